@@ -26,6 +26,7 @@ func plain() map[string]bars {
 	return map[string]bars{
 		"internal/httpapi":              strict,
 		"internal/httpapi/httpkit":      strict,
+		"internal/httpapi/live":         strict,
 		"internal/httpapi/cloudevent":   strict,
 		"internal/httpapi/dstreams":     strict,
 		"internal/strictjson":           strict,

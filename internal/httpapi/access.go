@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -37,8 +38,8 @@ func (s *Server) callerOf(c echo.Context) (sluice.Caller, error) {
 	if s.streams.Anonymous(c) {
 		return sluice.Caller{Principal: sluice.Anonymous}, nil
 	}
-	if tickets := ticketsOf(c); len(tickets) > 0 {
-		return s.redeem(c, tickets)
+	if tickets := live.Tickets(c); len(tickets) > 0 {
+		return s.feeds.Redeem(c, tickets)
 	}
 	return s.identify(c)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -24,13 +25,13 @@ func afterwards(t *testing.T, run func(ctx context.Context, end context.CancelFu
 	s := New(Options{Logger: slog.New(slog.NewJSONHandler(&log, nil)), Stopping: stopping})
 	served, ended := make(chan struct{}), make(chan struct{})
 	s.echo.GET("/after", func(c echo.Context) error {
-		c.Set(afterKey, after{
-			run: func(ctx context.Context, end context.CancelFunc) error {
+		httpkit.SetAfter(c, httpkit.After{
+			Run: func(ctx context.Context, end context.CancelFunc) error {
 				<-served // the request's context has ended, and its place is another one's
 				return run(ctx, end)
 			},
-			sent: func() int64 { return 7 },
-			end:  func() { close(ended) },
+			Sent: func() int64 { return 7 },
+			End:  func() { close(ended) },
 		})
 		return c.NoContent(http.StatusAccepted)
 	})

@@ -82,7 +82,7 @@ func auditQuery(c echo.Context) (q AuditQuery, err error) {
 
 // timeParam returns a time in the query; zero if the parameter is missing.
 func timeParam(c echo.Context, name string) (time.Time, error) {
-	text := placeParam(c, name)
+	text := httpkit.PlaceParam(c, name)
 	if text == "" {
 		return time.Time{}, nil
 	}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -71,21 +70,13 @@ func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
 		}
 	}
 	if text := c.QueryParam("event_type"); text != "" {
-		q.Types = splitTypes(text)
+		q.Types = httpkit.SplitTypes(text)
 	}
-	if err := parseSince(&q, placeParam(c, "since")); err != nil {
+	if err := parseSince(&q, httpkit.PlaceParam(c, "since")); err != nil {
 		return q, err
 	}
 	q.Until, err = timeParam(c, "until")
 	return q, err
-}
-
-func splitTypes(text string) []string {
-	types := strings.Split(text, ",")
-	for i := range types {
-		types[i] = strings.TrimSpace(types[i])
-	}
-	return types
 }
 
 func parseSince(q *explain.Query, text string) error {
@@ -251,9 +242,9 @@ func parseWindowQuery(c echo.Context) (q model.WindowQuery, wait time.Duration, 
 		return q, 0, err
 	}
 	for _, types := range c.QueryParams()["types"] {
-		q.Types = append(q.Types, splitTypes(types)...)
+		q.Types = append(q.Types, httpkit.SplitTypes(types)...)
 	}
-	if q.After = placeParam(c, "after"); q.After != "" {
+	if q.After = httpkit.PlaceParam(c, "after"); q.After != "" {
 		if _, err := sluice.ParseCursor(q.After); err != nil {
 			return q, 0, err
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -55,14 +54,8 @@ func appendEvents(b []byte, events []sluice.Event) []byte {
 	return append(b, ']')
 }
 
-// placeParam returns a parameter that is a position in a log or a time; an age such as 10m or 7d
-// becomes a time.
-func placeParam(c echo.Context, name string) string {
-	return sluice.Ago(c.QueryParam(name), time.Now())
-}
-
 func eventQuery(c echo.Context) (EventQuery, error) {
-	q := EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: placeParam(c, "since"), Until: placeParam(c, "until")}
+	q := EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: httpkit.PlaceParam(c, "since"), Until: httpkit.PlaceParam(c, "until")}
 	p, err := httpkit.PageOf(c, "pattern", "types", "since", "until")
 	if err != nil {
 		return q, err
@@ -73,7 +66,7 @@ func eventQuery(c echo.Context) (EventQuery, error) {
 		}
 	}
 	for _, types := range c.QueryParams()["types"] {
-		q.Types = append(q.Types, splitTypes(types)...)
+		q.Types = append(q.Types, httpkit.SplitTypes(types)...)
 	}
 	for _, cursor := range []string{q.Since, q.Until} {
 		if cursor == "" {

@@ -4,13 +4,16 @@ import (
 	"container/list"
 	"math"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/time/rate"
 
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -121,4 +124,14 @@ func (s *Server) refuse(c echo.Context, err error) error {
 	}
 	s.failures.note(addr, now)
 	return err
+}
+
+// guesses reports whether an unauthenticated request contains possibly made-up credentials. A
+// ticket that was once valid does not count.
+func guesses(c echo.Context, e *sluice.Error) bool {
+	if c.Request().Header.Get(echo.HeaderAuthorization) != "" {
+		return true
+	}
+	reason, _ := e.Details["reason"].(string)
+	return len(live.Tickets(c)) > 0 && slices.Contains([]authz.Reason{authz.Malformed, authz.Forged}, authz.Reason(reason))
 }

@@ -176,3 +176,34 @@ func lacksRoom(err error) bool {
 	e, ok := errors.AsType[*sluice.Error](err)
 	return ok && e.Details["reason"] == sluice.ReasonStorage
 }
+
+// goOn starts the work that continues after a request, and reports whether there is any.
+func (s *Server) goOn(c echo.Context, began time.Time) bool {
+	a, ok := httpkit.AfterOf(c)
+	if !ok {
+		return false
+	}
+	ctx, cancel := s.untilStop(context.WithoutCancel(c.Request().Context()))
+	r := servedOf(c) // of this request; the context is reused soon
+	go func() {
+		defer a.End()
+		defer cancel()
+		err := continued(ctx, cancel, a.Run)
+		if err != nil && httpkit.Public(err).Code == sluice.Internal {
+			r.level = slog.LevelError
+		}
+		r.bytes = a.Sent()
+		s.log(ctx, r, time.Since(began), err)
+	}()
+	return true
+}
+
+// continued runs the work after a request, and returns a panic as an error.
+func continued(ctx context.Context, end context.CancelFunc, run func(context.Context, context.CancelFunc) error) (err error) {
+	defer func() {
+		if p := caught(recover()); p != nil {
+			err = p
+		}
+	}()
+	return run(ctx, end)
+}

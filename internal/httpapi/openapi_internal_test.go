@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -169,8 +170,8 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Appointment{}, []string{"Appointment"}, nil},
 		{sluice.AppointmentEnd{}, []string{"AppointmentEnd"}, nil},
 		{feed.Lagged{}, []string{"Lagged"}, nil},
-		{feedTicket{}, []string{"FeedTicket"}, nil},
-		{ticketRequest{}, []string{"FeedTicketRequest"}, nil},
+		{live.Ticket{}, []string{"FeedTicket"}, nil},
+		{live.TicketRequest{}, []string{"FeedTicketRequest"}, nil},
 		{sluice.Filter{}, []string{"Filter"}, nil},
 		{sluice.Endpoint{}, []string{"Endpoint"}, nil},
 		{sluice.Policy{}, []string{"Policy"}, nil},

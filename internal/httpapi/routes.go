@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -15,6 +16,11 @@ type route struct {
 	path   string
 	demand demand
 	handle echo.HandlerFunc
+}
+
+// of returns a route of another package.
+func of(r httpkit.Route) route {
+	return route{r.Method, r.Path, func(_ *Server, c echo.Context) error { return r.Demand(c) }, r.Handle}
 }
 
 // guard returns the handler of a route, which is reached only if the requirement is met.
@@ -100,12 +106,11 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/v1/namespaces/:ns/events", somewhere(sluice.VerbPublish), s.publish},
 		{http.MethodGet, "/v1/namespaces/:ns/events", somewhere(sluice.VerbRead), s.listEvents},
 		{http.MethodGet, "/v1/namespaces/:ns/events/:event", somewhere(sluice.VerbRead), s.getEvent},
-		{http.MethodGet, feedRoute, somewhere(sluice.VerbRead), s.getFeed},
-		{http.MethodOptions, feedRoute, open, feedOptions},
-		{http.MethodPost, ticketRoute, somewhere(sluice.VerbRead), s.postTicket},
-		{http.MethodOptions, ticketRoute, open, feedOptions},
 		{http.MethodGet, "/v1/namespaces/:ns/state", somewhere(sluice.VerbRead), s.listState},
 		{http.MethodGet, "/v1/namespaces/:ns/state/*", somewhere(sluice.VerbRead), s.getState},
+	}
+	for _, r := range s.feeds.Routes() {
+		all = append(all, of(r))
 	}
 	all = append(all, s.accessRoutes()...)
 	all = append(all, s.scheduleRoutes()...)
@@ -118,7 +123,7 @@ func (s *Server) routes() []route {
 func (s *Server) streamRoutes() []route {
 	var all []route
 	for _, r := range s.streams.Routes() {
-		one := route{r.Method, r.Path, func(_ *Server, c echo.Context) error { return r.Demand(c) }, r.Handle}
+		one := of(r)
 		switch r.Method + " " + r.Path {
 		case "PUT " + dstreams.Streams: // the registry checks as for POST /v1/subscriptions
 			one = apart(one, anybody, s.putWake)

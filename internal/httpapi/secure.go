@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -42,7 +43,7 @@ func (s *Server) secured() echo.HandlerFunc {
 	return func(c echo.Context) error {
 		c.Response().Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 		c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
-		if dstreams.IsStream(c.Request().URL.Path) || isFeed(c.Path()) {
+		if dstreams.IsStream(c.Request().URL.Path) || live.IsFeed(c.Path()) {
 			dstreams.CrossOrigin(c.Response().Header())
 		}
 		return set(c)

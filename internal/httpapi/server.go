@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/internal/keylock"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -211,9 +212,9 @@ type Server struct {
 	opts     Options
 	rights   httpkit.Rights
 	streams  *dstreams.Handler
+	feeds    *live.Handler
 	echo     *echo.Echo
 	failures *failures
-	pieces   pieces
 	trials   trials
 
 	expressions keylock.Turns[sluice.Principal] // evaluated by requests for state
@@ -234,6 +235,10 @@ func New(opts Options) *Server {
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
 	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
 	s.streams = dstreams.New(opts.Streams, dstreams.Needs{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
+	s.feeds = live.New(live.Needs{
+		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,
+		StartsAtShown: s.startsAtShown, UntilStop: s.untilStop, Stopping: s.stopping,
+	})
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
 	s.echo.Pre(before(s.streams.AtRoot, dstreams.Rooted))
 	s.echo.Use(before(s.secured()), s.observe, before(s.authenticate, s.fits))
@@ -257,4 +262,12 @@ func (s *Server) untilStop(ctx context.Context) (context.Context, context.Cancel
 		detach()
 		cancel()
 	}
+}
+
+// stopping reports whether the server is shutting down.
+func (s *Server) stopping() bool { return s.opts.Stopping != nil && s.opts.Stopping.Err() != nil }
+
+// namespace returns a namespace. Code NotFound if it does not exist.
+func (s *Server) namespace(ctx context.Context, name string) (sluice.Namespace, error) {
+	return s.opts.Namespaces.Namespace(ctx, name)
 }

@@ -52,7 +52,7 @@ const stateCost = 20_000_000
 // wanted returns a predicate for visible events that match the request's filter. It selects nothing
 // after an evaluation exceeded the cost limit, which it records.
 func (s *Server) wanted(c echo.Context, visible func(*sluice.Event) bool, tooDear *error) (func(*sluice.Event) bool, error) {
-	f, err := feedFilter(c)
+	f, err := httpkit.Filter(c)
 	if err != nil || f.Empty() {
 		return visible, err
 	}
@@ -107,7 +107,7 @@ func parseStateCursor(text string) (at, after uint64, err error) {
 }
 
 func stateQuery(c echo.Context) (q StateQuery, err error) {
-	if err = httpkit.OnlyParams(c, append([]string{"pattern", "at_seq", "limit", "cursor"}, filterParams()...)...); err != nil {
+	if err = httpkit.OnlyParams(c, append([]string{"pattern", "at_seq", "limit", "cursor"}, httpkit.FilterParams()...)...); err != nil {
 		return q, err
 	}
 	if pattern := c.QueryParam("pattern"); pattern != "" {

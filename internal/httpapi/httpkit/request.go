@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -144,4 +145,10 @@ func Preflight(c echo.Context, methods string, headers ...string) {
 	h.Set(echo.HeaderAccessControlAllowMethods, methods)
 	h.Set(echo.HeaderAccessControlAllowHeaders, strings.ToLower(strings.Join(headers, ", ")))
 	h.Set(echo.HeaderAccessControlMaxAge, "86400")
+}
+
+// PlaceParam returns a parameter that is a position in a log or a time; an age such as 10m or 7d
+// becomes a time.
+func PlaceParam(c echo.Context, name string) string {
+	return sluice.Ago(c.QueryParam(name), time.Now())
 }

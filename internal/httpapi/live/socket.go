@@ -1,4 +1,4 @@
-package httpapi
+package live
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func isUpgrade(req *http.Request) bool {
 // a token with one, so an intermediary must have added it, for any page.
 func checkOrigin(c echo.Context) error {
 	origin := c.Request().Header.Get(echo.HeaderOrigin)
-	if origin == "" || !isUpgrade(c.Request()) || len(ticketsOf(c)) > 0 {
+	if origin == "" || !isUpgrade(c.Request()) || len(Tickets(c)) > 0 {
 		return nil
 	}
 	if u, err := url.Parse(origin); err == nil && strings.EqualFold(u.Host, c.Request().Host) {
@@ -35,17 +35,17 @@ func checkOrigin(c echo.Context) error {
 }
 
 // openSocket answers the handshake of a feed over a WebSocket, which continues after the request.
-func (s *Server) openSocket(c echo.Context, f *feed.Feed) error {
+func (s *Handler) openSocket(c echo.Context, f *feed.Feed) error {
 	conn, err := upgrade(c)
 	if err != nil {
 		f.Close()
 		return err
 	}
 	w := &feedSocket{feed: f, conn: conn, who: httpkit.Caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
-	c.Set(afterKey, after{
-		run:  func(ctx context.Context, end context.CancelFunc) error { return s.serveSocket(ctx, end, w) },
-		sent: conn.Sent,
-		end: func() {
+	httpkit.SetAfter(c, httpkit.After{
+		Run:  func(ctx context.Context, end context.CancelFunc) error { return s.serveSocket(ctx, end, w) },
+		Sent: conn.Sent,
+		End: func() {
 			conn.CloseNow() // in any case
 			f.Close()
 		},
@@ -55,7 +55,7 @@ func (s *Server) openSocket(c echo.Context, f *feed.Feed) error {
 
 // serveSocket streams a feed until it ends, and sends the reason to a connected reader. It returns
 // the reason unless the server is shutting down.
-func (s *Server) serveSocket(ctx context.Context, end context.CancelFunc, w *feedSocket) error {
+func (s *Handler) serveSocket(ctx context.Context, end context.CancelFunc, w *feedSocket) error {
 	err := w.run(ctx, end)
 	if w.isLeft() {
 		w.conn.Close(websocket.Normal, "") // the reason was sent

@@ -1,4 +1,4 @@
-package httpapi
+package live
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 // openEvents answers a request for a feed with server-sent events. Over HTTP/1.1 they continue
 // after the request, and end with their connection; over HTTP/2, with several requests per
 // connection, they are sent within the request.
-func (s *Server) openEvents(c echo.Context, f *feed.Feed) error {
+func (s *Handler) openEvents(c echo.Context, f *feed.Feed) error {
 	w := &eventWriter{feed: f, who: httpkit.Caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, "text/event-stream")
@@ -38,16 +38,16 @@ func (s *Server) openEvents(c echo.Context, f *feed.Feed) error {
 		return fmt.Errorf("take over a connection: %w", err)
 	}
 	w.to = taken{conn}
-	c.Set(afterKey, after{
-		run: func(ctx context.Context, end context.CancelFunc) error {
+	httpkit.SetAfter(c, httpkit.After{
+		Run: func(ctx context.Context, end context.CancelFunc) error {
 			go func() {
 				hear(conn)
 				end()
 			}()
 			return s.serveEvents(ctx, w)
 		},
-		sent: func() int64 { return w.sent },
-		end: func() {
+		Sent: func() int64 { return w.sent },
+		End: func() {
 			_ = conn.Close() // in any case
 			f.Close()
 		},
@@ -69,8 +69,8 @@ func hear(conn net.Conn) {
 }
 
 // serveEvents2 streams a feed in response to an HTTP/2 request.
-func (s *Server) serveEvents2(c echo.Context, w *eventWriter) error {
-	ctx, cancel := s.untilStop(c.Request().Context())
+func (s *Handler) serveEvents2(c echo.Context, w *eventWriter) error {
+	ctx, cancel := s.needs.UntilStop(c.Request().Context())
 	defer cancel()
 	control := http.NewResponseController(c.Response())
 	// Nothing more is read, and the request's deadline would end it.
@@ -84,12 +84,12 @@ func (s *Server) serveEvents2(c echo.Context, w *eventWriter) error {
 
 // serveEvents streams a feed until it ends, and sends the reason to a connected reader. It returns
 // the reason unless the server is shutting down.
-func (s *Server) serveEvents(ctx context.Context, w *eventWriter) error {
+func (s *Handler) serveEvents(ctx context.Context, w *eventWriter) error {
 	err := w.begin()
 	if err == nil {
 		err = w.feed.Run(ctx, w.send, w.hurry)
 	}
-	stopping := s.opts.Stopping != nil && s.opts.Stopping.Err() != nil
+	stopping := s.needs.Stopping()
 	if w.failed != nil || ctx.Err() != nil && !stopping {
 		return nil //nolint:nilerr // the client has gone
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package live
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ const (
 
 // getFeed streams a namespace's events: as server-sent events, or over a WebSocket on request. All
 // refusals happen before anything is sent.
-func (s *Server) getFeed(c echo.Context) error {
+func (s *Handler) getFeed(c echo.Context) error {
 	f, err := s.openFeed(c)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *Server) getFeed(c echo.Context) error {
 
 // openFeed opens the requested feed. It is a separate function so that its variables do not stay on
 // the stack of every feed.
-func (s *Server) openFeed(c echo.Context) (*feed.Feed, error) {
+func (s *Handler) openFeed(c echo.Context) (*feed.Feed, error) {
 	if err := checkOrigin(c); err != nil {
 		return nil, err
 	}
@@ -49,26 +49,26 @@ func (s *Server) openFeed(c echo.Context) (*feed.Feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.opts.Feeds == nil {
+	if s.needs.Feeds == nil {
 		return nil, sluice.Errorf(sluice.Unavailable, "this server does not support feeds")
 	}
 	if wish.Since != "" {
-		if err := s.startsAtShown(c, sluice.VerbRead, wish.Namespace, wish.Since); err != nil {
+		if err := s.needs.StartsAtShown(c, sluice.VerbRead, wish.Namespace, wish.Since); err != nil {
 			return nil, err
 		}
 	}
-	return s.opts.Feeds.Open(c.Request().Context(), wish)
+	return s.needs.Feeds.Open(c.Request().Context(), wish)
 }
 
 func feedWish(c echo.Context) (feed.Wish, error) {
 	w := feed.Wish{
 		Namespace: c.Param("ns"), Caller: httpkit.Caller(c),
 		// A reconnecting browser repeats its first request.
-		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), placeParam(c, "since")),
+		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), httpkit.PlaceParam(c, "since")),
 	}
 	if err := httpkit.OnlyParams(c, append([]string{
 		"pattern", "since", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce", "ticket",
-	}, filterParams()...)...); err != nil {
+	}, httpkit.FilterParams()...)...); err != nil {
 		return w, err
 	}
 	var err error
@@ -93,7 +93,7 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 			return w, sluice.Errorf(sluice.InvalidRequest, "buffer %q: use a number of events, at least 1", text).With("field", "buffer")
 		}
 	}
-	if w.Filter, err = feedFilter(c); err != nil {
+	if w.Filter, err = httpkit.Filter(c); err != nil {
 		return w, err
 	}
 	w.Coalesce, err = feedCoalesce(c)
@@ -119,7 +119,7 @@ func feedCoalesce(c echo.Context) (feed.Coalesce, error) {
 		}
 	}
 	if text := c.QueryParam("coalesce_labels"); text != "" {
-		req.Labels = splitTypes(text)
+		req.Labels = httpkit.SplitTypes(text)
 	}
 	if text := c.QueryParam("coalesce_window_ms"); text != "" {
 		ms, err := strconv.ParseInt(text, 10, 64)
@@ -158,12 +158,12 @@ func acknowledgement(f *feed.Feed) []byte {
 }
 
 // feedEnd returns the last frame when a feed ends while its reader is connected.
-func (s *Server) feedEnd(who sluice.Caller, namespace string, err error) (*sluice.Error, []byte) {
-	if s.opts.Stopping != nil && s.opts.Stopping.Err() != nil {
+func (s *Handler) feedEnd(who sluice.Caller, namespace string, err error) (*sluice.Error, []byte) {
+	if s.needs.Stopping() {
 		err = sluice.Errorf(sluice.Unavailable, "the server is shutting down; reconnect after the last sequence")
 	}
 	e := httpkit.Conceal(who, httpkit.Public(err))
-	if e.Code == sluice.Forbidden && !who.Unbounded() && s.opts.Access.Sees(who, namespace, time.Now()) != nil {
+	if e.Code == sluice.Forbidden && !who.Unbounded() && s.needs.Rights.Index.Sees(who, namespace, time.Now()) != nil {
 		e = httpkit.Public(authz.Concealed()) // it may no longer see the namespace
 	}
 	if e.Code == sluice.NotFound && !who.Unbounded() {

@@ -1,4 +1,4 @@
-package httpapi
+package httpkit
 
 import (
 	"encoding/json"
@@ -13,15 +13,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// filterParams returns the names of the filter parameters.
-func filterParams() []string {
+// FilterParams returns the names of the filter parameters.
+func FilterParams() []string {
 	return []string{"types", "sources", "subjects", "labels", "cel", "filter", "target"}
 }
 
-// feedFilter returns the filter of a request: one parameter per dimension, or the JSON of a
+// Filter returns the filter of a request: one parameter per dimension, or the JSON of a
 // subscription's filter, or both if no dimension is set twice. Codes InvalidRequest; UnknownFilter
 // (register C19).
-func feedFilter(c echo.Context) (sluice.Filter, error) {
+func Filter(c echo.Context) (sluice.Filter, error) {
 	query := c.QueryParams()
 	f, err := flatFilter(query, c.Param("ns"))
 	if text := query.Get("filter"); err == nil && text != "" {
@@ -38,7 +38,7 @@ func feedFilter(c echo.Context) (sluice.Filter, error) {
 func flatFilter(query url.Values, namespace string) (sluice.Filter, error) {
 	f := sluice.Filter{Sources: query["sources"], Subjects: query["subjects"], CEL: query.Get("cel")}
 	for _, types := range query["types"] {
-		f.Types = append(f.Types, splitTypes(types)...)
+		f.Types = append(f.Types, SplitTypes(types)...)
 	}
 	for _, text := range query["labels"] {
 		name, value, ok := strings.Cut(text, "=")
@@ -110,4 +110,13 @@ func nestedFilter(text string) (f sluice.Filter, err error) {
 		return f, &sluice.Error{Code: e.Code, Message: "filter: " + e.Message, Details: e.Details}
 	}
 	return f, err
+}
+
+// SplitTypes returns the elements of a comma-separated list.
+func SplitTypes(text string) []string {
+	types := strings.Split(text, ",")
+	for i := range types {
+		types[i] = strings.TrimSpace(types[i])
+	}
+	return types
 }

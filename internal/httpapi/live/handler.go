@@ -1,0 +1,52 @@
+package live
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Needs is what a handler needs from the API around it.
+type Needs struct {
+	Feeds     *feed.Engine // nil: 503
+	Rights    httpkit.Rights
+	PublicURL string                            // public URL of the API; empty: relative URLs
+	Authority func() (*grants.Authority, error) // code Unavailable if there is none
+	Namespace func(ctx context.Context, name string) (sluice.Namespace, error)
+	// StartsAtShown returns NotFound if a position in a log is that of an event hidden from the
+	// caller.
+	StartsAtShown func(c echo.Context, v sluice.Verb, namespace string, cursors ...string) error
+	// UntilStop returns a context that ends with ctx or with the server.
+	UntilStop func(ctx context.Context) (context.Context, context.CancelFunc)
+	Stopping  func() bool // the server is shutting down
+}
+
+// Handler handles the requests for feeds.
+type Handler struct {
+	needs  Needs
+	pieces pieces
+}
+
+// New returns a handler.
+func New(needs Needs) *Handler { return &Handler{needs: needs} }
+
+// Routes returns the routes of feeds.
+func (s *Handler) Routes() []httpkit.Route {
+	return []httpkit.Route{
+		httpkit.On(http.MethodGet, Route, s.somewhere, s.getFeed),
+		httpkit.On(http.MethodOptions, Route, httpkit.Open, feedOptions),
+		httpkit.On(http.MethodPost, TicketRoute, s.somewhere, s.postTicket),
+		httpkit.On(http.MethodOptions, TicketRoute, httpkit.Open, feedOptions),
+	}
+}
+
+// somewhere requires the verb read on some path of the namespace in the URL.
+func (s *Handler) somewhere(c echo.Context) error {
+	return s.needs.Rights.Some(c, sluice.VerbRead, c.Param("ns"))
+}
