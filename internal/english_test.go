@@ -90,6 +90,13 @@ func plain() map[string]bars {
 		"internal/testkit/waketest":     strict,
 		"internal/testkit/faulttest":    strict,
 		"cmd/bench":                     strict,
+		"internal/notify":               strict,
+		"internal/publish":              strict,
+		"internal/keyring":              strict,
+		"internal/durable/tails":        strict,
+		"internal/namespace":            strict,
+		"internal/ownership":            strict,
+		"internal/endpoint/limit":       strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

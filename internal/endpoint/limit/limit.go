@@ -39,7 +39,7 @@ func (e Endpoints) Check(ctx context.Context, endpoint sluice.Endpoint) error {
 }
 
 // Handshake returns the agreement of a subscription's endpoint. The request is charged to the
-// caller, who chose the URL. Codes: Unprocessable if the endpoint does not agree; QuotaExceeded.
+// caller, which chose the URL. Codes: Unprocessable if the endpoint does not agree; QuotaExceeded.
 func (e Endpoints) Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error) {
 	if err := e.pay(ctx, "", sub.Namespace); err != nil {
 		return nil, err
