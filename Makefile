@@ -59,7 +59,7 @@ soak: ## Try Step in 4,000,000 random steps, feeds under load, and the tests of 
 	SLUICE_LONG=1 go test -count=1 -run='^TestModel$$' -v ./internal/wake
 	SLUICE_LONG=1 go test -count=1 -p=1 -parallel=1 -timeout=30m -v ./internal/e2e \
 		-run='^(TestACrowdOfReadersMissesNothingUntold|TestAStateAndTheFeedBehindItAreTheStateLater|TestReadersOutliveTheirServer)$$'
-	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery ./internal/natsstore
+	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery ./internal/natsstore/...
 
 crash: ## Kill the server under load, again and again, and count what was lost
 	SLUICE_LONG=1 go test -run=TestCrash -count=1 -timeout=30m -v ./internal/e2e/

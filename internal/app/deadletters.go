@@ -6,20 +6,20 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
-	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // deadLetters implements the API's operations on dead letters that differ from those of the store.
 type deadLetters struct {
-	*natsstore.Store
+	*deliverystore.Store
 
 	ledger *ledger.Ledger
 }
 
 // ListDeadLetters returns dead letters, newest first.
 func (d deadLetters) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q httpapi.DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
-	return d.Store.ListDeadLetters(ctx, sub, natsstore.DeadLetterQuery(q))
+	return d.Store.ListDeadLetters(ctx, sub, deliverystore.DeadLetterQuery(q))
 }
 
 // Discard deletes the dead letter of an event after recording that in the ledger.

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -48,13 +49,13 @@ func (l eventLog) State(ctx context.Context, namespace string, q httpapi.StateQu
 
 // Data sources of delivery explanations, straight from the store.
 var (
-	_ explain.History = (*natsstore.Store)(nil)
+	_ explain.History = (*deliverystore.Store)(nil)
 	_ explain.Log     = (*natsstore.Store)(nil)
 )
 
 // deliveries implements the API's operations on a subscription's deliveries.
 type deliveries struct {
-	store  *natsstore.Store
+	store  *deliverystore.Store
 	sender sender
 	pace   limit.Endpoints
 }
@@ -93,7 +94,7 @@ func (d deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.
 
 // retrier retries an event, or releases its lane without it.
 type retrier struct {
-	store    *natsstore.Store
+	store    *deliverystore.Store
 	registry *subscription.Registry
 }
 

@@ -36,6 +36,7 @@ import (
 	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/notify"
 	"github.com/sluice-io/sluice/internal/ownership"
@@ -61,30 +62,31 @@ type server struct {
 	listener net.Listener
 	deadline *shutdown.Deadline // of all work after the server was told to stop
 
-	lock     *flock.Flock // of the data directory, if no embedded server holds it
-	nats     *natsd.Server
-	store    *natsstore.Store
-	room     *capacity.Watch
-	trusted  *natsstore.Trusted     // nil: no trusted publishers
-	inspect  *natsstore.Inspections // nil: the embedded server has users, or there is none
-	attempts *natsstore.AttemptLog
-	tracing  *tracing
-	sender   *endpoint.Sender
-	keys     keyring.Signing
-	limits   limit.Endpoints
-	counts   *quota.Counts
-	counted  []func() // each is called once all subscriptions of one kind have been reported
-	sends    *quota.Sends
-	paces    *quota.Paces
-	filters  *filter.Pool
-	quotas   *quota.Quotas
-	exporter *export.Exporter // nil: export is disabled
-	metrics  *metrics.Metrics
-	announce *sysevent.Announcer
-	ledger   *ledger.Ledger
-	marks    records.Marks
-	causes   *loopguard.Guard
-	memory   *integrity.Memory // last known ends of the streams
+	lock       *flock.Flock // of the data directory, if no embedded server holds it
+	nats       *natsd.Server
+	store      *natsstore.Store
+	room       *capacity.Watch
+	trusted    *natsstore.Trusted     // nil: no trusted publishers
+	inspect    *natsstore.Inspections // nil: the embedded server has users, or there is none
+	deliveries *deliverystore.Store
+	attempts   *deliverystore.AttemptLog
+	tracing    *tracing
+	sender     *endpoint.Sender
+	keys       keyring.Signing
+	limits     limit.Endpoints
+	counts     *quota.Counts
+	counted    []func() // each is called once all subscriptions of one kind have been reported
+	sends      *quota.Sends
+	paces      *quota.Paces
+	filters    *filter.Pool
+	quotas     *quota.Quotas
+	exporter   *export.Exporter // nil: export is disabled
+	metrics    *metrics.Metrics
+	announce   *sysevent.Announcer
+	ledger     *ledger.Ledger
+	marks      records.Marks
+	causes     *loopguard.Guard
+	memory     *integrity.Memory // last known ends of the streams
 
 	verification *integrity.Verification
 
@@ -174,6 +176,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
 		return err
 	}
+	s.deliveries = deliverystore.New(s.store)
 	if err := s.openMemory(ctx); err != nil {
 		return err
 	}
@@ -194,7 +197,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if err := s.patiently(ctx, func(ctx context.Context) error { return records.LoadCatalogue(ctx, s.store, s.catalogue) }); err != nil {
 		return err
 	}
-	s.attempts, err = s.store.AttemptLog()
+	s.attempts, err = s.deliveries.AttemptLog()
 	return err
 }
 
@@ -240,7 +243,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.marks = records.NewMarks(s.store, s.ledger)
 	s.announce = sysevent.New(s.store, sysevent.Options{
-		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: records.Letters{Store: s.store}, Known: records.Known(s.store), Marks: s.marks.All,
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: records.Letters{Store: s.deliveries, Stored: s.store.Subscriptions()}, Known: records.Known(s.store), Marks: s.marks.All,
 	})
 	s.trust.index = authz.NewIndex()
 	s.counts = quota.NewCounts(quota.Most{
@@ -256,8 +259,8 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
 		Logs:          s.store,
 		Endpoints:     s.limits,
-		Consumers:     records.Consumers{Store: s.store, Forget: s.forgetWakes},
-		Replays:       s.store.Replays(),
+		Consumers:     records.Consumers{Store: s.deliveries, Forget: s.forgetWakes},
+		Replays:       s.deliveries.Replays(),
 		ReplayLogs:    s.store,
 		Ledger:        s.ledger,
 		Announce:      s.announce,
@@ -288,17 +291,17 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.durable = durable.New(records.Paths{Store: s.store, Published: s.published}, time.Now)
 	s.openDsubs()
 	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.know}, s.owns.Part(), delivery.Ports{
-		Sources:   records.Sources{Store: s.store},
+		Sources:   records.Sources{Store: s.deliveries},
 		Log:       s.attempts,
-		Lanes:     s.store,
-		Healths:   s.store,
+		Lanes:     s.deliveries,
+		Healths:   s.deliveries,
 		Events:    s.store,
 		Sender:    s.traced(),
 		Gate:      ownership.Gate{Of: s.trust.index, Owns: s.owns.Part()},
 		Pace:      s.limits,
 		Registry:  s.registry,
-		Replays:   s.store.Replays(),
-		Letters:   s.store,
+		Replays:   s.deliveries.Replays(),
+		Letters:   s.deliveries,
 		Announce:  s.announce,
 		Causes:    s.causes,
 		Catalogue: s.catalogue,
@@ -306,10 +309,10 @@ func (s *server) openEngine(ctx context.Context) error {
 		Filters:   s.filters,
 		Payer:     s.trust.index.Payer,
 	}, delivery.Options{
-		Observe: s.metrics, Log: s.opts.Log, Replays: records.Replays{Stored: s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
+		Observe: s.metrics, Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
 	if dir := s.cfg.Export.Dir; dir != "" {
-		s.exporter = export.New(dir, s.store, export.Options{Observe: s.metrics, Log: s.opts.Log})
+		s.exporter = export.New(dir, s.store, s.deliveries, export.Options{Observe: s.metrics, Log: s.opts.Log})
 	}
 	return nil
 }
@@ -372,12 +375,12 @@ func (s *server) openAPI(context.Context) error {
 // delivering returns the API's dependencies for requests about deliveries.
 func (s *server) delivering() httpapi.Delivering {
 	return httpapi.Delivering{
-		Deliveries:  deliveries{s.store, s.traced(), s.limits},
-		DeadLetters: deadLetters{s.store, s.ledger},
+		Deliveries:  deliveries{s.deliveries, s.traced(), s.limits},
+		DeadLetters: deadLetters{s.deliveries, s.ledger},
 		Replays:     s.registry,
-		Explain:     explain.New(s.store, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.trust.index.Payer}),
+		Explain:     explain.New(s.deliveries, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.trust.index.Payer}),
 		Fact:        endpoint.Fact,
-		Retrier:     retrier{s.store, s.registry},
+		Retrier:     retrier{s.deliveries, s.registry},
 		Sends:       s.limits,
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // openMemory compares the store with its last known state.
 func (s *server) openMemory(ctx context.Context) error {
-	s.memory = integrity.New(s.cfg.Data, s.store, s.opts.Log)
+	s.memory = integrity.New(s.cfg.Data, s.store, s.deliveries.Had, s.opts.Log)
 	s.memory.Found, s.memory.Missed, s.memory.Remade = s.tellDamage, s.missed, s.remade
 	s.verification = integrity.NewVerification(s.memory)
 	return s.memory.Examine(ctx)

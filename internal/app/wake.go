@@ -26,7 +26,7 @@ func (s *server) openWakes(ctx context.Context) error {
 		Owns:     s.owns.Part(),
 		Records:  records.NewWakes(s.store),
 		Streams:  tails.Wakes{Log: s.store, Engine: s.durable, Index: s.trust.index},
-		Sources:  records.WakeSources{Store: s.store},
+		Sources:  records.WakeSources{Store: s.deliveries},
 		Poster:   notify.Wakes{Sender: s.sender},
 		Gate:     s.trust.index,
 		Pace:     s.limits,

@@ -34,7 +34,7 @@ func (c *crier) follow(t *testing.T, w *world) {
 	require.NoError(t, w.store.EnsureLetters(t.Context()))
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
-	following.Go(func() { _ = w.store.FollowLetters(ctx, c.hear) }) // it ends with ctx
+	following.Go(func() { _ = w.deliveries.FollowLetters(ctx, c.hear) }) // it ends with ctx
 	t.Cleanup(func() { cancel(); following.Wait() })
 }
 
@@ -82,7 +82,7 @@ func TestADeadLetterIsToldOnceItIsStored(t *testing.T) { // S2-05, S2-06, S2-132
 	retries := quickRetries
 	retries.MaxAttempts = 2
 	w := newWorld(t, connect(t), "told", sluice.Policy{Retry: retries, Ordering: sluice.OrderAll})
-	c := &crier{ask: func() (sluice.Status, error) { return w.store.Status(t.Context(), w.sub) }}
+	c := &crier{ask: func() (sluice.Status, error) { return w.deliveries.Status(t.Context(), w.sub) }}
 	c.follow(t, w)
 	for _, id := range []string{"d1", "d2", "d3"} {
 		w.endpoint.fails[id] = 2
@@ -108,7 +108,7 @@ func TestADeadLetterThatIsNotStoredIsNotTold(t *testing.T) { // S2-05
 	w := newWorld(t, connect(t), "untold", sluice.Policy{Retry: retries})
 	w.endpoint.fails["d1"] = 1
 	w.publish(t, "/a/x", "d1")
-	c := &crier{ask: func() (sluice.Status, error) { return w.store.Status(t.Context(), w.sub) }}
+	c := &crier{ask: func() (sluice.Status, error) { return w.deliveries.Status(t.Context(), w.sub) }}
 	c.follow(t, w)
 	buried := make(chan struct{})
 	w.ports = func(p *delivery.Ports) {
@@ -146,12 +146,12 @@ func TestTheServersOwnEventsAreSettledUnseen(t *testing.T) {
 	}
 	proc := w.start(t)
 	require.Eventually(t, func() bool {
-		st, err := w.store.Status(t.Context(), w.sub)
+		st, err := w.deliveries.Status(t.Context(), w.sub)
 		return err == nil && st.AckFloor == 4 && st.Backlog == 0
 	}, 20*time.Second, time.Millisecond)
 	proc.stop()
 	require.ElementsMatch(t, []uint64{2, 4}, w.endpoint.all, "two lanes, in any order")
-	st, err := w.store.Status(t.Context(), w.sub)
+	st, err := w.deliveries.Status(t.Context(), w.sub)
 	require.NoError(t, err)
 	require.Zero(t, st.DeadLetters)
 }

@@ -156,7 +156,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 
 func (w *world) status(t *testing.T) sluice.Status {
 	t.Helper()
-	status, err := w.store.Status(t.Context(), w.sub)
+	status, err := w.deliveries.Status(t.Context(), w.sub)
 	require.NoError(t, err)
 	return status
 }
@@ -167,7 +167,7 @@ func (w *world) attempts(t *testing.T) []sluice.Attempt {
 	var all []sluice.Attempt
 	q := model.HistoryQuery{Limit: 1000}
 	for {
-		page, next, err := w.store.Attempts(t.Context(), w.sub, q)
+		page, next, err := w.deliveries.Attempts(t.Context(), w.sub, q)
 		require.NoError(t, err)
 		for _, p := range page {
 			all = append(all, p.Value)
@@ -195,7 +195,7 @@ func (w *world) probes(t *testing.T) int {
 // inTrouble stores that the breaker is open, as an earlier process would have.
 func (w *world) inTrouble(t *testing.T) {
 	t.Helper()
-	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, model.Health{Breaker: sluice.BreakerOpen, ProbeAt: time.Now()}))
+	require.NoError(t, w.deliveries.PutHealth(t.Context(), w.sub, model.Health{Breaker: sluice.BreakerOpen, ProbeAt: time.Now()}))
 }
 
 // An outage opens the breaker; from then on nothing is burnt, restarts included, and all arrives
@@ -227,7 +227,7 @@ func TestWhileTheBreakerIsOpenNothingIsBurnt(t *testing.T) { // issue 3, item 3;
 	eventually(t, "all arrive", func() bool { return len(m.arrived()) == 36 })
 	eventually(t, "it closes", func() bool { return o.turned(sluice.BreakerClosed) })
 	eventually(t, "and that is forgotten", func() bool {
-		h, err := w.store.Health(t.Context(), w.sub)
+		h, err := w.deliveries.Health(t.Context(), w.sub)
 		return err == nil && h == model.Health{}
 	})
 	require.Equal(t, sluice.BreakerClosed, w.status(t).Breaker)
@@ -275,7 +275,7 @@ func TestAProbeFromAParkedLaneIsNotCounted(t *testing.T) { // issue 3, item 3
 	w.inTrouble(t)
 	w.publish(t, "/a/1", "one")
 	lane := sluice.Parked{Lane: w.sub.ID + ".p.a.1", Path: "/a/1", FromSeq: 1, EventID: "one", Attempts: 2, NextAt: time.Now()}
-	_, err := w.store.Park(t.Context(), w.sub, lane, 0)
+	_, err := w.deliveries.Park(t.Context(), w.sub, lane, 0)
 	require.NoError(t, err)
 	proc := w.start(t)
 	defer proc.stop()

@@ -48,7 +48,7 @@ func countingWorld(t *testing.T, wait time.Duration, most int) (*world, *numbere
 // recordFailed stores failed attempts as a process does that died right behind them.
 func (w *world) recordFailed(t *testing.T, numbers ...int) {
 	t.Helper()
-	log, err := w.store.AttemptLog()
+	log, err := w.deliveries.AttemptLog()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -103,10 +103,10 @@ func TestAttempts_OfAParkedLaneCountFromItsRecord(t *testing.T) { // S0-41, C01
 	p := w.start(t)
 	eventually(t, "its lane is parked", func() bool { return parked(t, w) == 1 })
 	p.stop()
-	all, err := w.store.Parked(t.Context(), w.sub)
+	all, err := w.deliveries.Parked(t.Context(), w.sub)
 	require.NoError(t, err)
 	all[0].Attempts, all[0].NextAt = 3, time.Now()
-	_, err = w.store.Park(t.Context(), w.sub, all[0].Parked, all[0].Revision)
+	_, err = w.deliveries.Park(t.Context(), w.sub, all[0].Parked, all[0].Revision)
 	require.NoError(t, err)
 	p = w.start(t)
 	defer p.stop()

@@ -57,7 +57,7 @@ func TestLostAcknowledgementsRepeatNothing(t *testing.T) {
 
 func inFlight(t *testing.T, w *world) int {
 	t.Helper()
-	status, err := w.store.Status(t.Context(), w.sub)
+	status, err := w.deliveries.Status(t.Context(), w.sub)
 	if err != nil {
 		return -1
 	}

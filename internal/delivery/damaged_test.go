@@ -66,7 +66,7 @@ func TestConsumer_TornFileLosesNothing(t *testing.T) { // S0-41, C01
 func TestStatus_SaysThatTheSourceCannotBeOpened(t *testing.T) { // S4-17
 	t.Parallel()
 	w, operate := newLookoutWorld(t, sluice.Policy{Window: 8, Retry: quickRetries})
-	require.NoError(t, w.store.RemoveConsumers(t.Context(), w.sub))
+	require.NoError(t, w.deliveries.RemoveConsumers(t.Context(), w.sub))
 	operate.limit(w.sub.Namespace, 4) // NATS refuses the window
 	proc := w.start(t)
 	defer proc.stop()

@@ -65,7 +65,7 @@ func TestAClockThatWasSetBackDelaysNoRetryByMore(t *testing.T) { // S4-52, C01
 			var parked []model.ParkedEntry
 			require.True(t, within(patience, func() (ok bool) {
 				var err error
-				parked, err = w.store.Parked(t.Context(), w.sub)
+				parked, err = w.deliveries.Parked(t.Context(), w.sub)
 				return err == nil && len(parked) == 1
 			}))
 			proc.crash()

@@ -161,7 +161,7 @@ func tryFull(t *testing.T, id string, fill func(o operator) (lift func())) {
 	defer proc.stop()
 	w.publishSome(t, 10)
 	settled := func() bool {
-		status, err := w.store.Status(t.Context(), w.sub)
+		status, err := w.deliveries.Status(t.Context(), w.sub)
 		return err == nil && w.endpoint.delivered() == w.total && status.Parked == 0 && status.Backlog == 0
 	}
 	require.True(t, within(patience, settled))
@@ -187,7 +187,7 @@ func tryFull(t *testing.T, id string, fill func(o operator) (lift func())) {
 	require.True(t, within(patience, func() bool { return w.endpoint.delivered() > before || before == w.total }))
 	resumed := watch.Resumed()
 	require.True(t, within(30*time.Second, func() bool {
-		status, err := w.store.Status(t.Context(), w.sub)
+		status, err := w.deliveries.Status(t.Context(), w.sub)
 		return settled() && err == nil && status.DeadLetters == 1
 	}))
 	a := w.compare(sluice.OrderByPath)

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -104,7 +105,7 @@ func (discreet) Decide(_ *sluice.Subscription, ev *sluice.Event, _ time.Time) mo
 // returns ends the attempt log, which otherwise ends after the engine.
 func (w *world) run(t *testing.T, p *process) (endLog func()) {
 	t.Helper()
-	log, err := p.store.AttemptLog()
+	log, err := p.deliveries.AttemptLog()
 	require.NoError(t, err)
 	leases, err := p.store.Leases(t.Context(), "replica")
 	require.NoError(t, err)
@@ -176,6 +177,7 @@ func (k *killer) start(w *world, at point) *victim {
 	var err error
 	v.store, err = natsstore.Connect(k.t.Context(), natsstore.Options{URL: "nats://" + v.wire.Addr()})
 	require.NoError(k.t, err)
+	v.deliveries = deliverystore.New(v.store)
 	v.endLog = w.run(k.t, v.process)
 	return v
 }
@@ -197,7 +199,7 @@ func (k *killer) settled(w *world) bool {
 	if w.endpoint.delivered() < w.total {
 		return false
 	}
-	status, err := k.store.Status(k.t.Context(), w.sub)
+	status, err := w.deliveries.Status(k.t.Context(), w.sub)
 	return err == nil && status.DeadLetters == 1 && status.Parked == 0 && status.Backlog == 0
 }
 
@@ -237,7 +239,7 @@ func (k *killer) try(at point) (c cut) {
 		}
 	}
 	k.bury(v)
-	next := &process{store: k.store}
+	next := &process{store: k.store, deliveries: deliverystore.New(k.store)}
 	began := time.Now()
 	w.run(k.t, next)
 	if !within(15*time.Second, func() bool { return k.settled(w) }) {

@@ -47,7 +47,7 @@ func TestTwoOwnersLoseNothing(t *testing.T) { // S4-17, S4-22, C01
 	var status sluice.Status
 	settled := func() bool {
 		var err error
-		status, err = w.store.Status(t.Context(), w.sub)
+		status, err = w.deliveries.Status(t.Context(), w.sub)
 		return err == nil && w.endpoint.delivered() == w.total && status.Parked == 0 && status.Backlog == 0
 	}
 	require.True(t, within(60*time.Second, settled), "while there are two: %d of %d, %+v", w.endpoint.delivered(), w.total, status)
@@ -96,14 +96,14 @@ func TestTwoOwners_DeletedLaneIsWrittenAgain(t *testing.T) { // C01
 	w.publish(t, "/a/x", "e1")
 	w.total++
 	<-second
-	parked, err := w.store.Parked(t.Context(), w.sub)
+	parked, err := w.deliveries.Parked(t.Context(), w.sub)
 	require.NoError(t, err)
 	require.Len(t, parked, 1)
-	require.NoError(t, w.store.Unpark(t.Context(), parked[0].Lane, parked[0].Revision))
+	require.NoError(t, w.deliveries.Unpark(t.Context(), parked[0].Lane, parked[0].Revision))
 	w.publish(t, "/a/x", "e2")
 	w.total++
 	status := func() sluice.Status {
-		status, err := w.store.Status(t.Context(), w.sub)
+		status, err := w.deliveries.Status(t.Context(), w.sub)
 		require.NoError(t, err)
 		return status
 	}

@@ -82,7 +82,7 @@ func (e *endpoint) took(id string) bool {
 
 func parked(t *testing.T, w *world) int {
 	t.Helper()
-	all, err := w.store.Parked(t.Context(), w.sub)
+	all, err := w.deliveries.Parked(t.Context(), w.sub)
 	if err != nil {
 		return -1
 	}
@@ -92,11 +92,11 @@ func parked(t *testing.T, w *world) int {
 // dueNow makes every parked lane due, as if its time had passed.
 func dueNow(t *testing.T, w *world) {
 	t.Helper()
-	parked, err := w.store.Parked(t.Context(), w.sub)
+	parked, err := w.deliveries.Parked(t.Context(), w.sub)
 	require.NoError(t, err)
 	for _, e := range parked {
 		e.NextAt = time.Now()
-		_, err := w.store.Park(t.Context(), w.sub, e.Parked, e.Revision)
+		_, err := w.deliveries.Park(t.Context(), w.sub, e.Parked, e.Revision)
 		require.NoError(t, err)
 	}
 }

@@ -67,14 +67,14 @@ func revokedWhileParked(t *testing.T) {
 	}
 	g.parked(3)
 	came := g.revoke()
-	lanes, err := g.store.Parked(t.Context(), g.sub)
+	lanes, err := g.deliveries.Parked(t.Context(), g.sub)
 	require.NoError(t, err)
 	rep := g.replay(sluice.ReplayRetry, lanes[0].FromSeq, lanes[0].FromSeq)
 	g.requireEnded()
 	g.requireSilent(came)
 	require.Len(t, g.attempts(), 3)
 	g.eventually("the retry is over", func() bool {
-		rep, err = g.store.Replays().Replay(t.Context(), rep)
+		rep, err = g.deliveries.Replays().Replay(t.Context(), rep)
 		return err == nil && rep.State != sluice.ReplayRunning
 	})
 }
@@ -87,7 +87,7 @@ func revokedOverARestart(t *testing.T) {
 	g.parked(1)
 	stop()
 	came := g.revoke()
-	dueNow(t, &world{store: g.store, sub: g.sub})
+	dueNow(t, &world{store: g.store, deliveries: g.deliveries, sub: g.sub})
 	g.start()
 	g.requireEnded()
 	g.requireSilent(came)
@@ -100,7 +100,7 @@ func (g *gated) replay(kind sluice.ReplayKind, from, to uint64) sluice.Replay {
 		ID: "r", Subscription: g.sub.ID, Namespace: "n", Kind: kind, State: sluice.ReplayRunning, From: from, To: to, Next: from,
 		Began: g.sub.Began(), CreatedAt: time.Now(),
 	}
-	require.NoError(g.t, g.store.Replays().Add(g.t.Context(), rep))
+	require.NoError(g.t, g.deliveries.Replays().Add(g.t.Context(), rep))
 	return rep
 }
 
@@ -151,7 +151,7 @@ func revokedBeforeARedrive(t *testing.T) {
 	g.publish("/a/1", "e1")
 	events, _, err := g.store.ReadLane(t.Context(), g.sub, "", 1, 1)
 	require.NoError(t, err)
-	log, err := g.store.AttemptLog()
+	log, err := g.deliveries.AttemptLog()
 	require.NoError(t, err)
 	require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{
 		Subscription: "s", Namespace: "n", EventID: "e1", Seq: events[0].Seq, Path: "/a/1", Event: &events[0], Reason: sluice.Exhausted, At: time.Now(),
@@ -160,7 +160,7 @@ func revokedBeforeARedrive(t *testing.T) {
 	g.start()
 	g.eventually("the live one is withheld", func() bool { return g.gate.times() == 1 })
 	g.gate.set(model.Lost)
-	letters, err := g.store.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
+	letters, err := g.deliveries.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
 	require.NoError(t, err)
 	g.replay(sluice.ReplayDeadLetters, letters[0].LetterSeq, letters[0].LetterSeq)
 	g.eventually("it is cancelled", func() bool {
@@ -168,7 +168,7 @@ func revokedBeforeARedrive(t *testing.T) {
 		return err == nil && stored.State == sluice.Cancelled
 	})
 	require.Zero(t, g.tap.Len())
-	after, err := g.store.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
+	after, err := g.deliveries.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
 	require.NoError(t, err)
 	require.Equal(t, letters, after, "the letter stays where it is")
 }
@@ -176,7 +176,7 @@ func revokedBeforeARedrive(t *testing.T) {
 func revokedWhileTheBreakerIsOpen(t *testing.T) {
 	t.Helper()
 	g := newGated(t, sluice.Policy{Window: 4, Retry: quickRetries}, failingAnswer)
-	require.NoError(t, g.store.PutHealth(t.Context(), g.sub, model.Health{
+	require.NoError(t, g.deliveries.PutHealth(t.Context(), g.sub, model.Health{
 		Breaker: sluice.BreakerOpen, ProbeAt: time.Now().Add(time.Second), Pause: sluice.Duration(time.Second), Revision: g.sub.Revision,
 	}))
 	g.start()

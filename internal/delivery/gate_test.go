@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
@@ -61,14 +62,15 @@ func (g *turnstile) times() int {
 // gated is a subscription with an owner that may lose its access: a real registry, ledger and
 // log, and an endpoint that keeps every byte.
 type gated struct {
-	t      *testing.T
-	server *natstest.Server
-	store  *natsstore.Store
-	sub    *sluice.Subscription
-	hook   *hooktest.Server
-	tap    *hooktest.Tap
-	gate   *turnstile
-	see    *watcher
+	t          *testing.T
+	server     *natstest.Server
+	store      *natsstore.Store
+	deliveries *deliverystore.Store
+	sub        *sluice.Subscription
+	hook       *hooktest.Server
+	tap        *hooktest.Tap
+	gate       *turnstile
+	see        *watcher
 
 	engines []*delivery.Engine
 }
@@ -87,6 +89,7 @@ func newGated(t *testing.T, policy sluice.Policy, answer func(hooktest.Request) 
 	t.Helper()
 	g := &gated{t: t, server: natstest.New(t), gate: newTurnstile(model.Pass), see: &watcher{}}
 	g.store = connectTo(t, g.server)
+	g.deliveries = deliverystore.New(g.store)
 	_, _, err := g.store.PutNamespace(t.Context(), sluice.Namespace{Name: "n"})
 	require.NoError(t, err)
 	g.hook, g.tap = hooktest.NewTapped(t, answer)
@@ -122,14 +125,14 @@ func (a allSubscriptions) Watch(ctx context.Context, change func(id string, sub 
 }
 
 // storedSources opens sources of a store.
-type storedSources struct{ *natsstore.Store }
+type storedSources struct{ *deliverystore.Store }
 
 func (s storedSources) Open(ctx context.Context, sub *sluice.Subscription) (delivery.Source, error) {
 	return s.OpenSource(ctx, sub)
 }
 
 // storedConsumers makes and removes consumers of a store.
-type storedConsumers struct{ *natsstore.Store }
+type storedConsumers struct{ *deliverystore.Store }
 
 func (c storedConsumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 	return c.EnsureConsumers(ctx, sub)
@@ -151,18 +154,19 @@ func (g *gated) startReplica(name string) (stop func()) {
 
 func (g *gated) startOver(store *natsstore.Store, owns delivery.Ownership) (stop func()) {
 	g.t.Helper()
-	log, err := store.AttemptLog()
+	deliveries := deliverystore.New(store)
+	log, err := deliveries.AttemptLog()
 	require.NoError(g.t, err)
 	sender := outbound.New(outbound.Options{AllowLoopback: true})
 	reg := subscription.New(subscription.Needs{
 		Subscriptions: store.Subscriptions(), Reservations: natsstore.OpenBucket[subscription.Reservation](store, streams.Reservations),
-		Logs: store, Endpoints: sender, Consumers: storedConsumers{store}, Replays: store.Replays(), ReplayLogs: store,
+		Logs: store, Endpoints: sender, Consumers: storedConsumers{deliveries}, Replays: deliveries.Replays(), ReplayLogs: store,
 		Ledger: ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)), Announce: sysevent.New(store, sysevent.Options{}), Now: time.Now,
 	})
-	replays := watchReplays{store.Replays(), g.sub.ID}
+	replays := watchReplays{deliveries.Replays(), g.sub.ID}
 	engine := delivery.New(allSubscriptions{store}, owns, delivery.Ports{
-		Sources: storedSources{store}, Log: log, Lanes: store, Healths: store, Events: store, Sender: sender, Gate: g.gate,
-		Registry: reg, Replays: replays, Letters: store,
+		Sources: storedSources{deliveries}, Log: log, Lanes: deliveries, Healths: deliveries, Events: store, Sender: sender, Gate: g.gate,
+		Registry: reg, Replays: replays, Letters: deliveries,
 	}, delivery.Options{Replays: replays, Observe: g.see})
 	g.engines = append(g.engines, engine)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -205,7 +209,7 @@ func (g *gated) eventually(what string, f func() bool) {
 func (g *gated) parked(n int) {
 	g.t.Helper()
 	g.eventually("lanes are parked", func() bool {
-		all, err := g.store.Parked(g.t.Context(), g.sub)
+		all, err := g.deliveries.Parked(g.t.Context(), g.sub)
 		return err == nil && len(all) == n
 	})
 }
@@ -230,7 +234,7 @@ func (g *gated) withdraw() {
 // attempts returns the recorded attempts.
 func (g *gated) attempts() []sluice.Attempt {
 	g.t.Helper()
-	page, _, err := g.store.Attempts(g.t.Context(), g.sub, model.HistoryQuery{Limit: 1000})
+	page, _, err := g.deliveries.Attempts(g.t.Context(), g.sub, model.HistoryQuery{Limit: 1000})
 	require.NoError(g.t, err)
 	var all []sluice.Attempt
 	for _, p := range page {
@@ -271,7 +275,7 @@ func (g *gated) requireEnded() {
 	e := entries[0]
 	require.Equal(t, []any{"system", "subscription.cancel", sluice.ChangeDone}, []any{e.Actor, e.Action, e.Outcome})
 	require.Contains(t, string(e.New), "access_revoked")
-	letters, err := g.store.DeadLetters(t.Context(), g.sub, 1, 1<<62, 1000)
+	letters, err := g.deliveries.DeadLetters(t.Context(), g.sub, 1, 1<<62, 1000)
 	require.NoError(t, err)
 	require.Empty(t, letters)
 }
@@ -327,7 +331,7 @@ func TestAWithheldEventLeavesNoTrace(t *testing.T) { // S0-59, S0-62, S0-63
 	g.publish("/a/2", "p1", forbidden+"4", "p2", forbidden+"5") // parked by its first
 	g.publish("/a/3", forbidden+"6")
 	done := func() bool {
-		st, err := g.store.Status(t.Context(), g.sub)
+		st, err := g.deliveries.Status(t.Context(), g.sub)
 		return err == nil && st.Backlog == 0 && st.InFlight == 0 && st.Parked == 0
 	}
 	g.eventually("all is done", func() bool { return len(g.attempts()) == 5 && done() })
@@ -342,12 +346,12 @@ func TestAWithheldEventLeavesNoTrace(t *testing.T) { // S0-59, S0-62, S0-63
 	rep := g.replay(sluice.ReplayRange, 1, 9)
 	g.eventually("the replay is done", func() bool {
 		var err error
-		rep, err = g.store.Replays().Replay(t.Context(), rep)
+		rep, err = g.deliveries.Replays().Replay(t.Context(), rep)
 		return err == nil && rep.State == sluice.ReplayDone
 	})
 	require.Equal(t, []uint64{10, 4, 0}, []uint64{rep.Next, rep.Sent, rep.Dead})
 	require.NotContains(t, g.tap.Text(), forbidden)
-	letters, err := g.store.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
+	letters, err := g.deliveries.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
 	require.NoError(t, err)
 	require.Empty(t, letters)
 	for _, a := range g.attempts() {
@@ -385,7 +389,7 @@ func TestAWithheldEventThatTheFilterCannotTellIsNoDeadLetter(t *testing.T) { // 
 	g.publishData("/a/2", forbidden+"4", `{"n":0}`) // of a live one
 	g.publishData("/a/2", "e5", `{"n":1}`)
 	g.eventually("the last arrives", func() bool { return len(g.attempts()) == 4 })
-	letters, err := g.store.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
+	letters, err := g.deliveries.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
 	require.NoError(t, err)
 	require.Empty(t, letters)
 	require.Equal(t, 2, g.see.withheldSoFar())

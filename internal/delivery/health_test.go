@@ -41,17 +41,17 @@ func TestASuccessEndsContinuousFailure(t *testing.T) {
 	t.Parallel()
 	w, m, o := moody(t, 500, sluice.Policy{Window: 8, Retry: steps(20*time.Millisecond, 1000)})
 	before := model.Health{FailingSince: time.Now().Add(-time.Hour).UTC().Round(0), Alerted: 50}
-	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, before))
+	require.NoError(t, w.deliveries.PutHealth(t.Context(), w.sub, before))
 	w.publish(t, "/a/1", "one")
 	proc := w.start(t)
 	defer proc.stop()
 	eventually(t, "it fails", func() bool { return m.asked.Load() > 2 })
-	h, err := w.store.Health(t.Context(), w.sub)
+	h, err := w.deliveries.Health(t.Context(), w.sub)
 	require.NoError(t, err)
 	require.Equal(t, before, h)
 	m.status.Store(200)
 	eventually(t, "it is forgotten", func() bool {
-		h, err := w.store.Health(t.Context(), w.sub)
+		h, err := w.deliveries.Health(t.Context(), w.sub)
 		return err == nil && h == model.Health{}
 	})
 	require.True(t, o.has(func(o *watcher) bool { return len(o.alerts) == 0 }))
@@ -62,7 +62,7 @@ func TestASuccessEndsContinuousFailure(t *testing.T) {
 func TestAChangeBeginsAnew(t *testing.T) {
 	t.Parallel()
 	w, m, _ := moody(t, 200, sluice.Policy{})
-	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, model.Health{
+	require.NoError(t, w.deliveries.PutHealth(t.Context(), w.sub, model.Health{
 		Breaker: sluice.BreakerOpen, ProbeAt: time.Now().Add(time.Hour), Revision: 7,
 	}))
 	w.publish(t, "/a/1", "one")
@@ -102,7 +102,7 @@ func TestWhatWaitsForTheRateIsTold(t *testing.T) { // issue 3, item 4
 func TestAResumeAsksBeforeItSends(t *testing.T) {
 	t.Parallel()
 	w, m, _ := moody(t, 503, sluice.Policy{Window: 8, Retry: steps(20*time.Millisecond, 1000)})
-	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, model.Health{
+	require.NoError(t, w.deliveries.PutHealth(t.Context(), w.sub, model.Health{
 		Breaker: sluice.BreakerOpen, ProbeAt: time.Now().Add(time.Hour), Revision: 7,
 	}))
 	for i := range 10 {

@@ -14,13 +14,14 @@ import (
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // watchReplays tells an engine of the replays of one subscription: a store has those of other worlds too.
 type watchReplays struct {
-	natsstore.Replays
+	deliverystore.Replays
 
 	subscription string
 }
@@ -46,9 +47,9 @@ func holding(attempts int, more ...func(*sluice.Policy)) sluice.Policy {
 // newHoldingWorld returns a world where operators can act.
 func newHoldingWorld(t require.TestingT, store *natsstore.Store, namespace string, policy sluice.Policy) *world {
 	w := newWorld(t, store, namespace, policy)
-	replays := watchReplays{store.Replays(), w.sub.ID}
+	replays := watchReplays{w.deliveries.Replays(), w.sub.ID}
 	w.replays = replays
-	w.ports = func(p *delivery.Ports) { p.Replays, p.Letters = replays, store }
+	w.ports = func(p *delivery.Ports) { p.Replays, p.Letters = replays, w.deliveries }
 	return w
 }
 
@@ -59,7 +60,7 @@ func (w *world) operate(t require.TestingT, kind sluice.ReplayKind, lane sluice.
 		Kind: kind, State: sluice.ReplayRunning, From: lane.FromSeq, To: lane.FromSeq, Next: lane.FromSeq,
 		Began: w.sub.Began(), CreatedAt: time.Now(),
 	}
-	require.NoError(t, w.store.Replays().Add(context.Background(), rep))
+	require.NoError(t, w.deliveries.Replays().Add(context.Background(), rep))
 	return rep
 }
 
@@ -67,7 +68,7 @@ func (w *world) operate(t require.TestingT, kind sluice.ReplayKind, lane sluice.
 func (w *world) done(t require.TestingT, rep sluice.Replay) sluice.Replay {
 	require.Eventually(t, func() bool {
 		var err error
-		rep, err = w.store.Replays().Replay(context.Background(), rep)
+		rep, err = w.deliveries.Replays().Replay(context.Background(), rep)
 		return err == nil && rep.State == sluice.ReplayDone
 	}, 20*time.Second, time.Millisecond, "the act is done")
 	return rep
@@ -76,7 +77,7 @@ func (w *world) done(t require.TestingT, rep sluice.Replay) sluice.Replay {
 // heldLanes waits until so many lanes are held, and returns them by their heads.
 func (w *world) heldLanes(t require.TestingT, n int) (held []sluice.Parked) {
 	require.Eventually(t, func() bool {
-		st, err := w.store.Status(context.Background(), w.sub)
+		st, err := w.deliveries.Status(context.Background(), w.sub)
 		held = slices.DeleteFunc(st.ParkedLanes, func(p sluice.Parked) bool { return p.Held == "" })
 		return err == nil && st.Held == n && len(held) == n && st.Backlog == 0
 	}, 20*time.Second, time.Millisecond, "held lanes")
@@ -85,7 +86,7 @@ func (w *world) heldLanes(t require.TestingT, n int) (held []sluice.Parked) {
 }
 
 func (w *world) letters(t require.TestingT) []model.BuriedLetter {
-	all, err := w.store.DeadLetters(context.Background(), w.sub, 1, 1<<62, 1000)
+	all, err := w.deliveries.DeadLetters(context.Background(), w.sub, 1, 1<<62, 1000)
 	require.NoError(t, err)
 	return all
 }
@@ -145,7 +146,7 @@ func TestARetryOfAHeldLaneBeginsItsTimetableAnew(t *testing.T) {
 	w.publish(t, "/a/a", "e")
 	proc := w.start(t)
 	require.Eventually(t, func() bool {
-		st, err := w.store.Status(t.Context(), w.sub)
+		st, err := w.deliveries.Status(t.Context(), w.sub)
 		return err == nil && st.Parked == 1 && st.ParkedLanes[0].Attempts == 2
 	}, 20*time.Second, time.Millisecond)
 	proc.stop() // two attempts are recovered
@@ -160,7 +161,7 @@ func TestARetryOfAHeldLaneBeginsItsTimetableAnew(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return w.endpoint.delivered() == 1 }, 20*time.Second, time.Millisecond)
 	proc.stop()
-	attempts, _, err := w.store.Attempts(t.Context(), w.sub, model.HistoryQuery{Limit: 10})
+	attempts, _, err := w.deliveries.Attempts(t.Context(), w.sub, model.HistoryQuery{Limit: 10})
 	require.NoError(t, err)
 	var numbers []int
 	for _, a := range slices.Backward(attempts) {
@@ -197,7 +198,7 @@ func TestWithTotalOrderAHeldEventStopsTheSubscription(t *testing.T) {
 func TestAnEventThatTheFilterCannotTellHoldsItsLane(t *testing.T) {
 	t.Parallel()
 	w := newHoldingWorld(t, connect(t), "told", holding(2))
-	cried := &crier{ask: func() (sluice.Status, error) { return w.store.Status(t.Context(), w.sub) }}
+	cried := &crier{ask: func() (sluice.Status, error) { return w.deliveries.Status(t.Context(), w.sub) }}
 	ports := w.ports
 	w.ports = func(p *delivery.Ports) { ports(p); p.Announce = cried }
 	w.watch.change(func(sub *sluice.Subscription) { sub.Filter.CEL = "event.data.a / event.data.a == 1" })
@@ -284,7 +285,7 @@ func TestAReplayGivesUpWhereLiveDeliveriesHold(t *testing.T) {
 		ID: "again", Subscription: w.sub.ID, Namespace: w.sub.Namespace, Kind: sluice.ReplayRange, State: sluice.ReplayRunning,
 		From: 1, To: 2, Next: 1, Began: w.sub.Began(), CreatedAt: time.Now(),
 	}
-	require.NoError(t, w.store.Replays().Add(t.Context(), rep))
+	require.NoError(t, w.deliveries.Replays().Add(t.Context(), rep))
 	rep = w.done(t, rep)
 	require.Equal(t, []uint64{1, 1}, []uint64{rep.Sent, rep.Dead})
 	require.Len(t, w.letters(t), 1)
@@ -350,7 +351,7 @@ func (w *world) keptOrder(t require.TestingT) {
 
 // operateAll asks for an act on everything that is held.
 func (w *world) operateAll(t require.TestingT, act func(lane sluice.Parked) sluice.ReplayKind) {
-	parked, err := w.store.Parked(context.Background(), w.sub)
+	parked, err := w.deliveries.Parked(context.Background(), w.sub)
 	require.NoError(t, err)
 	for _, p := range parked {
 		if p.Held != "" {

@@ -161,7 +161,7 @@ func TestASubscriptionThatEndedLeavesNoRecord(t *testing.T) {
 	_, revision, err := w.store.Subscriptions().Get(t.Context(), w.sub.ID)
 	require.NoError(t, err)
 	require.NoError(t, w.store.Subscriptions().Delete(t.Context(), w.sub.ID, revision))
-	require.NoError(t, w.store.RemoveConsumers(t.Context(), w.sub))
+	require.NoError(t, w.deliveries.RemoveConsumers(t.Context(), w.sub))
 	proc.stop()
 	kv, err := op.js.KeyValue(t.Context(), streams.Lanes)
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func TestEventsThatNobodyWantedAgeOutInSilence(t *testing.T) {
 	w.watch.change(func(sub *sluice.Subscription) {
 		sub.State, sub.Filter.Types = sluice.Paused, []string{"rare"}
 	})
-	require.NoError(t, w.store.EnsureConsumers(t.Context(), w.sub))
+	require.NoError(t, w.deliveries.EnsureConsumers(t.Context(), w.sub))
 	proc := w.start(t)
 	defer proc.stop()
 	w.publishMany(t, 1, 300)
@@ -302,12 +302,12 @@ func TestASecondSubscriptionOfAnIdBeginsAnew(t *testing.T) {
 	w.publishMany(t, 6, 9)
 	w.publish(t, "/b/1", "b")
 	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, patience, 10*time.Millisecond)
-	parked, err := w.store.Parked(t.Context(), &second)
+	parked, err := w.deliveries.Parked(t.Context(), &second)
 	require.NoError(t, err)
 	require.Empty(t, parked)
 	require.Empty(t, op.letters(&second))
 
-	_, err = w.store.OpenSource(t.Context(), first)
+	_, err = w.deliveries.OpenSource(t.Context(), first)
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err), "the first one has ended")
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -25,12 +26,13 @@ var errCut = sluice.Errorf(sluice.Conflict, "the process is dead")
 // process is an engine that can crash: from one moment on nothing that it does has any
 // effect on the store.
 type process struct {
-	dead   atomic.Bool
-	store  *natsstore.Store
-	log    *natsstore.AttemptLog
-	cancel context.CancelFunc
-	ended  chan struct{}
-	engine *delivery.Engine
+	dead       atomic.Bool
+	store      *natsstore.Store
+	deliveries *deliverystore.Store
+	log        *deliverystore.AttemptLog
+	cancel     context.CancelFunc
+	ended      chan struct{}
+	engine     *delivery.Engine
 }
 
 func (p *process) crash() {
@@ -49,7 +51,7 @@ func (p *process) Open(ctx context.Context, sub *sluice.Subscription) (delivery.
 	if p.dead.Load() {
 		return nil, errCut
 	}
-	src, err := p.store.OpenSource(ctx, sub)
+	src, err := p.deliveries.OpenSource(ctx, sub)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +75,7 @@ func (p *process) Open(ctx context.Context, sub *sluice.Subscription) (delivery.
 }
 
 type source struct {
-	*natsstore.Source
+	*deliverystore.Source
 
 	out     chan *model.Delivery
 	process *process
@@ -124,36 +126,36 @@ func (p *process) Look(ctx context.Context, sub *sluice.Subscription, wanted fun
 	if p.dead.Load() {
 		return errCut
 	}
-	return p.store.Look(ctx, sub, wanted, lost)
+	return p.deliveries.Look(ctx, sub, wanted, lost)
 }
 
 func (p *process) Parked(ctx context.Context, sub *sluice.Subscription) ([]model.ParkedEntry, error) {
-	return p.store.Parked(ctx, sub)
+	return p.deliveries.Parked(ctx, sub)
 }
 
 func (p *process) Park(ctx context.Context, sub *sluice.Subscription, lane sluice.Parked, revision uint64) (uint64, error) {
 	if p.dead.Load() {
 		return 0, errCut
 	}
-	return p.store.Park(ctx, sub, lane, revision)
+	return p.deliveries.Park(ctx, sub, lane, revision)
 }
 
 func (p *process) Unpark(ctx context.Context, lane string, revision uint64) error {
 	if p.dead.Load() {
 		return errCut
 	}
-	return p.store.Unpark(ctx, lane, revision)
+	return p.deliveries.Unpark(ctx, lane, revision)
 }
 
 func (p *process) Health(ctx context.Context, sub *sluice.Subscription) (model.Health, error) {
-	return p.store.Health(ctx, sub)
+	return p.deliveries.Health(ctx, sub)
 }
 
 func (p *process) PutHealth(ctx context.Context, sub *sluice.Subscription, h model.Health) error {
 	if p.dead.Load() {
 		return errCut
 	}
-	return p.store.PutHealth(ctx, sub, h)
+	return p.deliveries.PutHealth(ctx, sub, h)
 }
 
 func (p *process) Cancel(context.Context, string, string) error  { return nil }
@@ -249,19 +251,20 @@ func (e *endpoint) delivered() int {
 
 // world is a store, a namespace with a subscription, and the endpoint.
 type world struct {
-	store    *natsstore.Store
-	sub      *sluice.Subscription // as it was made
-	watch    *one
-	endpoint *endpoint
-	ports    func(*delivery.Ports)  // changes what an engine works with; nil: nothing
-	beside   *one                   // another subscription that its engine serves; nil: none
-	replays  delivery.ReplayWatcher // nil: there are none
-	places   int                    // attempts that its engine makes at once; 0: as an engine does
-	observe  delivery.Observer      // nil: nobody
-	looks    time.Duration          // how often it looks at what waits; 0: as an engine does
-	log      *slog.Logger           // of engines; nil: none
-	total    int                    // events published
-	crashes  int
+	store      *natsstore.Store
+	deliveries *deliverystore.Store
+	sub        *sluice.Subscription // as it was made
+	watch      *one
+	endpoint   *endpoint
+	ports      func(*delivery.Ports)  // changes what an engine works with; nil: nothing
+	beside     *one                   // another subscription that its engine serves; nil: none
+	replays    delivery.ReplayWatcher // nil: there are none
+	places     int                    // attempts that its engine makes at once; 0: as an engine does
+	observe    delivery.Observer      // nil: nobody
+	looks      time.Duration          // how often it looks at what waits; 0: as an engine does
+	log        *slog.Logger           // of engines; nil: none
+	total      int                    // events published
+	crashes    int
 }
 
 func connect(t *testing.T) *natsstore.Store {
@@ -288,15 +291,15 @@ func newWorld(t require.TestingT, store *natsstore.Store, namespace string, poli
 	sub.SetDefaults()
 	_, err = store.Subscriptions().Put(context.Background(), sub.ID, sub, 0)
 	require.NoError(t, err)
-	return &world{store: store, sub: sub, watch: &one{sub: sub}, endpoint: newEndpoint()}
+	return &world{store: store, deliveries: deliverystore.New(store), sub: sub, watch: &one{sub: sub}, endpoint: newEndpoint()}
 }
 
 func (w *world) start(t require.TestingT) *process {
-	log, err := w.store.AttemptLog()
+	log, err := w.deliveries.AttemptLog()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
-	p := &process{store: w.store, log: log, cancel: cancel, ended: make(chan struct{})}
+	p := &process{store: w.store, deliveries: w.deliveries, log: log, cancel: cancel, ended: make(chan struct{})}
 	ports := delivery.Ports{Sources: p, Log: p, Lanes: p, Healths: p, Events: w.store, Sender: w.endpoint, Registry: p}
 	if w.ports != nil {
 		w.ports(&ports)
@@ -400,7 +403,7 @@ func (w *world) check(rt *rapid.T) {
 
 func (w *world) unpark(rt *rapid.T) {
 	require.Eventually(rt, func() bool {
-		parked, err := w.store.Parked(context.Background(), w.sub)
+		parked, err := w.deliveries.Parked(context.Background(), w.sub)
 		return err == nil && len(parked) == 0
 	}, 30*time.Second, time.Millisecond, "no lane stays parked")
 }

@@ -123,7 +123,7 @@ func TestADeadLetterThatACrashPreventedIsWrittenLater(t *testing.T) { // S4-23, 
 			proc = w.start(t)
 			defer proc.stop()
 			require.Eventually(t, func() bool {
-				status, err := w.store.Status(t.Context(), w.sub)
+				status, err := w.deliveries.Status(t.Context(), w.sub)
 				return err == nil && status.DeadLetters == 1
 			}, 30*time.Second, 10*time.Millisecond, "the dead letter is written")
 		})

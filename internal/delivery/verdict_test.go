@@ -56,7 +56,7 @@ func (g *gated) change(f func(*sluice.Subscription)) {
 
 func (g *gated) letters() []model.BuriedLetter {
 	g.t.Helper()
-	letters, err := g.store.DeadLetters(g.t.Context(), g.sub, 1, 1<<62, 100)
+	letters, err := g.deliveries.DeadLetters(g.t.Context(), g.sub, 1, 1<<62, 100)
 	require.NoError(g.t, err)
 	return letters
 }

@@ -430,11 +430,7 @@ func TestAServerThatLacksTheNewKeyLosesNothing(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, s.call(t, "GET /v1/subscriptions/orders", "").status)
 	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions", "").text, `"orders"`)
 	s.served(t, "orders", nil)
-	sub, _, err := neighbour.Subscriptions().Get(t.Context(), "orders")
-	require.NoError(t, err)
-	lanes, err := neighbour.ParkedLanes(t.Context(), sub)
-	require.NoError(t, err)
-	require.Len(t, lanes, 1, "the parked lane is still there")
+	require.Len(t, parkedLanes(t, neighbour, "orders"), 1, "the parked lane is still there")
 	s.stop(t)
 
 	down.accept()

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/client"
@@ -72,7 +73,7 @@ func TestWhatADeadServerDidNotTellTheNextOneTells(t *testing.T) {
 	gone := change("ended", sluice.TypeSubscriptionDeleted)
 	gone.Untold[0].Revision = 0
 	require.NoError(t, subs.Retire(t.Context(), gone))
-	log, err := store.AttemptLog()
+	log, err := deliverystore.New(store).AttemptLog()
 	require.NoError(t, err)
 	require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{
 		Subscription: "changed", Namespace: sluice.DefaultNamespace, EventID: "a-1", Seq: 3, Path: "/a", Reason: sluice.Exhausted, At: now,
@@ -151,4 +152,14 @@ func rewrite(t *testing.T, js jetstream.JetStream, id string, s *stored) uint64 
 	require.NoError(t, err)
 	s.revision = ack.Sequence
 	return ack.Sequence
+}
+
+// parkedLanes returns the parked lanes of a subscription.
+func parkedLanes(t *testing.T, store *natsstore.Store, id string) []sluice.Parked {
+	t.Helper()
+	sub, _, err := store.Subscriptions().Get(t.Context(), id)
+	require.NoError(t, err)
+	lanes, err := deliverystore.New(store).ParkedLanes(t.Context(), sub)
+	require.NoError(t, err)
+	return lanes
 }

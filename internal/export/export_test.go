@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -30,7 +31,7 @@ const patience = 20 * time.Second
 type world struct {
 	nats  *natstest.Server
 	store *natsstore.Store
-	log   *natsstore.AttemptLog
+	log   *deliverystore.AttemptLog
 	dir   string
 
 	mu       sync.Mutex
@@ -46,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	t.Cleanup(w.store.Close)
 	require.NoError(t, w.store.Provision(t.Context()))
-	w.log, err = w.store.AttemptLog()
+	w.log, err = deliverystore.New(w.store).AttemptLog()
 	require.NoError(t, err)
 	return w
 }
@@ -74,7 +75,7 @@ func (w *world) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	e := export.New(w.dir, w.store, export.Options{Observe: w, Pause: 10 * time.Millisecond})
+	e := export.New(w.dir, w.store, deliverystore.New(w.store), export.Options{Observe: w, Pause: 10 * time.Millisecond})
 	running.Go(func() { _ = e.Run(ctx) }) // it only ends with ctx
 	stop = func() { cancel(); running.Wait() }
 	t.Cleanup(stop)
@@ -186,7 +187,7 @@ func TestTheFileOfADeadLetterIsReplacedAndStays(t *testing.T) {
 	require.Eventually(t, func() bool { return w.files(t)["erp/e.json"].Attempts == 3 }, patience, 10*time.Millisecond)
 	w.bury(t, "erp", "e", 1, 6)
 	require.Eventually(t, func() bool { return w.files(t)["erp/e.json"].Attempts == 6 }, patience, 10*time.Millisecond)
-	require.NoError(t, w.store.DiscardAll(t.Context(), &sluice.Subscription{ID: "erp", Namespace: "default"}))
+	require.NoError(t, deliverystore.New(w.store).DiscardAll(t.Context(), &sluice.Subscription{ID: "erp", Namespace: "default"}))
 	w.bury(t, "erp", "f", 2, 1)
 	require.Eventually(t, func() bool { return len(w.files(t)) == 2 }, patience, 10*time.Millisecond)
 }

@@ -18,16 +18,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Source provides dead letters and events.
+// Source provides events.
 type Source interface {
 	// TailEvents calls each for a namespace's events after a sequence, in log order and then as
 	// they come, until each returns an error, ctx ends or the log fails.
 	TailEvents(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error
-	// TailDeadLetters does the same for the dead letters of all subscriptions.
-	TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error
 	// WatchLogs reports when each namespace was created, then every change, until ctx ends; the
 	// zero time means that it is gone.
 	WatchLogs(ctx context.Context, change func(name string, since time.Time)) error
+}
+
+// Letters provides dead letters.
+type Letters interface {
+	// TailDeadLetters does what Source.TailEvents does, for the dead letters of all subscriptions.
+	TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error
 }
 
 // Kinds of exported records, for observers.
@@ -56,13 +60,14 @@ const (
 
 // Exporter writes dead letters and events below a directory.
 type Exporter struct {
-	dir    string
-	source Source
-	opts   Options
+	dir     string
+	source  Source
+	letters Letters
+	opts    Options
 }
 
 // New returns an exporter that is idle until Run.
-func New(dir string, source Source, opts Options) *Exporter {
+func New(dir string, source Source, letters Letters, opts Options) *Exporter {
 	if opts.Observe == nil {
 		opts.Observe = nobody{}
 	}
@@ -70,7 +75,7 @@ func New(dir string, source Source, opts Options) *Exporter {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	opts.Pause = cmp.Or(opts.Pause, 500*time.Millisecond)
-	return &Exporter{dir: dir, source: source, opts: opts}
+	return &Exporter{dir: dir, source: source, letters: letters, opts: opts}
 }
 
 // Run exports until ctx is done, which is no error. Failures of any kind are logged and retried. If
@@ -168,7 +173,7 @@ func (e *Exporter) exportLetters(ctx context.Context, root *os.Root, went func()
 		return err
 	}
 	read := func(ctx context.Context, each func(model.BuriedLetter) error) error {
-		return e.source.TailDeadLetters(ctx, letters.at.Seq, each)
+		return e.letters.TailDeadLetters(ctx, letters.at.Seq, each)
 	}
 	return pump(ctx, read, func(batch []model.BuriedLetter) error {
 		if err := letters.write(batch); err != nil {

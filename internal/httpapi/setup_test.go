@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -39,18 +40,18 @@ const (
 type parts struct {
 	store    *natsstore.Store
 	registry *subscription.Registry
-	attempts *natsstore.AttemptLog
+	attempts *deliverystore.AttemptLog
 	sender   *endpoint.Sender
 
 	catalogue *catalogue.Index
 }
 
 func (p *parts) Ensure(ctx context.Context, sub *sluice.Subscription) error {
-	return p.store.EnsureConsumers(ctx, sub)
+	return deliverystore.New(p.store).EnsureConsumers(ctx, sub)
 }
 
 func (p *parts) Remove(ctx context.Context, sub *sluice.Subscription) error {
-	return p.store.RemoveConsumers(ctx, sub)
+	return deliverystore.New(p.store).RemoveConsumers(ctx, sub)
 }
 
 func (p *parts) PutNamespace(ctx context.Context, ns sluice.Namespace, _ string) (sluice.Namespace, bool, error) {
@@ -95,11 +96,11 @@ func (p *parts) State(ctx context.Context, ns string, q httpapi.StateQuery) (htt
 }
 
 func (p *parts) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
-	return p.store.Status(ctx, sub)
+	return deliverystore.New(p.store).Status(ctx, sub)
 }
 
 func (p *parts) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
-	return p.store.LastAttemptAt(ctx, sub)
+	return deliverystore.New(p.store).LastAttemptAt(ctx, sub)
 }
 
 func (p *parts) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
@@ -157,7 +158,7 @@ func newBench(t *testing.T) *bench {
 		Logs:          b.store,
 		Endpoints:     b.sender,
 		Consumers:     b.parts,
-		Replays:       b.store.Replays(),
+		Replays:       deliverystore.New(b.store).Replays(),
 		ReplayLogs:    b.store,
 		Ledger:        ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)),
 		Announce:      b.parts,
@@ -173,19 +174,19 @@ func newBench(t *testing.T) *bench {
 func (b *bench) options() httpapi.Options {
 	opts := b.bareOptions()
 	opts.Storage = b.store.Storage
-	opts.DeadLetters = letters{b.store}
+	opts.DeadLetters = letters{deliverystore.New(b.store)}
 	opts.Catalogue, opts.EventTypes = b.catalogue, catalogue.NewKeeper(b.catalogue, b.store.EventTypes(), b.store, ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)))
-	opts.Explain = explain.New(b.store, b.store, explain.Options{})
+	opts.Explain = explain.New(deliverystore.New(b.store), b.store, explain.Options{})
 	opts.Fact = endpoint.Fact
 	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, natsstore.Exact{Store: b.store}, b, b, b, b.store.Ready
 	return opts
 }
 
 // letters are the dead letters as the program gives them to the API.
-type letters struct{ *natsstore.Store }
+type letters struct{ *deliverystore.Store }
 
 func (l letters) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q httpapi.DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
-	return l.Store.ListDeadLetters(ctx, sub, natsstore.DeadLetterQuery(q))
+	return l.Store.ListDeadLetters(ctx, sub, deliverystore.DeadLetterQuery(q))
 }
 
 func (l letters) Discard(ctx context.Context, sub *sluice.Subscription, event, _ string) error {
@@ -216,7 +217,7 @@ func (b *bench) bareOptions() httpapi.Options {
 func (b *bench) record(t *testing.T) {
 	t.Helper()
 	var err error
-	b.attempts, err = b.store.AttemptLog()
+	b.attempts, err = deliverystore.New(b.store).AttemptLog()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

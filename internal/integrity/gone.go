@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -118,11 +119,11 @@ func (m *Memory) found(name string) {
 // tellGone reports a deleted stream, in the log and as damage.
 func (m *Memory) tellGone(ctx context.Context, name string, a *absence) {
 	d := sluice.Damage{Kind: sluice.DamageMissing, Stream: name, From: a.was.First, To: a.was.Last}
-	var had map[string]natsstore.Had
+	var had map[string]deliverystore.Had
 	if isLog(name) {
 		d.Namespace = strings.TrimPrefix(name, streams.EventsStream(""))
 		var err error
-		if had, err = m.store.Had(ctx); err != nil {
+		if had, err = m.had(ctx); err != nil {
 			m.log.WarnContext(ctx, "how far the subscriptions had come is known from the start only", slog.Any("error", err))
 		}
 	}

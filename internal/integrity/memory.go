@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -56,6 +57,7 @@ type Memory struct {
 
 	dir   string
 	store *natsstore.Store
+	had   func(ctx context.Context) (map[string]deliverystore.Had, error)
 	log   *slog.Logger
 
 	told chan struct{} // a record is new, or gone: the file is written soon
@@ -70,10 +72,10 @@ type Memory struct {
 	missed  missed
 }
 
-// New returns the memory of a data directory. Examine comes first.
-func New(dir string, store *natsstore.Store, log *slog.Logger) *Memory {
+// New returns the memory of a data directory; had says how far each subscription has come. Examine comes first.
+func New(dir string, store *natsstore.Store, had func(ctx context.Context) (map[string]deliverystore.Had, error), log *slog.Logger) *Memory {
 	return &Memory{
-		dir: dir, store: store, log: log,
+		dir: dir, store: store, had: had, log: log,
 		told: make(chan struct{}, 1), records: map[string]natsstore.Records{}, gone: map[string]absence{},
 	}
 }
@@ -182,7 +184,7 @@ func sameStore(was, is map[string]natsstore.Count) bool {
 
 // enter adds to the known damage, and returns the new part. had is the position of each
 // subscription while the log was whole; nil stands for their positions when the server started.
-func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[string]natsstore.Had) error {
+func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[string]deliverystore.Had) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := len(m.untold)

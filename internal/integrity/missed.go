@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -25,8 +26,8 @@ const (
 // until a whole verification ends: deliveries go on meanwhile, and NATS skips messages that it
 // cannot read.
 type missed struct {
-	Had  map[string]natsstore.Had `json:"had"`            // position of each subscription before the server delivered anything
-	Owed []Owed                   `json:"owed,omitempty"` // damage of logs without dead letters so far
+	Had  map[string]deliverystore.Had `json:"had"`            // position of each subscription before the server delivered anything
+	Owed []Owed                       `json:"owed,omitempty"` // damage of logs without dead letters so far
 
 	verified bool      // everything was read since Had was taken
 	pause    time.Time // no retry before this
@@ -36,7 +37,7 @@ type missed struct {
 type Owed struct {
 	sluice.Damage
 
-	Had map[string]natsstore.Had `json:"had,omitempty"` // position of each subscription when the log was whole
+	Had map[string]deliverystore.Had `json:"had,omitempty"` // position of each subscription when the log was whole
 }
 
 // openMissed reads the state of an earlier run, or else the positions of the subscriptions. It is
@@ -51,7 +52,7 @@ func (m *Memory) openMissed(ctx context.Context, is map[string]natsstore.Count) 
 	if m.missed.Had != nil || is[streams.BucketStream(streams.Lanes)].Created.IsZero() {
 		return nil
 	}
-	had, err := m.store.Had(ctx)
+	had, err := m.had(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (m *Memory) openMissed(ctx context.Context, is map[string]natsstore.Count) 
 func (m *Memory) keepMissed() error { return writeJSON(filepath.Join(m.dir, missedFile), m.missed) }
 
 // owe enters damage of a log for dead letters. m.mu is held.
-func (m *Memory) owe(d sluice.Damage, had map[string]natsstore.Had) {
+func (m *Memory) owe(d sluice.Damage, had map[string]deliverystore.Had) {
 	if d.Namespace != "" && d.To > 0 && !slices.ContainsFunc(m.missed.Owed, func(o Owed) bool { return o.Same(d) }) {
 		m.missed.Owed = append(m.missed.Owed, Owed{d, had})
 	}
@@ -110,7 +111,7 @@ func (m *Memory) settle(ctx context.Context, owed []Owed) error {
 // renew begins anew after everything was read: the next start reads the positions of the
 // subscriptions by then.
 func (m *Memory) renew(ctx context.Context) error {
-	had, err := m.store.Had(ctx)
+	had, err := m.had(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func remove(file string) error {
 
 // MissedBy returns the damaged sequences that a subscription may have missed, and whether there are
 // any. had is its position; the zero value stands for an unknown one.
-func MissedBy(sub *sluice.Subscription, d sluice.Damage, had natsstore.Had) (from, to uint64, ok bool) {
+func MissedBy(sub *sluice.Subscription, d sluice.Damage, had deliverystore.Had) (from, to uint64, ok bool) {
 	if sub.Namespace != d.Namespace || sub.Mode != sluice.Push || sub.State == sluice.Cancelled || d.Path != "" && !sub.Pattern.Match(d.Path) {
 		return 0, 0, false
 	}

@@ -51,7 +51,7 @@ func (s *Store) Bind(ctx context.Context, level sluice.StorageLevel, share uint6
 	var errs []error
 	for _, c := range changes {
 		if _, err := s.js.UpdateStream(ctx, c.config); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			errs = append(errs, fmt.Errorf("stream %s: %w", c.config.Name, storeError(ctx, err)))
+			errs = append(errs, fmt.Errorf("stream %s: %w", c.config.Name, StoreError(ctx, err)))
 		}
 	}
 	return errors.Join(errs...)
@@ -64,7 +64,7 @@ func (s *Store) allStreams(ctx context.Context) ([]*jetstream.StreamInfo, error)
 		infos = append(infos, info)
 	}
 	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("list streams: %w", storeError(ctx, err))
+		return nil, fmt.Errorf("list streams: %w", StoreError(ctx, err))
 	}
 	return infos, nil
 }
@@ -165,8 +165,8 @@ func (s *Store) crowded(err error) error {
 	return err
 }
 
-// mayPark returns code Unavailable if the store has no room for one more parked lane.
-func (s *Store) mayPark() error {
+// MayPark returns code Unavailable if the store has no room for one more parked lane.
+func (s *Store) MayPark() error {
 	if level := sluice.StorageLevel(s.level.Load()); level >= sluice.StorageScarce {
 		return level.Problem()
 	}

@@ -94,20 +94,3 @@ func TestBind_LeavesFullLogsAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 10, stream.CachedInfo().State.Msgs, "nothing goes")
 }
-
-// With little room no further lane is parked, and those that are go on.
-func TestPark_NeedsRoom(t *testing.T) {
-	t.Parallel()
-	store, _ := small(t)
-	sub := &sluice.Subscription{ID: "s", Namespace: ns}
-	lane := func(n uint64) sluice.Parked {
-		return sluice.Parked{Lane: streams.LaneKey(sub.ID, sluice.OrderByPath, "/a", n), FromSeq: n}
-	}
-	revision, err := store.Park(t.Context(), sub, lane(1), 0)
-	require.NoError(t, err)
-	require.NoError(t, store.Bind(t.Context(), sluice.StorageScarce, 1<<20))
-	_, err = store.Park(t.Context(), sub, sluice.Parked{Lane: "s.p.b", FromSeq: 2}, 0)
-	requireSays(t, err, sluice.Unavailable, "full")
-	_, err = store.Park(t.Context(), sub, lane(1), revision)
-	require.NoError(t, err)
-}

@@ -12,8 +12,8 @@ import (
 // askPatience. A write is sent once: only its caller knows whether it may be sent again.
 type bounded struct{ jetstream.JetStream }
 
-// once sends a request that changes something.
-func once[T any](ctx context.Context, act func(context.Context) (T, error)) (T, error) {
+// Once sends a request that changes something.
+func Once[T any](ctx context.Context, act func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return act(ctx)
@@ -21,66 +21,66 @@ func once[T any](ctx context.Context, act func(context.Context) (T, error)) (T, 
 
 // AccountInfo returns what the account uses and what it may use.
 func (b bounded) AccountInfo(ctx context.Context) (*jetstream.AccountInfo, error) {
-	return asked(ctx, b.JetStream.AccountInfo)
+	return Asked(ctx, b.JetStream.AccountInfo)
 }
 
 // Stream returns a stream.
 func (b bounded) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	return asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return b.JetStream.Stream(ctx, name) })
+	return Asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return b.JetStream.Stream(ctx, name) })
 }
 
 // KeyValue returns a bucket.
 func (b bounded) KeyValue(ctx context.Context, name string) (jetstream.KeyValue, error) {
-	return asked(ctx, func(ctx context.Context) (jetstream.KeyValue, error) { return b.JetStream.KeyValue(ctx, name) })
+	return Asked(ctx, func(ctx context.Context) (jetstream.KeyValue, error) { return b.JetStream.KeyValue(ctx, name) })
 }
 
 // Consumer returns a consumer.
 func (b bounded) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
-	return asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+	return Asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
 		return b.JetStream.Consumer(ctx, stream, name)
 	})
 }
 
 // CreateStream makes a stream.
 func (b bounded) CreateStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
-	return once(ctx, func(ctx context.Context) (jetstream.Stream, error) { return b.JetStream.CreateStream(ctx, config) })
+	return Once(ctx, func(ctx context.Context) (jetstream.Stream, error) { return b.JetStream.CreateStream(ctx, config) })
 }
 
 // UpdateStream changes a stream.
 func (b bounded) UpdateStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
-	return once(ctx, func(ctx context.Context) (jetstream.Stream, error) { return b.JetStream.UpdateStream(ctx, config) })
+	return Once(ctx, func(ctx context.Context) (jetstream.Stream, error) { return b.JetStream.UpdateStream(ctx, config) })
 }
 
 // DeleteStream deletes a stream.
 func (b bounded) DeleteStream(ctx context.Context, name string) error {
-	_, err := once(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.JetStream.DeleteStream(ctx, name) })
+	_, err := Once(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.JetStream.DeleteStream(ctx, name) })
 	return err
 }
 
 // CreateConsumer makes a consumer.
 func (b bounded) CreateConsumer(ctx context.Context, stream string, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	return once(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+	return Once(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
 		return b.JetStream.CreateConsumer(ctx, stream, config)
 	})
 }
 
 // UpdateConsumer changes a consumer.
 func (b bounded) UpdateConsumer(ctx context.Context, stream string, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	return once(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+	return Once(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
 		return b.JetStream.UpdateConsumer(ctx, stream, config)
 	})
 }
 
 // CreateOrUpdateConsumer makes or changes a consumer.
 func (b bounded) CreateOrUpdateConsumer(ctx context.Context, stream string, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	return once(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+	return Once(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
 		return b.JetStream.CreateOrUpdateConsumer(ctx, stream, config)
 	})
 }
 
 // DeleteConsumer deletes a consumer.
 func (b bounded) DeleteConsumer(ctx context.Context, stream, name string) error {
-	_, err := once(ctx, func(ctx context.Context) (struct{}, error) {
+	_, err := Once(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, b.JetStream.DeleteConsumer(ctx, stream, name)
 	})
 	return err
@@ -88,5 +88,5 @@ func (b bounded) DeleteConsumer(ctx context.Context, stream, name string) error 
 
 // PublishMsg stores a message.
 func (b bounded) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
-	return once(ctx, func(ctx context.Context) (*jetstream.PubAck, error) { return b.JetStream.PublishMsg(ctx, msg, opts...) })
+	return Once(ctx, func(ctx context.Context) (*jetstream.PubAck, error) { return b.JetStream.PublishMsg(ctx, msg, opts...) })
 }

@@ -58,7 +58,7 @@ func (b Bucket[T]) Get(ctx context.Context, key string) (T, uint64, error) {
 	if err != nil {
 		return value, 0, err
 	}
-	entry, err := asked(ctx, func(ctx context.Context) (jetstream.KeyValueEntry, error) {
+	entry, err := Asked(ctx, func(ctx context.Context) (jetstream.KeyValueEntry, error) {
 		return kv.Get(ctx, key)
 	})
 	if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, jetstream.ErrInvalidKey) {
@@ -238,7 +238,7 @@ func (b Bucket[T]) lost(ctx context.Context, revision uint64) bool {
 	if revision == 0 {
 		return false
 	}
-	stream, err := b.store.stream(ctx, kvStream+b.name)
+	stream, err := b.store.Stream(ctx, kvStream+b.name)
 	return err == nil && revision < stream.CachedInfo().Config.FirstSeq
 }
 
@@ -247,7 +247,7 @@ func (b Bucket[T]) conflict(key string) error {
 }
 
 func (b Bucket[T]) failed(ctx context.Context, act, key string, err error) error {
-	return fmt.Errorf("%s %s/%s: %w", act, b.name, key, storeError(ctx, b.store.crowded(err)))
+	return fmt.Errorf("%s %s/%s: %w", act, b.name, key, StoreError(ctx, b.store.crowded(err)))
 }
 
 // watcher remembers what it told, so that a second reading of the bucket tells only of what
@@ -320,7 +320,7 @@ func (s *Store) bucket(ctx context.Context, name string) (jetstream.KeyValue, er
 	}
 	kv, err := s.js.KeyValue(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", name, storeError(ctx, err))
+		return nil, fmt.Errorf("bucket %s: %w", name, StoreError(ctx, err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,18 +60,18 @@ func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 	name, prefix := kvStream+bucket, kvPrefix+bucket+"."
 	stream, err := s.js.Stream(ctx, name)
 	if err != nil {
-		return r, fmt.Errorf("records of %s: %w", bucket, storeError(ctx, err))
+		return r, fmt.Errorf("records of %s: %w", bucket, StoreError(ctx, err))
 	}
 	info, err := askedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return stream.Info(ctx, jetstream.WithSubjectFilter(prefix+">"))
 	})
 	if err != nil {
-		return r, fmt.Errorf("records of %s: %w", bucket, storeError(ctx, err))
+		return r, fmt.Errorf("records of %s: %w", bucket, StoreError(ctx, err))
 	}
 	r.Created, r.Last = info.Created, info.State.LastSeq
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + ">", HeadersOnly: true}
 	read := map[string]bool{}
-	err = s.scan(ctx, name, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = s.Scan(ctx, name, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		read[msg.Subject] = true
 		if !isMarker(msg.Header) {
 			r.Revisions[msg.Subject[len(prefix):]] = meta.Sequence.Stream
@@ -79,7 +79,7 @@ func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 		return true, nil
 	})
 	if err != nil {
-		return r, fmt.Errorf("records of %s: %w", bucket, storeError(ctx, err))
+		return r, fmt.Errorf("records of %s: %w", bucket, StoreError(ctx, err))
 	}
 	for subject := range info.State.Subjects {
 		if !read[subject] {

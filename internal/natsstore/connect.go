@@ -93,8 +93,6 @@ type Store struct {
 
 	level   atomic.Int32 // of the storage, as Bind was told
 	batches sync.Map     // by namespace: has one for each atomic batch that is open
-
-	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are
 }
 
 // Connect returns a store as soon as the server can be reached, which it tries until ctx ends.
@@ -106,7 +104,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
 	opts.Search = cmp.Or(opts.Search, defaultSearch)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
-	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), making: map[string]chan struct{}{}, pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce)}
+	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce)}
 	s.news = newNewsroom(ctx, s)
 
 	wait := backoff.NewExponentialBackOff(
@@ -155,9 +153,7 @@ func (s *Store) openJetStream(ctx context.Context) error {
 // reachable waits for a connection, for as long as an answer is waited for. What is published without one is kept by the client, and sent
 // when there is one again, long after it was given up: by then somebody else has done it, and the log may have forgotten its id.
 func (s *Store) reachable(ctx context.Context) error {
-	s.mu.Lock()
-	again := s.broken
-	s.mu.Unlock()
+	again := s.Reconnected()
 	if s.nc.Status() != nats.RECONNECTING {
 		return nil
 	}
@@ -172,6 +168,22 @@ func (s *Store) reachable(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 }
+
+// Reconnected returns a channel that is closed when there is a new connection.
+func (s *Store) Reconnected() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
+}
+
+// Conn returns the connection, for the packages below this one.
+func (s *Store) Conn() *nats.Conn { return s.nc }
+
+// JetStream returns what Conn gives access to, for the packages below this one.
+func (s *Store) JetStream() jetstream.JetStream { return s.js }
+
+// Log returns the log of the server.
+func (s *Store) Log() *slog.Logger { return s.opts.Log }
 
 // Ready returns nil if the server is connected and JetStream answers; else code Unavailable.
 func (s *Store) Ready(ctx context.Context) error {
@@ -191,7 +203,7 @@ func (s *Store) Ready(ctx context.Context) error {
 func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
 	info, err := s.js.AccountInfo(ctx)
 	if err != nil {
-		return sluice.Storage{}, fmt.Errorf("storage: %w", storeError(ctx, err))
+		return sluice.Storage{}, fmt.Errorf("storage: %w", StoreError(ctx, err))
 	}
 	return sluice.Storage{UsedBytes: info.Store, LimitBytes: uint64(max(info.Limits.MaxStore, 0))}, nil
 }

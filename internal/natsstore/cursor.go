@@ -29,7 +29,7 @@ const (
 // namespace or an id that is not in it; WindowExceeded, with oldest_available_seq and
 // current_seq, if events after the cursor are no longer kept.
 func (s *Store) Resolve(ctx context.Context, ns, cursor string) (uint64, error) {
-	info, err := s.eventsInfo(ctx, ns)
+	info, err := s.EventsInfo(ctx, ns)
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +102,7 @@ func (s *Store) before(ctx context.Context, ns string, at time.Time, state jetst
 // storedFrom returns the first message that was stored at the time or later; none only if there is none, whichever replica answers.
 func (s *Store) storedFrom(ctx context.Context, ns string, at time.Time) (msgs []*nats.Msg, err error) {
 	err = caughtUp(ctx, func() (err error) {
-		if msgs, _, err = s.direct(ctx, ns, directRequest{StartTime: &at, Batch: 1}); err != nil || len(msgs) > 0 {
+		if msgs, _, err = s.Direct(ctx, ns, DirectRequest{StartTime: &at, Batch: 1}); err != nil || len(msgs) > 0 {
 			return err
 		}
 		last, err := s.leadersLast(ctx, streams.EventsStream(ns), ">")
@@ -111,7 +111,7 @@ func (s *Store) storedFrom(ctx context.Context, ns string, at time.Time) (msgs [
 		}
 		return err
 	})
-	return msgs, storeError(ctx, err)
+	return msgs, StoreError(ctx, err)
 }
 
 func parseTime(s string) (time.Time, bool) {
@@ -154,19 +154,19 @@ func (s *Store) RecentByID(ctx context.Context, ns, id string) (sluice.Event, er
 	if len(id) > maxRecentID {
 		return sluice.Event{}, unknown
 	}
-	seq, err := asked(ctx, func(ctx context.Context) (uint64, error) {
+	seq, err := Asked(ctx, func(ctx context.Context) (uint64, error) {
 		seq, err := s.lookUp(ctx, ns, id)
 		if isUnanswered(err) {
-			_, missing := s.eventsInfo(ctx, ns)
+			_, missing := s.EventsInfo(ctx, ns)
 			err = cmp.Or(missing, err)
 		}
 		return seq, err
 	})
 	if err != nil {
-		return sluice.Event{}, fmt.Errorf("look up an event: %w", storeError(ctx, err))
+		return sluice.Event{}, fmt.Errorf("look up an event: %w", StoreError(ctx, err))
 	}
 	if seq == 0 {
-		seq, _ = placeOf(ns, id)
+		seq, _ = PlaceOf(ns, id)
 	}
 	if seq == 0 {
 		return sluice.Event{}, unknown
@@ -196,7 +196,7 @@ func (s *Store) findNear(ctx context.Context, ns, id string) (uint64, error) {
 		return 0, err
 	}
 	if guess == 0 {
-		guess, _ = placeOf(ns, id)
+		guess, _ = PlaceOf(ns, id)
 	}
 	if guess == 0 {
 		return 0, nil
@@ -208,15 +208,15 @@ func (s *Store) findNear(ctx context.Context, ns, id string) (uint64, error) {
 	return guess, nil
 }
 
-// placeOf returns the sequence that an id names which was made up for an event without one.
-func placeOf(ns, id string) (uint64, bool) {
+// PlaceOf returns the sequence that an id names which was made up for an event without one.
+func PlaceOf(ns, id string) (uint64, bool) {
 	number, ok := strings.CutPrefix(id, ns+"-")
 	seq, err := strconv.ParseUint(number, 10, 64)
 	return seq, ok && err == nil
 }
 
-// uuidTime returns the time in a UUIDv7.
-func uuidTime(id string) (time.Time, bool) {
+// UUIDTime returns the time in a UUIDv7.
+func UUIDTime(id string) (time.Time, bool) {
 	digits := strings.ReplaceAll(id, "-", "")
 	raw, err := hex.DecodeString(digits)
 	if err != nil || len(id) != 36 || len(raw) != 16 || raw[6]>>4 != 7 {

@@ -51,6 +51,11 @@ func (st *stamps) eventOf(subject string, header nats.Header, data []byte, seq u
 	return e, err
 }
 
+// EventIn returns the event that a message of a log is, as eventOf does.
+func (s *Store) EventIn(msg *nats.Msg, meta *nats.MsgMetadata) (sluice.Event, error) {
+	return s.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
+}
+
 // placeID returns the id of an event whose publisher gave none.
 func placeID(ns string, seq uint64) string { return ns + "-" + strconv.FormatUint(seq, 10) }
 

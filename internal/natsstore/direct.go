@@ -15,27 +15,28 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
+// Subjects, headers and statuses of direct reads.
 const (
-	directSubject  = "$JS.API.DIRECT.GET."
+	DirectSubject  = "$JS.API.DIRECT.GET."
 	msgGetSubject  = "$JS.API.STREAM.MSG.GET."
-	directMaxBytes = 4 << 20 // of one answer; the next request goes on where it ended
+	DirectMaxBytes = 4 << 20 // of one answer; the next request goes on where it ended
 
-	headerStatus   = "Status"
-	headerSequence = "Nats-Sequence"
+	HeaderStatus   = "Status"
+	HeaderSequence = "Nats-Sequence"
 	headerStored   = "Nats-Time-Stamp"
 	headerSubject  = "Nats-Subject"
-	headerPending  = "Nats-Num-Pending"
+	HeaderPending  = "Nats-Num-Pending"
 	statusEnd      = "204"
-	statusNotFound = "404"
+	StatusNotFound = "404"
 	statusTooMany  = "413"
 )
 
 // errTooMany says that more subjects match than JetStream returns the last messages of.
 var errTooMany = errors.New("too many subjects match")
 
-// directRequest asks a stream for messages without a consumer: from a sequence or a time on,
+// DirectRequest asks a stream for messages without a consumer: from a sequence or a time on,
 // those of one subject, which may have wildcards.
-type directRequest struct {
+type DirectRequest struct {
 	Seq       uint64     `json:"seq,omitempty"`
 	StartTime *time.Time `json:"start_time,omitempty"`
 	Subject   string     `json:"next_by_subj,omitempty"`
@@ -45,14 +46,14 @@ type directRequest struct {
 	UpTo      uint64     `json:"up_to_seq,omitempty"`  // as if the log ended there
 }
 
-// direct returns the messages that are there, ascending, at most as many as asked for, and
+// Direct returns the messages that are there, ascending, at most as many as asked for, and
 // whether there are more. Any replica answers, so that on a cluster what was stored a moment
 // ago may be missing. Code NotFound if there is no such namespace.
-func (s *Store) direct(ctx context.Context, ns string, req directRequest) (msgs []*nats.Msg, more bool, err error) {
+func (s *Store) Direct(ctx context.Context, ns string, req DirectRequest) (msgs []*nats.Msg, more bool, err error) {
 	if req.StartTime == nil {
 		req.Seq = max(req.Seq, 1)
 	}
-	req.MaxBytes = directMaxBytes
+	req.MaxBytes = DirectMaxBytes
 	body, err := json.Marshal(req)
 	if err != nil {
 		return nil, false, fmt.Errorf("read request: %w", err)
@@ -60,7 +61,7 @@ func (s *Store) direct(ctx context.Context, ns string, req directRequest) (msgs 
 	answer, err := askedFor(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
 		return s.directOnce(ctx, ns, body, req.Batch+1)
 	})
-	return answer.msgs, answer.more, storeError(ctx, err)
+	return answer.msgs, answer.more, StoreError(ctx, err)
 }
 
 type directAnswer struct {
@@ -95,7 +96,7 @@ func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int,
 	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is gone, and with it the subscription
 	closed := make(chan struct{})
 	sub.SetClosedHandler(func(string) { close(closed) })
-	if err := s.nc.PublishRequest(directSubject+streams.EventsStream(ns), inbox, body); err != nil {
+	if err := s.nc.PublishRequest(DirectSubject+streams.EventsStream(ns), inbox, body); err != nil {
 		return answer, err
 	}
 	silence := time.NewTimer(wait)
@@ -112,19 +113,19 @@ func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int,
 		case <-ctx.Done():
 			return answer, ctx.Err()
 		}
-		if lastHeader(msg, headerSequence) != "" {
+		if LastHeader(msg, HeaderSequence) != "" {
 			answer.msgs = append(answer.msgs, msg)
 			continue
 		}
-		switch status := msg.Header.Get(headerStatus); status {
+		switch status := msg.Header.Get(HeaderStatus); status {
 		case statusNoAnswer:
-			_, missing := s.eventsInfo(ctx, ns)
+			_, missing := s.EventsInfo(ctx, ns)
 			return answer, cmp.Or(missing, nats.ErrNoResponders)
 		case statusEnd:
-			pending := lastHeader(msg, headerPending)
+			pending := LastHeader(msg, HeaderPending)
 			answer.more = pending != "" && pending != "0"
 			return answer, nil
-		case statusNotFound:
+		case StatusNotFound:
 			answer.none = true
 			return answer, nil
 		case statusTooMany:
@@ -135,9 +136,9 @@ func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int,
 	}
 }
 
-// lastHeader returns a header that the server added: the last of its name, since a publisher
+// LastHeader returns a header that the server added: the last of its name, since a publisher
 // may have written the same name before.
-func lastHeader(msg *nats.Msg, name string) string {
+func LastHeader(msg *nats.Msg, name string) string {
 	values := msg.Header.Values(name)
 	if len(values) == 0 {
 		return ""
@@ -147,13 +148,13 @@ func lastHeader(msg *nats.Msg, name string) string {
 
 // directEvent returns the event in an answer to a direct get.
 func (st *stamps) directEvent(msg *nats.Msg) (sluice.Event, error) {
-	seq, err := strconv.ParseUint(lastHeader(msg, headerSequence), 10, 64)
+	seq, err := strconv.ParseUint(LastHeader(msg, HeaderSequence), 10, 64)
 	if err != nil {
 		return sluice.Event{}, fmt.Errorf("read: sequence: %w", err)
 	}
-	stored, err := time.Parse(time.RFC3339Nano, lastHeader(msg, headerStored))
+	stored, err := time.Parse(time.RFC3339Nano, LastHeader(msg, headerStored))
 	if err != nil {
 		return sluice.Event{}, fmt.Errorf("read: time of storing: %w", err)
 	}
-	return st.eventOf(lastHeader(msg, headerSubject), msg.Header, msg.Data, seq, stored)
+	return st.eventOf(LastHeader(msg, headerSubject), msg.Header, msg.Data, seq, stored)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/streams"
 )
 
 // ending finds out, on a cluster, whether what looks like the end of a stream is one: the leader knows.
@@ -16,7 +18,7 @@ type ending struct {
 	store  *Store
 	stream string
 	config jetstream.ConsumerConfig
-	each   taker
+	each   Taker
 
 	place   uint64 // of the last message that was taken
 	upTo    uint64 // where the stream ended when its end was met first
@@ -126,17 +128,28 @@ func (s *Store) leadersHead(ctx context.Context, stream string, request any) (me
 	if err != nil {
 		return messageHead{}, fmt.Errorf("read request: %w", err)
 	}
-	resp, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
+	resp, err := Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, msgGetSubject+stream, body)
 	})
 	if err != nil {
-		return messageHead{}, fmt.Errorf("read %s: %w", stream, storeError(ctx, err))
+		return messageHead{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, err))
 	}
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
 		return messageHead{}, fmt.Errorf("read %s: %w", stream, err)
 	}
 	if answer.Error != nil && answer.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound {
-		return messageHead{}, fmt.Errorf("read %s: %w", stream, storeError(ctx, answer.Error))
+		return messageHead{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, answer.Error))
 	}
 	return answer.Message, nil
+}
+
+// LeadersNextSeq returns the sequence of the next message of a subject, 0 if there is none.
+func (s *Store) LeadersNextSeq(ctx context.Context, ns, subject string, from uint64) (uint64, error) {
+	next, err := s.leadersNextHead(ctx, ns, subject, from)
+	return next.Seq, err
+}
+
+// leadersNextHead is leadersNextSeq, with the headers.
+func (s *Store) leadersNextHead(ctx context.Context, ns, subject string, from uint64) (messageHead, error) {
+	return s.leadersNextIn(ctx, streams.EventsStream(ns), subject, from)
 }

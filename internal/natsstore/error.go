@@ -68,7 +68,7 @@ func isTransient(err error) bool {
 	for _, e := range []error{
 		nats.ErrNoResponders, nats.ErrTimeout, jetstream.ErrNoStreamResponse, context.DeadlineExceeded,
 		nats.ErrConnectionReconnecting, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
-		errPullSilent, errPullEnded, errGap, errReconnect, errBehind,
+		errPullSilent, errPullEnded, ErrGap, errReconnect, errBehind,
 	} {
 		if errors.Is(err, e) {
 			return true
@@ -88,9 +88,9 @@ const (
 	askTimeout  = 2 * time.Second
 )
 
-// asked sends a small request that changes nothing, and again while no answer comes. A request is lost if its connection
+// Asked sends a small request that changes nothing, and again while no answer comes. A request is lost if its connection
 // breaks, or if the server that it reaches was paused or leads no more: another try may reach another server.
-func asked[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+func Asked[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	wait := askFirst
 	return retried(ctx, isTransient, func() (T, error) {
 		ctx, cancel := context.WithTimeout(ctx, wait)
@@ -116,7 +116,7 @@ func askedFor[T any](ctx context.Context, timeout time.Duration, ask func(contex
 func told(ctx context.Context, tell func(context.Context) (uint64, error)) (uint64, error) {
 	return retried(ctx, func(err error) bool {
 		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || apiCode(err) == codeWrongLastSeqConstant
-	}, func() (uint64, error) { return once(ctx, tell) })
+	}, func() (uint64, error) { return Once(ctx, tell) })
 }
 
 func retried[T any](ctx context.Context, again func(error) bool, act func() (T, error)) (T, error) {
@@ -130,9 +130,9 @@ func retried[T any](ctx context.Context, again func(error) bool, act func() (T, 
 	}, backoff.WithContext(wait, ctx))
 }
 
-// storeError puts a code on what JetStream answered; the rest stays internal. The text of
+// StoreError puts a code on what JetStream answered; the rest stays internal. The text of
 // JetStream stays in the chain and is not part of what a caller reads.
-func storeError(ctx context.Context, err error) error {
+func StoreError(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

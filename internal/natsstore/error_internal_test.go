@@ -40,7 +40,7 @@ func TestCrowded_TellsAFullStoreFromAFullLog(t *testing.T) {
 	} {
 		s := &Store{}
 		s.level.Store(int32(c.level))
-		err := storeError(t.Context(), s.crowded(refused(c.description)))
+		err := StoreError(t.Context(), s.crowded(refused(c.description)))
 		require.Equal(t, c.want, sluice.CodeOf(err), "%+v", c)
 		e := &sluice.Error{}
 		require.ErrorAs(t, err, &e)

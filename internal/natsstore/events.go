@@ -52,14 +52,14 @@ func (s *Store) Events(ctx context.Context, ns string, q EventQuery) (EventPage,
 		if err := s.collect(ctx, ns, r); err != nil || !r.ended || !r.replicated {
 			return err
 		}
-		next, err := s.leadersNextSeq(ctx, ns, r.filter.Subject, r.after+1)
+		next, err := s.LeadersNextSeq(ctx, ns, r.filter.Subject, r.after+1)
 		if err == nil && next > 0 && next <= r.until {
 			err = errBehind
 		}
 		return err
 	})
 	if err != nil {
-		return EventPage{}, storeError(ctx, err)
+		return EventPage{}, StoreError(ctx, err)
 	}
 	return r.page(), nil
 }
@@ -67,7 +67,7 @@ func (s *Store) Events(ctx context.Context, ns string, q EventQuery) (EventPage,
 // collect reads until the page is full, the log is at its end, or enough was looked at.
 func (s *Store) collect(ctx context.Context, ns string, r *reader) error {
 	for r.more() {
-		msgs, more, err := s.direct(ctx, ns, directRequest{Seq: r.after + 1, Subject: r.filter.Subject, Batch: r.batch()})
+		msgs, more, err := s.Direct(ctx, ns, DirectRequest{Seq: r.after + 1, Subject: r.filter.Subject, Batch: r.batch()})
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (s *Store) newReader(ctx context.Context, ns string, q EventQuery) (*reader
 		q.Limit = defaultPage
 	}
 	q.Limit = min(q.Limit, maxPage)
-	info, err := s.eventsInfo(ctx, ns)
+	info, err := s.EventsInfo(ctx, ns)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (r *reader) page() EventPage {
 func (s *Store) NextEvent(ctx context.Context, ns, filterSubject string, from uint64, limit int) ([]sluice.Event, error) {
 	var events []sluice.Event
 	for {
-		msgs, more, err := s.direct(ctx, ns, directRequest{Seq: from, Subject: filterSubject, Batch: limit})
+		msgs, more, err := s.Direct(ctx, ns, DirectRequest{Seq: from, Subject: filterSubject, Batch: limit})
 		if err != nil {
 			return nil, err
 		}
@@ -219,11 +219,11 @@ func (s *Store) Event(ctx context.Context, ns string, seq uint64) (sluice.Event,
 	if err != nil {
 		return sluice.Event{}, fmt.Errorf("read request: %w", err)
 	}
-	resp, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
+	resp, err := Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
 	})
 	if err != nil {
-		return sluice.Event{}, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
+		return sluice.Event{}, fmt.Errorf("read %s: %w", ns, StoreError(ctx, err))
 	}
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
@@ -260,12 +260,12 @@ func decodeHeader(encoded string) (nats.Header, error) {
 
 // eventMissing says why there is no event with the sequence.
 func (s *Store) eventMissing(ctx context.Context, ns string, seq uint64, answered *jetstream.APIError) error {
-	info, err := s.eventsInfo(ctx, ns)
+	info, err := s.EventsInfo(ctx, ns)
 	switch {
 	case err != nil:
 		return err
 	case answered.ErrorCode != jetstream.JSErrCodeMessageNotFound && seq > 0:
-		return fmt.Errorf("read %s: %w", ns, storeError(ctx, answered))
+		return fmt.Errorf("read %s: %w", ns, StoreError(ctx, answered))
 	case seq > 0 && seq < info.State.FirstSeq:
 		return windowExceeded(info.State)
 	}
@@ -274,12 +274,12 @@ func (s *Store) eventMissing(ctx context.Context, ns string, seq uint64, answere
 
 // PurgePath deletes the events that lie on a path up to a sequence.
 func (s *Store) PurgePath(ctx context.Context, namespace string, path sluice.Path, upTo uint64) error {
-	stream, err := s.stream(ctx, streams.EventsStream(namespace))
+	stream, err := s.Stream(ctx, streams.EventsStream(namespace))
 	if err == nil {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.Subject(namespace, path)), jetstream.WithPurgeSequence(upTo+1))
 	}
 	if err != nil {
-		return fmt.Errorf("purge %s: %w", namespace, storeError(ctx, err))
+		return fmt.Errorf("purge %s: %w", namespace, StoreError(ctx, err))
 	}
 	return nil
 }

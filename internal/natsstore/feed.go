@@ -44,7 +44,7 @@ func (s *Store) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 // FeedTail is TailEvents for who must know whether it was given everything: code WindowExceeded, with oldest_available_seq and
 // current_seq, if messages left the log before they came.
 func (s *Store) FeedTail(ctx context.Context, ns string, after uint64, each func(sluice.Event) error) error {
-	return s.tail(ctx, streams.EventsStream(ns), streams.EventsSubjects(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+	return s.Tail(ctx, streams.EventsStream(ns), streams.EventsSubjects(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		seq := meta.Sequence.Stream
 		if seq > after+1 { // removed from the middle, or by retention
 			if err := s.overtook(ctx, ns, after); err != nil {
@@ -62,7 +62,7 @@ func (s *Store) FeedTail(ctx context.Context, ns string, after uint64, each func
 
 // feedPage reads a page once.
 func (s *Store) feedPage(ctx context.Context, ns string, pattern sluice.Pattern, after, upTo uint64) (events []sluice.Event, reached uint64, err error) {
-	info, err := s.eventsInfo(ctx, ns)
+	info, err := s.EventsInfo(ctx, ns)
 	if err == nil {
 		err = checkWindow(after, info.State)
 	}
@@ -79,7 +79,7 @@ func (s *Store) feedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 		p.cut, err = true, nil // so far it goes
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
+		return nil, 0, fmt.Errorf("read %s: %w", ns, StoreError(ctx, err))
 	}
 	if !p.cut && p.reached < upTo {
 		p.gap(p.reached)
@@ -129,7 +129,7 @@ func (p *page) gap(place uint64) {
 
 // overtook returns an error (WindowExceeded) if retention has overtaken somebody who has come to a place.
 func (s *Store) overtook(ctx context.Context, ns string, place uint64) error {
-	info, err := s.eventsInfo(ctx, ns)
+	info, err := s.EventsInfo(ctx, ns)
 	if err != nil {
 		return err
 	}

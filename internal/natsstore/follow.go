@@ -20,10 +20,14 @@ const (
 	followAhead     = 500         // messages that are on their way
 	followBytes     = 16 << 20    // that they may take, if each were as large as it may be
 	followLeast     = 4           // messages that are on their way, however large they may be
-	followTidyUp    = time.Second // for deleting the consumer; the server does it later by itself
-	followUnused    = time.Minute
 	followEarly     = 50          // tries, for a second
 	followSilence   = time.Second // without a message that was announced: can it be read?
+)
+
+// Limits of a consumer that is made for one reader.
+const (
+	TidyUpTimeout = time.Second // for deleting it; the server does it later by itself
+	Unused        = time.Minute // until the server deletes one that nothing is read from
 )
 
 // A replica that is behind is asked again so often, or rather another one maybe, and after so long.
@@ -34,13 +38,13 @@ const (
 
 // What was followed has to be read again.
 var (
-	errGap       = errors.New("a message was lost in transit")
+	ErrGap       = errors.New("a message was lost in transit")
 	errReconnect = errors.New("the connection was replaced")
 	errSilence   = errors.New("no message for a while")
 )
 
-// taker is called for a message, or without one. It returns whether another one is wanted.
-type taker func(*nats.Msg, *nats.MsgMetadata) (more bool, err error)
+// Taker is called for a message, or without one. It returns whether another one is wanted.
+type Taker func(*nats.Msg, *nats.MsgMetadata) (more bool, err error)
 
 // follow calls each for the messages of a stream in order, as config chooses them, until it
 // returns false or an error. It is called once without a message as soon as there is nothing
@@ -50,15 +54,15 @@ type taker func(*nats.Msg, *nats.MsgMetadata) (more bool, err error)
 //
 // On a cluster JetStream puts such a consumer on any server that has the stream. One that is behind does not know of
 // what it has not got: that there is nothing to read, or nothing left, is certain only in followToEnd.
-func (s *Store) follow(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each taker) error {
-	return s.followAs(ctx, stream, config, ahead, func(*jetstream.ConsumerInfo) taker { return each })
+func (s *Store) follow(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
+	return s.followAs(ctx, stream, config, ahead, func(*jetstream.ConsumerInfo) Taker { return each })
 }
 
 // followToEnd is follow for who has to know when everything was read that was stored before: each is called without
 // a message, or with one and nothing pending, only if that is so. If the replica that is read is behind, following
 // ends with errBehind.
-func (s *Store) followToEnd(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each taker) error {
-	return s.followAs(ctx, stream, config, ahead, func(info *jetstream.ConsumerInfo) taker {
+func (s *Store) followToEnd(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
+	return s.followAs(ctx, stream, config, ahead, func(info *jetstream.ConsumerInfo) Taker {
 		if info.Cluster == nil {
 			return each
 		}
@@ -67,14 +71,14 @@ func (s *Store) followToEnd(ctx context.Context, stream string, config jetstream
 	})
 }
 
-// scan calls each for the messages of a stream that are stored now, in order, as config
+// Scan calls each for the messages of a stream that are stored now, in order, as config
 // chooses them, until it returns false or an error. It waits a while for a replica that is behind.
-func (s *Store) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig, each taker) error {
+func (s *Store) Scan(ctx context.Context, stream string, config jetstream.ConsumerConfig, each Taker) error {
 	return s.scanAhead(ctx, stream, config, followAhead, each)
 }
 
 // scanAhead is scan, with so many messages on their way at most.
-func (s *Store) scanAhead(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each taker) error {
+func (s *Store) scanAhead(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
 	return caughtUp(ctx, func() error {
 		return s.followToEnd(ctx, stream, config, ahead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 			if msg == nil {
@@ -106,20 +110,20 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (s *Store) followAs(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, begun func(*jetstream.ConsumerInfo) taker) error {
-	ctx, stop := s.untilReconnect(ctx)
+func (s *Store) followAs(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, begun func(*jetstream.ConsumerInfo) Taker) error {
+	ctx, stop := s.UntilReconnect(ctx)
 	defer stop()
 	config.AckPolicy = jetstream.AckNonePolicy
 	config.MemoryStorage, config.Replicas = true, 1
-	config.InactiveThreshold = followUnused // and so goes one that JetStream makes after it was given up
-	consumer, err := asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+	config.InactiveThreshold = Unused // and so goes one that JetStream makes after it was given up
+	consumer, err := Asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
 		return s.js.CreateConsumer(ctx, stream, config)
 	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
 	}
 	info := consumer.CachedInfo()
-	defer s.tidyUp(ctx, stream, info.Name)
+	defer s.TidyUp(ctx, stream, info.Name)
 	in, err := s.openInflow(ctx, info, min(ahead, max(followLeast, followBytes/int(max(1, s.nc.MaxPayload())))))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
@@ -132,7 +136,7 @@ func (s *Store) followAs(ctx context.Context, stream string, config jetstream.Co
 		}
 	}
 	in.left, in.idle = info.NumPending, func() bool {
-		now, err := asked(ctx, consumer.Info)
+		now, err := Asked(ctx, consumer.Info)
 		return err == nil && now.NumPending == 0 && now.Delivered.Consumer == in.last
 	}
 	err = in.handTo(each, config.OptStartSeq)
@@ -190,7 +194,7 @@ func (in *inflow) next(silence <-chan time.Time) (*nats.Msg, *nats.MsgMetadata, 
 	case msg := <-in.msgs:
 		meta, err := msg.Metadata()
 		if in.last++; err == nil && meta.Sequence.Consumer != in.last {
-			err = errGap
+			err = ErrGap
 		}
 		return msg, meta, err
 	case <-silence:
@@ -205,7 +209,7 @@ func (in *inflow) next(silence <-chan time.Time) (*nats.Msg, *nats.MsgMetadata, 
 //
 // A message that cannot be read is counted by the server among those that are left, and never comes: once the consumer is idle, the
 // end was met.
-func (in *inflow) handTo(each taker, start uint64) error {
+func (in *inflow) handTo(each Taker, start uint64) error {
 	silence := time.NewTimer(followSilence)
 	defer silence.Stop()
 	for {
@@ -227,7 +231,7 @@ func (in *inflow) handTo(each taker, start uint64) error {
 }
 
 // hand calls each for a message that came.
-func (in *inflow) hand(msg *nats.Msg, meta *nats.MsgMetadata, start uint64, each taker) (more bool, err error) {
+func (in *inflow) hand(msg *nats.Msg, meta *nats.MsgMetadata, start uint64, each Taker) (more bool, err error) {
 	in.left = meta.NumPending
 	if meta.Sequence.Stream < start {
 		msg = nil
@@ -239,7 +243,7 @@ func (in *inflow) hand(msg *nats.Msg, meta *nats.MsgMetadata, start uint64, each
 }
 
 // silent calls each without a message if none comes because what is left cannot be read.
-func (in *inflow) silent(each taker) (more bool, err error) {
+func (in *inflow) silent(each Taker) (more bool, err error) {
 	if in.left == 0 || !in.idle() {
 		return true, nil
 	}
@@ -252,9 +256,9 @@ func (in *inflow) close() {
 	in.stop()
 }
 
-// untilReconnect returns a context that ends with errReconnect when the connection is a new
+// UntilReconnect returns a context that ends with errReconnect when the connection is a new
 // one: a consumer in memory may be gone then, which would show only by its silence.
-func (s *Store) untilReconnect(ctx context.Context) (context.Context, func()) {
+func (s *Store) UntilReconnect(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	broken := s.broken
@@ -273,10 +277,10 @@ func (s *Store) untilReconnect(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// tidyUp deletes a consumer that nobody reads any more. If that fails, the server deletes it
+// TidyUp deletes a consumer that nobody reads any more. If that fails, the server deletes it
 // when it has been unused for a while.
-func (s *Store) tidyUp(ctx context.Context, stream, consumer string) {
-	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), followTidyUp)
+func (s *Store) TidyUp(ctx context.Context, stream, consumer string) {
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), TidyUpTimeout)
 	defer cancel()
 	_ = s.js.DeleteConsumer(ctx, stream, consumer) // see above
 }

@@ -17,12 +17,12 @@ const leap = 100_000
 // Lacks reports whether a stream of the layout is missing in NATS. A log is missing only if its namespace has a record.
 // Code Unavailable if that cannot be found out now.
 func (s *Store) Lacks(ctx context.Context, name string) (bool, error) {
-	_, err := s.stream(ctx, name)
+	_, err := s.Stream(ctx, name)
 	if err == nil {
 		return false, nil
 	}
 	if !IsGone(err) {
-		return false, fmt.Errorf("stream %s: %w", name, storeError(ctx, err))
+		return false, fmt.Errorf("stream %s: %w", name, StoreError(ctx, err))
 	}
 	ns, isLog := logOf(name)
 	if !isLog {

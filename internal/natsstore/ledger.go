@@ -113,7 +113,7 @@ func (l Ledger) Entries(ctx context.Context, q LedgerQuery) ([]sluice.LedgerEntr
 func (l Ledger) state(ctx context.Context) (jetstream.StreamState, error) {
 	stream, err := l.store.js.Stream(ctx, streams.Ledger)
 	if err != nil {
-		return jetstream.StreamState{}, fmt.Errorf("stream %s: %w", streams.Ledger, storeError(ctx, err))
+		return jetstream.StreamState{}, fmt.Errorf("stream %s: %w", streams.Ledger, StoreError(ctx, err))
 	}
 	return stream.CachedInfo().State, nil
 }
@@ -121,7 +121,7 @@ func (l Ledger) state(ctx context.Context) (jetstream.StreamState, error) {
 // between returns the entries with begin ≤ place < end that are wanted, ascending, and whether
 // what lies before them is older than what is wanted.
 func (l Ledger) between(ctx context.Context, q *LedgerQuery, begin, end uint64) (found []sluice.LedgerEntry, over bool, err error) {
-	err = l.store.scan(ctx, streams.Ledger, jetstream.ConsumerConfig{
+	err = l.store.Scan(ctx, streams.Ledger, jetstream.ConsumerConfig{
 		FilterSubject: streams.LedgerFilter(q.Namespace, q.Action),
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
 	}, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -165,7 +166,7 @@ func TestPagesAndStatusLeaveTheServersOwnEventsOut(t *testing.T) {
 	}
 	sub.SetDefaults()
 	keep(t, store, sub)
-	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
+	require.NoError(t, deliverystore.New(store).EnsureConsumers(t.Context(), sub))
 	publish(t, store, sluice.DefaultNamespace, "/_sys/subscriptions/s", "/a", "/_sys/deliveries/s", "/b/c", "/a", "/_sys/x")
 	seqs := func(pattern sluice.Pattern, limit int) (found []uint64) {
 		t.Helper()
@@ -188,41 +189,8 @@ func TestPagesAndStatusLeaveTheServersOwnEventsOut(t *testing.T) {
 		require.Equal(t, []uint64{1, 3, 6}, seqs("/_sys/**", limit))
 		require.Equal(t, []uint64{1}, seqs("/_sys/subscriptions/*", limit))
 	}
-	status, err := store.Status(t.Context(), sub)
+	status, err := deliverystore.New(store).Status(t.Context(), sub)
 	require.NoError(t, err)
 	require.Equal(t, uint64(3), status.Backlog)
 	require.Positive(t, status.LagSeconds)
-}
-
-// Decision 0007: what was handed out when serving ended does not count as waiting for ever.
-func TestALookSettlesTheServersOwnEventsThatNobodyAnswered(t *testing.T) {
-	t.Parallel()
-	store, server := provisioned(t)
-	sub := &sluice.Subscription{
-		ID: "s", Namespace: sluice.DefaultNamespace, Pattern: "/**", State: sluice.Paused, CreatedAt: time.Now().UTC(),
-		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
-	}
-	sub.SetDefaults()
-	keep(t, store, sub)
-	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
-	publish(t, store, sluice.DefaultNamespace, "/_sys/subscriptions/s", "/a", "/_sys/deliveries/s", "/_sys/x")
-	c, err := raw(t, server).Consumer(t.Context(), "EVENTS_default", "s")
-	require.NoError(t, err)
-	batch, err := c.Fetch(3)
-	require.NoError(t, err)
-	handed := 0
-	for range batch.Messages() {
-		handed++
-	}
-	require.Equal(t, 3, handed)
-	backlog := func() uint64 {
-		status, err := store.Status(t.Context(), sub)
-		require.NoError(t, err)
-		return status.Backlog
-	}
-	require.Equal(t, uint64(3), backlog(), "nobody answered for any of them")
-	lost := func(from, to uint64) error { return fmt.Errorf("%d to %d are not lost", from, to) }
-	wanted := func(e *sluice.Event) bool { return sub.Pattern.Match(e.Path) }
-	require.NoError(t, store.Look(t.Context(), sub, wanted, lost))
-	require.Eventually(t, func() bool { return backlog() == 1 }, 10*time.Second, 5*time.Millisecond, "only /a waits")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -186,9 +187,9 @@ func TestConsumersThatNATSDoesNotAllowSayWhatToChange(t *testing.T) {
 	sub := &sluice.Subscription{ID: "s", Namespace: ns, Mode: sluice.Push, Pattern: "/a/**", From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
 	sub.SetDefaults()
 	configure(t, js, func(c *jetstream.StreamConfig) { c.ConsumerLimits.MaxAckPending = 10 })
-	requireSays(t, store.EnsureConsumers(t.Context(), sub), sluice.Unprocessable, "window", "max_ack_pending")
+	requireSays(t, deliverystore.New(store).EnsureConsumers(t.Context(), sub), sluice.Unprocessable, "window", "max_ack_pending")
 	configure(t, js, func(c *jetstream.StreamConfig) { c.ConsumerLimits.MaxAckPending, c.MaxConsumers = 0, 1 })
-	requireSays(t, store.EnsureConsumers(t.Context(), sub), sluice.QuotaExceeded, "max_consumers")
+	requireSays(t, deliverystore.New(store).EnsureConsumers(t.Context(), sub), sluice.QuotaExceeded, "max_consumers")
 }
 
 func TestTheLimitsOfAnAccountSayWhatToChange(t *testing.T) {
@@ -217,7 +218,7 @@ func TestTheLimitsOfAnAccountSayWhatToChange(t *testing.T) {
 		store := limited(t, "max_ack_pending: 10")
 		sub := &sluice.Subscription{ID: "s", Namespace: ns, Mode: sluice.Push, Pattern: "/a", From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
 		sub.SetDefaults()
-		requireSays(t, store.EnsureConsumers(t.Context(), sub), sluice.Unprocessable, "max_ack_pending")
+		requireSays(t, deliverystore.New(store).EnsureConsumers(t.Context(), sub), sluice.Unprocessable, "max_ack_pending")
 	})
 	t.Run("max_stream_bytes", func(t *testing.T) {
 		t.Parallel()

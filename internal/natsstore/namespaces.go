@@ -104,7 +104,7 @@ func (s *Store) GetNamespace(ctx context.Context, name string) (sluice.Namespace
 	}
 	ns = s.effective(ns)
 	ns.Revision = revision
-	info, err := s.eventsInfo(ctx, name)
+	info, err := s.EventsInfo(ctx, name)
 	if err != nil {
 		return sluice.Namespace{}, err
 	}
@@ -124,7 +124,7 @@ func (s *Store) ListNamespaces(ctx context.Context) ([]sluice.Namespace, error) 
 		infos[info.Config.Name] = info
 	}
 	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("list streams: %w", storeError(ctx, err))
+		return nil, fmt.Errorf("list streams: %w", StoreError(ctx, err))
 	}
 	all := make([]sluice.Namespace, len(entries))
 	for i, entry := range entries {
@@ -166,7 +166,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	}
 	err = s.js.DeleteStream(ctx, streams.EventsStream(name))
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return fmt.Errorf("delete namespace %s: %w", name, storeError(ctx, err))
+		return fmt.Errorf("delete namespace %s: %w", name, StoreError(ctx, err))
 	}
 	return s.namespaces().Delete(ctx, name, revision)
 }
@@ -174,7 +174,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 // Bounds returns the sequences of the first event that is kept and of the last one that was
 // stored; the first is the greater if nothing is kept. Code NotFound for the namespace.
 func (s *Store) Bounds(ctx context.Context, ns string) (first, last uint64, err error) {
-	info, err := s.eventsInfo(ctx, ns)
+	info, err := s.EventsInfo(ctx, ns)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -184,7 +184,7 @@ func (s *Store) Bounds(ctx context.Context, ns string) (first, last uint64, err 
 // LogMade returns when a namespace's log was made: one that was deleted and made again has another time. Code NotFound for the
 // namespace.
 func (s *Store) LogMade(ctx context.Context, ns string) (time.Time, error) {
-	info, err := s.eventsInfo(ctx, ns)
+	info, err := s.EventsInfo(ctx, ns)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -216,23 +216,23 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	return ns
 }
 
-// stream returns a stream as it is now. Each question has a time of its own and is asked again, because one that
+// Stream returns a stream as it is now. Each question has a time of its own and is asked again, because one that
 // is asked while a cluster elects its leaders may never be answered.
-func (s *Store) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+func (s *Store) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	return s.js.Stream(ctx, name)
 }
 
-// eventsInfo returns what JetStream knows of a namespace's log. Code NotFound if there is none.
-func (s *Store) eventsInfo(ctx context.Context, ns string) (*jetstream.StreamInfo, error) {
+// EventsInfo returns what JetStream knows of a namespace's log. Code NotFound if there is none.
+func (s *Store) EventsInfo(ctx context.Context, ns string) (*jetstream.StreamInfo, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
 		return nil, namespaceMissing(ns)
 	}
-	stream, err := s.stream(ctx, streams.EventsStream(ns))
+	stream, err := s.Stream(ctx, streams.EventsStream(ns))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, namespaceMissing(ns)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("namespace %s: %w", ns, storeError(ctx, err))
+		return nil, fmt.Errorf("namespace %s: %w", ns, StoreError(ctx, err))
 	}
 	return stream.CachedInfo(), nil
 }

@@ -57,9 +57,9 @@ func (s *Store) SweepOverdueOnce(ctx context.Context, grace time.Duration) error
 // sweepNamespace deletes overdue events, and stops at the first that is not. The retention is that of the log,
 // and the time that of NATS, so that neither a setting that was not applied nor a wrong clock here costs events.
 func (s *Store) sweepNamespace(ctx context.Context, ns string, grace time.Duration) error {
-	log, err := s.stream(ctx, streams.EventsStream(ns))
+	log, err := s.Stream(ctx, streams.EventsStream(ns))
 	if err != nil {
-		return fmt.Errorf("namespace %s: %w", ns, storeError(ctx, err))
+		return fmt.Errorf("namespace %s: %w", ns, StoreError(ctx, err))
 	}
 	info := log.CachedInfo()
 	if info.Config.MaxAge <= 0 {
@@ -70,7 +70,7 @@ func (s *Store) sweepNamespace(ctx context.Context, ns string, grace time.Durati
 	for range overdueAtOnce {
 		stored, err := s.nextEvent(ctx, ns, seq)
 		if err != nil {
-			return fmt.Errorf("namespace %s: %w", ns, storeError(ctx, err))
+			return fmt.Errorf("namespace %s: %w", ns, StoreError(ctx, err))
 		}
 		if stored == nil || !stored.Time.Before(before) {
 			return nil
@@ -81,7 +81,7 @@ func (s *Store) sweepNamespace(ctx context.Context, ns string, grace time.Durati
 			continue // JetStream drops it itself
 		}
 		if err := log.DeleteMsg(ctx, stored.Seq); err != nil && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-			return fmt.Errorf("namespace %s: delete %d: %w", ns, stored.Seq, storeError(ctx, err))
+			return fmt.Errorf("namespace %s: delete %d: %w", ns, stored.Seq, StoreError(ctx, err))
 		}
 		s.opts.Log.InfoContext(ctx, "deleted an event whose Nats-TTL outlived max_age", slog.String("namespace", ns), slog.Uint64("seq", stored.Seq))
 	}
@@ -101,7 +101,7 @@ func (s *Store) nextEvent(ctx context.Context, ns string, seq uint64) (*storedAt
 	if err != nil {
 		return nil, err
 	}
-	resp, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
+	resp, err := Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
 	})
 	if err != nil {

@@ -87,11 +87,11 @@ func (s *Store) last(ctx context.Context, ns, subject string) (lastMessage, erro
 	if err != nil {
 		return answer.Message, fmt.Errorf("read request: %w", err)
 	}
-	resp, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
+	resp, err := Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
 	})
 	if err != nil {
-		return answer.Message, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
+		return answer.Message, fmt.Errorf("read %s: %w", ns, StoreError(ctx, err))
 	}
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
 		return answer.Message, fmt.Errorf("read %s: %w", ns, err)
@@ -102,14 +102,14 @@ func (s *Store) last(ctx context.Context, ns, subject string) (lastMessage, erro
 	case answer.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound:
 		return answer.Message, namespaceMissing(ns)
 	}
-	return answer.Message, fmt.Errorf("read %s: %w", ns, storeError(ctx, answer.Error))
+	return answer.Message, fmt.Errorf("read %s: %w", ns, StoreError(ctx, answer.Error))
 }
 
 // PathEvents returns the first events on a path after a sequence and up to another, ascending: none
 // only if there are none, whichever replica answers.
 func (s *Store) PathEvents(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
 	subject := streams.Subject(ns, path)
-	msgs, _, err := s.direct(ctx, ns, directRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
+	msgs, _, err := s.Direct(ctx, ns, DirectRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (s *Store) PathEvents(ctx context.Context, ns string, path sluice.Path, aft
 	if len(events) > 0 {
 		return events, nil
 	}
-	next, err := s.leadersNextSeq(ctx, ns, subject, after+1)
+	next, err := s.LeadersNextSeq(ctx, ns, subject, after+1)
 	if err != nil || next == 0 || next > upTo {
 		return nil, err
 	}
@@ -143,12 +143,12 @@ func (s *Store) PathEvents(ctx context.Context, ns string, path sluice.Path, aft
 // a note is none.
 func (s *Store) PathNotes(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) (notes [][]byte, last uint64, err error) {
 	subject := streams.Subject(ns, path)
-	msgs, _, err := s.direct(ctx, ns, directRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
+	msgs, _, err := s.Direct(ctx, ns, DirectRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, msg := range msgs {
-		seq, err := strconv.ParseUint(lastHeader(msg, headerSequence), 10, 64)
+		seq, err := strconv.ParseUint(LastHeader(msg, HeaderSequence), 10, 64)
 		if err != nil {
 			return nil, 0, fmt.Errorf("read notes of %s: sequence: %w", ns, err)
 		}
@@ -208,7 +208,7 @@ func (s *Store) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint6
 	case isConflict(err):
 		return 0, fmt.Errorf("%w: %w", sluice.Errorf(sluice.Conflict, "the stream was changed concurrently"), err)
 	case err != nil:
-		return 0, fmt.Errorf("commit to %s: %w", ns, storeError(ctx, err))
+		return 0, fmt.Errorf("commit to %s: %w", ns, StoreError(ctx, err))
 	}
 	s.tidyRecords(ctx, ns, c.Puts)
 	return last, nil
@@ -283,7 +283,7 @@ func (s *Store) recordTTLs(ctx context.Context, ns string, puts []PathPut) ([]st
 		if put.For < 0 {
 			continue
 		}
-		info, err := s.eventsInfo(ctx, ns)
+		info, err := s.EventsInfo(ctx, ns)
 		if err != nil {
 			return nil, err
 		}
@@ -335,7 +335,7 @@ func (s *Store) purgeRecords(ctx context.Context, ns string, path sluice.Path, u
 	if upTo == 0 {
 		return nil
 	}
-	stream, err := s.stream(ctx, streams.EventsStream(ns))
+	stream, err := s.Stream(ctx, streams.EventsStream(ns))
 	if err != nil {
 		return fmt.Errorf("purge records: %w", err)
 	}

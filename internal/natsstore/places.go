@@ -44,7 +44,7 @@ func (s *Store) leadersPlace(ctx context.Context, ns string, from uint64) (place
 	if err != nil {
 		return place, fmt.Errorf("read request: %w", err)
 	}
-	resp, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
+	resp, err := Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
 	})
 	if err != nil {
@@ -70,7 +70,7 @@ type messagePlace struct {
 
 // seqOf returns the sequence in an answer to a direct get, 0 if there is none.
 func seqOf(msg *nats.Msg) uint64 {
-	seq, err := strconv.ParseUint(lastHeader(msg, headerSequence), 10, 64)
+	seq, err := strconv.ParseUint(LastHeader(msg, HeaderSequence), 10, 64)
 	if err != nil {
 		return 0
 	}

@@ -162,7 +162,7 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge m
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", want.Name, storeError(ctx, err))
+		return fmt.Errorf("stream %s: %w", want.Name, StoreError(ctx, err))
 	}
 	return nil
 }
@@ -258,3 +258,25 @@ func shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 
 // isLess compares two limits of which anything that is not positive means none.
 func isLess[T ~int64](a, b T) bool { return a > 0 && (b <= 0 || a < b) }
+
+// EnsureLetters makes the consumer of dead letters, if it is not there: what is buried from then on is told.
+func (s *Store) EnsureLetters(ctx context.Context) error {
+	_, err := s.LettersConsumer(ctx)
+	return err
+}
+
+// LettersConsumer returns what hands out dead letters as they are buried, and makes it if it is not there.
+func (s *Store) LettersConsumer(ctx context.Context) (jetstream.Consumer, error) {
+	want := streams.LettersConsumer()
+	config := jetstream.ConsumerConfig{
+		Durable: want.Name, Description: want.Description, FilterSubject: want.Filter.Subject, DeliverPolicy: jetstream.DeliverNewPolicy,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: want.AckWait, MaxDeliver: want.MaxDeliver, MaxAckPending: want.MaxPending,
+	}
+	consumer, err := Asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+		return s.js.CreateOrUpdateConsumer(ctx, want.Stream, config)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s: %w", want.Name, StoreError(ctx, err))
+	}
+	return consumer, nil
+}

@@ -79,7 +79,7 @@ func (s *Store) publish(ctx context.Context, ns string, events []sluice.Event, e
 		return s.tried(ctx, err)
 	}, backoff.WithContext(wait, ctx))
 	if err != nil {
-		return nil, fmt.Errorf("publish to %s: %w", ns, storeError(ctx, err))
+		return nil, fmt.Errorf("publish to %s: %w", ns, StoreError(ctx, err))
 	}
 	return b.stored(), nil
 }
@@ -99,7 +99,7 @@ func (s *Store) try(ctx context.Context, b *batch) error {
 		err = s.publishBatch(ctx, b, fresh)
 	}
 	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
-		if _, err := s.eventsInfo(ctx, b.ns); sluice.CodeOf(err) == sluice.NotFound {
+		if _, err := s.EventsInfo(ctx, b.ns); sluice.CodeOf(err) == sluice.NotFound {
 			return err
 		}
 	}

@@ -74,6 +74,11 @@ type puller struct {
 	end  func(error) // deliveries stop; it may be called more than once
 }
 
+// PullDeliveries is pull for the deliveries of a subscription, at the pace that fits so many at most.
+func (s *Store) PullDeliveries(info *jetstream.ConsumerInfo, most int, each func(*nats.Msg), end func(error)) (stop func(), err error) {
+	return s.pull(info, s.deliveryPace(most), each, end)
+}
+
 // pull starts a puller. It goes on until end was called, or stop is: nothing is handed out any
 // more when that returns.
 func (s *Store) pull(info *jetstream.ConsumerInfo, as pace, each func(*nats.Msg), end func(error)) (stop func(), err error) {
@@ -131,7 +136,7 @@ func (p *puller) receive(msg *nats.Msg) {
 	p.silence.Stop()
 	defer p.silence.Reset(p.pace.silence)
 	wanted := p.wanted
-	status := msg.Header.Get(headerStatus)
+	status := msg.Header.Get(HeaderStatus)
 	p.heard = p.heard || status != statusNoAnswer
 	switch {
 	case msg.Reply != "": // where a delivery is acknowledged

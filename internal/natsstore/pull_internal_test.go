@@ -25,7 +25,7 @@ func TestLargeMessagesWaitForWhoReadsThemSlowly(t *testing.T) {
 		require.NoError(t, err)
 	}
 	seen, before := uint64(0), s.nc.Stats().InBytes
-	err = s.scan(t.Context(), "EVENTS_default", jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}, func(*nats.Msg, *nats.MsgMetadata) (bool, error) {
+	err = s.Scan(t.Context(), "EVENTS_default", jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}, func(*nats.Msg, *nats.MsgMetadata) (bool, error) {
 		seen++
 		if seen == 1 {
 			require.Eventually(t, func() bool { return s.nc.Stats().InBytes-before > 8*size }, 30*time.Second, 10*time.Millisecond)

@@ -70,7 +70,7 @@ func (s Scheduled) Put(ctx context.Context, one *model.Scheduled) (uint64, error
 		if err := checkEvent(e); err != nil {
 			return 0, err
 		}
-		if _, err := s.store.eventsInfo(ctx, e.Namespace); err != nil {
+		if _, err := s.store.EventsInfo(ctx, e.Namespace); err != nil {
 			return 0, err
 		}
 		b := newBatch(e.Namespace, []sluice.Event{*e}, s.store.stamps)

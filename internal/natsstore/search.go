@@ -36,7 +36,7 @@ func (s *Store) EventByIDAnywhere(ctx context.Context, ns, id string) (sluice.Ev
 }
 
 func (s *Store) eventByID(ctx context.Context, ns, id string, search func(jetstream.StreamState) (uint64, error)) (sluice.Event, error) {
-	info, err := s.eventsInfo(ctx, ns)
+	info, err := s.EventsInfo(ctx, ns)
 	if err != nil {
 		return sluice.Event{}, err
 	}
@@ -45,7 +45,7 @@ func (s *Store) eventByID(ctx context.Context, ns, id string, search func(jetstr
 		seq, err = search(info.State)
 	}
 	if err != nil {
-		return sluice.Event{}, storeError(ctx, err)
+		return sluice.Event{}, StoreError(ctx, err)
 	}
 	if seq == 0 {
 		return sluice.Event{}, sluice.Errorf(sluice.NotFound, "event %q not found in %s, or too old for a lookup by ID; use its sequence", id, ns)
@@ -72,7 +72,7 @@ func (s *Store) search(ctx context.Context, ns, id string, state jetstream.Strea
 	}
 	until := time.Now().Add(searchTime)
 	end := span{max(state.FirstSeq, state.LastSeq+1-min(s.opts.Search, state.LastSeq)), state.LastSeq}
-	if made, ok := uuidTime(id); ok {
+	if made, ok := UUIDTime(id); ok {
 		around, err := s.around(ctx, ns, made, state)
 		if err != nil {
 			return 0, err
@@ -104,7 +104,7 @@ func (s *Store) around(ctx context.Context, ns string, made time.Time, state jet
 // then what lies before. 0 if it is not there.
 func (s *Store) searchAll(ctx context.Context, ns, id string, state jetstream.StreamState) (uint64, error) {
 	middle := state.FirstSeq
-	if made, ok := uuidTime(id); ok {
+	if made, ok := UUIDTime(id); ok {
 		before, err := s.before(ctx, ns, made.Add(-clockSkew), state)
 		if err != nil {
 			return 0, err
@@ -128,7 +128,7 @@ func (s *Store) scanSpan(ctx context.Context, ns, id string, part span, until ti
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: part.from, HeadersOnly: true,
 		FilterSubject: streams.EventsSubjects(ns),
 	}
-	err = s.scan(ctx, streams.EventsStream(ns), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = s.Scan(ctx, streams.EventsStream(ns), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if meta.Sequence.Stream > part.to || !until.IsZero() && time.Now().After(until) {
 			return false, nil
 		}
@@ -146,3 +146,6 @@ func (s *Store) scanSpan(ctx context.Context, ns, id string, part span, until ti
 	})
 	return found, err
 }
+
+// span is a range of sequences.
+type span struct{ from, to uint64 }

@@ -79,7 +79,7 @@ func TestFewIDsAreLookedForAtATime(t *testing.T) {
 	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(err), "%v", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	info, err := s.eventsInfo(t.Context(), "default")
+	info, err := s.EventsInfo(t.Context(), "default")
 	require.NoError(t, err)
 	_, err = s.search(ctx, "default", "there", info.State)
 	require.ErrorIs(t, err, context.Canceled)

@@ -12,10 +12,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
+
+// keep stores a subscription as it is.
+func keep(t *testing.T, store *natsstore.Store, sub *sluice.Subscription) {
+	t.Helper()
+	revision, err := store.Subscriptions().Put(t.Context(), sub.ID, sub, sub.Revision)
+	require.NoError(t, err)
+	sub.Revision = revision
+}
 
 // subscribed returns a subscription to all events of the default namespace from the first on.
 func subscribed(t *testing.T, store *natsstore.Store) *sluice.Subscription {
@@ -30,7 +39,7 @@ func subscribed(t *testing.T, store *natsstore.Store) *sluice.Subscription {
 }
 
 // arrives publishes an event and waits until the source hands it out.
-func arrives(t *testing.T, store *natsstore.Store, source *natsstore.Source, id string, limit time.Duration) {
+func arrives(t *testing.T, store *natsstore.Store, source *deliverystore.Source, id string, limit time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -79,7 +88,7 @@ func TestDirectGet_IsAskedAgain(t *testing.T) {
 			return err
 		}},
 		{"$JS.API.DIRECT.GET.ATTEMPTS.attempts.default.s ", 2, func(ctx context.Context, store *natsstore.Store, sub *sluice.Subscription) error {
-			log, err := store.AttemptLog()
+			log, err := deliverystore.New(store).AttemptLog()
 			if err == nil {
 				_, err = log.Recover(ctx, sub)
 			}
@@ -110,8 +119,8 @@ func TestSource_OpensThoughAnswersAreLost(t *testing.T) {
 			t.Parallel()
 			store, lose, lost := losing(t, request, 2)
 			sub := subscribed(t, store)
-			require.NoError(t, store.EnsureConsumers(t.Context(), sub))
-			first, err := store.OpenSource(t.Context(), sub)
+			require.NoError(t, deliverystore.New(store).EnsureConsumers(t.Context(), sub))
+			first, err := deliverystore.New(store).OpenSource(t.Context(), sub)
 			require.NoError(t, err)
 			_, err = store.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{Namespace: sluice.DefaultNamespace, ID: "left", Path: "/a"}})
 			require.NoError(t, err)
@@ -120,7 +129,7 @@ func TestSource_OpensThoughAnswersAreLost(t *testing.T) {
 			lose()
 			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second) // less than a source has to be opened
 			defer cancel()
-			source, err := store.OpenSource(ctx, sub)
+			source, err := deliverystore.New(store).OpenSource(ctx, sub)
 			require.NoError(t, err)
 			defer source.Close()
 			arrives(t, store, source, "e", 40*time.Second)
@@ -137,7 +146,7 @@ func TestConnection_SilentIsGivenUp(t *testing.T) {
 	store := connected(t, natsstore.Options{URL: "nats://" + link.Addr(), Log: slog.New(slog.NewTextHandler(log, nil))})
 	require.NoError(t, store.Provision(t.Context()))
 	sub := subscribed(t, store)
-	before, err := store.OpenSource(t.Context(), sub)
+	before, err := deliverystore.New(store).OpenSource(t.Context(), sub)
 	require.NoError(t, err)
 	arrives(t, store, before, "before", time.Minute)
 	link.Swallow()
@@ -145,7 +154,7 @@ func TestConnection_SilentIsGivenUp(t *testing.T) {
 	before.Close()
 	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
 	require.Positive(t, log.n.Load(), "it is told")
-	after, err := store.OpenSource(t.Context(), sub)
+	after, err := deliverystore.New(store).OpenSource(t.Context(), sub)
 	require.NoError(t, err)
 	defer after.Close()
 	arrives(t, store, after, "after", time.Minute)

@@ -63,7 +63,7 @@ func (s *Store) State(ctx context.Context, ns string, q StateQuery) (StatePage, 
 		err = r.walk(ctx)
 	}
 	if err != nil {
-		return StatePage{}, fmt.Errorf("state of %s: %w", ns, storeError(ctx, err))
+		return StatePage{}, fmt.Errorf("state of %s: %w", ns, StoreError(ctx, err))
 	}
 	return r.page(), nil
 }
@@ -90,7 +90,7 @@ func (s *Store) newStateReader(ctx context.Context, ns string, q StateQuery) (*s
 		return nil, err
 	}
 	q.Limit = min(cmp.Or(max(q.Limit, 0), defaultPage), maxPage)
-	info, err := s.eventsInfo(ctx, ns)
+	info, err := s.EventsInfo(ctx, ns)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (r *stateReader) page() StatePage {
 // few reads the state of as many paths as JetStream returns the last messages of; errTooMany if there are more.
 func (r *stateReader) few(ctx context.Context) error {
 	for r.more() {
-		answer, err := r.ask(ctx, lastsOf{r.lasts, r.at, r.batch(), directMaxBytes})
+		answer, err := r.ask(ctx, lastsOf{r.lasts, r.at, r.batch(), DirectMaxBytes})
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (r *stateReader) listed(ctx context.Context) error {
 		var lasts []*nats.Msg
 		end := r.at
 		for _, subjects := range parts {
-			answer, err := r.ask(ctx, lastsOf{subjects, r.at, r.batch(), 2 * directMaxBytes / len(parts)})
+			answer, err := r.ask(ctx, lastsOf{subjects, r.at, r.batch(), 2 * DirectMaxBytes / len(parts)})
 			if err != nil {
 				return err
 			}
@@ -258,14 +258,14 @@ type stretch struct {
 // next returns the stretch of the log that follows.
 func (r *stateReader) next(ctx context.Context) (stretch, error) {
 	return askedFor(ctx, requestTimeout, func(ctx context.Context) (stretch, error) {
-		msgs, _, err := r.store.direct(ctx, r.ns, directRequest{Seq: r.after + 1, Subject: r.filter, Batch: maxLasts})
+		msgs, _, err := r.store.Direct(ctx, r.ns, DirectRequest{Seq: r.after + 1, Subject: r.filter, Batch: maxLasts})
 		if err != nil {
 			return stretch{}, err
 		}
 		if len(msgs) > 0 {
 			return r.stretch(msgs), nil
 		}
-		seq, err := r.store.leadersNextSeq(ctx, r.ns, r.filter, r.after+1)
+		seq, err := r.store.LeadersNextSeq(ctx, r.ns, r.filter, r.after+1)
 		if err == nil && seq > 0 && seq <= r.at {
 			err = errBehind
 		}
@@ -276,7 +276,7 @@ func (r *stateReader) next(ctx context.Context) (stretch, error) {
 func (r *stateReader) stretch(msgs []*nats.Msg) stretch {
 	part, size, seen := stretch{}, 0, map[string]bool{}
 	for _, msg := range msgs {
-		seq, subject := seqOf(msg), lastHeader(msg, headerSubject)
+		seq, subject := seqOf(msg), LastHeader(msg, headerSubject)
 		if seq > r.at {
 			part.end = r.at
 			break
@@ -300,12 +300,12 @@ func (r *stateReader) lastOf(ctx context.Context, subjects []string) ([]*nats.Ms
 	reached := r.after
 	defer func() { r.after = reached }()
 	for {
-		answer, err := r.ask(ctx, lastsOf{subjects, r.at, maxPage, directMaxBytes})
+		answer, err := r.ask(ctx, lastsOf{subjects, r.at, maxPage, DirectMaxBytes})
 		if err != nil {
 			return nil, err
 		}
 		for _, msg := range answer.msgs {
-			r.known[lastHeader(msg, headerSubject)] = seqOf(msg)
+			r.known[LastHeader(msg, headerSubject)] = seqOf(msg)
 		}
 		all = append(all, answer.msgs...)
 		if !answer.more || len(answer.msgs) == 0 {
@@ -333,7 +333,7 @@ func (r *stateReader) ask(ctx context.Context, want lastsOf) (directAnswer, erro
 			return directAnswer{}, err
 		}
 		upTo := min(want.at, anchor.Seq)
-		body, err := json.Marshal(directRequest{
+		body, err := json.Marshal(DirectRequest{
 			Seq: r.after + 1, Batch: want.batch, MaxBytes: want.bytes, UpTo: upTo, Lasts: append(slices.Clone(want.subjects), anchor.Subject),
 		})
 		if err != nil {
@@ -374,7 +374,7 @@ func (r *stateReader) enter(ctx context.Context, msgs []*nats.Msg, end uint64) e
 // kept returns an error (WindowExceeded) if some of what comes after the place that was reached has left the log by age or
 // size. Where nothing was returned yet, what has left is passed over: it may have been found by one request and not by another.
 func (r *stateReader) kept(ctx context.Context) error {
-	info, err := r.store.eventsInfo(ctx, r.ns)
+	info, err := r.store.EventsInfo(ctx, r.ns)
 	if err != nil {
 		return err
 	}
@@ -388,7 +388,7 @@ func (r *stateReader) kept(ctx context.Context) error {
 
 // eventOf returns the last event of the path of its last message, and whether there is one that is wanted.
 func (r *stateReader) eventOf(ctx context.Context, msg *nats.Msg) (sluice.Event, bool, error) {
-	subject := lastHeader(msg, headerSubject)
+	subject := LastHeader(msg, headerSubject)
 	if !r.wants(subject) {
 		return sluice.Event{}, false, nil
 	}
@@ -423,9 +423,9 @@ func (r *stateReader) before(ctx context.Context, subject string, seq uint64) (*
 	if seq <= 1 {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	answer, err := older.ask(ctx, lastsOf{[]string{subject}, seq - 1, 2, directMaxBytes})
+	answer, err := older.ask(ctx, lastsOf{[]string{subject}, seq - 1, 2, DirectMaxBytes})
 	for _, msg := range answer.msgs {
-		if lastHeader(msg, headerSubject) == subject {
+		if LastHeader(msg, headerSubject) == subject {
 			return msg, err
 		}
 	}

@@ -137,8 +137,8 @@ func TestAReplicaThatIsBehindFindsNothing(t *testing.T) {
 	t.Parallel()
 	store, want := crowded(t, 3)
 	ask := func(upTo uint64) directAnswer {
-		body, err := json.Marshal(directRequest{
-			Seq: 1, Batch: 10, MaxBytes: directMaxBytes, UpTo: upTo, Lasts: []string{streams.Subject(sluice.DefaultNamespace, "/p/0")},
+		body, err := json.Marshal(DirectRequest{
+			Seq: 1, Batch: 10, MaxBytes: DirectMaxBytes, UpTo: upTo, Lasts: []string{streams.Subject(sluice.DefaultNamespace, "/p/0")},
 		})
 		require.NoError(t, err)
 		answer, err := store.directOnce(t.Context(), sluice.DefaultNamespace, body, 11)

@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -24,8 +23,8 @@ const tailAhead = 64
 // sequence, because it lost its end in a crash, is read from its end on.
 func (s *Store) TailEvents(ctx context.Context, ns string, after uint64, each func(sluice.Event) error) error {
 	stream := streams.EventsStream(ns)
-	return s.tail(ctx, stream, streams.EventsSubjects(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
-		e, err := s.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
+	return s.Tail(ctx, stream, streams.EventsSubjects(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+		e, err := s.EventIn(msg, meta)
 		if err != nil {
 			return nil //nolint:nilerr // it is no event
 		}
@@ -33,24 +32,12 @@ func (s *Store) TailEvents(ctx context.Context, ns string, after uint64, each fu
 	})
 }
 
-// TailDeadLetters is TailEvents for the dead letters of all subscriptions.
-func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error {
-	return s.tail(ctx, streams.DeadLetters, streams.DeadLettersSubjects(), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
-		d, ok := s.letterOf(ctx, msg.Subject, msg.Data, meta.Sequence.Stream)
-		if !ok {
-			return nil
-		}
-		if err := s.complete(ctx, &d); err != nil {
-			return err
-		}
-		return each(d)
-	})
-}
-
-func (s *Store) tail(ctx context.Context, stream, subjects string, after uint64, each func(*nats.Msg, *nats.MsgMetadata) error) error {
-	handle, err := s.stream(ctx, stream)
+// Tail calls each for the messages of a stream after a sequence, in their order and then as they come, until it returns an
+// error, ctx ends or there is trouble. A stream that ends before the sequence is read from its end on.
+func (s *Store) Tail(ctx context.Context, stream, subjects string, after uint64, each func(*nats.Msg, *nats.MsgMetadata) error) error {
+	handle, err := s.Stream(ctx, stream)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", stream, storeError(ctx, err))
+		return fmt.Errorf("read %s: %w", stream, StoreError(ctx, err))
 	}
 	switch state := handle.CachedInfo().State; {
 	case after > state.LastSeq:

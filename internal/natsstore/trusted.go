@@ -134,7 +134,7 @@ func giveID(msg *nats.Msg) error {
 // answer passes JetStream's answer on to the publisher whose reply subject ours holds.
 func (t *Trusted) answer(msg *nats.Msg) {
 	to := &nats.Msg{Subject: strings.TrimPrefix(msg.Subject, t.answers), Header: msg.Header, Data: msg.Data}
-	if len(msg.Data) == 0 && msg.Header.Get(headerStatus) == statusNoAnswer {
+	if len(msg.Data) == 0 && msg.Header.Get(HeaderStatus) == statusNoAnswer {
 		to.Header, to.Data = nil, refusal(http.StatusServiceUnavailable, codeUnavailable, "no log accepts events for this namespace; check that it exists")
 	}
 	t.send(to)

@@ -2,7 +2,6 @@ package natsstore_test
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -144,64 +144,6 @@ func TestASubscriptionThatNobodyHearsOfCannotBeChangedForEver(t *testing.T) {
 	putSub(t, subs, changed(sub, "updated", "now"))
 }
 
-// C32: letters are told as they are buried, and again if they could not be.
-func TestDeadLettersAreHandedOutUntilTheyAreTold(t *testing.T) {
-	t.Parallel()
-	store, server := provisioned(t)
-	log, err := store.AttemptLog()
-	require.NoError(t, err)
-	bury := func(seq uint64) {
-		require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{Subscription: "s", Namespace: ns, Seq: seq, EventID: strconv.FormatUint(seq, 10), Path: "/a", Reason: sluice.Exhausted, At: time.Now()}))
-	}
-	bury(1)
-	require.NoError(t, store.EnsureLetters(t.Context()))
-	bury(2)
-	bury(3)
-
-	type call struct {
-		seqs  []uint64
-		again bool
-	}
-	var mu sync.Mutex
-	var calls []call
-	follow := func(store *natsstore.Store, tell func(n int) error) (stop func()) {
-		ctx, cancel := context.WithCancel(context.Background())
-		var following sync.WaitGroup
-		following.Go(func() {
-			_ = store.FollowLetters(ctx, func(_ context.Context, letters []model.BuriedLetter, again bool) error { // it ends with ctx
-				mu.Lock()
-				defer mu.Unlock()
-				c := call{again: again}
-				for _, d := range letters {
-					c.seqs = append(c.seqs, d.Seq)
-				}
-				calls = append(calls, c)
-				return tell(len(calls))
-			})
-		})
-		return func() { cancel(); following.Wait() }
-	}
-	made := func(n int) func() bool {
-		return func() bool { mu.Lock(); defer mu.Unlock(); return len(calls) >= n }
-	}
-	stop := follow(store, func(n int) error {
-		if n == 1 {
-			return errors.New("no leader")
-		}
-		return nil
-	})
-	require.Eventually(t, made(2), 10*time.Second, time.Millisecond)
-	stop()
-	server.Restart(t)
-	bury(4)
-	stop = follow(store, func(int) error { return nil })
-	defer stop()
-	require.Eventually(t, made(3), 20*time.Second, time.Millisecond)
-	mu.Lock()
-	defer mu.Unlock()
-	require.Equal(t, []call{{[]uint64{2, 3}, false}, {[]uint64{2, 3}, true}, {[]uint64{4}, false}}, calls, "not what was buried before somebody was to tell")
-}
-
 // lettersAreShared checks that two processes that tell share the letters (C32).
 func lettersAreShared(t *testing.T, stores ...*natsstore.Store) {
 	t.Helper()
@@ -212,7 +154,7 @@ func lettersAreShared(t *testing.T, stores ...*natsstore.Store) {
 	var following sync.WaitGroup
 	for _, store := range stores {
 		following.Go(func() {
-			_ = store.FollowLetters(ctx, func(_ context.Context, letters []model.BuriedLetter, _ bool) error { // it ends with ctx
+			_ = deliverystore.New(store).FollowLetters(ctx, func(_ context.Context, letters []model.BuriedLetter, _ bool) error { // it ends with ctx
 				mu.Lock()
 				defer mu.Unlock()
 				for _, d := range letters {
@@ -223,7 +165,7 @@ func lettersAreShared(t *testing.T, stores ...*natsstore.Store) {
 		})
 	}
 	defer func() { cancel(); following.Wait() }()
-	log, err := stores[0].AttemptLog()
+	log, err := deliverystore.New(stores[0]).AttemptLog()
 	require.NoError(t, err)
 	const many = 200
 	for seq := range uint64(many) {

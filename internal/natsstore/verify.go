@@ -35,7 +35,7 @@ const (
 func (s *Store) Verify(ctx context.Context, name string, progress func(read, total uint64)) ([]sluice.Damage, error) {
 	stream, err := s.js.Stream(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("verify %s: %w", name, storeError(ctx, err))
+		return nil, fmt.Errorf("verify %s: %w", name, StoreError(ctx, err))
 	}
 	state := stream.CachedInfo().State
 	if state.Msgs == 0 {
@@ -45,7 +45,7 @@ func (s *Store) Verify(ctx context.Context, name string, progress func(read, tot
 	var read uint64
 	next := state.FirstSeq
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: state.FirstSeq, HeadersOnly: true}
-	err = s.scan(ctx, name, config, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = s.Scan(ctx, name, config, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		seq := meta.Sequence.Stream
 		if to := min(seq-1, state.LastSeq); to >= next {
 			gaps = append(gaps, span{next, to})
@@ -57,7 +57,7 @@ func (s *Store) Verify(ctx context.Context, name string, progress func(read, tot
 		return seq < state.LastSeq, ctx.Err()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("verify %s: %w", name, storeError(ctx, err))
+		return nil, fmt.Errorf("verify %s: %w", name, StoreError(ctx, err))
 	}
 	if next <= state.LastSeq {
 		gaps = append(gaps, span{next, state.LastSeq})
@@ -74,7 +74,7 @@ func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []
 		return stream.Info(ctx, jetstream.WithDeletedDetails(true))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("verify: %w", storeError(ctx, err))
+		return nil, fmt.Errorf("verify: %w", StoreError(ctx, err))
 	}
 	ns, _ := logOf(info.Config.Name)
 	slices.Sort(info.State.Deleted)
@@ -105,18 +105,18 @@ func (s *Store) pathOf(ctx context.Context, stream jetstream.Stream, state jetst
 		return stream.Info(ctx, jetstream.WithSubjectFilter(">"))
 	})
 	if err != nil {
-		return "", fmt.Errorf("verify: %w", storeError(ctx, err))
+		return "", fmt.Errorf("verify: %w", StoreError(ctx, err))
 	}
 	left := info.State.Subjects
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true}
-	err = s.scan(ctx, info.Config.Name, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = s.Scan(ctx, info.Config.Name, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if meta.Sequence.Stream <= info.State.LastSeq {
 			left[msg.Subject]--
 		}
 		return meta.Sequence.Stream < info.State.LastSeq, ctx.Err()
 	})
 	if err != nil {
-		return "", fmt.Errorf("verify %s: %w", info.Config.Name, storeError(ctx, err))
+		return "", fmt.Errorf("verify %s: %w", info.Config.Name, StoreError(ctx, err))
 	}
 	maps.DeleteFunc(left, func(_ string, n uint64) bool { return n == 0 })
 	for subject, n := range left {
@@ -157,24 +157,24 @@ func (s *Store) MoveOn(ctx context.Context, name string, last uint64) error {
 	}
 	stream, err := s.js.Stream(ctx, name)
 	if err != nil {
-		return fmt.Errorf("advance %s: %w", name, storeError(ctx, err))
+		return fmt.Errorf("advance %s: %w", name, StoreError(ctx, err))
 	}
 	state := stream.CachedInfo().State
 	if state.Msgs == 0 && state.LastSeq < last && !stays {
-		return storeError(ctx, stream.Purge(ctx, jetstream.WithPurgeSequence(last+1)))
+		return StoreError(ctx, stream.Purge(ctx, jetstream.WithPurgeSequence(last+1)))
 	}
 	if last > state.LastSeq+most {
 		return sluice.Errorf(sluice.Unprocessable, "%s ends %d sequences before its last known end; it is advanced by at most %d", name, last-state.LastSeq, most)
 	}
 	for at := state.LastSeq; at < last; {
 		if at, err = s.fill(ctx, subject, min(moveStep, last-at)); err != nil {
-			return fmt.Errorf("advance %s: %w", name, storeError(ctx, err))
+			return fmt.Errorf("advance %s: %w", name, StoreError(ctx, err))
 		}
 		if stays {
 			continue
 		}
 		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
-			return fmt.Errorf("advance %s: %w", name, storeError(ctx, err))
+			return fmt.Errorf("advance %s: %w", name, StoreError(ctx, err))
 		}
 	}
 	return nil

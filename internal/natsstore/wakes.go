@@ -25,7 +25,7 @@ func (s *Store) PathBefore(ctx context.Context, ns string, path sluice.Path, upT
 		return s.directOnce(ctx, ns, body, 2)
 	})
 	if err != nil || len(answer.msgs) == 0 {
-		return 0, storeError(ctx, err)
+		return 0, StoreError(ctx, err)
 	}
 	e, err := s.stamps.directEvent(answer.msgs[0])
 	if e.Seq == 0 {
@@ -111,24 +111,4 @@ func (b Bucket[T]) Clear(ctx context.Context, filter string, upTo uint64) error 
 		return b.failed(ctx, "clear", filter, err)
 	}
 	return nil
-}
-
-// maxNotices is how many attempts of a wake are shown.
-const maxNotices = 50
-
-// Notices returns the last attempts to notify of a wake that began at a time, the newest last.
-func (l *AttemptLog) Notices(ctx context.Context, sub *sluice.Subscription, wakeID string, since time.Time) ([]sluice.Attempt, error) {
-	b := backwards[sluice.Attempt]{
-		store: l.store, stream: streams.Attempts, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), limit: maxNotices,
-		look: func(a *sluice.Attempt) (bool, bool) { return a.EventID == wakeID, a.StartedAt.Before(since) },
-	}
-	found, _, err := b.read(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("attempts of %s: %w", wakeID, storeError(ctx, err))
-	}
-	all := make([]sluice.Attempt, len(found))
-	for i := range found {
-		all[len(all)-1-i] = found[i].Value
-	}
-	return all, nil
 }

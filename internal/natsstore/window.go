@@ -22,7 +22,7 @@ const windowScan = 10_000
 // oldest_available_seq, current_seq and replay_window_s, if events between After and the window
 // cannot be had any more.
 func (s *Store) Window(ctx context.Context, sub *sluice.Subscription, q model.WindowQuery) (model.WindowPage, error) {
-	info, err := s.eventsInfo(ctx, sub.Namespace)
+	info, err := s.EventsInfo(ctx, sub.Namespace)
 	if err != nil {
 		return model.WindowPage{}, err
 	}
@@ -46,7 +46,7 @@ func (s *Store) Window(ctx context.Context, sub *sluice.Subscription, q model.Wi
 		return page, nil
 	}
 	// A replica that lags behind does not know of what it has not got.
-	next, err := s.leadersNextSeq(ctx, sub.Namespace, r.filter.Subject, r.after+1)
+	next, err := s.LeadersNextSeq(ctx, sub.Namespace, r.filter.Subject, r.after+1)
 	if err != nil {
 		return model.WindowPage{}, err
 	}
@@ -100,8 +100,8 @@ func (s *Store) windowPlace(ctx context.Context, ns, after string, opens time.Ti
 	if sluice.CodeOf(err) != sluice.NotFound {
 		return place, err
 	}
-	made, hasTime := uuidTime(after)
-	was, hasPlace := placeOf(ns, after)
+	made, hasTime := UUIDTime(after)
+	was, hasPlace := PlaceOf(ns, after)
 	if hasTime && made.Before(opens) || hasPlace && was < state.FirstSeq {
 		return 0, windowExceeded(state)
 	}
@@ -124,7 +124,7 @@ func (s *Store) Await(ctx context.Context, sub *sluice.Subscription, after uint6
 		if msg == nil {
 			return true, nil
 		}
-		e, err := s.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
+		e, err := s.EventIn(msg, meta)
 		if err == nil && (filter.Exact || sub.Pattern.Match(e.Path)) && wanted(&e) {
 			return false, nil
 		}

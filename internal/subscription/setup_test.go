@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -47,14 +48,14 @@ func (c *consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error 
 	if err := c.next(); err != nil {
 		return err
 	}
-	return c.store.EnsureConsumers(ctx, sub)
+	return deliverystore.New(c.store).EnsureConsumers(ctx, sub)
 }
 
 func (c *consumers) Remove(ctx context.Context, sub *sluice.Subscription) error {
 	if err := c.next(); err != nil {
 		return err
 	}
-	return c.store.RemoveConsumers(ctx, sub)
+	return deliverystore.New(c.store).RemoveConsumers(ctx, sub)
 }
 
 // heard keeps what is announced, and reacts to it.
@@ -121,7 +122,7 @@ func newBench(t *testing.T) *bench {
 		Logs:          store,
 		Endpoints:     sender,
 		Consumers:     b.consumers,
-		Replays:       store.Replays(),
+		Replays:       deliverystore.New(store).Replays(),
 		ReplayLogs:    store,
 		Ledger:        ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)),
 		Announce:      b.heard,

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -125,11 +126,11 @@ func (d dyingLog) Publish(ctx context.Context, namespace string, events []sluice
 type kept struct{ store *natsstore.Store }
 
 func (k kept) Ensure(ctx context.Context, sub *sluice.Subscription) error {
-	return k.store.EnsureConsumers(ctx, sub)
+	return deliverystore.New(k.store).EnsureConsumers(ctx, sub)
 }
 
 func (k kept) Remove(ctx context.Context, sub *sluice.Subscription) error {
-	return k.store.RemoveConsumers(ctx, sub)
+	return deliverystore.New(k.store).RemoveConsumers(ctx, sub)
 }
 
 // world is a server of NATS on which processes live and die.
@@ -162,7 +163,7 @@ func (w *world) begin(t *testing.T, left int, after bool) *life {
 	l.announcer = sysevent.New(dyingLog{l}, sysevent.Options{Outbox: subs, Sweep: 50 * time.Millisecond})
 	l.Registry = subscription.New(subscription.Needs{
 		Subscriptions: subs, Reservations: natsstore.OpenBucket[subscription.Reservation](store, streams.Reservations),
-		Logs: store, Endpoints: w.sender, Consumers: kept{store}, Replays: store.Replays(), ReplayLogs: store,
+		Logs: store, Endpoints: w.sender, Consumers: kept{store}, Replays: deliverystore.New(store).Replays(), ReplayLogs: store,
 		Ledger: ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)), Announce: l.announcer, Now: time.Now,
 	})
 	return l

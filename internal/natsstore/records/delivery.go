@@ -6,11 +6,12 @@ import (
 
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Sources opens the sources of deliveries.
-type Sources struct{ Store *natsstore.Store }
+type Sources struct{ Store *deliverystore.Store }
 
 // Open opens the subscription's source.
 func (s Sources) Open(ctx context.Context, sub *sluice.Subscription) (delivery.Source, error) {
@@ -54,7 +55,7 @@ func (s Subscriptions) Watch(ctx context.Context, change func(id string, sub *sl
 }
 
 // Replays passes replays to the delivery engine.
-type Replays struct{ Stored natsstore.Replays }
+type Replays struct{ Stored deliverystore.Replays }
 
 // Watch calls change for every replay, and then for every change.
 func (r Replays) Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error {
@@ -67,7 +68,7 @@ func (r Replays) Watch(ctx context.Context, change func(rep sluice.Replay, gone 
 
 // Consumers creates and removes a subscription's consumers.
 type Consumers struct {
-	Store  *natsstore.Store
+	Store  *deliverystore.Store
 	Forget func(ctx context.Context, sub *sluice.Subscription) error // removes its wake consumers
 }
 

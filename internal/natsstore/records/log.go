@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/internal/watch"
@@ -127,7 +128,10 @@ func (l ActionLog) EventByID(ctx context.Context, namespace, id string) (sluice.
 }
 
 // Letters gives the publisher of system events access to dead letters.
-type Letters struct{ Store *natsstore.Store }
+type Letters struct {
+	Store  *deliverystore.Store
+	Stored natsstore.Subscriptions
+}
 
 var _ sysevent.Letters = Letters{}
 
@@ -138,7 +142,7 @@ func (l Letters) Follow(ctx context.Context, tell func(ctx context.Context, lett
 
 // Subscription returns a subscription.
 func (l Letters) Subscription(ctx context.Context, id string) (*sluice.Subscription, error) {
-	sub, _, err := l.Store.Subscriptions().Get(ctx, id)
+	sub, _, err := l.Stored.Get(ctx, id)
 	return sub, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -105,7 +106,7 @@ func (r Wakes) Forget(ctx context.Context, subscription string, epoch, upTo uint
 }
 
 // WakeSources opens the sources of wake subscriptions.
-type WakeSources struct{ Store *natsstore.Store }
+type WakeSources struct{ Store *deliverystore.Store }
 
 var _ wake.Sources = WakeSources{}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/internal/wake"
@@ -275,7 +276,7 @@ func TestWhatIsStoredWhileConsumersAreMadeIsAllThatTheyHear(t *testing.T) {
 	<-listed
 	appendMany(t, s, streams)
 	require.True(t, soon(15*time.Second, func() bool { // all that the subscription's window lets come has been told of
-		status, err := store.Status(t.Context(), s.sub)
+		status, err := deliverystore.New(store).Status(t.Context(), s.sub)
 		return err == nil && status.InFlight > 0
 	}))
 	close(proceed)

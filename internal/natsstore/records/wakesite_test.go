@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/durable/tails"
 	"github.com/sluice-io/sluice/internal/keyring"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/internal/wake"
@@ -92,7 +93,7 @@ type wakeNode struct {
 	engine *wake.Engine
 	owns   bool
 	dead   atomic.Bool
-	log    *natsstore.AttemptLog
+	log    *deliverystore.AttemptLog
 	cancel context.CancelFunc
 	ended  chan struct{}
 	endLog context.CancelFunc
@@ -103,11 +104,11 @@ type wakeNode struct {
 func (s *wakeSite) node(store *natsstore.Store, owns bool, change func(*wake.Ports, *wake.Options)) (*wakeNode, error) {
 	n := &wakeNode{site: s, store: store, owns: owns, ended: make(chan struct{})}
 	var err error
-	if n.log, err = store.AttemptLog(); err != nil {
+	if n.log, err = deliverystore.New(store).AttemptLog(); err != nil {
 		return nil, err
 	}
 	ports := wake.Ports{
-		Watch: n, Owns: ownAll{n}, Records: records.NewWakes(store), Streams: streamsOn(store), Sources: records.WakeSources{Store: store},
+		Watch: n, Owns: ownAll{n}, Records: records.NewWakes(store), Streams: streamsOn(store), Sources: records.WakeSources{Store: deliverystore.New(store)},
 		Poster: n, Log: n.log, Registry: n, Keys: s.keys,
 	}
 	opts := wake.Options{PublicURL: "http://test"}

@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -18,14 +19,14 @@ import (
 // systemEvents returns how many of the server's own events the log holds from a sequence on.
 func (s *Store) systemEvents(ctx context.Context, namespace string, from uint64) (uint64, error) {
 	stream := streams.EventsStream(namespace)
-	c, err := s.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
+	c, err := s.core.JetStream().CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
 		FilterSubject: streams.SystemSubjects(namespace), DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: followUnused,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: natsstore.Unused,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("count system events of %s: %w", namespace, err)
 	}
-	defer s.tidyUp(ctx, stream, c.CachedInfo().Name)
+	defer s.core.TidyUp(ctx, stream, c.CachedInfo().Name)
 	return c.CachedInfo().NumPending, nil
 }
 
@@ -36,7 +37,7 @@ func (s *Store) settleSystem(ctx context.Context, sub *sluice.Subscription) erro
 		return nil
 	}
 	for _, want := range streams.PushConsumers(sub) {
-		c, err := s.js.Consumer(ctx, want.Stream, want.Name)
+		c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			continue
 		}
@@ -54,7 +55,7 @@ func (s *Store) ackSystem(ctx context.Context, namespace string, info *jetstream
 	if info.NumAckPending == 0 {
 		return nil
 	}
-	return s.scan(ctx, info.Stream, jetstream.ConsumerConfig{
+	return s.core.Scan(ctx, info.Stream, jetstream.ConsumerConfig{
 		FilterSubject: streams.SystemSubjects(namespace), HeadersOnly: true,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: info.AckFloor.Stream + 1,
 	}, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
@@ -62,6 +63,6 @@ func (s *Store) ackSystem(ctx context.Context, namespace string, info *jetstream
 		if seq > info.Delivered.Stream {
 			return false, nil
 		}
-		return true, s.nc.Publish(ackSubject(info, seq), []byte("+ACK"))
+		return true, s.core.Conn().Publish(ackSubject(info, seq), []byte("+ACK"))
 	})
 }

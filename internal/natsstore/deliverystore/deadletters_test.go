@@ -1,4 +1,4 @@
-package natsstore_test
+package deliverystore_test
 
 import (
 	"fmt"
@@ -8,16 +8,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
 // graveyard is a store with the dead letters of a subscription.
 type graveyard struct {
-	*natsstore.Store
+	rooms
 
-	log *natsstore.AttemptLog
+	log *deliverystore.AttemptLog
 	sub *sluice.Subscription
 }
 
@@ -46,7 +46,7 @@ func (g graveyard) bury(t *testing.T, letters ...sluice.DeadLetter) {
 	}
 }
 
-func (g graveyard) list(t *testing.T, q natsstore.DeadLetterQuery) (ids []string, next uint64) {
+func (g graveyard) list(t *testing.T, q deliverystore.DeadLetterQuery) (ids []string, next uint64) {
 	t.Helper()
 	if q.Limit == 0 {
 		q.Limit = 1000
@@ -99,18 +99,18 @@ func TestDeadLettersAreListedNewestFirst(t *testing.T) {
 		}
 		g.bury(t, d, other)
 	}
-	ids, next := g.list(t, natsstore.DeadLetterQuery{Limit: 2})
+	ids, next := g.list(t, deliverystore.DeadLetterQuery{Limit: 2})
 	require.Equal(t, []string{"e-5", "e-4"}, ids)
-	ids, next = g.list(t, natsstore.DeadLetterQuery{Limit: 2, Before: next})
+	ids, next = g.list(t, deliverystore.DeadLetterQuery{Limit: 2, Before: next})
 	require.Equal(t, []string{"e-3", "e-2"}, ids)
-	ids, next = g.list(t, natsstore.DeadLetterQuery{Limit: 2, Before: next})
+	ids, next = g.list(t, deliverystore.DeadLetterQuery{Limit: 2, Before: next})
 	require.Equal(t, []string{"e-1"}, ids)
 	require.Zero(t, next)
-	ids, _ = g.list(t, natsstore.DeadLetterQuery{Reason: sluice.NotSendable})
+	ids, _ = g.list(t, deliverystore.DeadLetterQuery{Reason: sluice.NotSendable})
 	require.Equal(t, []string{"e-3"}, ids)
-	ids, _ = g.list(t, natsstore.DeadLetterQuery{Pattern: "/a/**"})
+	ids, _ = g.list(t, deliverystore.DeadLetterQuery{Pattern: "/a/**"})
 	require.Equal(t, []string{"e-5", "e-4", "e-2", "e-1"}, ids)
-	ids, _ = g.list(t, natsstore.DeadLetterQuery{Since: begin.Add(4 * time.Second)})
+	ids, _ = g.list(t, deliverystore.DeadLetterQuery{Since: begin.Add(4 * time.Second)})
 	require.Equal(t, []string{"e-5", "e-4"}, ids)
 	require.Equal(t, uint64(5), g.count(t))
 }
@@ -127,7 +127,7 @@ func TestDeadLettersAreFoundBehindManyOfOthers(t *testing.T) {
 		g.bury(t, other)
 	}
 	g.bury(t, g.letter(2, "/a"))
-	ids, next := g.list(t, natsstore.DeadLetterQuery{})
+	ids, next := g.list(t, deliverystore.DeadLetterQuery{})
 	require.Equal(t, []string{"e-2", "e-1"}, ids)
 	require.Zero(t, next)
 }
@@ -179,7 +179,7 @@ func TestDeadLettersAreDiscarded(t *testing.T) {
 		require.NoError(t, g.Discard(t.Context(), g.sub, name))
 		requireCode(t, sluice.NotFound, g.Discard(t.Context(), g.sub, name))
 	}
-	ids, _ := g.list(t, natsstore.DeadLetterQuery{})
+	ids, _ := g.list(t, deliverystore.DeadLetterQuery{})
 	require.Equal(t, []string{"e-5"}, ids)
 	require.NoError(t, g.DiscardAll(t.Context(), g.sub))
 	require.Zero(t, g.count(t))
@@ -197,7 +197,7 @@ func TestDeadLettersAreReadInTheirOrderToBeRedriven(t *testing.T) {
 	g.bury(t, g.letter(1, "/a"), g.letter(2, "/a"), lost, g.letter(4, "/a"))
 	can, err := g.Redrivable(t.Context(), g.sub)
 	require.NoError(t, err)
-	require.Equal(t, natsstore.Redrivable{Last: 4, Can: 3, Not: 1}, can)
+	require.Equal(t, deliverystore.Redrivable{Last: 4, Can: 3, Not: 1}, can)
 	g.bury(t, g.letter(5, "/a"))
 	var ids []string
 	from := uint64(1)
@@ -223,7 +223,7 @@ func TestTheDeadLetterOfAVeryLargeEventRefersToTheLog(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	data := strings.Repeat("\x00\x01", 500<<10)
-	stored, err := g.Publish(t.Context(), "default", []sluice.Event{{ID: "e-1", Path: "/a", Type: "t", ContentType: "application/octet-stream", Data: []byte(data)}})
+	stored, err := g.core.Publish(t.Context(), "default", []sluice.Event{{ID: "e-1", Path: "/a", Type: "t", ContentType: "application/octet-stream", Data: []byte(data)}})
 	require.NoError(t, err)
 	d := g.letter(stored[0].Seq, "/a")
 	d.Event.Data, d.Event.ContentType = []byte(data), "application/octet-stream"
@@ -243,7 +243,7 @@ func TestTheDeadLettersOfAnEarlierSubscriptionAreNotShown(t *testing.T) {
 	g.bury(t, g.letter(1, "/a"))
 	g.sub.CreatedAt = time.Now()
 	g.bury(t, g.letter(2, "/a"))
-	ids, _ := g.list(t, natsstore.DeadLetterQuery{})
+	ids, _ := g.list(t, deliverystore.DeadLetterQuery{})
 	require.Equal(t, []string{"e-2"}, ids)
 	require.Equal(t, uint64(1), g.count(t))
 	_, err := g.DeadLetter(t.Context(), g.sub, "e-1")

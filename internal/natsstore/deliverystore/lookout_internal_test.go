@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"testing"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -13,14 +15,19 @@ import (
 // handed it: that one is no dead letter.
 func TestLook_SecondOwnersEventIsNotLost(t *testing.T) { // C01, decision 0003
 	t.Parallel()
-	s := searched(t, 40)
+	core, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: natstest.New(t)})
+	require.NoError(t, err)
+	t.Cleanup(core.Close)
+	require.NoError(t, core.Provision(t.Context()))
+	s := New(core)
 	sub := &sluice.Subscription{ID: "s", Namespace: "default", Pattern: "/**", State: sluice.Active, CreatedAt: time.Now().UTC(), From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
 	sub.SetDefaults()
-	_, err := s.Subscriptions().Put(t.Context(), sub.ID, sub, 0)
+	_, err = core.Subscriptions().Put(t.Context(), sub.ID, sub, 0)
 	require.NoError(t, err)
 	require.NoError(t, s.EnsureConsumers(t.Context(), sub))
 	for _, id := range []string{"e1", "e2", "e3"} {
-		send(t, s, id)
+		_, err := core.Publish(t.Context(), "default", []sluice.Event{{Namespace: "default", ID: id, Path: "/a"}})
+		require.NoError(t, err)
 	}
 	source, err := s.OpenSource(t.Context(), sub)
 	require.NoError(t, err)
@@ -29,7 +36,7 @@ func TestLook_SecondOwnersEventIsNotLost(t *testing.T) { // C01, decision 0003
 		require.NoError(t, (<-source.Deliveries()).Receipt.Ack())
 	}
 	lost := func() (found []span) {
-		source.handing[0].again([]span{{2, 2}})
+		source.acks[0].again([]span{{2, 2}})
 		require.NoError(t, source.Look(t.Context(), func(*sluice.Event) bool { return true }, func(from, to uint64) error {
 			found = append(found, span{from, to})
 			return nil
@@ -37,7 +44,7 @@ func TestLook_SecondOwnersEventIsNotLost(t *testing.T) { // C01, decision 0003
 		return found
 	}
 	require.Empty(t, lost())
-	log, err := s.js.Stream(t.Context(), "EVENTS_default")
+	log, err := core.JetStream().Stream(t.Context(), "EVENTS_default")
 	require.NoError(t, err)
 	require.NoError(t, log.DeleteMsg(t.Context(), 2))
 	require.Equal(t, []span{{2, 2}}, lost())

@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -27,7 +28,7 @@ const (
 // stored once more in another form is left out; as long as the log has it, it is read from there.
 func (l *AttemptLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
 	err := l.store.bury(ctx, &d)
-	if d.Event != nil && sluice.CodeOf(storeError(ctx, err)) == sluice.TooLarge {
+	if d.Event != nil && sluice.CodeOf(natsstore.StoreError(ctx, err)) == sluice.TooLarge {
 		d.Event = nil
 		err = l.store.bury(ctx, &d)
 	}
@@ -50,25 +51,25 @@ func (s *Store) bury(ctx context.Context, d *sluice.DeadLetter) error {
 		headerReason:          {string(d.Reason)},
 		headerRedrivable:      {strconv.FormatBool(d.Reason.Sendable())},
 	}}
-	_, err = s.js.PublishMsg(ctx, msg)
+	_, err = s.core.JetStream().PublishMsg(ctx, msg)
 	return err
 }
 
 // Unbury deletes the dead letter at a place. It is no error if there is none: a later one of the same
 // delivery has another place.
 func (s *Store) Unbury(ctx context.Context, letterSeq uint64) error {
-	stream, err := s.stream(ctx, streams.DeadLetters)
+	stream, err := s.core.Stream(ctx, streams.DeadLetters)
 	if err == nil {
-		_, err = once(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, stream.DeleteMsg(ctx, letterSeq) })
+		_, err = natsstore.Once(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, stream.DeleteMsg(ctx, letterSeq) })
 	}
 	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // it says why in words only
-		_, why := asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return stream.GetMsg(ctx, letterSeq) })
+		_, why := natsstore.Asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return stream.GetMsg(ctx, letterSeq) })
 		if errors.Is(why, jetstream.ErrMsgNotFound) {
 			return nil
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("delete dead letter %d: %w", letterSeq, storeError(ctx, err))
+		return fmt.Errorf("delete dead letter %d: %w", letterSeq, natsstore.StoreError(ctx, err))
 	}
 	return nil
 }
@@ -153,12 +154,12 @@ func (s *Store) DiscardAll(ctx context.Context, sub *sluice.Subscription) error 
 }
 
 func (s *Store) purgeLetters(ctx context.Context, subjects string) error {
-	stream, err := s.stream(ctx, streams.DeadLetters)
+	stream, err := s.core.Stream(ctx, streams.DeadLetters)
 	if err == nil {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(subjects))
 	}
 	if err != nil {
-		return fmt.Errorf("discard %s: %w", subjects, storeError(ctx, err))
+		return fmt.Errorf("discard %s: %w", subjects, natsstore.StoreError(ctx, err))
 	}
 	return nil
 }
@@ -166,23 +167,23 @@ func (s *Store) purgeLetters(ctx context.Context, subjects string) error {
 // findLetter returns the newest letter that an event's id or sequence names, and the filter that
 // found it.
 func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, string, error) {
-	stream, err := s.stream(ctx, streams.DeadLetters)
+	stream, err := s.core.Stream(ctx, streams.DeadLetters)
 	if err != nil {
-		return model.BuriedLetter{}, "", fmt.Errorf("stream %s: %w", streams.DeadLetters, storeError(ctx, err))
+		return model.BuriedLetter{}, "", fmt.Errorf("stream %s: %w", streams.DeadLetters, natsstore.StoreError(ctx, err))
 	}
 	subjects := []string{streams.DeadLetterOfEvent(sub.Namespace, sub.ID, event)}
 	if seq, err := strconv.ParseUint(event, 10, 64); err == nil {
 		subjects = append(subjects, streams.DeadLetterOfSeq(sub.Namespace, sub.ID, seq))
 	}
 	for _, filter := range subjects {
-		msg, err := asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		msg, err := natsstore.Asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 			return stream.GetLastMsgForSubject(ctx, filter)
 		})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
 		if err != nil {
-			return model.BuriedLetter{}, "", fmt.Errorf("read %s: %w", filter, storeError(ctx, err))
+			return model.BuriedLetter{}, "", fmt.Errorf("read %s: %w", filter, natsstore.StoreError(ctx, err))
 		}
 		d := model.BuriedLetter{LetterSeq: msg.Sequence}
 		if err := json.Unmarshal(msg.Data, &d.DeadLetter); err != nil {
@@ -197,24 +198,24 @@ func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event 
 
 // CountDeadLetters returns how many dead letters the subscription has.
 func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
-	request := directRequest{Subject: streams.DeadLettersSubject(sub.Namespace, sub.ID), StartTime: &sub.CreatedAt, Batch: 1, MaxBytes: directMaxBytes}
+	request := natsstore.DirectRequest{Subject: streams.DeadLettersSubject(sub.Namespace, sub.ID), StartTime: &sub.CreatedAt, Batch: 1, MaxBytes: natsstore.DirectMaxBytes}
 	body, err := json.Marshal(request)
 	if err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)
 	}
-	msg, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return s.nc.RequestWithContext(ctx, directSubject+streams.DeadLetters, body)
+	msg, err := natsstore.Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
+		return s.core.Conn().RequestWithContext(ctx, natsstore.DirectSubject+streams.DeadLetters, body)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("count dead letters: %w", storeError(ctx, err))
+		return 0, fmt.Errorf("count dead letters: %w", natsstore.StoreError(ctx, err))
 	}
-	if lastHeader(msg, headerSequence) == "" {
-		if status := msg.Header.Get(headerStatus); status != statusNotFound {
+	if natsstore.LastHeader(msg, natsstore.HeaderSequence) == "" {
+		if status := msg.Header.Get(natsstore.HeaderStatus); status != natsstore.StatusNotFound {
 			return 0, fmt.Errorf("count dead letters: status %q %s", status, msg.Header.Get("Description"))
 		}
 		return 0, nil
 	}
-	behind, err := strconv.ParseUint(lastHeader(msg, headerPending), 10, 64)
+	behind, err := strconv.ParseUint(natsstore.LastHeader(msg, natsstore.HeaderPending), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)
 	}
@@ -239,7 +240,7 @@ func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (Redri
 		FilterSubject: streams.DeadLettersSubject(sub.Namespace, sub.ID), HeadersOnly: true,
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &sub.CreatedAt,
 	}
-	err = s.scan(ctx, streams.DeadLetters, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = s.core.Scan(ctx, streams.DeadLetters, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		switch {
 		case meta.Sequence.Stream > last:
 			return false, nil
@@ -251,15 +252,15 @@ func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (Redri
 		return true, nil
 	})
 	if err != nil {
-		return r, fmt.Errorf("dead letters of %s: %w", sub.ID, storeError(ctx, err))
+		return r, fmt.Errorf("dead letters of %s: %w", sub.ID, natsstore.StoreError(ctx, err))
 	}
 	return r, nil
 }
 
 func (s *Store) deadLetterBounds(ctx context.Context) (first, last uint64, err error) {
-	stream, err := s.stream(ctx, streams.DeadLetters)
+	stream, err := s.core.Stream(ctx, streams.DeadLetters)
 	if err != nil {
-		return 0, 0, fmt.Errorf("stream %s: %w", streams.DeadLetters, storeError(ctx, err))
+		return 0, 0, fmt.Errorf("stream %s: %w", streams.DeadLetters, natsstore.StoreError(ctx, err))
 	}
 	state := stream.CachedInfo().State
 	return state.FirstSeq, state.LastSeq, nil
@@ -272,7 +273,7 @@ func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from 
 		FilterSubject: streams.DeadLettersSubject(sub.Namespace, sub.ID),
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, from),
 	}
-	err := s.scan(ctx, streams.DeadLetters, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err := s.core.Scan(ctx, streams.DeadLetters, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		d, ok := s.letterOf(ctx, msg.Subject, msg.Data, meta.Sequence.Stream)
 		if !ok || !isOwn(sub, &d.DeadLetter) {
 			return true, nil
@@ -280,7 +281,7 @@ func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from 
 		return each(d), nil
 	})
 	if err != nil {
-		return fmt.Errorf("dead letters of %s: %w", sub.ID, storeError(ctx, err))
+		return fmt.Errorf("dead letters of %s: %w", sub.ID, natsstore.StoreError(ctx, err))
 	}
 	return nil
 }
@@ -289,7 +290,7 @@ func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from 
 func (s *Store) letterOf(ctx context.Context, subject string, data []byte, seq uint64) (model.BuriedLetter, bool) {
 	d := model.BuriedLetter{LetterSeq: seq}
 	if err := json.Unmarshal(data, &d.DeadLetter); err != nil {
-		s.opts.Log.ErrorContext(ctx, "dead letter cannot be read",
+		s.core.Log().ErrorContext(ctx, "dead letter cannot be read",
 			slog.String("subject", subject), slog.Uint64("seq", d.LetterSeq), slog.Any("error", err))
 		return d, false
 	}
@@ -304,7 +305,7 @@ func (s *Store) complete(ctx context.Context, d *model.BuriedLetter) error {
 	if d.Event != nil || d.EventID == "" || d.Reason == sluice.Expired {
 		return nil
 	}
-	e, err := s.Event(ctx, d.Namespace, d.Seq)
+	e, err := s.core.Event(ctx, d.Namespace, d.Seq)
 	switch code := sluice.CodeOf(err); {
 	case err == nil && e.ID == d.EventID:
 		d.Event = &e

@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -127,7 +128,7 @@ func addLanes(parked []model.ParkedEntry, status *sluice.Status) {
 
 // addConsumer enters what a consumer has, and returns the first event that it has not handed out; 0 if it has handed out all.
 func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer, status *sluice.Status) (unread uint64, err error) {
-	c, err := s.js.Consumer(ctx, want.Stream, want.Name)
+	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, nil // it is being made
 	}
@@ -151,7 +152,7 @@ func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want 
 	if info.NumPending == 0 && info.NumAckPending == 0 {
 		return 0, nil
 	}
-	events, err := s.NextEvent(ctx, sub.Namespace, want.Filter.Subject, info.AckFloor.Stream+1, lagBatch)
+	events, err := s.core.NextEvent(ctx, sub.Namespace, want.Filter.Subject, info.AckFloor.Stream+1, lagBatch)
 	if err != nil {
 		return 0, err
 	}
@@ -165,4 +166,24 @@ func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want 
 func (s *Store) countDead(ctx context.Context, sub *sluice.Subscription, status *sluice.Status) (err error) {
 	status.DeadLetters, err = s.CountDeadLetters(ctx, sub)
 	return err
+}
+
+// maxNotices is how many attempts of a wake are shown.
+const maxNotices = 50
+
+// Notices returns the last attempts to notify of a wake that began at a time, the newest last.
+func (l *AttemptLog) Notices(ctx context.Context, sub *sluice.Subscription, wakeID string, since time.Time) ([]sluice.Attempt, error) {
+	b := backwards[sluice.Attempt]{
+		store: l.store, stream: streams.Attempts, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), limit: maxNotices,
+		look: func(a *sluice.Attempt) (bool, bool) { return a.EventID == wakeID, a.StartedAt.Before(since) },
+	}
+	found, _, err := b.read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("attempts of %s: %w", wakeID, natsstore.StoreError(ctx, err))
+	}
+	all := make([]sluice.Attempt, len(found))
+	for i := range found {
+		all[len(all)-1-i] = found[i].Value
+	}
+	return all, nil
 }

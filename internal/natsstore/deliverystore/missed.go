@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -31,7 +32,7 @@ type Had struct {
 // Had returns how far each push subscription has got its events, by id, as their lookouts and parked lanes say. A subscription
 // that was not looked at yet is not there. Code Unavailable.
 func (s *Store) Had(ctx context.Context) (map[string]Had, error) {
-	records, err := OpenBucket[json.RawMessage](s, streams.Lanes).List(ctx, ">")
+	records, err := natsstore.OpenBucket[json.RawMessage](s.core, streams.Lanes).List(ctx, ">")
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func (s *Store) unattempted(ctx context.Context, sub *sluice.Subscription, gap G
 		return gap, nil
 	}
 	since := sub.Began()
-	if e, err := s.Event(ctx, sub.Namespace, gap.From-1); err == nil && e.Stored.After(since) {
+	if e, err := s.core.Event(ctx, sub.Namespace, gap.From-1); err == nil && e.Stored.After(since) {
 		since = e.Stored
 	}
 	attempted := map[uint64]bool{}
@@ -142,7 +143,7 @@ func (s *Store) unattempted(ctx context.Context, sub *sluice.Subscription, gap G
 	config := jetstream.ConsumerConfig{
 		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 	}
-	err := s.scan(limit, streams.Attempts, config, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
+	err := s.core.Scan(limit, streams.Attempts, config, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 		var a sluice.Attempt
 		if err := json.Unmarshal(msg.Data, &a); err == nil && a.Replay == "" && gap.holds(a.Seq) {
 			attempted[a.Seq] = true
@@ -150,7 +151,7 @@ func (s *Store) unattempted(ctx context.Context, sub *sluice.Subscription, gap G
 		return true, nil
 	})
 	if err != nil && limit.Err() == nil {
-		return gap, fmt.Errorf("attempts of %s: %w", sub.ID, storeError(ctx, err))
+		return gap, fmt.Errorf("attempts of %s: %w", sub.ID, natsstore.StoreError(ctx, err))
 	}
 	for gap.From <= gap.To && attempted[gap.From] {
 		gap.From++

@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -34,7 +35,7 @@ const consumerTries = 5
 // allow the window; Unavailable.
 func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	_, err := s.liveConsumers(ctx, sub)
-	return storeError(ctx, err)
+	return natsstore.StoreError(ctx, err)
 }
 
 // RemoveConsumers deletes the subscription's durable consumers and what is known about them;
@@ -42,7 +43,7 @@ func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) e
 func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	var errs []error
 	for _, name := range streams.Consumers(sub.ID, 2) {
-		err := s.js.DeleteConsumer(ctx, streams.EventsStream(sub.Namespace), name)
+		err := s.core.JetStream().DeleteConsumer(ctx, streams.EventsStream(sub.Namespace), name)
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			errs = append(errs, fmt.Errorf("delete consumer %s: %w", name, err))
 		}
@@ -66,9 +67,9 @@ func (s *Store) liveConsumers(ctx context.Context, sub *sluice.Subscription) ([]
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), followTidyUp) // who ends because of it is no exception
+	limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), natsstore.TidyUpTimeout) // who ends because of it is no exception
 	defer cancel()
-	now, _, failed := s.Subscriptions().Get(limit, sub.ID)
+	now, _, failed := s.core.Subscriptions().Get(limit, sub.ID)
 	if sluice.CodeOf(failed) == sluice.NotFound || failed == nil && now.State == sluice.Cancelled {
 		return nil, errors.Join(hasEnded(sub), s.RemoveConsumers(limit, sub))
 	}
@@ -130,13 +131,13 @@ func (s *Store) oneConsumer(ctx context.Context, sub *sluice.Subscription, i int
 // consumer returns the consumer if it is there and the subscription's own: one that was left
 // behind by an earlier subscription of the same id would hand out what that one wanted.
 func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer) (jetstream.Consumer, error) {
-	c, err := s.js.Consumer(ctx, want.Stream, want.Name)
+	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 	if err != nil {
 		return nil, err
 	}
 	config := c.CachedInfo().Config
 	if config.Metadata[metaSince] != since(sub) {
-		if err := s.js.DeleteConsumer(ctx, want.Stream, want.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if err := s.core.JetStream().DeleteConsumer(ctx, want.Stream, want.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return nil, err
 		}
 		return nil, jetstream.ErrConsumerNotFound
@@ -145,7 +146,7 @@ func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, want str
 		return c, nil
 	}
 	config.MaxAckPending = want.MaxPending
-	return s.js.UpdateConsumer(ctx, want.Stream, config)
+	return s.core.JetStream().UpdateConsumer(ctx, want.Stream, config)
 }
 
 // makeConsumer makes a consumer that is missing. If it was there before, somebody removed it:
@@ -155,7 +156,7 @@ func (s *Store) makeConsumer(ctx context.Context, sub *sluice.Subscription, i in
 	if err != nil {
 		return nil, err
 	}
-	last, err := s.LastSeq(ctx, sub.Namespace)
+	last, err := s.core.LastSeq(ctx, sub.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -167,16 +168,16 @@ func (s *Store) makeConsumer(ctx context.Context, sub *sluice.Subscription, i in
 		want.Start = sluice.StartAt{Kind: sluice.StartSeq, Seq: m.Floor + 1}
 	}
 	if known && m != (mark{}) { // a new subscription may be looked at before its consumer is made
-		s.opts.Log.WarnContext(ctx, "consumer was removed and is recreated",
+		s.core.Log().WarnContext(ctx, "consumer was removed and is recreated",
 			slog.String("consumer", want.Name), slog.Uint64("from", want.Start.Seq))
 	}
-	return s.js.CreateConsumer(ctx, want.Stream, consumerConfig(sub, want))
+	return s.core.JetStream().CreateConsumer(ctx, want.Stream, consumerConfig(sub, want))
 }
 
 // checkAlive returns an error (NotFound) if the subscription has ended: whoever is told of it
 // late must not make its consumers again.
 func (s *Store) checkAlive(ctx context.Context, sub *sluice.Subscription) error {
-	now, _, err := s.Subscriptions().Get(ctx, sub.ID)
+	now, _, err := s.core.Subscriptions().Get(ctx, sub.ID)
 	if err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ type Source struct {
 	store   *Store
 	sub     *sluice.Subscription
 	seen    []uint64 // of each consumer, when it was opened
-	handing []*handing
+	acks    []*ackTracker
 	out     chan *model.Delivery
 	done    chan struct{} // closed by Close
 	once    sync.Once
@@ -242,10 +243,8 @@ type Source struct {
 // were on their way then are lost, and what they were for would come again when its ack wait is
 // over, long after everybody forgot that it was settled.
 func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Source, error) {
-	s.mu.Lock()
-	broken := s.broken
-	s.mu.Unlock()
-	ctx, stop := s.untilReconnect(ctx)
+	broken := s.core.Reconnected()
+	ctx, stop := s.core.UntilReconnect(ctx)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -254,13 +253,13 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 	}
 	consumers, err := s.liveConsumers(ctx, sub)
 	if err != nil {
-		return nil, storeError(ctx, err)
+		return nil, natsstore.StoreError(ctx, err)
 	}
 	known, _, err := s.lookout(ctx, sub)
 	if err != nil {
 		return nil, err
 	}
-	src := &Source{store: s, sub: sub, out: make(chan *model.Delivery), done: make(chan struct{}), log: s.opts.Log}
+	src := &Source{store: s, sub: sub, out: make(chan *model.Delivery), done: make(chan struct{}), log: s.core.Log()}
 	src.watching.Go(func() {
 		select {
 		case <-broken:
@@ -276,9 +275,9 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 		}
 		src.seen = append(src.seen, info.Delivered.Stream)
 		m, _ := known.mark(i)
-		h := newHanding(info, sub.Policy.Window, m)
-		src.handing = append(src.handing, h)
-		stop, err := s.pull(info, s.deliveryPace(max(2, sub.Policy.Window)), src.hand(h, info.Delivered.Consumer), src.trouble)
+		h := newAckTracker(info, sub.Policy.Window, m)
+		src.acks = append(src.acks, h)
+		stop, err := s.core.PullDeliveries(info, max(2, sub.Policy.Window), src.hand(h, info.Delivered.Consumer), src.trouble)
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("consume %s: %w", sub.ID, err)
@@ -294,13 +293,13 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 // What the server is about to hand out again already keeps its place there, whatever order is
 // asked for; an answer with a delay takes it out first.
 func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
-	info, err := asked(ctx, c.Info)
+	info, err := natsstore.Asked(ctx, c.Info)
 	if err != nil || info.NumAckPending == 0 {
 		return info, err
 	}
 	var subjects []string
 	var last uint64
-	err = s.scan(ctx, info.Stream, jetstream.ConsumerConfig{
+	err = s.core.Scan(ctx, info.Stream, jetstream.ConsumerConfig{
 		FilterSubject: info.Config.FilterSubject,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: info.AckFloor.Stream + 1, HeadersOnly: true,
 	}, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
@@ -316,14 +315,14 @@ func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*
 	}
 	for _, answer := range []string{"-NAK " + ackWait.String(), "-NAK"} {
 		for _, subject := range subjects {
-			if err := s.nc.Publish(subject, []byte(answer)); err != nil {
+			if err := s.core.Conn().Publish(subject, []byte(answer)); err != nil {
 				return info, err
 			}
 		}
 	}
 	if len(subjects) > 0 { // answers are taken in their order: once this one is, all are
-		_, err = once(ctx, func(ctx context.Context) (*nats.Msg, error) {
-			return s.nc.RequestWithContext(ctx, subjects[len(subjects)-1], []byte("-NAK"))
+		_, err = natsstore.Once(ctx, func(ctx context.Context) (*nats.Msg, error) {
+			return s.core.Conn().RequestWithContext(ctx, subjects[len(subjects)-1], []byte("-NAK"))
 		})
 	}
 	return info, err
@@ -331,13 +330,13 @@ func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*
 
 // checkGone returns an error if the event is still there: who was asked before lagged behind.
 func (s *Store) checkGone(ctx context.Context, ns string, seq uint64) error {
-	_, err := s.Event(ctx, ns, seq)
+	_, err := s.core.Event(ctx, ns, seq)
 	if code := sluice.CodeOf(err); code == sluice.NotFound || code == sluice.WindowExceeded {
 		return nil
 	} else if code == sluice.Internal || code == sluice.Unavailable {
 		return err
 	}
-	return fmt.Errorf("event %d was found only on retry: %w", seq, errGap)
+	return fmt.Errorf("event %d was found only on retry: %w", seq, natsstore.ErrGap)
 }
 
 // ackSubject returns where a delivery of the sequence is answered. The consumer sequence only
@@ -380,7 +379,7 @@ func (s *Source) stop() { s.once.Do(func() { close(s.done) }) }
 // hand returns what hands deliveries out. A consumer counts what it delivers, from last on: if
 // a number is missing, somebody else got that delivery or it was lost on the way. It would
 // come again later, behind others of its path, so the source ends and has to be opened anew.
-func (s *Source) hand(h *handing, last uint64) func(*nats.Msg) {
+func (s *Source) hand(h *ackTracker, last uint64) func(*nats.Msg) {
 	return func(msg *nats.Msg) {
 		meta, err := msg.Metadata()
 		if err != nil || meta.Sequence.Consumer != last+1 {
@@ -416,23 +415,23 @@ func (s *Source) trouble(err error) {
 	s.stop()
 }
 
-func (s *Source) delivery(h *handing, msg *nats.Msg, meta *nats.MsgMetadata) *model.Delivery {
-	d := &model.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{s.store.nc, msg.Reply, h, meta.Sequence.Stream}}
-	d.Event, d.Err = s.store.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
+func (s *Source) delivery(h *ackTracker, msg *nats.Msg, meta *nats.MsgMetadata) *model.Delivery {
+	d := &model.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{s.store.core.Conn(), msg.Reply, h, meta.Sequence.Stream}}
+	d.Event, d.Err = s.store.core.EventIn(msg, meta)
 	return d
 }
 
 // receipt is a message as the engines see it.
 type receipt struct {
-	nc      *nats.Conn
-	reply   string
-	handing *handing
-	seq     uint64
+	nc    *nats.Conn
+	reply string
+	acks  *ackTracker
+	seq   uint64
 }
 
 // Ack tells the server that the delivery is settled.
 func (r receipt) Ack() error {
-	r.handing.acknowledged(r.seq)
+	r.acks.acknowledged(r.seq)
 	return r.nc.Publish(r.reply, []byte("+ACK"))
 }
 

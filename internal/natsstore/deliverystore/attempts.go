@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -55,7 +56,7 @@ type recording struct {
 
 // AttemptLog returns the attempt log. Its Run has to run for records to be stored.
 func (s *Store) AttemptLog() (*AttemptLog, error) {
-	js, err := jetstream.New(s.nc, jetstream.WithPublishAsyncMaxPending(maxRecording), jetstream.WithPublishAsyncTimeout(recordTimeout))
+	js, err := jetstream.New(s.core.Conn(), jetstream.WithPublishAsyncMaxPending(maxRecording), jetstream.WithPublishAsyncTimeout(recordTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("attempt log: %w", err)
 	}
@@ -88,7 +89,7 @@ func (l *AttemptLog) Run(ctx context.Context) error {
 		case len(failed) == 0:
 			pause = recordAgain
 		case again == nil:
-			l.store.opts.Log.WarnContext(ctx, "attempts not recorded yet", slog.Int("attempts", len(failed)),
+			l.store.core.Log().WarnContext(ctx, "attempts not recorded yet", slog.Int("attempts", len(failed)),
 				slog.Any("error", failed[len(failed)-1].err), slog.Duration("again", pause))
 			again = time.After(pause)
 		}
@@ -138,13 +139,13 @@ func (l *AttemptLog) republish(ctx context.Context, recs []recording) (failed []
 }
 
 func (l *AttemptLog) publish(msg *nats.Msg) jetstream.PubAckFuture {
-	if l.store.nc.IsClosed() {
+	if l.store.core.Conn().IsClosed() {
 		return nil // the first publish would leave a goroutine that waits for the connection to be closed
 	}
 	again := *msg
 	future, err := l.js.PublishMsgAsync(&again)
 	if err != nil {
-		l.store.opts.Log.Debug("attempt not published", slog.Any("error", err))
+		l.store.core.Log().Debug("attempt not published", slog.Any("error", err))
 		return nil
 	}
 	return future
@@ -195,7 +196,7 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay str
 	}
 	from := last.Add(-recoverSpan)
 	known := map[uint64]model.Progress{}
-	err = s.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
+	err = s.core.Scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
 	}, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 		var a sluice.Attempt
@@ -227,11 +228,11 @@ func progressed(p model.Progress, a *sluice.Attempt) model.Progress {
 
 // lastTime returns when the last message of a subject was stored; zero if there is none.
 func (s *Store) lastTime(ctx context.Context, stream, subject string) (time.Time, error) {
-	handle, err := s.stream(ctx, stream)
+	handle, err := s.core.Stream(ctx, stream)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("stream %s: %w", stream, err)
 	}
-	msg, err := asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+	msg, err := natsstore.Asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		return handle.GetLastMsgForSubject(ctx, subject)
 	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

@@ -1,10 +1,11 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -19,7 +20,9 @@ type healthRecord struct {
 	Since time.Time `json:"since"` // when its subscription was made
 }
 
-func (s *Store) healths() Bucket[healthRecord] { return OpenBucket[healthRecord](s, streams.Lanes) }
+func (s *Store) healths() natsstore.Bucket[healthRecord] {
+	return natsstore.OpenBucket[healthRecord](s.core, streams.Lanes)
+}
 
 // Health returns what is remembered of a subscription whose endpoint is in trouble; zero if
 // there is nothing.

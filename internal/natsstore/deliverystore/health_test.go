@@ -1,4 +1,4 @@
-package natsstore_test
+package deliverystore_test
 
 import (
 	"testing"

@@ -1,10 +1,11 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
 	"fmt"
 	"strconv"
 
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -51,11 +52,11 @@ func (s *Store) countLane(ctx context.Context, sub *sluice.Subscription, path sl
 
 // countFrom returns how many messages a namespace's log has of a subject, from a sequence on.
 func (s *Store) countFrom(ctx context.Context, ns, subject string, seq uint64) (uint64, error) {
-	msgs, _, err := s.direct(ctx, ns, directRequest{Seq: seq, Subject: subject, Batch: 1})
+	msgs, _, err := s.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: seq, Subject: subject, Batch: 1})
 	if err != nil || len(msgs) == 0 {
 		return 0, err
 	}
-	behind, err := strconv.ParseUint(lastHeader(msgs[0], headerPending), 10, 64)
+	behind, err := strconv.ParseUint(natsstore.LastHeader(msgs[0], natsstore.HeaderPending), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("count %s: %w", subject, err)
 	}

@@ -1,10 +1,11 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -32,7 +33,9 @@ func (r laneRecord) by(now time.Time) sluice.Parked {
 	return p
 }
 
-func (s *Store) lanes() Bucket[laneRecord] { return OpenBucket[laneRecord](s, streams.Lanes) }
+func (s *Store) lanes() natsstore.Bucket[laneRecord] {
+	return natsstore.OpenBucket[laneRecord](s.core, streams.Lanes)
+}
 
 // Parked returns the subscription's parked lanes, in no order. Records that an earlier
 // subscription of the same id left behind are removed.
@@ -72,7 +75,7 @@ func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanes
 // revision is the given one, 0 for none; Unavailable if the store has no room for one more.
 func (s *Store) Park(ctx context.Context, sub *sluice.Subscription, p sluice.Parked, revision uint64) (uint64, error) {
 	if revision == 0 {
-		if err := s.mayPark(); err != nil {
+		if err := s.core.MayPark(); err != nil {
 			return 0, err
 		}
 	}
@@ -96,53 +99,4 @@ func (s *Store) ForgetLanes(ctx context.Context, lanesOf string) error {
 		}
 	}
 	return nil
-}
-
-// ReadLane returns up to limit events of the path, or of the whole subscription if the path is empty,
-// from a sequence on, ascending, none if there are none yet; and the first sequence that the
-// log still holds.
-func (s *Store) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) (events []sluice.Event, first uint64, err error) {
-	subject := streams.Superset(sub.Namespace, sub.Pattern).Subject
-	if path != "" {
-		subject = streams.Subject(sub.Namespace, path)
-	}
-	events, err = s.NextEvent(ctx, sub.Namespace, subject, from, limit)
-	if err == nil && len(events) == 0 {
-		events, err = s.leadersNext(ctx, sub.Namespace, subject, from)
-	}
-	if err != nil || len(events) > 0 && events[0].Seq == from {
-		return events, from, err
-	}
-	first, _, err = s.Bounds(ctx, sub.Namespace)
-	return events, first, err
-}
-
-// leadersNext returns the next event of a subject as the leader of the log has it, if there is
-// one: a replica that lags behind would let a lane end too soon, with what is missing unsent.
-func (s *Store) leadersNext(ctx context.Context, ns, subject string, from uint64) ([]sluice.Event, error) {
-	for {
-		seq, err := s.leadersNextSeq(ctx, ns, subject, from)
-		if err != nil || seq == 0 {
-			return nil, err
-		}
-		e, err := s.Event(ctx, ns, seq)
-		switch code := sluice.CodeOf(err); {
-		case e.Path != "":
-			return []sluice.Event{e}, nil
-		case e.Seq == 0 && code != sluice.NotFound && code != sluice.WindowExceeded:
-			return nil, err
-		}
-		from = seq + 1 // gone meanwhile, or no event
-	}
-}
-
-// leadersNextSeq returns the sequence of the next message of a subject, 0 if there is none.
-func (s *Store) leadersNextSeq(ctx context.Context, ns, subject string, from uint64) (uint64, error) {
-	next, err := s.leadersNextHead(ctx, ns, subject, from)
-	return next.Seq, err
-}
-
-// leadersNextHead is leadersNextSeq, with the headers.
-func (s *Store) leadersNextHead(ctx context.Context, ns, subject string, from uint64) (messageHead, error) {
-	return s.leadersNextIn(ctx, streams.EventsStream(ns), subject, from)
 }

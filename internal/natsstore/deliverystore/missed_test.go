@@ -1,4 +1,4 @@
-package natsstore_test
+package deliverystore_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -92,9 +92,9 @@ func TestHad_EndsBeforeParkedLanes(t *testing.T) {
 	}
 	had, err := store.Had(t.Context())
 	require.NoError(t, err)
-	want := map[string]natsstore.Had{}
+	want := map[string]deliverystore.Had{}
 	for id, seq := range map[string]uint64{"idle": 9, "open": 3, "waits": 7, "two": 6, "parked": 11, "another": 30} {
-		want[id] = natsstore.Had{Since: began, Seq: seq}
+		want[id] = deliverystore.Had{Since: began, Seq: seq}
 	}
 	require.Equal(t, want, had)
 }

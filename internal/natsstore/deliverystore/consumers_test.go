@@ -1,4 +1,4 @@
-package natsstore_test
+package deliverystore_test
 
 import (
 	"testing"
@@ -7,18 +7,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
-
-// keep stores a subscription as it is.
-func keep(t *testing.T, store *natsstore.Store, sub *sluice.Subscription) {
-	t.Helper()
-	revision, err := store.Subscriptions().Put(t.Context(), sub.ID, sub, sub.Revision)
-	require.NoError(t, err)
-	sub.Revision = revision
-}
 
 // A subscription that was just moved is given its consumers by who serves it and by who changes
 // it, at the same time.
@@ -33,7 +24,7 @@ func TestConsumersAreMadeBySeveralAtOnce(t *testing.T) {
 	for range 20 {
 		moved := time.Now().UTC()
 		sub.SoughtAt = &moved
-		keep(t, store, sub)
+		store.keep(t, sub)
 		made := make(chan error, 4)
 		for range cap(made) {
 			go func() { made <- store.EnsureConsumers(t.Context(), sub) }()
@@ -57,9 +48,9 @@ func TestASubscriptionThatHasEndedGetsNoConsumers(t *testing.T) {
 		sub.CreatedAt, sub.From = time.Now().UTC(), sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}
 		now := *sub
 		now.State = sluice.Cancelled
-		keep(t, store, &now)
+		store.keep(t, &now)
 		if sub == gone {
-			require.NoError(t, store.Subscriptions().Delete(t.Context(), sub.ID, now.Revision))
+			require.NoError(t, store.core.Subscriptions().Delete(t.Context(), sub.ID, now.Revision))
 		}
 		requireCode(t, sluice.NotFound, store.EnsureConsumers(t.Context(), sub))
 		_, err := raw(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), sub.ID)

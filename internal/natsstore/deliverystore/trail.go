@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -25,7 +26,7 @@ const maxTrail = 1000
 // says that it was there.
 func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string) (model.Trail, error) {
 	var t model.Trail
-	info, err := s.eventsInfo(ctx, sub.Namespace)
+	info, err := s.core.EventsInfo(ctx, sub.Namespace)
 	if err != nil {
 		return t, err
 	}
@@ -43,7 +44,7 @@ func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string
 	if t.Event != nil || len(t.Attempts) > 0 || t.Dead != nil || t.Seq > 0 && t.Seq < t.FirstSeq {
 		return t, nil
 	}
-	if made, ok := uuidTime(name); ok && t.FirstSeq > 1 && made.Before(info.State.FirstTime) {
+	if made, ok := natsstore.UUIDTime(name); ok && t.FirstSeq > 1 && made.Before(info.State.FirstTime) {
 		return t, nil
 	}
 	return t, sluice.Errorf(sluice.NotFound, "event %q not found in %s, and no record of it", name, sub.Namespace)
@@ -54,16 +55,16 @@ func (s *Store) trailEvent(ctx context.Context, ns, name string, t *model.Trail)
 	seq, err := strconv.ParseUint(name, 10, 64)
 	var e sluice.Event
 	if err == nil {
-		e, err = s.Event(ctx, ns, seq)
+		e, err = s.core.Event(ctx, ns, seq)
 		if sluice.CodeOf(err) == sluice.WindowExceeded {
 			t.Seq = seq
 		}
 	} else {
-		t.Seq, _ = placeOf(ns, name)
+		t.Seq, _ = natsstore.PlaceOf(ns, name)
 	}
 	if err != nil {
 		t.EventID = name
-		e, err = s.EventByID(ctx, ns, name)
+		e, err = s.core.EventByID(ctx, ns, name)
 	}
 	switch code := sluice.CodeOf(err); {
 	case err == nil:
@@ -133,7 +134,7 @@ func (s *Store) trailLane(ctx context.Context, sub *sluice.Subscription, t *mode
 	if t.Lane.EventID != "" || t.Lane.FromSeq == t.Seq {
 		return nil
 	}
-	head, err := s.Event(ctx, sub.Namespace, t.Lane.FromSeq)
+	head, err := s.core.Event(ctx, sub.Namespace, t.Lane.FromSeq)
 	if err == nil && head.Path == t.Path {
 		t.Lane.EventID = head.ID
 	}
@@ -149,12 +150,12 @@ func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *
 	if len(all) == 2 && len(t.Path.Segments()) == len(sub.Pattern.Segments())-1 {
 		want = all[1]
 	}
-	c, err := s.js.Consumer(ctx, want.Stream, want.Name)
+	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil // it is being made
 	}
 	if err != nil {
-		return fmt.Errorf("consumer %s: %w", want.Name, storeError(ctx, err))
+		return fmt.Errorf("consumer %s: %w", want.Name, natsstore.StoreError(ctx, err))
 	}
 	info := c.CachedInfo()
 	t.Handed, t.Settled = info.Delivered.Stream, info.AckFloor.Stream
@@ -165,7 +166,7 @@ func (s *Store) trailLater(ctx context.Context, sub *sluice.Subscription, t *mod
 	if sub.From.Kind != sluice.StartLastPerPath || t.Event == nil || t.Path == "" {
 		return nil
 	}
-	next, err := s.leadersNextSeq(ctx, sub.Namespace, streams.Subject(sub.Namespace, t.Path), t.Seq+1)
+	next, err := s.core.LeadersNextSeq(ctx, sub.Namespace, streams.Subject(sub.Namespace, t.Path), t.Seq+1)
 	t.Later = next
 	return err
 }
@@ -217,7 +218,7 @@ func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes [
 // if it has none.
 func (s *Store) FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
 	var at time.Time
-	err := s.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
+	err := s.core.Scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
 	}, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		at = meta.Timestamp

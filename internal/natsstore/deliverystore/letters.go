@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
@@ -17,27 +17,6 @@ import (
 
 const lettersWait = 20 * time.Second // for a first letter
 
-// EnsureLetters makes what FollowLetters reads from, if it is not there: what is buried from then on is told.
-func (s *Store) EnsureLetters(ctx context.Context) error {
-	_, err := s.lettersConsumer(ctx)
-	return err
-}
-
-func (s *Store) lettersConsumer(ctx context.Context) (jetstream.Consumer, error) {
-	want := streams.LettersConsumer()
-	config := jetstream.ConsumerConfig{
-		Durable: want.Name, Description: want.Description, FilterSubject: want.Filter.Subject, DeliverPolicy: jetstream.DeliverNewPolicy,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: want.AckWait, MaxDeliver: want.MaxDeliver, MaxAckPending: want.MaxPending,
-	}
-	consumer, err := asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
-		return s.js.CreateOrUpdateConsumer(ctx, want.Stream, config)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("consumer %s: %w", want.Name, storeError(ctx, err))
-	}
-	return consumer, nil
-}
-
 // FollowLetters calls tell for the dead letters as they are buried, in order, and again for those for which it returned an
 // error, until ctx ends. All replicas share them: each letter is one replica's to tell. One that was handed out
 // before, here or to a replica that is no more, is again.
@@ -46,18 +25,18 @@ func (s *Store) FollowLetters(ctx context.Context, tell func(ctx context.Context
 		backoff.WithMaxInterval(10*time.Second), backoff.WithMaxElapsedTime(0))
 	err := backoff.RetryNotify(func() error {
 		err := s.followLetters(ctx, wait.Reset, tell)
-		if s.nc.IsClosed() {
+		if s.core.Conn().IsClosed() {
 			return backoff.Permanent(err)
 		}
 		return err
 	}, backoff.WithContext(wait, ctx), func(err error, next time.Duration) {
-		s.opts.Log.WarnContext(ctx, "system events of dead letters not published", slog.Any("error", err), slog.Duration("again", next))
+		s.core.Log().WarnContext(ctx, "system events of dead letters not published", slog.Any("error", err), slog.Duration("again", next))
 	})
 	return fmt.Errorf("follow %s: %w", streams.DeadLetters, err)
 }
 
 func (s *Store) followLetters(ctx context.Context, well func(), tell func(context.Context, []model.BuriedLetter, bool) error) error {
-	consumer, err := s.lettersConsumer(ctx)
+	consumer, err := s.core.LettersConsumer(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,4 +105,18 @@ func (s *Store) tellLetters(ctx context.Context, msgs []jetstream.Msg, tell func
 		}
 	}
 	return err
+}
+
+// TailDeadLetters is TailEvents of the log for the dead letters of all subscriptions.
+func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error {
+	return s.core.Tail(ctx, streams.DeadLetters, streams.DeadLettersSubjects(), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+		d, ok := s.letterOf(ctx, msg.Subject, msg.Data, meta.Sequence.Stream)
+		if !ok {
+			return nil
+		}
+		if err := s.complete(ctx, &d); err != nil {
+			return err
+		}
+		return each(d)
+	})
 }

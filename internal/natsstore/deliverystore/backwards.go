@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 )
 
 // How many sequences of a stream are looked at first; every further look back is four times as
@@ -28,9 +29,9 @@ type backwards[T any] struct {
 // read returns the records that are wanted, newest first, and the place before which there may
 // be more, 0 at the end.
 func (b *backwards[T]) read(ctx context.Context) ([]model.Placed[T], uint64, error) {
-	stream, err := b.store.js.Stream(ctx, b.stream)
+	stream, err := b.store.core.JetStream().Stream(ctx, b.stream)
 	if err != nil {
-		return nil, 0, fmt.Errorf("stream %s: %w", b.stream, storeError(ctx, err))
+		return nil, 0, fmt.Errorf("stream %s: %w", b.stream, natsstore.StoreError(ctx, err))
 	}
 	state := stream.CachedInfo().State
 	end := state.LastSeq + 1
@@ -62,7 +63,7 @@ func (b *backwards[T]) read(ctx context.Context) ([]model.Placed[T], uint64, err
 // between returns the records with begin ≤ place < end, oldest first, and whether some of the
 // span are too old.
 func (b *backwards[T]) between(ctx context.Context, begin, end uint64) (found []model.Placed[T], older bool, err error) {
-	err = b.store.scan(ctx, b.stream, jetstream.ConsumerConfig{
+	err = b.store.core.Scan(ctx, b.stream, jetstream.ConsumerConfig{
 		FilterSubject: b.subject,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
 	}, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {

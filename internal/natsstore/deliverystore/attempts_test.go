@@ -1,4 +1,4 @@
-package natsstore_test
+package deliverystore_test
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/model"
-	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func runLog(t *testing.T, store *natsstore.Store) *natsstore.AttemptLog {
+func runLog(t *testing.T, store rooms) *deliverystore.AttemptLog {
 	t.Helper()
 	log, err := store.AttemptLog()
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -14,12 +15,12 @@ import (
 // Replays keeps the records of replays, by subscription and id.
 type Replays struct {
 	store  *Store
-	bucket Bucket[sluice.Replay]
+	bucket natsstore.Bucket[sluice.Replay]
 }
 
 // Replays returns the bucket of the replays.
 func (s *Store) Replays() Replays {
-	return Replays{s, OpenBucket[sluice.Replay](s, streams.Replays)}
+	return Replays{s, natsstore.OpenBucket[sluice.Replay](s.core, streams.Replays)}
 }
 
 // Add stores a new replay.
@@ -108,9 +109,9 @@ func (r Replays) Drop(ctx context.Context, rep sluice.Replay) error {
 
 // Watch tells of every replay as Bucket.Watch does; of one that is gone only the id and the
 // subscription are known.
-func (r Replays) Watch(ctx context.Context, f func(Entry[sluice.Replay])) error {
-	return r.bucket.Watch(ctx, ">", func(e Entry[sluice.Replay]) {
-		if e.Change == Removed {
+func (r Replays) Watch(ctx context.Context, f func(natsstore.Entry[sluice.Replay])) error {
+	return r.bucket.Watch(ctx, ">", func(e natsstore.Entry[sluice.Replay]) {
+		if e.Change == natsstore.Removed {
 			e.Value.Subscription, e.Value.ID = streams.ParseReplayKey(e.Key)
 		}
 		f(e)

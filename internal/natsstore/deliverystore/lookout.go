@@ -1,4 +1,4 @@
-package natsstore
+package deliverystore
 
 import (
 	"context"
@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -44,7 +43,9 @@ func (l lookout) mark(i int) (m mark, known bool) {
 	return m, false
 }
 
-func (s *Store) lookouts() Bucket[lookout] { return OpenBucket[lookout](s, streams.Lanes) }
+func (s *Store) lookouts() natsstore.Bucket[lookout] {
+	return natsstore.OpenBucket[lookout](s.core, streams.Lanes)
+}
 
 // lookout returns the subscription's record, an empty one if there is none.
 func (s *Store) lookout(ctx context.Context, sub *sluice.Subscription) (lookout, uint64, error) {
@@ -78,22 +79,22 @@ func (s *Source) Look(ctx context.Context, wanted func(*sluice.Event) bool, lost
 		}
 	default:
 	}
-	if !slices.ContainsFunc(s.handing, (*handing).moved) {
+	if !slices.ContainsFunc(s.acks, (*ackTracker).moved) {
 		return nil
 	}
-	err := look{store: s.store, sub: s.sub, handing: s.handing, wanted: wanted, lost: lost}.do(ctx)
+	err := look{store: s.store, sub: s.sub, acks: s.acks, wanted: wanted, lost: lost}.do(ctx)
 	if err != nil {
-		s.handing[0].again(nil)
+		s.acks[0].again(nil)
 	}
 	return err
 }
 
 type look struct {
-	store   *Store
-	sub     *sluice.Subscription
-	handing []*handing // of each consumer; nil: nobody serves the subscription
-	wanted  func(*sluice.Event) bool
-	lost    func(from, to uint64) error
+	store  *Store
+	sub    *sluice.Subscription
+	acks   []*ackTracker // of each consumer; nil: nobody serves the subscription
+	wanted func(*sluice.Event) bool
+	lost   func(from, to uint64) error
 }
 
 func (l look) do(ctx context.Context) (err error) {
@@ -101,7 +102,7 @@ func (l look) do(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	first, last, err := l.store.Bounds(ctx, l.sub.Namespace)
+	first, last, err := l.store.core.Bounds(ctx, l.sub.Namespace)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (l look) do(ctx context.Context) (err error) {
 	if revision > 0 && slices.Equal(before.Marks, after.Marks) {
 		return nil
 	}
-	if l.handing != nil && revision == 0 {
+	if l.acks != nil && revision == 0 {
 		return nil // the record was removed with the subscription
 	}
 	_, err = l.store.lookouts().Put(ctx, streams.LookoutKey(l.sub.ID), after, revision)
@@ -142,15 +143,15 @@ func (l look) consumer(ctx context.Context, i int, want streams.Consumer, first 
 	if err != nil {
 		return err
 	}
-	if l.handing != nil {
-		return l.served(ctx, l.handing[i], want, info, m)
+	if l.acks != nil {
+		return l.served(ctx, l.acks[i], want, info, m)
 	}
 	return l.unserved(ctx, want, info, first, m)
 }
 
 // info returns what the consumer says; nil if it is missing, or an earlier subscription's.
 func (l look) info(ctx context.Context, want streams.Consumer) (info *jetstream.ConsumerInfo, err error) {
-	c, err := l.store.js.Consumer(ctx, want.Stream, want.Name)
+	c, err := l.store.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		err = nil
 	}
@@ -161,7 +162,7 @@ func (l look) info(ctx context.Context, want streams.Consumer) (info *jetstream.
 }
 
 // served enters what the source knows, and tells what it was not handed.
-func (l look) served(ctx context.Context, h *handing, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
+func (l look) served(ctx context.Context, h *ackTracker, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
 	now, expect, gone := h.look()
 	for n, g := range gone {
 		if err := l.notHandedOut(ctx, want, g); err != nil {
@@ -201,7 +202,7 @@ func (l look) notHandedOut(ctx context.Context, want streams.Consumer, g span) e
 // passedOver finds out whether the event that waited left the log without having been handed
 // out. If so it returns what comes after it. If a later one was handed out, or it itself, the
 // source is about to know.
-func (l look) passedOver(ctx context.Context, h *handing, want streams.Consumer, m *mark) ([]sluice.Event, error) {
+func (l look) passedOver(ctx context.Context, h *ackTracker, want streams.Consumer, m *mark) ([]sluice.Event, error) {
 	next, err := l.next(ctx, want, m.Next)
 	if err != nil || isAt(next, m.Next) {
 		return nil, err
@@ -278,7 +279,7 @@ func (l look) waits(ctx context.Context, want streams.Consumer, info *jetstream.
 
 // tell tells that an event left the log, and with it all before the next one that is there.
 func (l look) tell(ctx context.Context, at uint64, next []sluice.Event, m *mark) error {
-	first, _, err := l.store.Bounds(ctx, l.sub.Namespace)
+	first, _, err := l.store.core.Bounds(ctx, l.sub.Namespace)
 	if err != nil {
 		return err
 	}
@@ -324,9 +325,9 @@ func (l look) find(ctx context.Context, want streams.Consumer, next []sluice.Eve
 
 // next returns the events of a consumer that are in the log, from a sequence on.
 func (l look) next(ctx context.Context, want streams.Consumer, from uint64) ([]sluice.Event, error) {
-	events, err := l.store.NextEvent(ctx, l.sub.Namespace, want.Filter.Subject, from, lookBatch)
+	events, err := l.store.core.NextEvent(ctx, l.sub.Namespace, want.Filter.Subject, from, lookBatch)
 	if err == nil && len(events) == 0 {
-		return l.store.leadersNext(ctx, l.sub.Namespace, want.Filter.Subject, from)
+		return l.store.core.LeadersNext(ctx, l.sub.Namespace, want.Filter.Subject, from)
 	}
 	return events, err
 }
@@ -340,115 +341,4 @@ func isAt(next []sluice.Event, seq uint64) bool { return len(next) > 0 && next[0
 // wantsAll reports whether the subscription wants every event of its namespace from its first on.
 func wantsAll(sub *sluice.Subscription) bool {
 	return sub.Pattern == "/**" && sub.From.Kind != sluice.StartLastPerPath && reflect.ValueOf(sub.Filter).IsZero()
-}
-
-// span is a range of sequences.
-type span struct{ from, to uint64 }
-
-// handing is what a source handed out of one consumer.
-type handing struct {
-	mu      sync.Mutex
-	last    uint64              // highest sequence
-	open    map[uint64]struct{} // not acknowledged
-	window  int
-	pending uint64 // what waited behind the last one
-	expect  uint64 // what the last look found waiting; 0: nothing
-	gone    []span // what was passed over since the last look
-	changed bool   // since the last look
-}
-
-func newHanding(info *jetstream.ConsumerInfo, window int, m mark) *handing {
-	h := &handing{open: map[uint64]struct{}{}, window: window, last: info.Delivered.Stream, pending: info.NumPending, changed: true}
-	if info.NumAckPending > 0 {
-		h.last = info.AckFloor.Stream // what lies above comes again
-	}
-	h.expectNext(m.Next)
-	return h
-}
-
-// handed enters a delivery. One that comes in the place of the expected one says that all
-// before it are gone: a consumer hands out in the order of the log.
-func (h *handing) handed(meta *nats.MsgMetadata) {
-	seq := meta.Sequence.Stream
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.open[seq] = struct{}{}
-	h.last, h.pending, h.changed = max(h.last, seq), meta.NumPending, true
-	if h.expect == 0 || seq < h.expect {
-		return
-	}
-	if seq > h.expect {
-		h.gone = append(h.gone, span{h.expect, seq - 1})
-	}
-	h.expect = 0
-}
-
-func (h *handing) acknowledged(seq uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.open, seq)
-	h.changed = true
-}
-
-// moved reports whether there is something to look at.
-func (h *handing) moved() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.changed || h.pending > 0 || h.expect > 0 || len(h.open) >= h.window
-}
-
-// place is how far a source has come.
-type place struct {
-	last uint64 // highest sequence that was handed out
-	open uint64 // the first one that was not acknowledged; 0: none
-}
-
-// floor returns up to where everything is settled or parked.
-func (p place) floor() uint64 {
-	if p.open == 0 {
-		return p.last
-	}
-	return min(p.last, p.open-1)
-}
-
-// look returns how it stands, what is to come next, and what was passed over since the last
-// look.
-func (h *handing) look() (now place, expect uint64, gone []span) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now.last = h.last
-	for seq := range h.open {
-		if now.open == 0 || seq < now.open {
-			now.open = seq
-		}
-	}
-	gone, h.gone, h.changed = h.gone, nil, false
-	return now, h.expect, gone
-}
-
-// again undoes a look that failed, and enters what it did not get to tell.
-func (h *handing) again(gone []span) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.gone, h.changed = append(h.gone, gone...), true
-}
-
-// expectNext enters what waits, unless it was handed out meanwhile.
-func (h *handing) expectNext(seq uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if seq > h.last || seq == 0 {
-		h.expect = seq
-	}
-}
-
-// expectNoLonger enters that an event will not come, and reports whether it was expected still.
-func (h *handing) expectNoLonger(seq uint64) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.expect != seq {
-		return false
-	}
-	h.expect = 0
-	return true
 }

@@ -1,0 +1,75 @@
+package deliverystore_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rooms is a store with everything in place, and its room for deliveries.
+type rooms struct {
+	*deliverystore.Store
+
+	core *natsstore.Store
+}
+
+// provisioned returns a store on a server of its own.
+func provisioned(tb testing.TB) (rooms, *natstest.Server) {
+	tb.Helper()
+	server := natstest.New(tb)
+	store := connected(tb, natsstore.Options{Conn: server})
+	require.NoError(tb, store.core.Provision(tb.Context()))
+	return store, server
+}
+
+func connected(tb testing.TB, opts natsstore.Options) rooms {
+	tb.Helper()
+	store, err := natsstore.Connect(tb.Context(), opts)
+	require.NoError(tb, err)
+	tb.Cleanup(store.Close)
+	return rooms{deliverystore.New(store), store}
+}
+
+// raw returns JetStream as any other client has it.
+func raw(tb testing.TB, server *natstest.Server) jetstream.JetStream {
+	tb.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(server))
+	require.NoError(tb, err)
+	tb.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(tb, err)
+	return js
+}
+
+// keep stores a subscription as it is.
+func (r rooms) keep(t *testing.T, sub *sluice.Subscription) {
+	t.Helper()
+	revision, err := r.core.Subscriptions().Put(t.Context(), sub.ID, sub, sub.Revision)
+	require.NoError(t, err)
+	sub.Revision = revision
+}
+
+// publish stores an event on each path.
+func (r rooms) publish(t *testing.T, paths ...sluice.Path) {
+	t.Helper()
+	for i, path := range paths {
+		_, err := r.core.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{ID: fmt.Sprintf("%s#%d", path, i), Path: path}})
+		require.NoError(t, err)
+	}
+}
+
+func requireCode(tb testing.TB, want sluice.Code, err error) {
+	tb.Helper()
+	require.Equal(tb, want, sluice.CodeOf(err), "%v", err)
+}
