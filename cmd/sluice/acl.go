@@ -297,7 +297,7 @@ func (c *eraseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := c.Confirm(s, terminal.Question("Erase everything on %s in %s? This cannot be undone: the events are deleted and never sent again.", c.Path, c.NS)); err != nil {
 		return err
 	}
-	stone, err := api.Entomb(ctx, c.NS, c.Path)
+	stone, err := api.Erase(ctx, c.NS, c.Path)
 	if err != nil {
 		return err
 	}

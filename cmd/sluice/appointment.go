@@ -12,15 +12,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// appointCmd manages appointments.
-type appointCmd struct {
-	Set  appointSetCmd  `cmd:"" help:"Create or update an appointment."`
-	LS   appointLsCmd   `cmd:"" name:"ls" help:"List appointments, soonest first."`
-	Show appointShowCmd `cmd:"" help:"Show an appointment."`
-	RM   appointRmCmd   `cmd:"" name:"rm" help:"Cancel an appointment."`
+// appointmentCmd manages appointments.
+type appointmentCmd struct {
+	Set  appointmentSetCmd  `cmd:"" help:"Create or update an appointment."`
+	LS   appointmentLsCmd   `cmd:"" name:"ls" help:"List appointments, soonest first."`
+	Show appointmentShowCmd `cmd:"" help:"Show an appointment."`
+	RM   appointmentRmCmd   `cmd:"" name:"rm" help:"Cancel an appointment."`
 }
 
-type appointSetCmd struct {
+type appointmentSetCmd struct {
 	ID   string `arg:"" help:"ID of the appointment: letters, digits, _ and -."`
 	Path string `arg:"" help:"Path of the event, such as /lamps/1."`
 	Data string `arg:"" optional:"" help:"Data of the event: JSON, or text that does not start like JSON; - reads stdin."`
@@ -38,7 +38,7 @@ type appointSetCmd struct {
 }
 
 // Run creates an appointment.
-func (c *appointSetCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *appointmentSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	at, err := c.when()
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (c *appointSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 // when returns the first time, the zero time if it follows from the other flags.
-func (c *appointSetCmd) when() (time.Time, error) {
+func (c *appointmentSetCmd) when() (time.Time, error) {
 	if c.Cron != "" {
 		return time.Time{}, nil
 	}
@@ -71,7 +71,7 @@ func (c *appointSetCmd) when() (time.Time, error) {
 }
 
 // action returns the action to perform.
-func (c *appointSetCmd) action(s *terminal.Session) (sluice.Action, error) {
+func (c *appointmentSetCmd) action(s *terminal.Session) (sluice.Action, error) {
 	ev, err := eventOf(s, c.Path, c.Data)
 	if err != nil {
 		return sluice.Action{}, err
@@ -91,13 +91,13 @@ func (c *appointSetCmd) action(s *terminal.Session) (sluice.Action, error) {
 	return action, nil
 }
 
-type appointLsCmd struct {
+type appointmentLsCmd struct {
 	NS    string `name:"ns" help:"Namespace." default:"default"`
 	Limit int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
 // Run lists appointments.
-func (c *appointLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *appointmentLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
@@ -155,13 +155,13 @@ func ended(last *sluice.AppointmentEnd) string {
 	return "fired: " + last.Outcome
 }
 
-type appointShowCmd struct {
+type appointmentShowCmd struct {
 	ID string `arg:"" help:"ID of the appointment."`
 	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // Run shows an appointment.
-func (c *appointShowCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *appointmentShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
@@ -186,13 +186,13 @@ func (c *appointShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-type appointRmCmd struct {
+type appointmentRmCmd struct {
 	ID string `arg:"" help:"ID of the appointment."`
 	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // Run cancels an appointment.
-func (c *appointRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *appointmentRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err

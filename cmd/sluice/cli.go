@@ -21,38 +21,38 @@ import (
 type cli struct {
 	terminal.Flags
 
-	Serve      serveCmd      `cmd:"" help:"Run a server."`
-	Demo       demo.Cmd      `cmd:"" help:"Run a server, two receivers and a stream of events, and show the deliveries."`
-	Pub        pubCmd        `cmd:"" help:"Publish one event, or many from a file."`
-	Sub        subCmd        `cmd:"" help:"Manage subscriptions."`
-	Deliveries deliveriesCmd `cmd:"" help:"List the deliveries of a subscription, or explain one."`
-	Dead       deadCmd       `cmd:"" help:"List, redrive and discard dead letters."`
-	Consumers  consumersCmd  `cmd:"" help:"List the consumers of a subscription of mode wake, or show one."`
-	Listen     listenCmd     `cmd:"" help:"Forward signed events to a port of this machine, and show the responses."`
-	NS         nsCmd         `cmd:"" name:"ns" help:"Manage namespaces."`
-	Types      typesCmd      `cmd:"" help:"Manage the event types in the catalogue of a namespace."`
-	Events     eventsCmd     `cmd:"" help:"List and show events."`
-	Feed       feedCmd       `cmd:"" help:"Follow events live."`
-	Ticket     ticketCmd     `cmd:"" help:"Create a URL that opens feeds without a token, for a web page or curl."`
-	State      stateCmd      `cmd:"" help:"Show the latest event on each path."`
-	Schedule   scheduleCmd   `cmd:"" help:"Schedule events, list scheduled events, and cancel them."`
-	Appoint    appointCmd    `cmd:"" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
-	Watch      watchCmd      `cmd:"" help:"Publish an event when other events match a condition."`
-	Stream     streamCmd     `cmd:"" help:"Create, append to, read, close and delete Durable Streams."`
-	Grant      grantCmd      `cmd:"" help:"Issue, list, renew and revoke grants."`
-	ACL        aclCmd        `cmd:"" name:"acl" help:"Manage the access lists of namespaces."`
-	Principal  principalCmd  `cmd:"" help:"Manage the clearances of principals."`
-	Whoami     whoamiCmd     `cmd:"" help:"Show the principal of your token, and its permissions."`
-	Erase      eraseCmd      `cmd:"" help:"Erase everything on a path, permanently."`
-	Audit      auditCmd      `cmd:"" help:"List changes and their actors."`
-	Keys       keysCmd       `cmd:"" help:"List and rotate the server's signing keys."`
-	Secrets    secretsCmd    `cmd:"" help:"List and rotate the keys that seal secrets in the store."`
-	Producers  producersCmd  `cmd:"" help:"List producers that are marked unsafe, and clear the mark."`
-	Backup     backupCmd     `cmd:"" help:"Back up the store of a stopped server to a directory."`
-	Restore    restoreCmd    `cmd:"" help:"Restore a backup into an empty store."`
-	Doctor     doctor.Cmd    `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
-	NATSCtx    contextCmd    `cmd:"" name:"nats-context" help:"Write a context for the nats command that connects to this machine's server."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Serve       serveCmd       `cmd:"" help:"Run a server."`
+	Demo        demo.Cmd       `cmd:"" help:"Run a server, two receivers and a stream of events, and show the deliveries."`
+	Pub         pubCmd         `cmd:"" help:"Publish one event, or many from a file."`
+	Sub         subCmd         `cmd:"" help:"Manage subscriptions."`
+	Deliveries  deliveriesCmd  `cmd:"" help:"List the deliveries of a subscription, or explain one."`
+	Dead        deadCmd        `cmd:"" help:"List, redrive and discard dead letters."`
+	Consumers   consumersCmd   `cmd:"" help:"List the consumers of a subscription of mode wake, or show one."`
+	Listen      listenCmd      `cmd:"" help:"Forward signed events to a port of this machine, and show the responses."`
+	NS          nsCmd          `cmd:"" name:"ns" help:"Manage namespaces."`
+	Types       typesCmd       `cmd:"" help:"Manage the event types in the catalogue of a namespace."`
+	Events      eventsCmd      `cmd:"" help:"List and show events."`
+	Feed        feedCmd        `cmd:"" help:"Follow events live."`
+	Ticket      ticketCmd      `cmd:"" help:"Create a URL that opens feeds without a token, for a web page or curl."`
+	State       stateCmd       `cmd:"" help:"Show the latest event on each path."`
+	Schedule    scheduleCmd    `cmd:"" help:"Schedule events, list scheduled events, and cancel them."`
+	Appointment appointmentCmd `cmd:"" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
+	Watch       watchCmd       `cmd:"" help:"Publish an event when other events match a condition."`
+	Stream      streamCmd      `cmd:"" help:"Create, append to, read, close and delete Durable Streams."`
+	Grant       grantCmd       `cmd:"" help:"Issue, list, renew and revoke grants."`
+	ACL         aclCmd         `cmd:"" name:"acl" help:"Manage the access lists of namespaces."`
+	Principal   principalCmd   `cmd:"" help:"Manage the clearances of principals."`
+	Whoami      whoamiCmd      `cmd:"" help:"Show the principal of your token, and its permissions."`
+	Erase       eraseCmd       `cmd:"" help:"Erase everything on a path, permanently."`
+	Audit       auditCmd       `cmd:"" help:"List changes and their actors."`
+	Keys        keysCmd        `cmd:"" help:"List and rotate the server's signing keys."`
+	Secrets     secretsCmd     `cmd:"" help:"List and rotate the keys that seal secrets in the store."`
+	Producers   producersCmd   `cmd:"" help:"List producers that are marked unsafe, and clear the mark."`
+	Backup      backupCmd      `cmd:"" help:"Back up the store of a stopped server to a directory."`
+	Restore     restoreCmd     `cmd:"" help:"Restore a backup into an empty store."`
+	Doctor      doctor.Cmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
+	NATSCtx     contextCmd     `cmd:"" name:"nats-context" help:"Write a context for the nats command that connects to this machine's server."`
+	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 
 // run executes a command line and returns the exit status.

@@ -119,10 +119,10 @@ func (s *server) serve(ctx context.Context) error {
 	log.Go(func() { cancel(s.durable.Run(logging, s.opts.Log)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(s.wakes.Run(inner)) })
-	parts.Go(func() { cancel(s.dsubs.Run(inner)) })
-	parts.Go(func() { cancel(s.dsubsOwn.Run(inner, s.dsubs.Changed)) })
+	parts.Go(func() { cancel(s.streamSubs.Run(inner)) })
+	parts.Go(func() { cancel(s.streamSubsOwn.Run(inner, s.streamSubs.Changed)) })
 	parts.Go(func() { cancel(s.feeds.Run(inner)) })
-	for _, run := range []func(context.Context) error{s.store.SweepOverdue, s.later.Run, s.appoint.Run, s.watches.Run, s.verification.Run} {
+	for _, run := range []func(context.Context) error{s.store.SweepOverdue, s.later.Run, s.appointments.Run, s.watches.Run, s.verification.Run} {
 		parts.Go(func() { cancel(run(inner)) })
 	}
 	keys := s.keyService()

@@ -54,7 +54,7 @@ func (s *server) openLater(context.Context) error {
 // openAppointments constructs the appointment engine.
 func (s *server) openAppointments(context.Context) error {
 	stored := records.NewAppointments(s.store)
-	s.appoint = appointment.New(appointment.Needs{
+	s.appointments = appointment.New(appointment.Needs{
 		Records: stored, Lists: stored, Perform: s.perform, Tell: records.Teller{Store: s.store}, Owner: s.owns.Part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
 	}, appointment.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
 	s.metrics.WatchDue(s.waiting)
@@ -63,7 +63,7 @@ func (s *server) openAppointments(context.Context) error {
 
 // waiting returns the numbers of waiting appointments and scheduled events.
 func (s *server) waiting() (all []metrics.Waiting) {
-	for what, of := range map[string]map[string]int{"event": s.later.Waiting(), "appointment": s.appoint.Waiting()} {
+	for what, of := range map[string]map[string]int{"event": s.later.Waiting(), "appointment": s.appointments.Waiting()} {
 		for ns, n := range of {
 			all = append(all, metrics.Waiting{What: what, Namespace: ns, Count: n})
 		}
@@ -90,7 +90,7 @@ func (s *server) openWatches(context.Context) error {
 		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels},
 	})
 	// Everything that acts on behalf of a caller.
-	s.trust.follower.Withdraw = grants.Withdrawers{s.engine, s.wakes, s.dsubs, s.perform, s.watches}
+	s.trust.follower.Withdraw = grants.Withdrawers{s.engine, s.wakes, s.streamSubs, s.perform, s.watches}
 	return nil
 }
 
@@ -108,7 +108,7 @@ func (s *server) streams() dstreams.Options {
 	return dstreams.Options{
 		Engine: s.durable, Anonymous: s.cfg.Durable.Anonymous, AtRoot: s.cfg.Durable.AtRoot, LongPoll: s.cfg.Durable.LongPoll.Std(),
 		MaxBody: s.cfg.Durable.MaxBody, PublicURL: s.publicURL(),
-		Subscriptions: s.dsubs, JWKS: s.keyService().KeySet(notify.KeyPrefix), KeyID: s.notices.KeyID,
+		Subscriptions: s.streamSubs, JWKS: s.keyService().KeySet(notify.KeyPrefix), KeyID: s.notices.KeyID,
 	}
 }
 
@@ -124,7 +124,7 @@ func (s *server) published(to publish.Publisher) publish.Publisher {
 // namespaces returns the service of namespaces.
 func (s *server) namespaces() namespace.Service {
 	return namespace.Service{
-		Store: s.store, Scheduled: s.store.Scheduled(), Subscriptions: s.registry, StreamSubs: s.dsubs,
+		Store: s.store, Scheduled: s.store.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs,
 		Authority: s.trust.authority, Ledger: s.ledger, Announce: s.announce, Quotas: s.quotas, Catalogue: s.catalogue,
 	}
 }

@@ -90,26 +90,26 @@ type server struct {
 
 	verification *integrity.Verification
 
-	catalogue *catalogue.Index
-	durable   *durable.Engine
-	feeds     *feed.Engine
-	perform   *action.Revocable
-	later     *delayed.Engine
-	appoint   *appointment.Engine
+	catalogue    *catalogue.Index
+	durable      *durable.Engine
+	feeds        *feed.Engine
+	perform      *action.Revocable
+	later        *delayed.Engine
+	appointments *appointment.Engine
 
 	watches     *watch.Engine
 	watchKeeper *watch.Keeper
 
-	registry *subscription.Registry
-	replica  string
-	owns     *ownership.Ownership
-	engine   *delivery.Engine
-	wakes    *wake.Engine
-	wakeKeys keyring.MAC
-	dsubs    *streamsub.Engine
-	dsubsOwn *ownership.Part
-	notices  notify.Streams
-	trust    trust
+	registry      *subscription.Registry
+	replica       string
+	owns          *ownership.Ownership
+	engine        *delivery.Engine
+	wakes         *wake.Engine
+	wakeKeys      keyring.MAC
+	streamSubs    *streamsub.Engine
+	streamSubsOwn *ownership.Part
+	notices       notify.Streams
+	trust         trust
 
 	ticketKeys keyring.MAC
 
@@ -289,7 +289,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	s.owns = ownership.New(leases)
 	s.durable = durable.New(records.Paths{Store: s.store, Published: s.published}, time.Now)
-	s.openDsubs()
+	s.openStreamSubs()
 	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.know}, s.owns.Part(), delivery.Ports{
 		Sources:   records.Sources{Store: s.deliveries},
 		Log:       s.attempts,
@@ -357,7 +357,7 @@ func (s *server) openAPI(context.Context) error {
 		Producers:    loopguard.Producers{Marks: s.marks, Guard: s.causes, Ledger: s.ledger},
 		Log:          eventLog{s.store},
 		Feeds:        s.feeds,
-		Appointments: appointment.NewSerial(s.appoint),
+		Appointments: appointment.NewSerial(s.appointments),
 		Watches:      s.watchKeeper,
 		Streams:      s.streams(),
 		Answers:      s.store.Answers(),

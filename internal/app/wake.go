@@ -38,17 +38,17 @@ func (s *server) openWakes(ctx context.Context) error {
 	return nil
 }
 
-// openDsubs constructs the engine of stream subscriptions.
-func (s *server) openDsubs() {
-	s.dsubsOwn = s.owns.Part()
+// openStreamSubs constructs the engine of stream subscriptions.
+func (s *server) openStreamSubs() {
+	s.streamSubsOwn = s.owns.Part()
 	s.notices = notify.Streams{Endpoints: s.limits, Sender: s.sender, Keys: &s.keys}
-	s.dsubs = streamsub.New(streamsub.Ports{
+	s.streamSubs = streamsub.New(streamsub.Ports{
 		Records: records.NewStreamSubscriptions(s.store, s.counts, s.counted[1]),
 		Logs:    s.store,
 		Streams: tails.Subscriptions{Engine: s.durable, Index: s.trust.index},
 		Post:    s.notices,
 		Gate:    authz.StreamGate{Index: s.trust.index},
-		Owns:    s.dsubsOwn,
+		Owns:    s.streamSubsOwn,
 		Account: streamsub.Book{Ledger: s.ledger},
 		Quota:   s.counts,
 		Pace:    s.limits,

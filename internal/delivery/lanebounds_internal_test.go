@@ -16,7 +16,7 @@ func parkedAt(lane string, seq uint64, next time.Time) model.ParkedEntry {
 
 // A lane is set aside if the window is full, more than half of it is the lane's, and half of the workers are idle, for as long
 // as the patience lasts.
-func TestBook_SetsAsideWhatHogsTheWindow(t *testing.T) {
+func TestLaneTable_SetsAsideALaneThatFillsTheWindow(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	for name, c := range map[string]struct {

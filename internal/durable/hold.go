@@ -50,8 +50,8 @@ type hold struct {
 // owns reports whether the engine may write notes.
 func (h *hold) owns() bool { return h.Owner != "" }
 
-// heed applies a note. It only moves forward: a repeated note changes nothing.
-func (r *Record) heed(n Note) {
+// apply applies a note. It only moves forward: a repeated note changes nothing.
+func (r *Record) apply(n Note) {
 	if n.Stream != r.ID {
 		return
 	}
@@ -152,7 +152,7 @@ func (e *Engine) note(ctx context.Context, h *hold, a *Append, plan plan, messag
 	if err != nil {
 		return Appended{}, err
 	}
-	h.heed(n)
+	h.apply(n)
 	h.noted++
 	h.upTo = max(h.upTo, done.Next)
 	return done, nil
@@ -199,7 +199,7 @@ func (e *Engine) takeOver(ctx context.Context, h *hold) error {
 			if err := json.Unmarshal(data, &n); err != nil {
 				return fmt.Errorf("stream %s%s: note: %w", h.key.Namespace, h.key.Path, err)
 			}
-			h.heed(n)
+			h.apply(n)
 			h.noted++
 		}
 		h.upTo = last

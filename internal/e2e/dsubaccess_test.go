@@ -48,7 +48,7 @@ func TestAcknowledgementsTellNothingOfStreamsThatWereLost(t *testing.T) {
 
 // The token of a subscription that was deleted and made again under the same id is good for nothing: it is of another life,
 // and the worker that shows it stops.
-func TestDsub_TokenOfEarlierLife(t *testing.T) {
+func TestStreamSub_TokenOfEarlierLife(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -80,7 +80,7 @@ func TestDsub_TokenOfEarlierLife(t *testing.T) {
 
 // Issue 13, attack 10: a message whose own label the maker of a subscription is not cleared for wakes nobody, and neither its
 // stream nor its place is told; what came before it is.
-func TestDsub_LabelOfAnEventIsHeeded(t *testing.T) {
+func TestStreamSub_RespectsTheLabelOfAnEvent(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	var notices atomic.Int32

@@ -94,7 +94,7 @@ func matrix() map[string]asked {
 		"DELETE " + stream:  {row: forWriters, ok: 204},
 
 		"GET " + ds + "/jwks.json":                            {row: withoutAToken},
-		"PUT " + ds + "/subscriptions/{id}":                   {row: "200 owner admin sysadmin root; 409 subscriber; 404 unlisted uncleared stranger; 403 *", body: dsubs},
+		"PUT " + ds + "/subscriptions/{id}":                   {row: "200 owner admin sysadmin root; 409 subscriber; 404 unlisted uncleared stranger; 403 *", body: streamSubs},
 		"GET " + ds + "/subscriptions/{id}":                   {row: forOwner},
 		"DELETE " + ds + "/subscriptions/{id}":                {row: forOwner, ok: 204},
 		"POST " + ds + "/subscriptions/{id}/streams":          {row: forOwner, body: `{"streams":["a/named"]}`, ok: 204},
@@ -194,8 +194,8 @@ func matrix() map[string]asked {
 	}
 }
 
-// dsubs is a subscription of the Durable Streams protocol that somebody made.
-const dsubs = `{"type":"webhook","pattern":"a/*","webhook":{"url":"{hook}"}}`
+// streamSubs is a subscription of the Durable Streams protocol that somebody made.
+const streamSubs = `{"type":"webhook","pattern":"a/*","webhook":{"url":"{hook}"}}`
 
 // statuses returns the row as status by caller.
 func (a asked) statuses(t *testing.T, api bool) map[string]int {
@@ -298,7 +298,7 @@ func gather(t *testing.T, s *running, ns, hook string) cast {
 	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/"+c.id, `{"namespace":"`+ns+`","pattern":"/**","endpoint":{"url":"`+hook+`"}}`, as(c.tokens["owner"])...)
 	s.must(t, http.StatusCreated, c.fill("PUT /v1/namespaces/{ns}/watches/{id}"), `{"pattern":"/a/**","filter":{"types":["never"]},"action":{"path":"/w","type":"t"}}`)
 	s.must(t, http.StatusCreated, c.fill("PUT /v1/namespaces/{ns}/appointments/{id}"), c.fill(`{"at":"{deadline}","action":{"path":"/a/b","type":"t"}}`))
-	s.must(t, http.StatusCreated, c.fill("PUT /streams/{ns}/__ds/subscriptions/{id}"), c.fill(dsubs), as(c.tokens["owner"])...)
+	s.must(t, http.StatusCreated, c.fill("PUT /streams/{ns}/__ds/subscriptions/{id}"), c.fill(streamSubs), as(c.tokens["owner"])...)
 	return c
 }
 

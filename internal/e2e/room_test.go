@@ -92,7 +92,7 @@ func (s *fullStore) administer(t *testing.T, grant string) {
 	require.NoError(t, err)
 	_, err = s.api.RevokeGrant(t.Context(), grant)
 	require.NoError(t, err)
-	_, err = s.api.Entomb(t.Context(), "default", "/private")
+	_, err = s.api.Erase(t.Context(), "default", "/private")
 	require.NoError(t, err)
 }
 

@@ -35,7 +35,7 @@ func TestURL_IsShownToItsOwnerOnly(t *testing.T) {
 }
 
 // Issue 13, attack 13: the webhook of a stream subscription is shown as an endpoint is, and what is shown is no URL to send back.
-func TestDsub_URLIsShownToItsOwnerOnly(t *testing.T) {
+func TestStreamSub_URLIsShownToItsOwnerOnly(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	ann, boss := s.grant(t, "user:ann", "scope:default", "subscribe"), s.grant(t, "user:boss", "scope:default", "admin")
@@ -54,7 +54,7 @@ func TestDsub_URLIsShownToItsOwnerOnly(t *testing.T) {
 
 // Issue 13, attack 13: the bucket holds the webhook of a stream subscription sealed; what an earlier build left plain is sealed
 // at the start, and goes on being woken.
-func TestDsub_URLIsSealedInTheBucket(t *testing.T) {
+func TestStreamSub_URLIsSealedInTheBucket(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, hook := start(t, dir, nil), hooktest.New(t, nil)

@@ -75,7 +75,7 @@ func TestANamespaceThatGoesTakesItsRightsAlong(t *testing.T) {
 	_, err := r.PutACL(t.Context(), root, sluice.ACL{Namespace: "acme", Principal: "user:x", Entries: []sluice.Access{{Tier: sluice.TierAdmin, Pattern: "/**"}}})
 	require.NoError(t, err)
 	require.NoError(t, r.PutLabel(t.Context(), root, "acme", sluice.Label{Level: sluice.LevelSecret}))
-	_, err = r.Entomb(t.Context(), root, "acme", "/a", 7)
+	_, err = r.Erase(t.Context(), root, "acme", "/a", 7)
 	require.NoError(t, err)
 	require.Error(t, r.index.Sees(r.who(t, everywhere.Token), "acme", time.Now()))
 

@@ -97,9 +97,9 @@ func (a *Authority) PutLabel(ctx context.Context, by sluice.Caller, namespace st
 // Label returns a namespace's label.
 func (a *Authority) Label(namespace string) sluice.Label { return a.needs.Index.Label(namespace) }
 
-// Entomb marks events on a path up to a sequence as erased. When it returns, no replica lets any of
+// Erase marks events on a path up to a sequence as erased. When it returns, no replica lets any of
 // them leave. A tombstone only grows.
-func (a *Authority) Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error) {
+func (a *Authority) Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error) {
 	t := sluice.Tombstone{Namespace: namespace, Path: path, UpTo: upTo, By: by.Principal, At: a.needs.Now().UTC()}
 	r, _, err := a.store(ctx, edit{
 		key: streams.TombstoneKey(namespace, path), change: changeOf(by, sluice.ActionTombstonePut, namespace, string(path)), protects: true,

@@ -13,9 +13,9 @@ import (
 
 // Tombstones erases paths from a namespace's log.
 type Tombstones interface {
-	// Entomb blocks all events on the path from being sent, and deletes them. When it returns,
+	// Erase blocks all events on the path from being sent, and deletes them. When it returns,
 	// every replica blocks them. Code NotFound for the namespace.
-	Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error)
+	Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error)
 	// Tombstones returns the tombstones of a namespace, by path.
 	Tombstones(namespace string) []sluice.Tombstone
 }
@@ -192,8 +192,8 @@ func (s *Server) deletePrincipal(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// entomb permanently erases everything on a path.
-func (s *Server) entomb(c echo.Context) error {
+// erase permanently erases everything on a path.
+func (s *Server) erase(c echo.Context) error {
 	if s.opts.Tombstones == nil {
 		return sluice.Errorf(sluice.Unavailable, "this server does not support tombstones")
 	}
@@ -210,7 +210,7 @@ func (s *Server) entomb(c echo.Context) error {
 	if path.Reserved() {
 		return sluice.Errorf(sluice.InvalidRequest, "path %q is a system path and cannot be erased", path).With("field", "path")
 	}
-	t, err := s.opts.Tombstones.Entomb(c.Request().Context(), httpkit.Caller(c), c.Param("ns"), path)
+	t, err := s.opts.Tombstones.Erase(c.Request().Context(), httpkit.Caller(c), c.Param("ns"), path)
 	if err != nil {
 		return err
 	}

@@ -155,7 +155,7 @@ func (s *Server) accessRoutes() []route {
 		{http.MethodGet, "/v1/namespaces/:ns/acl/:principal", managing, s.getACL},
 		{http.MethodPut, "/v1/namespaces/:ns/acl/:principal", managing, s.putACL},
 		{http.MethodDelete, "/v1/namespaces/:ns/acl/:principal", managing, s.deleteACL},
-		{http.MethodPost, "/v1/namespaces/:ns/tombstones", managing, s.entomb},
+		{http.MethodPost, "/v1/namespaces/:ns/tombstones", managing, s.erase},
 		{http.MethodGet, "/v1/namespaces/:ns/tombstones", managing, s.listTombstones},
 	}
 }

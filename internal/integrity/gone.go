@@ -47,10 +47,10 @@ func (a absence) due(name string, now time.Time) bool {
 
 func isLog(name string) bool { return strings.HasPrefix(name, streams.EventsStream("")) }
 
-// heed finds streams that were deleted under the running server, reports each once, and recreates
+// checkMissing finds streams that were deleted under the running server, reports each once, and recreates
 // those that can be recreated without loss. is holds the existing streams. It returns the state to
 // remember: a missing stream keeps its last one.
-func (m *Memory) heed(ctx context.Context, is map[string]natsstore.Count) map[string]natsstore.Count {
+func (m *Memory) checkMissing(ctx context.Context, is map[string]natsstore.Count) map[string]natsstore.Count {
 	m.mu.Lock()
 	was := maps.Clone(m.counts)
 	m.mu.Unlock()

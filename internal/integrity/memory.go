@@ -309,7 +309,7 @@ func (m *Memory) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	counts = m.heed(ctx, counts)
+	counts = m.checkMissing(ctx, counts)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !maps.Equal(counts, m.counts) {

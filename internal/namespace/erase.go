@@ -19,8 +19,8 @@ type Log interface {
 
 // Blocker stores the tombstones of paths.
 type Blocker interface {
-	// Entomb blocks the events on a path up to a sequence. When it returns, every replica blocks them.
-	Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error)
+	// Erase blocks the events on a path up to a sequence. When it returns, every replica blocks them.
+	Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error)
 }
 
 // Index has the stored access records.
@@ -35,13 +35,13 @@ type Eraser struct {
 	Index     Index
 }
 
-// Entomb blocks everything on the path from being sent, and then deletes it.
-func (e Eraser) Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error) {
+// Erase blocks everything on the path from being sent, and then deletes it.
+func (e Eraser) Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error) {
 	last, err := e.Log.LastSeq(ctx, namespace)
 	if err != nil {
 		return sluice.Tombstone{}, err
 	}
-	stone, err := e.Authority.Entomb(ctx, by, namespace, path, last)
+	stone, err := e.Authority.Erase(ctx, by, namespace, path, last)
 	if err != nil {
 		return stone, err
 	}

@@ -164,9 +164,9 @@ func (c *Client) DeletePrincipal(ctx context.Context, p sluice.Principal) error 
 	return err
 }
 
-// Entomb permanently erases everything on a path from a namespace's log. When it returns, no erased
+// Erase permanently erases everything on a path from a namespace's log. When it returns, no erased
 // event is sent any more. Code NotFound for the namespace.
-func (c *Client) Entomb(ctx context.Context, namespace string, path sluice.Path) (sluice.Tombstone, error) {
+func (c *Client) Erase(ctx context.Context, namespace string, path sluice.Path) (sluice.Tombstone, error) {
 	return send[sluice.Tombstone](ctx, c, call{method: http.MethodPost, path: join(namespaces, namespace, "tombstones")}, map[string]sluice.Path{"path": path})
 }
 

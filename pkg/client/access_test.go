@@ -70,7 +70,7 @@ func TestEveryCallAboutAccessAsksWhatTheContractSays(t *testing.T) {
 			_, err := c.PutNamespace(ctx, "acme", client.NamespaceSpec{Label: &sluice.Label{Level: sluice.LevelInternal}, Revision: 7})
 			return err
 		}, "PUT /v1/namespaces/acme", `{"label":{"level":"INTERNAL","compartments":[]}}`},
-		{"erase", func(ctx context.Context, c *client.Client) error { _, err := c.Entomb(ctx, "acme", "/o/1"); return err }, "POST /v1/namespaces/acme/tombstones", `{"path":"/o/1"}`},
+		{"erase", func(ctx context.Context, c *client.Client) error { _, err := c.Erase(ctx, "acme", "/o/1"); return err }, "POST /v1/namespaces/acme/tombstones", `{"path":"/o/1"}`},
 		{"tombstones", func(ctx context.Context, c *client.Client) error { _, err := c.Tombstones(ctx, "acme"); return err }, "GET /v1/namespaces/acme/tombstones", ""},
 	}
 	for _, tt := range tests {

@@ -56,7 +56,7 @@ func TestDefaults_OfAWakeAreThoseOfS1(t *testing.T) {
 }
 
 // A setting that a mode cannot heed is refused.
-func TestMode_RefusesWhatItCannotHeed(t *testing.T) {
+func TestMode_RefusesFieldsOfOtherModes(t *testing.T) {
 	t.Parallel()
 	push := valid()
 	push.Policy.Envelope = sluice.EnvelopeNotice

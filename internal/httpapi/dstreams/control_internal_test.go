@@ -25,7 +25,7 @@ func TestControlBody_LongArraysCostNoMemory(t *testing.T) { //nolint:paralleltes
 		target any
 	}{
 		"acks":    {`{"acks":[` + strings.Repeat("{},", 40_000) + `{}]}`, &callRequest{}},
-		"streams": {`{"streams":[` + strings.Repeat(`"",`, 40_000) + `""]}`, &dsubRequest{}},
+		"streams": {`{"streams":[` + strings.Repeat(`"",`, 40_000) + `""]}`, &streamSubRequest{}},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -26,8 +26,8 @@ const (
 const (
 	controlBase = streamsBase + ":ns/" + streamsub.ControlSegment
 
-	rootKey  = "root" // context key of the path below which its streams are
-	keptDsub = "wake" // context key of the request's subscription
+	rootKey       = "root" // context key of the path below which its streams are
+	keptStreamSub = "wake" // context key of the request's subscription
 
 	maxControlBody = 1 << 20
 )
@@ -48,17 +48,17 @@ func (s *Handler) Routes() []httpkit.Route {
 
 func (s *Handler) controlRoutes() []httpkit.Route {
 	return []httpkit.Route{
-		httpkit.On(http.MethodGet, controlBase+"/jwks.json", httpkit.Open, s.dsubJWKS),
+		httpkit.On(http.MethodGet, controlBase+"/jwks.json", httpkit.Open, s.streamSubJWKS),
 		// The object is in the body.
-		httpkit.On(http.MethodPut, Subscription, s.somewhere, s.putDsub),
-		httpkit.On(http.MethodGet, Subscription, s.dsubOwned, s.getDsub),
-		httpkit.On(http.MethodDelete, Subscription, s.dsubOwned, s.deleteDsub),
-		httpkit.On(http.MethodPost, Subscription+"/streams", s.dsubOwned, s.linkDsub), // same as PUT
-		httpkit.On(http.MethodDelete, Subscription+"/streams/*", s.dsubOwned, s.unlinkDsub),
-		httpkit.On(http.MethodPost, Subscription+"/claim", s.dsubOwned, s.claimDsub),
-		httpkit.On(http.MethodPost, Subscription+"/callback", s.working, s.callDsub(streamsub.Call{Kind: streamsub.Webhook})),
-		httpkit.On(http.MethodPost, Subscription+"/ack", s.working, s.callDsub(streamsub.Call{Kind: streamsub.PullWake})),
-		httpkit.On(http.MethodPost, Subscription+"/release", s.working, s.callDsub(streamsub.Call{Kind: streamsub.PullWake, Release: true})),
+		httpkit.On(http.MethodPut, Subscription, s.somewhere, s.putStreamSub),
+		httpkit.On(http.MethodGet, Subscription, s.streamSubOwned, s.getStreamSub),
+		httpkit.On(http.MethodDelete, Subscription, s.streamSubOwned, s.deleteStreamSub),
+		httpkit.On(http.MethodPost, Subscription+"/streams", s.streamSubOwned, s.linkStreamSub), // same as PUT
+		httpkit.On(http.MethodDelete, Subscription+"/streams/*", s.streamSubOwned, s.unlinkStreamSub),
+		httpkit.On(http.MethodPost, Subscription+"/claim", s.streamSubOwned, s.claimStreamSub),
+		httpkit.On(http.MethodPost, Subscription+"/callback", s.working, s.callStreamSub(streamsub.Call{Kind: streamsub.Webhook})),
+		httpkit.On(http.MethodPost, Subscription+"/ack", s.working, s.callStreamSub(streamsub.Call{Kind: streamsub.PullWake})),
+		httpkit.On(http.MethodPost, Subscription+"/release", s.working, s.callStreamSub(streamsub.Call{Kind: streamsub.PullWake, Release: true})),
 	}
 }
 

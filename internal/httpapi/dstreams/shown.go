@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// shownDsub is the public form of a subscription.
-type shownDsub struct {
+// shownStreamSub is the public form of a subscription.
+type shownStreamSub struct {
 	ID           string         `json:"id"`
 	Subscription string         `json:"subscription_id"`
 	Type         streamsub.Kind `json:"type"`
@@ -48,13 +48,13 @@ type shownSigning struct {
 	JWKS      string `json:"jwks_url"`
 }
 
-func (s *Handler) showDsub(c echo.Context, status int, wake *streamsub.Subscription) error {
+func (s *Handler) showStreamSub(c echo.Context, status int, wake *streamsub.Subscription) error {
 	links, err := s.opts.Subscriptions.Streams(c.Request().Context(), wake)
 	if err != nil {
 		return err
 	}
 	config := wake.Config
-	shown := shownDsub{
+	shown := shownStreamSub{
 		ID: wake.ID, Subscription: wake.ID, Type: config.Kind, Streams: []shownLink{}, LeaseTTL: config.Lease.Milliseconds(),
 		CreatedAt: wake.CreatedAt, Status: "active", Description: config.Description,
 	}
@@ -69,7 +69,7 @@ func (s *Handler) showDsub(c echo.Context, status int, wake *streamsub.Subscript
 	}
 	if config.Kind == streamsub.Webhook {
 		address := config.URL
-		if !httpkit.Caller(c).Unbounded() && !s.madeDsub(c, wake) { // see hideURL
+		if !httpkit.Caller(c).Unbounded() && !s.madeStreamSub(c, wake) { // see hideURL
 			address = sluice.HideURL(address)
 		}
 		shown.Webhook = &shownTarget{

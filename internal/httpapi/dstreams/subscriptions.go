@@ -17,17 +17,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// dsubKey returns the key of the request's subscription.
-func dsubKey(c echo.Context) (streamsub.Key, error) {
+// streamSubKey returns the key of the request's subscription.
+func streamSubKey(c echo.Context) (streamsub.Key, error) {
 	id, err := httpkit.Param(c, "id")
 	root, _ := c.Get(rootKey).(string) // none: the streams of the whole namespace
 	return streamsub.Key{Namespace: c.Param("ns"), Root: root, ID: id}, err
 }
 
-// dsubOwned requires that the subscription is the caller's, or one of a namespace that it
+// streamSubOwned requires that the subscription is the caller's, or one of a namespace that it
 // administers. Other subscriptions look missing (C14).
-func (s *Handler) dsubOwned(c echo.Context) error {
-	k, err := dsubKey(c)
+func (s *Handler) streamSubOwned(c echo.Context) error {
+	k, err := streamSubKey(c)
 	if err != nil {
 		return err
 	}
@@ -35,19 +35,19 @@ func (s *Handler) dsubOwned(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.ownsDsub(c, &wake); err != nil {
+	if err := s.ownsStreamSub(c, &wake); err != nil {
 		return err
 	}
-	c.Set(keptDsub, &wake)
+	c.Set(keptStreamSub, &wake)
 	return nil
 }
 
-func (s *Handler) ownsDsub(c echo.Context, wake *streamsub.Subscription) error {
+func (s *Handler) ownsStreamSub(c echo.Context, wake *streamsub.Subscription) error {
 	admin := s.needs.Rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: wake.Namespace})
 	switch {
 	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
 		return admin
-	case !s.madeDsub(c, wake):
+	case !s.madeStreamSub(c, wake):
 		return streamsub.Missing()
 	}
 	wishes := wake.Wishes()
@@ -62,22 +62,22 @@ func (s *Handler) ownsDsub(c echo.Context, wake *streamsub.Subscription) error {
 	return nil
 }
 
-// madeDsub reports whether the caller, under a grant, created the subscription.
-func (s *Handler) madeDsub(c echo.Context, wake *streamsub.Subscription) bool {
+// madeStreamSub reports whether the caller, under a grant, created the subscription.
+func (s *Handler) madeStreamSub(c echo.Context, wake *streamsub.Subscription) bool {
 	who := httpkit.Caller(c)
 	return wake.Principal == who.Principal && s.needs.Rights.Same(c, wake.Grant, wake.Namespace)
 }
 
 // working requires a token of a wake of the subscription.
 func (s *Handler) working(c echo.Context) error {
-	k, err := dsubKey(c)
+	k, err := streamSubKey(c)
 	if err != nil {
 		return err
 	}
 	return s.opts.Subscriptions.Authentic(k, httpkit.Bearer(c.Request().Header))
 }
 
-func (s *Handler) dsubJWKS(c echo.Context) error {
+func (s *Handler) streamSubJWKS(c echo.Context) error {
 	set, err := s.opts.JWKS(c.Request().Context())
 	if err != nil {
 		return err
@@ -86,8 +86,8 @@ func (s *Handler) dsubJWKS(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/jwk-set+json", set)
 }
 
-// dsubRequest is the requested configuration of a subscription.
-type dsubRequest struct {
+// streamSubRequest is the requested configuration of a subscription.
+type streamSubRequest struct {
 	Type    streamsub.Kind `json:"type"`
 	Pattern string         `json:"pattern"`
 	Streams listed         `json:"streams"`
@@ -142,7 +142,7 @@ func controlBody(c echo.Context, target any) error {
 	return nil
 }
 
-func (r *dsubRequest) config() streamsub.Config {
+func (r *streamSubRequest) config() streamsub.Config {
 	c := streamsub.Config{
 		Kind: r.Type, Pattern: r.Pattern, Streams: r.Streams, WakeStream: r.WakeStream, Lease: streamsub.DefaultLease, Description: r.Description,
 	}
@@ -155,12 +155,12 @@ func (r *dsubRequest) config() streamsub.Config {
 	return c
 }
 
-func (s *Handler) putDsub(c echo.Context) error {
-	k, err := dsubKey(c)
+func (s *Handler) putStreamSub(c echo.Context) error {
+	k, err := streamSubKey(c)
 	if err != nil {
 		return err
 	}
-	var req dsubRequest
+	var req streamSubRequest
 	if err := controlBody(c, &req); err != nil {
 		return err
 	}
@@ -168,11 +168,11 @@ func (s *Handler) putDsub(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.mayDsub(c, k, config); err != nil {
+	if err := s.mayStreamSub(c, k, config); err != nil {
 		return err
 	}
 	wake, created, err := s.opts.Subscriptions.Create(c.Request().Context(), k, config, httpkit.Caller(c), func(there *streamsub.Subscription) bool {
-		return s.ownsDsub(c, there) == nil
+		return s.ownsStreamSub(c, there) == nil
 	})
 	if err != nil {
 		return err
@@ -181,11 +181,11 @@ func (s *Handler) putDsub(c echo.Context) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return s.showDsub(c, status, &wake)
+	return s.showStreamSub(c, status, &wake)
 }
 
-// mayDsub requires the verb subscribe for all requested streams, and publish for the wake stream.
-func (s *Handler) mayDsub(c echo.Context, k streamsub.Key, config streamsub.Config) error {
+// mayStreamSub requires the verb subscribe for all requested streams, and publish for the wake stream.
+func (s *Handler) mayStreamSub(c echo.Context, k streamsub.Key, config streamsub.Config) error {
 	if config.Pattern != "" {
 		t := authz.Target{Namespace: k.Namespace, Pattern: sluice.Pattern(k.Path(config.Pattern))}
 		if err := s.needs.Rights.Require(c, sluice.VerbSubscribe, t); err != nil {
@@ -211,20 +211,22 @@ func (s *Handler) mayLink(c echo.Context, k streamsub.Key, paths []string) error
 
 // wake returns the request's subscription.
 func wake(c echo.Context) *streamsub.Subscription {
-	found, _ := c.Get(keptDsub).(*streamsub.Subscription) // set by dsubOwned
+	found, _ := c.Get(keptStreamSub).(*streamsub.Subscription) // set by streamSubOwned
 	return found
 }
 
-func (s *Handler) getDsub(c echo.Context) error { return s.showDsub(c, http.StatusOK, wake(c)) }
+func (s *Handler) getStreamSub(c echo.Context) error {
+	return s.showStreamSub(c, http.StatusOK, wake(c))
+}
 
-func (s *Handler) deleteDsub(c echo.Context) error {
+func (s *Handler) deleteStreamSub(c echo.Context) error {
 	if err := s.opts.Subscriptions.Delete(c.Request().Context(), wake(c).Key, httpkit.Caller(c).Principal); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
-func (s *Handler) linkDsub(c echo.Context) error {
+func (s *Handler) linkStreamSub(c echo.Context) error {
 	var req struct {
 		Streams listed `json:"streams"`
 	}
@@ -248,7 +250,7 @@ func (s *Handler) linkDsub(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-func (s *Handler) unlinkDsub(c echo.Context) error {
+func (s *Handler) unlinkStreamSub(c echo.Context) error {
 	path, err := httpkit.Param(c, "*")
 	if err != nil {
 		return err
@@ -268,7 +270,7 @@ type claimAnswer struct {
 	LeaseTTL   int64            `json:"lease_ttl_ms"`
 }
 
-func (s *Handler) claimDsub(c echo.Context) error {
+func (s *Handler) claimStreamSub(c echo.Context) error {
 	var req struct {
 		Worker string `json:"worker"`
 	}
@@ -312,9 +314,9 @@ type callAnswer struct {
 	NextWake bool `json:"next_wake"`
 }
 
-func (s *Handler) callDsub(call streamsub.Call) echo.HandlerFunc {
+func (s *Handler) callStreamSub(call streamsub.Call) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		k, err := dsubKey(c)
+		k, err := streamSubKey(c)
 		if err != nil {
 			return err
 		}

@@ -25,8 +25,8 @@ func (s *watchSite) heldBack() int {
 	return sum(s.told(sluice.TypeWatchMissed), "count") + sum(s.told(sluice.TypeWatchThrottled), "dropped")
 }
 
-// dieTelling lets a level with a cooldown hold back readings in a process that dies at a point, and then in another one.
-func dieTelling(t *testing.T, server *natstest.Server, store *natsstore.Store, ns string, at watchPoint) (d watchDeath) {
+// diePublishing lets a level with a cooldown hold back readings in a process that dies at a point, and then in another one.
+func diePublishing(t *testing.T, server *natstest.Server, store *natsstore.Store, ns string, at watchPoint) (d watchDeath) {
 	t.Helper()
 	const most = 4 // in a second
 	site := openWatchSite(t, store, sluice.Namespace{Name: ns, DedupWindow: sluice.Duration(time.Second)}, func(w *sluice.Watch) {
@@ -74,7 +74,7 @@ func dieTelling(t *testing.T, server *natstest.Server, store *natsstore.Store, n
 // What a watch held back is told of once, each reading of it, though whoever looks after it dies right before or right after any write.
 func TestWhatAWatchHeldBackIsToldThoughItsServerDies(t *testing.T) { // S2-44, S2-46
 	t.Parallel()
-	dieEverywhere(t, dieTelling)
+	dieEverywhere(t, diePublishing)
 }
 
 var errDead = errors.New("the process has died") // of a step

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	shards = 64          // up to this many lanes are called concurrently
-	peep   = time.Second // how soon a clock that was set is noticed
+	shards             = 64          // up to this many lanes are called concurrently
+	clockCheckInterval = time.Second // how soon a clock that was set is noticed
 )
 
 // Entry is a key with its time.
@@ -151,7 +151,7 @@ func (t *Timers) Run(ctx context.Context) error {
 }
 
 func (t *Timers) run(ctx context.Context, s *shard) {
-	timer := time.NewTimer(peep)
+	timer := time.NewTimer(clockCheckInterval)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		due, wait := t.next(s)
@@ -188,7 +188,7 @@ func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
 	}
 	first := s.due[0]
 	if wait := time.Until(first.next.Round(0)); wait > 0 {
-		return nil, min(wait, peep)
+		return nil, min(wait, clockCheckInterval)
 	}
 	due := []*entry{first}
 	for e := range s.late[first.Lane] {
