@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/catalogue"
-	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -57,7 +57,7 @@ func (s *server) tellOrphans(ctx context.Context) error {
 // lastTold returns the last system event about an orphan; the zero value if there is none in the
 // log.
 func (s *server) lastTold(ctx context.Context, o catalogue.Orphan) (told sysevent.Orphaned, err error) {
-	state, err := s.store.State(ctx, o.Namespace, natsstore.StateQuery{Path: sluice.EventTypePath(o.Type), Limit: 1})
+	state, err := s.store.State(ctx, o.Namespace, model.StateQuery{Path: sluice.EventTypePath(o.Type), Limit: 1})
 	if err != nil || len(state.Events) == 0 {
 		return told, err
 	}

@@ -352,10 +352,10 @@ func (s *server) openAPI(context.Context) error {
 		Tombstones:   namespace.Eraser{Log: s.store, Authority: s.trust.authority, Index: s.trust.index},
 		Registry:     s.registry,
 		Namespaces:   s.namespaces(),
-		Audit:        audit{s.store.Ledger()},
+		Audit:        s.store.Ledger(),
 		EventTypes:   catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
 		Producers:    loopguard.Producers{Marks: s.marks, Guard: s.causes, Ledger: s.ledger},
-		Log:          eventLog{s.store},
+		Log:          records.EventLog{Store: s.store},
 		Feeds:        s.feeds,
 		Appointments: appointment.NewSerial(s.appointments),
 		Watches:      s.watchKeeper,
@@ -375,12 +375,12 @@ func (s *server) openAPI(context.Context) error {
 // delivering returns the API's dependencies for requests about deliveries.
 func (s *server) delivering() httpapi.Delivering {
 	return httpapi.Delivering{
-		Deliveries:  deliveries{s.deliveries, s.traced(), s.limits},
-		DeadLetters: deadLetters{s.deliveries, s.ledger},
+		Deliveries:  subscription.Deliveries{Statuses: s.deliveries, Sender: s.traced(), Pace: s.limits},
+		DeadLetters: subscription.DeadLetters{DeadLetterStore: s.deliveries, Discarder: s.deliveries, Ledger: s.ledger},
 		Replays:     s.registry,
 		Explain:     explain.New(s.deliveries, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.trust.index.Payer}),
 		Fact:        endpoint.Fact,
-		Retrier:     retrier{s.deliveries, s.registry},
+		Retrier:     subscription.Retrier{Lanes: s.deliveries, Registry: s.registry},
 		Sends:       s.limits,
 	}
 }

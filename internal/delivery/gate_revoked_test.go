@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/model"
-	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -305,7 +304,7 @@ func revokedFromSystemEvents(t *testing.T) {
 	_, err := g.store.Publish(t.Context(), "n", []sluice.Event{ev})
 	require.NoError(t, err)
 	g.eventually("it is told", func() bool {
-		page, err := g.store.Events(t.Context(), "n", natsstore.EventQuery{Pattern: "/_sys/**", Types: []string{sluice.TypeAccessRevoked}})
+		page, err := g.store.Events(t.Context(), "n", model.EventQuery{Pattern: "/_sys/**", Types: []string{sluice.TypeAccessRevoked}})
 		return err == nil && len(page.Events) == 1
 	})
 	within(300*time.Millisecond, func() bool { return g.tap.Len() > 0 })

@@ -257,7 +257,7 @@ func (g *gated) requireEnded() {
 	})
 	require.Equal(t, "access_revoked", sub.Reason)
 	told := func() (found []sluice.Event) {
-		page, err := g.store.Events(t.Context(), "n", natsstore.EventQuery{Pattern: "/_sys/**", Limit: 1000})
+		page, err := g.store.Events(t.Context(), "n", model.EventQuery{Pattern: "/_sys/**", Limit: 1000})
 		require.NoError(t, err)
 		return page.Events
 	}
@@ -269,7 +269,7 @@ func (g *gated) requireEnded() {
 	require.Equal(t, sluice.Path("/_sys/subscriptions/s"), events[0].Path)
 	require.NotContains(t, string(events[0].Data), word)
 
-	entries, _, err := g.store.Ledger().Entries(t.Context(), natsstore.LedgerQuery{Limit: 1000})
+	entries, _, err := g.store.Ledger().Entries(t.Context(), model.LedgerQuery{Limit: 1000})
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	e := entries[0]

@@ -17,7 +17,6 @@ import (
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
-	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -292,7 +291,7 @@ func TestTheLedgerKnowsWhoGaveAndTookWhat(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.Revoke(ctx, by, m.ID)
 	require.NoError(t, err)
-	entries, _, err := r.store.Ledger().Entries(t.Context(), natsstore.LedgerQuery{Limit: 100})
+	entries, _, err := r.store.Ledger().Entries(t.Context(), model.LedgerQuery{Limit: 100})
 	require.NoError(t, err)
 	var actions []string
 	for _, e := range entries {

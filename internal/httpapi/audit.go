@@ -15,19 +15,7 @@ import (
 // Audit reads the ledger.
 type Audit interface {
 	// Entries returns entries, newest first, and the position of older ones; 0: none.
-	Entries(ctx context.Context, q AuditQuery) ([]sluice.LedgerEntry, uint64, error)
-}
-
-// AuditQuery filters entries. Zero values match all.
-type AuditQuery struct {
-	Namespace string
-	Resource  string
-	Action    string // exact, or a prefix followed by ".*"
-	Actor     string
-	Since     time.Time // earliest
-	Until     time.Time // latest
-	Before    uint64
-	Limit     int
+	Entries(ctx context.Context, q model.LedgerQuery) ([]sluice.LedgerEntry, uint64, error)
 }
 
 // auditList is one page of the ledger.
@@ -53,7 +41,7 @@ func (s *Server) listAudit(c echo.Context) error {
 	return c.JSON(http.StatusOK, list)
 }
 
-func auditQuery(c echo.Context) (q AuditQuery, err error) {
+func auditQuery(c echo.Context) (q model.LedgerQuery, err error) {
 	p, err := httpkit.PageOf(c, "namespace", "resource", "action", "actor", "since", "until")
 	if err != nil {
 		return q, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -20,7 +19,7 @@ import (
 type DeadLetters interface {
 	// ListDeadLetters returns a subscription's dead letters, newest first, and the position of
 	// older ones; 0: none.
-	ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]model.BuriedLetter, uint64, error)
+	ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q model.DeadLetterQuery) ([]model.BuriedLetter, uint64, error)
 	// CountDeadLetters returns the number of a subscription's dead letters.
 	CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error)
 	// DeadLetter returns the dead letter of an event ID, or of a sequence if the event was never
@@ -31,23 +30,7 @@ type DeadLetters interface {
 	// DiscardAll deletes all dead letters of a subscription.
 	DiscardAll(ctx context.Context, sub *sluice.Subscription, by string) error
 	// Redrivable returns the dead letters that can be redriven.
-	Redrivable(ctx context.Context, sub *sluice.Subscription) (Redrivable, error)
-}
-
-// DeadLetterQuery filters dead letters. Zero values match all.
-type DeadLetterQuery struct {
-	Reason  sluice.Reason
-	Pattern sluice.Pattern // of the event's path
-	Since   time.Time      // earliest time of failure
-	Before  uint64
-	Limit   int
-}
-
-// Redrivable describes the redrive of all dead letters of a subscription.
-type Redrivable struct {
-	Last uint64 // position of the last dead letter of all subscriptions
-	Can  int    // dead letters with a sendable event
-	Not  int    // dead letters with an unknown or unreadable event
+	Redrivable(ctx context.Context, sub *sluice.Subscription) (model.Redrivable, error)
 }
 
 // Replays starts and shows replays.
@@ -109,8 +92,8 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 	return c.JSON(http.StatusOK, list)
 }
 
-func parseDeadLetterQuery(c echo.Context) (DeadLetterQuery, error) {
-	q := DeadLetterQuery{Reason: sluice.Reason(c.QueryParam("reason"))}
+func parseDeadLetterQuery(c echo.Context) (model.DeadLetterQuery, error) {
+	q := model.DeadLetterQuery{Reason: sluice.Reason(c.QueryParam("reason"))}
 	p, err := httpkit.PageOf(c, "reason", "path", "since")
 	if err != nil {
 		return q, err

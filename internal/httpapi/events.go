@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/httpapi/cloudevent"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -37,7 +38,7 @@ func (s *Server) listEvents(c echo.Context) error {
 
 // renderEvents returns {"events":[…],"next_cursor":"…"}, assembled by hand so that the events' data
 // is preserved byte for byte.
-func renderEvents(page EventPage) []byte {
+func renderEvents(page model.EventPage) []byte {
 	b := appendEvents([]byte(`{"events":`), page.Events)
 	b = append(append(b, `,"next_cursor":"`...), httpkit.Next(page.Next)...)
 	return append(b, `"}`...)
@@ -54,8 +55,8 @@ func appendEvents(b []byte, events []sluice.Event) []byte {
 	return append(b, ']')
 }
 
-func eventQuery(c echo.Context) (EventQuery, error) {
-	q := EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: httpkit.PlaceParam(c, "since"), Until: httpkit.PlaceParam(c, "until")}
+func eventQuery(c echo.Context) (model.EventQuery, error) {
+	q := model.EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: httpkit.PlaceParam(c, "since"), Until: httpkit.PlaceParam(c, "until")}
 	p, err := httpkit.PageOf(c, "pattern", "types", "since", "until")
 	if err != nil {
 		return q, err

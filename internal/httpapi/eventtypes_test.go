@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -49,7 +49,7 @@ func TestAnEventTypesLifeOverHTTP(t *testing.T) {
 	require.Equal(t, 404, b.do(t, "DELETE "+types+"/b", "").status)
 	require.Equal(t, 404, b.do(t, "GET "+types+"/b", "").status)
 
-	entries, _, err := b.Entries(t.Context(), httpapi.AuditQuery{Action: "event_type.*", Limit: 10})
+	entries, _, err := b.Entries(t.Context(), model.LedgerQuery{Action: "event_type.*", Limit: 10})
 	require.NoError(t, err)
 	var actions []string
 	for _, e := range entries {

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/internal/keylock"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -54,49 +55,14 @@ type Quota interface {
 type Log interface {
 	// Read returns events in log order. Codes NotFound; InvalidRequest; WindowExceeded, with
 	// oldest_available_seq and current_seq.
-	Read(ctx context.Context, namespace string, q EventQuery) (EventPage, error)
+	Read(ctx context.Context, namespace string, q model.EventQuery) (model.EventPage, error)
 	// EventAt returns the event with the sequence. Codes NotFound; WindowExceeded.
 	EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error)
 	// EventByID returns the event with the id. Code NotFound.
 	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 	// State returns the latest event on each path at one sequence. Codes NotFound; InvalidRequest;
 	// WindowExceeded, with oldest_available_seq and current_seq.
-	State(ctx context.Context, namespace string, q StateQuery) (StatePage, error)
-}
-
-// StateQuery selects paths of a snapshot. Zero values select all paths with events, at the latest
-// sequence.
-type StateQuery struct {
-	Pattern sluice.Pattern
-	Path    sluice.Path // only this path; takes precedence over Pattern
-	At      uint64      // sequence of the snapshot
-	After   uint64      // Next of the previous page, with At set to its Seq
-	Limit   int
-	Visible func(*sluice.Event) bool // paths whose latest event is not selected are left out
-}
-
-// StatePage is a page of a snapshot.
-type StatePage struct {
-	Seq    uint64 // sequence of the snapshot
-	Events []sluice.Event
-	Next   uint64 // value for After; 0: last page
-}
-
-// EventQuery selects events of a log. Zero values select all stored events.
-type EventQuery struct {
-	Pattern sluice.Pattern
-	Types   []string // exact, or a prefix followed by ".*"; any of them
-	Since   string   // a cursor (exclusive), or a time (inclusive)
-	Until   string   // a cursor (inclusive)
-	After   uint64   // Next of the previous page; takes precedence over Since
-	Limit   int
-	Visible func(*sluice.Event) bool // other events are left out as if they did not exist
-}
-
-// EventPage is a page of a log.
-type EventPage struct {
-	Events []sluice.Event
-	Next   uint64 // value for After; 0: last page
+	State(ctx context.Context, namespace string, q model.StateQuery) (model.StatePage, error)
 }
 
 // Deliveries reports the state of a subscription's deliveries.

@@ -77,9 +77,9 @@ func (p *parts) DeleteNamespace(ctx context.Context, name, by string) error {
 	return p.store.DeleteNamespace(ctx, name)
 }
 
-func (p *parts) Read(ctx context.Context, ns string, q httpapi.EventQuery) (httpapi.EventPage, error) {
-	page, err := p.store.Events(ctx, ns, natsstore.EventQuery(q))
-	return httpapi.EventPage{Events: page.Events, Next: page.NextCursor}, err
+func (p *parts) Read(ctx context.Context, ns string, q model.EventQuery) (model.EventPage, error) {
+	page, err := p.store.Events(ctx, ns, q)
+	return model.EventPage{Events: page.Events, Next: page.Next}, err
 }
 
 func (p *parts) EventAt(ctx context.Context, ns string, seq uint64) (sluice.Event, error) {
@@ -90,9 +90,9 @@ func (p *parts) EventByID(ctx context.Context, ns, id string) (sluice.Event, err
 	return p.store.EventByID(ctx, ns, id)
 }
 
-func (p *parts) State(ctx context.Context, ns string, q httpapi.StateQuery) (httpapi.StatePage, error) {
-	page, err := p.store.State(ctx, ns, natsstore.StateQuery(q))
-	return httpapi.StatePage(page), err
+func (p *parts) State(ctx context.Context, ns string, q model.StateQuery) (model.StatePage, error) {
+	page, err := p.store.State(ctx, ns, q)
+	return page, err
 }
 
 func (p *parts) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
@@ -107,8 +107,8 @@ func (p *parts) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Atte
 	return p.sender.Send(ctx, sub, &sluice.Event{Namespace: sub.Namespace, Path: "/sample", ID: "sample", Type: "sample"}, 1), nil
 }
 
-func (p *parts) Entries(ctx context.Context, q httpapi.AuditQuery) ([]sluice.LedgerEntry, uint64, error) {
-	return p.store.Ledger().Entries(ctx, natsstore.LedgerQuery(q))
+func (p *parts) Entries(ctx context.Context, q model.LedgerQuery) ([]sluice.LedgerEntry, uint64, error) {
+	return p.store.Ledger().Entries(ctx, q)
 }
 
 // Subscription announces nothing: the events of these tests are those that they publish.
@@ -185,8 +185,8 @@ func (b *bench) options() httpapi.Options {
 // letters are the dead letters as the program gives them to the API.
 type letters struct{ *deliverystore.Store }
 
-func (l letters) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q httpapi.DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
-	return l.Store.ListDeadLetters(ctx, sub, deliverystore.DeadLetterQuery(q))
+func (l letters) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q model.DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
+	return l.Store.ListDeadLetters(ctx, sub, q)
 }
 
 func (l letters) Discard(ctx context.Context, sub *sluice.Subscription, event, _ string) error {
@@ -197,9 +197,9 @@ func (l letters) DiscardAll(ctx context.Context, sub *sluice.Subscription, _ str
 	return l.Store.DiscardAll(ctx, sub)
 }
 
-func (l letters) Redrivable(ctx context.Context, sub *sluice.Subscription) (httpapi.Redrivable, error) {
+func (l letters) Redrivable(ctx context.Context, sub *sluice.Subscription) (model.Redrivable, error) {
 	found, err := l.Store.Redrivable(ctx, sub)
-	return httpapi.Redrivable(found), err
+	return found, err
 }
 
 // bareOptions have no storage behind them.

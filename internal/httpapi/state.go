@@ -79,7 +79,7 @@ func (s *Server) wanted(c echo.Context, visible func(*sluice.Event) bool, tooDea
 }
 
 // renderState returns {"seq":…,"events":[…],"next_cursor":"…"}, assembled like renderEvents.
-func renderState(page StatePage) []byte {
+func renderState(page model.StatePage) []byte {
 	b := strconv.AppendUint([]byte(`{"seq":`), page.Seq, 10)
 	b = appendEvents(append(b, `,"events":`...), page.Events)
 	b = append(b, `,"next_cursor":"`...)
@@ -106,7 +106,7 @@ func parseStateCursor(text string) (at, after uint64, err error) {
 	return at, after, nil
 }
 
-func stateQuery(c echo.Context) (q StateQuery, err error) {
+func stateQuery(c echo.Context) (q model.StateQuery, err error) {
 	if err = httpkit.OnlyParams(c, append([]string{"pattern", "at_seq", "limit", "cursor"}, httpkit.FilterParams()...)...); err != nil {
 		return q, err
 	}
@@ -162,7 +162,7 @@ func (s *Server) getState(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.opts.Log.State(c.Request().Context(), c.Param("ns"), StateQuery{Path: path, At: at, Limit: 1})
+	page, err := s.opts.Log.State(c.Request().Context(), c.Param("ns"), model.StateQuery{Path: path, At: at, Limit: 1})
 	if err != nil {
 		return err
 	}

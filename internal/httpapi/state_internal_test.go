@@ -23,10 +23,10 @@ type slowLog struct {
 	answer chan struct{}
 }
 
-func (l *slowLog) State(ctx context.Context, _ string, _ StateQuery) (StatePage, error) {
+func (l *slowLog) State(ctx context.Context, _ string, _ model.StateQuery) (model.StatePage, error) {
 	l.asked <- model.CallerFrom(ctx).Principal
 	<-l.answer
-	return StatePage{}, nil
+	return model.StatePage{}, nil
 }
 
 // Issue 13, attack 3: a principal has one expression at a time evaluated over the state of a namespace.

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -78,7 +79,7 @@ func publishFamily(ctx context.Context, store *natsstore.Store, name string, eve
 // requireInOnePiece reads the log: every event that is not the first of its batch follows the one before it.
 func requireInOnePiece(t *testing.T, store *natsstore.Store, name string, total int) {
 	t.Helper()
-	q := natsstore.EventQuery{Since: "-1", Limit: 1000}
+	q := model.EventQuery{Since: "-1", Limit: 1000}
 	var before sluice.Event
 	for seen := 0; seen < total; {
 		page, err := store.Events(t.Context(), name, q)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -60,7 +61,7 @@ func TestAClusterKeepsThePromises(t *testing.T) {
 		path := sluice.Path("/state/" + strconv.Itoa(i%7))
 		stored, err := store.Publish(t.Context(), ns, []sluice.Event{{ID: "s" + strconv.Itoa(i), Path: path}})
 		require.NoError(t, err)
-		page, err := store.State(t.Context(), ns, natsstore.StateQuery{Pattern: "/state/*"})
+		page, err := store.State(t.Context(), ns, model.StateQuery{Pattern: "/state/*"})
 		require.NoError(t, err)
 		require.Equal(t, stored[0].Seq, page.Seq)
 		require.Len(t, page.Events, min(i+1, 7))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -136,7 +137,7 @@ func TestMoveOn_MovesEveryStream(t *testing.T) {
 		}
 	}
 	write("after")
-	entries, next, err := ledger.Entries(t.Context(), natsstore.LedgerQuery{Limit: 10})
+	entries, next, err := ledger.Entries(t.Context(), model.LedgerQuery{Limit: 10})
 	require.NoError(t, err)
 	require.Zero(t, next)
 	require.Len(t, entries, 2)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -21,31 +22,14 @@ const (
 	maxScan     = 50_000 // messages looked at for one page
 )
 
-// EventQuery chooses events. Zero values choose all that are kept.
-type EventQuery struct {
-	Pattern sluice.Pattern
-	Types   []string // exact, or a prefix that ends in ".*"; any of them
-	Since   string   // a cursor: what comes after it; with a time, what was stored then or later
-	Until   string   // a cursor: up to it, inclusive
-	After   uint64   // the NextCursor of the page before; goes before Since
-	Limit   int      // 100; at most 1000
-	Visible func(*sluice.Event) bool
-}
-
-// EventPage is a part of the answer to a query.
-type EventPage struct {
-	Events     []sluice.Event
-	NextCursor uint64 // for After, 0 if there is nothing more; a page that is not full may have one
-}
-
 // Events returns events in the order of the log. Messages that are no events are left out.
 // Codes: NotFound for the namespace; InvalidRequest for a pattern or a cursor that is none;
 // WindowExceeded, with oldest_available_seq and current_seq, if events after the cursor are no
 // longer kept.
-func (s *Store) Events(ctx context.Context, ns string, q EventQuery) (EventPage, error) {
+func (s *Store) Events(ctx context.Context, ns string, q model.EventQuery) (model.EventPage, error) {
 	r, err := s.newReader(ctx, ns, q)
 	if err != nil {
-		return EventPage{}, err
+		return model.EventPage{}, err
 	}
 	err = caughtUp(ctx, func() error {
 		r.ended = false
@@ -59,7 +43,7 @@ func (s *Store) Events(ctx context.Context, ns string, q EventQuery) (EventPage,
 		return err
 	})
 	if err != nil {
-		return EventPage{}, StoreError(ctx, err)
+		return model.EventPage{}, StoreError(ctx, err)
 	}
 	return r.page(), nil
 }
@@ -82,7 +66,7 @@ func (s *Store) collect(ctx context.Context, ns string, r *reader) error {
 
 // reader collects a page.
 type reader struct {
-	q       EventQuery
+	q       model.EventQuery
 	filter  streams.Filter
 	wanted  func(*sluice.Event) bool // nil: every event that the query chooses
 	after   uint64                   // everything up to here was looked at
@@ -95,7 +79,7 @@ type reader struct {
 	replicated bool // what was read may be behind
 }
 
-func (s *Store) newReader(ctx context.Context, ns string, q EventQuery) (*reader, error) {
+func (s *Store) newReader(ctx context.Context, ns string, q model.EventQuery) (*reader, error) {
 	if q.Pattern == "" {
 		q.Pattern = "/**"
 	}
@@ -173,10 +157,10 @@ func (r *reader) wants(e *sluice.Event) bool {
 	return (r.filter.Exact || r.q.Pattern.Match(e.Path)) && (len(r.q.Types) == 0 || sluice.MatchType(r.q.Types, e.Type)) && (r.wanted == nil || r.wanted(e))
 }
 
-func (r *reader) page() EventPage {
-	page := EventPage{Events: r.events}
+func (r *reader) page() model.EventPage {
+	page := model.EventPage{Events: r.events}
 	if !r.ended && r.after < r.until {
-		page.NextCursor = r.after
+		page.Next = r.after
 	}
 	return page
 }

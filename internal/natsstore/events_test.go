@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -18,7 +19,7 @@ import (
 )
 
 // read returns the sequences of every page of a query.
-func read(tb testing.TB, store *natsstore.Store, q natsstore.EventQuery) []uint64 {
+func read(tb testing.TB, store *natsstore.Store, q model.EventQuery) []uint64 {
 	tb.Helper()
 	var all []uint64
 	for {
@@ -27,10 +28,10 @@ func read(tb testing.TB, store *natsstore.Store, q natsstore.EventQuery) []uint6
 		for _, e := range page.Events {
 			all = append(all, e.Seq)
 		}
-		if page.NextCursor == 0 {
+		if page.Next == 0 {
 			return all
 		}
-		q.After = page.NextCursor
+		q.After = page.Next
 	}
 }
 
@@ -50,30 +51,30 @@ func TestEventsAreChosenByPatternTypeAndCursor(t *testing.T) {
 	at := middle.Format(time.RFC3339Nano)
 	tests := []struct {
 		name string
-		give natsstore.EventQuery
+		give model.EventQuery
 		want []uint64
 	}{
-		{"everything", natsstore.EventQuery{}, []uint64{1, 2, 3, 4, 5, 6}},
-		{"in small pages", natsstore.EventQuery{Limit: 2}, []uint64{1, 2, 3, 4, 5, 6}},
-		{"one path", natsstore.EventQuery{Pattern: "/a"}, []uint64{1, 6}},
-		{"a path and below", natsstore.EventQuery{Pattern: "/a/**", Limit: 1}, []uint64{1, 2, 4, 6}},
-		{"stars inside", natsstore.EventQuery{Pattern: "/**/d"}, []uint64{4, 5}},
-		{"one star", natsstore.EventQuery{Pattern: "/*/b/d"}, []uint64{4, 5}},
-		{"types", natsstore.EventQuery{Types: []string{"order.paid", "ordering"}}, []uint64{2, 3, 5, 6}},
-		{"types by prefix", natsstore.EventQuery{Types: []string{"order.*"}, Limit: 1}, []uint64{1, 2, 4, 5}},
-		{"since the beginning", natsstore.EventQuery{Since: "-1"}, []uint64{1, 2, 3, 4, 5, 6}},
-		{"since a sequence", natsstore.EventQuery{Since: "4"}, []uint64{5, 6}},
-		{"since 0", natsstore.EventQuery{Since: "0", Limit: 4}, []uint64{1, 2, 3, 4, 5, 6}},
-		{"since an id", natsstore.EventQuery{Since: "e5"}, []uint64{6}},
-		{"since now", natsstore.EventQuery{Since: "now"}, nil},
-		{"since the future", natsstore.EventQuery{Since: "2999-01-01T00:00:00Z"}, nil},
-		{"since a sequence to come", natsstore.EventQuery{Since: "99"}, nil},
-		{"since a time", natsstore.EventQuery{Since: at}, []uint64{3, 4, 5, 6}},
-		{"until a time", natsstore.EventQuery{Until: at}, []uint64{1, 2, 3}},
-		{"until a time before all", natsstore.EventQuery{Until: "2001-01-01T00:00:00Z"}, nil},
-		{"until an id", natsstore.EventQuery{Until: "e2", Limit: 1}, []uint64{1, 2}},
-		{"until the beginning", natsstore.EventQuery{Until: "-1"}, nil},
-		{"between", natsstore.EventQuery{Since: "2", Until: "4", Pattern: "/a/**"}, []uint64{4}},
+		{"everything", model.EventQuery{}, []uint64{1, 2, 3, 4, 5, 6}},
+		{"in small pages", model.EventQuery{Limit: 2}, []uint64{1, 2, 3, 4, 5, 6}},
+		{"one path", model.EventQuery{Pattern: "/a"}, []uint64{1, 6}},
+		{"a path and below", model.EventQuery{Pattern: "/a/**", Limit: 1}, []uint64{1, 2, 4, 6}},
+		{"stars inside", model.EventQuery{Pattern: "/**/d"}, []uint64{4, 5}},
+		{"one star", model.EventQuery{Pattern: "/*/b/d"}, []uint64{4, 5}},
+		{"types", model.EventQuery{Types: []string{"order.paid", "ordering"}}, []uint64{2, 3, 5, 6}},
+		{"types by prefix", model.EventQuery{Types: []string{"order.*"}, Limit: 1}, []uint64{1, 2, 4, 5}},
+		{"since the beginning", model.EventQuery{Since: "-1"}, []uint64{1, 2, 3, 4, 5, 6}},
+		{"since a sequence", model.EventQuery{Since: "4"}, []uint64{5, 6}},
+		{"since 0", model.EventQuery{Since: "0", Limit: 4}, []uint64{1, 2, 3, 4, 5, 6}},
+		{"since an id", model.EventQuery{Since: "e5"}, []uint64{6}},
+		{"since now", model.EventQuery{Since: "now"}, nil},
+		{"since the future", model.EventQuery{Since: "2999-01-01T00:00:00Z"}, nil},
+		{"since a sequence to come", model.EventQuery{Since: "99"}, nil},
+		{"since a time", model.EventQuery{Since: at}, []uint64{3, 4, 5, 6}},
+		{"until a time", model.EventQuery{Until: at}, []uint64{1, 2, 3}},
+		{"until a time before all", model.EventQuery{Until: "2001-01-01T00:00:00Z"}, nil},
+		{"until an id", model.EventQuery{Until: "e2", Limit: 1}, []uint64{1, 2}},
+		{"until the beginning", model.EventQuery{Until: "-1"}, nil},
+		{"between", model.EventQuery{Since: "2", Until: "4", Pattern: "/a/**"}, []uint64{4}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -90,27 +91,27 @@ func TestALongLogIsReadToItsEnd(t *testing.T) {
 		_, err := store.Publish(t.Context(), ns, batchOf("x"+strconv.Itoa(i)+"-", 1000))
 		require.NoError(t, err)
 	}
-	require.Len(t, read(t, store, natsstore.EventQuery{Limit: 1000}), 3000)
-	require.Len(t, read(t, store, natsstore.EventQuery{Pattern: "/b/1", Limit: 7}), 999)
-	require.Empty(t, read(t, store, natsstore.EventQuery{Types: []string{"other"}}))
+	require.Len(t, read(t, store, model.EventQuery{Limit: 1000}), 3000)
+	require.Len(t, read(t, store, model.EventQuery{Pattern: "/b/1", Limit: 7}), 999)
+	require.Empty(t, read(t, store, model.EventQuery{Types: []string{"other"}}))
 }
 
 // C11: an older cursor than what is kept is an error that says where to go on.
 func TestACursorBeforeWhatIsKeptIsTold(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	empty := func(q natsstore.EventQuery) {
+	empty := func(q model.EventQuery) {
 		page, err := store.Events(t.Context(), ns, q)
 		require.NoError(t, err)
 		require.Empty(t, page.Events)
 	}
-	empty(natsstore.EventQuery{Since: "2001-01-01T00:00:00Z"}) // nothing was ever dropped
+	empty(model.EventQuery{Since: "2001-01-01T00:00:00Z"}) // nothing was ever dropped
 	publish(t, store, ns, "/a", "/b", "/c", "/d")
 	stream, err := raw(t, server).Stream(t.Context(), streams.EventsStream(ns))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(3)))
 
-	old := []natsstore.EventQuery{{Since: "0"}, {Since: "1"}, {After: 1}, {Since: "2001-01-01T00:00:00Z"}}
+	old := []model.EventQuery{{Since: "0"}, {Since: "1"}, {After: 1}, {Since: "2001-01-01T00:00:00Z"}}
 	exceeded := func(first uint64) {
 		for _, q := range old {
 			_, err := store.Events(t.Context(), ns, q)
@@ -120,8 +121,8 @@ func TestACursorBeforeWhatIsKeptIsTold(t *testing.T) {
 		}
 	}
 	exceeded(3)
-	require.Equal(t, []uint64{3, 4}, read(t, store, natsstore.EventQuery{Since: "2"}))
-	require.Equal(t, []uint64{3, 4}, read(t, store, natsstore.EventQuery{Since: "-1"}))
+	require.Equal(t, []uint64{3, 4}, read(t, store, model.EventQuery{Since: "2"}))
+	require.Equal(t, []uint64{3, 4}, read(t, store, model.EventQuery{Since: "-1"}))
 	_, err = store.Event(t.Context(), ns, 2)
 	requireCode(t, sluice.WindowExceeded, err)
 	_, err = store.EventByID(t.Context(), ns, "/a#0")
@@ -129,9 +130,9 @@ func TestACursorBeforeWhatIsKeptIsTold(t *testing.T) {
 
 	require.NoError(t, stream.Purge(t.Context()))
 	exceeded(5)
-	empty(natsstore.EventQuery{Since: "-1"})
-	empty(natsstore.EventQuery{Since: "4"})
-	empty(natsstore.EventQuery{Since: time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+	empty(model.EventQuery{Since: "-1"})
+	empty(model.EventQuery{Since: "4"})
+	empty(model.EventQuery{Since: time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
 	first, last, err := store.Bounds(t.Context(), ns)
 	require.NoError(t, err)
 	require.Equal(t, []uint64{5, 4}, []uint64{first, last})
@@ -142,13 +143,13 @@ func TestQueriesThatAreNoneAreRefused(t *testing.T) {
 	store, _ := provisioned(t)
 	tests := []struct {
 		name, namespace string
-		give            natsstore.EventQuery
+		give            model.EventQuery
 		want            sluice.Code
 	}{
-		{"no pattern", ns, natsstore.EventQuery{Pattern: "a"}, sluice.InvalidRequest},
-		{"an unknown id", ns, natsstore.EventQuery{Since: "nothing"}, sluice.NotFound},
-		{"an unknown id as end", ns, natsstore.EventQuery{Until: "nothing"}, sluice.NotFound},
-		{"no namespace", "nowhere", natsstore.EventQuery{}, sluice.NotFound},
+		{"no pattern", ns, model.EventQuery{Pattern: "a"}, sluice.InvalidRequest},
+		{"an unknown id", ns, model.EventQuery{Since: "nothing"}, sluice.NotFound},
+		{"an unknown id as end", ns, model.EventQuery{Until: "nothing"}, sluice.NotFound},
+		{"no namespace", "nowhere", model.EventQuery{}, sluice.NotFound},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -235,7 +236,7 @@ func TestNextEventsOfASubjectComeInOneRead(t *testing.T) {
 	require.Empty(t, next(streams.EventsSubjects(ns), 6, 2))
 	publish(t, store, ns, "/c")
 	require.Equal(t, []uint64{9}, next(streams.EventsSubjects(ns), 6, 2))
-	require.Equal(t, []uint64{1, 2, 3, 4, 5, 9}, read(t, store, natsstore.EventQuery{}))
+	require.Equal(t, []uint64{1, 2, 3, 4, 5, 9}, read(t, store, model.EventQuery{}))
 	e, err := store.Event(t.Context(), ns, 6)
 	requireCode(t, sluice.InvalidRequest, err)
 	require.Equal(t, uint64(6), e.Seq)
@@ -249,7 +250,7 @@ func TestHeadersOfPublishersDoNotForgeAPlace(t *testing.T) {
 	_, err := raw(t, server).PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Header: forged})
 	require.NoError(t, err)
 	publish(t, store, ns, "/b")
-	page, err := store.Events(t.Context(), ns, natsstore.EventQuery{})
+	page, err := store.Events(t.Context(), ns, model.EventQuery{})
 	require.NoError(t, err)
 	require.Len(t, page.Events, 2)
 	require.Equal(t, uint64(1), page.Events[0].Seq)
@@ -267,7 +268,7 @@ func TestEventsAreThereAfterARestart(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, stored[9].Duplicate, "the dedup window outlives the server")
 	require.Equal(t, uint64(11), stored[10].Seq)
-	require.Len(t, read(t, store, natsstore.EventQuery{}), 11)
+	require.Len(t, read(t, store, model.EventQuery{}), 11)
 }
 
 func BenchmarkPublishOne(b *testing.B) {

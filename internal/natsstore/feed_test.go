@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -144,7 +145,7 @@ func TestWhatIsReadIsNotWhatAReplicaHasThatIsBehind(t *testing.T) {
 			return n, nil
 		},
 		"events": func() (int, error) {
-			page, err := store.Events(t.Context(), ns, natsstore.EventQuery{Pattern: "/few", Limit: 1000})
+			page, err := store.Events(t.Context(), ns, model.EventQuery{Pattern: "/few", Limit: 1000})
 			return len(page.Events), err
 		},
 		"a time": func() (int, error) {

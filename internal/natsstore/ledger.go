@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -55,26 +56,9 @@ func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
 	return nil
 }
 
-// LedgerQuery chooses entries. Zero values choose all.
-type LedgerQuery struct {
-	Namespace string
-	Resource  string
-	Action    string // exact, or a beginning that ends in ".*"
-	Actor     string
-	Since     time.Time // then or later
-	Until     time.Time // then or earlier
-	Before    uint64    // the cursor of the page before
-	Limit     int
-}
-
-func (q *LedgerQuery) wants(e *sluice.LedgerEntry) bool {
-	return (q.Resource == "" || e.Resource == q.Resource) && (q.Actor == "" || e.Actor == q.Actor) &&
-		!e.At.Before(q.Since) && (q.Until.IsZero() || !e.At.After(q.Until))
-}
-
 // Entries returns entries, newest first, and the cursor of the next page, 0 at the end. A page
 // that is not full may have one. The ledger is read backwards in widening spans.
-func (l Ledger) Entries(ctx context.Context, q LedgerQuery) ([]sluice.LedgerEntry, uint64, error) {
+func (l Ledger) Entries(ctx context.Context, q model.LedgerQuery) ([]sluice.LedgerEntry, uint64, error) {
 	state, err := l.state(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -120,7 +104,7 @@ func (l Ledger) state(ctx context.Context) (jetstream.StreamState, error) {
 
 // between returns the entries with begin ≤ place < end that are wanted, ascending, and whether
 // what lies before them is older than what is wanted.
-func (l Ledger) between(ctx context.Context, q *LedgerQuery, begin, end uint64) (found []sluice.LedgerEntry, over bool, err error) {
+func (l Ledger) between(ctx context.Context, q *model.LedgerQuery, begin, end uint64) (found []sluice.LedgerEntry, over bool, err error) {
 	err = l.store.Scan(ctx, streams.Ledger, jetstream.ConsumerConfig{
 		FilterSubject: streams.LedgerFilter(q.Namespace, q.Action),
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
@@ -135,7 +119,7 @@ func (l Ledger) between(ctx context.Context, q *LedgerQuery, begin, end uint64) 
 		}
 		e.Seq = meta.Sequence.Stream
 		over = over || meta.Timestamp.Before(q.Since.Add(-ledgerSkew))
-		if q.wants(&e) {
+		if q.Wants(&e) {
 			found = append(found, e)
 		}
 		return true, nil

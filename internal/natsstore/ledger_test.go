@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -32,7 +33,7 @@ func write(t *testing.T, ledger natsstore.Ledger, many int) {
 }
 
 // numbersOf reads all pages and returns the entries' numbers.
-func numbersOf(t *testing.T, ledger natsstore.Ledger, q natsstore.LedgerQuery) (found []int) {
+func numbersOf(t *testing.T, ledger natsstore.Ledger, q model.LedgerQuery) (found []int) {
 	t.Helper()
 	for pages := 0; ; pages++ {
 		require.Less(t, pages, 100)
@@ -56,20 +57,20 @@ func TestTheLedgerIsReadNewestFirstPageByPage(t *testing.T) {
 	write(t, store.Ledger(), many)
 	at := func(n int) time.Time { return entry(n).At }
 	for name, tt := range map[string]struct {
-		q    natsstore.LedgerQuery
+		q    model.LedgerQuery
 		want func(n int) bool
 	}{
-		"all":          {natsstore.LedgerQuery{}, func(int) bool { return true }},
-		"namespace":    {natsstore.LedgerQuery{Namespace: "acme"}, func(n int) bool { return n%3 == 0 }},
-		"resource":     {natsstore.LedgerQuery{Resource: "r1"}, func(n int) bool { return n%4 == 1 }},
-		"action":       {natsstore.LedgerQuery{Action: sluice.ActionSubscriptionPause}, func(n int) bool { return n%3 == 1 }},
-		"kind":         {natsstore.LedgerQuery{Action: "subscription.*"}, func(n int) bool { return n%3 != 2 }},
-		"no namespace": {natsstore.LedgerQuery{Action: "namespace.update"}, func(n int) bool { return n%3 == 2 }},
-		"actor":        {natsstore.LedgerQuery{Actor: "bob"}, func(n int) bool { return n%2 == 1 }},
-		"nobody":       {natsstore.LedgerQuery{Actor: "eve"}, func(int) bool { return false }},
-		"since":        {natsstore.LedgerQuery{Since: at(690)}, func(n int) bool { return n >= 690 }},
-		"until":        {natsstore.LedgerQuery{Until: at(3)}, func(n int) bool { return n <= 3 }},
-		"several":      {natsstore.LedgerQuery{Namespace: "default", Actor: "ann", Since: at(100), Until: at(200)}, func(n int) bool { return n%6 == 4 && n >= 100 && n <= 200 }},
+		"all":          {model.LedgerQuery{}, func(int) bool { return true }},
+		"namespace":    {model.LedgerQuery{Namespace: "acme"}, func(n int) bool { return n%3 == 0 }},
+		"resource":     {model.LedgerQuery{Resource: "r1"}, func(n int) bool { return n%4 == 1 }},
+		"action":       {model.LedgerQuery{Action: sluice.ActionSubscriptionPause}, func(n int) bool { return n%3 == 1 }},
+		"kind":         {model.LedgerQuery{Action: "subscription.*"}, func(n int) bool { return n%3 != 2 }},
+		"no namespace": {model.LedgerQuery{Action: "namespace.update"}, func(n int) bool { return n%3 == 2 }},
+		"actor":        {model.LedgerQuery{Actor: "bob"}, func(n int) bool { return n%2 == 1 }},
+		"nobody":       {model.LedgerQuery{Actor: "eve"}, func(int) bool { return false }},
+		"since":        {model.LedgerQuery{Since: at(690)}, func(n int) bool { return n >= 690 }},
+		"until":        {model.LedgerQuery{Until: at(3)}, func(n int) bool { return n <= 3 }},
+		"several":      {model.LedgerQuery{Namespace: "default", Actor: "ann", Since: at(100), Until: at(200)}, func(n int) bool { return n%6 == 4 && n >= 100 && n <= 200 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,7 +97,7 @@ func TestAnEntryIsWrittenOnceAndComesBackWhole(t *testing.T) {
 	require.NoError(t, store.Ledger().Append(t.Context(), want), "who does not know whether it was stored asks again")
 	_, err := raw(t, server).Publish(t.Context(), "ledger.acme.nonsense.x", []byte("no JSON"))
 	require.NoError(t, err)
-	all, next, err := store.Ledger().Entries(t.Context(), natsstore.LedgerQuery{Limit: 10})
+	all, next, err := store.Ledger().Entries(t.Context(), model.LedgerQuery{Limit: 10})
 	require.NoError(t, err)
 	require.Zero(t, next)
 	want.Seq = 1
@@ -124,7 +125,7 @@ func TestNothingIsRemovedFromTheLedger(t *testing.T) {
 	_, err = js.UpdateStream(t.Context(), config)
 	require.Error(t, err, "nor can that be switched off")
 	require.NoError(t, store.Provision(t.Context()))
-	require.Equal(t, []int{2, 1, 0}, numbersOf(t, store.Ledger(), natsstore.LedgerQuery{Limit: 10}))
+	require.Equal(t, []int{2, 1, 0}, numbersOf(t, store.Ledger(), model.LedgerQuery{Limit: 10}))
 	config = configs(t, js)["LEDGER"]
 	require.Equal(t, 400*24*time.Hour, config.MaxAge)
 	require.Equal(t, jetstream.DiscardNew, config.Discard)
@@ -144,7 +145,7 @@ func TestAFullLedgerRefusesAndForgetsNothing(t *testing.T) {
 		return nil
 	}))
 	requireCode(t, sluice.Unavailable, store.Ledger().Append(t.Context(), entry(3)))
-	require.Equal(t, []int{2, 1, 0}, numbersOf(t, store.Ledger(), natsstore.LedgerQuery{Limit: 10}))
+	require.Equal(t, []int{2, 1, 0}, numbersOf(t, store.Ledger(), model.LedgerQuery{Limit: 10}))
 }
 
 func TestALedgerThatIsGoneIsUnavailable(t *testing.T) {
@@ -170,7 +171,7 @@ func TestPagesAndStatusLeaveTheServersOwnEventsOut(t *testing.T) {
 	publish(t, store, sluice.DefaultNamespace, "/_sys/subscriptions/s", "/a", "/_sys/deliveries/s", "/b/c", "/a", "/_sys/x")
 	seqs := func(pattern sluice.Pattern, limit int) (found []uint64) {
 		t.Helper()
-		q := natsstore.EventQuery{Pattern: pattern, Limit: limit}
+		q := model.EventQuery{Pattern: pattern, Limit: limit}
 		for pages := 0; pages == 0 || q.After > 0; pages++ {
 			require.Less(t, pages, 10)
 			page, err := store.Events(t.Context(), sluice.DefaultNamespace, q)
@@ -178,7 +179,7 @@ func TestPagesAndStatusLeaveTheServersOwnEventsOut(t *testing.T) {
 			for _, e := range page.Events {
 				found = append(found, e.Seq)
 			}
-			q.After = page.NextCursor
+			q.After = page.Next
 		}
 		return found
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -73,7 +74,7 @@ func TestWhatFailedWithoutAConnectionIsNotStoredLater(t *testing.T) {
 	require.Eventually(t, ready, 20*time.Second, 10*time.Millisecond)
 	require.NoError(t, <-waits)
 	require.NoError(t, publish("after", 10*time.Second))
-	page, err := store.Events(t.Context(), sluice.DefaultNamespace, natsstore.EventQuery{})
+	page, err := store.Events(t.Context(), sluice.DefaultNamespace, model.EventQuery{})
 	require.NoError(t, err)
 	var ids []string
 	for _, e := range page.Events {

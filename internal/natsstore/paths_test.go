@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -75,7 +76,7 @@ func TestEventsAndARecordAreStoredInOneStepOrNotAtAll(t *testing.T) {
 	events, err = store.PathEvents(t.Context(), ns, streamPath, events[1].Seq, events[3].Seq)
 	require.NoError(t, err)
 	require.Equal(t, []string{"c", "d"}, eventIDs(events))
-	page, err := store.Events(t.Context(), ns, natsstore.EventQuery{})
+	page, err := store.Events(t.Context(), ns, model.EventQuery{})
 	require.NoError(t, err)
 	require.Len(t, page.Events, 5, "a record is no event")
 	_, _, err = store.PathRecord(t.Context(), "nowhere", streamPath)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -25,23 +26,6 @@ const (
 // errBehind says that the replica which answered has not got as far as was asked for.
 var errBehind = errors.New("the replica is behind")
 
-// StateQuery chooses paths. Zero values choose all that have events, as of now.
-type StateQuery struct {
-	Pattern sluice.Pattern
-	Path    sluice.Path // only this one; goes before Pattern
-	At      uint64      // as of this sequence; 0: as of the last one
-	After   uint64      // Next of the page before, whose Seq is At
-	Limit   int         // 100; at most 1000
-	Visible func(*sluice.Event) bool
-}
-
-// StatePage is a part of a state.
-type StatePage struct {
-	Seq    uint64         // what it is the state as of
-	Events []sluice.Event // by where the last messages of their paths lie
-	Next   uint64         // for After, 0 if there is nothing more; a page that is not full may have one
-}
-
 // State returns the last event of every path as of one sequence: with the events that follow it, nothing is
 // missing and nothing there twice. On a cluster, too, all is in it that was stored before the call. A path whose
 // last event is not visible is left out, and so is what was removed meanwhile from the middle of the log.
@@ -49,10 +33,10 @@ type StatePage struct {
 // Codes: NotFound for the namespace; InvalidRequest for a pattern that is none, and for a sequence that the log
 // has not reached; WindowExceeded, with oldest_available_seq and current_seq, if the log begins after the
 // sequence, or retention has overtaken who reads pages.
-func (s *Store) State(ctx context.Context, ns string, q StateQuery) (StatePage, error) {
+func (s *Store) State(ctx context.Context, ns string, q model.StateQuery) (model.StatePage, error) {
 	r, err := s.newStateReader(ctx, ns, q)
 	if err != nil {
-		return StatePage{}, err
+		return model.StatePage{}, err
 	}
 	err = r.few(ctx)
 	switch {
@@ -63,7 +47,7 @@ func (s *Store) State(ctx context.Context, ns string, q StateQuery) (StatePage, 
 		err = r.walk(ctx)
 	}
 	if err != nil {
-		return StatePage{}, fmt.Errorf("state of %s: %w", ns, StoreError(ctx, err))
+		return model.StatePage{}, fmt.Errorf("state of %s: %w", ns, StoreError(ctx, err))
 	}
 	return r.page(), nil
 }
@@ -72,7 +56,7 @@ func (s *Store) State(ctx context.Context, ns string, q StateQuery) (StatePage, 
 type stateReader struct {
 	store   *Store
 	ns      string
-	q       StateQuery
+	q       model.StateQuery
 	lasts   []string // the subjects of which the last messages are wanted
 	filter  string   // a subject that covers them
 	all     uint64   // how many subjects the log has
@@ -84,7 +68,7 @@ type stateReader struct {
 	events  []sluice.Event
 }
 
-func (s *Store) newStateReader(ctx context.Context, ns string, q StateQuery) (*stateReader, error) {
+func (s *Store) newStateReader(ctx context.Context, ns string, q model.StateQuery) (*stateReader, error) {
 	q.Pattern = cmp.Or(q.Pattern, "/**")
 	if _, err := sluice.ParsePattern(string(q.Pattern)); err != nil {
 		return nil, err
@@ -131,9 +115,9 @@ func (r *stateReader) more() bool {
 	return r.after < r.at && len(r.events) < r.q.Limit && r.scanned < maxScan
 }
 
-func (r *stateReader) page() StatePage {
+func (r *stateReader) page() model.StatePage {
 	slices.SortFunc(r.events, func(a, b sluice.Event) int { return cmp.Compare(a.Seq, b.Seq) })
-	page := StatePage{Seq: r.at, Events: r.events}
+	page := model.StatePage{Seq: r.at, Events: r.events}
 	if r.after < r.at {
 		page.Next = r.after
 	}

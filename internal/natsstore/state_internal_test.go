@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -61,7 +62,7 @@ func TestThePagesOfAStateAreOfOneMoment(t *testing.T) {
 			stored, err := store.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{Path: "/q", ID: "q"}})
 			require.NoError(t, err)
 			got, erased, turn := map[sluice.Path]uint64{}, map[sluice.Path]bool{}, 0
-			q := StateQuery{Pattern: "/p/*", Limit: 70}
+			q := model.StateQuery{Pattern: "/p/*", Limit: 70}
 			for more := true; more; more = q.After > 0 {
 				r, err := store.newStateReader(t.Context(), sluice.DefaultNamespace, q)
 				require.NoError(t, err)
@@ -109,8 +110,8 @@ func TestARetentionThatOvertakesThePagesOfAStateIsSaid(t *testing.T) {
 			store, _ := crowded(t, 60)
 			stream, err := store.js.Stream(t.Context(), streams.EventsStream(sluice.DefaultNamespace))
 			require.NoError(t, err)
-			q := StateQuery{Limit: 20}
-			next := func() (StatePage, error) {
+			q := model.StateQuery{Limit: 20}
+			next := func() (model.StatePage, error) {
 				r, err := store.newStateReader(t.Context(), sluice.DefaultNamespace, q)
 				require.NoError(t, err)
 				err = read(r, t.Context())
@@ -156,7 +157,7 @@ func TestAReplicaThatIsBehindFindsNothing(t *testing.T) {
 func TestAStateMayHaveAnyNumberOfPaths(t *testing.T) {
 	t.Parallel()
 	store, want := crowded(t, 1100)
-	got, q := map[sluice.Path]uint64{}, StateQuery{Limit: 1000}
+	got, q := map[sluice.Path]uint64{}, model.StateQuery{Limit: 1000}
 	for more := true; more; more = q.After > 0 {
 		page, err := store.State(t.Context(), sluice.DefaultNamespace, q)
 		require.NoError(t, err)

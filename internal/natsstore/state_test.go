@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -25,7 +26,7 @@ func put(tb testing.TB, store *natsstore.Store, path sluice.Path) uint64 {
 }
 
 // stateOf returns where the last events lie of every page of a state, and what it is as of.
-func stateOf(tb testing.TB, store *natsstore.Store, q natsstore.StateQuery) (map[sluice.Path]uint64, uint64) {
+func stateOf(tb testing.TB, store *natsstore.Store, q model.StateQuery) (map[sluice.Path]uint64, uint64) {
 	tb.Helper()
 	all := map[sluice.Path]uint64{}
 	for range 100_000 {
@@ -55,23 +56,23 @@ func TestTheStateIsTheLastEventOfEveryPath(t *testing.T) {
 	type state = map[sluice.Path]uint64
 	tests := []struct {
 		name string
-		give natsstore.StateQuery
+		give model.StateQuery
 		want state
 	}{
-		{"everything", natsstore.StateQuery{}, state{"/a": 6, "/a/b": 4, "/a/b/c": 5, "/c": 3, "/x/b": 7}},
-		{"in pages of one", natsstore.StateQuery{Limit: 1}, state{"/a": 6, "/a/b": 4, "/a/b/c": 5, "/c": 3, "/x/b": 7}},
-		{"as of then", natsstore.StateQuery{At: 4}, state{"/a": 1, "/a/b": 4, "/c": 3}},
-		{"as of then, in pages", natsstore.StateQuery{At: 4, Limit: 2}, state{"/a": 1, "/a/b": 4, "/c": 3}},
-		{"as of the first", natsstore.StateQuery{At: 1}, state{"/a": 1}},
-		{"a path and what is below it", natsstore.StateQuery{Pattern: "/a/**"}, state{"/a": 6, "/a/b": 4, "/a/b/c": 5}},
-		{"one star", natsstore.StateQuery{Pattern: "/*/b"}, state{"/a/b": 4, "/x/b": 7}},
-		{"stars inside", natsstore.StateQuery{Pattern: "/**/b"}, state{"/a/b": 4, "/x/b": 7}},
-		{"a literal", natsstore.StateQuery{Pattern: "/c"}, state{"/c": 3}},
-		{"one path", natsstore.StateQuery{Path: "/a/b"}, state{"/a/b": 4}},
-		{"one path as of then", natsstore.StateQuery{Path: "/a", At: 5}, state{"/a": 1}},
-		{"nothing", natsstore.StateQuery{Pattern: "/none"}, state{}},
-		{"not yet", natsstore.StateQuery{Pattern: "/x/**", At: 6}, state{}},
-		{"only what may be seen", natsstore.StateQuery{Limit: 1, Visible: func(e *sluice.Event) bool { return e.Seq != 6 }}, state{"/a/b": 4, "/a/b/c": 5, "/c": 3, "/x/b": 7}},
+		{"everything", model.StateQuery{}, state{"/a": 6, "/a/b": 4, "/a/b/c": 5, "/c": 3, "/x/b": 7}},
+		{"in pages of one", model.StateQuery{Limit: 1}, state{"/a": 6, "/a/b": 4, "/a/b/c": 5, "/c": 3, "/x/b": 7}},
+		{"as of then", model.StateQuery{At: 4}, state{"/a": 1, "/a/b": 4, "/c": 3}},
+		{"as of then, in pages", model.StateQuery{At: 4, Limit: 2}, state{"/a": 1, "/a/b": 4, "/c": 3}},
+		{"as of the first", model.StateQuery{At: 1}, state{"/a": 1}},
+		{"a path and what is below it", model.StateQuery{Pattern: "/a/**"}, state{"/a": 6, "/a/b": 4, "/a/b/c": 5}},
+		{"one star", model.StateQuery{Pattern: "/*/b"}, state{"/a/b": 4, "/x/b": 7}},
+		{"stars inside", model.StateQuery{Pattern: "/**/b"}, state{"/a/b": 4, "/x/b": 7}},
+		{"a literal", model.StateQuery{Pattern: "/c"}, state{"/c": 3}},
+		{"one path", model.StateQuery{Path: "/a/b"}, state{"/a/b": 4}},
+		{"one path as of then", model.StateQuery{Path: "/a", At: 5}, state{"/a": 1}},
+		{"nothing", model.StateQuery{Pattern: "/none"}, state{}},
+		{"not yet", model.StateQuery{Pattern: "/x/**", At: 6}, state{}},
+		{"only what may be seen", model.StateQuery{Limit: 1, Visible: func(e *sluice.Event) bool { return e.Seq != 6 }}, state{"/a/b": 4, "/a/b/c": 5, "/c": 3, "/x/b": 7}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -85,9 +86,9 @@ func TestTheStateIsTheLastEventOfEveryPath(t *testing.T) {
 func TestStatesThatThereAreNot(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	page, err := store.State(t.Context(), ns, natsstore.StateQuery{})
+	page, err := store.State(t.Context(), ns, model.StateQuery{})
 	require.NoError(t, err)
-	require.Equal(t, natsstore.StatePage{}, page, "of an empty log")
+	require.Equal(t, model.StatePage{}, page, "of an empty log")
 	for range 5 {
 		put(t, store, "/a")
 	}
@@ -96,25 +97,25 @@ func TestStatesThatThereAreNot(t *testing.T) {
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)))
 	for name, test := range map[string]struct {
 		ns   string
-		give natsstore.StateQuery
+		give model.StateQuery
 		want sluice.Code
 	}{
-		"of no namespace":      {"nowhere", natsstore.StateQuery{}, sluice.NotFound},
-		"of no pattern":        {ns, natsstore.StateQuery{Pattern: "a"}, sluice.InvalidRequest},
-		"to come":              {ns, natsstore.StateQuery{At: 6}, sluice.InvalidRequest},
-		"before what is kept":  {ns, natsstore.StateQuery{At: 2}, sluice.WindowExceeded},
-		"beyond what it is of": {ns, natsstore.StateQuery{At: 4, After: 5}, sluice.InvalidRequest},
+		"of no namespace":      {"nowhere", model.StateQuery{}, sluice.NotFound},
+		"of no pattern":        {ns, model.StateQuery{Pattern: "a"}, sluice.InvalidRequest},
+		"to come":              {ns, model.StateQuery{At: 6}, sluice.InvalidRequest},
+		"before what is kept":  {ns, model.StateQuery{At: 2}, sluice.WindowExceeded},
+		"beyond what it is of": {ns, model.StateQuery{At: 4, After: 5}, sluice.InvalidRequest},
 	} {
 		_, err := store.State(t.Context(), test.ns, test.give)
 		require.Equal(t, test.want, sluice.CodeOf(err), "%s: %v", name, err)
 	}
-	page, err = store.State(t.Context(), ns, natsstore.StateQuery{At: 3})
+	page, err = store.State(t.Context(), ns, model.StateQuery{At: 3})
 	require.NoError(t, err, "what follows is kept")
 	require.Empty(t, page.Events)
 	require.NoError(t, stream.Purge(t.Context()))
-	page, err = store.State(t.Context(), ns, natsstore.StateQuery{})
+	page, err = store.State(t.Context(), ns, model.StateQuery{})
 	require.NoError(t, err)
-	require.Equal(t, natsstore.StatePage{Seq: 5}, page, "everything has left")
+	require.Equal(t, model.StatePage{Seq: 5}, page, "everything has left")
 }
 
 // What lies on a path and is no event hides none.
@@ -130,7 +131,7 @@ func TestWhatIsNoEventIsNoState(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
-	got, at := stateOf(t, store, natsstore.StateQuery{})
+	got, at := stateOf(t, store, model.StateQuery{})
 	require.Equal(t, map[sluice.Path]uint64{"/a": 1, "/b": 2}, got)
 	require.Equal(t, uint64(6), at)
 
@@ -138,7 +139,7 @@ func TestWhatIsNoEventIsNoState(t *testing.T) {
 	require.NoError(t, err)
 	last := put(t, store, "/b")
 	require.NoError(t, stream.DeleteMsg(t.Context(), last))
-	got, at = stateOf(t, store, natsstore.StateQuery{})
+	got, at = stateOf(t, store, model.StateQuery{})
 	require.Equal(t, map[sluice.Path]uint64{"/a": 1, "/b": 2}, got, "the last that is kept")
 	require.Equal(t, last, at)
 }
@@ -158,18 +159,18 @@ func TestAStateAndWhatFollowsItIsEverything(t *testing.T) {
 	}
 	var samples []sample
 	for range 20 {
-		state, at := stateOf(t, store, natsstore.StateQuery{Limit: 9})
+		state, at := stateOf(t, store, model.StateQuery{Limit: 9})
 		samples = append(samples, sample{state, at})
 	}
 	group.Wait()
-	final, end := stateOf(t, store, natsstore.StateQuery{})
+	final, end := stateOf(t, store, model.StateQuery{})
 	require.Equal(t, uint64(publishers*rounds), end)
-	log, err := store.Events(t.Context(), ns, natsstore.EventQuery{Limit: 1000})
+	log, err := store.Events(t.Context(), ns, model.EventQuery{Limit: 1000})
 	require.NoError(t, err)
 	for _, sampled := range samples {
-		model := map[sluice.Path]uint64{}
-		apply(model, log.Events, 0, sampled.at)
-		require.Equal(t, model, sampled.state, "as of %d", sampled.at)
+		latest := map[sluice.Path]uint64{}
+		apply(latest, log.Events, 0, sampled.at)
+		require.Equal(t, latest, sampled.state, "as of %d", sampled.at)
 		apply(sampled.state, log.Events, sampled.at, end)
 		require.Equal(t, final, sampled.state)
 	}
@@ -219,13 +220,13 @@ func TestAPathWhoseLastBlockIsGoneKeepsItsState(t *testing.T) {
 	require.NoError(t, stream.DeleteMsg(t.Context(), last))
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("events."+ns+".filler"), jetstream.WithPurgeSequence(end+1)))
 	want := map[sluice.Path]uint64{"/a": first}
-	check := func(queries ...natsstore.StateQuery) {
+	check := func(queries ...model.StateQuery) {
 		for _, q := range queries {
 			got, _ := stateOf(t, store, q)
 			require.Equal(t, want, got, "%+v", q)
 		}
 	}
-	check(natsstore.StateQuery{}, natsstore.StateQuery{Path: "/a"}, natsstore.StateQuery{At: last})
+	check(model.StateQuery{}, model.StateQuery{Path: "/a"}, model.StateQuery{At: last})
 	send("other", 3)
-	check(natsstore.StateQuery{Pattern: "/a"}, natsstore.StateQuery{Pattern: "/a", At: end}, natsstore.StateQuery{Path: "/a", At: end + 1}, natsstore.StateQuery{Path: "/a", At: last})
+	check(model.StateQuery{Pattern: "/a"}, model.StateQuery{Pattern: "/a", At: end}, model.StateQuery{Path: "/a", At: end + 1}, model.StateQuery{Path: "/a", At: last})
 }

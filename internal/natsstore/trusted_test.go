@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -91,7 +92,7 @@ func TestAuthAttributesAreBelievedFromTrustedPublishersOnly(t *testing.T) {
 		{ID: "h2", Path: "/h", Extensions: map[string]string{"authtype": "user", "authid": "eve"}},
 	})
 	require.NoError(t, err)
-	page, err := store.Events(t.Context(), "acme", natsstore.EventQuery{})
+	page, err := store.Events(t.Context(), "acme", model.EventQuery{})
 	require.NoError(t, err)
 	var got []string
 	for i := range page.Events {
@@ -130,7 +131,7 @@ func TestAStampCannotBeForgedOrMoved(t *testing.T) {
 	forge(func(m *nats.Msg) { m.Header.Set("Nats-Msg-Id", "3"); m.Subject = "events.acme.b" })
 	forge(func(m *nats.Msg) { m.Header.Set("Nats-Msg-Id", "4"); m.Header["ce-id"] = []string{"1"} })
 	forge(func(m *nats.Msg) { m.Header.Set("Nats-Msg-Id", "5"); m.Header.Set("Sluice-Stamp", "x."+stamp) })
-	page, err := store.Events(t.Context(), "acme", natsstore.EventQuery{})
+	page, err := store.Events(t.Context(), "acme", model.EventQuery{})
 	require.NoError(t, err)
 	require.Len(t, page.Events, 5)
 	require.Equal(t, "user:eve", who(&page.Events[0]))

@@ -34,7 +34,7 @@ func (s *Store) Window(ctx context.Context, sub *sluice.Subscription, q model.Wi
 		q.Limit = defaultPage
 	}
 	r := &reader{
-		q:      EventQuery{Pattern: sub.Pattern, Types: q.Types, Limit: min(q.Limit, maxPage)},
+		q:      model.EventQuery{Pattern: sub.Pattern, Types: q.Types, Limit: min(q.Limit, maxPage)},
 		filter: streams.Superset(sub.Namespace, sub.Pattern), wanted: q.Wanted,
 		after: after, until: info.State.LastSeq, most: windowScan,
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/ledger"
-	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -24,7 +24,7 @@ import (
 // entries returns the ledger, oldest first.
 func (b *bench) entries(t *testing.T) []sluice.LedgerEntry {
 	t.Helper()
-	all, _, err := b.store.Ledger().Entries(t.Context(), natsstore.LedgerQuery{Limit: 1000})
+	all, _, err := b.store.Ledger().Entries(t.Context(), model.LedgerQuery{Limit: 1000})
 	require.NoError(t, err)
 	slices.Reverse(all)
 	return all

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/subscription"
@@ -216,7 +217,7 @@ func acts() []func(ctx context.Context, l *life) error {
 // told returns what the log has of the subscription.
 func (w *world) told(t *testing.T, store *natsstore.Store) (ids []string, revisions []uint64) {
 	t.Helper()
-	page, err := store.Events(t.Context(), sluice.DefaultNamespace, natsstore.EventQuery{Pattern: "/_sys/subscriptions/s", Limit: 1000})
+	page, err := store.Events(t.Context(), sluice.DefaultNamespace, model.EventQuery{Pattern: "/_sys/subscriptions/s", Limit: 1000})
 	require.NoError(t, err)
 	for _, ev := range page.Events {
 		var data struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -62,7 +63,7 @@ func TestWhatWasNotToldOfNamespacesIsToldLater(t *testing.T) {
 	stop := run(t, a)
 	defer stop()
 	lines := func() (lines []string) {
-		page, err := store.Events(ctx, sluice.DefaultNamespace, natsstore.EventQuery{Pattern: "/_sys/namespaces/*", Limit: 100})
+		page, err := store.Events(ctx, sluice.DefaultNamespace, model.EventQuery{Pattern: "/_sys/namespaces/*", Limit: 100})
 		require.NoError(t, err)
 		for _, ev := range page.Events {
 			var data struct{ Revision uint64 }
@@ -109,7 +110,7 @@ func TestEachChangeOfANamespaceThatWasNotToldIsTold(t *testing.T) {
 		return ns
 	}
 	lines := func(name string) (lines []string) {
-		page, err := store.Events(ctx, sluice.DefaultNamespace, natsstore.EventQuery{Pattern: sluice.Pattern(sluice.NamespacePath(name)), Limit: 100})
+		page, err := store.Events(ctx, sluice.DefaultNamespace, model.EventQuery{Pattern: sluice.Pattern(sluice.NamespacePath(name)), Limit: 100})
 		require.NoError(t, err)
 		for _, ev := range page.Events {
 			var data struct{ Old, New struct{ Description string } }

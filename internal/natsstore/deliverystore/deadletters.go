@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -74,28 +73,14 @@ func (s *Store) Unbury(ctx context.Context, letterSeq uint64) error {
 	return nil
 }
 
-// DeadLetterQuery chooses dead letters. Zero values choose all.
-type DeadLetterQuery struct {
-	Reason  sluice.Reason
-	Pattern sluice.Pattern // of the event's path; those without a path match none
-	Since   time.Time      // given up then or later
-	Before  uint64         // the cursor of an earlier page
-	Limit   int
-}
-
-func (q *DeadLetterQuery) wants(d *sluice.DeadLetter) bool {
-	return (q.Reason == "" || d.Reason == q.Reason) && !d.At.Before(q.Since) &&
-		(q.Pattern == "" || d.Path != "" && q.Pattern.Match(d.Path))
-}
-
 // ListDeadLetters returns the subscription's dead letters, newest first, their events without data,
 // and the cursor of the next page, 0 at the end.
-func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
+func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q model.DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
 	placed, next, err := s.letters(ctx, sub, model.HistoryQuery{Since: q.Since, Before: q.Before, Limit: q.Limit}, func(d *sluice.DeadLetter) bool {
 		if d.Event != nil {
 			d.Event.Data = nil
 		}
-		return q.wants(d)
+		return q.Wants(d)
 	})
 	found := make([]model.BuriedLetter, len(placed))
 	for i, p := range placed {
@@ -222,20 +207,13 @@ func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) 
 	return 1 + behind, nil
 }
 
-// Redrivable is what a redrive of all of a subscription's dead letters would find.
-type Redrivable struct {
-	Last uint64 // place of the last dead letter of all subscriptions
-	Can  int    // letters whose event can be sent again
-	Not  int    // letters whose event is not known
-}
-
 // Redrivable returns what can be redriven of the subscription's dead letters.
-func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (Redrivable, error) {
+func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (model.Redrivable, error) {
 	_, last, err := s.deadLetterBounds(ctx)
 	if err != nil {
-		return Redrivable{}, err
+		return model.Redrivable{}, err
 	}
-	r := Redrivable{Last: last}
+	r := model.Redrivable{Last: last}
 	config := jetstream.ConsumerConfig{
 		FilterSubject: streams.DeadLettersSubject(sub.Namespace, sub.ID), HeadersOnly: true,
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &sub.CreatedAt,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -46,7 +47,7 @@ func (g graveyard) bury(t *testing.T, letters ...sluice.DeadLetter) {
 	}
 }
 
-func (g graveyard) list(t *testing.T, q deliverystore.DeadLetterQuery) (ids []string, next uint64) {
+func (g graveyard) list(t *testing.T, q model.DeadLetterQuery) (ids []string, next uint64) {
 	t.Helper()
 	if q.Limit == 0 {
 		q.Limit = 1000
@@ -99,18 +100,18 @@ func TestDeadLettersAreListedNewestFirst(t *testing.T) {
 		}
 		g.bury(t, d, other)
 	}
-	ids, next := g.list(t, deliverystore.DeadLetterQuery{Limit: 2})
+	ids, next := g.list(t, model.DeadLetterQuery{Limit: 2})
 	require.Equal(t, []string{"e-5", "e-4"}, ids)
-	ids, next = g.list(t, deliverystore.DeadLetterQuery{Limit: 2, Before: next})
+	ids, next = g.list(t, model.DeadLetterQuery{Limit: 2, Before: next})
 	require.Equal(t, []string{"e-3", "e-2"}, ids)
-	ids, next = g.list(t, deliverystore.DeadLetterQuery{Limit: 2, Before: next})
+	ids, next = g.list(t, model.DeadLetterQuery{Limit: 2, Before: next})
 	require.Equal(t, []string{"e-1"}, ids)
 	require.Zero(t, next)
-	ids, _ = g.list(t, deliverystore.DeadLetterQuery{Reason: sluice.NotSendable})
+	ids, _ = g.list(t, model.DeadLetterQuery{Reason: sluice.NotSendable})
 	require.Equal(t, []string{"e-3"}, ids)
-	ids, _ = g.list(t, deliverystore.DeadLetterQuery{Pattern: "/a/**"})
+	ids, _ = g.list(t, model.DeadLetterQuery{Pattern: "/a/**"})
 	require.Equal(t, []string{"e-5", "e-4", "e-2", "e-1"}, ids)
-	ids, _ = g.list(t, deliverystore.DeadLetterQuery{Since: begin.Add(4 * time.Second)})
+	ids, _ = g.list(t, model.DeadLetterQuery{Since: begin.Add(4 * time.Second)})
 	require.Equal(t, []string{"e-5", "e-4"}, ids)
 	require.Equal(t, uint64(5), g.count(t))
 }
@@ -127,7 +128,7 @@ func TestDeadLettersAreFoundBehindManyOfOthers(t *testing.T) {
 		g.bury(t, other)
 	}
 	g.bury(t, g.letter(2, "/a"))
-	ids, next := g.list(t, deliverystore.DeadLetterQuery{})
+	ids, next := g.list(t, model.DeadLetterQuery{})
 	require.Equal(t, []string{"e-2", "e-1"}, ids)
 	require.Zero(t, next)
 }
@@ -179,7 +180,7 @@ func TestDeadLettersAreDiscarded(t *testing.T) {
 		require.NoError(t, g.Discard(t.Context(), g.sub, name))
 		requireCode(t, sluice.NotFound, g.Discard(t.Context(), g.sub, name))
 	}
-	ids, _ := g.list(t, deliverystore.DeadLetterQuery{})
+	ids, _ := g.list(t, model.DeadLetterQuery{})
 	require.Equal(t, []string{"e-5"}, ids)
 	require.NoError(t, g.DiscardAll(t.Context(), g.sub))
 	require.Zero(t, g.count(t))
@@ -197,7 +198,7 @@ func TestDeadLettersAreReadInTheirOrderToBeRedriven(t *testing.T) {
 	g.bury(t, g.letter(1, "/a"), g.letter(2, "/a"), lost, g.letter(4, "/a"))
 	can, err := g.Redrivable(t.Context(), g.sub)
 	require.NoError(t, err)
-	require.Equal(t, deliverystore.Redrivable{Last: 4, Can: 3, Not: 1}, can)
+	require.Equal(t, model.Redrivable{Last: 4, Can: 3, Not: 1}, can)
 	g.bury(t, g.letter(5, "/a"))
 	var ids []string
 	from := uint64(1)
@@ -243,7 +244,7 @@ func TestTheDeadLettersOfAnEarlierSubscriptionAreNotShown(t *testing.T) {
 	g.bury(t, g.letter(1, "/a"))
 	g.sub.CreatedAt = time.Now()
 	g.bury(t, g.letter(2, "/a"))
-	ids, _ := g.list(t, deliverystore.DeadLetterQuery{})
+	ids, _ := g.list(t, model.DeadLetterQuery{})
 	require.Equal(t, []string{"e-2"}, ids)
 	require.Equal(t, uint64(1), g.count(t))
 	_, err := g.DeadLetter(t.Context(), g.sub, "e-1")

@@ -128,7 +128,7 @@ func (s *watchSite) read(path sluice.Path, values ...int) (ids []string) {
 // on returns the events on a path, in their order.
 func (s *watchSite) on(path sluice.Path) []sluice.Event {
 	s.t.Helper()
-	page, err := s.store.Events(s.t.Context(), s.ns, natsstore.EventQuery{Pattern: sluice.Pattern(path), Limit: 1000})
+	page, err := s.store.Events(s.t.Context(), s.ns, model.EventQuery{Pattern: sluice.Pattern(path), Limit: 1000})
 	require.NoError(s.t, err)
 	return page.Events
 }

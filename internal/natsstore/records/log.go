@@ -68,16 +68,16 @@ func (l WatchLog) Has(ctx context.Context, namespace string, path sluice.Path, i
 	if err != nil {
 		return false, err
 	}
-	q := natsstore.EventQuery{
+	q := model.EventQuery{
 		Pattern: sluice.Pattern(path), After: max(after, first, 1) - 1, Limit: 1,
 		Visible: func(ev *sluice.Event) bool { return ev.ID == id },
 	}
 	for {
 		page, err := l.Store.Events(ctx, namespace, q)
-		if err != nil || len(page.Events) > 0 || page.NextCursor == 0 {
+		if err != nil || len(page.Events) > 0 || page.Next == 0 {
 			return len(page.Events) > 0, err
 		}
-		q.After = page.NextCursor
+		q.After = page.Next
 	}
 }
 
@@ -157,7 +157,7 @@ func Known(store *natsstore.Store) sysevent.Known {
 		if err != nil || time.Since(since) < ns.DedupWindow.Std()/2 {
 			return nil, err
 		}
-		q := natsstore.EventQuery{Pattern: sluice.Pattern(path), Since: since.Add(-clockSkew).UTC().Format(time.RFC3339Nano), Limit: 1000}
+		q := model.EventQuery{Pattern: sluice.Pattern(path), Since: since.Add(-clockSkew).UTC().Format(time.RFC3339Nano), Limit: 1000}
 		page, err := store.Events(ctx, namespace, q)
 		if sluice.CodeOf(err) == sluice.WindowExceeded { // the log starts later
 			q.Since = "-1"
@@ -165,21 +165,44 @@ func Known(store *natsstore.Store) sysevent.Known {
 		}
 		for err == nil {
 			told = append(told, idsIn(page, ids)...)
-			if page.NextCursor == 0 {
+			if page.Next == 0 {
 				return told, nil
 			}
-			q.After = page.NextCursor
+			q.After = page.Next
 			page, err = store.Events(ctx, namespace, q)
 		}
 		return nil, err
 	}
 }
 
-func idsIn(page natsstore.EventPage, of []string) (ids []string) {
+func idsIn(page model.EventPage, of []string) (ids []string) {
 	for i := range page.Events {
 		if slices.Contains(of, page.Events[i].ID) {
 			ids = append(ids, page.Events[i].ID)
 		}
 	}
 	return ids
+}
+
+// EventLog gives the API access to the log.
+type EventLog struct{ Store *natsstore.Store }
+
+// Read returns a page of events.
+func (l EventLog) Read(ctx context.Context, namespace string, q model.EventQuery) (model.EventPage, error) {
+	return l.Store.Events(ctx, namespace, q)
+}
+
+// EventAt returns the event with the sequence.
+func (l EventLog) EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error) {
+	return l.Store.Event(ctx, namespace, seq)
+}
+
+// EventByID returns the event with the id.
+func (l EventLog) EventByID(ctx context.Context, namespace, id string) (sluice.Event, error) {
+	return l.Store.EventByID(ctx, namespace, id)
+}
+
+// State returns a page of the state.
+func (l EventLog) State(ctx context.Context, namespace string, q model.StateQuery) (model.StatePage, error) {
+	return l.Store.State(ctx, namespace, q)
 }

@@ -1,0 +1,60 @@
+package subscription
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Statuses reports the state of deliveries.
+type Statuses interface {
+	// Status returns the status of a subscription.
+	Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error)
+	// LastAttemptAt returns when the last attempt was recorded; zero: never.
+	LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error)
+}
+
+// Sender makes attempts.
+type Sender interface {
+	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt
+}
+
+// Pace limits requests to the rate that an endpoint agreed to.
+type Pace interface {
+	// TakeNow counts a request that is sent immediately. Code QuotaExceeded.
+	TakeNow(sub *sluice.Subscription, now time.Time) error
+}
+
+// Deliveries reports the deliveries of a subscription, and tests its endpoint.
+type Deliveries struct {
+	Statuses
+
+	Sender Sender
+	Pace   Pace
+}
+
+// Test sends a test event, which is not in a log. Codes: Conflict if the subscription was
+// cancelled, because nothing more is sent to its endpoint (S0-64); QuotaExceeded if the rate that
+// the endpoint agreed to is used up.
+func (d Deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
+	if sub.State == sluice.Cancelled {
+		return sluice.Attempt{}, sluice.Errorf(sluice.Conflict, "subscription %q was cancelled (%s); create a new one", sub.ID, sub.Reason)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return sluice.Attempt{}, fmt.Errorf("generate an ID: %w", err)
+	}
+	now := time.Now().UTC()
+	if err := d.Pace.TakeNow(sub, now); err != nil {
+		return sluice.Attempt{}, err
+	}
+	a := d.Sender.Send(ctx, sub, &sluice.Event{
+		Namespace: sub.Namespace, Path: "/_sys/test", ID: id.String(), Type: "sys.test", Source: "/subscriptions/" + sub.ID,
+		Time: now, Stored: now, ContentType: "application/json", Data: []byte(`{"message":"a test of subscription ` + sub.ID + `"}`),
+	}, 1)
+	return a, nil
+}

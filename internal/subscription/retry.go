@@ -1,0 +1,96 @@
+package subscription
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Lanes gives access to the outcome of deliveries.
+type Lanes interface {
+	// ParkedLanes returns the lanes of a subscription that wait.
+	ParkedLanes(ctx context.Context, sub *sluice.Subscription) ([]sluice.Parked, error)
+	// DeadLetter returns the dead letter of an event. Code NotFound.
+	DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, error)
+	// Trail returns what is known of the delivery of an event. Code NotFound.
+	Trail(ctx context.Context, sub *sluice.Subscription, event string) (model.Trail, error)
+}
+
+// Retrier retries an event, or releases its lane without it.
+type Retrier struct {
+	Lanes    Lanes
+	Registry *Registry
+}
+
+// Retry starts a replay of one event, given by its ID or sequence: in its lane if the event holds
+// it, or of its dead letter if it has one. Codes as for Registry.Replay; Conflict for an event that
+// does not match the subscription.
+func (r Retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
+	lane, err := r.held(ctx, sub, event)
+	if err != nil {
+		return sluice.Replay{}, err
+	}
+	if lane != nil {
+		return r.act(ctx, sub, sluice.ReplayRetry, lane, by)
+	}
+	d, err := r.Lanes.DeadLetter(ctx, sub, event)
+	switch {
+	case err == nil && d.Redrivable():
+		return r.Registry.Start(ctx, sub, sluice.Replay{
+			Kind: sluice.ReplayDeadLetters, From: d.LetterSeq, To: d.LetterSeq, EventIDs: []string{d.EventID}, Total: 1, CreatedBy: by,
+		})
+	case err != nil && sluice.CodeOf(err) != sluice.NotFound:
+		return sluice.Replay{}, err
+	}
+	only := ReplayRequest{From: event, To: event}
+	count, err := r.Registry.Count(ctx, sub.ID, only)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return sluice.Replay{}, sluice.Errorf(sluice.NotFound, "event %q not found in %s", event, sub.Namespace)
+	}
+	if err != nil {
+		return sluice.Replay{}, err
+	}
+	if count.Exact && count.Count == 0 {
+		return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q cannot be sent: it does not match the pattern or the filter of %q, or cannot be read", event, sub.ID)
+	}
+	return r.Registry.Replay(ctx, sub.ID, only, by)
+}
+
+// Discard discards the head of a held lane, given by its ID or sequence. Codes Conflict; NotFound.
+func (r Retrier) Discard(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
+	lane, err := r.held(ctx, sub, event)
+	if err != nil {
+		return sluice.Replay{}, err
+	}
+	if lane != nil {
+		return r.act(ctx, sub, sluice.ReplayDiscard, lane, by)
+	}
+	if _, err := r.Lanes.Trail(ctx, sub, event); err != nil {
+		return sluice.Replay{}, err
+	}
+	return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q holds no lane of %q: only held events can be discarded; discard dead letters under dead-letters", event, sub.ID)
+}
+
+// held returns the lane that the event holds, nil if none.
+func (r Retrier) held(ctx context.Context, sub *sluice.Subscription, event string) (*sluice.Parked, error) {
+	lanes, err := r.Lanes.ParkedLanes(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(lanes, func(p sluice.Parked) bool {
+		return p.Held != "" && (p.EventID == event || strconv.FormatUint(p.FromSeq, 10) == event)
+	})
+	if i < 0 {
+		return nil, nil //nolint:nilnil // most events hold none
+	}
+	return &lanes[i], nil
+}
+
+func (r Retrier) act(ctx context.Context, sub *sluice.Subscription, kind sluice.ReplayKind, lane *sluice.Parked, by string) (sluice.Replay, error) {
+	return r.Registry.Start(ctx, sub, sluice.Replay{
+		Kind: kind, From: lane.FromSeq, To: lane.FromSeq, EventIDs: []string{lane.EventID}, Total: 1, CreatedBy: by,
+	})
+}
