@@ -22,11 +22,13 @@ var retired = map[string]string{
 	"heed":     "apply",
 	"hogs":     "monopolizes",
 	"instruct": "action",
+	"newsroom": "path notifier",
 	"peep":     "clock check",
 	"puzzled":  "back off",
 	"tailing":  "log tail",
 	"telling":  "outbox",
 	"underway": "in flight",
+	"vault":    "seal",
 	"wonder":   "backoff",
 }
 

@@ -38,7 +38,7 @@ func (s *server) openTrust(ctx context.Context) error {
 	t := &s.trust
 	t.records = records.NewAccess(s.store, s.memory.OfBucket(streams.Access))
 	t.presence = grants.NewPresence(id, t.records, t.index, s.store.LeaseTTL(), s.opts.Log)
-	t.authority = grants.New(grants.Needs{
+	t.authority = grants.New(grants.Deps{
 		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now, Tickets: s.ticketKeys.All,
 	})
 	t.follower = &grants.Follower{Index: t.index, Presence: t.presence, Cancel: s.registry, Forget: t.records, Now: time.Now, Log: s.opts.Log}

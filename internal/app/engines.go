@@ -33,11 +33,11 @@ func (s *server) openFeeds(context.Context) error {
 
 // openLater constructs the engine of scheduled events.
 func (s *server) openLater(context.Context) error {
-	s.perform = &action.Revocable{Performer: action.New(action.Needs{
+	s.perform = &action.Revocable{Performer: action.New(action.Deps{
 		Log: records.ActionLog{Store: s.store}, Publisher: action.Cancellable{Publisher: s.published(s.store)},
 		Access: s.trust.index, Catalogue: s.catalogue, Causes: s.causes, Quota: s.quotas, Now: time.Now,
 	})}
-	s.later = delayed.New(delayed.Needs{
+	s.later = delayed.New(delayed.Deps{
 		Records: s.store.Scheduled(),
 		Lists:   s.store.Scheduled(),
 		Log:     s.store,
@@ -54,7 +54,7 @@ func (s *server) openLater(context.Context) error {
 // openAppointments constructs the appointment engine.
 func (s *server) openAppointments(context.Context) error {
 	stored := records.NewAppointments(s.store)
-	s.appointments = appointment.New(appointment.Needs{
+	s.appointments = appointment.New(appointment.Deps{
 		Records: stored, Lists: stored, Perform: s.perform, Tell: records.Teller{Store: s.store}, Owner: s.owns.Part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
 	}, appointment.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
 	s.metrics.WatchDue(s.waiting)
@@ -74,18 +74,18 @@ func (s *server) waiting() (all []metrics.Waiting) {
 // openWatches constructs the watch engine and the watch keeper.
 func (s *server) openWatches(context.Context) error {
 	log, stored := records.NewWatchLog(s.store), records.NewWatches(s.store)
-	perform := action.New(action.Needs{
+	perform := action.New(action.Deps{
 		Publisher: action.Cancellable{Publisher: s.published(s.store)}, Access: s.trust.index, Catalogue: s.catalogue,
 		Causes: loopguard.Reactions{Guard: s.causes}, Quota: s.quotas, Now: time.Now,
 	})
-	s.watches = watch.New(watch.Ports{
+	s.watches = watch.New(watch.Deps{
 		Definitions: stored, Records: stored.Progress, Log: log, Gate: authz.WatchGate{Index: s.trust.index, Now: time.Now},
 		Perform: action.Watched{Performer: perform}, Owns: s.owns.Part(),
 	}, watch.Options{
 		Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Log: s.opts.Log,
 		Observe: s.metrics.Watches(s.watchMoments),
 	})
-	s.watchKeeper = watch.NewKeeper(watch.Needs{
+	s.watchKeeper = watch.NewKeeper(watch.KeeperDeps{
 		Store: stored, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log,
 		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels},
 	})

@@ -172,7 +172,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	opts.Vault, opts.Sealed = sealed.ring, records.SealedBuckets()
+	opts.Sealer, opts.Sealed = sealed.ring, records.SealedBuckets()
 	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.limits = limit.Endpoints{Sender: s.sender, Sends: s.sends, Paces: s.paces, Access: s.trust.index}
 	s.trust.index.Open(s.cfg.Durable.Anonymous)
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
-	s.registry = subscription.New(subscription.Needs{
+	s.registry = subscription.New(subscription.Deps{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
 		Logs:          s.store,
@@ -290,7 +290,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.owns = ownership.New(leases)
 	s.durable = durable.New(records.Paths{Store: s.store, Published: s.published}, time.Now)
 	s.openStreamSubs()
-	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.know}, s.owns.Part(), delivery.Ports{
+	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.know}, s.owns.Part(), delivery.Deps{
 		Sources:   records.Sources{Store: s.deliveries},
 		Log:       s.attempts,
 		Lanes:     s.deliveries,

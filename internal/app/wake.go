@@ -21,7 +21,7 @@ func (s *server) openWakes(ctx context.Context) error {
 		return err
 	}
 	s.wakeKeys.Set(keys)
-	s.wakes = wake.New(wake.Ports{
+	s.wakes = wake.New(wake.Deps{
 		Watch:    records.WakeWatcher{Subscriptions: s.store.Subscriptions()},
 		Owns:     s.owns.Part(),
 		Records:  records.NewWakes(s.store),
@@ -42,7 +42,7 @@ func (s *server) openWakes(ctx context.Context) error {
 func (s *server) openStreamSubs() {
 	s.streamSubsOwn = s.owns.Part()
 	s.notices = notify.Streams{Endpoints: s.limits, Sender: s.sender, Keys: &s.keys}
-	s.streamSubs = streamsub.New(streamsub.Ports{
+	s.streamSubs = streamsub.New(streamsub.Deps{
 		Records: records.NewStreamSubscriptions(s.store, s.counts, s.counted[1]),
 		Logs:    s.store,
 		Streams: tails.Subscriptions{Engine: s.durable, Index: s.trust.index},

@@ -111,7 +111,7 @@ func TestADeadLetterThatIsNotStoredIsNotTold(t *testing.T) { // S2-05
 	c := &crier{ask: func() (sluice.Status, error) { return w.deliveries.Status(t.Context(), w.sub) }}
 	c.follow(t, w)
 	buried := make(chan struct{})
-	w.ports = func(p *delivery.Ports) {
+	w.ports = func(p *delivery.Deps) {
 		process, _ := p.Log.(*process)
 		p.Log = &buryCrash{process: process, crashed: buried}
 	}

@@ -141,7 +141,7 @@ func moody(t *testing.T, status int64, policy sluice.Policy) (*world, *mood, *wa
 	t.Helper()
 	w, m, o := newWorld(t, connect(t), "n", policy), newMood(status), &watcher{}
 	w.observe = o
-	w.ports = func(p *delivery.Ports) { p.Sender, p.Registry = m, o }
+	w.ports = func(p *delivery.Deps) { p.Sender, p.Registry = m, o }
 	return w, m, o
 }
 

@@ -40,7 +40,7 @@ func countingWorld(t *testing.T, wait time.Duration, most int) (*world, *numbere
 	w := newWorld(t, connect(t), "n", sluice.Policy{Retry: steps(wait, most)})
 	w.endpoint.fails["e"] = 1000
 	n := &numbered{Sender: w.endpoint}
-	w.ports = func(p *delivery.Ports) { p.Sender = n }
+	w.ports = func(p *delivery.Deps) { p.Sender = n }
 	w.publish(t, "/a/x", "e")
 	return w, n
 }

@@ -56,7 +56,7 @@ const maxInFlight = 1024
 type Engine struct {
 	watch   Watcher
 	owns    Ownership
-	ports   Ports
+	ports   Deps
 	opts    Options
 	changes chan change
 
@@ -92,7 +92,7 @@ type served struct {
 }
 
 // New returns an engine that is idle until Run.
-func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
+func New(watch Watcher, owns Ownership, ports Deps, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
@@ -266,7 +266,7 @@ func (e *Engine) liveRunner(id string) *runner {
 	return nil
 }
 
-func (e *Engine) newRunner(sub *sluice.Subscription, ports Ports) *runner {
+func (e *Engine) newRunner(sub *sluice.Subscription, ports Deps) *runner {
 	r := newRunner(sub, ports, e.opts, &e.ahead, e.shares.Join())
 	r.outbound = e.outbound
 	return r

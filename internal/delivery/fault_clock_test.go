@@ -105,7 +105,7 @@ func TestARunningProcessWaitsByTheClockThatDoesNotJump(t *testing.T) { // S4-52
 	w.endpoint.fails["late"] = 3 // a live head, and a parked one
 	w.publish(t, "/a/1", "late")
 	steady := make(chan bool, 10)
-	w.ports = func(p *delivery.Ports) { p.Lanes = steadyLanes{p.Lanes, steady} }
+	w.ports = func(p *delivery.Deps) { p.Lanes = steadyLanes{p.Lanes, steady} }
 	proc := w.start(t)
 	require.True(t, within(patience, func() bool { return w.endpoint.delivered() == 1 }))
 	proc.stop()

@@ -112,7 +112,7 @@ func (w *world) run(t *testing.T, p *process) (endLog func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	p.log, p.cancel, p.ended = log, cancel, make(chan struct{})
-	ports := delivery.Ports{Sources: p, Log: p, Lanes: p, Events: p.store, Sender: mortalSender{w.endpoint, p}, Gate: discreet{}, Registry: p}
+	ports := delivery.Deps{Sources: p, Log: p, Lanes: p, Events: p.store, Sender: mortalSender{w.endpoint, p}, Gate: discreet{}, Registry: p}
 	engine := delivery.New(w.watch, leases, ports, delivery.Options{})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })

@@ -82,7 +82,7 @@ func tryMove(t *testing.T, id string, left http.HandlerFunc) {
 	}})
 	w.sub.Endpoint.URL = "http://moving.localhost:" + port
 	w.sub.Secrets = []sluice.Secret{{Value: "whsec_bmV3LXNlY3JldC1uZXctc2VjcmV0LW5ldy1zZWNyZXQ="}}
-	w.ports = func(p *delivery.Ports) { p.Sender = sender }
+	w.ports = func(p *delivery.Deps) { p.Sender = sender }
 	proc := w.start(t)
 	defer proc.stop()
 	sent := map[string][]string{}

@@ -80,7 +80,7 @@ func TestWhateverTheGateSaysJustWhatPassesArrives(t *testing.T) { // S0-59, S0-6
 		ordering := rapid.SampledFrom([]sluice.Ordering{sluice.OrderByPath, sluice.OrderAll, sluice.OrderNone}).Draw(rt, "ordering")
 		w := newWorld(rt, store, fmt.Sprintf("g%d", checks), sluice.Policy{Window: 8, Ordering: ordering, Retry: quickRetries})
 		gate, n := &scripted{of: map[string][]model.Decision{}}, 0
-		w.ports = func(p *delivery.Ports) { p.Gate = gate }
+		w.ports = func(p *delivery.Deps) { p.Gate = gate }
 		proc := w.start(rt)
 		defer func() { proc.stop() }()
 		rt.Repeat(map[string]func(*rapid.T){

@@ -158,13 +158,13 @@ func (g *gated) startOver(store *natsstore.Store, owns delivery.Ownership) (stop
 	log, err := deliveries.AttemptLog()
 	require.NoError(g.t, err)
 	sender := outbound.New(outbound.Options{AllowLoopback: true})
-	reg := subscription.New(subscription.Needs{
+	reg := subscription.New(subscription.Deps{
 		Subscriptions: store.Subscriptions(), Reservations: natsstore.OpenBucket[subscription.Reservation](store, streams.Reservations),
 		Logs: store, Endpoints: sender, Consumers: storedConsumers{deliveries}, Replays: deliveries.Replays(), ReplayLogs: store,
 		Ledger: ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)), Announce: sysevent.New(store, sysevent.Options{}), Now: time.Now,
 	})
 	replays := watchReplays{deliveries.Replays(), g.sub.ID}
-	engine := delivery.New(allSubscriptions{store}, owns, delivery.Ports{
+	engine := delivery.New(allSubscriptions{store}, owns, delivery.Deps{
 		Sources: storedSources{deliveries}, Log: log, Lanes: deliveries, Healths: deliveries, Events: store, Sender: sender, Gate: g.gate,
 		Registry: reg, Replays: replays, Letters: deliveries,
 	}, delivery.Options{Replays: replays, Observe: g.see})
@@ -410,7 +410,7 @@ func TestWhatIsUndecidedWaits(t *testing.T) { // S0-60, S0-62
 		return model.Pass
 	})
 	w.beside = other.watch
-	w.ports = func(p *delivery.Ports) { p.Gate = gate }
+	w.ports = func(p *delivery.Deps) { p.Gate = gate }
 	proc := w.start(t)
 	defer func() { proc.stop() }()
 	w.endpoint.fails["e1"] = 1

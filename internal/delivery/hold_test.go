@@ -49,7 +49,7 @@ func newHoldingWorld(t require.TestingT, store *natsstore.Store, namespace strin
 	w := newWorld(t, store, namespace, policy)
 	replays := watchReplays{w.deliveries.Replays(), w.sub.ID}
 	w.replays = replays
-	w.ports = func(p *delivery.Ports) { p.Replays, p.Letters = replays, w.deliveries }
+	w.ports = func(p *delivery.Deps) { p.Replays, p.Letters = replays, w.deliveries }
 	return w
 }
 
@@ -200,7 +200,7 @@ func TestAnEventThatTheFilterCannotTellHoldsItsLane(t *testing.T) {
 	w := newHoldingWorld(t, connect(t), "told", holding(2))
 	cried := &crier{ask: func() (sluice.Status, error) { return w.deliveries.Status(t.Context(), w.sub) }}
 	ports := w.ports
-	w.ports = func(p *delivery.Ports) { ports(p); p.Announce = cried }
+	w.ports = func(p *delivery.Deps) { ports(p); p.Announce = cried }
 	w.watch.change(func(sub *sluice.Subscription) { sub.Filter.CEL = "event.data.a / event.data.a == 1" })
 	publish := func(path sluice.Path, id, data string) {
 		_, err := w.store.Publish(t.Context(), w.sub.Namespace, []sluice.Event{{Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(data)}})

@@ -22,7 +22,7 @@ const (
 type expiryScan struct {
 	sub   *sluice.Subscription
 	match *filter.Matcher
-	ports Ports
+	ports Deps
 	opts  Options
 }
 

@@ -55,7 +55,7 @@ func TestAnEventThatCameOfItselfIsADeadLetter(t *testing.T) {
 	for _, onDead := range []sluice.OnDead{sluice.DeadContinues, sluice.DeadHolds} {
 		w := newWorld(t, connect(t), "loops", sluice.Policy{Retry: quickRetries, OnDead: onDead})
 		j := &judge{loops: map[string]bool{"live": true, "behind": true, "late": true}, asked: map[string]int{}}
-		w.ports = func(p *delivery.Ports) { p.Causes = j }
+		w.ports = func(p *delivery.Deps) { p.Causes = j }
 		w.endpoint.fails["head"] = 3
 		w.caused(t, "/a/x", "live")
 		w.caused(t, "/a/x", "fine")
@@ -79,7 +79,7 @@ func TestWhatCannotBeCheckedIsKeptBackAndNotLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, connect(t), "unknown", sluice.Policy{Retry: quickRetries})
 	j := &judge{away: true, loops: map[string]bool{"loop": true}, asked: map[string]int{}}
-	w.ports = func(p *delivery.Ports) { p.Causes = j }
+	w.ports = func(p *delivery.Deps) { p.Causes = j }
 	w.caused(t, "/a/x", "e")
 	w.caused(t, "/a/y", "loop")
 	w.publish(t, "/a/z", "plain")
@@ -111,7 +111,7 @@ func TestALoopThatIsKnownAfterAnAttemptIsADeadLetterWithItsAttempts(t *testing.T
 	t.Parallel()
 	w := newWorld(t, connect(t), "between", sluice.Policy{Retry: quickRetries})
 	j := &judge{loops: map[string]bool{}, asked: map[string]int{}}
-	w.ports = func(p *delivery.Ports) { p.Causes = j }
+	w.ports = func(p *delivery.Deps) { p.Causes = j }
 	w.endpoint.fails["e"] = 1000
 	w.caused(t, "/a/x", "e")
 	p := w.start(t)

@@ -256,7 +256,7 @@ type world struct {
 	sub        *sluice.Subscription // as it was made
 	watch      *one
 	endpoint   *endpoint
-	ports      func(*delivery.Ports)  // changes what an engine works with; nil: nothing
+	ports      func(*delivery.Deps)   // changes what an engine works with; nil: nothing
 	beside     *one                   // another subscription that its engine serves; nil: none
 	replays    delivery.ReplayWatcher // nil: there are none
 	places     int                    // attempts that its engine makes at once; 0: as an engine does
@@ -300,7 +300,7 @@ func (w *world) start(t require.TestingT) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	p := &process{store: w.store, deliveries: w.deliveries, log: log, cancel: cancel, ended: make(chan struct{})}
-	ports := delivery.Ports{Sources: p, Log: p, Lanes: p, Healths: p, Events: w.store, Sender: w.endpoint, Registry: p}
+	ports := delivery.Deps{Sources: p, Log: p, Lanes: p, Healths: p, Events: w.store, Sender: w.endpoint, Registry: p}
 	if w.ports != nil {
 		w.ports(&ports)
 	}

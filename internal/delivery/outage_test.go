@@ -112,7 +112,7 @@ func TestADeadLetterThatACrashPreventedIsWrittenLater(t *testing.T) { // S4-23, 
 			w.endpoint.fails["doomed"] = 100
 			w.publish(t, "/a/1", "doomed")
 			crashed := make(chan struct{})
-			w.ports = func(p *delivery.Ports) {
+			w.ports = func(p *delivery.Deps) {
 				if proc, ok := p.Log.(*process); ok {
 					p.Log = buryCrash{proc, crashed}
 				}

@@ -134,8 +134,8 @@ type Catalogue interface {
 	Check(ev *sluice.Event) error
 }
 
-// Ports are a runner's dependencies.
-type Ports struct {
+// Deps are a runner's dependencies.
+type Deps struct {
 	Sources  Sources
 	Log      Log
 	Lanes    Lanes
@@ -160,7 +160,7 @@ type Ports struct {
 }
 
 // payer returns the payer of a subscription's filter.
-func (p *Ports) payer(sub *sluice.Subscription) filter.Payer {
+func (p *Deps) payer(sub *sluice.Subscription) filter.Payer {
 	payer := filter.Payer{Namespace: sub.Namespace}
 	if p.Payer != nil {
 		payer.Principal = p.Payer(sub)
@@ -169,7 +169,7 @@ func (p *Ports) payer(sub *sluice.Subscription) filter.Payer {
 }
 
 // allowed returns why an event may not be sent, nil if it may.
-func (p *Ports) allowed(ev *sluice.Event) error {
+func (p *Deps) allowed(ev *sluice.Event) error {
 	if p.Catalogue == nil {
 		return nil
 	}

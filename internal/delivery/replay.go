@@ -28,7 +28,7 @@ const replayBatch = 64 // events per read
 // and a source that reads the log once, from one end to the other.
 type replaying struct {
 	replay sluice.Replay // when the runner took it up
-	ports  Ports
+	ports  Deps
 	log    *slog.Logger
 
 	letters atomic.Pointer[deadLetterSource] // of a replay of dead letters, since its source was opened
@@ -40,7 +40,7 @@ type replaying struct {
 	answered []uint64 // delivered events with letters to delete
 }
 
-func newReplaying(rep sluice.Replay, ports Ports, log *slog.Logger) *replaying {
+func newReplaying(rep sluice.Replay, ports Deps, log *slog.Logger) *replaying {
 	return &replaying{replay: rep, ports: ports, log: log, sent: rep.Sent, dead: rep.Dead, stored: rep.Sent + rep.Dead}
 }
 

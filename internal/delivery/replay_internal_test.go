@@ -116,10 +116,10 @@ func (s replayStore) Recover(context.Context, *sluice.Subscription, string) (map
 }
 
 // replayRunner returns the ports of a replay's runner, and what stands behind them.
-func replayRunner(t *testing.T, kind sluice.ReplayKind) (*replaying, Ports, *beside) {
+func replayRunner(t *testing.T, kind sluice.ReplayKind) (*replaying, Deps, *beside) {
 	t.Helper()
 	b := &beside{stored: sluice.Replay{To: 9}}
-	ports := Ports{Log: b, Healths: b, Registry: b, Announce: b, Events: b, Letters: b, Replays: replayStore{b: b}}
+	ports := Deps{Log: b, Healths: b, Registry: b, Announce: b, Events: b, Letters: b, Replays: replayStore{b: b}}
 	rep := newReplaying(sluice.Replay{ID: "r", Kind: kind, From: 1, To: 9, State: sluice.ReplayRunning}, ports, slog.New(slog.DiscardHandler))
 	run := rep.runner(&sluice.Subscription{ID: "s"}, New(nil, nil, ports, Options{}))
 	return rep, run.ports, b
@@ -206,7 +206,7 @@ func TestReplay_RunsBesideTheLiveDeliveries(t *testing.T) {
 	t.Parallel()
 	for kind, ofLetters := range map[sluice.ReplayKind]bool{sluice.ReplayRange: false, sluice.ReplayDeadLetters: true} {
 		b := &beside{stored: sluice.Replay{To: 9}}
-		ports := Ports{Log: b, Events: b, Replays: replayStore{b: b}}
+		ports := Deps{Log: b, Events: b, Replays: replayStore{b: b}}
 		rep := newReplaying(sluice.Replay{ID: "r", Kind: kind, To: 9, Sent: 3, Dead: 2, Rate: sluice.Rate{PerSecond: 7}}, ports, slog.New(slog.DiscardHandler))
 		require.False(t, rep.counted(), "it goes on from what is stored")
 		run := rep.runner(&sluice.Subscription{ID: "s"}, New(nil, nil, ports, Options{}))

@@ -54,7 +54,7 @@ func TestTheLanesOfAReplayThatNobodyServesAreDeleted(t *testing.T) {
 
 	told := make(chan struct{})
 	watch := toldReplays{w.deliveries.Replays(), sync.OnceFunc(func() { close(told) })}
-	engine := delivery.New(w, never{}, delivery.Ports{Replays: w.deliveries.Replays()}, delivery.Options{Replays: watch, LookEvery: 10 * time.Millisecond})
+	engine := delivery.New(w, never{}, delivery.Deps{Replays: w.deliveries.Replays()}, delivery.Options{Replays: watch, LookEvery: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- engine.Run(ctx) }()

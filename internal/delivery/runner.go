@@ -41,7 +41,7 @@ type runner struct {
 	ordering sluice.Ordering // never changes: lanes are named after it
 	began    time.Time       // of the subscription; never changes: the source is opened for it
 
-	ports    Ports
+	ports    Deps
 	outbound *outbound // the way to the endpoint; ports has no sender
 	observe  Observer
 	log      *slog.Logger
@@ -97,7 +97,7 @@ type runner struct {
 	looked time.Time // when oldest was computed
 }
 
-func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomic.Int64, share *fairsem.Share) *runner {
+func newRunner(sub *sluice.Subscription, ports Deps, opts Options, ahead *atomic.Int64, share *fairsem.Share) *runner {
 	return &runner{
 		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,

@@ -44,7 +44,7 @@ func TestAHungEndpointLeavesPlacesToOthers(t *testing.T) {
 	quick := newWorld(t, store, "quick", sluice.Policy{Window: 64, Retry: quickRetries, Ordering: sluice.OrderNone})
 	h := &hung{endpoint: w.endpoint, id: w.sub.ID, open: make(chan struct{})}
 	w.beside, w.places = quick.watch, places
-	w.ports = func(p *delivery.Ports) { p.Sender = h }
+	w.ports = func(p *delivery.Deps) { p.Sender = h }
 	proc := w.start(t)
 	defer proc.stop()
 	for i := range events {

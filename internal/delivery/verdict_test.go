@@ -157,7 +157,7 @@ func TestFilter_KeepsOrderWhenDear(t *testing.T) {
 }
 
 // frugal gives each subscription's filters next to nothing.
-func frugal(p *delivery.Ports) {
+func frugal(p *delivery.Deps) {
 	p.Filters = filter.NewPool(filter.Rates{Principal: 1})
 	p.Payer = func(sub *sluice.Subscription) string { return sub.ID }
 }

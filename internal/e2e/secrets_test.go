@@ -138,7 +138,7 @@ func ringIn(t *testing.T, dir string) (*seal.Ring, []byte) {
 func seeds(t *testing.T, s *running) map[string]string {
 	t.Helper()
 	ring, raw := ringIn(t, s.dir)
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: s.at.NATS, User: tester.Name, Password: testerPassword, Vault: ring})
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: s.at.NATS, User: tester.Name, Password: testerPassword, Sealer: ring})
 	require.NoError(t, err)
 	defer store.Close()
 	keys, err := store.AllKeys(t.Context())
@@ -423,7 +423,7 @@ func TestAServerThatLacksTheNewKeyLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 	ring, err := seal.New(keys...)
 	require.NoError(t, err)
-	neighbour, err := natsstore.Connect(t.Context(), natsstore.Options{URL: shared.ClientURL(), Vault: ring})
+	neighbour, err := natsstore.Connect(t.Context(), natsstore.Options{URL: shared.ClientURL(), Sealer: ring})
 	require.NoError(t, err)
 	defer neighbour.Close()
 	require.NoError(t, neighbour.Provision(t.Context()))

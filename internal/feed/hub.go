@@ -32,7 +32,7 @@ type hub struct {
 
 // newHubs returns the hubs of an engine.
 func newHubs(e *Engine) *logtail.Set[*Item, *hub] {
-	return logtail.New(logtail.Needs[*Item, *hub]{
+	return logtail.New(logtail.Deps[*Item, *hub]{
 		Log: e.log, Item: NewItem, Beside: e.newHub,
 		Ring: func(last uint64) *ringbuffer.Ring[*Item] {
 			r := ringbuffer.New(items, e.opts.Ring, e.share(), last)

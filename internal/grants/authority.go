@@ -32,8 +32,8 @@ type Key struct {
 	Private ed25519.PrivateKey
 }
 
-// Needs are an authority's dependencies; all but Tickets are required.
-type Needs struct {
+// Deps are an authority's dependencies; all but Tickets are required.
+type Deps struct {
 	Records Records
 	Index   *authz.Index
 	Ledger  *ledger.Ledger
@@ -48,7 +48,7 @@ type Needs struct {
 
 // Authority grants and revokes rights. It is safe for concurrent use.
 type Authority struct {
-	needs Needs
+	needs Deps
 
 	mu       sync.Mutex
 	keys     map[string]Key
@@ -59,7 +59,7 @@ type Authority struct {
 }
 
 // New returns an authority.
-func New(needs Needs) *Authority {
+func New(needs Deps) *Authority {
 	return &Authority{needs: needs, keys: map[string]Key{}, verified: newVerified()}
 }
 

@@ -362,7 +362,7 @@ func TestKeysThatThereAreNotAreLookedForOnceASecond(t *testing.T) {
 	var asked atomic.Int64
 	_, key, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
-	a := grants.New(grants.Needs{Index: authz.NewIndex(), Now: time.Now, Keys: func(context.Context) ([]grants.Key, error) {
+	a := grants.New(grants.Deps{Index: authz.NewIndex(), Now: time.Now, Keys: func(context.Context) ([]grants.Key, error) {
 		asked.Add(1)
 		return []grants.Key{{ID: "ours", Private: key}}, nil
 	}})
@@ -415,7 +415,7 @@ func TestAFullLedgerKeepsNobodyFromRevoking(t *testing.T) {
 	m := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))
 	_, err := r.PutACL(t.Context(), root, sluice.ACL{Namespace: "acme", Principal: "user:bob", Entries: []sluice.Access{{Tier: sluice.TierRead}}})
 	require.NoError(t, err)
-	broken := grants.New(grants.Needs{
+	broken := grants.New(grants.Deps{
 		Records: r.records, Index: r.index, Ledger: ledger.New(full{}, slog.New(slog.DiscardHandler)), Now: time.Now,
 		Keys: func(context.Context) ([]grants.Key, error) { return nil, errors.New("not asked for") },
 	})

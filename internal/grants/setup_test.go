@@ -77,7 +77,7 @@ func start(t *testing.T, server *natstest.Server, id string) *replica {
 	log := slog.New(slog.DiscardHandler)
 	r := &replica{index: authz.NewIndex(), store: store, records: natsstore.OpenBucket[authz.Record](store, streams.Access)}
 	presence := grants.NewPresence(id, r.records, r.index, ttl, log)
-	r.Authority = grants.New(grants.Needs{
+	r.Authority = grants.New(grants.Deps{
 		Records: r.records, Index: r.index, Ledger: ledger.New(store.Ledger(), log), Now: time.Now,
 		Keys: func(ctx context.Context) ([]grants.Key, error) {
 			keys, err := store.KeysFor(ctx, sluice.UseGrant)

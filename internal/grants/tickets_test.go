@@ -44,7 +44,7 @@ func TestEveryReplicaTakesATicket(t *testing.T) {
 
 func TestWithoutAKeyThereAreNoTickets(t *testing.T) {
 	t.Parallel()
-	a := grants.New(grants.Needs{Index: authz.NewIndex(), Now: time.Now})
+	a := grants.New(grants.Deps{Index: authz.NewIndex(), Now: time.Now})
 	_, _, err := a.Ticket(root, "acme", time.Minute)
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
 	text, err := authz.SignTicket(authz.Ticket{Namespace: "acme", Expiry: deadline}, [][]byte{make([]byte, 32)})

@@ -200,8 +200,8 @@ func New(opts Options) *Server {
 	}
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
 	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
-	s.streams = dstreams.New(opts.Streams, dstreams.Needs{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
-	s.feeds = live.New(live.Needs{
+	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
+	s.feeds = live.New(live.Deps{
 		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,
 		StartsAtShown: s.startsAtShown, UntilStop: s.untilStop, Stopping: s.stopping,
 	})

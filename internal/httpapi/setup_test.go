@@ -152,7 +152,7 @@ func newBench(t *testing.T) *bench {
 	b.record(t)
 	b.sender = endpoint.New(endpoint.Options{AllowLoopback: true, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
 	t.Cleanup(b.sender.Close)
-	b.registry = subscription.New(subscription.Needs{
+	b.registry = subscription.New(subscription.Deps{
 		Subscriptions: b.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](b.store, streams.Reservations),
 		Logs:          b.store,

@@ -29,9 +29,9 @@ type Log interface {
 	Tail(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error
 }
 
-// Needs is an engine's configuration of its tails: elements T, and a companion W of each tail.
+// Deps is an engine's configuration of its tails: elements T, and a companion W of each tail.
 // Functions without a remark are required.
-type Needs[T, W any] struct {
+type Deps[T, W any] struct {
 	Log    Log
 	Beside func(t *Tail[T, W]) W                 // creates a tail's companion
 	Item   func(ev sluice.Event) T               // converts an event
@@ -52,7 +52,7 @@ type Needs[T, W any] struct {
 
 // Set is the tails in use. It is safe for concurrent use.
 type Set[T, W any] struct {
-	needs Needs[T, W]
+	needs Deps[T, W]
 
 	mu      sync.Mutex
 	running context.Context //nolint:containedctx // of the tails, which end with it; nil: it does not run
@@ -61,7 +61,7 @@ type Set[T, W any] struct {
 }
 
 // New returns a set that admits no user before Begin.
-func New[T, W any](needs Needs[T, W]) *Set[T, W] {
+func New[T, W any](needs Deps[T, W]) *Set[T, W] {
 	return &Set[T, W]{needs: needs, all: map[string]*Tail[T, W]{}}
 }
 

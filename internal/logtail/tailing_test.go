@@ -89,7 +89,7 @@ type (
 )
 
 func newSet(l *log, linger time.Duration) *set {
-	return logtail.New(logtail.Needs[sluice.Event, *beside]{
+	return logtail.New(logtail.Deps[sluice.Event, *beside]{
 		Log: l, Beside: func(*tail) *beside { return &beside{} }, Item: func(ev sluice.Event) sluice.Event { return ev },
 		Ring: func(last uint64) *ringbuffer.Ring[sluice.Event] {
 			return ringbuffer.New(ringbuffer.Of[sluice.Event]{Seq: func(ev sluice.Event) uint64 { return ev.Seq }, Weight: func(sluice.Event) int { return 1 }}, 16, 1000, last)

@@ -63,7 +63,7 @@ type Options struct {
 	Log      *slog.Logger     // slog.DiscardHandler
 	Readers  bool             // other accounts read events as they are stored: each is told again under streams.LiveSubjects
 
-	Vault  *seal.Ring     // seals secrets and seeds of keys before they are written; nil: they are written as they are, which is for tests
+	Sealer *seal.Ring     // seals secrets and seeds of keys before they are written; nil: they are written as they are, which is for tests
 	Sealed []SealedBucket // whose records are sealed besides those of the store's own; Provision seals what an older release left plain
 
 	Intact func() context.Context // ends when a server in this process can write no more; nil: that is not known
@@ -86,7 +86,7 @@ type Store struct {
 	buckets map[string]jetstream.KeyValue
 	broken  chan struct{} // closed, and replaced, when the connection is a new one
 
-	news  *newsroom
+	news  *pathNotifier
 	pages chan struct{} // has one for each page of a feed that is read now
 
 	searches chan struct{} // has one for each event that is looked for by its id
@@ -105,7 +105,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Search = cmp.Or(opts.Search, defaultSearch)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
 	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce)}
-	s.news = newNewsroom(ctx, s)
+	s.news = newPathNotifier(ctx, s)
 
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))

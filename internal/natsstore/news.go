@@ -19,9 +19,9 @@ const (
 	newsMost   = 5 * time.Second
 )
 
-// newsroom tells who waits for a path that something was stored there: one reader of each log, however
+// pathNotifier tells who waits for a path that something was stored there: one reader of each log, however
 // many wait. What it tells is a hint to look.
-type newsroom struct {
+type pathNotifier struct {
 	store *Store
 	ctx   context.Context //nolint:containedctx // of the readers, which end with the store
 	end   context.CancelFunc
@@ -39,12 +39,12 @@ type newsLog struct {
 	idle      time.Time // since when nobody listens
 }
 
-func newNewsroom(ctx context.Context, s *Store) *newsroom {
+func newPathNotifier(ctx context.Context, s *Store) *pathNotifier {
 	ctx, end := context.WithCancel(shutdown.Lasting(ctx))
-	return &newsroom{store: s, ctx: ctx, end: end, logs: map[string]*newsLog{}}
+	return &pathNotifier{store: s, ctx: ctx, end: end, logs: map[string]*newsLog{}}
 }
 
-func (n *newsroom) close() {
+func (n *pathNotifier) close() {
 	n.end()
 	n.all.Wait()
 }
@@ -55,7 +55,7 @@ func (s *Store) ListenPath(ctx context.Context, ns string, path sluice.Path) (ne
 	return s.news.listen(ctx, ns, streams.Subject(ns, path), streams.RecordSubject(ns, path))
 }
 
-func (n *newsroom) listen(ctx context.Context, ns string, subjects ...string) (<-chan struct{}, func(), error) {
+func (n *pathNotifier) listen(ctx context.Context, ns string, subjects ...string) (<-chan struct{}, func(), error) {
 	signal := make(chan struct{}, 1)
 	n.mu.Lock()
 	log := n.logs[ns]
@@ -84,7 +84,7 @@ func (n *newsroom) listen(ctx context.Context, ns string, subjects ...string) (<
 	}
 }
 
-func (n *newsroom) leave(log *newsLog, signal chan struct{}, subjects []string) {
+func (n *pathNotifier) leave(log *newsLog, signal chan struct{}, subjects []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, subject := range subjects {
@@ -99,7 +99,7 @@ func (n *newsroom) leave(log *newsLog, signal chan struct{}, subjects []string) 
 }
 
 // read reads a log until nobody has listened for a while, or the store is closed.
-func (n *newsroom) read(ctx context.Context, ns string, log *newsLog) {
+func (n *pathNotifier) read(ctx context.Context, ns string, log *newsLog) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	n.all.Go(func() { n.watch(ctx, stop, ns, log) })
@@ -126,7 +126,7 @@ func (n *newsroom) read(ctx context.Context, ns string, log *newsLog) {
 }
 
 // watch ends a reader to whom nobody listens any more.
-func (n *newsroom) watch(ctx context.Context, stop context.CancelFunc, ns string, log *newsLog) {
+func (n *pathNotifier) watch(ctx context.Context, stop context.CancelFunc, ns string, log *newsLog) {
 	tick := time.NewTicker(newsLinger / 2)
 	defer tick.Stop()
 	for {
@@ -149,7 +149,7 @@ func (n *newsroom) watch(ctx context.Context, stop context.CancelFunc, ns string
 }
 
 // tell wakes who listens to a subject; "" is all of them.
-func (n *newsroom) tell(log *newsLog, subject string) {
+func (n *pathNotifier) tell(log *newsLog, subject string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if subject != "" {

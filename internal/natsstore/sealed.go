@@ -20,7 +20,7 @@ const checkName = "=check"
 // resealTries bounds how often a record is read again because somebody else writes it.
 const resealTries = 20
 
-// LockedError says that the store is sealed with keys that Options.Vault has not.
+// LockedError says that the store is sealed with keys that Options.Sealer has not.
 type LockedError struct {
 	Keys    []string // their ids
 	Records int
@@ -34,9 +34,9 @@ func (e *LockedError) Error() string {
 // Transform returns what a text becomes that lies at the place.
 type Transform func(text, place string) (string, error)
 
-// Vaulted is a record in which something is sealed. Transformed returns a copy in which f was applied to all of that; name is
+// Sealable is a record in which something is sealed. Transformed returns a copy in which f was applied to all of that; name is
 // the record's key in its bucket.
-type Vaulted[T any] interface {
+type Sealable[T any] interface {
 	Transformed(name string, f Transform) (T, error)
 }
 
@@ -52,10 +52,10 @@ func (r checkRecord) Transformed(name string, f Transform) (checkRecord, error) 
 
 // sealText seals a text with the newest key. Without a vault it stays as it is.
 func (s *Store) sealText(text, place string) (string, error) {
-	if s.opts.Vault == nil {
+	if s.opts.Sealer == nil {
 		return text, nil
 	}
-	return s.opts.Vault.Seal([]byte(text), place), nil
+	return s.opts.Sealer.Seal([]byte(text), place), nil
 }
 
 // openText opens what sealText sealed. What is not sealed is as an older release wrote it.
@@ -64,16 +64,16 @@ func (s *Store) openText(text, place string) (string, error) {
 	if id == "" {
 		return text, nil
 	}
-	if s.opts.Vault == nil {
+	if s.opts.Sealer == nil {
 		return "", &seal.UnknownKeyError{ID: id}
 	}
-	plain, err := s.opts.Vault.Open(text, place)
+	plain, err := s.opts.Sealer.Open(text, place)
 	return string(plain), err
 }
 
 // keysIn returns the ids of the keys that something in a record is sealed with, each once; ""
 // stands for what is not sealed.
-func keysIn[T Vaulted[T]](name string, record T) []string {
+func keysIn[T Sealable[T]](name string, record T) []string {
 	var ids []string
 	_, _ = record.Transformed(name, func(text, _ string) (string, error) { // it has no error of its own
 		ids = append(ids, seal.KeyOf(text))
@@ -96,7 +96,7 @@ func unlocked(name string, err error) error {
 type SealedBucket func(ctx context.Context, s *Store) (sealedRecords, error)
 
 // SealedIn returns the bucket with the name, whose records are of one type.
-func SealedIn[T Vaulted[T]](name string) SealedBucket {
+func SealedIn[T Sealable[T]](name string) SealedBucket {
 	return func(ctx context.Context, s *Store) (sealedRecords, error) {
 		b := OpenBucket[T](s, name)
 		entries, err := b.List(ctx, ">")
@@ -110,7 +110,7 @@ type sealedRecords interface {
 	reseal(ctx context.Context) (changed int, err error)
 }
 
-type recordsOf[T Vaulted[T]] struct {
+type recordsOf[T Sealable[T]] struct {
 	bucket  Bucket[T]
 	entries []Entry[T]
 }
@@ -187,8 +187,8 @@ func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 	counts := all.count()
 	status := sluice.Sealing{Keys: []sluice.SealingKey{}, Plain: counts[""]}
 	delete(counts, "")
-	if s.opts.Vault != nil {
-		for i, id := range s.opts.Vault.IDs() {
+	if s.opts.Sealer != nil {
+		for i, id := range s.opts.Sealer.IDs() {
 			status.Keys = append(status.Keys, sluice.SealingKey{ID: id, Known: true, Seals: i == 0, Records: counts[id]})
 			delete(counts, id)
 		}
@@ -205,7 +205,7 @@ func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 // processes at once and against a crash in between: each record is written over what was read,
 // the check comes last, and the next start begins again.
 func (s *Store) sealStored(ctx context.Context) error {
-	if s.opts.Vault == nil {
+	if s.opts.Sealer == nil {
 		check, err := s.storedCheck(ctx)
 		return errors.Join(err, s.checkLocked(stored{check: check}.count()))
 	}
@@ -229,7 +229,7 @@ func (s *Store) sealStored(ctx context.Context) error {
 		}
 	}
 	if changed > 0 {
-		s.opts.Log.LogAttrs(ctx, slog.LevelInfo, "secrets sealed", slog.String("key_id", s.opts.Vault.First()), slog.Int("records", changed))
+		s.opts.Log.LogAttrs(ctx, slog.LevelInfo, "secrets sealed", slog.String("key_id", s.opts.Sealer.First()), slog.Int("records", changed))
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func (s *Store) sealStored(ctx context.Context) error {
 func (s *Store) checkLocked(counts map[string]int) error {
 	locked := &LockedError{}
 	for _, id := range sortedNames(counts) {
-		if id == "" || s.opts.Vault != nil && slices.Contains(s.opts.Vault.IDs(), id) {
+		if id == "" || s.opts.Sealer != nil && slices.Contains(s.opts.Sealer.IDs(), id) {
 			continue
 		}
 		locked.Keys = append(locked.Keys, "key "+id)
@@ -270,10 +270,10 @@ func (s *Store) makeCheck(ctx context.Context) (recordsOf[checkRecord], error) {
 
 // reseal seals a record with the newest key, unless it is already or is no more, and reports
 // whether it did. One that was tampered with is logged and stays as it is.
-func reseal[T Vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, error) {
+func reseal[T Sealable[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, error) {
 	s := b.store
 	for range resealTries {
-		if ids := keysIn(e.Key, e.Value); len(ids) == 0 || len(ids) == 1 && ids[0] == s.opts.Vault.First() {
+		if ids := keysIn(e.Key, e.Value); len(ids) == 0 || len(ids) == 1 && ids[0] == s.opts.Sealer.First() {
 			return false, nil
 		}
 		err := resealOnce(ctx, b, e)
@@ -298,7 +298,7 @@ func reseal[T Vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, e
 }
 
 // resealOnce writes a record over what was read. Code Conflict if it was changed meanwhile.
-func resealOnce[T Vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) error {
+func resealOnce[T Sealable[T]](ctx context.Context, b Bucket[T], e Entry[T]) error {
 	opened, err := e.Value.Transformed(e.Key, b.store.openText)
 	if err != nil {
 		return fmt.Errorf("open %s/%s: %w", b.name, e.Key, err)

@@ -39,7 +39,7 @@ func ringOf(tb testing.TB, numbers ...byte) *seal.Ring {
 // sealing returns a provisioned store that seals with the ring, on a server that may have data.
 func sealing(tb testing.TB, server *natstest.Server, ring *seal.Ring) *natsstore.Store {
 	tb.Helper()
-	store := connected(tb, natsstore.Options{Conn: server, Vault: ring})
+	store := connected(tb, natsstore.Options{Conn: server, Sealer: ring})
 	require.NoError(tb, store.Provision(tb.Context()))
 	return store
 }
@@ -217,7 +217,7 @@ func TestTheKeyIsReplacedWhateverCutsItOff(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.NoError(t, nc.Flush())
-		err = connected(t, natsstore.Options{Conn: server, Vault: ringOf(t, 2, 1)}).Provision(ctx)
+		err = connected(t, natsstore.Options{Conn: server, Sealer: ringOf(t, 2, 1)}).Provision(ctx)
 		cut()
 		require.Error(t, err, "it was cut off")
 		require.NoError(t, seen.Unsubscribe())
@@ -226,7 +226,7 @@ func TestTheKeyIsReplacedWhateverCutsItOff(t *testing.T) {
 		t.Logf("cut %d: %d texts have the old key, %d the new one", cuts, before, after)
 		require.Positive(t, before)
 		require.Positive(t, after)
-		locked := connected(t, natsstore.Options{Conn: server, Vault: ringOf(t, 2)})
+		locked := connected(t, natsstore.Options{Conn: server, Sealer: ringOf(t, 2)})
 		var lock *natsstore.LockedError
 		require.ErrorAs(t, locked.Provision(t.Context()), &lock)
 		require.Equal(t, []string{"key " + oldID}, lock.Keys)
@@ -243,7 +243,7 @@ func TestTheKeyIsReplacedWhateverCutsItOff(t *testing.T) {
 	after, err := last.Keys(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, signs, after)
-	status, err := connected(t, natsstore.Options{Conn: server, Vault: ringOf(t, 2, 1)}).Sealing(t.Context())
+	status, err := connected(t, natsstore.Options{Conn: server, Sealer: ringOf(t, 2, 1)}).Sealing(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []sluice.SealingKey{{ID: newID, Known: true, Seals: true, Records: subs + 3}, {ID: oldID, Known: true}}, status.Keys)
 }
@@ -255,11 +255,11 @@ func TestSeveralServersSealAtOnceAndNoChangeIsLost(t *testing.T) {
 	for i := range subs {
 		putNew(t, store, secretive(fmt.Sprintf("s%d", i)))
 	}
-	writer := connected(t, natsstore.Options{Conn: server, Vault: ringOf(t, 1)})
+	writer := connected(t, natsstore.Options{Conn: server, Sealer: ringOf(t, 1)})
 	var all sync.WaitGroup
 	errs := make([]error, 4)
 	for i := range 3 {
-		replica := connected(t, natsstore.Options{Conn: server, Vault: ringOf(t, 1)})
+		replica := connected(t, natsstore.Options{Conn: server, Sealer: ringOf(t, 1)})
 		all.Go(func() { errs[i] = replica.Provision(t.Context()) })
 	}
 	all.Go(func() {
@@ -301,7 +301,7 @@ func TestAServerWithoutTheKeyDoesNotStart(t *testing.T) {
 	before := dump(t, server, streams.Keys)
 	for _, ring := range []*seal.Ring{ringOf(t, 2), nil} {
 		var locked *natsstore.LockedError
-		err := connected(t, natsstore.Options{Conn: server, Vault: ring}).Provision(t.Context())
+		err := connected(t, natsstore.Options{Conn: server, Sealer: ring}).Provision(t.Context())
 		require.ErrorAs(t, err, &locked)
 		require.Equal(t, []string{"key " + ringOf(t, 1).First()}, locked.Keys)
 		require.Contains(t, err.Error(), " in NATS are sealed with key "+ringOf(t, 1).First())
@@ -317,7 +317,7 @@ func TestOfTwoFirstServersWithKeysOfTheirOwnOneStarts(t *testing.T) {
 	errs := make([]error, 4)
 	var all sync.WaitGroup
 	for i := range errs {
-		store := connected(t, natsstore.Options{Conn: server, Vault: ringOf(t, byte(i+1))})
+		store := connected(t, natsstore.Options{Conn: server, Sealer: ringOf(t, byte(i+1))})
 		all.Go(func() { errs[i] = store.Provision(t.Context()) })
 	}
 	all.Wait()
@@ -365,7 +365,7 @@ func TestWhatIsMovedToAnotherRecordIsNotOpenedThere(t *testing.T) {
 			t.Parallel()
 			server := natstest.New(t)
 			var log bytes.Buffer
-			store := connected(t, natsstore.Options{Conn: server, Vault: ringOf(t, 1), Log: slog.New(slog.NewTextHandler(&log, nil))})
+			store := connected(t, natsstore.Options{Conn: server, Sealer: ringOf(t, 1), Log: slog.New(slog.NewTextHandler(&log, nil))})
 			require.NoError(t, store.Provision(t.Context()))
 			putNew(t, store, secretive("mine"))
 			putNew(t, store, secretive("theirs"))
@@ -386,7 +386,7 @@ func TestWhatIsMovedToAnotherRecordIsNotOpenedThere(t *testing.T) {
 			require.Empty(t, told.Secrets)
 			require.Contains(t, log.String(), "record cannot be opened")
 			require.NotContains(t, log.String(), "hunter-of-secrets")
-			require.NoError(t, connected(t, natsstore.Options{Conn: server, Vault: ringOf(t, 2, 1)}).Provision(t.Context()), "the others are served")
+			require.NoError(t, connected(t, natsstore.Options{Conn: server, Sealer: ringOf(t, 2, 1)}).Provision(t.Context()), "the others are served")
 		})
 	}
 }

@@ -6,10 +6,10 @@ import (
 )
 
 // Sealed keeps records like Bucket. What is secret in them is sealed when they are written, and opened when they are read.
-type Sealed[T Vaulted[T]] struct{ bucket Bucket[T] }
+type Sealed[T Sealable[T]] struct{ bucket Bucket[T] }
 
 // OpenSealed returns the bucket with the name; Provision makes it. It has to be among Options.Sealed.
-func OpenSealed[T Vaulted[T]](s *Store, name string) Sealed[T] {
+func OpenSealed[T Sealable[T]](s *Store, name string) Sealed[T] {
 	return Sealed[T]{OpenBucket[T](s, name)}
 }
 

@@ -33,7 +33,7 @@ func (*nothing) Tries(*int) int { return 0 }
 func TestNothingIsDoneWhileTheClockIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	var none nothing
-	e := New(&none, Needs{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	e := New(&none, Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	e.clock.trust.until = time.Hour
 	again := e.Fire(t.Context(), "a")
 	require.True(t, again.Hold)

@@ -49,8 +49,8 @@ type Owner interface {
 	Owns(lane string) bool
 }
 
-// Needs are an engine's dependencies.
-type Needs struct {
+// Deps are an engine's dependencies.
+type Deps struct {
 	What    string // the kind's name for logs and metrics, such as "appointment"
 	Owner   Owner
 	Replica string
@@ -76,7 +76,7 @@ type Observer interface {
 // Engine runs the records of a kind. It is safe for concurrent use.
 type Engine[T any] struct {
 	kind   Kind[T]
-	needs  Needs
+	needs  Deps
 	timers *timerqueue.Timers
 	index  *index
 	clock  *clock
@@ -90,7 +90,7 @@ type Engine[T any] struct {
 }
 
 // New returns an engine. It acts while Run runs.
-func New[T any](kind Kind[T], needs Needs) *Engine[T] {
+func New[T any](kind Kind[T], needs Deps) *Engine[T] {
 	e := &Engine[T]{kind: kind, needs: needs, index: newIndex(), clock: newClock(needs.Now), began: needs.Now(), known: make(chan struct{}), coming: map[string]int{}}
 	e.timers = timerqueue.New(e.Fire)
 	return e

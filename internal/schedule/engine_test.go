@@ -63,7 +63,7 @@ type everything struct{}
 func (everything) Owns(string) bool { return true }
 
 func engine(all tasks) *schedule.Engine[*task] {
-	return schedule.New(all, schedule.Needs{What: "task", Owner: everything{}, Replica: "one", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	return schedule.New(all, schedule.Deps{What: "task", Owner: everything{}, Replica: "one", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 }
 
 // What is due when a server starts is done once all records are known, so that what was told first is not done first.

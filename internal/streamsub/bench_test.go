@@ -127,7 +127,7 @@ func (p *process) own(yes bool) {
 func (b *bench) process(t *testing.T, name string, owns bool) *process {
 	t.Helper()
 	p := &process{bench: b, name: name, owner: owner{&owns}}
-	p.Engine = streamsub.New(streamsub.Ports{
+	p.Engine = streamsub.New(streamsub.Deps{
 		Records: records{natsstore.OpenBucket[streamsub.Subscription](b.store, streams.StreamWakes)},
 		Logs:    b.store, Streams: b, Post: p, Gate: b, Owns: p, Account: b, Quota: b, Pace: b,
 		Keys:   keys{[]byte("a secret of 32 bytes, for them all")},

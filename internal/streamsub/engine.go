@@ -14,7 +14,7 @@ import (
 // Engine serves subscriptions: requests for any of them, and the clocks and notices of those that
 // this process owns.
 type Engine struct {
-	ports Ports
+	ports Deps
 	opts  Options
 	slots chan struct{} // one for each request in flight
 	busy  chan struct{} // one for each subscription in processing
@@ -56,7 +56,7 @@ type sending struct {
 const looking = 16
 
 // New returns an engine that is idle until Run.
-func New(ports Ports, opts Options) *Engine {
+func New(ports Deps, opts Options) *Engine {
 	opts = opts.filled()
 	return &Engine{
 		ports: ports, opts: opts, slots: make(chan struct{}, opts.MaxInFlight), busy: make(chan struct{}, looking), clock: newClock(opts.Now),

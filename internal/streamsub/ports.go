@@ -102,9 +102,9 @@ type Pace interface {
 	Take(sub *sluice.Subscription, now time.Time) time.Duration
 }
 
-// Ports are an engine's dependencies. Quota and Pace may be nil: there is no limit. The rest is
+// Deps are an engine's dependencies. Quota and Pace may be nil: there is no limit. The rest is
 // required.
-type Ports struct {
+type Deps struct {
 	Records Records
 	Logs    Logs
 	Streams Streams

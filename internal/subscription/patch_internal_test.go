@@ -110,7 +110,7 @@ func TestRecheck_AsksAboutWhatChanges(t *testing.T) { // C08
 		c.change(after)
 		try := func(refuse string) error {
 			a := &asked{refuse: refuse}
-			err := New(Needs{Endpoints: a, Catalogue: a, Quota: a}).recheck(t.Context(), before, after)
+			err := New(Deps{Endpoints: a, Catalogue: a, Quota: a}).recheck(t.Context(), before, after)
 			if refuse == "" {
 				require.Equal(t, c.asks, a.all, name)
 			}
@@ -131,7 +131,7 @@ func TestRecheck_AsksAboutWhatChanges(t *testing.T) { // C08
 	before, after := whole(), whole()
 	after.Endpoint.Handshake = true
 	a := &asked{}
-	require.NoError(t, New(Needs{Endpoints: a}).recheck(t.Context(), before, after))
+	require.NoError(t, New(Deps{Endpoints: a}).recheck(t.Context(), before, after))
 	require.Equal(t, []string{"check", "handshake"}, a.all, "one that was asked for later")
 }
 

@@ -105,8 +105,8 @@ type Reservation struct {
 	Config       string `json:"config"` // hash of the requested configuration
 }
 
-// Needs holds the dependencies of a registry; all but those with a default are required.
-type Needs struct {
+// Deps holds the dependencies of a registry; all but those with a default are required.
+type Deps struct {
 	Subscriptions Subscriptions
 	Reservations  Records[Reservation]
 	Logs          Logs
@@ -132,10 +132,10 @@ type Needs struct {
 }
 
 // Registry creates, changes and ends subscriptions. Its methods are safe for concurrent use.
-type Registry struct{ needs Needs }
+type Registry struct{ needs Deps }
 
 // New returns a registry.
-func New(needs Needs) *Registry {
+func New(needs Deps) *Registry {
 	if needs.Filters == nil {
 		needs.Filters = filter.NewPool(filter.Rates{})
 	}

@@ -97,7 +97,7 @@ type bench struct {
 	js        jetstream.JetStream
 	consumers *consumers
 	heard     *heard
-	needs     subscription.Needs
+	needs     subscription.Deps
 }
 
 func newBench(t *testing.T) *bench {
@@ -116,7 +116,7 @@ func newBench(t *testing.T) *bench {
 	sender := endpoint.New(endpoint.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
 	t.Cleanup(sender.Close)
 	b := &bench{store: store, js: js, consumers: &consumers{store: store}, heard: &heard{outbox: store.Subscriptions()}}
-	b.needs = subscription.Needs{
+	b.needs = subscription.Deps{
 		Subscriptions: store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](store, streams.Reservations),
 		Logs:          store,

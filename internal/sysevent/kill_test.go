@@ -162,7 +162,7 @@ func (w *world) begin(t *testing.T, left int, after bool) *life {
 	l := &life{store: store, truth: w.truth, left: left, after: after}
 	subs := records{store.Subscriptions(), l}
 	l.announcer = sysevent.New(dyingLog{l}, sysevent.Options{Outbox: subs, Sweep: 50 * time.Millisecond})
-	l.Registry = subscription.New(subscription.Needs{
+	l.Registry = subscription.New(subscription.Deps{
 		Subscriptions: subs, Reservations: natsstore.OpenBucket[subscription.Reservation](store, streams.Reservations),
 		Logs: store, Endpoints: w.sender, Consumers: kept{store}, Replays: deliverystore.New(store).Replays(), ReplayLogs: store,
 		Ledger: ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)), Announce: l.announcer, Now: time.Now,

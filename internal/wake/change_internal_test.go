@@ -85,7 +85,7 @@ func (s *shelf) Decide(_ *sluice.Subscription, ev *sluice.Event, _ time.Time) mo
 func shelved() (*Engine, *shelf, *sluice.Subscription) {
 	s := &shelf{tails: Tails{}, decisions: map[sluice.Path]model.Decision{}}
 	now := time.Unix(1000, 0)
-	e := New(Ports{Records: s, Streams: s, Gate: s, Observe: s}, Options{Now: func() time.Time { return now }})
+	e := New(Deps{Records: s, Streams: s, Gate: s, Observe: s}, Options{Now: func() time.Time { return now }})
 	sub := &sluice.Subscription{ID: "s", Namespace: "n", CreatedBy: string(sluice.Root), CreatedAt: time.Unix(1, 0)}
 	sub.Policy.Retry.Preset = sluice.PresetPersistent
 	return e, s, sub
@@ -261,7 +261,7 @@ func TestTails_AreOfWhatMayBeSeen(t *testing.T) {
 	_, err = e.tails(t.Context(), sub, "/a", paths)
 	require.EqualError(t, err, "away")
 	require.LessOrEqual(t, s.asked.Load(), int64(len(paths)))
-	require.Equal(t, model.Pass, New(Ports{}, Options{}).decide(sub, "/a", 1), "without a gate everything may leave")
+	require.Equal(t, model.Pass, New(Deps{}, Options{}).decide(sub, "/a", 1), "without a gate everything may leave")
 }
 
 // The last message of a stream may be withheld by its label: then the last one counts that the subscription's owner may see. The question is

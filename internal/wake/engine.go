@@ -35,7 +35,7 @@ const maxInFlight = 4096
 // Engine serves wake subscriptions: it handles callbacks of all of them, and wakes the consumers of
 // those that this process owns.
 type Engine struct {
-	ports  Ports
+	ports  Deps
 	opts   Options
 	turns  keylock.Turns[string] // of consumers, by id
 	places *fairsem.Shares       // of notices
@@ -55,7 +55,7 @@ type Engine struct {
 }
 
 // New returns an engine. It handles callbacks from now on, and wakes no consumer before Run.
-func New(ports Ports, opts Options) *Engine {
+func New(ports Deps, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}

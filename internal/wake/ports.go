@@ -132,8 +132,8 @@ type Observer interface {
 	CalledBack(sub *sluice.Subscription, code sluice.Code) // "": accepted
 }
 
-// Ports are an engine's dependencies.
-type Ports struct {
+// Deps are an engine's dependencies.
+type Deps struct {
 	Watch    Watcher
 	Owns     Ownership
 	Records  Records

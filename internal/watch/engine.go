@@ -15,7 +15,7 @@ import (
 
 // Engine runs the watches that this process owns.
 type Engine struct {
-	ports Ports
+	ports Deps
 	opts  Options
 	hubs  *logtail.Set[sluice.Event, struct{}]
 
@@ -63,7 +63,7 @@ func (e *Engine) Gauges() []Gauge {
 }
 
 // New returns an engine that is idle until Run.
-func New(ports Ports, opts Options) *Engine {
+func New(ports Deps, opts Options) *Engine {
 	opts = opts.filled()
 	return &Engine{
 		ports: ports, opts: opts, hubs: newHubs(ports.Log, opts),

@@ -34,7 +34,7 @@ type tail = logtail.Tail[sluice.Event, struct{}]
 
 // newHubs returns the log readers.
 func newHubs(log Log, opts Options) *logtail.Set[sluice.Event, struct{}] {
-	return logtail.New(logtail.Needs[sluice.Event, struct{}]{
+	return logtail.New(logtail.Deps[sluice.Event, struct{}]{
 		Log: log, Item: func(ev sluice.Event) sluice.Event { return ev }, Beside: func(*tail) struct{} { return struct{}{} },
 		Ring: func(last uint64) *ringbuffer.Ring[sluice.Event] {
 			return ringbuffer.New(readings, opts.Ring, opts.RingBytes, last)

@@ -35,8 +35,8 @@ type Store interface {
 	All(ctx context.Context, namespace string) ([]Stored, error)
 }
 
-// Needs are a keeper's dependencies.
-type Needs struct {
+// KeeperDeps are a keeper's dependencies.
+type KeeperDeps struct {
 	Store  Store
 	Log    Log
 	Ledger *ledger.Ledger
@@ -48,12 +48,12 @@ type Needs struct {
 // Keeper creates, changes and cancels watches. The ledger has a change before it is made. It is
 // safe for concurrent use.
 type Keeper struct {
-	needs Needs
+	needs KeeperDeps
 	turns keylock.Turns[string] // by namespace: serialises creation, for the limit
 }
 
 // NewKeeper returns a keeper.
-func NewKeeper(needs Needs) *Keeper {
+func NewKeeper(needs KeeperDeps) *Keeper {
 	if needs.Slog == nil {
 		needs.Slog = slog.New(slog.DiscardHandler)
 	}

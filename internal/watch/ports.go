@@ -78,8 +78,8 @@ type Ownership interface {
 	Run(ctx context.Context, changed func() <-chan struct{}) error
 }
 
-// Ports are an engine's dependencies. All are required.
-type Ports struct {
+// Deps are an engine's dependencies. All are required.
+type Deps struct {
 	Definitions Definitions
 	Records     Records
 	Log         Log

@@ -26,7 +26,7 @@ const (
 
 // runner runs a watch.
 type runner struct {
-	ports   Ports
+	ports   Deps
 	opts    Options
 	under   *inflight.Set[*sluice.Watch] // actions in flight
 	key     string

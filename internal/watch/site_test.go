@@ -221,7 +221,7 @@ func (s *site) run(t *testing.T, change func(*sluice.Watch), f func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	e := watch.New(watch.Ports{Definitions: s, Records: s, Log: s, Gate: s, Perform: s, Owns: all{s}}, watch.Options{Ring: 4})
+	e := watch.New(watch.Deps{Definitions: s, Records: s, Log: s, Gate: s, Perform: s, Owns: all{s}}, watch.Options{Ring: 4})
 	s.engine = e
 	go func() { ended <- e.Run(ctx) }()
 	w := &sluice.Watch{

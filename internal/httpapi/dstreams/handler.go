@@ -32,8 +32,8 @@ type Options struct {
 	KeyID         func() string                         // ID of the current signing key
 }
 
-// Needs is what a handler needs from the API around it.
-type Needs struct {
+// Deps is what a handler needs from the API around it.
+type Deps struct {
 	Rights httpkit.Rights
 	// Admit returns the checks before an append of a number of bytes, the same as for publishing.
 	Admit func(c echo.Context, size int) func(context.Context, []sluice.Event) error
@@ -47,11 +47,11 @@ type Needs struct {
 // Handler handles the requests of the protocol.
 type Handler struct {
 	opts  Options
-	needs Needs
+	needs Deps
 }
 
 // New returns a handler.
-func New(opts Options, needs Needs) *Handler {
+func New(opts Options, needs Deps) *Handler {
 	opts.MaxBody = cmp.Or(opts.MaxBody, defaultMaxBody)
 	opts.LongPoll = cmp.Or(opts.LongPoll, defaultLongPoll)
 	return &Handler{opts, needs}

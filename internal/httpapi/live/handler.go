@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Needs is what a handler needs from the API around it.
-type Needs struct {
+// Deps are what a handler needs from the API around it.
+type Deps struct {
 	Feeds     *feed.Engine // nil: 503
 	Rights    httpkit.Rights
 	PublicURL string                            // public URL of the API; empty: relative URLs
@@ -29,12 +29,12 @@ type Needs struct {
 
 // Handler handles the requests for feeds.
 type Handler struct {
-	needs  Needs
+	needs  Deps
 	pieces pieces
 }
 
 // New returns a handler.
-func New(needs Needs) *Handler { return &Handler{needs: needs} }
+func New(needs Deps) *Handler { return &Handler{needs: needs} }
 
 // Routes returns the routes of feeds.
 func (s *Handler) Routes() []httpkit.Route {

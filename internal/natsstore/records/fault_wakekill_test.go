@@ -91,7 +91,7 @@ func (k *wakeKiller) start(site *wakeSite, at wakePoint) *wakeVictim {
 	v.wire = faulttest.OpenWire(k.t, strings.TrimPrefix(k.nats.ClientURL(), "nats://"), v.see)
 	store, err := natsstore.Connect(k.t.Context(), natsstore.Options{URL: "nats://" + v.wire.Addr()})
 	require.NoError(k.t, err)
-	node, err := site.node(store, true, func(ports *wake.Ports, opts *wake.Options) {
+	node, err := site.node(store, true, func(ports *wake.Deps, opts *wake.Options) {
 		ports.Poster = mortalPoster{v}
 		opts.Fault = func(point string) { v.count("at " + point) }
 	})

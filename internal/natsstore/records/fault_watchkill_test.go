@@ -66,11 +66,11 @@ func watchNodeOn(t *testing.T, store *natsstore.Store, ns string, opts watch.Opt
 	marks := records.NewMarks(store, ledger.New(store.Ledger(), nil))
 	guard, err := loopguard.New(store, marks, loopguard.Options{})
 	require.NoError(t, err)
-	perform := action.New(action.Needs{
+	perform := action.New(action.Deps{
 		Publisher: publish.Remembered{Publisher: store, Guard: guard}, Access: authz.NewIndex(), Catalogue: catalogue.New(), Causes: loopguard.Reactions{Guard: guard}, Quota: quota.NewQuotas(), Now: time.Now,
 	})
 	watches := records.NewWatches(store)
-	engine := watch.New(watch.Ports{
+	engine := watch.New(watch.Deps{
 		Definitions: watches, Records: watches.Progress, Log: records.NewWatchLog(store), Gate: openGate{}, Perform: action.Watched{Performer: perform}, Owns: n,
 	}, opts)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

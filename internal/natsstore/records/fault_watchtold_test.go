@@ -124,7 +124,7 @@ func (d *dying) Delete(ctx context.Context, namespace, id string, revision uint6
 
 func keeperOn(store *natsstore.Store, d *dying) *watch.Keeper {
 	d.Watches, d.WatchLog = records.NewWatches(store), records.NewWatchLog(store)
-	return watch.NewKeeper(watch.Needs{Store: d, Log: d, Ledger: ledger.New(store.Ledger(), nil)})
+	return watch.NewKeeper(watch.KeeperDeps{Store: d, Log: d, Ledger: ledger.New(store.Ledger(), nil)})
 }
 
 // That a watch was cancelled is told once if it was, and never else, wherever the process of whoever cancelled it dies; and nothing is left of it.

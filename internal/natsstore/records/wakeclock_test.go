@@ -55,7 +55,7 @@ func TestAnExpiredTokenIsExchangedWhileItsEpochLasts(t *testing.T) {
 	var came letters
 	s.post = came.take
 	var ahead atomic.Int64
-	n, err := s.node(store, true, func(_ *wake.Ports, o *wake.Options) {
+	n, err := s.node(store, true, func(_ *wake.Deps, o *wake.Options) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ func TestTheStreamsOfACallbackAreAskedAboutTogether(t *testing.T) {
 		return 200, ""
 	}
 	var now, most atomic.Int64
-	node, err := s.node(store, true, func(ports *wake.Ports, _ *wake.Options) {
+	node, err := s.node(store, true, func(ports *wake.Deps, _ *wake.Options) {
 		ports.Streams = crowdedStreams{ports.Streams, &now, &most}
 	})
 	require.NoError(t, err)

@@ -49,7 +49,7 @@ func TestAnEpochThatBeginsDuringTheDeletionIsNotUsedAgain(t *testing.T) { // S1-
 	}
 	wakeUp()
 	var last wake.Notice
-	deleting, err := s.node(store, false, func(ports *wake.Ports, _ *wake.Options) {
+	deleting, err := s.node(store, false, func(ports *wake.Deps, _ *wake.Options) {
 		ports.Records = busyRecords{ports.Records, func() {
 			if last.Epoch == 0 {
 				last = wakeUp()

@@ -28,7 +28,7 @@ func TestAClockThatIsSetBackHoldsUpNoConsumer(t *testing.T) { // S1-32, S1-43, S
 		posts.Add(1)
 		return 200, ""
 	}
-	clocked := func(_ *wake.Ports, o *wake.Options) {
+	clocked := func(_ *wake.Deps, o *wake.Options) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	}
 	ahead.Store(int64(2 * time.Hour))
@@ -84,7 +84,7 @@ func TestWake_SendsNothingWithoutItsLease(t *testing.T) {
 		posts.Add(1)
 		return 200, ""
 	}
-	node, err := s.node(store, true, func(p *wake.Ports, _ *wake.Options) { p.Owns = expiring{p.Owns, &over, &refused} })
+	node, err := s.node(store, true, func(p *wake.Deps, _ *wake.Options) { p.Owns = expiring{p.Owns, &over, &refused} })
 	require.NoError(t, err)
 	defer node.stop()
 	_, err = s.append("/a/1")

@@ -41,7 +41,7 @@ func TestASubscriptionThatIsOfAnotherModeNowWakesNobody(t *testing.T) {
 		return 200, `{"done":true}`
 	}
 	tell := make(chan *sluice.Subscription)
-	node, err := s.node(store, true, func(ports *wake.Ports, _ *wake.Options) { ports.Watch = shownWatcher{tell} })
+	node, err := s.node(store, true, func(ports *wake.Deps, _ *wake.Options) { ports.Watch = shownWatcher{tell} })
 	require.NoError(t, err)
 	defer node.stop()
 	tell <- s.sub
@@ -67,7 +67,7 @@ func TestWhatIsUnderWayEndsBeforeASubscriptionGoesOn(t *testing.T) {
 		return 200, `{"done":true}`
 	}
 	tell, owns := make(chan *sluice.Subscription), askedOwner{make(chan func() <-chan struct{}, 1)}
-	node, err := s.node(store, true, func(ports *wake.Ports, _ *wake.Options) { ports.Watch, ports.Owns = shownWatcher{tell}, owns })
+	node, err := s.node(store, true, func(ports *wake.Deps, _ *wake.Options) { ports.Watch, ports.Owns = shownWatcher{tell}, owns })
 	require.NoError(t, err)
 	defer node.stop()
 	defer close(release)

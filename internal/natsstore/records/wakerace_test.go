@@ -118,12 +118,12 @@ func TestWhatIsStoredWhileAStreamIsSubscribedToWakes(t *testing.T) {
 		return 200, ""
 	}
 	heard := make(chan sluice.Path, 16)
-	owner, err := s.node(store, true, func(ports *wake.Ports, _ *wake.Options) {
+	owner, err := s.node(store, true, func(ports *wake.Deps, _ *wake.Options) {
 		ports.Streams = heardStreams{ports.Streams, func(path sluice.Path) { heard <- path }}
 	})
 	require.NoError(t, err)
 	defer owner.stop()
-	other, err := s.node(store, false, func(ports *wake.Ports, _ *wake.Options) {
+	other, err := s.node(store, false, func(ports *wake.Deps, _ *wake.Options) {
 		ports.Records = seenRecords{Records: ports.Records, before: func(c *wake.Consumer) {
 			if !c.Follows("/b/late") || c.State != sluice.WakeIdle {
 				return
@@ -172,7 +172,7 @@ func TestNothingIsWrittenOnceAnEngineHasEnded(t *testing.T) {
 	}
 	var once sync.Once
 	var stored atomic.Bool
-	node, err := s.node(store, true, func(ports *wake.Ports, opts *wake.Options) {
+	node, err := s.node(store, true, func(ports *wake.Deps, opts *wake.Options) {
 		opts.ClaimWithin = time.Millisecond
 		ports.Records = seenRecords{Records: ports.Records, before: func(c *wake.Consumer) {
 			if c.Failures > 0 {
@@ -207,7 +207,7 @@ func TestTheEndOfAStreamIsTakenByAProcessThatHasJustBegun(t *testing.T) { // S1-
 	first.stop()
 	require.NoError(t, s.streams.Engine.Delete(t.Context(), durable.Key{Namespace: "n", Path: "/a/1"}))
 	tell := make(chan struct{})
-	second, err := s.node(store, true, func(ports *wake.Ports, _ *wake.Options) { ports.Watch = lateWatcher{ports.Watch, tell} })
+	second, err := s.node(store, true, func(ports *wake.Deps, _ *wake.Options) { ports.Watch = lateWatcher{ports.Watch, tell} })
 	require.NoError(t, err)
 	defer second.stop()
 	ended := make(chan error, 1)
@@ -268,7 +268,7 @@ func TestWhatIsStoredWhileConsumersAreMadeIsAllThatTheyHear(t *testing.T) {
 		return 200, `{"done":true}`
 	}
 	listed, proceed := make(chan struct{}, 1), make(chan struct{})
-	node, err := s.node(store, true, func(ports *wake.Ports, _ *wake.Options) {
+	node, err := s.node(store, true, func(ports *wake.Deps, _ *wake.Options) {
 		ports.Records, ports.Streams = slowRecords{ports.Records, proceed}, listedStreams{ports.Streams, listed}
 	})
 	require.NoError(t, err)

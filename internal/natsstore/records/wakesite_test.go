@@ -101,13 +101,13 @@ type wakeNode struct {
 }
 
 // node starts an engine. change may change what it works with.
-func (s *wakeSite) node(store *natsstore.Store, owns bool, change func(*wake.Ports, *wake.Options)) (*wakeNode, error) {
+func (s *wakeSite) node(store *natsstore.Store, owns bool, change func(*wake.Deps, *wake.Options)) (*wakeNode, error) {
 	n := &wakeNode{site: s, store: store, owns: owns, ended: make(chan struct{})}
 	var err error
 	if n.log, err = deliverystore.New(store).AttemptLog(); err != nil {
 		return nil, err
 	}
-	ports := wake.Ports{
+	ports := wake.Deps{
 		Watch: n, Owns: ownAll{n}, Records: records.NewWakes(store), Streams: streamsOn(store), Sources: records.WakeSources{Store: deliverystore.New(store)},
 		Poster: n, Log: n.log, Registry: n, Keys: s.keys,
 	}

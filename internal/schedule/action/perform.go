@@ -49,8 +49,8 @@ type Log interface {
 	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 }
 
-// Needs are a performer's dependencies.
-type Needs struct {
+// Deps are a performer's dependencies.
+type Deps struct {
 	Log       Log
 	Publisher Publisher
 	Access    Access
@@ -61,10 +61,10 @@ type Needs struct {
 }
 
 // Performer publishes the events of instructions. It is safe for concurrent use.
-type Performer struct{ needs Needs }
+type Performer struct{ needs Deps }
 
 // New returns a performer.
-func New(needs Needs) *Performer { return &Performer{needs} }
+func New(needs Deps) *Performer { return &Performer{needs} }
 
 // Firing is one firing of an instruction.
 type Firing struct {

@@ -53,7 +53,7 @@ func (w *world) Take(string, int, int, time.Time) error {
 }
 
 func (w *world) performer() *action.Performer {
-	return action.New(action.Needs{Publisher: w, Access: w.index, Catalogue: w, Causes: w, Quota: w, Now: func() time.Time { return w.now }})
+	return action.New(action.Deps{Publisher: w, Access: w.index, Catalogue: w, Causes: w, Quota: w, Now: func() time.Time { return w.now }})
 }
 
 func (w *world) firing() action.Firing {

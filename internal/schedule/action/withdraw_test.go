@@ -42,7 +42,7 @@ func (l *slowLog) Publish(ctx context.Context, _ string, events []sluice.Event) 
 }
 
 func performingOn(l *slowLog) *action.Revocable {
-	return &action.Revocable{Performer: action.New(action.Needs{
+	return &action.Revocable{Performer: action.New(action.Deps{
 		Publisher: action.Cancellable{Publisher: l}, Access: authz.NewIndex(), Catalogue: catalogue.New(), Causes: l, Quota: quota.NewQuotas(), Now: time.Now,
 	})}
 }

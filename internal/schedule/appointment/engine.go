@@ -50,8 +50,8 @@ type Teller interface {
 	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
 }
 
-// Needs are the engine's dependencies.
-type Needs struct {
+// Deps are the engine's dependencies.
+type Deps struct {
 	Records Records
 	Lists   Lists
 	Perform Performer
@@ -73,18 +73,18 @@ type Options struct {
 
 // Engine runs appointments. It is safe for concurrent use.
 type Engine struct {
-	needs Needs
+	needs Deps
 	opts  Options
 	due   *schedule.Engine[sluice.Appointment]
 }
 
 // New returns an engine. It acts while Run runs.
-func New(needs Needs, opts Options) *Engine {
+func New(needs Deps, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{needs: needs, opts: opts}
-	e.due = schedule.New(kind{e}, schedule.Needs{What: "appointment", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
+	e.due = schedule.New(kind{e}, schedule.Deps{What: "appointment", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
 	return e
 }
 

@@ -158,8 +158,8 @@ func (w *world) Append(context.Context, *sluice.LedgerEntry) error { return nil 
 
 func (w *world) engine(replica string) *Engine {
 	now := func() time.Time { return w.now }
-	return New(Needs{
-		Records: w, Lists: w, Perform: action.New(action.Needs{Log: w, Publisher: w, Catalogue: w, Causes: w, Quota: w, Now: now}), Tell: w, Owner: w,
+	return New(Deps{
+		Records: w, Lists: w, Perform: action.New(action.Deps{Log: w, Publisher: w, Catalogue: w, Causes: w, Quota: w, Now: now}), Tell: w, Owner: w,
 		Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica, Now: now,
 	}, Options{Most: 1})
 }

@@ -52,8 +52,8 @@ type Teller interface {
 	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
 }
 
-// Needs are the engine's dependencies.
-type Needs struct {
+// Deps are the engine's dependencies.
+type Deps struct {
 	Records Records
 	Lists   Lists
 	Log     Log
@@ -76,7 +76,7 @@ type Options struct {
 
 // Engine stores events at their times. It is safe for concurrent use.
 type Engine struct {
-	needs Needs
+	needs Deps
 	opts  Options
 	due   *schedule.Engine[model.Scheduled]
 
@@ -86,12 +86,12 @@ type Engine struct {
 }
 
 // New returns an engine. It stores due events while Run runs.
-func New(needs Needs, opts Options) *Engine {
+func New(needs Deps, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{needs: needs, opts: opts, others: map[string]time.Time{}}
-	e.due = schedule.New(kind{e}, schedule.Needs{What: "event", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
+	e.due = schedule.New(kind{e}, schedule.Deps{What: "event", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
 	return e
 }
 

@@ -222,8 +222,8 @@ func (w *world) Append(context.Context, *sluice.LedgerEntry) error { return nil 
 
 func (w *world) engine(replica string) *Engine {
 	now := func() time.Time { return w.now }
-	return New(Needs{
-		Records: w, Lists: w, Log: w, Perform: action.New(action.Needs{Log: w, Publisher: w, Catalogue: w, Causes: w, Now: now}), Tell: w, Owner: w, Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica,
+	return New(Deps{
+		Records: w, Lists: w, Log: w, Perform: action.New(action.Deps{Log: w, Publisher: w, Catalogue: w, Causes: w, Now: now}), Tell: w, Owner: w, Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica,
 		Now: now,
 	}, Options{})
 }
@@ -371,7 +371,7 @@ func TestWhatMayBeStoredIsNotCancelled(t *testing.T) {
 
 func TestTheBoundHoldsForThoseWhoComeAtOnce(t *testing.T) {
 	t.Parallel()
-	e := New(Needs{Now: time.Now}, Options{Most: 3})
+	e := New(Deps{Now: time.Now}, Options{Most: 3})
 	var releases []func()
 	for range 3 {
 		release, err := e.reserve("acme")
