@@ -157,17 +157,32 @@ func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) 
 	all, err := askedFor(ctx, listTimeout, func(ctx context.Context) ([]Entry[T], error) {
 		var all []Entry[T]
 		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
-			if e.Change == Set && e.Key != "" {
+			if e.Key != "" {
 				all = append(all, e)
 			}
 			return pending > 0
 		})
-		return all, err
+		return lastEntries(all), err
 	})
 	if err != nil {
 		return nil, b.failed(ctx, "list", filter, err)
 	}
 	return all, nil
+}
+
+// lastEntries returns the last entry of each key that is set. A key that changes during a read has several.
+func lastEntries[T any](all []Entry[T]) []Entry[T] {
+	last := make(map[string]int, len(all))
+	for i, e := range all {
+		last[e.Key] = i
+	}
+	var kept []Entry[T]
+	for i, e := range all {
+		if last[e.Key] == i && e.Change == Set {
+			kept = append(kept, e)
+		}
+	}
+	return kept
 }
 
 // Watch tells of the records whose keys match the filter, ">" for all, as they are now, then

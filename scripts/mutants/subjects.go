@@ -33,7 +33,7 @@ func subjects() []subject {
 		{pkg: "internal/loopguard"},
 		{pkg: "internal/explain"},
 		{pkg: "internal/schedule/timerqueue"},
-		{pkg: "internal/subscription", files: []string{"same.go", "change.go", "decode.go", "patch.go", "request.go"}, why: driven},
+		{pkg: "internal/subscription", files: []string{"same.go", "change.go", "patch.go", "request.go"}, why: driven},
 		{pkg: "internal/wake", files: []string{"step.go", "callback.go", "ahead.go", "change.go"}, why: driven},
 		{
 			pkg: "internal/delivery", files: []string{"lanetable.go", "laneacts.go", "breaker.go", "budget.go", "park.go", "replay.go"}, why: driven,
