@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What an announcer tells of: what somebody stored, which outbox.WriteThenPublish has to have seen, and what nobody stores.
+// The methods of the announcer: those about stored changes, which go through outbox.WriteThenPublish, and the others.
 var (
 	tellsOfWrites  = []string{"Subscription", "Namespace", "Held", "Unsafe"}
 	tellsOfWhatIs  = []string{"StillHeld", "StillFailing", "StillUntold", "Damaged"} // which somebody else wrote
 	tellsOfMoments = []string{"Throttled", "Failing", "Server", "Orphaned", "Run"}
 )
 
-// TestNothingIsToldBeforeItIsWritten checks that whoever announces what is stored leaves the order to outbox.WriteThenPublish
+// TestNothingIsToldBeforeItIsWritten checks that a package that announces a stored change leaves the order to outbox.WriteThenPublish
 // (S2-111): the announcer's methods are its last argument, or are called by functions that are nothing else.
 func TestNothingIsToldBeforeItIsWritten(t *testing.T) {
 	t.Parallel()
