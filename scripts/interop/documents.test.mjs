@@ -44,17 +44,12 @@ test('@durable-streams/y-durable-streams keeps a document whole, compacted or no
 
   const reader = open(base, 'project/one')
   closing.push(() => reader.provider.destroy())
-  await eventually('a second client has the whole document', () => reader.text.toString() === want)
+  // The provider drops edits made before it is connected, and a snapshot may bring the whole text earlier.
+  await eventually('a second client is connected', () => reader.provider.connected)
+  await eventually('it has the whole document', () => reader.text.toString() === want)
   const end = 'and the end.'
   reader.text.insert(reader.text.length, end)
-  const arrived = () => writer.text.toString() === want + end
-  await eventually('the first client has what the second wrote', arrived).catch(async () => {
-    // Not explained yet: in about one run of ten this client stops reading live while its document is compacted.
-    t.diagnostic('the live reading of the first client stalled; it connects again')
-    writer.provider.disconnect()
-    writer.provider.connect()
-    await eventually('the first client has it after it connected again', arrived)
-  })
+  await eventually('the first client has what the second wrote', () => writer.text.toString() === want + end)
 
   reader.provider.disconnect()
   writer.text.insert(0, 'Title: ')
