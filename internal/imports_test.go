@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImports checks that no package imports what its row in README.md does not name, and
+// TestImports checks that every package imports exactly what its row in README.md names, and
 // that the table has a row for every package and a package for every row. What only tests
 // import is not checked.
 func TestImports(t *testing.T) {
@@ -35,6 +35,7 @@ func TestImports(t *testing.T) {
 					require.True(t, row.allows(imp), "%s imports %s", p.name, imp)
 				}
 			}
+			require.Empty(t, row.unused(p.imports), "the row of %s names what it does not import", p.name)
 		})
 	}
 	require.Empty(t, rows, "the table has rows for packages that do not exist")
@@ -46,6 +47,22 @@ type row struct{ ours, others []string }
 func (r row) allows(imp string) bool {
 	elements := strings.Split(imp, "/")
 	return slices.ContainsFunc(r.others, func(o string) bool { return slices.Contains(elements, o) })
+}
+
+// unused returns the names of the row that are in none of the import paths.
+func (r row) unused(imports []string) []string {
+	used := map[string]bool{"*": true}
+	for _, imp := range imports {
+		switch ours, ok := strings.CutPrefix(imp, module); {
+		case ok:
+			used[path.Base(ours)] = true
+		case isForeign(imp):
+			for element := range strings.SplitSeq(imp, "/") {
+				used[element] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Concat(r.ours, r.others), func(name string) bool { return used[name] })
 }
 
 // isForeign reports whether the import path begins with a host, as the standard library's do not.
