@@ -33,6 +33,8 @@ func plain() map[string]bars {
 		"internal/authz":                strict,
 		"internal/subscription":         strict,
 		"internal/app":                  strict,
+		"internal/datadir":              strict,
+		"internal/seal/keyfile":         strict,
 		"pkg/client":                    strict,
 		"pkg/webhook":                   strict,
 		"pkg/sluice":                    strict,

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/config"
@@ -68,7 +69,7 @@ func (c *backupCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 	opts, bar := c.options(s, "backing up")
 	if !c.WithoutKeys {
-		opts.Keys = app.KeptFiles()
+		opts.Keys = datadir.Kept()
 	}
 	m, err := app.Backup(ctx, cfg, c.Dir, opts, c.with())
 	bar.Close()

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/stretchr/testify/require"
@@ -38,10 +39,10 @@ func serving(t *testing.T) commands {
 	cfg.Data, cfg.Dev = t.TempDir(), true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(t.Context())
-	ready, ended := make(chan app.Addresses, 1), make(chan error, 1)
+	ready, ended := make(chan datadir.Addresses, 1), make(chan error, 1)
 	go func() {
 		ended <- app.Run(ctx, cfg, app.Options{
-			Version: "test", Silent: true, Log: slog.New(slog.DiscardHandler), Ready: func(at app.Addresses) { ready <- at },
+			Version: "test", Silent: true, Log: slog.New(slog.DiscardHandler), Ready: func(at datadir.Addresses) { ready <- at },
 		})
 	}()
 	select {

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/seal/keyfile"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/config"
-	"github.com/sluice-io/sluice/internal/app"
 )
 
 // keysCmd manages the server's signing keys.
@@ -130,7 +130,7 @@ func (c *secretsRotateCmd) Run(s *terminal.Session) error {
 	if s.Data != "" {
 		cfg.Data = s.Data
 	}
-	file, id, err := app.RotateSecretsKey(cfg)
+	file, id, err := keyfile.Rotate(cfg)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"go.uber.org/goleak"
 
-	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
@@ -126,7 +126,7 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func address(ts *testscript.TestScript, _ bool, args []string) {
-	var at app.Addresses
+	var at datadir.Addresses
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &at))
 	ts.Setenv(args[0], at.HTTP)
 }

@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/terminal"
-
-	"github.com/sluice-io/sluice/internal/app"
 )
 
 // madeByUs begins the description of contexts that this command wrote and may overwrite.
@@ -69,7 +68,7 @@ func natsContextOf(s *terminal.Session) (natsContext, error) {
 		return natsContext{}, errors.New("the server's NATS has no listener; set nats.listen")
 	}
 	made := natsContext{Description: madeByUs + dir, URL: addresses.NATS}
-	if key := filepath.Join(dir, app.NATSLoginFile); exists(key) {
+	if key := filepath.Join(dir, datadir.NATSLoginFile); exists(key) {
 		made.NKey = key
 	}
 	return made, nil

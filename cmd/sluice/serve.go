@@ -41,7 +41,7 @@ func (c *serveCmd) Run(ctx context.Context, s *terminal.Session) error {
 		return err
 	}
 	defer flush()
-	if err := app.HideMemory(); err != nil {
+	if err := hideMemory(); err != nil {
 		log.WarnContext(ctx, "other processes of this user can read the server's memory", slog.Any("error", err))
 	}
 	if err := app.Run(ctx, cfg, app.Options{Log: log, Version: terminal.Version()}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -26,7 +27,7 @@ type trust struct {
 }
 
 func (s *server) openTrust(ctx context.Context) error {
-	id, err := replicaID(s.cfg.Data)
+	id, err := datadir.ReplicaID(s.cfg.Data)
 	if err != nil {
 		return err
 	}

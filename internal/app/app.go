@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/shutdown"
@@ -34,9 +34,9 @@ const (
 
 // Options are the parameters of a server besides its settings.
 type Options struct {
-	Log     *slog.Logger    // default slog.DiscardHandler
-	Version string          // default "dev"
-	Ready   func(Addresses) // called once, when the server is ready; may be nil
+	Log     *slog.Logger            // default slog.DiscardHandler
+	Version string                  // default "dev"
+	Ready   func(datadir.Addresses) // called once, when the server is ready; may be nil
 
 	// Sys.start and sys.shutdown are not published: tests depend on the sequences of their own
 	// events.
@@ -56,7 +56,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if err := cfg.Check(); err != nil {
 		return err
 	}
-	if err := prepareData(cfg.Data); err != nil {
+	if err := datadir.Prepare(cfg.Data); err != nil {
 		return err
 	}
 	var listen net.ListenConfig
@@ -74,7 +74,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 		return err
 	}
 	s.tell(ctx, sluice.TypeServerStarted)
-	defer func() { err = errors.Join(err, removeIfThere(filepath.Join(cfg.Data, AddressesFile))) }()
+	defer func() { err = errors.Join(err, datadir.RemoveAddresses(cfg.Data)) }()
 	s.warnPlain(ctx)
 	return s.serve(ctx)
 }
@@ -92,7 +92,7 @@ func (s *server) sayReady(ctx context.Context) error {
 		}
 	}
 	addresses := s.addresses()
-	if err := writeAddresses(filepath.Join(s.cfg.Data, AddressesFile), addresses); err != nil {
+	if err := datadir.WriteAddresses(s.cfg.Data, addresses); err != nil {
 		return err
 	}
 	s.opts.Log.InfoContext(ctx, "ready", slog.String("http", addresses.HTTP), slog.String("nats", addresses.NATS), slog.String("data", s.cfg.Data))

@@ -6,23 +6,19 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/backup"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/shutdown"
 )
-
-// KeptFiles returns the files of a data directory that belong to a backup and preserve the server's
-// identity.
-func KeptFiles() []string { return []string{SecretsKeyFile, RootTokenFile} }
 
 // Backup writes the whole store to a directory, which must be new or empty. The server must be
 // stopped: the data directory of an embedded NATS is locked, and with an external NATS no server
 // may hold a lease.
 func Backup(ctx context.Context, cfg config.Config, dir string, opts backup.Options, with Options) (m backup.Manifest, err error) {
-	if _, err := os.Stat(filepath.Join(cfg.Data, "nats")); cfg.NATS.Embedded() && errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(datadir.NATS(cfg.Data)); cfg.NATS.Embedded() && errors.Is(err, fs.ErrNotExist) {
 		return m, fmt.Errorf("data directory %s is empty: nothing to back up; name another one with --data", cfg.Data)
 	}
 	s, err := openStored(ctx, cfg, with)
@@ -40,7 +36,7 @@ func Restore(ctx context.Context, cfg config.Config, dir string, opts backup.Opt
 	if m, err = backup.Open(ctx, dir, nil); err != nil {
 		return m, err
 	}
-	if err := prepareData(cfg.Data); err != nil {
+	if err := datadir.Prepare(cfg.Data); err != nil {
 		return m, err
 	}
 	s, err := openStored(ctx, cfg, with)

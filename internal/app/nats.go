@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/certreload"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
 )
@@ -23,7 +26,7 @@ import (
 func (s *server) startNATS(ctx context.Context) (err error) {
 	n := s.cfg.NATS
 	opts := natsd.Options{
-		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: n.Sync, MaxStore: n.MaxStore, Log: s.opts.Log,
+		StoreDir: datadir.NATS(s.cfg.Data), Sync: n.Sync, MaxStore: n.MaxStore, Log: s.opts.Log,
 		DontListen: n.Listen == "none", Operator: n.Operator, Accounts: n.AccountJWTs,
 	}
 	for _, u := range n.Users {
@@ -98,21 +101,26 @@ func (s *server) inspector() (*natsd.Inspector, error) {
 	if s.cfg.Dev || n.AllowAnonymous {
 		return in, nil
 	}
-	var err error
-	in.NKey, err = natsLogin(s.cfg.Data)
-	return in, err
+	seed, file, err := datadir.NATSLogin(s.cfg.Data, natsd.NewLogin)
+	if err != nil {
+		return nil, err
+	}
+	if in.NKey, err = natsd.PublicLogin(seed); err != nil {
+		return nil, fmt.Errorf("%s: %w; remove it to get a new one", file, err)
+	}
+	return in, nil
 }
 
-// natsLogin returns the public key of the login in the data directory; the first call generates it.
-func natsLogin(dir string) (string, error) {
-	file := filepath.Join(dir, NATSLoginFile)
-	seed, err := keep(file, natsd.NewLogin)
-	if err != nil {
-		return "", err
+// withoutLogin returns the URLs of NATS servers without users, passwords and tokens.
+func withoutLogin(urls string) string {
+	var bare []string
+	for one := range strings.SplitSeq(urls, ",") {
+		u, err := url.Parse(strings.TrimSpace(one))
+		if err != nil {
+			continue // the settings were validated; an invalid URL is not shown
+		}
+		u.User = nil
+		bare = append(bare, u.String())
 	}
-	public, err := natsd.PublicLogin(seed)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w; remove it to get a new one", file, err)
-	}
-	return public, nil
+	return strings.Join(bare, ",")
 }

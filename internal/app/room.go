@@ -2,10 +2,10 @@ package app
 
 import (
 	"context"
-	"path/filepath"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/capacity"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -35,7 +35,7 @@ func (s *server) usage(ctx context.Context) (sluice.Storage, error) {
 	}
 	used, limit, err := s.nats.Storage()
 	storage := sluice.Storage{UsedBytes: used, LimitBytes: limit}
-	if free, err := natsd.Free(filepath.Join(s.cfg.Data, "nats")); err == nil {
+	if free, err := natsd.Free(datadir.NATS(s.cfg.Data)); err == nil {
 		storage.FreeBytes = &free
 	}
 	return storage, err

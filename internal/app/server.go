@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/capacity"
 	"github.com/sluice-io/sluice/internal/catalogue"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/endpoint"
@@ -44,6 +43,7 @@ import (
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/schedule/appointment"
 	"github.com/sluice-io/sluice/internal/schedule/delayed"
+	"github.com/sluice-io/sluice/internal/seal/keyfile"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/internal/subscription"
@@ -120,17 +120,10 @@ type server struct {
 	conns    atomic.Int64 // open connections to the API
 }
 
-func (s *server) openNATS(ctx context.Context) error {
+func (s *server) openNATS(ctx context.Context) (err error) {
 	if !s.cfg.NATS.Embedded() {
-		s.lock = flock.New(filepath.Join(s.cfg.Data, "sluice.lock"))
-		ok, err := s.lock.TryLock()
-		if err == nil && !ok {
-			err = errors.New("in use by another process; choose another one with --data")
-		}
-		if err != nil {
-			return fmt.Errorf("data directory %s: %w", s.cfg.Data, err)
-		}
-		return nil
+		s.lock, err = datadir.Lock(s.cfg.Data)
+		return err
 	}
 	return s.startNATS(ctx)
 }
@@ -138,7 +131,7 @@ func (s *server) openNATS(ctx context.Context) error {
 // forget removes the addresses that a killed server left behind; the directory is locked by this
 // server.
 func (s *server) forget(context.Context) error {
-	return removeIfThere(filepath.Join(s.cfg.Data, AddressesFile))
+	return datadir.RemoveAddresses(s.cfg.Data)
 }
 
 // storeOptions returns the connection options of the store.
@@ -168,11 +161,11 @@ func (s *server) connectStore(ctx context.Context) (err error) {
 
 func (s *server) openStore(ctx context.Context) (err error) {
 	n, opts := s.cfg.NATS, s.storeOptions()
-	sealed, err := openSealing(s.cfg)
+	sealed, err := keyfile.Open(s.cfg)
 	if err != nil {
 		return err
 	}
-	opts.Sealer, opts.Sealed = sealed.ring, records.SealedBuckets()
+	opts.Sealer, opts.Sealed = sealed.Ring, records.SealedBuckets()
 	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
 		return err
 	}
@@ -181,7 +174,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	if err := s.patiently(ctx, s.store.Provision); err != nil {
-		return sealed.explain(err)
+		return sealed.Explain(err)
 	}
 	if n.Trusts() {
 		if err := s.patiently(ctx, s.openTrusted); err != nil {
@@ -280,7 +273,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 
 func (s *server) openEngine(ctx context.Context) error {
 	var err error
-	if s.replica, err = replicaID(s.cfg.Data); err != nil {
+	if s.replica, err = datadir.ReplicaID(s.cfg.Data); err != nil {
 		return err
 	}
 	leases, err := s.store.Leases(ctx, s.replica)
@@ -318,7 +311,7 @@ func (s *server) openEngine(ctx context.Context) error {
 }
 
 func (s *server) openAPI(context.Context) error {
-	token, err := rootToken(s.cfg.Data)
+	token, err := datadir.RootToken(s.cfg.Data)
 	if err != nil {
 		return err
 	}
@@ -415,8 +408,8 @@ func (s *server) traced() sender {
 	return tracedSender{s.sender, s.tracing}
 }
 
-func (s *server) addresses() Addresses {
-	a := Addresses{HTTP: s.scheme() + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
+func (s *server) addresses() datadir.Addresses {
+	a := datadir.Addresses{HTTP: s.scheme() + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
 	if s.nats != nil {
 		a.NATS = s.nats.ClientURL()
 	}

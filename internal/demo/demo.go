@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/config"
@@ -81,7 +82,7 @@ const maxDemoEvents = 100_000
 
 // demoServer is the server in this process.
 type demoServer struct {
-	addresses app.Addresses
+	addresses datadir.Addresses
 	api       *client.Client
 	cancel    context.CancelFunc
 	ended     chan error
@@ -94,11 +95,11 @@ func startServer(ctx context.Context, s *terminal.Session, dir string) (*demoSer
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	log := slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ended by stop, after the receivers
-	ready := make(chan app.Addresses, 1)
+	ready := make(chan datadir.Addresses, 1)
 	server := &demoServer{cancel: cancel, ended: make(chan error, 1)}
 	go func() { // stop waits for it
 		server.ended <- app.Run(running, cfg, app.Options{
-			Log: log, Version: terminal.Version(), Ready: func(a app.Addresses) { ready <- a },
+			Log: log, Version: terminal.Version(), Ready: func(a datadir.Addresses) { ready <- a },
 		})
 	}()
 	select {

@@ -14,10 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/datadir"
+	"github.com/sluice-io/sluice/internal/seal/keyfile"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/config"
-	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -47,7 +48,7 @@ type examination struct {
 	session   *terminal.Session
 	data      string
 	cfg       config.Config
-	addresses app.Addresses
+	addresses datadir.Addresses
 	api       *client.Client // nil: the server is not ready
 	reached   bool           // it answers, ready or not
 	findings  []finding
@@ -180,7 +181,7 @@ func (e *examination) checkToken() {
 		e.note("token", "ok", "from SLUICE_TOKEN or --token")
 		return
 	}
-	file := filepath.Join(e.data, app.RootTokenFile)
+	file := filepath.Join(e.data, datadir.RootTokenFile)
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -198,12 +199,12 @@ func (e *examination) checkToken() {
 
 // checkSecrets checks the keys that seal secrets, and shows none.
 func (e *examination) checkSecrets() {
-	detail, err := app.CheckSecrets(e.cfg)
+	detail, err := keyfile.Check(e.cfg)
 	switch {
 	case err == nil:
 		e.note("secrets", "ok", "%s", detail)
 	case errors.Is(err, fs.ErrNotExist) && e.cfg.Secrets.KeyFile == "":
-		e.note("secrets", "warn", "%s does not exist yet; the first start creates it", filepath.Join(e.data, app.SecretsKeyFile))
+		e.note("secrets", "warn", "%s does not exist yet; the first start creates it", filepath.Join(e.data, datadir.SecretsKeyFile))
 	default:
 		e.note("secrets", "fail", "%v", err)
 	}

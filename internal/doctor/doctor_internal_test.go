@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 )
 
 // S4-28: a listener that is open to a network does not stay unnoticed.
@@ -22,7 +22,7 @@ func TestTheDoctorWarnsOfAnOpenListener(t *testing.T) {
 		{"tls://nats.example:4222", `{"auth_required":true,"tls_required":true}`, "ok", "responds"},
 		{"nats://0.0.0.0:4222", `?`, "fail", "cannot be read"},
 	} {
-		e := &examination{addresses: app.Addresses{NATS: c.address}}
+		e := &examination{addresses: datadir.Addresses{NATS: c.address}}
 		e.checkDoor(c.info)
 		require.Len(t, e.findings, 1)
 		require.Equal(t, []string{"nats", c.result}, []string{e.findings[0].Check, e.findings[0].Result}, c.address)
@@ -38,7 +38,7 @@ func TestTheDoctorWarnsOfTokensThatCanBeReadOnTheWay(t *testing.T) {
 		{"http://sluice.example", "warn", "can be read in transit to http://sluice.example"},
 		{"https://sluice.example", "ok", "ready after 1ms"},
 	} {
-		e := &examination{addresses: app.Addresses{HTTP: c.address}}
+		e := &examination{addresses: datadir.Addresses{HTTP: c.address}}
 		e.noteReady(time.Millisecond)
 		require.Len(t, e.findings, 1)
 		require.Equal(t, []string{"server", c.result}, []string{e.findings[0].Check, e.findings[0].Result}, c.address)

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/backup"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -28,7 +29,7 @@ func offline(dir, url string) config.Config {
 func backUp(t *testing.T, cfg config.Config) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "backup")
-	m, err := app.Backup(t.Context(), cfg, dir, backup.Options{Keys: app.KeptFiles()}, quiet())
+	m, err := app.Backup(t.Context(), cfg, dir, backup.Options{Keys: datadir.Kept()}, quiet())
 	require.NoError(t, err)
 	require.NotEmpty(t, m.Streams)
 	return dir

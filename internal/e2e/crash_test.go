@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/pkg/client"
 )
@@ -40,14 +40,14 @@ const endsAtOnce = "GORACE=atexit_sleep_ms=0"
 
 func (c *child) start(t *testing.T) {
 	t.Helper()
-	file := filepath.Join(c.dir, app.AddressesFile)
+	file := filepath.Join(c.dir, datadir.AddressesFile)
 	require.NoError(t, os.RemoveAll(file))
 	c.proc = exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx // ourselves, killed by the test
 	c.proc.Env = append(os.Environ(), endsAtOnce, serveEnv+"="+c.dir, "SLUICE_HTTP="+c.http, "SLUICE_NATS="+c.nats)
 	c.proc.Env = append(c.proc.Env, c.env...)
 	c.proc.Stderr = os.Stderr
 	require.NoError(t, c.proc.Start())
-	var at app.Addresses
+	var at datadir.Addresses
 	require.Eventually(t, func() bool {
 		data, err := os.ReadFile(file)
 		return err == nil && json.Unmarshal(data, &at) == nil
@@ -63,7 +63,7 @@ func (c *child) kill(t *testing.T) {
 
 func (c *child) token(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(c.dir, app.RootTokenFile))
+	data, err := os.ReadFile(filepath.Join(c.dir, datadir.RootTokenFile))
 	require.NoError(t, err)
 	return strings.TrimSpace(string(data))
 }

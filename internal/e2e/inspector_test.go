@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
-	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 )
 
@@ -34,7 +34,7 @@ func inspected(t *testing.T, way func(*config.Config)) (*running, []nats.Option)
 		way(c)
 	})
 	var login []nats.Option
-	if byKey, err := nats.NkeyOptionFromSeed(filepath.Join(s.dir, app.NATSLoginFile)); err == nil {
+	if byKey, err := nats.NkeyOptionFromSeed(filepath.Join(s.dir, datadir.NATSLoginFile)); err == nil {
 		login = append(login, byKey)
 	}
 	s.must(t, 201, "POST /v1/subscriptions", `{"id":"orders","pattern":"/none/**","endpoint":{"url":"https://203.0.113.1/hook"}}`)
@@ -226,7 +226,7 @@ func TestInspector_NeedsTheKeyByDefault(t *testing.T) {
 	require.ErrorIs(t, err, nats.ErrAuthorization)
 	_, err = nats.Connect(s.at.NATS, nats.UserInfo("anonymous", ""))
 	require.ErrorIs(t, err, nats.ErrAuthorization)
-	file := filepath.Join(dir, app.NATSLoginFile)
+	file := filepath.Join(dir, datadir.NATSLoginFile)
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
-	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -44,7 +44,7 @@ func TestAQuotaThatOneServerIsToldHoldsOnTheOther(t *testing.T) {
 	one := start(t, t.TempDir(), nil)
 	other := start(t, t.TempDir(), func(c *config.Config) {
 		c.NATS.User, c.NATS.Password = tester.Name, testerPassword
-		c.NATS.URL, c.Secrets.KeyFile = one.at.NATS, filepath.Join(one.dir, app.SecretsKeyFile)
+		c.NATS.URL, c.Secrets.KeyFile = one.at.NATS, filepath.Join(one.dir, datadir.SecretsKeyFile)
 	})
 	_, err := one.api.PutNamespace(t.Context(), "acme", client.NamespaceSpec{Quota: sluice.Quota{EventsPerSecond: 0.01, Burst: 5}})
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -102,7 +103,7 @@ func TestThePasswordInAURLIsNotShown(t *testing.T) {
 	withLogin := strings.Replace(shared.ClientURL(), "nats://", "nats://sluice:sesame@", 1)
 	s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = withLogin + ", " + withLogin })
 	require.Equal(t, shared.ClientURL()+","+shared.ClientURL(), s.at.NATS)
-	file, err := os.ReadFile(filepath.Join(s.dir, app.AddressesFile))
+	file, err := os.ReadFile(filepath.Join(s.dir, datadir.AddressesFile))
 	require.NoError(t, err)
 	require.NotContains(t, string(file), "sesame")
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/seal"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
@@ -125,7 +126,7 @@ func files(t *testing.T, dir string) map[string]string {
 // ringIn returns the keys of a server's data directory.
 func ringIn(t *testing.T, dir string) (*seal.Ring, []byte) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(dir, app.SecretsKeyFile))
+	content, err := os.ReadFile(filepath.Join(dir, datadir.SecretsKeyFile))
 	require.NoError(t, err)
 	keys, err := seal.ParseFile(string(content))
 	require.NoError(t, err)
@@ -239,12 +240,12 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 		requireNone(t, name, content, secrets)
 	}
 	for name, content := range stored {
-		if name == app.SecretsKeyFile {
+		if name == datadir.SecretsKeyFile {
 			continue
 		}
 		requireNone(t, name, content, secrets)
 	}
-	require.Contains(t, stored[app.SecretsKeyFile], base64.StdEncoding.EncodeToString([]byte(secrets["the key that seals"])), "a secret is found where it is")
+	require.Contains(t, stored[datadir.SecretsKeyFile], base64.StdEncoding.EncodeToString([]byte(secrets["the key that seals"])), "a secret is found where it is")
 }
 
 func without(secrets map[string]string, name string) map[string]string {
@@ -262,14 +263,14 @@ func TestTheFirstStartMakesAKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)
-	file := filepath.Join(dir, app.SecretsKeyFile)
+	file := filepath.Join(dir, datadir.SecretsKeyFile)
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
-	before := files(t, dir)[app.SecretsKeyFile]
+	before := files(t, dir)[datadir.SecretsKeyFile]
 	s.stop(t)
 	s = start(t, dir, nil)
-	require.Equal(t, before, files(t, dir)[app.SecretsKeyFile])
+	require.Equal(t, before, files(t, dir)[datadir.SecretsKeyFile])
 	s.stop(t)
 
 	require.NoError(t, os.Chmod(file, 0o640))
@@ -294,7 +295,7 @@ func refused(t *testing.T, dir string, change func(*config.Config)) error {
 	if change != nil {
 		change(&cfg)
 	}
-	err := app.Run(t.Context(), cfg, app.Options{Ready: func(app.Addresses) { t.Error("it started") }})
+	err := app.Run(t.Context(), cfg, app.Options{Ready: func(datadir.Addresses) { t.Error("it started") }})
 	require.Error(t, err)
 	return err
 }
@@ -304,20 +305,20 @@ func TestServersOnOneNATSNeedTheSameKey(t *testing.T) {
 	t.Parallel()
 	shared := natstest.Listening(t)
 	generated := func(c *config.Config) {
-		c.NATS.URL, c.Secrets.KeyFile = shared.ClientURL(), filepath.Join(c.Data, app.SecretsKeyFile)
+		c.NATS.URL, c.Secrets.KeyFile = shared.ClientURL(), filepath.Join(c.Data, datadir.SecretsKeyFile)
 	}
 	one, dir := t.TempDir(), t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(one, app.SecretsKeyFile), []byte(sharedKey), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(one, datadir.SecretsKeyFile), []byte(sharedKey), 0o600))
 	first := start(t, one, generated)
 	bare := func(c *config.Config) { c.NATS.URL = shared.ClientURL() }
 	err := refused(t, dir, bare)
 	for _, word := range []string{"sealed with key ", "this server has none yet", "copy secrets.key", "SLUICE_SECRETS_KEY"} {
 		require.ErrorContains(t, err, word)
 	}
-	require.NoFileExists(t, filepath.Join(dir, app.SecretsKeyFile))
+	require.NoFileExists(t, filepath.Join(dir, datadir.SecretsKeyFile))
 	require.NotContains(t, err.Error(), sharedKey)
 
-	require.NoError(t, os.WriteFile(filepath.Join(dir, app.SecretsKeyFile), []byte(sharedKey), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, datadir.SecretsKeyFile), []byte(sharedKey), 0o600))
 	second := start(t, dir, generated)
 	hook := hooktest.New(t, nil)
 	sub := subscribe(t, first.api, wish(hook.URL, `"id":"orders"`))

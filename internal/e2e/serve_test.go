@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -36,7 +37,7 @@ const quick = `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attem
 // running is a server in this process.
 type running struct {
 	api   *client.Client
-	at    app.Addresses
+	at    datadir.Addresses
 	dir   string
 	token string
 
@@ -46,7 +47,7 @@ type running struct {
 }
 
 // serve runs a server for development on a directory of its own until the test ends.
-func serve(t *testing.T, change func(*config.Config)) (*client.Client, app.Addresses) {
+func serve(t *testing.T, change func(*config.Config)) (*client.Client, datadir.Addresses) {
 	t.Helper()
 	s := start(t, t.TempDir(), change)
 	return s.api, s.at
@@ -108,10 +109,10 @@ func startWith(tb testing.TB, dir string, change func(*config.Config), opts app.
 	}
 	ctx, cancel := context.WithCancel(tb.Context())
 	s := &running{dir: dir, cancel: cancel, ended: make(chan struct{})}
-	ready := make(chan app.Addresses, 1)
+	ready := make(chan datadir.Addresses, 1)
 	go func() {
 		defer close(s.ended)
-		opts.Ready = func(at app.Addresses) { ready <- at }
+		opts.Ready = func(at datadir.Addresses) { ready <- at }
 		s.err = app.Run(ctx, cfg, opts)
 	}()
 	tb.Cleanup(func() { s.stop(tb) })
@@ -121,7 +122,7 @@ func startWith(tb testing.TB, dir string, change func(*config.Config), opts app.
 		require.NoError(tb, s.err, "the server starts")
 		require.FailNow(tb, "the server ended before it was ready")
 	}
-	token, err := os.ReadFile(filepath.Join(dir, app.RootTokenFile))
+	token, err := os.ReadFile(filepath.Join(dir, datadir.RootTokenFile))
 	require.NoError(tb, err)
 	s.token = strings.TrimSpace(string(token))
 	transport := &http.Transport{}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -78,16 +79,16 @@ func TestTheAPISpeaksTLS(t *testing.T) {
 	t.Parallel()
 	o := startTLS(t, nil)
 	require.True(t, strings.HasPrefix(o.at.HTTP, "https://"))
-	data, err := os.ReadFile(filepath.Join(o.dir, app.AddressesFile))
+	data, err := os.ReadFile(filepath.Join(o.dir, datadir.AddressesFile))
 	require.NoError(t, err)
-	var written app.Addresses
+	var written datadir.Addresses
 	require.NoError(t, json.Unmarshal(data, &written))
 	require.Equal(t, o.at, written)
 	a := o.must(t, http.StatusOK, "GET /v1/capabilities", "")
 	require.Equal(t, "max-age=31536000", a.header.Get("Strict-Transport-Security"))
 	_, err = client.New(o.at.HTTP, o.token).Namespaces(t.Context(), "")
 	require.ErrorContains(t, err, "unknown authority", "who does not know the authority does not believe it")
-	plain := &running{api: o.api, at: app.Addresses{HTTP: "http" + strings.TrimPrefix(o.at.HTTP, "https")}}
+	plain := &running{api: o.api, at: datadir.Addresses{HTTP: "http" + strings.TrimPrefix(o.at.HTTP, "https")}}
 	plain.must(t, http.StatusBadRequest, "GET /v1/capabilities", "")
 
 	agreed, err := o.handshake(t.Context(), t, func(c *tls.Config) { c.NextProtos = []string{"h2"} })

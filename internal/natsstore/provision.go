@@ -24,7 +24,7 @@ const provisionPatience = time.Minute
 // default namespace. Streams that exist get what they lack: settings, consumers, replicas.
 // What would take data away is left as it is and logged; a namespace's retention is shortened
 // by PutNamespace only. Secrets that are not sealed with the newest key are. Calling it again, or from several processes
-// at once, changes nothing. It returns a LockedError if secrets are sealed with a key that is not at hand.
+// at once, changes nothing. It returns a seal.LockedError if secrets are sealed with a key that is not at hand.
 func (s *Store) Provision(ctx context.Context) error {
 	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // by a server that was killed; who watches the room binds them again
 		s.opts.Log.WarnContext(ctx, "limits of a full store not lifted on some streams", slog.Any("error", err))

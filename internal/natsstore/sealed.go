@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/sluice-io/sluice/internal/seal"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -19,17 +18,6 @@ const checkName = "=check"
 
 // resealTries bounds how often a record is read again because somebody else writes it.
 const resealTries = 20
-
-// LockedError says that the store is sealed with keys that Options.Sealer has not.
-type LockedError struct {
-	Keys    []string // their ids
-	Records int
-}
-
-// Error names the keys.
-func (e *LockedError) Error() string {
-	return fmt.Sprintf("%d records in NATS are sealed with %s, which this server does not have", e.Records, strings.Join(e.Keys, ", "))
-}
 
 // Transform returns what a text becomes that lies at the place.
 type Transform func(text, place string) (string, error)
@@ -200,7 +188,7 @@ func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 }
 
 // sealStored seals what is not sealed with the newest key: what an older release wrote, and
-// what was sealed before the key was replaced. It returns a LockedError, and has changed
+// what was sealed before the key was replaced. It returns a seal.LockedError, and has changed
 // nothing, if something is sealed with a key that is not at hand. It is safe with several
 // processes at once and against a crash in between: each record is written over what was read,
 // the check comes last, and the next start begins again.
@@ -234,9 +222,9 @@ func (s *Store) sealStored(ctx context.Context) error {
 	return nil
 }
 
-// checkLocked returns a LockedError if something is sealed with a key that is not at hand.
+// checkLocked returns a seal.LockedError if something is sealed with a key that is not at hand.
 func (s *Store) checkLocked(counts map[string]int) error {
-	locked := &LockedError{}
+	locked := &seal.LockedError{}
 	for _, id := range sortedNames(counts) {
 		if id == "" || s.opts.Sealer != nil && slices.Contains(s.opts.Sealer.IDs(), id) {
 			continue
@@ -251,7 +239,7 @@ func (s *Store) checkLocked(counts map[string]int) error {
 }
 
 // makeCheck stores the check. If another server was faster its check counts, which returns a
-// LockedError if that has another key.
+// seal.LockedError if that has another key.
 func (s *Store) makeCheck(ctx context.Context) (recordsOf[checkRecord], error) {
 	record, err := checkRecord{"sluice"}.Transformed(checkName, s.sealText)
 	if err != nil {

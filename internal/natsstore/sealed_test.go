@@ -227,7 +227,7 @@ func TestTheKeyIsReplacedWhateverCutsItOff(t *testing.T) {
 		require.Positive(t, before)
 		require.Positive(t, after)
 		locked := connected(t, natsstore.Options{Conn: server, Sealer: ringOf(t, 2)})
-		var lock *natsstore.LockedError
+		var lock *seal.LockedError
 		require.ErrorAs(t, locked.Provision(t.Context()), &lock)
 		require.Equal(t, []string{"key " + oldID}, lock.Keys)
 	}
@@ -300,7 +300,7 @@ func TestAServerWithoutTheKeyDoesNotStart(t *testing.T) {
 	sealing(t, server, ringOf(t, 1)) // there is no subscription and no signing key
 	before := dump(t, server, streams.Keys)
 	for _, ring := range []*seal.Ring{ringOf(t, 2), nil} {
-		var locked *natsstore.LockedError
+		var locked *seal.LockedError
 		err := connected(t, natsstore.Options{Conn: server, Sealer: ring}).Provision(t.Context())
 		require.ErrorAs(t, err, &locked)
 		require.Equal(t, []string{"key " + ringOf(t, 1).First()}, locked.Keys)
@@ -327,7 +327,7 @@ func TestOfTwoFirstServersWithKeysOfTheirOwnOneStarts(t *testing.T) {
 			started++
 			continue
 		}
-		var locked *natsstore.LockedError
+		var locked *seal.LockedError
 		require.ErrorAs(t, err, &locked)
 	}
 	require.Equal(t, 1, started)

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/sluice-io/sluice/config"
-	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
@@ -94,9 +94,9 @@ func (s *Session) DataDir() (string, error) {
 }
 
 // ReadAddresses returns the addresses of the server of a data directory.
-func ReadAddresses(dir string) (app.Addresses, error) {
-	var addresses app.Addresses
-	file := filepath.Join(dir, app.AddressesFile)
+func ReadAddresses(dir string) (datadir.Addresses, error) {
+	var addresses datadir.Addresses
+	file := filepath.Join(dir, datadir.AddressesFile)
 	data, err := os.ReadFile(filepath.Clean(file))
 	if err != nil {
 		return addresses, fmt.Errorf("read the server's addresses: %w", err)
@@ -109,7 +109,7 @@ func ReadAddresses(dir string) (app.Addresses, error) {
 
 // ReadToken returns the root token of the server of a data directory.
 func ReadToken(dir string) (string, error) {
-	data, err := os.ReadFile(filepath.Clean(filepath.Join(dir, app.RootTokenFile)))
+	data, err := os.ReadFile(filepath.Clean(filepath.Join(dir, datadir.RootTokenFile)))
 	if err != nil {
 		return "", fmt.Errorf("read the root token: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -36,10 +37,10 @@ func runServer(t *testing.T) (api *client.Client, stop func()) {
 	cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.Sync = "127.0.0.1:0", "none", "1h"
 	cfg.Durable.LongPoll = sluice.Duration(300 * time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
-	ready, ended := make(chan app.Addresses, 1), make(chan error, 1)
+	ready, ended := make(chan datadir.Addresses, 1), make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	go func() {
-		ended <- app.Run(ctx, cfg, app.Options{Log: log, Silent: true, Ready: func(at app.Addresses) { ready <- at }})
+		ended <- app.Run(ctx, cfg, app.Options{Log: log, Silent: true, Ready: func(at datadir.Addresses) { ready <- at }})
 		close(ended)
 	}()
 	stop = func() {
@@ -47,14 +48,14 @@ func runServer(t *testing.T) (api *client.Client, stop func()) {
 		require.NoError(t, <-ended)
 	}
 	t.Cleanup(stop)
-	var at app.Addresses
+	var at datadir.Addresses
 	select {
 	case at = <-ready:
 	case err := <-ended:
 		require.NoError(t, err)
 		require.FailNow(t, "the server ended before it was ready")
 	}
-	token, err := os.ReadFile(filepath.Join(cfg.Data, app.RootTokenFile))
+	token, err := os.ReadFile(filepath.Join(cfg.Data, datadir.RootTokenFile))
 	require.NoError(t, err)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)

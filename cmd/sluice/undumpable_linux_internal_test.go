@@ -1,4 +1,4 @@
-package app
+package main
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ func TestHideMemory_MakesTheProcessNotDumpable(t *testing.T) { //nolint:parallel
 	was, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, unix.Prctl(unix.PR_SET_DUMPABLE, uintptr(was), 0, 0, 0)) })
-	require.NoError(t, HideMemory())
+	require.NoError(t, hideMemory())
 	is, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	require.NoError(t, err)
 	require.Zero(t, is)

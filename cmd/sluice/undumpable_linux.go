@@ -1,4 +1,4 @@
-package app
+package main
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HideMemory prevents other processes of the same user from reading this one's memory, which holds
+// hideMemory prevents other processes of the same user from reading this one's memory, which holds
 // keys and tokens, and the kernel from writing it into a core dump.
-func HideMemory() error {
+func hideMemory() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make the process not dumpable: %w", err)
 	}
