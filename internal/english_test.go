@@ -34,6 +34,8 @@ func plain() map[string]bars {
 		"internal/subscription":         strict,
 		"internal/app":                  strict,
 		"internal/datadir":              strict,
+		"internal/httpserver":           strict,
+		"internal/tracing":              strict,
 		"internal/seal/keyfile":         strict,
 		"pkg/client":                    strict,
 		"pkg/webhook":                   strict,

@@ -4,16 +4,13 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/datadir"
+	"github.com/sluice-io/sluice/internal/httpserver"
 	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/shutdown"
@@ -59,23 +56,19 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if err := datadir.Prepare(cfg.Data); err != nil {
 		return err
 	}
-	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp", cfg.HTTP.Listen)
-	if err != nil {
-		return listenError("http.listen", cfg.HTTP.Listen, "--http", err)
-	}
-	defer func() { err = errors.Join(err, ignoreClosed(listener.Close())) }()
-	s := &server{cfg: cfg, opts: opts, listener: listener, deadline: shutdown.New(ctx, cfg.ShutdownGrace.Std())}
+	s := &server{cfg: cfg, opts: opts, deadline: shutdown.New(ctx, cfg.ShutdownGrace.Std())}
 	ctx = s.deadline.Context(ctx)
-	s.stopping, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	defer s.stop()
+	if s.web, err = httpserver.Listen(ctx, cfg.HTTP, opts.Log); err != nil {
+		return errors.Join(err, s.close(context.WithoutCancel(ctx)))
+	}
+	defer func() { err = errors.Join(err, s.web.Close()) }()
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx); err != nil {
 		return err
 	}
 	s.tell(ctx, sluice.TypeServerStarted)
 	defer func() { err = errors.Join(err, datadir.RemoveAddresses(cfg.Data)) }()
-	s.warnPlain(ctx)
+	s.web.WarnPlain(ctx)
 	return s.serve(ctx)
 }
 
@@ -137,7 +130,7 @@ func (s *server) serve(ctx context.Context) error {
 		cancel(records.FollowNamespaces(inner, s.store, follower.Set, follower.Remove))
 	})
 	parts.Go(func() { cancel(records.FollowTypes(inner, s.store, s.catalogue)) })
-	parts.Go(func() { cancel(s.serveHTTP(inner)) })
+	parts.Go(func() { cancel(s.web.Serve(inner, s.api)) })
 	parts.Go(func() {
 		if err := s.sayReady(inner); err != nil {
 			cancel(err)
@@ -183,40 +176,4 @@ func (s *server) tell(ctx context.Context, kind string) {
 	if !s.opts.Silent {
 		s.announce.Server(ctx, kind, s.replica, s.version())
 	}
-}
-
-func (s *server) serveHTTP(ctx context.Context) error {
-	web := s.web(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- s.accept(web) }() // ended by Shutdown
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	s.stop()
-	err := web.Shutdown(shutdown.Lasting(ctx))
-	if errors.Is(err, context.Canceled) { // requests are in flight that the store does not answer
-		shutdown.Left(ctx, "requests", 1)
-		err = web.Close()
-	}
-	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
-}
-
-// listenError adds the remedy for an address that is in use.
-func listenError(setting, address, flag string, err error) error {
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%s %s is used by another process; choose another address with %s, where port 0 picks a free one", setting, address, flag)
-	}
-	return fmt.Errorf("%s: %w", setting, err)
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }

@@ -24,9 +24,7 @@ func (s *server) close(ctx context.Context) error {
 	if s.sender != nil {
 		s.sender.Close()
 	}
-	if s.tracing != nil {
-		errs = append(errs, s.tracing.close(s.deadline.Closing())) //nolint:contextcheck // ctx has no end; this is the end of the shutdown
-	}
+	errs = append(errs, s.tracing.Close(s.deadline.Closing())) //nolint:contextcheck // ctx has no end; this is the end of the shutdown
 	if s.store != nil {
 		errs = append(errs, s.deadline.Do("connections to NATS", func() error {
 			s.store.Close()

@@ -114,11 +114,7 @@ func (s *server) streams() dstreams.Options {
 
 // published returns a publisher with tracing, metrics and loop detection.
 func (s *server) published(to publish.Publisher) publish.Publisher {
-	counted := publish.Publisher(publish.Counted{Publisher: publish.Remembered{Publisher: to, Guard: s.causes}, Metrics: s.metrics})
-	if s.tracing != nil {
-		return tracedPublisher{counted, s.tracing}
-	}
-	return counted
+	return s.tracing.Publisher(publish.Counted{Publisher: publish.Remembered{Publisher: to, Guard: s.causes}, Metrics: s.metrics})
 }
 
 // namespaces returns the service of namespaces.

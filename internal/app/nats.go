@@ -3,14 +3,11 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -50,7 +47,7 @@ func (s *server) startNATS(ctx context.Context) (err error) {
 	}
 	s.nats, err = natsd.Start(ctx, opts)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return listenError("nats.listen", n.Listen, "--nats-listen", err)
+		return config.ListenError("nats.listen", n.Listen, "--nats-listen", err)
 	}
 	if err == nil && opts.Inspector != nil && opts.Inspector.NKey == "" {
 		s.opts.Log.WarnContext(ctx, "NATS requires no login: any client can publish events and read the store", slog.String("nats", s.nats.ClientURL()))
@@ -64,23 +61,15 @@ func serverTLS(c config.ServerTLS, log *slog.Logger) (*tls.Config, error) {
 	if c.Cert == "" {
 		return nil, nil //nolint:nilnil // TLS is not wanted
 	}
-	reloader, err := certreload.New(c.Cert, c.Key)
-	if err != nil {
-		return nil, err
+	settings, err := certreload.Server(c.Cert, c.Key, func(err error) { log.Error("nats.server_tls", slog.Any("error", err)) })
+	if err != nil || c.ClientCA == "" {
+		return settings, err
 	}
-	reloader.Complain = func(err error) { log.Error("nats.server_tls", slog.Any("error", err)) }
-	settings := &tls.Config{GetCertificate: reloader.GetCertificate, MinVersion: tls.VersionTLS12}
-	if c.ClientCA == "" {
-		return settings, nil
-	}
-	pem, err := os.ReadFile(filepath.Clean(c.ClientCA))
+	authorities, err := certreload.NewAuthorities(c.ClientCA)
 	if err != nil {
 		return nil, fmt.Errorf("client_ca: %w", err)
 	}
-	settings.ClientCAs, settings.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !settings.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("client_ca: no certificate in %s", c.ClientCA)
-	}
+	settings.ClientCAs, settings.ClientAuth = authorities.Pool(), tls.RequireAndVerifyClientCert
 	return settings, nil
 }
 

@@ -3,12 +3,9 @@ package app
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -27,6 +24,7 @@ import (
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/httpserver"
 	"github.com/sluice-io/sluice/internal/integrity"
 	"github.com/sluice-io/sluice/internal/keyring"
 	"github.com/sluice-io/sluice/internal/ledger"
@@ -48,6 +46,7 @@ import (
 	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/sysevent"
+	"github.com/sluice-io/sluice/internal/tracing"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -59,7 +58,7 @@ import (
 type server struct {
 	cfg      config.Config
 	opts     Options
-	listener net.Listener
+	web      *httpserver.Server
 	deadline *shutdown.Deadline // of all work after the server was told to stop
 
 	lock       *flock.Flock // of the data directory, if no embedded server holds it
@@ -70,7 +69,7 @@ type server struct {
 	inspect    *natsstore.Inspections // nil: the embedded server has users, or there is none
 	deliveries *deliverystore.Store
 	attempts   *deliverystore.AttemptLog
-	tracing    *tracing
+	tracing    *tracing.Tracing
 	sender     *endpoint.Sender
 	keys       keyring.Signing
 	limits     limit.Endpoints
@@ -113,11 +112,7 @@ type server struct {
 
 	ticketKeys keyring.MAC
 
-	api      http.Handler
-	stopping context.Context //nolint:containedctx // it ends when requests that wait are to end
-	stop     context.CancelFunc
-	tls      *tls.Config  // TLS of the API; nil: plain HTTP
-	conns    atomic.Int64 // open connections to the API
+	api http.Handler
 }
 
 func (s *server) openNATS(ctx context.Context) (err error) {
@@ -210,15 +205,13 @@ func (s *server) openSender(ctx context.Context) error {
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
 		Summary: s.catalogue.Summary, PublicURL: s.publicURL(),
 	}
-	if opts.AllowCIDRs, err = prefixes(s.cfg.Webhooks.AllowCIDRs); err != nil {
+	if opts.AllowCIDRs, err = config.Prefixes(s.cfg.Webhooks.AllowCIDRs); err != nil {
 		return fmt.Errorf("webhooks.allow_cidrs: %w", err)
 	}
-	if s.tracing, err = newTracing(ctx, s.cfg.Tracing.Endpoint, s.opts.Version); err != nil {
+	if s.tracing, err = tracing.New(ctx, s.cfg.Tracing.Endpoint, s.opts.Version); err != nil {
 		return err
 	}
-	if s.tracing != nil {
-		opts.Trace = s.tracing.inject
-	}
+	opts.Trace = s.tracing.Inject
 	s.sender = endpoint.New(opts)
 	return nil
 }
@@ -229,7 +222,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	}
 	scraping := shutdown.Lasting(ctx)
 	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
-	s.metrics.WatchConnections(s.conns.Load)
+	s.metrics.WatchConnections(s.web.Connections)
 	s.metrics.WatchWakes(s.wakeMoments)
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.quotas = quota.NewQuotas()
@@ -289,7 +282,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Lanes:     s.deliveries,
 		Healths:   s.deliveries,
 		Events:    s.store,
-		Sender:    s.traced(),
+		Sender:    s.tracing.Sender(s.sender),
 		Gate:      ownership.Gate{Of: s.trust.index, Owns: s.owns.Part()},
 		Pace:      s.limits,
 		Registry:  s.registry,
@@ -315,7 +308,7 @@ func (s *server) openAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	proxies, err := prefixes(s.cfg.HTTP.TrustedProxies)
+	proxies, err := config.Prefixes(s.cfg.HTTP.TrustedProxies)
 	if err != nil {
 		return fmt.Errorf("http.trusted_proxies: %w", err)
 	}
@@ -340,7 +333,7 @@ func (s *server) openAPI(context.Context) error {
 			MaxBody:        s.cfg.HTTP.MaxBody,
 			TrustedProxies: proxies,
 			MetricsFor:     s.cfg.HTTP.Metrics,
-			TLS:            s.tls != nil,
+			TLS:            s.web.TLS(),
 		},
 		Tombstones:   namespace.Eraser{Log: s.store, Authority: s.trust.authority, Index: s.trust.index},
 		Registry:     s.registry,
@@ -355,7 +348,7 @@ func (s *server) openAPI(context.Context) error {
 		Streams:      s.streams(),
 		Answers:      s.store.Answers(),
 		Wakes:        s.wakes,
-		Stopping:     s.stopping,
+		Stopping:     s.web.Stopping(),
 		JWKS:         s.keyService().KeySet(""),
 		Keys:         s.keyService(),
 		Metrics:      s.metrics.Handler(),
@@ -368,7 +361,7 @@ func (s *server) openAPI(context.Context) error {
 // delivering returns the API's dependencies for requests about deliveries.
 func (s *server) delivering() httpapi.Delivering {
 	return httpapi.Delivering{
-		Deliveries:  subscription.Deliveries{Statuses: s.deliveries, Sender: s.traced(), Pace: s.limits},
+		Deliveries:  subscription.Deliveries{Statuses: s.deliveries, Sender: s.tracing.Sender(s.sender), Pace: s.limits},
 		DeadLetters: subscription.DeadLetters{DeadLetterStore: s.deliveries, Discarder: s.deliveries, Ledger: s.ledger},
 		Replays:     s.registry,
 		Explain:     explain.New(s.deliveries, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.trust.index.Payer}),
@@ -401,15 +394,8 @@ func (s *server) publicURL() string {
 
 func (s *server) version() string { return cmp.Or(s.opts.Version, "dev") }
 
-func (s *server) traced() sender {
-	if s.tracing == nil {
-		return s.sender
-	}
-	return tracedSender{s.sender, s.tracing}
-}
-
 func (s *server) addresses() datadir.Addresses {
-	a := datadir.Addresses{HTTP: s.scheme() + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
+	a := datadir.Addresses{HTTP: s.web.URL(), NATS: withoutLogin(s.cfg.NATS.URL)}
 	if s.nats != nil {
 		a.NATS = s.nats.ClientURL()
 	}

@@ -13,7 +13,7 @@ import (
 // open constructs the components. It waits for an external store until ctx ends, so that a server
 // can be started together with its NATS cluster. An embedded store has a time limit.
 func (s *server) open(ctx context.Context) error {
-	begin := []func(context.Context) error{s.openTLS, s.openNATS, s.forget}
+	begin := []func(context.Context) error{s.web.LoadTLS, s.openNATS, s.forget}
 	rest := []func(context.Context) error{
 		s.openRoom, s.openSender, s.openRegistry, s.hold, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
 	}

@@ -1,4 +1,4 @@
-package app
+package httpserver
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 // in flight.
 const mostUnsent = 64 << 10
 
-// bounded is a listener whose connections buffer little unsent data. Otherwise the kernel buffers
+// bounded is a listener of connections that buffer little unsent data. Otherwise the kernel buffers
 // megabytes for each reader that has stopped reading, unnoticed by the writer. Data in flight is
 // not limited, so the throughput over long distances is unaffected.
 type bounded struct{ net.Listener }

@@ -1,4 +1,5 @@
-package app
+// Package tracing creates spans of publishing and of attempts, and sends them to a collector.
+package tracing
 
 import (
 	"context"
@@ -19,16 +20,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// tracing creates spans of publishing and of attempts, and carries the trace between them in the
-// event's traceparent attribute. A nil *tracing does nothing.
-type tracing struct {
+// Tracing creates spans of publishing and of attempts, and carries the trace between them in the
+// event's traceparent attribute. A nil *Tracing does nothing.
+type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	carry    propagation.TraceContext
 }
 
-// newTracing returns nil if neither the settings nor the environment name a collector.
-func newTracing(ctx context.Context, collector, version string) (*tracing, error) {
+// New returns nil if neither the settings nor the environment name a collector.
+func New(ctx context.Context, collector, version string) (*Tracing, error) {
 	var opts []otlptracehttp.Option
 	switch {
 	case collector != "":
@@ -41,40 +42,47 @@ func newTracing(ctx context.Context, collector, version string) (*tracing, error
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	about := resource.NewSchemaless(attribute.String("service.name", "sluice"), attribute.String("service.version", version))
-	return tracingTo(sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))), nil
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
+	return &Tracing{provider: provider, tracer: provider.Tracer("github.com/sluice-io/sluice")}, nil
 }
 
-func tracingTo(provider *sdktrace.TracerProvider) *tracing {
-	return &tracing{provider: provider, tracer: provider.Tracer("github.com/sluice-io/sluice")}
-}
-
-// close sends the remaining spans.
-func (t *tracing) close(ctx context.Context) error {
+// Close sends the remaining spans.
+func (t *Tracing) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
 	return t.provider.Shutdown(ctx)
 }
 
-// inject writes the trace that ctx carries into a request's header.
-func (t *tracing) inject(ctx context.Context, h http.Header) {
+// Inject writes the trace that ctx carries into a request's header.
+func (t *Tracing) Inject(ctx context.Context, h http.Header) {
+	if t == nil {
+		return
+	}
 	t.carry.Inject(ctx, propagation.HeaderCarrier(h))
 }
 
-// publisher stores events.
-type publisher interface {
+// Publisher stores events.
+type Publisher interface {
 	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
 }
 
-// tracedPublisher creates a span for each stored event.
-type tracedPublisher struct {
-	publisher
+// Publisher returns a publisher that creates a span for each stored event.
+func (t *Tracing) Publisher(to Publisher) Publisher {
+	if t == nil {
+		return to
+	}
+	return publisher{to, t}
+}
 
-	tracing *tracing
+type publisher struct {
+	Publisher
+
+	tracing *Tracing
 }
 
 // Publish stores the events with the span's trace as their own.
-func (p tracedPublisher) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
+func (p publisher) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
 	for i := range events {
 		ev := &events[i]
 		attrs := maps.Clone(ev.Extensions)
@@ -88,29 +96,36 @@ func (p tracedPublisher) Publish(ctx context.Context, namespace string, events [
 		p.tracing.carry.Inject(within, propagation.MapCarrier(attrs))
 		ev.Extensions = attrs
 	}
-	return p.publisher.Publish(ctx, namespace, events)
+	return p.Publisher.Publish(ctx, namespace, events)
 }
 
-// sender makes attempts.
-type sender interface {
+// Sender makes attempts.
+type Sender interface {
 	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt
 }
 
-// tracedSender creates a span for each attempt, below the event's own trace.
-type tracedSender struct {
-	sender
+// Sender returns a sender that creates a span for each attempt, below the event's own trace.
+func (t *Tracing) Sender(by Sender) Sender {
+	if t == nil {
+		return by
+	}
+	return sender{by, t}
+}
 
-	tracing *tracing
+type sender struct {
+	Sender
+
+	tracing *Tracing
 }
 
 // Send makes an attempt within a span.
-func (s tracedSender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+func (s sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
 	parent := s.tracing.carry.Extract(ctx, propagation.MapCarrier(ev.Extensions))
 	ctx, span := s.tracing.tracer.Start(parent, "attempt", trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(attribute.String("namespace", sub.Namespace), attribute.String("subscription", sub.ID),
 			attribute.String("event", ev.ID), attribute.Int("number", number)))
 	defer span.End()
-	a := s.sender.Send(ctx, sub, ev, number)
+	a := s.Sender.Send(ctx, sub, ev, number)
 	span.SetAttributes(attribute.String("outcome", string(a.Outcome)), attribute.Int("http.response.status_code", a.Status))
 	if a.Outcome != sluice.Delivered {
 		span.SetStatus(codes.Error, a.Error)
