@@ -91,4 +91,5 @@ Figures are of one run on a machine with two cores: they show the order of magni
 Limits: when the machine or network of a dead server goes silent, NATS considers the connection alive for a while and may give it a delivery; that delivery is repeated after its ack wait of 30 seconds.
 A clock that is set forward makes the retries of a process that starts afterwards come early.
 ` + "`disable_after`" + ` and the three days of the preset ` + "`persistent`" + ` are measured by the wall clock: a jump of an hour counts as an hour.
+Readers by offset are told of an event that cannot be read where they read it, once its damage is found: a feed by a frame, ` + "`" + `GET …/events` + "`" + ` and streams by the range ([damaged files](operations.md#damaged-files), ` + "`" + `e2e.TestMissed_ReadersAreToldOfTheGap` + "`" + `).
 `

@@ -68,20 +68,31 @@ func (c *eventsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 	now := time.Now()
 	since, until := sluice.Ago(c.Since, now), sluice.Ago(c.Until, now)
+	var lost []sluice.Gap
 	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
-		return api.Events(ctx, c.NS, client.EventsQuery{
+		page, err := api.Events(ctx, c.NS, client.EventsQuery{
 			Pattern: sluice.Pattern(c.Pattern), Types: c.Types, Since: since, Until: until, Limit: most, Cursor: cursor,
 		})
+		lost = append(lost, page.Unreadable...)
+		return page, err
 	})
 	if err != nil {
 		return err
 	}
+	complainLost(s, lost)
 	views, rows := make([]eventView, len(all)), make([][]string, len(all))
 	for i, ev := range all {
 		views[i] = viewOf(ev)
 		rows[i] = []string{strconv.FormatUint(ev.Seq, 10), terminal.FormatTime(ev.Time), string(ev.Path), ev.Type, ev.ID, excerpt(ev.Data)}
 	}
 	return s.Show(views, func() error { return s.Table("SEQ | TIME | PATH | TYPE | ID | DATA", rows) })
+}
+
+// complainLost names the ranges of a log in which events may be lost.
+func complainLost(s *terminal.Session, lost []sluice.Gap) {
+	for _, g := range lost {
+		s.Complain("sluice: events between %d and %d may be lost: the files of the log are damaged", g.From, g.To)
+	}
 }
 
 type eventsGetCmd struct {

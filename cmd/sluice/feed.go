@@ -152,6 +152,8 @@ func (p *feedPrinter) print(item client.FeedItem) error {
 	switch ev := item.Event; {
 	case ev != nil:
 		return p.event(ev, item)
+	case item.Lagged != nil && item.Lagged.Unreadable != nil:
+		complainLost(p.Session, []sluice.Gap{*item.Lagged.Unreadable})
 	case item.Lagged != nil:
 		p.note("too slow: %d events before %d were not shown", item.Lagged.Missed, item.Lagged.Oldest)
 	case item.Away != nil:

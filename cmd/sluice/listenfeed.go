@@ -26,6 +26,8 @@ func (l *listener) follow(ctx context.Context, api *client.Client) error {
 		case item.Subscribed != nil:
 			l.resume = cmp.Or(item.Resume, l.resume, strconv.FormatUint(*item.Subscribed, 10))
 			err = l.sayWhere()
+		case item.Lagged != nil && item.Lagged.Unreadable != nil:
+			complainLost(l.session, []sluice.Gap{*item.Lagged.Unreadable})
 		case item.Lagged != nil:
 			err = l.fill(ctx, api, item.Lagged.Oldest)
 		}

@@ -42,6 +42,8 @@ type exporting struct {
 	ns  string
 	out io.Writer
 	n   int
+
+	lost []sluice.Gap
 }
 
 // Run writes the events.
@@ -73,6 +75,7 @@ func (c *nsExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) 
 	if err := x.write(ctx, since, tail.Seq); err != nil {
 		return err
 	}
+	complainLost(s, x.lost)
 	s.Complain("Exported %d events of %s up to %d.", x.n, c.Name, tail.Seq)
 	return nil
 }
@@ -96,6 +99,7 @@ func (x *exporting) write(ctx context.Context, since string, upTo uint64) error 
 			return fmt.Errorf("write events: %w", err)
 		}
 		x.n += len(page.Items)
+		x.lost = append(x.lost, page.Unreadable...)
 		if page.Next == "" || page.Next == q.Cursor {
 			return nil
 		}

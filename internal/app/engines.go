@@ -25,7 +25,7 @@ func (s *server) openFeeds(context.Context) error {
 	s.feeds = feed.New(records.FeedLog{Store: s.store}, s.trust.index, feed.Options{
 		Ring: s.cfg.Feed.Ring, MaxBuffer: s.cfg.Feed.MaxBuffer, Heartbeat: s.cfg.Feed.Heartbeat.Std(),
 		Most: s.cfg.Feed.MaxFeeds, PerCaller: s.cfg.Feed.MaxPerPrincipal, AllBytes: s.cfg.Feed.RingBytes,
-		Summary: s.catalogue.Summary, Labels: s.catalogue.Labels, PublicURL: s.publicURL(), Log: s.opts.Log,
+		Summary: s.catalogue.Summary, Labels: s.catalogue.Labels, PublicURL: s.publicURL(), Lost: s.memory.Gaps, Log: s.opts.Log,
 	})
 	s.metrics.WatchFeeds(func() metrics.FeedUse { return metrics.FeedUse(s.feeds.Use()) })
 	return nil

@@ -274,7 +274,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		return err
 	}
 	s.owns = ownership.New(leases)
-	s.durable = durable.New(records.Paths{Store: s.store, Published: s.published}, time.Now)
+	s.durable = durable.New(records.Paths{Store: s.store, Published: s.published, Lost: s.memory.Gaps}, time.Now)
 	s.openStreamSubs()
 	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.know}, s.owns.Part(), delivery.Deps{
 		Sources:   records.Sources{Store: s.deliveries},
@@ -341,7 +341,7 @@ func (s *server) openAPI(context.Context) error {
 		Audit:        s.store.Ledger(),
 		EventTypes:   catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
 		Producers:    loopguard.Producers{Marks: s.marks, Guard: s.causes, Ledger: s.ledger},
-		Log:          records.EventLog{Store: s.store},
+		Log:          records.EventLog{Store: s.store, Lost: s.memory.Gaps},
 		Feeds:        s.feeds,
 		Appointments: appointment.NewSerial(s.appointments),
 		Watches:      s.watchKeeper,

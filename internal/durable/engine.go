@@ -38,6 +38,8 @@ type Store interface {
 	// Listen returns a channel that has an element whenever an event or a record was stored on the
 	// path since the call, until stop is called.
 	Listen(ctx context.Context, namespace string, path sluice.Path) (news <-chan struct{}, stop func(), err error)
+	// Gaps returns the ranges of a namespace's log with events that are lost to damage.
+	Gaps(namespace string) []sluice.Gap
 	// MaxData returns the maximum size of an event's data.
 	MaxData() int
 }

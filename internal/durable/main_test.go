@@ -113,6 +113,8 @@ func (u *user) Listen(ctx context.Context, ns string, path sluice.Path) (<-chan 
 	return u.space.store.ListenPath(ctx, ns, path)
 }
 
+func (u *user) Gaps(string) []sluice.Gap { return nil }
+
 func (u *user) MaxData() int { return u.space.store.MaxData() }
 
 var errLost = errors.New("the answer was lost")

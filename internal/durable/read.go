@@ -31,7 +31,8 @@ type Page struct {
 
 	From     uint64
 	Messages [][]byte
-	UpToDate bool // it reaches the end of the stream
+	UpToDate bool         // it reaches the end of the stream
+	Gaps     []sluice.Gap // ranges of the page in which messages may be lost to damage
 
 	size   int            // of the messages, in bytes
 	glance *glance        // read in parallel with the record
@@ -39,6 +40,9 @@ type Page struct {
 
 	looked int // remaining events to look at
 }
+
+// tells reports whether a waiting reader gets the page.
+func (p Page) tells() bool { return len(p.Messages) > 0 || len(p.Gaps) > 0 || p.Ended() }
 
 // Ended reports whether nothing will ever come behind the page.
 func (p Page) Ended() bool { return p.UpToDate && p.Closed }
@@ -79,6 +83,7 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	}
 	page := Page{Info: s.info(from.After), From: from.After, glance: seen}
 	err = e.collect(ctx, s, tail, show, &page)
+	page.Gaps = e.gaps(s, &page)
 	if err == nil && from.Conceal {
 		err = e.concealed(ctx, s, &page, show)
 	}
@@ -98,6 +103,18 @@ func (e *Engine) collect(ctx context.Context, s *stream, tail uint64, show Show,
 	}
 	page.Next, page.UpToDate = tail, true
 	return nil
+}
+
+// gaps returns the ranges of a page in which messages of its stream may be lost.
+func (e *Engine) gaps(s *stream, page *Page) (all []sluice.Gap) {
+	known := e.store.Gaps(s.key.Namespace)
+	if len(known) == 0 {
+		return nil
+	}
+	for _, segment := range clip(behind(s.segments(s.key.Path), page.From), page.Next) {
+		all = append(all, sluice.GapsWithin(known, segment.After, segment.UpTo, func(p sluice.Path) bool { return p == segment.Path })...)
+	}
+	return all
 }
 
 // place returns a reader's position in a stream that ends at tail. A place behind the end becomes
@@ -167,12 +184,12 @@ func (p *Page) add(ev sluice.Event) {
 	p.size += len(m)
 }
 
-// Await is Read that waits, until ctx ends, for a page that is not empty or is the stream's end.
+// Await is Read that waits, until ctx ends, for a page that is not empty, has gaps, or is the stream's end.
 // When ctx ends it returns the empty page.
 func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Page, error) {
 	work := shutdown.Lasting(ctx)
 	page, err := e.Read(work, key, from, show)
-	if err != nil || len(page.Messages) > 0 || page.Ended() {
+	if err != nil || page.tells() {
 		return page, err
 	}
 	news, stop, err := e.store.Listen(ctx, key.Namespace, key.Path)
@@ -186,7 +203,7 @@ func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Pag
 	first := page.From
 	for {
 		next, err := e.Read(work, key, Place{After: page.Next}, show)
-		if err != nil || len(next.Messages) > 0 || next.Ended() {
+		if err != nil || next.tells() {
 			next.From = first
 			return next, err
 		}

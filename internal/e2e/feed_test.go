@@ -39,6 +39,8 @@ type shown struct {
 		Missed  int    `json:"missed_count"`
 		Oldest  uint64 `json:"oldest_available_seq"`
 		Current uint64 `json:"current_seq"`
+
+		Unreadable *sluice.Gap `json:"unreadable"`
 	} `json:"lagged"`
 	Error *struct {
 		Code    string         `json:"code"`

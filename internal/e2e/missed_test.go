@@ -135,3 +135,71 @@ func TestMissed_CutLogIsOneDeadLetter(t *testing.T) {
 	require.Empty(t, s.letters(t, "other"))
 	require.Empty(t, s.letters(t, "got"))
 }
+
+// Issue 13, F5: readers are told of an event that cannot be read: a feed by a frame, also one that has passed it when it is found, a page
+// of events and a stream by its range. Other paths and other readers are not.
+func TestMissed_ReadersAreToldOfTheGap(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	for i := range 20 {
+		s.tells(t, fmt.Sprintf("marker-%02d", i))
+	}
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/b/1","type":"t"}`)
+	page, err := s.api.Events(t.Context(), sluice.DefaultNamespace, client.EventsQuery{Pattern: "/a/1"})
+	require.NoError(t, err)
+	require.Len(t, page.Items, 20)
+	before, seq := page.Items[6].Seq, page.Items[7].Seq
+	require.Empty(t, page.Unreadable)
+	s.stop(t)
+	flipStored(t, s.dir, "EVENTS_default", "marker-07", true)
+	s = start(t, s.dir, nil)
+	at := strconv.FormatUint(before, 10)
+	early, _ := s.feed(t, "pattern=/a/*&since="+at) // the gap may be known already
+	s.damageOf(t, "EVENTS_default")
+
+	late, _ := s.feed(t, "pattern=/a/*&since="+at)
+	for name, r := range map[string]*feedReader{"early": early, "late": late} {
+		var told []shown
+		for events := 0; events < 12; {
+			f := r.frame()
+			if f.Event != nil {
+				events++
+				continue
+			}
+			told = append(told, f)
+			require.Zero(t, map[string]int{"late": events}[name], "before what follows")
+		}
+		if len(told) == 0 { // it is told when the feed is next idle
+			told = append(told, r.frame())
+		}
+		require.Len(t, told, 1, name)
+		require.NotNil(t, told[0].Lagged, name)
+		require.Equal(t, &sluice.Gap{From: seq, To: seq}, told[0].Lagged.Unreadable, name)
+		require.Equal(t, [2]uint64{1, seq + 1}, [2]uint64{uint64(told[0].Lagged.Missed), told[0].Lagged.Oldest}, name)
+	}
+	other, _ := s.feed(t, "pattern=/b/*&since="+at)
+	require.NotNil(t, other.frame().Event, "of another path")
+	behind, _ := s.feed(t, fmt.Sprintf("pattern=/a/*&since=%d", seq))
+	require.NotNil(t, behind.frame().Event, "behind the gap")
+
+	events := func(q client.EventsQuery) []sluice.Gap {
+		page, err := s.api.Events(t.Context(), sluice.DefaultNamespace, q)
+		require.NoError(t, err)
+		return page.Unreadable
+	}
+	require.Equal(t, []sluice.Gap{{From: seq, To: seq}}, events(client.EventsQuery{Since: at}))
+	require.Empty(t, events(client.EventsQuery{Since: at, Pattern: "/b/*"}))
+	require.Empty(t, events(client.EventsQuery{Since: strconv.FormatUint(seq, 10)}))
+	require.Empty(t, events(client.EventsQuery{Until: at}))
+	require.Empty(t, events(client.EventsQuery{Limit: 3}))
+
+	gap := fmt.Sprintf("%d-%d", seq, seq)
+	read := func(query string) reply {
+		return s.must(t, http.StatusOK, "GET /streams/default/a/1?offset="+query, "")
+	}
+	whole := read("-1")
+	require.Equal(t, gap, whole.header.Get("Stream-Unreadable"))
+	require.Empty(t, read(fmt.Sprintf("%016d_%016d", seq, 0)).header.Get("Stream-Unreadable"))
+	require.Equal(t, gap, read("-1&live=long-poll").header.Get("Stream-Unreadable"))
+	require.Empty(t, s.must(t, http.StatusOK, "GET /streams/default/b/1?offset=-1", "").header.Get("Stream-Unreadable"))
+}

@@ -26,18 +26,19 @@ type Gate interface {
 
 // Options are an engine's settings.
 type Options struct {
-	Ring      int                        // events that a namespace's ring keeps; default: DefaultRing
-	MaxBuffer int                        // frames that a reader may be behind; default: DefaultMaxBuffer
-	Heartbeat time.Duration              // idle time before a heartbeat; default: DefaultHeartbeat
-	Linger    time.Duration              // for which an unused ring is kept; default: 30 s
-	RingBytes int                        // of each ring, for any number of events; default: 64 MiB
-	AllBytes  int                        // of all rings; default: DefaultAllBytes
-	Most      int                        // concurrent feeds; default: DefaultMost
-	PerCaller int                        // concurrent feeds of one principal with a grant; default: DefaultPerCaller
-	Summary   func(*sluice.Event) []byte // the summary of an event's data; nil: none
-	Labels    filter.Labels              // of event types; nil: they have none
-	PublicURL string                     // public URL of events; empty: unknown
-	Log       *slog.Logger               // default: slog.DiscardHandler
+	Ring      int                                 // events that a namespace's ring keeps; default: DefaultRing
+	MaxBuffer int                                 // frames that a reader may be behind; default: DefaultMaxBuffer
+	Heartbeat time.Duration                       // idle time before a heartbeat; default: DefaultHeartbeat
+	Linger    time.Duration                       // for which an unused ring is kept; default: 30 s
+	RingBytes int                                 // of each ring, for any number of events; default: 64 MiB
+	AllBytes  int                                 // of all rings; default: DefaultAllBytes
+	Most      int                                 // concurrent feeds; default: DefaultMost
+	PerCaller int                                 // concurrent feeds of one principal with a grant; default: DefaultPerCaller
+	Summary   func(*sluice.Event) []byte          // the summary of an event's data; nil: none
+	Labels    filter.Labels                       // of event types; nil: they have none
+	Lost      func(namespace string) []sluice.Gap // ranges of a log that are lost to damage; nil: none are
+	PublicURL string                              // public URL of events; empty: unknown
+	Log       *slog.Logger                        // default: slog.DiscardHandler
 }
 
 // Defaults of Options.

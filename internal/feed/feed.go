@@ -32,7 +32,8 @@ type Feed struct {
 	filter  *filter.Matcher
 	current uint64
 	since   uint64
-	begins  int // how often the beginning was gone before it was read
+	told    []sluice.Gap // frames were sent for them; of the looking goroutine
+	begins  int          // how often the beginning was gone before it was read
 	leave   func()
 	release func()
 	budget  budget

@@ -1,11 +1,17 @@
 package feed
 
+import "github.com/sluice-io/sluice/pkg/sluice"
+
 // Lagged reports the frames that a slow reader missed, all of them between the frame before this
 // one and the next (S2-88…90).
 type Lagged struct {
 	Missed int    `json:"missed_count"`         // frames that the reader would have been sent
 	Oldest uint64 `json:"oldest_available_seq"` // of the next frame: all missed ones are lower
 	Head   uint64 `json:"current_seq"`          // of the last event of the log
+
+	// Unreadable is the range of the missed ones, if they are lost to damage and the reader is not
+	// too slow. Then Missed is how many there are at most, on all paths.
+	Unreadable *sluice.Gap `json:"unreadable,omitempty"`
 }
 
 // Frame is one message of a feed.

@@ -99,18 +99,27 @@ func (f *Feed) step(ctx context.Context, send func([]Frame) error) (sent bool, m
 		return false, more, err
 	}
 	for i := range frames {
-		if l := frames[i].Lagged; l != nil {
+		if l := frames[i].Lagged; l != nil && l.Unreadable == nil {
 			f.engine.lagged.Add(uint64(l.Missed)) //nolint:gosec // a count
 		}
 	}
 	return true, nil, send(frames)
 }
 
-// next returns the next frames: queued ones that still may be sent, before new ones. If there are
-// none, it returns a channel that is closed when there are; without it, call next again.
+// next returns the next frames, among them those about lost events. If there are none, it returns a
+// channel that is closed when there are; without it, call next again.
 func (f *Feed) next(ctx context.Context, piece []Frame) (frames []Frame, more <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if frames, more, err = f.events(ctx, piece); err != nil {
+		return nil, nil, err
+	}
+	return f.withGaps(frames), more, nil
+}
+
+// events returns the next frames of events: queued ones that still may be sent, before new ones. If
+// there are none, it returns a channel that is closed when there are; without it, call events again.
+func (f *Feed) events(ctx context.Context, piece []Frame) (frames []Frame, more <-chan struct{}, err error) {
 	f.dear = false
 	if err := f.trim(); err != nil {
 		return nil, nil, err

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -36,12 +37,20 @@ func (s *Server) listEvents(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, renderEvents(page))
 }
 
-// renderEvents returns {"events":[…],"next_cursor":"…"}, assembled by hand so that the events' data
-// is preserved byte for byte.
+// renderEvents returns {"events":[…],"next_cursor":"…"} and, where events are lost, "unreadable",
+// assembled by hand so that the events' data is preserved byte for byte.
 func renderEvents(page model.EventPage) []byte {
 	b := appendEvents([]byte(`{"events":`), page.Events)
-	b = append(append(b, `,"next_cursor":"`...), httpkit.Next(page.Next)...)
-	return append(b, `"}`...)
+	b = append(append(append(b, `,"next_cursor":"`...), httpkit.Next(page.Next)...), '"')
+	opening := `,"unreadable":[`
+	for _, g := range page.Gaps {
+		b = fmt.Appendf(append(b, opening...), `{"from":%d,"to":%d}`, g.From, g.To)
+		opening = ","
+	}
+	if len(page.Gaps) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, '}')
 }
 
 func appendEvents(b []byte, events []sluice.Event) []byte {

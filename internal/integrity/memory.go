@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -70,6 +71,7 @@ type Memory struct {
 	untold  []sluice.Damage // damage that Found was not called for
 	gone    map[string]absence
 	missed  missed
+	gaps    atomic.Pointer[map[string][]sluice.Gap] // of damage, by namespace
 }
 
 // New returns the memory of a data directory; had says how far each subscription has come. Examine comes first.
@@ -86,6 +88,7 @@ func (m *Memory) Examine(ctx context.Context) error {
 	if err := readJSON(filepath.Join(m.dir, DamageFile), &m.damage); err != nil {
 		return fmt.Errorf("%w; remove the file if it is damaged", err)
 	}
+	m.publishGaps()
 	was, records := map[string]natsstore.Count{}, map[string]natsstore.Records{}
 	if err := errors.Join(readJSON(filepath.Join(m.dir, countsFile), &was), readJSON(filepath.Join(m.dir, recordsFile), &records)); err != nil {
 		m.log.WarnContext(ctx, "last known ends of the streams unavailable", slog.Any("error", err))
@@ -201,6 +204,7 @@ func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[strin
 	if len(m.untold) == before {
 		return nil
 	}
+	m.publishGaps()
 	if len(m.missed.Owed) > 0 { // first: known damage is not entered again
 		if err := m.keepMissed(); err != nil {
 			return err
@@ -232,6 +236,7 @@ func (m *Memory) Forget(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.damage = nil
+	m.publishGaps()
 	return remove(filepath.Join(m.dir, DamageFile))
 }
 

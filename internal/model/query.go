@@ -21,6 +21,9 @@ type EventQuery struct {
 type EventPage struct {
 	Events []sluice.Event
 	Next   uint64 // value for After; 0: last page
+
+	After, UpTo uint64       // what was looked at: behind the one, up to the other
+	Gaps        []sluice.Gap // parts of that which are lost to damage
 }
 
 // StateQuery selects paths of a snapshot. Zero values select all paths with events, at the latest

@@ -69,6 +69,7 @@ type reader struct {
 	q       model.EventQuery
 	filter  streams.Filter
 	wanted  func(*sluice.Event) bool // nil: every event that the query chooses
+	begin   uint64                   // where it began
 	after   uint64                   // everything up to here was looked at
 	until   uint64                   // nothing beyond is wanted
 	scanned int
@@ -103,6 +104,7 @@ func (s *Store) newReader(ctx context.Context, ns string, q model.EventQuery) (*
 	if err != nil {
 		return nil, err
 	}
+	r.begin = r.after
 	if q.Until != "" {
 		until, err := s.resolveUntil(ctx, ns, q.Until, info.State)
 		if err != nil {
@@ -158,9 +160,9 @@ func (r *reader) wants(e *sluice.Event) bool {
 }
 
 func (r *reader) page() model.EventPage {
-	page := model.EventPage{Events: r.events}
+	page := model.EventPage{Events: r.events, After: r.begin, UpTo: r.until}
 	if !r.ended && r.after < r.until {
-		page.Next = r.after
+		page.Next, page.UpTo = r.after, r.after
 	}
 	return page
 }

@@ -59,11 +59,16 @@ type FeedItem struct {
 	Resume string // Since of a query that resumes after this item
 }
 
-// FeedLag describes the events that a slow reader missed.
+// FeedLag describes the events that a slow reader missed, or that are lost to damage.
 type FeedLag struct {
 	Missed  int    `json:"missed_count"`         // frames dropped between the previous and the next event
 	Oldest  uint64 `json:"oldest_available_seq"` // sequence of the next event
 	Current uint64 `json:"current_seq"`          // sequence of the last event
+
+	// Unreadable is the range of the events that are lost because the files of the log are damaged;
+	// Missed is their number on all paths, at most, and Oldest the sequence behind them. nil: the
+	// reader was too slow.
+	Unreadable *sluice.Gap `json:"unreadable,omitempty"`
 }
 
 // FeedTicket opens feeds of a namespace where no token can be sent, such as in a page's

@@ -18,6 +18,9 @@ import (
 type Page[T any] struct {
 	Items []T
 	Next  string
+	// Unreadable are ranges of a page of events in which some may be lost, because the files of the
+	// log are damaged.
+	Unreadable []sluice.Gap
 }
 
 // list fetches one page of a list whose elements are in the field name.
@@ -27,7 +30,7 @@ func list[T any](ctx context.Context, c *Client, path, name string, query url.Va
 	if _, err := c.do(ctx, call{method: http.MethodGet, path: path, query: query}, &reply); err != nil {
 		return page, err
 	}
-	for key, target := range map[string]any{name: &page.Items, "next_cursor": &page.Next} {
+	for key, target := range map[string]any{name: &page.Items, "next_cursor": &page.Next, "unreadable": &page.Unreadable} {
 		if value, ok := reply[key]; ok {
 			if err := json.Unmarshal(value, target); err != nil {
 				return page, fmt.Errorf("GET %s: unexpected %s: %w", path, key, err)

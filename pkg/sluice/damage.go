@@ -63,6 +63,28 @@ func (d Damage) String() string {
 	return fmt.Sprintf("%s: messages %d to %d cannot be read", d.Stream, d.From, d.To)
 }
 
+// Gap is a range of a log with events that are lost to damage.
+type Gap struct {
+	From uint64 `json:"from"` // first sequence
+	To   uint64 `json:"to"`   // last sequence
+
+	Path   Path   `json:"-"` // of the events, if they are of one and it is known
+	Events uint64 `json:"-"` // at most so many are lost
+}
+
+// GapsWithin returns the parts of gaps behind a sequence and up to another one whose events a reader
+// may have wanted.
+func GapsWithin(gaps []Gap, after, upTo uint64, wants func(Path) bool) (within []Gap) {
+	for _, g := range gaps {
+		g.From, g.To = max(g.From, after+1), min(g.To, upTo)
+		if g.From <= g.To && (g.Path == "" || wants(g.Path)) {
+			g.Events = min(g.Events, g.To-g.From+1)
+			within = append(within, g)
+		}
+	}
+	return within
+}
+
 // Verification is the progress of a verification of the whole store.
 type Verification struct {
 	StartedAt time.Time `json:"started_at"`

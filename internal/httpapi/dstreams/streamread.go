@@ -101,13 +101,29 @@ func setPage(c echo.Context, page durable.Page) {
 	if page.Ended() {
 		h.Set(headerClosed, "true")
 	}
+	if len(page.Gaps) > 0 {
+		h.Set(headerUnreadable, ranges(page.Gaps))
+	}
 }
 
-// pageTag returns the ETag of a page: the stream, its range, and whether the stream ends there.
+// ranges writes gaps as "7-9, 12-12".
+func ranges(gaps []sluice.Gap) string {
+	texts := make([]string, len(gaps))
+	for i, g := range gaps {
+		texts[i] = fmt.Sprintf("%d-%d", g.From, g.To)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// pageTag returns the ETag of a page: the stream, its range, whether the stream ends there, and what
+// of it is lost.
 func pageTag(page durable.Page) string {
 	tag := fmt.Sprintf("%s:%d:%d", page.ID, page.From, page.Next)
 	if page.Ended() {
 		tag += ":c"
+	}
+	if len(page.Gaps) > 0 {
+		tag += ":" + ranges(page.Gaps)
 	}
 	return strconv.Quote(tag)
 }
@@ -231,6 +247,9 @@ func sendPage(c echo.Context, page durable.Page, cursor string) (string, error) 
 	}
 	if page.Ended() {
 		control += `,"streamClosed":true`
+	}
+	if len(page.Gaps) > 0 {
+		control += `,"streamUnreadable":"` + ranges(page.Gaps) + `"`
 	}
 	writeEvent(&b, "control", control+"}")
 	_, err := c.Response().Write([]byte(b.String()))

@@ -184,12 +184,27 @@ func idsIn(page model.EventPage, of []string) (ids []string) {
 	return ids
 }
 
-// EventLog gives the API access to the log.
-type EventLog struct{ Store *natsstore.Store }
+// GapsOf returns the ranges of a namespace's log that are lost to damage; nil: none are.
+type GapsOf func(namespace string) []sluice.Gap
 
-// Read returns a page of events.
+func (g GapsOf) of(namespace string) []sluice.Gap {
+	if g == nil {
+		return nil
+	}
+	return g(namespace)
+}
+
+// EventLog gives the API access to the log.
+type EventLog struct {
+	Store *natsstore.Store
+	Lost  GapsOf
+}
+
+// Read returns a page of events, with the gaps in it.
 func (l EventLog) Read(ctx context.Context, namespace string, q model.EventQuery) (model.EventPage, error) {
-	return l.Store.Events(ctx, namespace, q)
+	page, err := l.Store.Events(ctx, namespace, q)
+	page.Gaps = sluice.GapsWithin(l.Lost.of(namespace), page.After, page.UpTo, func(p sluice.Path) bool { return q.Pattern == "" || q.Pattern.Match(p) })
+	return page, err
 }
 
 // EventAt returns the event with the sequence.

@@ -16,6 +16,7 @@ import (
 type Paths struct {
 	Store     *natsstore.Store
 	Published func(publish.Publisher) publish.Publisher // adds the side effects of every publish, such as metrics; nil: none
+	Lost      GapsOf                                    // ranges of a log that are lost to damage; nil: none
 }
 
 var _ durable.Store = Paths{}
@@ -37,6 +38,9 @@ func (p Paths) LastSeq(ctx context.Context, namespace string) (uint64, error) {
 
 // MaxData returns the maximum size of an event's data, in bytes.
 func (p Paths) MaxData() int { return p.Store.MaxData() }
+
+// Gaps returns the ranges of a namespace's log that are lost to damage.
+func (p Paths) Gaps(namespace string) []sluice.Gap { return p.Lost.of(namespace) }
 
 // Events returns events on a path.
 func (p Paths) Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
