@@ -8,12 +8,12 @@ import (
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/notify"
-	"github.com/sluice-io/sluice/internal/publish"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/schedule/appointment"
 	"github.com/sluice-io/sluice/internal/schedule/delayed"
@@ -34,8 +34,7 @@ func (s *server) openFeeds(context.Context) error {
 // openLater constructs the engine of scheduled events.
 func (s *server) openLater(context.Context) error {
 	s.perform = &action.Revocable{Performer: action.New(action.Deps{
-		Log: records.ActionLog{Store: s.store}, Publisher: action.Cancellable{Publisher: s.published(s.store)},
-		Access: s.trust.index, Catalogue: s.catalogue, Causes: s.causes, Quota: s.quotas, Now: time.Now,
+		Log: records.ActionLog{Store: s.store}, Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.store}), Access: s.trust.index, Now: time.Now,
 	})}
 	s.later = delayed.New(delayed.Deps{
 		Records: s.store.Scheduled(),
@@ -74,10 +73,7 @@ func (s *server) waiting() (all []metrics.Waiting) {
 // openWatches constructs the watch engine and the watch keeper.
 func (s *server) openWatches(context.Context) error {
 	log, stored := records.NewWatchLog(s.store), records.NewWatches(s.store)
-	perform := action.New(action.Deps{
-		Publisher: action.Cancellable{Publisher: s.published(s.store)}, Access: s.trust.index, Catalogue: s.catalogue,
-		Causes: loopguard.Reactions{Guard: s.causes}, Quota: s.quotas, Now: time.Now,
-	})
+	perform := action.New(action.Deps{Ingest: s.ingest(loopguard.Reactions{Guard: s.causes}, action.Cancellable{Publisher: s.store}), Access: s.trust.index, Now: time.Now})
 	s.watches = watch.New(watch.Deps{
 		Definitions: stored, Records: stored.Progress, Log: log, Gate: authz.WatchGate{Index: s.trust.index, Now: time.Now},
 		Perform: action.Watched{Performer: perform}, Owns: s.owns.Part(),
@@ -112,9 +108,14 @@ func (s *server) streams() dstreams.Options {
 	}
 }
 
+// ingest returns the way of events into the log, with a loop guard and a store.
+func (s *server) ingest(causes ingest.Causes, to ingest.Publisher) *ingest.Ingest {
+	return ingest.New(ingest.Deps{Access: s.trust.index, Quota: s.quotas, Catalogue: s.catalogue, Causes: causes, Publisher: s.published(to), Now: time.Now})
+}
+
 // published returns a publisher with tracing, metrics and loop detection.
-func (s *server) published(to publish.Publisher) publish.Publisher {
-	return s.tracing.Publisher(publish.Counted{Publisher: publish.Remembered{Publisher: to, Guard: s.causes}, Metrics: s.metrics})
+func (s *server) published(to ingest.Publisher) ingest.Publisher {
+	return s.tracing.Publisher(ingest.Counted{Publisher: ingest.Remembered{Publisher: to, Guard: s.causes}, Metrics: s.metrics})
 }
 
 // namespaces returns the service of namespaces.

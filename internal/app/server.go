@@ -321,10 +321,8 @@ func (s *server) openAPI(context.Context) error {
 			FailureEvery: s.cfg.HTTP.AuthFailures.Every.Std(),
 		},
 		Publishing: httpapi.Publishing{
-			Publisher: s.published(natsstore.Exact{Store: s.store, Shows: s.trust.index.MayKnow}),
-			Quota:     s.quotas,
+			Ingest:    s.ingest(s.causes, natsstore.Exact{Store: s.store, Shows: s.trust.index.MayKnow}),
 			Catalogue: s.catalogue,
-			Causes:    s.causes,
 			Scheduled: s.later,
 		},
 		Delivering: s.delivering(),

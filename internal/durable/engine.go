@@ -40,7 +40,7 @@ type Store interface {
 	Listen(ctx context.Context, namespace string, path sluice.Path) (news <-chan struct{}, stop func(), err error)
 	// Gaps returns the ranges of a namespace's log with events that are lost to damage.
 	Gaps(namespace string) []sluice.Gap
-	// MaxData returns the maximum size of an event's data.
+	// MaxData returns the size of an event's data that is stored with any attributes.
 	MaxData() int
 }
 
@@ -280,20 +280,10 @@ func (e *Engine) messages(body []byte, contentType string) ([][]byte, error) {
 	if len(body) == 0 {
 		return nil, nil
 	}
-	most := e.store.MaxData()
 	if !IsJSON(contentType) {
-		return split(body, most, contentType), nil
+		return split(body, e.store.MaxData(), contentType), nil
 	}
-	messages, err := Flatten(body, maxMessages)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range messages {
-		if len(m) > most {
-			return nil, sluice.Errorf(sluice.TooLarge, "a JSON message has %d bytes; the limit for one event is %d", len(m), most)
-		}
-	}
-	return messages, nil
+	return Flatten(body, maxMessages)
 }
 
 // maxMessages limits the messages of one append: an atomic batch has room for 1000, and some are

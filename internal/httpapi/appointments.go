@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -59,7 +60,7 @@ func (s *Server) putAppointment(c echo.Context) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	if err := s.rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: ns, Path: a.Action.Path}); err != nil {
+	if err := s.opts.Ingest.May(ingest.Request{Caller: who, Namespace: ns}, []sluice.Event{a.Action.Event(ns, a.ID)}); err != nil {
 		return err
 	}
 	var err error
@@ -68,9 +69,6 @@ func (s *Server) putAppointment(c echo.Context) error {
 	}
 	ctx := c.Request().Context()
 	if _, err := s.opts.Namespaces.Namespace(ctx, ns); err != nil {
-		return err
-	}
-	if err := s.catalogued(ns, []sluice.Event{a.Action.Event(ns, a.ID)}); err != nil {
 		return err
 	}
 	is, created, err := s.opts.Appointments.Set(ctx, a, func(was *sluice.Appointment) error { return s.mayHave(c, was) })

@@ -29,9 +29,6 @@ type EventTypes interface {
 
 // Catalogue holds the rules for events.
 type Catalogue interface {
-	// Check returns the reason why an event may not be published. Codes UnknownEventType,
-	// InvalidEventData.
-	Check(ev *sluice.Event) error
 	// All returns the event types of all namespaces, in no order.
 	All() []sluice.EventType
 	// Labels returns the labels of an event's type; callers must not change them.

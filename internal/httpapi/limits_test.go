@@ -20,7 +20,7 @@ func quotaBench(t *testing.T, q sluice.Quota) *bench {
 	b := newBench(t)
 	quotas := quota.NewQuotas()
 	opts := b.options()
-	opts.Quota = quotas
+	opts.Ingest = b.ingest(quotas)
 	b.http = httptest.NewServer(httpapi.New(opts).Handler())
 	t.Cleanup(b.http.Close)
 	ns, _, err := b.store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme", Quota: q})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -30,7 +31,7 @@ func failingBench(t *testing.T, f failing) *bench {
 	t.Helper()
 	b := &bench{parts: &parts{}, log: &logged{}}
 	opts := b.bareOptions()
-	opts.Publisher = f
+	opts.Ingest = ingest.New(ingest.Deps{Publisher: f})
 	b.http = httptest.NewServer(httpapi.New(opts).Handler())
 	t.Cleanup(b.http.Close)
 	return b

@@ -13,13 +13,6 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Causes detects causation loops.
-type Causes interface {
-	// CheckNew returns code EventLoopDetected if one of the events must not be published; any other
-	// error means that this cannot be decided. By is the publisher.
-	CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error
-}
-
 // Producers stores the records of unsafe producers.
 type Producers interface {
 	// UnsafeProducers returns all marks, in no order.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -26,7 +27,7 @@ func changedBench(t *testing.T, change func(*httpapi.Options)) *bench {
 	b := &bench{parts: &parts{}, log: &logged{}}
 	opts := b.bareOptions()
 	opts.Ready = func(context.Context) error { return nil }
-	opts.Publisher = failing(func(context.Context) error { return sluice.Errorf(sluice.Conflict, "no") })
+	opts.Ingest = ingest.New(ingest.Deps{Publisher: failing(func(context.Context) error { return sluice.Errorf(sluice.Conflict, "no") })})
 	change(&opts)
 	b.http = httptest.NewServer(httpapi.New(opts).Handler())
 	t.Cleanup(b.http.Close)

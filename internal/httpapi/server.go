@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/keylock"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/subscription"
@@ -35,20 +36,6 @@ type Namespaces interface {
 	Namespaces(ctx context.Context) ([]sluice.Namespace, error)
 	// DeleteNamespace removes a namespace with its subscriptions and its log. Codes NotFound; Conflict for the default one.
 	DeleteNamespace(ctx context.Context, name, by string) error
-}
-
-// Publisher stores events.
-type Publisher interface {
-	// Publish stores events of one namespace, in order and atomically.
-	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
-}
-
-// Quota limits the requests of namespaces.
-type Quota interface {
-	// Take charges a request with a number of events and bytes, all or nothing. Codes
-	// QuotaExceeded, with retry_after in whole seconds; TooLarge for a request that can never
-	// succeed.
-	Take(namespace string, events, bytes int, now time.Time) error
 }
 
 // Log reads a namespace's events.
@@ -105,10 +92,8 @@ type Authentication struct {
 
 // Publishing holds the dependencies of publishing.
 type Publishing struct {
-	Publisher Publisher
-	Quota     Quota     // nil: unlimited
-	Causes    Causes    // nil: no loop detection
-	Catalogue Catalogue // nil: every event may be published
+	Ingest    *ingest.Ingest
+	Catalogue Catalogue // nil: no event types
 	Scheduled Scheduled // nil: no scheduled events
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -178,8 +179,13 @@ func (b *bench) options() httpapi.Options {
 	opts.Catalogue, opts.EventTypes = b.catalogue, catalogue.NewKeeper(b.catalogue, b.store.EventTypes(), b.store, ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)))
 	opts.Explain = explain.New(deliverystore.New(b.store), b.store, explain.Options{})
 	opts.Fact = endpoint.Fact
-	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, natsstore.Exact{Store: b.store}, b, b, b, b.store.Ready
+	opts.Registry, opts.Namespaces, opts.Ingest, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, b.ingest(nil), b, b, b, b.store.Ready
 	return opts
+}
+
+// ingest is the way of events into the log, with quotas if they are not nil.
+func (b *bench) ingest(quotas ingest.Quota) *ingest.Ingest {
+	return ingest.New(ingest.Deps{Publisher: natsstore.Exact{Store: b.store}, Catalogue: b.catalogue, Quota: quotas})
 }
 
 // letters are the dead letters as the program gives them to the API.

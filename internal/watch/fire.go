@@ -95,6 +95,8 @@ func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome 
 	switch code := sluice.CodeOf(err); {
 	case err != nil && ctx.Err() != nil, code == sluice.Unavailable, code == sluice.Internal && f.tries < mostTries:
 		return "", err
+	case err != nil:
+		r.log(ctx, "action of a watch not published", slog.Uint64("seq", f.Seq), slog.Any("error", err))
 	}
 	return model.DispatchOutcome(err), nil
 }

@@ -137,10 +137,15 @@ func (e *Event) Check() error {
 	if _, err := ParsePath(string(e.Path)); err != nil {
 		return err
 	}
-	switch {
-	case e.Path.Reserved():
-		return Errorf(Forbidden, "path %q: paths that start with /_sys or /$ are reserved", e.Path)
-	case IsSystemType(e.Type):
+	return e.CheckReserved()
+}
+
+// CheckReserved returns an error (Forbidden) if only the server may publish the event.
+func (e *Event) CheckReserved() error {
+	if err := e.Path.CheckReserved(); err != nil {
+		return err
+	}
+	if IsSystemType(e.Type) {
 		return Errorf(Forbidden, "type %q: types that start with sys. are reserved", e.Type)
 	}
 	return nil

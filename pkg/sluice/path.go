@@ -50,6 +50,14 @@ func (p Path) Reserved() bool {
 	return strings.HasPrefix(string(p), "/_sys") || strings.HasPrefix(string(p), "/$")
 }
 
+// CheckReserved returns an error (Forbidden) if only the server writes the path.
+func (p Path) CheckReserved() error {
+	if p.Reserved() {
+		return Errorf(Forbidden, "path %q: paths that start with /_sys or /$ are reserved", p)
+	}
+	return nil
+}
+
 // Dotted reports whether a segment is "." or "..", literally or as %2e: HTTP clients resolve such
 // segments and would request a different path (WHATWG URL, 4.1).
 func (p Path) Dotted() bool {

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"maps"
 	"mime"
 	"net/http"
 	"strconv"
@@ -13,8 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/jsonarray"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -85,7 +84,7 @@ func parseArray(body []byte, parse func(json.RawMessage) (sluice.Event, error)) 
 	events := make([]sluice.Event, len(items))
 	for i, item := range items {
 		if events[i], err = parse(item); err != nil {
-			return nil, At(i, len(items), err)
+			return nil, model.InBatch(i, len(items), err)
 		}
 	}
 	return events, nil
@@ -97,17 +96,6 @@ func parseOne(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([
 		return nil, err
 	}
 	return []sluice.Event{event}, nil
-}
-
-// At adds the index in the batch to an error.
-func At(i, of int, err error) error {
-	e := httpkit.Public(err)
-	if of == 1 || e.Code == sluice.Internal {
-		return err
-	}
-	one := sluice.Errorf(e.Code, "event [%d] of the batch: %s", i, e.Message)
-	one.Details = maps.Clone(e.Details)
-	return one.With("index", i)
 }
 
 // parsePlain parses plain JSON: a CloudEvent if it has specversion, otherwise the short form, in

@@ -140,8 +140,10 @@ func (s *Handler) streaming(v sluice.Verb) echo.HandlerFunc {
 		if streamsub.Reserved(string(key.Path)) {
 			return sluice.Errorf(sluice.NotFound, "no resource at this URL: paths with the segment %s are not streams; see /openapi.yaml", streamsub.ControlSegment)
 		}
-		if v != sluice.VerbRead && key.Path.Reserved() {
-			return sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are reserved", key.Path)
+		if v != sluice.VerbRead {
+			if err := key.Path.CheckReserved(); err != nil {
+				return err
+			}
 		}
 		return s.requireStream(c, v, key.Path)
 	}

@@ -16,12 +16,12 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/catalogue"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
-	"github.com/sluice-io/sluice/internal/publish"
 	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
@@ -66,9 +66,9 @@ func watchNodeOn(t *testing.T, store *natsstore.Store, ns string, opts watch.Opt
 	marks := records.NewMarks(store, ledger.New(store.Ledger(), nil))
 	guard, err := loopguard.New(store, marks, loopguard.Options{})
 	require.NoError(t, err)
-	perform := action.New(action.Deps{
-		Publisher: publish.Remembered{Publisher: store, Guard: guard}, Access: authz.NewIndex(), Catalogue: catalogue.New(), Causes: loopguard.Reactions{Guard: guard}, Quota: quota.NewQuotas(), Now: time.Now,
-	})
+	perform := action.New(action.Deps{Access: authz.NewIndex(), Now: time.Now, Ingest: ingest.New(ingest.Deps{
+		Publisher: ingest.Remembered{Publisher: store, Guard: guard}, Access: authz.NewIndex(), Catalogue: catalogue.New(), Causes: loopguard.Reactions{Guard: guard}, Quota: quota.NewQuotas(),
+	})})
 	watches := records.NewWatches(store)
 	engine := watch.New(watch.Deps{
 		Definitions: watches, Records: watches.Progress, Log: records.NewWatchLog(store), Gate: openGate{}, Perform: action.Watched{Performer: perform}, Owns: n,

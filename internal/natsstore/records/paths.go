@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/publish"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Paths gives the stream engine access to the log.
 type Paths struct {
 	Store     *natsstore.Store
-	Published func(publish.Publisher) publish.Publisher // adds the side effects of every publish, such as metrics; nil: none
-	Lost      GapsOf                                    // ranges of a log that are lost to damage; nil: none
+	Published func(ingest.Publisher) ingest.Publisher // adds the side effects of every publish, such as metrics; nil: none
+	Lost      GapsOf                                  // ranges of a log that are lost to damage; nil: none
 }
 
 var _ durable.Store = Paths{}
@@ -65,7 +65,7 @@ func (p Paths) Commit(ctx context.Context, c durable.Commit) (uint64, error) {
 			PathFence: natsstore.PathFence(change.Fence), Data: change.Data, For: keeping(change), Tidy: change.Tidy,
 		})
 	}
-	through := publish.Publisher(to)
+	through := ingest.Publisher(to)
 	if len(c.Events) > 0 && p.Published != nil {
 		through = p.Published(to)
 	}

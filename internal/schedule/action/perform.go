@@ -3,41 +3,20 @@ package action
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Publisher stores events.
-type Publisher interface {
-	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
-}
-
 // Access decides about permissions.
 type Access interface {
-	Require(c sluice.Caller, v sluice.Verb, t authz.Target, now time.Time) error
 	Ready(now time.Time) error
 	Grant(id string) (authz.Granted, bool)
-	Answers(c sluice.Caller, namespace string, now time.Time) sluice.Principal
-	AuthType(c sluice.Caller) string
-}
-
-// Catalogue decides which events a namespace accepts.
-type Catalogue interface {
-	Check(ev *sluice.Event) error
-}
-
-// Causes refuses events that caused themselves.
-type Causes interface {
-	CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error
-}
-
-// Quota limits a namespace's events. now is the time of the check.
-type Quota interface {
-	Take(namespace string, events, bytes int, now time.Time) error
 }
 
 // Log reads a namespace's log.
@@ -51,13 +30,10 @@ type Log interface {
 
 // Deps are a performer's dependencies.
 type Deps struct {
-	Log       Log
-	Publisher Publisher
-	Access    Access
-	Catalogue Catalogue
-	Causes    Causes
-	Quota     Quota
-	Now       func() time.Time
+	Log    Log
+	Ingest *ingest.Ingest
+	Access Access
+	Now    func() time.Time
 }
 
 // Performer publishes the events of instructions. It is safe for concurrent use.
@@ -102,8 +78,9 @@ func Again(tries int) time.Duration {
 const settling = time.Minute
 
 // Perform publishes the event of a firing and returns its place. If the creator may not publish it
-// (any more), the code is Forbidden, in a form that does not reveal the reason; other codes are
-// those of publishing. Passing identifies errors that may pass on a retry.
+// (any more), the code is Forbidden, in a form that does not reveal the reason: others than the
+// creator read the outcome. Other codes and words are those of publishing. Passing identifies errors
+// that may pass on a retry.
 func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error) {
 	e := f.Event
 	if !f.Since.IsZero() {
@@ -111,27 +88,13 @@ func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error
 			return stored, err
 		}
 	}
-	if e.Path.Reserved() || sluice.IsSystemType(e.Type) {
-		return sluice.Stored{}, forbidden(&e)
-	}
-	if err := p.May(f.Creator, &e); err != nil {
-		return sluice.Stored{}, err
-	}
-	if !f.Paid {
-		if err := p.needs.Quota.Take(e.Namespace, 1, len(e.Data), p.needs.Now()); err != nil {
-			return sluice.Stored{}, err
-		}
-	}
-	if err := p.needs.Catalogue.Check(&e); err != nil {
-		return sluice.Stored{}, err
-	}
 	e.Extensions = maps.Clone(e.Extensions)
-	e.ProducedBy(f.Creator.CreatedBy, p.authType(f.Creator))
 	events := []sluice.Event{e}
-	if err := p.needs.Causes.CheckNew(ctx, e.Namespace, p.answers(f.Creator, e.Namespace), events); err != nil {
-		return sluice.Stored{}, err
+	by := ingest.Request{Caller: f.Creator.Caller(), Namespace: e.Namespace, Bytes: len(e.Data), Paid: f.Paid}
+	if err := p.needs.Ingest.Admit(ctx, by, events); err != nil {
+		return sluice.Stored{}, p.concealed(f.Creator, &e, err)
 	}
-	stored, err := p.needs.Publisher.Publish(ctx, e.Namespace, events)
+	stored, err := p.needs.Ingest.Store(ctx, e.Namespace, events)
 	if err != nil {
 		return sluice.Stored{}, sentError{err}
 	}
@@ -172,45 +135,20 @@ func (p *Performer) Find(ctx context.Context, e *sluice.Event) (sluice.Stored, e
 	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
 }
 
-// May returns an error unless the creator may publish the event now: Forbidden, or Unavailable if
-// that is unknown.
-func (p *Performer) May(c sluice.Creator, e *sluice.Event) error {
-	who, now := c.Caller(), p.needs.Now()
-	if who.Unbounded() {
-		return nil
-	}
-	err := p.needs.Access.Require(who, sluice.VerbPublish, authz.Target{Namespace: e.Namespace, Path: e.Path}, now)
-	switch {
-	case err == nil:
-		return nil
-	case sluice.CodeOf(err) == sluice.Unavailable && !p.forgotten(c, now):
+// concealed returns a refusal in the form that does not reveal which right the creator lacks, except
+// in the server's log.
+func (p *Performer) concealed(c sluice.Creator, e *sluice.Event, err error) error {
+	_, denied := errors.AsType[ingest.Denied](err)
+	if !denied || sluice.CodeOf(err) == sluice.Unavailable && !p.forgotten(c, p.needs.Now()) {
 		return err
 	}
-	return forbidden(e)
+	return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Forbidden, "the creator may not publish on %s", e.Path), err)
 }
 
 // forgotten reports whether the creator's grant ended so long ago that it is not remembered.
 func (p *Performer) forgotten(c sluice.Creator, now time.Time) bool {
 	_, known := p.needs.Access.Grant(c.Grant)
 	return !known && p.needs.Access.Ready(now) == nil && now.Sub(c.CreatedAt) > settling
-}
-
-func (p *Performer) answers(c sluice.Creator, namespace string) string {
-	if who := c.Caller(); !who.Unbounded() {
-		return string(p.needs.Access.Answers(who, namespace, p.needs.Now()))
-	}
-	return string(c.CreatedBy)
-}
-
-func (p *Performer) authType(c sluice.Creator) string {
-	if who := c.Caller(); !who.Unbounded() {
-		return p.needs.Access.AuthType(who)
-	}
-	return sluice.AuthTypeOf(c.CreatedBy)
-}
-
-func forbidden(e *sluice.Event) error {
-	return sluice.Errorf(sluice.Forbidden, "the creator may not publish on %s", e.Path)
 }
 
 // Passing reports whether an error may pass on a later retry.

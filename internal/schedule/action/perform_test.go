@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -53,7 +54,8 @@ func (w *world) Take(string, int, int, time.Time) error {
 }
 
 func (w *world) performer() *action.Performer {
-	return action.New(action.Deps{Publisher: w, Access: w.index, Catalogue: w, Causes: w, Quota: w, Now: func() time.Time { return w.now }})
+	now := func() time.Time { return w.now }
+	return action.New(action.Deps{Access: w.index, Now: now, Ingest: ingest.New(ingest.Deps{Publisher: w, Access: w.index, Catalogue: w, Causes: w, Quota: w, Now: now})})
 }
 
 func (w *world) firing() action.Firing {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sluice-io/sluice/internal/inflight"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -37,7 +38,7 @@ func (p *Revocable) Withdraw(ctx context.Context, lost func(*sluice.Subscription
 
 // Cancellable is a publisher whose publishes can be cancelled. A publish in flight to the log cannot
 // be undone, so cancelling waits for it; later ones do not start.
-type Cancellable struct{ Publisher }
+type Cancellable struct{ ingest.Publisher }
 
 // Publish stores events.
 func (c Cancellable) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/inflight"
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -42,9 +43,9 @@ func (l *slowLog) Publish(ctx context.Context, _ string, events []sluice.Event) 
 }
 
 func performingOn(l *slowLog) *action.Revocable {
-	return &action.Revocable{Performer: action.New(action.Deps{
-		Publisher: action.Cancellable{Publisher: l}, Access: authz.NewIndex(), Catalogue: catalogue.New(), Causes: l, Quota: quota.NewQuotas(), Now: time.Now,
-	})}
+	return &action.Revocable{Performer: action.New(action.Deps{Access: authz.NewIndex(), Now: time.Now, Ingest: ingest.New(ingest.Deps{
+		Publisher: action.Cancellable{Publisher: l}, Access: authz.NewIndex(), Catalogue: catalogue.New(), Causes: l, Quota: quota.NewQuotas(),
+	})})}
 }
 
 func dueOf(by sluice.Principal) action.Firing {

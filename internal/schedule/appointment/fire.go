@@ -175,6 +175,7 @@ func (e *Engine) ended(ctx context.Context, a *sluice.Appointment, stored sluice
 	case err != nil:
 		return err
 	case cause != nil:
+		e.opts.Log.WarnContext(ctx, "action of an appointment not published", slog.String("namespace", a.Namespace), slog.String("id", a.ID), slog.Any("error", cause))
 		e.due.Ended(a.Namespace, schedule.Failed, end.ScheduledFor)
 	default:
 		e.due.Ended(a.Namespace, schedule.Fired, end.ScheduledFor)

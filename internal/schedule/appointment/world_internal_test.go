@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/schedule/action"
@@ -159,7 +160,7 @@ func (w *world) Append(context.Context, *sluice.LedgerEntry) error { return nil 
 func (w *world) engine(replica string) *Engine {
 	now := func() time.Time { return w.now }
 	return New(Deps{
-		Records: w, Lists: w, Perform: action.New(action.Deps{Log: w, Publisher: w, Catalogue: w, Causes: w, Quota: w, Now: now}), Tell: w, Owner: w,
+		Records: w, Lists: w, Perform: action.New(action.Deps{Log: w, Ingest: ingest.New(ingest.Deps{Publisher: w, Catalogue: w, Causes: w, Quota: w, Now: now}), Now: now}), Tell: w, Owner: w,
 		Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica, Now: now,
 	}, Options{Most: 1})
 }

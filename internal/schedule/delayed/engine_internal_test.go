@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/schedule"
@@ -223,7 +224,7 @@ func (w *world) Append(context.Context, *sluice.LedgerEntry) error { return nil 
 func (w *world) engine(replica string) *Engine {
 	now := func() time.Time { return w.now }
 	return New(Deps{
-		Records: w, Lists: w, Log: w, Perform: action.New(action.Deps{Log: w, Publisher: w, Catalogue: w, Causes: w, Now: now}), Tell: w, Owner: w, Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica,
+		Records: w, Lists: w, Log: w, Perform: action.New(action.Deps{Log: w, Ingest: ingest.New(ingest.Deps{Publisher: w, Catalogue: w, Causes: w}), Now: now}), Tell: w, Owner: w, Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica,
 		Now: now,
 	}, Options{})
 }

@@ -1,5 +1,4 @@
-// Package publish holds the side effects that every publish has, as publishers around one another.
-package publish
+package ingest
 
 import (
 	"context"
