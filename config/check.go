@@ -55,7 +55,6 @@ func (n NATS) check() error {
 		when(n.Password != "" && n.User == "", "nats.password: set nats.user, too"),
 		when((n.TLS.Cert == "") != (n.TLS.Key == ""), "nats.tls: set cert and key together"),
 		when(n.MaxStore < 0, "nats.max_store %d: write a number of bytes, or 0 for three quarters of the free space", n.MaxStore),
-		when(n.MaxStore > 0 && !n.Embedded(), "nats.max_store: applies to the embedded server only; the server at nats.url has its own max_file_store"),
 		when(!slices.Contains([]int{1, 3, 5}, n.Replicas), "nats.replicas %d: write 1, 3 or 5", n.Replicas),
 	)
 }

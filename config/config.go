@@ -110,7 +110,8 @@ type NATS struct {
 	// acknowledged within the interval; "1s".
 	Sync string `json:"sync" env:"SYNC"`
 	// MaxStore is the disk space of the embedded server, in bytes; 0: three quarters of the space
-	// that its streams use plus the space that is free when it starts; 0.
+	// that its streams use plus the space that is free when it starts. With a URL, it is what all
+	// streams of the account may use, with their replicas; 0: as much as the account may; 0.
 	MaxStore int64 `json:"max_store" env:"MAX_STORE"`
 }
 

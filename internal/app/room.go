@@ -22,16 +22,22 @@ func (s *server) openRoom(context.Context) error {
 	opts := capacity.Options{Usage: s.usage, Every: roomEveryFar, Store: s.store, Log: s.opts.Log}
 	if s.nats != nil {
 		opts.Every, opts.Disk = roomEvery, s.nats
+	} else {
+		opts.Refuses = s.store.RefusesAll
 	}
 	s.room = capacity.New(opts)
 	return nil
 }
 
 // usage returns the storage usage and its limit: for an embedded server its own limit and the free
-// disk space, otherwise the account's limit.
+// disk space, otherwise the account's limit, or the operator's if that is less.
 func (s *server) usage(ctx context.Context) (sluice.Storage, error) {
 	if s.nats == nil {
-		return s.store.Storage(ctx)
+		storage, err := s.store.Storage(ctx)
+		if most := uint64(max(s.cfg.NATS.MaxStore, 0)); most > 0 && (storage.LimitBytes == 0 || most < storage.LimitBytes) {
+			storage.LimitBytes = most
+		}
+		return storage, err
 	}
 	used, limit, err := s.nats.Storage()
 	storage := sluice.Storage{UsedBytes: used, LimitBytes: limit}

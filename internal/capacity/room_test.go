@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -264,6 +265,33 @@ func TestWatch_StartsTheStoreAnew(t *testing.T) {
 		require.NoError(t, w.Whole())
 		require.Equal(t, 3, w.disk.starts())
 		require.Equal(t, sluice.StorageAmple, w.Level())
+	})
+}
+
+// F4: a store elsewhere that refuses every write is broken until it does not.
+func TestWatch_AsksAStoreElsewhere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var refuses atomic.Bool
+		w := capacity.New(capacity.Options{
+			Usage:   func(context.Context) (sluice.Storage, error) { return of(0, 0, 0), nil },
+			Refuses: func(context.Context) bool { return refuses.Load() },
+			Every:   time.Second, Store: &store{}, Log: slog.New(slog.DiscardHandler),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		later()
+		require.NoError(t, w.Whole())
+		refuses.Store(true)
+		later()
+		require.Equal(t, sluice.StorageBroken, w.Level())
+		require.ErrorContains(t, w.Whole(), "max_file_store")
+		refuses.Store(false)
+		later()
+		require.Equal(t, sluice.StorageAmple, w.Level())
+		cancel()
+		require.NoError(t, <-ended)
 	})
 }
 

@@ -40,7 +40,11 @@ type Options struct {
 	Every time.Duration                                 // maximum interval of calls of Usage
 	Store Store
 	Disk  Disk // nil: the store is elsewhere
-	Log   *slog.Logger
+
+	// Refuses reports whether a store elsewhere has no room for any write. nil: unknown.
+	Refuses func(context.Context) bool
+
+	Log *slog.Logger
 }
 
 // Watch keeps a store within its limits. It is safe for concurrent use.
@@ -53,6 +57,9 @@ type Watch struct {
 	bound  sluice.StorageLevel // the level that the streams are limited for; only Run uses these
 	next   time.Time           // time of their next check
 	failed bool                // the last attempt to limit them failed
+
+	refuses bool      // the store elsewhere, when it was last asked
+	ask     time.Time // when it is asked again
 }
 
 // New returns a watch that is idle until Run.
@@ -125,13 +132,35 @@ func (w *Watch) look(ctx context.Context) (again time.Duration) {
 	}
 	was := w.Level()
 	is := Next(was, usage)
-	if is != was {
-		w.enter(ctx, is, usage)
+	now := is
+	if w.refusesAll(limit) {
+		now = sluice.StorageBroken
+	}
+	if now != was {
+		w.enter(ctx, now, usage)
 	}
 	if is != w.bound || (w.failed || is > sluice.StorageAmple) && !time.Now().Before(w.next) {
 		w.bind(ctx, is, usage)
 	}
-	return Again(is, usage, w.opts.Every)
+	again = Again(is, usage, w.opts.Every)
+	if now == sluice.StorageBroken {
+		again = min(again, healEvery)
+	}
+	return again
+}
+
+// refusesAll reports whether a store elsewhere refuses every write. It asks as often as the usage is
+// read in general, and more often until it is well again.
+func (w *Watch) refusesAll(ctx context.Context) bool {
+	if w.opts.Refuses == nil || time.Now().Before(w.ask) {
+		return w.refuses
+	}
+	w.refuses = w.opts.Refuses(ctx)
+	w.ask = time.Now().Add(w.opts.Every)
+	if w.refuses {
+		w.ask = time.Now().Add(min(healEvery, w.opts.Every))
+	}
+	return w.refuses
 }
 
 // bind limits the streams as the level requires. While they are limited they are checked

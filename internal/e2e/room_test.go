@@ -31,9 +31,16 @@ type fullStore struct {
 // newFullStore publishes until no more is taken, by the server or, as any client of NATS may, past it.
 func newFullStore(t *testing.T) *fullStore {
 	t.Helper()
-	s := &fullStore{got: faulttest.NewArrivals(), sent: map[string][]string{}}
-	s.running = start(t, t.TempDir(), func(c *config.Config) { c.NATS.MaxStore, c.NATS.Sync = 32<<20, "2m" })
+	s := &fullStore{running: start(t, t.TempDir(), func(c *config.Config) { c.NATS.MaxStore, c.NATS.Sync = 32<<20, "2m" })}
 	s.js = dial(t, s.at.NATS)
+	s.fillUp(t)
+	return s
+}
+
+// fillUp fills the store of a server.
+func (s *fullStore) fillUp(t *testing.T) {
+	t.Helper()
+	s.got, s.sent = faulttest.NewArrivals(), map[string][]string{}
 	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
 		if !s.open.Load() || r.Header.Get("Webhook-Id") == "doomed" {
 			return hooktest.Answer{Status: http.StatusServiceUnavailable}
@@ -62,7 +69,6 @@ func newFullStore(t *testing.T) *fullStore {
 		_, err := s.js.Publish(t.Context(), "events.default.flood", nil)
 		return err != nil && strings.Contains(err.Error(), "maximum bytes exceeded")
 	}, patience, 10*time.Millisecond, "NATS says at once that no more is taken")
-	return s
 }
 
 func (s *fullStore) event(t *testing.T, path sluice.Path, id string) {
@@ -120,6 +126,15 @@ func TestFullStore_IsAdministered(t *testing.T) { // S4-17, S4-22, C01
 	require.Equal(t, "tight", ready.field(t, "storage"))
 	require.Contains(t, ready.field(t, "problem"), "refuses events")
 
+	s.goesOn(t, watch.Recovered)
+	watch.Resumed()
+	s.empties(t)
+	watch.End(s.got.Compare(s.sent), "events are refused at once; pausing, revoking, erasing and deleting are not")
+}
+
+// goesOn does what frees room and takes rights, and waits for the deliveries.
+func (s *fullStore) goesOn(t *testing.T, opened func()) {
+	t.Helper()
 	s.administer(t, s.grant(t))
 	require.Eventually(t, func() bool {
 		page, err := s.api.DeadLetters(t.Context(), "d", client.DeadLettersQuery{})
@@ -127,12 +142,14 @@ func TestFullStore_IsAdministered(t *testing.T) { // S4-17, S4-22, C01
 	}, patience, 10*time.Millisecond)
 	require.NoError(t, s.api.DiscardDeadLetters(t.Context(), "d"))
 	require.NoError(t, s.api.DeleteSubscription(t.Context(), "d"))
-
 	s.open.Store(true)
-	watch.Recovered()
+	opened()
 	require.Eventually(t, func() bool { return s.got.Taken() == 20 }, patience, 10*time.Millisecond, "deliveries go on")
-	watch.Resumed()
+}
 
+// empties frees room, and waits until events are taken again.
+func (s *fullStore) empties(t *testing.T) {
+	t.Helper()
 	_, err := s.api.PutNamespace(t.Context(), "default", client.NamespaceSpec{Retention: sluice.Retention{MaxBytes: 16 << 20}})
 	require.NoError(t, err)
 	s.level(t, sluice.StorageAmple)
@@ -144,7 +161,6 @@ func TestFullStore_IsAdministered(t *testing.T) { // S4-17, S4-22, C01
 	stream, err := s.js.Stream(t.Context(), "EVENTS_default")
 	require.NoError(t, err)
 	require.Equal(t, jetstream.DiscardOld, stream.CachedInfo().Config.Discard, "as it was")
-	watch.End(s.got.Compare(s.sent), "events are refused at once; pausing, revoking, erasing and deleting are not")
 }
 
 // F4: what is left for records is kept for what frees room and takes rights.

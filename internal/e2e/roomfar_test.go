@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
@@ -35,6 +36,15 @@ func TestFullStore_ElsewhereIsToldAndHeals(t *testing.T) { // S4-17, S4-22
 		taken++
 		require.Less(t, taken, 100)
 	}
+	notReady := func() string {
+		r := s.call(t, "GET /readyz", "")
+		return map[bool]string{true: r.text}[r.status == http.StatusServiceUnavailable]
+	}
+	eventually(t, func() bool { return strings.Contains(notReady(), "max_file_store") }, "the server is not ready, and says what to do")
+	storage, err := s.api.Storage(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, sluice.StorageBroken, storage.Level)
+	require.NotEmpty(t, storage.Problem)
 	revoke := "POST /v1/grants/" + granted.id + "/revoke"
 	for _, route := range []string{"", "POST /v1/subscriptions/s/pause", revoke, "DELETE /v1/subscriptions/s"} {
 		refused := full
@@ -48,6 +58,7 @@ func TestFullStore_ElsewhereIsToldAndHeals(t *testing.T) { // S4-17, S4-22
 	stream, err := dial(t, shared.ClientURL()).Stream(t.Context(), "EVENTS_default")
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context())) // of what is not delivered, too: attempts cannot be recorded, so few are made
+	eventually(t, func() bool { return s.call(t, "GET /readyz", "").status == http.StatusOK }, "it is ready again")
 	eventually(t, func() bool { return s.call(t, revoke, "").status == http.StatusOK }, "rights are taken again")
 	eventually(t, func() bool {
 		return s.call(t, "POST /v1/namespaces/default/events", `{"path":"/a/1","type":"t","data":"later"}`).status == http.StatusCreated
@@ -57,4 +68,39 @@ func TestFullStore_ElsewhereIsToldAndHeals(t *testing.T) { // S4-17, S4-22
 	}, "and delivered")
 	s.must(t, http.StatusOK, "POST /v1/subscriptions/s/pause", "")
 	s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/s", "")
+}
+
+// Issue 13, F4: the limit of an account, or of the settings, has a reserve at a NATS server elsewhere, too.
+func TestFullStore_ElsewhereIsAdministered(t *testing.T) { // S4-17, S4-22
+	t.Parallel()
+	const most = 32 << 20
+	for name, tt := range map[string]func(t *testing.T) (url string, change func(*config.Config), login nats.Option){
+		"account": func(t *testing.T) (string, func(*config.Config), nats.Option) {
+			t.Helper()
+			operator, limits := natstest.NewOperator(t), natstest.Unlimited()
+			limits.DiskStorage = most
+			creds := operator.Account(t, "SLUICE", limits).Creds(t)
+			return natstest.Custom(t, operator.Trust), func(c *config.Config) { c.NATS.Credentials = creds }, nats.UserCredentials(creds)
+		},
+		"nats.max_store": func(t *testing.T) (string, func(*config.Config), nats.Option) {
+			t.Helper()
+			shared := natstest.NewWith(t, natsd.Options{MaxStore: 4 * most})
+			return shared.ClientURL(), func(c *config.Config) { c.NATS.MaxStore = most }, asTester()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, change, login := tt(t)
+			s := &fullStore{running: start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = url; change(c) })}
+			s.js = dial(t, url, login)
+			s.fillUp(t)
+			storage := s.level(t, sluice.StorageTight)
+			require.EqualValues(t, most, storage.LimitBytes)
+			refused := s.must(t, http.StatusServiceUnavailable, "POST /v1/namespaces/default/events", `{"id":"more","path":"/a","data":{}}`)
+			require.Equal(t, sluice.ReasonStorage, refused.field(t, "error.details.reason"))
+			require.Contains(t, s.must(t, http.StatusOK, "GET /readyz", "").field(t, "problem"), "refuses events")
+			s.goesOn(t, func() {})
+			s.empties(t)
+		})
+	}
 }

@@ -157,8 +157,11 @@ func unmarked(metadata map[string]string) map[string]string {
 }
 
 // crowded says of what a bound stream refused that the store is full: of JetStream's answer one would think that it was the
-// stream's own limit.
+// stream's own limit. An account without room refuses every write, as a server without room does.
 func (s *Store) crowded(err error) error {
+	if apiCode(err) == codeAccountResources {
+		return fmt.Errorf("%w: %w", storeCannotWrite(), err)
+	}
 	if s.level.Load() >= int32(sluice.StorageTight) && apiCode(err) == codeStoreFailed && strings.Contains(err.Error(), maxBytesExceeded) {
 		return fmt.Errorf("%w: %w", sluice.StorageTight.Problem(), err)
 	}

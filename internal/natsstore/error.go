@@ -216,6 +216,6 @@ func full(format string, args ...any) *sluice.Error {
 }
 
 func storeCannotWrite() *sluice.Error {
-	return sluice.Errorf(sluice.Unavailable, "the NATS server cannot store more: its disk or JetStream's share of it (max_file_store, nats.max_store) is full; "+
+	return sluice.Errorf(sluice.Unavailable, "the NATS server cannot store more: its disk, JetStream's share of it (max_file_store, nats.max_store) or the account's (max_file) is full; "+
 		"the operator must free space, shorten retentions or raise the limit").With("reason", sluice.ReasonStorage).With("retry_after", fullRetry)
 }

@@ -138,6 +138,7 @@ func TestAServerWithoutRoomSaysWhoHasToMakeSome(t *testing.T) {
 		_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf(strconv.Itoa(i), 200_000)})
 	}
 	requireSays(t, err, sluice.Unavailable, "is full", "max_file_store", "nats.max_store")
+	require.True(t, store.RefusesAll(t.Context()))
 	_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf("b1", 1000), eventOf("b2", 1)})
 	requireSays(t, err, sluice.Unavailable, "max_file_store")
 	_, err = js.Publish(t.Context(), streams.Subject(ns, "/a"), []byte("x"))
@@ -154,6 +155,7 @@ func TestAServerWithoutRoomSaysWhoHasToMakeSome(t *testing.T) {
 		_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf("after", 1)})
 		return err == nil
 	}, 20*time.Second, 50*time.Millisecond, "with room it goes on by itself: %v", err)
+	require.False(t, store.RefusesAll(t.Context()))
 }
 
 // A namespace that asks for more than there is, is not there afterwards, or as it was.
@@ -198,12 +200,17 @@ func TestTheLimitsOfAnAccountSayWhatToChange(t *testing.T) {
 		t.Parallel()
 		store := limited(t, "max_file: 1048576")
 		var err error
-		for i := 0; err == nil && i < 100; i++ {
-			_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf(strconv.Itoa(i), 100_000)})
+		for _, size := range []int{100_000, 5000, 1} {
+			for i := 0; err == nil && i < 1000; i++ {
+				_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf(fmt.Sprint(size, i), size)})
+			}
+			requireSays(t, err, sluice.Unavailable, "account's (max_file)")
+			require.Equal(t, size == 1, store.RefusesAll(t.Context()))
+			err = nil
 		}
-		requireSays(t, err, sluice.QuotaExceeded, "account's max_store")
 		_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf("b1", 100_000), eventOf("b2", 1)})
-		requireSays(t, err, sluice.QuotaExceeded, "account's max_store")
+		requireSays(t, err, sluice.Unavailable, "account's (max_file)")
+		require.True(t, store.RefusesAll(t.Context()))
 	})
 	t.Run("max_streams", func(t *testing.T) {
 		t.Parallel()

@@ -29,7 +29,7 @@ const (
 	StorageAmple  StorageLevel = iota // everything is accepted
 	StorageTight                      // events are refused
 	StorageScarce                     // all additions are refused, except deliveries; deletes and revocations continue
-	StorageBroken                     // all writes are refused: the disk rejects writes
+	StorageBroken                     // all writes are refused: the disk rejects writes, or NATS elsewhere has no room
 )
 
 func storageLevels() []string { return []string{"ample", "tight", "scarce", "broken"} }
@@ -70,7 +70,8 @@ func (l StorageLevel) Problem() *Error {
 	case StorageScarce:
 		text = "the store is full and refuses all additions; deleting, pausing and revoking continue: " + remedy
 	case StorageBroken:
-		text = "the disk rejects writes, because it is full or failing: free disk space, and the server resumes automatically"
+		text = "the store rejects all writes, because its disk is full or failing, or NATS has no room: free disk space, or raise max_file_store " +
+			"of an external NATS server or max_file of the account, and the server resumes automatically"
 	}
 	return Errorf(Unavailable, "%s", text).With("reason", ReasonStorage).With("retry_after", storageRetry)
 }

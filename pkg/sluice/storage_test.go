@@ -27,7 +27,7 @@ func TestStorageLevel_SaysWhatIsRefused(t *testing.T) {
 
 	require.Nil(t, sluice.StorageAmple.Problem())
 	for level, says := range map[sluice.StorageLevel]string{
-		sluice.StorageTight: "refuses events", sluice.StorageScarce: "refuses all additions", sluice.StorageBroken: "the disk rejects writes",
+		sluice.StorageTight: "refuses events", sluice.StorageScarce: "refuses all additions", sluice.StorageBroken: "rejects all writes",
 	} {
 		problem := level.Problem()
 		require.ErrorContains(t, problem, says)

@@ -1,0 +1,22 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// RefusesAll reports whether NATS has no room for a message of any stream: neither the server nor the account tells before. It
+// stores an empty message in the place of the one before, which readers of the bucket take for a record that is gone.
+func (s *Store) RefusesAll(ctx context.Context) bool {
+	subject, _ := moveSubject(streams.BucketStream(streams.Leases))
+	msg := nats.NewMsg(subject)
+	msg.Header.Set("KV-Operation", "PURGE")
+	_, err := s.js.PublishMsg(ctx, msg)
+	refused, ok := errors.AsType[*sluice.Error](StoreError(ctx, s.crowded(err)))
+	return ok && refused.Details["reason"] == sluice.ReasonStorage
+}
