@@ -17,6 +17,9 @@ import (
 // sweepEvery is the maximum delay with which an idle subscription ends after its grant.
 const sweepEvery = 15 * time.Second
 
+// leaveLimit limits the announcement that this replica leaves.
+const leaveLimit = 2 * time.Second
+
 // trust groups the authorization components.
 type trust struct {
 	index     *authz.Index
@@ -87,7 +90,7 @@ func (t *trust) run(ctx context.Context) error {
 
 // leave announces that this replica no longer makes access decisions.
 func (t *trust) leave(ctx context.Context, log *slog.Logger) {
-	limit, cancel := context.WithTimeout(ctx, scrapeLimit)
+	limit, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
 	t.presence.Leave(limit)
 	log.DebugContext(ctx, "access left")

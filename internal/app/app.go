@@ -24,7 +24,6 @@ const (
 	// each time.
 	startAgain, startAgainMost = 100 * time.Millisecond, 5 * time.Second
 
-	scrapeLimit   = 2 * time.Second // for the NATS requests of a scrape
 	readyEvery    = 2 * time.Millisecond
 	readyPatience = 10 * time.Second // maximum delay before the server reports that it is ready, even if some state is missing
 )

@@ -10,7 +10,6 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/loopguard"
-	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/notify"
@@ -27,7 +26,7 @@ func (s *server) openFeeds(context.Context) error {
 		Most: s.cfg.Feed.MaxFeeds, PerCaller: s.cfg.Feed.MaxPerPrincipal, AllBytes: s.cfg.Feed.RingBytes,
 		Summary: s.catalogue.Summary, Labels: s.catalogue.Labels, PublicURL: s.publicURL(), Lost: s.memory.Gaps, Log: s.opts.Log,
 	})
-	s.metrics.WatchFeeds(func() metrics.FeedUse { return metrics.FeedUse(s.feeds.Use()) })
+	s.metrics.WatchFeeds(s.feeds.Gauges)
 	return nil
 }
 
@@ -56,18 +55,8 @@ func (s *server) openAppointments(context.Context) error {
 	s.appointments = appointment.New(appointment.Deps{
 		Records: stored, Lists: stored, Perform: s.perform, Tell: records.Teller{Store: s.store}, Owner: s.owns.Part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
 	}, appointment.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
-	s.metrics.WatchDue(s.waiting)
+	s.metrics.WatchDue(map[string]func() map[string]int{"event": s.later.Waiting, "appointment": s.appointments.Waiting})
 	return nil
-}
-
-// waiting returns the numbers of waiting appointments and scheduled events.
-func (s *server) waiting() (all []metrics.Waiting) {
-	for what, of := range map[string]map[string]int{"event": s.later.Waiting(), "appointment": s.appointments.Waiting()} {
-		for ns, n := range of {
-			all = append(all, metrics.Waiting{What: what, Namespace: ns, Count: n})
-		}
-	}
-	return all
 }
 
 // openWatches constructs the watch engine and the watch keeper.
@@ -79,8 +68,9 @@ func (s *server) openWatches(context.Context) error {
 		Perform: action.Watched{Performer: perform}, Owns: s.owns.Part(),
 	}, watch.Options{
 		Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Log: s.opts.Log,
-		Observe: s.metrics.Watches(s.watchMoments),
+		Observe: s.metrics.Watches(),
 	})
+	s.metrics.WatchLag(s.watches.Gauges)
 	s.watchKeeper = watch.NewKeeper(watch.KeeperDeps{
 		Store: stored, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log,
 		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels},
@@ -88,15 +78,6 @@ func (s *server) openWatches(context.Context) error {
 	// Everything that acts on behalf of a caller.
 	s.trust.follower.Withdraw = grants.Withdrawers{s.engine, s.wakes, s.streamSubs, s.perform, s.watches}
 	return nil
-}
-
-// watchMoments returns the metrics of the watches that this process runs.
-func (s *server) watchMoments() []metrics.Watch {
-	var all []metrics.Watch
-	for _, g := range s.watches.Gauges() {
-		all = append(all, metrics.Watch{Namespace: g.Namespace, ID: g.Watch, LagSeconds: g.Lag.Seconds()})
-	}
-	return all
 }
 
 // streams returns the handler's dependencies for Durable Streams.

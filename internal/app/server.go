@@ -221,10 +221,10 @@ func (s *server) openRegistry(ctx context.Context) error {
 		return err
 	}
 	scraping := shutdown.Lasting(ctx)
-	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
+	s.metrics = metrics.New(s.opts.Log)
 	s.metrics.WatchConnections(s.web.Connections)
-	s.metrics.WatchWakes(s.wakeMoments)
-	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
+	s.metrics.WatchLogs(scraping, s.store.ListNamespaces)
+	s.metrics.WatchStorage(scraping, s.storage)
 	s.quotas = quota.NewQuotas()
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.marks = records.NewMarks(s.store, s.ledger)
@@ -245,7 +245,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
 		Logs:          s.store,
 		Endpoints:     s.limits,
-		Consumers:     records.Consumers{Store: s.deliveries, Forget: s.forgetWakes},
+		Consumers:     records.Consumers{Store: s.deliveries, Forget: func(ctx context.Context, sub *sluice.Subscription) error { return s.wakes.Forget(ctx, sub) }},
 		Replays:       s.deliveries.Replays(),
 		ReplayLogs:    s.store,
 		Ledger:        s.ledger,
@@ -297,6 +297,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	}, delivery.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
+	s.metrics.WatchDeliveries(s.engine.Gauges)
 	if dir := s.cfg.Export.Dir; dir != "" {
 		s.exporter = export.New(dir, s.store, s.deliveries, export.Options{Observe: s.metrics, Log: s.opts.Log})
 	}
@@ -398,16 +399,4 @@ func (s *server) addresses() datadir.Addresses {
 		a.NATS = s.nats.ClientURL()
 	}
 	return a
-}
-
-func (s *server) moments() []metrics.Moment {
-	var all []metrics.Moment
-	for _, g := range s.engine.Gauges() {
-		all = append(all, metrics.Moment{
-			Namespace: g.Namespace, Subscription: g.Subscription,
-			InFlight: g.InFlight, Held: g.Held, Parked: g.Parked, HeldLanes: g.HeldLanes, LagSeconds: g.Lag.Seconds(),
-			Breaker: g.Breaker, Unopened: g.Unopened,
-		})
-	}
-	return all
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/durable/tails"
-	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/notify"
 	"github.com/sluice-io/sluice/internal/streamsub"
@@ -35,6 +34,7 @@ func (s *server) openWakes(ctx context.Context) error {
 		Keys:     &s.wakeKeys,
 		Observe:  s.metrics,
 	}, wake.Options{PublicURL: s.publicURL(), Log: s.opts.Log, MaxInFlight: s.cfg.Webhooks.MaxInFlight})
+	s.metrics.WatchWakes(s.wakes.Gauges)
 	return nil
 }
 
@@ -58,20 +58,4 @@ func (s *server) openStreamSubs() {
 		BaseURL: s.publicURL() + "/streams",
 		Log:     s.opts.Log,
 	})
-}
-
-// forgetWakes removes a subscription's wake consumers.
-func (s *server) forgetWakes(ctx context.Context, sub *sluice.Subscription) error {
-	if sub.Mode != sluice.Wake {
-		return nil
-	}
-	return s.wakes.Forget(ctx, sub)
-}
-
-func (s *server) wakeMoments() []metrics.Wakes {
-	var all []metrics.Wakes
-	for _, g := range s.wakes.Gauges() {
-		all = append(all, metrics.Wakes(g))
-	}
-	return all
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/fairsem"
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -372,14 +373,14 @@ func isClosed(c chan struct{}) bool {
 }
 
 // Gauges returns a snapshot of every runner, by subscription.
-func (e *Engine) Gauges() []Gauges {
+func (e *Engine) Gauges() []model.DeliveryGauges {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := make([]Gauges, 0, len(e.serving))
+	all := make([]model.DeliveryGauges, 0, len(e.serving))
 	for _, s := range e.serving {
 		all = append(all, s.runner.read())
 	}
-	slices.SortFunc(all, func(a, b Gauges) int { return strings.Compare(a.Subscription, b.Subscription) })
+	slices.SortFunc(all, func(a, b model.DeliveryGauges) int { return strings.Compare(a.Subscription, b.Subscription) })
 	return all
 }
 

@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"time"
+
+	"github.com/sluice-io/sluice/internal/model"
 )
 
 // publishGauges publishes the state of the lane table. The search for the oldest event visits every lane,
@@ -10,7 +12,7 @@ func (r *runner) publishGauges() {
 	const lookEvery = 250 * time.Millisecond
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gauges = Gauges{
+	r.gauges = model.DeliveryGauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
 		InFlight: r.lanes.busy, Held: len(r.lanes.held), Parked: r.lanes.parked, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.state,
 	}
@@ -22,7 +24,7 @@ func (r *runner) publishGauges() {
 	}
 }
 
-func (r *runner) read() Gauges {
+func (r *runner) read() model.DeliveryGauges {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.gauges

@@ -200,16 +200,3 @@ type Observer interface {
 	// after which the subscription is disabled: 50, 70, 90, 100, each at most once.
 	Failing(sub *sluice.Subscription, percent int, since time.Time)
 }
-
-// Gauges is a snapshot of one runner.
-type Gauges struct {
-	Namespace    string
-	Subscription string
-	InFlight     int
-	Held         int
-	Parked       int
-	HeldLanes    int // held among the parked lanes
-	Breaker      sluice.Breaker
-	Unopened     bool          // its source could not be opened the last time: nothing is delivered
-	Lag          time.Duration // age of the oldest event that is held or parked
-}

@@ -92,7 +92,7 @@ type runner struct {
 	watched     atomic.Pointer[expiryScan] // with the current settings
 
 	mu     sync.Mutex
-	gauges Gauges
+	gauges model.DeliveryGauges
 	oldest time.Time // oldest event that is held or parked; zero: none
 	looked time.Time // when oldest was computed
 }
@@ -102,7 +102,7 @@ func newRunner(sub *sluice.Subscription, ports Deps, opts Options, ahead *atomic
 		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
 		changed: make(chan *sluice.Subscription, 1), acts: make(chan *act), unsaved: make(chan struct{}, 1),
-		gauges:   Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
+		gauges:   model.DeliveryGauges{Namespace: sub.Namespace, Subscription: sub.ID},
 		verdicts: newVerdicts(),
 		ahead:    budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
 	}

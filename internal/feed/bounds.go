@@ -5,25 +5,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // busyRetry is the Retry-After of a refused feed, in seconds.
 const busyRetry = 10
 
-// Use is the feeds' use of a server's resources.
-type Use struct {
-	Feeds     int    // open now
-	Missed    uint64 // frames missed by readers since the start
-	Refused   uint64 // feeds refused since the start because of the limits
-	Rings     int    // namespaces with a ring
-	RingBytes int    // bytes of these
-}
-
-// Use returns the present use.
-func (e *Engine) Use() Use {
+// Gauges returns the present use of resources.
+func (e *Engine) Gauges() model.FeedGauges {
 	tails := e.hubs.Tails()
-	u := Use{Feeds: e.open(), Missed: e.lagged.Load(), Refused: e.refused.Load(), Rings: len(tails)}
+	u := model.FeedGauges{Feeds: e.open(), Missed: e.lagged.Load(), Refused: e.refused.Load(), Rings: len(tails)}
 	for _, t := range tails {
 		if r := t.Ring(); r != nil {
 			u.RingBytes += r.Weight()

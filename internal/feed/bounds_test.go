@@ -48,8 +48,8 @@ func TestThereAreOnlySoManyFeeds(t *testing.T) {
 	require.NoError(t, try("b2", bob))
 	held["r1"].Close()
 	require.NoError(t, try("a3", ada))
-	require.Equal(t, uint64(3), e.Use().Refused)
-	require.Equal(t, 6, e.Use().Feeds)
+	require.Equal(t, uint64(3), e.Gauges().Refused)
+	require.Equal(t, 6, e.Gauges().Feeds)
 	held["r0"].Close()
 	refused(try("", ada), "max_per_principal", 2)
 	_, err := e.Open(t.Context(), feed.Wish{Namespace: ns, Filter: sluice.Filter{CEL: "1"}})
@@ -57,7 +57,7 @@ func TestThereAreOnlySoManyFeeds(t *testing.T) {
 	for _, name := range []string{"a2", "b1", "r0", "r2", "b2", "a3"} {
 		held[name].Close()
 	}
-	require.Zero(t, e.Use().Feeds, "what was not opened is not counted")
+	require.Zero(t, e.Gauges().Feeds, "what was not opened is not counted")
 }
 
 // All rings together take so much: when there are more namespaces, each has less, and the places in it are read in the log.
@@ -74,14 +74,14 @@ func TestRingsShareWhatTheyMayTake(t *testing.T) {
 	for range 30 {
 		log.publish(1, "/a", strings.Repeat("x", 1000))
 	}
-	require.Eventually(t, func() bool { return e.Use().RingBytes == 20*weight }, patience, time.Millisecond, "a ring has all")
+	require.Eventually(t, func() bool { return e.Gauges().RingBytes == 20*weight }, patience, time.Millisecond, "a ring has all")
 	for n := range 3 {
 		f, err := e.Open(ctx, feed.Wish{Namespace: fmt.Sprint("other", n)})
 		require.NoError(t, err)
 		defer f.Close()
 	}
-	require.Equal(t, 4, e.Use().Rings)
-	require.Eventually(t, func() bool { return e.Use().RingBytes == 5*weight }, patience, time.Millisecond, "a quarter of it")
+	require.Equal(t, 4, e.Gauges().Rings)
+	require.Eventually(t, func() bool { return e.Gauges().RingBytes == 5*weight }, patience, time.Millisecond, "a quarter of it")
 	r := follow(ctx, t, e, feed.Wish{Since: "0"})
 	for seq := uint64(1); seq <= 30; {
 		for _, frame := range <-r.pieces {

@@ -56,7 +56,7 @@ func TestFeed_TellsOfLostEvents(t *testing.T) {
 	log.publish(1, "/a", "1")
 	frames = told(ctx, t, r, 1)
 	require.Equal(t, uint64(9), frames[0].Seq, "nothing is told twice")
-	require.Zero(t, e.Use().Missed, "no reader is too slow")
+	require.Zero(t, e.Gauges().Missed, "no reader is too slow")
 }
 
 // Lost events of a path that the reader may not see are not told.

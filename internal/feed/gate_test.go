@@ -283,7 +283,7 @@ func TestAnEngineEndsWithItsFeeds(t *testing.T) {
 		f, err := opened(t.Context(), e, feed.Wish{})
 		require.NoError(t, err)
 		f.Close()
-		count := e.Use().Feeds
+		count := e.Gauges().Feeds
 		require.Zero(t, count)
 	}
 	r := follow(t.Context(), t, e, feed.Wish{})

@@ -61,7 +61,7 @@ func TestAReaderThatTakesNothingIsToldHowManyItMissed(t *testing.T) {
 		}
 		require.Len(t, seen.lags, 1)
 		require.InDelta(t, tt.missed, seen.lags[0].Missed, float64(tt.ring%1024)/2, "%+v", tt) // depending on when the ring was swept
-		missed := e.Use().Missed
+		missed := e.Gauges().Missed
 		require.Equal(t, uint64(seen.lags[0].Missed), missed)
 	}
 }

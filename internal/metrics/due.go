@@ -6,11 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Waiting is the number of a namespace's records of a kind that wait for their time.
-type Waiting struct {
-	What      string // event or appointment
-	Namespace string
-	Count     int
+// waiting is the number of a namespace's records of a kind that wait for their time.
+type waiting struct {
+	kind      string // event or appointment
+	namespace string
+	count     int
 }
 
 // due counts the outcomes of records with a due time.
@@ -31,11 +31,20 @@ func newDue() due {
 	}
 }
 
-// WatchDue reads the waiting records at each scrape. Call it once.
-func (m *Metrics) WatchDue(read func() []Waiting) {
-	m.registry.MustRegister(readings[Waiting]{read, []reading[Waiting]{{
+// WatchDue reads the numbers of waiting records, by namespace, of each kind at each scrape: event,
+// appointment. Call it once.
+func (m *Metrics) WatchDue(kinds map[string]func() map[string]int) {
+	read := func() (all []waiting) {
+		for kind, count := range kinds {
+			for namespace, n := range count() {
+				all = append(all, waiting{kind, namespace, n})
+			}
+		}
+		return all
+	}
+	m.registry.MustRegister(readings[waiting]{read, []reading[waiting]{{
 		prometheus.NewDesc("sluice_due_pending", "Scheduled events and appointments that are waiting.", []string{"what", "namespace"}, nil), prometheus.GaugeValue,
-		func(w Waiting) float64 { return float64(w.Count) }, func(w Waiting) []string { return []string{w.What, w.Namespace} },
+		func(w waiting) float64 { return float64(w.count) }, func(w waiting) []string { return []string{w.kind, w.namespace} },
 	}}})
 }
 

@@ -2,6 +2,8 @@
 package metrics
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -10,33 +12,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Moment is a snapshot of one subscription in this process.
-type Moment struct {
-	Namespace    string
-	Subscription string
-	InFlight     int     // attempts in flight
-	Held         int     // events handed out and not settled
-	Parked       int     // lanes
-	HeldLanes    int     // held among these
-	LagSeconds   float64 // age of the oldest event that is held or parked
-	Breaker      sluice.Breaker
-	Unopened     bool // its events cannot be read: nothing is delivered
-}
-
-// Log is a snapshot of a namespace's log.
-type Log struct {
-	Namespace string
-	Events    uint64
-	Bytes     uint64
-	MaxBytes  uint64 // maximum; 0: any number
-	LastSeq   uint64 // number of events ever published, by any publisher
+// namespaceLog is a snapshot of a namespace's log.
+type namespaceLog struct {
+	namespace string
+	events    uint64
+	bytes     uint64
+	maxBytes  uint64 // maximum; 0: any number
+	lastSeq   uint64 // number of events ever published, by any publisher
 }
 
 // Metrics is a set of counters. It is safe for concurrent use.
 type Metrics struct {
+	log      *slog.Logger
 	registry *prometheus.Registry
 	taken    *prometheus.CounterVec
 	matched  *prometheus.CounterVec
@@ -55,10 +46,11 @@ type Metrics struct {
 	due      due
 }
 
-// New returns a set that reads the snapshots of subscriptions and logs at each scrape.
-func New(moments func() []Moment, logs func() []Log) *Metrics {
+// New returns a set of counters; log gets the failures of scrapes.
+func New(log *slog.Logger) *Metrics {
 	perSubscription := []string{"namespace", "subscription"}
 	m := &Metrics{
+		log:      log,
 		registry: prometheus.NewRegistry(),
 		wakes:    newWakes(),
 		due:      newDue(),
@@ -105,20 +97,45 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 	}, []string{"namespace"})
 	m.registry.MustRegister(m.due.ended, m.due.late, m.wakes.woken, m.wakes.callbacks, m.exported, m.failures, m.withheld, m.loops,
 		m.taken, m.matched, m.attempts, m.dead, m.duration, m.opened, m.waited, m.failing, m.dropped,
-		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// WatchStorage reads the store's usage at each scrape. Call it once.
-func (m *Metrics) WatchStorage(storage func() []sluice.Storage) {
+// WatchDeliveries reads the snapshots of subscriptions at each scrape. Call it once.
+func (m *Metrics) WatchDeliveries(read func() []model.DeliveryGauges) {
+	m.registry.MustRegister(readings[model.DeliveryGauges]{read, deliveryReadings()})
+}
+
+// WatchLogs reads the namespaces' logs at each scrape, until ctx is done; there are none while the
+// store is unavailable. Call it once.
+func (m *Metrics) WatchLogs(ctx context.Context, list func(context.Context) ([]sluice.Namespace, error)) {
+	read := func(ctx context.Context) ([]namespaceLog, error) {
+		all, err := list(ctx)
+		logs := make([]namespaceLog, 0, len(all))
+		for _, ns := range all {
+			if u := ns.Usage; u != nil {
+				logs = append(logs, namespaceLog{ns.Name, u.Events, u.Bytes, uint64(max(ns.Retention.MaxBytes, 0)), u.LastSeq})
+			}
+		}
+		return logs, err
+	}
+	m.registry.MustRegister(readings[namespaceLog]{kept(ctx, m.log, read), logReadings()})
+}
+
+// WatchStorage reads the store's usage at each scrape, until ctx is done; there is none while the
+// store is unavailable. Call it once.
+func (m *Metrics) WatchStorage(ctx context.Context, storage func(context.Context) (sluice.Storage, error)) {
+	read := kept(ctx, m.log, func(ctx context.Context) ([]sluice.Storage, error) {
+		s, err := storage(ctx)
+		return []sluice.Storage{s}, err
+	})
 	of := func(name, help string, value func(sluice.Storage) uint64) reading[sluice.Storage] {
 		return reading[sluice.Storage]{
 			prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue,
 			func(s sluice.Storage) float64 { return float64(value(s)) }, func(sluice.Storage) []string { return nil },
 		}
 	}
-	m.registry.MustRegister(readings[sluice.Storage]{storage, []reading[sluice.Storage]{
+	m.registry.MustRegister(readings[sluice.Storage]{read, []reading[sluice.Storage]{
 		of("sluice_storage_bytes", "Bytes used by all logs and records.", func(s sluice.Storage) uint64 { return s.UsedBytes }),
 		of("sluice_storage_damage", "Damage to the store that is not acknowledged: GET /v1/storage lists it.", func(s sluice.Storage) uint64 { return uint64(len(s.Damage)) }),
 		of("sluice_storage_missing", "Streams and buckets that were deleted in NATS and not recreated: /readyz lists them.", func(s sluice.Storage) uint64 { return uint64(len(s.Missing)) }),
@@ -212,19 +229,19 @@ type reading[T any] struct {
 	labels func(T) []string
 }
 
-func momentReadings() []reading[Moment] {
-	labels := func(m Moment) []string { return []string{m.Namespace, m.Subscription} }
-	gauge := func(name, help string, value func(Moment) float64) reading[Moment] {
-		return reading[Moment]{prometheus.NewDesc(name, help, []string{"namespace", "subscription"}, nil), prometheus.GaugeValue, value, labels}
+func deliveryReadings() []reading[model.DeliveryGauges] {
+	labels := func(g model.DeliveryGauges) []string { return []string{g.Namespace, g.Subscription} }
+	gauge := func(name, help string, value func(model.DeliveryGauges) float64) reading[model.DeliveryGauges] {
+		return reading[model.DeliveryGauges]{prometheus.NewDesc(name, help, []string{"namespace", "subscription"}, nil), prometheus.GaugeValue, value, labels}
 	}
-	return []reading[Moment]{
-		gauge("sluice_attempts_in_flight", "Attempts in flight.", func(m Moment) float64 { return float64(m.InFlight) }),
-		gauge("sluice_deliveries_held", "Events fetched and not settled yet.", func(m Moment) float64 { return float64(m.Held) }),
-		gauge("sluice_lanes_parked", "Lanes that wait for their next attempt.", func(m Moment) float64 { return float64(m.Parked) }),
-		gauge("sluice_lanes_held", "Parked lanes that wait until their head is retried or discarded.", func(m Moment) float64 { return float64(m.HeldLanes) }),
-		gauge("sluice_lag_seconds", "Age of the oldest event that is buffered or parked.", func(m Moment) float64 { return m.LagSeconds }),
-		gauge("sluice_source_unopened", "1: the subscription's events cannot be read from the log, so nothing is delivered.", func(m Moment) float64 { return map[bool]float64{true: 1}[m.Unopened] }),
-		gauge("sluice_breaker_state", "0: closed, 1: open, 2: half-open.", func(m Moment) float64 { return breakerState(m.Breaker) }),
+	return []reading[model.DeliveryGauges]{
+		gauge("sluice_attempts_in_flight", "Attempts in flight.", func(g model.DeliveryGauges) float64 { return float64(g.InFlight) }),
+		gauge("sluice_deliveries_held", "Events fetched and not settled yet.", func(g model.DeliveryGauges) float64 { return float64(g.Held) }),
+		gauge("sluice_lanes_parked", "Lanes that wait for their next attempt.", func(g model.DeliveryGauges) float64 { return float64(g.Parked) }),
+		gauge("sluice_lanes_held", "Parked lanes that wait until their head is retried or discarded.", func(g model.DeliveryGauges) float64 { return float64(g.HeldLanes) }),
+		gauge("sluice_lag_seconds", "Age of the oldest event that is buffered or parked.", func(g model.DeliveryGauges) float64 { return g.Lag.Seconds() }),
+		gauge("sluice_source_unopened", "1: the subscription's events cannot be read from the log, so nothing is delivered.", func(g model.DeliveryGauges) float64 { return map[bool]float64{true: 1}[g.Unopened] }),
+		gauge("sluice_breaker_state", "0: closed, 1: open, 2: half-open.", func(g model.DeliveryGauges) float64 { return breakerState(g.Breaker) }),
 	}
 }
 
@@ -239,17 +256,17 @@ func breakerState(b sluice.Breaker) float64 {
 	return 0
 }
 
-func logReadings() []reading[Log] {
-	labels := func(l Log) []string { return []string{l.Namespace} }
-	of := func(kind prometheus.ValueType, name, help string, value func(Log) float64) reading[Log] {
-		return reading[Log]{prometheus.NewDesc(name, help, []string{"namespace"}, nil), kind, value, labels}
+func logReadings() []reading[namespaceLog] {
+	labels := func(l namespaceLog) []string { return []string{l.namespace} }
+	of := func(kind prometheus.ValueType, name, help string, value func(namespaceLog) float64) reading[namespaceLog] {
+		return reading[namespaceLog]{prometheus.NewDesc(name, help, []string{"namespace"}, nil), kind, value, labels}
 	}
-	return []reading[Log]{
+	return []reading[namespaceLog]{
 		of(prometheus.CounterValue, "sluice_events_published_total", "Events stored since the namespace was created, from all publishers.",
-			func(l Log) float64 { return float64(l.LastSeq) }),
-		of(prometheus.GaugeValue, "sluice_log_events", "Events in the log.", func(l Log) float64 { return float64(l.Events) }),
-		of(prometheus.GaugeValue, "sluice_log_bytes", "Bytes in the log.", func(l Log) float64 { return float64(l.Bytes) }),
-		of(prometheus.GaugeValue, "sluice_log_limit_bytes", "Maximum bytes in the log; 0: unlimited.", func(l Log) float64 { return float64(l.MaxBytes) }),
+			func(l namespaceLog) float64 { return float64(l.lastSeq) }),
+		of(prometheus.GaugeValue, "sluice_log_events", "Events in the log.", func(l namespaceLog) float64 { return float64(l.events) }),
+		of(prometheus.GaugeValue, "sluice_log_bytes", "Bytes in the log.", func(l namespaceLog) float64 { return float64(l.bytes) }),
+		of(prometheus.GaugeValue, "sluice_log_limit_bytes", "Maximum bytes in the log; 0: unlimited.", func(l namespaceLog) float64 { return float64(l.maxBytes) }),
 	}
 }
 

@@ -1,6 +1,8 @@
 package metrics_test
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -9,21 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/metrics"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 	t.Parallel()
-	m := metrics.New(
-		func() []metrics.Moment {
-			return []metrics.Moment{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, HeldLanes: 2, LagSeconds: 4.5, Breaker: sluice.BreakerHalfOpen, Unopened: true}}
-		},
-		func() []metrics.Log {
-			return []metrics.Log{{Namespace: "acme", Events: 5, Bytes: 6, MaxBytes: 8, LastSeq: 7}}
-		},
-	)
-	m.WatchStorage(func() []sluice.Storage {
-		return []sluice.Storage{{UsedBytes: 9, LimitBytes: 10, Damage: []sluice.Damage{{}, {}}}}
+	m := metrics.New(slog.New(slog.DiscardHandler))
+	m.WatchDeliveries(func() []model.DeliveryGauges {
+		return []model.DeliveryGauges{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, HeldLanes: 2, Lag: 4500 * time.Millisecond, Breaker: sluice.BreakerHalfOpen, Unopened: true}}
+	})
+	m.WatchLogs(t.Context(), func(context.Context) ([]sluice.Namespace, error) {
+		return []sluice.Namespace{{Name: "acme", Retention: sluice.Retention{MaxBytes: 8}, Usage: &sluice.Usage{Events: 5, Bytes: 6, LastSeq: 7}}}, nil
+	})
+	m.WatchStorage(t.Context(), func(context.Context) (sluice.Storage, error) {
+		return sluice.Storage{UsedBytes: 9, LimitBytes: 10, Damage: []sluice.Damage{{}, {}}}, nil
 	})
 	sub := &sluice.Subscription{Namespace: "acme", ID: "erp"}
 	m.Taken("acme", []sluice.Stored{{}, {Duplicate: true}})
@@ -37,7 +39,7 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 	m.Throttled(sub)
 	m.Withheld(sub)
 	m.Failing(sub, 70, time.Now())
-	m.WatchDue(func() []metrics.Waiting { return []metrics.Waiting{{What: "event", Namespace: "acme", Count: 11}} })
+	m.WatchDue(map[string]func() map[string]int{"event": func() map[string]int { return map[string]int{"acme": 11} }})
 	m.Ended("event", "acme", "fired", 20*time.Millisecond)
 	m.Ended("appointment", "acme", "missed", time.Hour)
 

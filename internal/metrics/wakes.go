@@ -6,16 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
-
-// Wakes is a snapshot of one wake subscription in this process.
-type Wakes struct {
-	Namespace    string
-	Subscription string
-	Consumers    map[sluice.WakeState]int
-	Notices      int // in flight
-}
 
 // wakes counts the events of wake consumers.
 type wakes struct {
@@ -35,20 +28,20 @@ func newWakes() wakes {
 }
 
 // WatchWakes reads the snapshots of wake subscriptions at each scrape. Call it once.
-func (m *Metrics) WatchWakes(read func() []Wakes) {
-	labels := func(w Wakes) []string { return []string{w.Namespace, w.Subscription} }
-	gauge := func(name, help string, value func(Wakes) int) reading[Wakes] {
-		return reading[Wakes]{
+func (m *Metrics) WatchWakes(read func() []model.WakeGauges) {
+	labels := func(w model.WakeGauges) []string { return []string{w.Namespace, w.Subscription} }
+	gauge := func(name, help string, value func(model.WakeGauges) int) reading[model.WakeGauges] {
+		return reading[model.WakeGauges]{
 			prometheus.NewDesc(name, help, []string{"namespace", "subscription"}, nil), prometheus.GaugeValue,
-			func(w Wakes) float64 { return float64(value(w)) }, labels,
+			func(w model.WakeGauges) float64 { return float64(value(w)) }, labels,
 		}
 	}
-	figures := []reading[Wakes]{gauge("sluice_wake_notices_in_flight", "Notices in flight.", func(w Wakes) int { return w.Notices })}
+	figures := []reading[model.WakeGauges]{gauge("sluice_wake_notices_in_flight", "Notices in flight.", func(w model.WakeGauges) int { return w.Notices })}
 	for _, state := range []sluice.WakeState{sluice.WakeIdle, sluice.WakeWaking, sluice.WakeLive} {
 		figures = append(figures, gauge("sluice_wake_consumers_"+string(state), "Wake consumers that are "+string(state)+".",
-			func(w Wakes) int { return w.Consumers[state] }))
+			func(w model.WakeGauges) int { return w.Consumers[state] }))
 	}
-	m.registry.MustRegister(readings[Wakes]{read, slices.Clip(figures)})
+	m.registry.MustRegister(readings[model.WakeGauges]{read, slices.Clip(figures)})
 }
 
 // Woken counts a wake.

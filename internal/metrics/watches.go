@@ -3,15 +3,9 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
-
-// Watch is a snapshot of one watch, in the process that runs it.
-type Watch struct {
-	Namespace  string
-	ID         string
-	LagSeconds float64 // age of the event in evaluation; 0: it has caught up
-}
 
 // Watches counts the work of watches.
 type Watches struct {
@@ -20,9 +14,11 @@ type Watches struct {
 	fired     *prometheus.CounterVec
 }
 
-// Watches returns the counters of watches, and reads their snapshots at each scrape. Call it once.
-func (m *Metrics) Watches(read func() []Watch) *Watches {
-	per := []string{"namespace", "watch"}
+func watchLabels() []string { return []string{"namespace", "watch"} }
+
+// Watches returns the counters of watches. Call it once.
+func (m *Metrics) Watches() *Watches {
+	per := watchLabels()
 	w := &Watches{
 		looked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_watch_readings_total", Help: "Readings that a watch evaluated.",
@@ -34,11 +30,16 @@ func (m *Metrics) Watches(read func() []Watch) *Watches {
 			Name: "sluice_watch_firings_total", Help: "Firings of a watch, by outcome: ok, or a code.",
 		}, append(per, "outcome")),
 	}
-	m.registry.MustRegister(w.looked, w.throttled, w.fired, readings[Watch]{read, []reading[Watch]{{
-		prometheus.NewDesc("sluice_watch_lag_seconds", "Age of the event that a watch evaluates; 0: it has caught up.", per, nil), prometheus.GaugeValue,
-		func(w Watch) float64 { return w.LagSeconds }, func(w Watch) []string { return []string{w.Namespace, w.ID} },
-	}}})
+	m.registry.MustRegister(w.looked, w.throttled, w.fired)
 	return w
+}
+
+// WatchLag reads the snapshots of watches at each scrape. Call it once.
+func (m *Metrics) WatchLag(read func() []model.WatchGauges) {
+	m.registry.MustRegister(readings[model.WatchGauges]{read, []reading[model.WatchGauges]{{
+		prometheus.NewDesc("sluice_watch_lag_seconds", "Age of the event that a watch evaluates; 0: it has caught up.", watchLabels(), nil), prometheus.GaugeValue,
+		func(g model.WatchGauges) float64 { return g.Lag.Seconds() }, func(g model.WatchGauges) []string { return []string{g.Namespace, g.Watch} },
+	}}})
 }
 
 // Looked counts evaluated and throttled readings of a watch.

@@ -158,8 +158,11 @@ func (e *Engine) Ended(ctx context.Context, namespace string, path sluice.Path) 
 
 // Forget removes all of a subscription's consumers (S1-114). Their epochs are not used again by a
 // successor of the same id (S1-128). Records stored meanwhile are removed, too; those of a later
-// subscription stay.
+// subscription stay. A subscription of another mode has none.
 func (e *Engine) Forget(ctx context.Context, sub *sluice.Subscription) error {
+	if sub.Mode != sluice.Wake {
+		return nil
+	}
 	for range forgetRounds {
 		all, err := e.ports.Records.List(ctx, sub.ID)
 		if err != nil {
@@ -186,31 +189,24 @@ func (e *Engine) Forget(ctx context.Context, sub *sluice.Subscription) error {
 // learn of the end.
 const forgetRounds = 3
 
-// Gauge counts a served subscription's consumers in each state.
-type Gauge struct {
-	Namespace, Subscription string
-	Consumers               map[sluice.WakeState]int
-	Notices                 int // in flight
-}
-
 // Gauges returns a snapshot of all subscriptions that this process serves.
-func (e *Engine) Gauges() []Gauge {
+func (e *Engine) Gauges() []model.WakeGauges {
 	e.mu.Lock()
 	runners := make([]*runner, 0, len(e.runners))
 	for _, r := range e.runners {
 		runners = append(runners, r)
 	}
 	e.mu.Unlock()
-	all := make([]Gauge, 0, len(runners))
+	all := make([]model.WakeGauges, 0, len(runners))
 	for _, r := range runners {
 		all = append(all, r.gauge())
 	}
 	return all
 }
 
-func (r *runner) gauge() Gauge {
+func (r *runner) gauge() model.WakeGauges {
 	sub := r.sub.Load()
-	g := Gauge{Namespace: sub.Namespace, Subscription: sub.ID, Consumers: map[sluice.WakeState]int{}}
+	g := model.WakeGauges{Namespace: sub.Namespace, Subscription: sub.ID, Consumers: map[sluice.WakeState]int{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g.Notices = r.flying

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/inflight"
 	"github.com/sluice-io/sluice/internal/logtail"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -36,24 +37,18 @@ type running struct {
 	behind   atomic.Int64 // when the event in evaluation was stored, in ms; 0: it has caught up
 }
 
-// Gauge is a snapshot of a watch in this process.
-type Gauge struct {
-	Namespace, Watch string
-	Lag              time.Duration // age of the event in evaluation; 0: it has caught up
-}
-
 // Gauges returns the snapshots of the watches that this process runs.
-func (e *Engine) Gauges() []Gauge {
+func (e *Engine) Gauges() []model.WatchGauges {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	all := make([]Gauge, 0, len(e.runners))
+	all := make([]model.WatchGauges, 0, len(e.runners))
 	for key, r := range e.runners {
 		w := e.watches[key]
 		if w == nil || w.Untold != nil {
 			continue
 		}
-		g := Gauge{Namespace: w.Namespace, Watch: w.ID}
+		g := model.WatchGauges{Namespace: w.Namespace, Watch: w.ID}
 		if at := r.behind.Load(); at != 0 {
 			g.Lag = max(0, now.Sub(time.UnixMilli(at)))
 		}

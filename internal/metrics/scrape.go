@@ -1,0 +1,37 @@
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	scrapeLimit = 2 * time.Second // for the requests to the store of a scrape
+	keptFor     = 5 * time.Second // how long a response of the store is reused for scrapes
+)
+
+// kept returns a function that calls read at most every few seconds, and otherwise returns the last
+// result. A failure is logged; it is no value, and not cached.
+func kept[T any](ctx context.Context, log *slog.Logger, read func(context.Context) ([]T, error)) func() []T {
+	var mu sync.Mutex
+	var last []T
+	var at time.Time
+	return func() []T {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(last) > 0 && time.Since(at) <= keptFor {
+			return last
+		}
+		limit, cancel := context.WithTimeout(ctx, scrapeLimit)
+		defer cancel()
+		var err error
+		if last, err = read(limit); err != nil {
+			log.WarnContext(limit, "scrape", slog.Any("error", err))
+			last = nil
+		}
+		at = time.Now()
+		return last
+	}
+}
