@@ -35,6 +35,7 @@ func plain() map[string]bars {
 		"internal/app":                  strict,
 		"internal/datadir":              strict,
 		"internal/httpserver":           strict,
+		"internal/status":               strict,
 		"internal/tracing":              strict,
 		"internal/seal/keyfile":         strict,
 		"pkg/client":                    strict,

@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/backup"
 	"github.com/sluice-io/sluice/internal/datadir"
-	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
 // Backup writes the whole store to a directory, which must be new or empty. The server must be
@@ -21,13 +20,13 @@ func Backup(ctx context.Context, cfg config.Config, dir string, opts backup.Opti
 	if _, err := os.Stat(datadir.NATS(cfg.Data)); cfg.NATS.Embedded() && errors.Is(err, fs.ErrNotExist) {
 		return m, fmt.Errorf("data directory %s is empty: nothing to back up; name another one with --data", cfg.Data)
 	}
-	s, err := openStored(ctx, cfg, with)
+	d, err := openStored(ctx, cfg, with)
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
 	opts.Data, opts.Now, opts.Version = cfg.Data, time.Now(), with.Version
-	return backup.Write(ctx, s.store, dir, opts)
+	return backup.Write(ctx, d.store, dir, opts)
 }
 
 // Restore creates the content of a backup in a store without data of Sluice, after checking every
@@ -39,37 +38,38 @@ func Restore(ctx context.Context, cfg config.Config, dir string, opts backup.Opt
 	if err := datadir.Prepare(cfg.Data); err != nil {
 		return m, err
 	}
-	s, err := openStored(ctx, cfg, with)
+	d, err := openStored(ctx, cfg, with)
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
-	if err := backup.Vacant(ctx, s.store); err != nil {
+	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
+	if err := backup.Vacant(ctx, d.store); err != nil {
 		return m, err
 	}
 	if err := m.RestoreKeys(dir, cfg.Data); err != nil {
 		return m, err
 	}
-	return m, m.Restore(ctx, s.store, dir, opts)
+	return m, m.Restore(ctx, d.store, dir, opts)
 }
 
 // openStored opens the store as a server does, without starting any engine. The embedded NATS has
 // no listener.
-func openStored(ctx context.Context, cfg config.Config, opts Options) (s *server, err error) {
+func openStored(ctx context.Context, cfg config.Config, opts Options) (d *data, err error) {
 	if cfg.NATS.Embedded() {
 		cfg.NATS.Listen = "none"
 	}
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	s = &server{cfg: cfg, opts: opts, deadline: shutdown.New(ctx, cfg.ShutdownGrace.Std())}
+	opened := newData(ctx, cfg, opts)
+	d = &opened
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	if err = s.openNATS(limit); err == nil {
-		err = s.connectStore(limit)
+	if err = d.openNATS(limit); err == nil {
+		err = d.connect(limit)
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, d.close(context.WithoutCancel(ctx)))
 	}
-	return s, nil
+	return d, nil
 }

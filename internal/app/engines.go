@@ -21,7 +21,7 @@ import (
 
 // openFeeds constructs the feed engine.
 func (s *server) openFeeds(context.Context) error {
-	s.feeds = feed.New(records.FeedLog{Store: s.store}, s.trust.index, feed.Options{
+	s.feeds = feed.New(records.FeedLog{Store: s.store}, s.index, feed.Options{
 		Ring: s.cfg.Feed.Ring, MaxBuffer: s.cfg.Feed.MaxBuffer, Heartbeat: s.cfg.Feed.Heartbeat.Std(),
 		Most: s.cfg.Feed.MaxFeeds, PerCaller: s.cfg.Feed.MaxPerPrincipal, AllBytes: s.cfg.Feed.RingBytes,
 		Summary: s.catalogue.Summary, Labels: s.catalogue.Labels, PublicURL: s.publicURL(), Lost: s.memory.Gaps, Log: s.opts.Log,
@@ -33,7 +33,7 @@ func (s *server) openFeeds(context.Context) error {
 // openLater constructs the engine of scheduled events.
 func (s *server) openLater(context.Context) error {
 	s.perform = &action.Revocable{Performer: action.New(action.Deps{
-		Log: records.ActionLog{Store: s.store}, Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.store}), Access: s.trust.index, Now: time.Now,
+		Log: records.ActionLog{Store: s.store}, Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.store}), Access: s.index, Now: time.Now,
 	})}
 	s.later = delayed.New(delayed.Deps{
 		Records: s.store.Scheduled(),
@@ -62,9 +62,9 @@ func (s *server) openAppointments(context.Context) error {
 // openWatches constructs the watch engine and the watch keeper.
 func (s *server) openWatches(context.Context) error {
 	log, stored := records.NewWatchLog(s.store), records.NewWatches(s.store)
-	perform := action.New(action.Deps{Ingest: s.ingest(loopguard.Reactions{Guard: s.causes}, action.Cancellable{Publisher: s.store}), Access: s.trust.index, Now: time.Now})
+	perform := action.New(action.Deps{Ingest: s.ingest(loopguard.Reactions{Guard: s.causes}, action.Cancellable{Publisher: s.store}), Access: s.index, Now: time.Now})
 	s.watches = watch.New(watch.Deps{
-		Definitions: stored, Records: stored.Progress, Log: log, Gate: authz.WatchGate{Index: s.trust.index, Now: time.Now},
+		Definitions: stored, Records: stored.Progress, Log: log, Gate: authz.WatchGate{Index: s.index, Now: time.Now},
 		Perform: action.Watched{Performer: perform}, Owns: s.owns.Part(),
 	}, watch.Options{
 		Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Log: s.opts.Log,
@@ -76,7 +76,7 @@ func (s *server) openWatches(context.Context) error {
 		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels},
 	})
 	// Everything that acts on behalf of a caller.
-	s.trust.follower.Withdraw = grants.Withdrawers{s.engine, s.wakes, s.streamSubs, s.perform, s.watches}
+	s.grants.Follower.Withdraw = grants.Withdrawers{s.engine, s.wakes, s.streamSubs, s.perform, s.watches}
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (s *server) streams() dstreams.Options {
 
 // ingest returns the way of events into the log, with a loop guard and a store.
 func (s *server) ingest(causes ingest.Causes, to ingest.Publisher) *ingest.Ingest {
-	return ingest.New(ingest.Deps{Access: s.trust.index, Quota: s.quotas, Catalogue: s.catalogue, Causes: causes, Publisher: s.published(to), Now: time.Now})
+	return ingest.New(ingest.Deps{Access: s.index, Quota: s.quotas, Catalogue: s.catalogue, Causes: causes, Publisher: s.published(to), Now: time.Now})
 }
 
 // published returns a publisher with tracing, metrics and loop detection.
@@ -103,6 +103,6 @@ func (s *server) published(to ingest.Publisher) ingest.Publisher {
 func (s *server) namespaces() namespace.Service {
 	return namespace.Service{
 		Store: s.store, Scheduled: s.store.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs,
-		Authority: s.trust.authority, Ledger: s.ledger, Announce: s.announce, Quotas: s.quotas, Catalogue: s.catalogue,
+		Authority: s.authority, Ledger: s.ledger, Announce: s.announce, Quotas: s.quotas, Catalogue: s.catalogue,
 	}
 }

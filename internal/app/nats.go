@@ -16,20 +16,19 @@ import (
 	"github.com/sluice-io/sluice/internal/certreload"
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/natsd"
-	"github.com/sluice-io/sluice/internal/natsstore"
 )
 
 // startNATS runs the embedded server.
-func (s *server) startNATS(ctx context.Context) (err error) {
-	n := s.cfg.NATS
+func (d *data) startNATS(ctx context.Context) (err error) {
+	n := d.cfg.NATS
 	opts := natsd.Options{
-		StoreDir: datadir.NATS(s.cfg.Data), Sync: n.Sync, MaxStore: n.MaxStore, Log: s.opts.Log,
+		StoreDir: datadir.NATS(d.cfg.Data), Sync: n.Sync, MaxStore: n.MaxStore, Log: d.opts.Log,
 		DontListen: n.Listen == "none", Operator: n.Operator, Accounts: n.AccountJWTs,
 	}
 	for _, u := range n.Users {
 		opts.Users = append(opts.Users, natsd.User(u))
 	}
-	if opts.Inspector, err = s.inspector(); err != nil {
+	if opts.Inspector, err = d.inspector(); err != nil {
 		return err
 	}
 	if !opts.DontListen {
@@ -42,15 +41,15 @@ func (s *server) startNATS(ctx context.Context) (err error) {
 			return fmt.Errorf("nats.listen: %w", err)
 		}
 	}
-	if opts.TLS, err = serverTLS(n.ServerTLS, s.opts.Log); err != nil {
+	if opts.TLS, err = serverTLS(n.ServerTLS, d.opts.Log); err != nil {
 		return fmt.Errorf("nats.server_tls: %w", err)
 	}
-	s.nats, err = natsd.Start(ctx, opts)
+	d.nats, err = natsd.Start(ctx, opts)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return config.ListenError("nats.listen", n.Listen, "--nats-listen", err)
 	}
 	if err == nil && opts.Inspector != nil && opts.Inspector.NKey == "" {
-		s.opts.Log.WarnContext(ctx, "NATS requires no login: any client can publish events and read the store", slog.String("nats", s.nats.ClientURL()))
+		d.opts.Log.WarnContext(ctx, "NATS requires no login: any client can publish events and read the store", slog.String("nats", d.nats.ClientURL()))
 	}
 	return err
 }
@@ -73,24 +72,18 @@ func serverTLS(c config.ServerTLS, log *slog.Logger) (*tls.Config, error) {
 	return settings, nil
 }
 
-// loginTo makes the store log in to the embedded server.
-func (s *server) loginTo(opts *natsstore.Options) {
-	opts.Conn, opts.Intact = s.nats, s.nats.Intact
-	opts.NKey, opts.Sign = s.nats.Login()
-}
-
 // inspector returns the login for users and programs of this machine; nil if users are named or
 // there is no listener.
-func (s *server) inspector() (*natsd.Inspector, error) {
-	n := s.cfg.NATS
+func (d *data) inspector() (*natsd.Inspector, error) {
+	n := d.cfg.NATS
 	if n.Guarded() || n.Listen == "none" {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	in := &natsd.Inspector{Trusted: n.TrustedSubjects}
-	if s.cfg.Dev || n.AllowAnonymous {
+	if d.cfg.Dev || n.AllowAnonymous {
 		return in, nil
 	}
-	seed, file, err := datadir.NATSLogin(s.cfg.Data, natsd.NewLogin)
+	seed, file, err := datadir.NATSLogin(d.cfg.Data, natsd.NewLogin)
 	if err != nil {
 		return nil, err
 	}

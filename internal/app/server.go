@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/capacity"
@@ -31,7 +29,6 @@ import (
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/namespace"
-	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
@@ -43,6 +40,7 @@ import (
 	"github.com/sluice-io/sluice/internal/schedule/delayed"
 	"github.com/sluice-io/sluice/internal/seal/keyfile"
 	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/internal/status"
 	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/sysevent"
@@ -53,105 +51,79 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// server holds the components of a server. open constructs them in this order, close stops them in
-// reverse.
+// server holds the components of a server. open constructs them, close stops them in reverse.
 type server struct {
-	cfg      config.Config
-	opts     Options
-	web      *httpserver.Server
-	deadline *shutdown.Deadline // of all work after the server was told to stop
+	data
+	storage
+	shared
+	sending
+	access
+	engines
 
-	lock       *flock.Flock // of the data directory, if no embedded server holds it
-	nats       *natsd.Server
-	store      *natsstore.Store
-	room       *capacity.Watch
-	trusted    *natsstore.Trusted     // nil: no trusted publishers
-	inspect    *natsstore.Inspections // nil: the embedded server has users, or there is none
-	deliveries *deliverystore.Store
-	attempts   *deliverystore.AttemptLog
-	tracing    *tracing.Tracing
-	sender     *endpoint.Sender
-	keys       keyring.Signing
-	limits     limit.Endpoints
-	counts     *quota.Counts
-	counted    []func() // each is called once all subscriptions of one kind have been reported
-	sends      *quota.Sends
-	paces      *quota.Paces
-	filters    *filter.Pool
-	quotas     *quota.Quotas
-	exporter   *export.Exporter // nil: export is disabled
-	metrics    *metrics.Metrics
-	announce   *sysevent.Announcer
-	ledger     *ledger.Ledger
-	marks      records.Marks
-	causes     *loopguard.Guard
-	memory     *integrity.Memory // last known ends of the streams
-
-	verification *integrity.Verification
-
-	catalogue    *catalogue.Index
-	durable      *durable.Engine
-	feeds        *feed.Engine
-	perform      *action.Revocable
-	later        *delayed.Engine
-	appointments *appointment.Engine
-
-	watches     *watch.Engine
-	watchKeeper *watch.Keeper
-
-	registry      *subscription.Registry
-	replica       string
-	owns          *ownership.Ownership
-	engine        *delivery.Engine
-	wakes         *wake.Engine
-	wakeKeys      keyring.MAC
-	streamSubs    *streamsub.Engine
-	streamSubsOwn *ownership.Part
-	notices       notify.Streams
-	trust         trust
-
-	ticketKeys keyring.MAC
-
+	web *httpserver.Server
 	api http.Handler
 }
 
-func (s *server) openNATS(ctx context.Context) (err error) {
-	if !s.cfg.NATS.Embedded() {
-		s.lock, err = datadir.Lock(s.cfg.Data)
-		return err
-	}
-	return s.startNATS(ctx)
+// storage holds the components that keep the store whole.
+type storage struct {
+	room         *capacity.Watch
+	trusted      *natsstore.Trusted     // nil: no trusted publishers
+	inspect      *natsstore.Inspections // nil: the embedded server has users, or there is none
+	deliveries   *deliverystore.Store
+	attempts     *deliverystore.AttemptLog
+	memory       *integrity.Memory // last known ends of the streams
+	verification *integrity.Verification
+	exporter     *export.Exporter // nil: export is disabled
+	status       status.Status
+}
+
+// shared holds the components that many others use.
+type shared struct {
+	metrics   *metrics.Metrics
+	announce  *sysevent.Announcer
+	ledger    *ledger.Ledger
+	marks     records.Marks
+	causes    *loopguard.Guard
+	catalogue *catalogue.Index
+	filters   *filter.Pool
+	quotas    *quota.Quotas
+	counts    *quota.Counts
+	counted   []func() // each is called once all subscriptions of one kind have been reported
+}
+
+// sending holds the components that requests to endpoints need.
+type sending struct {
+	tracing    *tracing.Tracing
+	sender     *endpoint.Sender
+	limits     limit.Endpoints
+	keys       keyring.Signing
+	wakeKeys   keyring.MAC
+	ticketKeys keyring.MAC
+	notices    notify.Streams
+}
+
+// engines holds the engines, and the leases that divide their work among replicas.
+type engines struct {
+	replica       string
+	owns          *ownership.Ownership
+	registry      *subscription.Registry
+	engine        *delivery.Engine
+	wakes         *wake.Engine
+	streamSubs    *streamsub.Engine
+	streamSubsOwn *ownership.Part
+	durable       *durable.Engine
+	feeds         *feed.Engine
+	perform       *action.Revocable
+	later         *delayed.Engine
+	appointments  *appointment.Engine
+	watches       *watch.Engine
+	watchKeeper   *watch.Keeper
 }
 
 // forget removes the addresses that a killed server left behind; the directory is locked by this
 // server.
 func (s *server) forget(context.Context) error {
 	return datadir.RemoveAddresses(s.cfg.Data)
-}
-
-// storeOptions returns the connection options of the store.
-func (s *server) storeOptions() natsstore.Options {
-	n := s.cfg.NATS
-	opts := natsstore.Options{
-		URL: n.URL, Creds: n.Credentials, User: n.User, Password: n.Password, Token: n.Token, NKeySeedFile: n.NKeySeedFile,
-		TLSCA: n.TLS.CA, TLSCert: n.TLS.Cert, TLSKey: n.TLS.Key, Replicas: n.Replicas, Log: s.opts.Log, Readers: n.Readers(),
-		AttemptsMaxAge: s.cfg.Attempts.MaxAge.Std(), LeaseTTL: s.opts.LeaseTTL,
-		Defaults: sluice.Namespace{
-			Retention:   sluice.Retention{MaxAge: s.cfg.Events.Retention.MaxAge, MaxBytes: s.cfg.Events.Retention.MaxBytes},
-			DedupWindow: s.cfg.Events.DedupWindow,
-			Quota:       sluice.Quota(s.cfg.Events.Quota),
-		},
-	}
-	if s.nats != nil {
-		s.loginTo(&opts)
-	}
-	return opts
-}
-
-// connectStore opens the store without creating anything in it.
-func (s *server) connectStore(ctx context.Context) (err error) {
-	s.store, err = natsstore.Connect(ctx, s.storeOptions())
-	return err
 }
 
 func (s *server) openStore(ctx context.Context) (err error) {
@@ -165,7 +137,9 @@ func (s *server) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	s.deliveries = deliverystore.New(s.store)
-	if err := s.openMemory(ctx); err != nil {
+	s.memory = integrity.New(s.cfg.Data, s.store, s.deliveries.Had, s.opts.Log)
+	s.verification = integrity.NewVerification(s.memory)
+	if err := s.memory.Examine(ctx); err != nil {
 		return err
 	}
 	if err := s.patiently(ctx, s.store.Provision); err != nil {
@@ -192,6 +166,28 @@ func (s *server) openStore(ctx context.Context) (err error) {
 func (s *server) openTrusted(ctx context.Context) (err error) {
 	s.trusted, err = s.store.OpenTrusted(ctx)
 	return err
+}
+
+// openRoom constructs the components that keep the store within its capacity and report its state.
+func (s *server) openRoom(context.Context) error {
+	opts := capacity.Options{Store: s.store, Log: s.opts.Log}
+	if s.nats != nil {
+		opts.Usage, opts.Disk = capacity.UsageOf(s.nats), s.nats
+	} else {
+		opts.Usage, opts.Refuses = capacity.UsageWithin(s.cfg.NATS.MaxStore, s.store.Storage), s.store.RefusesAll
+	}
+	s.room, s.index = capacity.New(opts), authz.NewIndex()
+	s.status = status.Status{Usage: opts.Usage, Room: s.room, Memory: s.memory, Verification: s.verification, Store: s.store, Access: s.index}
+	return nil
+}
+
+// openReports has damage reported, and holds subscriptions that it concerns.
+func (s *server) openReports(ctx context.Context) error {
+	reporter := integrity.Reporter{
+		Memory: s.memory, Store: s.store, Letters: s.attempts, Ledger: s.ledger, Announce: s.announce, Registry: s.registry, Observe: s.metrics, Log: s.opts.Log,
+	}
+	s.memory.Found, s.memory.Missed = reporter.Found, reporter.Missed
+	return reporter.Hold(ctx)
 }
 
 func (s *server) openSender(ctx context.Context) error {
@@ -224,21 +220,21 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.metrics = metrics.New(s.opts.Log)
 	s.metrics.WatchConnections(s.web.Connections)
 	s.metrics.WatchLogs(scraping, s.store.ListNamespaces)
-	s.metrics.WatchStorage(scraping, s.storage)
+	s.metrics.WatchStorage(scraping, s.status.Storage)
 	s.quotas = quota.NewQuotas()
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.marks = records.NewMarks(s.store, s.ledger)
 	s.announce = sysevent.New(s.store, sysevent.Options{
 		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: records.Letters{Store: s.deliveries, Stored: s.store.Subscriptions()}, Known: records.Known(s.store), Marks: s.marks.All,
 	})
-	s.trust.index = authz.NewIndex()
 	s.counts = quota.NewCounts(quota.Most{
-		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.trust.index.AnswersNow,
+		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.index.AnswersNow,
 	})
 	s.counted = quota.WhenAll(2, s.counts.CaughtUp)
-	s.sends, s.paces = quota.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), quota.NewPaces()
-	s.limits = limit.Endpoints{Sender: s.sender, Sends: s.sends, Paces: s.paces, Access: s.trust.index}
-	s.trust.index.Open(s.cfg.Durable.Anonymous)
+	s.limits = limit.Endpoints{
+		Sender: s.sender, Sends: quota.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), Paces: quota.NewPaces(), Access: s.index,
+	}
+	s.index.Open(s.cfg.Durable.Anonymous)
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
 	s.registry = subscription.New(subscription.Deps{
 		Subscriptions: s.store.Subscriptions(),
@@ -253,11 +249,11 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Now:           time.Now,
 		ReplayWindow:  s.cfg.Webhooks.ReplayWindow,
 		Quota:         s.counts,
-		Access:        authz.Subscribing{Index: s.trust.index},
+		Access:        authz.Subscribing{Index: s.index},
 		Catalogue:     s.catalogue,
 		Labels:        s.catalogue.Labels,
 		Filters:       s.filters,
-		Payer:         s.trust.index.Payer,
+		Payer:         s.index.Payer,
 	})
 	var err error
 	s.causes, err = loopguard.New(s.store, s.marks, loopguard.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
@@ -276,14 +272,14 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.owns = ownership.New(leases)
 	s.durable = durable.New(records.Paths{Store: s.store, Published: s.published, Lost: s.memory.Gaps}, time.Now)
 	s.openStreamSubs()
-	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.know}, s.owns.Part(), delivery.Deps{
+	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.grants.Follower.Know}, s.owns.Part(), delivery.Deps{
 		Sources:   records.Sources{Store: s.deliveries},
 		Log:       s.attempts,
 		Lanes:     s.deliveries,
 		Healths:   s.deliveries,
 		Events:    s.store,
 		Sender:    s.tracing.Sender(s.sender),
-		Gate:      ownership.Gate{Of: s.trust.index, Owns: s.owns.Part()},
+		Gate:      ownership.Gate{Of: s.index, Owns: s.owns.Part()},
 		Pace:      s.limits,
 		Registry:  s.registry,
 		Replays:   s.deliveries.Replays(),
@@ -293,10 +289,11 @@ func (s *server) openEngine(ctx context.Context) error {
 		Catalogue: s.catalogue,
 		Labels:    s.catalogue.Labels,
 		Filters:   s.filters,
-		Payer:     s.trust.index.Payer,
+		Payer:     s.index.Payer,
 	}, delivery.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
+	s.memory.Remade = map[string]func(context.Context){streams.BucketStream(streams.Lanes): s.engine.SaveLanes}
 	s.metrics.WatchDeliveries(s.engine.Gauges)
 	if dir := s.cfg.Export.Dir; dir != "" {
 		s.exporter = export.New(dir, s.store, s.deliveries, export.Options{Observe: s.metrics, Log: s.opts.Log})
@@ -316,13 +313,13 @@ func (s *server) openAPI(context.Context) error {
 	s.api = httpapi.New(httpapi.Options{ //nolint:contextcheck // a request brings its own
 		Authentication: httpapi.Authentication{
 			Token:        token,
-			Authority:    s.trust.authority,
-			Access:       s.trust.index,
+			Authority:    s.authority,
+			Access:       s.index,
 			FailureBurst: s.cfg.HTTP.AuthFailures.Burst,
 			FailureEvery: s.cfg.HTTP.AuthFailures.Every.Std(),
 		},
 		Publishing: httpapi.Publishing{
-			Ingest:    s.ingest(s.causes, natsstore.Exact{Store: s.store, Shows: s.trust.index.MayKnow}),
+			Ingest:    s.ingest(s.causes, natsstore.Exact{Store: s.store, Shows: s.index.MayKnow}),
 			Catalogue: s.catalogue,
 			Scheduled: s.later,
 		},
@@ -334,7 +331,7 @@ func (s *server) openAPI(context.Context) error {
 			MetricsFor:     s.cfg.HTTP.Metrics,
 			TLS:            s.web.TLS(),
 		},
-		Tombstones:   namespace.Eraser{Log: s.store, Authority: s.trust.authority, Index: s.trust.index},
+		Tombstones:   namespace.Eraser{Log: s.store, Authority: s.authority, Index: s.index},
 		Registry:     s.registry,
 		Namespaces:   s.namespaces(),
 		Audit:        s.store.Ledger(),
@@ -363,7 +360,7 @@ func (s *server) delivering() httpapi.Delivering {
 		Deliveries:  subscription.Deliveries{Statuses: s.deliveries, Sender: s.tracing.Sender(s.sender), Pace: s.limits},
 		DeadLetters: subscription.DeadLetters{DeadLetterStore: s.deliveries, Discarder: s.deliveries, Ledger: s.ledger},
 		Replays:     s.registry,
-		Explain:     explain.New(s.deliveries, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.trust.index.Payer}),
+		Explain:     explain.New(s.deliveries, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.index.Payer}),
 		Fact:        endpoint.Fact,
 		Retrier:     subscription.Retrier{Lanes: s.deliveries, Registry: s.registry},
 		Sends:       s.limits,
@@ -373,11 +370,11 @@ func (s *server) delivering() httpapi.Delivering {
 // storeState returns the reports about the store for the API.
 func (s *server) storeState() httpapi.Store {
 	return httpapi.Store{
-		Storage:      s.storage,
+		Storage:      s.status.Storage,
 		Verify:       s.verification.Begin,
 		ForgetDamage: s.memory.Forget,
-		Ready:        s.ready,
-		Problem:      s.problem,
+		Ready:        s.status.Ready,
+		Problem:      s.status.Problem,
 		Room:         s.room,
 	}
 }

@@ -2,12 +2,7 @@ package app
 
 import (
 	"context"
-	"log/slog"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
-
-	"github.com/sluice-io/sluice/internal/natsstore"
 )
 
 // open constructs the components. It waits for an external store until ctx ends, so that a server
@@ -15,7 +10,7 @@ import (
 func (s *server) open(ctx context.Context) error {
 	begin := []func(context.Context) error{s.web.LoadTLS, s.openNATS, s.forget}
 	rest := []func(context.Context) error{
-		s.openRoom, s.openSender, s.openRegistry, s.hold, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
+		s.openRoom, s.openSender, s.openRegistry, s.openReports, s.openAccess, s.openEngine, s.openWakes, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
 	}
 	if err := within(ctx, readyLimit, begin); err != nil {
 		return err
@@ -32,25 +27,6 @@ func (s *server) open(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// patiently runs a step that can be repeated. With an external store, transient errors are retried
-// until ctx ends: a cluster that has just started elects its leaders one after the other, and
-// requests in the meantime get no response.
-func (s *server) patiently(ctx context.Context, step func(context.Context) error) error {
-	if s.nats != nil {
-		return step(ctx)
-	}
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(startAgain), backoff.WithMaxInterval(startAgainMost), backoff.WithMaxElapsedTime(0))
-	return backoff.RetryNotify(func() error {
-		err := step(ctx)
-		if err == nil || natsstore.IsTransient(err) {
-			return err
-		}
-		return backoff.Permanent(err)
-	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
-		s.opts.Log.WarnContext(ctx, "not started yet", slog.Any("error", err), slog.Duration("again", again))
-	})
 }
 
 // within runs the steps in order.

@@ -17,6 +17,9 @@ const (
 	healEvery = time.Second     // interval of disk probes
 	healLimit = time.Minute     // for one start
 	askLimit  = 2 * time.Second // for a reading of the usage
+
+	usageEvery    = 250 * time.Millisecond // of a store in this process
+	usageEveryFar = 5 * time.Second
 )
 
 // Store is the store to limit.
@@ -37,7 +40,7 @@ type Disk interface {
 // Options configure a Watch.
 type Options struct {
 	Usage func(context.Context) (sluice.Storage, error) // used, limit, free
-	Every time.Duration                                 // maximum interval of calls of Usage
+	Every time.Duration                                 // maximum interval of calls of Usage; 0: as often as the store's place permits
 	Store Store
 	Disk  Disk // nil: the store is elsewhere
 
@@ -63,7 +66,43 @@ type Watch struct {
 }
 
 // New returns a watch that is idle until Run.
-func New(opts Options) *Watch { return &Watch{opts: opts} }
+func New(opts Options) *Watch {
+	if opts.Every == 0 {
+		opts.Every = usageEveryFar
+		if opts.Disk != nil {
+			opts.Every = usageEvery
+		}
+	}
+	return &Watch{opts: opts}
+}
+
+// UsageOf returns the Usage of a store in this process: its own limit, and the free space of its disk.
+func UsageOf(of interface {
+	Storage() (used, limit uint64, err error)
+	Free() (uint64, error)
+},
+) func(context.Context) (sluice.Storage, error) {
+	return func(context.Context) (sluice.Storage, error) {
+		used, limit, err := of.Storage()
+		storage := sluice.Storage{UsedBytes: used, LimitBytes: limit}
+		if free, err := of.Free(); err == nil {
+			storage.FreeBytes = &free
+		}
+		return storage, err
+	}
+}
+
+// UsageWithin returns the Usage of a store elsewhere: what it says, within an operator's limit in
+// bytes; 0: none.
+func UsageWithin(most int64, read func(context.Context) (sluice.Storage, error)) func(context.Context) (sluice.Storage, error) {
+	return func(ctx context.Context) (sluice.Storage, error) {
+		storage, err := read(ctx)
+		if limit := uint64(max(most, 0)); limit > 0 && (storage.LimitBytes == 0 || limit < storage.LimitBytes) {
+			storage.LimitBytes = limit
+		}
+		return storage, err
+	}
+}
 
 // Level returns the present level.
 func (w *Watch) Level() sluice.StorageLevel {

@@ -2,34 +2,33 @@ package catalogue
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Orphan is a type that subscriptions name but that their namespace's strict catalogue no longer
-// has, so that no event of it can come (S2-47).
-type Orphan struct {
-	Namespace, Type string
-}
-
-// Orphans returns the orphans of subscriptions, by namespace and type, and how many subscriptions
-// name each. Cancelled subscriptions do not count.
-func (x *Index) Orphans(subs []*sluice.Subscription) (orphans []Orphan, count map[Orphan]int) {
-	count = map[Orphan]int{}
+// Orphans returns the types that subscriptions name but that their namespace's strict catalogue no
+// longer has, so that no event of them can come (S2-47), by namespace and type. Cancelled
+// subscriptions do not count.
+func (x *Index) Orphans(subs []*sluice.Subscription) (orphans []sluice.OrphanedType) {
 	for _, sub := range subs {
 		if sub.State == sluice.Cancelled {
 			continue
 		}
 		for i, t := range sub.Filter.Types {
-			if !slices.Contains(sub.Filter.Types[:i], t) && x.CheckTypes(sub.Namespace, []string{t}) != nil {
-				count[Orphan{sub.Namespace, t}]++
+			if slices.Contains(sub.Filter.Types[:i], t) || x.CheckTypes(sub.Namespace, []string{t}) == nil {
+				continue
 			}
+			at, known := slices.BinarySearchFunc(orphans, sluice.OrphanedType{Namespace: sub.Namespace, Type: t}, compareOrphans)
+			if !known {
+				orphans = slices.Insert(orphans, at, sluice.OrphanedType{Namespace: sub.Namespace, Type: t})
+			}
+			orphans[at].Count++
 		}
 	}
-	orphans = slices.SortedFunc(maps.Keys(count), func(a, b Orphan) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Type, b.Type))
-	})
-	return orphans, count
+	return orphans
+}
+
+func compareOrphans(a, b sluice.OrphanedType) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Type, b.Type))
 }

@@ -143,8 +143,8 @@ func (m *Memory) remake(ctx context.Context, name string, a *absence) {
 		return
 	}
 	m.log.WarnContext(ctx, "deleted stream recreated, empty", slog.String("stream", name))
-	if m.Remade != nil {
-		m.Remade(ctx, name)
+	if write := m.Remade[name]; write != nil {
+		write(ctx)
 	}
 }
 

@@ -53,8 +53,8 @@ type Memory struct {
 	// Missed makes dead letters of damage of logs, for the subscriptions that had not come so far.
 	// Run calls it, repeatedly until it returns no error. nil: no call.
 	Missed func(ctx context.Context, owed []Owed) error
-	// Remade is called after a deleted stream was recreated, by Run. nil: no call.
-	Remade func(ctx context.Context, stream string)
+	// Remade has functions that Run calls after a deleted stream was recreated, by stream.
+	Remade map[string]func(ctx context.Context)
 
 	dir   string
 	store *natsstore.Store

@@ -117,6 +117,9 @@ func (s *Server) Storage() (used, limit uint64, err error) {
 	return info.Store, uint64(max(info.Config.MaxStore, 0)), nil
 }
 
+// Free returns the free bytes of the file system that JetStream stores its data in.
+func (s *Server) Free() (uint64, error) { return Free(s.opts.StoreDir) }
+
 // Shutdown stops the server, waits until it has ended and releases the data directory. Calling it
 // again does nothing.
 func (s *Server) Shutdown() error {

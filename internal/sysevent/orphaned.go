@@ -2,28 +2,87 @@ package sysevent
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Orphaned is the data of event_type.orphaned.
-type Orphaned struct {
-	Type            string    `json:"type"`
-	Count           int       `json:"count"` // subscriptions that name it
-	FirstObservedAt time.Time `json:"first_observed_at"`
-}
+// orphansLimit limits the duration of the scan at start.
+const orphansLimit = 30 * time.Second
 
 // Orphaned announces that subscriptions of a namespace name a type that its catalogue does not have
 // any more (S2-47). It takes two seconds at most; a failure is logged. Servers that start at once
 // and observe the same announce it once.
-func (a *Announcer) Orphaned(ctx context.Context, namespace string, of Orphaned) {
+func (a *Announcer) Orphaned(ctx context.Context, of sluice.OrphanedType) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
 	defer cancel()
 	of.FirstObservedAt = of.FirstObservedAt.UTC()
 	a.publish(ctx, announcement{
-		namespace: namespace, path: sluice.EventTypePath(of.Type), kind: sluice.TypeEventTypeOrphaned, data: of,
+		namespace: of.Namespace, path: sluice.EventTypePath(of.Type), kind: sluice.TypeEventTypeOrphaned, data: of,
 		id: fmt.Sprintf("orphaned-%s-%d-%d", of.Type, of.Count, of.FirstObservedAt.Truncate(time.Minute).Unix()),
 	})
+}
+
+// Orphans announces orphaned types at the start of a server. All fields are required.
+type Orphans struct {
+	Announcer     *Announcer
+	Subscriptions interface {
+		List(ctx context.Context) ([]*sluice.Subscription, error)
+	}
+	// Find returns the orphaned types of subscriptions, without FirstObservedAt.
+	Find func([]*sluice.Subscription) []sluice.OrphanedType
+	// State reads the system events that were announced before.
+	State func(ctx context.Context, namespace string, q model.StateQuery) (model.StatePage, error)
+	Log   *slog.Logger
+}
+
+// Run announces, once, the types that subscriptions name and that are no longer in their catalogues
+// (S2-47), and then waits for ctx.
+func (o Orphans) Run(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, orphansLimit)
+	defer cancel()
+	if err := o.announce(limit); err != nil && ctx.Err() == nil {
+		o.Log.WarnContext(ctx, "types removed from their catalogue not checked", slog.Any("error", err))
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (o Orphans) announce(ctx context.Context) error {
+	subs, err := o.Subscriptions.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list subscriptions: %w", err)
+	}
+	for _, orphan := range o.Find(subs) {
+		last, err := o.last(ctx, orphan)
+		if err != nil {
+			return err
+		}
+		if last.Count == orphan.Count {
+			continue
+		}
+		if orphan.FirstObservedAt = last.FirstObservedAt; orphan.FirstObservedAt.IsZero() {
+			orphan.FirstObservedAt = time.Now()
+		}
+		o.Log.WarnContext(ctx, "subscriptions name a type that is no longer in the catalogue",
+			slog.String("namespace", orphan.Namespace), slog.String("type", orphan.Type), slog.Int("subscriptions", orphan.Count))
+		o.Announcer.Orphaned(ctx, orphan)
+	}
+	return nil
+}
+
+// last returns the last system event about an orphan; the zero value if there is none in the log.
+func (o Orphans) last(ctx context.Context, of sluice.OrphanedType) (last sluice.OrphanedType, err error) {
+	state, err := o.State(ctx, of.Namespace, model.StateQuery{Path: sluice.EventTypePath(of.Type), Limit: 1})
+	if err != nil || len(state.Events) == 0 {
+		return last, err
+	}
+	if err := json.Unmarshal(state.Events[0].Data, &last); err != nil {
+		return last, fmt.Errorf("published system events of %s in %s: %w", of.Type, of.Namespace, err)
+	}
+	return last, nil
 }

@@ -35,6 +35,15 @@ type EventType struct {
 	UpdatedAt    time.Time         `json:"updated_at"`
 }
 
+// OrphanedType is a type that subscriptions name but that the namespace's strict catalogue no longer
+// has: the data of TypeEventTypeOrphaned.
+type OrphanedType struct {
+	Namespace       string    `json:"-"`
+	Type            string    `json:"type"`
+	Count           int       `json:"count"` // subscriptions that name it
+	FirstObservedAt time.Time `json:"first_observed_at"`
+}
+
 // Catalogue is the mode of a namespace's catalogue of event types.
 type Catalogue string
 

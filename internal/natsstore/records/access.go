@@ -51,3 +51,18 @@ func (a Access) trusted(e natsstore.Entry[authz.Record]) authz.Record {
 	}
 	return e.Value
 }
+
+// TokenKeys returns a function for the keys that sign tokens.
+func TokenKeys(store *natsstore.Store) func(ctx context.Context) ([]grants.Key, error) {
+	return func(ctx context.Context) ([]grants.Key, error) {
+		stored, err := store.KeysFor(ctx, sluice.UseGrant)
+		if err != nil {
+			return nil, err
+		}
+		keys := make([]grants.Key, len(stored))
+		for i, k := range stored {
+			keys[i] = grants.Key{ID: k.ID, Private: k.Private()}
+		}
+		return keys, nil
+	}
+}

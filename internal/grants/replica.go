@@ -1,0 +1,41 @@
+package grants
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	sweepEvery = 15 * time.Second // maximum delay with which an idle subscription ends after its grant
+	leaveLimit = 2 * time.Second  // for the announcement that this replica leaves
+)
+
+// Replica is this process's part in the decisions of access. All fields are required.
+type Replica struct {
+	Presence *Presence
+	Follower *Follower
+	Records  interface {
+		// FollowTo passes every record, and then every change, to a follower until ctx is done.
+		FollowTo(ctx context.Context, follower *Follower) error
+	}
+	Log *slog.Logger
+}
+
+// Run keeps the index in step with the records, and announces that, until ctx is done.
+func (r Replica) Run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { r.Presence.Run(ctx) })
+	parts.Go(func() { r.Follower.Run(ctx, sweepEvery) })
+	return r.Records.FollowTo(ctx, r.Follower)
+}
+
+// Leave announces that this replica no longer makes access decisions.
+func (r Replica) Leave(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	r.Presence.Leave(limit)
+	r.Log.DebugContext(ctx, "access left")
+}
