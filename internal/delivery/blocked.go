@@ -9,13 +9,6 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Pauses before a gate that could not decide is asked again.
-const (
-	minGateBackoff    = 100 * time.Millisecond
-	maxGateBackoff    = 5 * time.Second
-	loggedGateBackoff = time.Second // pauses from this length on are logged
-)
-
 // blockedError says that the gate kept an event back.
 type blockedError struct{ decision model.Decision }
 
@@ -80,36 +73,9 @@ func (r *runner) applyDecision(ctx context.Context, d model.Decision) error {
 		r.gateBackoff = 0
 		r.observe.Withheld(r.sub)
 	case model.Undecided, model.Pass:
-		r.backOffGate(ctx, now)
-	}
-	return nil
-}
-
-// backOffGate enters that the gate could not decide: nothing is sent until it is asked again.
-func (r *runner) backOffGate(ctx context.Context, now time.Time) {
-	if r.askAt.After(now) {
-		return // it was asked about several at once
-	}
-	r.gateBackoff = min(max(2*r.gateBackoff, minGateBackoff), maxGateBackoff)
-	r.askAt = now.Add(r.gateBackoff)
-	if r.gateBackoff >= loggedGateBackoff && r.gateBackoff < 2*loggedGateBackoff {
-		r.log.WarnContext(ctx, "nothing is sent: access cannot be checked", slog.String("subscription", r.id))
-	}
-}
-
-// refund returns the charge of a task that sent nothing.
-func (r *runner) refund(now time.Time) {
-	if r.paced() {
-		r.unpace(now)
-	}
-	if len(r.limits) == 0 && !r.paced() {
-		return
-	}
-	r.throttled = time.Time{}
-	for _, limit := range r.limits {
-		limit.ReserveN(now, -1)
-		if missing := -limit.TokensAt(now); missing > 0 {
-			r.throttled = later(r.throttled, now.Add(time.Duration(missing/float64(limit.Limit())*float64(time.Second))))
+		if r.backOffGate(now) {
+			r.log.WarnContext(ctx, "nothing is sent: access cannot be checked", slog.String("subscription", r.id))
 		}
 	}
+	return nil
 }

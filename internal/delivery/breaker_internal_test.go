@@ -289,7 +289,7 @@ func TestABreakerGoesOnWhereItWasStored(t *testing.T) {
 		_, d.now = d.b.admits(d.now)
 		d.send("a", saidTrouble)
 	}
-	r := &runner{breaker: d.b, sub: &sluice.Subscription{}}
+	r := &runner{dispatcher: dispatcher{breaker: d.b, sub: &sluice.Subscription{}}}
 	b := breakerOf(r.health(d.now))
 	require.Equal(t, sluice.BreakerOpen, b.state)
 	require.True(t, b.probeAt.Equal(d.b.probeAt))

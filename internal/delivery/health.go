@@ -29,97 +29,51 @@ func classify(a *sluice.Attempt) outcomeClass {
 	return saidWell
 }
 
-// markProbe enters that a task with a request is handed out.
-func (r *runner) markProbe(t *task) {
-	l := t.lane
-	l.asks = t.kind == taskSend || t.kind == taskResume
-	if !l.asks {
-		return
-	}
-	if !r.breaker.closed() && !r.breaker.isCurrent(l.spared) {
-		t.spare = r.breaker.next()
-	}
-	l.epoch = r.breaker.epoch
-	r.breaker = r.breaker.began()
-}
-
 // recordOutcome reports the outcome of a task to the breaker.
 func (r *runner) recordOutcome(ctx context.Context, l *lane, a *sluice.Attempt) {
-	if !l.asks {
-		return
+	if r.heard(l, a, time.Now(), rand.Float64()) { //nolint:gosec // jitter, not a secret
+		r.tellBreaker(ctx)
 	}
-	l.asks = false
-	heard := answer{epoch: l.epoch, lane: l.key, said: classify(a), own: r.breaker.isCurrent(l.spared)}
-	if a != nil {
-		heard.began, heard.wait = a.StartedAt, a.RetryAfter
-		switch {
-		case a.Probe:
-			l.spared = r.breaker.mark()
-		case a.Outcome == sluice.Delivered:
-			l.spared = probeMark{}
-		}
-	}
-	r.setBreaker(ctx, r.breaker.ended(heard, r.sub.Policy.Window, time.Now(), rand.Float64())) //nolint:gosec // jitter, not a secret
 }
 
-// setBreaker replaces the breaker, and announces a change of its state.
-func (r *runner) setBreaker(ctx context.Context, b breaker) {
-	before := r.breaker
-	r.breaker = b
-	if before.closed() && b.closed() || before.state == b.state {
-		return
-	}
+// tellBreaker announces a change of the breaker's state.
+func (r *runner) tellBreaker(ctx context.Context) {
 	level := slog.LevelInfo
-	if b.state == sluice.BreakerOpen {
+	if r.breaker.state == sluice.BreakerOpen {
 		level = slog.LevelWarn
 	}
-	r.log.LogAttrs(ctx, level, "breaker", slog.String("subscription", r.id), slog.String("state", string(b.state)),
-		slog.Duration("pause", b.pause))
-	r.observe.Turned(r.sub, b.state)
+	r.log.LogAttrs(ctx, level, "breaker", slog.String("subscription", r.id), slog.String("state", string(r.breaker.state)),
+		slog.Duration("pause", r.breaker.pause))
+	r.observe.Turned(r.sub, r.breaker.state)
 }
 
-// judge tracks continuous failure and disables the subscription after too much of it.
+// judge tracks continuous failure, announces its progress, and disables the subscription after too
+// much of it.
 func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
-	switch {
-	case a == nil:
-		return nil
-	case a.Verdict.Cancel:
-		r.breaker, r.failing, r.alerted = r.breaker.reset(), time.Time{}, 0 // there is nothing to remember
+	before := r.failing
+	is, how := before.judge(a, r.sub.Policy.DisableAfter.Std(), time.Now())
+	r.failing = is
+	if how == judgedGone {
+		r.breaker = r.breaker.reset() // there is nothing to remember
 		return errGone
-	case a.Outcome == sluice.Delivered:
-		r.failing, r.alerted = time.Time{}, 0
-		return nil
-	case r.failing.IsZero():
-		r.failing = time.Now().Add(-a.Duration.Std()) // by the monotonic clock
+	}
+	if is.alerted > before.alerted {
+		r.alert(ctx)
+	}
+	if how != judgedOver {
 		return nil
 	}
-	r.alert(ctx)
-	if time.Since(r.failing) <= r.sub.Policy.DisableAfter.Std() {
-		return nil
-	}
-	reason := "every attempt has failed since " + r.failing.UTC().Format(time.RFC3339)
-	r.failing, r.alerted = time.Time{}, 0 // a resumed subscription begins anew
-	return r.ports.Registry.Disable(ctx, r.sub.ID, reason)
+	r.failing = failing{} // a resumed subscription begins anew
+	return r.ports.Registry.Disable(ctx, r.sub.ID, "every attempt has failed since "+is.since.UTC().Format(time.RFC3339))
 }
 
-// alert announces the progress of continuous failure. Of several steps at once it announces only
-// the last.
+// alert announces the progress of continuous failure.
 func (r *runner) alert(ctx context.Context) {
-	reached := 0
-	after := r.sub.Policy.DisableAfter.Std()
-	for _, percent := range []int{50, 70, 90, 100} {
-		if time.Since(r.failing) > after/100*time.Duration(percent) {
-			reached = percent
-		}
-	}
-	if reached <= r.alerted {
-		return
-	}
-	r.alerted = reached
+	since, reached := r.failing.since, r.failing.alerted
 	r.log.LogAttrs(ctx, slog.LevelWarn, "every attempt fails", slog.String("subscription", r.id),
-		slog.Int("percent", reached), slog.Time("since", r.failing), slog.Time("disabled_at", r.failing.Add(after)))
-	r.observe.Failing(r.sub, reached, r.failing)
-	r.ports.Announce.Failing(r.sub, reached, r.failing)
+		slog.Int("percent", reached), slog.Time("since", since), slog.Time("disabled_at", since.Add(r.sub.Policy.DisableAfter.Std())))
+	r.observe.Failing(r.sub, reached, since)
+	r.ports.Announce.Failing(r.sub, reached, since)
 }
 
 // health returns the state to store now.
@@ -133,8 +87,8 @@ func (r *runner) health(now time.Time) (h model.Health) {
 	if r.breaker.held.Sub(now) > holdNoted {
 		h.HeldUntil = stamp(r.breaker.held)
 	}
-	if !r.failing.IsZero() && (h.Breaker != "" || r.alerted > 0 || now.Sub(r.failing) >= failingNoted) {
-		h.FailingSince, h.Alerted = stamp(r.failing), r.alerted
+	if f := r.failing; !f.since.IsZero() && (h.Breaker != "" || f.alerted > 0 || now.Sub(f.since) >= failingNoted) {
+		h.FailingSince, h.Alerted = stamp(f.since), f.alerted
 	}
 	if h != (model.Health{}) {
 		h.Revision = r.sub.Revision
@@ -160,8 +114,8 @@ func (r *runner) restoreHealth(ctx context.Context) error {
 		r.breaker = breakerOf(model.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
 		return nil
 	}
-	if r.failing, r.alerted = h.FailingSince, h.Alerted; r.alerted > 0 {
-		r.ports.Announce.StillFailing(r.sub, r.alerted, r.failing)
+	if r.failing = (failing{h.FailingSince, h.Alerted}); h.Alerted > 0 {
+		r.ports.Announce.StillFailing(r.sub, h.Alerted, h.FailingSince)
 	}
 	r.breaker = breakerOf(h)
 	return nil

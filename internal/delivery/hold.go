@@ -100,14 +100,6 @@ func (j job) discardHead(ctx context.Context, p *park) error {
 	return j.save(ctx, &p.ParkedEntry)
 }
 
-// acted enters the outcome of an act.
-func (r *runner) acted(res result) {
-	if res.kind == resultDiscarded {
-		r.recent.add(res.lane.park.FromSeq)
-	}
-	r.lanes.acted(res.lane, res.park, time.Now())
-}
-
 // act applies an operator's decision to the head of a parked lane. If the lane is held, the change
 // is stored when act returns.
 func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) acted {

@@ -39,7 +39,7 @@ func (s *instant) Send(ctx context.Context, _ *sluice.Subscription, _ *sluice.Ev
 }
 
 func idle() *runner {
-	return &runner{log: slog.New(slog.DiscardHandler), observe: noObserver{}, sub: &sluice.Subscription{ID: "s"}, lanes: newLaneTable(1)}
+	return &runner{log: slog.New(slog.DiscardHandler), observe: noObserver{}, dispatcher: dispatcher{sub: &sluice.Subscription{ID: "s"}, lanes: newLaneTable(1)}}
 }
 
 func TestTheGateIsAskedAgainAfterAPauseThatGrows(t *testing.T) { // S0-60

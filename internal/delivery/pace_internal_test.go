@@ -38,7 +38,7 @@ func TestPace_IsPaidOncePerAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, p := idle(), &onePace{}
-		r.ports.Pace, r.sub.Agreed = p, &sluice.Agreement{RatePerMinute: 1}
+		r.pacer, r.sub.Agreed = p, &sluice.Agreement{RatePerMinute: 1}
 		may, _ := r.admits(time.Now())
 		require.Equal(t, passAll, may)
 		may, _ = r.admits(time.Now())

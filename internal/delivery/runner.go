@@ -1,15 +1,12 @@
 package delivery
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/sluice-io/sluice/internal/fairsem"
 	"github.com/sluice-io/sluice/internal/filter"
@@ -35,8 +32,11 @@ var errGone = errors.New("the endpoint is gone")
 
 var errUnrecorded = errors.New("attempts in flight did not end in time")
 
-// runner serves one subscription while run is running. Only run's goroutine touches the lane table.
+// runner serves one subscription while run is running: it executes the decisions of its dispatcher,
+// and enters what comes of them. Only run's goroutine touches the dispatcher.
 type runner struct {
+	dispatcher
+
 	id       string
 	ordering sluice.Ordering // never changes: lanes are named after it
 	began    time.Time       // of the subscription; never changes: the source is opened for it
@@ -57,39 +57,28 @@ type runner struct {
 	rate     sluice.Rate
 	conclude func(context.Context) error // stores that everything was delivered
 
-	sub         *sluice.Subscription
-	match       *filter.Matcher
-	limits      []*rate.Limiter // none: unbounded
-	paid        bool            // the endpoint's pace for the next attempt is
-	lanes       *laneTable
-	left        []model.ParkedEntry // unfinished lanes of the previous run
-	source      Source
-	recovered   map[uint64]model.Progress // attempt log's progress at the start; read only
-	recent      recentSet
-	breaker     breaker
-	failing     time.Time // since when every attempt failed; zero: not so
-	alerted     int       // last announced percentage of the time until it is disabled
-	recalled    bool
-	failures    int               // consecutive failures to open
-	stored      model.Health      // last stored health
-	storing     bool              // a write is in progress, or was a moment ago
-	stores      chan healthStored // outcome of the write
-	rest        <-chan time.Time  // until the next write
-	tasks       chan task
-	results     chan result
-	workers     sync.WaitGroup
-	throttled   time.Time // nothing is sent before this, because of the rate
-	told        time.Time // the last announced end of a wait
-	askAt       time.Time // nothing is sent before this, because the gate could not decide
-	gateBackoff time.Duration
-	lost        atomic.Bool // access was lost since it was opened: nothing is sent
-	sending     atomic.Int32
-	ahead       budget
-	share       *fairsem.Share // of the process's permits for attempts
-	verdicts    *verdicts
-	exhausted   atomic.Int32 // consecutive events on which the filter exceeded its cost limit
-	looking     sync.Mutex
-	watched     atomic.Pointer[expiryScan] // with the current settings
+	match     *filter.Matcher
+	left      []model.ParkedEntry // unfinished lanes of the previous run
+	source    Source
+	recovered map[uint64]model.Progress // attempt log's progress at the start; read only
+	recent    recentSet
+	recalled  bool
+	failures  int               // consecutive failures to open
+	stored    model.Health      // last stored health
+	storing   bool              // a write is in progress, or was a moment ago
+	stores    chan healthStored // outcome of the write
+	rest      <-chan time.Time  // until the next write
+	tasks     chan task
+	results   chan result
+	workers   sync.WaitGroup
+	lost      atomic.Bool // access was lost since it was opened: nothing is sent
+	sending   atomic.Int32
+	ahead     budget
+	share     *fairsem.Share // of the process's permits for attempts
+	verdicts  *verdicts
+	exhausted atomic.Int32 // consecutive events on which the filter exceeded its cost limit
+	looking   sync.Mutex
+	watched   atomic.Pointer[expiryScan] // with the current settings
 
 	mu     sync.Mutex
 	gauges model.DeliveryGauges
@@ -100,7 +89,8 @@ type runner struct {
 func newRunner(sub *sluice.Subscription, ports Deps, opts Options, ahead *atomic.Int64, share *fairsem.Share) *runner {
 	return &runner{
 		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
-		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
+		dispatcher: dispatcher{sub: sub, pacer: ports.Pace, places: share},
+		ports:      ports, observe: opts.Observe, log: opts.Log,
 		changed: make(chan *sluice.Subscription, 1), acts: make(chan *act), unsaved: make(chan struct{}, 1),
 		gauges:   model.DeliveryGauges{Namespace: sub.Namespace, Subscription: sub.ID},
 		verdicts: newVerdicts(),
@@ -222,18 +212,8 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 	if err != nil {
 		return err
 	}
-	if r.sub.Endpoint.URL != sub.Endpoint.URL {
-		r.breaker, r.failing, r.alerted = r.breaker.reset(), time.Time{}, 0
-	}
-	limit := cmp.Or(r.rate, sub.Policy.Rate)
-	if limited := cmp.Or(r.rate, r.sub.Policy.Rate) != limit; limited || r.match == nil { // other changes do not refill the buckets
-		r.limits = limitsOf(limit)
-		r.throttled = time.Time{} // the old rate may have been very low
-	}
-	if r.sub.Endpoint.URL != sub.Endpoint.URL {
-		r.throttled = time.Time{} // the other endpoint asked for it
-	}
-	r.sub, r.match = sub, match
+	r.adopt(sub, r.rate, r.match == nil)
+	r.match = match
 	r.watched.Store(&expiryScan{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 	return nil
 }
@@ -311,30 +291,18 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 	return nil
 }
 
-// enter applies a result to the lane table and acknowledges the deliveries that it settled.
-func (r *runner) enter(ctx context.Context, res result) error {
+// settle enters a result, and acknowledges the deliveries that it settled.
+func (r *runner) settle(ctx context.Context, res result) error {
 	if res.err != nil {
 		r.lanes.busy--
 		return res.err
 	}
-	var acks []*model.Delivery
-	switch res.kind {
-	case resultSettled:
-		acks = append(acks, r.lanes.settled(res.lane))
+	if res.kind == resultDiscarded {
+		r.recent.add(res.lane.park.FromSeq)
+	}
+	acks := r.enter(&res, time.Now())
+	if res.kind == resultSettled {
 		r.recent.add(acks[0].Event.Seq)
-	case resultBlocked:
-		r.lanes.unblock(res.lane)
-	case resultParked:
-		acks = r.lanes.stored(res.lane, res.park.ParkedEntry, time.Now())
-	case resultResumed:
-		r.lanes.resumed(res.lane, res.park)
-	case resultDoubtful:
-		r.lanes.suspect(res.lane, res.park)
-		r.refund(time.Now())
-	case resultUnparked:
-		r.lanes.unparked(res.lane)
-	case resultReleased, resultDiscarded:
-		r.acted(res)
 	}
 	for _, d := range acks {
 		r.answer(d.Receipt.Ack())
@@ -369,7 +337,7 @@ func (r *runner) drain(work context.Context) error {
 			stuck.Reset(recordLimit)
 		case res := <-r.results:
 			stuck.Reset(recordLimit)
-			if err := r.enter(ctx, res); err != nil && !errors.Is(err, errLost) && !shutdown.Left(work, "deliveries", 1) {
+			if err := r.settle(ctx, res); err != nil && !errors.Is(err, errLost) && !shutdown.Left(work, "deliveries", 1) {
 				r.log.WarnContext(ctx, "attempt in flight was cancelled", slog.String("subscription", r.sub.ID), slog.Any("error", err))
 			}
 		}

@@ -1,0 +1,285 @@
+package delivery
+
+import (
+	"cmp"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Pauses before a gate that could not decide is asked again.
+const (
+	minGateBackoff    = 100 * time.Millisecond
+	maxGateBackoff    = 5 * time.Second
+	loggedGateBackoff = time.Second // pauses from this length on are logged
+)
+
+// burst limits the burst after an idle time to one fiftieth of the rate. Receivers count in windows
+// of their own, and their count must not exceed the rate.
+const burst = 50
+
+// dispatcher decides which tasks of a subscription start, and when: from its lanes, the breaker, the
+// rate, the pace of the endpoint, the pauses of the gate and its fair share of the process's permits.
+// The runner executes what it decides and enters the results: no I/O, no clock, no goroutine, one
+// owner. Pace and share are counters in memory that runners have in common.
+type dispatcher struct {
+	sub     *sluice.Subscription
+	lanes   *laneTable
+	breaker breaker
+	failing failing
+
+	limits      []*rate.Limiter // none: unbounded
+	throttled   time.Time       // nothing is sent before this, because of the rate
+	told        time.Time       // the last announced end of a wait
+	askAt       time.Time       // nothing is sent before this, because the gate could not decide
+	gateBackoff time.Duration
+
+	pacer  Pace   // nil: endpoints agree to no rate
+	paid   bool   // the endpoint's pace for the next attempt is
+	places places // its fair share of the process's permits
+
+	tasks []task // the memory of a plan's
+}
+
+// places is a fair share of the process's permits for attempts.
+type places interface {
+	Take() bool // takes one, or waits in line
+	Pass()      // leaves the line
+}
+
+// plan is a decision: what the runner does now, and when it asks again.
+type plan struct {
+	tasks  []task    // to start, in order; valid until the next decision
+	waits  []string  // why work waits, to announce: rate, retry_after
+	turned bool      // the breaker's state changed
+	wake   time.Time // zero: after the next result
+}
+
+// decide returns the tasks that start now, and when the next may.
+func (d *dispatcher) decide(now time.Time) plan {
+	p := plan{tasks: d.tasks[:0]}
+	may, next := d.permitted(now, &p)
+	for d.mayStart(now, may) {
+		t, _ := d.lanes.next(now, may) // there is one
+		t.sub, t.careful = d.sub, t.careful || len(d.limits) > 0 || d.paced()
+		d.markProbe(&t)
+		p.tasks = append(p.tasks, t)
+		d.throttle(t, now)
+		may, next = d.permitted(now, &p)
+	}
+	d.tasks = p.tasks
+	if d.paid { // unused
+		d.unpace(now)
+	}
+	if may != passNone {
+		next = d.lanes.wake()
+		p.turned = d.turn(d.breaker.settle(now))
+	} else if due := d.lanes.wake(); d.waitsUntil().After(now) && due.After(now) && due.Before(next) {
+		next = due // to announce that it waits
+	}
+	p.wake = next
+	return p
+}
+
+// permitted is admits, and notes in the plan that work waits for the rate or for a Retry-After.
+func (d *dispatcher) permitted(now time.Time, p *plan) (permit, time.Time) {
+	may, next := d.admits(now)
+	if until := d.waitsUntil(); until.After(now) && !until.Equal(d.told) && d.lanes.waits(now) {
+		d.told = until
+		p.waits = append(p.waits, d.throttledBy())
+	}
+	return may, next
+}
+
+// mayStart reports whether a task may start now, and if so takes a share of the process's permits.
+func (d *dispatcher) mayStart(now time.Time, may permit) bool {
+	if !d.lanes.canSend(now, may) {
+		d.places.Pass()
+		return false
+	}
+	return d.places.Take()
+}
+
+// admits returns which requests are permitted now and, if none, when to ask again, as the breaker
+// does.
+func (d *dispatcher) admits(now time.Time) (permit, time.Time) {
+	may, next := d.breaker.admits(now)
+	switch {
+	case may == passNone:
+		return may, next
+	case d.throttled.After(now):
+		return passNone, d.throttled
+	case d.askAt.After(now):
+		return passNone, d.askAt
+	case !d.pace(now):
+		return passNone, d.throttled
+	}
+	return may, next
+}
+
+// waitsUntil returns when the rate and any Retry-After next allow a request.
+func (d *dispatcher) waitsUntil() time.Time { return later(d.throttled, d.breaker.held) }
+
+// throttledBy returns the announced reason for a wait.
+func (d *dispatcher) throttledBy() string {
+	if d.breaker.held.After(d.throttled) {
+		return "retry_after"
+	}
+	return "rate"
+}
+
+// throttle charges a task that sends. A charge beyond the rate delays the next task.
+func (d *dispatcher) throttle(t task, now time.Time) {
+	if !t.lane.asks {
+		return
+	}
+	d.paid = false
+	for _, limit := range d.limits {
+		d.throttled = later(d.throttled, now.Add(limit.ReserveN(now, 1).DelayFrom(now)))
+	}
+}
+
+// paced reports whether the endpoint agreed to a rate.
+func (d *dispatcher) paced() bool {
+	return d.pacer != nil && d.sub.Agreed != nil && d.sub.Agreed.RatePerMinute > 0
+}
+
+// pace charges the next attempt at an endpoint that agreed to a rate, unless it is charged already,
+// and reports whether the attempt may start now. If not, throttled is the time to ask again.
+func (d *dispatcher) pace(now time.Time) bool {
+	if d.paid || !d.paced() {
+		return true
+	}
+	if wait := d.pacer.Take(d.sub, now); wait > 0 {
+		d.throttled = now.Add(wait)
+		return false
+	}
+	d.paid = true
+	return true
+}
+
+// unpace returns the charge of an attempt that is not made.
+func (d *dispatcher) unpace(now time.Time) {
+	d.paid = false
+	d.pacer.Return(d.sub, now)
+}
+
+// limitsOf returns a bucket for each bound. It holds a fiftieth of the bound's volume.
+func limitsOf(r sluice.Rate) (all []*rate.Limiter) {
+	if r.PerSecond > 0 {
+		all = append(all, rate.NewLimiter(rate.Limit(r.PerSecond), max(1, int(r.PerSecond/burst))))
+	}
+	if r.PerMinute > 0 {
+		all = append(all, rate.NewLimiter(rate.Limit(r.PerMinute/60), max(1, int(r.PerMinute/burst))))
+	}
+	return all
+}
+
+// adopt enters the subscription's settings. A given rate replaces the subscription's. The buckets are
+// refilled if the rate is another one, or these are the first settings.
+func (d *dispatcher) adopt(sub *sluice.Subscription, given sluice.Rate, first bool) { //nolint:revive // first is a fact
+	if d.sub.Endpoint.URL != sub.Endpoint.URL {
+		d.breaker, d.failing = d.breaker.reset(), failing{}
+		d.throttled = time.Time{} // the other endpoint asked for it
+	}
+	if limit := cmp.Or(given, sub.Policy.Rate); first || cmp.Or(given, d.sub.Policy.Rate) != limit {
+		d.limits = limitsOf(limit)
+		d.throttled = time.Time{} // the old rate may have been very low
+	}
+	d.sub = sub
+}
+
+// markProbe enters that a task with a request is handed out.
+func (d *dispatcher) markProbe(t *task) {
+	l := t.lane
+	l.asks = t.kind == taskSend || t.kind == taskResume
+	if !l.asks {
+		return
+	}
+	if !d.breaker.closed() && !d.breaker.isCurrent(l.spared) {
+		t.spare = d.breaker.next()
+	}
+	l.epoch = d.breaker.epoch
+	d.breaker = d.breaker.began()
+}
+
+// heard enters the outcome of a task, nil if it made no attempt, into the breaker, and reports
+// whether its state changed. random, in [0, 1), jitters the next probe.
+func (d *dispatcher) heard(l *lane, a *sluice.Attempt, now time.Time, random float64) (turned bool) {
+	if !l.asks {
+		return false
+	}
+	l.asks = false
+	heard := answer{epoch: l.epoch, lane: l.key, said: classify(a), own: d.breaker.isCurrent(l.spared)}
+	if a != nil {
+		heard.began, heard.wait = a.StartedAt, a.RetryAfter
+		switch {
+		case a.Probe:
+			l.spared = d.breaker.mark()
+		case a.Outcome == sluice.Delivered:
+			l.spared = probeMark{}
+		}
+	}
+	return d.turn(d.breaker.ended(heard, d.sub.Policy.Window, now, random))
+}
+
+// turn replaces the breaker, and reports whether its state changed.
+func (d *dispatcher) turn(b breaker) bool {
+	before := d.breaker
+	d.breaker = b
+	return (!before.closed() || !b.closed()) && before.state != b.state
+}
+
+// enter applies a result to the lanes, and returns the deliveries that it settled, to be
+// acknowledged.
+func (d *dispatcher) enter(res *result, now time.Time) (acks []*model.Delivery) {
+	switch res.kind {
+	case resultSettled:
+		acks = append(acks, d.lanes.settled(res.lane))
+	case resultBlocked:
+		d.lanes.unblock(res.lane)
+	case resultParked:
+		acks = d.lanes.stored(res.lane, res.park.ParkedEntry, now)
+	case resultResumed:
+		d.lanes.resumed(res.lane, res.park)
+	case resultDoubtful:
+		d.lanes.suspect(res.lane, res.park)
+		d.refund(now)
+	case resultUnparked:
+		d.lanes.unparked(res.lane)
+	case resultReleased, resultDiscarded:
+		d.lanes.acted(res.lane, res.park, now)
+	}
+	return acks
+}
+
+// backOffGate enters that the gate could not decide: nothing is sent until it is asked again. It
+// reports whether that has lasted long enough to be logged, once.
+func (d *dispatcher) backOffGate(now time.Time) (notable bool) {
+	if d.askAt.After(now) {
+		return false // it was asked about several at once
+	}
+	d.gateBackoff = min(max(2*d.gateBackoff, minGateBackoff), maxGateBackoff)
+	d.askAt = now.Add(d.gateBackoff)
+	return d.gateBackoff >= loggedGateBackoff && d.gateBackoff < 2*loggedGateBackoff
+}
+
+// refund returns the charge of a task that sent nothing.
+func (d *dispatcher) refund(now time.Time) {
+	if d.paced() {
+		d.unpace(now)
+	}
+	if len(d.limits) == 0 && !d.paced() {
+		return
+	}
+	d.throttled = time.Time{}
+	for _, limit := range d.limits {
+		limit.ReserveN(now, -1)
+		if missing := -limit.TokensAt(now); missing > 0 {
+			d.throttled = later(d.throttled, now.Add(time.Duration(missing/float64(limit.Limit())*float64(time.Second))))
+		}
+	}
+}
