@@ -21,7 +21,7 @@ import (
 
 // openFeeds constructs the feed engine.
 func (s *server) openFeeds(context.Context) error {
-	s.feeds = feed.New(records.FeedLog{Store: s.store}, s.index, feed.Options{
+	s.feeds = feed.New(records.FeedLog{Log: s.log}, s.index, feed.Options{
 		Ring: s.cfg.Feed.Ring, MaxBuffer: s.cfg.Feed.MaxBuffer, Heartbeat: s.cfg.Feed.Heartbeat.Std(),
 		Most: s.cfg.Feed.MaxFeeds, PerCaller: s.cfg.Feed.MaxPerPrincipal, AllBytes: s.cfg.Feed.RingBytes,
 		Summary: s.catalogue.Summary, Labels: s.catalogue.Labels, PublicURL: s.publicURL(), Lost: s.memory.Gaps, Log: s.opts.Log,
@@ -33,14 +33,14 @@ func (s *server) openFeeds(context.Context) error {
 // openLater constructs the engine of scheduled events.
 func (s *server) openLater(context.Context) error {
 	s.perform = &action.Revocable{Performer: action.New(action.Deps{
-		Log: records.ActionLog{Store: s.store}, Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.store}), Access: s.index, Now: time.Now,
+		Log: records.ActionLog{Log: s.log, Store: s.store}, Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.log}), Access: s.index, Now: time.Now,
 	})}
 	s.later = delayed.New(delayed.Deps{
-		Records: s.store.Scheduled(),
-		Lists:   s.store.Scheduled(),
-		Log:     s.store,
+		Records: s.log.Scheduled(),
+		Lists:   s.log.Scheduled(),
+		Log:     s.log,
 		Perform: s.perform,
-		Tell:    records.Teller{Store: s.store},
+		Tell:    records.Teller{Log: s.log},
 		Owner:   s.owns.Part(),
 		Ledger:  s.ledger,
 		Replica: s.replica,
@@ -53,7 +53,7 @@ func (s *server) openLater(context.Context) error {
 func (s *server) openAppointments(context.Context) error {
 	stored := records.NewAppointments(s.store)
 	s.appointments = appointment.New(appointment.Deps{
-		Records: stored, Lists: stored, Perform: s.perform, Tell: records.Teller{Store: s.store}, Owner: s.owns.Part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
+		Records: stored, Lists: stored, Perform: s.perform, Tell: records.Teller{Log: s.log}, Owner: s.owns.Part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
 	}, appointment.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
 	s.metrics.WatchDue(map[string]func() map[string]int{"event": s.later.Waiting, "appointment": s.appointments.Waiting})
 	return nil
@@ -61,8 +61,8 @@ func (s *server) openAppointments(context.Context) error {
 
 // openWatches constructs the watch engine and the watch keeper.
 func (s *server) openWatches(context.Context) error {
-	log, stored := records.NewWatchLog(s.store), records.NewWatches(s.store)
-	perform := action.New(action.Deps{Ingest: s.ingest(loopguard.Reactions{Guard: s.causes}, action.Cancellable{Publisher: s.store}), Access: s.index, Now: time.Now})
+	log, stored := records.NewWatchLog(s.log), records.NewWatches(s.store)
+	perform := action.New(action.Deps{Ingest: s.ingest(loopguard.Reactions{Guard: s.causes}, action.Cancellable{Publisher: s.log}), Access: s.index, Now: time.Now})
 	s.watches = watch.New(watch.Deps{
 		Definitions: stored, Records: stored.Progress, Log: log, Gate: authz.WatchGate{Index: s.index, Now: time.Now},
 		Perform: action.Watched{Performer: perform}, Owns: s.owns.Part(),
@@ -102,7 +102,7 @@ func (s *server) published(to ingest.Publisher) ingest.Publisher {
 // namespaces returns the service of namespaces.
 func (s *server) namespaces() namespace.Service {
 	return namespace.Service{
-		Store: s.store, Scheduled: s.store.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs,
+		Store: s.store, Scheduled: s.log.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs,
 		Authority: s.authority, Ledger: s.ledger, Announce: s.announce, Quotas: s.quotas, Catalogue: s.catalogue,
 	}
 }

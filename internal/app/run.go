@@ -65,7 +65,7 @@ func (s *server) components() []component {
 	namespaces := namespace.Follower{Quotas: s.quotas, Catalogue: s.catalogue, Streams: s.durable}
 	return []component{
 		s.engine.Run, s.wakes.Run, s.streamSubs.Run, s.feeds.Run, s.later.Run, s.appointments.Run, s.watches.Run,
-		s.store.SweepOverdue, s.verification.Run,
+		s.log.SweepOverdue, s.verification.Run,
 		keys.Follow(sluice.UseWebhook, s.keys.Set), keys.Follow(sluice.UseWake, s.wakeKeys.Set), keys.Follow(sluice.UseFeed, s.ticketKeys.Set), keys.Sweep,
 		func(ctx context.Context) error { return s.streamSubsOwn.Run(ctx, s.streamSubs.Changed) },
 		func(ctx context.Context) error { return s.marks.Follow(ctx, s.causes) },
@@ -90,7 +90,7 @@ func (s *server) optional() (all []component) {
 	}
 	if !s.opts.Silent {
 		orphans := sysevent.Orphans{
-			Announcer: s.announce, Subscriptions: s.store.Subscriptions(), Find: s.catalogue.Orphans, State: s.store.State, Log: s.opts.Log,
+			Announcer: s.announce, Subscriptions: s.store.Subscriptions(), Find: s.catalogue.Orphans, State: s.log.State, Log: s.opts.Log,
 		}
 		all = append(all, orphans.Run)
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/notify"
 	"github.com/sluice-io/sluice/internal/ownership"
@@ -67,8 +68,9 @@ type server struct {
 // storage holds the components that keep the store whole.
 type storage struct {
 	room         *capacity.Watch
-	trusted      *natsstore.Trusted     // nil: no trusted publishers
-	inspect      *natsstore.Inspections // nil: the embedded server has users, or there is none
+	trusted      *eventlog.Trusted     // nil: no trusted publishers
+	inspect      *eventlog.Inspections // nil: the embedded server has users, or there is none
+	log          *eventlog.Log
 	deliveries   *deliverystore.Store
 	attempts     *deliverystore.AttemptLog
 	memory       *integrity.Memory // last known ends of the streams
@@ -136,7 +138,8 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
 		return err
 	}
-	s.deliveries = deliverystore.New(s.store)
+	s.log = eventlog.New(ctx, s.store)
+	s.deliveries = deliverystore.New(s.store, s.log)
 	s.memory = integrity.New(s.cfg.Data, s.store, s.deliveries.Had, s.opts.Log)
 	s.verification = integrity.NewVerification(s.memory)
 	if err := s.memory.Examine(ctx); err != nil {
@@ -151,7 +154,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 		}
 	}
 	if s.nats != nil && !n.Guarded() && n.Listen != "none" {
-		if s.inspect, err = s.store.OpenInspections(ctx); err != nil {
+		if s.inspect, err = eventlog.OpenInspections(ctx, s.store); err != nil {
 			return err
 		}
 	}
@@ -164,7 +167,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 }
 
 func (s *server) openTrusted(ctx context.Context) (err error) {
-	s.trusted, err = s.store.OpenTrusted(ctx)
+	s.trusted, err = s.log.OpenTrusted(ctx)
 	return err
 }
 
@@ -224,8 +227,8 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.quotas = quota.NewQuotas()
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.marks = records.NewMarks(s.store, s.ledger)
-	s.announce = sysevent.New(s.store, sysevent.Options{
-		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: records.Letters{Store: s.deliveries, Stored: s.store.Subscriptions()}, Known: records.Known(s.store), Marks: s.marks.All,
+	s.announce = sysevent.New(s.log, sysevent.Options{
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: records.Letters{Store: s.deliveries, Stored: s.store.Subscriptions()}, Known: records.Known(s.store, s.log), Marks: s.marks.All,
 	})
 	s.counts = quota.NewCounts(quota.Most{
 		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.index.AnswersNow,
@@ -239,11 +242,11 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.registry = subscription.New(subscription.Deps{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
-		Logs:          s.store,
+		Logs:          s.log,
 		Endpoints:     s.limits,
 		Consumers:     records.Consumers{Store: s.deliveries, Forget: func(ctx context.Context, sub *sluice.Subscription) error { return s.wakes.Forget(ctx, sub) }},
 		Replays:       s.deliveries.Replays(),
-		ReplayLogs:    s.store,
+		ReplayLogs:    s.log,
 		Ledger:        s.ledger,
 		Announce:      s.announce,
 		Now:           time.Now,
@@ -256,7 +259,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Payer:         s.index.Payer,
 	})
 	var err error
-	s.causes, err = loopguard.New(s.store, s.marks, loopguard.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
+	s.causes, err = loopguard.New(s.log, s.marks, loopguard.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
 	return err
 }
 
@@ -270,14 +273,14 @@ func (s *server) openEngine(ctx context.Context) error {
 		return err
 	}
 	s.owns = ownership.New(leases)
-	s.durable = durable.New(records.Paths{Store: s.store, Published: s.published, Lost: s.memory.Gaps}, time.Now)
+	s.durable = durable.New(records.Paths{Log: s.log, Published: s.published, Lost: s.memory.Gaps}, time.Now)
 	s.openStreamSubs()
 	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.grants.Follower.Know}, s.owns.Part(), delivery.Deps{
 		Sources:   records.Sources{Store: s.deliveries},
 		Log:       s.attempts,
 		Lanes:     s.deliveries,
 		Healths:   s.deliveries,
-		Events:    s.store,
+		Events:    s.log,
 		Sender:    s.tracing.Sender(s.sender),
 		Gate:      ownership.Gate{Of: s.index, Owns: s.owns.Part()},
 		Pace:      s.limits,
@@ -296,7 +299,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.memory.Remade = map[string]func(context.Context){streams.BucketStream(streams.Lanes): s.engine.SaveLanes}
 	s.metrics.WatchDeliveries(s.engine.Gauges)
 	if dir := s.cfg.Export.Dir; dir != "" {
-		s.exporter = export.New(dir, s.store, s.deliveries, export.Options{Observe: s.metrics, Log: s.opts.Log})
+		s.exporter = export.New(dir, s.log, s.deliveries, export.Options{Observe: s.metrics, Log: s.opts.Log})
 	}
 	return nil
 }
@@ -319,7 +322,7 @@ func (s *server) openAPI(context.Context) error {
 			FailureEvery: s.cfg.HTTP.AuthFailures.Every.Std(),
 		},
 		Publishing: httpapi.Publishing{
-			Ingest:    s.ingest(s.causes, natsstore.Exact{Store: s.store, Shows: s.index.MayKnow}),
+			Ingest:    s.ingest(s.causes, eventlog.Exact{Log: s.log, Shows: s.index.MayKnow}),
 			Catalogue: s.catalogue,
 			Scheduled: s.later,
 		},
@@ -331,13 +334,13 @@ func (s *server) openAPI(context.Context) error {
 			MetricsFor:     s.cfg.HTTP.Metrics,
 			TLS:            s.web.TLS(),
 		},
-		Tombstones:   namespace.Eraser{Log: s.store, Authority: s.authority, Index: s.index},
+		Tombstones:   namespace.Eraser{Log: s.log, Authority: s.authority, Index: s.index},
 		Registry:     s.registry,
 		Namespaces:   s.namespaces(),
 		Audit:        s.store.Ledger(),
-		EventTypes:   catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
+		EventTypes:   catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.log, s.ledger),
 		Producers:    loopguard.Producers{Marks: s.marks, Guard: s.causes, Ledger: s.ledger},
-		Log:          records.EventLog{Store: s.store, Lost: s.memory.Gaps},
+		Log:          records.EventLog{Log: s.log, Lost: s.memory.Gaps},
 		Feeds:        s.feeds,
 		Appointments: appointment.NewSerial(s.appointments),
 		Watches:      s.watchKeeper,
@@ -360,7 +363,7 @@ func (s *server) delivering() httpapi.Delivering {
 		Deliveries:  subscription.Deliveries{Statuses: s.deliveries, Sender: s.tracing.Sender(s.sender), Pace: s.limits},
 		DeadLetters: subscription.DeadLetters{DeadLetterStore: s.deliveries, Discarder: s.deliveries, Ledger: s.ledger},
 		Replays:     s.registry,
-		Explain:     explain.New(s.deliveries, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.index.Payer}),
+		Explain:     explain.New(s.deliveries, s.log, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.index.Payer}),
 		Fact:        endpoint.Fact,
 		Retrier:     subscription.Retrier{Lanes: s.deliveries, Registry: s.registry},
 		Sends:       s.limits,

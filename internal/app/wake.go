@@ -24,7 +24,7 @@ func (s *server) openWakes(ctx context.Context) error {
 		Watch:    records.WakeWatcher{Subscriptions: s.store.Subscriptions()},
 		Owns:     s.owns.Part(),
 		Records:  records.NewWakes(s.store),
-		Streams:  tails.Wakes{Log: s.store, Engine: s.durable, Index: s.index},
+		Streams:  tails.Wakes{Log: s.log, Engine: s.durable, Index: s.index},
 		Sources:  records.WakeSources{Store: s.deliveries},
 		Poster:   notify.Wakes{Sender: s.sender},
 		Gate:     s.index,
@@ -44,7 +44,7 @@ func (s *server) openStreamSubs() {
 	s.notices = notify.Streams{Endpoints: s.limits, Sender: s.sender, Keys: &s.keys}
 	s.streamSubs = streamsub.New(streamsub.Deps{
 		Records: records.NewStreamSubscriptions(s.store, s.counts, s.counted[1]),
-		Logs:    s.store,
+		Logs:    s.log,
 		Streams: tails.Subscriptions{Engine: s.durable, Index: s.index},
 		Post:    s.notices,
 		Gate:    authz.StreamGate{Index: s.index},

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -27,9 +28,7 @@ func TestLostAcknowledgementsRepeatNothing(t *testing.T) {
 		return !deaf.Load() || faulttest.KindOf(said, []faulttest.Kind{{"ack", "$JS.ACK.", ""}}) == ""
 	})
 	t.Cleanup(between.Close)
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: "nats://" + between.Addr()})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{URL: "nats://" + between.Addr()})
 	require.NoError(t, store.Provision(t.Context()))
 	w := newWorld(t, store, "n", sluice.Policy{Window: 4, Retry: quickRetries})
 	proc := w.start(t)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -109,9 +110,7 @@ func newFullWorld(t *testing.T) *fullWorld {
 	w.server = natstest.NewWith(t, natsd.Options{DontListen: true, MaxStore: 4 << 20})
 	log, logged := counted(t)
 	w.logged = logged
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: w.server, Log: log})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{Conn: w.server, Log: log})
 	require.NoError(t, store.Provision(t.Context()))
 	w.world = newWorld(t, store, "n", sluice.Policy{Window: 4, Retry: sluice.Retry{
 		Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(20 * time.Millisecond)}, MaxAttempts: 10,

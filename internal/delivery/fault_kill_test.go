@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -112,7 +112,7 @@ func (w *world) run(t *testing.T, p *process) (endLog func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	p.log, p.cancel, p.ended = log, cancel, make(chan struct{})
-	ports := delivery.Deps{Sources: p, Log: p, Lanes: p, Events: p.store, Sender: mortalSender{w.endpoint, p}, Gate: discreet{}, Registry: p}
+	ports := delivery.Deps{Sources: p, Log: p, Lanes: p, Events: p.store.Log, Sender: mortalSender{w.endpoint, p}, Gate: discreet{}, Registry: p}
 	engine := delivery.New(w.watch, leases, ports, delivery.Options{})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })
@@ -129,7 +129,7 @@ func (w *world) run(t *testing.T, p *process) (endLog func()) {
 type killer struct {
 	t      *testing.T
 	nats   *natstest.Server
-	store  *natsstore.Store
+	store  storetest.Rooms
 	policy sluice.Policy
 	runs   int
 	ends   *sync.WaitGroup
@@ -174,10 +174,8 @@ func (k *killer) scenario() *world {
 func (k *killer) start(w *world, at point) *victim {
 	v := &victim{process: &process{}, at: at, seen: map[string]int{}, killed: make(chan struct{})}
 	v.wire = faulttest.OpenWire(k.t, strings.TrimPrefix(k.nats.ClientURL(), "nats://"), v.see)
-	var err error
-	v.store, err = natsstore.Connect(k.t.Context(), natsstore.Options{URL: "nats://" + v.wire.Addr()})
-	require.NoError(k.t, err)
-	v.deliveries = deliverystore.New(v.store)
+	v.store = storetest.Connect(k.t, natsstore.Options{URL: "nats://" + v.wire.Addr()})
+	v.deliveries = v.store.Deliveries
 	v.endLog = w.run(k.t, v.process)
 	return v
 }
@@ -239,7 +237,7 @@ func (k *killer) try(at point) (c cut) {
 		}
 	}
 	k.bury(v)
-	next := &process{store: k.store, deliveries: deliverystore.New(k.store)}
+	next := &process{store: k.store, deliveries: k.store.Deliveries}
 	began := time.Now()
 	w.run(k.t, next)
 	if !within(15*time.Second, func() bool { return k.settled(w) }) {

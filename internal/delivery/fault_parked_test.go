@@ -40,7 +40,7 @@ func TestManyParkedLanesSurviveARestart(t *testing.T) { // S4-17, S4-22, C01
 	}
 	for len(events) > 0 {
 		n := min(500, len(events))
-		_, err := w.store.Publish(context.Background(), "n", events[:n])
+		_, err := w.store.Log.Publish(context.Background(), "n", events[:n])
 		require.NoError(t, err)
 		events = events[n:]
 	}

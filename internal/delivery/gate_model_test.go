@@ -13,7 +13,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/model"
-	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -89,7 +88,7 @@ func TestWhateverTheGateSaysJustWhatPassesArrives(t *testing.T) { // S0-59, S0-6
 			"restart": func(rt *rapid.T) { proc.stop(); proc = w.start(rt) },
 		})
 		require.Eventually(rt, func() bool {
-			st, err := deliverystore.New(store).Status(context.Background(), w.sub)
+			st, err := store.Deliveries.Status(context.Background(), w.sub)
 			return err == nil && w.endpoint.delivered() == w.total && st.Backlog == 0 && st.InFlight == 0 && st.Parked == 0
 		}, 2*deadHandsBack, 5*time.Millisecond, "all is settled")
 		proc.stop()

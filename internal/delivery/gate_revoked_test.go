@@ -148,7 +148,7 @@ func revokedBeforeARedrive(t *testing.T) {
 	t.Helper()
 	g := newGated(t, sluice.Policy{Window: 4}, nil)
 	g.publish("/a/1", "e1")
-	events, _, err := g.store.ReadLane(t.Context(), g.sub, "", 1, 1)
+	events, _, err := g.store.Log.ReadLane(t.Context(), g.sub, "", 1, 1)
 	require.NoError(t, err)
 	log, err := g.deliveries.AttemptLog()
 	require.NoError(t, err)
@@ -301,10 +301,10 @@ func revokedFromSystemEvents(t *testing.T) {
 	g.start()
 	g.gate.set(model.Lost)
 	ev := sluice.Event{Path: "/_sys/x", ID: "x", Type: "subscription.paused", Source: "/test", Time: time.Now(), Data: []byte(`{}`)}
-	_, err := g.store.Publish(t.Context(), "n", []sluice.Event{ev})
+	_, err := g.store.Log.Publish(t.Context(), "n", []sluice.Event{ev})
 	require.NoError(t, err)
 	g.eventually("it is told", func() bool {
-		page, err := g.store.Events(t.Context(), "n", model.EventQuery{Pattern: "/_sys/**", Types: []string{sluice.TypeAccessRevoked}})
+		page, err := g.store.Log.Events(t.Context(), "n", model.EventQuery{Pattern: "/_sys/**", Types: []string{sluice.TypeAccessRevoked}})
 		return err == nil && len(page.Events) == 1
 	})
 	within(300*time.Millisecond, func() bool { return g.tap.Len() > 0 })

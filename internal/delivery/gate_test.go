@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -64,7 +65,7 @@ func (g *turnstile) times() int {
 type gated struct {
 	t          *testing.T
 	server     *natstest.Server
-	store      *natsstore.Store
+	store      storetest.Rooms
 	deliveries *deliverystore.Store
 	sub        *sluice.Subscription
 	hook       *hooktest.Server
@@ -89,7 +90,7 @@ func newGated(t *testing.T, policy sluice.Policy, answer func(hooktest.Request) 
 	t.Helper()
 	g := &gated{t: t, server: natstest.New(t), gate: newTurnstile(model.Pass), see: &watcher{}}
 	g.store = connectTo(t, g.server)
-	g.deliveries = deliverystore.New(g.store)
+	g.deliveries = g.store.Deliveries
 	_, _, err := g.store.PutNamespace(t.Context(), sluice.Namespace{Name: "n"})
 	require.NoError(t, err)
 	g.hook, g.tap = hooktest.NewTapped(t, answer)
@@ -110,7 +111,7 @@ func newGated(t *testing.T, policy sluice.Policy, answer func(hooktest.Request) 
 }
 
 // allSubscriptions tells of the subscriptions as they are stored.
-type allSubscriptions struct{ store *natsstore.Store }
+type allSubscriptions struct{ store storetest.Rooms }
 
 func (a allSubscriptions) Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error {
 	return a.store.Subscriptions().Watch(ctx, func(e natsstore.Entry[*sluice.Subscription]) {
@@ -152,20 +153,20 @@ func (g *gated) startReplica(name string) (stop func()) {
 	return g.startOver(store, leases)
 }
 
-func (g *gated) startOver(store *natsstore.Store, owns delivery.Ownership) (stop func()) {
+func (g *gated) startOver(store storetest.Rooms, owns delivery.Ownership) (stop func()) {
 	g.t.Helper()
-	deliveries := deliverystore.New(store)
+	deliveries := store.Deliveries
 	log, err := deliveries.AttemptLog()
 	require.NoError(g.t, err)
 	sender := outbound.New(outbound.Options{AllowLoopback: true})
 	reg := subscription.New(subscription.Deps{
-		Subscriptions: store.Subscriptions(), Reservations: natsstore.OpenBucket[subscription.Reservation](store, streams.Reservations),
-		Logs: store, Endpoints: sender, Consumers: storedConsumers{deliveries}, Replays: deliveries.Replays(), ReplayLogs: store,
-		Ledger: ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)), Announce: sysevent.New(store, sysevent.Options{}), Now: time.Now,
+		Subscriptions: store.Subscriptions(), Reservations: natsstore.OpenBucket[subscription.Reservation](store.Store, streams.Reservations),
+		Logs: store.Log, Endpoints: sender, Consumers: storedConsumers{deliveries}, Replays: deliveries.Replays(), ReplayLogs: store.Log,
+		Ledger: ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)), Announce: sysevent.New(store.Log, sysevent.Options{}), Now: time.Now,
 	})
 	replays := watchReplays{deliveries.Replays(), g.sub.ID}
 	engine := delivery.New(allSubscriptions{store}, owns, delivery.Deps{
-		Sources: storedSources{deliveries}, Log: log, Lanes: deliveries, Healths: deliveries, Events: store, Sender: sender, Gate: g.gate,
+		Sources: storedSources{deliveries}, Log: log, Lanes: deliveries, Healths: deliveries, Events: store.Log, Sender: sender, Gate: g.gate,
 		Registry: reg, Replays: replays, Letters: deliveries,
 	}, delivery.Options{Replays: replays, Observe: g.see})
 	g.engines = append(g.engines, engine)
@@ -195,7 +196,7 @@ func (g *gated) publish(path sluice.Path, ids ...string) {
 
 func (g *gated) publishData(path sluice.Path, id, data string) {
 	g.t.Helper()
-	_, err := g.store.Publish(context.Background(), "n", []sluice.Event{{
+	_, err := g.store.Log.Publish(context.Background(), "n", []sluice.Event{{
 		Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(data),
 	}})
 	require.NoError(g.t, err)
@@ -257,7 +258,7 @@ func (g *gated) requireEnded() {
 	})
 	require.Equal(t, "access_revoked", sub.Reason)
 	told := func() (found []sluice.Event) {
-		page, err := g.store.Events(t.Context(), "n", model.EventQuery{Pattern: "/_sys/**", Limit: 1000})
+		page, err := g.store.Log.Events(t.Context(), "n", model.EventQuery{Pattern: "/_sys/**", Limit: 1000})
 		require.NoError(t, err)
 		return page.Events
 	}

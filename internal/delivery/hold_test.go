@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -45,7 +46,7 @@ func holding(attempts int, more ...func(*sluice.Policy)) sluice.Policy {
 }
 
 // newHoldingWorld returns a world where operators can act.
-func newHoldingWorld(t require.TestingT, store *natsstore.Store, namespace string, policy sluice.Policy) *world {
+func newHoldingWorld(t require.TestingT, store storetest.Rooms, namespace string, policy sluice.Policy) *world {
 	w := newWorld(t, store, namespace, policy)
 	replays := watchReplays{w.deliveries.Replays(), w.sub.ID}
 	w.replays = replays
@@ -203,7 +204,7 @@ func TestAnEventThatTheFilterCannotTellHoldsItsLane(t *testing.T) {
 	w.ports = func(p *delivery.Deps) { ports(p); p.Announce = cried }
 	w.watch.change(func(sub *sluice.Subscription) { sub.Filter.CEL = "event.data.a / event.data.a == 1" })
 	publish := func(path sluice.Path, id, data string) {
-		_, err := w.store.Publish(t.Context(), w.sub.Namespace, []sluice.Event{{Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(data)}})
+		_, err := w.store.Log.Publish(t.Context(), w.sub.Namespace, []sluice.Event{{Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(data)}})
 		require.NoError(t, err)
 	}
 	w.endpoint.fails["b1"] = 2

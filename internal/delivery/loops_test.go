@@ -43,7 +43,7 @@ func (j *judge) set(change func()) {
 
 // caused publishes an event that names a cause.
 func (w *world) caused(t require.TestingT, path sluice.Path, id string) {
-	_, err := w.store.Publish(context.Background(), w.sub.Namespace, []sluice.Event{{
+	_, err := w.store.Log.Publish(context.Background(), w.sub.Namespace, []sluice.Event{{
 		Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(`{}`), Extensions: map[string]string{sluice.CausationID: "c"},
 	}})
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -27,7 +28,7 @@ var errCut = sluice.Errorf(sluice.Conflict, "the process is dead")
 // effect on the store.
 type process struct {
 	dead       atomic.Bool
-	store      *natsstore.Store
+	store      storetest.Rooms
 	deliveries *deliverystore.Store
 	log        *deliverystore.AttemptLog
 	cancel     context.CancelFunc
@@ -251,7 +252,7 @@ func (e *endpoint) delivered() int {
 
 // world is a store, a namespace with a subscription, and the endpoint.
 type world struct {
-	store      *natsstore.Store
+	store      storetest.Rooms
 	deliveries *deliverystore.Store
 	sub        *sluice.Subscription // as it was made
 	watch      *one
@@ -267,21 +268,19 @@ type world struct {
 	crashes    int
 }
 
-func connect(t *testing.T) *natsstore.Store {
+func connect(t *testing.T) storetest.Rooms {
 	t.Helper()
 	return connectTo(t, natstest.New(t))
 }
 
-func connectTo(t *testing.T, server *natstest.Server) *natsstore.Store {
+func connectTo(t *testing.T, server *natstest.Server) storetest.Rooms {
 	t.Helper()
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: server})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{Conn: server})
 	require.NoError(t, store.Provision(t.Context()))
 	return store
 }
 
-func newWorld(t require.TestingT, store *natsstore.Store, namespace string, policy sluice.Policy) *world {
+func newWorld(t require.TestingT, store storetest.Rooms, namespace string, policy sluice.Policy) *world {
 	_, _, err := store.PutNamespace(context.Background(), sluice.Namespace{Name: namespace})
 	require.NoError(t, err)
 	sub := &sluice.Subscription{
@@ -291,7 +290,7 @@ func newWorld(t require.TestingT, store *natsstore.Store, namespace string, poli
 	sub.SetDefaults()
 	_, err = store.Subscriptions().Put(context.Background(), sub.ID, sub, 0)
 	require.NoError(t, err)
-	return &world{store: store, deliveries: deliverystore.New(store), sub: sub, watch: &one{sub: sub}, endpoint: newEndpoint()}
+	return &world{store: store, deliveries: store.Deliveries, sub: sub, watch: &one{sub: sub}, endpoint: newEndpoint()}
 }
 
 func (w *world) start(t require.TestingT) *process {
@@ -300,7 +299,7 @@ func (w *world) start(t require.TestingT) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	p := &process{store: w.store, deliveries: w.deliveries, log: log, cancel: cancel, ended: make(chan struct{})}
-	ports := delivery.Deps{Sources: p, Log: p, Lanes: p, Healths: p, Events: w.store, Sender: w.endpoint, Registry: p}
+	ports := delivery.Deps{Sources: p, Log: p, Lanes: p, Healths: p, Events: w.store.Log, Sender: w.endpoint, Registry: p}
 	if w.ports != nil {
 		w.ports(&ports)
 	}
@@ -328,7 +327,7 @@ func (w *world) Watch(ctx context.Context, change func(string, *sluice.Subscript
 }
 
 func (w *world) publish(t require.TestingT, path sluice.Path, id string) {
-	_, err := w.store.Publish(context.Background(), w.sub.Namespace, []sluice.Event{{
+	_, err := w.store.Log.Publish(context.Background(), w.sub.Namespace, []sluice.Event{{
 		Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(`{}`),
 	}})
 	require.NoError(t, err)

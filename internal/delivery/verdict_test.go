@@ -175,7 +175,7 @@ func TestFilter_OverdrawnLaneWaitsAlone(t *testing.T) {
 	require.NoError(t, err)
 	w.beside = &one{sub: &beside}
 	publish := func(path sluice.Path, id, data string) {
-		_, err := w.store.Publish(context.Background(), w.sub.Namespace, []sluice.Event{{Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(data)}})
+		_, err := w.store.Log.Publish(context.Background(), w.sub.Namespace, []sluice.Event{{Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(data)}})
 		require.NoError(t, err)
 	}
 	publish("/a/dear", "dear0", list(40)) // alone: the lookout, too, asks about events, and must not spend the rate on another one

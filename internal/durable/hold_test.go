@@ -408,7 +408,7 @@ func TestAnEngineThatEndsLeavesRecordsThatSayAll(t *testing.T) {
 		u.is(t, durable.Accepted, "p", 0, seq)
 	}
 	end()
-	data, _, err := s.store.PathRecord(t.Context(), s.name, path)
+	data, _, err := s.store.Log.PathRecord(t.Context(), s.name, path)
 	require.NoError(t, err)
 	require.NotContains(t, string(data), `"owner"`)
 	require.Contains(t, string(data), `"p":{"epoch":0,"seq":4`)

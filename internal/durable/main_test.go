@@ -16,7 +16,9 @@ import (
 
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -26,7 +28,7 @@ const patience = 20 * time.Second
 
 // space is a namespace whose streams any number of engines serve.
 type space struct {
-	store *natsstore.Store
+	store storetest.Rooms
 	js    jetstream.JetStream
 	name  string
 }
@@ -38,9 +40,7 @@ func newSpace(t *testing.T, maxAge time.Duration) *space {
 
 func spaceOn(t *testing.T, opts natsstore.Options, maxAge time.Duration) *space {
 	t.Helper()
-	store, err := natsstore.Connect(t.Context(), opts)
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, opts)
 	require.NoError(t, store.Provision(t.Context()))
 	var dial []nats.Option
 	if opts.Conn != nil {
@@ -90,50 +90,50 @@ func (u *user) run(t *testing.T) (end func()) {
 }
 
 func (u *user) Record(ctx context.Context, ns string, path sluice.Path) ([]byte, uint64, error) {
-	return u.space.store.PathRecord(ctx, ns, path)
+	return u.space.store.Log.PathRecord(ctx, ns, path)
 }
 
 func (u *user) Tail(ctx context.Context, ns string, path sluice.Path) (uint64, error) {
-	return u.space.store.PathTail(ctx, ns, path)
+	return u.space.store.Log.PathTail(ctx, ns, path)
 }
 
 func (u *user) LastSeq(ctx context.Context, ns string) (uint64, error) {
-	return u.space.store.LastSeq(ctx, ns)
+	return u.space.store.Log.LastSeq(ctx, ns)
 }
 
 func (u *user) Events(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
-	return u.space.store.PathEvents(ctx, ns, path, after, upTo)
+	return u.space.store.Log.PathEvents(ctx, ns, path, after, upTo)
 }
 
 func (u *user) Notes(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) ([][]byte, uint64, error) {
-	return u.space.store.PathNotes(ctx, ns, path, after, upTo)
+	return u.space.store.Log.PathNotes(ctx, ns, path, after, upTo)
 }
 
 func (u *user) Listen(ctx context.Context, ns string, path sluice.Path) (<-chan struct{}, func(), error) {
-	return u.space.store.ListenPath(ctx, ns, path)
+	return u.space.store.Log.ListenPath(ctx, ns, path)
 }
 
 func (u *user) Gaps(string) []sluice.Gap { return nil }
 
-func (u *user) MaxData() int { return u.space.store.MaxData() }
+func (u *user) MaxData() int { return u.space.store.Log.MaxData() }
 
 var errLost = errors.New("the answer was lost")
 
 func (u *user) Commit(ctx context.Context, c durable.Commit) (uint64, error) {
-	commit := natsstore.PathCommit{Events: c.Events, Fence: natsstore.PathFence(c.Fence), Note: c.Note}
+	commit := eventlog.PathCommit{Events: c.Events, Fence: eventlog.PathFence(c.Fence), Note: c.Note}
 	for _, change := range c.Changes {
-		put := natsstore.PathPut{PathFence: natsstore.PathFence(change.Fence), Data: change.Data, For: natsstore.RecordForever, Tidy: change.Tidy}
+		put := eventlog.PathPut{PathFence: eventlog.PathFence(change.Fence), Data: change.Data, For: eventlog.RecordForever, Tidy: change.Tidy}
 		switch change.Keep {
 		case durable.KeepForever:
 		case durable.KeepFor:
 			put.For = change.For
 		case durable.KeepAsEvents:
-			put.For = natsstore.RecordAsEvents
+			put.For = eventlog.RecordAsEvents
 		}
 		commit.Puts = append(commit.Puts, put)
 	}
 	u.count(c)
-	last, err := u.space.store.CommitPaths(ctx, c.Namespace, commit)
+	last, err := u.space.store.Log.CommitPaths(ctx, c.Namespace, commit)
 	if sluice.CodeOf(err) == sluice.Conflict {
 		err = fmt.Errorf("%w: %w", durable.ErrRace, err)
 	}

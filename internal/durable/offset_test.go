@@ -18,7 +18,7 @@ func TestRead_RefusesOffsetBeyondLog(t *testing.T) {
 	u.create(t, durable.Create{Body: []byte("a")})
 	end, err := u.engine.Read(t.Context(), u.key(), durable.Place{}, everything)
 	require.NoError(t, err)
-	last, err := u.space.store.LastSeq(t.Context(), u.space.name)
+	last, err := u.space.store.Log.LastSeq(t.Context(), u.space.name)
 	require.NoError(t, err)
 	for _, after := range []uint64{last + 1, 9_999_999_999_999_999} {
 		_, err = u.engine.Read(t.Context(), u.key(), durable.Place{After: after}, everything)

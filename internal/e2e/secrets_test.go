@@ -31,6 +31,7 @@ import (
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
 )
@@ -424,9 +425,7 @@ func TestAServerThatLacksTheNewKeyLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 	ring, err := seal.New(keys...)
 	require.NoError(t, err)
-	neighbour, err := natsstore.Connect(t.Context(), natsstore.Options{URL: shared.ClientURL(), Sealer: ring})
-	require.NoError(t, err)
-	defer neighbour.Close()
+	neighbour := storetest.Connect(t, natsstore.Options{URL: shared.ClientURL(), Sealer: ring})
 	require.NoError(t, neighbour.Provision(t.Context()))
 	require.Equal(t, http.StatusServiceUnavailable, s.call(t, "GET /v1/subscriptions/orders", "").status)
 	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions", "").text, `"orders"`)

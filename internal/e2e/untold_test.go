@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -48,9 +48,7 @@ func TestWhatADeadServerDidNotTellTheNextOneTells(t *testing.T) {
 	eventually(t, func() bool { return len(first.system(t, "/_sys/subscriptions/*", "id")) == 2 }, "they are told")
 	first.stop(t)
 
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: shared.ClientURL()})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{URL: shared.ClientURL()})
 	subs, now := store.Subscriptions(), time.Now().UTC().Add(-time.Minute)
 	js := dial(t, shared.ClientURL())
 	change := func(id string, kinds ...string) *sluice.Subscription {
@@ -65,7 +63,7 @@ func TestWhatADeadServerDidNotTellTheNextOneTells(t *testing.T) {
 		return left
 	}
 	changed := change("changed", "subscription.updated", "subscription.paused", "subscription.resumed")
-	_, err = store.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{ // told, and not noted
+	_, err := store.Log.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{ // told, and not noted
 		ID: "changed-0", Path: "/_sys/subscriptions/changed", Type: "subscription.updated", Source: sluice.SystemSource, Time: now,
 		ContentType: "application/json", Data: fmt.Appendf(nil, `{"revision":%d}`, changed.Untold[0].Revision),
 	}})
@@ -73,14 +71,14 @@ func TestWhatADeadServerDidNotTellTheNextOneTells(t *testing.T) {
 	gone := change("ended", sluice.TypeSubscriptionDeleted)
 	gone.Untold[0].Revision = 0
 	require.NoError(t, subs.Retire(t.Context(), gone))
-	log, err := deliverystore.New(store).AttemptLog()
+	log, err := store.Deliveries.AttemptLog()
 	require.NoError(t, err)
 	require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{
 		Subscription: "changed", Namespace: sluice.DefaultNamespace, EventID: "a-1", Seq: 3, Path: "/a", Reason: sluice.Exhausted, At: now,
 	}))
 
 	eventually(t, func() bool {
-		_, err := store.RecentByID(t.Context(), sluice.DefaultNamespace, "changed-0")
+		_, err := store.Log.RecentByID(t.Context(), sluice.DefaultNamespace, "changed-0")
 		return sluice.CodeOf(err) == sluice.NotFound
 	}, "the log would take it again")
 	second := start(t, t.TempDir(), outside)
@@ -155,11 +153,11 @@ func rewrite(t *testing.T, js jetstream.JetStream, id string, s *stored) uint64 
 }
 
 // parkedLanes returns the parked lanes of a subscription.
-func parkedLanes(t *testing.T, store *natsstore.Store, id string) []sluice.Parked {
+func parkedLanes(t *testing.T, store storetest.Rooms, id string) []sluice.Parked {
 	t.Helper()
 	sub, _, err := store.Subscriptions().Get(t.Context(), id)
 	require.NoError(t, err)
-	lanes, err := deliverystore.New(store).ParkedLanes(t.Context(), sub)
+	lanes, err := store.Deliveries.ParkedLanes(t.Context(), sub)
 	require.NoError(t, err)
 	return lanes
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -30,7 +31,7 @@ const patience = 20 * time.Second
 // world is a store and a directory to export to.
 type world struct {
 	nats  *natstest.Server
-	store *natsstore.Store
+	store storetest.Rooms
 	log   *deliverystore.AttemptLog
 	dir   string
 
@@ -42,12 +43,10 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{nats: natstest.New(t), dir: filepath.Join(t.TempDir(), "out"), exported: map[string]int{}, failed: map[string]int{}}
-	var err error
-	w.store, err = natsstore.Connect(t.Context(), natsstore.Options{Conn: w.nats})
-	require.NoError(t, err)
-	t.Cleanup(w.store.Close)
+	w.store = storetest.Connect(t, natsstore.Options{Conn: w.nats})
 	require.NoError(t, w.store.Provision(t.Context()))
-	w.log, err = deliverystore.New(w.store).AttemptLog()
+	var err error
+	w.log, err = w.store.Deliveries.AttemptLog()
 	require.NoError(t, err)
 	return w
 }
@@ -75,7 +74,7 @@ func (w *world) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	e := export.New(w.dir, w.store, deliverystore.New(w.store), export.Options{Observe: w, Pause: 10 * time.Millisecond})
+	e := export.New(w.dir, w.store.Log, w.store.Deliveries, export.Options{Observe: w, Pause: 10 * time.Millisecond})
 	running.Go(func() { _ = e.Run(ctx) }) // it only ends with ctx
 	stop = func() { cancel(); running.Wait() }
 	t.Cleanup(stop)
@@ -89,7 +88,7 @@ func (w *world) publish(t *testing.T, ns string, from, to int) {
 	for n := from; n <= to; n++ {
 		events = append(events, sluice.Event{ID: fmt.Sprintf("e-%d", n), Path: "/a", Type: "t", Data: fmt.Appendf(nil, "{\n  \"n\": %d\n}\n", n)})
 	}
-	_, err := w.store.Publish(t.Context(), ns, events)
+	_, err := w.store.Log.Publish(t.Context(), ns, events)
 	require.NoError(t, err)
 }
 
@@ -187,7 +186,7 @@ func TestTheFileOfADeadLetterIsReplacedAndStays(t *testing.T) {
 	require.Eventually(t, func() bool { return w.files(t)["erp/e.json"].Attempts == 3 }, patience, 10*time.Millisecond)
 	w.bury(t, "erp", "e", 1, 6)
 	require.Eventually(t, func() bool { return w.files(t)["erp/e.json"].Attempts == 6 }, patience, 10*time.Millisecond)
-	require.NoError(t, deliverystore.New(w.store).DiscardAll(t.Context(), &sluice.Subscription{ID: "erp", Namespace: "default"}))
+	require.NoError(t, w.store.Deliveries.DiscardAll(t.Context(), &sluice.Subscription{ID: "erp", Namespace: "default"}))
 	w.bury(t, "erp", "f", 2, 1)
 	require.Eventually(t, func() bool { return len(w.files(t)) == 2 }, patience, 10*time.Millisecond)
 }

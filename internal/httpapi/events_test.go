@@ -24,7 +24,7 @@ const (
 // stored returns the event with the id as it lies in the log.
 func (b *bench) stored(t *testing.T, id string) sluice.Event {
 	t.Helper()
-	e, err := b.store.EventByID(t.Context(), sluice.DefaultNamespace, id)
+	e, err := b.store.Log.EventByID(t.Context(), sluice.DefaultNamespace, id)
 	require.NoError(t, err)
 	return e
 }

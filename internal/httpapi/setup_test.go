@@ -25,9 +25,11 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -39,7 +41,7 @@ const (
 
 // parts are what the API works with, made of the real ones as the program does.
 type parts struct {
-	store    *natsstore.Store
+	store    storetest.Rooms
 	registry *subscription.Registry
 	attempts *deliverystore.AttemptLog
 	sender   *endpoint.Sender
@@ -48,11 +50,11 @@ type parts struct {
 }
 
 func (p *parts) Ensure(ctx context.Context, sub *sluice.Subscription) error {
-	return deliverystore.New(p.store).EnsureConsumers(ctx, sub)
+	return p.store.Deliveries.EnsureConsumers(ctx, sub)
 }
 
 func (p *parts) Remove(ctx context.Context, sub *sluice.Subscription) error {
-	return deliverystore.New(p.store).RemoveConsumers(ctx, sub)
+	return p.store.Deliveries.RemoveConsumers(ctx, sub)
 }
 
 func (p *parts) PutNamespace(ctx context.Context, ns sluice.Namespace, _ string) (sluice.Namespace, bool, error) {
@@ -79,29 +81,29 @@ func (p *parts) DeleteNamespace(ctx context.Context, name, by string) error {
 }
 
 func (p *parts) Read(ctx context.Context, ns string, q model.EventQuery) (model.EventPage, error) {
-	page, err := p.store.Events(ctx, ns, q)
+	page, err := p.store.Log.Events(ctx, ns, q)
 	return model.EventPage{Events: page.Events, Next: page.Next}, err
 }
 
 func (p *parts) EventAt(ctx context.Context, ns string, seq uint64) (sluice.Event, error) {
-	return p.store.Event(ctx, ns, seq)
+	return p.store.Log.Event(ctx, ns, seq)
 }
 
 func (p *parts) EventByID(ctx context.Context, ns, id string) (sluice.Event, error) {
-	return p.store.EventByID(ctx, ns, id)
+	return p.store.Log.EventByID(ctx, ns, id)
 }
 
 func (p *parts) State(ctx context.Context, ns string, q model.StateQuery) (model.StatePage, error) {
-	page, err := p.store.State(ctx, ns, q)
+	page, err := p.store.Log.State(ctx, ns, q)
 	return page, err
 }
 
 func (p *parts) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
-	return deliverystore.New(p.store).Status(ctx, sub)
+	return p.store.Deliveries.Status(ctx, sub)
 }
 
 func (p *parts) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
-	return deliverystore.New(p.store).LastAttemptAt(ctx, sub)
+	return p.store.Deliveries.LastAttemptAt(ctx, sub)
 }
 
 func (p *parts) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
@@ -145,22 +147,19 @@ func (l *logged) lines() []string {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{parts: &parts{catalogue: catalogue.New()}, nats: natstest.New(t), log: &logged{}}
-	var err error
-	b.store, err = natsstore.Connect(t.Context(), natsstore.Options{Conn: b.nats})
-	require.NoError(t, err)
-	t.Cleanup(b.store.Close)
+	b.store = storetest.Connect(t, natsstore.Options{Conn: b.nats})
 	require.NoError(t, b.store.Provision(t.Context()))
 	b.record(t)
 	b.sender = endpoint.New(endpoint.Options{AllowLoopback: true, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
 	t.Cleanup(b.sender.Close)
 	b.registry = subscription.New(subscription.Deps{
 		Subscriptions: b.store.Subscriptions(),
-		Reservations:  natsstore.OpenBucket[subscription.Reservation](b.store, streams.Reservations),
-		Logs:          b.store,
+		Reservations:  natsstore.OpenBucket[subscription.Reservation](b.store.Store, streams.Reservations),
+		Logs:          b.store.Log,
 		Endpoints:     b.sender,
 		Consumers:     b.parts,
-		Replays:       deliverystore.New(b.store).Replays(),
-		ReplayLogs:    b.store,
+		Replays:       b.store.Deliveries.Replays(),
+		ReplayLogs:    b.store.Log,
 		Ledger:        ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)),
 		Announce:      b.parts,
 		Now:           time.Now,
@@ -175,9 +174,9 @@ func newBench(t *testing.T) *bench {
 func (b *bench) options() httpapi.Options {
 	opts := b.bareOptions()
 	opts.Storage = b.store.Storage
-	opts.DeadLetters = letters{deliverystore.New(b.store)}
-	opts.Catalogue, opts.EventTypes = b.catalogue, catalogue.NewKeeper(b.catalogue, b.store.EventTypes(), b.store, ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)))
-	opts.Explain = explain.New(deliverystore.New(b.store), b.store, explain.Options{})
+	opts.DeadLetters = letters{b.store.Deliveries}
+	opts.Catalogue, opts.EventTypes = b.catalogue, catalogue.NewKeeper(b.catalogue, b.store.EventTypes(), b.store.Log, ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)))
+	opts.Explain = explain.New(b.store.Deliveries, b.store.Log, explain.Options{})
 	opts.Fact = endpoint.Fact
 	opts.Registry, opts.Namespaces, opts.Ingest, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, b.ingest(nil), b, b, b, b.store.Ready
 	return opts
@@ -185,7 +184,7 @@ func (b *bench) options() httpapi.Options {
 
 // ingest is the way of events into the log, with quotas if they are not nil.
 func (b *bench) ingest(quotas ingest.Quota) *ingest.Ingest {
-	return ingest.New(ingest.Deps{Publisher: natsstore.Exact{Store: b.store}, Catalogue: b.catalogue, Quota: quotas})
+	return ingest.New(ingest.Deps{Publisher: eventlog.Exact{Log: b.store.Log}, Catalogue: b.catalogue, Quota: quotas})
 }
 
 // letters are the dead letters as the program gives them to the API.
@@ -223,7 +222,7 @@ func (b *bench) bareOptions() httpapi.Options {
 func (b *bench) record(t *testing.T) {
 	t.Helper()
 	var err error
-	b.attempts, err = deliverystore.New(b.store).AttemptLog()
+	b.attempts, err = b.store.Deliveries.AttemptLog()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

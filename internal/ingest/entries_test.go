@@ -26,10 +26,12 @@ import (
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -37,7 +39,7 @@ import (
 // entries is a namespace, acme, and all ways of events into it.
 type entries struct {
 	t         *testing.T
-	store     *natsstore.Store
+	store     storetest.Rooms
 	index     *authz.Index
 	authority *grants.Authority
 	catalogue *catalogue.Index
@@ -84,17 +86,15 @@ func (r grantRecords) Put(ctx context.Context, key string, record authz.Record, 
 func newEntries(t *testing.T) *entries {
 	t.Helper()
 	const rootToken = "the-root-token"
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: natstest.New(t)})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{Conn: natstest.New(t)})
 	require.NoError(t, store.Provision(t.Context()))
 	e := &entries{t: t, store: store, index: authz.NewIndex(), catalogue: catalogue.New(), quotas: quota.NewQuotas(), now: time.Now()}
 	e.index.CaughtUp()
-	ways := ingest.Deps{Access: e.index, Quota: e.quotas, Catalogue: e.catalogue, Causes: e, Publisher: store, Now: func() time.Time { return e.now }}
+	ways := ingest.Deps{Access: e.index, Quota: e.quotas, Catalogue: e.catalogue, Causes: e, Publisher: store.Log, Now: func() time.Time { return e.now }}
 	e.perform = action.New(action.Deps{Ingest: ingest.New(ways), Access: e.index, Now: time.Now})
 	log := slog.New(slog.DiscardHandler)
 	e.authority = grants.New(grants.Deps{
-		Records: grantRecords{natsstore.OpenBucket[authz.Record](store, streams.Access), e.index}, Index: e.index, Ledger: ledger.New(store.Ledger(), log), Now: time.Now,
+		Records: grantRecords{natsstore.OpenBucket[authz.Record](store.Store, streams.Access), e.index}, Index: e.index, Ledger: ledger.New(store.Ledger(), log), Now: time.Now,
 		Keys: func(ctx context.Context) ([]grants.Key, error) {
 			keys, err := store.KeysFor(ctx, sluice.UseGrant)
 			if err != nil {
@@ -103,13 +103,13 @@ func newEntries(t *testing.T) *entries {
 			return []grants.Key{{ID: keys[0].ID, Private: keys[0].Private()}}, nil
 		},
 	})
-	ways.Publisher = natsstore.Exact{Store: store}
+	ways.Publisher = eventlog.Exact{Log: store.Log}
 	e.http = httptest.NewServer(httpapi.New(httpapi.Options{
 		Authentication: httpapi.Authentication{Token: rootToken, Authority: e.authority, Access: e.index},
 		Publishing:     httpapi.Publishing{Ingest: ingest.New(ways)},
 		Store:          httpapi.Store{Ready: store.Ready},
 		Network:        httpapi.Network{MaxBody: 4 << 20},
-		Streams:        dstreams.Options{Engine: durable.New(records.Paths{Store: store}, time.Now)},
+		Streams:        dstreams.Options{Engine: durable.New(records.Paths{Log: store.Log}, time.Now)},
 	}).Handler())
 	t.Cleanup(e.http.Close)
 	e.namespace(t, sluice.Namespace{Name: "acme"})

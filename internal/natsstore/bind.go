@@ -159,10 +159,10 @@ func unmarked(metadata map[string]string) map[string]string {
 // crowded says of what a bound stream refused that the store is full: of JetStream's answer one would think that it was the
 // stream's own limit. An account without room refuses every write, as a server without room does.
 func (s *Store) crowded(err error) error {
-	if apiCode(err) == codeAccountResources {
+	if APICode(err) == codeAccountResources {
 		return fmt.Errorf("%w: %w", storeCannotWrite(), err)
 	}
-	if s.level.Load() >= int32(sluice.StorageTight) && apiCode(err) == codeStoreFailed && strings.Contains(err.Error(), maxBytesExceeded) {
+	if s.level.Load() >= int32(sluice.StorageTight) && APICode(err) == codeStoreFailed && strings.Contains(err.Error(), maxBytesExceeded) {
 		return fmt.Errorf("%w: %w", sluice.StorageTight.Problem(), err)
 	}
 	return err
@@ -176,8 +176,8 @@ func (s *Store) MayPark() error {
 	return nil
 }
 
-// whole returns nil, or code Unavailable if the server in this process can write no more.
-func (s *Store) whole() error {
+// Writable returns code Unavailable if the server in this process can write no more.
+func (s *Store) Writable() error {
 	if s.opts.Intact == nil {
 		return nil
 	}
@@ -187,12 +187,12 @@ func (s *Store) whole() error {
 	return nil
 }
 
-// tried returns the error of a try to store something: permanent, unless another try may succeed.
-func (s *Store) tried(ctx context.Context, err error) error {
+// Retryable returns the error of a write for backoff.Retry: permanent, unless another try may succeed.
+func (s *Store) Retryable(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if broken := s.whole(); broken != nil { //nolint:contextcheck // it asks a context of the server's
+	if broken := s.Writable(); broken != nil { //nolint:contextcheck // it asks a context of the server's
 		return backoff.Permanent(broken)
 	}
 	if ctx.Err() == nil && (isTransient(err) || errors.Is(err, context.Canceled)) { // canceled: it was started again meanwhile
@@ -201,10 +201,10 @@ func (s *Store) tried(ctx context.Context, err error) error {
 	return backoff.Permanent(s.crowded(err))
 }
 
-// whileWhole returns a context that ends with ctx, or when the server in this process can write no more: who waits for it to
-// store something is not answered then.
-func (s *Store) whileWhole(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+// WhileWritable returns a context for one write: it ends with ctx, after RequestTimeout, or when the server in this process can
+// write no more, which then answers nothing.
+func (s *Store) WhileWritable(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	if s.opts.Intact == nil {
 		return ctx, cancel
 	}

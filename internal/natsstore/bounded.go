@@ -14,7 +14,7 @@ type bounded struct{ jetstream.JetStream }
 
 // Once sends a request that changes something.
 func Once[T any](ctx context.Context, act func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	return act(ctx)
 }

@@ -93,13 +93,13 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 		})
 	}
 	stored, err := put(revision)
-	if isConflict(err) && b.lost(ctx, revision) {
+	if IsConflict(err) && b.lost(ctx, revision) {
 		stored, err = put(0)
 	}
 	switch {
 	case err == nil:
 		return stored, nil
-	case isConflict(err):
+	case IsConflict(err):
 		return 0, b.conflict(key)
 	case errors.Is(err, jetstream.ErrInvalidKey):
 		return 0, sluice.Errorf(sluice.InvalidRequest, "%q cannot be a key of %s", key, b.name)
@@ -140,7 +140,7 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 	switch {
 	case err == nil || errors.Is(err, jetstream.ErrInvalidKey):
 		return nil
-	case isConflict(err):
+	case IsConflict(err):
 		if b.lost(ctx, revision) {
 			if _, _, err := b.Get(ctx, key); sluice.CodeOf(err) == sluice.NotFound {
 				return nil
@@ -154,7 +154,7 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 // List returns the records whose keys match the filter, ">" for all, in the order of their
 // last change. A record that cannot be read is logged and left out.
 func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) {
-	all, err := askedFor(ctx, listTimeout, func(ctx context.Context) ([]Entry[T], error) {
+	all, err := AskedFor(ctx, listTimeout, func(ctx context.Context) ([]Entry[T], error) {
 		var all []Entry[T]
 		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
 			if e.Key != "" {
@@ -225,7 +225,7 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 func (b Bucket[T]) read(ctx context.Context, filter string, each func(e Entry[T], pending uint64) (more bool)) error {
 	prefix := kvPrefix + b.name + "."
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + filter}
-	return b.store.followToEnd(ctx, kvStream+b.name, config, followAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	return b.store.FollowToEnd(ctx, kvStream+b.name, config, FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return each(Entry[T]{}, 0), nil
 		}

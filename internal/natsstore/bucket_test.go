@@ -19,8 +19,8 @@ type record struct {
 	N int `json:"n"`
 }
 
-func records(store *natsstore.Store) natsstore.Bucket[record] {
-	return natsstore.OpenBucket[record](store, streams.Lanes)
+func records(store rooms) natsstore.Bucket[record] {
+	return natsstore.OpenBucket[record](store.Store, streams.Lanes)
 }
 
 func TestARecordIsWrittenOnlyOverTheRevisionThatWasRead(t *testing.T) {
@@ -225,7 +225,7 @@ func TestAWatcherEndsWithItsStore(t *testing.T) {
 	require.NoError(t, store.Provision(t.Context()))
 	caughtUp, ended := make(chan struct{}), make(chan error)
 	go func() {
-		ended <- records(store).Watch(t.Context(), ">", func(natsstore.Entry[record]) { close(caughtUp) })
+		ended <- natsstore.OpenBucket[record](store, streams.Lanes).Watch(t.Context(), ">", func(natsstore.Entry[record]) { close(caughtUp) })
 	}()
 	<-caughtUp
 	store.Close()

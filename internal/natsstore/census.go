@@ -36,7 +36,7 @@ type Records struct {
 
 // Counts returns how far each of our streams has come, by name. Code Unavailable.
 func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
-	return askedFor(ctx, listTimeout, func(ctx context.Context) (map[string]Count, error) {
+	return AskedFor(ctx, listTimeout, func(ctx context.Context) (map[string]Count, error) {
 		all := map[string]Count{}
 		list := s.js.ListStreams(ctx)
 		for info := range list.Info() {
@@ -62,7 +62,7 @@ func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 	if err != nil {
 		return r, fmt.Errorf("records of %s: %w", bucket, StoreError(ctx, err))
 	}
-	info, err := askedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := AskedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return stream.Info(ctx, jetstream.WithSubjectFilter(prefix+">"))
 	})
 	if err != nil {

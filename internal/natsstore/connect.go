@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ import (
 // What a store works with; NATS 2.12 brought the atomic batch.
 const (
 	minMajor, minMinor = 2, 12
-	requestTimeout     = 5 * time.Second
+	RequestTimeout     = 5 * time.Second
 )
 
 // remoteTLS is what crypto/tls names the operation in which the other side sent an alert.
@@ -68,8 +69,6 @@ type Options struct {
 
 	Intact func() context.Context // ends when a server in this process can write no more; nil: that is not known
 
-	Search uint64 // messages of a log that are read for the id of an event, at its end and around the time of the id; 50,000
-
 	AttemptsMaxAge time.Duration // how long attempts are kept; 0: as package streams says
 	LeaseTTL       time.Duration // after which the work of a replica that was killed goes to others; 15s, longer than a fail-over of NATS takes
 }
@@ -79,20 +78,16 @@ type Store struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	opts   Options
-	stamps *stamps
 	closed chan struct{} // after the connection has ended
 
 	mu      sync.Mutex
 	buckets map[string]jetstream.KeyValue
 	broken  chan struct{} // closed, and replaced, when the connection is a new one
 
-	news  *pathNotifier
-	pages chan struct{} // has one for each page of a feed that is read now
+	provisioned []func(context.Context) error // are called at the end of Provision
+	closing     []func()                      // are called before the connection ends
 
-	searches chan struct{} // has one for each event that is looked for by its id
-
-	level   atomic.Int32 // of the storage, as Bind was told
-	batches sync.Map     // by namespace: has one for each atomic batch that is open
+	level atomic.Int32 // of the storage, as Bind was told
 }
 
 // Connect returns a store as soon as the server can be reached, which it tries until ctx ends.
@@ -102,10 +97,8 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.Name = cmp.Or(opts.Name, "sluice")
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
-	opts.Search = cmp.Or(opts.Search, defaultSearch)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
-	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce)}
-	s.news = newPathNotifier(ctx, s)
+	s := &Store{opts: opts, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{})}
 
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -133,7 +126,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 // openJetStream returns an error if JetStream will never answer. If it does not answer yet, as
 // in a cluster that comes up, what needs it asks again.
 func (s *Store) openJetStream(ctx context.Context) error {
-	js, err := jetstream.New(s.nc, jetstream.WithDefaultTimeout(requestTimeout))
+	js, err := jetstream.New(s.nc, jetstream.WithDefaultTimeout(RequestTimeout))
 	if err != nil {
 		return fmt.Errorf("jetstream: %w", err)
 	}
@@ -150,14 +143,14 @@ func (s *Store) openJetStream(ctx context.Context) error {
 	return nil
 }
 
-// reachable waits for a connection, for as long as an answer is waited for. What is published without one is kept by the client, and sent
-// when there is one again, long after it was given up: by then somebody else has done it, and the log may have forgotten its id.
-func (s *Store) reachable(ctx context.Context) error {
+// Reachable waits for a connection, for as long as an answer is waited for. What is published without one is kept by the client, and sent
+// when there is one again, long after it was given up: by then another replica has done it, and the log may have forgotten its id.
+func (s *Store) Reachable(ctx context.Context) error {
 	again := s.Reconnected()
 	if s.nc.Status() != nats.RECONNECTING {
 		return nil
 	}
-	limit := time.NewTimer(requestTimeout)
+	limit := time.NewTimer(RequestTimeout)
 	defer limit.Stop()
 	select {
 	case <-again:
@@ -208,9 +201,28 @@ func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
 	return sluice.Storage{UsedBytes: info.Store, LimitBytes: uint64(max(info.Limits.MaxStore, 0))}, nil
 }
 
-// Close ends the connection and waits until it has ended. What still goes on fails.
+// OnProvision has a room's function called at the end of every Provision, whose error it may be.
+func (s *Store) OnProvision(f func(context.Context) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.provisioned = append(s.provisioned, f)
+}
+
+// OnClose has a room's function called before the connection ends.
+func (s *Store) OnClose(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = append(s.closing, f)
+}
+
+// Close ends the connection and waits until it has ended. Running operations fail.
 func (s *Store) Close() {
-	s.news.close()
+	s.mu.Lock()
+	closing := slices.Clone(s.closing)
+	s.mu.Unlock()
+	for _, f := range closing {
+		f()
+	}
 	s.nc.Close()
 	<-s.closed
 }
@@ -255,7 +267,7 @@ func (s *Store) connOptions() ([]nats.Option, error) {
 	o := s.opts
 	opts := []nats.Option{
 		nats.Name(o.Name),
-		nats.Timeout(requestTimeout),
+		nats.Timeout(RequestTimeout),
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // credentials may be renewed; a file with them is read each time
 		nats.ReconnectWait(250 * time.Millisecond),

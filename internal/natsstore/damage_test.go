@@ -20,7 +20,7 @@ import (
 
 // damaged is a store whose files a test damages while its server is stopped.
 type damaged struct {
-	*natsstore.Store
+	rooms
 
 	server *natstest.Server
 	dir    string
@@ -63,7 +63,7 @@ func (d *damaged) flip(t *testing.T, stream, text string, withIndex indexed) {
 func (d *damaged) publish(t *testing.T, from, to int) {
 	t.Helper()
 	for i := from; i <= to; i++ {
-		_, err := d.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{
+		_, err := d.log.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{
 			Path: "/a", ID: fmt.Sprintf("event-%04d", i), Type: "t", Source: "/s", Time: time.Now(), Data: fmt.Appendf(nil, `"data-%04d"`, i),
 		}})
 		require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestVerify_FindsUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t)
 	d.publish(t, 1, 20)
-	require.NoError(t, d.PurgePath(t.Context(), sluice.DefaultNamespace, "/b", 100))
+	require.NoError(t, d.log.PurgePath(t.Context(), sluice.DefaultNamespace, "/b", 100))
 	before := d.counts(t)
 	d.flip(t, defaultLog, "data-0007", true)
 	for name := range d.counts(t) {
@@ -113,7 +113,7 @@ func TestCounts_TellThatALogIsShorter(t *testing.T) {
 	require.NoError(t, d.MoveOn(t.Context(), defaultLog, 20))
 	require.Equal(t, uint64(6), d.counts(t)[defaultLog].Count, "what is whole stays, and nothing is added")
 	d.publish(t, 21, 21)
-	last, err := d.LastSeq(t.Context(), sluice.DefaultNamespace)
+	last, err := d.log.LastSeq(t.Context(), sluice.DefaultNamespace)
 	require.NoError(t, err)
 	require.Equal(t, uint64(21), last)
 	require.Empty(t, natsstore.CompareCounts(d.counts(t), d.counts(t)))

@@ -6,33 +6,31 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
 // Subjects, headers and statuses of direct reads.
 const (
 	DirectSubject  = "$JS.API.DIRECT.GET."
-	msgGetSubject  = "$JS.API.STREAM.MSG.GET."
+	MsgGetSubject  = "$JS.API.STREAM.MSG.GET."
 	DirectMaxBytes = 4 << 20 // of one answer; the next request goes on where it ended
 
 	HeaderStatus   = "Status"
 	HeaderSequence = "Nats-Sequence"
-	headerStored   = "Nats-Time-Stamp"
-	headerSubject  = "Nats-Subject"
+	HeaderStored   = "Nats-Time-Stamp"
+	HeaderSubject  = "Nats-Subject"
 	HeaderPending  = "Nats-Num-Pending"
 	statusEnd      = "204"
 	StatusNotFound = "404"
 	statusTooMany  = "413"
 )
 
-// errTooMany says that more subjects match than JetStream returns the last messages of.
-var errTooMany = errors.New("too many subjects match")
+// ErrTooMany is the error of a read whose filter matches more subjects than JetStream returns the last messages of.
+var ErrTooMany = errors.New("too many subjects match")
 
 // DirectRequest asks a stream for messages without a consumer: from a sequence or a time on,
 // those of one subject, which may have wildcards.
@@ -58,24 +56,25 @@ func (s *Store) Direct(ctx context.Context, ns string, req DirectRequest) (msgs 
 	if err != nil {
 		return nil, false, fmt.Errorf("read request: %w", err)
 	}
-	answer, err := askedFor(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
-		return s.directOnce(ctx, ns, body, req.Batch+1)
+	answer, err := AskedFor(ctx, RequestTimeout, func(ctx context.Context) (DirectAnswer, error) {
+		return s.DirectOnce(ctx, ns, body, req.Batch+1)
 	})
-	return answer.msgs, answer.more, StoreError(ctx, err)
+	return answer.Msgs, answer.More, StoreError(ctx, err)
 }
 
-type directAnswer struct {
-	msgs []*nats.Msg
-	more bool
-	none bool // nothing was found, rather than nothing more
+// DirectAnswer is the answer to a direct read.
+type DirectAnswer struct {
+	Msgs []*nats.Msg
+	More bool
+	None bool // nothing was found, rather than nothing more
 }
 
 // errSilent says that nothing came of an answer.
 var errSilent = errors.New("no replica answers")
 
-// directOnce asks until there is an answer, of at most so many messages, or ctx is done. NATS gives each request to one of the
+// DirectOnce asks until there is an answer, of at most so many messages, or ctx is done. NATS gives each request to one of the
 // replicas, also to one that was paused: a request of which nothing comes is sent again, and waited for longer.
-func (s *Store) directOnce(ctx context.Context, ns string, body []byte, most int) (directAnswer, error) {
+func (s *Store) DirectOnce(ctx context.Context, ns string, body []byte, most int) (DirectAnswer, error) {
 	for wait := askFirst; ; wait += wait / 2 {
 		answer, err := s.directTry(ctx, ns, body, most, wait)
 		if !errors.Is(err, errSilent) {
@@ -86,8 +85,8 @@ func (s *Store) directOnce(ctx context.Context, ns string, body []byte, most int
 
 // directTry sends one request. It returns errSilent if nothing comes for as long as it may take. A SubscribeSync would make
 // room for 65,536 messages (half a megabyte), which took longer than the reading.
-func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int, wait time.Duration) (directAnswer, error) {
-	var answer directAnswer
+func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int, wait time.Duration) (DirectAnswer, error) {
+	var answer DirectAnswer
 	inbox, msgs := s.nc.NewInbox(), make(chan *nats.Msg, most)
 	sub, err := s.nc.ChanSubscribe(inbox, msgs)
 	if err != nil {
@@ -114,22 +113,22 @@ func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int,
 			return answer, ctx.Err()
 		}
 		if LastHeader(msg, HeaderSequence) != "" {
-			answer.msgs = append(answer.msgs, msg)
+			answer.Msgs = append(answer.Msgs, msg)
 			continue
 		}
 		switch status := msg.Header.Get(HeaderStatus); status {
-		case statusNoAnswer:
+		case StatusNoAnswer:
 			_, missing := s.EventsInfo(ctx, ns)
 			return answer, cmp.Or(missing, nats.ErrNoResponders)
 		case statusEnd:
 			pending := LastHeader(msg, HeaderPending)
-			answer.more = pending != "" && pending != "0"
+			answer.More = pending != "" && pending != "0"
 			return answer, nil
 		case StatusNotFound:
-			answer.none = true
+			answer.None = true
 			return answer, nil
 		case statusTooMany:
-			return answer, errTooMany
+			return answer, ErrTooMany
 		default:
 			return answer, fmt.Errorf("read %s: status %q %s", ns, status, msg.Header.Get("Description"))
 		}
@@ -144,17 +143,4 @@ func LastHeader(msg *nats.Msg, name string) string {
 		return ""
 	}
 	return values[len(values)-1]
-}
-
-// directEvent returns the event in an answer to a direct get.
-func (st *stamps) directEvent(msg *nats.Msg) (sluice.Event, error) {
-	seq, err := strconv.ParseUint(LastHeader(msg, HeaderSequence), 10, 64)
-	if err != nil {
-		return sluice.Event{}, fmt.Errorf("read: sequence: %w", err)
-	}
-	stored, err := time.Parse(time.RFC3339Nano, LastHeader(msg, headerStored))
-	if err != nil {
-		return sluice.Event{}, fmt.Errorf("read: time of storing: %w", err)
-	}
-	return st.eventOf(LastHeader(msg, headerSubject), msg.Header, msg.Data, seq, stored)
 }

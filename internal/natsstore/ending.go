@@ -42,14 +42,14 @@ func (e *ending) take(ctx context.Context, msg *nats.Msg, meta *nats.MsgMetadata
 		e.certain = true
 		return e.each(msg, meta)
 	case msg == nil:
-		return false, errBehind
+		return false, ErrBehind
 	}
 	known := *meta
 	known.NumPending = 1 // or more
 	if more, err := e.each(msg, &known); err != nil || !more {
 		return false, err
 	}
-	return false, errBehind
+	return false, ErrBehind
 }
 
 // isBehind reports whether the leader has messages that were stored when the end was met first, and were not taken.
@@ -80,7 +80,7 @@ func (e *ending) isBehind(ctx context.Context) (bool, error) {
 // lacks reports whether the leader has messages of a subject behind a place.
 func (e *ending) lacks(ctx context.Context, subject string, after uint64) (bool, error) {
 	if at := e.config.OptStartTime; at != nil && e.place == 0 { // what lies before that is not wanted
-		last, err := e.store.leadersLast(ctx, e.stream, subject)
+		last, err := e.store.LeadersLast(ctx, e.stream, subject)
 		return last.Seq > 0 && !last.Time.Before(*at), err
 	}
 	if after >= e.upTo {
@@ -101,55 +101,55 @@ type nextIn struct {
 	Subject string `json:"next_by_subj"`
 }
 
-// messageHead is the place of a message, when it was stored, and its headers, in base64.
-type messageHead struct {
+// MessageHead is the place of a message, when it was stored, and its headers, in base64.
+type MessageHead struct {
 	Seq    uint64    `json:"seq"`
 	Time   time.Time `json:"time"`
 	Header string    `json:"hdrs"`
 }
 
-// leadersLast returns the last message of a subject in a stream, zero if there is none.
-func (s *Store) leadersLast(ctx context.Context, stream, subject string) (messageHead, error) {
+// LeadersLast returns the last message of a subject in a stream, zero if there is none.
+func (s *Store) LeadersLast(ctx context.Context, stream, subject string) (MessageHead, error) {
 	return s.leadersHead(ctx, stream, lastIn{subject})
 }
 
 // leadersNextIn returns the first message of a subject in a stream from a sequence on, zero if there is none.
-func (s *Store) leadersNextIn(ctx context.Context, stream, subject string, from uint64) (messageHead, error) {
+func (s *Store) leadersNextIn(ctx context.Context, stream, subject string, from uint64) (MessageHead, error) {
 	return s.leadersHead(ctx, stream, nextIn{max(from, 1), subject})
 }
 
 // leadersHead asks the leader of a stream for a message.
-func (s *Store) leadersHead(ctx context.Context, stream string, request any) (messageHead, error) {
+func (s *Store) leadersHead(ctx context.Context, stream string, request any) (MessageHead, error) {
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
-		Message messageHead         `json:"message"`
+		Message MessageHead         `json:"message"`
 	}
 	body, err := json.Marshal(request)
 	if err != nil {
-		return messageHead{}, fmt.Errorf("read request: %w", err)
+		return MessageHead{}, fmt.Errorf("read request: %w", err)
 	}
 	resp, err := Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return s.nc.RequestWithContext(ctx, msgGetSubject+stream, body)
+		return s.nc.RequestWithContext(ctx, MsgGetSubject+stream, body)
 	})
 	if err != nil {
-		return messageHead{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, err))
+		return MessageHead{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, err))
 	}
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return messageHead{}, fmt.Errorf("read %s: %w", stream, err)
+		return MessageHead{}, fmt.Errorf("read %s: %w", stream, err)
 	}
 	if answer.Error != nil && answer.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound {
-		return messageHead{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, answer.Error))
+		return MessageHead{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, answer.Error))
 	}
 	return answer.Message, nil
 }
 
 // LeadersNextSeq returns the sequence of the next message of a subject, 0 if there is none.
 func (s *Store) LeadersNextSeq(ctx context.Context, ns, subject string, from uint64) (uint64, error) {
-	next, err := s.leadersNextHead(ctx, ns, subject, from)
+	next, err := s.LeadersNextHead(ctx, ns, subject, from)
 	return next.Seq, err
 }
 
-// leadersNextHead is leadersNextSeq, with the headers.
-func (s *Store) leadersNextHead(ctx context.Context, ns, subject string, from uint64) (messageHead, error) {
+// LeadersNextHead is leadersNextSeq, with the headers.
+func (s *Store) LeadersNextHead(ctx context.Context, ns, subject string, from uint64) (MessageHead, error) {
 	return s.leadersNextIn(ctx, streams.EventsStream(ns), subject, from)
 }

@@ -31,26 +31,23 @@ const (
 	codeMessageTooLarge       = 10054
 	codeWrongLastSeq          = 10071 // what a lost compare-and-set is on one replica
 	codeWrongLastSeqConstant  = 10164 // another write is on its way, or one that was answered is being entered
-	codeWrongLastMsgID        = 10070
-	codeRollupFailed          = 10111
 	codeBatchIncomplete       = 10176
-	codeBatchDuplicate        = 10201
 	codeDuplicateInFlight     = 10158 // the same id is being stored right now
 	codeTooManyBatches        = 10210
 	codeTooManyRequests       = 10167
 )
 
-// apiCode returns JetStream's code, or 0 if the error is not one of JetStream's.
-func apiCode(err error) int {
+// APICode returns JetStream's code, or 0 if the error is not one of JetStream's.
+func APICode(err error) int {
 	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return int(e.ErrorCode)
 	}
 	return 0
 }
 
-// isConflict reports whether somebody else was faster: the revision is not the expected one.
-func isConflict(err error) bool {
-	code := apiCode(err)
+// IsConflict reports whether another writer was faster: the revision is not the expected one.
+func IsConflict(err error) bool {
+	code := APICode(err)
 	return code == codeWrongLastSeq || code == codeWrongLastSeqConstant ||
 		errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists)
 }
@@ -58,7 +55,7 @@ func isConflict(err error) bool {
 // isTransient reports whether the same request may succeed shortly: nobody answered, or the
 // one who did could not yet.
 func isTransient(err error) bool {
-	switch apiCode(err) {
+	switch APICode(err) {
 	case codeBatchIncomplete, codeDuplicateInFlight, codeTooManyRequests:
 		return true
 	}
@@ -68,7 +65,7 @@ func isTransient(err error) bool {
 	for _, e := range []error{
 		nats.ErrNoResponders, nats.ErrTimeout, jetstream.ErrNoStreamResponse, context.DeadlineExceeded,
 		nats.ErrConnectionReconnecting, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
-		errPullSilent, errPullEnded, ErrGap, errReconnect, errBehind,
+		errPullSilent, errPullEnded, ErrGap, errReconnect, ErrBehind,
 	} {
 		if errors.Is(err, e) {
 			return true
@@ -100,8 +97,8 @@ func Asked[T any](ctx context.Context, ask func(context.Context) (T, error)) (T,
 	})
 }
 
-// askedFor is asked for what takes its time: every try has as long as the caller says.
-func askedFor[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (T, error) {
+// AskedFor is Asked for a request that takes longer: each try has the timeout.
+func AskedFor[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	return retried(ctx, isTransient, func() (T, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
@@ -115,7 +112,7 @@ func askedFor[T any](ctx context.Context, timeout time.Duration, ask func(contex
 // writer, too, is told that somebody else writes there.
 func told(ctx context.Context, tell func(context.Context) (uint64, error)) (uint64, error) {
 	return retried(ctx, func(err error) bool {
-		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || apiCode(err) == codeWrongLastSeqConstant
+		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || APICode(err) == codeWrongLastSeqConstant
 	}, func() (uint64, error) { return Once(ctx, tell) })
 }
 
@@ -162,7 +159,7 @@ func callersError(err error) *sluice.Error {
 
 // limitError returns what to do about a limit of JetStream's that was reached, nil if none was.
 func limitError(err error) *sluice.Error {
-	switch apiCode(err) {
+	switch APICode(err) {
 	case codeMessageTooLarge:
 		return sluice.Errorf(sluice.TooLarge, "the event exceeds the size limit of the log (max_msg_size); send less data or a reference to it")
 	case codeHeaderTooLarge:

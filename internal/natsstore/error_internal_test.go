@@ -48,3 +48,30 @@ func TestCrowded_TellsAFullStoreFromAFullLog(t *testing.T) {
 		require.Equal(t, fullRetry, e.Details["retry_after"], "%+v", c)
 	}
 }
+
+func TestServersBeforeTheAtomicBatchAreRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		give string
+		ok   bool
+	}{
+		{"2.12.0", true},
+		{"2.15.2", true},
+		{"3.0.0-beta.1", true},
+		{"2.11.9", false},
+		{"1.99.0", false},
+		{"", false},
+		{"dev", false},
+	}
+	for _, test := range tests {
+		t.Run(test.give, func(t *testing.T) {
+			t.Parallel()
+			err := checkVersion(test.give)
+			if test.ok {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "2.12 or newer")
+		})
+	}
+}

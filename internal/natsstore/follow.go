@@ -14,10 +14,11 @@ import (
 	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
+// Limits of a reader of a stream.
 const (
 	followHeartbeat = 2 * time.Second // a server that is silent for twice as long is gone
 	followExpiry    = 30 * time.Second
-	followAhead     = 500         // messages that are on their way
+	FollowAhead     = 500         // messages that are on their way
 	followBytes     = 16 << 20    // that they may take, if each were as large as it may be
 	followLeast     = 4           // messages that are on their way, however large they may be
 	followEarly     = 50          // tries, for a second
@@ -43,25 +44,28 @@ var (
 	errSilence   = errors.New("no message for a while")
 )
 
+// ErrBehind says that the replica which answered has not got as far as was asked for.
+var ErrBehind = errors.New("the replica is behind")
+
 // Taker is called for a message, or without one. It returns whether another one is wanted.
 type Taker func(*nats.Msg, *nats.MsgMetadata) (more bool, err error)
 
-// follow calls each for the messages of a stream in order, as config chooses them, until it
+// Follow calls each for the messages of a stream in order, as config chooses them, until it
 // returns false or an error. It is called once without a message as soon as there is nothing
 // to read. The consumer is short-lived and kept in memory; any trouble ends following with an
 // error, and the caller decides where to go on. As many messages are on their way as it says, or fewer where they may be
 // large: a server cuts a connection for which it has more than it may hold, 64 MiB by default, and others read over it too.
 //
 // On a cluster JetStream puts such a consumer on any server that has the stream. One that is behind does not know of
-// what it has not got: that there is nothing to read, or nothing left, is certain only in followToEnd.
-func (s *Store) follow(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
+// its missing messages: that there is nothing to read, or nothing left, is certain only in FollowToEnd.
+func (s *Store) Follow(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
 	return s.followAs(ctx, stream, config, ahead, func(*jetstream.ConsumerInfo) Taker { return each })
 }
 
-// followToEnd is follow for who has to know when everything was read that was stored before: each is called without
+// FollowToEnd is Follow for a caller that must know when it has read everything that was stored before: each is called without
 // a message, or with one and nothing pending, only if that is so. If the replica that is read is behind, following
-// ends with errBehind.
-func (s *Store) followToEnd(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
+// ends with ErrBehind.
+func (s *Store) FollowToEnd(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
 	return s.followAs(ctx, stream, config, ahead, func(info *jetstream.ConsumerInfo) Taker {
 		if info.Cluster == nil {
 			return each
@@ -74,13 +78,13 @@ func (s *Store) followToEnd(ctx context.Context, stream string, config jetstream
 // Scan calls each for the messages of a stream that are stored now, in order, as config
 // chooses them, until it returns false or an error. It waits a while for a replica that is behind.
 func (s *Store) Scan(ctx context.Context, stream string, config jetstream.ConsumerConfig, each Taker) error {
-	return s.scanAhead(ctx, stream, config, followAhead, each)
+	return s.ScanAhead(ctx, stream, config, FollowAhead, each)
 }
 
-// scanAhead is scan, with so many messages on their way at most.
-func (s *Store) scanAhead(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
-	return caughtUp(ctx, func() error {
-		return s.followToEnd(ctx, stream, config, ahead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+// ScanAhead is Scan, with so many messages on their way at most.
+func (s *Store) ScanAhead(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
+	return UntilCaughtUp(ctx, func() error {
+		return s.FollowToEnd(ctx, stream, config, ahead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 			if msg == nil {
 				return false, nil
 			}
@@ -91,12 +95,12 @@ func (s *Store) scanAhead(ctx context.Context, stream string, config jetstream.C
 	})
 }
 
-// caughtUp reads, and does so again for as long as the replica that was read is behind, up to a bound. Another consumer is
+// UntilCaughtUp reads, and reads again for as long as the replica that was read is behind, up to a bound. Another consumer is
 // maybe on another server.
-func caughtUp(ctx context.Context, read func() error) error {
+func UntilCaughtUp(ctx context.Context, read func() error) error {
 	for try := 1; ; try++ {
 		err := read()
-		if !errors.Is(err, errBehind) || try == behindTries || ctx.Err() != nil {
+		if !errors.Is(err, ErrBehind) || try == behindTries || ctx.Err() != nil {
 			return err
 		}
 		pause(ctx, behindPause)

@@ -69,7 +69,7 @@ func (s *Store) layoutConfig(ctx context.Context, name string) (jetstream.Stream
 	if ns, isLog := logOf(name); isLog {
 		record, there, err := s.recordOf(ctx, ns)
 		if err == nil && !there {
-			err = namespaceMissing(ns)
+			err = NamespaceMissing(ns)
 		}
 		return s.eventsConfig(record), err
 	}

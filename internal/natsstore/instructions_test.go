@@ -14,8 +14,8 @@ func TestInstructionsAreKeptByKindNamespaceAndID(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	type record struct{ N int }
-	appointments := natsstore.OpenInstructions[record](store, sluice.KindAppointment)
-	watches := natsstore.OpenInstructions[record](store, sluice.KindWatch)
+	appointments := natsstore.OpenInstructions[record](store.Store, sluice.KindAppointment)
+	watches := natsstore.OpenInstructions[record](store.Store, sluice.KindWatch)
 	ctx := t.Context()
 
 	first, err := appointments.Put(ctx, "acme", "a", record{1}, 0)
@@ -52,7 +52,7 @@ func TestInstructionsAreKeptByKindNamespaceAndID(t *testing.T) {
 	require.Len(t, all, 2)
 
 	require.Equal(t, sluice.Conflict, sluice.CodeOf(appointments.Delete(ctx, "acme", "a", first)))
-	places := natsstore.OpenBucket[record](store, streams.Watches)
+	places := natsstore.OpenBucket[record](store.Store, streams.Watches)
 	for _, namespace := range []string{"acme", "other"} {
 		_, err := places.Put(ctx, streams.WatchKey(namespace, "w"), record{}, 0)
 		require.NoError(t, err)
@@ -75,8 +75,8 @@ func TestInstructionsAreKeptByKindNamespaceAndID(t *testing.T) {
 func TestAWatcherOfInstructionsIsToldOfItsKindOnly(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
-	appointments := natsstore.OpenInstructions[int](store, sluice.KindAppointment)
-	watches := natsstore.OpenInstructions[int](store, sluice.KindWatch)
+	appointments := natsstore.OpenInstructions[int](store.Store, sluice.KindAppointment)
+	watches := natsstore.OpenInstructions[int](store.Store, sluice.KindWatch)
 	_, err := watches.Put(t.Context(), "acme", "w", 1, 0)
 	require.NoError(t, err)
 	revision, err := appointments.Put(t.Context(), "acme", "a", 1, 0)

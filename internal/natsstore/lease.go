@@ -247,7 +247,7 @@ func (l *Leases) take(ctx context.Context, shard int) {
 		}
 	}
 	revision, err := l.compareAndPut(ctx, shardKey(shard), held.revision)
-	if isConflict(err) {
+	if IsConflict(err) {
 		l.mu.Lock()
 		delete(l.held, shard)
 		l.mu.Unlock()

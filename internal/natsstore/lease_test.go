@@ -13,7 +13,7 @@ import (
 )
 
 // runLeases runs a replica's leases. What it is told to leave has come to rest when settled says so.
-func runLeases(t *testing.T, store *natsstore.Store, replica string, settled <-chan struct{}) *natsstore.Leases {
+func runLeases(t *testing.T, store rooms, replica string, settled <-chan struct{}) *natsstore.Leases {
 	t.Helper()
 	leases, err := store.Leases(t.Context(), replica)
 	require.NoError(t, err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -167,14 +166,14 @@ func TestPagesAndStatusLeaveTheServersOwnEventsOut(t *testing.T) {
 	}
 	sub.SetDefaults()
 	keep(t, store, sub)
-	require.NoError(t, deliverystore.New(store).EnsureConsumers(t.Context(), sub))
+	require.NoError(t, store.deliveries().EnsureConsumers(t.Context(), sub))
 	publish(t, store, sluice.DefaultNamespace, "/_sys/subscriptions/s", "/a", "/_sys/deliveries/s", "/b/c", "/a", "/_sys/x")
 	seqs := func(pattern sluice.Pattern, limit int) (found []uint64) {
 		t.Helper()
 		q := model.EventQuery{Pattern: pattern, Limit: limit}
 		for pages := 0; pages == 0 || q.After > 0; pages++ {
 			require.Less(t, pages, 10)
-			page, err := store.Events(t.Context(), sluice.DefaultNamespace, q)
+			page, err := store.log.Events(t.Context(), sluice.DefaultNamespace, q)
 			require.NoError(t, err)
 			for _, e := range page.Events {
 				found = append(found, e.Seq)
@@ -190,7 +189,7 @@ func TestPagesAndStatusLeaveTheServersOwnEventsOut(t *testing.T) {
 		require.Equal(t, []uint64{1, 3, 6}, seqs("/_sys/**", limit))
 		require.Equal(t, []uint64{1}, seqs("/_sys/subscriptions/*", limit))
 	}
-	status, err := deliverystore.New(store).Status(t.Context(), sub)
+	status, err := store.deliveries().Status(t.Context(), sub)
 	require.NoError(t, err)
 	require.Equal(t, uint64(3), status.Backlog)
 	require.Positive(t, status.LagSeconds)

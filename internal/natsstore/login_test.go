@@ -141,12 +141,11 @@ func TestAStoreLogsInWhateverWayTheServerWants(t *testing.T) {
 }
 
 // requireWorking publishes, and reads both ways: directly and as a consumer does.
-func requireWorking(t *testing.T, store *natsstore.Store) {
+func requireWorking(t *testing.T, store rooms) {
 	t.Helper()
 	require.NoError(t, store.Provision(t.Context()))
-	_, err := store.Publish(t.Context(), ns, batchOf("x", 3))
-	require.NoError(t, err)
-	e, err := store.EventByID(t.Context(), ns, "x1")
+	publish(t, store, ns, "/a", "/b")
+	e, err := store.log.EventByID(t.Context(), ns, "/b#1")
 	require.NoError(t, err)
 	require.Equal(t, uint64(2), e.Seq)
 }

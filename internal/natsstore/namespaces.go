@@ -98,7 +98,7 @@ func (s *Store) GetNamespace(ctx context.Context, name string) (sluice.Namespace
 	ns, revision, err := s.namespaces().Get(ctx, name)
 	if err != nil {
 		if sluice.CodeOf(err) == sluice.NotFound {
-			return sluice.Namespace{}, namespaceMissing(name)
+			return sluice.Namespace{}, NamespaceMissing(name)
 		}
 		return sluice.Namespace{}, err
 	}
@@ -160,7 +160,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	_, revision, err := s.namespaces().Get(ctx, name)
 	if err != nil {
 		if sluice.CodeOf(err) == sluice.NotFound {
-			return namespaceMissing(name)
+			return NamespaceMissing(name)
 		}
 		return err
 	}
@@ -169,33 +169,6 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		return fmt.Errorf("delete namespace %s: %w", name, StoreError(ctx, err))
 	}
 	return s.namespaces().Delete(ctx, name, revision)
-}
-
-// Bounds returns the sequences of the first event that is kept and of the last one that was
-// stored; the first is the greater if nothing is kept. Code NotFound for the namespace.
-func (s *Store) Bounds(ctx context.Context, ns string) (first, last uint64, err error) {
-	info, err := s.EventsInfo(ctx, ns)
-	if err != nil {
-		return 0, 0, err
-	}
-	return info.State.FirstSeq, info.State.LastSeq, nil
-}
-
-// LogMade returns when a namespace's log was made: one that was deleted and made again has another time. Code NotFound for the
-// namespace.
-func (s *Store) LogMade(ctx context.Context, ns string) (time.Time, error) {
-	info, err := s.EventsInfo(ctx, ns)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return info.Created, nil
-}
-
-// LastSeq returns the sequence of the last event that was stored, 0 if none was. Code NotFound
-// for the namespace.
-func (s *Store) LastSeq(ctx context.Context, ns string) (uint64, error) {
-	_, last, err := s.Bounds(ctx, ns)
-	return last, err
 }
 
 func (s *Store) namespaces() Bucket[sluice.Namespace] {
@@ -225,11 +198,11 @@ func (s *Store) Stream(ctx context.Context, name string) (jetstream.Stream, erro
 // EventsInfo returns what JetStream knows of a namespace's log. Code NotFound if there is none.
 func (s *Store) EventsInfo(ctx context.Context, ns string) (*jetstream.StreamInfo, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
-		return nil, namespaceMissing(ns)
+		return nil, NamespaceMissing(ns)
 	}
 	stream, err := s.Stream(ctx, streams.EventsStream(ns))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, namespaceMissing(ns)
+		return nil, NamespaceMissing(ns)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("namespace %s: %w", ns, StoreError(ctx, err))
@@ -242,6 +215,7 @@ func usage(info *jetstream.StreamInfo) *sluice.Usage {
 	return &sluice.Usage{Events: state.Msgs, Bytes: state.Bytes, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}
 }
 
-func namespaceMissing(name string) error {
+// NamespaceMissing returns the error (NotFound) for a namespace that does not exist.
+func NamespaceMissing(name string) error {
 	return sluice.Errorf(sluice.NotFound, "namespace %q not found", name)
 }

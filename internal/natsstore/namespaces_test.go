@@ -57,9 +57,9 @@ func TestANamespaceIsMadeChangedListedAndDeleted(t *testing.T) {
 	_, err = store.GetNamespace(ctx, "acme")
 	requireCode(t, sluice.NotFound, err)
 	requireCode(t, sluice.NotFound, store.DeleteNamespace(ctx, "acme"))
-	_, err = store.LastSeq(ctx, "acme")
+	_, err = store.log.LastSeq(ctx, "acme")
 	requireCode(t, sluice.NotFound, err)
-	_, err = store.Publish(ctx, "acme", []sluice.Event{{ID: "1", Path: "/a"}})
+	_, err = store.log.Publish(ctx, "acme", []sluice.Event{{ID: "1", Path: "/a"}})
 	requireCode(t, sluice.NotFound, err)
 }
 

@@ -54,7 +54,20 @@ func (s *Store) Provision(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.openStamps(ctx)
+	return s.finish(ctx)
+}
+
+// finish calls what the rooms registered.
+func (s *Store) finish(ctx context.Context) error {
+	s.mu.Lock()
+	provisioned := slices.Clone(s.provisioned)
+	s.mu.Unlock()
+	for _, f := range provisioned {
+		if err := f(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // singleConfig returns the settings of a stream that exists once.
@@ -151,13 +164,13 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge m
 	begun := time.Now()
 	err := backoff.RetryNotify(func() error {
 		err := s.ensureOnce(ctx, want, merge)
-		waits := isTransient(err) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || apiCode(err) == codeNoPeers && time.Since(begun) < provisionPatience
+		waits := isTransient(err) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || APICode(err) == codeNoPeers && time.Since(begun) < provisionPatience
 		if err == nil || waits {
 			return err
 		}
 		return backoff.Permanent(err)
 	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
-		if time.Since(begun) > requestTimeout {
+		if time.Since(begun) > RequestTimeout {
 			s.opts.Log.WarnContext(ctx, "stream not created yet", slog.String("stream", want.Name), slog.Any("error", err), slog.Duration("again", again))
 		}
 	})
@@ -170,7 +183,7 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge m
 // ensureOnce asks each question with a time of its own: what is asked while a cluster elects its leaders may
 // never be answered, however long it is waited for.
 func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	stream, err := s.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -91,7 +91,7 @@ func TestProvisionUpgradesWhatIsThere(t *testing.T) {
 	require.Equal(t, 1000, all["KV_subscriptions"].MaxConsumers)
 	require.Equal(t, int64(5), all["KV_subscriptions"].MaxMsgsPerSubject)
 
-	e, err := store.Event(t.Context(), sluice.DefaultNamespace, 1)
+	e, err := store.log.Event(t.Context(), sluice.DefaultNamespace, 1)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(e.Data))
 	_, _, err = store.Subscriptions().Get(t.Context(), "k")

@@ -27,12 +27,13 @@ const (
 	remoteSilence = 7 * time.Second
 )
 
+// Subject, headers and statuses of pull requests.
 const (
 	pullSubject     = "$JS.API.CONSUMER.MSG.NEXT."
 	pullAgain       = 20 * time.Millisecond   // after a try that nobody was there for
 	headerLeft      = "Nats-Pending-Messages" // of a request that has ended: how many it did not get
 	statusHeartbeat = "100"
-	statusNoAnswer  = "503"
+	StatusNoAnswer  = "503"
 	statusExpired   = "408"
 )
 
@@ -137,7 +138,7 @@ func (p *puller) receive(msg *nats.Msg) {
 	defer p.silence.Reset(p.pace.silence)
 	wanted := p.wanted
 	status := msg.Header.Get(HeaderStatus)
-	p.heard = p.heard || status != statusNoAnswer
+	p.heard = p.heard || status != StatusNoAnswer
 	switch {
 	case msg.Reply != "": // where a delivery is acknowledged
 		p.each(msg)
@@ -146,11 +147,11 @@ func (p *puller) receive(msg *nats.Msg) {
 		return
 	case status == statusExpired:
 		wanted -= left(msg)
-	case status == statusNoAnswer && !p.heard && p.early < p.pace.early:
+	case status == StatusNoAnswer && !p.heard && p.early < p.pace.early:
 		p.early++
 		<-time.After(pullAgain)
 		wanted = 0
-	case status == statusNoAnswer:
+	case status == StatusNoAnswer:
 		p.end(nats.ErrNoResponders)
 		return
 	default:

@@ -37,7 +37,7 @@ func ringOf(tb testing.TB, numbers ...byte) *seal.Ring {
 }
 
 // sealing returns a provisioned store that seals with the ring, on a server that may have data.
-func sealing(tb testing.TB, server *natstest.Server, ring *seal.Ring) *natsstore.Store {
+func sealing(tb testing.TB, server *natstest.Server, ring *seal.Ring) rooms {
 	tb.Helper()
 	store := connected(tb, natsstore.Options{Conn: server, Sealer: ring})
 	require.NoError(tb, store.Provision(tb.Context()))
@@ -54,7 +54,7 @@ func secretive(id string) *sluice.Subscription {
 }
 
 // put stores a subscription that is new.
-func putNew(tb testing.TB, store *natsstore.Store, sub *sluice.Subscription) {
+func putNew(tb testing.TB, store rooms, sub *sluice.Subscription) {
 	tb.Helper()
 	revision, err := store.Subscriptions().Put(tb.Context(), sub.ID, sub, 0)
 	require.NoError(tb, err)
@@ -123,7 +123,7 @@ func TestWhatIsSecretIsSealedInTheStoreAndTheRestIsReadable(t *testing.T) {
 }
 
 // firstTold returns the first subscription that a watcher is told of.
-func firstTold(t *testing.T, store *natsstore.Store) *sluice.Subscription {
+func firstTold(t *testing.T, store rooms) *sluice.Subscription {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	told, ended := make(chan natsstore.Entry[*sluice.Subscription], 10), make(chan error, 1)

@@ -19,7 +19,7 @@ import (
 )
 
 // keep stores a subscription as it is.
-func keep(t *testing.T, store *natsstore.Store, sub *sluice.Subscription) {
+func keep(t *testing.T, store rooms, sub *sluice.Subscription) {
 	t.Helper()
 	revision, err := store.Subscriptions().Put(t.Context(), sub.ID, sub, sub.Revision)
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func keep(t *testing.T, store *natsstore.Store, sub *sluice.Subscription) {
 }
 
 // subscribed returns a subscription to all events of the default namespace from the first on.
-func subscribed(t *testing.T, store *natsstore.Store) *sluice.Subscription {
+func subscribed(t *testing.T, store rooms) *sluice.Subscription {
 	t.Helper()
 	sub := &sluice.Subscription{
 		ID: "s", Namespace: sluice.DefaultNamespace, Pattern: "/**", State: sluice.Active, CreatedAt: time.Now().UTC(),
@@ -39,11 +39,11 @@ func subscribed(t *testing.T, store *natsstore.Store) *sluice.Subscription {
 }
 
 // arrives publishes an event and waits until the source hands it out.
-func arrives(t *testing.T, store *natsstore.Store, source *deliverystore.Source, id string, limit time.Duration) {
+func arrives(t *testing.T, store rooms, source *deliverystore.Source, id string, limit time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	_, err := store.Publish(ctx, sluice.DefaultNamespace, []sluice.Event{{Namespace: sluice.DefaultNamespace, ID: id, Path: "/a"}})
+	_, err := store.log.Publish(ctx, sluice.DefaultNamespace, []sluice.Event{{Namespace: sluice.DefaultNamespace, ID: id, Path: "/a"}})
 	require.NoError(t, err)
 	for {
 		select {
@@ -61,7 +61,7 @@ func arrives(t *testing.T, store *natsstore.Store, source *deliverystore.Source,
 }
 
 // losing returns a store over a connection on which a request is lost so many times once lose was called, and whether it was.
-func losing(t *testing.T, request string, times int) (store *natsstore.Store, lose func(), lost func() bool) {
+func losing(t *testing.T, request string, times int) (store rooms, lose func(), lost func() bool) {
 	t.Helper()
 	var armed atomic.Bool
 	var seen atomic.Int64
@@ -81,14 +81,14 @@ func TestDirectGet_IsAskedAgain(t *testing.T) {
 	for _, read := range []struct {
 		request string
 		times   int
-		by      func(ctx context.Context, store *natsstore.Store, sub *sluice.Subscription) error
+		by      func(ctx context.Context, store rooms, sub *sluice.Subscription) error
 	}{
-		{"$JS.API.DIRECT.GET.EVENTS_default ", 2, func(ctx context.Context, store *natsstore.Store, _ *sluice.Subscription) error {
-			_, err := store.PathBefore(ctx, sluice.DefaultNamespace, "/a", 1)
+		{"$JS.API.DIRECT.GET.EVENTS_default ", 2, func(ctx context.Context, store rooms, _ *sluice.Subscription) error {
+			_, err := store.log.PathBefore(ctx, sluice.DefaultNamespace, "/a", 1)
 			return err
 		}},
-		{"$JS.API.DIRECT.GET.ATTEMPTS.attempts.default.s ", 2, func(ctx context.Context, store *natsstore.Store, sub *sluice.Subscription) error {
-			log, err := deliverystore.New(store).AttemptLog()
+		{"$JS.API.DIRECT.GET.ATTEMPTS.attempts.default.s ", 2, func(ctx context.Context, store rooms, sub *sluice.Subscription) error {
+			log, err := store.deliveries().AttemptLog()
 			if err == nil {
 				_, err = log.Recover(ctx, sub)
 			}
@@ -99,7 +99,7 @@ func TestDirectGet_IsAskedAgain(t *testing.T) {
 			t.Parallel()
 			store, lose, lost := losing(t, read.request, read.times)
 			sub := subscribed(t, store)
-			_, err := store.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{Namespace: sluice.DefaultNamespace, ID: "e", Path: "/a"}})
+			_, err := store.log.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{Namespace: sluice.DefaultNamespace, ID: "e", Path: "/a"}})
 			require.NoError(t, err)
 			lose()
 			require.NoError(t, read.by(t.Context(), store, sub))
@@ -119,17 +119,17 @@ func TestSource_OpensThoughAnswersAreLost(t *testing.T) {
 			t.Parallel()
 			store, lose, lost := losing(t, request, 2)
 			sub := subscribed(t, store)
-			require.NoError(t, deliverystore.New(store).EnsureConsumers(t.Context(), sub))
-			first, err := deliverystore.New(store).OpenSource(t.Context(), sub)
+			require.NoError(t, store.deliveries().EnsureConsumers(t.Context(), sub))
+			first, err := store.deliveries().OpenSource(t.Context(), sub)
 			require.NoError(t, err)
-			_, err = store.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{Namespace: sluice.DefaultNamespace, ID: "left", Path: "/a"}})
+			_, err = store.log.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{Namespace: sluice.DefaultNamespace, ID: "left", Path: "/a"}})
 			require.NoError(t, err)
 			<-first.Deliveries() // it is not acknowledged, and read again when the next source is opened
 			first.Close()
 			lose()
 			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second) // less than a source has to be opened
 			defer cancel()
-			source, err := deliverystore.New(store).OpenSource(ctx, sub)
+			source, err := store.deliveries().OpenSource(ctx, sub)
 			require.NoError(t, err)
 			defer source.Close()
 			arrives(t, store, source, "e", 40*time.Second)
@@ -146,7 +146,7 @@ func TestConnection_SilentIsGivenUp(t *testing.T) {
 	store := connected(t, natsstore.Options{URL: "nats://" + link.Addr(), Log: slog.New(slog.NewTextHandler(log, nil))})
 	require.NoError(t, store.Provision(t.Context()))
 	sub := subscribed(t, store)
-	before, err := deliverystore.New(store).OpenSource(t.Context(), sub)
+	before, err := store.deliveries().OpenSource(t.Context(), sub)
 	require.NoError(t, err)
 	arrives(t, store, before, "before", time.Minute)
 	link.Swallow()
@@ -154,7 +154,7 @@ func TestConnection_SilentIsGivenUp(t *testing.T) {
 	before.Close()
 	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
 	require.Positive(t, log.n.Load(), "it is told")
-	after, err := deliverystore.New(store).OpenSource(t.Context(), sub)
+	after, err := store.deliveries().OpenSource(t.Context(), sub)
 	require.NoError(t, err)
 	defer after.Close()
 	arrives(t, store, after, "after", time.Minute)

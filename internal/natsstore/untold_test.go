@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -145,7 +144,7 @@ func TestASubscriptionThatNobodyHearsOfCannotBeChangedForEver(t *testing.T) {
 }
 
 // lettersAreShared checks that two processes that tell share the letters (C32).
-func lettersAreShared(t *testing.T, stores ...*natsstore.Store) {
+func lettersAreShared(t *testing.T, stores ...rooms) {
 	t.Helper()
 	require.NoError(t, stores[0].EnsureLetters(t.Context()))
 	var mu sync.Mutex
@@ -154,7 +153,7 @@ func lettersAreShared(t *testing.T, stores ...*natsstore.Store) {
 	var following sync.WaitGroup
 	for _, store := range stores {
 		following.Go(func() {
-			_ = deliverystore.New(store).FollowLetters(ctx, func(_ context.Context, letters []model.BuriedLetter, _ bool) error { // it ends with ctx
+			_ = store.deliveries().FollowLetters(ctx, func(_ context.Context, letters []model.BuriedLetter, _ bool) error { // it ends with ctx
 				mu.Lock()
 				defer mu.Unlock()
 				for _, d := range letters {
@@ -165,7 +164,7 @@ func lettersAreShared(t *testing.T, stores ...*natsstore.Store) {
 		})
 	}
 	defer func() { cancel(); following.Wait() }()
-	log, err := deliverystore.New(stores[0]).AttemptLog()
+	log, err := stores[0].deliveries().AttemptLog()
 	require.NoError(t, err)
 	const many = 200
 	for seq := range uint64(many) {

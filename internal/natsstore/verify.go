@@ -17,7 +17,7 @@ import (
 
 // IsGone reports whether an error says that there is no such stream.
 func IsGone(err error) bool {
-	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) || apiCode(err) == int(jetstream.JSErrCodeStreamNotFound)
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) || APICode(err) == int(jetstream.JSErrCodeStreamNotFound)
 }
 
 const (
@@ -41,14 +41,14 @@ func (s *Store) Verify(ctx context.Context, name string, progress func(read, tot
 	if state.Msgs == 0 {
 		return nil, nil
 	}
-	var gaps []span
+	var gaps []sequences
 	var read uint64
 	next := state.FirstSeq
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: state.FirstSeq, HeadersOnly: true}
 	err = s.Scan(ctx, name, config, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		seq := meta.Sequence.Stream
 		if to := min(seq-1, state.LastSeq); to >= next {
-			gaps = append(gaps, span{next, to})
+			gaps = append(gaps, sequences{next, to})
 		}
 		next = seq + 1
 		if read++; read%verifyStep == 0 {
@@ -60,17 +60,17 @@ func (s *Store) Verify(ctx context.Context, name string, progress func(read, tot
 		return nil, fmt.Errorf("verify %s: %w", name, StoreError(ctx, err))
 	}
 	if next <= state.LastSeq {
-		gaps = append(gaps, span{next, state.LastSeq})
+		gaps = append(gaps, sequences{next, state.LastSeq})
 	}
 	return s.unreadable(ctx, stream, gaps)
 }
 
 // unreadable returns what of the gaps is not explained by what was deleted, or has left the log, by now.
-func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []span) (all []sluice.Damage, err error) {
+func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []sequences) (all []sluice.Damage, err error) {
 	if len(gaps) == 0 {
 		return nil, nil
 	}
-	info, err := askedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := AskedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return stream.Info(ctx, jetstream.WithDeletedDetails(true))
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Store) pathOf(ctx context.Context, stream jetstream.Stream, state jetst
 	if state.NumSubjects > pathsMost {
 		return "", nil
 	}
-	info, err := askedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := AskedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return stream.Info(ctx, jetstream.WithSubjectFilter(">"))
 	})
 	if err != nil {
@@ -128,17 +128,17 @@ func (s *Store) pathOf(ctx context.Context, stream jetstream.Stream, state jetst
 }
 
 // without returns what is left of a range from a first sequence on without those that were deleted, ascending.
-func without(gap span, first uint64, deleted []uint64) (left []span) {
+func without(gap sequences, first uint64, deleted []uint64) (left []sequences) {
 	at, _ := slices.BinarySearch(deleted, gap.from)
 	from := max(gap.from, first)
 	for ; at < len(deleted) && deleted[at] <= gap.to; at++ {
 		if deleted[at] > from {
-			left = append(left, span{from, deleted[at] - 1})
+			left = append(left, sequences{from, deleted[at] - 1})
 		}
 		from = max(from, deleted[at]+1)
 	}
 	if from <= gap.to {
-		left = append(left, span{from, gap.to})
+		left = append(left, sequences{from, gap.to})
 	}
 	return left
 }
@@ -224,3 +224,6 @@ func moveSubject(stream string) (string, bool) {
 	}
 	return "", false
 }
+
+// sequences is a range of them.
+type sequences struct{ from, to uint64 }

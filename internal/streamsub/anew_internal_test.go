@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,14 +20,12 @@ import (
 // there is news, though its sequences have been seen before.
 func TestALogThatIsMadeAnewAtOnceIsFollowedFromItsBeginning(t *testing.T) {
 	t.Parallel()
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: natstest.New(t)})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{Conn: natstest.New(t)})
 	require.NoError(t, store.Provision(t.Context()))
 	publish := func(n int) {
 		t.Helper()
 		for range n {
-			_, err := store.Publish(t.Context(), "n", []sluice.Event{{Namespace: "n", Path: "/a", ID: uuid.NewString(), Type: "t", Source: "/x", Data: []byte("1")}})
+			_, err := store.Log.Publish(t.Context(), "n", []sluice.Event{{Namespace: "n", Path: "/a", ID: uuid.NewString(), Type: "t", Source: "/x", Data: []byte("1")}})
 			require.NoError(t, err)
 		}
 	}
@@ -35,14 +34,14 @@ func TestALogThatIsMadeAnewAtOnceIsFollowedFromItsBeginning(t *testing.T) {
 		defer tails.mu.Unlock()
 		return tails.tailOf("/a")
 	}
-	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "n"})
+	_, _, err := store.PutNamespace(t.Context(), sluice.Namespace{Name: "n"})
 	require.NoError(t, err)
 	publish(5)
 	tails, news := newTails(), make(chan sluice.Path, 64)
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
 	following.Go(func() {
-		tails.follow(ctx, store, "n", func(path sluice.Path) { news <- path }, slog.New(slog.DiscardHandler))
+		tails.follow(ctx, store.Log, "n", func(path sluice.Path) { news <- path }, slog.New(slog.DiscardHandler))
 	})
 	defer following.Wait()
 	defer cancel()

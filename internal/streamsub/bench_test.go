@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -42,7 +43,7 @@ type notice struct {
 
 // bench is a store, and what becomes of the notices that processes send.
 type bench struct {
-	store *natsstore.Store
+	store storetest.Rooms
 
 	mu     sync.Mutex
 	sent   []notice
@@ -65,9 +66,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: natstest.New(t)})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{Conn: natstest.New(t)})
 	require.NoError(t, store.Provision(t.Context()))
 	return &bench{
 		store: store, gone: map[sluice.Path]bool{}, holds: model.Pass, entered: map[string]string{},
@@ -99,7 +98,7 @@ func (b *bench) wait(t *testing.T, n int) []notice {
 
 func (b *bench) publish(t *testing.T, path sluice.Path) uint64 {
 	t.Helper()
-	stored, err := b.store.Publish(t.Context(), "default", []sluice.Event{{
+	stored, err := b.store.Log.Publish(t.Context(), "default", []sluice.Event{{
 		Namespace: "default", Path: path, ID: uuid.NewString(), Type: "t", Source: "/x", Data: []byte("1"),
 	}})
 	require.NoError(t, err)
@@ -128,8 +127,8 @@ func (b *bench) process(t *testing.T, name string, owns bool) *process {
 	t.Helper()
 	p := &process{bench: b, name: name, owner: owner{&owns}}
 	p.Engine = streamsub.New(streamsub.Deps{
-		Records: records{natsstore.OpenBucket[streamsub.Subscription](b.store, streams.StreamWakes)},
-		Logs:    b.store, Streams: b, Post: p, Gate: b, Owns: p, Account: b, Quota: b, Pace: b,
+		Records: records{natsstore.OpenBucket[streamsub.Subscription](b.store.Store, streams.StreamWakes)},
+		Logs:    b.store.Log, Streams: b, Post: p, Gate: b, Owns: p, Account: b, Quota: b, Pace: b,
 		Keys:   keys{[]byte("a secret of 32 bytes, for them all")},
 		Offset: func(seq uint64) string { return strconv.FormatUint(seq, 10) },
 	}, streamsub.Options{BaseURL: "http://here/streams", SweepEvery: sweepEvery})
@@ -213,7 +212,7 @@ func (b *bench) Tail(ctx context.Context, ns string, path sluice.Path) (uint64, 
 	b.mu.Lock()
 	gone := b.gone[path]
 	b.mu.Unlock()
-	tail, err := b.store.PathTail(ctx, ns, path)
+	tail, err := b.store.Log.PathTail(ctx, ns, path)
 	return tail, tail > 0 && !gone, err
 }
 
@@ -230,7 +229,7 @@ func (b *bench) Append(ctx context.Context, ns string, path sluice.Path, message
 	if gone {
 		return sluice.Errorf(sluice.NotFound, "stream not found")
 	}
-	_, err := b.store.Publish(ctx, ns, []sluice.Event{{Namespace: ns, Path: path, ID: uuid.NewString(), Type: "t", Source: "/x", Data: message}})
+	_, err := b.store.Log.Publish(ctx, ns, []sluice.Event{{Namespace: ns, Path: path, ID: uuid.NewString(), Type: "t", Source: "/x", Data: message}})
 	return err
 }
 

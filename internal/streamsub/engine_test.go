@@ -147,11 +147,11 @@ func TestWorkersRaceForAWake(t *testing.T) {
 	b.publish(t, "/events/x")
 	var line uint64
 	require.Eventually(t, func() bool {
-		tail, err := b.store.PathTail(t.Context(), "default", "/wake/pool")
+		tail, err := b.store.Log.PathTail(t.Context(), "default", "/wake/pool")
 		line = tail
 		return err == nil && tail > 0
 	}, patience, 5*time.Millisecond)
-	ev, err := b.store.Event(t.Context(), "default", line)
+	ev, err := b.store.Log.Event(t.Context(), "default", line)
 	require.NoError(t, err)
 	require.Contains(t, string(ev.Data), `"type":"wake","subscription_id":"s","stream":"events/x","generation":1,"ts":`)
 
@@ -181,7 +181,7 @@ func TestWorkersRaceForAWake(t *testing.T) {
 	_, err = two.Call(t.Context(), key, call)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		tail, err := b.store.PathTail(t.Context(), "default", "/wake/pool")
+		tail, err := b.store.Log.PathTail(t.Context(), "default", "/wake/pool")
 		return err == nil && tail > line
 	}, patience, 5*time.Millisecond, "there is something left: others are called")
 	next, err := one.Claim(t.Context(), key, "x")

@@ -47,7 +47,7 @@ func TestTheStartIsResolvedAtTheCreation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range 3 {
-		_, err := b.store.Publish(t.Context(), "default", []sluice.Event{{ID: strconv.Itoa(i), Path: "/a", Type: "t"}})
+		_, err := b.store.Log.Publish(t.Context(), "default", []sluice.Event{{ID: strconv.Itoa(i), Path: "/a", Type: "t"}})
 		require.NoError(t, err)
 	}
 	tests := []struct {

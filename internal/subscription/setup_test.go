@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -27,7 +27,7 @@ const url = "https://192.0.2.1/hook"
 
 // consumers are the real ones; the first calls can be made to fail.
 type consumers struct {
-	store *natsstore.Store
+	store storetest.Rooms
 
 	mu   sync.Mutex
 	fail []error
@@ -48,14 +48,14 @@ func (c *consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error 
 	if err := c.next(); err != nil {
 		return err
 	}
-	return deliverystore.New(c.store).EnsureConsumers(ctx, sub)
+	return c.store.Deliveries.EnsureConsumers(ctx, sub)
 }
 
 func (c *consumers) Remove(ctx context.Context, sub *sluice.Subscription) error {
 	if err := c.next(); err != nil {
 		return err
 	}
-	return deliverystore.New(c.store).RemoveConsumers(ctx, sub)
+	return c.store.Deliveries.RemoveConsumers(ctx, sub)
 }
 
 // heard keeps what is announced, and reacts to it.
@@ -93,7 +93,7 @@ func (h *heard) Subscription(ctx context.Context, sub *sluice.Subscription) {
 type bench struct {
 	*subscription.Registry
 
-	store     *natsstore.Store
+	store     storetest.Rooms
 	js        jetstream.JetStream
 	consumers *consumers
 	heard     *heard
@@ -103,9 +103,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	server := natstest.New(t)
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: server})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{Conn: server})
 	require.NoError(t, store.Provision(t.Context()))
 	nc, err := nats.Connect("", nats.InProcessServer(server))
 	require.NoError(t, err)
@@ -118,12 +116,12 @@ func newBench(t *testing.T) *bench {
 	b := &bench{store: store, js: js, consumers: &consumers{store: store}, heard: &heard{outbox: store.Subscriptions()}}
 	b.needs = subscription.Deps{
 		Subscriptions: store.Subscriptions(),
-		Reservations:  natsstore.OpenBucket[subscription.Reservation](store, streams.Reservations),
-		Logs:          store,
+		Reservations:  natsstore.OpenBucket[subscription.Reservation](store.Store, streams.Reservations),
+		Logs:          store.Log,
 		Endpoints:     sender,
 		Consumers:     b.consumers,
-		Replays:       deliverystore.New(store).Replays(),
-		ReplayLogs:    store,
+		Replays:       store.Deliveries.Replays(),
+		ReplayLogs:    store.Log,
 		Ledger:        ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)),
 		Announce:      b.heard,
 		Now:           time.Now,

@@ -22,10 +22,10 @@ import (
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -50,7 +50,7 @@ func (tr *truth) enter(sub *sluice.Subscription) {
 type life struct {
 	*subscription.Registry
 
-	store     *natsstore.Store
+	store     storetest.Rooms
 	announcer *sysevent.Announcer
 	truth     *truth
 
@@ -118,20 +118,20 @@ func (d dyingLog) Publish(ctx context.Context, namespace string, events []sluice
 		if d.l.fails != nil && d.l.fails() {
 			return sluice.Errorf(sluice.Unavailable, "no leader")
 		}
-		stored, err = d.l.store.Publish(ctx, namespace, events)
+		stored, err = d.l.store.Log.Publish(ctx, namespace, events)
 		return err
 	})
 	return stored, err
 }
 
-type kept struct{ store *natsstore.Store }
+type kept struct{ store storetest.Rooms }
 
 func (k kept) Ensure(ctx context.Context, sub *sluice.Subscription) error {
-	return deliverystore.New(k.store).EnsureConsumers(ctx, sub)
+	return k.store.Deliveries.EnsureConsumers(ctx, sub)
 }
 
 func (k kept) Remove(ctx context.Context, sub *sluice.Subscription) error {
-	return deliverystore.New(k.store).RemoveConsumers(ctx, sub)
+	return k.store.Deliveries.RemoveConsumers(ctx, sub)
 }
 
 // world is a server of NATS on which processes live and die.
@@ -156,15 +156,13 @@ func newWorld(t *testing.T) *world {
 // begin begins a life that ends at a write; below 0: it does not.
 func (w *world) begin(t *testing.T, left int, after bool) *life {
 	t.Helper()
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: w.server})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{Conn: w.server})
 	l := &life{store: store, truth: w.truth, left: left, after: after}
 	subs := records{store.Subscriptions(), l}
 	l.announcer = sysevent.New(dyingLog{l}, sysevent.Options{Outbox: subs, Sweep: 50 * time.Millisecond})
 	l.Registry = subscription.New(subscription.Deps{
-		Subscriptions: subs, Reservations: natsstore.OpenBucket[subscription.Reservation](store, streams.Reservations),
-		Logs: store, Endpoints: w.sender, Consumers: kept{store}, Replays: deliverystore.New(store).Replays(), ReplayLogs: store,
+		Subscriptions: subs, Reservations: natsstore.OpenBucket[subscription.Reservation](store.Store, streams.Reservations),
+		Logs: store.Log, Endpoints: w.sender, Consumers: kept{store}, Replays: store.Deliveries.Replays(), ReplayLogs: store.Log,
 		Ledger: ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)), Announce: l.announcer, Now: time.Now,
 	})
 	return l
@@ -215,9 +213,9 @@ func acts() []func(ctx context.Context, l *life) error {
 }
 
 // told returns what the log has of the subscription.
-func (w *world) told(t *testing.T, store *natsstore.Store) (ids []string, revisions []uint64) {
+func (w *world) told(t *testing.T, store storetest.Rooms) (ids []string, revisions []uint64) {
 	t.Helper()
-	page, err := store.Events(t.Context(), sluice.DefaultNamespace, model.EventQuery{Pattern: "/_sys/subscriptions/s", Limit: 1000})
+	page, err := store.Log.Events(t.Context(), sluice.DefaultNamespace, model.EventQuery{Pattern: "/_sys/subscriptions/s", Limit: 1000})
 	require.NoError(t, err)
 	for _, ev := range page.Events {
 		var data struct {
@@ -230,7 +228,7 @@ func (w *world) told(t *testing.T, store *natsstore.Store) (ids []string, revisi
 }
 
 // requireAllTold checks that the log has everything that was stored to be told, once, in the order of revisions.
-func (w *world) requireAllTold(t *testing.T, store *natsstore.Store) {
+func (w *world) requireAllTold(t *testing.T, store storetest.Rooms) {
 	t.Helper()
 	ids, revisions := w.told(t, store)
 	var wantIDs []string

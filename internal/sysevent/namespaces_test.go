@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -29,9 +30,7 @@ func (refusing) Publish(context.Context, string, []sluice.Event) ([]sluice.Store
 func TestWhatWasNotToldOfNamespacesIsToldLater(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: server})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{Conn: server})
 	require.NoError(t, store.Provision(t.Context()))
 	ctx := t.Context()
 	put := func(name, description string) sluice.Namespace {
@@ -39,7 +38,7 @@ func TestWhatWasNotToldOfNamespacesIsToldLater(t *testing.T) {
 		require.NoError(t, err)
 		return ns
 	}
-	said := sysevent.New(store, sysevent.Options{Namespaces: store})
+	said := sysevent.New(store.Log, sysevent.Options{Namespaces: store})
 	mute := sysevent.New(refusing{}, sysevent.Options{Namespaces: store})
 
 	old := put("before", "")
@@ -59,11 +58,11 @@ func TestWhatWasNotToldOfNamespacesIsToldLater(t *testing.T) {
 	said.Namespace(ctx, sluice.TypeNamespaceCreated, &gone, nil, nil)
 	require.NoError(t, store.DeleteNamespace(ctx, "gone"))
 
-	a := sysevent.New(store, sysevent.Options{Outbox: store.Subscriptions(), Namespaces: store, Sweep: 20 * time.Millisecond})
+	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Subscriptions(), Namespaces: store, Sweep: 20 * time.Millisecond})
 	stop := run(t, a)
 	defer stop()
 	lines := func() (lines []string) {
-		page, err := store.Events(ctx, sluice.DefaultNamespace, model.EventQuery{Pattern: "/_sys/namespaces/*", Limit: 100})
+		page, err := store.Log.Events(ctx, sluice.DefaultNamespace, model.EventQuery{Pattern: "/_sys/namespaces/*", Limit: 100})
 		require.NoError(t, err)
 		for _, ev := range page.Events {
 			var data struct{ Revision uint64 }
@@ -92,12 +91,10 @@ func TestWhatWasNotToldOfNamespacesIsToldLater(t *testing.T) {
 func TestEachChangeOfANamespaceThatWasNotToldIsTold(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: server})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{Conn: server})
 	require.NoError(t, store.Provision(t.Context()))
 	ctx := t.Context()
-	said := sysevent.New(store, sysevent.Options{Namespaces: store})
+	said := sysevent.New(store.Log, sysevent.Options{Namespaces: store})
 	put := func(name, description string) sluice.Namespace {
 		ns, _, err := store.PutNamespaceAfter(ctx, sluice.Namespace{Name: name, Description: description}, func(was, is *sluice.Namespace) (sluice.Announcement, error) {
 			if was == nil {
@@ -110,7 +107,7 @@ func TestEachChangeOfANamespaceThatWasNotToldIsTold(t *testing.T) {
 		return ns
 	}
 	lines := func(name string) (lines []string) {
-		page, err := store.Events(ctx, sluice.DefaultNamespace, model.EventQuery{Pattern: sluice.Pattern(sluice.NamespacePath(name)), Limit: 100})
+		page, err := store.Log.Events(ctx, sluice.DefaultNamespace, model.EventQuery{Pattern: sluice.Pattern(sluice.NamespacePath(name)), Limit: 100})
 		require.NoError(t, err)
 		for _, ev := range page.Events {
 			var data struct{ Old, New struct{ Description string } }
@@ -135,7 +132,7 @@ func TestEachChangeOfANamespaceThatWasNotToldIsTold(t *testing.T) {
 	require.NoError(t, store.DeleteNamespace(ctx, "gone"))
 
 	put("found", "3")
-	a := sysevent.New(store, sysevent.Options{Outbox: store.Subscriptions(), Namespaces: store, Sweep: 20 * time.Millisecond})
+	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Subscriptions(), Namespaces: store, Sweep: 20 * time.Millisecond})
 	defer run(t, a)()
 	require.Eventually(t, func() bool {
 		_, marks, err := store.NamespaceRevisions(ctx)

@@ -283,7 +283,7 @@ func (s *Store) complete(ctx context.Context, d *model.BuriedLetter) error {
 	if d.Event != nil || d.EventID == "" || d.Reason == sluice.Expired {
 		return nil
 	}
-	e, err := s.core.Event(ctx, d.Namespace, d.Seq)
+	e, err := s.log.Event(ctx, d.Namespace, d.Seq)
 	switch code := sluice.CodeOf(err); {
 	case err == nil && e.ID == d.EventID:
 		d.Event = &e

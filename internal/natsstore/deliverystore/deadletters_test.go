@@ -224,7 +224,7 @@ func TestTheDeadLetterOfAVeryLargeEventRefersToTheLog(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	data := strings.Repeat("\x00\x01", 500<<10)
-	stored, err := g.core.Publish(t.Context(), "default", []sluice.Event{{ID: "e-1", Path: "/a", Type: "t", ContentType: "application/octet-stream", Data: []byte(data)}})
+	stored, err := g.rooms.log.Publish(t.Context(), "default", []sluice.Event{{ID: "e-1", Path: "/a", Type: "t", ContentType: "application/octet-stream", Data: []byte(data)}})
 	require.NoError(t, err)
 	d := g.letter(stored[0].Seq, "/a")
 	d.Event.Data, d.Event.ContentType = []byte(data), "application/octet-stream"

@@ -152,7 +152,7 @@ func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want 
 	if info.NumPending == 0 && info.NumAckPending == 0 {
 		return 0, nil
 	}
-	events, err := s.core.NextEvent(ctx, sub.Namespace, want.Filter.Subject, info.AckFloor.Stream+1, lagBatch)
+	events, err := s.log.NextEvent(ctx, sub.Namespace, want.Filter.Subject, info.AckFloor.Stream+1, lagBatch)
 	if err != nil {
 		return 0, err
 	}

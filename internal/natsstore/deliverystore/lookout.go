@@ -102,7 +102,7 @@ func (l look) do(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	first, last, err := l.store.core.Bounds(ctx, l.sub.Namespace)
+	first, last, err := l.store.log.Bounds(ctx, l.sub.Namespace)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (l look) waits(ctx context.Context, want streams.Consumer, info *jetstream.
 
 // tell tells that an event left the log, and with it all before the next one that is there.
 func (l look) tell(ctx context.Context, at uint64, next []sluice.Event, m *mark) error {
-	first, _, err := l.store.core.Bounds(ctx, l.sub.Namespace)
+	first, _, err := l.store.log.Bounds(ctx, l.sub.Namespace)
 	if err != nil {
 		return err
 	}
@@ -325,9 +325,9 @@ func (l look) find(ctx context.Context, want streams.Consumer, next []sluice.Eve
 
 // next returns the events of a consumer that are in the log, from a sequence on.
 func (l look) next(ctx context.Context, want streams.Consumer, from uint64) ([]sluice.Event, error) {
-	events, err := l.store.core.NextEvent(ctx, l.sub.Namespace, want.Filter.Subject, from, lookBatch)
+	events, err := l.store.log.NextEvent(ctx, l.sub.Namespace, want.Filter.Subject, from, lookBatch)
 	if err == nil && len(events) == 0 {
-		return l.store.core.LeadersNext(ctx, l.sub.Namespace, want.Filter.Subject, from)
+		return l.store.log.LeadersNext(ctx, l.sub.Namespace, want.Filter.Subject, from)
 	}
 	return events, err
 }

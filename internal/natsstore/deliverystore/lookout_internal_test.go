@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -18,15 +19,16 @@ func TestLook_SecondOwnersEventIsNotLost(t *testing.T) { // C01, decision 0003
 	core, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: natstest.New(t)})
 	require.NoError(t, err)
 	t.Cleanup(core.Close)
+	events := eventlog.New(t.Context(), core)
 	require.NoError(t, core.Provision(t.Context()))
-	s := New(core)
+	s := New(core, events)
 	sub := &sluice.Subscription{ID: "s", Namespace: "default", Pattern: "/**", State: sluice.Active, CreatedAt: time.Now().UTC(), From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
 	sub.SetDefaults()
 	_, err = core.Subscriptions().Put(t.Context(), sub.ID, sub, 0)
 	require.NoError(t, err)
 	require.NoError(t, s.EnsureConsumers(t.Context(), sub))
 	for _, id := range []string{"e1", "e2", "e3"} {
-		_, err := core.Publish(t.Context(), "default", []sluice.Event{{Namespace: "default", ID: id, Path: "/a"}})
+		_, err := events.Publish(t.Context(), "default", []sluice.Event{{Namespace: "default", ID: id, Path: "/a"}})
 		require.NoError(t, err)
 	}
 	source, err := s.OpenSource(t.Context(), sub)

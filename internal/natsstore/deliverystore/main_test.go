@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -22,6 +23,7 @@ type rooms struct {
 	*deliverystore.Store
 
 	core *natsstore.Store
+	log  *eventlog.Log
 }
 
 // provisioned returns a store on a server of its own.
@@ -38,7 +40,8 @@ func connected(tb testing.TB, opts natsstore.Options) rooms {
 	store, err := natsstore.Connect(tb.Context(), opts)
 	require.NoError(tb, err)
 	tb.Cleanup(store.Close)
-	return rooms{deliverystore.New(store), store}
+	log := eventlog.New(tb.Context(), store)
+	return rooms{deliverystore.New(store, log), store, log}
 }
 
 // raw returns JetStream as any other client has it.
@@ -64,7 +67,7 @@ func (r rooms) keep(t *testing.T, sub *sluice.Subscription) {
 func (r rooms) publish(t *testing.T, paths ...sluice.Path) {
 	t.Helper()
 	for i, path := range paths {
-		_, err := r.core.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{ID: fmt.Sprintf("%s#%d", path, i), Path: path}})
+		_, err := r.log.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{ID: fmt.Sprintf("%s#%d", path, i), Path: path}})
 		require.NoError(t, err)
 	}
 }

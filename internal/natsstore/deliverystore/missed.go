@@ -134,7 +134,7 @@ func (s *Store) unattempted(ctx context.Context, sub *sluice.Subscription, gap G
 		return gap, nil
 	}
 	since := sub.Began()
-	if e, err := s.core.Event(ctx, sub.Namespace, gap.From-1); err == nil && e.Stored.After(since) {
+	if e, err := s.log.Event(ctx, sub.Namespace, gap.From-1); err == nil && e.Stored.After(since) {
 		since = e.Stored
 	}
 	attempted := map[uint64]bool{}

@@ -156,7 +156,7 @@ func (s *Store) makeConsumer(ctx context.Context, sub *sluice.Subscription, i in
 	if err != nil {
 		return nil, err
 	}
-	last, err := s.core.LastSeq(ctx, sub.Namespace)
+	last, err := s.log.LastSeq(ctx, sub.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -330,7 +330,7 @@ func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*
 
 // checkGone returns an error if the event is still there: who was asked before lagged behind.
 func (s *Store) checkGone(ctx context.Context, ns string, seq uint64) error {
-	_, err := s.core.Event(ctx, ns, seq)
+	_, err := s.log.Event(ctx, ns, seq)
 	if code := sluice.CodeOf(err); code == sluice.NotFound || code == sluice.WindowExceeded {
 		return nil
 	} else if code == sluice.Internal || code == sluice.Unavailable {
@@ -417,7 +417,7 @@ func (s *Source) trouble(err error) {
 
 func (s *Source) delivery(h *ackTracker, msg *nats.Msg, meta *nats.MsgMetadata) *model.Delivery {
 	d := &model.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{s.store.core.Conn(), msg.Reply, h, meta.Sequence.Stream}}
-	d.Event, d.Err = s.store.core.EventIn(msg, meta)
+	d.Event, d.Err = s.store.log.EventIn(msg, meta)
 	return d
 }
 

@@ -6,18 +6,20 @@ import (
 	"sync"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 )
 
 // Store keeps what becomes of deliveries. Its methods may be called at once.
 type Store struct {
 	core *natsstore.Store
+	log  *eventlog.Log
 
 	mu     sync.Mutex
 	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are
 }
 
-// New returns the store of deliveries on a connection. There is one for each connection: it has consumers made by one caller at
+// New returns the store of deliveries of the logs on a connection. There is one for each connection: it has consumers made by one caller at
 // a time.
-func New(core *natsstore.Store) *Store {
-	return &Store{core: core, making: map[string]chan struct{}{}}
+func New(core *natsstore.Store, log *eventlog.Log) *Store {
+	return &Store{core: core, log: log, making: map[string]chan struct{}{}}
 }

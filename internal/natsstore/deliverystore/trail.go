@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -44,7 +45,7 @@ func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string
 	if t.Event != nil || len(t.Attempts) > 0 || t.Dead != nil || t.Seq > 0 && t.Seq < t.FirstSeq {
 		return t, nil
 	}
-	if made, ok := natsstore.UUIDTime(name); ok && t.FirstSeq > 1 && made.Before(info.State.FirstTime) {
+	if made, ok := eventlog.UUIDTime(name); ok && t.FirstSeq > 1 && made.Before(info.State.FirstTime) {
 		return t, nil
 	}
 	return t, sluice.Errorf(sluice.NotFound, "event %q not found in %s, and no record of it", name, sub.Namespace)
@@ -55,16 +56,16 @@ func (s *Store) trailEvent(ctx context.Context, ns, name string, t *model.Trail)
 	seq, err := strconv.ParseUint(name, 10, 64)
 	var e sluice.Event
 	if err == nil {
-		e, err = s.core.Event(ctx, ns, seq)
+		e, err = s.log.Event(ctx, ns, seq)
 		if sluice.CodeOf(err) == sluice.WindowExceeded {
 			t.Seq = seq
 		}
 	} else {
-		t.Seq, _ = natsstore.PlaceOf(ns, name)
+		t.Seq, _ = eventlog.PlaceOf(ns, name)
 	}
 	if err != nil {
 		t.EventID = name
-		e, err = s.core.EventByID(ctx, ns, name)
+		e, err = s.log.EventByID(ctx, ns, name)
 	}
 	switch code := sluice.CodeOf(err); {
 	case err == nil:
@@ -134,7 +135,7 @@ func (s *Store) trailLane(ctx context.Context, sub *sluice.Subscription, t *mode
 	if t.Lane.EventID != "" || t.Lane.FromSeq == t.Seq {
 		return nil
 	}
-	head, err := s.core.Event(ctx, sub.Namespace, t.Lane.FromSeq)
+	head, err := s.log.Event(ctx, sub.Namespace, t.Lane.FromSeq)
 	if err == nil && head.Path == t.Path {
 		t.Lane.EventID = head.ID
 	}

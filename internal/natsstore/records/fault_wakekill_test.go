@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -80,7 +81,7 @@ type wakeKiller struct {
 	t     *testing.T
 	name  string
 	nats  *natstest.Server
-	store *natsstore.Store
+	store storetest.Rooms
 	runs  int
 	ends  *sync.WaitGroup
 }
@@ -89,8 +90,7 @@ type wakeKiller struct {
 func (k *wakeKiller) start(site *wakeSite, at wakePoint) *wakeVictim {
 	v := &wakeVictim{at: at, seen: map[string]int{}, killed: make(chan struct{}), wakeNode: &wakeNode{}}
 	v.wire = faulttest.OpenWire(k.t, strings.TrimPrefix(k.nats.ClientURL(), "nats://"), v.see)
-	store, err := natsstore.Connect(k.t.Context(), natsstore.Options{URL: "nats://" + v.wire.Addr()})
-	require.NoError(k.t, err)
+	store := storetest.Connect(k.t, natsstore.Options{URL: "nats://" + v.wire.Addr()})
 	node, err := site.node(store, true, func(ports *wake.Deps, opts *wake.Options) {
 		ports.Poster = mortalPoster{v}
 		opts.Fault = func(point string) { v.count("at " + point) }

@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -60,18 +61,18 @@ func (openGate) Shows(sluice.Creator, *sluice.Event) model.Decision { return mod
 func (openGate) Applied() (uint64, <-chan struct{})                 { return 0, nil }
 
 // watchNodeOn starts an engine on a store.
-func watchNodeOn(t *testing.T, store *natsstore.Store, ns string, opts watch.Options) *watchNode {
+func watchNodeOn(t *testing.T, store storetest.Rooms, ns string, opts watch.Options) *watchNode {
 	t.Helper()
 	n := &watchNode{ns: ns, ended: make(chan struct{})}
-	marks := records.NewMarks(store, ledger.New(store.Ledger(), nil))
-	guard, err := loopguard.New(store, marks, loopguard.Options{})
+	marks := records.NewMarks(store.Store, ledger.New(store.Ledger(), nil))
+	guard, err := loopguard.New(store.Log, marks, loopguard.Options{})
 	require.NoError(t, err)
 	perform := action.New(action.Deps{Access: authz.NewIndex(), Now: time.Now, Ingest: ingest.New(ingest.Deps{
-		Publisher: ingest.Remembered{Publisher: store, Guard: guard}, Access: authz.NewIndex(), Catalogue: catalogue.New(), Causes: loopguard.Reactions{Guard: guard}, Quota: quota.NewQuotas(),
+		Publisher: ingest.Remembered{Publisher: store.Log, Guard: guard}, Access: authz.NewIndex(), Catalogue: catalogue.New(), Causes: loopguard.Reactions{Guard: guard}, Quota: quota.NewQuotas(),
 	})})
-	watches := records.NewWatches(store)
+	watches := records.NewWatches(store.Store)
 	engine := watch.New(watch.Deps{
-		Definitions: watches, Records: watches.Progress, Log: records.NewWatchLog(store), Gate: openGate{}, Perform: action.Watched{Performer: perform}, Owns: n,
+		Definitions: watches, Records: watches.Progress, Log: records.NewWatchLog(store.Log), Gate: openGate{}, Perform: action.Watched{Performer: perform}, Owns: n,
 	}, opts)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	n.cancel = cancel
@@ -85,12 +86,12 @@ func watchNodeOn(t *testing.T, store *natsstore.Store, ns string, opts watch.Opt
 // watchSite is a namespace with a watch.
 type watchSite struct {
 	t     *testing.T
-	store *natsstore.Store // of whoever is not a node
+	store storetest.Rooms // of whoever is not a node
 	ns    string
 	watch sluice.Watch
 }
 
-func openWatchSite(t *testing.T, store *natsstore.Store, ns sluice.Namespace, change ...func(*sluice.Watch)) *watchSite {
+func openWatchSite(t *testing.T, store storetest.Rooms, ns sluice.Namespace, change ...func(*sluice.Watch)) *watchSite {
 	t.Helper()
 	_, _, err := store.PutNamespace(t.Context(), ns)
 	require.NoError(t, err)
@@ -102,7 +103,7 @@ func openWatchSite(t *testing.T, store *natsstore.Store, ns sluice.Namespace, ch
 		f(&w)
 	}
 	s := &watchSite{t: t, store: store, ns: ns.Name}
-	w.Revision, err = records.NewWatches(store).Put(t.Context(), w.Namespace, w.ID, watch.Stored{Watch: w}, 0)
+	w.Revision, err = records.NewWatches(store.Store).Put(t.Context(), w.Namespace, w.ID, watch.Stored{Watch: w}, 0)
 	require.NoError(t, err)
 	s.watch = w
 	return s
@@ -113,7 +114,7 @@ func (s *watchSite) read(path sluice.Path, values ...int) (ids []string) {
 	s.t.Helper()
 	was := 0
 	for _, v := range values {
-		stored, err := s.store.Publish(s.t.Context(), s.ns, []sluice.Event{{
+		stored, err := s.store.Log.Publish(s.t.Context(), s.ns, []sluice.Event{{
 			ID: fmt.Sprintf("%s-%d-%d", path[1:], v, time.Now().UnixNano()), Namespace: s.ns, Path: path, Type: "reading", Source: "/test", Data: fmt.Append(nil, v),
 		}})
 		require.NoError(s.t, err)
@@ -128,7 +129,7 @@ func (s *watchSite) read(path sluice.Path, values ...int) (ids []string) {
 // on returns the events on a path, in their order.
 func (s *watchSite) on(path sluice.Path) []sluice.Event {
 	s.t.Helper()
-	page, err := s.store.Events(s.t.Context(), s.ns, model.EventQuery{Pattern: sluice.Pattern(path), Limit: 1000})
+	page, err := s.store.Log.Events(s.t.Context(), s.ns, model.EventQuery{Pattern: sluice.Pattern(path), Limit: 1000})
 	require.NoError(s.t, err)
 	return page.Events
 }
@@ -182,7 +183,7 @@ type watchVictim struct {
 
 	ns     string
 	wire   *faulttest.Wire
-	store  *natsstore.Store
+	store  storetest.Rooms
 	at     watchPoint
 	killed chan struct{}
 	dead   atomic.Bool
@@ -228,15 +229,13 @@ type watchDeath struct {
 }
 
 // die lets a watch fire six times in a process that dies at a point, and then in another one.
-func die(t *testing.T, server *natstest.Server, store *natsstore.Store, ns string, at watchPoint) (d watchDeath) {
+func die(t *testing.T, server *natstest.Server, store storetest.Rooms, ns string, at watchPoint) (d watchDeath) {
 	t.Helper()
 	const dedup = sluice.Duration(time.Second)
 	site := openWatchSite(t, store, sluice.Namespace{Name: ns, DedupWindow: dedup})
 	v := &watchVictim{ns: ns, at: at, killed: make(chan struct{}), seen: map[string]int{}}
 	v.wire = faulttest.OpenWire(t, strings.TrimPrefix(server.ClientURL(), "nats://"), v.see)
-	var err error
-	v.store, err = natsstore.Connect(t.Context(), natsstore.Options{URL: "nats://" + v.wire.Addr()})
-	require.NoError(t, err)
+	v.store = storetest.Connect(t, natsstore.Options{URL: "nats://" + v.wire.Addr()})
 	require.NoError(t, v.store.Provision(t.Context()))
 	v.watchNode = watchNodeOn(t, v.store, ns, watch.Options{Every: 20 * time.Millisecond})
 	next := func() *watchNode { return watchNodeOn(t, store, ns, watch.Options{Every: 20 * time.Millisecond}) }
@@ -281,12 +280,12 @@ func (v *watchVictim) bury() {
 // forgotten waits until the ids of all that was published are not known any more.
 func (s *watchSite) forgotten() {
 	s.t.Helper()
-	_, last, err := s.store.Bounds(s.t.Context(), s.ns)
+	_, last, err := s.store.Log.Bounds(s.t.Context(), s.ns)
 	require.NoError(s.t, err)
-	ev, err := s.store.Event(s.t.Context(), s.ns, last)
+	ev, err := s.store.Log.Event(s.t.Context(), s.ns, last)
 	require.NoError(s.t, err)
 	require.Eventually(s.t, func() bool {
-		_, err := s.store.RecentByID(s.t.Context(), s.ns, ev.ID)
+		_, err := s.store.Log.RecentByID(s.t.Context(), s.ns, ev.ID)
 		return sluice.CodeOf(err) == sluice.NotFound
 	}, watchPatience, 20*time.Millisecond)
 }
@@ -324,7 +323,7 @@ func watchPoints(writes map[string]int) (all []watchPoint) {
 }
 
 // dyingAt is a run in which whoever looks after a watch dies at a point, or lives if that has no kind.
-type dyingAt func(t *testing.T, server *natstest.Server, store *natsstore.Store, ns string, at watchPoint) watchDeath
+type dyingAt func(t *testing.T, server *natstest.Server, store storetest.Rooms, ns string, at watchPoint) watchDeath
 
 // dieEverywhere has whoever looks after a watch die right before and right after each write, of which a run in peace has three kinds.
 func dieEverywhere(t *testing.T, dies dyingAt) {

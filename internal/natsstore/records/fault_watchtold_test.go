@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -26,7 +27,7 @@ func (s *watchSite) heldBack() int {
 }
 
 // diePublishing lets a level with a cooldown hold back readings in a process that dies at a point, and then in another one.
-func diePublishing(t *testing.T, server *natstest.Server, store *natsstore.Store, ns string, at watchPoint) (d watchDeath) {
+func diePublishing(t *testing.T, server *natstest.Server, store storetest.Rooms, ns string, at watchPoint) (d watchDeath) {
 	t.Helper()
 	const most = 4 // in a second
 	site := openWatchSite(t, store, sluice.Namespace{Name: ns, DedupWindow: sluice.Duration(time.Second)}, func(w *sluice.Watch) {
@@ -34,9 +35,7 @@ func diePublishing(t *testing.T, server *natstest.Server, store *natsstore.Store
 	})
 	v := &watchVictim{ns: ns, at: at, killed: make(chan struct{}), seen: map[string]int{}}
 	v.wire = faulttest.OpenWire(t, strings.TrimPrefix(server.ClientURL(), "nats://"), v.see)
-	var err error
-	v.store, err = natsstore.Connect(t.Context(), natsstore.Options{URL: "nats://" + v.wire.Addr()})
-	require.NoError(t, err)
+	v.store = storetest.Connect(t, natsstore.Options{URL: "nats://" + v.wire.Addr()})
 	require.NoError(t, v.store.Provision(t.Context()))
 	opts := watch.Options{Every: 20 * time.Millisecond, Most: most}
 	v.watchNode = watchNodeOn(t, v.store, ns, opts)
@@ -122,8 +121,8 @@ func (d *dying) Delete(ctx context.Context, namespace, id string, revision uint6
 	return d.take(func() error { return d.Watches.Delete(ctx, namespace, id, revision) })
 }
 
-func keeperOn(store *natsstore.Store, d *dying) *watch.Keeper {
-	d.Watches, d.WatchLog = records.NewWatches(store), records.NewWatchLog(store)
+func keeperOn(store storetest.Rooms, d *dying) *watch.Keeper {
+	d.Watches, d.WatchLog = records.NewWatches(store.Store), records.NewWatchLog(store.Log)
 	return watch.NewKeeper(watch.KeeperDeps{Store: d, Log: d, Ledger: ledger.New(store.Ledger(), nil)})
 }
 
@@ -173,11 +172,11 @@ func (s *watchSite) cancelAndDie(d *dying) {
 		want = 1
 	}
 	require.Eventually(t, func() bool {
-		left, err := records.NewWatches(s.store).All(t.Context(), s.ns)
+		left, err := records.NewWatches(s.store.Store).All(t.Context(), s.ns)
 		there := d.again || !gone
 		return err == nil && len(s.told(sluice.TypeWatchCancelled)) >= want && (len(left) == 1) == there
 	}, watchPatience, 20*time.Millisecond, "%+v", d)
 	require.Len(t, s.told(sluice.TypeWatchCancelled), want, "%+v", d)
-	_, _, err = records.NewWatches(s.store).Progress.Get(t.Context(), streams.WatchKey(s.ns, s.watch.ID))
+	_, _, err = records.NewWatches(s.store.Store).Progress.Get(t.Context(), streams.WatchKey(s.ns, s.watch.ID))
 	require.True(t, !gone || sluice.CodeOf(err) == sluice.NotFound, "%+v", d)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/internal/watch"
@@ -20,33 +21,33 @@ import (
 )
 
 // FeedLog gives feeds access to the log.
-type FeedLog struct{ Store *natsstore.Store }
+type FeedLog struct{ Log *eventlog.Log }
 
 var _ feed.Log = FeedLog{}
 
 // Ends returns the first and the last stored sequence.
 func (l FeedLog) Ends(ctx context.Context, namespace string) (first, last uint64, err error) {
-	return l.Store.Bounds(ctx, namespace)
+	return l.Log.Bounds(ctx, namespace)
 }
 
 // Made returns when the log was created.
 func (l FeedLog) Made(ctx context.Context, namespace string) (time.Time, error) {
-	return l.Store.LogMade(ctx, namespace)
+	return l.Log.LogMade(ctx, namespace)
 }
 
 // Page returns events after a position, and the position up to which the page is complete.
 func (l FeedLog) Page(ctx context.Context, namespace string, pattern sluice.Pattern, after, upTo uint64) ([]sluice.Event, uint64, error) {
-	return l.Store.FeedPage(ctx, namespace, pattern, after, upTo)
+	return l.Log.FeedPage(ctx, namespace, pattern, after, upTo)
 }
 
 // Tail calls each for the events after a position, and then for new ones.
 func (l FeedLog) Tail(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error {
-	return l.Store.FeedTail(ctx, namespace, after, each)
+	return l.Log.FeedTail(ctx, namespace, after, each)
 }
 
 // Place returns the sequence before the first event after a cursor.
 func (l FeedLog) Place(ctx context.Context, namespace, cursor string) (uint64, error) {
-	return l.Store.Resolve(ctx, namespace, cursor)
+	return l.Log.Resolve(ctx, namespace, cursor)
 }
 
 // WatchLog gives watches access to the log.
@@ -55,16 +56,16 @@ type WatchLog struct{ FeedLog }
 var _ watch.Log = WatchLog{}
 
 // NewWatchLog returns the log for watches.
-func NewWatchLog(store *natsstore.Store) WatchLog { return WatchLog{FeedLog{store}} }
+func NewWatchLog(log *eventlog.Log) WatchLog { return WatchLog{FeedLog{log}} }
 
 // EventAt returns the event with a sequence.
 func (l WatchLog) EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error) {
-	return l.Store.Event(ctx, namespace, seq)
+	return l.Log.Event(ctx, namespace, seq)
 }
 
 // Has reports whether an event with the ID is on a path after a position.
 func (l WatchLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
-	first, _, err := l.Store.Bounds(ctx, namespace)
+	first, _, err := l.Log.Bounds(ctx, namespace)
 	if err != nil {
 		return false, err
 	}
@@ -73,7 +74,7 @@ func (l WatchLog) Has(ctx context.Context, namespace string, path sluice.Path, i
 		Visible: func(ev *sluice.Event) bool { return ev.ID == id },
 	}
 	for {
-		page, err := l.Store.Events(ctx, namespace, q)
+		page, err := l.Log.Events(ctx, namespace, q)
 		if err != nil || len(page.Events) > 0 || page.Next == 0 {
 			return len(page.Events) > 0, err
 		}
@@ -83,20 +84,20 @@ func (l WatchLog) Has(ctx context.Context, namespace string, path sluice.Path, i
 
 // Announce stores a system event, under another ID if its own is taken by a different event.
 func (l WatchLog) Announce(ctx context.Context, ev sluice.Event) error {
-	return announce(ctx, l.Store, ev)
+	return announce(ctx, l.Log, ev)
 }
 
-func announce(ctx context.Context, store *natsstore.Store, ev sluice.Event) error {
-	_, err := store.Publish(ctx, ev.Namespace, []sluice.Event{ev})
+func announce(ctx context.Context, log *eventlog.Log, ev sluice.Event) error {
+	_, err := log.Publish(ctx, ev.Namespace, []sluice.Event{ev})
 	if sluice.CodeOf(err) == sluice.Conflict { // another event has the same ID
 		ev.ID += "-" + uuid.NewString()
-		_, err = store.Publish(ctx, ev.Namespace, []sluice.Event{ev})
+		_, err = log.Publish(ctx, ev.Namespace, []sluice.Event{ev})
 	}
 	return err
 }
 
 // Teller publishes system events that must not be lost: callers retry until one is stored.
-type Teller struct{ Store *natsstore.Store }
+type Teller struct{ Log *eventlog.Log }
 
 // Tell publishes a system event.
 func (t Teller) Tell(ctx context.Context, namespace string, e model.SystemEvent) error {
@@ -104,20 +105,24 @@ func (t Teller) Tell(ctx context.Context, namespace string, e model.SystemEvent)
 	if err != nil {
 		return fmt.Errorf("system event %s: %w", e.Kind, err)
 	}
-	return announce(ctx, t.Store, sluice.Event{
+	return announce(ctx, t.Log, sluice.Event{
 		Namespace: namespace, Path: e.Path, ID: e.ID, Type: e.Kind, Source: sluice.SystemSource,
 		Time: time.Now().UTC(), ContentType: "application/json", Data: encoded,
 	})
 }
 
 // ActionLog gives the performer of actions access to a namespace's log.
-type ActionLog struct{ *natsstore.Store }
+type ActionLog struct {
+	*eventlog.Log
+
+	Store *natsstore.Store
+}
 
 var _ action.Log = ActionLog{}
 
 // Window returns the dedup window of a namespace.
 func (l ActionLog) Window(ctx context.Context, namespace string) (time.Duration, error) {
-	ns, err := l.GetNamespace(ctx, namespace)
+	ns, err := l.Store.GetNamespace(ctx, namespace)
 	return ns.DedupWindow.Std(), err
 }
 
@@ -151,17 +156,17 @@ const clockSkew = time.Hour
 
 // Known looks up published system events in the log. It does not search in a log that refuses
 // writes.
-func Known(store *natsstore.Store) sysevent.Known {
+func Known(store *natsstore.Store, log *eventlog.Log) sysevent.Known {
 	return func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) (told []string, err error) {
 		ns, err := store.GetNamespace(ctx, namespace)
 		if err != nil || time.Since(since) < ns.DedupWindow.Std()/2 {
 			return nil, err
 		}
 		q := model.EventQuery{Pattern: sluice.Pattern(path), Since: since.Add(-clockSkew).UTC().Format(time.RFC3339Nano), Limit: 1000}
-		page, err := store.Events(ctx, namespace, q)
+		page, err := log.Events(ctx, namespace, q)
 		if sluice.CodeOf(err) == sluice.WindowExceeded { // the log starts later
 			q.Since = "-1"
-			page, err = store.Events(ctx, namespace, q)
+			page, err = log.Events(ctx, namespace, q)
 		}
 		for err == nil {
 			told = append(told, idsIn(page, ids)...)
@@ -169,7 +174,7 @@ func Known(store *natsstore.Store) sysevent.Known {
 				return told, nil
 			}
 			q.After = page.Next
-			page, err = store.Events(ctx, namespace, q)
+			page, err = log.Events(ctx, namespace, q)
 		}
 		return nil, err
 	}
@@ -196,28 +201,28 @@ func (g GapsOf) of(namespace string) []sluice.Gap {
 
 // EventLog gives the API access to the log.
 type EventLog struct {
-	Store *natsstore.Store
-	Lost  GapsOf
+	Log  *eventlog.Log
+	Lost GapsOf
 }
 
 // Read returns a page of events, with the gaps in it.
 func (l EventLog) Read(ctx context.Context, namespace string, q model.EventQuery) (model.EventPage, error) {
-	page, err := l.Store.Events(ctx, namespace, q)
+	page, err := l.Log.Events(ctx, namespace, q)
 	page.Gaps = sluice.GapsWithin(l.Lost.of(namespace), page.After, page.UpTo, func(p sluice.Path) bool { return q.Pattern == "" || q.Pattern.Match(p) })
 	return page, err
 }
 
 // EventAt returns the event with the sequence.
 func (l EventLog) EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error) {
-	return l.Store.Event(ctx, namespace, seq)
+	return l.Log.Event(ctx, namespace, seq)
 }
 
 // EventByID returns the event with the id.
 func (l EventLog) EventByID(ctx context.Context, namespace, id string) (sluice.Event, error) {
-	return l.Store.EventByID(ctx, namespace, id)
+	return l.Log.EventByID(ctx, namespace, id)
 }
 
 // State returns a page of the state.
 func (l EventLog) State(ctx context.Context, namespace string, q model.StateQuery) (model.StatePage, error) {
-	return l.Store.State(ctx, namespace, q)
+	return l.Log.State(ctx, namespace, q)
 }

@@ -8,13 +8,13 @@ import (
 
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/ingest"
-	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Paths gives the stream engine access to the log.
 type Paths struct {
-	Store     *natsstore.Store
+	Log       *eventlog.Log
 	Published func(ingest.Publisher) ingest.Publisher // adds the side effects of every publish, such as metrics; nil: none
 	Lost      GapsOf                                  // ranges of a log that are lost to damage; nil: none
 }
@@ -23,46 +23,46 @@ var _ durable.Store = Paths{}
 
 // Record returns the record of a path.
 func (p Paths) Record(ctx context.Context, namespace string, path sluice.Path) ([]byte, uint64, error) {
-	return p.Store.PathRecord(ctx, namespace, path)
+	return p.Log.PathRecord(ctx, namespace, path)
 }
 
 // Tail returns the sequence of the last event on a path.
 func (p Paths) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, error) {
-	return p.Store.PathTail(ctx, namespace, path)
+	return p.Log.PathTail(ctx, namespace, path)
 }
 
 // LastSeq returns the sequence of the last event of a namespace.
 func (p Paths) LastSeq(ctx context.Context, namespace string) (uint64, error) {
-	return p.Store.LastSeq(ctx, namespace)
+	return p.Log.LastSeq(ctx, namespace)
 }
 
 // MaxData returns the maximum size of an event's data, in bytes.
-func (p Paths) MaxData() int { return p.Store.MaxData() }
+func (p Paths) MaxData() int { return p.Log.MaxData() }
 
 // Gaps returns the ranges of a namespace's log that are lost to damage.
 func (p Paths) Gaps(namespace string) []sluice.Gap { return p.Lost.of(namespace) }
 
 // Events returns events on a path.
 func (p Paths) Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
-	return p.Store.PathEvents(ctx, namespace, path, after, upTo)
+	return p.Log.PathEvents(ctx, namespace, path, after, upTo)
 }
 
 // Notes returns the notes of appends on a path.
 func (p Paths) Notes(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([][]byte, uint64, error) {
-	return p.Store.PathNotes(ctx, namespace, path, after, upTo)
+	return p.Log.PathNotes(ctx, namespace, path, after, upTo)
 }
 
 // Listen returns a channel that receives whenever a message is stored on a path.
 func (p Paths) Listen(ctx context.Context, namespace string, path sluice.Path) (<-chan struct{}, func(), error) {
-	return p.Store.ListenPath(ctx, namespace, path)
+	return p.Log.ListenPath(ctx, namespace, path)
 }
 
 // Commit stores events and records in one step. Events have the side effects of every publish.
 func (p Paths) Commit(ctx context.Context, c durable.Commit) (uint64, error) {
-	to := &committer{store: p.Store, commit: natsstore.PathCommit{Fence: natsstore.PathFence(c.Fence), Note: c.Note}}
+	to := &committer{log: p.Log, commit: eventlog.PathCommit{Fence: eventlog.PathFence(c.Fence), Note: c.Note}}
 	for _, change := range c.Changes {
-		to.commit.Puts = append(to.commit.Puts, natsstore.PathPut{
-			PathFence: natsstore.PathFence(change.Fence), Data: change.Data, For: keeping(change), Tidy: change.Tidy,
+		to.commit.Puts = append(to.commit.Puts, eventlog.PathPut{
+			PathFence: eventlog.PathFence(change.Fence), Data: change.Data, For: keeping(change), Tidy: change.Tidy,
 		})
 	}
 	through := ingest.Publisher(to)
@@ -81,23 +81,23 @@ func keeping(c durable.Change) time.Duration {
 	case durable.KeepFor:
 		return c.For
 	case durable.KeepAsEvents:
-		return natsstore.RecordAsEvents
+		return eventlog.RecordAsEvents
 	case durable.KeepForever:
 	}
-	return natsstore.RecordForever
+	return eventlog.RecordForever
 }
 
 // committer stores events together with records.
 type committer struct {
-	store  *natsstore.Store
-	commit natsstore.PathCommit
+	log    *eventlog.Log
+	commit eventlog.PathCommit
 	last   uint64
 }
 
 // Publish stores the events atomically and returns their positions.
 func (c *committer) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
 	c.commit.Events = events
-	last, err := c.store.CommitPaths(ctx, namespace, c.commit)
+	last, err := c.log.CommitPaths(ctx, namespace, c.commit)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/durable"
-	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/internal/wake"
@@ -231,7 +230,7 @@ func TestWhatAnEarlierSubscriptionLeftBehindHoldsUpNothing(t *testing.T) { // S1
 	for path, state := range map[sluice.Path]sluice.WakeState{"/a/waking": sluice.WakeWaking, "/a/live": sluice.WakeLive, "/a/idle": sluice.WakeIdle} {
 		left := wake.NewConsumer(path, "earlier", 1, 100)
 		left.State, left.Epoch, left.WakeID, left.Due = state, 7, "w_left", time.Now()
-		_, err := records.NewWakes(store).Put(t.Context(), s.sub.ID, left, 0)
+		_, err := records.NewWakes(store.Store).Put(t.Context(), s.sub.ID, left, 0)
 		require.NoError(t, err)
 	}
 	_, err := s.append("/a/idle")
@@ -276,7 +275,7 @@ func TestWhatIsStoredWhileConsumersAreMadeIsAllThatTheyHear(t *testing.T) {
 	<-listed
 	appendMany(t, s, streams)
 	require.True(t, soon(15*time.Second, func() bool { // all that the subscription's window lets come has been told of
-		status, err := deliverystore.New(store).Status(t.Context(), s.sub)
+		status, err := store.Deliveries.Status(t.Context(), s.sub)
 		return err == nil && status.InFlight > 0
 	}))
 	close(proceed)

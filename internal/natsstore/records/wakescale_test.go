@@ -27,7 +27,7 @@ func appendMany(t *testing.T, s *wakeSite, n int) {
 		for i := from; i < min(from+1000, n); i++ {
 			events = append(events, sluice.Event{ID: rand.Text(), Namespace: s.sub.Namespace, Path: sluice.Path(fmt.Sprintf("/a/agent-%06d", i)), Data: []byte("x")})
 		}
-		_, err := s.store.Publish(t.Context(), s.sub.Namespace, events)
+		_, err := s.store.Log.Publish(t.Context(), s.sub.Namespace, events)
 		require.NoError(t, err)
 	}
 }

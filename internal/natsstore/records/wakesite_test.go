@@ -19,13 +19,14 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // wakeSite is a namespace with a subscription of mode wake, and whom it wakes.
 type wakeSite struct {
-	store   *natsstore.Store // of whoever is not a node
+	store   storetest.Rooms // of whoever is not a node
 	sub     *sluice.Subscription
 	keys    *keyring.MAC
 	streams tails.Wakes
@@ -33,7 +34,7 @@ type wakeSite struct {
 }
 
 // openSite makes a subscription on a store, which begins at a sequence.
-func openSite(t *testing.T, store *natsstore.Store, namespace string, policy sluice.Policy, from uint64) *wakeSite {
+func openSite(t *testing.T, store storetest.Rooms, namespace string, policy sluice.Policy, from uint64) *wakeSite {
 	t.Helper()
 	if _, _, err := store.PutNamespace(t.Context(), sluice.Namespace{Name: namespace}); err != nil {
 		require.NoError(t, err)
@@ -53,22 +54,20 @@ func openSite(t *testing.T, store *natsstore.Store, namespace string, policy slu
 	return s
 }
 
-func streamsOn(store *natsstore.Store) tails.Wakes {
-	return tails.Wakes{Log: store, Engine: durable.New(records.Paths{Store: store}, time.Now), Index: authz.NewIndex()}
+func streamsOn(store storetest.Rooms) tails.Wakes {
+	return tails.Wakes{Log: store.Log, Engine: durable.New(records.Paths{Log: store.Log}, time.Now), Index: authz.NewIndex()}
 }
 
-func storeOn(t *testing.T, server *natstest.Server) *natsstore.Store {
+func storeOn(t *testing.T, server *natstest.Server) storetest.Rooms {
 	t.Helper()
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: server})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
+	store := storetest.Connect(t, natsstore.Options{Conn: server})
 	require.NoError(t, store.Provision(t.Context()))
 	return store
 }
 
 // append stores an event, and returns where.
 func (s *wakeSite) append(path sluice.Path) (uint64, error) {
-	stored, err := s.store.Publish(context.Background(), s.sub.Namespace, []sluice.Event{{
+	stored, err := s.store.Log.Publish(context.Background(), s.sub.Namespace, []sluice.Event{{
 		ID: rand.Text(), Namespace: s.sub.Namespace, Path: path, Data: []byte("x"),
 	}})
 	if err != nil {
@@ -79,7 +78,7 @@ func (s *wakeSite) append(path sluice.Path) (uint64, error) {
 
 // record returns a consumer as it is stored.
 func (s *wakeSite) record(path sluice.Path) wake.Consumer {
-	en, err := records.NewWakes(s.store).Get(context.Background(), s.sub.ID, path)
+	en, err := records.NewWakes(s.store.Store).Get(context.Background(), s.sub.ID, path)
 	if err != nil {
 		return wake.Consumer{LastError: err.Error()}
 	}
@@ -89,7 +88,7 @@ func (s *wakeSite) record(path sluice.Path) wake.Consumer {
 // wakeNode is an engine, with a store of its own if it is to die alone.
 type wakeNode struct {
 	site   *wakeSite
-	store  *natsstore.Store
+	store  storetest.Rooms
 	engine *wake.Engine
 	owns   bool
 	dead   atomic.Bool
@@ -101,14 +100,14 @@ type wakeNode struct {
 }
 
 // node starts an engine. change may change what it works with.
-func (s *wakeSite) node(store *natsstore.Store, owns bool, change func(*wake.Deps, *wake.Options)) (*wakeNode, error) {
+func (s *wakeSite) node(store storetest.Rooms, owns bool, change func(*wake.Deps, *wake.Options)) (*wakeNode, error) {
 	n := &wakeNode{site: s, store: store, owns: owns, ended: make(chan struct{})}
 	var err error
-	if n.log, err = deliverystore.New(store).AttemptLog(); err != nil {
+	if n.log, err = store.Deliveries.AttemptLog(); err != nil {
 		return nil, err
 	}
 	ports := wake.Deps{
-		Watch: n, Owns: ownAll{n}, Records: records.NewWakes(store), Streams: streamsOn(store), Sources: records.WakeSources{Store: deliverystore.New(store)},
+		Watch: n, Owns: ownAll{n}, Records: records.NewWakes(store.Store), Streams: streamsOn(store), Sources: records.WakeSources{Store: store.Deliveries},
 		Poster: n, Log: n.log, Registry: n, Keys: s.keys,
 	}
 	opts := wake.Options{PublicURL: "http://test"}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -67,15 +67,15 @@ func TestAWatchIsOvertakenByRetention(t *testing.T) { // S2-44
 	site.read("/sensors/1", 40)
 	site.settled(1)
 	node.stop()
-	_, before, err := store.Bounds(t.Context(), "acme")
+	_, before, err := store.Log.Bounds(t.Context(), "acme")
 	require.NoError(t, err)
 	site.read("/sensors/1", 2, 40, 2, 40, 2)
-	_, after, err := store.Bounds(t.Context(), "acme")
+	_, after, err := store.Log.Bounds(t.Context(), "acme")
 	require.NoError(t, err)
 	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: sluice.Duration(time.Second)}, DedupWindow: sluice.Duration(time.Second)})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		first, _, err := store.Bounds(t.Context(), "acme")
+		first, _, err := store.Log.Bounds(t.Context(), "acme")
 		return err == nil && first > after
 	}, watchPatience, 20*time.Millisecond)
 	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme"})
@@ -92,9 +92,9 @@ func TestAWatchIsOvertakenByRetention(t *testing.T) { // S2-44
 	require.Equal(t, []any{"expired", float64(5), float64(before + 1)}, []any{missed[0]["reason"], missed[0]["count"], missed[0]["seq"]})
 }
 
-func placeOfWatch(t *testing.T, store *natsstore.Store) uint64 {
+func placeOfWatch(t *testing.T, store storetest.Rooms) uint64 {
 	t.Helper()
-	record, _, err := records.NewWatches(store).Progress.Get(t.Context(), streams.WatchKey("acme", "hot"))
+	record, _, err := records.NewWatches(store.Store).Progress.Get(t.Context(), streams.WatchKey("acme", "hot"))
 	require.NoError(t, err)
 	return record.Place
 }
@@ -114,7 +114,7 @@ func TestAWatchThatWasNotLookedAfterCatchesUp(t *testing.T) {
 	}
 	var want []string
 	for part := range slices.Chunk(batch, 1000) {
-		stored, err := store.Publish(t.Context(), "acme", part)
+		stored, err := store.Log.Publish(t.Context(), "acme", part)
 		require.NoError(t, err)
 		for _, one := range stored {
 			if (one.Seq-1)%100 == 0 {
@@ -137,7 +137,7 @@ func TestARunawaySensorIsThrottledAndHarmsNobody(t *testing.T) {
 	})
 	other := site.watch
 	other.ID, other.Pattern, other.Cooldown, other.Action.Path, other.Revision = "calm", "/calm", 0, "/alarms/calm", 0
-	_, err := records.NewWatches(store).Put(t.Context(), "acme", other.ID, watch.Stored{Watch: other}, 0)
+	_, err := records.NewWatches(store.Store).Put(t.Context(), "acme", other.ID, watch.Stored{Watch: other}, 0)
 	require.NoError(t, err)
 	const most = 200 // in a second; a machine that has much else to do may not get 1,000 published
 	node := watchNodeOn(t, store, "acme", watch.Options{Most: most})
@@ -152,7 +152,7 @@ func TestARunawaySensorIsThrottledAndHarmsNobody(t *testing.T) {
 		<-tick.C
 		runaway(t, store, n, each)
 		if n%4 == 0 {
-			_, err := store.Publish(t.Context(), "acme", []sluice.Event{{ID: fmt.Sprintf("calm-%d", n), Namespace: "acme", Path: "/calm", Type: "reading", Source: "/test", Data: []byte("50")}})
+			_, err := store.Log.Publish(t.Context(), "acme", []sluice.Event{{ID: fmt.Sprintf("calm-%d", n), Namespace: "acme", Path: "/calm", Type: "reading", Source: "/test", Data: []byte("50")}})
 			require.NoError(t, err)
 			calm++
 		}
@@ -177,13 +177,13 @@ func TestARunawaySensorIsThrottledAndHarmsNobody(t *testing.T) {
 	t.Logf("the calm watch fired %s after its reading at most", slowest)
 }
 
-func runaway(t *testing.T, store *natsstore.Store, n, each int) {
+func runaway(t *testing.T, store storetest.Rooms, n, each int) {
 	t.Helper()
 	batch := make([]sluice.Event, each)
 	for i := range batch {
 		batch[i] = sluice.Event{ID: fmt.Sprintf("run-%d-%d", n, i), Namespace: "acme", Path: "/runaway", Type: "reading", Source: "/test", Data: []byte("99")}
 	}
-	_, err := store.Publish(t.Context(), "acme", batch)
+	_, err := store.Log.Publish(t.Context(), "acme", batch)
 	require.NoError(t, err)
 }
 
@@ -198,7 +198,7 @@ func TestAnotherWatchTakesThePlaceOfOne(t *testing.T) {
 	site.settled(1)
 	next := site.watch
 	next.Action.Path, next.FromSeq = "/alarms/next", 1000
-	_, err := records.NewWatches(store).Put(t.Context(), "acme", "hot", watch.Stored{Watch: next}, site.watch.Revision)
+	_, err := records.NewWatches(store.Store).Put(t.Context(), "acme", "hot", watch.Stored{Watch: next}, site.watch.Revision)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // FromSeq is ahead of the log: it begins at its end
 		site.read("/sensors/1", 2, 40)

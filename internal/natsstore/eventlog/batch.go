@@ -1,0 +1,147 @@
+package eventlog
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Headers of JetStream's atomic batch (ADR-50).
+const (
+	headerBatchID     = "Nats-Batch-Id"
+	headerBatchSeq    = "Nats-Batch-Sequence"
+	headerBatchCommit = "Nats-Batch-Commit"
+)
+
+// batch is how far publishing has come.
+type batch struct {
+	ns        string
+	events    []sluice.Event
+	stamps    *stamps
+	exact     func(*sluice.Event) bool // see Exact; nil: whatever has the id is a duplicate
+	seqs      []uint64                 // 0: not stored yet
+	duplicate []bool
+	first     []int // the first event of the same id, mostly the event itself
+}
+
+func newBatch(ns string, events []sluice.Event, st *stamps) *batch {
+	b := &batch{
+		ns: ns, events: events, stamps: st,
+		seqs: make([]uint64, len(events)), duplicate: make([]bool, len(events)), first: make([]int, len(events)),
+	}
+	byID := make(map[string]int, len(events))
+	for i, e := range events {
+		first, ok := byID[e.ID]
+		if !ok {
+			first = i
+			byID[e.ID] = i
+		}
+		b.first[i], b.duplicate[i] = first, ok
+	}
+	return b
+}
+
+// check returns an error (Conflict) if two events have one id and are not one.
+func (b *batch) check() error {
+	for i := range b.events {
+		switch e, first := &b.events[i], &b.events[b.first[i]]; {
+		case first.Path != e.Path:
+			return idTaken(e)
+		case b.exact != nil && !e.Repeats(first):
+			return e.OtherEvent()
+		}
+	}
+	return nil
+}
+
+// fresh returns which events have to be stored still.
+func (b *batch) fresh() []int {
+	var fresh []int
+	for i, seq := range b.seqs {
+		if seq == 0 && b.first[i] == i {
+			fresh = append(fresh, i)
+		}
+	}
+	return fresh
+}
+
+func (b *batch) message(i int) (*nats.Msg, error) {
+	msg := message(b.ns, &b.events[i])
+	return msg, b.stamps.sealEvent(msg, &b.events[i])
+}
+
+func (b *batch) place(i int, seq uint64) { b.seqs[i] = seq }
+
+func (b *batch) stored() []sluice.Stored {
+	all := make([]sluice.Stored, len(b.events))
+	for i, e := range b.events {
+		all[i] = sluice.Stored{ID: e.ID, Seq: b.seqs[b.first[i]], Path: e.Path, Duplicate: b.duplicate[i]}
+	}
+	return all
+}
+
+// What there is of atomic batches. JetStream allows 50 open ones for each stream unless its server is set
+// otherwise, and they may belong to others.
+const batchesAtOnce = 40 // of this process, for each namespace; further ones wait
+
+// atomic publishes messages as one batch, which is stored as a whole and in one piece, or not at all, and
+// returns the sequence of the last. It waits for its turn in this process. Where publishers on NATS have all the batches
+// open that the stream allows, the error says so at once: a batch that waited would keep its place in this process.
+func (l *Log) atomic(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, error) {
+	turns, _ := l.batches.LoadOrStore(ns, make(chan struct{}, batchesAtOnce))
+	turn := turns.(chan struct{}) //nolint:forcetypeassert // nothing else is stored there
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	id := rand.Text()
+	ctx, cancel := l.core.WhileWritable(ctx)
+	defer cancel()
+	for i, msg := range msgs {
+		msg.Header[headerBatchID] = []string{id}
+		msg.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
+		var err error
+		switch i {
+		case 0: // wait for the answer: a batch that cannot be begun is not sent
+			_, err = l.batchRequest(ctx, msg)
+		case len(msgs) - 1:
+			msg.Header[headerBatchCommit] = []string{"1"}
+			return l.batchRequest(ctx, msg)
+		default:
+			err = l.core.Conn().PublishMsg(msg)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("batch: %w", err)
+		}
+	}
+	return 0, fmt.Errorf("batch of %d messages: at least 2 are needed", len(msgs))
+}
+
+// batchRequest returns the sequence in the answer; the answer to all but the last message is
+// empty.
+func (l *Log) batchRequest(ctx context.Context, msg *nats.Msg) (uint64, error) {
+	resp, err := l.core.Conn().RequestMsgWithContext(ctx, msg)
+	if err != nil || len(resp.Data) == 0 {
+		return 0, err
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+		Seq   uint64              `json:"seq"`
+	}
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		return 0, fmt.Errorf("batch: %w", err)
+	}
+	if answer.Error != nil {
+		return 0, answer.Error
+	}
+	return answer.Seq, nil
+}

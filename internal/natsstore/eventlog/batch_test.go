@@ -1,0 +1,155 @@
+package eventlog_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// C18, S2-59, S2-60: of publishers at once each has its batches in one piece and in order, whatever others publish meanwhile.
+func TestBatchesOfManyPublishersAtOnceStayInOnePiece(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	batchesStayInOnePiece(t, store)
+}
+
+// publishers is how many publish at once: more than JetStream has batches open in a stream.
+const publishers = 64
+
+func batchesStayInOnePiece(t *testing.T, store rooms) {
+	t.Helper()
+	const name, rounds = "batches", 4
+	_, _, err := store.core.PutNamespace(t.Context(), sluice.Namespace{Name: name})
+	require.NoError(t, err)
+	var publishing sync.WaitGroup
+	errs := make([]error, publishers)
+	total := 0
+	for p := range publishers {
+		for round := range rounds {
+			total += len(family(p, round))
+		}
+		publishing.Go(func() {
+			for round := 0; round < rounds && errs[p] == nil; round++ {
+				errs[p] = publishFamily(t.Context(), store, name, family(p, round))
+			}
+		})
+	}
+	publishing.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	requireInOnePiece(t, store, name, total)
+}
+
+// family returns a batch of which the first event is the cause of the others; some have one only.
+func family(publisher, round int) []sluice.Event {
+	events := make([]sluice.Event, 1+(publisher*7+round*13)%40)
+	for i := range events {
+		events[i] = sluice.Event{
+			ID: fmt.Sprintf("%d-%d-%d", publisher, round, i), Path: sluice.Path("/p/" + strconv.Itoa(i%5)), Type: "t",
+			Extensions: map[string]string{sluice.CausationID: fmt.Sprintf("%d-%d-0", publisher, round)},
+		}
+	}
+	return events
+}
+
+func publishFamily(ctx context.Context, store rooms, name string, events []sluice.Event) error {
+	stored, err := store.Publish(ctx, name, events)
+	if err != nil {
+		return err
+	}
+	if first, last := stored[0].Seq, stored[len(stored)-1].Seq; last-first != uint64(len(events)-1) {
+		return fmt.Errorf("batch %s lies at %d to %d", events[0].ID, first, last)
+	}
+	return nil
+}
+
+// requireInOnePiece reads the log: every event that is not the first of its batch follows the one before it.
+func requireInOnePiece(t *testing.T, store rooms, name string, total int) {
+	t.Helper()
+	q := model.EventQuery{Since: "-1", Limit: 1000}
+	var before sluice.Event
+	for seen := 0; seen < total; {
+		page, err := store.Events(t.Context(), name, q)
+		require.NoError(t, err)
+		require.NotEmpty(t, page.Events)
+		for _, ev := range page.Events {
+			var p, round, i int
+			_, err := fmt.Sscanf(ev.ID, "%d-%d-%d", &p, &round, &i)
+			require.NoError(t, err)
+			if i > 0 {
+				require.Equal(t, []any{fmt.Sprintf("%d-%d-%d", p, round, i-1), ev.Seq - 1}, []any{before.ID, before.Seq})
+			}
+			before = ev
+			seen++
+		}
+		q.After = before.Seq
+	}
+	last, err := store.LastSeq(t.Context(), name)
+	require.NoError(t, err)
+	require.Equal(t, uint64(total), last)
+}
+
+// Attack 7: batches that a publisher on NATS begins and never commits keep nobody from publishing batches.
+func TestBatch_OpenOnesStopNobody(t *testing.T) {
+	t.Parallel()
+	store, broker := provisioned(t)
+	require.Equal(t, 200, openBatches(t, raw(t, broker).Conn(), 200), "there is room for all of them")
+	_, err := store.Publish(t.Context(), "default", pairOfEvents())
+	require.NoError(t, err)
+}
+
+// Where all batches that NATS allows are open, the publisher is told to come back, nothing is stored, and single
+// events are.
+func TestBatch_TooManyOpenAreRefused(t *testing.T) {
+	t.Parallel()
+	url := natstest.Custom(t, func(o *server.Options) { o.JetStreamLimits.MaxBatchTimeout = time.Hour })
+	store := connected(t, natsstore.Options{URL: url})
+	require.NoError(t, store.core.Provision(t.Context()))
+	nc, err := nats.Connect(url)
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	require.Equal(t, 50, openBatches(t, nc, 60))
+	tries, err := nc.SubscribeSync("events.default.a")
+	require.NoError(t, err)
+	require.NoError(t, nc.Flush())
+	_, err = store.Publish(t.Context(), "default", pairOfEvents())
+	requireCode(t, sluice.QuotaExceeded, err)
+	require.NoError(t, nc.Flush())
+	begun, _, err := tries.Pending()
+	require.NoError(t, err)
+	require.Equal(t, 1, begun, "it is refused at once, not tried again")
+	stored, err := store.Publish(t.Context(), "default", pairOfEvents()[:1])
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), stored[0].Seq)
+}
+
+func pairOfEvents() []sluice.Event {
+	return []sluice.Event{{ID: "1", Path: "/a", Type: "t"}, {ID: "2", Path: "/a", Type: "t"}}
+}
+
+// openBatches begins batches and returns how many there is room for.
+func openBatches(t *testing.T, nc *nats.Conn, n int) (open int) {
+	t.Helper()
+	for i := range n {
+		header := nats.Header{"Nats-Batch-Id": {strconv.Itoa(i)}, "Nats-Batch-Sequence": {"1"}}
+		answer, err := nc.RequestMsgWithContext(t.Context(), &nats.Msg{Subject: "events.default.open", Header: header})
+		require.NoError(t, err)
+		if len(answer.Data) == 0 {
+			open++
+		}
+	}
+	return open
+}

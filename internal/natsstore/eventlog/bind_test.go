@@ -1,0 +1,96 @@
+package eventlog_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+func configOf(t *testing.T, js jetstream.JetStream, stream string) jetstream.StreamConfig {
+	t.Helper()
+	s, err := js.Stream(t.Context(), stream)
+	require.NoError(t, err)
+	return s.CachedInfo().Config
+}
+
+func fillLog(t *testing.T, store rooms, namespace string, n int) {
+	t.Helper()
+	for i := range n {
+		_, err := store.Publish(t.Context(), namespace, []sluice.Event{eventOf(strconv.Itoa(i), 50_000)})
+		require.NoError(t, err)
+	}
+}
+
+// F4: what logs promise is room of the store for JetStream. Binding gives up promises before it makes others, and letting go
+// takes others back before it gives promises again; a server that died in between starts, and lets go.
+func TestBind_ExchangesPromises(t *testing.T) {
+	t.Parallel()
+	nats := natstest.NewWith(t, natsd.Options{DontListen: true, MaxStore: 2 << 20})
+	store := connected(t, natsstore.Options{Conn: nats})
+	require.NoError(t, store.core.Provision(t.Context()))
+	js := raw(t, nats)
+	large := sluice.Namespace{Name: "large", Retention: sluice.Retention{MaxBytes: 1500 << 10}}
+	_, _, err := store.core.PutNamespace(t.Context(), large)
+	require.NoError(t, err)
+	fillLog(t, store, "large", 1)
+	fillLog(t, store, ns, 20)
+	before := map[string]jetstream.StreamConfig{}
+	for _, stream := range []string{streams.EventsStream(ns), streams.EventsStream("large"), streams.Attempts, streams.DeadLetters} {
+		before[stream] = configOf(t, js, stream)
+	}
+	unchanged := func() {
+		for stream, config := range before {
+			now := configOf(t, js, stream)
+			require.Equal(t, []int64{config.MaxBytes, int64(config.Discard)}, []int64{now.MaxBytes, int64(now.Discard)}, stream)
+		}
+	}
+	refused := func() {
+		for _, namespace := range []string{ns, "large"} {
+			_, err := store.Publish(t.Context(), namespace, []sluice.Event{eventOf("more", 1000)})
+			requireSays(t, err, sluice.Unavailable, "full", "refuses events")
+		}
+	}
+	for range 2 {
+		require.NoError(t, store.core.Bind(t.Context(), sluice.StorageTight, 1800<<10))
+		refused()
+	}
+	require.Equal(t, before[streams.DeadLetters].MaxBytes, configOf(t, js, streams.DeadLetters).MaxBytes)
+	require.NoError(t, store.core.Bind(t.Context(), sluice.StorageScarce, 1800<<10))
+	require.Positive(t, configOf(t, js, streams.DeadLetters).MaxBytes)
+	require.Equal(t, jetstream.DiscardNew, configOf(t, js, streams.DeadLetters).Discard)
+	require.Equal(t, jetstream.DiscardOld, configOf(t, js, streams.Attempts).Discard)
+	require.NoError(t, store.core.Bind(t.Context(), sluice.StorageAmple, 1800<<10))
+	unchanged()
+	fillLog(t, store, "large", 2)
+
+	require.NoError(t, store.core.Bind(t.Context(), sluice.StorageScarce, 1800<<10))
+	another := connected(t, natsstore.Options{Conn: nats})
+	require.NoError(t, another.core.Provision(t.Context()), "a server that starts anew")
+	unchanged()
+}
+
+// A log that is full by its own limit forgets its oldest events for new ones: it does not grow, and is left alone. All that
+// are bound have the share at most.
+func TestBind_LeavesFullLogsAlone(t *testing.T) {
+	t.Parallel()
+	store, js := small(t)
+	_, _, err := store.core.PutNamespace(t.Context(), sluice.Namespace{Name: "rolls", Retention: sluice.Retention{MaxBytes: 200_000}})
+	require.NoError(t, err)
+	fillLog(t, store, "rolls", 10)
+	fillLog(t, store, ns, 10)
+	require.NoError(t, store.core.Bind(t.Context(), sluice.StorageTight, 300_000))
+	_, err = store.Publish(t.Context(), "rolls", []sluice.Event{eventOf("more", 1000)})
+	require.NoError(t, err)
+	require.LessOrEqual(t, configOf(t, js, streams.EventsStream(ns)).MaxBytes, int64(300_000))
+	stream, err := js.Stream(t.Context(), streams.EventsStream(ns))
+	require.NoError(t, err)
+	require.EqualValues(t, 10, stream.CachedInfo().State.Msgs, "nothing goes")
+}

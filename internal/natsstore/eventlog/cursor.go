@@ -1,0 +1,231 @@
+package eventlog
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Cursors that are words.
+const (
+	cursorBeginning = "-1"
+	cursorNow       = "now"
+)
+
+// Resolve returns the sequence after which a cursor lies: "-1" or "" (the beginning of what is
+// kept), "now", a sequence, a time (RFC 3339), or an event's id. Codes: NotFound for the
+// namespace or an id that is not in it; WindowExceeded, with oldest_available_seq and
+// current_seq, if events after the cursor are no longer kept.
+func (l *Log) Resolve(ctx context.Context, ns, cursor string) (uint64, error) {
+	info, err := l.core.EventsInfo(ctx, ns)
+	if err != nil {
+		return 0, err
+	}
+	return l.resolve(ctx, ns, cursor, info.State)
+}
+
+func (l *Log) resolve(ctx context.Context, ns, cursor string, state jetstream.StreamState) (uint64, error) {
+	switch cursor {
+	case "", cursorBeginning:
+		return max(state.FirstSeq, 1) - 1, nil
+	case cursorNow:
+		return state.LastSeq, nil
+	}
+	if at, ok := parseTime(cursor); ok {
+		if expired(at, state) {
+			return 0, windowExceeded(state)
+		}
+		return l.before(ctx, ns, at, state)
+	}
+	after, err := l.resolveSeq(ctx, ns, cursor)
+	if err != nil {
+		return 0, err
+	}
+	return after, checkWindow(after, state)
+}
+
+// resolveUntil returns the last sequence that a cursor includes.
+func (l *Log) resolveUntil(ctx context.Context, ns, cursor string, state jetstream.StreamState) (uint64, error) {
+	switch cursor {
+	case cursorBeginning:
+		return 0, nil
+	case cursorNow:
+		return state.LastSeq, nil
+	}
+	if at, ok := parseTime(cursor); ok {
+		return l.before(ctx, ns, at.Add(1), state)
+	}
+	return l.resolveSeq(ctx, ns, cursor)
+}
+
+// resolveSeq returns the sequence that a cursor is, or that of the event whose id it is.
+func (l *Log) resolveSeq(ctx context.Context, ns, cursor string) (uint64, error) {
+	if seq, err := strconv.ParseUint(cursor, 10, 64); err == nil {
+		return min(seq, math.MaxUint64-1), nil // what comes next is a sequence too
+	}
+	e, err := l.EventByID(ctx, ns, cursor)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return 0, sluice.Errorf(sluice.NotFound, "cursor %q is neither the ID of a recent event in %s, nor a sequence, a time, -1 or now; "+
+			"for an older event, use its sequence", cursor, ns)
+	}
+	return e.Seq, err
+}
+
+// before returns the sequence before the first event that was stored at the time or later.
+func (l *Log) before(ctx context.Context, ns string, at time.Time, state jetstream.StreamState) (uint64, error) {
+	if at.After(state.LastTime) || state.Msgs == 0 {
+		return state.LastSeq, nil
+	}
+	msgs, err := l.storedFrom(ctx, ns, at)
+	if err != nil || len(msgs) == 0 {
+		return state.LastSeq, err
+	}
+	e, err := l.stamps.directEvent(msgs[0])
+	if e.Seq == 0 {
+		return 0, err
+	}
+	return e.Seq - 1, nil
+}
+
+// storedFrom returns the first message that was stored at the time or later; none only if there is none, whichever replica answers.
+func (l *Log) storedFrom(ctx context.Context, ns string, at time.Time) (msgs []*nats.Msg, err error) {
+	err = natsstore.UntilCaughtUp(ctx, func() (err error) {
+		if msgs, _, err = l.core.Direct(ctx, ns, natsstore.DirectRequest{StartTime: &at, Batch: 1}); err != nil || len(msgs) > 0 {
+			return err
+		}
+		last, err := l.core.LeadersLast(ctx, streams.EventsStream(ns), ">")
+		if err == nil && last.Seq > 0 && !last.Time.Before(at) {
+			err = natsstore.ErrBehind
+		}
+		return err
+	})
+	return msgs, natsstore.StoreError(ctx, err)
+}
+
+func parseTime(s string) (time.Time, bool) {
+	at, err := time.Parse(time.RFC3339Nano, s)
+	return at, err == nil
+}
+
+// expired reports whether events that were stored at the time or later are no longer kept.
+func expired(at time.Time, state jetstream.StreamState) bool {
+	if state.FirstSeq <= 1 {
+		return false
+	}
+	if state.Msgs == 0 {
+		return !at.After(state.LastTime)
+	}
+	return at.Before(state.FirstTime)
+}
+
+func checkWindow(after uint64, state jetstream.StreamState) error {
+	if state.FirstSeq > 0 && after < state.FirstSeq-1 {
+		return windowExceeded(state)
+	}
+	return nil
+}
+
+func windowExceeded(state jetstream.StreamState) error {
+	return sluice.Errorf(sluice.WindowExceeded, "the next events are no longer stored; start at sequence %d or later", state.FirstSeq).
+		With("oldest_available_seq", state.FirstSeq).With("current_seq", state.LastSeq)
+}
+
+// RecentByID returns the event with the id if it can be found without reading the log: while its
+// id is in the namespace's dedup window, or if the id names its place. The leader answers, so that
+// an event that was stored before the call is found. Code NotFound for every other id, for what
+// cannot be read, and for the namespace.
+func (l *Log) RecentByID(ctx context.Context, ns, id string) (sluice.Event, error) {
+	if sluice.CheckNamespaceName(ns) != nil {
+		return sluice.Event{}, natsstore.NamespaceMissing(ns)
+	}
+	unknown := sluice.Errorf(sluice.NotFound, "event %q not found in the dedup window of %s", id, ns)
+	if len(id) > maxRecentID {
+		return sluice.Event{}, unknown
+	}
+	seq, err := natsstore.Asked(ctx, func(ctx context.Context) (uint64, error) {
+		seq, err := l.lookUp(ctx, ns, id)
+		if isUnanswered(err) {
+			_, missing := l.core.EventsInfo(ctx, ns)
+			err = cmp.Or(missing, err)
+		}
+		return seq, err
+	})
+	if err != nil {
+		return sluice.Event{}, fmt.Errorf("look up an event: %w", natsstore.StoreError(ctx, err))
+	}
+	if seq == 0 {
+		seq, _ = PlaceOf(ns, id)
+	}
+	if seq == 0 {
+		return sluice.Event{}, unknown
+	}
+	e, err := l.Event(ctx, ns, seq)
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
+	case sluice.NotFound, sluice.WindowExceeded, sluice.InvalidRequest:
+		return sluice.Event{}, unknown
+	}
+	if err == nil && e.ID != id { // ce-id goes before Nats-Msg-Id: it may be the id of another
+		err = unknown
+	}
+	return e, err
+}
+
+// maxRecentID is how long an id may be that is looked up: it travels in a header.
+const maxRecentID = 4096
+
+func isUnanswered(err error) bool {
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
+}
+
+// findNear returns the sequence of the event if it can be found without reading the log, else 0.
+func (l *Log) findNear(ctx context.Context, ns, id string) (uint64, error) {
+	guess, err := l.lookUp(ctx, ns, id)
+	if err != nil {
+		return 0, err
+	}
+	if guess == 0 {
+		guess, _ = PlaceOf(ns, id)
+	}
+	if guess == 0 {
+		return 0, nil
+	}
+	// ce-id goes before Nats-Msg-Id: it may be the id of another.
+	if e, err := l.Event(ctx, ns, guess); err != nil || e.ID != id {
+		return 0, nil //nolint:nilerr // it is looked for elsewhere, which meets the error again
+	}
+	return guess, nil
+}
+
+// PlaceOf returns the sequence that an id names which was made up for an event without one.
+func PlaceOf(ns, id string) (uint64, bool) {
+	number, ok := strings.CutPrefix(id, ns+"-")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	return seq, ok && err == nil
+}
+
+// UUIDTime returns the time in a UUIDv7.
+func UUIDTime(id string) (time.Time, bool) {
+	digits := strings.ReplaceAll(id, "-", "")
+	raw, err := hex.DecodeString(digits)
+	if err != nil || len(id) != 36 || len(raw) != 16 || raw[6]>>4 != 7 {
+		return time.Time{}, false
+	}
+	var ms int64
+	for _, b := range raw[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return time.UnixMilli(ms), true
+}

@@ -1,0 +1,130 @@
+package eventlog
+
+import (
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Trace context travels under its own names, where every NATS client looks for it; in the
+// event it is an extension.
+const (
+	headerTraceParent = "traceparent"
+	headerTraceState  = "tracestate"
+)
+
+const upperHex = "0123456789ABCDEF"
+
+// message returns the event as CloudEvents message in binary mode: attributes in headers,
+// data in the body. eventOf is its inverse. What is empty is left out; a reader fills it in.
+func message(ns string, e *sluice.Event) *nats.Msg {
+	h := nats.Header{}
+	set := func(name, value string) {
+		if value != "" {
+			h[name] = []string{escape(value)}
+		}
+	}
+	set(streams.HeaderMsgID, e.ID)
+	set(streams.HeaderSpecVersion, "1.0")
+	set(streams.HeaderID, e.ID)
+	set(streams.HeaderType, e.Type)
+	set(streams.HeaderSource, e.Source)
+	set(streams.HeaderSubject, e.Subject)
+	set(streams.HeaderDataSchema, e.DataSchema)
+	if !e.Time.IsZero() {
+		set(streams.HeaderTime, e.Time.UTC().Format(time.RFC3339Nano))
+	}
+	if e.ContentType != "" {
+		h[streams.HeaderContentType] = []string{e.ContentType}
+	}
+	for name, value := range e.Extensions {
+		if name != headerTraceParent && name != headerTraceState {
+			name = streams.HeaderPrefix + name
+		}
+		h[name] = []string{escape(value)}
+	}
+	return &nats.Msg{Subject: streams.Subject(ns, e.Path), Header: h, Data: e.Data}
+}
+
+// checkEvent returns an error (InvalidRequest) if the event cannot be written as a message.
+func checkEvent(e *sluice.Event) error {
+	if e.ID == "" {
+		return sluice.Errorf(sluice.InvalidRequest, "an event needs an id")
+	}
+	path, err := sluice.ParsePath(string(e.Path))
+	if err != nil {
+		return err
+	}
+	if err := checkWritable(path); err != nil {
+		return err
+	}
+	for name := range e.Extensions {
+		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") != "" || isAttribute(name) {
+			return sluice.Errorf(sluice.InvalidRequest, "extension %q: use a-z and 0-9, and no name that CloudEvents has", name)
+		}
+	}
+	if strings.ContainsFunc(e.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return sluice.Errorf(sluice.InvalidRequest, "content type %q is not printable ASCII", e.ContentType)
+	}
+	return nil
+}
+
+// isAttribute reports whether CloudEvents itself defines the name.
+func isAttribute(name string) bool {
+	switch name {
+	case "id", "type", "source", "specversion", "time", "subject", "dataschema", "datacontenttype", "data":
+		return true
+	}
+	return false
+}
+
+// escape writes a header value as the CloudEvents bindings do: space, double quote, percent
+// and everything that is not printable ASCII become %XX.
+func escape(s string) string {
+	plain := func(c byte) bool { return c > ' ' && c <= '~' && c != '"' && c != '%' }
+	i := 0
+	for i < len(s) && plain(s[i]) {
+		i++
+	}
+	if i == len(s) {
+		return s
+	}
+	var b strings.Builder
+	b.WriteString(s[:i])
+	for ; i < len(s); i++ {
+		if c := s[i]; plain(c) {
+			b.WriteByte(c)
+		} else {
+			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
+		}
+	}
+	return b.String()
+}
+
+// unescape is the inverse of escape. It takes what others write, too: double quotes around
+// the value are removed, a percent sign that starts no %XX stands for itself.
+func unescape(s string) string {
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		s = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(s[1 : len(s)-1])
+	}
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if raw, err := hex.DecodeString(s[i+1 : i+3]); err == nil {
+				b.Write(raw)
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

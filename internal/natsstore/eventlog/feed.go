@@ -1,0 +1,138 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Bounds of a page of a feed, and of what is on its way for all pages: what NATS has for a connection is bounded, 64 MiB by
+// default, beyond which it is cut. Many pages at once are no faster than a few.
+const (
+	feedPage   = 1024
+	feedBytes  = 2 << 20
+	feedAhead  = 32 // messages
+	feedAtOnce = 4  // pages
+	feedTries  = 3  // of a page: a server that goes away takes with it what it was asked for
+)
+
+// FeedPage returns events behind a place, in order, of paths that the pattern may match, and up to where there are
+// no others: upTo at least, unless there are more than a page has, or the replica that was read has not got them yet. The log
+// reached upTo before the call. Messages that are no events are left out. Codes NotFound for the namespace;
+// WindowExceeded, with oldest_available_seq and current_seq, if what comes behind the place is no longer kept.
+func (l *Log) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern, after, upTo uint64) (events []sluice.Event, reached uint64, err error) {
+	select {
+	case l.pages <- struct{}{}:
+		defer func() { <-l.pages }()
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
+	for try := 1; ; try++ {
+		events, reached, err = l.feedPage(ctx, ns, pattern, after, upTo)
+		if sluice.CodeOf(err) != sluice.Unavailable || errors.Is(err, natsstore.ErrBehind) || try == feedTries || ctx.Err() != nil {
+			return events, reached, err
+		}
+	}
+}
+
+// FeedTail is TailEvents for who must know whether it was given everything: code WindowExceeded, with oldest_available_seq and
+// current_seq, if messages left the log before they came.
+func (l *Log) FeedTail(ctx context.Context, ns string, after uint64, each func(sluice.Event) error) error {
+	return l.core.Tail(ctx, streams.EventsStream(ns), streams.EventsSubjects(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+		seq := meta.Sequence.Stream
+		if seq > after+1 { // removed from the middle, or by retention
+			if err := l.overtook(ctx, ns, after); err != nil {
+				return err
+			}
+		}
+		after = seq
+		e, err := l.stamps.eventOf(msg.Subject, msg.Header, msg.Data, seq, meta.Timestamp)
+		if err != nil {
+			return nil //nolint:nilerr // it is no event
+		}
+		return each(e)
+	})
+}
+
+// feedPage reads a page once.
+func (l *Log) feedPage(ctx context.Context, ns string, pattern sluice.Pattern, after, upTo uint64) (events []sluice.Event, reached uint64, err error) {
+	info, err := l.core.EventsInfo(ctx, ns)
+	if err == nil {
+		err = checkWindow(after, info.State)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	config := jetstream.ConsumerConfig{
+		FilterSubject: streams.Superset(ns, pattern).Subject,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+	}
+	p := page{log: l, after: after, upTo: upTo, reached: after}
+	err = l.core.ScanAhead(ctx, streams.EventsStream(ns), config, feedAhead, p.add)
+	if errors.Is(err, natsstore.ErrBehind) && p.reached > after {
+		p.cut, err = true, nil // so far it goes
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read %s: %w", ns, natsstore.StoreError(ctx, err))
+	}
+	if !p.cut && p.reached < upTo {
+		p.gap(p.reached)
+		p.reached = upTo
+	}
+	if p.holed {
+		if err := l.overtook(ctx, ns, p.hole); err != nil {
+			return nil, 0, err
+		}
+	}
+	return p.events, p.reached, nil
+}
+
+// page is a page of a feed while it is read.
+type page struct {
+	log         *Log
+	after, upTo uint64
+	events      []sluice.Event
+	bytes       int
+	reached     uint64
+	cut         bool   // there may be more
+	holed       bool   // sequences were missing
+	hole        uint64 // behind it, at first
+}
+
+// add takes the next message, and returns whether another one is wanted.
+func (p *page) add(msg *nats.Msg, meta *nats.MsgMetadata) (more bool, err error) {
+	seq := meta.Sequence.Stream
+	if seq > p.reached+1 {
+		p.gap(p.reached)
+	}
+	p.reached = seq
+	if e, err := p.log.stamps.eventOf(msg.Subject, msg.Header, msg.Data, seq, meta.Timestamp); err == nil {
+		p.events = append(p.events, e)
+		p.bytes += len(e.Data)
+	}
+	p.cut = p.reached >= p.upTo || len(p.events) >= feedPage || p.bytes >= feedBytes
+	return !p.cut, nil
+}
+
+// gap notes that behind a place there was nothing that is wanted: what was may have left the log while it was read.
+func (p *page) gap(place uint64) {
+	if !p.holed {
+		p.holed, p.hole = true, place
+	}
+}
+
+// overtook returns an error (WindowExceeded) if retention has overtaken somebody who has come to a place.
+func (l *Log) overtook(ctx context.Context, ns string, place uint64) error {
+	info, err := l.core.EventsInfo(ctx, ns)
+	if err != nil {
+		return err
+	}
+	return checkWindow(place, info.State)
+}

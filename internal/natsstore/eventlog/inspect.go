@@ -1,0 +1,141 @@
+package eventlog
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	inspectAtOnce = 16              // requests that are worked on at once; further ones wait
+	inspectIdle   = 5 * time.Minute // after which an inspector's consumer ends if nothing is read from it
+)
+
+// codeConsumerExists is JetStream's when the name of a consumer that is to be made is taken.
+const codeConsumerExists = 10148
+
+// Inspections makes the consumers of those who may only read (natsd.Inspector), and keeps them away from
+// every other consumer: to read from a subscription's consumer, to acknowledge for it or to change it would
+// stop deliveries.
+type Inspections struct {
+	core *natsstore.Store
+	sub  *nats.Subscription
+	free chan struct{} // has one for each request that is worked on
+	work sync.WaitGroup
+}
+
+// OpenInspections returns when inspectors' requests are answered; Run ends it.
+func OpenInspections(ctx context.Context, core *natsstore.Store) (*Inspections, error) {
+	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
+	defer cancel()
+	in := &Inspections{core: core, free: make(chan struct{}, inspectAtOnce)}
+	_, arrives := streams.InspectCreate()
+	sub, err := core.Conn().Subscribe(arrives, in.take)
+	if err == nil {
+		err = core.Conn().FlushWithContext(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inspection: %w", err)
+	}
+	in.sub = sub
+	return in, nil
+}
+
+// Run answers until ctx is done, which is no error.
+func (in *Inspections) Run(ctx context.Context) error {
+	<-ctx.Done()
+	err := in.sub.Unsubscribe()
+	in.work.Wait()
+	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("inspection: %w", err)
+	}
+	return nil
+}
+
+func (in *Inspections) take(msg *nats.Msg) {
+	stream, ok := streams.ParseInspectCreate(msg.Subject)
+	if !ok || msg.Reply == "" {
+		return
+	}
+	in.free <- struct{}{}
+	in.work.Go(func() {
+		defer func() { <-in.free }()
+		if err := msg.Respond(in.create(stream, msg.Data)); err != nil {
+			in.core.Log().Warn("response to an inspector", slog.Any("error", err))
+		}
+	})
+}
+
+// create returns JetStream's answer to a request for a consumer, or a refusal. The consumer gets the first
+// name that is free: one that nothing is read from ends by itself and frees its own.
+func (in *Inspections) create(stream string, body []byte) []byte {
+	config, err := inspectorsConfig(body)
+	if err != nil {
+		return refusal(http.StatusForbidden, codeBadRequest, err.Error())
+	}
+	names := streams.InspectorConsumers()
+	for _, name := range names {
+		config["name"] = name
+		request, err := json.Marshal(map[string]any{"stream_name": stream, "config": config, "action": "create"})
+		if err != nil {
+			return refusal(http.StatusBadRequest, codeBadRequest, err.Error())
+		}
+		filter, _ := config["filter_subject"].(string)
+		msg, err := in.core.Conn().Request(streams.ConsumerCreate(stream, name, filter), request, natsstore.RequestTimeout)
+		if err != nil {
+			return refusal(http.StatusServiceUnavailable, codeUnavailable, err.Error())
+		}
+		var answer struct {
+			Error *jetstream.APIError `json:"error"`
+		}
+		if json.Unmarshal(msg.Data, &answer) != nil || answer.Error == nil || answer.Error.ErrorCode != codeConsumerExists {
+			return msg.Data
+		}
+	}
+	return refusal(http.StatusTooManyRequests, codeBadRequest, fmt.Sprintf(
+		"%s: %d consumers are open for inspection, the limit; close some, or wait %s until idle ones expire", stream, len(names), inspectIdle))
+}
+
+// inspectorsConfig returns the configuration that an inspector gets in place of the one it asked for: the
+// consumer reads without acknowledging, delivers to an inbox and ends by itself, even if a lasting one was asked for,
+// as "nats stream view" does.
+func inspectorsConfig(body []byte) (map[string]any, error) {
+	var request struct {
+		Config map[string]any `json:"config"`
+	}
+	if err := json.Unmarshal(body, &request); err != nil || request.Config == nil {
+		return nil, errors.New("the request has no JSON consumer configuration")
+	}
+	config := request.Config
+	if to, ok := config["deliver_subject"]; ok && !isInbox(to) {
+		return nil, errors.New("deliver_subject: use an inbox, " + nats.InboxPrefix + "…")
+	}
+	idle, _ := config["inactive_threshold"].(float64)
+	if idle <= 0 || time.Duration(idle) > inspectIdle {
+		idle = float64(inspectIdle)
+	}
+	for _, field := range []string{"durable_name", "deliver_group", "ack_wait", "max_ack_pending", "max_deliver", "backoff", "priority_policy", "priority_groups"} {
+		delete(config, field)
+	}
+	config["ack_policy"], config["mem_storage"], config["inactive_threshold"] = "none", true, int64(idle)
+	config["metadata"] = map[string]string{"inspection": rand.Text()} // equal configurations are one consumer to JetStream
+	return config, nil
+}
+
+func isInbox(subject any) bool {
+	text, ok := subject.(string)
+	return ok && strings.HasPrefix(text, nats.InboxPrefix) && !strings.ContainsAny(text, "*> \t\r\n")
+}

@@ -1,0 +1,35 @@
+// Package eventlog reads and writes the logs of events: publish, pages, states, live readers, and the paths in a log with
+// their records.
+package eventlog
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+)
+
+// Log is the logs of events of all namespaces. Its methods may be called at once.
+type Log struct {
+	core   *natsstore.Store
+	stamps *stamps
+	news   *pathNotifier
+
+	pages    chan struct{} // has one element for each page of a feed that is being read
+	searches chan struct{} // has one element for each event that is being looked up by its id
+	searched uint64        // messages that a lookup by id reads, at the end of a log and around the time in the id
+	batches  sync.Map      // by namespace: has one element for each open atomic batch
+}
+
+// New returns the logs on a connection, which Provision makes ready and Close ends. There is one for each connection: it
+// limits what is under way at once.
+func New(ctx context.Context, core *natsstore.Store) *Log {
+	l := &Log{
+		core: core, stamps: &stamps{}, searched: defaultSearch,
+		pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce),
+	}
+	l.news = newPathNotifier(ctx, l)
+	core.OnProvision(l.openStamps)
+	core.OnClose(l.news.close)
+	return l
+}

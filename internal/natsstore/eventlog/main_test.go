@@ -1,0 +1,63 @@
+package eventlog_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rooms is the logs of events, and the store that they are in.
+type rooms struct {
+	*eventlog.Log
+
+	core *natsstore.Store
+}
+
+// provisioned returns a store on a server of its own with everything in place.
+func provisioned(tb testing.TB) (rooms, *natstest.Server) {
+	tb.Helper()
+	server := natstest.New(tb)
+	store := connected(tb, natsstore.Options{Conn: server})
+	require.NoError(tb, store.core.Provision(tb.Context()))
+	return store, server
+}
+
+func connected(tb testing.TB, opts natsstore.Options) rooms {
+	tb.Helper()
+	store, err := natsstore.Connect(tb.Context(), opts)
+	require.NoError(tb, err)
+	tb.Cleanup(store.Close)
+	return rooms{eventlog.New(tb.Context(), store), store}
+}
+
+// raw returns JetStream as any other client has it.
+func raw(tb testing.TB, server *natstest.Server) jetstream.JetStream {
+	tb.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(server))
+	require.NoError(tb, err)
+	tb.Cleanup(nc.Close)
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(100_000)) // nothing waits for room: a busy machine takes its time
+	require.NoError(tb, err)
+	return js
+}
+
+// numbers returns a bucket of numbers.
+func numbers(store rooms) natsstore.Bucket[int] {
+	return natsstore.OpenBucket[int](store.core, streams.Lanes)
+}
+
+func requireCode(tb testing.TB, want sluice.Code, err error) {
+	tb.Helper()
+	require.Equal(tb, want, sluice.CodeOf(err), "%v", err)
+}

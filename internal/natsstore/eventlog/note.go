@@ -1,0 +1,66 @@
+package eventlog
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-io/sluice/streams"
+)
+
+// noteMark begins what a note's proof is made of, so that it is never that of a stamp, which begins with a length.
+const noteMark = 0xff
+
+// addNote puts a note on a message: the id of a key, the proof, and what it says.
+func (st *stamps) addNote(msg *nats.Msg, note []byte) error {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	if len(st.keys) == 0 {
+		return errNoStampKey
+	}
+	key := st.keys[0]
+	proof := noteSum(key.secret, msg.Subject, msg.Header.Get(streams.HeaderMsgID), note)
+	msg.Header[streams.HeaderNote] = []string{strings.Join([]string{
+		key.id, base64.RawURLEncoding.EncodeToString(proof), base64.RawURLEncoding.EncodeToString(note),
+	}, ".")}
+	return nil
+}
+
+// note returns the note on a message of a subject, if it is one of ours.
+func (st *stamps) note(subject string, header nats.Header) ([]byte, bool) {
+	values := header[streams.HeaderNote]
+	if len(values) != 1 {
+		return nil, false
+	}
+	parts := strings.Split(values[0], ".")
+	if len(parts) != 3 {
+		return nil, false
+	}
+	proof, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return nil, false
+	}
+	said, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err != nil {
+		return nil, false
+	}
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	i := slices.IndexFunc(st.keys, func(k stampKey) bool { return k.id == parts[0] })
+	return said, i >= 0 && hmac.Equal(proof, noteSum(st.keys[i].secret, subject, header.Get(streams.HeaderMsgID), said))
+}
+
+// noteSum returns the HMAC over a note and the message that it is on, so that it is worth nothing on another one.
+func noteSum(secret []byte, subject, id string, note []byte) []byte {
+	said := make([]byte, 0, 256)
+	said = append(said, noteMark)
+	said = appendPart(appendPart(said, subject), id)
+	mac := hmac.New(sha256.New, secret)
+	_, _ = mac.Write(said) // a hash takes everything
+	_, _ = mac.Write(note)
+	return mac.Sum(nil)
+}

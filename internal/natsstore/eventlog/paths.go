@@ -1,0 +1,344 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// pathPage is how many events of a path are read at once.
+const pathPage = 256
+
+// headroom is what is left of the largest message that NATS takes for the attributes of an event.
+const headroom = 16 << 10
+
+// PathCommit is what is stored on paths of a namespace in one step.
+type PathCommit struct {
+	Events []sluice.Event
+	Fence  PathFence // nothing is stored unless it holds
+	Puts   []PathPut
+	Note   []byte // of the last event; PathNotes returns it
+}
+
+// PathFence says that the record of a path has a revision; 0: there is none.
+type PathFence struct {
+	Path     sluice.Path
+	Revision uint64
+}
+
+// PathPut is a record that is stored if the one before it has the revision.
+type PathPut struct {
+	PathFence
+
+	Data []byte
+	For  time.Duration // how long it is kept, and then as long as the events of that time; RecordForever, RecordAsEvents
+	Tidy bool          // those before it are removed
+}
+
+// How long a record is kept besides a time.
+const (
+	RecordForever  time.Duration = -1 // until another takes its place
+	RecordAsEvents time.Duration = -2 // as long as the events that are stored now: it is the last of its path
+)
+
+// PathRecord returns what is kept of a path besides its events, and its revision, 0 if there is nothing.
+// The leader answers. Code NotFound for the namespace.
+func (l *Log) PathRecord(ctx context.Context, ns string, path sluice.Path) ([]byte, uint64, error) {
+	msg, err := l.last(ctx, ns, streams.RecordSubject(ns, path))
+	return msg.Data, msg.Seq, err
+}
+
+// PathTail returns the sequence of the last event on a path, 0 if there is none. The leader answers.
+func (l *Log) PathTail(ctx context.Context, ns string, path sluice.Path) (uint64, error) {
+	msg, err := l.last(ctx, ns, streams.Subject(ns, path))
+	return msg.Seq, err
+}
+
+// MaxData returns how many bytes of data an event may have.
+func (l *Log) MaxData() int { return int(l.core.Conn().MaxPayload()) - headroom }
+
+type lastMessage struct {
+	Seq  uint64 `json:"seq"`
+	Data []byte `json:"data"`
+}
+
+// last returns the last message of a subject, as the leader has it.
+func (l *Log) last(ctx context.Context, ns, subject string) (lastMessage, error) {
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message lastMessage         `json:"message"`
+	}
+	if sluice.CheckNamespaceName(ns) != nil {
+		return answer.Message, natsstore.NamespaceMissing(ns)
+	}
+	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		return answer.Message, fmt.Errorf("read request: %w", err)
+	}
+	resp, err := natsstore.Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
+		return l.core.Conn().RequestWithContext(ctx, natsstore.MsgGetSubject+streams.EventsStream(ns), body)
+	})
+	if err != nil {
+		return answer.Message, fmt.Errorf("read %s: %w", ns, natsstore.StoreError(ctx, err))
+	}
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		return answer.Message, fmt.Errorf("read %s: %w", ns, err)
+	}
+	switch {
+	case answer.Error == nil, answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return answer.Message, nil
+	case answer.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound:
+		return answer.Message, natsstore.NamespaceMissing(ns)
+	}
+	return answer.Message, fmt.Errorf("read %s: %w", ns, natsstore.StoreError(ctx, answer.Error))
+}
+
+// PathEvents returns the first events on a path after a sequence and up to another, ascending: none
+// only if there are none, whichever replica answers.
+func (l *Log) PathEvents(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
+	subject := streams.Subject(ns, path)
+	msgs, _, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
+	if err != nil {
+		return nil, err
+	}
+	var events []sluice.Event
+	for _, msg := range msgs {
+		e, err := l.stamps.directEvent(msg)
+		if e.Seq == 0 {
+			return nil, err
+		}
+		if e.Seq > upTo {
+			return events, nil
+		}
+		events = append(events, e) // what calls itself an event and cannot be read comes with its data as it is
+	}
+	if len(events) > 0 {
+		return events, nil
+	}
+	next, err := l.core.LeadersNextSeq(ctx, ns, subject, after+1)
+	if err != nil || next == 0 || next > upTo {
+		return nil, err
+	}
+	e, err := l.Event(ctx, ns, next)
+	if e.Seq == 0 {
+		return nil, err
+	}
+	return []sluice.Event{e}, nil
+}
+
+// PathNotes returns what was noted on the events of a path after a sequence and up to another, ascending, and the
+// sequence of the last event that it looked at: 0 only if there are none. What publishers themselves wrote as
+// a note is none.
+func (l *Log) PathNotes(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) (notes [][]byte, last uint64, err error) {
+	subject := streams.Subject(ns, path)
+	msgs, _, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, msg := range msgs {
+		seq, err := strconv.ParseUint(natsstore.LastHeader(msg, natsstore.HeaderSequence), 10, 64)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read notes of %s: sequence: %w", ns, err)
+		}
+		if seq > upTo {
+			return notes, last, nil
+		}
+		if note, ok := l.stamps.note(subject, msg.Header); ok {
+			notes = append(notes, note)
+		}
+		last = seq
+	}
+	if last > 0 {
+		return notes, last, nil
+	}
+	next, err := l.core.LeadersNextHead(ctx, ns, subject, after+1)
+	if err != nil || next.Seq == 0 || next.Seq > upTo {
+		return nil, 0, err
+	}
+	header, err := decodeHeader(next.Header)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read notes of %s: header: %w", ns, err)
+	}
+	if note, ok := l.stamps.note(subject, header); ok {
+		notes = append(notes, note)
+	}
+	return notes, next.Seq, nil
+}
+
+// CommitPaths stores events and records in one step, all or nothing, and returns the sequence of the last
+// event, or of the record if that is all. It is tried again while the store does not answer, and stored once all the same. Codes: Conflict
+// if a revision is not the stored one; those of Publish.
+func (l *Log) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint64, error) {
+	for i := range c.Events {
+		if err := checkEvent(&c.Events[i]); err != nil {
+			return 0, err
+		}
+	}
+	ttls, err := l.recordTTLs(ctx, ns, c.Puts)
+	if err != nil {
+		return 0, err
+	}
+	token := rand.Text()
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(publishPatience))
+	last, err := backoff.RetryWithData(func() (uint64, error) {
+		msgs, err := l.commitMessages(ns, c, ttls, token)
+		if err != nil {
+			return 0, backoff.Permanent(err)
+		}
+		if err := l.core.Writable(); err != nil { //nolint:contextcheck // it asks a context of the server's
+			return 0, backoff.Permanent(err)
+		}
+		last, err := l.commitOnce(ctx, ns, msgs, len(c.Events))
+		return last, l.core.Retryable(ctx, err)
+	}, backoff.WithContext(wait, ctx))
+	switch {
+	case natsstore.IsConflict(err):
+		return 0, fmt.Errorf("%w: %w", sluice.Errorf(sluice.Conflict, "the stream was changed concurrently"), err)
+	case err != nil:
+		return 0, fmt.Errorf("commit to %s: %w", ns, natsstore.StoreError(ctx, err))
+	}
+	l.tidyRecords(ctx, ns, c.Puts)
+	return last, nil
+}
+
+// commitMessages returns the messages of a commit, the events before the records: whoever sees the
+// record sees what was stored with it. Each has an id, so that it is stored once however often it is sent.
+func (l *Log) commitMessages(ns string, c PathCommit, ttls []string, token string) ([]*nats.Msg, error) {
+	msgs := make([]*nats.Msg, 0, len(c.Events)+len(c.Puts))
+	for i := range c.Events {
+		msg := message(ns, &c.Events[i])
+		if err := l.stamps.sealEvent(msg, &c.Events[i]); err != nil {
+			return nil, err
+		}
+		msgs = append(msgs, msg)
+	}
+	if len(c.Note) > 0 && len(msgs) > 0 {
+		if err := l.stamps.addNote(msgs[len(msgs)-1], c.Note); err != nil {
+			return nil, err
+		}
+	}
+	fenced := false
+	for i, put := range c.Puts {
+		fenced = fenced || put.Path == c.Fence.Path
+		msg := &nats.Msg{Subject: streams.RecordSubject(ns, put.Path), Data: put.Data, Header: nats.Header{
+			streams.HeaderMsgID:                 {token + strconv.Itoa(i)},
+			jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(put.Revision, 10)},
+		}}
+		msg.Header.Set(jetstream.MsgTTLHeader, ttls[i])
+		msgs = append(msgs, msg)
+	}
+	if !fenced && len(msgs) > 0 {
+		msgs[0].Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(c.Fence.Revision, 10))
+		msgs[0].Header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, streams.RecordSubject(ns, c.Fence.Path))
+	}
+	return msgs, nil
+}
+
+// commitOnce sends the messages and returns the sequence of the last of so many events.
+func (l *Log) commitOnce(ctx context.Context, ns string, msgs []*nats.Msg, events int) (uint64, error) {
+	if len(msgs) == 1 {
+		limit, cancel := l.core.WhileWritable(ctx)
+		defer cancel()
+		ack, err := l.core.JetStream().PublishMsg(limit, msgs[0])
+		if err != nil {
+			return 0, err
+		}
+		return ack.Sequence, nil
+	}
+	last, err := l.atomic(ctx, ns, msgs)
+	if natsstore.APICode(err) == codeBatchDuplicate { // the answer to an earlier try was lost
+		if events == 0 {
+			return 0, nil
+		}
+		return l.lookUp(ctx, ns, unescape(msgs[events-1].Header.Get(streams.HeaderMsgID)))
+	}
+	for range len(msgs) - events { // the records lie behind
+		last--
+	}
+	return last, err
+}
+
+// neverExpires is the Nats-TTL of a message that outlives the log's retention.
+const neverExpires = "never"
+
+// recordTTLs returns the Nats-TTL of each record. One that ends together with events must not do so before
+// them: without it they would be a stream again.
+func (l *Log) recordTTLs(ctx context.Context, ns string, puts []PathPut) ([]string, error) {
+	ttls := make([]string, len(puts))
+	for i, put := range puts {
+		ttls[i] = neverExpires
+		if put.For < 0 {
+			continue
+		}
+		info, err := l.core.EventsInfo(ctx, ns)
+		if err != nil {
+			return nil, err
+		}
+		if age := info.Config.MaxAge; age > 0 {
+			ttls[i] = strconv.FormatInt(int64((put.For+age)/time.Second)+2, 10)
+		}
+	}
+	return ttls, nil
+}
+
+// tidyRecords removes the records that others took the place of. What is left is removed later.
+func (l *Log) tidyRecords(ctx context.Context, ns string, puts []PathPut) {
+	for _, put := range puts {
+		if !put.Tidy && put.For != RecordAsEvents {
+			continue
+		}
+		err := l.purgeRecords(ctx, ns, put.Path, put.Revision)
+		if err == nil && put.For == RecordAsEvents {
+			err = l.letGo(ctx, ns, put)
+		}
+		if err != nil && ctx.Err() == nil {
+			l.core.Log().WarnContext(ctx, "old records of a stream not removed", slog.String("namespace", ns), slog.Any("error", err))
+		}
+	}
+}
+
+// letGo has the last record of a path leave the log with the events of its time. Until those before it are removed
+// it must not: they are kept for ever, and would be the last.
+func (l *Log) letGo(ctx context.Context, ns string, put PathPut) error {
+	last, err := l.last(ctx, ns, streams.RecordSubject(ns, put.Path))
+	if err != nil || !bytes.Equal(last.Data, put.Data) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
+	defer cancel()
+	msg := &nats.Msg{Subject: streams.RecordSubject(ns, put.Path), Data: put.Data, Header: nats.Header{}}
+	_, err = l.core.JetStream().PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(last.Seq))
+	if natsstore.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.purgeRecords(ctx, ns, put.Path, last.Seq)
+}
+
+// purgeRecords removes the records of a path up to a revision.
+func (l *Log) purgeRecords(ctx context.Context, ns string, path sluice.Path, upTo uint64) error {
+	if upTo == 0 {
+		return nil
+	}
+	stream, err := l.core.Stream(ctx, streams.EventsStream(ns))
+	if err != nil {
+		return fmt.Errorf("purge records: %w", err)
+	}
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(streams.RecordSubject(ns, path)), jetstream.WithPurgeSequence(upTo+1))
+}

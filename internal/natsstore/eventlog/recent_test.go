@@ -1,0 +1,53 @@
+package eventlog_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Decision 0014: a cause is looked for where that is cheap.
+func TestARecentEventIsFoundByItsIDAndNoOtherIs(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	ctx := t.Context()
+	_, _, err := store.core.PutNamespace(ctx, sluice.Namespace{Name: "short", DedupWindow: sluice.Duration(time.Second)})
+	require.NoError(t, err)
+	js := raw(t, server)
+	send := func(header nats.Header) {
+		_, err := js.PublishMsg(ctx, &nats.Msg{Subject: "events.short.a", Header: header})
+		require.NoError(t, err)
+	}
+	send(nil) // short-1
+	send(nats.Header{"ce-id": {"only-ce"}})
+	send(nats.Header{"Nats-Msg-Id": {"outer"}, "ce-id": {"inner"}})
+	_, err = store.Publish(ctx, "short", []sluice.Event{{ID: "an id €", Type: "t", Path: "/a", Source: "/s", Extensions: map[string]string{sluice.CausationID: "short-1"}}})
+	require.NoError(t, err)
+
+	e, err := store.RecentByID(ctx, "short", "an id €")
+	require.NoError(t, err)
+	require.Equal(t, sluice.Link{ID: "an id €", Type: "t", Path: "/a", Cause: "short-1", Seq: 4}, e.Link())
+	e, err = store.RecentByID(ctx, "short", "short-1")
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), e.Seq)
+	for _, id := range []string{"only-ce", "outer", "inner", "unknown", "short-2", "short-9", strings.Repeat("x", 5000)} {
+		_, err := store.RecentByID(ctx, "short", id)
+		requireCode(t, sluice.NotFound, err)
+	}
+	for _, ns := range []string{"none", "NO NAME"} {
+		_, err := store.RecentByID(ctx, ns, "an id €")
+		requireCode(t, sluice.NotFound, err)
+	}
+	require.Eventually(t, func() bool {
+		_, err := store.RecentByID(ctx, "short", "an id €")
+		return sluice.CodeOf(err) == sluice.NotFound
+	}, 20*time.Second, 50*time.Millisecond, "once it left the dedup window")
+	last, err := store.LastSeq(ctx, "short")
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), last, "looking stores nothing")
+}

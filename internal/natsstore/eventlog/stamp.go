@@ -1,0 +1,222 @@
+package eventlog
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// authPrefix starts the names of the attributes that say who caused an event.
+const authPrefix = "auth"
+
+// stamps makes and checks the proof that an event's auth attributes are true (decision 0011): an
+// HMAC over the whole event. Its zero value has no keys and believes nobody.
+type stamps struct {
+	mu   sync.RWMutex
+	keys []stampKey // the newest first
+}
+
+type stampKey struct {
+	id     string
+	secret []byte
+}
+
+// errNoStampKey is a server's that publishes before it is provisioned.
+var errNoStampKey = errors.New("no stamp key yet")
+
+// openStamps takes the keys that stamps are made with. They are not rotated: an event that was
+// stamped is believed for as long as it is kept.
+func (l *Log) openStamps(ctx context.Context) error {
+	keys, err := l.core.KeysFor(ctx, sluice.UseStamp)
+	if err != nil {
+		return err
+	}
+	list := make([]stampKey, len(keys))
+	for i, k := range keys {
+		list[i] = stampKey{k.ID, k.Seed}
+	}
+	l.stamps.mu.Lock()
+	defer l.stamps.mu.Unlock()
+	l.stamps.keys = list
+	return nil
+}
+
+// seal puts a stamp on a message that says who caused it, and takes away any other. What it says
+// has to be true: it is what a trusted publisher sent.
+func (st *stamps) seal(msg *nats.Msg) error {
+	delete(msg.Header, streams.HeaderStamp)
+	var w written
+	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil || !hasAuth(w.Extensions) {
+		return nil //nolint:nilerr // what cannot be read has no attributes that could be believed
+	}
+	return st.put(msg, &w)
+}
+
+// sealEvent is seal for the message of an event that the server itself publishes. Code InvalidRequest
+// if it would be read to say otherwise who caused it, because its data is a whole CloudEvent.
+func (st *stamps) sealEvent(msg *nats.Msg, e *sluice.Event) error {
+	if !hasAuth(e.Extensions) {
+		return nil
+	}
+	var w written
+	if w.know(msg.Subject, e) {
+		return st.put(msg, &w)
+	}
+	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil {
+		return err
+	}
+	if !maps.Equal(authOf(e.Extensions), authOf(w.Extensions)) {
+		return sluice.Errorf(sluice.InvalidRequest, "the data is a CloudEvent with different auth attributes; publish that event, or use another content type")
+	}
+	return st.put(msg, &w)
+}
+
+func (st *stamps) put(msg *nats.Msg, w *written) error {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	if len(st.keys) == 0 {
+		return errNoStampKey
+	}
+	key := st.keys[0]
+	msg.Header[streams.HeaderStamp] = []string{key.id + "." + base64.RawURLEncoding.EncodeToString(w.sum(key.secret))}
+	return nil
+}
+
+// believe takes the auth attributes from an event unless a stamp proves them.
+func (st *stamps) believe(w *written, header nats.Header) {
+	if !hasAuth(w.Extensions) || w.err == nil && st.proves(w, header) {
+		return
+	}
+	maps.DeleteFunc(w.Extensions, func(name, _ string) bool { return isAuth(name) })
+	if len(w.Extensions) == 0 {
+		w.Extensions = nil
+	}
+}
+
+func (st *stamps) proves(w *written, header nats.Header) bool {
+	values := header[streams.HeaderStamp]
+	if len(values) != 1 {
+		return false
+	}
+	id, encoded, _ := strings.Cut(values[0], ".")
+	mac, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return false
+	}
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	i := slices.IndexFunc(st.keys, func(k stampKey) bool { return k.id == id })
+	return i >= 0 && hmac.Equal(mac, w.sum(st.keys[i].secret))
+}
+
+func isAuth(name string) bool { return strings.HasPrefix(name, authPrefix) }
+
+func hasAuth(extensions map[string]string) bool {
+	for name := range extensions {
+		if isAuth(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func authOf(extensions map[string]string) map[string]string {
+	auth := maps.Clone(extensions)
+	maps.DeleteFunc(auth, func(name, _ string) bool { return !isAuth(name) })
+	return auth
+}
+
+// sum returns the HMAC over everything that a receiver gets to see of the event, so that a stamp
+// is worth nothing on another one: each part with its length before it, and the extensions with their
+// number.
+func (w *written) sum(secret []byte) []byte {
+	at := ""
+	if !w.Time.IsZero() {
+		at = w.Time.Format(time.RFC3339Nano)
+	}
+	said := make([]byte, 0, 512)
+	for _, part := range []string{w.Namespace, string(w.Path), w.msgID, w.ID, w.Type, w.Source, w.Subject, w.DataSchema, w.ContentType, at} {
+		said = appendPart(said, part)
+	}
+	said = binary.BigEndian.AppendUint64(said, uint64(len(w.Extensions)))
+	for _, name := range slices.Sorted(maps.Keys(w.Extensions)) {
+		said = appendPart(appendPart(said, name), w.Extensions[name])
+	}
+	mac := hmac.New(sha256.New, secret)
+	_, _ = mac.Write(said) // a hash takes everything
+	_, _ = mac.Write(w.Data)
+	return mac.Sum(nil)
+}
+
+func appendPart(to []byte, part string) []byte {
+	return append(binary.BigEndian.AppendUint64(to, uint64(len(part))), part...)
+}
+
+// written is an event as its message says it, before what is missing is filled in.
+type written struct {
+	sluice.Event
+
+	msgID string
+	err   error // the body cannot be read
+}
+
+// read enters what a message says. Code InvalidRequest if its subject is not a path's or its body
+// is not what it claims to be; what could be read is there all the same.
+func (w *written) read(subject string, header nats.Header, data []byte) error {
+	ns, path, pathErr := streams.ParseSubject(subject)
+	if pathErr != nil {
+		ns = namespaceOf(subject)
+	} else {
+		pathErr = checkWritable(path)
+	}
+	w.Namespace, w.Path = ns, path
+	if len(data) > 0 {
+		w.Data = data
+	}
+	w.msgID = readHeader(&w.Event, header)
+	w.err = readStructured(&w.Event)
+	if pathErr != nil {
+		w.err = pathErr
+	}
+	return w.err
+}
+
+// know enters what read would of the message of an event, without reading it. It reports false for a message that
+// has to be read, because its body may be the event.
+func (w *written) know(subject string, e *sluice.Event) bool {
+	ns, path, err := streams.ParseSubject(subject)
+	if err != nil || checkWritable(path) != nil || strings.Contains(strings.ToLower(e.ContentType), "cloudevents") {
+		return false
+	}
+	w.Event, w.msgID = *e, e.ID
+	w.Namespace, w.Path = ns, path
+	if !e.Time.IsZero() {
+		w.Time = e.Time.UTC()
+	}
+	return true
+}
+
+// checkWritable returns an error (InvalidRequest) for a reserved path to which not even the server writes.
+func checkWritable(path sluice.Path) error {
+	if !path.Reserved() || isSystem(path) {
+		return nil
+	}
+	return sluice.Errorf(sluice.InvalidRequest, "path %q: paths that start with /_sys or /$ are reserved", path)
+}
+
+// isSystem reports whether the server writes below the path's first segment: it is the one that
+// permissions keep from others. The other reserved ones are nobody's.
+func isSystem(path sluice.Path) bool { return path.Segments()[0] == "_sys" }

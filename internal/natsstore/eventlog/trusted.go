@@ -1,0 +1,170 @@
+package eventlog
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// trustedQueue is shared by all servers: each event is taken by one of them.
+const trustedQueue = "sluice"
+
+// Codes of JetStream for what is refused before it gets there, so that every client understands it.
+const (
+	codeBadRequest  = 10003
+	codeUnavailable = 10008
+	codeInternal    = 10000
+)
+
+// Trusted takes what trusted publishers send under streams.TrustedSubjects: each message gets a stamp
+// that proves its auth attributes and goes on to the log as it is otherwise. JetStream's answer goes
+// back to the publisher. Nothing is kept meanwhile, because a publisher's reply subject travels inside
+// our own: what was not answered when a server ends is for the publisher to send again.
+type Trusted struct {
+	log     *Log
+	answers string // what our reply subjects begin with
+	subs    []*nats.Subscription
+}
+
+// OpenTrusted returns when trusted publishers can send; Run ends it. The store has to be provisioned.
+func (l *Log) OpenTrusted(ctx context.Context) (*Trusted, error) {
+	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
+	defer cancel()
+	t := &Trusted{log: l, answers: l.core.Conn().NewInbox() + "."}
+	answers, err := l.core.Conn().Subscribe(t.answers+">", t.answer)
+	if err != nil {
+		return nil, fmt.Errorf("trusted publishers: %w", err)
+	}
+	events, err := l.core.Conn().QueueSubscribe(streams.TrustedSubjects(streams.AnyNamespace), trustedQueue, t.take)
+	if err == nil {
+		err = l.core.Conn().FlushWithContext(ctx)
+	}
+	if err != nil {
+		_ = answers.Unsubscribe() // both fail only if the connection is gone, and with it the subscriptions
+		if events != nil {
+			_ = events.Unsubscribe()
+		}
+		return nil, fmt.Errorf("trusted publishers: %w", err)
+	}
+	t.subs = []*nats.Subscription{events, answers}
+	return t, nil
+}
+
+// Run takes events until ctx is done, which is no error.
+func (t *Trusted) Run(ctx context.Context) error {
+	<-ctx.Done()
+	for _, sub := range t.subs {
+		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			return fmt.Errorf("trusted publishers: %w", err)
+		}
+	}
+	return nil
+}
+
+func (t *Trusted) take(msg *nats.Msg) {
+	next, err := t.stamped(msg)
+	if err != nil {
+		t.refuse(msg, http.StatusBadRequest, codeBadRequest, err)
+		return
+	}
+	if err := t.log.core.Conn().PublishMsg(next); err != nil {
+		t.refuse(msg, http.StatusInternalServerError, codeInternal, err)
+	}
+}
+
+// stamped returns the message as it is to be stored.
+func (t *Trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
+	for name := range msg.Header {
+		if len(name) >= len(streams.HeaderOwn) && strings.EqualFold(name[:len(streams.HeaderOwn)], streams.HeaderOwn) {
+			return nil, sluice.Errorf(sluice.InvalidRequest, "header %s: names that start with %s are reserved", name, streams.HeaderOwn)
+		}
+	}
+	if msg.Header.Get(jetstream.MsgTTLHeader) != "" {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "header %s: retention is set on the namespace; omit the header", jetstream.MsgTTLHeader)
+	}
+	subject, _ := streams.FromTrusted(msg.Subject)
+	_, path, err := streams.ParseSubject(subject)
+	if err != nil {
+		return nil, err
+	}
+	if path.Reserved() {
+		return nil, sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are reserved", path)
+	}
+	next := &nats.Msg{Subject: subject, Header: msg.Header, Data: msg.Data}
+	if wantsAnswer(msg) {
+		next.Reply = t.answers + msg.Reply
+	}
+	if err := giveID(next); err != nil {
+		return nil, err
+	}
+	return next, t.log.stamps.seal(next)
+}
+
+// wantsAnswer reports whether a publisher wants an answer, and in an inbox: we may write to subjects
+// that it may not.
+func wantsAnswer(msg *nats.Msg) bool { return strings.HasPrefix(msg.Reply, "_") }
+
+// giveID gives an id to a message that says who caused it and has none: without one, each copy
+// that somebody makes of it would be another event.
+func giveID(msg *nats.Msg) error {
+	var w written
+	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil {
+		return err
+	}
+	if hasAuth(w.Extensions) && w.ID == "" && w.msgID == "" {
+		if msg.Header == nil {
+			msg.Header = nats.Header{}
+		}
+		msg.Header.Set(streams.HeaderMsgID, rand.Text())
+	}
+	return nil
+}
+
+// answer passes JetStream's answer on to the publisher whose reply subject ours holds.
+func (t *Trusted) answer(msg *nats.Msg) {
+	to := &nats.Msg{Subject: strings.TrimPrefix(msg.Subject, t.answers), Header: msg.Header, Data: msg.Data}
+	if len(msg.Data) == 0 && msg.Header.Get(natsstore.HeaderStatus) == natsstore.StatusNoAnswer {
+		to.Header, to.Data = nil, refusal(http.StatusServiceUnavailable, codeUnavailable, "no log accepts events for this namespace; check that it exists")
+	}
+	t.send(to)
+}
+
+func (t *Trusted) refuse(msg *nats.Msg, status, code int, err error) {
+	if wantsAnswer(msg) {
+		t.send(&nats.Msg{Subject: msg.Reply, Data: refusal(status, code, err.Error())})
+	}
+}
+
+func (t *Trusted) send(msg *nats.Msg) {
+	if err := t.log.core.Conn().PublishMsg(msg); err != nil {
+		t.log.core.Log().Warn("response to a trusted publisher", slog.Any("error", err))
+	}
+}
+
+// refusal returns an answer as JetStream gives it.
+func refusal(status, code int, text string) []byte {
+	var answer struct {
+		Error struct {
+			Code        int    `json:"code"`
+			ErrCode     int    `json:"err_code"`
+			Description string `json:"description"`
+		} `json:"error"`
+		Stream string `json:"stream"`
+		Seq    uint64 `json:"seq"`
+	}
+	answer.Error.Code, answer.Error.ErrCode, answer.Error.Description = status, code, text
+	data, _ := json.Marshal(answer) // numbers and texts can be written
+	return data
+}

@@ -1,0 +1,30 @@
+// Package storetest gives tests a store with all its rooms.
+package storetest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
+)
+
+// Rooms is a store and its rooms.
+type Rooms struct {
+	*natsstore.Store
+
+	Log        *eventlog.Log
+	Deliveries *deliverystore.Store
+}
+
+// Connect returns a store that is closed with the test.
+func Connect(tb testing.TB, opts natsstore.Options) Rooms {
+	tb.Helper()
+	store, err := natsstore.Connect(tb.Context(), opts)
+	require.NoError(tb, err)
+	tb.Cleanup(store.Close)
+	log := eventlog.New(tb.Context(), store)
+	return Rooms{store, log, deliverystore.New(store, log)}
+}
