@@ -68,7 +68,7 @@ faults: ## Try every fault in its long form, one at a time, and write docs/fault
 	rm -rf bin/faults && mkdir -p bin/faults
 	SLUICE_LONG=1 SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -p=1 -parallel=1 -timeout=60m \
 		-run='^($(shell grep -oh '\.Test[A-Za-z_]\+' internal/testkit/faulttest/faults.go | tr -d . | sort -u | paste -sd '|'))$$' ./internal/delivery ./internal/natsstore/records ./internal/e2e
-	SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -run=TestFaultsHaveTheirTests ./internal
+	SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -run=TestFaults_HaveTheirTests ./internal
 
 bench: build ## Measure Sluice and a bare loop, and Sluice in trouble (a quarter of an hour; ROWS=speed two minutes; OUTAGE=10m)
 	go run ./cmd/bench -sluice bin/sluice -rows "$(ROWS)" -outage $(or $(OUTAGE),1m)

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestTheExampleIsTheDefaults(t *testing.T) {
+func TestExample_HoldsTheDefaults(t *testing.T) {
 	t.Parallel()
 	got, err := config.Load("example.yaml", []string{"HOME=/home/ann"})
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestTheExampleIsTheDefaults(t *testing.T) {
 	require.NoError(t, got.Check())
 }
 
-func TestTheExampleNamesEverySetting(t *testing.T) {
+func TestExample_NamesEverySetting(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("example.yaml")
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestTheExampleNamesEverySetting(t *testing.T) {
 	}
 }
 
-func TestTheVariableOfASettingIsItsNameInUpperCase(t *testing.T) {
+func TestVariable_IsTheSettingInUpperCase(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(reflect.TypeFor[config.Config](), "") {
 		c, err := config.Load("", []string{variable(s.name) + "=" + sample(s.kind)})
@@ -50,7 +50,7 @@ func TestTheVariableOfASettingIsItsNameInUpperCase(t *testing.T) {
 	}
 }
 
-func TestVariablesGoOverTheFileAndTheFileOverTheDefaults(t *testing.T) {
+func TestLoad_VariablesOverrideFileOverridesDefaults(t *testing.T) {
 	t.Parallel()
 	file := write(t, "http: {listen: 'localhost:1', max_body: 7}\ndata: /from/file\n")
 	c, err := config.Load(file, []string{
@@ -67,7 +67,7 @@ func TestVariablesGoOverTheFileAndTheFileOverTheDefaults(t *testing.T) {
 	require.True(t, c.InsecureLoopback(), "dev allows it")
 }
 
-func TestJSONIsTakenToo(t *testing.T) {
+func TestLoad_TakesJSON(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load(write(t, `{"nats":{"url":"nats://n:4222","replicas":3}}`), nil)
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestJSONIsTakenToo(t *testing.T) {
 	require.False(t, c.NATS.Embedded())
 }
 
-func TestWhatCannotBeReadIsAnError(t *testing.T) {
+func TestLoad_UnreadableInputIsAnError(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, file, env, want string }{
 		{"unknown name", "http: {listne: x}", "", "setting http.listne is unknown; valid settings here are auth_failures, listen, max_body, max_connections, metrics, public_url, timeouts, tls, trusted_proxies"},
@@ -113,13 +113,13 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestOrchestratorsMayHaveVariablesOfTheirOwn(t *testing.T) {
+func TestVariable_OrchestratorsOwnAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load("", []string{"SLUICE_SERVICE_HOST=10.0.0.1", "SLUICE_PORT=tcp://10.0.0.1:80"})
 	require.NoError(t, err)
 }
 
-func TestDataAndTracingFollowTheUsualVariables(t *testing.T) {
+func TestLoad_FollowsUsualVariablesForDataAndTracing(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load("", []string{"HOME=/h", "XDG_DATA_HOME=/x", "OTEL_EXPORTER_OTLP_ENDPOINT=http://o:4318"})
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestDataAndTracingFollowTheUsualVariables(t *testing.T) {
 	require.Equal(t, "http://o:4318", c.Tracing.Endpoint)
 }
 
-func TestCheckSaysWhatWouldBeRight(t *testing.T) {
+func TestCheck_SaysTheRightForm(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -192,14 +192,14 @@ func TestCheckSaysWhatWouldBeRight(t *testing.T) {
 	}
 }
 
-func TestEventsMayBeKeptForEver(t *testing.T) {
+func TestCheck_EventsMayBeKeptForever(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load("", []string{"HOME=/h", "SLUICE_EVENTS_RETENTION_MAX_AGE=-1s"})
 	require.NoError(t, err)
 	require.NoError(t, c.Check())
 }
 
-func TestSyncIsAlwaysOrAnInterval(t *testing.T) {
+func TestSync_IsAlwaysOrAnInterval(t *testing.T) {
 	t.Parallel()
 	every, err := config.NATS{Sync: "always"}.SyncEvery()
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestUsersComeFromTheFileAndFromAVariable(t *testing.T) {
+func TestUsers_ComeFromFileAndVariable(t *testing.T) {
 	t.Parallel()
 	want := []config.NATSUser{
 		{Name: "shop", Password: "sesame", Namespaces: []string{"acme", "other"}, Trusted: true, Read: true},
@@ -36,7 +36,7 @@ nats:
 	require.Equal(t, []bool{true, false, false}, []bool{c.NATS.Guarded(), c.NATS.Trusts(), c.NATS.Readers()})
 }
 
-func TestUsersThatCannotBeReadAreRefusedWithoutTheirPasswords(t *testing.T) {
+func TestUsers_UnreadableOnesAreRefusedWithoutTheirPasswords(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ file, env, want string }{
 		"unknown name":     {"nats: {users: [{nickname: ann, password: sesame}]}", "", "setting nats.users[0].nickname is unknown; valid settings here are admin, name"},
@@ -52,8 +52,8 @@ func TestUsersThatCannotBeReadAreRefusedWithoutTheirPasswords(t *testing.T) {
 	}
 }
 
-// S4-28, C38: nobody opens the server to a network without saying so.
-func TestCheckSaysWhoMayComeIn(t *testing.T) {
+// S4-28, C38: a server that is open to a network says so in its settings.
+func TestCheck_OpenNetworkNeedsAnExplicitSetting(t *testing.T) {
 	t.Parallel()
 	user := func(change func(*config.NATSUser)) func(*config.NATS) {
 		return func(n *config.NATS) {
@@ -80,10 +80,10 @@ func TestCheckSaysWhoMayComeIn(t *testing.T) {
 			n.Operator, n.AccountJWTs, n.Credentials, n.Listen = "o", []string{"a"}, "c", "0.0.0.0:1"
 		}, ""},
 		{"an operator without accounts", func(n *config.NATS) { n.Operator, n.Credentials = "o", "c" }, "set account_jwts, and credentials"},
-		{"an operator, and we are nobody", func(n *config.NATS) { n.Operator, n.AccountJWTs = "o", []string{"a"} }, "set account_jwts, and credentials"},
-		{"accounts of nobody", func(n *config.NATS) { n.AccountJWTs = []string{"a"} }, "nats.account_jwts: set nats.operator"},
+		{"an operator without credentials", func(n *config.NATS) { n.Operator, n.AccountJWTs = "o", []string{"a"} }, "set account_jwts, and credentials"},
+		{"accounts without an operator", func(n *config.NATS) { n.AccountJWTs = []string{"a"} }, "nats.account_jwts: set nats.operator"},
 		{"users and an operator", func(n *config.NATS) { guarded(n); n.Operator, n.AccountJWTs, n.Credentials = "o", []string{"a"}, "c" }, "set either users or operator"},
-		{"users and nobody", func(n *config.NATS) { guarded(n); n.AllowAnonymous = true }, "nats.allow_anonymous: has no effect with users"},
+		{"users and anonymous access", func(n *config.NATS) { guarded(n); n.AllowAnonymous = true }, "nats.allow_anonymous: has no effect with users"},
 		{"users elsewhere", func(n *config.NATS) { guarded(n); n.URL = "nats://a" }, "apply to the embedded server"},
 		{"half a certificate", func(n *config.NATS) { n.ServerTLS.Cert = "c" }, "nats.server_tls: set cert and key together"},
 		{"clients' certificates only", func(n *config.NATS) { n.ServerTLS.ClientCA = "c" }, "set cert and key, too"},

@@ -13,10 +13,10 @@ import (
 
 const faultsFile = "../docs/faults.md"
 
-// TestFaultsHaveTheirTests checks docs/faults.md: it has a row for every fault that is tried and
+// TestFaults_HaveTheirTests checks docs/faults.md: it has a row for every fault that is tried and
 // no other, each test exists and tries what its row says, and nothing was lost. With the results
 // of the tests (make faults) it writes the file first.
-func TestFaultsHaveTheirTests(t *testing.T) {
+func TestFaults_HaveTheirTests(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv(faulttest.ResultsEnv); dir != "" {
 		table, err := faulttest.Table(dir)

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheFuzzTestsAreListed checks docs/security.md: it has a row for every fuzz test, and for no
+// TestFuzz_TestsAreListed checks docs/security.md: it has a row for every fuzz test, and for no
 // other.
-func TestTheFuzzTestsAreListed(t *testing.T) {
+func TestFuzz_TestsAreListed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/security.md")
 	require.NoError(t, err)

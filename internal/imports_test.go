@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImports checks that every package imports exactly what its row in README.md names, and
+// TestImports_MatchTheTable checks that every package imports exactly what its row in README.md names, and
 // that the table has a row for every package and a package for every row. What only tests
 // import is not checked.
-func TestImports(t *testing.T) {
+func TestImports_MatchTheTable(t *testing.T) {
 	t.Parallel()
 	rows := readTable(t)
 	for _, p := range listPackages(t) {
@@ -109,7 +109,7 @@ type goPackage struct {
 }
 
 // listPackages returns the packages of the module, those that consist of tests only left out.
-// It reads the files itself, whatever their build constraints, so that a cached result of
+// It reads the files itself, under any build constraint, so that a cached result of
 // this test is one about the same files.
 func listPackages(tb testing.TB) []goPackage {
 	tb.Helper()

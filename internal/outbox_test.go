@@ -16,13 +16,13 @@ import (
 // The methods of the announcer: those about stored changes, which go through outbox.WriteThenPublish, and the others.
 var (
 	tellsOfWrites  = []string{"Subscription", "Namespace", "Held", "Unsafe"}
-	tellsOfWhatIs  = []string{"StillHeld", "StillFailing", "StillUntold", "Damaged"} // which somebody else wrote
+	tellsOfWhatIs  = []string{"StillHeld", "StillFailing", "StillUntold", "Damaged"} // that another writer stored
 	tellsOfMoments = []string{"Throttled", "Failing", "Server", "Orphaned", "Run"}
 )
 
-// TestNothingIsToldBeforeItIsWritten checks that a package that announces a stored change leaves the order to outbox.WriteThenPublish
+// TestOutbox_AnnouncesOnlyAfterTheWrite checks that a package that announces a stored change leaves the order to outbox.WriteThenPublish
 // (S2-111): the announcer's methods are its last argument, or are called by functions that are nothing else.
-func TestNothingIsToldBeforeItIsWritten(t *testing.T) {
+func TestOutbox_AnnouncesOnlyAfterTheWrite(t *testing.T) {
 	t.Parallel()
 	require.ElementsMatch(t, slices.Concat(tellsOfWrites, tellsOfWhatIs, tellsOfMoments), methodsOf(t, "sysevent", "Announcer"),
 		"the lists above are all that an announcer does")

@@ -19,9 +19,9 @@ func statements() map[string]int {
 	return map[string]int{"S0": 87, "S1": 148, "S2": 147, "S3": 149, "S4": 92}
 }
 
-// TestRequirementsHaveTheirTests checks docs/requirements.md: every statement has one row, every test that a row names
+// TestRequirements_HaveTheirTests checks docs/requirements.md: every statement has one row, every test that a row names
 // exists, and a row without one says that it is not yet.
-func TestRequirementsHaveTheirTests(t *testing.T) {
+func TestRequirements_HaveTheirTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/requirements.md")
 	require.NoError(t, err)

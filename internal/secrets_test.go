@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secretName matches what values are called that nobody must guess byte by byte.
+// secretName matches the names of values that must not be guessed byte by byte.
 var secretName = regexp.MustCompile(`(?i)(token|secret|signature|password|nonce|hmac|^mac|^sig|digest)s?$`)
 
 // harmless are names that match and are none: a name, a length, a setting or a position.
@@ -28,12 +28,12 @@ var comparisons = map[string]bool{
 	"slices.Equal": true, "slices.Compare": true, "slices.Contains": true, "slices.Index": true, "reflect.DeepEqual": true, "cmp.Compare": true,
 }
 
-// TestSecretsAreComparedInConstantTime checks that no code but a test's compares a value that is named
+// TestSecrets_AreComparedInConstantTime checks that no code but a test's compares a value that is named
 // like a secret with ==, in a switch, as the key of a map, or with a function that stops at the first
 // difference: how long that takes tells how much was right. To compare with a constant ("", a
 // prefix) tells nothing. Use hmac.Equal, or subtle.ConstantTimeCompare over hashes. What is
 // meant otherwise says so in a comment "// not a secret: why" on its line.
-func TestSecretsAreComparedInConstantTime(t *testing.T) {
+func TestSecrets_AreComparedInConstantTime(t *testing.T) {
 	t.Parallel()
 	files := 0
 	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
@@ -57,7 +57,7 @@ func TestSecretsAreComparedInConstantTime(t *testing.T) {
 	require.Greater(t, files, 100, "the module's files are found")
 }
 
-func TestTheCheckOfComparisonsFindsThem(t *testing.T) {
+func TestSecrets_CheckFindsComparisons(t *testing.T) {
 	t.Parallel()
 	for statement, found := range map[string]int{
 		`_ = token == given`: 1, `_ = given != sub.Secret`: 1, `_ = bytes.Equal(mac, given)`: 1, `_ = strings.EqualFold(s.Token, given)`: 1,

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAttacksHaveTheirTests checks docs/security.md: every row of an attack names a test that shows
+// TestAttacks_HaveTheirTests checks docs/security.md: every row of an attack names a test that shows
 // what stops it, and every test that is named exists.
-func TestAttacksHaveTheirTests(t *testing.T) {
+func TestAttacks_HaveTheirTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/security.md")
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 
 // S2-122: docs/events.md names every type of event that the server itself publishes, and no other; and each is known to
 // every catalogue, so that filters may name it.
-func TestEveryTypeOfTheServersOwnIsKnownAndDocumented(t *testing.T) {
+func TestSystemEvents_TypesAreKnownAndDocumented(t *testing.T) {
 	t.Parallel()
 	declared := slices.DeleteFunc(declaredTypes(t), func(name string) bool { return name == sluice.TypeNotice }) // which is no event
 	require.Contains(t, declared, sluice.TypeSubscriptionCreated)

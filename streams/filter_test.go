@@ -50,7 +50,7 @@ func checkFilters(t require.TestingT, pattern sluice.Pattern, path sluice.Path) 
 	}
 }
 
-func TestTheServersFiltersAgreeWithPatterns(t *testing.T) {
+func TestFilterSubjects_AgreeWithPatterns(t *testing.T) {
 	t.Parallel()
 	literal := rapid.SampledFrom([]string{"a", "b", "", "a.b", ">", "_root", "_sys", "$x"})
 	segment := rapid.OneOf(literal, rapid.SampledFrom([]string{"*", "**"}))
@@ -71,7 +71,7 @@ func TestTheServersFiltersAgreeWithPatterns(t *testing.T) {
 	require.NotZero(t, hits)
 }
 
-func TestFiltersOfTypicalPatterns(t *testing.T) {
+func TestFilterSubjects_KnownPatterns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		pattern  sluice.Pattern
@@ -113,13 +113,13 @@ func check(t *testing.T, raw string, yes, no []sluice.Path) {
 }
 
 // S1-21.
-func TestAStarIsExactlyOneSegment(t *testing.T) {
+func TestStar_IsExactlyOneSegment(t *testing.T) {
 	t.Parallel()
 	check(t, "/agents/*", []sluice.Path{"/agents/foo", "/agents/"}, []sluice.Path{"/agents", "/agents/foo/bar", "/agent/foo"})
 }
 
 // S1-22.
-func TestTwoStarsAreZeroOrMoreSegments(t *testing.T) {
+func TestTwoStars_AreZeroOrMoreSegments(t *testing.T) {
 	t.Parallel()
 	check(t, "/agents/**", []sluice.Path{"/agents", "/agents/a", "/agents/a/b/c"}, []sluice.Path{"/agentsx", "/x/agents"})
 	check(t, "/a/**/b", []sluice.Path{"/a/b", "/a/x/b", "/a/x/y/b", "/a/b/b"}, []sluice.Path{"/a", "/a/x", "/b", "/a/b/c"})
@@ -127,34 +127,34 @@ func TestTwoStarsAreZeroOrMoreSegments(t *testing.T) {
 }
 
 // S1-22.
-func TestRepeatedTwoStarsAreOne(t *testing.T) {
+func TestTwoStars_RepeatedAreOne(t *testing.T) {
 	t.Parallel()
 	check(t, "/a/**/**", []sluice.Path{"/a", "/a/b"}, []sluice.Path{"/b"})
 	require.Len(t, streams.Filters("ns", "/a/**/**"), 2)
 }
 
 // S1-23.
-func TestAStarMatchesInTheMiddle(t *testing.T) {
+func TestStar_MatchesInTheMiddle(t *testing.T) {
 	t.Parallel()
 	check(t, "/agents/*/inbox", []sluice.Path{"/agents/a/inbox"}, []sluice.Path{"/agents/inbox", "/agents/a/b/inbox", "/agents/a/outbox"})
 }
 
 // S1-24.
-func TestLiteralSegmentsMatchExactly(t *testing.T) {
+func TestLiteral_MatchesExactly(t *testing.T) {
 	t.Parallel()
 	check(t, "/v1.2/a b", []sluice.Path{"/v1.2/a b"}, []sluice.Path{"/v1/2/a b", "/v1=2E2/a=20b", "/V1.2/a b"})
 	check(t, "/>", []sluice.Path{"/>"}, []sluice.Path{"/a"})
 }
 
 // S1-25.
-func TestAnEscapedStarIsAStarInPatterns(t *testing.T) {
+func TestStar_EscapedOneIsAStarInPatterns(t *testing.T) {
 	t.Parallel()
 	check(t, "/agents/%2A", []sluice.Path{"/agents/a"}, []sluice.Path{"/agents"})
 	check(t, "/agents/%2a%2A", []sluice.Path{"/agents", "/agents/a/b"}, nil)
 }
 
 // S1-26.
-func TestNoPathHoldsAStar(t *testing.T) {
+func TestPath_HoldsNoStar(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"/*", "/a/*", "/a*b", "/**"} {
 		_, err := sluice.ParsePath(s)

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-func TestANamespacesRetentionAndWindowHaveDefaults(t *testing.T) {
+func TestNamespace_RetentionAndWindowHaveDefaults(t *testing.T) {
 	t.Parallel()
 	hour, week := sluice.Duration(time.Hour), 168*time.Hour
 	for _, c := range []struct {
@@ -33,7 +33,7 @@ func TestANamespacesRetentionAndWindowHaveDefaults(t *testing.T) {
 	}
 }
 
-func TestJetStreamAcceptsEveryDescription(t *testing.T) {
+func TestLayout_JetStreamAcceptsEveryDescription(t *testing.T) {
 	t.Parallel()
 	for _, s := range append(streams.Singles(), streams.Events(sluice.Namespace{Name: "acme"})) {
 		require.NotZero(t, s.MaxConsumers, s.Name) // 1,000 otherwise, -1 does not lift it
@@ -48,7 +48,7 @@ func TestJetStreamAcceptsEveryDescription(t *testing.T) {
 }
 
 // S3, S4: the ledger is kept for half a year at least, and whole.
-func TestTheLedgerIsKept(t *testing.T) {
+func TestLedger_IsKeptForHalfAYear(t *testing.T) {
 	t.Parallel()
 	all := streams.Singles()
 	i := slices.IndexFunc(all, func(s streams.Stream) bool { return s.Name == streams.Ledger })
@@ -60,7 +60,7 @@ func TestTheLedgerIsKept(t *testing.T) {
 	require.Zero(t, all[i].MaxBytes)
 }
 
-func TestTheSubjectsOfAStreamHoldWhatIsPublished(t *testing.T) {
+func TestLayout_StreamSubjectsHoldPublishedEvents(t *testing.T) {
 	t.Parallel()
 	singles := streams.Singles()
 	at := func(name string) string {
@@ -80,7 +80,7 @@ func TestTheSubjectsOfAStreamHoldWhatIsPublished(t *testing.T) {
 	require.Equal(t, []string{"events.ns.>", "durable.ns.>"}, streams.Events(sluice.Namespace{Name: "ns"}).Subjects)
 }
 
-func TestWhatTrustedPublishersSendIsStoredUnderItsPath(t *testing.T) {
+func TestTrustedSubject_IsStoredUnderItsPath(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "trusted.ns.>", streams.TrustedSubjects("ns"))
 	require.Equal(t, "live.*.>", streams.LiveSubjects(streams.AnyNamespace))
@@ -92,7 +92,7 @@ func TestWhatTrustedPublishersSendIsStoredUnderItsPath(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestAPushSubscriptionHasAConsumerForEachFilter(t *testing.T) {
+func TestPushConsumers_OneForEachFilter(t *testing.T) {
 	t.Parallel()
 	sub := &sluice.Subscription{ID: "s", Namespace: "ns", Pattern: "/a/**", From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 7}}
 	sub.SetDefaults()

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-func TestLaneKeysAreKeysOfABucketAndDiffer(t *testing.T) {
+func TestLaneKey_IsAUniqueBucketKey(t *testing.T) {
 	t.Parallel()
 	valid := regexp.MustCompile(`^[-/_=.a-zA-Z0-9]+$`) // as nats.go has it
 	rapid.Check(t, func(t *rapid.T) {
@@ -29,7 +29,7 @@ func TestLaneKeysAreKeysOfABucketAndDiffer(t *testing.T) {
 	})
 }
 
-func TestLaneKeysByOrdering(t *testing.T) {
+func TestLaneKey_FollowsTheOrdering(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "s.p.a.b=C3=A9.=", streams.LaneKey("s", sluice.OrderByPath, "/a/bé/", 7))
 	require.Equal(t, "s.e.7", streams.LaneKey("s", sluice.OrderNone, "/a", 7))
@@ -39,7 +39,7 @@ func TestLaneKeysByOrdering(t *testing.T) {
 	}
 }
 
-func TestSubscriptionIDsThatCanNameAConsumer(t *testing.T) {
+func TestSubscriptionID_FitsAConsumerName(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"a", "orders-to-erp", "_x", "0190f5fe-7c00-7a00-8000-000000000000", strings.Repeat("a", 64)} {
 		require.NoError(t, streams.CheckSubscriptionID(id), id)
@@ -49,13 +49,13 @@ func TestSubscriptionIDsThatCanNameAConsumer(t *testing.T) {
 	}
 }
 
-func TestConsumersAreNamedAfterTheirSubscription(t *testing.T) {
+func TestConsumer_IsNamedAfterItsSubscription(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"s"}, streams.Consumers("s", 1))
 	require.Equal(t, []string{"s", "s_root"}, streams.Consumers("s", 2))
 }
 
-func TestTheKeyOfAScheduledEventSaysWhichItIs(t *testing.T) {
+func TestScheduledKey_NamesItsEvent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.StringN(1, 64, 256).Draw(t, "id")

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-func TestReadmeShowsTheLayoutAndNothingElse(t *testing.T) {
+func TestReadme_ShowsExactlyTheLayout(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)

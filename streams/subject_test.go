@@ -23,7 +23,7 @@ func paths() *rapid.Generator[sluice.Path] {
 	})
 }
 
-func TestEveryPathComesBackFromItsSubject(t *testing.T) {
+func TestSubject_RoundTripsEveryPath(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		path := paths().Draw(t, "path")
@@ -39,7 +39,7 @@ func TestEveryPathComesBackFromItsSubject(t *testing.T) {
 	})
 }
 
-func TestEverySubjectThatParsesIsItsPathsOnly(t *testing.T) {
+func TestSubject_ParsedOneIsItsPathsOnly(t *testing.T) {
 	t.Parallel()
 	token := rapid.OneOf(rapid.SampledFrom([]string{"", "=", "=2E", "=2e", "=41", "=3D", "==", "=2", "=2E=", "=00", "=C3=A9", "é", "\xff", " ", "*", ">", "a b"}),
 		rapid.StringMatching(`[a-z0-9=A-F]{1,6}`), rapid.String())
@@ -54,7 +54,7 @@ func TestEverySubjectThatParsesIsItsPathsOnly(t *testing.T) {
 	require.NotZero(t, parsed)
 }
 
-func TestSubjectsThatAreReadable(t *testing.T) {
+func TestSubject_KnownOnesAreReadable(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[sluice.Path]string{
 		"/agents/task-1": "events.acme.agents.task-1",
@@ -69,7 +69,7 @@ func TestSubjectsThatAreReadable(t *testing.T) {
 	}
 }
 
-func TestSubjectsThatAreNoEvents(t *testing.T) {
+func TestSubject_RefusesThoseWithoutEvents(t *testing.T) {
 	t.Parallel()
 	for _, subject := range []string{
 		"", "events", "events.", "events.ns", "events.ns.", "events..a", "events.NS.a", "events.ns.a..b", "events.ns.=2e", "events.ns.=61",

@@ -51,7 +51,7 @@ func BenchmarkGate(b *testing.B) {
 }
 
 // The gate allocates nothing: it is asked for every attempt.
-func TestTheGateAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts allocations of the process
+func TestGate_AllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts allocations of the process
 	w, sub := crowded(t)
 	for _, label := range []string{"", "SECRET/finance", "no label"} {
 		ev := event("/orders/4711/items/3", 9)

@@ -21,7 +21,7 @@ const (
 )
 
 // S0-54: what is wanted has to be part of what the grant is for.
-func TestAGrantIsForItsVerbsOnItsObject(t *testing.T) {
+func TestGrant_CoversItsVerbsOnItsObject(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		object string
@@ -59,7 +59,7 @@ func TestAGrantIsForItsVerbsOnItsObject(t *testing.T) {
 	}
 }
 
-func TestRootMayDoEverythingAndNobodyNothing(t *testing.T) {
+func TestRoot_MayDoEverythingUnknownCallersNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.acl(ann, line(sluice.TierAdmin, "/**"))
@@ -72,13 +72,13 @@ func TestRootMayDoEverythingAndNobodyNothing(t *testing.T) {
 }
 
 // An access list is in force from its first line on; then grant and list have to agree.
-func TestAnAccessListNarrowsWhatGrantsAllow(t *testing.T) {
+func TestACL_NarrowsGrants(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", sluice.Verbs()...)
 	require.Equal(t, yes, w.may(caller(g), "admin", ""), "no list")
 
-	w.acl("user:somebody", line(sluice.TierAdmin, "/**"))
+	w.acl("user:other", line(sluice.TierAdmin, "/**"))
 	require.Equal(t, hidden, w.may(caller(g), "read", "/a"), "not on the list: C14")
 	require.Equal(t, hidden, sluice.CodeOf(w.Sees(caller(g), "acme", w.now)))
 
@@ -114,8 +114,8 @@ func TestAnAccessListNarrowsWhatGrantsAllow(t *testing.T) {
 	require.Equal(t, hidden, w.may(caller(g), "read", "/a"), "taken off the list")
 }
 
-// S3-105, S3-106: whoever is not cleared for a namespace does not learn of it.
-func TestAClearanceDominatesTheLabelOfWhatIsSeen(t *testing.T) {
+// S3-105, S3-106: a caller without clearance for a namespace does not learn of it.
+func TestClearance_DominatesLabels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "read")
@@ -138,7 +138,7 @@ func TestAClearanceDominatesTheLabelOfWhatIsSeen(t *testing.T) {
 }
 
 // S4-60: a delegated principal never exceeds its delegator.
-func TestWhoeverActsForSomebodyNeverExceedsThem(t *testing.T) {
+func TestDelegate_NeverExceedsItsDelegator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	of := w.grant("of", ann, "scope:acme", "read", "subscribe")
@@ -173,8 +173,8 @@ func orIncapable(c sluice.Code) sluice.Code {
 	return c
 }
 
-// A grant can be issued on behalf of somebody who has none.
-func TestAGrantOnBehalfOfSomebodyIsBoundByTheirAccess(t *testing.T) {
+// A grant can be issued on behalf of a principal that has none.
+func TestGrant_OnBehalfIsBoundByThePrincipalsAccess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", bot, "scope:acme", "read")
@@ -190,7 +190,7 @@ func TestAGrantOnBehalfOfSomebodyIsBoundByTheirAccess(t *testing.T) {
 	require.Equal(t, hidden, w.may(caller(g), "read", "/a"))
 }
 
-func TestAGrantEndsWhenItOrWhatItIsAPartOfExpiresOrIsRevoked(t *testing.T) {
+func TestGrant_EndsWithItsChain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.grant("a", ann, "scope:acme", "read")
@@ -210,7 +210,7 @@ func TestAGrantEndsWhenItOrWhatItIsAPartOfExpiresOrIsRevoked(t *testing.T) {
 }
 
 // What cannot be known is not let out, and not taken away either.
-func TestAnIndexThatCannotKnowDecidesNothing(t *testing.T) {
+func TestIndex_StaleOneDecidesNothing(t *testing.T) {
 	t.Parallel()
 	x := authz.NewIndex()
 	w := &world{Index: x, t: t, now: time.Now()}
@@ -238,7 +238,7 @@ func TestAnIndexThatCannotKnowDecidesNothing(t *testing.T) {
 }
 
 // S0-57…63: the gate, in its order.
-func TestTheGateDecidesAnewForEveryEvent(t *testing.T) {
+func TestGate_DecidesForEveryEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "subscribe")
@@ -259,7 +259,7 @@ func TestTheGateDecidesAnewForEveryEvent(t *testing.T) {
 	require.Equal(t, model.Pass, decide(raised("PUBLIC")))
 	require.Equal(t, model.Withhold, decide(raised("SECRET")))
 	require.Equal(t, model.Withhold, decide(raised("PUBLIC/finance")))
-	require.Equal(t, model.Withhold, decide(raised("no label")), "nobody is cleared for what cannot be read")
+	require.Equal(t, model.Withhold, decide(raised("no label")), "an unreadable label is withheld from every caller")
 	w.clear(ann, sluice.Label{Level: sluice.LevelSecret, Compartments: []string{"finance"}})
 	require.Equal(t, model.Pass, decide(raised("SECRET/finance")))
 	require.Equal(t, model.Withhold, decide(raised("SECRET/finance,legal")))
@@ -279,7 +279,7 @@ func TestTheGateDecidesAnewForEveryEvent(t *testing.T) {
 	require.Equal(t, model.Lost, decide(event("/a", 8)))
 }
 
-func TestASubscriptionHoldsWhileItsOwnerMayHaveSomeOfIt(t *testing.T) {
+func TestSubscription_HoldsWhileItsOwnerHasSomeAccess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "subscribe")
@@ -296,8 +296,8 @@ func TestASubscriptionHoldsWhileItsOwnerMayHaveSomeOfIt(t *testing.T) {
 	require.Equal(t, model.Lost, w.Holds(sub, w.now.Add(25*time.Hour)), "expired")
 }
 
-// Whatever takes something away says whose deliveries have to be stopped, and nothing else does.
-func TestWhatTakesSomethingAwayNamesWhomItConcerns(t *testing.T) {
+// A change that takes rights away names the principals whose deliveries have to be stopped, and no other change does.
+func TestTakes_NamesTheConcerned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "subscribe")
@@ -364,7 +364,7 @@ func TestWhatTakesSomethingAwayNamesWhomItConcerns(t *testing.T) {
 }
 
 // A record that is changed or goes leaves nothing of what it said before.
-func TestTheIndexForgetsWhatWasSaidBefore(t *testing.T) {
+func TestIndex_ForgetsReplacedRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "read")
@@ -382,11 +382,11 @@ func TestTheIndexForgetsWhatWasSaidBefore(t *testing.T) {
 	w.put(streams.PresenceKey("b"), authz.Record{Replica: &authz.Presence{ID: "b", Settled: 3}})
 	require.EqualValues(t, 3, w.Settled())
 	w.Remove(streams.PresenceKey("b"), w.revision+1)
-	require.EqualValues(t, 5, w.Settled(), "nobody waits for a replica that is gone")
+	require.EqualValues(t, 5, w.Settled(), "a replica that is gone is not waited for")
 }
 
 // A machine that was suspended has a clock that stood still, and one that jumped.
-func TestBothClocksHaveToBeInTime(t *testing.T) {
+func TestReady_AsksBothClocks(t *testing.T) {
 	t.Parallel()
 	x := authz.NewIndex()
 	x.CaughtUp()

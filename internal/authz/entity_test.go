@@ -12,7 +12,7 @@ import (
 
 const order = "urn:order:7"
 
-// S0-54: a grant for an entity is for a subscription to that entity, on whatever paths, and for nothing else.
+// S0-54: a grant for an entity is for a subscription to that entity, on any path, and for nothing else.
 func TestEntityGrant_IsForItsEntityAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -79,7 +79,7 @@ func TestEntityGrant_HoldsEachEventToIt(t *testing.T) {
 	require.Equal(t, model.Pass, w.Decide(sub, about(order, "/orders/7"), w.now))
 	require.Equal(t, model.Lost, w.Decide(sub, about(order, "/a"), w.now), "the access list is asked for the path")
 	w.revoke(g)
-	require.Equal(t, model.Lost, w.Decide(sub, about("urn:order:8", "/orders/7"), w.now), "revocation comes first, whatever an event is about")
+	require.Equal(t, model.Lost, w.Decide(sub, about("urn:order:8", "/orders/7"), w.now), "revocation comes first for any event")
 }
 
 // An entity that is a path is that of events without a subject, and says nothing of streams and other events there.

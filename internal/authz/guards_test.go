@@ -139,7 +139,7 @@ func TestShows_TombstoneIsAboutWhatIsStored(t *testing.T) { // S4-90
 	require.Equal(t, model.Pass, w.Decide(sub, event("/a", 1), w.now))
 }
 
-// Whoever has a verb in a namespace has it by every grant of the chain.
+// A caller that has a verb in a namespace has it by every grant of the chain.
 func TestSome_AsksTheWholeChain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -251,7 +251,7 @@ func TestOver_KeepsWhatOthersArePartOf(t *testing.T) {
 	require.Equal(t, []string{streams.GrantKey("long")}, slices.Collect(maps.Keys(w.Records(func(r authz.Record) bool { return r.Grant != nil && r.Grant.ID == "long" }))))
 }
 
-// Whoever waits for a revision is woken by every change, and by what says how long the index may decide.
+// A call that waits for a revision is woken by every change, and by what says how long the index may decide.
 func TestApplied_TellsOfEveryChange(t *testing.T) {
 	t.Parallel()
 	x := authz.NewIndex()
@@ -320,7 +320,7 @@ func TestSet_UnreadableRecordThatBoundsNothing(t *testing.T) {
 	for _, key := range []string{"grant.acme", "profile.acme", "acl.acme.user", "tombstone.acme", "label.acme.x"} {
 		w.put(key, authz.Record{Unreadable: true})
 		require.Equal(t, yes, w.may(caller(g), "read", "/a"), key)
-		require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Require(nobody(), "read", authz.Target{}, w.now)), key)
+		require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Require(anonymous(), "read", authz.Target{}, w.now)), key)
 	}
 	for _, key := range []string{"acl.acme", "label.acme", "tombstone.acme.x"} {
 		w.put(key, authz.Record{Unreadable: true})
@@ -354,7 +354,7 @@ func TestSame_UnknownGrant(t *testing.T) {
 	require.False(t, w.Same(caller(part), "not known", about, w.now))
 }
 
-// A list that has a line of somebody else, and an empty one of the caller's, does not name the caller.
+// A list that has a line of another principal, and an empty one of the caller's, does not name the caller.
 func TestRequire_LineForOnePathIsNoneForTheNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Whoever holds a grant can give a part of it to any name; that makes nobody who has the name its holder.
-func TestANameIsNotItsHolder(t *testing.T) {
+// A holder can give a part of its grant to any name; a principal of that name does not become its holder.
+func TestGrant_NameIsNotItsHolder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	acme := sluice.Object{Namespace: "acme"}
@@ -47,10 +47,10 @@ func TestANameIsNotItsHolder(t *testing.T) {
 		require.Equal(t, c.same, w.Same(caller(c.who), c.grant, acme, w.now), "%s, %s", c.who.ID, c.grant)
 	}
 	w.revoke(admin)
-	require.False(t, w.Same(caller(byAdmin), "hers", acme, w.now), "who is an admin no more vouches for nobody")
+	require.False(t, w.Same(caller(byAdmin), "hers", acme, w.now), "a former admin vouches for no other")
 }
 
-func TestWhoGivesANameAwayAnswersForIt(t *testing.T) {
+func TestGrant_IssuerAnswersForTheName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.grant("admin", "user:admin", "scope:acme", "admin")
@@ -65,7 +65,7 @@ func TestWhoGivesANameAwayAnswersForIt(t *testing.T) {
 }
 
 // What bounds a namespace and cannot be read, because it is damaged or a later version wrote it, is not nothing.
-func TestNothingIsDecidedInANamespaceOfWhichSomethingCannotBeRead(t *testing.T) {
+func TestIndex_UnreadableBoundLeavesItsNamespaceUndecided(t *testing.T) {
 	t.Parallel()
 	for key, text := range map[string]string{
 		streams.ACLKey("acme", ""):         `{"admins":7}`,
@@ -82,7 +82,7 @@ func TestNothingIsDecidedInANamespaceOfWhichSomethingCannotBeRead(t *testing.T) 
 		w.put(key, r)
 		require.Equal(t, sluice.Unavailable, w.may(caller(g), "read", "/a"), key)
 		require.Equal(t, model.Undecided, w.Decide(subscriptionOf(g, "/**"), event("/a", 1), w.now), key)
-		require.Equal(t, model.Undecided, w.Holds(subscriptionOf(g, "/**"), w.now), "nobody is cancelled for it")
+		require.Equal(t, model.Undecided, w.Holds(subscriptionOf(g, "/**"), w.now), "no subscription is cancelled for it")
 		if r.Unreadable {
 			require.NotNil(t, w.Takes(before, r), "what is on its way is cut off")
 		}

@@ -77,7 +77,7 @@ func (w *world) label(l sluice.Label) {
 	w.put(streams.LabelKey("acme"), authz.Record{Label: &authz.Label{Namespace: "acme", Label: l}})
 }
 
-// may returns the code of what somebody hears who wants to do something on a path or a pattern of the
+// may returns the code that a caller gets who asks for a verb on a path or a pattern of the
 // namespace acme.
 func (w *world) may(c sluice.Caller, v sluice.Verb, where string) sluice.Code {
 	w.t.Helper()

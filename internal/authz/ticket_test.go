@@ -22,7 +22,7 @@ func ticket(tb testing.TB, t authz.Ticket, key []byte) string {
 	return text
 }
 
-func TestATicketSaysWhatWasSigned(t *testing.T) {
+func TestTicket_RoundTrips(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	said := authz.Ticket{Namespace: "acme", Grant: "g", Token: authz.HashNonce("n"), Expiry: now.Add(time.Hour)}
@@ -62,7 +62,7 @@ func TestATicketSaysWhatWasSigned(t *testing.T) {
 }
 
 // A ticket lasts no longer than its grant, and is that of one token of it.
-func TestATicketEndsWithItsGrant(t *testing.T) {
+func TestTicket_EndsWithItsGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	whole := w.grant("whole", ann, "scope:acme", "read")

@@ -41,7 +41,7 @@ func reason(err error) string {
 	return text
 }
 
-func TestATokenSaysWhatItsGrantSays(t *testing.T) {
+func TestToken_StatesItsGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("018f", ann, "path:acme/a/**", "read", "subscribe")
@@ -59,7 +59,7 @@ func TestATokenSaysWhatItsGrantSays(t *testing.T) {
 }
 
 // S0-55: signature, key, expiry, nonce and revocation, in this order.
-func TestATokenIsLookedAtInTheStatedOrder(t *testing.T) {
+func TestToken_ChecksInStatedOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "read")
@@ -91,7 +91,7 @@ func TestATokenIsLookedAtInTheStatedOrder(t *testing.T) {
 	require.Equal(t, "expired", check(token, w.now.Add(48*time.Hour)))
 }
 
-func TestOnlyTheOneFormOfATokenIsTaken(t *testing.T) {
+func TestToken_HasOneForm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "read")

@@ -54,7 +54,7 @@ func TestCheck_TellsUnknownFromEnded(t *testing.T) { // S0-55
 	require.Equal(t, []any{sluice.Caller{Principal: sluice.Root}, true}, []any{holder, known})
 }
 
-// A token of another version is none, whoever signed it, and so is one without its prefix.
+// A token of another version is refused under any signature, and so is one without its prefix.
 func TestVerify_RefusesOtherForms(t *testing.T) { // S0-55
 	t.Parallel()
 	w := newWorld(t)

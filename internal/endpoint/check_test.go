@@ -12,7 +12,7 @@ import (
 )
 
 // S0-22, S1-143, S4-59, S4-61, S4-77, register C20.
-func TestHostileURLsAreRefused(t *testing.T) {
+func TestCheck_RefusesHostileURLs(t *testing.T) {
 	t.Parallel()
 	const insecure, blocked, invalid = sluice.InsecureURL, sluice.BlockedAddress, sluice.InvalidRequest
 	tests := []struct {
@@ -155,7 +155,7 @@ func TestHostileURLsAreRefused(t *testing.T) {
 	}
 }
 
-func TestUsualURLsAreAdmitted(t *testing.T) {
+func TestCheck_AdmitsUsualURLs(t *testing.T) {
 	t.Parallel()
 	var dns names
 	dns.set("hook.example", "93.184.216.34", "2606:2800:220:1::1")
@@ -170,7 +170,7 @@ func TestUsualURLsAreAdmitted(t *testing.T) {
 }
 
 // Register C20.
-func TestLoopbackIsAdmittedOnlyWhereItIsAllowed(t *testing.T) {
+func TestCheck_LoopbackNeedsPermission(t *testing.T) {
 	t.Parallel()
 	var dns names
 	dns.set("inside.example", "127.0.0.1")
@@ -190,7 +190,7 @@ func TestLoopbackIsAdmittedOnlyWhereItIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAllowedNetworksAreAdmittedOverHTTPSOnly(t *testing.T) {
+func TestCheck_AllowedNetworksNeedHTTPS(t *testing.T) {
 	t.Parallel()
 	var dns names
 	dns.set("lan.example", "10.1.2.3")
@@ -207,7 +207,7 @@ func TestAllowedNetworksAreAdmittedOverHTTPSOnly(t *testing.T) {
 	}
 }
 
-func TestNamesThatLeadInsideAreRefused(t *testing.T) {
+func TestCheck_RefusesNamesOfInternalAddresses(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"127.0.0.1", "10.0.0.1", "169.254.169.254", "0.0.0.0", "::1", "fd00:ec2::254", "fe80::1", "64:ff9b::7f00:1", "2002:7f00:1::", "::ffff:10.0.0.1"} {
 		t.Run(addr, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestNamesThatLeadInsideAreRefused(t *testing.T) {
 }
 
 // S4-71, S4-72.
-func TestHeadersThatAreNotTheSubscribersAreRefused(t *testing.T) {
+func TestCheck_RefusesReservedHeaders(t *testing.T) {
 	t.Parallel()
 	var dns names
 	s := sender(t, endpoint.Options{Resolver: dns.resolver()})

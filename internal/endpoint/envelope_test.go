@@ -48,7 +48,7 @@ func rich() *sluice.Event {
 	return ev
 }
 
-func TestStructuredCloudEventsAreRenderedExactly(t *testing.T) {
+func TestEnvelope_RendersStructuredCloudEventsExactly(t *testing.T) {
 	t.Parallel()
 	r := requestOf(t, subscription(""), rich())
 	requireBody(t, r, `{"specversion":"1.0","id":"evt-1","source":"/shop","type":"map.updated","time":"2025-01-02T03:04:05.0000006Z",`+
@@ -62,7 +62,7 @@ func TestStructuredCloudEventsAreRenderedExactly(t *testing.T) {
 	require.Equal(t, rich().AppendJSON(nil), r.Body)
 }
 
-func TestDataThatJSONCannotHoldIsEncoded(t *testing.T) {
+func TestEnvelope_EncodesDataThatJSONCannotHold(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, contentType, data, want string
@@ -88,7 +88,7 @@ func TestDataThatJSONCannotHoldIsEncoded(t *testing.T) {
 }
 
 // S0-30…39.
-func TestTheFactEnvelopeHasTheSpecifiedMembers(t *testing.T) {
+func TestFact_HasTheSpecifiedMembers(t *testing.T) {
 	t.Parallel()
 	sub := subscription("")
 	sub.Policy.Envelope = sluice.EnvelopeFact
@@ -104,7 +104,7 @@ func TestTheFactEnvelopeHasTheSpecifiedMembers(t *testing.T) {
 }
 
 // S4-54…57.
-func TestTheAttemptEnvelopeHasTheSpecifiedMembers(t *testing.T) {
+func TestAttempt_HasTheSpecifiedMembers(t *testing.T) {
 	t.Parallel()
 	sub := subscription("")
 	sub.Policy.Envelope = sluice.EnvelopeAttempt
@@ -140,7 +140,7 @@ func TestAttempt_ProducedByHasThreeValues(t *testing.T) {
 	}
 }
 
-func TestRawIsTheDataAndNothingElse(t *testing.T) {
+func TestRaw_IsTheDataOnly(t *testing.T) {
 	t.Parallel()
 	sub := subscription("")
 	sub.Policy.Envelope = sluice.EnvelopeRaw
@@ -157,7 +157,7 @@ func TestRawIsTheDataAndNothingElse(t *testing.T) {
 }
 
 // CloudEvents HTTP binding, 3.1.3.2.
-func TestBinaryHeadersArePercentEncoded(t *testing.T) {
+func TestBinary_PercentEncodesHeaders(t *testing.T) {
 	t.Parallel()
 	sub := subscription("")
 	sub.Policy.Envelope = sluice.EnvelopeBinary
@@ -187,7 +187,7 @@ func received(t *testing.T, r hooktest.Request) *http.Request {
 }
 
 // Registers C04 and C05; S1-66…70; S4-49.
-func TestReceiversUnderstandEveryEnvelopeUnderEveryScheme(t *testing.T) {
+func TestEnvelope_ReceiversReadAllUnderEveryScheme(t *testing.T) {
 	t.Parallel()
 	schemes := []sluice.Scheme{"", sluice.SchemeStandard, sluice.SchemeEd25519, sluice.SchemeT, sluice.SchemeHeader}
 	for _, envelope := range []sluice.Envelope{"", sluice.EnvelopeCloudEvents, sluice.EnvelopeBinary, sluice.EnvelopeFact, sluice.EnvelopeAttempt, sluice.EnvelopeRaw} {
@@ -210,7 +210,7 @@ func TestReceiversUnderstandEveryEnvelopeUnderEveryScheme(t *testing.T) {
 	}
 }
 
-func TestExactlyOneSchemeIsSent(t *testing.T) {
+func TestSignature_HasExactlyOneScheme(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		signature sluice.Signature
@@ -238,7 +238,7 @@ func TestExactlyOneSchemeIsSent(t *testing.T) {
 }
 
 // Register C08.
-func TestDuringARotationBothSecretsSignWhereTheSchemeHasRoom(t *testing.T) {
+func TestSignature_RotationSignsWithBothSecretsWherePossible(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -263,7 +263,7 @@ func TestDuringARotationBothSecretsSignWhereTheSchemeHasRoom(t *testing.T) {
 	}
 }
 
-func TestTheReferenceLibraryAcceptsWhatIsSent(t *testing.T) {
+func TestSignature_IsAcceptedByTheReferenceLibrary(t *testing.T) {
 	t.Parallel()
 	theirs, err := standardwebhooks.NewWebhook(oldSecret)
 	require.NoError(t, err)
@@ -279,7 +279,7 @@ func TestTheReferenceLibraryAcceptsWhatIsSent(t *testing.T) {
 	}
 }
 
-func TestTheCloudEventsSDKReceivesBothCloudEventsEnvelopes(t *testing.T) {
+func TestEnvelope_CloudEventsSDKReceivesBothForms(t *testing.T) {
 	t.Parallel()
 	for _, envelope := range []sluice.Envelope{sluice.EnvelopeCloudEvents, sluice.EnvelopeBinary} {
 		for contentType, data := range map[string]string{"": `{"a":1}`, "text/plain": "hello\n", "image/png": "\x00\xff"} {
@@ -303,7 +303,7 @@ func TestTheCloudEventsSDKReceivesBothCloudEventsEnvelopes(t *testing.T) {
 	}
 }
 
-func TestWhateverAnEventHoldsComesBackFromItsCloudEvent(t *testing.T) {
+func TestEnvelope_AnyEventRoundTripsAsCloudEvent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String()
@@ -329,7 +329,7 @@ func TestWhateverAnEventHoldsComesBackFromItsCloudEvent(t *testing.T) {
 }
 
 // C10: a sample has no place to lead to, a publisher's dataref does not pass for ours, and raw says nothing of the rest.
-func TestAProjectionLeavesTheEventAlone(t *testing.T) {
+func TestProjection_LeavesTheEventUnchanged(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, nil)
 	s := sender(t, endpoint.Options{

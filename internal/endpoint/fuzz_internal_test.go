@@ -23,7 +23,7 @@ func (k oneKey) SigningKeys() []ed25519.PrivateKey {
 	return []ed25519.PrivateKey{ed25519.PrivateKey(k)}
 }
 
-// Whatever is published is sent so that the receiver believes it and reads the same event, in
+// Every event is sent so that the receiver believes it and reads the same event, in
 // every envelope and under every scheme; with a bit of the body changed it does not.
 func FuzzRequest(f *testing.F) {
 	f.Add("order-17", "order.placed", "/orders/17", "application/json", "eu", []byte(`{"total": 120}`), uint(0))

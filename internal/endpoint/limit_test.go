@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestAnEventThatRendersLargerThanAllowedIsNotSent(t *testing.T) {
+func TestLimit_OversizedRenderingIsNotSent(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, nil)
 	s := sender(t, endpoint.Options{AllowLoopback: true, MaxBody: 2000})
@@ -54,7 +54,7 @@ func TestAnEventThatRendersLargerThanAllowedIsNotSent(t *testing.T) {
 }
 
 // Of an answer of 100 MB only the first bytes are taken off the wire, and the connection ends.
-func TestAHugeAnswerCostsNeitherMemoryNorTime(t *testing.T) {
+func TestLimit_HugeAnswerCostsNeitherMemoryNorTime(t *testing.T) {
 	t.Parallel()
 	const size = 100 << 20
 	for _, status := range []int{http.StatusOK, http.StatusInternalServerError} {
@@ -80,7 +80,7 @@ func TestAHugeAnswerCostsNeitherMemoryNorTime(t *testing.T) {
 	}
 }
 
-func TestASecretThatTheEndpointRepeatsIsMasked(t *testing.T) {
+func TestExcerpt_MasksRepeatedSecrets(t *testing.T) {
 	t.Parallel()
 	key := strings.TrimPrefix(newSecret, sluice.SecretPrefix)
 	raw, err := base64.StdEncoding.DecodeString(key)
@@ -118,7 +118,7 @@ func talkative(url string) *sluice.Subscription {
 	return sub
 }
 
-func TestASecretInARedirectIsMaskedInTheError(t *testing.T) {
+func TestRedirect_ErrorMasksSecrets(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, func(hooktest.Request) hooktest.Answer {
 		return hooktest.Answer{Status: 302, Header: map[string]string{"Location": "https://other.example/" + strings.Repeat("a", 220) + "/tok-12345/b"}}

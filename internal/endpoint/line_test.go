@@ -53,7 +53,7 @@ func requireSilent(t *testing.T, tap *hooktest.Tap) {
 	require.Less(t, last, 512<<10, "what our kernel held of the eight megabytes has come too")
 }
 
-func TestAnInterruptedAttemptLeavesNothingBehindThatIsSentLater(t *testing.T) { // S0-60, C43
+func TestSend_InterruptedAttemptSendsNothingLater(t *testing.T) { // S0-60, C43
 	t.Parallel()
 	server, tap := hooktest.NewTapped(t, nil)
 	tap.Deafen()
@@ -64,7 +64,7 @@ func TestAnInterruptedAttemptLeavesNothingBehindThatIsSentLater(t *testing.T) { 
 	requireSilent(t, tap)
 }
 
-func TestAnAttemptThatTookTooLongLeavesNothingBehindThatIsSentLater(t *testing.T) { // S0-60
+func TestSend_TimedOutAttemptSendsNothingLater(t *testing.T) { // S0-60
 	t.Parallel()
 	server, tap := hooktest.NewTapped(t, nil)
 	tap.Deafen()
@@ -75,7 +75,7 @@ func TestAnAttemptThatTookTooLongLeavesNothingBehindThatIsSentLater(t *testing.T
 	requireSilent(t, tap)
 }
 
-func TestAnAttemptIsInterruptedWhileItDials(t *testing.T) { // S0-60, C43
+func TestSend_InterruptsWhileDialling(t *testing.T) { // S0-60, C43
 	t.Parallel()
 	url, accept := hooktest.NewBusy(t)
 	began := time.Now()
@@ -84,7 +84,7 @@ func TestAnAttemptIsInterruptedWhileItDials(t *testing.T) { // S0-60, C43
 	require.NotContains(t, string(accept()), "content-type")
 }
 
-func TestAnAttemptIsInterruptedWhileItWaitsForTheAnswer(t *testing.T) { // C43
+func TestSend_InterruptsWhileWaitingForTheAnswer(t *testing.T) { // C43
 	t.Parallel()
 	for name, answer := range map[string]hooktest.Answer{
 		"none": {Hang: true},
@@ -100,7 +100,7 @@ func TestAnAttemptIsInterruptedWhileItWaitsForTheAnswer(t *testing.T) { // C43
 }
 
 // A connection that was answered is others' to use: ending the context afterwards is nothing to it.
-func TestAnAttemptThatIsOverKeepsItsConnection(t *testing.T) {
+func TestSend_FinishedAttemptKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, nil)
 	s := local(t)

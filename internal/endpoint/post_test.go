@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestAPostSendsWhatItIsGivenAndReturnsTheAnswer(t *testing.T) {
+func TestPost_SendsTheBodyAndReturnsTheAnswer(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Status: 202, Body: `{"done":true}`} })
 	header := http.Header{"Content-Type": {"application/json"}, "Webhook-Signature": {"t=1,kid=ds_a,ed25519=b"}}
@@ -30,7 +30,7 @@ func TestAPostSendsWhatItIsGivenAndReturnsTheAnswer(t *testing.T) {
 	require.Empty(t, header.Get("User-Agent"), "the caller's header stays as it is")
 }
 
-func TestWhatComesOfAPost(t *testing.T) {
+func TestPost_KnownOutcomes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		answer hooktest.Answer
@@ -57,7 +57,7 @@ func TestWhatComesOfAPost(t *testing.T) {
 	}
 }
 
-func TestAPostGoesNowhereThatAnAttemptMayNot(t *testing.T) {
+func TestPost_IsGuardedLikeAttempts(t *testing.T) {
 	t.Parallel()
 	for url, outcome := range map[string]sluice.Outcome{
 		"http://10.0.0.1/hook":     sluice.Refused,
@@ -71,7 +71,7 @@ func TestAPostGoesNowhereThatAnAttemptMayNot(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedPostSaysSo(t *testing.T) {
+func TestPost_ReportsItsInterruption(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Hang: true} })
 	ctx, cancel := context.WithCancel(t.Context())

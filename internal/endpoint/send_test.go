@@ -20,7 +20,7 @@ import (
 )
 
 // S0-46, S0-49, S1-116, register C06.
-func TestTheAnswerDecidesTheOutcome(t *testing.T) {
+func TestSend_AnswerDecidesTheOutcome(t *testing.T) {
 	t.Parallel()
 	location := map[string]string{"Location": "https://other.example/new?token=secret"}
 	tests := []struct {
@@ -62,7 +62,7 @@ func TestTheAnswerDecidesTheOutcome(t *testing.T) {
 	}
 }
 
-func TestAnAttemptSaysWhatWasSentAndWhatCameBack(t *testing.T) {
+func TestSend_ReportsRequestAndAnswer(t *testing.T) {
 	t.Parallel()
 	before := time.Now()
 	a, server := send(t, hooktest.Answer{Status: 500, Body: "the disk is full"})
@@ -80,7 +80,7 @@ func TestAnAttemptSaysWhatWasSentAndWhatCameBack(t *testing.T) {
 	}, a)
 }
 
-func TestExcerptsAreShortAndValidUTF8(t *testing.T) {
+func TestExcerpt_IsShortAndValidUTF8(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
 		strings.Repeat("é", 1000), "a" + strings.Repeat("é", 1000), strings.Repeat("a\xff", 1000), strings.Repeat("x", 1<<20), "\xff\xfe",
@@ -96,7 +96,7 @@ func TestExcerptsAreShortAndValidUTF8(t *testing.T) {
 }
 
 // S1-116.
-func TestTheTimeoutCoversTheWholeAttempt(t *testing.T) {
+func TestSend_TimeoutCoversTheWholeAttempt(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]hooktest.Answer{
 		"hangs":           {Hang: true},
@@ -117,7 +117,7 @@ func TestTheTimeoutCoversTheWholeAttempt(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedAttemptSaysSo(t *testing.T) {
+func TestSend_ReportsItsInterruption(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Hang: true} })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -131,7 +131,7 @@ func TestAnInterruptedAttemptSaysSo(t *testing.T) {
 	require.Equal(t, "interrupted", a.Error)
 }
 
-func TestAHugeAnswerIsNotRead(t *testing.T) {
+func TestSend_DoesNotReadHugeAnswers(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 500} {
 		a, _ := send(t, hooktest.Answer{Status: status, Body: strings.Repeat("x", 32<<20)})
@@ -141,7 +141,7 @@ func TestAHugeAnswerIsNotRead(t *testing.T) {
 }
 
 // 03-api, "retry": Retry-After on 429 and 503.
-func TestRetryAfterIsReadInBothForms(t *testing.T) {
+func TestRetryAfter_ReadsBothForms(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
 	tests := []struct {
@@ -174,7 +174,7 @@ func TestRetryAfterIsReadInBothForms(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreUsedAgain(t *testing.T) {
+func TestConnection_IsReused(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
 		return hooktest.Answer{Status: 200 + 300*(r.Number%2), Body: strings.Repeat("x", 20<<10)}
@@ -190,7 +190,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 
 // A name may have another address by now, and what its old one answers does not matter then: a
 // retry ends its connection.
-func TestARetryEndsItsConnection(t *testing.T) {
+func TestConnection_EndsAtARetry(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Status: 503} })
 	s, sub := local(t), subscription(server.URL)
@@ -203,7 +203,7 @@ func TestARetryEndsItsConnection(t *testing.T) {
 }
 
 // A request may have been acted upon: only its retry timetable says when it goes again.
-func TestARequestIsNeverSentTwiceInOneAttempt(t *testing.T) {
+func TestSend_SendsARequestOnce(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, func(r hooktest.Request) hooktest.Answer { return hooktest.Answer{Cut: r.Number > 1} })
 	s, sub := local(t), subscription(server.URL)
@@ -212,7 +212,7 @@ func TestARequestIsNeverSentTwiceInOneAttempt(t *testing.T) {
 	require.Len(t, server.Requests(), 2)
 }
 
-func TestNothingIsSentWithoutAConnection(t *testing.T) {
+func TestSend_NeedsAConnection(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestNothingIsSentWithoutAConnection(t *testing.T) {
 }
 
 // S1-143: a name may mean something else once it was checked.
-func TestTheAddressIsGuardedWhenItIsDialled(t *testing.T) {
+func TestDial_ChecksTheAddress(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "0.0.0.0", "::"} {
 		t.Run(addr, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestTheAddressIsGuardedWhenItIsDialled(t *testing.T) {
 	}
 }
 
-func TestAnHTTPLocalhostNeverLeadsElsewhere(t *testing.T) {
+func TestDial_HTTPLocalhostStaysOnLoopback(t *testing.T) {
 	t.Parallel()
 	var dns names
 	dns.set("a.localhost", "93.184.216.34")
@@ -281,7 +281,7 @@ func TestAnHTTPLocalhostNeverLeadsElsewhere(t *testing.T) {
 }
 
 // S4-63, S4-76.
-func TestWhatCannotBeMadeIsRefusedAndNotSent(t *testing.T) {
+func TestSend_RefusesImpossibleRequests(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -322,7 +322,7 @@ func TestWhatCannotBeMadeIsRefusedAndNotSent(t *testing.T) {
 	}
 }
 
-func TestTracesAreInjected(t *testing.T) {
+func TestTrace_IsInjected(t *testing.T) {
 	t.Parallel()
 	server := hooktest.New(t, nil)
 	s := sender(t, endpoint.Options{AllowLoopback: true, Trace: func(_ context.Context, h http.Header) { h.Set("traceparent", "00-1-2-01") }})

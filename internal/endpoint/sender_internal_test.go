@@ -36,7 +36,7 @@ func secure(t *testing.T) (*Sender, *sluice.Subscription, *x509.Certificate) {
 	return s, sub, server.Certificate()
 }
 
-func TestEndpointsSpeakHTTP2OverTLS(t *testing.T) {
+func TestSender_SpeaksHTTP2OverTLS(t *testing.T) {
 	t.Parallel()
 	s, sub, certificate := secure(t)
 	roots := x509.NewCertPool()
@@ -49,7 +49,7 @@ func TestEndpointsSpeakHTTP2OverTLS(t *testing.T) {
 
 // Attempts that share a connection do not fail because one of them took too long. One that is
 // interrupted takes the connection with it: nothing else keeps what it holds from being sent.
-func TestAnInterruptedAttemptTakesASharedConnectionWithIt(t *testing.T) { // S0-60, C43
+func TestSender_InterruptionClosesASharedConnection(t *testing.T) { // S0-60, C43
 	t.Parallel()
 	entered, open := make(chan struct{}, 10), make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -91,7 +91,7 @@ func TestAnInterruptedAttemptTakesASharedConnectionWithIt(t *testing.T) { // S0-
 	require.Equal(t, sluice.Delivered, (<-send(t.Context(), sub)).Outcome, "the next one has a connection of its own")
 }
 
-func TestACertificateThatNobodyVouchesForIsNotAccepted(t *testing.T) {
+func TestSender_RefusesUntrustedCertificates(t *testing.T) {
 	t.Parallel()
 	s, sub, certificate := secure(t)
 	a := s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1)
@@ -105,7 +105,7 @@ func TestACertificateThatNobodyVouchesForIsNotAccepted(t *testing.T) {
 	require.Contains(t, a.Error, "certificate rejected: certificate is valid for")
 }
 
-func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
+func TestSender_IgnoresTheProxyOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
 	require.Nil(t, s.transport.Proxy)

@@ -139,7 +139,7 @@ func TestExpression_MayCostItsBound(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A regular expression has up to a thousand instructions, whatever it is put together from.
+// A regular expression has up to a thousand instructions, regardless of its parts.
 func TestRegex_SizeIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -246,7 +246,7 @@ func TestQuick_TellsWhatCostsLittle(t *testing.T) {
 	}{
 		{"no expression", ofTypes("order.*"), true, true},
 		{"no expression, and no match", ofTypes("other"), false, true},
-		{"no match, whatever the expression", both, false, true},
+		{"no match, for any expression", both, false, true},
 		{"a dear expression", dear, false, false},
 	} {
 		ok, known, err := tt.m.Quick(all, new(Parsed))

@@ -37,7 +37,7 @@ func label(name string, values ...string) sluice.Filter {
 }
 
 // S2-140, C19.
-func TestDimensionsAreAndedAndValuesOred(t *testing.T) {
+func TestFilter_AndsDimensionsAndOrsValues(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -69,7 +69,7 @@ func TestDimensionsAreAndedAndValuesOred(t *testing.T) {
 }
 
 // S2-140.
-func TestAMissingFieldDoesNotMatch(t *testing.T) {
+func TestFilter_MissingFieldDoesNotMatch(t *testing.T) {
 	t.Parallel()
 	bare := &sluice.Event{Type: "message", Source: "x"}
 	require.False(t, matches(t, sluice.Filter{Subjects: []string{"17", ""}}, bare))
@@ -80,7 +80,7 @@ func TestAMissingFieldDoesNotMatch(t *testing.T) {
 }
 
 // S2-141: an event is about its subject, and about those that it says it is related to.
-func TestAnEventIsAboutItsSubjectAndThoseThatItIsRelatedTo(t *testing.T) {
+func TestSubjects_IncludeRelatedOnes(t *testing.T) {
 	t.Parallel()
 	e := order()
 	wants := func(subjects ...string) bool { return matches(t, sluice.Filter{Subjects: subjects}, e) }
@@ -98,7 +98,7 @@ func TestAnEventIsAboutItsSubjectAndThoseThatItIsRelatedTo(t *testing.T) {
 }
 
 // S2-66…71.
-func TestLabelsAreExtensionsAndTopLevelScalars(t *testing.T) {
+func TestLabels_AreExtensionsAndTopLevelScalars(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, label, value string
@@ -127,7 +127,7 @@ func TestLabelsAreExtensionsAndTopLevelScalars(t *testing.T) {
 }
 
 // S2-71.
-func TestDataThatIsNoObjectHasNoLabels(t *testing.T) {
+func TestLabels_DataWithoutObjectHasNone(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{``, `7`, `"total"`, `[{"total": 120}]`, `null`, `{"total": 120`, `{"total": 120} x`, `plain text`} {
 		e := order()
@@ -140,7 +140,7 @@ func TestDataThatIsNoObjectHasNoLabels(t *testing.T) {
 	require.False(t, matches(t, label("total", "120"), e))
 }
 
-func TestExpressionsSeeTheEvent(t *testing.T) {
+func TestExpression_SeesTheEvent(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		`event.data.total > 100`:                             true,
@@ -172,7 +172,7 @@ func TestExpressionsSeeTheEvent(t *testing.T) {
 }
 
 // C19: what is not there, or is of another type, does not match and is no error.
-func TestExpressionsOverWhatIsNotThereDoNotMatch(t *testing.T) {
+func TestExpression_AbsentFieldDoesNotMatch(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		`event.data.tax > 1`, `!event.data.tax`, `event.data.total.net > 1`, `event.data.note.x == 1`, `event.data.name > 1`,
@@ -194,7 +194,7 @@ func TestExpressionsOverWhatIsNotThereDoNotMatch(t *testing.T) {
 	require.False(t, matches(t, sluice.Filter{CEL: `event.data == "x"`}, e), "no extension takes the place of data that is not JSON")
 }
 
-func TestExpressionsThatCannotBeEvaluatedAreErrors(t *testing.T) {
+func TestExpression_FailedEvaluationIsAnError(t *testing.T) {
 	t.Parallel()
 	e := order()
 	e.Data = []byte(`{"name": "x", "list": [` + strings.Repeat("1,", 999) + `1]}`)
@@ -215,7 +215,7 @@ func TestExpressionsThatCannotBeEvaluatedAreErrors(t *testing.T) {
 	}
 }
 
-func TestExpressionsThatAreNoneSayWhere(t *testing.T) {
+func TestExpression_SyntaxErrorsGiveThePlace(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		`event.data.total >`:                  "line 1, column 19",
@@ -236,7 +236,7 @@ func TestExpressionsThatAreNoneSayWhere(t *testing.T) {
 	}
 }
 
-func TestTypesOnlyFiltersAllocateNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
+func TestFilter_OfTypesAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
 	m, err := filter.Compile(sluice.Filter{Types: []string{"invoice.*", "order.paid", "order.placed"}, Sources: []string{"shop"}})
 	require.NoError(t, err)
 	e := order()
@@ -353,7 +353,7 @@ func BenchmarkCompile(b *testing.B) {
 }
 
 // Labels of a type count where the event has none of the name, and are asked for only then.
-func TestLabelsOfTypesCountUnlessTheEventHasItsOwn(t *testing.T) {
+func TestLabels_OfTheTypeYieldToTheEvents(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	labels := func(*sluice.Event) map[string]string {
@@ -390,7 +390,7 @@ func TestLabelsOfTypesCountUnlessTheEventHasItsOwn(t *testing.T) {
 }
 
 // Who looks at every event as it comes may have less of a processor than a subscription, of which there are fewer.
-func TestAFilterForLiveUseMayCostLess(t *testing.T) {
+func TestFilter_LiveUseMayCostLess(t *testing.T) {
 	t.Parallel()
 	const text = "event.data.all(a, event.data.all(b, a == b))"
 	e := &sluice.Event{Seq: 7, Path: "/a", ContentType: "application/json", Data: []byte("[1" + strings.Repeat(",1", 99) + "]")}

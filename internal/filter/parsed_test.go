@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Filters that share what they read of an event say what each would say alone, whoever is first, at once and after that was let go.
-func TestWhatFiltersShareChangesNothing(t *testing.T) {
+// Filters that share the parsed event answer as each would alone: in any order, at once, and after the parsed event was released.
+func TestParsed_SharingChangesNoAnswer(t *testing.T) {
 	t.Parallel()
 	filters := []sluice.Filter{
 		{CEL: "event.data.n > 3"},
@@ -52,7 +52,7 @@ func TestWhatFiltersShareChangesNothing(t *testing.T) {
 }
 
 // An event's data is read once by all filters that look at it one after the other, and is not held in memory for that.
-func TestFiltersShareWhatTheyRead(t *testing.T) { //nolint:paralleltest // it counts allocations
+func TestParsed_IsSharedBetweenFilters(t *testing.T) { //nolint:paralleltest // it counts allocations
 	e := order()
 	e.Data = []byte(`{"list":[` + strings.Repeat(`"xxxxxxxxxxxxxxxx",`, 1000) + `1]}`)
 	m, err := filter.Compile(sluice.Filter{CEL: "has(event.data.list)"})

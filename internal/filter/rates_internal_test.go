@@ -32,7 +32,7 @@ func TestAccounts_ForgetTheFull(t *testing.T) {
 	require.Positive(t, s.owes(Payer{"overdrawn", "n"}, later))
 }
 
-// The pool looks again when the first of those that owe has paid, whoever else waits or has gone.
+// The pool looks again when the first of those that owe has paid, regardless of others that wait or have gone.
 func TestPool_LooksWhenTheFirstHasPaid(t *testing.T) {
 	t.Parallel()
 	gone, cancel := context.WithCancel(t.Context())

@@ -43,7 +43,7 @@ func sized(n int) string {
 		"text": "` + repeat("a", n*stringUnit) + `", "twin": "` + repeat("a", n*stringUnit) + `", "map": {"` + repeat("a", n*stringUnit) + `": 1}}`
 }
 
-func TestWhatAnExpressionCosts(t *testing.T) {
+func TestExpression_KnownCosts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
 		`event.data.total > 100`:                              2,
@@ -67,7 +67,7 @@ func TestWhatAnExpressionCosts(t *testing.T) {
 }
 
 // What takes four times as long costs four times as much, or nearly. No clock is asked.
-func TestWhatTakesLongerCostsMore(t *testing.T) {
+func TestExpression_CostGrowsWithItsWork(t *testing.T) {
 	t.Parallel()
 	const n = 100
 	for _, text := range []string{
@@ -135,7 +135,7 @@ func bombs() map[string]string {
 	}
 }
 
-func TestBombsAreCutOff(t *testing.T) {
+func TestExpression_BombsAreCutOff(t *testing.T) {
 	t.Parallel()
 	data := sized(1_000)
 	for name, text := range bombs() {
@@ -167,7 +167,7 @@ func (c *counting) NativeToValue(v any) ref.Val {
 
 // Nothing is looked at that was not paid for: neither what is cut off, nor what is told soon,
 // though the other side is large.
-func TestWhatIsLookedAtIsPaidFor(t *testing.T) {
+func TestExpression_PaysBeforeItReads(t *testing.T) {
 	t.Parallel()
 	all := bombs()
 	for _, text := range []string{
@@ -204,7 +204,7 @@ func counted(t *testing.T, text, data string) (int, int) {
 	return counter.looks, min(limit-m.left, limit)
 }
 
-func TestExpressionsThatWouldTakeLongWhateverTheEventAreRefused(t *testing.T) {
+func TestExpression_AlwaysExpensiveOnesAreRefused(t *testing.T) {
 	t.Parallel()
 	numbers := "[1" + repeat(",1", 60) + "]"
 	for text, says := range map[string]string{
@@ -227,7 +227,7 @@ func TestExpressionsThatWouldTakeLongWhateverTheEventAreRefused(t *testing.T) {
 }
 
 // CEL's own limit of a regular expression's size panicked at these.
-func TestRegularExpressionsMayCount(t *testing.T) {
+func TestRegex_MayCountRepetitions(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		`event.type.matches("^[a-z]{5}[.][a-z]{6}$")`: true,
@@ -254,7 +254,7 @@ func TestRegularExpressionsMayCount(t *testing.T) {
 }
 
 // What a receiver's log shows of an error does not hold the event's data.
-func TestAnErrorIsShort(t *testing.T) {
+func TestExpression_ErrorsHoldNoData(t *testing.T) {
 	t.Parallel()
 	_, err := cost(t, `timestamp(event.data.text) < event.time`, sized(500))
 	require.ErrorContains(t, err, "invalid RFC 3339 timestamp")

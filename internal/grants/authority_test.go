@@ -23,7 +23,7 @@ import (
 )
 
 // S0-54…58: a token counts from the moment it is handed out, on every replica, until it is revoked.
-func TestATokenCountsFromWhenItIsMintedUntilItIsRevoked(t *testing.T) {
+func TestToken_CountsFromMintingToRevocation(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	a, b := start(t, server, "a"), start(t, server, "b")
@@ -41,7 +41,7 @@ func TestATokenCountsFromWhenItIsMintedUntilItIsRevoked(t *testing.T) {
 }
 
 // What takes something away is acknowledged when every replica has stopped what it had under way.
-func TestARevocationIsAcknowledgedWhenEveryReplicaActsOnIt(t *testing.T) {
+func TestRevoke_WaitsForEveryReplica(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	a, b := start(t, server, "a"), start(t, server, "b")
@@ -71,7 +71,7 @@ func TestARevocationIsAcknowledgedWhenEveryReplicaActsOnIt(t *testing.T) {
 
 // A replica that is gone is waited for as long as it might still act; one that cannot see what
 // is stored stops by itself before.
-func TestAReplicaThatCannotKnowStopsBeforeOthersGoOnWithoutIt(t *testing.T) {
+func TestRevoke_BlindReplicaStopsBeforeOthersGoOn(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	a, b := start(t, server, "a"), start(t, server, "b")
@@ -88,7 +88,7 @@ func TestAReplicaThatCannotKnowStopsBeforeOthersGoOnWithoutIt(t *testing.T) {
 }
 
 // A replica that could not see what is stored for a while decides again when it has caught up.
-func TestAReplicaDecidesAgainWhenItHasSeenWhatItMissed(t *testing.T) {
+func TestIndex_DecidesAgainAfterCatchingUp(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	a := start(t, server, "a")
@@ -103,7 +103,7 @@ func TestAReplicaDecidesAgainWhenItHasSeenWhatItMissed(t *testing.T) {
 }
 
 // A holder gives a part of its grant away, and no more.
-func TestAHolderMintsAWeakerGrantForSomebodyElse(t *testing.T) {
+func TestMint_HolderGivesAPartAway(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	admin := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read", "subscribe"))
@@ -147,7 +147,7 @@ func TestMint_OnlyRootNamesASystem(t *testing.T) {
 	r.mint(t, root, wish(t, "system:sync", "scope:acme", "read"))
 }
 
-func TestAGrantIsNarrowedSoOftenAndNoMore(t *testing.T) {
+func TestMint_DepthIsBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	by, last := root, ""
@@ -165,22 +165,22 @@ func TestAGrantIsNarrowedSoOftenAndNoMore(t *testing.T) {
 	require.NoError(t, r.index.Require(who, "read", authz.Target{Namespace: "acme", Path: "/a"}, time.Now()), "the longest chain holds")
 }
 
-func TestAGrantThatCannotBeIsRefused(t *testing.T) {
+func TestMint_RefusesInvalidGrants(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	for name, change := range map[string]func(*grants.Wish){
-		"no principal":         func(w *grants.Wish) { w.Principal = "" },
-		"root":                 func(w *grants.Wish) { w.Principal = "root" },
-		"another kind":         func(w *grants.Wish) { w.Principal = "robot:x" },
-		"a name with a dot..*": func(w *grants.Wish) { w.Principal = "user:*" },
-		"no verb":              func(w *grants.Wish) { w.Verbs = nil },
-		"an unknown verb":      func(w *grants.Wish) { w.Verbs = []sluice.Verb{"write"} },
-		"a verb twice":         func(w *grants.Wish) { w.Verbs = []sluice.Verb{"read", "read"} },
-		"no object":            func(w *grants.Wish) { w.Object = nil },
-		"no end":               func(w *grants.Wish) { w.ExpiresAt = time.Time{} },
-		"an end that was":      func(w *grants.Wish) { w.ExpiresAt = time.Now().Add(-time.Second) },
-		"more than 90 days":    func(w *grants.Wish) { w.ExpiresAt = time.Now().Add(sluice.MaxGrantAge + time.Minute) },
-		"on behalf of nobody":  func(w *grants.Wish) { w.OnBehalfOf = "nobody" },
+		"no principal":                 func(w *grants.Wish) { w.Principal = "" },
+		"root":                         func(w *grants.Wish) { w.Principal = "root" },
+		"another kind":                 func(w *grants.Wish) { w.Principal = "robot:x" },
+		"a name with a dot..*":         func(w *grants.Wish) { w.Principal = "user:*" },
+		"no verb":                      func(w *grants.Wish) { w.Verbs = nil },
+		"an unknown verb":              func(w *grants.Wish) { w.Verbs = []sluice.Verb{"write"} },
+		"a verb twice":                 func(w *grants.Wish) { w.Verbs = []sluice.Verb{"read", "read"} },
+		"no object":                    func(w *grants.Wish) { w.Object = nil },
+		"no end":                       func(w *grants.Wish) { w.ExpiresAt = time.Time{} },
+		"an end that was":              func(w *grants.Wish) { w.ExpiresAt = time.Now().Add(-time.Second) },
+		"more than 90 days":            func(w *grants.Wish) { w.ExpiresAt = time.Now().Add(sluice.MaxGrantAge + time.Minute) },
+		"on behalf of an unknown name": func(w *grants.Wish) { w.OnBehalfOf = "nobody" },
 	} {
 		w := wish(t, "user:ann", "scope:acme", "read")
 		change(&w)
@@ -191,7 +191,7 @@ func TestAGrantThatCannotBeIsRefused(t *testing.T) {
 
 // A grant that is renewed keeps its id, so what was made under it stays; its former token is one that
 // is replayed.
-func TestRenewingReplacesTheToken(t *testing.T) {
+func TestRenew_ReplacesTheToken(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	m := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))
@@ -208,14 +208,14 @@ func TestRenewingReplacesTheToken(t *testing.T) {
 	require.Equal(t, "token_replay", found.Reason)
 
 	_, err = r.Renew(t.Context(), r.who(t, again.Token), m.ID, until)
-	require.Equal(t, sluice.NotFound, sluice.CodeOf(err), "nobody renews their own")
+	require.Equal(t, sluice.NotFound, sluice.CodeOf(err), "a holder does not renew its own grant")
 	_, err = r.Revoke(t.Context(), r.who(t, again.Token), m.ID)
 	require.NoError(t, err, "but everybody may give theirs back")
 	_, err = r.Renew(t.Context(), root, m.ID, until)
 	require.Equal(t, sluice.Conflict, sluice.CodeOf(err), "that is final")
 }
 
-func TestGrantsAreSeenAndRevokedByThoseTheyConcern(t *testing.T) {
+func TestGrants_AreListedAndRevokedByTheConcerned(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	admin := r.mint(t, root, wish(t, "user:admin", "scope:acme", "admin"))
@@ -251,8 +251,8 @@ func TestGrantsAreSeenAndRevokedByThoseTheyConcern(t *testing.T) {
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
 }
 
-// S0-64: subscriptions end without having anything to send, and when nobody revokes anything.
-func TestASubscriptionWithoutAccessEnds(t *testing.T) {
+// S0-64: subscriptions end with nothing to send, and without a revocation.
+func TestAccess_LossEndsTheSubscription(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	short := wish(t, "user:ann", "scope:acme", "subscribe")
@@ -279,7 +279,7 @@ func TestASubscriptionWithoutAccessEnds(t *testing.T) {
 }
 
 // Every change of rights is in the ledger, with who made it under which grant, and without tokens.
-func TestTheLedgerKnowsWhoGaveAndTookWhat(t *testing.T) {
+func TestLedger_RecordsEveryChangeOfRights(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	admin := r.mint(t, root, wish(t, "user:admin", "scope:acme", "admin"))
@@ -306,7 +306,7 @@ func TestTheLedgerKnowsWhoGaveAndTookWhat(t *testing.T) {
 }
 
 // A holder cannot fill the store, and what ended long ago goes.
-func TestGrantsAreBoundedAndGoWhenTheyEndedLongAgo(t *testing.T) {
+func TestGrants_AreBoundedAndRemovedLongAfterTheirEnd(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	parent := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))
@@ -341,7 +341,7 @@ func TestGrantsAreBoundedAndGoWhenTheyEndedLongAgo(t *testing.T) {
 }
 
 // Nor by the parts of parts.
-func TestThePartsOfPartsAreBoundedToo(t *testing.T) {
+func TestGrants_NestedPartsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	whole := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))
@@ -356,8 +356,8 @@ func TestThePartsOfPartsAreBoundedToo(t *testing.T) {
 	r.mint(t, root, wish(t, "user:new", "scope:acme", "read"))
 }
 
-// Whoever makes up tokens does not have the store asked for each of them.
-func TestKeysThatThereAreNotAreLookedForOnceASecond(t *testing.T) {
+// A caller that makes up tokens does not cause a read of the store for each of them.
+func TestKeys_AbsentOnesAreLookedUpOnceASecond(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	_, key, err := ed25519.GenerateKey(nil)
@@ -383,7 +383,7 @@ func TestKeysThatThereAreNotAreLookedForOnceASecond(t *testing.T) {
 }
 
 // Admins end other people's grants, and get no token of theirs.
-func TestRenewingIsForThoseWhomTheGrantCameThrough(t *testing.T) {
+func TestRenew_IsForTheGrantsChain(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	admin := r.mint(t, root, wish(t, "user:admin", "scope:acme", "admin"))
@@ -408,8 +408,8 @@ func (full) Append(context.Context, *sluice.LedgerEntry) error {
 	return errors.New("the ledger is full")
 }
 
-// What protects somebody does not wait for a ledger that is full; what gives rights does.
-func TestAFullLedgerKeepsNobodyFromRevoking(t *testing.T) {
+// A change that protects does not wait for a ledger that is full; one that gives rights does.
+func TestRevoke_WorksWithAFullLedger(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	m := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))

@@ -13,7 +13,7 @@ import (
 )
 
 // An access list always has an admin.
-func TestTheLastAdminCannotBeRemoved(t *testing.T) {
+func TestACL_KeepsTheLastAdmin(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	put := func(p sluice.Principal, entries ...sluice.Access) error {
@@ -36,7 +36,7 @@ func TestTheLastAdminCannotBeRemoved(t *testing.T) {
 }
 
 // Two who remove one another at once do not both succeed.
-func TestTwoAdminsThatRemoveOneAnotherLeaveOne(t *testing.T) {
+func TestACL_MutualRemovalLeavesOneAdmin(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	a, b := start(t, server, "a"), start(t, server, "b")
@@ -67,7 +67,7 @@ func countNil(errs []error) (n int) {
 }
 
 // A namespace that goes takes all rights in it along: another one of its name begins without.
-func TestANamespaceThatGoesTakesItsRightsAlong(t *testing.T) {
+func TestNamespace_DeletionRemovesItsRights(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")
 	m := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))

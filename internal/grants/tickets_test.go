@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Nothing of a ticket is stored: whoever has the key takes it, also that of a grant of which it has not heard yet.
-func TestEveryReplicaTakesATicket(t *testing.T) {
+// Nothing of a ticket is stored: every replica with the key takes it, also that of a grant of which it has not heard yet.
+func TestTicket_EveryReplicaTakesIt(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	a, b := start(t, server, "a"), start(t, server, "b")
@@ -42,7 +42,7 @@ func TestEveryReplicaTakesATicket(t *testing.T) {
 	}
 }
 
-func TestWithoutAKeyThereAreNoTickets(t *testing.T) {
+func TestTicket_NeedsAKey(t *testing.T) {
 	t.Parallel()
 	a := grants.New(grants.Deps{Index: authz.NewIndex(), Now: time.Now})
 	_, _, err := a.Ticket(root, "acme", time.Minute)

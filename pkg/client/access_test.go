@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestEveryCallAboutAccessAsksWhatTheContractSays(t *testing.T) {
+func TestClient_AccessCallsMatchTheContract(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -88,7 +88,7 @@ func TestEveryCallAboutAccessAsksWhatTheContractSays(t *testing.T) {
 	}
 }
 
-func TestAGrantIsReadAsItWasWritten(t *testing.T) {
+func TestGrant_ReadsAsWritten(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{201, `{"id":"g","principal":"service:erp","verbs":["subscribe"],"object":"path:acme/o/**","issued_by":"user:ann","parent":"p","expires_at":"2026-01-02T03:04:05Z","token":"cap_x"}`})
 	got, err := s.MintGrant(t.Context(), client.GrantSpec{})
@@ -102,8 +102,8 @@ func TestAGrantIsReadAsItWasWritten(t *testing.T) {
 	}, got)
 }
 
-// Repeated, it would leave a grant whose token nobody knows, or a token that counts no more.
-func TestGrantsAreNeitherIssuedNorRenewedTwice(t *testing.T) {
+// A repeated call would leave a grant of which the caller has no token, or a token that is void.
+func TestClient_GrantCallsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(context.Context, *client.Client) error{
 		"mint": func(ctx context.Context, c *client.Client) error {

@@ -66,7 +66,7 @@ func (s *server) requests() []request {
 	return s.asked
 }
 
-func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
+func TestClient_CallsMatchTheContract(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -206,7 +206,7 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 	}
 }
 
-func TestPublishedEventsAreCloudEvents(t *testing.T) {
+func TestPublish_SendsCloudEvents(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{201, `{"events":[{"id":"a","seq":1,"path":"/o/1"},{"id":"b","seq":2,"path":"/o/2"},{"id":"c","seq":3,"path":"/o/3","duplicate":true}]}`})
 	stored, err := s.Publish(
@@ -226,7 +226,7 @@ func TestPublishedEventsAreCloudEvents(t *testing.T) {
 		{"specversion":"1.0","id":"c","path":"/o/3","type":"message","source":"/sluice/client","datacontenttype":"application/octet-stream","data_base64":"/w=="}]`, got.body)
 }
 
-func TestARepeatedPublishHasTheSameIDs(t *testing.T) {
+func TestPublish_RepeatKeepsTheIDs(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{503, ""}, answer{201, `{"events":[{"id":"x","seq":1,"path":"/a"}]}`})
 	_, err := s.Publish(t.Context(), "acme", sluice.Event{Path: "/a"})
@@ -239,7 +239,7 @@ func TestARepeatedPublishHasTheSameIDs(t *testing.T) {
 	require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, body.ID)
 }
 
-func TestEventsComeBackAsTheyWere(t *testing.T) {
+func TestEvents_ReadAsPublished(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{200, `{"events":[
 		{"specversion":"1.0","id":"a","source":"/s","type":"t","time":"2026-01-02T03:04:05Z","path":"/o/1","namespace":"acme","sequence":"7","region":"eu","data":{"n":1}},
@@ -258,7 +258,7 @@ func TestEventsComeBackAsTheyWere(t *testing.T) {
 	require.Equal(t, []byte{0xff}, page.Items[3].Data)
 }
 
-func TestASecretIsKeptWhereverItLies(t *testing.T) {
+func TestCreateSubscription_ReadsTheSecretFromEitherPlace(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{"id":"s","secret":"whsec_x"}`, `{"id":"s","endpoint":{"url":"u","secret":"whsec_x"}}`} {
 		s := serve(t, answer{201, body})
@@ -274,7 +274,7 @@ func TestASecretIsKeptWhereverItLies(t *testing.T) {
 	require.False(t, created, "200 means that there was one already")
 }
 
-func TestErrorsHaveTheServersCodeAndTheRequestID(t *testing.T) {
+func TestError_HasServerCodeAndRequestID(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{422, `{"ok":false,"error":{"code":"blocked_address","message":"10.0.0.1 is private","details":{"address":"10.0.0.1"}},"request_id":"r1"}`})
 	_, _, err := s.CreateSubscription(t.Context(), client.SubscriptionSpec{})
@@ -285,7 +285,7 @@ func TestErrorsHaveTheServersCodeAndTheRequestID(t *testing.T) {
 	require.Equal(t, map[string]any{"address": "10.0.0.1", "request_id": "r1"}, e.Details)
 }
 
-func TestAnErrorThatIsNotTheServersHasTheCodeOfItsStatus(t *testing.T) {
+func TestError_ForeignAnswerHasTheCodeOfItsStatus(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]sluice.Code{
 		400: sluice.InvalidRequest, 401: sluice.Unauthenticated, 403: sluice.Forbidden, 404: sluice.NotFound, 409: sluice.Conflict,
@@ -297,7 +297,7 @@ func TestAnErrorThatIsNotTheServersHasTheCodeOfItsStatus(t *testing.T) {
 	}
 }
 
-func TestHarmlessCallsAreRepeatedAndOthersAreNot(t *testing.T) {
+func TestClient_RepeatsOnlyHarmlessCalls(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{503, ""}, answer{503, ""}, answer{200, `{"id":"s"}`})
 	sub, err := s.Subscription(t.Context(), "s")
@@ -323,7 +323,7 @@ func TestHarmlessCallsAreRepeatedAndOthersAreNot(t *testing.T) {
 	require.Len(t, s.requests(), 1, "a 500 does not get better")
 }
 
-func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
+func TestClient_AbsentServerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -336,7 +336,7 @@ func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
 	require.ErrorContains(t, err, "no response from "+address)
 }
 
-func TestTheContextEndsACall(t *testing.T) {
+func TestClient_ContextEndsACall(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{503, ""})
 	s.Retries = 1000
@@ -349,7 +349,7 @@ func TestTheContextEndsACall(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func TestAnAnswerThatIsNotJSONIsAnError(t *testing.T) {
+func TestClient_AnswerWithoutJSONIsAnError(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{200, "<html>"})
 	_, err := s.Status(t.Context(), "s")
@@ -360,7 +360,7 @@ func TestAnAnswerThatIsNotJSONIsAnError(t *testing.T) {
 }
 
 // The data of an event arrives as it was given, spaces and all.
-func TestDataIsSentByteForByte(t *testing.T) {
+func TestPublish_SendsDataByteForByte(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{201, `{"events":[{"id":"a","seq":1,"path":"/o"},{"id":"b","seq":2,"path":"/o"}]}`})
 	const data = "{ \"b\": 1.50,\n  \"a\": \"<&>\" }"
@@ -375,7 +375,7 @@ func TestDataIsSentByteForByte(t *testing.T) {
 	}
 }
 
-func TestAnEmptyNameIsRefusedBeforeItIsSent(t *testing.T) {
+func TestClient_RefusesEmptyNamesBeforeSending(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{200, "{}"})
 	_, err := s.Subscription(t.Context(), "")

@@ -37,7 +37,7 @@ func scripted(t *testing.T, texts ...string) (c *client.Client, asked func(n int
 }
 
 // S2-10, S2-90, S2-137: a reader comes back behind the last place that it was told, and takes what it does not know for nothing.
-func TestAFeedComesBackBehindWhatItWasTold(t *testing.T) {
+func TestFeed_ResumesBehindTheLastPlaceTold(t *testing.T) {
 	t.Parallel()
 	c, asked := scripted(
 		t,
@@ -64,7 +64,7 @@ func TestAFeedComesBackBehindWhatItWasTold(t *testing.T) {
 	require.Equal(t, "9", got[2].Resume, "heartbeats say where to go on")
 	require.Equal(t, uint64(30), *got[3].Subscribed)
 	require.Equal(t, &client.FeedLag{Missed: 3, Oldest: 20, Current: 31}, got[4].Lagged)
-	require.Equal(t, "9", got[4].Resume, "whoever comes back then reads what it missed")
+	require.Equal(t, "9", got[4].Resume, "a reader that comes back reads what it missed")
 	require.Equal(t, []any{uint64(20), 4, "8"}, []any{got[5].Seq, got[5].Coalesced, got[5].Resume})
 	require.ErrorContains(t, got[6].Away, "bye")
 
@@ -86,8 +86,8 @@ func TestAFeedComesBackBehindWhatItWasTold(t *testing.T) {
 	require.Equal(t, "12", asked(2).Header.Get("Last-Event-ID"))
 }
 
-// Whoever has seen enough ends the feed.
-func TestAFeedEndsWithItsReader(t *testing.T) {
+// A reader that has seen enough ends the feed.
+func TestFeed_EndsWithItsReader(t *testing.T) {
 	t.Parallel()
 	c, _ := scripted(t, "id: 5\ndata: {\"subscribed\":true,\"current_seq\":5}\n\n")
 	count := 0
@@ -101,7 +101,7 @@ func TestAFeedEndsWithItsReader(t *testing.T) {
 }
 
 // S2-137: a connection that breaks in the middle of a frame is one that broke; the frame comes with the next.
-func TestAFeedThatBreaksOffInAFrameGoesOn(t *testing.T) {
+func TestFeed_ResumesAfterABrokenFrame(t *testing.T) {
 	t.Parallel()
 	const begun = "id: 5\ndata: {\"subscribed\":true,\"current_seq\":5}\n\n"
 	const frame = "id: 6\ndata: {\"seq\":6,\"event\":{\"specversion\":\"1.0\",\"id\":\"a\",\"source\":\"/s\",\"type\":\"t\",\"path\":\"/p\"}}\n\n"
@@ -122,7 +122,7 @@ func TestAFeedThatBreaksOffInAFrameGoesOn(t *testing.T) {
 }
 
 // A server with as many feeds as it may have counts one that was lost for a while: who had it waits. Who has none yet is told.
-func TestAFeedThatWasLostWaitsForRoom(t *testing.T) {
+func TestFeed_LostOneWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -65,7 +65,7 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			m.stored = append(m.stored, e.Data)
 		}
 	}
-	if mood == 2 { // stored, and nobody hears of it
+	if mood == 2 { // stored, and the answer is lost
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
@@ -82,7 +82,7 @@ func numbered(who, i int) sluice.Event {
 }
 
 // What a Publisher took arrives once and in its order, but for what the server refuses; every event is counted once (S2-79, S2-134).
-func TestWhatWasEmittedArrivesOnceAndInOrder(t *testing.T) {
+func TestPublisher_DeliversOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	const who, each = 6, 200
 	m := &moody{chance: rand.New(rand.NewPCG(7, 11)), known: map[string]bool{}}
@@ -140,8 +140,8 @@ func TestWhatWasEmittedArrivesOnceAndInOrder(t *testing.T) {
 	require.Equal(t, client.PublisherStats{Stored: uint64(len(m.stored)), Dropped: full + uint64(len(refused)) + 1}, p.Stats())
 }
 
-// A server that does not answer holds nobody up who emits, and neither does none (S2-79, S2-92, S2-93, S2-134).
-func TestEmitWaitsForNobody(t *testing.T) {
+// A server that does not answer, or is absent, does not delay Emit (S2-79, S2-92, S2-93, S2-134).
+func TestEmit_DoesNotWaitForTheServer(t *testing.T) {
 	t.Parallel()
 	silence := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-silence }))
@@ -189,7 +189,7 @@ func emitAtOnce(p *client.Publisher, who, each int) int {
 	return int(taken.Load())
 }
 
-func TestAPublisherThatNobodyRunsLosesWhatItTook(t *testing.T) {
+func TestPublisher_WithoutRunLosesItsEvents(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{201, `{"events":[{"id":"a","seq":1}]}`})
 	require.NoError(t, s.NewPublisher("acme", client.PublisherOptions{}).Close(t.Context()), "of nothing nothing is lost")
@@ -210,7 +210,7 @@ func TestAPublisherThatNobodyRunsLosesWhatItTook(t *testing.T) {
 }
 
 // A publisher whose Run ends says at Close what it has left.
-func TestAPublisherThatNoLongerRunsSaysWhatIsLeft(t *testing.T) {
+func TestPublisher_CloseTellsWhatIsLeftAfterRun(t *testing.T) {
 	t.Parallel()
 	p := serve(t, answer{201, `{}`}).NewPublisher("acme", client.PublisherOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -221,8 +221,8 @@ func TestAPublisherThatNoLongerRunsSaysWhatIsLeft(t *testing.T) {
 	require.ErrorContains(t, p.Close(t.Context()), "1 events were not sent: the publisher is no longer running")
 }
 
-// Whatever is emitted while the publisher is closed is counted once, too, and so is what was on its way when Run panicked.
-func TestEveryEventIsCountedHoweverAPublisherEnds(t *testing.T) {
+// An event that is emitted while the publisher closes is counted once, and so is one that was on its way when Run panicked.
+func TestPublisher_CountsEveryEventAtItsEnd(t *testing.T) {
 	t.Parallel()
 	m := &moody{chance: rand.New(rand.NewPCG(3, 5)), known: map[string]bool{}}
 	srv := httptest.NewServer(m)
@@ -269,7 +269,7 @@ func TestEveryEventIsCountedHoweverAPublisherEnds(t *testing.T) {
 }
 
 // A token that is not valid makes one request, not one for each event.
-func TestWhatConcernsAllIsNotTriedOneByOne(t *testing.T) {
+func TestPublisher_InvalidTokenMakesOneRequest(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{401, `{}`})
 	p := s.NewPublisher("acme", client.PublisherOptions{})

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestWhatIsDoneAtATimeIsAskedForAsTheAPIHasIt(t *testing.T) {
+func TestSchedule_CallsMatchTheContract(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 2, 3, 4, 5, 6, time.FixedZone("east", 3600))
 	action := sluice.Action{Path: "/lamps/1", Type: "lamp.on", Data: []byte(`{"on":true}`)}
@@ -61,7 +61,7 @@ func TestWhatIsDoneAtATimeIsAskedForAsTheAPIHasIt(t *testing.T) {
 	}
 }
 
-func TestWhenAnEventIsStoredIsReadAsItWasAnswered(t *testing.T) {
+func TestSchedule_ReadsHeldAndStoredAnswers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{202, `{"events":[{"id":"i","path":"/a","deliver_at":"2030-01-02T03:04:05Z","duplicate":true}]}`},
 		answer{201, `{"events":[{"id":"i","seq":7,"path":"/a","duplicate":false}]}`})

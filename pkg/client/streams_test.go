@@ -81,7 +81,7 @@ func all(t *testing.T, api *client.Client, path sluice.Path, offset string) (str
 	return "", client.StreamPage{}
 }
 
-func TestAStreamIsMadeAppendedToReadClosedAndDeleted(t *testing.T) {
+func TestStream_LivesThroughEveryCall(t *testing.T) {
 	t.Parallel()
 	api, _ := runServer(t)
 	ctx := t.Context()
@@ -142,7 +142,7 @@ func TestAStreamIsMadeAppendedToReadClosedAndDeleted(t *testing.T) {
 	require.NotEmpty(t, e.Details["request_id"])
 }
 
-func TestAProducersAppendIsStoredOnce(t *testing.T) {
+func TestStream_StoresAProducersAppendOnce(t *testing.T) {
 	t.Parallel()
 	api, _ := runServer(t)
 	const path = sluice.Path("/p")
@@ -181,7 +181,7 @@ func TestAProducersAppendIsStoredOnce(t *testing.T) {
 	require.JSONEq(t, `{"n":2}`, string(messages[1]))
 }
 
-func TestAForkHasWhatItsSourceHad(t *testing.T) {
+func TestFork_HoldsTheContentOfItsSource(t *testing.T) {
 	t.Parallel()
 	api, _ := runServer(t)
 	ctx := t.Context()
@@ -235,9 +235,9 @@ func (r *reader) follow(t *testing.T, enough int) (last client.StreamPage) {
 	return last
 }
 
-// Somebody reads while somebody else writes, leaves in between, and goes on where the last page ended; long-polls
+// A reader follows while a writer appends, leaves in between, and goes on where the last page ended; long-polls
 // end in between without anything having come.
-func TestAStreamIsFollowedToItsEnd(t *testing.T) {
+func TestFollow_ReadsToTheEndAcrossPauses(t *testing.T) {
 	t.Parallel()
 	api, _ := runServer(t)
 	const messages, path = 40, sluice.Path("/followed")
@@ -274,7 +274,7 @@ func TestAStreamIsFollowedToItsEnd(t *testing.T) {
 	require.Equal(t, want, r.seen)
 }
 
-func TestFollowingEndsWithItsContextWithTheServerOrWithTheStream(t *testing.T) {
+func TestFollow_EndsWithContextServerOrStream(t *testing.T) {
 	t.Parallel()
 	api, stop := runServer(t)
 	api.Retries = 1
@@ -296,7 +296,7 @@ func TestFollowingEndsWithItsContextWithTheServerOrWithTheStream(t *testing.T) {
 }
 
 // Repeated, it could be stored twice.
-func TestOnlyAppendsThatCountOnceAreRepeated(t *testing.T) {
+func TestClient_RepeatsOnlyIdempotentAppends(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -320,7 +320,7 @@ func TestOnlyAppendsThatCountOnceAreRepeated(t *testing.T) {
 	}
 }
 
-func TestAPathIsWrittenAsAURL(t *testing.T) {
+func TestPath_IsEscapedInURLs(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{204, ""})
 	require.NoError(t, s.DeleteStream(t.Context(), "acme", "/a b/50%/c?d#e"))
@@ -330,7 +330,7 @@ func TestAPathIsWrittenAsAURL(t *testing.T) {
 }
 
 // A connection that breaks off and a server that has just started are no end.
-func TestFollowingGoesOnWhereTheServerWasGone(t *testing.T) {
+func TestFollow_ResumesAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestReasonsAreAllThatAreDeclared(t *testing.T) {
+func TestReasons_ListsEveryDeclaredOne(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "attempt.go", nil, 0)
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestReasonsAreAllThatAreDeclared(t *testing.T) {
 	require.Equal(t, declared, sluice.Reasons())
 }
 
-func TestADeadLettersJSONHasItsEventByteForByte(t *testing.T) {
+func TestDeadLetter_JSONKeepsTheEventByteForByte(t *testing.T) {
 	t.Parallel()
 	d := sluice.DeadLetter{Subscription: "s", EventID: "e", Reason: sluice.Exhausted, Event: &sluice.Event{ID: "e", Path: "/a", Data: []byte(`{ "a": "<&>" }`)}}
 	data, err := d.AppendJSON([]byte("["))

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestKindsOfPrincipals(t *testing.T) { // S4-13, S4-80
+func TestPrincipal_HasKnownKinds(t *testing.T) { // S4-13, S4-80
 	t.Parallel()
 	for principal, want := range map[sluice.Principal]string{
 		"root": "system", "system": "system", "system:sync": "system", "user:ann": "user", "service:erp": "service_account", "ai_agent:7": "ai_agent",
@@ -19,7 +19,7 @@ func TestKindsOfPrincipals(t *testing.T) { // S4-13, S4-80
 	}
 }
 
-func TestAProducersNameIsShortAndText(t *testing.T) {
+func TestProducer_NameIsShortText(t *testing.T) {
 	t.Parallel()
 	for _, source := range []string{"", "/shop/ä", strings.Repeat("x", 256)} {
 		require.Equal(t, "source:acme:"+source, sluice.SourceProducer("acme", source))

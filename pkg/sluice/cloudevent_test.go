@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestAnEventIsAStructuredCloudEventAndBack(t *testing.T) { // S0-29, S4-07…14
+func TestEvent_RoundTripsAsCloudEvent(t *testing.T) { // S0-29, S4-07…14
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String()
@@ -34,7 +34,7 @@ func TestAnEventIsAStructuredCloudEventAndBack(t *testing.T) { // S0-29, S4-07�
 	})
 }
 
-func TestAStringIsWrittenAsEncodingJSONReadsIt(t *testing.T) {
+func TestEvent_StringsReadBackByEncodingJSON(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
@@ -48,7 +48,7 @@ func TestAStringIsWrittenAsEncodingJSONReadsIt(t *testing.T) {
 	})
 }
 
-func TestAnExtensionThatCloudEventsDoesNotAllowIsLeftOut(t *testing.T) {
+func TestEvent_LeavesOutInvalidExtensions(t *testing.T) {
 	t.Parallel()
 	ev := sluice.Event{ID: "1", Extensions: map[string]string{"Bad_Name": "x", "id": "y", "good1": "z"}}
 	require.Equal(t, []sluice.Attribute{{Name: "id", Value: "1"}, {Name: "source", Value: "/"}, {Name: "type", Value: "message"}, {Name: "good1", Value: "z"}}, ev.Attributes())

@@ -11,7 +11,7 @@ import (
 )
 
 // C11: one cursor language.
-func TestCursorsHaveFiveForms(t *testing.T) {
+func TestCursor_HasFiveForms(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 5e8, time.UTC)
 	for give, want := range map[string]sluice.Cursor{
@@ -41,7 +41,7 @@ func TestCursorsHaveFiveForms(t *testing.T) {
 }
 
 // S1-20.
-func TestAZeroPaddedOffsetIsASequence(t *testing.T) {
+func TestCursor_ZeroPaddedOffsetIsASequence(t *testing.T) {
 	t.Parallel()
 	got, err := sluice.ParseCursor("00000000000000000042")
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestAZeroPaddedOffsetIsASequence(t *testing.T) {
 }
 
 // C41.
-func TestStartsResolveToAPlaceInTheLog(t *testing.T) {
+func TestStart_ResolvesToAPlaceInTheLog(t *testing.T) {
 	t.Parallel()
 	for give, want := range map[string]sluice.StartAt{
 		"new":                  {Kind: sluice.StartSeq, Seq: 18},

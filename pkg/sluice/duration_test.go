@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestDurationsAreGoStringsInJSON(t *testing.T) {
+func TestDuration_IsAGoStringInJSON(t *testing.T) {
 	t.Parallel()
 	for give, want := range map[string]time.Duration{`"10s"`: 10 * time.Second, `"1h30m"`: 90 * time.Minute, `"-1s"`: -time.Second, `"0s"`: 0, `null`: 7} {
 		d := sluice.Duration(7)
@@ -45,7 +45,7 @@ func TestSpan_IsADurationOrDays(t *testing.T) {
 	require.EqualError(t, json.Unmarshal([]byte("10"), &d), `10 is not a duration; write a string such as "10s"`)
 }
 
-func TestTheCodeOfAnErrorIsTheFirstOnesInItsChain(t *testing.T) {
+func TestCodeOf_TakesTheFirstInTheChain(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, sluice.Code(""), sluice.CodeOf(nil))
 	require.Equal(t, sluice.Internal, sluice.CodeOf(errors.New("disk")))

@@ -12,7 +12,7 @@ import (
 )
 
 // S2-37, S2-42: what an instruction publishes is what its maker could publish through the API.
-func TestAnActionsEventIsOneThatTheAPIWouldTake(t *testing.T) {
+func TestAction_PublishesOnlyEventsTheAPITakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*sluice.Action)
@@ -38,7 +38,7 @@ func TestAnActionsEventIsOneThatTheAPIWouldTake(t *testing.T) {
 	}
 }
 
-func TestTheEventOfAnActionSaysWhatTheActionSays(t *testing.T) {
+func TestAction_EventHasTheActionsFields(t *testing.T) {
 	t.Parallel()
 	var a sluice.Action
 	require.NoError(t, json.Unmarshal([]byte(`{"path":"/lamps/1","type":"lamp.on","source":"/timer","subject":"1","extensions":{"room":"hall"},"data":{"on": true}}`), &a))
@@ -57,7 +57,7 @@ func TestTheEventOfAnActionSaysWhatTheActionSays(t *testing.T) {
 	require.ErrorContains(t, (&sluice.Action{Type: "t"}).Validate(), "needs a path and a type")
 }
 
-func TestAnInstructionsIDIsPartOfItsKey(t *testing.T) {
+func TestInstructionID_FitsAKey(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"a", "wake-up_7", strings.Repeat("x", 64)} {
 		require.NoError(t, sluice.CheckInstructionID(sluice.KindAppointment, id), id)
@@ -68,7 +68,7 @@ func TestAnInstructionsIDIsPartOfItsKey(t *testing.T) {
 }
 
 // S2-39: "ok", or the code of what went wrong.
-func TestTheOutcomeOfADispatchIsOkOrACode(t *testing.T) {
+func TestOutcome_IsOkOrACode(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "ok", model.DispatchOutcome(nil))
 	require.Equal(t, "forbidden", model.DispatchOutcome(sluice.Errorf(sluice.Forbidden, "no")))

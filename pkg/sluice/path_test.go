@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestPathsThatAreValid(t *testing.T) {
+func TestPath_AcceptsValidOnes(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"/a", "//", "/a/", "/a//b", "/v1.2/a b", "/é/=/>", "/" + strings.Repeat("a", 511), strings.Repeat("/a", 32), "/.a/b./...", "/%2e%2e%2e/%2F"} {
 		p, err := sluice.ParsePath(s)
@@ -19,7 +19,7 @@ func TestPathsThatAreValid(t *testing.T) {
 	}
 }
 
-func TestPathsThatAreNot(t *testing.T) {
+func TestPath_RefusesInvalidOnes(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "/", "a", "a/b", "/a\x00", "/a\nb", "/\x7f", "/\xff", "/*", "/a/b*", "/.", "/..", "/a/../b", "/a/./b", "/a/..", "/%2e", "/a/%2E.", "/.%2e/a", "/" + strings.Repeat("a", 512), strings.Repeat("/a", 33)} {
 		_, err := sluice.ParsePath(s)
@@ -46,7 +46,7 @@ func TestStoredPath_TakesDots(t *testing.T) {
 	require.NoError(t, o.UnmarshalText([]byte("path:acme/a/../b")), "a grant that there is can be read")
 }
 
-func TestReservedPathsAreTheServers(t *testing.T) {
+func TestPath_ReservedOnesAreTheServers(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[sluice.Path]bool{"/_sys": true, "/_system/x": true, "/$KV/a": true, "/a/_sys": false, "/_x": false} {
 		require.Equal(t, want, path.Reserved(), path)
@@ -54,7 +54,7 @@ func TestReservedPathsAreTheServers(t *testing.T) {
 }
 
 // S1-25, S1-26.
-func TestPatternsHaveOneForm(t *testing.T) {
+func TestPattern_HasOneForm(t *testing.T) {
 	t.Parallel()
 	for give, want := range map[string]sluice.Pattern{
 		"/a/*": "/a/*", "/a/**": "/a/**", "/**/**": "/**", "/a/**/**/**/b/**/**": "/a/**/b/**", "/%2A/%2a%2A": "/*/**", "/**/*/**": "/**/*/**", "/a//": "/a//",
@@ -88,7 +88,7 @@ func matches(glob, segs []string) bool {
 	return (glob[0] == "*" || glob[0] == segs[0]) && matches(glob[1:], segs[1:])
 }
 
-func TestAPatternMatchesWhatItsMeaningSays(t *testing.T) {
+func TestPattern_MatchesByItsMeaning(t *testing.T) {
 	t.Parallel()
 	segment := rapid.SampledFrom([]string{"a", "b", "", "_sys", "$x"})
 	glob := rapid.SampledFrom([]string{"a", "b", "", "_sys", "$x", "*", "**"})
@@ -104,7 +104,7 @@ func TestAPatternMatchesWhatItsMeaningSays(t *testing.T) {
 }
 
 // S2-06, decision 0007: what the server says of itself goes only to who asked for that.
-func TestAWildcardInFrontDoesNotMatchTheServersPaths(t *testing.T) {
+func TestPattern_LeadingWildcardMatchesNoServerPath(t *testing.T) {
 	t.Parallel()
 	own := []sluice.Path{"/_sys", "/_sys/subscriptions/a", "/_system/x", "/$x/y"}
 	for _, pattern := range []sluice.Pattern{"/**", "/*", "/*/**", "/*/subscriptions/*", "/**/a", "/**/_sys/**"} {
@@ -121,7 +121,7 @@ func TestAWildcardInFrontDoesNotMatchTheServersPaths(t *testing.T) {
 	require.False(t, sluice.Pattern("/_sys/**").Match("/_system/x"), "a literal is the whole segment")
 }
 
-func TestNamespaceNames(t *testing.T) {
+func TestNamespace_NamesAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"default", "0", "a-b_c", strings.Repeat("a", 63)} {
 		require.NoError(t, sluice.CheckNamespaceName(name), name)
@@ -131,7 +131,7 @@ func TestNamespaceNames(t *testing.T) {
 	}
 }
 
-func TestAPatternThatIsWrongIsCalledAPattern(t *testing.T) {
+func TestPattern_ErrorsNameThePattern(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range []string{"orders/*", "/", "/\x00", "/\xff", "/" + strings.Repeat("a/", 32), "/" + strings.Repeat("a", 512)} {
 		_, err := sluice.ParsePattern(wrong)

@@ -39,7 +39,7 @@ func splitMatch(p sluice.Pattern, path sluice.Path) bool {
 
 func joined(segs []string) string { return "/" + strings.Join(segs, "/") }
 
-func TestMatchIsWhatItWasWhenItSplitStrings(t *testing.T) {
+func TestMatch_AgreesWithTheSplittingReference(t *testing.T) {
 	t.Parallel()
 	segment := rapid.OneOf(rapid.SampledFrom([]string{"a", "b", "aa", "", "_sys", "$x"}), rapid.StringN(0, 3, -1).Filter(func(s string) bool {
 		return !strings.Contains(s, "/")
@@ -57,7 +57,7 @@ func TestMatchIsWhatItWasWhenItSplitStrings(t *testing.T) {
 	require.NotZero(t, hits)
 }
 
-func TestWhatIsNoPatternOrNoPathMatchesNothing(t *testing.T) {
+func TestMatch_InvalidInputMatchesNothing(t *testing.T) {
 	t.Parallel()
 	require.False(t, sluice.Pattern("").Match("/a"))
 	require.False(t, sluice.Pattern("").Match(""))
@@ -71,7 +71,7 @@ func TestWhatIsNoPatternOrNoPathMatchesNothing(t *testing.T) {
 	require.False(t, sluice.Pattern(strings.Repeat("/**", 33)).Covers("/a"), "too long to be looked at")
 }
 
-func TestPatternsThatCoverOthers(t *testing.T) {
+func TestCovers_KnownPairs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		p, q                     sluice.Pattern
@@ -161,7 +161,7 @@ func compare(a, b []uint64) (bool, bool) {
 
 // Every pattern of up to three segments against every other, with every path of up to five: "z"
 // stands in no pattern. Shorter patterns than the paths are told apart by them.
-func TestCoversAndOverlapsAreWhatEveryPathSays(t *testing.T) {
+func TestCovers_AgreesWithEveryShortPath(t *testing.T) {
 	t.Parallel()
 	paths := every([]string{"a", "b", "", "_sys", "$", "z"}, 5)
 	globs := every([]string{"a", "b", "", "_sys", "*", "**"}, 3)
@@ -180,7 +180,7 @@ func TestCoversAndOverlapsAreWhatEveryPathSays(t *testing.T) {
 	}
 }
 
-func TestLongerPatternsCoverAndOverlapAsEveryPathSays(t *testing.T) {
+func TestCovers_AgreesWithPathsForLongerPatterns(t *testing.T) {
 	t.Parallel()
 	paths := every([]string{"a", "b", "_sys", "z"}, 7)
 	glob := rapid.SampledFrom([]string{"a", "a", "b", "_sys", "*", "*", "**", "**"})
@@ -283,7 +283,7 @@ func hard() [][2]sluice.Pattern {
 	return all
 }
 
-func TestCoversIsReflexiveHoweverHardThePattern(t *testing.T) {
+func TestCovers_IsReflexiveForHardPatterns(t *testing.T) {
 	t.Parallel()
 	for _, pair := range hard() {
 		for _, p := range pair {
@@ -293,7 +293,7 @@ func TestCoversIsReflexiveHoweverHardThePattern(t *testing.T) {
 	}
 }
 
-func TestMatchAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
+func TestMatch_AllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
 	for _, p := range []sluice.Pattern{"/orders/eu/17", "/orders/*/17", "/**", "/**/17", "/a/**/b"} {
 		require.Zero(t, testing.AllocsPerRun(100, func() { p.Match("/orders/eu/17") }), "%s", p)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // However a subscription gets into a log or an error, its secrets do not.
-func TestWhatIsSecretIsNotPrinted(t *testing.T) {
+func TestPrint_HidesSecrets(t *testing.T) {
 	t.Parallel()
 	sub := &sluice.Subscription{
 		ID: "orders",

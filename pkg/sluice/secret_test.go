@@ -15,7 +15,7 @@ func whsec(bytes int) string {
 }
 
 // S4-58.
-func TestSecretsHaveAtLeast32Bytes(t *testing.T) {
+func TestSecret_HasAtLeast32Bytes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, secret string
@@ -41,7 +41,7 @@ func TestSecretsHaveAtLeast32Bytes(t *testing.T) {
 	require.NoError(t, sluice.SchemeHeader.CheckSecret(text))
 }
 
-func TestNewSecretsFitEverySchemeAndDiffer(t *testing.T) {
+func TestNewSecret_FitsEverySchemeAndDiffers(t *testing.T) {
 	t.Parallel()
 	a, err := sluice.NewSecret()
 	require.NoError(t, err)

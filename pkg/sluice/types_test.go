@@ -9,7 +9,7 @@ import (
 )
 
 // S2-140: a type is chosen by its name, or by what its name begins with.
-func TestTypesAreChosenByNameOrPrefix(t *testing.T) {
+func TestEventType_IsChosenByNameOrPrefix(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		pattern, eventType string

@@ -24,7 +24,7 @@ func valid() *sluice.Subscription {
 }
 
 // The contract's example of a subscription.
-func TestDefaultsAreTheContracts(t *testing.T) {
+func TestDefaults_AreTheContracts(t *testing.T) {
 	t.Parallel()
 	s := &sluice.Subscription{Pattern: "/a/**/**"}
 	s.SetDefaults()
@@ -86,7 +86,7 @@ func TestMode_RefusesFieldsOfOtherModes(t *testing.T) {
 	}
 }
 
-func TestDefaultsKeepWhatTheCallerSaid(t *testing.T) {
+func TestDefaults_KeepTheCallersValues(t *testing.T) {
 	t.Parallel()
 	s := &sluice.Subscription{Start: "all", Policy: sluice.Policy{Window: 3, Signature: sluice.Signature{Scheme: sluice.SchemeHeader}}}
 	s.SetDefaults()
@@ -112,7 +112,7 @@ func dict(n, size int) map[string]string {
 	return out
 }
 
-func TestSubscriptionsThatAreValid(t *testing.T) {
+func TestSubscription_AcceptsValidOnes(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, valid().Validate())
 	for name, change := range map[string]func(*sluice.Subscription){
@@ -141,7 +141,7 @@ func TestSubscriptionsThatAreValid(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsThatAreNotSayWhatWouldBeRight(t *testing.T) {
+func TestSubscription_ErrorsSayTheRightForm(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*sluice.Subscription)
@@ -192,7 +192,7 @@ func TestSubscriptionsThatAreNotSayWhatWouldBeRight(t *testing.T) {
 	}
 }
 
-func TestFiltersThatAreNotValid(t *testing.T) {
+func TestFilter_RefusesInvalidOnes(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]sluice.Filter{
 		"an empty type":     {Types: []string{""}},
@@ -219,7 +219,7 @@ func TestFiltersThatAreNotValid(t *testing.T) {
 	}
 }
 
-func TestHeadersThatOnlyTheSenderMaySet(t *testing.T) {
+func TestHeaders_RefuseThoseOfTheSender(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"", "a b", "a:b", "é", "\u212aey", "x\n", strings.Repeat("x", 65), "Host", "content-type", "Content-Length", "Transfer-Encoding", "Connection",
@@ -246,7 +246,7 @@ func TestHeadersThatOnlyTheSenderMaySet(t *testing.T) {
 	}
 }
 
-func TestASecretFitsItsScheme(t *testing.T) {
+func TestSecret_FitsItsScheme(t *testing.T) {
 	t.Parallel()
 	s := valid()
 	s.Endpoint.Secret = "short"
@@ -259,7 +259,7 @@ func TestASecretFitsItsScheme(t *testing.T) {
 	require.ErrorContains(t, s.Validate(), "signature.name")
 }
 
-func TestNamespacesLimits(t *testing.T) {
+func TestNamespace_LimitsAreChecked(t *testing.T) {
 	t.Parallel()
 	day := sluice.Duration(24 * time.Hour)
 	second := sluice.Duration(time.Second)
@@ -310,7 +310,7 @@ func TestQuota_InForceFillsInDefaults(t *testing.T) {
 	require.Equal(t, sluice.Quota{}, sluice.Quota{}.InForce(sluice.Quota{}))
 }
 
-func TestRawHasNoPlaceForAProjection(t *testing.T) { // C10
+func TestProjection_IsRefusedForRaw(t *testing.T) { // C10
 	t.Parallel()
 	for projection, want := range map[string]sluice.Code{"full": "", "summary": sluice.Unprocessable, "none": sluice.Unprocessable} {
 		s := valid()

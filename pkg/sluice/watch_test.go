@@ -10,7 +10,7 @@ import (
 )
 
 // S2-42: what a watch may be.
-func TestAWatchIsChecked(t *testing.T) {
+func TestWatch_IsChecked(t *testing.T) {
 	t.Parallel()
 	valid := func() sluice.Watch {
 		return sluice.Watch{
@@ -50,7 +50,7 @@ func TestAWatchIsChecked(t *testing.T) {
 	}
 }
 
-func TestAFilterIsAChoiceAndACondition(t *testing.T) {
+func TestFilter_IsAChoiceAndACondition(t *testing.T) {
 	t.Parallel()
 	w := sluice.Watch{ID: "a", Revision: 7, Filter: sluice.Filter{
 		Types: []string{"t"}, Sources: []string{"s"}, Subjects: []string{"u"}, Labels: map[string][]string{"l": {"v"}}, CEL: "true",

@@ -18,7 +18,7 @@ func header(pairs ...string) http.Header {
 	return h
 }
 
-func TestEveryEnvelopeIsToldApartAndRead(t *testing.T) {
+func TestDelivery_ReadsEveryEnvelope(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2025, 1, 2, 3, 4, 5, 600, time.UTC)
 	tests := []struct {
@@ -104,7 +104,7 @@ func TestEveryEnvelopeIsToldApartAndRead(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsNotTheEnvelopeIsRefused(t *testing.T) {
+func TestDelivery_RefusesForeignBodies(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"", "[]", "null", "{", `{"id":"e1"}`, `{"id":"e1","type":"t","data_base64":7}`, `{"event":[]}`, `{"event_id":{}}`} {
 		for _, envelope := range []webhook.Envelope{webhook.CloudEvents, webhook.Binary, webhook.Fact, webhook.Attempt, webhook.Raw, "other"} {

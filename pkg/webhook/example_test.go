@@ -84,7 +84,7 @@ func ExampleParseKeys() {
 	// Output: <nil>
 }
 
-// A request that somebody else made is refused.
+// A request of another sender is refused.
 func ExampleReceiver_Verify() {
 	hook := webhook.Receiver{Scheme: webhook.Header, Secrets: []string{"a-secret-of-thirty-two-bytes-or-more"}}
 	header := http.Header{}

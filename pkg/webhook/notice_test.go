@@ -25,7 +25,7 @@ func noticeRequest(body, signature string) *http.Request {
 }
 
 // S1-46…53, S1-66…70.
-func TestANoticeIsBelievedOnlyIfItIsSigned(t *testing.T) {
+func TestNotice_IsBelievedOnlyWhenSigned(t *testing.T) {
 	t.Parallel()
 	hook := webhook.Receiver{Secrets: []string{noticeSecret}}
 	now := time.Now()
@@ -53,7 +53,7 @@ func TestANoticeIsBelievedOnlyIfItIsSigned(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoNoticeIsMalformed(t *testing.T) {
+func TestNotice_ForeignBodyIsMalformed(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
 		``, `null`, `[]`, `{`, `{}`, noticeBody + "x", `{"specversion":"1.0","id":"e","type":"t","source":"/s"}`,
@@ -66,7 +66,7 @@ func TestWhatIsNoNoticeIsMalformed(t *testing.T) {
 }
 
 // S1-15, S1-71, S1-82, S1-92: the address of a callback goes out as it is in the notice.
-func TestACallbackGoesWhereTheNoticeSaysAndItsAnswerIsRead(t *testing.T) {
+func TestCallback_PostsToTheNoticesAddressAndReadsTheAnswer(t *testing.T) {
 	t.Parallel()
 	n, err := webhook.ParseNotice([]byte(noticeBody))
 	require.NoError(t, err)

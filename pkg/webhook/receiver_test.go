@@ -51,7 +51,7 @@ func headers(signature string) http.Header {
 }
 
 // S1-67…70, S4-49, register C04.
-func TestVerifyAcceptsOnlyWhatOneOfTheSecretsSigned(t *testing.T) {
+func TestVerify_AcceptsOnlySignaturesOfItsSecrets(t *testing.T) {
 	t.Parallel()
 	at := signedAt()
 	sum := func(s string) string { return s[strings.LastIndex(s, "sha256="):] }
@@ -109,7 +109,7 @@ func TestVerifyAcceptsOnlyWhatOneOfTheSecretsSigned(t *testing.T) {
 }
 
 // S1-70.
-func TestVerifyRefusesTheSameJSONWrittenDifferently(t *testing.T) {
+func TestVerify_RefusesReformattedJSON(t *testing.T) {
 	t.Parallel()
 	again := []byte(`{"a":1,"b":"<é>"}`)
 	for scheme, signature := range map[webhook.Scheme]string{
@@ -125,7 +125,7 @@ func TestVerifyRefusesTheSameJSONWrittenDifferently(t *testing.T) {
 }
 
 // S1-67.
-func TestSigningTimesAreAcceptedWithinTheTolerance(t *testing.T) {
+func TestVerify_AcceptsTimesWithinTheTolerance(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name      string
@@ -157,7 +157,7 @@ func TestSigningTimesAreAcceptedWithinTheTolerance(t *testing.T) {
 	}
 }
 
-func TestAbsurdTimesAreRefused(t *testing.T) {
+func TestVerify_RefusesAbsurdTimes(t *testing.T) {
 	t.Parallel()
 	for _, timestamp := range []string{"", "x", "1e9", "-9223372036854775808", "9223372036854775807", "99999999999999999999"} {
 		h := headers(standard(t, newSecret, signedAt()))
@@ -168,7 +168,7 @@ func TestAbsurdTimesAreRefused(t *testing.T) {
 }
 
 // Register C04: the scheme is Standard Webhooks as others implement it.
-func TestStandardIsWhatTheReferenceLibraryMakesAndAccepts(t *testing.T) {
+func TestStandard_AgreesWithTheReferenceLibrary(t *testing.T) {
 	t.Parallel()
 	theirs, err := standardwebhooks.NewWebhook(newSecret)
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestStandardIsWhatTheReferenceLibraryMakesAndAccepts(t *testing.T) {
 }
 
 // The vector of the Standard Webhooks specification, and HMAC-SHA256's well-known one.
-func TestSignaturesAreTheKnownOnes(t *testing.T) {
+func TestSign_MatchesKnownVectors(t *testing.T) {
 	t.Parallel()
 	signature, err := webhook.SignStandard("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek",
 		time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
@@ -200,7 +200,7 @@ func TestSignaturesAreTheKnownOnes(t *testing.T) {
 }
 
 // S4-56, S4-57, register C05.
-func TestTheSignatureInsideTheBodyIsOverCanonicalJSON(t *testing.T) {
+func TestSignBody_CoversCanonicalJSON(t *testing.T) {
 	t.Parallel()
 	const unsigned = `{"event":{"b":1.0,"a":"é"},"attempt":3,"timestamp":"2023-11-14T22:13:20Z"}`
 	signature, err := webhook.SignAttempt(newSecret, []byte(unsigned))
@@ -234,7 +234,7 @@ func TestTheSignatureInsideTheBodyIsOverCanonicalJSON(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestReceiveAnswersWhatWentWrong(t *testing.T) {
+func TestReceive_AnswersTheReason(t *testing.T) {
 	t.Parallel()
 	signed := func(body string) *http.Request {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
@@ -274,7 +274,7 @@ func TestReceiveAnswersWhatWentWrong(t *testing.T) {
 	require.Equal(t, 400, webhook.Status(errors.New("reset")))
 }
 
-func TestKeysOfAJWKSDocumentRoundTrip(t *testing.T) {
+func TestJWKS_KeysRoundTrip(t *testing.T) {
 	t.Parallel()
 	doc, err := webhook.FormatKeys(webhook.PublicKey{ID: "k1", Key: publicOf(1)})
 	require.NoError(t, err)

@@ -11,34 +11,34 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-func nobody() sluice.Caller { return sluice.Caller{Principal: sluice.Anonymous} }
+func anonymous() sluice.Caller { return sluice.Caller{Principal: sluice.Anonymous} }
 
-// In a namespace that the operator opened, somebody of whom nothing is known may use paths, and ask to be woken by
+// In a namespace that the operator opened, an anonymous caller may use paths, and ask to be woken by
 // them, but for the server's own; nowhere else, and never as an admin.
-func TestWhatIsOpenIsForEverybody(t *testing.T) {
+func TestOpenNamespace_LetsAnonymousCallersUsePaths(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	require.Equal(t, sluice.Unauthenticated, w.may(nobody(), sluice.VerbRead, "/a"))
+	require.Equal(t, sluice.Unauthenticated, w.may(anonymous(), sluice.VerbRead, "/a"))
 	w.Open([]string{"acme"})
 	for _, v := range []sluice.Verb{sluice.VerbRead, sluice.VerbPublish, sluice.VerbSubscribe} {
-		require.Empty(t, w.may(nobody(), v, "/a"), v)
-		require.Empty(t, w.may(nobody(), v, "/**"), v)
-		require.Equal(t, sluice.Unauthenticated, w.may(nobody(), v, "/_sys/server"), v)
-		require.Equal(t, sluice.Unauthenticated, w.may(nobody(), v, "/_sys/**"), v)
-		require.Equal(t, sluice.Unauthenticated, w.may(nobody(), v, ""), v)
+		require.Empty(t, w.may(anonymous(), v, "/a"), v)
+		require.Empty(t, w.may(anonymous(), v, "/**"), v)
+		require.Equal(t, sluice.Unauthenticated, w.may(anonymous(), v, "/_sys/server"), v)
+		require.Equal(t, sluice.Unauthenticated, w.may(anonymous(), v, "/_sys/**"), v)
+		require.Equal(t, sluice.Unauthenticated, w.may(anonymous(), v, ""), v)
 		elsewhere := authz.Target{Namespace: "elsewhere", Path: "/a"}
-		require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Require(nobody(), v, elsewhere, w.now)), v)
-		require.NoError(t, w.Some(nobody(), v, "acme", w.now), v)
-		require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Some(nobody(), v, "elsewhere", w.now)), v)
+		require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Require(anonymous(), v, elsewhere, w.now)), v)
+		require.NoError(t, w.Some(anonymous(), v, "acme", w.now), v)
+		require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Some(anonymous(), v, "elsewhere", w.now)), v)
 	}
-	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Some(nobody(), sluice.VerbAdmin, "acme", w.now)))
-	require.Equal(t, sluice.Unauthenticated, w.may(nobody(), sluice.VerbAdmin, "/a"))
+	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Some(anonymous(), sluice.VerbAdmin, "acme", w.now)))
+	require.Equal(t, sluice.Unauthenticated, w.may(anonymous(), sluice.VerbAdmin, "/a"))
 	w.Until(w.now)
-	require.Equal(t, sluice.Unavailable, w.may(nobody(), sluice.VerbRead, "/a"))
+	require.Equal(t, sluice.Unavailable, w.may(anonymous(), sluice.VerbRead, "/a"))
 }
 
-// The gate lets pass what somebody of whom nothing is known subscribed to, for as long as the namespace is everybody's.
-func TestWhatIsMadeForEverybodyHoldsWhileTheNamespaceIsEverybodys(t *testing.T) {
+// The gate lets events to anonymous subscriptions pass for as long as the namespace is open.
+func TestOpenNamespace_AnonymousSubscriptionHoldsWhileOpen(t *testing.T) {
 	t.Parallel()
 	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", CreatedBy: string(sluice.Anonymous)}
 	labelled := event("/a", 3)
@@ -73,18 +73,18 @@ func TestWhatIsMadeForEverybodyHoldsWhileTheNamespaceIsEverybodys(t *testing.T) 
 	w = open(t)
 	w.put(streams.LabelKey("acme"), authz.Record{Unreadable: true}) // written by a later version, say
 	require.Equal(t, model.Undecided, w.Decide(sub, event("/a", 3), w.now))
-	require.Equal(t, sluice.Unavailable, w.may(nobody(), sluice.VerbRead, "/a"))
+	require.Equal(t, sluice.Unavailable, w.may(anonymous(), sluice.VerbRead, "/a"))
 
 	closed := newWorld(t)
 	require.Equal(t, model.Lost, closed.Decide(sub, event("/a", 3), closed.now), "the operator opened it once, and not any more")
 	require.Equal(t, model.Lost, closed.Holds(sub, closed.now))
 }
 
-// Those of whom nothing is known are one, and nobody else.
-func TestWhoShowsNoTokenIsTheSameAsWhoeverShowsNone(t *testing.T) {
+// Anonymous callers are one principal, and no other.
+func TestAnonymous_IsOnePrincipal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", sluice.VerbSubscribe)
-	require.True(t, w.Same(nobody(), "", sluice.Object{Namespace: "acme"}, w.now))
-	require.False(t, w.Same(nobody(), g.ID, sluice.Object{Namespace: "acme"}, w.now))
+	require.True(t, w.Same(anonymous(), "", sluice.Object{Namespace: "acme"}, w.now))
+	require.False(t, w.Same(anonymous(), g.ID, sluice.Object{Namespace: "acme"}, w.now))
 }
