@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -165,11 +164,22 @@ func (m *Memory) Missing() (names []string) {
 // Unavailable, with the remedy. The log of one namespace is no reason for a load balancer to take
 // the server away from all others.
 func (m *Memory) Ready() error {
-	missing := slices.DeleteFunc(m.Missing(), isLog)
-	if problem := model.MissingProblem(missing); problem != nil {
+	if problem := missingProblem(slices.DeleteFunc(m.Missing(), isLog)); problem != nil {
 		return problem
 	}
 	return nil
+}
+
+// Problem returns the error (Unavailable) that names the deleted streams and the remedy; nil if none
+// is missing.
+func (m *Memory) Problem() *sluice.Error { return missingProblem(m.Missing()) }
+
+func missingProblem(missing []string) *sluice.Error {
+	if len(missing) == 0 {
+		return nil
+	}
+	return sluice.Errorf(sluice.Unavailable, "missing in NATS, because it was deleted there: %s. Stop the server and restore a backup (sluice restore), "+
+		"or abandon its content with sluice doctor --forget, which recreates it, empty", strings.Join(missing, ", ")).With("missing", missing)
 }
 
 // restore recreates the missing streams, empty: their content is given up.

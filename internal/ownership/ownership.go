@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -88,7 +87,9 @@ func (o *Ownership) tell() []<-chan struct{} {
 // a lost lease at the next round; until then, a suspended machine would send the same content as
 // its successor.
 type Gate struct {
-	Of   delivery.Gate
+	Of interface {
+		Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) model.Decision
+	}
 	Owns *Part
 }
 

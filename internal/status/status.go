@@ -6,7 +6,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -23,6 +22,7 @@ type Status struct {
 	Memory interface {
 		Known() []sluice.Damage
 		Missing() []string
+		Problem() *sluice.Error
 		Ready() error
 	}
 	Verification interface{ Now() sluice.Verification }
@@ -42,7 +42,7 @@ func (s Status) Storage(ctx context.Context) (sluice.Storage, error) {
 
 // Problem describes the problem of the store and its remedy; empty if there is none.
 func (s Status) Problem() string {
-	for _, problem := range []*sluice.Error{s.Room.Level().Problem(), model.MissingProblem(s.Memory.Missing())} {
+	for _, problem := range []*sluice.Error{s.Room.Level().Problem(), s.Memory.Problem()} {
 		if problem != nil {
 			return problem.Message
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/model"
-	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -73,8 +72,6 @@ type Subscriptions struct {
 	Engine *durable.Engine
 	Index  *authz.Index
 }
-
-var _ streamsub.Streams = Subscriptions{}
 
 // Tail returns the end of a stream, and false if the stream does not exist.
 func (s Subscriptions) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/schedule/appointment"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -12,11 +11,6 @@ import (
 type Appointments struct {
 	of natsstore.Instructions[appointmentRecord]
 }
-
-var (
-	_ appointment.Records = Appointments{}
-	_ appointment.Lists   = Appointments{}
-)
 
 // NewAppointments returns the records of appointments.
 func NewAppointments(store *natsstore.Store) Appointments {

@@ -3,15 +3,22 @@ package records
 import (
 	"context"
 
-	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
+// Catalogue is an index of event types.
+type Catalogue interface {
+	All() []sluice.EventType
+	SetNamespace(ns sluice.Namespace)
+	SetType(t sluice.EventType)
+	RemoveType(namespace, name string, revision uint64)
+}
+
 // LoadCatalogue reads all catalogues before anything is published or delivered: until then a strict
 // namespace would count as open.
-func LoadCatalogue(ctx context.Context, store *natsstore.Store, index *catalogue.Index) error {
+func LoadCatalogue(ctx context.Context, store *natsstore.Store, index Catalogue) error {
 	all, err := store.ListNamespaces(ctx)
 	if err != nil {
 		return err
@@ -31,7 +38,7 @@ func LoadCatalogue(ctx context.Context, store *natsstore.Store, index *catalogue
 }
 
 // FollowTypes keeps the index of event types current until ctx is done.
-func FollowTypes(ctx context.Context, store *natsstore.Store, index *catalogue.Index) error {
+func FollowTypes(ctx context.Context, store *natsstore.Store, index Catalogue) error {
 	loaded := index.All()
 	known := map[string]sluice.EventType{}
 	return store.EventTypes().Watch(ctx, ">", changes[sluice.EventType]{

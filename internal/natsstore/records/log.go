@@ -9,21 +9,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
-	"github.com/sluice-io/sluice/internal/schedule/action"
-	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // FeedLog gives feeds access to the log.
 type FeedLog struct{ Log *eventlog.Log }
-
-var _ feed.Log = FeedLog{}
 
 // Ends returns the first and the last stored sequence.
 func (l FeedLog) Ends(ctx context.Context, namespace string) (first, last uint64, err error) {
@@ -118,8 +113,6 @@ type ActionLog struct {
 	Store *natsstore.Store
 }
 
-var _ action.Log = ActionLog{}
-
 // Window returns the dedup window of a namespace.
 func (l ActionLog) Window(ctx context.Context, namespace string) (time.Duration, error) {
 	ns, err := l.Store.GetNamespace(ctx, namespace)
@@ -138,8 +131,6 @@ type Letters struct {
 	Stored natsstore.Subscriptions
 }
 
-var _ sysevent.Letters = Letters{}
-
 // Follow passes new dead letters to tell.
 func (l Letters) Follow(ctx context.Context, tell func(ctx context.Context, letters []model.BuriedLetter, again bool) error) error {
 	return l.Store.FollowLetters(ctx, tell)
@@ -156,7 +147,7 @@ const clockSkew = time.Hour
 
 // Known looks up published system events in the log. It does not search in a log that refuses
 // writes.
-func Known(store *natsstore.Store, log *eventlog.Log) sysevent.Known {
+func Known(store *natsstore.Store, log *eventlog.Log) func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) ([]string, error) {
 	return func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) (told []string, err error) {
 		ns, err := store.GetNamespace(ctx, namespace)
 		if err != nil || time.Since(since) < ns.DedupWindow.Std()/2 {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/sluice-io/sluice/internal/ledger"
-	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -15,8 +14,6 @@ type Marks struct {
 	bucket natsstore.Bucket[markRecord]
 	ledger *ledger.Ledger
 }
-
-var _ loopguard.Store = Marks{}
 
 // NewMarks returns the records of unsafe producers.
 func NewMarks(store *natsstore.Store, book *ledger.Ledger) Marks {
@@ -73,8 +70,15 @@ func (m Marks) DeleteMark(ctx context.Context, producer string, revision uint64)
 	return m.bucket.Delete(ctx, streams.ProducerKey(producer), revision)
 }
 
+// Guard is kept current with the marks.
+type Guard interface {
+	SetMark(mark sluice.Unsafe, revision uint64)
+	RemoveMark(producer string, revision uint64)
+	CaughtUp()
+}
+
 // Follow passes every mark, and then every change, to the guard until ctx is done.
-func (m Marks) Follow(ctx context.Context, guard *loopguard.Guard) error {
+func (m Marks) Follow(ctx context.Context, guard Guard) error {
 	return m.bucket.Watch(ctx, ">", changes[markRecord]{
 		set:      func(e natsstore.Entry[markRecord]) { guard.SetMark(e.Value.mark(), e.Revision) },
 		removed:  guard.RemoveMark,
