@@ -56,7 +56,7 @@ $(suite_modules): scripts/conformance/package-lock.json
 	cd scripts/conformance && npm ci --no-audit --no-fund
 
 soak: ## Try Step in 4,000,000 random steps, feeds under load, and the tests of storing and delivering twenty times over (half an hour)
-	SLUICE_LONG=1 go test -count=1 -run='^TestModel$$' -v ./internal/wake
+	SLUICE_LONG=1 go test -count=1 -run='^TestModel_RandomHistoriesKeepTheGuarantees$$' -v ./internal/wake
 	SLUICE_LONG=1 go test -count=1 -p=1 -parallel=1 -timeout=30m -v ./internal/e2e \
 		-run='^(TestACrowdOfReadersMissesNothingUntold|TestAStateAndTheFeedBehindItAreTheStateLater|TestReadersOutliveTheirServer)$$'
 	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery ./internal/natsstore/...

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // What is measured works: the numbers are plausible, and nothing is lost on the way.
-func TestEveryRow(t *testing.T) {
+func TestRows_AreMeasured(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the server")
@@ -71,14 +71,14 @@ func testSpeed(t *testing.T, binary string) {
 	require.Equal(t, 2, strings.Count(table.String(), "ratio"))
 }
 
-func TestASystemThatDoesNotStartIsAnError(t *testing.T) {
+func TestSystem_FailedStartIsAnError(t *testing.T) {
 	t.Parallel()
 	p := smoke()
 	_, err := p.measure(t.Context(), env{filepath.Join(t.TempDir(), "none"), t.TempDir(), t.Logf})
 	require.ErrorContains(t, err, "no such file")
 }
 
-func TestAnArrivalCountsOnce(t *testing.T) {
+func TestArrival_CountsOnce(t *testing.T) {
 	t.Parallel()
 	hook, err := listen(t.Context())
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestAnArrivalCountsOnce(t *testing.T) {
 	require.Equal(t, 3*time.Millisecond, got.percentile(100))
 }
 
-func TestProcIsReadWhateverTheNameOfTheProcess(t *testing.T) {
+func TestProc_ReadsAnyProcessName(t *testing.T) {
 	t.Parallel()
 	stat := []byte("7 (a) b) S 1 7 7 0 -1 4194560 300 0 0 0 12 3 0 0 20 0 9 0 100 0 0")
 	require.Equal(t, 150*time.Millisecond, cpuOf(stat))

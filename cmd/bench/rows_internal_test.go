@@ -131,14 +131,14 @@ func printed[R any](t *testing.T, p table[R], rows []R, text string) {
 	require.Greater(t, strings.Count(out.String(), "\n"), len(rows))
 }
 
-func TestRowsThatNobodyKnowsAreAnError(t *testing.T) {
+func TestRows_UnknownNameIsAnError(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	require.ErrorContains(t, tiny().run(t.Context(), env{}, "late,early", &out), `"early"`)
 	require.Empty(t, out.String())
 }
 
-func TestWhatIsReadFromRequests(t *testing.T) {
+func TestRequest_KnownForms(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1000, 0)
 	at := func(number, status, after int) arrival {
@@ -165,7 +165,7 @@ func TestWhatIsReadFromRequests(t *testing.T) {
 	require.Equal(t, 1, beyond)
 }
 
-func TestLatenessByTheAttemptLog(t *testing.T) {
+func TestLateness_ComesFromTheAttemptLog(t *testing.T) {
 	t.Parallel()
 	due := time.Unix(1000, 0)
 	late := latenessOf([]sluice.Attempt{
@@ -176,7 +176,7 @@ func TestLatenessByTheAttemptLog(t *testing.T) {
 	require.Equal(t, []time.Duration{7 * time.Millisecond}, late)
 }
 
-func TestAWitnessOpensAgainWhereItWas(t *testing.T) {
+func TestWitness_ReopensAtItsAddress(t *testing.T) {
 	t.Parallel()
 	w, err := station(t.Context(), func(m mark, before int) (int, time.Duration) {
 		return []int{http.StatusServiceUnavailable, http.StatusOK}[before], 0

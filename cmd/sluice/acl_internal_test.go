@@ -18,7 +18,7 @@ import (
 )
 
 // With the first line of a list everybody else is out, so whoever is watching is asked unless it is an admin's.
-func TestWhoeverIsWatchingIsAskedAboutTheFirstLineOfAnAccessList(t *testing.T) {
+func TestACL_FirstLineAsksForConfirmation(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, answer, list, tier string
@@ -57,7 +57,7 @@ func TestWhoeverIsWatchingIsAskedAboutTheFirstLineOfAnAccessList(t *testing.T) {
 }
 
 // An edit replaces the settings, so it has to say all of them again.
-func TestAnEditOfANamespaceLeavesWhatItDoesNotName(t *testing.T) {
+func TestNamespace_EditKeepsOtherSettings(t *testing.T) {
 	t.Parallel()
 	ns := sluice.Namespace{
 		Description: "d", Retention: sluice.Retention{MaxAge: 1, MaxBytes: 2}, DedupWindow: 3,

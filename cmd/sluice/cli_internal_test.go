@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhoeverIsNotBelievedReadsWhatHelps(t *testing.T) {
+func TestUnauthenticated_ErrorTellsTheRemedy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		server, cert string

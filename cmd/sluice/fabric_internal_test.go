@@ -148,7 +148,7 @@ func (c commands) stored() (types []fabricType) {
 
 // S2-12, S2-14…36, S2-47…50, S2-62, S2-75: every type of event that the specification names is an entry of the example
 // catalogue, with everything that it carries, and is advertised with its labels; the server has no word of it.
-func TestTheCatalogueOfAFabricHasWhatTheSpecificationNames(t *testing.T) {
+func TestFabric_CatalogueHasEverySpecifiedType(t *testing.T) {
 	t.Parallel()
 	c := serving(t)
 	types := c.stored()
@@ -181,7 +181,7 @@ func TestTheCatalogueOfAFabricHasWhatTheSpecificationNames(t *testing.T) {
 }
 
 // S2-15…36, S2-47…50: of every type, what its schema accepts is taken, and what it lacks or has otherwise is refused.
-func TestAFabricsEventsAreHeldToTheCatalogue(t *testing.T) {
+func TestFabric_EventsAreHeldToTheCatalogue(t *testing.T) {
 	t.Parallel()
 	c := serving(t)
 	api := c.api()
@@ -238,7 +238,7 @@ func (c commands) frames(limit int, args ...string) (shown []feedView) {
 }
 
 // S2-63, S2-65…67, S2-75: events of every type are taken together by what of them is a label, and by nothing else.
-func TestAFabricsEventsAreTakenTogetherByTheirLabels(t *testing.T) {
+func TestFabric_EventsCoalesceByTheirLabels(t *testing.T) {
 	t.Parallel()
 	c := serving(t)
 	api := c.api()
@@ -267,7 +267,7 @@ func TestAFabricsEventsAreTakenTogetherByTheirLabels(t *testing.T) {
 }
 
 // S2-19, S2-48, S2-49, S2-52, S2-70, S2-71, S2-145: what the specification says that a subscriber does, it does with a feed.
-func TestAFabricIsFollowedAsTheSpecificationSays(t *testing.T) {
+func TestFabric_FeedFollowsTheSpecification(t *testing.T) {
 	t.Parallel()
 	c := serving(t)
 	api := c.api()
@@ -325,7 +325,7 @@ func TestAFabricIsFollowedAsTheSpecificationSays(t *testing.T) {
 }
 
 // S2-31, S2-53…58: the examples of cascades are of types of the catalogue, with what these carry.
-func TestTheExamplesOfCascadesAreInTheCatalogue(t *testing.T) {
+func TestFabric_CascadeExamplesAreInTheCatalogue(t *testing.T) {
 	t.Parallel()
 	c := serving(t)
 	c.stored()

@@ -50,7 +50,7 @@ func follow(t *testing.T, s terminal.Session, texts []string, args ...string) (s
 }
 
 // Whoever follows a feed sees what was missed, and that the server was away, and is done when he ends it.
-func TestWhoeverFollowsAFeedSeesWhatBecomesOfIt(t *testing.T) {
+func TestFeed_FollowShowsGapsAndOutages(t *testing.T) {
 	t.Parallel()
 	texts := []string{
 		frame(2, "a", "x") + "data: {\"lagged\":{\"missed_count\":3,\"oldest_available_seq\":6,\"current_seq\":9}}\n\n" + frame(6, "b", "y"),
@@ -80,7 +80,7 @@ func TestWhoeverFollowsAFeedSeesWhatBecomesOfIt(t *testing.T) {
 }
 
 // Colours are for who watches; each type has its own, which stays; what publishers write moves no cursor.
-func TestColoursAreForWhoeverIsWatching(t *testing.T) {
+func TestColours_AreForTerminalsOnly(t *testing.T) {
 	t.Parallel()
 	texts := []string{frame(2, "order.placed", "x") + frame(3, "order.paid", "y") + frame(4, "order.placed", "\x1b[2J\u202ez")}
 	for _, tt := range []struct {

@@ -57,7 +57,7 @@ func (l leakChecked) Run() int {
 //	field NAME LINE N        $NAME is the Nth word of a line of the last command's output
 //	unmake FILE STREAM       an admin deletes a stream at the NATS server whose address is in the file
 //	walk DOCUMENT OLD=NEW…   the commands of a document of the repository print what it says
-func TestCommandLine(t *testing.T) {
+func TestCommandLine_Scripts(t *testing.T) {
 	t.Parallel()
 	authority := natstest.NewAuthority(t)
 	cert, key := authority.Issue(t, "server")

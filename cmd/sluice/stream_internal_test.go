@@ -15,7 +15,7 @@ import (
 )
 
 // Whoever follows a stream and ends that has what came by then, and no error.
-func TestWhoeverStopsFollowingAStreamIsDone(t *testing.T) {
+func TestStream_InterruptEndsFollowWithoutError(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestARetryIsAPresetOrWaits(t *testing.T) {
+func TestRetry_IsAPresetOrWaits(t *testing.T) {
 	t.Parallel()
 	got, err := parseRetry("short")
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ func sign(t *testing.T, k keys) string {
 }
 
 // Keys are followed: a pass counts as long as its key is one of the server's, the newest signs.
-func TestAPassCountsAsLongAsItsKeyIsThere(t *testing.T) {
+func TestToken_CountsWhileItsKeyExists(t *testing.T) {
 	t.Parallel()
 	pass := sign(t, keys{key(1)})
 	for _, k := range []keys{{key(1)}, {key(2), key(1)}, {key(3), key(2), key(1)}} {
@@ -58,7 +58,7 @@ func TestAPassCountsAsLongAsItsKeyIsThere(t *testing.T) {
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
 }
 
-func TestAPassThatHasExpiredSaysWhatItSaid(t *testing.T) {
+func TestToken_ExpiredOneIsStillRead(t *testing.T) {
 	t.Parallel()
 	said, err := callbacktoken.Read[consumer](keys{key(2), key(1)}, sign(t, keys{key(1)}), now.Add(time.Hour))
 	require.ErrorIs(t, err, callbacktoken.ErrExpired)
@@ -66,7 +66,7 @@ func TestAPassThatHasExpiredSaysWhatItSaid(t *testing.T) {
 }
 
 // A pass of one engine names nothing to another, though the same keys sign it.
-func TestAPassOfOneIsNobodysToAnother(t *testing.T) {
+func TestToken_OfOneEngineIsInvalidForAnother(t *testing.T) {
 	t.Parallel()
 	said, err := callbacktoken.Read[subscription](keys{key(1)}, sign(t, keys{key(1)}), now)
 	require.NoError(t, err)

@@ -37,7 +37,7 @@ const order = `{"type":"object","required":["total"],"additionalProperties":fals
 	"total":{"type":"number","minimum":0},"items":{"type":"array","items":{"$ref":"#/$defs/item"}},"sku/~x":{"type":"string","pattern":"^[a-z]+$"}},
 	"$defs":{"item":{"type":"object","properties":{"n":{"type":"integer"},"kind":{"enum":["a","b"]},"one":{"oneOf":[{"const":1},{"const":2}]}}}}}`
 
-func TestDataIsHeldAgainstItsSchema(t *testing.T) { // S4-64
+func TestCheck_HoldsDataAgainstItsSchema(t *testing.T) { // S4-64
 	t.Parallel()
 	x := strict(withSchema(order))
 	long := strings.Repeat("x", 500)
@@ -70,7 +70,7 @@ func TestDataIsHeldAgainstItsSchema(t *testing.T) { // S4-64
 	}
 }
 
-func TestARefusalRepeatsLittleOfTheData(t *testing.T) {
+func TestCheck_RefusalRepeatsLittleOfTheData(t *testing.T) {
 	t.Parallel()
 	const most = 100
 	secret := strings.Repeat("é", 300)
@@ -94,7 +94,7 @@ func TestARefusalRepeatsLittleOfTheData(t *testing.T) {
 	}
 }
 
-func TestWhatACatalogueAllows(t *testing.T) {
+func TestPolicy_AllowedTypes(t *testing.T) {
 	t.Parallel()
 	x := strict(sluice.EventType{Type: "known"}, withSchema(`{"type":"object"}`))
 	x.SetType(sluice.EventType{Namespace: "open", Type: "t", Schema: json.RawMessage(`false`), Revision: 1})
@@ -118,7 +118,7 @@ func TestWhatACatalogueAllows(t *testing.T) {
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(x.CheckData(event("other", `{}`))))
 }
 
-func TestFiltersNameTypesThatThereAre(t *testing.T) { // S4-64, S4-74
+func TestFilter_NamesKnownTypes(t *testing.T) { // S4-64, S4-74
 	t.Parallel()
 	x := strict(sluice.EventType{Type: "order.placed"})
 	for pattern, want := range map[string]sluice.Code{
@@ -132,7 +132,7 @@ func TestFiltersNameTypesThatThereAre(t *testing.T) { // S4-64, S4-74
 	require.NoError(t, x.CheckTypes("other", []string{"x"}))
 }
 
-func TestASummaryHasTheMembersThatTheCatalogueNames(t *testing.T) { // C10
+func TestSummary_HasTheNamedMembers(t *testing.T) { // C10
 	t.Parallel()
 	x := strict(sluice.EventType{Type: "t", SummaryFields: []string{"total", "a\"b", "at", "none"}}, sluice.EventType{Type: "bare"})
 	for _, c := range []struct{ name, kind, data, want string }{
@@ -151,7 +151,7 @@ func TestASummaryHasTheMembersThatTheCatalogueNames(t *testing.T) { // C10
 	require.Nil(t, x.Summary(text))
 }
 
-func TestTheLaterRevisionStays(t *testing.T) {
+func TestIndex_KeepsTheLaterRevision(t *testing.T) {
 	t.Parallel()
 	x := strict(sluice.EventType{Type: "t", StaticLabels: map[string]string{"a": "1"}})
 	set := func(revision uint64, label string) {
@@ -182,7 +182,7 @@ func TestTheLaterRevisionStays(t *testing.T) {
 }
 
 // A schema refers to nothing outside, and is no more than can be looked at.
-func TestSchemasThatAreRefused(t *testing.T) {
+func TestSchema_RefusesOutsideReferencesAndExcess(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ schema, says string }{
 		"no JSON":              {`{`, "not JSON"},
@@ -272,7 +272,7 @@ func defsOf(schema string) string {
 
 // Whatever a schema and data are, a check comes to an end. The patience is for a machine that does
 // a lot else; without the budget most of these would take longer than the universe will.
-func TestACheckEnds(t *testing.T) {
+func TestCheck_Ends(t *testing.T) {
 	t.Parallel()
 	for name, c := range hostile() {
 		t.Run(name, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestACheckEnds(t *testing.T) {
 	}
 }
 
-func TestChecksAtOnceDoNotPayForEachOther(t *testing.T) {
+func TestCheck_ConcurrentOnesHaveTheirOwnBudgets(t *testing.T) {
 	t.Parallel()
 	x := strict(withSchema(order))
 	var all sync.WaitGroup

@@ -60,7 +60,7 @@ func shown(t *testing.T, r *certreload.Reloader) []byte {
 	return pair.Certificate[0]
 }
 
-func TestARenewedCertificateIsShownASecondLater(t *testing.T) {
+func TestCertificate_RenewedOneIsServedASecondLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t)
@@ -75,7 +75,7 @@ func TestARenewedCertificateIsShownASecondLater(t *testing.T) {
 	})
 }
 
-func TestACertificateWithoutItsKeyIsNotShownUntilTheKeyIsThere(t *testing.T) {
+func TestCertificate_WaitsForItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t)
@@ -100,7 +100,7 @@ func TestACertificateWithoutItsKeyIsNotShownUntilTheKeyIsThere(t *testing.T) {
 	})
 }
 
-func TestFilesThatGoAwayChangeNothing(t *testing.T) {
+func TestFiles_RemovalChangesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t)
@@ -116,7 +116,7 @@ func TestFilesThatGoAwayChangeNothing(t *testing.T) {
 	})
 }
 
-func TestAuthoritiesChangeWithTheirFile(t *testing.T) {
+func TestAuthorities_FollowTheirFile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		one, other := natstest.NewAuthority(t), natstest.NewAuthority(t)
@@ -137,7 +137,7 @@ func TestAuthoritiesChangeWithTheirFile(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeReadAtTheStartIsAnError(t *testing.T) {
+func TestStart_UnreadableFileIsAnError(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	none := filepath.Join(t.TempDir(), "none.pem")

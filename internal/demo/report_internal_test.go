@@ -24,7 +24,7 @@ type request struct {
 	refused  bool
 }
 
-func TestTheDemonstrationSeesWhatIsWrong(t *testing.T) {
+func TestDemo_DetectsFaults(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name     string
@@ -82,7 +82,7 @@ func TestTheDemonstrationSeesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTheDemonstrationFailsUnlessEverythingArrivesVerified(t *testing.T) {
+func TestDemo_FailsUnlessAllArrivesVerified(t *testing.T) {
 	t.Parallel()
 	r := newReport(&terminal.Session{Stdout: io.Discard}, []sluice.Event{{ID: "1"}})
 	r.publishing("1")
@@ -92,7 +92,7 @@ func TestTheDemonstrationFailsUnlessEverythingArrivesVerified(t *testing.T) {
 	require.ErrorContains(t, err, "r: 1 requests failed verification")
 }
 
-func TestTheDemonstrationIsCompleteWhenBothReceiversHaveEverything(t *testing.T) {
+func TestDemo_CompletesWhenBothReceiversHaveAll(t *testing.T) {
 	t.Parallel()
 	r := newReport(&terminal.Session{Stdout: io.Discard}, []sluice.Event{{ID: "1"}})
 	r.publishing("1")
@@ -110,7 +110,7 @@ func TestTheDemonstrationIsCompleteWhenBothReceiversHaveEverything(t *testing.T)
 	require.NoError(t, r.conclude())
 }
 
-func TestEveryThirdEventIsRefusedTwice(t *testing.T) {
+func TestReceiver_RefusesEveryThirdEventTwice(t *testing.T) {
 	t.Parallel()
 	refuse := stubborn(3)
 	var refused []string
@@ -125,7 +125,7 @@ func TestEveryThirdEventIsRefusedTwice(t *testing.T) {
 	require.Equal(t, []string{"c", "c", "f", "f"}, refused)
 }
 
-func TestMadeUpOrdersAreEventsOfSeveralPaths(t *testing.T) {
+func TestOrders_HaveSeveralPaths(t *testing.T) {
 	t.Parallel()
 	paths := map[sluice.Path]bool{}
 	for _, ev := range madeUp(40) {
@@ -137,7 +137,7 @@ func TestMadeUpOrdersAreEventsOfSeveralPaths(t *testing.T) {
 	require.Greater(t, len(paths), 5)
 }
 
-func TestPercentilesAreOfWhatWasMeasured(t *testing.T) {
+func TestPercentiles_AreOfTheMeasurements(t *testing.T) {
 	t.Parallel()
 	require.Zero(t, quantile(nil, 50))
 	hundred := make([]time.Duration, 100)

@@ -10,7 +10,7 @@ import (
 )
 
 // S4-28: a listener that is open to a network does not stay unnoticed.
-func TestTheDoctorWarnsOfAnOpenListener(t *testing.T) {
+func TestDoctor_WarnsOfAnOpenListener(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ address, info, result, detail string }{
 		{"nats://127.0.0.1:4222", `{}`, "ok", "responds"},
@@ -30,7 +30,7 @@ func TestTheDoctorWarnsOfAnOpenListener(t *testing.T) {
 	}
 }
 
-func TestTheDoctorWarnsOfTokensThatCanBeReadOnTheWay(t *testing.T) {
+func TestDoctor_WarnsOfUnencryptedTokens(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ address, result, detail string }{
 		{"http://127.0.0.1:8080", "ok", "ready after 1ms"},

@@ -11,7 +11,7 @@ import (
 )
 
 // However often a stream was forked from a fork: when all of them are deleted, the last one last, they all end, in one step.
-func TestALongLineOfForksEndsWithTheLast(t *testing.T) {
+func TestFork_LongChainEndsWithTheLast(t *testing.T) {
 	t.Parallel()
 	u := newSpace(t, 0).user()
 	at := func(n int) durable.Key {

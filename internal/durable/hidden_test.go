@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// A reader to whom much is hidden does not have all of it read in one request, and whoever waits comes to what it may see.
-func TestMuchThatIsHiddenIsNotReadAtOnce(t *testing.T) {
+// A reader to whom much is hidden does not have all of it read in one request, and a waiting reader reaches the events that it may see.
+func TestRead_HiddenRangesAreReadInParts(t *testing.T) {
 	t.Parallel()
 	u := newSpace(t, 0).user()
 	u.create(t, durable.Create{ContentType: durable.JSONType})

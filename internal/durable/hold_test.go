@@ -19,7 +19,7 @@ import (
 )
 
 // Appends in a row are one publish each; the record is not written with each.
-func TestAProducersAppendsInARowAreNotedOnTheirEvents(t *testing.T) {
+func TestProducer_AppendsAreNotedOnTheirEvents(t *testing.T) {
 	t.Parallel()
 	u := newSpace(t, 0).user()
 	u.create(t, durable.Create{})
@@ -39,8 +39,8 @@ func TestAProducersAppendsInARowAreNotedOnTheirEvents(t *testing.T) {
 	require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
 }
 
-// A server that was killed has written nothing but its events: whoever goes on knows all of them.
-func TestWhoTakesOverKnowsWhatWasNoted(t *testing.T) {
+// A server that was killed has written nothing but its events: the server that continues knows all of them.
+func TestProducer_SuccessorKnowsTheNotes(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	killed, next := s.user(), s.user()
@@ -73,7 +73,7 @@ func TestWhoTakesOverKnowsWhatWasNoted(t *testing.T) {
 }
 
 // Two servers, several producers that send everything to both at once: each append is stored once and in order.
-func TestProducersOfTwoEnginesAreStoredOnceAndInOrder(t *testing.T) {
+func TestProducer_TwoEnginesStoreOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	t.Run("one server", func(t *testing.T) {
 		t.Parallel()
@@ -142,8 +142,8 @@ func (u *user) appendAll(t *testing.T, data string, appends int) {
 	}
 }
 
-// An append whose answer was lost is stored, and its producer is told so by whoever it asks again.
-func TestAnAppendWhoseAnswerWasLostIsStoredOnce(t *testing.T) {
+// An append whose answer was lost is stored, and its producer is told so by any server that it asks again.
+func TestProducer_LostAnswerStoresOnce(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	u := s.user()
@@ -161,7 +161,7 @@ func TestAnAppendWhoseAnswerWasLostIsStoredOnce(t *testing.T) {
 }
 
 // Events leave the log, and what was noted on them does not get lost.
-func TestWhatWasNotedOutlivesTheEvents(t *testing.T) {
+func TestNote_OutlivesItsEvents(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, time.Second)
 	u := s.user()
@@ -180,7 +180,7 @@ func TestWhatWasNotedOutlivesTheEvents(t *testing.T) {
 }
 
 // A server was killed, and its producer does not come back for long: reading the stream is enough to keep what it noted.
-func TestWhatAKilledServerNotedIsKeptByWhoeverUsesTheStream(t *testing.T) {
+func TestNote_OfAKilledServerIsKeptByReaders(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(t *testing.T, u *user){
 		"reading": func(t *testing.T, u *user) { t.Helper(); u.text(t) },
@@ -209,7 +209,7 @@ func TestWhatAKilledServerNotedIsKeptByWhoeverUsesTheStream(t *testing.T) {
 }
 
 // What NATS clients write on events as if it were a note of ours is none, not even one of ours on another event.
-func TestNobodyElseCanNote(t *testing.T) {
+func TestNote_ForgedOnesAreIgnored(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	u := s.user()
@@ -231,8 +231,8 @@ func TestNobodyElseCanNote(t *testing.T) {
 	s.user().is(t, durable.Accepted, "p", 0, 1) // the batch that made the record has 0; the notes are gone
 }
 
-// A note of a stream that is no more, which somebody sends again when JetStream has forgotten its id, says nothing.
-func TestANoteOfAnEarlierStreamSaysNothing(t *testing.T) {
+// A note of a stream that is no more, that is sent again when JetStream has forgotten its id, says nothing.
+func TestNote_OfAnEarlierStreamIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	_, _, err := s.store.PutNamespace(t.Context(), sluice.Namespace{Name: s.name, DedupWindow: sluice.Duration(time.Second)})
@@ -260,8 +260,8 @@ func TestANoteOfAnEarlierStreamSaysNothing(t *testing.T) {
 	s.user().is(t, durable.Accepted, "p", 0, 3)
 }
 
-// Whoever closes a stream leaves a record that knows its producers, and whoever sends again what was stored is told so.
-func TestAClosedStreamKnowsItsProducers(t *testing.T) {
+// Closing a stream leaves a record that knows its producers, and a producer that repeats a stored append is told so.
+func TestClose_RecordsTheProducers(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	one, two := s.user(), s.user()
@@ -284,7 +284,7 @@ func TestAClosedStreamKnowsItsProducers(t *testing.T) {
 }
 
 // The producer that closed the stream may say so again, to any server.
-func TestAProducerClosesOnce(t *testing.T) {
+func TestClose_CanBeRepeatedByItsProducer(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	u := s.user()
@@ -303,7 +303,7 @@ func TestAProducerClosesOnce(t *testing.T) {
 }
 
 // A fork, and a stream made anew on a path, have no producers, and no engine remembers those of before.
-func TestNeitherForksNorNewStreamsInheritWhatWasNoted(t *testing.T) {
+func TestNote_IsNotInheritedByForksOrSuccessors(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	one, two := s.user(), s.user()
@@ -334,7 +334,7 @@ func TestNeitherForksNorNewStreamsInheritWhatWasNoted(t *testing.T) {
 }
 
 // What an engine remembers of a stream it does not decide by: others have closed it, made it anew, and used it.
-func TestWhatIsRememberedDecidesNothingAlone(t *testing.T) {
+func TestMemory_IsCheckedAgainstTheStore(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	one, two := s.user(), s.user()
@@ -360,7 +360,7 @@ func TestWhatIsRememberedDecidesNothingAlone(t *testing.T) {
 }
 
 // In the log of a namespace that was made anew a record may have the revision of one before.
-func TestWhatWasInANamespaceBeforeItWasMadeAnewIsForgotten(t *testing.T) {
+func TestMemory_ForgetsTheRecreatedNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	u := s.user()
@@ -380,7 +380,7 @@ func TestWhatWasInANamespaceBeforeItWasMadeAnewIsForgotten(t *testing.T) {
 }
 
 // A producer's appends keep a stream alive as any use does.
-func TestNotedAppendsRenewAStream(t *testing.T) {
+func TestTTL_NotedAppendsRenewIt(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	u, other := s.user(), s.user()
@@ -398,7 +398,7 @@ func TestNotedAppendsRenewAStream(t *testing.T) {
 }
 
 // What an engine held it lets go, with a record that says all.
-func TestAnEngineThatEndsLeavesRecordsThatSayAll(t *testing.T) {
+func TestEngine_EndWritesCompleteRecords(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	u := s.user()

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-io/sluice/internal/durable"
 )
 
-// Producers with long names do not fill the record of a stream so that nobody can append any more.
-func TestProducersWithLongNamesLeaveRoomForOthers(t *testing.T) {
+// Producers with long names do not fill the record of a stream so far that appends fail.
+func TestProducer_LongNamesLeaveRoomForOthers(t *testing.T) {
 	t.Parallel()
 	u := newSpace(t, 0).user()
 	u.create(t, durable.Create{})

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestOffsetsAreInOrderAsTexts(t *testing.T) {
+func TestOffset_TextsAreOrdered(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "0000000000000000_0000000000000000", FormatOffset(0))
 	seqs := []uint64{0, 1, 9, 10, 99, 12345, 9_999_999_999_999_999}
@@ -36,7 +36,7 @@ func TestOffsetsAreInOrderAsTexts(t *testing.T) {
 	}
 }
 
-func TestAProducersAppendsAreAcceptedOnceAndInOrder(t *testing.T) {
+func TestProducer_AppendsAreAcceptedOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	known := &Producer{Epoch: 3, Seq: 7}
 	tests := []struct {
@@ -60,7 +60,7 @@ func TestAProducersAppendsAreAcceptedOnceAndInOrder(t *testing.T) {
 	}
 }
 
-func TestTheProducerThatWroteLongestAgoIsForgotten(t *testing.T) {
+func TestProducer_OldestOneIsForgotten(t *testing.T) {
 	t.Parallel()
 	var r Record
 	began := time.Unix(1000, 0)
@@ -74,7 +74,7 @@ func TestTheProducerThatWroteLongestAgoIsForgotten(t *testing.T) {
 }
 
 // What is closed is looked at first, then the content type, then the producer, then Stream-Seq.
-func TestAnAppendIsDecidedInTheOrderOfTheProtocol(t *testing.T) {
+func TestAppend_ChecksInProtocolOrder(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	stored := func(closed bool) *stream {
@@ -96,7 +96,7 @@ func TestAnAppendIsDecidedInTheOrderOfTheProtocol(t *testing.T) {
 		{"without a type", false, Append{Body: text}, sluice.InvalidRequest, false, false},
 		{"without a body", false, Append{ContentType: "text/plain"}, sluice.InvalidRequest, false, false},
 		{"of another type", false, Append{ContentType: other, Body: text, Producer: &Claim{"p", 1, 0}}, sluice.Conflict, false, false},
-		{"closing, whatever the type", false, Append{ContentType: other, Close: true}, "", true, false},
+		{"closing, with any type", false, Append{ContentType: other, Close: true}, "", true, false},
 		{"the producer's next", false, Append{ContentType: "text/plain", Body: text, Producer: &Claim{"p", 2, 5}}, "", true, true},
 		{"again, Stream-Seq too", false, Append{ContentType: "text/plain", Body: text, Producer: &Claim{"p", 2, 4}, Seq: "a", HasSeq: true}, "", false, false},
 		{"of an earlier life", false, Append{ContentType: "text/plain", Body: text, Producer: &Claim{"p", 1, 9}}, sluice.Forbidden, false, false},
@@ -120,13 +120,13 @@ func TestAnAppendIsDecidedInTheOrderOfTheProtocol(t *testing.T) {
 	}
 }
 
-func TestAStreamLivesAsLongAsItIsUsedAndNotMuchLonger(t *testing.T) {
+func TestTTL_StreamEndsSoonAfterItsUse(t *testing.T) {
 	t.Parallel()
 	ttl, began := 100*time.Second, time.Unix(1000, 0)
 	r := stream{Record: Record{Lifetime: Lifetime{TTL: &ttl}, Renewed: began}}
 	require.Nil(t, r.renewed(began.Add(4*time.Second)), "a renewal is a write, and not worth it yet")
 	require.NotNil(t, r.renewed(began.Add(5*time.Second)))
-	require.False(t, r.expired(began.Add(104*time.Second)), "whoever used it 4 s after that was written down has 100 s")
+	require.False(t, r.expired(began.Add(104*time.Second)), "a use 4 s after that was stored gives 100 s")
 	require.True(t, r.expired(began.Add(105*time.Second)))
 	at := began.Add(time.Minute)
 	r.Lifetime = Lifetime{ExpiresAt: &at}
@@ -139,7 +139,7 @@ func TestAStreamLivesAsLongAsItIsUsedAndNotMuchLonger(t *testing.T) {
 	}
 }
 
-func TestPartsOfStreamsAreCutAtOffsets(t *testing.T) {
+func TestOffset_CutsStreams(t *testing.T) {
 	t.Parallel()
 	all := []Segment{{"/a", 0, 5, 3}, {"/b", 7, 9, 0}, {"/c", 9, endless, 0}}
 	require.Empty(t, clip(all, 0))
@@ -154,7 +154,7 @@ func TestPartsOfStreamsAreCutAtOffsets(t *testing.T) {
 	require.Equal(t, "abcdef", string(all[0].cut(sluice.Event{Seq: 4, Data: []byte("abcdef")}).Data))
 }
 
-func TestAnArrayIsFlattenedByOneLevel(t *testing.T) {
+func TestAppend_FlattensAnArrayByOneLevel(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string][]string{
 		` {"a": 1.0} `:                 {`{"a": 1.0}`},
@@ -178,8 +178,8 @@ func TestAnArrayIsFlattenedByOneLevel(t *testing.T) {
 	}
 }
 
-// A stream of JSON is JSON whatever others publish on its path.
-func TestWhateverIsPublishedAStreamOfJSONIsJSON(t *testing.T) {
+// A stream of JSON stays JSON when other publishers store other data on its path.
+func TestRead_JSONStreamStaysJSON(t *testing.T) {
 	t.Parallel()
 	for data, want := range map[string]string{`{"a":1}`: `{"a":1}`, "": "null", "plain \"text\"": `"plain \"text\""`, "\xff": `"/w=="`} {
 		require.JSONEq(t, want, string(message(&sluice.Event{Data: []byte(data)}, JSONType)), data)
@@ -188,7 +188,7 @@ func TestWhateverIsPublishedAStreamOfJSONIsJSON(t *testing.T) {
 	require.True(t, json.Valid(Join(nil, JSONType)))
 }
 
-func TestTextIsSplitBetweenItsCharacters(t *testing.T) {
+func TestRead_SplitsTextBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	text := []byte("aäöü€x")
 	for most := 4; most < 12; most++ {
@@ -202,7 +202,7 @@ func TestTextIsSplitBetweenItsCharacters(t *testing.T) {
 	require.Len(t, split(make([]byte, 10), 4, DefaultType), 3)
 }
 
-func TestACursorGoesForwardAlways(t *testing.T) {
+func TestCursor_AlwaysAdvances(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2024, 10, 9, 0, 1, 0, 0, time.UTC)
 	require.Equal(t, "3", Cursor("", now))

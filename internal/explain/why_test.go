@@ -12,7 +12,7 @@ import (
 )
 
 // Each case is what the trail of event e at sequence 7 of path /a says about it.
-func TestTheFirstThingThatIsCertainIsTheAnswer(t *testing.T) {
+func TestAnswer_IsTheFirstCertainReason(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	later := now.Add(time.Hour)

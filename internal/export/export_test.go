@@ -152,7 +152,7 @@ func (w *world) files(t *testing.T) map[string]sluice.DeadLetter {
 }
 
 // S4-83…87, S4-90: every dead letter is a file with event, last error, attempts, reason and time.
-func TestADeadLetterIsAFile(t *testing.T) {
+func TestDeadLetter_IsAFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.bury(t, "erp", "order-1", 1, 12)
@@ -178,7 +178,7 @@ func TestADeadLetterIsAFile(t *testing.T) {
 
 // S4-83: a delivery that is given up again has the later letter's file, and a letter that is
 // discarded leaves its file.
-func TestTheFileOfADeadLetterIsReplacedAndStays(t *testing.T) {
+func TestDeadLetter_FileIsReplacedAndOutlivesDiscard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.run(t)
@@ -192,7 +192,7 @@ func TestTheFileOfADeadLetterIsReplacedAndStays(t *testing.T) {
 }
 
 // S4-83, S4-90: an event's id leads nowhere else, however it is made up.
-func TestNoIDLeadsOutOfTheDirectory(t *testing.T) {
+func TestFileName_StaysInTheDirectory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ids := []string{"../../x", "/etc/passwd", ".", "..", ".hidden", "a/b", `a\b`, "a b", "é", "%2e%2e", strings.Repeat("../", 100), strings.Repeat("y", 300), strings.Repeat("y", 301)}
@@ -215,7 +215,7 @@ func TestNoIDLeadsOutOfTheDirectory(t *testing.T) {
 
 // S4-88: all events are in the files of their namespace, one a line, in the order of the log,
 // whenever the namespace was made; messages that are no events are not.
-func TestEveryEventIsALine(t *testing.T) {
+func TestEvent_IsALine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish(t, "default", 1, 300)
@@ -238,7 +238,7 @@ func TestEveryEventIsALine(t *testing.T) {
 
 // S4-88, S4-90: what was written and not accounted for when the process was killed is cut off, and
 // what came meanwhile is caught up with: no line is there twice, torn or missing.
-func TestAfterACrashNoLineIsTwiceTornOrMissing(t *testing.T) {
+func TestCrash_LeavesEveryLineOnceAndWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stop := w.run(t)
@@ -266,7 +266,7 @@ func TestAfterACrashNoLineIsTwiceTornOrMissing(t *testing.T) {
 }
 
 // S4-88: files whose position is lost are set aside, not cut.
-func TestFilesWithoutAPositionAreSetAside(t *testing.T) {
+func TestPosition_LossSetsTheFilesAside(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stop := w.run(t)
@@ -283,7 +283,7 @@ func TestFilesWithoutAPositionAreSetAside(t *testing.T) {
 }
 
 // S4-90: what cannot be written is counted, and written as soon as it can be.
-func TestWhatCannotBeWrittenIsWrittenLater(t *testing.T) {
+func TestWrite_FailureIsCountedAndRepeated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, os.MkdirAll(w.dir, 0o700))
@@ -302,7 +302,7 @@ func TestWhatCannotBeWrittenIsWrittenLater(t *testing.T) {
 }
 
 // S4-88: one process at a time exports to a directory; another takes over when it ends.
-func TestOneProcessExportsToADirectory(t *testing.T) {
+func TestDirectory_HasOneExporter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stop := w.run(t)
@@ -319,7 +319,7 @@ func TestOneProcessExportsToADirectory(t *testing.T) {
 }
 
 // S4-88: the files go on where they were when NATS comes back.
-func TestTheExportGoesOnWhenNATSIsBack(t *testing.T) {
+func TestExport_ResumesWithNATS(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.run(t)

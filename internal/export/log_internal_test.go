@@ -35,7 +35,7 @@ func contents(t interface{ Fatal(args ...any) }, dir string) map[string]string {
 
 // S4-88: an event belongs to the day on which it was stored, and a clock that is set back opens no
 // file again.
-func TestEveryDayHasAFile(t *testing.T) {
+func TestEvent_BelongsToTheFileOfItsDay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -60,7 +60,7 @@ func TestEveryDayHasAFile(t *testing.T) {
 
 // S4-88, S4-90: wherever the process is killed, at whatever length of what it was writing, the files
 // are in the end what they would have been without that.
-func TestTheFilesAreTheSameWhateverCrashesThereWere(t *testing.T) {
+func TestCrash_AnywhereYieldsTheSameFiles(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
@@ -123,7 +123,7 @@ func writeAll(t *rapid.T, root *os.Root, events []sluice.Event, crash func() boo
 }
 
 // S4-83: a name is one element of a path, and says which id it is of.
-func TestNamesAreHarmless(t *testing.T) {
+func TestFileName_IsOneElementAndNamesItsID(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{
 		"": "%", "order-17": "order-17", "a.b": "a.b", ".": "%2E", "..": "%2E.", "../../x": "%2E.%2F..%2Fx",

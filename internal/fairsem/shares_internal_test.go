@@ -57,7 +57,7 @@ func (p *players) check(t require.TestingT) {
 	require.GreaterOrEqual(t, p.all.free, 0)
 }
 
-func TestNobodyWaitsForAPlaceThatIsFree(t *testing.T) {
+func TestAcquire_FreePlaceNeedsNoWait(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		p := newPlayers(rapid.IntRange(1, 12).Draw(rt, "bound"), rapid.IntRange(1, 6).Draw(rt, "players"))
@@ -84,7 +84,7 @@ func TestNobodyWaitsForAPlaceThatIsFree(t *testing.T) {
 }
 
 // Whoever comes finds a place, whatever those have who came before and give nothing back.
-func TestThereIsAPlaceForThoseThatComeLater(t *testing.T) {
+func TestAcquire_NewcomerGetsAPlace(t *testing.T) {
 	t.Parallel()
 	p := newPlayers(1024, 6)
 	for i, least := range []int{819, 160, 30, 6, 1, 1} {
@@ -98,7 +98,7 @@ func TestThereIsAPlaceForThoseThatComeLater(t *testing.T) {
 	require.Equal(t, 1, grab(only.shares[0], math.MaxInt), "one is better than none")
 }
 
-func TestThoseThatWantEverythingGetEquallyMuch(t *testing.T) {
+func TestShare_GreedyHoldersGetEqualShares(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(2, 12).Draw(rt, "players")
@@ -133,7 +133,7 @@ func (p *players) feed() {
 }
 
 // More subscriptions than places: each has its turn, in the order in which they began to wait.
-func TestPlacesGoRoundInTurn(t *testing.T) {
+func TestPlaces_RotateInOrder(t *testing.T) {
 	t.Parallel()
 	p := newPlayers(2, 7)
 	var order []int

@@ -14,7 +14,7 @@ import (
 )
 
 // There are so many feeds, and so many of one principal; the operator's own count only among all.
-func TestThereAreOnlySoManyFeeds(t *testing.T) {
+func TestFeed_NumberIsBounded(t *testing.T) {
 	t.Parallel()
 	e := running(t, newMemory(10), open{}, feed.Options{Most: 6, PerCaller: 2})
 	held := map[string]*feed.Feed{}
@@ -61,7 +61,7 @@ func TestThereAreOnlySoManyFeeds(t *testing.T) {
 }
 
 // All rings together take so much: when there are more namespaces, each has less, and the places in it are read in the log.
-func TestRingsShareWhatTheyMayTake(t *testing.T) {
+func TestRing_SharesTheMemoryOfAll(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -93,7 +93,7 @@ func TestRingsShareWhatTheyMayTake(t *testing.T) {
 }
 
 // An expression that is too dear for live use ends its feed at the event for which it is, when what lies before was sent.
-func TestAFilterThatIsTooDearEndsItsFeed(t *testing.T) {
+func TestFilter_TooExpensiveOneEndsItsFeed(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -101,7 +101,7 @@ func TestAFilterThatIsTooDearEndsItsFeed(t *testing.T) {
 	e := running(t, log, open{}, feed.Options{})
 	list := "[1" + strings.Repeat(",1", 120)
 	_, err := opened(ctx, e, feed.Wish{Filter: sluice.Filter{CEL: list + "].map(a, " + list + "].map(b, a + b)) == []"}})
-	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), "whatever the event: %v", err)
+	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), "for any event: %v", err)
 	r := follow(ctx, t, e, feed.Wish{Filter: sluice.Filter{CEL: "event.data.all(a, event.data.all(b, a == b))"}})
 	log.publish(1, "/a", "[1,1]")
 	log.publish(1, "/a", list+"]")

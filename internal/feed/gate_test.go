@@ -57,7 +57,7 @@ func (g *switched) Applied() (uint64, <-chan struct{}) {
 	return 0, g.changed
 }
 
-// following is a feed that somebody reads a piece at a time.
+// following is a feed that is read a piece at a time.
 type following struct {
 	pieces  chan []feed.Frame
 	sending chan struct{} // closed when there was the first piece
@@ -88,7 +88,7 @@ func follow(ctx context.Context, tb testing.TB, e *feed.Engine, w feed.Wish) fol
 }
 
 // C43, S0-57…64: what is queued is asked for again when it leaves, and what may not leave is neither sent nor counted.
-func TestTheGateIsAskedAtEveryFrame(t *testing.T) {
+func TestGate_IsAskedAtEveryFrame(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -111,7 +111,7 @@ func TestTheGateIsAskedAtEveryFrame(t *testing.T) {
 }
 
 // What was looked at while the reader took nothing is asked for again.
-func TestTheGateIsAskedAgainForWhatIsQueued(t *testing.T) {
+func TestGate_IsAskedAgainForQueuedFrames(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -140,7 +140,7 @@ func TestTheGateIsAskedAgainForWhatIsQueued(t *testing.T) {
 }
 
 // C43: what was held back to be coalesced is asked for again when it leaves: its path may have been erased meanwhile.
-func TestTheGateIsAskedAgainForWhatIsHeldBack(t *testing.T) {
+func TestGate_IsAskedAgainForHeldFrames(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -162,7 +162,7 @@ func TestTheGateIsAskedAgainForWhatIsHeldBack(t *testing.T) {
 }
 
 // What is large is not sent many at once: the gate is asked for each before it is sent, and a reader may take long.
-func TestTheGateIsAskedForWhatIsLargeWhenItLeaves(t *testing.T) {
+func TestGate_IsAskedForEachLargeFrame(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -180,7 +180,7 @@ func TestTheGateIsAskedForWhatIsLargeWhenItLeaves(t *testing.T) {
 }
 
 // Access that is lost ends the feed at once, whether anything comes or not.
-func TestAFeedEndsWhenItsCallerMayHaveNothing(t *testing.T) {
+func TestFeed_EndsWithItsAccess(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -200,7 +200,7 @@ func TestAFeedEndsWhenItsCallerMayHaveNothing(t *testing.T) {
 }
 
 // S2-138, C11: what is no longer kept is refused before there is a feed, and ends one that needs it.
-func TestWhatIsNoLongerKeptIsRefused(t *testing.T) {
+func TestFeed_RefusesExpiredPlaces(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -219,8 +219,8 @@ func TestWhatIsNoLongerKeptIsRefused(t *testing.T) {
 	require.Equal(t, map[string]any{"oldest_available_seq": uint64(9), "current_seq": uint64(9)}, got.Details)
 }
 
-// S2-119: whoever wants all that is kept gets it, though what was the beginning when it asked leaves the log before it is read.
-func TestTheBeginningMayLeaveTheLog(t *testing.T) {
+// S2-119: a reader from the beginning gets all that is kept, though the first events leave the log before they are read.
+func TestFeed_BeginningMayLeaveTheLog(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -249,7 +249,7 @@ func TestTheBeginningMayLeaveTheLog(t *testing.T) {
 }
 
 // S2-93, S2-134: a reader that takes nothing holds up neither the log nor other readers.
-func TestNobodyWaitsForAReader(t *testing.T) {
+func TestFeed_SlowReaderDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -271,8 +271,8 @@ func TestNobodyWaitsForAReader(t *testing.T) {
 	cancel()
 }
 
-// A server that ends says so to its readers, and a ring that nobody reads goes.
-func TestAnEngineEndsWithItsFeeds(t *testing.T) {
+// A server that ends says so to its readers, and a ring without readers is removed.
+func TestEngine_EndsItsFeeds(t *testing.T) {
 	t.Parallel()
 	log := newMemory(10)
 	e := feed.New(log, open{}, feed.Options{Linger: time.Millisecond})
@@ -295,7 +295,7 @@ func TestAnEngineEndsWithItsFeeds(t *testing.T) {
 }
 
 // A feed goes on after trouble with the log, and ends if what came meanwhile is gone, or the log is another one.
-func TestAFeedOutlivesTroubleWithTheLog(t *testing.T) {
+func TestFeed_OutlivesTroubleWithTheLog(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		meanwhile func(*memory)

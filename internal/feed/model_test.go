@@ -73,7 +73,7 @@ func (m *memory) isDown() bool {
 	return m.down
 }
 
-// isNoticed reports whether somebody who follows the log knows that it is down.
+// isNoticed reports whether a follower of the log knows that it is down.
 func (m *memory) isNoticed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -273,9 +273,9 @@ func (w *witness) check(log *memory) error {
 // errEnough ends a feed whose reader has seen the last event.
 var errEnough = errors.New("enough")
 
-// S2-88…90, S2-94, S2-124…129, S2-135: whatever the sizes, the pace and the trouble, a reader is sent every event
+// S2-88…90, S2-94, S2-124…129, S2-135: at any size, pace and trouble, a reader is sent every event
 // that it wants once and in order, or is told exactly how many it missed.
-func TestNothingIsMissedTwiceOrUntold(t *testing.T) {
+func TestFeed_SendsOnceOrCountsTheMissed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		log := newMemory(rapid.IntRange(1, 7).Draw(rt, "page"))

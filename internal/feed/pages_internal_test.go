@@ -75,9 +75,9 @@ func (s *shelf) through(ctx context.Context, p *pages, asked, wanted sluice.Patt
 	return seqs, nil
 }
 
-// Whoever reads a log behind its ring gets everything once and in order, whatever others read at the same time, and whichever
+// A reader of a log behind its ring gets everything once and in order, with any other readers at the same time, and whichever
 // of them stop in the middle of it.
-func TestReadersOfPagesGetEverythingThatTheyAskFor(t *testing.T) {
+func TestPages_GiveEveryReaderEverything(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		log := &shelf{last: rapid.Uint64Range(1, 3000).Draw(rt, "last"), most: rapid.IntRange(1, 200).Draw(rt, "most")}
@@ -126,7 +126,7 @@ func (s *shelf) compare(seqs []uint64, pattern sluice.Pattern, after uint64) err
 }
 
 // Many who come back at once read the log once, also if their patterns differ, when they read everything.
-func TestThoseWhoComeBackAtOnceReadTheLogOnce(t *testing.T) {
+func TestPages_AreReadOnceForMany(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log := &shelf{last: 2999, most: 500}
@@ -146,13 +146,13 @@ func TestThoseWhoComeBackAtOnceReadTheLogOnce(t *testing.T) {
 		<-time.After(pagesKept + time.Second)
 		synctest.Wait()
 		kept, weight := p.size()
-		require.Zero(t, kept, "nobody reads any more")
+		require.Zero(t, kept, "no reader is left")
 		require.Zero(t, weight)
 	})
 }
 
 // A page whose reader leaves, or that cannot be read, is read again by those who wait for it; each learns of its own failure.
-func TestWhoWaitsForAPageReadsItIfNobodyElseDoes(t *testing.T) {
+func TestPages_WaiterReadsAnAbandonedOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, broken := &shelf{last: 100, most: 500}, atomic.Bool{}
@@ -190,8 +190,8 @@ func TestWhoWaitsForAPageReadsItIfNobodyElseDoes(t *testing.T) {
 	})
 }
 
-// What is kept is bounded, whatever is read: what was not used for longest goes first.
-func TestPagesThatAreKeptAreBounded(t *testing.T) {
+// The pages that are kept are bounded for any reads: the least recently used goes first.
+func TestPages_AreBounded(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
 	reads := 0

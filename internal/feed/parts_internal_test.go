@@ -20,7 +20,7 @@ func item(seq uint64, data string) *Item {
 }
 
 // S2-63, S2-66…71, S2-143…145: events with the same labels are one within a window, and the highest sequence is the frame's.
-func TestEventsOfTheSameLabelsStandForOneAnother(t *testing.T) {
+func TestCoalesce_MergesEventsOfEqualLabels(t *testing.T) {
 	t.Parallel()
 	static := func(*sluice.Event) map[string]string { return map[string]string{"team": "money"} }
 	for _, first := range []bool{false, true} {
@@ -38,7 +38,7 @@ func TestEventsOfTheSameLabelsStandForOneAnother(t *testing.T) {
 			passed := c.add(item(uint64(i+10), data), now)
 			require.Len(t, passed, 1, data)
 			require.Equal(t, uint64(i+10), passed[0].Seq)
-			require.Zero(t, passed[0].Resume, "whoever goes on behind it gets what is held")
+			require.Zero(t, passed[0].Resume, "a reader that resumes behind it gets the held events")
 		}
 		frames := c.flush()
 		var seqs []uint64
@@ -54,8 +54,8 @@ func TestEventsOfTheSameLabelsStandForOneAnother(t *testing.T) {
 	}
 }
 
-// Every event is in exactly one frame, and whoever goes on behind any frame gets everything that was not sent.
-func TestCoalescingLosesNothing(t *testing.T) {
+// Every event is in exactly one frame, and a reader that resumes behind any frame gets everything that was not sent.
+func TestCoalesce_LosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &coalescer{
@@ -80,8 +80,8 @@ func TestCoalescingLosesNothing(t *testing.T) {
 	})
 }
 
-// What is held back is bounded in bytes, too, whatever the number of its groups.
-func TestWhatIsHeldBackIsBoundedInBytes(t *testing.T) {
+// Held events are bounded in bytes, too, for any number of groups.
+func TestCoalesce_IsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	c := &coalescer{
 		wish: Coalesce{Labels: []string{"path"}, Window: time.Hour}, most: 1000, groups: map[string]*Frame{},
@@ -125,7 +125,7 @@ func (a *accounted) send(frames []Frame) {
 }
 
 // S2-89: a full queue loses what is oldest, and says how much in the place where it was.
-func TestAQueueCountsWhatGivesWay(t *testing.T) {
+func TestQueue_CountsDroppedFrames(t *testing.T) {
 	t.Parallel()
 	q := queue{most: 20}
 	var into [3]Frame
@@ -199,7 +199,7 @@ func TestRest_AsLongAsItOwes(t *testing.T) {
 }
 
 // S2-113…116: an event is rendered once for each projection, on one line.
-func TestAFrameIsOneLine(t *testing.T) {
+func TestFrame_IsOneLine(t *testing.T) {
 	t.Parallel()
 	it := item(7, "{\n\t\"a\":\r\n 1}")
 	r := renderer{publicURL: "http://x/"}
@@ -212,8 +212,8 @@ func TestAFrameIsOneLine(t *testing.T) {
 	require.Contains(t, string(r.frame(it, None)), `"dataref":"http://x/v1/namespaces//events/7"`)
 }
 
-// Whatever comes again is not looked at again: the page of the log and the ring may both have it.
-func TestAPlaceMovesForwardOnly(t *testing.T) {
+// An event that comes again is not examined again: the page of the log and the ring may both have it.
+func TestPlace_MovesForwardOnly(t *testing.T) {
 	t.Parallel()
 	f := &Feed{place: 5, queue: queue{most: 10}, wish: Wish{Pattern: "/none"}}
 	for _, tt := range []struct{ items, upTo, looked, place uint64 }{{6, 9, 6, 6}, {8, 7, 7, 7}, {8, 9, 8, 8}, {8, 9, 8, 8}, {3, 9, 3, 8}} {
@@ -229,7 +229,7 @@ func TestAPlaceMovesForwardOnly(t *testing.T) {
 }
 
 // What a feed's filter costs in a second is bounded; what was not used is saved up for a while.
-func TestLookingIsPaidFor(t *testing.T) {
+func TestFilter_CostIsBoundedPerSecond(t *testing.T) {
 	t.Parallel()
 	var b budget
 	now := time.Now()

@@ -24,7 +24,7 @@ func (c *counted) Tail(ctx context.Context, namespace string, after uint64, each
 }
 
 // S2-82: however many feeds a namespace has, its log is followed once.
-func TestFeedsOfANamespaceShareOneReaderOfItsLog(t *testing.T) {
+func TestHub_ReadsTheLogOncePerNamespace(t *testing.T) {
 	t.Parallel()
 	log := &counted{memory: newMemory(10)}
 	e := running(t, log, newSwitched(), feed.Options{})
@@ -42,7 +42,7 @@ func TestFeedsOfANamespaceShareOneReaderOfItsLog(t *testing.T) {
 }
 
 // S2-83: a reader may ask for a larger buffer than the ring is, and is behind by as much without missing anything.
-func TestALargerBufferIsSoMuchMoreToBeBehindBy(t *testing.T) {
+func TestBuffer_LargerOneAllowsMoreLag(t *testing.T) {
 	t.Parallel()
 	const events = 400
 	log := newMemory(5)

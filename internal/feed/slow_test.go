@@ -36,7 +36,7 @@ func rest(w *witness, r following, upTo uint64) {
 
 // S2-83, S2-88…90: a reader that takes nothing may be behind by so many frames, besides those that are sent to it at once,
 // and is told how many more there were. Where the ring is smaller, by as many as fit in there.
-func TestAReaderThatTakesNothingIsToldHowManyItMissed(t *testing.T) {
+func TestFeed_StalledReaderLearnsTheMissedCount(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -67,7 +67,7 @@ func TestAReaderThatTakesNothingIsToldHowManyItMissed(t *testing.T) {
 }
 
 // S2-119, S2-138: of what was there before the feed began nothing gives way, however little its reader may be behind.
-func TestWhatWasThereBeforeIsNeverMissed(t *testing.T) {
+func TestFeed_NeverDropsEarlierEvents(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -85,7 +85,7 @@ func TestWhatWasThereBeforeIsNeverMissed(t *testing.T) {
 }
 
 // C43: a feed whose reader takes nothing ends with its access, or with the server, and what is being sent is cut off.
-func TestAFeedThatIsNotReadEndsAllTheSame(t *testing.T) {
+func TestFeed_UnreadOneStillEnds(t *testing.T) {
 	t.Parallel()
 	for name, over := range map[string]func(g *switched, stop context.CancelFunc){
 		"access is lost":  func(g *switched, _ context.CancelFunc) { g.set(func() { g.may = model.Lost }) },
@@ -140,7 +140,7 @@ func (d *dear) Shows(c sluice.Caller, _ sluice.Verb, _ *sluice.Event, _ time.Tim
 
 // S2-93: a feed that takes nothing, and whose filter is dear, does not hold up the others of its namespace: the hub stops
 // looking for it. Its reader misses nothing for that.
-func TestAFeedThatIsDearToLookForHoldsUpNobody(t *testing.T) {
+func TestFeed_ExpensiveFilterDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -158,7 +158,7 @@ func TestAFeedThatIsDearToLookForHoldsUpNobody(t *testing.T) {
 }
 
 // What is held back is sent before a feed ends.
-func TestWhatIsHeldBackIsSentBeforeTheEnd(t *testing.T) {
+func TestCoalesce_FlushesBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	log := newMemory(10)
 	e := feed.New(log, open{}, feed.Options{})
@@ -177,7 +177,7 @@ func TestWhatIsHeldBackIsSentBeforeTheEnd(t *testing.T) {
 }
 
 // What is held back is sent when its window ends, if nothing comes.
-func TestAWindowEndsByItself(t *testing.T) {
+func TestCoalesce_WindowEndsByItself(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -189,7 +189,7 @@ func TestAWindowEndsByItself(t *testing.T) {
 }
 
 // A feed that has nothing to send says now and then that it is there, and where to go on: behind what it does not show too.
-func TestAnIdleFeedSaysHowFarItIs(t *testing.T) {
+func TestFeed_IdleOneSendsItsPlace(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

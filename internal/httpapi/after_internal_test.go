@@ -51,7 +51,7 @@ func afterwards(t *testing.T, run func(ctx context.Context, end context.CancelFu
 	return line
 }
 
-func TestWhatGoesOnOfARequestIsLoggedWhenItIsOver(t *testing.T) {
+func TestAfter_LogsTheEndOfLongRequests(t *testing.T) {
 	t.Parallel()
 	line := afterwards(t, func(ctx context.Context, _ context.CancelFunc) error {
 		<-ctx.Done() // it ends with the server
@@ -68,7 +68,7 @@ func TestWhatGoesOnOfARequestIsLoggedWhenItIsOver(t *testing.T) {
 	require.Equal(t, "forbidden", line["code"])
 }
 
-func TestAPanicOfWhatGoesOnIsLoggedAndItIsClosed(t *testing.T) {
+func TestAfter_LogsAPanicAndCloses(t *testing.T) {
 	t.Parallel()
 	line := afterwards(t, func(context.Context, context.CancelFunc) error { panic("hunter2") })
 	require.Equal(t, "ERROR", line["level"])

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNamespacesComeAndGo(t *testing.T) {
+func TestNamespace_IsCreatedAndDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	a := b.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{"description":"x","retention":{"max_age":"24h","max_bytes":1000000},"dedup_window":"1m"}`)
@@ -47,7 +47,7 @@ func names(items []map[string]any, field string) []string {
 }
 
 // S0-07…10, C08, C09, C36, C39.
-func TestASubscriptionsLifeOverHTTP(t *testing.T) {
+func TestSubscription_LivesThroughEveryCall(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	body := `{"pattern":"/orders/**","endpoint":{"url":"` + hook + `"},"idempotency_key":"k"}`
@@ -92,7 +92,7 @@ func TestASubscriptionsLifeOverHTTP(t *testing.T) {
 }
 
 // S1-116, C09.
-func TestAClientsIDOverHTTP(t *testing.T) {
+func TestSubscription_TakesTheClientsID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	body := `{"pattern":"/**","endpoint":{"url":"` + hook + `"}}`
@@ -103,7 +103,7 @@ func TestAClientsIDOverHTTP(t *testing.T) {
 }
 
 // S0-07…29.
-func TestTheShapeOfS0OverHTTP(t *testing.T) {
+func TestSubscription_UnderstandsTheShapeOfS0(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	body := `{"target":"scope:global","on_change":"webhook","webhook_url":"` + hook + `","event_filter":["fact_assert"],"scope":"global","idempotency_key":"k","wake_agent_id":null}`
@@ -113,7 +113,7 @@ func TestTheShapeOfS0OverHTTP(t *testing.T) {
 	require.Equal(t, made.body["id"], b.must(t, http.StatusOK, "POST /v1/subscriptions", body).body["id"])
 }
 
-func TestASampleIsSentOnRequest(t *testing.T) {
+func TestSample_IsSentOnRequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := receiver(t)
@@ -124,7 +124,7 @@ func TestASampleIsSentOnRequest(t *testing.T) {
 	require.NotEmpty(t, r.Wait(1)[0].Header.Get("Webhook-Signature"))
 }
 
-func TestWhatIsOpenToEverybody(t *testing.T) {
+func TestPublic_RoutesNeedNoToken(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for path, want := range map[string]string{
@@ -136,7 +136,7 @@ func TestWhatIsOpenToEverybody(t *testing.T) {
 	}
 }
 
-func TestCapabilitiesSayWhatThereIs(t *testing.T) {
+func TestCapabilities_ListTheFeatures(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	a := b.must(t, http.StatusOK, "GET /v1/capabilities", "")
@@ -149,7 +149,7 @@ func TestCapabilitiesSayWhatThereIs(t *testing.T) {
 }
 
 // An event type that is registered is advertised at once, with its static labels and nothing of its data (S2-65, S2-72, S2-75).
-func TestCapabilitiesSayByWhichLabelsEventsCanBeTakenTogether(t *testing.T) {
+func TestCapabilities_ListLabelsOfEventTypes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{}`)
@@ -171,7 +171,7 @@ func TestCapabilitiesSayByWhichLabelsEventsCanBeTakenTogether(t *testing.T) {
 	b.must(t, http.StatusNotFound, "GET /v1/capabilities?namespace=nowhere", "")
 }
 
-func TestNobodyGetsInWithoutTheToken(t *testing.T) {
+func TestAuth_RefusesCallersWithoutTheToken(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, authorization := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Bearer " + token + "x", "Basic " + token, token} {
@@ -184,7 +184,7 @@ func TestNobodyGetsInWithoutTheToken(t *testing.T) {
 	b.must(t, http.StatusOK, "GET /v1/subscriptions", "", "Authorization", "bearer "+token)
 }
 
-func TestAWrongMethodNamesTheRightOnes(t *testing.T) {
+func TestRoute_WrongMethodGetsTheAllowedOnes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	a := b.must(t, http.StatusMethodNotAllowed, "PUT /v1/subscriptions", "{}")
@@ -192,7 +192,7 @@ func TestAWrongMethodNamesTheRightOnes(t *testing.T) {
 }
 
 // Codes and statuses of 03-api.
-func TestRequestsThatAreRefused(t *testing.T) {
+func TestRequest_RefusalsHaveCodesAndStatuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)
@@ -259,7 +259,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"no such place", "GET /v1/namespaces/default/events/77", "", 404, "not_found"},
 		{"a pattern", "GET /v1/namespaces/default/events?pattern=a", "", 400, "invalid_request"},
 		{"a since", "GET /v1/namespaces/default/events?since=%00", "", 400, "invalid_request"},
-		{"a since of nobody", "GET /v1/namespaces/default/events?since=none", "", 404, "not_found"},
+		{"a since that names no event", "GET /v1/namespaces/default/events?since=none", "", 404, "not_found"},
 		{"an events' cursor", "GET /v1/namespaces/default/events?cursor=x", "", 400, "invalid_request"},
 		{"a body that is too large", "POST /v1/namespaces/default/events", `{"path":"/a","data":"` + strings.Repeat("x", 70<<10) + `"}`, 413, "too_large"},
 	}
@@ -276,7 +276,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestAnIfMatchThatIsNoneIsRefused(t *testing.T) {
+func TestIfMatch_RefusesMalformedTags(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)

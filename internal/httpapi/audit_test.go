@@ -10,7 +10,7 @@ import (
 )
 
 // S2-04, issue 3, 6: who, what, old and new, by which request.
-func TestTheLedgerIsReadOverHTTP(t *testing.T) {
+func TestAudit_ReadsTheLedger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)

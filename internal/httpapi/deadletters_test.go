@@ -34,7 +34,7 @@ func lost(d *sluice.DeadLetter) {
 }
 
 // S4-53, S4-84…87, C07: dead letters are listed, looked at with their attempts, and discarded.
-func TestDeadLettersAreListedShownAndDiscarded(t *testing.T) {
+func TestDeadLetters_AreListedShownAndDiscarded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)
@@ -81,7 +81,7 @@ func TestDeadLettersAreListedShownAndDiscarded(t *testing.T) {
 	require.InDelta(t, 0, b.must(t, http.StatusOK, "GET "+letters, "").body["total"], 0)
 }
 
-func TestRequestsAboutDeadLettersThatAreRefused(t *testing.T) {
+func TestDeadLetters_RefuseInvalidRequests(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)
@@ -110,7 +110,7 @@ func (s started) Start(_ context.Context, _ *sluice.Subscription, want sluice.Re
 
 // S4-53, C07: a redrive is a replay of the dead letters that there are when it is asked for; those
 // that cannot be sent are said to be left out.
-func TestARedriveIsAReplayOfDeadLetters(t *testing.T) {
+func TestRedrive_ReplaysDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)
@@ -120,7 +120,7 @@ func TestARedriveIsAReplayOfDeadLetters(t *testing.T) {
 	b.bury(t, id, 2, lost)
 	b.bury(t, id, 3, func(d *sluice.DeadLetter) { d.Reason = sluice.Malformed })
 	b.bury(t, id, 4, nil)
-	require.Equal(t, "unavailable", b.must(t, http.StatusServiceUnavailable, redrive, `{"all":true}`).code(), "nobody replays")
+	require.Equal(t, "unavailable", b.must(t, http.StatusServiceUnavailable, redrive, `{"all":true}`).code(), "no replica replays")
 
 	var got sluice.Replay
 	opts := b.options()

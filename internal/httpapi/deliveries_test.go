@@ -23,7 +23,7 @@ func (b *bench) attempt(t *testing.T, a sluice.Attempt) {
 }
 
 // S0-82, S0-84, S0-85.
-func TestDeliveriesAreListedNewestFirst(t *testing.T) {
+func TestDeliveries_AreListedNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)
@@ -95,7 +95,7 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	require.Equal(t, "1 2", fmt.Sprint(attempts[0]["number"], " ", attempts[1]["number"]))
 }
 
-func TestAPageOfFewDeliveriesIsFilledFromTheNext(t *testing.T) {
+func TestDeliveries_ShortPageIsFilledFromTheNext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)
@@ -111,7 +111,7 @@ func TestAPageOfFewDeliveriesIsFilledFromTheNext(t *testing.T) {
 }
 
 // What was lost before it was handed out has no attempt, and perhaps no event: a range stands for it.
-func TestEventsThatWereLostUnseenAreListed(t *testing.T) {
+func TestDeliveries_ListRangesOfLostEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)
@@ -159,7 +159,7 @@ func (retrier) Discard(_ context.Context, sub *sluice.Subscription, event, _ str
 	return sluice.Replay{ID: "d", Kind: sluice.ReplayDiscard, Subscription: sub.ID, EventIDs: []string{event}}, nil
 }
 
-func TestADeliveryIsDiscardedOnRequest(t *testing.T) {
+func TestDelivery_IsDiscardedOnRequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)
@@ -174,7 +174,7 @@ func TestADeliveryIsDiscardedOnRequest(t *testing.T) {
 	b.must(t, http.StatusNotFound, "POST /v1/subscriptions/none/deliveries/held/discard", "")
 }
 
-func TestADeliveryIsRepeatedOnRequest(t *testing.T) {
+func TestDelivery_IsRetriedOnRequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)
@@ -189,7 +189,7 @@ func TestADeliveryIsRepeatedOnRequest(t *testing.T) {
 }
 
 // Decision 0008: a probe is shown and not counted.
-func TestAProbeIsShownAndNotCounted(t *testing.T) {
+func TestDelivery_ProbeIsShownAndNotCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)

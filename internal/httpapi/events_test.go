@@ -29,7 +29,7 @@ func (b *bench) stored(t *testing.T, id string) sluice.Event {
 	return e
 }
 
-func TestAStructuredCloudEventIsStored(t *testing.T) {
+func TestPublish_StoresStructuredCloudEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	data := "{\"b\":1.0, \"a\" : [ 2 ],\"html\":\"<&>\"}"
@@ -52,7 +52,7 @@ func TestAStructuredCloudEventIsStored(t *testing.T) {
 	require.JSONEq(t, `{"events":[{"id":"e1","seq":1,"path":"/orders/42","duplicate":true}]}`, again.text)
 }
 
-func TestABinaryCloudEventIsStored(t *testing.T) {
+func TestPublish_StoresBinaryCloudEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.must(t, http.StatusCreated, "POST "+events, "a,b\n", "Content-Type", "text/csv", "ce-specversion", "1.0", "ce-id", "e%20%E2%82%AC%", "ce-type", "t",
@@ -64,7 +64,7 @@ func TestABinaryCloudEventIsStored(t *testing.T) {
 	require.Equal(t, map[string]string{"region": "eu", "authid": "root", "authtype": "system"}, e.Extensions)
 }
 
-func TestTheShortFormNeedsAPathOnly(t *testing.T) {
+func TestPublish_ShortFormNeedsAPathOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	a := b.must(t, http.StatusCreated, "POST "+events, `{"path":"/orders/42","data":{"total": 118.50}}`)
@@ -85,7 +85,7 @@ func TestTheShortFormNeedsAPathOnly(t *testing.T) {
 	require.Equal(t, 2026, e.Time.Year())
 }
 
-func TestABatchKeepsItsOrder(t *testing.T) {
+func TestPublish_BatchKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var items, want []string
@@ -101,7 +101,7 @@ func TestABatchKeepsItsOrder(t *testing.T) {
 	require.Equal(t, append(want, "c1", "c2"), names(a.list(t, "events"), "id"))
 }
 
-func TestTheTraceOfARequestGoesAlong(t *testing.T) {
+func TestPublish_KeepsTheTrace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	parent := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -113,8 +113,8 @@ func TestTheTraceOfARequestGoesAlong(t *testing.T) {
 	require.Equal(t, map[string]string{"traceparent": own, "authid": "root", "authtype": "system"}, b.stored(t, "b").Extensions)
 }
 
-// S4-80: nobody says of himself who he is.
-func TestEveryEventSaysWhoPublishedIt(t *testing.T) {
+// S4-80: the server states the producer; an event's own claim does not count.
+func TestPublish_StampsTheProducer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	stamped := map[string]string{"author": "ann", "authid": "root", "authtype": "system"}
@@ -132,7 +132,7 @@ func TestEveryEventSaysWhoPublishedIt(t *testing.T) {
 	}
 }
 
-func TestDataOfAnyKind(t *testing.T) {
+func TestPublish_TakesDataOfAnyKind(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	tests := []struct{ name, members, want, shown string }{
@@ -151,7 +151,7 @@ func TestDataOfAnyKind(t *testing.T) {
 	}
 }
 
-func TestEventsThatAreRefused(t *testing.T) {
+func TestPublish_RefusesInvalidEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ce := func(replace ...string) string {
@@ -215,7 +215,7 @@ func TestEventsThatAreRefused(t *testing.T) {
 	b.must(t, http.StatusBadRequest, "POST "+events, "x", "ce-specversion", "1.0", "ce-id", "1", "ce-type", "t", "ce-source", "/s", "ce-path", "/a", "ce-a_b", "x")
 }
 
-func TestALogIsReadPageByPage(t *testing.T) {
+func TestEvents_AreReadPageByPage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range 10 {
@@ -259,7 +259,7 @@ func TestALogIsReadPageByPage(t *testing.T) {
 	require.Equal(t, "e3", b.must(t, http.StatusOK, "GET "+events+"/4", "").body["id"])
 }
 
-func TestAnEventIsFoundByAnOddID(t *testing.T) {
+func TestEvents_FindOddIDs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"a/b c", "100%", "4711", "?&#"} {
@@ -271,7 +271,7 @@ func TestAnEventIsFoundByAnOddID(t *testing.T) {
 }
 
 // C11: what is gone is said to be gone.
-func TestALogThatIsCutSaysWhereItBegins(t *testing.T) {
+func TestEvents_CutLogSaysWhereItBegins(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.must(t, http.StatusCreated, "PUT /v1/namespaces/small", `{"retention":{"max_bytes":2000}}`)

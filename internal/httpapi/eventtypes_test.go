@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestAnEventTypesLifeOverHTTP(t *testing.T) {
+func TestEventType_LivesThroughEveryCall(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const types = "/v1/namespaces/default/event-types"
@@ -58,7 +58,7 @@ func TestAnEventTypesLifeOverHTTP(t *testing.T) {
 	require.Equal(t, []string{"event_type.delete b", "event_type.create b", "event_type.update order/placed é", "event_type.create order/placed é"}, actions)
 }
 
-func TestEventTypesThatAreRefused(t *testing.T) {
+func TestEventType_RefusesInvalidOnes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, tt := range []struct {
@@ -88,7 +88,7 @@ func TestEventTypesThatAreRefused(t *testing.T) {
 }
 
 // S2-73: a type's name is its identity. It is nowhere changed: what is to be called otherwise is another type.
-func TestATypeIsNeverRenamed(t *testing.T) {
+func TestEventType_IsNeverRenamed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const known = "/v1/namespaces/default/event-types/order.placed"

@@ -11,7 +11,7 @@ import (
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-func TestTenFailuresAreForgivenAtOnceAndThenOneEverySixSeconds(t *testing.T) {
+func TestFailures_AllowTenThenOnePerSixSeconds(t *testing.T) {
 	t.Parallel()
 	f, now, caller := newFailures(10, 6*time.Second), time.Now(), addr("203.0.113.7")
 	for range 10 {
@@ -35,7 +35,7 @@ func TestTenFailuresAreForgivenAtOnceAndThenOneEverySixSeconds(t *testing.T) {
 	require.False(t, yes, "others have not failed")
 }
 
-func TestASourceIsAnAddressOrAHostsNetwork(t *testing.T) {
+func TestFailures_SourceIsAnAddressOrAHostsNetwork(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ one, other string }{
 		{"2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff"},
@@ -59,7 +59,7 @@ func numberedAddress(n uint32) netip.Addr {
 	return netip.AddrFrom16(raw)
 }
 
-func TestAnyNumberOfAddressesTakesABoundedMemory(t *testing.T) {
+func TestFailures_MemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	f, now := newFailures(10, 6*time.Second), time.Now()
 	for n := range uint32(10 * maxSources) {
@@ -74,7 +74,7 @@ func TestAnyNumberOfAddressesTakesABoundedMemory(t *testing.T) {
 	require.Len(t, f.bySource, 1)
 }
 
-func TestWithoutABoundNothingIsRemembered(t *testing.T) {
+func TestFailures_WithoutABoundRememberNothing(t *testing.T) {
 	t.Parallel()
 	f, now := newFailures(0, time.Second), time.Now()
 	for range 1000 {

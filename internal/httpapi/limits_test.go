@@ -38,7 +38,7 @@ func (a *answer) details(t *testing.T) map[string]any {
 	return details
 }
 
-func TestWhatIsBeyondTheQuotaIsRefusedAsAWhole(t *testing.T) {
+func TestQuota_RefusesTheWholeBatch(t *testing.T) {
 	t.Parallel()
 	b := quotaBench(t, sluice.Quota{EventsPerSecond: 0.01, Burst: 3})
 	const acme = "/v1/namespaces/acme/events"
@@ -54,7 +54,7 @@ func TestWhatIsBeyondTheQuotaIsRefusedAsAWhole(t *testing.T) {
 	b.must(t, http.StatusCreated, "POST "+events, `{"path":"/a"}`)
 }
 
-func TestAQuotaOfBytesIsOfRequestsBodies(t *testing.T) {
+func TestQuota_BytesCountRequestBodies(t *testing.T) {
 	t.Parallel()
 	b := quotaBench(t, sluice.Quota{BytesPerSecond: 1000})
 	const acme = "/v1/namespaces/acme/events"
@@ -64,7 +64,7 @@ func TestAQuotaOfBytesIsOfRequestsBodies(t *testing.T) {
 	require.Equal(t, "1", b.must(t, http.StatusTooManyRequests, "POST "+acme, `{"path":"/a","data":"`+strings.Repeat("x", 900)+`"}`).header.Get("Retry-After"))
 }
 
-func TestANamespaceShowsTheQuotaInForce(t *testing.T) {
+func TestNamespace_ShowsTheQuotaInForce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	a := b.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{"quota":{"events_per_second":2.5,"bytes_per_second":-1}}`)
@@ -75,7 +75,7 @@ func TestANamespaceShowsTheQuotaInForce(t *testing.T) {
 	}
 }
 
-func TestEventsThatAreTooLargeOrTooDeepAreRefused(t *testing.T) {
+func TestPublish_RefusesTooLargeOrTooDeepEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	opts := b.options()
@@ -109,7 +109,7 @@ func TestEventsThatAreTooLargeOrTooDeepAreRefused(t *testing.T) {
 	require.Empty(t, b.must(t, http.StatusOK, "GET "+events, "").list(t, "events"))
 }
 
-func TestTheStoreSaysHowFullItIs(t *testing.T) {
+func TestStorage_ReportsItsUse(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	a := b.must(t, http.StatusOK, "GET /v1/storage", "")

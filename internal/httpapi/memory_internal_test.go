@@ -25,7 +25,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Issue 13, attack 7: what a body costs is in proportion to it, whatever it is made of. Tests that measure memory do
+// Issue 13, attack 7: what a body costs is in proportion to it, for any content. Tests that measure memory do
 // not run beside others.
 func TestBodies_CostFourTimesTheirSize(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	const size = 8 << 20

@@ -37,7 +37,7 @@ func failingBench(t *testing.T, f failing) *bench {
 	return b
 }
 
-func TestRequestIDsAreTakenOverIfTheyAreHarmless(t *testing.T) {
+func TestRequestID_HarmlessOneIsTakenOver(t *testing.T) {
 	t.Parallel()
 	b := failingBench(t, nil)
 	for _, id := range []string{"abc-123", strings.Repeat("x", 128)} {
@@ -51,7 +51,7 @@ func TestRequestIDsAreTakenOverIfTheyAreHarmless(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWrongInsideStaysInside(t *testing.T) {
+func TestError_HidesInternalDetails(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name       string
@@ -83,7 +83,7 @@ func TestWhatGoesWrongInsideStaysInside(t *testing.T) {
 	}
 }
 
-func TestAPanicIsAnInternalError(t *testing.T) {
+func TestError_PanicIsInternal(t *testing.T) {
 	t.Parallel()
 	b := failingBench(t, func(context.Context) error { panic("hunter2") })
 	a := b.must(t, http.StatusInternalServerError, "POST "+events, `{"path":"/a"}`)
@@ -94,7 +94,7 @@ func TestAPanicIsAnInternalError(t *testing.T) {
 	b.must(t, http.StatusOK, "GET /healthz", "")
 }
 
-func TestEveryRequestIsOneLineOfLog(t *testing.T) {
+func TestLog_HasOneLinePerRequest(t *testing.T) {
 	t.Parallel()
 	b := failingBench(t, func(context.Context) error { return sluice.Errorf(sluice.Conflict, "no") })
 	b.do(t, "POST "+events+"?secret=hunter2", `{"path":"/a","data":"hunter2"}`, "X-Request-Id", "r1")
@@ -114,7 +114,7 @@ func TestEveryRequestIsOneLineOfLog(t *testing.T) {
 	require.Contains(t, lines[1], `"level":"DEBUG"`)
 }
 
-func TestAClientThatWentAwayIsNoErrorOfOurs(t *testing.T) {
+func TestLog_AbsentClientIsNoServerError(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{})
 	b := failingBench(t, func(ctx context.Context) error {
@@ -134,7 +134,7 @@ func TestAClientThatWentAwayIsNoErrorOfOurs(t *testing.T) {
 	require.NotContains(t, b.log.lines()[0], "ERROR")
 }
 
-func TestWithoutNATSTheServerIsAliveAndNotReady(t *testing.T) {
+func TestReady_NeedsNATSAndHealthDoesNot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.nats.Stop(t)
@@ -147,7 +147,7 @@ func TestWithoutNATSTheServerIsAliveAndNotReady(t *testing.T) {
 	require.Eventually(t, func() bool { return b.do(t, "GET /readyz", "").status == http.StatusOK }, 20*time.Second, 10*time.Millisecond)
 }
 
-func TestWithoutATokenNobodyGetsIn(t *testing.T) {
+func TestAuth_EmptyServerTokenAdmitsNoCaller(t *testing.T) {
 	t.Parallel()
 	opts := (&bench{parts: &parts{}, log: &logged{}}).bareOptions()
 	opts.Token = ""

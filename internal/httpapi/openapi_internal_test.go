@@ -45,7 +45,7 @@ func dig(t *testing.T, v any, keys ...string) any {
 	return v
 }
 
-func TestEveryRouteIsInTheDocumentAndNothingElse(t *testing.T) {
+func TestOpenAPI_ListsExactlyTheRoutes(t *testing.T) {
 	t.Parallel()
 	segment := regexp.MustCompile(`:(\w+)`)
 	var routes, documented []string
@@ -77,7 +77,7 @@ func TestEveryRouteIsInTheDocumentAndNothingElse(t *testing.T) {
 	require.Equal(t, routes, documented)
 }
 
-func TestEveryReferenceOfTheDocumentIsThere(t *testing.T) {
+func TestOpenAPI_ReferencesResolve(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
 	refs := regexp.MustCompile(`\$ref: '#/([^']+)'`).FindAllSubmatch(openapiDocument, -1)
@@ -108,7 +108,7 @@ func TestDocument_HasNoEmptyValues(t *testing.T) {
 }
 
 // The path parameters of a path are declared, by reference or in place.
-func TestEveryPathParameterIsDeclared(t *testing.T) {
+func TestOpenAPI_DeclaresPathParameters(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
 	paths, ok := dig(t, doc, "paths").(map[string]any)
@@ -146,7 +146,7 @@ func jsonFields(kind reflect.Type) []string {
 	return fields
 }
 
-func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
+func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
 	tests := []struct {
@@ -258,7 +258,7 @@ func constants[T ~string](t *testing.T, name, kind string) (all []T) {
 	return all
 }
 
-func TestTheDocumentAndTheStatusTableAgree(t *testing.T) {
+func TestOpenAPI_AgreesWithTheStatusTable(t *testing.T) {
 	t.Parallel()
 	schema := dig(t, document(t), "components", "schemas", "ErrorCode")
 	listed, ok := dig(t, schema, "enum").([]any)
@@ -278,7 +278,7 @@ func TestTheDocumentAndTheStatusTableAgree(t *testing.T) {
 	}
 }
 
-func TestTheDocumentNamesEveryReason(t *testing.T) {
+func TestOpenAPI_NamesEveryReason(t *testing.T) {
 	t.Parallel()
 	var want []any
 	for _, reason := range sluice.Reasons() {
@@ -288,7 +288,7 @@ func TestTheDocumentNamesEveryReason(t *testing.T) {
 }
 
 // S0-55.
-func TestTheDocumentNamesEveryReasonWhyATokenDoesNotCount(t *testing.T) {
+func TestOpenAPI_NamesEveryTokenReason(t *testing.T) {
 	t.Parallel()
 	var want []any
 	for _, reason := range constants[string](t, "../authz/token.go", "Reason") {
@@ -297,7 +297,7 @@ func TestTheDocumentNamesEveryReasonWhyATokenDoesNotCount(t *testing.T) {
 	require.Equal(t, want, dig(t, document(t), "components", "schemas", "TokenReason", "enum"))
 }
 
-func TestTheDocumentNamesTheVerbs(t *testing.T) {
+func TestOpenAPI_NamesTheVerbs(t *testing.T) {
 	t.Parallel()
 	var want []any
 	for _, verb := range sluice.Verbs() {
@@ -306,8 +306,8 @@ func TestTheDocumentNamesTheVerbs(t *testing.T) {
 	require.Equal(t, want, dig(t, document(t), "components", "schemas", "Verb", "enum"))
 }
 
-// Whoever reads the document learns which operations need a token.
-func TestTheDocumentSaysWhatNeedsAToken(t *testing.T) {
+// The document says which operations need a token.
+func TestOpenAPI_MarksOperationsThatNeedAToken(t *testing.T) {
 	t.Parallel()
 	paths, ok := dig(t, document(t), "paths").(map[string]any)
 	require.True(t, ok)
@@ -333,7 +333,7 @@ func TestTheDocumentSaysWhatNeedsAToken(t *testing.T) {
 }
 
 // S1-85…91.
-func TestStatusesOfCallbacksAreThoseOfS1(t *testing.T) {
+func TestCallback_StatusesAreThoseOfS1(t *testing.T) {
 	t.Parallel()
 	contract := map[sluice.Code]int{
 		"INVALID_REQUEST": 400, "TOKEN_EXPIRED": 401, "TOKEN_INVALID": 401, "ALREADY_CLAIMED": 409, "INVALID_OFFSET": 409, "STALE_EPOCH": 409, "CONSUMER_GONE": 410,
@@ -346,7 +346,7 @@ func TestStatusesOfCallbacksAreThoseOfS1(t *testing.T) {
 }
 
 // 03-api, "Errors".
-func TestStatusesAreThoseOfTheContract(t *testing.T) {
+func TestStatus_IsThatOfTheContract(t *testing.T) {
 	t.Parallel()
 	contract := map[int][]sluice.Code{
 		400: {sluice.InvalidRequest},
@@ -378,8 +378,8 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 	require.Equal(t, codes(t), all)
 }
 
-// S2-130: feeds stream, and so do Durable Streams, which have a document of their own; whatever else there is answers and is done.
-func TestOnlyFeedsStream(t *testing.T) {
+// S2-130: feeds stream, and so do Durable Streams, which have a document of their own; every other operation answers and ends.
+func TestOpenAPI_OnlyFeedsStream(t *testing.T) {
 	t.Parallel()
 	paths, ok := dig(t, document(t), "paths").(map[string]any)
 	require.True(t, ok)

@@ -32,7 +32,7 @@ func (m *marked) ClearProducer(_ context.Context, producer, by string) error {
 	return nil
 }
 
-func TestUnsafeProducersAreListedAndCleared(t *testing.T) { // S4-82
+func TestProducers_UnsafeOnesAreListedAndCleared(t *testing.T) { // S4-82
 	t.Parallel()
 	b := newBench(t)
 	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)

@@ -8,7 +8,7 @@ import (
 )
 
 // What cannot be held is refused, and not stored at once instead.
-func TestAServerThatHoldsNothingSaysSo(t *testing.T) {
+func TestSchedule_ServerWithoutItRefusesDelayedEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const namespace = "/v1/namespaces/default"

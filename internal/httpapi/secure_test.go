@@ -51,7 +51,7 @@ func answeredWith(t *testing.T, opts httpapi.Options, peer string, headers ...st
 	return w
 }
 
-func TestWhoGuessesTokensIsToldToWaitAndWhoHasOneIsNot(t *testing.T) {
+func TestFailures_DelayTokenGuessersOnly(t *testing.T) {
 	t.Parallel()
 	b := changedBench(t, func(o *httpapi.Options) { o.FailureBurst, o.FailureEvery = 10, time.Hour })
 	for range 10 {
@@ -64,13 +64,13 @@ func TestWhoGuessesTokensIsToldToWaitAndWhoHasOneIsNot(t *testing.T) {
 		require.NotEmpty(t, a.header.Get("X-Request-Id"))
 	}
 	b.must(t, http.StatusTooManyRequests, "GET /v1/nothing", "", "Authorization", "Bearer guess")
-	b.must(t, http.StatusUnauthorized, "GET /v1/capabilities", "", "Authorization", "") // whoever shows none guesses none
+	b.must(t, http.StatusUnauthorized, "GET /v1/capabilities", "", "Authorization", "") // a request without a token is no guess
 	b.must(t, http.StatusOK, "GET /v1/capabilities", "")
 	b.must(t, http.StatusOK, "GET /healthz", "", "Authorization", "")
 	require.Contains(t, b.log.lines()[10], `"status":429`)
 }
 
-func TestAForwardedAddressIsBelievedOfATrustedProxyOnly(t *testing.T) {
+func TestForwardedFor_IsBelievedOfTrustedProxiesOnly(t *testing.T) {
 	t.Parallel()
 	opts := (&bench{parts: &parts{}, log: &logged{}}).bareOptions()
 	opts.FailureBurst, opts.FailureEvery = 1, time.Hour
@@ -82,8 +82,8 @@ func TestAForwardedAddressIsBelievedOfATrustedProxyOnly(t *testing.T) {
 		first, second [2]string // peer, what it says of others
 		status        int
 	}{
-		{"nobody is trusted", nil, [2]string{stranger, "198.51.100.1"}, [2]string{stranger, "198.51.100.2"}, http.StatusTooManyRequests},
-		{"nobody is trusted, not even this machine", nil, [2]string{"127.0.0.1:1", "198.51.100.1"}, [2]string{"127.0.0.1:2", "198.51.100.2"}, http.StatusTooManyRequests},
+		{"no proxy is trusted", nil, [2]string{stranger, "198.51.100.1"}, [2]string{stranger, "198.51.100.2"}, http.StatusTooManyRequests},
+		{"no proxy is trusted, not even this machine", nil, [2]string{"127.0.0.1:1", "198.51.100.1"}, [2]string{"127.0.0.1:2", "198.51.100.2"}, http.StatusTooManyRequests},
 		{"a stranger", proxies("10.1.0.0/16"), [2]string{stranger, "198.51.100.1"}, [2]string{stranger, "198.51.100.2"}, http.StatusTooManyRequests},
 		{"two callers behind a proxy", proxies("10.1.0.0/16"), [2]string{proxy, "198.51.100.1"}, [2]string{proxy, "198.51.100.2"}, http.StatusUnauthorized},
 		{"one caller behind a proxy that makes others up", proxies("10.1.0.0/16"), [2]string{proxy, "1.1.1.1, 198.51.100.1"}, [2]string{proxy, "2.2.2.2, 198.51.100.1"}, http.StatusTooManyRequests},
@@ -115,7 +115,7 @@ func TestAForwardedAddressIsBelievedOfATrustedProxyOnly(t *testing.T) {
 
 func proxies(cidr string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(cidr)} }
 
-func TestMetricsAreForThisMachineAndForAdministrators(t *testing.T) {
+func TestMetrics_AreForThisMachineAndAdministrators(t *testing.T) {
 	t.Parallel()
 	opts := (&bench{parts: &parts{}, log: &logged{}}).bareOptions()
 	bearer := []string{"Authorization", "Bearer " + token}
@@ -130,8 +130,8 @@ func TestMetricsAreForThisMachineAndForAdministrators(t *testing.T) {
 		{"this machine over both", httpapi.MetricsLoopback, mapped, nil, http.StatusOK},
 		{"another one", "", elsewhere, nil, http.StatusUnauthorized},
 		{"another one that says it is this one", "", elsewhere, []string{"X-Forwarded-For", "127.0.0.1"}, http.StatusUnauthorized},
-		{"somebody behind a proxy on this machine", "", here, []string{"X-Forwarded-For", "203.0.113.7"}, http.StatusUnauthorized},
-		{"somebody behind a proxy that says so otherwise", "", here, []string{"Forwarded", "for=203.0.113.7"}, http.StatusUnauthorized},
+		{"a client behind a proxy on this machine", "", here, []string{"X-Forwarded-For", "203.0.113.7"}, http.StatusUnauthorized},
+		{"a client behind a proxy with Forwarded", "", here, []string{"Forwarded", "for=203.0.113.7"}, http.StatusUnauthorized},
 		{"this machine by name", "", here, []string{"Host", "localhost:8080"}, http.StatusOK},
 		{"this machine by address", "", here, []string{"Host", "[::1]:8080"}, http.StatusOK},
 		{"a page whose name leads to this machine", "", here, []string{"Host", "evil.example"}, http.StatusUnauthorized},
@@ -144,8 +144,8 @@ func TestMetricsAreForThisMachineAndForAdministrators(t *testing.T) {
 		{"an administrator", "", elsewhere, bearer, http.StatusOK},
 		{"an administrator behind a proxy", "", here, append([]string{"X-Forwarded-For", "203.0.113.7"}, bearer...), http.StatusOK},
 		{"everybody", httpapi.MetricsOpen, elsewhere, nil, http.StatusOK},
-		{"nobody", httpapi.MetricsToken, here, nil, http.StatusUnauthorized},
-		{"nobody but an administrator", httpapi.MetricsToken, here, bearer, http.StatusOK},
+		{"anonymous", httpapi.MetricsToken, here, nil, http.StatusUnauthorized},
+		{"only an administrator", httpapi.MetricsToken, here, bearer, http.StatusOK},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestMetricsAreForThisMachineAndForAdministrators(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, answeredWith(t, tokenless, elsewhere, "Authorization", "Bearer ").Code, "without a token there is no administrator")
 }
 
-func TestEveryAnswerTellsBrowsersToMakeNothingOfIt(t *testing.T) {
+func TestHeaders_KeepBrowsersFromInterpretingAnswers(t *testing.T) {
 	t.Parallel()
 	b := changedBench(t, func(*httpapi.Options) {})
 	for line, status := range map[string]int{
@@ -188,7 +188,7 @@ func TestEveryAnswerTellsBrowsersToMakeNothingOfIt(t *testing.T) {
 	require.Equal(t, "public, max-age=300", b.must(t, http.StatusOK, "GET /.well-known/jwks.json", "").header.Get("Cache-Control"), "public keys may be kept")
 }
 
-func TestProbesMayAskWithHEAD(t *testing.T) {
+func TestHealth_AnswersHEAD(t *testing.T) {
 	t.Parallel()
 	b := changedBench(t, func(o *httpapi.Options) {
 		o.Ready = func(context.Context) error { return sluice.Errorf(sluice.Unavailable, "no") }
@@ -197,9 +197,9 @@ func TestProbesMayAskWithHEAD(t *testing.T) {
 	require.Empty(t, b.must(t, http.StatusServiceUnavailable, "HEAD /readyz", "", "Authorization", "").text)
 }
 
-// Routes that read no body, routes that there are not, and callers who are nobody get their answer
-// whatever comes along: the client here sends everything before it reads anything.
-func TestABodyThatNobodyReadsDoesNotCostTheAnswer(t *testing.T) {
+// Routes that read no body, routes that there are not, and anonymous callers get their answer
+// with any body: the client here sends everything before it reads anything.
+func TestBody_UnreadOneDoesNotCostTheAnswer(t *testing.T) {
 	t.Parallel()
 	b := changedBench(t, func(*httpapi.Options) {})
 	const large = 20 << 20
@@ -214,8 +214,8 @@ func TestABodyThatNobodyReadsDoesNotCostTheAnswer(t *testing.T) {
 		{"no such method", "DELETE /v1/capabilities", token, chunked, 405},
 		{"no such address", "POST /v1/nothing", token, chunked, 404},
 		{"no token is needed", "GET /healthz", "", chunked, 200},
-		{"nobody", "POST " + events, "x", sized, 401},
-		{"nobody, with no end in sight", "POST " + events, "x", chunked, 401},
+		{"anonymous", "POST " + events, "x", sized, 401},
+		{"anonymous, without a length", "POST " + events, "x", chunked, 401},
 		{"too large to be read", "POST " + events, token, sized, 413},
 		{"larger than it may become", "POST " + events, token, chunked, 413},
 	}
@@ -241,7 +241,7 @@ func TestABodyThatNobodyReadsDoesNotCostTheAnswer(t *testing.T) {
 	}
 }
 
-func TestAConnectionIsKeptWhereTheBodyWasRead(t *testing.T) {
+func TestBody_ReadOneKeepsTheConnection(t *testing.T) {
 	t.Parallel()
 	b := changedBench(t, func(o *httpapi.Options) { o.MaxBody = 8 << 20 })
 	for range 3 {
@@ -255,7 +255,7 @@ func TestAConnectionIsKeptWhereTheBodyWasRead(t *testing.T) {
 	require.Empty(t, a.header.Get("Connection"))
 }
 
-func TestWhoAsksWhetherToSendABodyDoesNotSendIt(t *testing.T) {
+func TestBody_IsNotSentWhenExpectIsRefused(t *testing.T) {
 	t.Parallel()
 	b := changedBench(t, func(*httpapi.Options) {})
 	transport := &http.Transport{ExpectContinueTimeout: time.Minute}
@@ -288,7 +288,7 @@ func (w *watched) Read(p []byte) (int, error) {
 }
 
 // S2's and everybody's: what two parsers may read in two ways is not taken.
-func TestAmbiguousOrExpensiveBodiesAreRefused(t *testing.T) {
+func TestBody_RefusesAmbiguousOrExpensiveOnes(t *testing.T) {
 	t.Parallel()
 	b := changedBench(t, func(o *httpapi.Options) { o.MaxBody = 32 << 20 })
 	var keys strings.Builder

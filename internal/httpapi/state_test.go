@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheStateIsReadPageByPage(t *testing.T) {
+func TestState_IsReadPageByPage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const events, state = "/v1/namespaces/default/events", "/v1/namespaces/default/state"
@@ -46,7 +46,7 @@ func paths(t *testing.T, a *answer) []any {
 	return all
 }
 
-func TestTheStateOfOnePath(t *testing.T) {
+func TestState_OfOnePath(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const state = "/v1/namespaces/default/state"
@@ -60,7 +60,7 @@ func TestTheStateOfOnePath(t *testing.T) {
 	b.must(t, http.StatusNotFound, "GET "+state+"/a/b", "")
 }
 
-func TestStatesThatAreRefused(t *testing.T) {
+func TestState_RefusesInvalidRequests(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/a","type":"t"}`)
@@ -89,7 +89,7 @@ func TestStatesThatAreRefused(t *testing.T) {
 }
 
 // C11: a state of which something is gone is refused as events are, with both sequences.
-func TestAStateBeforeWhatIsKeptSaysWhereTheLogBegins(t *testing.T) {
+func TestState_BeforeTheLogSaysWhereItBegins(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.must(t, http.StatusCreated, "PUT /v1/namespaces/small", `{"retention":{"max_bytes":2000}}`)

@@ -50,8 +50,8 @@ func (w *standIn) Ended(ctx context.Context, namespace string, path sluice.Path)
 }
 
 // S1-122: what was interrupted between a stream's end and that of its consumers is mended by deleting again, which
-// finds no stream; whoever has gone meanwhile interrupts nothing.
-func TestADeletedStreamsConsumersEndHoweverOftenItIsDeleted(t *testing.T) {
+// finds no stream; a caller that has gone meanwhile interrupts nothing.
+func TestStream_RepeatedDeletionEndsItsConsumers(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("no answer")
 	missing, gone := sluice.Errorf(sluice.NotFound, "none"), sluice.Errorf(sluice.StreamGone, "kept for its forks")
@@ -90,8 +90,8 @@ func restricted(t *testing.T, w Wakes) (*Server, sluice.Caller) {
 	return New(Options{Metrics: http.NotFoundHandler(), Authentication: Authentication{Access: index}, Wakes: w}), sluice.Caller{Principal: "user:ann", Grant: "g"}
 }
 
-// C14, S1-99: a worker subscribes to whatever it names; who looks sees of that what it may.
-func TestOfConsumersPathsAreLeftOutThatTheCallerMayNotKnowOf(t *testing.T) {
+// C14, S1-99: a worker subscribes to any path; a reader is shown the paths that it may know of.
+func TestConsumer_HidesForbiddenPaths(t *testing.T) {
 	t.Parallel()
 	w := &standIn{one: sluice.WakeConsumer{Path: "/agents/a", Streams: []sluice.WakeStream{{Path: "/agents/a"}, {Path: "/secret/a"}, {Path: "/agents/b"}}}}
 	s, who := restricted(t, w)

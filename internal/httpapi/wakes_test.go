@@ -95,7 +95,7 @@ const (
 )
 
 // S1-106…113.
-func TestSubscriptionsOfModeWakeLiveAtTheirPatterns(t *testing.T) {
+func TestWake_SubscriptionLivesAtItsPattern(t *testing.T) {
 	t.Parallel()
 	b, _ := wakeBench(t)
 	a := b.must(t, http.StatusCreated, "PUT "+agents+"?subscription=handler", agentsWish)
@@ -128,7 +128,7 @@ func TestSubscriptionsOfModeWakeLiveAtTheirPatterns(t *testing.T) {
 }
 
 // S1-110, S1-111: of a pattern exactly, of /** all, and only those of mode wake and of the namespace.
-func TestSubscriptionsOfModeWakeAreListedByTheirPattern(t *testing.T) {
+func TestWake_SubscriptionsAreListedByPattern(t *testing.T) {
 	t.Parallel()
 	b, _ := wakeBench(t)
 	b.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", "{}")
@@ -161,7 +161,7 @@ func TestSubscriptionsOfModeWakeAreListedByTheirPattern(t *testing.T) {
 }
 
 // A request that says that it is about subscriptions does nothing to streams, however little sense it makes.
-func TestRequestsAboutSubscriptionsThatAreRefused(t *testing.T) {
+func TestWake_RefusedRequestsLeaveStreamsAlone(t *testing.T) {
 	t.Parallel()
 	b, w := wakeBench(t)
 	for line, status := range map[string]int{
@@ -200,7 +200,7 @@ func TestRequestsAboutSubscriptionsThatAreRefused(t *testing.T) {
 const callbackAt = "/callback/default/handler:%2Fagents%2Ftask%20%251"
 
 // S1-15, S1-71, S1-82: what a worker reports goes to the engine as it came.
-func TestACallbackIsHandedOnAsItCame(t *testing.T) {
+func TestCallback_ReachesTheEngineUnchanged(t *testing.T) {
 	t.Parallel()
 	b, w := wakeBench(t)
 	w.answer = model.WakeAnswer{Token: "next", Streams: []model.WakeAcked{{Path: "/agents/a", Offset: "-1"}}}
@@ -225,7 +225,7 @@ func TestACallbackIsHandedOnAsItCame(t *testing.T) {
 }
 
 // S1-85…92: the status and the body are S1's, and the server's own trouble is told in the same shape.
-func TestARefusedCallbackIsToldAsS1Says(t *testing.T) {
+func TestCallback_RefusalsHaveTheShapeOfS1(t *testing.T) {
 	t.Parallel()
 	b, w := wakeBench(t)
 	for _, tt := range []struct {
@@ -297,8 +297,8 @@ func (r *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Workers behind one address do not silence one another, nor does somebody there who guesses tokens of the API.
-func TestCallbacksWithWrongTokensKeepNobodyOut(t *testing.T) {
+// Workers behind one address do not silence one another, nor does a client there that guesses tokens of the API.
+func TestCallback_WrongTokensBlockNoOther(t *testing.T) {
 	t.Parallel()
 	b, w := wakeBench(t)
 	opts := b.options()
@@ -320,7 +320,7 @@ func TestCallbacksWithWrongTokensKeepNobodyOut(t *testing.T) {
 	b.must(t, http.StatusOK, "POST "+callbackAt, `{"epoch":1}`, "Authorization", "Bearer good")
 }
 
-func TestWithoutWakesCallbacksAndConsumersAreUnavailable(t *testing.T) {
+func TestCallback_WithoutWakesIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.must(t, http.StatusCreated, "PUT "+agents+"?subscription=handler", agentsWish)
@@ -331,7 +331,7 @@ func TestWithoutWakesCallbacksAndConsumersAreUnavailable(t *testing.T) {
 	}
 }
 
-func TestConsumersAreSeen(t *testing.T) {
+func TestConsumer_IsShown(t *testing.T) {
 	t.Parallel()
 	b, w := wakeBench(t)
 	b.must(t, http.StatusCreated, "PUT "+agents+"?subscription=handler", agentsWish)
@@ -369,8 +369,8 @@ func TestConsumersAreSeen(t *testing.T) {
 	require.Equal(t, true, b.must(t, http.StatusOK, "GET /v1/capabilities", "").body["features"].(map[string]any)["wake"])
 }
 
-// What is about events is refused with words of what there is instead, whatever else is wrong with the request.
-func TestWhatMeansNothingInAModeIsRefused(t *testing.T) {
+// A request about events is refused with the name of what a wake has instead, before its other faults.
+func TestWake_RefusesRequestsAboutEvents(t *testing.T) {
 	t.Parallel()
 	b, w := wakeBench(t)
 	b.must(t, http.StatusCreated, "PUT "+agents+"?subscription=handler", agentsWish)

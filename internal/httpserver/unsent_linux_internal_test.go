@@ -10,7 +10,7 @@ import (
 
 // S2-88, S2-91: a reader that takes nothing is known to the server as one, and not hidden behind megabytes that the kernel
 // keeps for it.
-func TestTheKernelKeepsLittleForAReaderThatTakesNothing(t *testing.T) {
+func TestListener_KernelBuffersLittleForStalledReaders(t *testing.T) {
 	t.Parallel()
 	var listen net.ListenConfig
 	inner, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/inflight"
 )
 
-func TestWhatIsCutOffIsWaitedFor(t *testing.T) { // C43
+func TestWithdraw_WaitsForTheCutOff(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var set inflight.Set[string]
@@ -39,7 +39,7 @@ func TestWhatIsCutOffIsWaitedFor(t *testing.T) { // C43
 	})
 }
 
-func TestWhoeverCannotWaitIsToldHowManyAreLeft(t *testing.T) { // C43
+func TestWithdraw_TimeoutTellsHowManyAreLeft(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var set inflight.Set[int]
@@ -57,7 +57,7 @@ func TestWhoeverCannotWaitIsToldHowManyAreLeft(t *testing.T) { // C43
 }
 
 // Whoever leaves by himself was not cut off, nor who ends because all ends.
-func TestOnlyWhatIsCutOffWasCut(t *testing.T) {
+func TestCut_IsOnlyTrueAfterACutOff(t *testing.T) {
 	t.Parallel()
 	var set inflight.Set[int]
 	all, end := context.WithCancel(t.Context())

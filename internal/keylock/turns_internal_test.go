@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOneAtATimeChangesARecord(t *testing.T) {
+func TestLock_OneHolderPerKey(t *testing.T) {
 	t.Parallel()
 	var all Turns[string]
 	const key = "/a"

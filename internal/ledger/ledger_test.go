@@ -47,7 +47,7 @@ func written(t *testing.T, old, now any) sluice.LedgerEntry {
 	return store.all[0]
 }
 
-func TestAnEntrySaysWhoDidWhatToWhat(t *testing.T) {
+func TestEntry_NamesActorActionAndTarget(t *testing.T) {
 	t.Parallel()
 	e := written(t, nil, thing{Name: "x"})
 	require.NotEmpty(t, e.ID)
@@ -59,7 +59,7 @@ func TestAnEntrySaysWhoDidWhatToWhat(t *testing.T) {
 	}, e)
 }
 
-func TestOnlyTheFieldsThatChangeAreThere(t *testing.T) {
+func TestEntry_HasOnlyChangedFields(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name     string
@@ -89,7 +89,7 @@ func TestOnlyTheFieldsThatChangeAreThere(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeSecretIsMasked(t *testing.T) {
+func TestEntry_MasksSecrets(t *testing.T) {
 	t.Parallel()
 	was := thing{Endpoint: sluice.Endpoint{
 		URL: "https://u:pw1@a.example/hook?token=pw2&x=pw3&pw#pw4", Secret: "pw5", Headers: map[string]string{"x-key": "pw6"},
@@ -108,7 +108,7 @@ func TestWhatMayBeSecretIsMasked(t *testing.T) {
 	require.JSONEq(t, `{"tokens":[{"token":"***"}],"secrets":"***","url":"***"}`, string(e.New))
 }
 
-func TestAChangeThatFailsHasASecondEntry(t *testing.T) {
+func TestEntry_FailedChangeHasASecondOne(t *testing.T) {
 	t.Parallel()
 	store := &entries{}
 	l := ledger.New(store, slog.New(slog.DiscardHandler))
@@ -129,7 +129,7 @@ func TestAChangeThatFailsHasASecondEntry(t *testing.T) {
 	require.Len(t, store.all, 2)
 }
 
-func TestAnotherTryOfTheSameChangeIsTheSameEntry(t *testing.T) {
+func TestEntry_RepeatedTryIsTheSameOne(t *testing.T) {
 	t.Parallel()
 	store := &entries{}
 	l := ledger.New(store, slog.New(slog.DiscardHandler))
@@ -150,7 +150,7 @@ func TestAnotherTryOfTheSameChangeIsTheSameEntry(t *testing.T) {
 	require.Equal(t, []any{sluice.ChangeFailed, sluice.Conflict, store.all[0].ID}, []any{store.all[1].Outcome, store.all[1].Error, store.all[1].Intent})
 }
 
-func TestALedgerThatCannotBeWrittenRefusesTheChange(t *testing.T) {
+func TestLedger_UnwritableOneRefusesTheChange(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer
 	store := &entries{refuse: errors.New("full")}

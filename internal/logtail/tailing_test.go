@@ -135,7 +135,7 @@ func enter(t *testing.T, s *set) (*tail, func()) {
 	return one, leave
 }
 
-func TestALogHasOneReaderForAllWhoNeedIt(t *testing.T) {
+func TestReader_IsSharedByAllUsersOfALog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog()
@@ -172,7 +172,7 @@ func TestALogHasOneReaderForAllWhoNeedIt(t *testing.T) {
 	})
 }
 
-func TestAReaderThatNobodyNeedsEndsAtOnceWhereItDoesNotLinger(t *testing.T) {
+func TestReader_UnusedOneEndsAtOnceWithoutLingering(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(newLog(), 0)
@@ -191,7 +191,7 @@ func TestAReaderThatNobodyNeedsEndsAtOnceWhereItDoesNotLinger(t *testing.T) {
 	})
 }
 
-func TestAReaderGoesOnWhereItWasAfterTrouble(t *testing.T) {
+func TestReader_ResumesAfterTrouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog()
@@ -212,7 +212,7 @@ func TestAReaderGoesOnWhereItWasAfterTrouble(t *testing.T) {
 }
 
 // Who is in a ring whose log is another one is told, and finds another reader.
-func TestAReaderEndsWithItsLog(t *testing.T) {
+func TestReader_EndsWithItsLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog()
@@ -236,7 +236,7 @@ func TestAReaderEndsWithItsLog(t *testing.T) {
 	})
 }
 
-func TestWhatKeepsALogFromBeingFollowedIsSaid(t *testing.T) {
+func TestReader_ReportsItsTrouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog()

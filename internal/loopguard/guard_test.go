@@ -100,7 +100,7 @@ func requireLoop(tb testing.TB, err error) map[string]any {
 }
 
 // S4-82: the details name the chain.
-func TestALoopIsRefusedAndItsProducerMarked(t *testing.T) {
+func TestLoop_IsRefusedAndMarksItsProducer(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	var loops int
@@ -131,7 +131,7 @@ func TestALoopIsRefusedAndItsProducerMarked(t *testing.T) {
 }
 
 // An instruction that comes to itself is cut off, and nobody is marked: its maker published nothing.
-func TestAReactionThatCameOfItselfIsRefusedAndMarksNobody(t *testing.T) {
+func TestLoop_OfInstructionsMarksNoProducer(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	var loops int
@@ -159,7 +159,7 @@ func withoutPlace(chain any) []sluice.Link {
 	return links
 }
 
-func TestBeforeAllMarksAreKnownTheyAreAskedFor(t *testing.T) {
+func TestMarks_AreReadFromTheStoreAtFirst(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	m.marks["user:ann"], m.revs["user:ann"] = sluice.Unsafe{Producer: "user:ann"}, 1
@@ -169,7 +169,7 @@ func TestBeforeAllMarksAreKnownTheyAreAskedFor(t *testing.T) {
 	require.NoError(t, g.CheckNew(t.Context(), "acme", "user:bob", []sluice.Event{event("d", "x", "/x", "a")}))
 }
 
-func TestACauseMayBeEarlierInTheBatch(t *testing.T) {
+func TestCause_MayBeEarlierInTheBatch(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	g := newGuard(t, m, loopguard.Options{})
@@ -183,7 +183,7 @@ func TestACauseMayBeEarlierInTheBatch(t *testing.T) {
 }
 
 // What is published once more is not stored again: the chain of others goes through what is stored.
-func TestAnIDOfTheBatchThatTheLogHasIsNoWayOut(t *testing.T) {
+func TestCause_DuplicateInTheBatchDoesNotHideALoop(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	g := newGuard(t, m, loopguard.Options{})
@@ -193,7 +193,7 @@ func TestAnIDOfTheBatchThatTheLogHasIsNoWayOut(t *testing.T) {
 	require.Equal(t, []any{1, 2}, []any{e["index"], e["hops"]})
 }
 
-func TestAWalkCostsNoLookUpWhereTheEventsWerePublishedHere(t *testing.T) {
+func TestWalk_LocalEventsCostNoLookUp(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	here, there := newGuard(t, m, loopguard.Options{}), newGuard(t, m, loopguard.Options{})
@@ -215,7 +215,7 @@ func TestAWalkCostsNoLookUpWhereTheEventsWerePublishedHere(t *testing.T) {
 	require.Equal(t, sluice.MaxHops, m.lookups, "once")
 }
 
-func TestWhatIsNotKnownIsAnErrorOfAnotherKind(t *testing.T) {
+func TestCause_UnknownOneIsAnotherError(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	m.err = sluice.Errorf(sluice.Unavailable, "away")
@@ -229,7 +229,7 @@ func TestWhatIsNotKnownIsAnErrorOfAnotherKind(t *testing.T) {
 }
 
 // Decision 0014: the source of what came by NATS is marked, and what the server stamped passes.
-func TestALoopInTheLogMarksItsSourceOnce(t *testing.T) {
+func TestLoop_InTheLogMarksItsSourceOnce(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	g := newGuard(t, m, loopguard.Options{})
@@ -249,7 +249,7 @@ func TestALoopInTheLogMarksItsSourceOnce(t *testing.T) {
 }
 
 // Whoever publishes to NATS makes sources up: they are refused all the same.
-func TestThereIsABoundOfMarks(t *testing.T) {
+func TestMarks_AreBounded(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	g := newGuard(t, m, loopguard.Options{})
@@ -262,7 +262,7 @@ func TestThereIsABoundOfMarks(t *testing.T) {
 	require.Empty(t, m.marks)
 }
 
-func TestEveryLoopOfManyPublishersIsCounted(t *testing.T) {
+func TestLoop_ConcurrentOnesAreAllCounted(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	g := newGuard(t, m, loopguard.Options{})

@@ -24,7 +24,7 @@ func chainOf(n int, more string) []sluice.Link {
 	return chain
 }
 
-func TestAChainThatMustNotGoOn(t *testing.T) { // S4-79, S4-82, C17
+func TestChain_RefusesLoopsAndDepth(t *testing.T) { // S4-79, S4-82, C17
 	t.Parallel()
 	e := sluice.Link{ID: "e", Type: "t", Path: "/e", Cause: "0"}
 	with := func(chain []sluice.Link, at int, l sluice.Link) []sluice.Link {

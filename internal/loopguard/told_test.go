@@ -22,7 +22,7 @@ func (l *tellers) Unsafe(is sluice.Unsafe) {
 }
 
 // S4-82: an automation that loops a thousand times a second is told of once a minute, and its mark says what is to be told.
-func TestAnUnsafeProducerIsToldOnceAMinute(t *testing.T) {
+func TestUnsafeProducer_IsAnnouncedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, l := newMemory(), &tellers{}

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
+func TestScrape_ShowsCountersAndGauges(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(slog.New(slog.DiscardHandler))
 	m.WatchDeliveries(func() []model.DeliveryGauges {

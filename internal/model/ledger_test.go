@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestActionsThatCanBe(t *testing.T) {
+func TestAction_IsChecked(t *testing.T) {
 	t.Parallel()
 	for _, action := range []string{sluice.ActionSubscriptionPause, "subscription.*", "a.b.c", "grant.re_voke", "x", strings.Repeat("a", 64)} {
 		require.NoError(t, model.CheckAction(action), action)
@@ -20,7 +20,7 @@ func TestActionsThatCanBe(t *testing.T) {
 	}
 }
 
-func TestARequestsIDTravelsWithItsContext(t *testing.T) {
+func TestRequestID_TravelsWithItsContext(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, model.RequestID(t.Context()))
 	require.Equal(t, "r-1", model.RequestID(model.WithRequestID(t.Context(), "r-1")))

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
-func TestTheUsersOfAnOperatorsAccountsLogInAndNobodyElse(t *testing.T) {
+func TestOperator_OnlyUsersOfItsAccountsLogIn(t *testing.T) {
 	t.Parallel()
 	operator := natstest.NewOperator(t)
 	ours := operator.Account(t, "SLUICE", natstest.Unlimited())
@@ -38,7 +38,7 @@ func TestTheUsersOfAnOperatorsAccountsLogInAndNobodyElse(t *testing.T) {
 	}
 }
 
-func TestAnOperatorThatMakesNoServerIsRefused(t *testing.T) {
+func TestOperator_RefusesInvalidOnes(t *testing.T) {
 	t.Parallel()
 	operator := natstest.NewOperator(t)
 	operator.Account(t, "POOR", jwt.JetStreamLimits{})
@@ -68,7 +68,7 @@ func reloading(t *testing.T, authority *natstest.Authority) (config *tls.Config,
 	return config, cert, key
 }
 
-func TestConnectionsAreEncryptedAndThoseOfThisProcessNeedNot(t *testing.T) {
+func TestTLS_EncryptsAllButInProcessConnections(t *testing.T) {
 	t.Parallel()
 	authority := natstest.NewAuthority(t)
 	config, _, _ := reloading(t, authority)
@@ -88,7 +88,7 @@ func TestConnectionsAreEncryptedAndThoseOfThisProcessNeedNot(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestClientsNeedACertificateIfTheServerSaysSo(t *testing.T) {
+func TestTLS_ClientCertificateIsRequiredWhenConfigured(t *testing.T) {
 	t.Parallel()
 	authority, stranger := natstest.NewAuthority(t), natstest.NewAuthority(t)
 	s := start(t, natsd.Options{StoreDir: t.TempDir(), TLS: authority.TLS(t, tls.RequireAndVerifyClientCert)})
@@ -104,7 +104,7 @@ func TestClientsNeedACertificateIfTheServerSaysSo(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestANewCertificateNeedsNoRestart(t *testing.T) {
+func TestTLS_NewCertificateNeedsNoRestart(t *testing.T) {
 	t.Parallel()
 	authority := natstest.NewAuthority(t)
 	config, cert, key := reloading(t, authority)

@@ -37,7 +37,7 @@ func dial(tb testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
 	return js
 }
 
-func TestAnInProcessServerAnswersAndDoesNotListen(t *testing.T) {
+func TestServer_InProcessOneDoesNotListen(t *testing.T) {
 	t.Parallel()
 	s := start(t, natsd.Options{StoreDir: t.TempDir(), DontListen: true})
 	require.Empty(t, s.ClientURL())
@@ -46,7 +46,7 @@ func TestAnInProcessServerAnswersAndDoesNotListen(t *testing.T) {
 	require.Positive(t, info.API.Level)
 }
 
-func TestAListeningServerPicksAFreePortAndAsksForThePassword(t *testing.T) {
+func TestServer_ListensOnAFreePortWithAPassword(t *testing.T) {
 	t.Parallel()
 	s := start(t, natsd.Options{StoreDir: t.TempDir(), User: "app", Password: "sesame"})
 	require.True(t, strings.HasPrefix(s.ClientURL(), "nats://127.0.0.1:"), s.ClientURL())
@@ -56,7 +56,7 @@ func TestAListeningServerPicksAFreePortAndAsksForThePassword(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestWhatWasStoredIsThereAfterARestart(t *testing.T) {
+func TestServer_KeepsItsDataAcrossARestart(t *testing.T) {
 	t.Parallel()
 	for _, sync := range []string{natsd.SyncAlways, "1s", ""} {
 		t.Run("sync "+sync, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestWhatWasStoredIsThereAfterARestart(t *testing.T) {
 	}
 }
 
-func TestAStreamWithoutALimitTakesMoreThanAThousandConsumers(t *testing.T) {
+func TestServer_TakesMoreThanAThousandConsumers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("makes a thousand consumers")
@@ -98,7 +98,7 @@ func TestAStreamWithoutALimitTakesMoreThanAThousandConsumers(t *testing.T) {
 	}
 }
 
-func TestADataDirectoryBelongsToOneServer(t *testing.T) {
+func TestDataDirectory_BelongsToOneServer(t *testing.T) {
 	t.Parallel()
 	opts := natsd.Options{StoreDir: filepath.Join(t.TempDir(), "made", "here"), DontListen: true}
 	start(t, opts)
@@ -109,7 +109,7 @@ func TestADataDirectoryBelongsToOneServer(t *testing.T) {
 	require.ErrorContains(t, err, "is used by another process")
 }
 
-func TestAServerThatCannotStartSaysWhyAndGivesTheDirectoryBack(t *testing.T) {
+func TestStart_FailureNamesTheReasonAndFreesTheDirectory(t *testing.T) {
 	t.Parallel()
 	taken := start(t, natsd.Options{StoreDir: t.TempDir()})
 	_, port, _ := strings.Cut(strings.TrimPrefix(taken.ClientURL(), "nats://"), ":")
@@ -123,7 +123,7 @@ func TestAServerThatCannotStartSaysWhyAndGivesTheDirectoryBack(t *testing.T) {
 	start(t, opts)
 }
 
-func TestOptionsThatMakeNoServerAreRefused(t *testing.T) {
+func TestOptions_RefusesInvalidOnes(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -143,7 +143,7 @@ func TestOptionsThatMakeNoServerAreRefused(t *testing.T) {
 	}
 }
 
-func TestStartEndsWithItsContext(t *testing.T) {
+func TestStart_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()

@@ -84,7 +84,7 @@ func stored(t *testing.T, js jetstream.JetStream, stream string) map[string]uint
 var ann = natsd.User{Name: "ann", Password: "sesame", Namespaces: []string{"acme"}}
 
 // C38: a publisher reaches the logs of its namespaces and nothing else.
-func TestAPublisherMayPublishToItsNamespacesAndNothingElse(t *testing.T) {
+func TestPublisher_ReachesOnlyItsNamespaces(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]natsd.User{"a publisher": {}, "one who reads": {Read: true}, "a trusted one": {Trusted: true}, "a trusted one who reads": {Trusted: true, Read: true}}
 	for name, kind := range kinds {
@@ -115,7 +115,7 @@ func TestAPublisherMayPublishToItsNamespacesAndNothingElse(t *testing.T) {
 }
 
 // C38: the acknowledgement arrives with what clients have by default, duplicates, expectations and batches included.
-func TestAPublisherGetsItsAcknowledgement(t *testing.T) {
+func TestPublisher_GetsItsAcknowledgement(t *testing.T) {
 	t.Parallel()
 	for name, user := range map[string]natsd.User{"one namespace": ann, "any": {Namespaces: []string{"*"}}, "who reads": {Namespaces: []string{"acme"}, Read: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestAPublisherGetsItsAcknowledgement(t *testing.T) {
 }
 
 // C38: what acknowledges a publish is written where its sender says, within his account only.
-func TestAnAnswerIsWrittenNowhereButToItsPublisher(t *testing.T) {
+func TestPublisher_AnswersStayInItsAccount(t *testing.T) {
 	t.Parallel()
 	s, js := guarded(t, ann, natsd.User{Name: "cat", Password: "sesame", Namespaces: []string{"acme"}, Read: true})
 	for _, name := range []string{"ann", "cat"} {
@@ -173,7 +173,7 @@ func TestAnAnswerIsWrittenNowhereButToItsPublisher(t *testing.T) {
 }
 
 // C38: a publisher sees nothing of others, nor of what is stored.
-func TestAPublisherReadsNothing(t *testing.T) {
+func TestPublisher_ReadsNothing(t *testing.T) {
 	t.Parallel()
 	s, js := guarded(t, ann, natsd.User{Name: "bob", Password: "sesame", Namespaces: []string{"acme"}})
 	a, b := login(t, s, nats.UserInfo("ann", "sesame")), login(t, s, nats.UserInfo("bob", "sesame"))
@@ -198,7 +198,7 @@ func TestAPublisherReadsNothing(t *testing.T) {
 }
 
 // C38: who may read sees what is stored in its namespaces, once, whoever published it.
-func TestAReaderSeesWhatIsStoredInItsNamespaces(t *testing.T) {
+func TestReader_SeesTheEventsOfItsNamespaces(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range []string{"acme", "*"} {
 		t.Run(namespace, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestAReaderSeesWhatIsStoredInItsNamespaces(t *testing.T) {
 	}
 }
 
-func TestUsersOfDifferentNamespacesDoNotMeet(t *testing.T) {
+func TestUsers_OfDifferentNamespacesAreIsolated(t *testing.T) {
 	t.Parallel()
 	s, js := guarded(t,
 		natsd.User{Name: "ann", Password: "sesame", Namespaces: []string{"acme"}, Read: true},
@@ -250,7 +250,7 @@ func TestUsersOfDifferentNamespacesDoNotMeet(t *testing.T) {
 	require.Empty(t, stored(t, js, "EVENTS_other"))
 }
 
-func TestUsersLogInWithPasswordHashOrKey(t *testing.T) {
+func TestUsers_LogInWithPasswordHashOrKey(t *testing.T) {
 	t.Parallel()
 	const hash = "$2a$04$n3yOfsTBTIoBuKmXvBCPfeqYyuyFcctTIWFg9hfoBrP/ZcJQ19w6u" // of "open"
 	pair, err := nkeys.CreateUser()
@@ -288,7 +288,7 @@ func TestUsersLogInWithPasswordHashOrKey(t *testing.T) {
 }
 
 // What was stored before there were users is there when there are some, and the other way round.
-func TestStreamsStayWhenUsersComeAndGo(t *testing.T) {
+func TestUsers_ChangesKeepTheStreams(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for round, users := range [][]natsd.User{nil, {ann}, {ann}, nil} {
@@ -309,7 +309,7 @@ func TestStreamsStayWhenUsersComeAndGo(t *testing.T) {
 	}
 }
 
-func TestAPublisherIsToldThatThereIsNoSuchNamespace(t *testing.T) {
+func TestPublisher_UnknownNamespaceIsReported(t *testing.T) {
 	t.Parallel()
 	s, _ := guarded(t, natsd.User{Name: "ann", Password: "sesame", Namespaces: []string{"*"}})
 	_, err := login(t, s, nats.UserInfo("ann", "sesame")).Publish(t.Context(), "events.nowhere.a", nil, jetstream.WithRetryAttempts(0))

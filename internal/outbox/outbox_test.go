@@ -11,7 +11,7 @@ import (
 )
 
 // S2-05, S2-111: what is told is what was written, and it is told afterwards.
-func TestWhatIsWrittenIsToldAfterwards(t *testing.T) {
+func TestWriteThenPublish_AnnouncesTheWrittenState(t *testing.T) {
 	t.Parallel()
 	var did []string
 	got, err := outbox.WriteThenPublish(t.Context(), func(context.Context) (int, error) {
@@ -26,7 +26,7 @@ func TestWhatIsWrittenIsToldAfterwards(t *testing.T) {
 	require.Equal(t, []string{"write", "tell"}, did)
 }
 
-func TestWhatIsNotWrittenIsNotTold(t *testing.T) {
+func TestWriteThenPublish_FailedWriteIsNotAnnounced(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("somebody was faster")
 	_, err := outbox.WriteThenPublish(t.Context(), func(context.Context) (int, error) { return 7, failed },

@@ -33,7 +33,7 @@ func requireRefused(t *testing.T, err error, code sluice.Code, details map[strin
 	require.Equal(t, details, e.Details, e.Message)
 }
 
-func TestANamespacePublishesItsBurstAndThenItsRate(t *testing.T) {
+func TestBucket_AllowsItsBurstThenItsRate(t *testing.T) {
 	t.Parallel()
 	q := quotas(sluice.Quota{EventsPerSecond: 10, Burst: 30})
 	now := noon()
@@ -49,14 +49,14 @@ func TestANamespacePublishesItsBurstAndThenItsRate(t *testing.T) {
 	require.Error(t, q.Take("acme", 1, 0, now), "no more than the burst is saved up")
 }
 
-func TestABatchLargerThanTheBurstCanNeverPass(t *testing.T) {
+func TestBucket_BatchBeyondTheBurstNeverPasses(t *testing.T) {
 	t.Parallel()
 	q := quotas(sluice.Quota{EventsPerSecond: 10, Burst: 30, BytesPerSecond: 1000})
 	requireRefused(t, q.Take("acme", 31, 0, noon()), sluice.TooLarge, map[string]any{"limit": 30, "unit": "events"})
 	requireRefused(t, q.Take("acme", 1, 1001, noon()), sluice.TooLarge, map[string]any{"limit": 1000, "unit": "bytes"})
 }
 
-func TestBytesAreCountedBesideEvents(t *testing.T) {
+func TestBucket_CountsBytesAndEvents(t *testing.T) {
 	t.Parallel()
 	q := quotas(sluice.Quota{EventsPerSecond: 2, Burst: 2, BytesPerSecond: 1000})
 	now := noon()
@@ -77,7 +77,7 @@ func TestQuotas_BoundOneOfTwo(t *testing.T) {
 	require.Error(t, q.Take("acme", 1, 0, noon()))
 }
 
-func TestWithoutAQuotaNothingIsRefused(t *testing.T) {
+func TestQuota_AbsentOneRefusesNothing(t *testing.T) {
 	t.Parallel()
 	for _, q := range []*quota.Quotas{quotas(sluice.Quota{}), quotas(sluice.Quota{EventsPerSecond: -1, BytesPerSecond: -1}), quota.NewQuotas()} {
 		for range 100 {
@@ -86,7 +86,7 @@ func TestWithoutAQuotaNothingIsRefused(t *testing.T) {
 	}
 }
 
-func TestAQuotaThatIsChangedHoldsAtOnce(t *testing.T) {
+func TestQuota_ChangeHoldsAtOnce(t *testing.T) {
 	t.Parallel()
 	q := quotas(sluice.Quota{EventsPerSecond: 1, Burst: 1})
 	now := noon()
@@ -180,7 +180,7 @@ func TestCounts_WithoutABoundForHosts(t *testing.T) {
 	require.NoError(t, c.Enter(t.Context(), one))
 }
 
-func TestASubscriptionTooManyIsRefused(t *testing.T) {
+func TestCounts_RefusesOneSubscriptionTooMany(t *testing.T) {
 	t.Parallel()
 	c := quota.NewCounts(quota.Most{Namespace: 2})
 	c.Set(sub("a", "acme"))
@@ -199,7 +199,7 @@ func TestASubscriptionTooManyIsRefused(t *testing.T) {
 	require.NoError(t, c.Enter(t.Context(), sub("d", "acme")))
 }
 
-func TestManyAtOnceAreNoMoreThanAllowed(t *testing.T) {
+func TestCounts_ConcurrentCallersStayWithinTheLimit(t *testing.T) {
 	t.Parallel()
 	c := quota.NewCounts(quota.Most{Namespace: 10})
 	c.CaughtUp()
@@ -216,7 +216,7 @@ func TestManyAtOnceAreNoMoreThanAllowed(t *testing.T) {
 	require.Equal(t, int32(10), let.Load())
 }
 
-func TestNothingIsMadeBeforeItIsKnownWhatThereIs(t *testing.T) {
+func TestCounts_RefusesBeforeItIsComplete(t *testing.T) {
 	t.Parallel()
 	c := quota.NewCounts(quota.Most{Namespace: 1})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestBucketsOfNamespacesThatAreIdleOrDeletedGo(t *testing.T) {
+func TestBucket_OfIdleOrDeletedNamespaceIsRemoved(t *testing.T) {
 	t.Parallel()
 	q, now := NewQuotas(), time.Unix(0, 0)
 	for i := range 100 {

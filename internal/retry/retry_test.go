@@ -52,7 +52,7 @@ func sum(waits []time.Duration) time.Duration {
 func preset(p sluice.Preset) sluice.Retry { return sluice.Retry{Preset: p} }
 
 // C02, S0-42…45, S1-117, S1-118, S4-51, S4-52: every wait of every timetable.
-func TestTheWholeTimetable(t *testing.T) {
+func TestTimetable_KnownWaits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -82,7 +82,7 @@ func TestTheWholeTimetable(t *testing.T) {
 }
 
 // C02: the spans that the specifications' timetables have.
-func TestTheSpans(t *testing.T) {
+func TestTimetable_KnownSpans(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, 511*time.Second, sum(follow(preset("short"), 0, 100)))
 	require.Equal(t, 3*time.Hour+42*time.Minute+40*time.Second, sum(follow(preset("stepped"), 0, 100)))
@@ -91,7 +91,7 @@ func TestTheSpans(t *testing.T) {
 }
 
 // S1-125.
-func TestPersistentGivesUpAfterThreeDays(t *testing.T) {
+func TestPersistent_GivesUpAfterThreeDays(t *testing.T) {
 	t.Parallel()
 	waits := follow(preset("persistent"), 0, 10_000)
 	require.InDelta(t, 4328, len(waits), 2) // 111 s for the first ten, then every minute
@@ -107,7 +107,7 @@ func TestPersistentGivesUpAfterThreeDays(t *testing.T) {
 	require.True(t, ok)
 }
 
-func TestOtherTimetablesDoNotLookAtTheFirstFailure(t *testing.T) {
+func TestTimetable_OnlyPersistentUsesTheFirstFailure(t *testing.T) {
 	t.Parallel()
 	_, ok := retry.Next(preset("standard"), 9, epoch, epoch.Add(1000*time.Hour), 0)
 	require.True(t, ok)
@@ -133,7 +133,7 @@ func retries() *rapid.Generator[sluice.Retry] {
 	})
 }
 
-func TestEveryTimetableEndsAndStaysWithinItsJitter(t *testing.T) {
+func TestTimetable_EndsAndStaysWithinItsJitter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := retries().Draw(t, "retry")
@@ -156,7 +156,7 @@ func TestEveryTimetableEndsAndStaysWithinItsJitter(t *testing.T) {
 	})
 }
 
-func TestThePresetsNeverWaitLessThanBefore(t *testing.T) {
+func TestPreset_WaitsNeverShrink(t *testing.T) {
 	t.Parallel()
 	for _, p := range []sluice.Preset{"standard", "short", "persistent", "stepped"} {
 		waits := follow(preset(p), 0, 200)
@@ -168,7 +168,7 @@ func TestThePresetsNeverWaitLessThanBefore(t *testing.T) {
 	}
 }
 
-func TestTheCapIsTheLongestWait(t *testing.T) {
+func TestCap_IsTheLongestWait(t *testing.T) {
 	t.Parallel()
 	for p, want := range map[sluice.Preset]time.Duration{
 		"standard": 24 * time.Hour, "short": 300 * time.Second, "persistent": time.Minute, "stepped": 30 * time.Minute,
@@ -178,7 +178,7 @@ func TestTheCapIsTheLongestWait(t *testing.T) {
 	require.Equal(t, 9*time.Second, retry.Cap(sluice.Retry{Preset: "custom", Steps: []sluice.Duration{1e9, 9e9, 2e9}}))
 }
 
-func TestDecide(t *testing.T) {
+func TestDecide_KnownOutcomes(t *testing.T) {
 	t.Parallel()
 	policy := sluice.Policy{Retry: preset("stepped"), OnGone: sluice.GoneCancels}
 	tolerant := policy
@@ -215,7 +215,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestAVerdictIsExactlyOneThing(t *testing.T) {
+func TestVerdict_IsExactlyOneAction(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		onDead := rapid.SampledFrom([]sluice.OnDead{"continue", "hold"}).Draw(t, "on_dead")
@@ -239,7 +239,7 @@ func TestAVerdictIsExactlyOneThing(t *testing.T) {
 }
 
 // What nobody could deliver any more is a dead letter whatever the policy says.
-func TestOnlyWhatSomebodyCanMendIsHeld(t *testing.T) { // issue 3, item 1
+func TestHold_OnlyRepairableFailuresAreHeld(t *testing.T) { // issue 3, item 1
 	t.Parallel()
 	held := map[sluice.Reason]bool{sluice.Exhausted: true, sluice.NotSendable: true, sluice.EventTooLarge: true, sluice.FilterError: true}
 	for _, reason := range append(sluice.Reasons(), "") {
@@ -248,7 +248,7 @@ func TestOnlyWhatSomebodyCanMendIsHeld(t *testing.T) { // issue 3, item 1
 	}
 }
 
-func TestTimetablesThatCannotBeFollowed(t *testing.T) {
+func TestTimetable_RefusesInvalidOnes(t *testing.T) {
 	t.Parallel()
 	for _, p := range []sluice.Preset{"standard", "short", "persistent", "stepped"} {
 		require.NoError(t, retry.Check(preset(p)))

@@ -30,7 +30,7 @@ func (*nothing) Step(context.Context, string, *int) (Next, error) { return Next{
 func (*nothing) Tries(*int) int { return 0 }
 
 // While the clock is not believed nothing is done, and what comes after it on its lane waits for it.
-func TestNothingIsDoneWhileTheClockIsNotBelieved(t *testing.T) {
+func TestClock_DoubtHoldsEverything(t *testing.T) {
 	t.Parallel()
 	var none nothing
 	e := New(&none, Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
@@ -60,7 +60,7 @@ func TestClock_CountsItsJumps(t *testing.T) {
 }
 
 // S2-40: a clock that jumps is not believed for a while; one that goes a little wrong, and is corrected, is.
-func TestAClockThatJumpsIsNotBelievedForAWhile(t *testing.T) {
+func TestClock_JumpIsDoubtedForAWhile(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	second := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Second) }
@@ -98,7 +98,7 @@ func TestAClockThatJumpsIsNotBelievedForAWhile(t *testing.T) {
 }
 
 // However a clock is set, it is believed again when it has gone on for half a minute.
-func TestAClockIsBelievedAgain(t *testing.T) {
+func TestClock_IsTrustedAgainAfterHalfAMinute(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := reading{wall: time.Unix(1_700_000_000, 0)}

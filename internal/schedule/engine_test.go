@@ -67,7 +67,7 @@ func engine(all tasks) *schedule.Engine[*task] {
 }
 
 // What is due when a server starts is done once all records are known, so that what was told first is not done first.
-func TestNothingIsDoneBeforeAllIsKnown(t *testing.T) {
+func TestStart_WaitsForAllRecords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -94,7 +94,7 @@ func TestNothingIsDoneBeforeAllIsKnown(t *testing.T) {
 	})
 }
 
-func TestThereIsRoomForAsManyAsAreComingOrKnown(t *testing.T) {
+func TestBound_CountsIncomingAndKnownRecords(t *testing.T) {
 	t.Parallel()
 	e := engine(nil)
 	one := &task{}

@@ -24,7 +24,7 @@ func (x *index) pages(size int) (listed []Mark) {
 }
 
 // However records come, move and go, they are listed in the order of their times, page by page, each once.
-func TestTheIndexListsWhatIsThereInItsOrder(t *testing.T) {
+func TestIndex_ListsRecordsInTheOrderOfTimes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		x, want := newIndex(), map[string]Mark{}

@@ -32,7 +32,7 @@ func ring(tb testing.TB, keys ...[]byte) *seal.Ring {
 	return r
 }
 
-func TestWhatIsSealedCanBeOpenedWhereItBelongs(t *testing.T) {
+func TestSeal_OpensInItsPlace(t *testing.T) {
 	t.Parallel()
 	raw := newKey(t)
 	r := ring(t, raw)
@@ -47,7 +47,7 @@ func TestWhatIsSealedCanBeOpenedWhereItBelongs(t *testing.T) {
 	}
 }
 
-func TestWhatIsMovedElsewhereCannotBeOpened(t *testing.T) {
+func TestSeal_RefusesAnotherPlace(t *testing.T) {
 	t.Parallel()
 	r := ring(t, newKey(t))
 	text := r.Seal([]byte("secret"), here)
@@ -63,7 +63,7 @@ func TestWhatIsMovedElsewhereCannotBeOpened(t *testing.T) {
 	}
 }
 
-func TestWhatIsChangedCannotBeOpened(t *testing.T) {
+func TestSeal_RefusesChangedText(t *testing.T) {
 	t.Parallel()
 	r := ring(t, newKey(t))
 	text := r.Seal([]byte("secret"), here)
@@ -80,7 +80,7 @@ func TestWhatIsChangedCannotBeOpened(t *testing.T) {
 	}
 }
 
-func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
+func TestRing_FirstKeySealsAndAllOpen(t *testing.T) {
 	t.Parallel()
 	first, second := newKey(t), newKey(t)
 	before := ring(t, first).Seal([]byte("x"), here)
@@ -99,7 +99,7 @@ func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 	require.Contains(t, err.Error(), seal.ID(first))
 }
 
-func TestKeysOfTheWrongLengthAreRefused(t *testing.T) {
+func TestKeys_RefusesTheWrongLength(t *testing.T) {
 	t.Parallel()
 	for _, keys := range [][][]byte{nil, {nil}, {make([]byte, 16)}, {newKey(t), make([]byte, 33)}} {
 		_, err := seal.New(keys...)
@@ -107,7 +107,7 @@ func TestKeysOfTheWrongLengthAreRefused(t *testing.T) {
 	}
 }
 
-func TestKeysAreReadFromAListAndFromAFile(t *testing.T) {
+func TestKeys_AreReadFromAListAndAFile(t *testing.T) {
 	t.Parallel()
 	a, b := newKey(t), newKey(t)
 	std, raw := base64.StdEncoding.EncodeToString(a), base64.RawURLEncoding.EncodeToString(b)
@@ -132,7 +132,7 @@ func TestKeysAreReadFromAListAndFromAFile(t *testing.T) {
 	require.ErrorContains(t, err, "line 3")
 }
 
-func TestARingPrintsAsTheIDsOfItsKeys(t *testing.T) {
+func TestRing_PrintsItsKeyIDs(t *testing.T) {
 	t.Parallel()
 	raw := newKey(t)
 	r := ring(t, raw)

@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// A namespace that is deleted and made anew so quickly that whoever follows it never sees it missing begins anew: what is stored
+// A namespace that is deleted and made anew so quickly that its follower never sees it missing begins anew: what is stored
 // there is news, though its sequences have been seen before.
-func TestALogThatIsMadeAnewAtOnceIsFollowedFromItsBeginning(t *testing.T) {
+func TestLog_RecreatedOneIsFollowedFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	store := storetest.Connect(t, natsstore.Options{Conn: natstest.New(t)})
 	require.NoError(t, store.Provision(t.Context()))

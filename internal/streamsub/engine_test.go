@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestAWebhookIsWokenForWhatComes(t *testing.T) {
+func TestWebhook_IsWokenByNewEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.publish(t, "/events/old")
@@ -40,7 +40,7 @@ func TestAWebhookIsWokenForWhatComes(t *testing.T) {
 	require.Equal(t, "events/old", b.wait(t, 2)[1].Streams[1].Path)
 }
 
-func TestAnyProcessTakesWhatWorkersSayAndOneSends(t *testing.T) {
+func TestEngine_AnyReplicaTakesCallbacksOneSends(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	one, two := b.process(t, "one", true), b.process(t, "two", false)
@@ -60,7 +60,7 @@ func TestAnyProcessTakesWhatWorkersSayAndOneSends(t *testing.T) {
 }
 
 // The one that sends dies: what was under way is sent by the other one, under the same name.
-func TestAnotherGoesOnWhereTheOwnerDied(t *testing.T) {
+func TestEngine_SuccessorContinuesTheWake(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.answer = func(ctx context.Context, _ notice) streamsub.Answer {
@@ -86,7 +86,7 @@ func TestAnotherGoesOnWhereTheOwnerDied(t *testing.T) {
 }
 
 // When an attempt is due is stored: neither a restart nor another process makes it sooner, nor forgets it.
-func TestAnAttemptIsMadeAgainWhenItWasDueAfterARestart(t *testing.T) {
+func TestAttempt_KeepsItsTimeAcrossARestart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.answer = func(context.Context, notice) streamsub.Answer { return streamsub.Answer{Error: "status 500"} }
@@ -107,8 +107,8 @@ func TestAnAttemptIsMadeAgainWhenItWasDueAfterARestart(t *testing.T) {
 	require.Eventually(t, func() bool { s := two.stored(t); return s.Wake != nil && !s.Wake.Send && s.Failures == 0 }, patience, 5*time.Millisecond)
 }
 
-// A lease that runs out while nobody is there is over for whoever comes back.
-func TestALeaseRunsOutThoughTheServerWasStarted(t *testing.T) {
+// A lease that expires while no server runs is over for the next server.
+func TestLease_ExpiresAcrossARestart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	one := b.process(t, "one", true)
@@ -127,8 +127,8 @@ func TestALeaseRunsOutThoughTheServerWasStarted(t *testing.T) {
 	require.Equal(t, streamsub.Fenced, code(err))
 }
 
-// What comes while nobody is there is found by whoever comes back.
-func TestWhatCameWhileTheServerWasDownWakes(t *testing.T) {
+// Events that come while no server runs are found by the next server.
+func TestEngine_WakesForEventsOfItsDowntime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	one := b.process(t, "one", true)
@@ -139,7 +139,7 @@ func TestWhatCameWhileTheServerWasDownWakes(t *testing.T) {
 	require.Equal(t, "events/x", b.wait(t, 1)[0].Streams[0].Path)
 }
 
-func TestWorkersRaceForAWake(t *testing.T) {
+func TestWorkers_OneWinsTheWake(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	one, two := b.process(t, "one", true), b.process(t, "two", false)
@@ -191,7 +191,7 @@ func TestWorkersRaceForAWake(t *testing.T) {
 	require.Equal(t, streamsub.Fenced, code(err))
 }
 
-func TestAWakeStreamThatIsNotThereIsWaitedFor(t *testing.T) {
+func TestWakeStream_AbsentOneIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.gone["/wake/pool"] = true
@@ -203,7 +203,7 @@ func TestAWakeStreamThatIsNotThereIsWaitedFor(t *testing.T) {
 	require.Eventually(t, func() bool { s := one.stored(t); return s.Wake != nil && !s.Wake.Send && !s.Failed() }, patience, 5*time.Millisecond)
 }
 
-func TestStreamsThatAreGoneOrHiddenAreNotTold(t *testing.T) {
+func TestWake_OmitsDeletedAndHiddenStreams(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.gone["/events/gone"] = true
@@ -228,7 +228,7 @@ func TestStreamsThatAreGoneOrHiddenAreNotTold(t *testing.T) {
 	require.Equal(t, "events/gone", b.wait(t, 2)[1].Streams[0].Path, "it came back")
 }
 
-func TestWhoeverLosesAccessLosesTheSubscription(t *testing.T) {
+func TestAccess_LossEndsTheSubscription(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	p := b.process(t, "one", true)
@@ -243,7 +243,7 @@ func TestWhoeverLosesAccessLosesTheSubscription(t *testing.T) {
 }
 
 // A token is of one incarnation: what was deleted and made anew has others.
-func TestATokenIsOfOneLife(t *testing.T) {
+func TestToken_IsOfOneIncarnation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	p := b.process(t, "one", true)
@@ -268,7 +268,7 @@ func TestATokenIsOfOneLife(t *testing.T) {
 }
 
 // What is cut off leaves nothing behind and is sent again.
-func TestWithdrawingCutsOffWhatIsBeingSent(t *testing.T) {
+func TestWithdraw_CutsOffTheRequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.answer = func(ctx context.Context, _ notice) streamsub.Answer {
@@ -286,7 +286,7 @@ func TestWithdrawingCutsOffWhatIsBeingSent(t *testing.T) {
 }
 
 // An identical wish finds what is there, another one does not.
-func TestTheSameSubscriptionIsConfirmed(t *testing.T) {
+func TestPut_ConfirmsAnIdenticalSubscription(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	p := b.process(t, "one", true)

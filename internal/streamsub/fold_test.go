@@ -75,7 +75,7 @@ func (w *wide) anything() {
 	w.largest = max(w.largest, len(data))
 }
 
-// name names streams, or takes them out again: what came of one that was out is nobody's.
+// name names streams, or takes them out again: events of one that was out are for no worker.
 func (w *wide) name(do streamsub.Do) {
 	w.step(streamsub.Input{Do: do, Paths: w.some(120)})
 	for path := range w.due {
@@ -102,9 +102,9 @@ func (w *wide) further() {
 	w.step(in)
 }
 
-// However many streams there are, whatever they are called and whatever is acknowledged in which order, the record of a subscription
+// With any number of streams, any names and any order of acknowledgements, the record of a subscription
 // can be stored, and nothing is lost.
-func TestARecordCanAlwaysBeStored(t *testing.T) { //nolint:tparallel // the worlds have to be over before the largest is looked at
+func TestRecord_FitsAnyStreams(t *testing.T) { //nolint:tparallel // the worlds have to be over before the largest is looked at
 	t.Parallel()
 	largest := make([]int, 4)
 	t.Run("worlds", func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestARecordCanAlwaysBeStored(t *testing.T) { //nolint:tparallel // the worl
 
 // Streams that a worker never acknowledges do not keep it from the others, though their cursors are all that
 // is ahead of them: fewer than a wake names.
-func TestWhatIsNeverAcknowledgedHoldsUpNobodyElse(t *testing.T) {
+func TestStream_UnacknowledgedOnesDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, streamsub.PullWake)
 	w.forgets = true
@@ -192,7 +192,7 @@ func (w *world) ahead(paths ...string) {
 
 // In the middle of a wake cursors are forgotten too, but none that makes what the wake tells of look done, though
 // it went on meanwhile.
-func TestWhoIsAheadInAWakeKeepsItTrue(t *testing.T) {
+func TestCursor_ForgettingKeepsTheWakeTrue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, streamsub.PullWake)
 	w.forgets = true
@@ -216,7 +216,7 @@ func TestWhoIsAheadInAWakeKeepsItTrue(t *testing.T) {
 }
 
 // A cursor behind which a stream without one would be read is never forgotten, however many others there are.
-func TestACursorBehindAllOthersIsKept(t *testing.T) {
+func TestCursor_LastOneIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, streamsub.PullWake)
 	w.forgets = true
@@ -265,7 +265,7 @@ func TestACursorBehindAllOthersIsKept(t *testing.T) {
 }
 
 // Names for which there is no room are refused, all that come with them too.
-func TestAllNamesAreTakenOrNone(t *testing.T) {
+func TestNames_AreTakenTogetherOrRefused(t *testing.T) {
 	t.Parallel()
 	s := made(streamsub.Webhook)
 	var long []string

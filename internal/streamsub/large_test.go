@@ -14,7 +14,7 @@ import (
 
 // However long the names of streams are and however many there are, what is told of them at once can be acknowledged at
 // once, and all are told of: a record has no room for as many as these.
-func TestStreamsWithLongNamesAreAllToldOfAndDone(t *testing.T) {
+func TestStream_LongNamesAreAllAcknowledged(t *testing.T) {
 	t.Parallel()
 	const count = 320
 	b := newBench(t)

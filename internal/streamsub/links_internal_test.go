@@ -145,7 +145,7 @@ func TestStep_CursorsAreForgottenAfterAWake(t *testing.T) {
 }
 
 // As many streams with something new as there is room for all get cursors of their own; of one more, none that is not needed does.
-func TestSettle_CursorsForAllThatIsNewIfThereIsRoom(t *testing.T) {
+func TestSettle_KeepsCursorsForNewStreamsWithinTheRoom(t *testing.T) {
 	t.Parallel()
 	few := map[string]Link{"events/old": {Acked: 990}, "events/ahead": {Acked: 9000}, "named": {Explicit: true, Acked: 3}}
 	s := follower(maps.Clone(few))

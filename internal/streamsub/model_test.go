@@ -27,11 +27,11 @@ type world struct {
 	forgets bool // there are more streams than a record has room for
 	largest int  // of the records, in bytes
 
-	due     map[string]map[uint64]bool // events that somebody has to have been told of, until they were
+	due     map[string]map[uint64]bool // events that a worker has to be told of, until it was
 	workers []worker
 }
 
-// worker is somebody who was woken, and remembers it for ever.
+// worker was woken, and remembers it for ever.
 type worker struct {
 	wake       string
 	generation uint64
@@ -95,7 +95,7 @@ func (w *world) step(in streamsub.Input) (refused string) {
 	require.LessOrEqual(w.t, next.Generation, before.Generation+1)
 	if woken {
 		require.NotNil(w.t, next.Wake)
-		require.NotEmpty(w.t, next.Wake.Snapshot, "nobody is woken for nothing")
+		require.NotEmpty(w.t, next.Wake.Snapshot, "no wake without a cause")
 		require.Equal(w.t, before.Generation+1, next.Generation)
 	}
 	if refused == streamsub.Fenced || refused == streamsub.InvalidOffset {
@@ -109,9 +109,9 @@ func (w *world) step(in streamsub.Input) (refused string) {
 	return refused
 }
 
-// lossless fails if a cursor is behind something of which nobody was told, in the record or in what workers are told.
+// lossless fails if a cursor is behind an event of which no worker was told, in the record or in what workers are told.
 func (w *world) lossless(in streamsub.Input) {
-	first := func(path string) uint64 { // of what nobody was told
+	first := func(path string) uint64 { // of the events of which no worker was told
 		lowest := uint64(math.MaxUint64)
 		for seq := range w.due[path] {
 			lowest = min(lowest, seq)
@@ -222,7 +222,7 @@ func (w *world) anything() {
 	}
 }
 
-// membership names a stream, or takes it out: what came while it was out is nobody's.
+// membership names a stream, or takes it out: events that came while it was out are for no worker.
 func (w *world) membership() {
 	do := streamsub.Linked
 	if w.random.IntN(2) == 0 {
@@ -281,9 +281,9 @@ func (w *world) drain() {
 	require.Fail(w.t, "it never comes to rest", "%s", state(&w.s))
 }
 
-// Whatever happens in whatever order, every event on a stream of the subscription was told to a worker that
+// In any order of steps, every event on a stream of the subscription was told to a worker that
 // said so, or is told in the end.
-func TestNothingIsLostHoweverThingsInterleave(t *testing.T) {
+func TestEngine_RandomInterleavingsLoseNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(24) {
 		kind := []streamsub.Kind{streamsub.Webhook, streamsub.PullWake}[seed%2]
@@ -303,7 +303,7 @@ func TestNothingIsLostHoweverThingsInterleave(t *testing.T) {
 }
 
 // More streams than links can be kept for at once are told of all the same, and the record stays small.
-func TestMoreStreamsThanLinksAreToldOfAllTheSame(t *testing.T) {
+func TestLink_ShortageLosesNoStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, streamsub.PullWake)
 	const many = 12_000

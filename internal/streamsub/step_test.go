@@ -86,7 +86,7 @@ func code(err error) string {
 	return ""
 }
 
-func TestWhatBecomesOfASubscription(t *testing.T) {
+func TestStep_KnownTransitions(t *testing.T) {
 	t.Parallel()
 	type tails = map[string]uint64
 	look := func(wake string) streamsub.Input {
@@ -109,7 +109,7 @@ func TestWhatBecomesOfASubscription(t *testing.T) {
 		kind streamsub.Kind
 		acts []act
 	}{
-		"what was there when it was made wakes nobody": {streamsub.Webhook, []act{
+		"earlier events do not wake": {streamsub.Webhook, []act{
 			{in: look("w1"), tails: tails{"events/a": 10}, then: "g0"},
 			{in: look("w1"), tails: tails{"other/a": 11}, then: "g0"},
 		}},
@@ -156,7 +156,7 @@ func TestWhatBecomesOfASubscription(t *testing.T) {
 			{at: 30, in: sent("w1", false, false), then: "g1 failed 1 not before 31"},
 			{at: 31, in: look("w3"), tails: nil, then: "g1"},
 		}},
-		"whoever called back was reached": {streamsub.Webhook, []act{
+		"a callback proves that the endpoint was reached": {streamsub.Webhook, []act{
 			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
 			{at: 1, in: call("w1", 1, false), then: "g1 w1 until 31"},
 			{at: 2, in: sent("w1", false, false), then: "g1 w1 until 31"},
@@ -264,7 +264,7 @@ func TestWhatBecomesOfASubscription(t *testing.T) {
 }
 
 // Waits grow from one second to a minute, and are spread by a fifth.
-func TestAttemptsAreSpread(t *testing.T) {
+func TestAttempt_WaitsAreSpread(t *testing.T) {
 	t.Parallel()
 	for _, jitter := range []float64{0, 1} {
 		s := made(streamsub.Webhook)
@@ -280,7 +280,7 @@ func TestAttemptsAreSpread(t *testing.T) {
 }
 
 // Of a log that lost its end or was made anew, rather too much is told than too little.
-func TestALogThatBeginsAnewWakesForAllOfIt(t *testing.T) {
+func TestLog_RestartedOneWakesForAll(t *testing.T) {
 	t.Parallel()
 	s := made(streamsub.Webhook)
 	s.Links["events/a"], s.Links["events/b"] = streamsub.Link{Acked: 50}, streamsub.Link{Acked: 2}
@@ -292,7 +292,7 @@ func TestALogThatBeginsAnewWakesForAllOfIt(t *testing.T) {
 	require.Equal(t, map[string]uint64{"events/a": 3, "events/c": 1}, s.Wake.Snapshot)
 }
 
-func TestConfigurationsThatAreRefused(t *testing.T) {
+func TestConfig_RefusesInvalidOnes(t *testing.T) {
 	t.Parallel()
 	k := streamsub.Key{Namespace: "n", ID: "s"}
 	good := streamsub.Config{Kind: streamsub.Webhook, Pattern: "/a/**", Streams: []string{"/b", "a", "b"}, URL: "https://x.example", Lease: time.Second}

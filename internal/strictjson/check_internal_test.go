@@ -20,7 +20,7 @@ func many(n int) string {
 
 func nested(n int) string { return strings.Repeat(`{"a":[`, n/2) + strings.Repeat(`]}`, n/2) }
 
-func TestJSONThatEverybodyReadsAlikePasses(t *testing.T) {
+func TestCheck_PassesUnambiguousJSON(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		``, `{}`, `[]`, `"a"`, `1`, `{"a":{"a":{"a":1}},"b":["a","a","a"]}`, `[{"a":1},{"a":1}]`, `{"a":"a","b":"a","":"{\"a\":1,\"a\":2}"}`,
@@ -31,7 +31,7 @@ func TestJSONThatEverybodyReadsAlikePasses(t *testing.T) {
 	}
 }
 
-func TestJSONThatIsReadInTwoWaysIsRefused(t *testing.T) {
+func TestCheck_RefusesAmbiguousJSON(t *testing.T) {
 	t.Parallel()
 	large := many(1000)
 	tests := []struct{ name, text, says string }{
@@ -61,7 +61,7 @@ func TestJSONThatIsReadInTwoWaysIsRefused(t *testing.T) {
 }
 
 // What an event's data says, it says to its receivers.
-func TestTheDataOfAnEventIsNotLookedInto(t *testing.T) {
+func TestCheck_SkipsTheDataOfAnEvent(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		`{"data":{"a":1,"a":2},"path":"/a"}`, `[{"data":{"a":1,"a":[{"b":1,"b":2}]},"type":"t"},{"data":{"a":1,"a":2}}]`, `{"data":"x","path":"/a"}`,

@@ -25,8 +25,8 @@ func (*losing) Owns(context.Context, *sluice.Subscription) bool { return false }
 
 func (*losing) Shows(context.Context, *sluice.Event) bool { return false }
 
-// S0-64: whoever is told that a grant was revoked finds no subscription that was made under it meanwhile.
-func TestASubscriptionWhoseGrantIsRevokedWhileItIsMadeIsNotThere(t *testing.T) {
+// S0-64: after the answer to a revocation there is no subscription that was made under the grant meanwhile.
+func TestCreate_RevokedGrantLeavesNoSubscription(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.needs.Access = &losing{}
@@ -38,8 +38,8 @@ func TestASubscriptionWhoseGrantIsRevokedWhileItIsMadeIsNotThere(t *testing.T) {
 	require.False(t, b.hasConsumer(t, "late"))
 }
 
-// What an admin changes about somebody else's subscription it gets under its own grant; a description gives nobody anything.
-func TestWhoSaysWhereASubscriptionSendsHasItUnderItsGrant(t *testing.T) {
+// A subscription whose endpoint or filter an admin changes is held under the admin's grant; a new description does not move it.
+func TestPatch_EndpointChangeTakesTheCallersGrant(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	as := func(grant string) context.Context {

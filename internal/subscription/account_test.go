@@ -52,7 +52,7 @@ func (b *bench) fill(t *testing.T) {
 
 // S2-04, S2-05, S0-49: every change is one entry and one announcement, and what changes nothing
 // is neither.
-func TestEveryChangeLeavesOneEntryAndOneAnnouncement(t *testing.T) {
+func TestChange_LeavesOneEntryAndOneAnnouncement(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	secret := "whsec_" + strings.Repeat("c2VjcmV0", 6)
@@ -107,7 +107,7 @@ func TestEveryChangeLeavesOneEntryAndOneAnnouncement(t *testing.T) {
 }
 
 // S2-21, S2-41: an update tells what it changed, as it was and as it is, and nothing that is secret; an end tells whose it was.
-func TestAnAnnouncementTellsWhatChangedAndWhoEndedIt(t *testing.T) {
+func TestAnnouncement_NamesTheChangeAndTheEndingPrincipal(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	_, _, err := b.Put(t.Context(), "mine", parse(t, `{"pattern":"/a","endpoint":{"url":"`+url+`","headers":{"x-key":"hidden"}}}`), "ann")
@@ -166,7 +166,7 @@ func (b *bench) requireWithout(t *testing.T, texts []string) {
 	}
 }
 
-func TestWhatChangesNothingIsNotInTheLedger(t *testing.T) {
+func TestChange_EmptyOneIsNotInTheLedger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	body := strings.Replace(minimal, "{", `{"id":"mine",`, 1)
@@ -191,7 +191,7 @@ func TestWhatChangesNothingIsNotInTheLedger(t *testing.T) {
 
 // S2-05, S2-06, S2-132, S2-133: who reacts to an announcement by asking finds what it announces, in
 // the store and in the ledger.
-func TestWhoReactsToAnAnnouncementFindsWhatItSays(t *testing.T) {
+func TestAnnouncement_FollowsStoreAndLedger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	asked := 0
@@ -218,7 +218,7 @@ func TestWhoReactsToAnAnnouncementFindsWhatItSays(t *testing.T) {
 }
 
 // Issue 3, 6: security-relevant changes fail closed.
-func TestNothingIsChangedThatTheLedgerCannotHold(t *testing.T) {
+func TestChange_FailsWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	old := b.create(t, minimal)
@@ -244,8 +244,8 @@ func TestNothingIsChangedThatTheLedgerCannotHold(t *testing.T) {
 	require.True(t, b.hasConsumer(t, old.ID))
 }
 
-// S0-49: an endpoint that is gone is let go of whatever the state of the ledger.
-func TestTheServerItselfDoesNotDependOnTheLedger(t *testing.T) {
+// S0-49: a subscription whose endpoint is gone is disabled in any state of the ledger.
+func TestDisable_DoesNotDependOnTheLedger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var lines bytes.Buffer
@@ -263,7 +263,7 @@ func TestTheServerItselfDoesNotDependOnTheLedger(t *testing.T) {
 	require.Contains(t, lines.String(), id)
 }
 
-func TestADeletionThatFailsIsInTheLedgerAsFailed(t *testing.T) {
+func TestDelete_FailureIsInTheLedger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(t, minimal).ID
@@ -280,7 +280,7 @@ func TestADeletionThatFailsIsInTheLedgerAsFailed(t *testing.T) {
 
 // Of changes at once each is made once, and the entries say which: those that did not fail are
 // as many as there were changes, and lead from the first state to the last.
-func TestChangesAtOnceAreEachAccountedForOnce(t *testing.T) {
+func TestChange_ConcurrentOnesHaveOneEntryEach(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(t, minimal).ID
@@ -315,8 +315,8 @@ func TestChangesAtOnceAreEachAccountedForOnce(t *testing.T) {
 	require.JSONEq(t, `{"description":"`+sub.Description+`"}`, at)
 }
 
-// Whoever loses access loses the subscription, and that is told under a name of its own, once.
-func TestALostAccessIsToldUnderItsOwnName(t *testing.T) { // S0-64, C13
+// A lost access ends the subscription, and is announced once, under a type of its own.
+func TestAnnouncement_AccessLossHasItsOwnType(t *testing.T) { // S0-64, C13
 	t.Parallel()
 	b := newBench(t)
 	b.create(t, strings.Replace(minimal, "{", `{"id":"mine",`, 1))

@@ -9,7 +9,7 @@ import (
 )
 
 // Acts on held lanes are not replays that take long: any number may be under way, each of them once.
-func TestActsOnLanesDoNotCountAsReplays(t *testing.T) { // issue 3, item 1
+func TestAct_DoesNotCountAsAReplay(t *testing.T) { // issue 3, item 1
 	t.Parallel()
 	b := newBench(t)
 	sub := b.create(t, minimal)

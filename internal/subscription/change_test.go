@@ -18,7 +18,7 @@ import (
 )
 
 // S4-45.
-func TestPauseAndResume(t *testing.T) {
+func TestPause_AndResumeChangeTheState(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(t, minimal).ID
@@ -56,7 +56,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-func TestWhatIsMadeDisabledIsPaused(t *testing.T) {
+func TestCreate_DisabledOneIsPaused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	sub := b.create(t, strings.Replace(minimal, "{", `{"enabled":false,`, 1))
@@ -64,7 +64,7 @@ func TestWhatIsMadeDisabledIsPaused(t *testing.T) {
 }
 
 // S0-49, S0-77, C06.
-func TestACancelledSubscriptionStaysAndIsOver(t *testing.T) {
+func TestCancel_KeepsTheRecordAndEndsDelivery(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(t, minimal).ID
@@ -96,7 +96,7 @@ func TestACancelledSubscriptionStaysAndIsOver(t *testing.T) {
 }
 
 // S0-10, S0-86.
-func TestADeletedSubscriptionIsGone(t *testing.T) {
+func TestDelete_RemovesTheSubscription(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	first := b.create(t, strings.Replace(minimal, "{", `{"idempotency_key":"k",`, 1))
@@ -113,7 +113,7 @@ func TestADeletedSubscriptionIsGone(t *testing.T) {
 	require.False(t, created)
 }
 
-func TestADeletionThatWasInterruptedCanBeRepeated(t *testing.T) {
+func TestDelete_CanBeRepeatedAfterInterruption(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(t, minimal).ID
@@ -138,7 +138,7 @@ type stuck struct{ subscription.Replays }
 
 func (stuck) Remove(context.Context, string) error { return errors.New("power cut") }
 
-func TestTheSubscriptionsOfANamespaceAreDeletedTogether(t *testing.T) {
+func TestDelete_TakesAllOfANamespace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.makeAcme(t)
@@ -153,7 +153,7 @@ func TestTheSubscriptionsOfANamespaceAreDeletedTogether(t *testing.T) {
 }
 
 // C08, C36.
-func TestARotationKeepsTheOldSecretForTheOverlap(t *testing.T) {
+func TestRotate_KeepsTheOldSecretForTheOverlap(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	old := b.create(t, minimal)
@@ -178,7 +178,7 @@ func TestARotationKeepsTheOldSecretForTheOverlap(t *testing.T) {
 }
 
 // C08: what can change.
-func TestAPatchChangesHowItDelivers(t *testing.T) {
+func TestPatch_ChangesDeliverySettings(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	old := b.create(t, strings.Replace(minimal, "{", `{"metadata":{"a":"1","b":"2"},`, 1))
@@ -215,7 +215,7 @@ func TestAPatchChangesHowItDelivers(t *testing.T) {
 }
 
 // C08: what cannot.
-func TestPatchesThatAreRefused(t *testing.T) {
+func TestPatch_RefusesFixedFields(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	sub := b.create(t, strings.Replace(minimal, `"}}`, `","secret":"`+strings.Repeat("s", 32)+`"},"policy":{"signature":{"scheme":"t-sha256"}}}`, 1))
@@ -264,7 +264,7 @@ func TestPatchesThatAreRefused(t *testing.T) {
 	requireCode(t, sluice.SubscriptionMissing, err)
 }
 
-func TestWhatIsPatchedIsFoundByWhatItIsNow(t *testing.T) {
+func TestPatch_MovesTheReservation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	sub := b.create(t, minimal)
@@ -293,7 +293,7 @@ func TestWhatIsPatchedIsFoundByWhatItIsNow(t *testing.T) {
 	require.NotEqual(t, sub.ID, b.create(t, minimal).ID)
 }
 
-func TestChangesAtOnceAreAllMade(t *testing.T) {
+func TestChange_ConcurrentOnesAreAllMade(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(t, minimal).ID
@@ -313,7 +313,7 @@ func TestChangesAtOnceAreAllMade(t *testing.T) {
 }
 
 // S0-08: newest first, page by page.
-func TestAListIsNewestFirst(t *testing.T) {
+func TestList_IsNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.makeAcme(t)

@@ -19,7 +19,7 @@ import (
 const minimal = `{"pattern":"/orders/**","endpoint":{"url":"` + url + `"}}`
 
 // S0-07, S0-67, C09, C36: the server gives the id and, once, the secret.
-func TestACreationGivesAnIDASecretAndAConsumer(t *testing.T) {
+func TestCreate_GivesIDSecretAndConsumer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	sub := b.create(t, minimal)
@@ -43,7 +43,7 @@ func TestACreationGivesAnIDASecretAndAConsumer(t *testing.T) {
 }
 
 // C41.
-func TestTheStartIsResolvedAtTheCreation(t *testing.T) {
+func TestCreate_ResolvesTheStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range 3 {
@@ -75,7 +75,7 @@ func TestTheStartIsResolvedAtTheCreation(t *testing.T) {
 }
 
 // S0-17, S0-26, S0-27, S0-28.
-func TestADuplicateIsTheSubscriptionThatIsThere(t *testing.T) {
+func TestCreate_DuplicateReturnsTheExistingOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.makeAcme(t)
@@ -113,7 +113,7 @@ func TestADuplicateIsTheSubscriptionThatIsThere(t *testing.T) {
 }
 
 // C09.
-func TestAKeyThatWasUsedOtherwiseIsAConflict(t *testing.T) {
+func TestCreate_KeyReusedDifferentlyIsAConflict(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	sub := b.create(t, `{"pattern":"/a","endpoint":{"url":"`+url+`"},"idempotency_key":"k"}`)
@@ -125,13 +125,13 @@ func TestAKeyThatWasUsedOtherwiseIsAConflict(t *testing.T) {
 	_, err = b.Patch(t.Context(), sub.ID, []byte(`{"description":"changed since"}`), 0, "root")
 	require.NoError(t, err)
 	again, created, err := b.Create(t.Context(), parse(t, `{"pattern":"/a","endpoint":{"url":"`+url+`"},"idempotency_key":"k"}`), "root")
-	require.NoError(t, err, "a repeated creation is that of the request, whatever was changed since")
+	require.NoError(t, err, "a repeated creation is that of the request, also after changes")
 	require.False(t, created)
 	require.Equal(t, sub.ID, again.ID)
 }
 
-// S0-26…28: whoever asks at once gets the same, and one of them made it.
-func TestOfManyCreatorsAtOnceOneCreates(t *testing.T) {
+// S0-26…28: concurrent callers get the same subscription, and one of them made it.
+func TestCreate_ConcurrentCallersMakeOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, body := range []string{minimal, `{"pattern":"/k","endpoint":{"url":"` + url + `"},"idempotency_key":"k"}`} {
@@ -160,7 +160,7 @@ func TestOfManyCreatorsAtOnceOneCreates(t *testing.T) {
 	require.Len(t, page.Subscriptions, 2)
 }
 
-func TestACreationThatWasInterruptedIsCompletedByAskingAgain(t *testing.T) {
+func TestCreate_RepeatCompletesAnInterruptedOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.consumers.fail = []error{errors.New("power cut")}
@@ -173,7 +173,7 @@ func TestACreationThatWasInterruptedIsCompletedByAskingAgain(t *testing.T) {
 	require.True(t, b.hasConsumer(t, sub.ID))
 }
 
-func TestAReservationWithoutSubscriptionIsTakenOver(t *testing.T) {
+func TestCreate_TakesOverAnOrphanedReservation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	first := b.create(t, minimal)
@@ -184,7 +184,7 @@ func TestAReservationWithoutSubscriptionIsTakenOver(t *testing.T) {
 }
 
 // C09, S1-116: the client's id.
-func TestAPutIsTheSameUntilItDiffers(t *testing.T) {
+func TestPut_IsIdempotentUntilItDiffers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	body := `{"pattern":"/**","endpoint":{"url":"` + url + `","secret":"` + strings.Repeat("s", 40) + `"},"policy":{"signature":{"scheme":"header"}}}`
@@ -226,7 +226,7 @@ func TestAPutIsTheSameUntilItDiffers(t *testing.T) {
 	require.True(t, created, "a deleted id is free")
 }
 
-func TestOfManyPutsAtOnceOneCreates(t *testing.T) {
+func TestPut_ConcurrentCallersMakeOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const many = 16
@@ -248,7 +248,7 @@ func TestOfManyPutsAtOnceOneCreates(t *testing.T) {
 }
 
 // S0-11…36: what S0's shape means.
-func TestTheShapeOfS0IsUnderstood(t *testing.T) {
+func TestRequest_UnderstandsTheShapeOfS0(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.makeAcme(t)
@@ -282,7 +282,7 @@ func TestTheShapeOfS0IsUnderstood(t *testing.T) {
 	}
 }
 
-func TestRequestsThatAreRefused(t *testing.T) {
+func TestRequest_RefusesInvalidOnes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	tests := []struct {
@@ -323,7 +323,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestBodiesThatAreRefusedNameTheField(t *testing.T) {
+func TestRequest_ErrorNamesTheField(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`{"patern":"/a"}`:                `"patern"`,

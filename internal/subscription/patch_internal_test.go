@@ -26,7 +26,7 @@ func TestPatch_SaysWhatIsWrong(t *testing.T) {
 	} {
 		require.EqualError(t, applyPatch(whole(), []byte(patch)), want, patch)
 	}
-	for range 20 { // whatever the order of maps
+	for range 20 { // for any order of maps
 		err := applyPatch(whole(), []byte(`{"start":"all","state":"paused","revision":9,"pattern":"/b","namespace":"b","mode":"wake","id":"x"}`))
 		require.EqualError(t, err, `field "id" cannot be changed`, "the first one")
 	}

@@ -30,7 +30,7 @@ func (b *bench) records(t *testing.T, bucket string) uint64 {
 }
 
 // A namespace that has as many subscriptions as it may gets no more; what is there is still found.
-func TestASubscriptionTooManyIsNotMade(t *testing.T) {
+func TestQuota_BoundsTheNumberOfSubscriptions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.makeAcme(t)
@@ -60,12 +60,12 @@ func TestASubscriptionTooManyIsNotMade(t *testing.T) {
 
 	b.create(t, `{"namespace":"acme","pattern":"/c","endpoint":{"url":"`+url+`"}}`)
 	require.NoError(t, b.Delete(t.Context(), first.ID, "root"))
-	counts.Remove(first.ID) // as whoever watches the subscriptions does
+	counts.Remove(first.ID) // as the watcher of subscriptions does
 	b.create(t, third)
 }
 
 // What NATS will not allow as things are leaves nothing behind: no record, no reservation, no consumer.
-func TestASubscriptionWhoseConsumerCannotBeIsNotMade(t *testing.T) {
+func TestCreate_RefusedConsumerLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*jetstream.StreamConfig){
 		"max_consumers":   func(c *jetstream.StreamConfig) { c.MaxConsumers = 1 }, // of two

@@ -21,7 +21,7 @@ func wished() *sluice.Subscription {
 	return sub
 }
 
-// Whatever a client chooses makes another configuration; under one key that is a conflict. What makes another structure
+// Every choice of a client makes another configuration; under one key that is a conflict. What makes another structure
 // is listed with it.
 func TestConfigHash_CoversAllThatIsChosen(t *testing.T) { // S0-26, S0-27, C09
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 const waking = `{"mode":"wake","pattern":"/agents/*","endpoint":{"url":"` + url + `"},"description":"d"}`
 
 // S1-05…09, S1-66, S1-115, S1-117: what is not said follows from the specification.
-func TestASubscriptionOfModeWakeHasTheSettingsOfS1(t *testing.T) {
+func TestWake_DefaultsAreThoseOfS1(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	sub, created, err := b.Put(t.Context(), "agents", parse(t, waking), "root")
@@ -26,7 +26,7 @@ func TestASubscriptionOfModeWakeHasTheSettingsOfS1(t *testing.T) {
 }
 
 // S1-108, S1-109: that there is another one is said before the URL is looked at; the description counts.
-func TestAWakeIsTheSameUntilItDiffers(t *testing.T) {
+func TestWake_PutIsIdempotentUntilItDiffers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	_, _, err := b.Put(t.Context(), "agents", parse(t, waking), "root")
@@ -55,7 +55,7 @@ func TestAWakeIsTheSameUntilItDiffers(t *testing.T) {
 }
 
 // S1-04: what a subscription of mode wake is cannot change, whether it is enabled can.
-func TestAWakeIsImmutable(t *testing.T) {
+func TestWake_IsImmutable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	_, _, err := b.Put(t.Context(), "agents", parse(t, waking), "root")
@@ -81,28 +81,28 @@ func TestAWakeIsImmutable(t *testing.T) {
 	require.Equal(t, map[string]string{"team": "a"}, same.Metadata)
 }
 
-// Whoever shows no token learns nothing of what others have made, and finds what was made without one.
-func TestOfAnIDThatIsTakenWhoShowsNoTokenLearnsNothing(t *testing.T) {
+// An anonymous caller learns nothing of the subscriptions of others, and finds those made without a token.
+func TestAnonymous_LearnsNothingOfTakenIDs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	_, _, err := b.Put(t.Context(), "agents", parse(t, waking), "root")
 	require.NoError(t, err)
-	nobody := model.WithCaller(t.Context(), sluice.Caller{Principal: sluice.Anonymous})
+	anonymous := model.WithCaller(t.Context(), sluice.Caller{Principal: sluice.Anonymous})
 	for _, body := range []string{waking, `{"mode":"wake","pattern":"/b","endpoint":{"url":"` + url + `"}}`} {
-		_, _, err = b.Put(nobody, "agents", parse(t, body), string(sluice.Anonymous))
+		_, _, err = b.Put(anonymous, "agents", parse(t, body), string(sluice.Anonymous))
 		requireCode(t, sluice.SubscriptionDiffers, err)
 		require.EqualError(t, err, "the id is in use; choose another one")
 	}
-	_, created, err := b.Put(nobody, "mine", parse(t, waking), string(sluice.Anonymous))
+	_, created, err := b.Put(anonymous, "mine", parse(t, waking), string(sluice.Anonymous))
 	require.NoError(t, err)
 	require.True(t, created)
-	_, created, err = b.Put(nobody, "mine", parse(t, waking), string(sluice.Anonymous))
+	_, created, err = b.Put(anonymous, "mine", parse(t, waking), string(sluice.Anonymous))
 	require.NoError(t, err)
 	require.False(t, created)
 }
 
 // What the caller may not have is not told apart by whether the id is taken.
-func TestWhoMayNotSubscribeLearnsNothingOfAnIDOfModeWake(t *testing.T) {
+func TestWake_CallerWithoutRightsLearnsNoIDs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	_, _, err := b.Put(t.Context(), "agents", parse(t, waking), "root")

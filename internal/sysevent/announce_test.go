@@ -86,7 +86,7 @@ func aSubscription(id string) *sluice.Subscription {
 }
 
 // S2-04: what is told is small, and nothing in it is secret.
-func TestAChangeIsPublishedAtOnce(t *testing.T) {
+func TestChange_IsPublishedAtOnce(t *testing.T) {
 	t.Parallel()
 	l := &log{}
 	sysevent.New(l, sysevent.Options{}).Subscription(t.Context(), aSubscription("s"))
@@ -100,7 +100,7 @@ func TestAChangeIsPublishedAtOnce(t *testing.T) {
 }
 
 // Without an outbox.
-func TestAnAnnouncementThatFailsIsLoggedAndCounted(t *testing.T) {
+func TestAnnouncement_FailureIsLoggedAndCounted(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer
 	var lost drops
@@ -112,7 +112,7 @@ func TestAnAnnouncementThatFailsIsLoggedAndCounted(t *testing.T) {
 	require.Equal(t, map[string]int{"subscription.paused": 1}, lost.n)
 }
 
-func TestAStoreThatIsAwayHoldsACallerUpForTwoSeconds(t *testing.T) {
+func TestAnnouncement_AbsentStoreDelaysCallersTwoSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := sysevent.New(&log{hold: make(chan struct{})}, sysevent.Options{})
@@ -129,7 +129,7 @@ func letter(seq uint64) *sluice.DeadLetter {
 	}
 }
 
-func TestADeadLetterIsTold(t *testing.T) {
+func TestDeadLetter_IsAnnounced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, dead := &log{}, newLetters()
@@ -145,7 +145,7 @@ func TestADeadLetterIsTold(t *testing.T) {
 	})
 }
 
-func TestALaneThatIsHeldIsTold(t *testing.T) { // issue 3, item 1
+func TestHeldLane_IsAnnounced(t *testing.T) { // issue 3, item 1
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -162,7 +162,7 @@ func TestALaneThatIsHeldIsTold(t *testing.T) { // issue 3, item 1
 }
 
 // S2-06, decision 0007: there is no loop.
-func TestOfASubscriptionToSystemEventsNothingIsTold(t *testing.T) {
+func TestAnnouncement_SkipsSubscriptionsToSystemEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, dead := &log{}, newLetters()
@@ -186,7 +186,7 @@ func TestOfASubscriptionToSystemEventsNothingIsTold(t *testing.T) {
 }
 
 // Decision 0007: the range that left the log may have been what was told before.
-func TestWhatNobodyServesExpiresOnceAnHour(t *testing.T) {
+func TestExpired_UnservedRangeIsAnnouncedOnceAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, dead := &log{}, newLetters()
@@ -213,7 +213,7 @@ func TestWhatNobodyServesExpiresOnceAnHour(t *testing.T) {
 	})
 }
 
-func TestTheEngineIsNeverHeldUp(t *testing.T) {
+func TestAnnouncer_NeverDelaysTheEngine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer
@@ -237,7 +237,7 @@ func TestTheEngineIsNeverHeldUp(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsIsPublishedBeforeTheEnd(t *testing.T) {
+func TestAnnouncer_PublishesItsQueueBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -252,7 +252,7 @@ func TestWhatWaitsIsPublishedBeforeTheEnd(t *testing.T) {
 }
 
 // S2-06: at most one a second for each subscription, and none is forgotten in the count.
-func TestAThrottledSubscriptionIsToldOnceASecond(t *testing.T) {
+func TestThrottled_IsAnnouncedOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -293,7 +293,7 @@ func countOf(t *testing.T, ev sluice.Event) int {
 
 // Each step of a streak of failures is told, under an id of its own: a server that comes to it again after
 // a restart is a duplicate at the log's door.
-func TestAFailingSubscriptionIsToldOfOnceAStep(t *testing.T) {
+func TestFailing_IsAnnouncedOncePerStep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -319,7 +319,7 @@ func TestAFailingSubscriptionIsToldOfOnceAStep(t *testing.T) {
 }
 
 // What follows from something that is stored is told when the log takes it again, or there is room; what is of the moment is lost.
-func TestWhatIsStoredIsToldWhenTheLogTakesIt(t *testing.T) { // C32
+func TestOutbox_AnnouncesStoredChangesLater(t *testing.T) { // C32
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var lost drops
@@ -331,7 +331,7 @@ func TestWhatIsStoredIsToldWhenTheLogTakesIt(t *testing.T) { // C32
 			return &sluice.DeadLetter{Subscription: "s", Namespace: "acme", Seq: seq, At: at}
 		}
 		for seq := range uint64(5) {
-			a.Held(sub, letter(seq)) // nobody takes them out of the queue yet
+			a.Held(sub, letter(seq)) // the queue is not read yet
 		}
 		a.Throttled(sub, "rate")
 		stop := run(t, a)
@@ -359,7 +359,7 @@ func TestWhatIsStoredIsToldWhenTheLogTakesIt(t *testing.T) { // C32
 }
 
 // What can never be published is not kept.
-func TestWhatIsRefusedForGoodIsLostAndCounted(t *testing.T) {
+func TestAnnouncement_RefusedForGoodIsCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var lost drops

@@ -241,13 +241,13 @@ func (w *world) requireAllTold(t *testing.T, store storetest.Rooms) {
 	require.IsIncreasing(t, revisions)
 }
 
-// C32, S2-05, S2-132: whoever dies between any two writes leaves nothing untold, and has nothing told twice.
-func TestWhoAnnouncesMayDieBetweenAnyTwoWrites(t *testing.T) {
+// C32, S2-05, S2-132: a process that dies between any two writes leaves no change unannounced, and none is announced twice.
+func TestOutbox_SurvivesDeathBetweenAnyTwoWrites(t *testing.T) {
 	t.Parallel()
 	const writes = 36 // of a life in which nothing goes wrong: more than there are
 	for _, c := range []struct {
 		name        string
-		after, soon bool // it dies when the write is made; somebody looks before there is the next change
+		after, soon bool // it dies when the write is made; another process looks before the next change
 		first, step int
 	}{{"before, late", false, false, 1, 1}, {"before", false, true, 1, 3}, {"after, late", true, false, 2, 3}} {
 		for n := c.first; n <= writes; n += c.step {
@@ -270,7 +270,7 @@ func TestWhoAnnouncesMayDieBetweenAnyTwoWrites(t *testing.T) {
 	}
 }
 
-// do lets somebody act; if he dies over it, whoever comes after him looks, does it again, and is returned.
+// do lets a process act; if it dies over it, the next process looks, does it again, and is returned.
 func (w *world) do(t *testing.T, l *life, act func(context.Context, *life) error, look func(*life)) *life {
 	t.Helper()
 	err := act(t.Context(), l)
@@ -299,7 +299,7 @@ func (l *life) dead() bool {
 
 // C32: processes that change the same subscription at once, while the log refuses half of what it is told and some of
 // them die, have everything told in the order of revisions, and the last that is told is what is stored.
-func TestWhatIsToldAscendsAndEndsWithWhatIsSo(t *testing.T) {
+func TestOutbox_AscendsToTheStoredState(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

@@ -48,7 +48,7 @@ func (l *letters) Subscription(_ context.Context, id string) (*sluice.Subscripti
 }
 
 // C32: a log that cannot be written for a minute keeps none from being told, nor has any told twice.
-func TestADeadLetterIsToldOnceTheLogCanBeWritten(t *testing.T) {
+func TestDeadLetter_IsAnnouncedAfterALogOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, dead := &log{err: errors.New("no leader")}, newLetters()

@@ -25,9 +25,9 @@ func (refusing) Publish(context.Context, string, []sluice.Event) ([]sluice.Store
 	return nil, errors.New("no leader")
 }
 
-// S2-04, C32: what a server that died, or a log that refused, left untold of namespaces is told by whoever looks: that there is one, that it is
+// S2-04, C32: what a server that died, or a log that refused, left untold of namespaces is announced by the next process that looks: that there is one, that it is
 // another, that it is gone; each once, and nothing of a namespace that was never made, or that was there before anybody noted.
-func TestWhatWasNotToldOfNamespacesIsToldLater(t *testing.T) {
+func TestNamespace_UnannouncedChangesAreAnnouncedLater(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	store := storetest.Connect(t, natsstore.Options{Conn: server})
@@ -88,7 +88,7 @@ func TestWhatWasNotToldOfNamespacesIsToldLater(t *testing.T) {
 
 // S2-04, C32: of several changes that a process made and did not tell each is told, with its fields, in order: by who makes the next one, by who looks, or
 // before the namespace is deleted.
-func TestEachChangeOfANamespaceThatWasNotToldIsTold(t *testing.T) {
+func TestNamespace_EachMissedChangeIsAnnounced(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	store := storetest.Connect(t, natsstore.Options{Conn: server})

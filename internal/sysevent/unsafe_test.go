@@ -22,7 +22,7 @@ func unsafe(producer string, at time.Time, count uint64) sluice.Unsafe {
 }
 
 // S4-82: what is told of an unsafe producer is what its mark says.
-func TestAnUnsafeProducerIsToldAsItsMarkSays(t *testing.T) {
+func TestUnsafeProducer_AnnouncementMatchesItsMark(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -49,7 +49,7 @@ type outbox struct{ sysevent.Outbox }
 func (outbox) Waiting(context.Context) ([]*sluice.Subscription, error) { return nil, nil }
 
 // A mark that was stored by a process that died before it told is told of by another one: once, if it was not.
-func TestAMarkThatNobodyToldOfIsTold(t *testing.T) { // S4-82
+func TestUnsafeProducer_UnannouncedMarkIsAnnounced(t *testing.T) { // S4-82
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheVersionIsTheReleaseOrElseTheCommit(t *testing.T) {
+func TestVersion_IsTheReleaseOrTheCommit(t *testing.T) {
 	t.Parallel()
 	const commit = "7cfa923a0f8f1e0e9d8c7b6a5f4e3d2c1b0a9f8e"
 	of := func(main string, settings ...debug.BuildSetting) string {

@@ -16,7 +16,7 @@ func list(paths ...sluice.Path) []sluice.Path { return paths }
 func acks(all ...wake.Position) []wake.Position { return all }
 
 // S1-37…44, S1-72…81, S1-88…90, S1-94…101, S1-130…133.
-func TestWhatACallbackDoes(t *testing.T) {
+func TestCallback_KnownEffects(t *testing.T) {
 	t.Parallel()
 	second := noon.Add(46 * time.Second)
 	two := follows(acked(primary, 10), acked(tools, 4))
@@ -24,7 +24,7 @@ func TestWhatACallbackDoes(t *testing.T) {
 	deletedTools := wake.Tails{primary: {Seq: 10}, tools: {Seq: 5, Start: 5, Gone: true}}
 	try(t, []step{
 		{"any callback of a live consumer resets the clock", "S1-42, S1-44, S1-81", live(), call(has(11), wake.Callback{}), time.Second, live(until(second)), ""},
-		{"even one that comes after 45 seconds that nobody noticed", "S1-42", live(), call(has(11), wake.Callback{}), time.Minute, live(until(noon.Add(105 * time.Second))), ""},
+		{"even one that comes after 45 unnoticed seconds", "S1-42", live(), call(has(11), wake.Callback{}), time.Minute, live(until(noon.Add(105 * time.Second))), ""},
 		{"claiming what is claimed already succeeds", "S1-40, S1-130", live(), call(has(11), wake.Callback{WakeID: "w3"}), time.Second, live(until(second)), ""},
 		{"claiming a wake that is over succeeds, and revives nothing", "S1-40, S1-130", idle(), call(has(10), wake.Callback{WakeID: "w3"}), time.Second, idle(), ""},
 		{"without the wake id nothing is claimed", "S1-39, S1-73", waking(), call(has(11), wake.Callback{Acks: acks(acked(primary, 11))}), time.Second, waking(follows(acked(primary, 11))), ""},
@@ -56,7 +56,7 @@ func TestWhatACallbackDoes(t *testing.T) {
 		{"the epoch is looked at before the wake id", "S1-90", live(), wake.Input{Tails: has(11), Callback: &wake.Callback{Epoch: 2, WakeID: "w2"}}, time.Second, live(), sluice.WakeStale},
 		{"another wake id is refused", "S1-41, S1-88, S1-130", waking(), call(has(11), wake.Callback{WakeID: "w2", Done: true}), time.Second, waking(), sluice.WakeTaken},
 		{"an offset beyond the end is refused", "S1-89", live(), call(has(11), wake.Callback{Acks: acks(acked(primary, 12))}), time.Second, live(), sluice.WakeOffset},
-		{"so is one of a stream that nobody follows", "S1-89", live(), call(both(11, 7), wake.Callback{Acks: acks(acked(tools, 7))}), time.Second, live(), sluice.WakeOffset},
+		{"so is one of a stream that is not followed", "S1-89", live(), call(both(11, 7), wake.Callback{Acks: acks(acked(tools, 7))}), time.Second, live(), sluice.WakeOffset},
 		{"though it is subscribed to right then", "S1-89", live(), call(both(11, 7), wake.Callback{Acks: acks(acked(tools, 7)), Subscribe: list(tools)}), time.Second, live(), sluice.WakeOffset},
 		{"a refusal ends no cycle and claims nothing", "S1-80", waking(), call(has(11), wake.Callback{WakeID: "w3", Acks: acks(acked(primary, 12)), Done: true}), time.Second, waking(), sluice.WakeOffset},
 		{"of a refused callback nothing is done", "S1-80", live(two), call(both(11, 7), wake.Callback{Acks: acks(acked(primary, 11), acked(tools, 8)), Subscribe: list(other), Unsubscribe: list(primary)}), time.Second, live(two), sluice.WakeOffset},
@@ -64,7 +64,7 @@ func TestWhatACallbackDoes(t *testing.T) {
 }
 
 // C29, S1-126.
-func TestADeletedStreamIsNotFollowedAnyMore(t *testing.T) {
+func TestConsumer_DropsDeletedStreams(t *testing.T) {
 	t.Parallel()
 	two := follows(acked(primary, 10), acked(tools, 4))
 	deleted := wake.Tails{primary: {Seq: 10}, tools: {Seq: 5, Start: 5, Gone: true}}
@@ -76,14 +76,14 @@ func TestADeletedStreamIsNotFollowedAnyMore(t *testing.T) {
 		{"a callback that acknowledges it meanwhile succeeds", "C29", live(two), call(deleted, wake.Callback{Acks: acks(acked(tools, 5))}), 0, live(), ""},
 		{"one that acknowledges it after it was dropped succeeds too", "S1-79", live(), call(deleted, wake.Callback{Acks: acks(acked(tools, 5))}), 0, live(), ""},
 		{"subscribed to at that moment it is waited for", "S1-98", live(two), call(deleted, wake.Callback{Subscribe: list(tools)}), 0, live(awaited), ""},
-		{"whoever follows nothing else is removed", "C29, S1-101", live(follows(acked(tools, 4))), look(deleted), 0, gone(), ""},
+		{"a consumer without another stream is removed", "C29, S1-101", live(follows(acked(tools, 4))), look(deleted), 0, gone(), ""},
 		{"what had been deleted when it was subscribed to is waited for", "S1-98", idle(awaited), look(deleted), 0, idle(awaited), ""},
 		{"and read from its beginning when it comes", "S1-98, (g)", idle(awaited), look(anew), time.Minute, newly(noon.Add(time.Minute), follows(acked(primary, 10), acked(tools, 5))), ""},
 	})
 }
 
 // S1-79: 1,000 streams, subscribed to in two callbacks that both come twice.
-func TestTheLimitOfStreamsIsOfWhatIsFollowed(t *testing.T) {
+func TestCallback_StreamLimitCountsFollowedStreams(t *testing.T) {
 	t.Parallel()
 	some := func(from, to int) (paths []sluice.Path) {
 		for i := from; i < to; i++ {
@@ -107,7 +107,7 @@ func TestTheLimitOfStreamsIsOfWhatIsFollowed(t *testing.T) {
 }
 
 // S1-129, S1-117…119, S1-125: one cycle, three days, an endpoint that never answers well.
-func TestACycleThatFailsForThreeDaysKeepsItsWakeIDUntilItIsRemoved(t *testing.T) {
+func TestCycle_KeepsItsWakeIDThroughThreeFailingDays(t *testing.T) {
 	t.Parallel()
 	r := rules()
 	c, err := r.Step(wake.NewConsumer(primary, "made-1", 1, 0), look(has(1)), noon)

@@ -22,14 +22,14 @@ type shelf struct {
 	nobody
 
 	entry     Entry
-	conflicts int   // so many writes meet somebody else's
+	conflicts int   // so many writes meet another's
 	full      error // of all writes
 	lost      error // of all reads
 	gets      int
 	woken     int
 
 	tails     Tails
-	away      sluice.Path // nobody can tell of it
+	away      sluice.Path // its tail is unknown
 	asked     atomic.Int64
 	decisions map[sluice.Path]model.Decision
 	shown     map[sluice.Path]uint64 // of what is withheld in part
@@ -47,7 +47,7 @@ func (s *shelf) Put(_ context.Context, _ string, c Consumer, revision uint64) (u
 		return 0, s.full
 	case s.conflicts > 0 || revision != s.entry.Revision:
 		s.conflicts--
-		return 0, sluice.Errorf(sluice.Conflict, "somebody else changed it")
+		return 0, sluice.Errorf(sluice.Conflict, "another writer changed it")
 	}
 	s.entry = Entry{c, revision + 1}
 	return revision + 1, nil
@@ -91,7 +91,7 @@ func shelved() (*Engine, *shelf, *sluice.Subscription) {
 	return e, s, sub
 }
 
-// What a step decides is stored once, by whoever finds the record as it took it for.
+// The decision of a step is stored once, by the writer that finds the record unchanged.
 func TestChange_StoresWhatTheStepDecides(t *testing.T) { // S1-28, S1-33
 	t.Parallel()
 	e, s, sub := shelved()
@@ -165,7 +165,7 @@ func TestChange_StoresWhatTheStepDecides(t *testing.T) { // S1-28, S1-33
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = e.change(over, sub, "/a", left, nil)
-	require.ErrorIs(t, err, context.Canceled, "it is somebody else's turn")
+	require.ErrorIs(t, err, context.Canceled, "it is another's turn")
 	require.Zero(t, steps)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Whatever comes as a callback, to whatever address: it is refused with one of S1's codes and changes nothing, or it does
+// Any callback, to any address: it is refused with one of S1's codes and changes nothing, or it does
 // what Step allows, and never acknowledges what is not there. A consumer's id comes back from what it was taken for.
 func FuzzParseCallback(f *testing.F) {
 	for _, body := range []string{

@@ -141,7 +141,7 @@ func (w *world) acknowledgement(own sluice.Path) wake.Position {
 	return acked(path, pick(w, s.messages))
 }
 
-// forge makes some callbacks ones that nobody could write by what it was told.
+// forge makes some callbacks ones that no worker could write by the notices it got.
 func (w *world) forge(cb *wake.Callback) bool {
 	switch w.random.IntN(24) {
 	case 0:

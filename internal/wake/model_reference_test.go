@@ -59,7 +59,7 @@ func (l life) equal(o life) bool {
 		maps.Equal(l.acked, o.acked) && maps.Equal(l.absent, o.absent)
 }
 
-// fresh stands for a wake id that nobody has seen yet.
+// fresh stands for a wake id that was not seen yet.
 const fresh = "*"
 
 // pending is S1's pending_work.
@@ -221,7 +221,7 @@ func (r *reference) subscribed(l life) {
 func (r *reference) verdict(l life) sluice.Code {
 	cb := r.in.Callback
 	if l.wakeID == "" {
-		return sluice.WakeGone // whoever calls was woken by another consumer, which is no more
+		return sluice.WakeGone // the caller was woken by another consumer, which is no more
 	}
 	if cb.Epoch != l.epoch {
 		return sluice.WakeStale

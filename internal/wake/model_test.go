@@ -97,7 +97,7 @@ func (w *world) pass() {
 }
 
 // rest ends everything that goes wrong, and requires that within five minutes nothing is pending any more: that
-// somebody was woken for whatever was (L1), and left in peace afterwards (L2).
+// a worker was woken for each pending event (L1), and left in peace afterwards (L2).
 func (w *world) rest() {
 	w.letters, w.requests, w.calm = nil, nil, true
 	for _, r := range w.replicas {
@@ -122,7 +122,7 @@ func (w *world) rest() {
 	notices := w.seen["notice"]
 	w.turn()
 	if w.seen["notice"] != notices {
-		w.wrong(errors.New("L2: somebody was woken without pending work"))
+		w.wrong(errors.New("L2: a worker was woken without pending work"))
 	}
 }
 
@@ -186,12 +186,12 @@ func whatHasToHappen() []string {
 	}
 }
 
-// TestModel drives random histories against Step: appends, streams and subscriptions that come and go, answers of every
+// TestModel_RandomHistoriesKeepTheGuarantees drives random histories against Step: appends, streams and subscriptions that come and go, answers of every
 // kind, callbacks that are valid, stale, forged, repeated and out of order, time, replicas that die between any two
 // reads, writes and effects, and leases that two believe to have. After every step the reference says whether what Step made
 // of it is allowed, and the witness whether S1 to S7 hold of what can be seen; at the end of each history L1 and L2 do.
 // SLUICE_SEED=n tells one history again; SLUICE_LONG=1 tells 2,000, of 2,000 steps each.
-func TestModel(t *testing.T) { // S1-28…44, S1-55…65, S1-72…101, S1-115…140
+func TestModel_RandomHistoriesKeepTheGuarantees(t *testing.T) { // S1-28…44, S1-55…65, S1-72…101, S1-115…140
 	t.Parallel()
 	first, histories, steps := uint64(1), uint64(100), 1000
 	if os.Getenv("SLUICE_LONG") != "" {

@@ -33,7 +33,7 @@ type world struct {
 	letters  []*letter
 	witness  *waketest.Witness
 	ids      int
-	deaf     bool // the endpoint never answers well, and nobody calls back
+	deaf     bool // the endpoint never answers well, and no callback comes
 	calm     bool // nothing goes wrong any more, and every notice is answered with done
 	seen     map[string]int
 	told     []string
@@ -177,7 +177,7 @@ func (w *world) get(path sluice.Path) (wake.Consumer, int) {
 	return c, r.revision
 }
 
-// put writes a consumer unless somebody else did since it was read.
+// put writes a consumer unless another writer did since it was read.
 func (w *world) put(c *wake.Consumer, revision int) bool {
 	if w.store[c.Path].revision != revision {
 		w.tell("lost race", "for %s at revision %d", c.Path, revision)

@@ -102,8 +102,8 @@ func anyMoment(t *rapid.T) time.Time {
 	return noon.Add(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "later")))
 }
 
-// whatever tries a property of one step.
-func whatever(t *testing.T, holds func(t *rapid.T, before, after wake.Consumer, in wake.Input, err error)) {
+// forAnyStep tries a property of one step.
+func forAnyStep(t *testing.T, holds func(t *rapid.T, before, after wake.Consumer, in wake.Input, err error)) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
 		before := anyConsumer(t)
@@ -113,8 +113,8 @@ func whatever(t *testing.T, holds func(t *rapid.T, before, after wake.Consumer, 
 	})
 }
 
-// S1-79: whatever comes twice does once what it does.
-func TestTheSameInputAgainChangesNothing(t *testing.T) {
+// S1-79: an input that comes twice takes effect once.
+func TestStep_IsIdempotent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		before := anyConsumer(t)
@@ -138,13 +138,13 @@ func TestTheSameInputAgainChangesNothing(t *testing.T) {
 }
 
 // S1-80: a refused callback has done nothing.
-func TestARefusedCallbackHasDoneNothing(t *testing.T) {
+func TestCallback_RefusedOneChangesNothing(t *testing.T) {
 	t.Parallel()
-	whatever(t, func(t *rapid.T, before, after wake.Consumer, in wake.Input, err error) {
+	forAnyStep(t, func(t *rapid.T, before, after wake.Consumer, in wake.Input, err error) {
 		if err == nil {
 			return
 		}
-		require.NotNil(t, in.Callback, "an error is for whoever calls back")
+		require.NotNil(t, in.Callback, "an error answers a callback")
 		if sluice.CodeOf(err) == sluice.WakeGone && after.State == sluice.WakeRemoved {
 			return
 		}
@@ -153,9 +153,9 @@ func TestARefusedCallbackHasDoneNothing(t *testing.T) {
 }
 
 // S1-131: of what is followed before and after, no offset goes back.
-func TestNoAcknowledgementIsTakenBack(t *testing.T) {
+func TestAck_NeverGoesBack(t *testing.T) {
 	t.Parallel()
-	whatever(t, func(t *rapid.T, before, after wake.Consumer, _ wake.Input, _ error) {
+	forAnyStep(t, func(t *rapid.T, before, after wake.Consumer, _ wake.Input, _ error) {
 		if after.State == sluice.WakeRemoved {
 			return // what comes back is another one
 		}
@@ -168,9 +168,9 @@ func TestNoAcknowledgementIsTakenBack(t *testing.T) {
 }
 
 // S1-36, S1-128, S1-129: one epoch, one wake id; both change together, and only to begin a cycle.
-func TestAnEpochHasOneWakeID(t *testing.T) {
+func TestEpoch_HasOneWakeID(t *testing.T) {
 	t.Parallel()
-	whatever(t, func(t *rapid.T, before, after wake.Consumer, _ wake.Input, _ error) {
+	forAnyStep(t, func(t *rapid.T, before, after wake.Consumer, _ wake.Input, _ error) {
 		if after.Epoch == before.Epoch {
 			require.True(t, after.WakeID == before.WakeID || after.State == sluice.WakeRemoved)
 			require.False(t, after.State == sluice.WakeWaking && before.State != sluice.WakeWaking)
@@ -184,15 +184,15 @@ func TestAnEpochHasOneWakeID(t *testing.T) {
 }
 
 // S1-136: no step leaves a consumer idle over pending work that it was told of.
-func TestNobodyIsLeftIdleOverPendingWork(t *testing.T) {
+func TestStep_LeavesNoPendingConsumerIdle(t *testing.T) {
 	t.Parallel()
-	whatever(t, func(t *rapid.T, _, after wake.Consumer, in wake.Input, err error) {
+	forAnyStep(t, func(t *rapid.T, _, after wake.Consumer, in wake.Input, err error) {
 		require.False(t, err == nil && after.State == sluice.WakeIdle && len(after.Pending(in.Tails)) > 0)
 	})
 }
 
 // S1-127: nothing brings back what was removed, but a new consumer in its place.
-func TestWhatWasRemovedStaysRemoved(t *testing.T) {
+func TestConsumer_RemovedOneStaysRemoved(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyInput(t, gone())
@@ -202,10 +202,10 @@ func TestWhatWasRemovedStaysRemoved(t *testing.T) {
 	})
 }
 
-// Whatever Step leaves is what comes back from where it is stored.
-func TestAConsumerIsReadAsItWasWritten(t *testing.T) {
+// A consumer reads back from the store as Step left it.
+func TestConsumer_RoundTrips(t *testing.T) {
 	t.Parallel()
-	whatever(t, func(t *rapid.T, _, after wake.Consumer, _ wake.Input, _ error) {
+	forAnyStep(t, func(t *rapid.T, _, after wake.Consumer, _ wake.Input, _ error) {
 		data, err := json.Marshal(after)
 		require.NoError(t, err)
 		var read wake.Consumer

@@ -142,7 +142,7 @@ func text(t *testing.T, c wake.Consumer) string {
 }
 
 // S1-27…36, S1-43, S1-55…65, S1-136…138; settled (a), (b), (d), (f).
-func TestEveryTransitionOfS1(t *testing.T) {
+func TestStep_TransitionsOfS1(t *testing.T) {
 	t.Parallel()
 	minute := noon.Add(time.Minute)
 	try(t, []step{
@@ -150,8 +150,8 @@ func TestEveryTransitionOfS1(t *testing.T) {
 		{"pending work wakes an idle consumer: a new epoch, a new wake id, due at once", "S1-28, S1-33, S1-36, S1-38, S1-136", idle(), look(has(11)), time.Minute, newly(minute), ""},
 		{"a secondary stream's pending work wakes it too", "S1-11, S1-16", idle(follows(acked(primary, 10), acked(tools, 4))), look(both(10, 5)), time.Minute, newly(minute, follows(acked(primary, 10), acked(tools, 4))), ""},
 		{"many events that come at once are one wake", "S1-61", idle(), look(has(500)), time.Minute, newly(minute), ""},
-		{"what comes while it is waking wakes nobody", "S1-62", waking(), look(has(500)), time.Minute, waking(), ""},
-		{"what comes while it is live wakes nobody", "S1-62", live(), look(has(500)), 44 * time.Second, live(), ""},
+		{"an event while it is waking does not wake", "S1-62", waking(), look(has(500)), time.Minute, waking(), ""},
+		{"an event while it is live does not wake", "S1-62", live(), look(has(500)), 44 * time.Second, live(), ""},
 
 		{"a 2xx makes a waking consumer live for 45 seconds", "S1-29, S1-64, S1-119", waking(), answer(has(11), wake.Answer{Number: 1, OK: true}), time.Minute, live(until(minute.Add(wake.LiveFor))), ""},
 		{"a 2xx of any attempt of the cycle counts, however many failed since", "S1-65, C27, (a)", waking(failed(3, noon, minute)), answer(has(11), wake.Answer{Number: 1, OK: true}), time.Second, live(until(noon.Add(46 * time.Second))), ""},
@@ -179,7 +179,7 @@ func TestEveryTransitionOfS1(t *testing.T) {
 		{"a 2xx of another cycle means nothing", "(b), S1-129", waking(), wake.Input{Tails: has(12), Answer: &wake.Answer{WakeID: "w2", Number: 1, OK: true}}, time.Second, waking(), ""},
 		{"a failure of another cycle means nothing", "(b), S1-129", waking(), wake.Input{Tails: has(12), Answer: &wake.Answer{WakeID: "w2", Number: 1, Error: "late"}}, time.Second, waking(), ""},
 
-		{"done without pending work ends in idle, and nobody is woken", "S1-31, S1-137", live(), call(has(12), wake.Callback{Acks: []wake.Position{acked(primary, 12)}, Done: true}), time.Second, idle(follows(acked(primary, 12))), ""},
+		{"done without pending work ends in idle, without a wake", "S1-31, S1-137", live(), call(has(12), wake.Callback{Acks: []wake.Position{acked(primary, 12)}, Done: true}), time.Second, idle(follows(acked(primary, 12))), ""},
 		{"done with pending work is a new cycle at once", "S1-33, S1-36, S1-138", live(), call(has(12), wake.Callback{Acks: []wake.Position{acked(primary, 11)}, Done: true}), time.Minute, newly(minute, follows(acked(primary, 11))), ""},
 		{"claim, acknowledgement and done may be one callback", "S1-60, S1-80", waking(), call(has(12), wake.Callback{WakeID: "w3", Acks: []wake.Position{acked(primary, 12)}, Done: true}), time.Second, idle(follows(acked(primary, 12))), ""},
 		{"44 seconds of silence are not yet too long", "S1-43", live(), look(has(11)), wake.LiveFor - time.Nanosecond, live(), ""},
@@ -189,7 +189,7 @@ func TestEveryTransitionOfS1(t *testing.T) {
 }
 
 // S1-16…19, (c).
-func TestPendingWorkIsWhatLiesBehindTheAcknowledgedOffset(t *testing.T) {
+func TestPending_LiesBehindTheAcknowledgedOffset(t *testing.T) {
 	t.Parallel()
 	fresh := func(acked uint64) wake.Consumer { return wake.NewConsumer(primary, "made-1", 1, acked) }
 	for _, c := range []struct {
@@ -213,14 +213,14 @@ func TestPendingWorkIsWhatLiesBehindTheAcknowledgedOffset(t *testing.T) {
 }
 
 // S1-10, S1-98, S1-139, S1-140.
-func TestAConsumerBeginsIdleAtWhatItWasGiven(t *testing.T) {
+func TestConsumer_BeginsIdleAtItsStart(t *testing.T) {
 	t.Parallel()
 	c := wake.NewConsumer(primary, "made-1", 1, 10)
 	require.Equal(t, sluice.WakeIdle, c.State)
 	require.Zero(t, c.Epoch)
 	after, err := rules().Step(c, look(has(10)), noon)
 	require.NoError(t, err)
-	require.Equal(t, c, after, "what was there before the subscription wakes nobody")
+	require.Equal(t, c, after, "events before the subscription do not wake")
 	after, err = rules().Step(c, look(has(11)), noon)
 	require.NoError(t, err)
 	require.Equal(t, sluice.WakeWaking, after.State)
@@ -229,7 +229,7 @@ func TestAConsumerBeginsIdleAtWhatItWasGiven(t *testing.T) {
 }
 
 // S1-128, (i).
-func TestEpochsGoOnWhenAConsumerComesBack(t *testing.T) {
+func TestEpoch_ContinuesAfterRemoval(t *testing.T) {
 	t.Parallel()
 	r := rules()
 	removed, err := r.Step(live(), look(wake.Tails{primary: {Seq: 10, Start: 10, Gone: true}}), noon)
@@ -246,7 +246,7 @@ func TestEpochsGoOnWhenAConsumerComesBack(t *testing.T) {
 }
 
 // S1-101, S1-125: what a worker left was processed up to then; what failed for three days was not.
-func TestWhereAConsumerThatComesBackGoesOn(t *testing.T) {
+func TestConsumer_ReturningOneResumesAtItsPlace(t *testing.T) {
 	t.Parallel()
 	left, err := rules().Step(live(), call(has(15), wake.Callback{Unsubscribe: []sluice.Path{primary}}), noon)
 	require.NoError(t, err)
@@ -262,7 +262,7 @@ func TestWhereAConsumerThatComesBackGoesOn(t *testing.T) {
 }
 
 // S1-127, S1-134: it has the epoch of the one before it until it is woken, and that one's worker may live on.
-func TestAConsumerThatCameBackTakesNothingOfTheOneBeforeIt(t *testing.T) {
+func TestConsumer_ReturningOneTakesNoPriorCallback(t *testing.T) {
 	t.Parallel()
 	left := live()
 	left.State = sluice.WakeRemoved
@@ -281,7 +281,7 @@ func TestAConsumerThatCameBackTakesNothingOfTheOneBeforeIt(t *testing.T) {
 }
 
 // S1-34, S1-122, S1-134, C29.
-func TestAConsumerEndsWithItsPrimaryStream(t *testing.T) {
+func TestConsumer_EndsWithItsPrimaryStream(t *testing.T) {
 	t.Parallel()
 	deleted := wake.Tails{primary: {Seq: 11, Start: 11, Gone: true}, tools: {Seq: 9}}
 	anew := wake.Tails{primary: {Seq: 12, Start: 11}, tools: {Seq: 9}}
@@ -295,7 +295,7 @@ func TestAConsumerEndsWithItsPrimaryStream(t *testing.T) {
 		{"though another stream came in its place", "S1-122", live(), look(anew), 0, gone(), ""},
 		{"an answer finds it gone", "S1-122", waking(), done, 0, gone(), ""},
 		{"a callback finds it gone, and is told so", "S1-91, S1-127, S1-134", live(), call(deleted, wake.Callback{Done: true}), 0, gone(), sluice.WakeGone},
-		{"whoever calls with an old epoch is told that it is gone as well", "S1-134", live(), wake.Input{Tails: deleted, Callback: &wake.Callback{Epoch: 1}}, 0, gone(), sluice.WakeGone},
+		{"a callback with an old epoch is told that it is gone as well", "S1-134", live(), wake.Input{Tails: deleted, Callback: &wake.Callback{Epoch: 1}}, 0, gone(), sluice.WakeGone},
 		{"one that was removed stays removed", "S1-127", gone(), look(has(99)), 0, gone(), ""},
 		{"one that was removed takes no answer", "S1-127", gone(), answer(has(99), wake.Answer{OK: true, Number: 1}), 0, gone(), ""},
 		{"one that was removed takes no callback", "S1-91, S1-127", gone(), call(has(99), wake.Callback{WakeID: "w3"}), 0, gone(), sluice.WakeGone},

@@ -20,7 +20,7 @@ func (k keys) WakeKeys() [][]byte { return k }
 func key(b byte) []byte { return bytes.Repeat([]byte{b}, 32) }
 
 // S1-102, S1-104, S1-148: a token says whose it is, of which epoch, and until when.
-func TestATokenSaysWhoseItIs(t *testing.T) {
+func TestToken_NamesConsumerEpochAndExpiry(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	claim := Claim{Namespace: "acme", Consumer: "s:%2Fa", Of: "x", Epoch: 7}
@@ -40,7 +40,7 @@ func TestATokenSaysWhoseItIs(t *testing.T) {
 }
 
 // S1-87, S1-102, S1-147: only what a key of the server signed counts, while the server has the key.
-func TestOnlyATokenOfThisServerCounts(t *testing.T) {
+func TestToken_NeedsTheServersKey(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	claim := Claim{Consumer: "s:%2Fa", Epoch: 7}
@@ -60,7 +60,7 @@ func TestOnlyATokenOfThisServerCounts(t *testing.T) {
 	for name, forged := range map[string]string{
 		"nothing":             "",
 		"no token":            "abc",
-		"a token of nobody":   none,
+		"an empty token":      none,
 		"another way to sign": other,
 		"one without an end":  endless,
 		"another signature":   parts[0] + "." + parts[1] + "." + strings.Repeat("A", len(parts[2])),
@@ -85,7 +85,7 @@ func mustToken(t *testing.T, k callbacktoken.Keys, c Claim, now time.Time) strin
 }
 
 // S1-83, S1-103, S1-132: the same token is given back until it is about to expire.
-func TestATokenIsRenewedWhenItIsAboutToExpire(t *testing.T) {
+func TestToken_IsRenewedBeforeItsExpiry(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	k := keys{key(1)}
@@ -107,7 +107,7 @@ func TestATokenIsRenewedWhenItIsAboutToExpire(t *testing.T) {
 }
 
 // Register C28: what has expired for longer than a day is exchanged no more.
-func TestAnExpiredTokenIsExchangedForADay(t *testing.T) {
+func TestToken_ExpiredOneIsExchangedForADay(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	said, err := verify(keys{key(1)}, mustToken(t, keys{key(1)}, Claim{Consumer: "s:%2Fa"}, now), now)

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestAnEventIsPublishedWhenTheConditionBeginsToHold(t *testing.T) {
+func TestWatch_FiresWhenTheConditionBegins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -33,7 +33,7 @@ func TestAnEventIsPublishedWhenTheConditionBeginsToHold(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotKnownIsWaitedFor(t *testing.T) {
+func TestWatch_WaitsForUndecidedEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -53,7 +53,7 @@ func TestWhatIsNotKnownIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestWhatMayNotBeReadIsAsIfItWereNotThere(t *testing.T) {
+func TestWatch_IgnoresUnreadableEvents(t *testing.T) {
 	t.Parallel()
 	for _, d := range []model.Decision{model.Withhold, model.Lost} {
 		t.Run(fmt.Sprint(d), func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestWhatMayNotBeReadIsAsIfItWereNotThere(t *testing.T) {
 	}
 }
 
-func TestAnActionIsTriedUntilItIsKnownWhatCameOfIt(t *testing.T) {
+func TestAction_IsRetriedUntilItsOutcomeIsKnown(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		perform func(n int) error
@@ -84,9 +84,9 @@ func TestAnActionIsTriedUntilItIsKnownWhatCameOfIt(t *testing.T) {
 			}
 			return nil
 		}, 30, "ok"},
-		"it is forbidden":                {func(int) error { return sluice.Errorf(sluice.Forbidden, "no") }, 1, "forbidden"},
-		"it is more than may be":         {func(int) error { return sluice.Errorf(sluice.QuotaExceeded, "no") }, 1, "quota_exceeded"},
-		"nobody knows why it goes wrong": {func(int) error { return errors.New("a fault of ours") }, 11, "internal"},
+		"it is forbidden":        {func(int) error { return sluice.Errorf(sluice.Forbidden, "no") }, 1, "forbidden"},
+		"it is more than may be": {func(int) error { return sluice.Errorf(sluice.QuotaExceeded, "no") }, 1, "quota_exceeded"},
+		"an unknown error":       {func(int) error { return errors.New("a fault of ours") }, 11, "internal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +106,7 @@ func TestAnActionIsTriedUntilItIsKnownWhatCameOfIt(t *testing.T) {
 }
 
 // What was decided and may have been done is done if it was not.
-func TestWhatWasDecidedBeforeIsDone(t *testing.T) {
+func TestAction_DecidedOneIsCompleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -127,8 +127,8 @@ func TestWhatWasDecidedBeforeIsDone(t *testing.T) {
 	})
 }
 
-// Who finds that somebody else looked after the watch goes on from what that one stored.
-func TestWhoComesSecondGoesOnFromWhatIsStored(t *testing.T) {
+// A replica that finds another one's state of the watch continues from it.
+func TestWatch_SecondReplicaContinuesFromTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -145,7 +145,7 @@ func TestWhoComesSecondGoesOnFromWhatIsStored(t *testing.T) {
 }
 
 // What has left the log, or may not be read any more, when a duration is over is told of.
-func TestAReadingThatIsGoneWhenItsTimeComesDoesNotFire(t *testing.T) {
+func TestDuration_LostReadingDoesNotFire(t *testing.T) {
 	t.Parallel()
 	lasting := func(w *sluice.Watch) { w.For = sluice.Duration(time.Minute) }
 	for name, tt := range map[string]struct {
@@ -173,7 +173,7 @@ func TestAReadingThatIsGoneWhenItsTimeComesDoesNotFire(t *testing.T) {
 }
 
 // An event that ends a condition in time does so, though it arrives later.
-func TestWhatIsOnItsWayCounts(t *testing.T) {
+func TestDuration_LateArrivalStillEndsTheCondition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -197,7 +197,7 @@ func TestWhatIsOnItsWayCounts(t *testing.T) {
 }
 
 // A watch that has nothing to do but to be overtaken stores where it is, now and then.
-func TestAPlaceIsStoredNowAndThen(t *testing.T) {
+func TestPlace_IsStoredPeriodically(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()

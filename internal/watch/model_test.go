@@ -219,8 +219,8 @@ func compare(w world, said []watch.Verdict, held uint64) error {
 	return nil
 }
 
-// S2-42, S2-46: whatever comes, whenever the time comes by itself, however often the state is stored and read again.
-func TestAWatchDoesWhatItsDescriptionSays(t *testing.T) {
+// S2-42, S2-46: for any events, any timers, and any number of times that the state is stored and read again.
+func TestWatch_AgreesWithTheReference(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := worlds().Draw(t, "world")
@@ -231,7 +231,7 @@ func TestAWatchDoesWhatItsDescriptionSays(t *testing.T) {
 }
 
 // A test that finds nothing wrong with what is wrong would be worth nothing.
-func TestTheDescriptionFindsPlantedFaults(t *testing.T) {
+func TestReference_FindsPlantedFaults(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]faults{
 		"a restart forgets which conditions hold": {paths: 10, restore: func(k watch.Kept) watch.Kept {

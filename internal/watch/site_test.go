@@ -37,10 +37,10 @@ type site struct {
 	tries     int
 	published map[string]sluice.Event
 	shut      error               // why nothing is told
-	unknown   bool                // nobody knows whether something is there
+	unknown   bool                // the log's tail is unknown
 	watch     chan *watch.Stored  // changes
 	buried    []string            // watches of which nothing is left
-	foreign   func(*watch.Record) // what somebody else stores before the next write of ours
+	foreign   func(*watch.Record) // what another replica stores before the next write
 	theirs    bool                // another process serves the watch; the engine is not told
 }
 
@@ -160,7 +160,7 @@ func (s *site) Has(_ context.Context, _ string, _ sluice.Path, id string, _ uint
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unknown {
-		return false, sluice.Errorf(sluice.Unavailable, "nobody knows")
+		return false, sluice.Errorf(sluice.Unavailable, "unknown")
 	}
 	_, ok := s.published[id]
 	return ok, nil

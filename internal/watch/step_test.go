@@ -81,7 +81,7 @@ func newState(t *testing.T, kept watch.Kept) *watch.State {
 }
 
 // S2-42, S2-44, S2-46.
-func TestWhenAWatchFires(t *testing.T) {
+func TestStep_KnownHistories(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*watch.Rule), more func(*watch.Rule)) *watch.Rule {
 		r := rule(change)
@@ -128,7 +128,7 @@ func TestWhenAWatchFires(t *testing.T) {
 			[]string{"fires 1 at 0", "fires 2 at 1", "fires 5 at 1000", "throttled 3 ×2", "fires 6 at 1001", "throttled 7 ×1"},
 		},
 		{"a reading that was not looked at says nothing about its path", with(edge, scarce), []line{"0 /a on", "1 /b on", "2 /a off", "1000 /a on", "1001 tick"}, []string{"fires 1 at 0", "fires 2 at 1", "throttled 3 ×1"}},
-		{"a clock that is put back makes nobody wait", with(level, cool), []line{"3600000 /a on", "0 /a on"}, []string{"fires 1 at 3600000", "fires 2 at 0"}},
+		{"a clock that is put back delays no firing", with(level, cool), []line{"3600000 /a on", "0 /a on"}, []string{"fires 1 at 3600000", "fires 2 at 0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +137,7 @@ func TestWhenAWatchFires(t *testing.T) {
 	}
 }
 
-func TestASnapshotHasAllThatMatters(t *testing.T) {
+func TestSnapshot_HoldsTheWholeState(t *testing.T) {
 	t.Parallel()
 	r := rule(func(r *watch.Rule) { r.For, r.Cooldown, r.Most = 5*time.Second, 10*time.Second, 3 })
 	log := []line{"0 /a on", "1 /b on", "2 /c odd", "3 /a on", "1500 /b off", "5001 tick", "5500 /a off", "6000 /a on", "6001 /c odd", "11000 tick", "12000 tick", "17000 /a off"}
@@ -156,7 +156,7 @@ func TestASnapshotHasAllThatMatters(t *testing.T) {
 	require.Equal(t, want, said)
 }
 
-func TestWhatIsRememberedHasABound(t *testing.T) {
+func TestMemory_IsBounded(t *testing.T) {
 	t.Parallel()
 	s, err := watch.NewState(watch.Kept{}, 2)
 	require.NoError(t, err)
@@ -233,7 +233,7 @@ func TestRipe_WhenTheDurationIsOver(t *testing.T) {
 	require.True(t, s.Ripe(r, begin.Add(5*time.Second)))
 }
 
-func TestWhatLeftTheLogUnseenIsTold(t *testing.T) {
+func TestMissed_UnseenEventsAreReported(t *testing.T) {
 	t.Parallel()
 	s := newState(t, watch.Kept{Place: 10})
 	s.Lost(11, 40, begin)
@@ -245,7 +245,7 @@ func TestWhatLeftTheLogUnseenIsTold(t *testing.T) {
 	require.Equal(t, uint64(7), s.Place())
 }
 
-func TestWhatIsHeldBackIsNotQuiet(t *testing.T) {
+func TestCooldown_HeldEventsAreNotQuiet(t *testing.T) {
 	t.Parallel()
 	s := newState(t, watch.Kept{})
 	r := rule(func(r *watch.Rule) { r.Most, r.For = 1, time.Minute })

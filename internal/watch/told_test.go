@@ -15,7 +15,7 @@ import (
 )
 
 // What was held back and may have been told is told if it was not.
-func TestWhatWasHeldBackBeforeIsTold(t *testing.T) { // S2-44
+func TestCooldown_EarlierHeldEventsAreReported(t *testing.T) { // S2-44
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -36,7 +36,7 @@ func TestWhatWasHeldBackBeforeIsTold(t *testing.T) { // S2-44
 }
 
 // What a log takes late is told late, and nothing else is done before.
-func TestWhatTheLogDoesNotTakeIsToldLater(t *testing.T) { // S2-44
+func TestReport_WaitsForTheLog(t *testing.T) { // S2-44
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -55,8 +55,8 @@ func TestWhatTheLogDoesNotTakeIsToldLater(t *testing.T) { // S2-44
 	})
 }
 
-// A watch that was cancelled by a process that died before it could tell is told of by whoever would look after it.
-func TestACancelledWatchIsToldOfAndForgotten(t *testing.T) { // S2-45
+// A watch that was cancelled by a process that died before it could tell is announced by the process that serves it next.
+func TestCancel_IsReportedAndForgotten(t *testing.T) { // S2-45
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -93,7 +93,7 @@ func (s *site) Forget(context.Context, string, string) error {
 	return nil
 }
 
-func TestAWatchThatIsGoneDoesNothing(t *testing.T) {
+func TestWatch_DeletedOneDoesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()

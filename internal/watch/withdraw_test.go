@@ -19,7 +19,7 @@ func ofAnn(sub *sluice.Subscription) bool {
 
 // A right that is lost while an action is under way: when that is acknowledged nothing of it can be stored any more, and what was not stored is
 // asked about again.
-func TestWhatIsUnderWayWhenARightIsLostIsCutOff(t *testing.T) { // C43, S2-42
+func TestWithdraw_CutsOffActionsInFlight(t *testing.T) { // C43, S2-42
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		stored bool // it was too late
@@ -65,7 +65,7 @@ func TestWhatIsUnderWayWhenARightIsLostIsCutOff(t *testing.T) { // C43, S2-42
 }
 
 // A right that is lost when an action was decided and not begun: what was read before is asked about again.
-func TestWhatWasDecidedBeforeARightWasLostIsNotDone(t *testing.T) { // C43, S2-42
+func TestWithdraw_DropsDecidedActions(t *testing.T) { // C43, S2-42
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -84,7 +84,7 @@ func TestWhatWasDecidedBeforeARightWasLostIsNotDone(t *testing.T) { // C43, S2-4
 	})
 }
 
-func TestARightIsLostWhereNothingIsUnderWay(t *testing.T) {
+func TestWithdraw_WithNothingInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()

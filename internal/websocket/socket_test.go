@@ -37,14 +37,14 @@ func handshake(t *testing.T, headers ...string) *http.Request {
 	return req
 }
 
-func TestAHandshakeIsAnsweredAsTheStandardSays(t *testing.T) {
+func TestHandshake_AnswersByTheStandard(t *testing.T) {
 	t.Parallel()
 	accept, err := websocket.Accept(handshake(t))
 	require.NoError(t, err)
 	require.Equal(t, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", accept)
 }
 
-func TestWhatIsNoHandshakeIsRefused(t *testing.T) {
+func TestHandshake_RefusesOtherRequests(t *testing.T) {
 	t.Parallel()
 	for _, header := range []string{
 		"Connection: ", "Connection: keep-alive", "Connection: xupgrade", "Upgrade: ", "Upgrade: h2c",
@@ -141,7 +141,7 @@ func answered(tb testing.TB, peer io.Reader) []string {
 	return frames(tb, w.said.Bytes())
 }
 
-func TestAPeerMayPingAnswerAndCloseAndNothingElse(t *testing.T) {
+func TestPeer_MayOnlyPingPongAndClose(t *testing.T) {
 	t.Parallel()
 	const noText, protocol, policy = "\x88\x03\xef", "\x88\x03\xea", "\x88\x03\xf0"
 	long := strings.Repeat("x", 125)
@@ -250,7 +250,7 @@ func served(t *testing.T, do func(c *websocket.Conn)) *sockettest.Conn {
 	return conn
 }
 
-func TestMessagesOfAnyLengthAreReadByOthers(t *testing.T) {
+func TestMessage_OfAnyLengthIsReadByOthers(t *testing.T) {
 	t.Parallel()
 	var all [][]byte
 	for _, n := range []int{0, 1, 125, 126, 127, 65535, 65536, 1 << 20} {
@@ -281,7 +281,7 @@ func TestMessagesOfAnyLengthAreReadByOthers(t *testing.T) {
 	require.Equal(t, strings.Repeat("ä", 61), why.Reason, "what is too long is cut")
 }
 
-func TestAPingIsAnsweredWhileMuchIsWritten(t *testing.T) {
+func TestPing_IsAnsweredDuringWrites(t *testing.T) {
 	t.Parallel()
 	conn := served(t, func(c *websocket.Conn) {
 		b := websocket.AppendText(nil, bytes.Repeat([]byte("x"), 10_000))
@@ -314,7 +314,7 @@ func piped(opts websocket.Options) (*websocket.Conn, net.Conn) {
 	return c, theirs
 }
 
-func TestAPeerThatTakesNothingIsCut(t *testing.T) {
+func TestPeer_StalledOneIsCutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := piped(websocket.Options{})
@@ -327,7 +327,7 @@ func TestAPeerThatTakesNothingIsCut(t *testing.T) {
 	})
 }
 
-func TestHurryEndsWhatIsUnderWayAndWhatComes(t *testing.T) {
+func TestHurry_EndsCurrentAndLaterWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, peer := piped(websocket.Options{})
@@ -344,7 +344,7 @@ func TestHurryEndsWhatIsUnderWayAndWhatComes(t *testing.T) {
 	})
 }
 
-func TestAPeerThatIsWrittenToMayLeave(t *testing.T) {
+func TestPeer_MayLeaveDuringWrites(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(peer net.Conn){
 		"with a word":    func(peer net.Conn) { _, _ = peer.Write(said(0x88, "")) },
@@ -358,7 +358,7 @@ func TestAPeerThatIsWrittenToMayLeave(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsForThePeerButNotForLong(t *testing.T) {
+func TestClose_WaitsBrieflyForThePeer(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		says [][]byte // when it is told
@@ -393,7 +393,7 @@ func TestCloseWaitsForThePeerButNotForLong(t *testing.T) {
 	}
 }
 
-func TestWhatCameWithTheHandshakeIsHeard(t *testing.T) {
+func TestHandshake_ReadsFramesBehindTheRequest(t *testing.T) {
 	t.Parallel()
 	w := &wire{Reader: bytes.NewReader(said(0x89, "b"))}
 	c := websocket.New(w, said(0x89, "a"), websocket.Options{})

@@ -36,13 +36,13 @@ const sampleTest = `package p
 
 import "testing"
 
-func TestInside(t *testing.T) {
+func TestInside_KnownValues(t *testing.T) {
 	if inside(1, 2, 9, true) || !inside(1, 2, 9, false) || !inside(3, 2, 9, true) || inside(10, 2, 9, true) || !inside(9, 2, 9, true) {
 		t.Fatal("inside")
 	}
 }
 
-func TestLargest(t *testing.T) {
+func TestLargest_KnownValues(t *testing.T) {
 	if largest(1, 3, 2) != 3 {
 		t.Fatal("largest")
 	}
@@ -103,7 +103,7 @@ import (
 	"time"
 )
 
-func TestAbove(t *testing.T) {
+func TestAbove_KnownValues(t *testing.T) {
 	above(9)
 	if os.Getenv("SLUICE_MUTANTS_SEEN") != "" {
 		return
@@ -133,7 +133,7 @@ const loopTest = `package p
 
 import "testing"
 
-func TestCount(t *testing.T) {
+func TestCount_KnownValues(t *testing.T) {
 	if count(3) != 3 || count(0) != 0 {
 		t.Fatal("count")
 	}

@@ -42,7 +42,7 @@ func subjects() []subject {
 		{pkg: "internal/feed", files: []string{"coalesce.go", "queue.go", "pages.go", "bounds.go"}, why: driven},
 		{
 			pkg: "internal/streamsub", files: []string{"step.go", "fold.go"}, why: driven,
-			tests: "^(TestWhatBecomesOfASubscription|TestALogThatBeginsAnewWakesForAllOfIt|TestConfigurationsThatAreRefused|TestAllNamesAreTakenOrNone|TestAttemptsAreSpread|Test(Step|Input|Weight|Within|Room|Rest|Settle|FoldPart|Held|Behind|Shed)_.*)$", // those that need no NATS
+			tests: "^(TestStep_KnownTransitions|TestLog_RestartedOneWakesForAll|TestConfig_RefusesInvalidOnes|TestNames_AreTakenTogetherOrRefused|TestAttempt_WaitsAreSpread|Test(Step|Input|Weight|Within|Room|Rest|Settle|FoldPart|Held|Behind|Shed)_.*)$", // those that need no NATS
 		},
 		{pkg: "internal/watch", files: []string{"step.go", "memory.go", "end.go"}, why: driven},
 		{pkg: "internal/schedule/appointment", files: []string{"decide.go", "cron.go"}, why: driven},

@@ -21,7 +21,7 @@ func made(size, weight int, base uint64) *ringbuffer.Ring[element] {
 }
 
 // S2-77…79, S2-89: a ring pushes out what is oldest, and knows what it covers.
-func TestARingKeepsTheLast(t *testing.T) {
+func TestRing_KeepsTheLast(t *testing.T) {
 	t.Parallel()
 	r := made(3, 1<<20, 10)
 	var into [8]element
@@ -55,7 +55,7 @@ func TestARingKeepsTheLast(t *testing.T) {
 }
 
 // What somebody has not looked at is not pushed out: who reads the log waits, and half of it is looked at.
-func TestARingWaitsForThoseWhoLook(t *testing.T) {
+func TestRing_WaitsForItsReaders(t *testing.T) {
 	t.Parallel()
 	r := made(8, 1<<20, 0)
 	r.Guard()
@@ -83,7 +83,7 @@ func TestARingWaitsForThoseWhoLook(t *testing.T) {
 	require.False(t, r.IsPressed())
 }
 
-func TestARingIsBoundedInBytes(t *testing.T) {
+func TestRing_IsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	r := made(1000, 5*512, 0)
 	for seq := uint64(1); seq <= 20; seq++ {
@@ -95,7 +95,7 @@ func TestARingIsBoundedInBytes(t *testing.T) {
 }
 
 // A ring that may take less pushes out what was looked at, and has the rest looked at.
-func TestARingIsMadeSmaller(t *testing.T) {
+func TestRing_Shrinks(t *testing.T) {
 	t.Parallel()
 	r := made(1000, 20, 0)
 	r.Guard()

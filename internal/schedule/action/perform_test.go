@@ -63,7 +63,7 @@ func (w *world) firing() action.Firing {
 	return action.Firing{Creator: sluice.Creator{CreatedBy: "user:ann", Grant: "g1", CreatedAt: w.now}, Event: act.Event("acme", "fire-1")}
 }
 
-func TestAFiringPublishesItsEventInItsCreatorsName(t *testing.T) {
+func TestFire_PublishesInTheCreatorsName(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	stored, err := w.performer().Perform(t.Context(), w.firing())
@@ -75,7 +75,7 @@ func TestAFiringPublishesItsEventInItsCreatorsName(t *testing.T) {
 }
 
 // S2-39: the rights that count are those of the moment at which it fires.
-func TestACreatorThatLostItsRightIsForbidden(t *testing.T) {
+func TestFire_CreatorWithoutTheRightIsForbidden(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*world, *action.Firing){
 		"the grant has expired":   func(w *world, _ *action.Firing) { w.now = w.now.Add(time.Hour) },
@@ -98,7 +98,7 @@ func TestACreatorThatLostItsRightIsForbidden(t *testing.T) {
 	}
 }
 
-func TestAGrantThatWasMadeAMomentAgoIsWaitedFor(t *testing.T) {
+func TestFire_WaitsForAFreshGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	f := w.firing()
@@ -108,7 +108,7 @@ func TestAGrantThatWasMadeAMomentAgoIsWaitedFor(t *testing.T) {
 	require.True(t, action.Passing(err))
 }
 
-func TestRootAndThePaidAreNotAskedAgain(t *testing.T) {
+func TestFire_RootAndPaidOnesAreNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	f := w.firing()
@@ -119,7 +119,7 @@ func TestRootAndThePaidAreNotAskedAgain(t *testing.T) {
 	require.Equal(t, []string{"root"}, w.asked)
 }
 
-func TestWhatKeepsAnEventOutIsSaidByItsCode(t *testing.T) {
+func TestFire_RefusalHasItsCode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		by      string

@@ -57,7 +57,7 @@ func ofRoot(sub *sluice.Subscription) bool {
 }
 
 // What is on its way to the log when a right is lost is waited for.
-func TestWhatIsBeingStoredWhenARightIsLostIsWaitedFor(t *testing.T) { // C43
+func TestWithdraw_WaitsForAWriteInFlight(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &slowLog{asking: func() {}}
@@ -77,7 +77,7 @@ func TestWhatIsBeingStoredWhenARightIsLostIsWaitedFor(t *testing.T) { // C43
 }
 
 // What was allowed and not yet given to the log when a right is lost is not given to it.
-func TestWhatIsNotYetBeingStoredWhenARightIsLostIsCutOff(t *testing.T) { // C43
+func TestWithdraw_CutsOffBeforeTheWrite(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		withdrawn := make(chan error, 1)
@@ -95,7 +95,7 @@ func TestWhatIsNotYetBeingStoredWhenARightIsLostIsCutOff(t *testing.T) { // C43
 }
 
 // Who ends ends what it publishes, too.
-func TestWhoeverEndsDoesNotWaitForALog(t *testing.T) {
+func TestShutdown_DoesNotWaitForTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("the server ends")

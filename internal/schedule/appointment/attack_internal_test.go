@@ -10,7 +10,7 @@ import (
 )
 
 // What somebody else has made in the meantime is not changed by who may not have it.
-func TestWhatMayNotBeHadIsNotReplaced(t *testing.T) {
+func TestPut_ForbiddenAppointmentIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
 	e := w.engine("one")
@@ -27,7 +27,7 @@ func TestWhatMayNotBeHadIsNotReplaced(t *testing.T) {
 }
 
 // A time so long ago that no duration says how long: one that repeats goes on at its next time all the same.
-func TestWhatWasDueCenturiesAgoGoesOnAtItsNextTime(t *testing.T) {
+func TestRepeat_CenturiesLateContinuesAtTheNextTime(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	for _, every := range []time.Duration{time.Second, time.Hour, 7 * time.Hour, 200 * 365 * 24 * time.Hour} {
@@ -38,7 +38,7 @@ func TestWhatWasDueCenturiesAgoGoesOnAtItsNextTime(t *testing.T) {
 }
 
 // Whoever knows the ids of one firing does not know those of the next, and cannot take them first.
-func TestNobodyCanKnowTheIDOfAFiringThatIsToCome(t *testing.T) {
+func TestFiringID_CannotBePredicted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
 	w.set(t, w.engine("one"), func(a *sluice.Appointment) { a.Every = sluice.Duration(time.Hour) })

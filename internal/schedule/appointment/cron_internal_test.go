@@ -12,7 +12,7 @@ import (
 )
 
 // What becomes of times that do not exist, and of those that are there twice, when the clock on the wall is set.
-func TestTimesOfTheWallGoOnWhenItsClockIsSet(t *testing.T) {
+func TestCron_SkippedAndRepeatedWallTimes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, cron, zone, after string
@@ -55,7 +55,7 @@ func TestTimesOfTheWallGoOnWhenItsClockIsSet(t *testing.T) {
 	}
 }
 
-func TestWhatCronDoesNotKnowIsRefused(t *testing.T) {
+func TestCron_RefusesUnknownSyntax(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][2]string{
 		{"", ""},
@@ -78,7 +78,7 @@ func TestWhatCronDoesNotKnowIsRefused(t *testing.T) {
 }
 
 // Of a schedule that names an hour and a minute there is one time for every day of a year, wherever; of one that takes every hour, one every hour.
-func TestEveryDayHasItsTimeAndEveryHour(t *testing.T) {
+func TestCron_FiresOncePerDayOrHourInEveryZone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca", "Pacific/Chatham", "Antarctica/Troll"}).Draw(t, "zone")

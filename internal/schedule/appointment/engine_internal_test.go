@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // S2-37…40.
-func TestWhatComesNextDependsOnTheRecordAndTheTime(t *testing.T) {
+func TestDecide_KnownStates(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	const within = sluice.MissCatchUpWithin
@@ -69,7 +69,7 @@ func TestWhatComesNextDependsOnTheRecordAndTheTime(t *testing.T) {
 }
 
 // S2-40: what is missed because the clock could not be believed is said to be so, and what the policy has fire does.
-func TestWhatIsMissedWhileTheClockWasDoubtedIsSaidToBeSo(t *testing.T) {
+func TestMissed_DoubtedClockIsTheReason(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
 	for reason, doubt := range map[string]schedule.Doubt{
@@ -84,7 +84,7 @@ func TestWhatIsMissedWhileTheClockWasDoubtedIsSaidToBeSo(t *testing.T) {
 	}
 }
 
-func TestWhatHasBegunOrEndedIsGoneOnWith(t *testing.T) {
+func TestDecide_ContinuesBegunAndEndedOnes(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	claim := func(by string) *sluice.AppointmentWork {
@@ -116,7 +116,7 @@ func TestWhatHasBegunOrEndedIsGoneOnWith(t *testing.T) {
 
 // Whatever is decided: it never fires before its time nor is it missed then, who rests is given a time that comes, and one that repeats goes on to a
 // time that is its own and still to come.
-func TestItNeverFiresBeforeItsTime(t *testing.T) {
+func TestDecide_NeverFiresEarly(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Unix(1_700_000_000, 0)
@@ -149,7 +149,7 @@ func TestItNeverFiresBeforeItsTime(t *testing.T) {
 }
 
 // S2-05, S2-37…40: wherever a server dies, and however long nobody is there then, it fires once or is missed, which is told once, after it is so.
-func TestAServerThatDiesBetweenAnyTwoWritesFiresOnce(t *testing.T) {
+func TestFire_OnceThroughDeathBetweenAnyTwoWrites(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1_700_000_000, 0).UTC()
 	for _, away := range []time.Duration{0, 2 * time.Minute, 20 * time.Minute, 5 * time.Hour} {
@@ -192,7 +192,7 @@ func TestAServerThatDiesBetweenAnyTwoWritesFiresOnce(t *testing.T) {
 }
 
 // S2-41: wherever a server dies that cancels, it is told of once or it fires, and never both.
-func TestAServerThatDiesWhileItCancelsTellsOfItOnce(t *testing.T) {
+func TestCancel_DeathOfTheServerAnnouncesOnce(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1_700_000_000, 0).UTC()
 	for dies := 1; ; dies++ {
@@ -217,7 +217,7 @@ func TestAServerThatDiesWhileItCancelsTellsOfItOnce(t *testing.T) {
 }
 
 // Who sets one anew over one that a dead server left half cancelled tells of that first.
-func TestWhatIsSetAnewLeavesNothingUntold(t *testing.T) {
+func TestPut_AnnouncesAHalfDoneCancellationFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
 	w.set(t, w.engine("one"), nil)
@@ -231,7 +231,7 @@ func TestWhatIsSetAnewLeavesNothingUntold(t *testing.T) {
 }
 
 // While the log cannot be reached it is tried again as long as the policy has it still fire; then the outcome says what was wrong.
-func TestWhatCannotBeDoneIsTriedAsLongAsThePolicySays(t *testing.T) {
+func TestFire_RetriesAsLongAsThePolicyAllows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		policy  sluice.MissPolicy

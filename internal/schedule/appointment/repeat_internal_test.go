@@ -12,7 +12,7 @@ import (
 
 // One that repeats by the clock on a wall fires at each of its times, also when that clock is set in between; of what was missed, those that
 // are within the grace are one.
-func TestAnAppointmentRepeatsByTheClockOnTheWall(t *testing.T) {
+func TestRepeat_FollowsTheWallClock(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time {
 		is, err := time.Parse(time.RFC3339, text)
@@ -45,7 +45,7 @@ func TestAnAppointmentRepeatsByTheClockOnTheWall(t *testing.T) {
 	require.ErrorContains(t, err, "matches no time")
 }
 
-func TestSettingTheSameOnceMoreChangesNothing(t *testing.T) {
+func TestPut_SameAgainChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
 	e := w.engine("one")
@@ -66,7 +66,7 @@ func TestSettingTheSameOnceMoreChangesNothing(t *testing.T) {
 }
 
 // While what an appointment is about cannot be done, it can be cancelled between the tries, once it is known that none has done it.
-func TestWhatCannotBeDoneNowCanBeCancelled(t *testing.T) {
+func TestCancel_WorksBetweenRetries(t *testing.T) {
 	t.Parallel()
 	for _, stored := range []bool{false, true} {
 		w := newWorld(time.Unix(1_700_000_000, 0).UTC())

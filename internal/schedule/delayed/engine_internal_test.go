@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestWhatIsDoneWithAnEventDependsOnItsRecordAndTheTime(t *testing.T) {
+func TestDecide_KnownStates(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	claim := func(by string) *sluice.Claim { return &sluice.Claim{By: by, Since: at, At: at, Tries: 1} }
@@ -59,7 +59,7 @@ func TestWhatIsDoneWithAnEventDependsOnItsRecordAndTheTime(t *testing.T) {
 }
 
 // Who waits for whoever's turn it is does so for as long as that one is seen at the lane, and two seconds more.
-func TestWhoIsBehindAndAliveIsNotOvertaken(t *testing.T) {
+func TestLane_LiveReplicaIsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
 	s := &model.Scheduled{DeliverAt: at}
@@ -75,7 +75,7 @@ func TestWhoIsBehindAndAliveIsNotOvertaken(t *testing.T) {
 
 // However it is decided: what has ended is never published, nothing is published before its time, and whoever waits is
 // given a time that comes.
-func TestWhatHasEndedOrIsNotDueIsNotPublished(t *testing.T) {
+func TestDecide_NeverPublishesEndedOrEarly(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		span := rapid.Int64Range(-int64(time.Hour), int64(time.Hour))
@@ -242,7 +242,7 @@ func (w *world) life(do func()) (through bool) {
 
 // Wherever a server dies, whoever comes next finishes it: the event is stored once, or told of once, and its record is gone; within the
 // dedup window and long after it, under the same name and another.
-func TestAServerThatDiesBetweenAnyTwoWritesStoresOnce(t *testing.T) {
+func TestStore_OnceThroughDeathBetweenAnyTwoWrites(t *testing.T) {
 	t.Parallel()
 	for _, refuse := range []error{nil, sluice.Errorf(sluice.Forbidden, "no")} {
 		for _, away := range []time.Duration{0, 2 * time.Minute, 5 * time.Hour} {
@@ -293,7 +293,7 @@ func (w *world) comeBack(t *testing.T, replica string) {
 }
 
 // What cannot be stored at the moment is tried again, later each time, and then stored.
-func TestWhatCannotBeStoredNowIsStoredLater(t *testing.T) {
+func TestStore_IsRetriedAndSucceeds(t *testing.T) {
 	t.Parallel()
 	w := &world{now: time.Unix(1_700_000_000, 0), records: map[string]model.Scheduled{}, log: map[string]time.Time{}, window: time.Hour, left: -1, refuse: sluice.Errorf(sluice.Unavailable, "away")}
 	_, err := w.Put(t.Context(), &model.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
@@ -312,7 +312,7 @@ func TestWhatCannotBeStoredNowIsStoredLater(t *testing.T) {
 }
 
 // While storing an event fails, it can be cancelled in between: at once if nothing was sent, else when the log says that it has nothing.
-func TestWhatCannotBeStoredNowCanBeCancelled(t *testing.T) {
+func TestCancel_WorksWhileStoringFails(t *testing.T) {
 	t.Parallel()
 	away := sluice.Errorf(sluice.Unavailable, "away")
 	for _, c := range []struct {
@@ -348,7 +348,7 @@ func TestWhatCannotBeStoredNowCanBeCancelled(t *testing.T) {
 }
 
 // What the log has under an event's id is the event as long as nobody has said otherwise: it is not cancelled.
-func TestWhatMayBeStoredIsNotCancelled(t *testing.T) {
+func TestCancel_RefusesPossiblyStoredEvents(t *testing.T) {
 	t.Parallel()
 	w := &world{
 		now: time.Unix(1_700_000_000, 0), records: map[string]model.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
@@ -370,7 +370,7 @@ func TestWhatMayBeStoredIsNotCancelled(t *testing.T) {
 	require.Zero(t, w.tells)
 }
 
-func TestTheBoundHoldsForThoseWhoComeAtOnce(t *testing.T) {
+func TestBound_HoldsForConcurrentCallers(t *testing.T) {
 	t.Parallel()
 	e := New(Deps{Now: time.Now}, Options{Most: 3})
 	var releases []func()

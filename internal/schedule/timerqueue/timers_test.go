@@ -65,7 +65,7 @@ func run(t *testing.T, fire func(key string) time.Duration, f func(*timerqueue.T
 
 func never(string) time.Duration { return 0 }
 
-func TestEachIsCalledAtItsTimeAndInOrder(t *testing.T) {
+func TestQueue_CallsInOrderAndOnTime(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"past@0", "soon@10", "first@5000", "second@5000", "late@61000"}, run(t, never, func(all *timerqueue.Timers, set func(string, time.Duration)) {
 		set("late", 61*time.Second)
@@ -78,7 +78,7 @@ func TestEachIsCalledAtItsTimeAndInOrder(t *testing.T) {
 	}))
 }
 
-func TestWhatIsMovedOrRemovedIsNotCalledAtItsOldTime(t *testing.T) {
+func TestQueue_MovedOrRemovedKeyLosesItsTime(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"b@1000", "a@3000"}, run(t, never, func(all *timerqueue.Timers, set func(string, time.Duration)) {
 		set("a", time.Second)
@@ -161,7 +161,7 @@ func TestTimers_RunWaitsForItsCalls(t *testing.T) {
 }
 
 // Whoever tells late of what was set before does not undo what was set since.
-func TestWhatWasSetBeforeDoesNotCountAnyMore(t *testing.T) {
+func TestQueue_OlderRevisionIsIgnored(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"a@1000"}, run(t, never, func(all *timerqueue.Timers, set func(string, time.Duration)) {
 		set("other", time.Hour*2)
@@ -171,7 +171,7 @@ func TestWhatWasSetBeforeDoesNotCountAnyMore(t *testing.T) {
 	}))
 }
 
-func TestWhoeverIsCalledSaysWhenAgain(t *testing.T) {
+func TestQueue_CallReturnsTheNextTime(t *testing.T) {
 	t.Parallel()
 	left := 2
 	require.Equal(t, []string{"a@1000", "a@3000", "a@5000"}, run(t, func(string) time.Duration {
@@ -182,7 +182,7 @@ func TestWhoeverIsCalledSaysWhenAgain(t *testing.T) {
 	}, func(_ *timerqueue.Timers, set func(string, time.Duration)) { set("a", time.Second) }))
 }
 
-func TestWhatIsSetWhileItIsCalledIsCalledOnceMore(t *testing.T) {
+func TestQueue_KeySetDuringItsCallIsCalledAgain(t *testing.T) {
 	t.Parallel()
 	var set func(string, time.Duration)
 	var all *timerqueue.Timers
@@ -209,7 +209,7 @@ func TestWhatIsSetWhileItIsCalledIsCalledOnceMore(t *testing.T) {
 }
 
 // Whoever puts a key off, because it is another's turn, and then has the next one of its lane to do, does the first one before.
-func TestWhatWasPutOffIsCalledBeforeWhatComesAfterIt(t *testing.T) {
+func TestQueue_DeferredKeyPrecedesTheRestOfItsLane(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	fire := func(string) time.Duration {
@@ -226,7 +226,7 @@ func TestWhatWasPutOffIsCalledBeforeWhatComesAfterIt(t *testing.T) {
 }
 
 // What holds its lane is waited for by all that come after it; one that is called later than at its time comes first all the same.
-func TestWhatHoldsItsLaneIsWaitedFor(t *testing.T) {
+func TestLane_LaterKeysWaitForItsHolder(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	fire := func(string) time.Duration {
@@ -243,7 +243,7 @@ func TestWhatHoldsItsLaneIsWaitedFor(t *testing.T) {
 }
 
 // When the clock was set, what was put off is called again, and says anew until when.
-func TestWhatWasPutOffIsCalledWhenItIsRecalled(t *testing.T) {
+func TestRecall_CallsDeferredKeysAgain(t *testing.T) {
 	t.Parallel()
 	for _, want := range [][]string{{"a@1000", "a@60500"}, {"a@1000", "a@60500", "b@120000"}} {
 		calls := 0
@@ -264,7 +264,7 @@ func TestWhatWasPutOffIsCalledWhenItIsRecalled(t *testing.T) {
 }
 
 // However keys are set and moved, none is called at once with itself, and each is called at the time that was set last.
-func TestManyAreCalledOnceEach(t *testing.T) {
+func TestQueue_CallsManyKeysOnceEach(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 500

@@ -32,7 +32,7 @@ func post(t *testing.T, url string, timeout time.Duration) (status int, body str
 	return res.StatusCode, string(data), err
 }
 
-func TestTheServerAnswersAsItIsTold(t *testing.T) {
+func TestServer_AnswersAsConfigured(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})
 	close(open)

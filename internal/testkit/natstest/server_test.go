@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestClientsComeBackAfterARestart(t *testing.T) {
+func TestRestart_ClientsReconnect(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string

@@ -9,7 +9,7 @@ import (
 )
 
 // Every statement of S1 has a test, or a reason why it has none here.
-func TestEveryStatementHasATestOrAReason(t *testing.T) {
+func TestStatements_HaveATestOrAReason(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, x := range tests() {
@@ -28,7 +28,7 @@ func TestEveryStatementHasATestOrAReason(t *testing.T) {
 	require.Empty(t, seen, "rows of other statements")
 }
 
-func TestEveryTestHasAName(t *testing.T) {
+func TestSuite_TestsHaveNames(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
 	for _, x := range tests() {

@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-io/sluice/internal/testkit/wakesuite"
 )
 
-// TestAServerWakesAsItIsSpecified runs the suite against the server that SLUICE_WAKE_URL names; with SLUICE_WAKE_TOKEN if it
+// TestSuite_PassesOnAServer runs the suite against the server that SLUICE_WAKE_URL names; with SLUICE_WAKE_TOKEN if it
 // wants a token.
-func TestAServerWakesAsItIsSpecified(t *testing.T) {
+func TestSuite_PassesOnAServer(t *testing.T) {
 	t.Parallel()
 	base := os.Getenv("SLUICE_WAKE_URL")
 	if base == "" {
