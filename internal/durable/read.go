@@ -47,7 +47,7 @@ func (p Page) tells() bool { return len(p.Messages) > 0 || len(p.Gaps) > 0 || p.
 // Ended reports whether nothing will ever come behind the page.
 func (p Page) Ended() bool { return p.UpToDate && p.Closed }
 
-// Read returns the next page of a stream, which counts as use. Messages that the reader may not see
+// Read returns the next page of a stream, which counts as use unless the store is full. Messages that the reader may not see
 // are left out. Codes NotFound; Gone; InvalidRequest for a place behind the end of the namespace's
 // log; and those of show.
 func (e *Engine) Read(ctx context.Context, key Key, from Place, show Show) (page Page, err error) {
@@ -68,10 +68,10 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	if !found {
 		return Page{}, NotThere()
 	}
-	if err := e.renew(ctx, s, e.now()); err != nil {
+	if err := e.renew(ctx, s, e.now()); err != nil && !sluice.IsFull(err) {
 		return Page{}, err
 	}
-	if err := e.rescue(ctx, s); err != nil && !isRace(err) {
+	if err := e.rescue(ctx, s); err != nil && !isRace(err) && !sluice.IsFull(err) {
 		return Page{}, err
 	}
 	tail, err := seen.end(ctx, e, s)

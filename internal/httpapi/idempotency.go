@@ -64,7 +64,7 @@ func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	key := answerKey(c, given[0])
 	revision, kept, err := s.reserve(c.Request().Context(), key, request)
 	switch {
-	case lacksRoom(err): // additions to a full store were refused earlier; this request frees space or revokes permissions
+	case sluice.IsFull(err): // additions to a full store were refused earlier; this request frees space or revokes permissions
 		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "the store is too full to save the response for an Idempotency-Key", slog.Any("error", err))
 		return handle(c)
 	case err != nil:

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -127,7 +126,7 @@ func servedOf(c echo.Context) served {
 }
 
 func (s *Server) log(ctx context.Context, r served, took time.Duration, err error) {
-	if lacksRoom(err) && r.level == slog.LevelError { // logged once by the server
+	if sluice.IsFull(err) && r.level == slog.LevelError { // logged once by the server
 		r.level = slog.LevelInfo
 	}
 	if !s.opts.Logger.Enabled(ctx, r.level) {
@@ -169,12 +168,6 @@ func isProbe(route string) bool {
 // isAPI reports whether a path requires authentication.
 func isAPI(path string) bool {
 	return path == "/v1" || strings.HasPrefix(path, "/v1/") || dstreams.IsStream(path)
-}
-
-// lacksRoom reports whether a request was refused because the store is full or cannot write.
-func lacksRoom(err error) bool {
-	e, ok := errors.AsType[*sluice.Error](err)
-	return ok && e.Details["reason"] == sluice.ReasonStorage
 }
 
 // goOn starts the work that continues after a request, and reports whether there is any.

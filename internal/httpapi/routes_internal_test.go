@@ -48,9 +48,9 @@ func TestHasRoom_AsksForWhatAdds(t *testing.T) {
 	mint, revoke := route{method: http.MethodPost, path: "/v1/grants"}, route{method: http.MethodPost, path: "/v1/grants/:grant/revoke"}
 	err := s.hasRoom(mint)
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
-	require.True(t, lacksRoom(err))
+	require.True(t, sluice.IsFull(err))
 	require.NoError(t, s.hasRoom(revoke))
 	require.NoError(t, (&Server{}).hasRoom(mint), "a server that knows of no bound")
-	require.False(t, lacksRoom(sluice.Errorf(sluice.Unavailable, "away")))
+	require.False(t, sluice.IsFull(sluice.Errorf(sluice.Unavailable, "away")))
 	require.Equal(t, sluice.StorageScarce, s.storageLevel())
 }

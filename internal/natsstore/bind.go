@@ -168,8 +168,8 @@ func (s *Store) crowded(err error) error {
 	return err
 }
 
-// MayPark returns code Unavailable if the store has no room for one more parked lane.
-func (s *Store) MayPark() error {
+// MayAdd returns code Unavailable if the store has no room for one more record of deliveries or wakes.
+func (s *Store) MayAdd() error {
 	if level := sluice.StorageLevel(s.level.Load()); level >= sluice.StorageScarce {
 		return level.Problem()
 	}

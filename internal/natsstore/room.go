@@ -2,7 +2,6 @@ package natsstore
 
 import (
 	"context"
-	"errors"
 
 	"github.com/nats-io/nats.go"
 
@@ -17,6 +16,5 @@ func (s *Store) RefusesAll(ctx context.Context) bool {
 	msg := nats.NewMsg(subject)
 	msg.Header.Set("KV-Operation", "PURGE")
 	_, err := s.js.PublishMsg(ctx, msg)
-	refused, ok := errors.AsType[*sluice.Error](StoreError(ctx, s.crowded(err)))
-	return ok && refused.Details["reason"] == sluice.ReasonStorage
+	return sluice.IsFull(StoreError(ctx, s.crowded(err)))
 }

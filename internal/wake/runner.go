@@ -18,6 +18,7 @@ const (
 	lookers    = 128 // consumers of a subscription that are processed in parallel
 	againFirst = 50 * time.Millisecond
 	againMost  = 5 * time.Second
+	fullPause  = 5 * time.Second  // while the store has no room for one more consumer
 	sweepEvery = 10 * time.Minute // interval of the search for missed messages
 )
 
@@ -231,6 +232,20 @@ func (r *runner) look(en *entry) {
 	}
 }
 
+// lacksRoom reports whether the store has no room for one more consumer.
+func lacksRoom(looked Entry, err error) bool { return looked.Revision == 0 && sluice.IsFull(err) }
+
+// lookLater has a consumer looked at again after a pause; others are looked at meanwhile. r.mu is
+// held.
+func (r *runner) lookLater(en *entry, acks []model.Receipt, fresh bool) {
+	en.acks, en.fresh = append(acks, en.acks...), en.fresh || fresh
+	time.AfterFunc(fullPause, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.look(en)
+	})
+}
+
 // lookAll processes consumers until none is left.
 func (r *runner) lookAll() {
 	for en := r.nextLook(); en != nil; en = r.nextLook() {
@@ -273,7 +288,7 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 		if refused(err) {
 			err = nil
 		}
-		if r.isLost(ctx, sub, err) {
+		if r.isLost(ctx, sub, err) || lacksRoom(looked, err) {
 			return backoff.Permanent(err)
 		}
 		return err
@@ -282,6 +297,9 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	defer r.mu.Unlock()
 	if err != nil {
 		en.busy = false
+		if lacksRoom(looked, err) {
+			r.lookLater(en, acks, fresh)
+		}
 		return false
 	}
 	for _, receipt := range acks {

@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"errors"
 	"slices"
 	"strings"
 )
@@ -56,6 +57,12 @@ const storageRetry = 30
 // ReasonStorage is the detail "reason" of requests refused because the store is full or not
 // writable.
 const ReasonStorage = "insufficient_storage"
+
+// IsFull reports whether an error says that the store is full or not writable.
+func IsFull(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Details["reason"] == ReasonStorage
+}
 
 // Problem returns the error (Unavailable) that describes the refused operations of a level and the
 // remedy, with the details reason and retry_after; nil at StorageAmple.

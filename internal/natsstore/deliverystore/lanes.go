@@ -75,7 +75,7 @@ func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanes
 // revision is the given one, 0 for none; Unavailable if the store has no room for one more.
 func (s *Store) Park(ctx context.Context, sub *sluice.Subscription, p sluice.Parked, revision uint64) (uint64, error) {
 	if revision == 0 {
-		if err := s.core.MayPark(); err != nil {
+		if err := s.core.MayAdd(); err != nil {
 			return 0, err
 		}
 	}

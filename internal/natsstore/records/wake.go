@@ -31,6 +31,7 @@ type wakeFloor struct {
 
 // Wakes stores wake consumers.
 type Wakes struct {
+	store     *natsstore.Store
 	consumers natsstore.Bucket[wake.Consumer]
 	floors    natsstore.Bucket[wakeFloor]
 }
@@ -39,7 +40,7 @@ var _ wake.Records = Wakes{}
 
 // NewWakes returns the records of wake consumers.
 func NewWakes(store *natsstore.Store) Wakes {
-	return Wakes{natsstore.OpenBucket[wake.Consumer](store, streams.Wakes), natsstore.OpenBucket[wakeFloor](store, streams.Wakes)}
+	return Wakes{store, natsstore.OpenBucket[wake.Consumer](store, streams.Wakes), natsstore.OpenBucket[wakeFloor](store, streams.Wakes)}
 }
 
 // Get returns a record.
@@ -51,8 +52,13 @@ func (r Wakes) Get(ctx context.Context, subscription string, path sluice.Path) (
 	return wake.Entry{Consumer: c, Revision: revision}, err
 }
 
-// Put stores a record.
+// Put stores a record. Code Unavailable if the store has no room for one more.
 func (r Wakes) Put(ctx context.Context, subscription string, c wake.Consumer, revision uint64) (uint64, error) {
+	if revision == 0 {
+		if err := r.store.MayAdd(); err != nil {
+			return 0, err
+		}
+	}
 	return r.consumers.Put(ctx, streams.WakeKey(subscription, c.Path), c, revision)
 }
 
