@@ -42,25 +42,6 @@ func (l *Log) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern, a
 	}
 }
 
-// FeedTail is TailEvents for who must know whether it was given everything: code WindowExceeded, with oldest_available_seq and
-// current_seq, if messages left the log before they came.
-func (l *Log) FeedTail(ctx context.Context, ns string, after uint64, each func(sluice.Event) error) error {
-	return l.core.Tail(ctx, streams.EventsStream(ns), streams.EventsSubjects(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
-		seq := meta.Sequence.Stream
-		if seq > after+1 { // removed from the middle, or by retention
-			if err := l.overtook(ctx, ns, after); err != nil {
-				return err
-			}
-		}
-		after = seq
-		e, err := l.stamps.eventOf(msg.Subject, msg.Header, msg.Data, seq, meta.Timestamp)
-		if err != nil {
-			return nil //nolint:nilerr // it is no event
-		}
-		return each(e)
-	})
-}
-
 // feedPage reads a page once.
 func (l *Log) feedPage(ctx context.Context, ns string, pattern sluice.Pattern, after, upTo uint64) (events []sluice.Event, reached uint64, err error) {
 	info, err := l.core.EventsInfo(ctx, ns)

@@ -6,14 +6,16 @@ import (
 	"context"
 	"sync"
 
+	"github.com/sluice-io/sluice/internal/logtail/broadcast"
 	"github.com/sluice-io/sluice/internal/natsstore"
 )
 
 // Log is the logs of events of all namespaces. Its methods may be called at once.
 type Log struct {
-	core   *natsstore.Store
-	stamps *stamps
-	news   *pathNotifier
+	core    *natsstore.Store
+	stamps  *stamps
+	readers *broadcast.Broadcaster[entry] // the one reader of each log
+	news    *pathNotifier
 
 	pages    chan struct{} // has one element for each page of a feed that is being read
 	searches chan struct{} // has one element for each event that is being looked up by its id
@@ -28,8 +30,10 @@ func New(ctx context.Context, core *natsstore.Store) *Log {
 		core: core, stamps: &stamps{}, searched: defaultSearch,
 		pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce),
 	}
+	l.readers = newReaders(ctx, l)
 	l.news = newPathNotifier(ctx, l)
 	core.OnProvision(l.openStamps)
 	core.OnClose(l.news.close)
+	core.OnClose(l.readers.Close)
 	return l
 }

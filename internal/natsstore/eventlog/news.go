@@ -6,8 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
+	"github.com/sluice-io/sluice/internal/logtail/broadcast"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -107,11 +106,13 @@ func (n *pathNotifier) read(ctx context.Context, ns string, log *newsLog) {
 	begun := sync.OnceFunc(func() { close(log.ready) })
 	again := newsAgain
 	for ctx.Err() == nil {
-		err := n.log.followEnds(ctx, ns, ends{from: jetstream.DeliverNewPolicy}, func(e end) (more bool) {
+		err := n.log.readers.Follow(ctx, ns, broadcast.FromNow, func() {
 			begun()
+			n.tell(log, "") // something may have been stored before
+		}, func(m entry) error {
 			again = newsAgain
-			n.tell(log, e.subject) // none: something may have been stored before
-			return true
+			n.tell(log, m.subject)
+			return nil
 		})
 		if ctx.Err() != nil {
 			return

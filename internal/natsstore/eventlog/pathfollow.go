@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/logtail/broadcast"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -37,12 +39,12 @@ func (l *Log) PathBefore(ctx context.Context, ns string, path sluice.Path, upTo 
 func (l *Log) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern, each func(sluice.Path, uint64)) error {
 	for _, filter := range streams.Filters(ns, pattern) {
 		err := natsstore.UntilCaughtUp(ctx, func() error {
-			return l.followEnds(ctx, ns, ends{jetstream.DeliverLastPerSubjectPolicy, []string{filter.Subject}}, func(e end) (more bool) {
-				if e.path != "" && pattern.Match(e.path) {
-					each(e.path, e.seq)
+			_, err := l.lastOfPaths(ctx, ns, filter.Subject, func(path sluice.Path, seq uint64) {
+				if pattern.Match(path) {
+					each(path, seq)
 				}
-				return e.left > 0
 			})
+			return err
 		})
 		if err != nil {
 			return err
@@ -51,18 +53,61 @@ func (l *Log) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern, e
 	return nil
 }
 
-// FollowPaths calls each for every event that is stored from now on, and first of all without a path, until ctx is done
-// or there is trouble.
-func (l *Log) FollowPaths(ctx context.Context, ns string, each func(sluice.Path, uint64)) error {
-	begun := false
-	return l.followEnds(ctx, ns, ends{jetstream.DeliverNewPolicy, []string{streams.EventsSubjects(ns)}}, func(e end) (more bool) {
-		if !begun { // something may have been stored by then, and is told first
-			begun = true
-			each("", 0)
+// lastOfPaths calls each with the last event of every path below a subject, in log order, and returns the last sequence
+// that it read. It fails on a replica that is behind.
+func (l *Log) lastOfPaths(ctx context.Context, ns, subject string, each func(sluice.Path, uint64)) (last uint64, err error) {
+	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: subject, HeadersOnly: true}
+	err = l.core.FollowToEnd(ctx, streams.EventsStream(ns), config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		if msg == nil {
+			return false, nil
 		}
-		if e.path != "" {
-			each(e.path, e.seq)
+		last = meta.Sequence.Stream
+		if path := pathOf(msg.Subject); path != "" {
+			each(path, last)
 		}
-		return true
+		return meta.NumPending > 0, nil
 	})
+	return last, err
+}
+
+// FollowPaths calls each without a path when it begins, and then for every event that is stored, until ctx ends or the log
+// fails.
+func (l *Log) FollowPaths(ctx context.Context, ns string, each func(sluice.Path, uint64)) error {
+	return l.readers.Follow(ctx, ns, broadcast.FromNow, func() { each("", 0) }, func(m entry) error {
+		if path := pathOf(m.subject); path != "" {
+			each(path, m.seq)
+		}
+		return nil
+	})
+}
+
+// FollowTails calls tell with the last sequence of every path of a namespace, in log order, and then with every event,
+// until ctx ends or the log fails: the caller then begins again. Without a path it says up to where all has been told. Code
+// NotFound for the namespace.
+func (l *Log) FollowTails(ctx context.Context, ns string, tell func(path sluice.Path, seq uint64)) error {
+	told, err := l.LastSeq(ctx, ns) // what is gone by then is never told
+	if err != nil {
+		return err
+	}
+	last, err := l.lastOfPaths(ctx, ns, streams.EventsSubjects(ns), tell)
+	if err != nil {
+		return err
+	}
+	told = max(told, last)
+	tell("", told)
+	return l.readers.Follow(ctx, ns, told, nil, func(m entry) error {
+		if path := pathOf(m.subject); path != "" {
+			tell(path, m.seq)
+		}
+		tell("", m.seq)
+		return nil
+	})
+}
+
+// pathOf returns the path of an event's subject, "" for other subjects and for paths that no client can ask for.
+func pathOf(subject string) sluice.Path {
+	if _, path, err := streams.ParseSubject(subject); err == nil && !path.Dotted() {
+		return path
+	}
+	return ""
 }

@@ -1,0 +1,262 @@
+// Package broadcast reads each log once for all its followers in this process: one reader fills a
+// buffer, from which every follower takes messages at its own pace. A follower that the buffer does
+// not reach back to reads by itself until it does.
+package broadcast
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
+)
+
+// FromNow is the position of a follower that wants what is stored after its call.
+const FromNow = ^uint64(0)
+
+// Errors that end following: the caller decides where to go on.
+var (
+	ErrClosed    = errors.New("the readers of logs are closed")
+	ErrRecreated = errors.New("the log was recreated or lost its end")
+)
+
+// Source reads logs.
+type Source[M any] interface {
+	// Last returns the last sequence of a log, from its leader.
+	Last(ctx context.Context, log string) (uint64, error)
+	// Tail calls each for the messages behind a sequence and then for new ones, in order, until each
+	// returns an error, ctx ends or the log fails.
+	Tail(ctx context.Context, log string, after uint64, each func(M) error) error
+}
+
+// Options of a Broadcaster. All are required.
+type Options[M any] struct {
+	Source Source[M]
+	Of     ringbuffer.Of[M]
+	Size   int // of a log's buffer, in messages
+	Weight int // of a log's buffer, in bytes
+	Slog   *slog.Logger
+}
+
+// Broadcaster has the readers of the logs that are followed. It is safe for concurrent use.
+type Broadcaster[M any] struct {
+	opts Options[M]
+	ctx  context.Context //nolint:containedctx // of the readers, which outlive the follower that started them
+	end  context.CancelFunc
+
+	mu      sync.Mutex
+	readers map[string]*reader[M]
+	running sync.WaitGroup
+}
+
+// reader fills the buffer of a log while it has followers.
+type reader[M any] struct {
+	ready chan struct{} // closed when there is a ring, or an error
+	ring  *ringbuffer.Ring[M]
+	err   error
+	stop  context.CancelFunc
+
+	followers int // under the Broadcaster's lock
+}
+
+// New returns a Broadcaster whose readers end with ctx.
+func New[M any](ctx context.Context, opts Options[M]) *Broadcaster[M] {
+	b := &Broadcaster[M]{opts: opts, readers: map[string]*reader[M]{}}
+	b.ctx, b.end = context.WithCancel(ctx) //nolint:gosec // Close calls it
+	return b
+}
+
+// Close ends all following with ErrClosed, and returns when the readers have ended.
+func (b *Broadcaster[M]) Close() {
+	b.mu.Lock() // no reader starts after this
+	b.end()
+	b.mu.Unlock()
+	b.running.Wait()
+}
+
+// Readers returns the number of logs that are read.
+func (b *Broadcaster[M]) Readers() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.readers)
+}
+
+// Follow calls begun, unless it is nil, and then each for the messages of a log behind a sequence,
+// in order, until each returns an error, ctx ends or the log fails. What is stored after the call
+// of begun comes for certain. From FromNow a few messages may come that were stored before. A log
+// that ends before the sequence, because it lost its end in a crash, is followed from its end on.
+func (b *Broadcaster[M]) Follow(ctx context.Context, log string, after uint64, begun func(), each func(M) error) error {
+	r, err := b.enter(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer b.leave(log, r)
+	if after == FromNow {
+		after = r.ring.Last()
+	} else if after, err = b.within(ctx, log, r, after); err != nil {
+		return err
+	}
+	if begun != nil {
+		begun()
+	}
+	f := follower[M]{of: b.opts.Of, ring: r.ring, after: after, each: each}
+	for {
+		changed, covered, err := f.take()
+		if err == nil && !covered {
+			err = f.alone(ctx, b.opts.Source, log)
+		}
+		if err != nil {
+			return err
+		}
+		if changed == nil {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// within returns the position, or the log's end if that lies before it.
+func (b *Broadcaster[M]) within(ctx context.Context, log string, r *reader[M], after uint64) (uint64, error) {
+	if after <= r.ring.Last() {
+		return after, nil
+	}
+	last, err := b.opts.Source.Last(ctx, log)
+	if err != nil || after <= last {
+		return after, err
+	}
+	b.opts.Slog.WarnContext(ctx, "the log ends before the resume position",
+		slog.String("log", log), slog.Uint64("after", after), slog.Uint64("last", last))
+	return last, nil
+}
+
+// enter returns the reader of a log, which has begun.
+func (b *Broadcaster[M]) enter(ctx context.Context, log string) (*reader[M], error) { //nolint:contextcheck // a reader outlives its first follower
+	b.mu.Lock()
+	if b.ctx.Err() != nil {
+		b.mu.Unlock()
+		return nil, ErrClosed
+	}
+	r := b.readers[log]
+	if r == nil {
+		r = &reader[M]{ready: make(chan struct{})}
+		inner, stop := context.WithCancel(b.ctx) //nolint:gosec // it is called when the last follower leaves
+		r.stop = stop
+		b.readers[log] = r
+		b.running.Go(func() { b.read(inner, log, r) })
+	}
+	r.followers++
+	b.mu.Unlock()
+	select {
+	case <-r.ready:
+	case <-ctx.Done():
+		b.leave(log, r)
+		return nil, context.Cause(ctx)
+	}
+	if r.err != nil {
+		b.leave(log, r)
+		return nil, r.err
+	}
+	return r, nil
+}
+
+// leave ends a reader without followers.
+func (b *Broadcaster[M]) leave(log string, r *reader[M]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.followers--; r.followers == 0 {
+		b.forget(log, r)
+		r.stop()
+	}
+}
+
+// forget makes the next follower start another reader. The caller holds the lock.
+func (b *Broadcaster[M]) forget(log string, r *reader[M]) {
+	if b.readers[log] == r {
+		delete(b.readers, log)
+	}
+}
+
+// read fills a reader's ring until its context ends or the log fails.
+func (b *Broadcaster[M]) read(ctx context.Context, log string, r *reader[M]) {
+	last, err := b.opts.Source.Last(ctx, log)
+	if err == nil {
+		r.ring = ringbuffer.New(b.opts.Of, b.opts.Size, b.opts.Weight, last)
+		close(r.ready)
+		err = b.opts.Source.Tail(ctx, log, last, func(m M) error {
+			if !r.ring.Add(m) {
+				return ErrRecreated
+			}
+			return nil
+		})
+	}
+	if b.ctx.Err() != nil {
+		err = ErrClosed
+	}
+	b.mu.Lock()
+	b.forget(log, r) // first: a follower that is told of the end starts another one
+	b.mu.Unlock()
+	if r.ring == nil {
+		r.err = err
+		close(r.ready)
+		return
+	}
+	r.ring.End(err)
+}
+
+// follower is the position of one follower.
+type follower[M any] struct {
+	of    ringbuffer.Of[M]
+	ring  *ringbuffer.Ring[M]
+	after uint64
+	each  func(M) error
+	buf   [32]M
+}
+
+// take hands over messages of the ring. It returns a channel that is closed when there are more, nil if
+// there may be some already, and false if the ring does not reach back to the position.
+func (f *follower[M]) take() (changed <-chan struct{}, covered bool, err error) {
+	taken, err := f.ring.Take(f.after, f.buf[:])
+	if err != nil {
+		return nil, false, err
+	}
+	defer clear(taken.Items) // the buffer keeps no message alive
+	for _, m := range taken.Items {
+		if err := f.hand(m); err != nil {
+			return nil, false, err
+		}
+	}
+	return taken.Changed, taken.Covered, nil
+}
+
+func (f *follower[M]) hand(m M) error {
+	err := f.each(m)
+	if err == nil {
+		f.after = f.of.Seq(m)
+	}
+	return err
+}
+
+// errCovered ends reading alone: the ring reaches back to the position.
+var errCovered = errors.New("covered")
+
+// alone reads the log from the position on until the ring reaches back to it.
+func (f *follower[M]) alone(ctx context.Context, source Source[M], log string) error {
+	err := source.Tail(ctx, log, f.after, func(m M) error {
+		if err := f.hand(m); err != nil {
+			return err
+		}
+		if f.after >= f.ring.From() {
+			return errCovered
+		}
+		return nil
+	})
+	if errors.Is(err, errCovered) {
+		return nil
+	}
+	return err
+}

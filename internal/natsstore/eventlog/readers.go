@@ -1,0 +1,56 @@
+package eventlog
+
+import (
+	"context"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-io/sluice/internal/logtail/broadcast"
+	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Bounds of what a log's one reader keeps for followers that are a little behind.
+const (
+	readersSize   = 512     // messages
+	readersWeight = 4 << 20 // bytes
+)
+
+// entry is a message of a log as its one reader hands it to all followers.
+type entry struct {
+	subject string
+	seq     uint64
+	weight  int
+	event   func() (sluice.Event, error) // decodes it once; an error if it is no event
+}
+
+// newReaders returns the readers of all logs: one for each log that has followers in this process, such as feeds, watches,
+// wakes, stream subscriptions and exports.
+func newReaders(ctx context.Context, l *Log) *broadcast.Broadcaster[entry] {
+	return broadcast.New(shutdown.Lasting(ctx), broadcast.Options[entry]{
+		Source: source{l},
+		Of:     ringbuffer.Of[entry]{Seq: func(m entry) uint64 { return m.seq }, Weight: func(m entry) int { return m.weight }},
+		Size:   readersSize, Weight: readersWeight, Slog: l.core.Log(),
+	})
+}
+
+// source reads the log of a namespace.
+type source struct{ log *Log }
+
+// Last returns the last sequence of a namespace's log.
+func (s source) Last(ctx context.Context, ns string) (uint64, error) { return s.log.LastSeq(ctx, ns) }
+
+// Tail reads a namespace's log from behind a sequence on.
+func (s source) Tail(ctx context.Context, ns string, after uint64, each func(entry) error) error {
+	return s.log.core.Tail(ctx, streams.EventsStream(ns), "", after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+		return each(entry{
+			subject: msg.Subject, seq: meta.Sequence.Stream, weight: msg.Size(),
+			event: sync.OnceValues(func() (sluice.Event, error) { return s.log.EventIn(msg, meta) }),
+		})
+	})
+}
+
+var _ broadcast.Source[entry] = source{}
