@@ -25,10 +25,9 @@ type Limits struct {
 	// principal with a grant; 300.
 	SendsPerPrincipal int `json:"sends_per_principal" env:"SENDS_PER_PRINCIPAL"`
 	// FilterCostPerPrincipal limits the cost per second of expensive CEL filters in a principal's
-	// subscriptions; 0: unlimited; 1000000, about a quarter of a processor.
+	// subscriptions, feeds and watches; 0: unlimited; 1000000, about a quarter of a processor.
 	FilterCostPerPrincipal int `json:"filter_cost_per_principal" env:"FILTER_COST_PER_PRINCIPAL"`
-	// FilterCostPerNamespace is the same limit for all subscriptions of a namespace; 0: unlimited;
-	// 4000000.
+	// FilterCostPerNamespace is the same limit for a namespace; 0: unlimited; 4000000.
 	FilterCostPerNamespace int `json:"filter_cost_per_namespace" env:"FILTER_COST_PER_NAMESPACE"`
 	// ScheduledPerNamespace is the maximum number of scheduled events in a namespace; 0: unlimited;
 	// 10000.

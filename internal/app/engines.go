@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/schedule/appointment"
 	"github.com/sluice-io/sluice/internal/schedule/delayed"
 	"github.com/sluice-io/sluice/internal/watch"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // openFeeds constructs the feed engine.
@@ -25,6 +26,7 @@ func (s *server) openFeeds(context.Context) error {
 		Ring: s.cfg.Feed.Ring, MaxBuffer: s.cfg.Feed.MaxBuffer, Heartbeat: s.cfg.Feed.Heartbeat.Std(),
 		Most: s.cfg.Feed.MaxFeeds, PerCaller: s.cfg.Feed.MaxPerPrincipal, AllBytes: s.cfg.Feed.RingBytes,
 		Summary: s.catalogue.Summary, Labels: s.catalogue.Labels, PublicURL: s.publicURL(), Lost: s.memory.Gaps, Log: s.opts.Log,
+		Filters: s.filters, Payer: s.index.PayerOf,
 	})
 	s.metrics.WatchFeeds(s.feeds.Gauges)
 	return nil
@@ -68,6 +70,7 @@ func (s *server) openWatches(context.Context) error {
 		Perform: action.Watched{Performer: perform}, Owns: s.owns.Part(),
 	}, watch.Options{
 		Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Log: s.opts.Log,
+		Filters: s.filters, Payer: func(by sluice.Creator, namespace string) string { return s.index.PayerOf(by.Caller(), namespace) },
 		Observe: s.metrics.Watches(),
 	})
 	s.metrics.WatchLag(s.watches.Gauges)

@@ -15,10 +15,15 @@ func (x *Index) AnswersNow(c sluice.Caller, namespace string) sluice.Principal {
 
 // Payer returns the principal that is charged for a subscription's filter; "" for the operator.
 func (x *Index) Payer(sub *sluice.Subscription) string {
-	if sub.Grant == "" {
+	return x.PayerOf(sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}, sub.Namespace)
+}
+
+// PayerOf returns the principal that is charged for a caller's expressions; "" for the operator.
+func (x *Index) PayerOf(c sluice.Caller, namespace string) string {
+	if c.Grant == "" {
 		return ""
 	}
-	return string(x.AnswersNow(sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}, sub.Namespace))
+	return string(x.AnswersNow(c, namespace))
 }
 
 // MayKnow reports whether a publishing caller may learn that an event is stored.

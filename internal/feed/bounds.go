@@ -94,16 +94,17 @@ func (b *budget) wait(spent uint64, now time.Time) time.Duration {
 	return time.Duration(max(0, b.owed-costSaved) / costPerSecond * float64(time.Second))
 }
 
-// rest pauses after expensive filtering. The hub does not look for the feed meanwhile: the feed
-// reads the log then.
+// rest pauses after expensive filtering, of this feed or of others of its payer. The hub does not
+// look for the feed meanwhile: the feed reads the log then.
 func (f *Feed) rest(ctx context.Context) {
-	wait := f.budget.wait(f.filter.Spent(), time.Now())
+	f.mu.Lock()
+	wait := max(f.budget.wait(f.filter.Spent(), time.Now()), f.owes)
+	f.owes = 0
+	f.dear = f.dear || wait > 0
+	f.mu.Unlock()
 	if wait <= 0 {
 		return
 	}
-	f.mu.Lock()
-	f.dear = true
-	f.mu.Unlock()
 	alarm := time.NewTimer(wait)
 	defer alarm.Stop()
 	await(ctx, nil, alarm.C)

@@ -26,19 +26,21 @@ type Gate interface {
 
 // Options are an engine's settings.
 type Options struct {
-	Ring      int                                 // events that a namespace's ring keeps; default: DefaultRing
-	MaxBuffer int                                 // frames that a reader may be behind; default: DefaultMaxBuffer
-	Heartbeat time.Duration                       // idle time before a heartbeat; default: DefaultHeartbeat
-	Linger    time.Duration                       // for which an unused ring is kept; default: 30 s
-	RingBytes int                                 // of each ring, for any number of events; default: 64 MiB
-	AllBytes  int                                 // of all rings; default: DefaultAllBytes
-	Most      int                                 // concurrent feeds; default: DefaultMost
-	PerCaller int                                 // concurrent feeds of one principal with a grant; default: DefaultPerCaller
-	Summary   func(*sluice.Event) []byte          // the summary of an event's data; nil: none
-	Labels    filter.Labels                       // of event types; nil: they have none
-	Lost      func(namespace string) []sluice.Gap // ranges of a log that are lost to damage; nil: none are
-	PublicURL string                              // public URL of events; empty: unknown
-	Log       *slog.Logger                        // default: slog.DiscardHandler
+	Ring      int                                            // events that a namespace's ring keeps; default: DefaultRing
+	MaxBuffer int                                            // frames that a reader may be behind; default: DefaultMaxBuffer
+	Heartbeat time.Duration                                  // idle time before a heartbeat; default: DefaultHeartbeat
+	Linger    time.Duration                                  // for which an unused ring is kept; default: 30 s
+	RingBytes int                                            // of each ring, for any number of events; default: 64 MiB
+	AllBytes  int                                            // of all rings; default: DefaultAllBytes
+	Most      int                                            // concurrent feeds; default: DefaultMost
+	PerCaller int                                            // concurrent feeds of one principal with a grant; default: DefaultPerCaller
+	Summary   func(*sluice.Event) []byte                     // the summary of an event's data; nil: none
+	Filters   *filter.Pool                                   // evaluates expressions; nil: one without bounds
+	Payer     func(c sluice.Caller, namespace string) string // the principal that pays for a caller's expressions; "", and nil: the operator
+	Labels    filter.Labels                                  // of event types; nil: they have none
+	Lost      func(namespace string) []sluice.Gap            // ranges of a log that are lost to damage; nil: none are
+	PublicURL string                                         // public URL of events; empty: unknown
+	Log       *slog.Logger                                   // default: slog.DiscardHandler
 }
 
 // Defaults of Options.
@@ -86,6 +88,9 @@ func New(log Log, gate Gate, opts Options) *Engine {
 	opts.AllBytes = cmp.Or(opts.AllBytes, DefaultAllBytes)
 	opts.Most = cmp.Or(opts.Most, DefaultMost)
 	opts.PerCaller = cmp.Or(opts.PerCaller, DefaultPerCaller)
+	if opts.Filters == nil {
+		opts.Filters = filter.NewPool(filter.Rates{})
+	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}

@@ -30,6 +30,7 @@ type Feed struct {
 	hub     *hub
 	wish    Wish
 	filter  *filter.Matcher
+	payer   filter.Payer // of its expression
 	current uint64
 	since   uint64
 	told    []sluice.Gap // frames were sent for them; of the looking goroutine
@@ -39,16 +40,17 @@ type Feed struct {
 	budget  budget
 	end     context.CancelCauseFunc // of Run
 
-	mu    sync.Mutex // of the looking goroutine
-	place uint64     // everything up to it was looked at
-	page  []*Item    // of the log, behind place: not looked at yet
-	read  uint64     // up to here the log is in the page, or was not wanted
-	held  *coalescer // nil: no events are held back
-	now   []Frame    // next frames, while the reader waits for them; without capacity: it does not
-	load  int        // its weight
-	queue queue      // frames to send after that
-	until time.Time  // deadline of looking; zero: none
-	dear  bool       // the hub ran out of time here and pauses until the reader takes a frame
+	mu    sync.Mutex    // of the looking goroutine
+	place uint64        // everything up to it was looked at
+	page  []*Item       // of the log, behind place: not looked at yet
+	read  uint64        // up to here the log is in the page, or was not wanted
+	held  *coalescer    // nil: no events are held back
+	now   []Frame       // next frames, while the reader waits for them; without capacity: it does not
+	load  int           // its weight
+	queue queue         // frames to send after that
+	until time.Time     // deadline of looking; zero: none
+	owes  time.Duration // until the payer's costs are paid: the expression is not evaluated before
+	dear  bool          // the hub ran out of time here and pauses until the reader takes a frame
 }
 
 // Open subscribes, and then determines the end of the log and the feed's beginning (S2-124…129).
@@ -64,7 +66,7 @@ func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Feed{engine: e, wish: w, filter: matcher, queue: queue{most: w.Buffer}}
+	f := &Feed{engine: e, wish: w, filter: matcher, payer: e.payer(w), queue: queue{most: w.Buffer}}
 	if err := f.admitted(ctx); err != nil {
 		return nil, err
 	}
@@ -87,6 +89,15 @@ func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 		}
 	}
 	return f, nil
+}
+
+// payer returns who pays for a feed's expression.
+func (e *Engine) payer(w Wish) filter.Payer {
+	p := filter.Payer{Namespace: w.Namespace}
+	if e.opts.Payer != nil {
+		p.Principal = e.opts.Payer(w.Caller, w.Namespace)
+	}
+	return p
 }
 
 // begin samples the cursor, and then resolves the feed's beginning. A position behind the end

@@ -97,7 +97,7 @@ func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 			continue // it was in the page and in the ring
 		}
 		ok, err := f.wants(it, now)
-		if err != nil {
+		if err != nil || f.owes > 0 {
 			return i, err
 		}
 		switch {
@@ -112,8 +112,9 @@ func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 	return len(items), nil
 }
 
-// wants reports whether an event passes the feed's path, access and filter. An event on which the
-// filter expression fails does not. One on which it costs too much ends the feed (Unprocessable).
+// wants reports whether an event passes the feed's path, access and filter, unless f.owes says that
+// the filter was not evaluated. An event on which the filter expression fails does not pass. One on
+// which it costs too much ends the feed (Unprocessable).
 func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 	if !f.wish.Pattern.Match(it.Event.Path) {
 		return false, nil
@@ -121,7 +122,8 @@ func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 	if ok, err := f.shows(it, now); !ok {
 		return false, err
 	}
-	ok, err := f.filter.MatchParsed(&it.Event, &it.parsed)
+	ok, wait, err := f.engine.opts.Filters.Try(f.payer, f.filter, &it.Event, &it.parsed)
+	f.owes = wait
 	if sluice.CodeOf(err) == sluice.Unprocessable {
 		return false, err
 	}
@@ -166,7 +168,7 @@ func (f *Feed) sweep(upTo uint64) {
 	if err := f.lookAhead(upTo); err != nil {
 		f.end(err)
 	}
-	f.dear = f.isLate()
+	f.dear = f.isLate() || f.owes > 0
 }
 
 // isLate reports whether the deadline of looking has passed.
@@ -175,7 +177,7 @@ func (f *Feed) isLate() bool { return !f.until.IsZero() && time.Now().After(f.un
 // lookAhead queues the ring's events up to a sequence. Events from before the feed began are not
 // dropped for new ones: a reader that has not come so far reads the log.
 func (f *Feed) lookAhead(upTo uint64) error {
-	for f.place < upTo && f.place >= f.current && !f.isLate() {
+	for f.place < upTo && f.place >= f.current && !f.isLate() && f.owes == 0 {
 		if covered, more, err := f.lookRing(upTo); !covered || more != nil || err != nil {
 			return err
 		}

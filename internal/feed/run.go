@@ -206,7 +206,7 @@ func (f *Feed) isLeft(until uint64) bool {
 	if f.held != nil && f.place >= until {
 		f.putAll(f.held.flush())
 	}
-	return f.place < until && !f.isLate() || f.queue.count > 0
+	return f.place < until && !f.isLate() && f.owes == 0 || f.queue.count > 0
 }
 
 // patience is how long opening a feed waits for permissions to load.

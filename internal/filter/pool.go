@@ -117,6 +117,28 @@ func (x *expression) quick(e *sluice.Event, p *Parsed) (ok, known bool, err erro
 	return ok, true, err
 }
 
+// Try evaluates a filter for a caller that must not wait, and has read the event's data: in its turn,
+// at the payer's cost unless it is cheap. If the payer's earlier costs are not paid yet, nothing
+// expensive is evaluated, and wait is the time until they are.
+func (p *Pool) Try(payer Payer, m *Matcher, e *sluice.Event, read *Parsed) (ok bool, wait time.Duration, err error) {
+	ok, known, err := m.Quick(e, read)
+	if known {
+		return ok, 0, err
+	}
+	p.mu.Lock()
+	wait = p.accounts.owes(payer, time.Now())
+	p.mu.Unlock()
+	if wait > 0 {
+		return false, wait, nil
+	}
+	cost := m.cel.reading(e, read)
+	ok, spent, err := m.cel.within(e, read, m.cel.most)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.accounts.charge(payer, cost+spent, time.Now())
+	return ok, 0, err
+}
+
 // Ask evaluates a filter on an event when the payer's turn comes and its earlier costs are paid. It
 // returns at once; done is called once, from another goroutine, unless ctx ends before. The event
 // must not change until then.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -173,4 +174,35 @@ func TestPool_ChargesForEachExhaustion(t *testing.T) {
 		_, known, _ = p.Wait(ctx, other, compiled(t, dear), event)
 		require.Equal(t, want == 0, known, "the other payer pays for its own consequence")
 	}
+}
+
+// Issue 13, attack 3: who cannot wait pays as others do, and is told how long its payer's costs keep it from an evaluation.
+func TestPool_TryIsPaidFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, e := compiled(t, dear), listOf(1, 50)
+		_, err := m.Match(e)
+		require.NoError(t, err)
+		cost := int(m.Spent())
+		p := filter.NewPool(filter.Rates{Principal: cost})
+		eve, read := filter.Payer{Principal: "eve"}, &filter.Parsed{}
+		ok, wait, err := p.Try(eve, m, e, read)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Zero(t, wait)
+		_, wait, err = p.Try(eve, m, e, read)
+		require.NoError(t, err)
+		require.InDelta(t, 0.9, wait.Seconds(), 0.1, "a tenth of a second was saved")
+		_, others, err := p.Try(filter.Payer{Principal: "ann"}, m, e, read)
+		require.NoError(t, err)
+		require.Zero(t, others)
+		ok, free, err := p.Try(eve, compiled(t, `event.seq == 1`), e, read)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Zero(t, free)
+		<-time.After(wait)
+		_, wait, err = p.Try(eve, m, e, read)
+		require.NoError(t, err)
+		require.Zero(t, wait)
+	})
 }

@@ -234,7 +234,7 @@ func (e *Engine) runner(key string, w *sluice.Watch) (*runner, error) {
 		return nil, err
 	}
 	return &runner{
-		ports: e.ports, opts: e.opts, under: &e.under, key: key, watch: w, chooses: chooses, rule: ruleOf(w, condition, e.opts.Most),
+		ports: e.ports, opts: e.opts, under: &e.under, key: key, watch: w, chooses: chooses, condition: condition, rule: ruleOf(w, condition, e.opts.Most),
 	}, nil
 }
 

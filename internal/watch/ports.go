@@ -93,7 +93,11 @@ type Options struct {
 	Most   int           // readings per second of each watch; default: DefaultMost
 	Paths  int           // paths in the memory of each watch; default: DefaultPaths
 	Labels filter.Labels // of event types; nil: they have none
-	Log    *slog.Logger  // default: slog.DiscardHandler
+
+	Filters *filter.Pool                                     // evaluates expressions; nil: one without bounds
+	Payer   func(by sluice.Creator, namespace string) string // the principal that pays for a watch's expression; "", and nil: the operator
+
+	Log *slog.Logger // default: slog.DiscardHandler
 
 	Observe Observer // default: none
 
@@ -125,6 +129,9 @@ const (
 
 func (o Options) filled() Options {
 	o.Most = cmp.Or(o.Most, DefaultMost)
+	if o.Filters == nil {
+		o.Filters = filter.NewPool(filter.Rates{})
+	}
 	o.Paths = cmp.Or(o.Paths, DefaultPaths)
 	o.Every = cmp.Or(o.Every, defaultEvery)
 	o.Ring = cmp.Or(o.Ring, defaultRing)

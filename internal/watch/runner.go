@@ -26,13 +26,14 @@ const (
 
 // runner runs a watch.
 type runner struct {
-	ports   Deps
-	opts    Options
-	under   *inflight.Set[*sluice.Watch] // actions in flight
-	key     string
-	watch   *sluice.Watch
-	chooses *filter.Matcher
-	rule    Rule
+	ports     Deps
+	opts      Options
+	under     *inflight.Set[*sluice.Watch] // actions in flight
+	key       string
+	watch     *sluice.Watch
+	chooses   *filter.Matcher
+	condition *filter.Matcher
+	rule      Rule
 
 	state    *State // nil: not loaded
 	revision uint64 // of the record
@@ -48,6 +49,7 @@ type runner struct {
 // run evaluates events until ctx ends or a call fails; then all unstored state is forgotten.
 func (r *runner) run(ctx context.Context, hubs *logtail.Set[sluice.Event, struct{}]) error {
 	r.state, r.verdicts = nil, r.verdicts[:0]
+	r.rule.Condition = func(ev *sluice.Event) (bool, error) { return r.met(ctx, ev) }
 	if err := r.load(ctx); err != nil {
 		return err
 	}
@@ -198,6 +200,9 @@ func (r *runner) enter(ctx context.Context, events []sluice.Event, upTo uint64) 
 		r.dirty = true
 		before := len(r.verdicts)
 		r.verdicts = r.state.Step(&r.rule, ev, r.verdicts)
+		if ctx.Err() != nil { // the condition may not have been evaluated
+			return context.Cause(ctx)
+		}
 		if len(r.verdicts) > before {
 			byID[ev.Seq] = ev
 		}
@@ -245,6 +250,19 @@ func (r *runner) wants(ctx context.Context, ev *sluice.Event) (bool, error) {
 		return false, err
 	}
 	return r.shows(ctx, ev)
+}
+
+// met evaluates the condition on a reading at its creator's cost, and waits until that can pay.
+func (r *runner) met(ctx context.Context, ev *sluice.Event) (bool, error) {
+	payer := filter.Payer{Namespace: r.watch.Namespace}
+	if r.opts.Payer != nil {
+		payer.Principal = r.opts.Payer(r.watch.Creator, r.watch.Namespace)
+	}
+	met, known, err := r.opts.Filters.Wait(ctx, payer, r.condition, ev)
+	if !known {
+		return false, context.Cause(ctx)
+	}
+	return met, err
 }
 
 // isReading reports whether an event is a reading of a watch. Announcements of watches are none: no

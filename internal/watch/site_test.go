@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -41,6 +42,7 @@ type site struct {
 	watch     chan *watch.Stored  // changes
 	buried    []string            // watches of which nothing is left
 	foreign   func(*watch.Record) // what another replica stores before the next write
+	filters   *filter.Pool        // whose rates are for the creators
 	theirs    bool                // another process serves the watch; the engine is not told
 }
 
@@ -221,7 +223,9 @@ func (s *site) run(t *testing.T, change func(*sluice.Watch), f func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	e := watch.New(watch.Deps{Definitions: s, Records: s, Log: s, Gate: s, Perform: s, Owns: all{s}}, watch.Options{Ring: 4})
+	e := watch.New(watch.Deps{Definitions: s, Records: s, Log: s, Gate: s, Perform: s, Owns: all{s}}, watch.Options{
+		Ring: 4, Filters: s.filters, Payer: func(by sluice.Creator, _ string) string { return string(by.CreatedBy) },
+	})
 	s.engine = e
 	go func() { ended <- e.Run(ctx) }()
 	w := &sluice.Watch{
