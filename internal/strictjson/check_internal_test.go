@@ -25,6 +25,8 @@ func TestCheck_PassesUnambiguousJSON(t *testing.T) {
 	for _, text := range []string{
 		``, `{}`, `[]`, `"a"`, `1`, `{"a":{"a":{"a":1}},"b":["a","a","a"]}`, `[{"a":1},{"a":1}]`, `{"a":"a","b":"a","":"{\"a\":1,\"a\":2}"}`,
 		`{"a\\":1,"a\"":2,"a":3}`, `{"a":1,"A":2}`, nested(maxDepth), many(fewMembers), many(fewMembers + 1), many(maxValues),
+		`{"a`, `"`, `{"\`, `,`, `{"a":1},"a"`, `{"\x":1,"\y":2}`, // left to the decoder
+		`{"a":"{\"b\":1","b":1,"c":"[{"}`,
 		`{"a":"\\","b":"\\\""}`, `{"n":[1,2,{"n":3},"n"],"m":{"n":1}}`,
 	} {
 		require.NoError(t, Check([]byte(text)), "%.80s", text)
@@ -40,6 +42,9 @@ func TestCheck_RefusesAmbiguousJSON(t *testing.T) {
 		{"a name twice inside", `{"x":[{"y":{"a":1,"a":1}}]}`, "duplicate member"},
 		{"a name twice after an object", `{"a":{"b":[1]},"a":2}`, "duplicate member"},
 		{"a name twice among many", large[:len(large)-1] + `,"k7":1}`, `duplicate member "k7"`},
+		{"the last of many names twice", large[:len(large)-1] + `,"k999":1}`, `duplicate member "k999"`},
+		{"a name twice behind a bracket in a string", `{"a":"}","a":1}`, `duplicate member "a"`},
+		{"a name twice behind a quote in a string", `{"\"":1,"a":2,"a":3}`, `duplicate member "a"`},
 		{"an empty name twice", `{"":1,"":2}`, "duplicate member"},
 		{"bytes that are no UTF-8", "{\"a\":\"\xff\"}", "UTF-8"},
 		{"a surrogate in UTF-8", "{\"a\":\"\xed\xa0\x80\"}", "UTF-8"},
@@ -65,12 +70,14 @@ func TestCheck_SkipsTheDataOfAnEvent(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		`{"data":{"a":1,"a":2},"path":"/a"}`, `[{"data":{"a":1,"a":[{"b":1,"b":2}]},"type":"t"},{"data":{"a":1,"a":2}}]`, `{"data":"x","path":"/a"}`,
+		`{"data":[{"b":{}},{"a":1,"a":2}]}`,
 	} {
 		require.NoError(t, CheckEvents([]byte(text)), text)
 	}
 	for _, text := range []string{
 		`{"data":{"a":1,"a":2},"data":1}`, `{"data":[{}],"path":"/a","path":"/b"}`, `[{"data":{},"id":"1","id":"2"}]`,
 		`{"x":{"data":{"a":1,"a":2}}}`, `[[{"data":{"a":1,"a":2}}]]`, `{"data":1,"x":{"a":1,"a":2}}`,
+		`[{"data":1},{"x":{"a":1,"a":2}}]`,
 	} {
 		require.Error(t, CheckEvents([]byte(text)), text)
 	}

@@ -20,6 +20,13 @@ type own struct {
 
 func (o *own) UnmarshalJSON(data []byte) error { o.Text = string(data); return nil }
 
+// picky says itself what is wrong.
+type picky struct{}
+
+func (picky) UnmarshalJSON([]byte) error {
+	return sluice.Errorf(sluice.Unprocessable, "choose another")
+}
+
 type target struct {
 	Text   string         `json:"text"`
 	Flag   bool           `json:"flag"`
@@ -33,6 +40,7 @@ type target struct {
 	Own    own            `json:"own"`
 	Err    error          `json:"err"`
 	Second string         `json:"2nd"`
+	Picky  picky          `json:"picky"`
 }
 
 func TestDecode_SaysWhatWouldBeRight(t *testing.T) {
@@ -95,4 +103,15 @@ func TestDecodeFilter_NothingIsTheEmptyOne(t *testing.T) {
 	require.True(t, filter.Empty())
 	_, err = DecodeFilter([]byte(`{"CEL":"true"}`))
 	require.Equal(t, sluice.UnknownFilter, sluice.CodeOf(err))
+}
+
+func TestDecode_ReturnsTheErrorOfAType(t *testing.T) {
+	t.Parallel()
+	var v target
+	err := Decode([]byte(`{"picky":1}`), &v)
+	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err))
+	require.EqualError(t, err, "choose another")
+	err = DecodeExactly([]byte(`{"text":1}`), &v, sluice.UnknownFilter)
+	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+	require.ErrorContains(t, err, "use a string")
 }

@@ -32,6 +32,7 @@ func subjects() []subject {
 		{pkg: "internal/quota"},
 		{pkg: "internal/loopguard"},
 		{pkg: "internal/explain"},
+		{pkg: "internal/strictjson"},
 		{pkg: "internal/schedule/timerqueue"},
 		{pkg: "internal/subscription", files: []string{"same.go", "change.go", "patch.go", "request.go"}, why: driven},
 		{pkg: "internal/wake", files: []string{"step.go", "callback.go", "ahead.go", "change.go"}, why: driven},
