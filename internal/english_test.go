@@ -166,7 +166,7 @@ func TestEnglish_KeepsTheBars(t *testing.T) {
 var whoever = regexp.MustCompile(`(?i)\bwhoever\b`)
 
 // Error messages, log lines and help texts of the program contain no "whoever".
-func TestEnglish_MessagesHaveNoWhoever(t *testing.T) {
+func TestEnglish_MessagesHaveNoRiddles(t *testing.T) {
 	t.Parallel()
 	for _, root := range []string{"../pkg", "../cmd", "../config", "../streams", "."} {
 		require.NoError(t, filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {

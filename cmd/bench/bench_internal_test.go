@@ -39,7 +39,7 @@ func TestRows_AreMeasured(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/sluice-io/sluice/cmd/sluice").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	testRows(t, binary)
-	t.Run("what is appended is there, and is told to whoever waits", func(t *testing.T) {
+	t.Run("an append is stored, and waiting readers get it", func(t *testing.T) {
 		t.Parallel()
 		testStreams(t, binary)
 	})

@@ -66,7 +66,7 @@ func testRows(t *testing.T, binary string) {
 			require.LessOrEqual(t, r.pending, 64, r.weather)
 			require.Positive(t, r.busiest, r.weather)
 		}
-		require.Zero(t, rows[1].requests, "nobody listened")
+		require.Zero(t, rows[1].requests, "no request was received")
 		require.Positive(t, rows[2].requests)
 		printed(t, p.outage, rows, "connection refused")
 	})

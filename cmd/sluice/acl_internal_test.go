@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// With the first line of a list everybody else is out, so whoever is watching is asked unless it is an admin's.
+// The first line of a list locks all others out, so a terminal is asked to confirm, unless the line is an admin's.
 func TestACL_FirstLineAsksForConfirmation(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

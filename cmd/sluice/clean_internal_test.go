@@ -26,7 +26,7 @@ import (
 // hostile is what a receiver, a publisher or an owner could choose: a title, a colour, another row, a deletion, another order.
 const hostile = "x\x1b]0;pwned\a\x1b[31m\r\nFAKE row\tcell\u0085FAKE\u2028FAKE\u009b2J\x7f\u061c\u200f\u202a\u202e\u2066\u2069\x00z"
 
-// requireClean fails if a terminal would obey some of the output, or sees a line that nobody wrote.
+// requireClean fails if a terminal would obey some of the output, or sees a forged line.
 func requireClean(t *testing.T, name, output string) {
 	t.Helper()
 	for _, r := range output {
@@ -113,7 +113,7 @@ func answerOf(t *testing.T, list string, value any) []byte {
 }
 
 // Every command that prints what others chose prints nothing that a terminal obeys, for people and for programs.
-func TestTables_ObeyNobody(t *testing.T) {
+func TestTables_PassNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	for command, answer := range map[string]struct {
 		list  string
@@ -207,7 +207,7 @@ func TestErrors_QuoteHarmlessly(t *testing.T) {
 }
 
 // What comes line by line is as harmless: a feed, a stream on a terminal, the lines of listen.
-func TestLines_ObeyNobody(t *testing.T) {
+func TestLines_PassNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"table", "json"} {
 		status, stdout, stderr := follow(t, terminal.Session{Terminal: true}, []string{

@@ -26,7 +26,7 @@ func TestUnauthenticated_ErrorTellsTheRemedy(t *testing.T) {
 		"no certificate, cut off":         {"https://e", "", syscall.EPIPE, "--cert"},
 		"a certificate was shown":         {"https://e", "me.pem", syscall.EPIPE, ""},
 		"it does not speak TLS":           {"http://e", "", syscall.ECONNRESET, ""},
-		"nobody is there":                 {"https://e", "", syscall.ECONNREFUSED, ""},
+		"no server answers":               {"https://e", "", syscall.ECONNREFUSED, ""},
 		"it has nothing to do with that":  {"https://e", "", errors.New("no"), ""},
 		"there is nothing to complain of": {"https://e", "", nil, ""},
 	} {

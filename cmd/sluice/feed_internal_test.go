@@ -49,7 +49,7 @@ func follow(t *testing.T, s terminal.Session, texts []string, args ...string) (s
 	return status, out.String(), complaints.String()
 }
 
-// Whoever follows a feed sees what was missed, and that the server was away, and is done when he ends it.
+// A user that follows a feed sees gaps and outages of the server, and ends it without an error.
 func TestFeed_FollowShowsGapsAndOutages(t *testing.T) {
 	t.Parallel()
 	texts := []string{

@@ -37,7 +37,7 @@ func runUntil(ctx context.Context, stdin string, args ...string) (status int, st
 }
 
 // What was sent when the signal came is answered and printed; what was not sent yet is not.
-func TestListen_PrintsWhatIsUnderWay(t *testing.T) {
+func TestListen_PrintsEventsInFlight(t *testing.T) {
 	t.Parallel()
 	c := serving(t)
 	for i, path := range []string{"/a", "/b", "/a", "/a"} {
@@ -104,7 +104,7 @@ func TestPub_CountsTheBatchUnderWay(t *testing.T) {
 }
 
 // What was deleted is said; what was not begun is not deleted.
-func TestRemove_SaysWhatIsDoneAndStops(t *testing.T) {
+func TestRemove_ReportsEachStepAndStops(t *testing.T) {
 	t.Parallel()
 	url, ctx, asked := interrupting(t, 2, `{"ok":true}`)
 	status, stdout, stderr := runUntil(ctx, "", "stream", "rm", "/a", "/b", "/c", "--yes", "--server", url)
@@ -116,7 +116,7 @@ func TestRemove_SaysWhatIsDoneAndStops(t *testing.T) {
 }
 
 // Of several types those that were stored are said, before what went wrong.
-func TestTypesPut_SaysWhatIsStored(t *testing.T) {
+func TestTypesPut_ReportsTheStoredType(t *testing.T) {
 	t.Parallel()
 	url, ctx, _ := interrupting(t, 1, `{"type":"a","namespace":"default","revision":7}`)
 	status, stdout, stderr := runUntil(ctx, `[{"type":"a"},{"type":"b"}]`, "types", "put", "-", "--server", url)

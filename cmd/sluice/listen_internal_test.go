@@ -16,7 +16,7 @@ import (
 
 // What a feed left out because listening was slow, or lost with its connection or the log, is fetched or said, and
 // everything comes once, in order.
-func TestListen_FetchesWhatTheFeedLeftOut(t *testing.T) {
+func TestListen_FetchesDataThatTheFeedOmits(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	var connections, received atomic.Int32

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever follows a stream and ends that has what came by then, and no error.
+// A user that follows a stream and interrupts it has the messages until then, and no error.
 func TestStream_InterruptEndsFollowWithoutError(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

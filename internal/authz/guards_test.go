@@ -35,7 +35,7 @@ func raised(label string) *sluice.Event {
 }
 
 // An event's own label binds the one who acts and the one for whom it acts.
-func TestShows_AsksForWhomOneActs(t *testing.T) { // S0-62, S4-60
+func TestShows_AsksTheDelegator(t *testing.T) { // S0-62, S4-60
 	t.Parallel()
 	w := newWorld(t)
 	g := onBehalf(w, "subscribe")
@@ -53,7 +53,7 @@ func TestShows_AsksForWhomOneActs(t *testing.T) { // S0-62, S4-60
 }
 
 // The label of a namespace binds both as well, and both may be cleared.
-func TestRequire_AsksForWhomOneActs(t *testing.T) { // S3-105, S4-60
+func TestRequire_AsksTheDelegator(t *testing.T) { // S3-105, S4-60
 	t.Parallel()
 	w := newWorld(t)
 	g := onBehalf(w, "read")
@@ -109,7 +109,7 @@ func TestMay_AsksTheWholeChain(t *testing.T) { // S0-57…S0-64, S4-60
 }
 
 // A list that is emptied and opened again leaves the decision to the grants.
-func TestRequire_ListThatIsOpenBindsNoOne(t *testing.T) { // C14
+func TestRequire_OpenListBindsNoCaller(t *testing.T) { // C14
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "read")
@@ -126,7 +126,7 @@ func TestRequire_ListThatIsOpenBindsNoOne(t *testing.T) { // C14
 }
 
 // What is not stored yet has no sequence, and no tombstone is about it.
-func TestShows_TombstoneIsAboutWhatIsStored(t *testing.T) { // S4-90
+func TestShows_TombstoneIsAboutStoredEvents(t *testing.T) { // S4-90
 	t.Parallel()
 	w := newWorld(t)
 	sub := subscriptionOf(w.grant("g", ann, "scope:acme", "subscribe"), "/**")
@@ -183,7 +183,7 @@ func TestIndex_FollowsTheDeepestChain(t *testing.T) {
 }
 
 // Who acts on behalf of a principal is concerned by what that principal loses.
-func TestTakes_ConcernsThoseWhoActForOthers(t *testing.T) { // S4-60
+func TestTakes_ConcernsDelegates(t *testing.T) { // S4-60
 	t.Parallel()
 	w := newWorld(t)
 	g := onBehalf(w, "subscribe")
@@ -235,7 +235,7 @@ func TestParts_CountsUpToANumber(t *testing.T) {
 }
 
 // Only grants that ended, and that nothing hangs on, are over.
-func TestOver_KeepsWhatOthersArePartOf(t *testing.T) {
+func TestOver_KeepsGrantsWithParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.acl(ann, line(sluice.TierRead, "/**"))

@@ -270,7 +270,7 @@ func defsOf(schema string) string {
 	return string(s.Defs)
 }
 
-// Whatever a schema and data are, a check comes to an end. The patience is for a machine that does
+// For any schema and data a check comes to an end. The patience is for a machine that does
 // a lot else; without the budget most of these would take longer than the universe will.
 func TestCheck_Ends(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func TestDemo_DetectsFaults(t *testing.T) {
 			tally{Delivered: 1, Attempts: 2},
 		},
 		{
-			"somebody else's event",
+			"another publisher's event",
 			[]request{{id: "theirs", path: "/a", seq: 1, attempt: 1}},
 			tally{},
 		},

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestHealth_SaysWhatIsWrong(t *testing.T) {
+func TestHealth_NamesTheFault(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]struct {
 		state sluice.State
@@ -28,7 +28,7 @@ func TestHealth_SaysWhatIsWrong(t *testing.T) {
 	} {
 		require.Equal(t, want, health(c.state, c.st))
 	}
-	require.Equal(t, "ok", health(sluice.Paused, sluice.Status{}), "somebody chose that")
+	require.Equal(t, "ok", health(sluice.Paused, sluice.Status{}), "an operator chose that")
 	require.Equal(t, "ok", health(sluice.Cancelled, sluice.Status{}))
 }
 

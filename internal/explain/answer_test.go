@@ -106,7 +106,7 @@ func TestWhy_EveryReasonIsExplained(t *testing.T) {
 }
 
 // Where a subscription begins, and which paths and filters it has, says what it never gets.
-func TestWhy_BoundsOfWhatIsWanted(t *testing.T) {
+func TestWhy_WantedRangeHasBounds(t *testing.T) {
 	t.Parallel()
 	event := func() *sluice.Event { return &sluice.Event{ID: "e", Seq: 7, Path: "/a", Type: "t", Stored: noon} }
 	start := func(s sluice.StartAt) func(*sluice.Subscription) {

@@ -108,7 +108,7 @@ func TestEvents_AnswerAtOnceOrOnceThereIsOne(t *testing.T) {
 		{name: "a filter that fails on an event leaves it out", log: log(0, "a"), filter: sluice.Filter{CEL: `event.data.n / 0 == 1 || event.data.n == 1`}, want: []uint64{1}, next: 1},
 		{name: "a filter that fails on all leaves out all", log: log(0, "a"), filter: sluice.Filter{CEL: `event.data.n / 0 == 1`}, want: []uint64{}, next: 1},
 		{name: "what may be seen", log: log(0, "aaa"), query: model.WindowQuery{Wanted: visible}, want: []uint64{1, 3}, next: 3},
-		{name: "none, and nobody waits", log: log(1, "aa"), query: model.WindowQuery{After: "1"}, want: []uint64{}, next: 1},
+		{name: "none, without a wait", log: log(1, "aa"), query: model.WindowQuery{After: "1"}, want: []uint64{}, next: 1},
 		{name: "a page without one, and more behind it", log: &events{all: log(0, "ab").all, look: 1}, query: model.WindowQuery{Types: []string{"b"}}, wait: patience, want: []uint64{}, next: 1, more: true},
 		{name: "the next one", log: log(2, "aab"), query: model.WindowQuery{After: "1"}, wait: patience, want: []uint64{2}, next: 2, more: true, awaited: []uint64{1}},
 		{name: "the next of the type", log: log(2, "aab"), query: model.WindowQuery{After: "1", Types: []string{"b"}}, wait: patience, want: []uint64{3}, next: 3, awaited: []uint64{1}},

@@ -21,7 +21,7 @@ func TestEvents_RefusedWhenFilterIsOverItsRate(t *testing.T) {
 	ev := &sluice.Event{Seq: 1, ContentType: "application/json", Data: []byte(`{"l":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15]}`)}
 	require.True(t, c.wants(t.Context(), ev))
 	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(c.over))
-	require.True(t, c.wants(t.Context(), &sluice.Event{Seq: 2}), "nobody looks further")
+	require.True(t, c.wants(t.Context(), &sluice.Event{Seq: 2}), "later events are not examined")
 }
 
 // trails is a history with one event.
@@ -36,7 +36,7 @@ func (h trails) Trail(context.Context, *sluice.Subscription, string) (model.Trai
 }
 
 // Issue 13, attack 3: why an event was not delivered is evaluated in the turns of who asks, and the asker pays for it.
-func TestDelivery_ChargesWhoAsks(t *testing.T) {
+func TestDelivery_ChargesTheCaller(t *testing.T) {
 	t.Parallel()
 	pool := filter.NewPool(filter.Rates{Principal: 1})
 	ev := &sluice.Event{

@@ -28,7 +28,7 @@ func mixed(t *testing.T) *records {
 }
 
 // S0-85: deliveries are listed by what last happened to them, newest first; pages of any size have the same ones, each once.
-func TestList_PagesHaveWhatTheWholeListHas(t *testing.T) {
+func TestList_PagesEqualTheWholeList(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"a6 delivered", "a5 delivered", "d9 dead", "a4 delivered", "l1 retrying", "a3 delivered", "a2 delivered", "d8 dead", "l2 held", "l3 retrying", "d7 dead",
@@ -53,7 +53,7 @@ func TestList_PagesHaveWhatTheWholeListHas(t *testing.T) {
 	}
 }
 
-// The last page says that it is the last: it has no cursor, whatever it ends with.
+// The last page says that it is the last: it has no cursor, for any last delivery.
 func TestList_LastPageHasNoCursor(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*records{
@@ -130,14 +130,14 @@ func TestList_StateOfAnAttempt(t *testing.T) {
 		want    explain.Delivery
 	}{
 		{name: "arrived", attempt: settled("e", 7, 0), want: explain.Delivery{State: explain.Delivered, AttemptCount: 1, LastStatus: 204}},
-		{name: "arrived, whatever lane there is", attempt: settled("e", 7, 0), lanes: lane(7, "e", sluice.Exhausted), want: explain.Delivery{State: explain.Delivered, AttemptCount: 1, LastStatus: 204}},
+		{name: "arrived, with any lane", attempt: settled("e", 7, 0), lanes: lane(7, "e", sluice.Exhausted), want: explain.Delivery{State: explain.Delivered, AttemptCount: 1, LastStatus: 204}},
 		{name: "failed for the last time", attempt: final(sluice.Verdict{Dead: sluice.Exhausted}), letters: letter(2, sluice.Exhausted, 1), want: explain.Delivery{State: explain.Dead, Reason: "exhausted", AttemptCount: 2}},
 		{name: "the endpoint is gone", attempt: final(sluice.Verdict{Cancel: true}), want: explain.Delivery{State: explain.Dead, Reason: "endpoint_gone", AttemptCount: 2}},
 		{name: "is tried again when its verdict says so", attempt: failed("e", 7, 0), want: explain.Delivery{State: explain.Retrying, AttemptCount: 2, NextAttemptAt: &later}},
 		{name: "is tried again at a time not known yet", attempt: final(sluice.Verdict{}), want: explain.Delivery{State: explain.Retrying, AttemptCount: 2}},
 		{name: "a probe does not count", attempt: probe, want: explain.Delivery{State: explain.Retrying, AttemptCount: 1, NextAttemptAt: &later}},
 		{name: "its lane knows better when", attempt: failed("e", 7, 0), lanes: lane(7, "e", ""), want: explain.Delivery{State: explain.Retrying, AttemptCount: 2, NextAttemptAt: &soon}},
-		{name: "in its lane, whatever letter there is", attempt: failed("e", 7, 0), lanes: lane(7, "e", ""), letters: letter(2, sluice.Loop, 1), want: explain.Delivery{State: explain.Retrying, AttemptCount: 2, NextAttemptAt: &soon}},
+		{name: "in its lane, with any letter", attempt: failed("e", 7, 0), lanes: lane(7, "e", ""), letters: letter(2, sluice.Loop, 1), want: explain.Delivery{State: explain.Retrying, AttemptCount: 2, NextAttemptAt: &soon}},
 		{name: "the lane of another event at its place", attempt: failed("e", 7, 0), lanes: lane(7, "x", ""), want: explain.Delivery{State: explain.Retrying, AttemptCount: 2, NextAttemptAt: &later}},
 		{name: "the lane of its id at another place", attempt: failed("e", 7, 0), lanes: lane(6, "e", ""), want: explain.Delivery{State: explain.Retrying, AttemptCount: 2, NextAttemptAt: &later}},
 		{name: "held by its verdict", attempt: held("e", 7, 0), want: explain.Delivery{State: explain.Held, Reason: "exhausted", AttemptCount: 2}},
@@ -209,7 +209,7 @@ func TestList_LettersThatNoAttemptShows(t *testing.T) {
 }
 
 // A lane whose head's attempts are forgotten is listed as its record says.
-func TestList_LanesWhoseAttemptsAreForgotten(t *testing.T) {
+func TestList_LanesWithoutStoredAttempts(t *testing.T) {
 	t.Parallel()
 	soon := at(5)
 	r := &records{t: t, old: []sluice.Parked{

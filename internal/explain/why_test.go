@@ -37,7 +37,7 @@ func TestAnswer_IsTheFirstCertainReason(t *testing.T) {
 		reason string
 		want   string
 	}{
-		{"a success counts whatever came after", nil, model.Trail{Event: event, Dead: letter(sluice.Exhausted), Attempts: []sluice.Attempt{{Number: 2, Status: 204, StartedAt: now, Verdict: sluice.Verdict{Settled: true}}, failed[0]}}, "delivered", "", "Attempt 2 at 2026-11-21T12:00:00Z got status 204."},
+		{"a success counts, with anything after it", nil, model.Trail{Event: event, Dead: letter(sluice.Exhausted), Attempts: []sluice.Attempt{{Number: 2, Status: 204, StartedAt: now, Verdict: sluice.Verdict{Settled: true}}, failed[0]}}, "delivered", "", "Attempt 2 at 2026-11-21T12:00:00Z got status 204."},
 		{"left the log before its second attempt", nil, model.Trail{Attempts: failed, Dead: letter(sluice.Expired)}, "dead", "expired", "it left the log before it could be sent; the namespace's retention is shorter than its waiting time (because)."},
 		{"cannot be sent", nil, model.Trail{Event: event, Dead: letter(sluice.NotSendable)}, "dead", "refused", "the request cannot be created"},
 		{"is no event", nil, model.Trail{Event: event, Dead: letter(sluice.Malformed)}, "dead", "invalid", "the published event is unreadable"},

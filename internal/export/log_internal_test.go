@@ -58,7 +58,7 @@ func TestEvent_BelongsToTheFileOfItsDay(t *testing.T) {
 	}, contents(t, dir))
 }
 
-// S4-88, S4-90: wherever the process is killed, at whatever length of what it was writing, the files
+// S4-88, S4-90: wherever the process is killed, at any length of its current write, the files
 // are in the end what they would have been without that.
 func TestCrash_AnywhereYieldsTheSameFiles(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,7 @@ func grab(s *Share, most int) int {
 	return n
 }
 
-// check looks at what holds at any time: the bound, and that nobody sleeps who could work.
+// check looks at what holds at any time: the bound, and that no holder sleeps that could work.
 func (p *players) check(t require.TestingT) {
 	sum := p.all.free
 	for _, s := range p.shares {
@@ -83,7 +83,7 @@ func TestAcquire_FreePlaceNeedsNoWait(t *testing.T) {
 	})
 }
 
-// Whoever comes finds a place, whatever those have who came before and give nothing back.
+// A newcomer finds a place, though earlier holders give none back.
 func TestAcquire_NewcomerGetsAPlace(t *testing.T) {
 	t.Parallel()
 	p := newPlayers(1024, 6)

@@ -7,7 +7,7 @@ import (
 )
 
 // One who waits, asks again, and is given a place: the answers in between are no, and the place is its own once.
-func TestTake_AnswersOfOneWhoWaits(t *testing.T) {
+func TestTake_AnswersAWaitingHolder(t *testing.T) {
 	t.Parallel()
 	s := New(1)
 	a, b, c := s.Join(), s.Join(), s.Join()

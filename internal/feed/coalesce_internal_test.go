@@ -81,7 +81,7 @@ func TestCoalesce_BoundsGroups(t *testing.T) {
 }
 
 // The weight is that of what is held: the last event of a group takes the place of the one before, unless the first is sent.
-func TestCoalesce_WeighsWhatItHolds(t *testing.T) {
+func TestCoalesce_WeighsItsHeldEvents(t *testing.T) {
 	t.Parallel()
 	large, small := item(1, strings.Repeat("x", maxWeight/2)), item(2, "{}")
 	for first, want := range map[bool]int{false: small.weight(), true: large.weight()} {
@@ -98,7 +98,7 @@ func TestCoalesce_WeighsWhatItHolds(t *testing.T) {
 }
 
 // Every event has a type and a path; source, subject and other labels it may lack, and then it is sent at once.
-func TestCoalesce_SendsWhatLacksALabel(t *testing.T) { // S2-143
+func TestCoalesce_SendsUnlabelledEventsAtOnce(t *testing.T) { // S2-143
 	t.Parallel()
 	full := sluice.Event{Seq: 1, Type: "t", Path: "/p", Source: "/s", Subject: "who", Data: []byte(`{"variant":"v"}`)}
 	bare := sluice.Event{Seq: 1, Path: "/p"}

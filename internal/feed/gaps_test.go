@@ -60,7 +60,7 @@ func TestFeed_TellsOfLostEvents(t *testing.T) {
 }
 
 // Lost events of a path that the reader may not see are not told.
-func TestFeed_TellsNobodyOfHiddenLostEvents(t *testing.T) {
+func TestFeed_HidesLostEventsThatAreForbidden(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -217,7 +217,7 @@ func TestPages_AreBounded(t *testing.T) {
 
 // A page is shared by those who ask for what it has: all paths, or the same pattern. Of one that is being read it is not known
 // how far it will reach.
-func TestPage_HasWhatItWasReadFor(t *testing.T) {
+func TestPage_IsSharedByEqualPatterns(t *testing.T) {
 	t.Parallel()
 	reading, read := make(chan struct{}), make(chan struct{})
 	close(read)

@@ -203,7 +203,7 @@ func TestNewPool_TakesHalfOfTheProcessors(t *testing.T) { //nolint:paralleltest 
 }
 
 // A filter that asks for nothing in the data leaves no trace of the event in memory; one that has labels shares what it reads.
-func TestMatch_RemembersOnlyWhatIsRead(t *testing.T) {
+func TestMatch_RemembersOnlyReadFields(t *testing.T) {
 	t.Parallel()
 	p := NewPool(Rates{})
 	for want, f := range []sluice.Filter{{Types: []string{"*"}}, {Labels: map[string][]string{"a": {"x"}}}} {
@@ -229,7 +229,7 @@ func TestWait_CheapAnswersNeedNoTime(t *testing.T) {
 }
 
 // What an expression yields is told at once if it costs little, and if its own bound is no more than that.
-func TestQuick_TellsWhatCostsLittle(t *testing.T) {
+func TestQuick_AnswersCheapExpressions(t *testing.T) {
 	t.Parallel()
 	dear, all := dearOn(t, 0)
 	ofTypes := func(kinds ...string) *Matcher {

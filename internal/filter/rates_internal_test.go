@@ -66,7 +66,7 @@ func dearOn(t *testing.T, seq uint64) (*Matcher, *sluice.Event) {
 }
 
 // Issue 13, attack 3: no more is evaluated at once than there are evaluators, and who has paid is served, without another asking.
-func TestPool_ServesWhoHasPaid(t *testing.T) {
+func TestPool_ServesPaidRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(Rates{Principal: 1000})
@@ -106,7 +106,7 @@ func TestPool_ServesWhoHasPaid(t *testing.T) {
 }
 
 // What a filter says at once: all that needs no dear expression, and what was read or evaluated already.
-func TestMatch_KnowsWhatIsCheap(t *testing.T) {
+func TestMatch_AnswersCheapFiltersAtOnce(t *testing.T) {
 	t.Parallel()
 	p, large := NewPool(Rates{}), eventWith(`"`+repeat("x", quickData-1)+`"`)
 	large.Seq, large.Type = 1, "t"
@@ -180,7 +180,7 @@ func TestSeen_TellsEventsApart(t *testing.T) {
 }
 
 // What waits is known if an equal expression was evaluated within its allowance: then it is free. A filter without an expression is not.
-func TestSeen_KnowsWhatWasEvaluated(t *testing.T) {
+func TestSeen_AnswersEvaluatedExpressionsFree(t *testing.T) {
 	t.Parallel()
 	s := newSeen()
 	dear, e := dearOn(t, 1)

@@ -29,7 +29,7 @@ func keeping(t *testing.T) *Server {
 }
 
 // A replica that dies with a request under way holds its key up for a while only.
-func TestReserve_TakesOverWhatWasAbandoned(t *testing.T) {
+func TestReserve_TakesOverAbandonedKeys(t *testing.T) {
 	t.Parallel()
 	s := keeping(t)
 	for key, c := range map[string]struct {

@@ -42,7 +42,7 @@ func (f full) Level() sluice.StorageLevel { return sluice.StorageLevel(f) }
 
 func (f full) Grow() error { return f.Level().Problem() }
 
-func TestHasRoom_AsksForWhatAdds(t *testing.T) {
+func TestHasRoom_AsksOnlyForAdditions(t *testing.T) {
 	t.Parallel()
 	s := &Server{opts: Options{Store: Store{Room: full(sluice.StorageScarce)}}}
 	mint, revoke := route{method: http.MethodPost, path: "/v1/grants"}, route{method: http.MethodPost, path: "/v1/grants/:grant/revoke"}

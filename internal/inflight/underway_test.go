@@ -56,7 +56,7 @@ func TestWithdraw_TimeoutTellsHowManyAreLeft(t *testing.T) { // C43
 	})
 }
 
-// Whoever leaves by himself was not cut off, nor who ends because all ends.
+// A request that ends by itself was not cut off, and neither was one that ends with its parent context.
 func TestCut_IsOnlyTrueAfterACutOff(t *testing.T) {
 	t.Parallel()
 	var set inflight.Set[int]

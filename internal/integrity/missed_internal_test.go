@@ -11,7 +11,7 @@ import (
 )
 
 // Issue 13, F5: a subscription missed what lies behind what it had got, of what it wants.
-func TestMissedBy_IsWhatWasNotGot(t *testing.T) {
+func TestMissedBy_IsTheUndeliveredPart(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1_000_000, 0).UTC()
 	damage := sluice.Damage{Kind: sluice.DamageUnreadable, Namespace: "ns", From: 10, To: 20}

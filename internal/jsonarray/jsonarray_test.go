@@ -28,7 +28,7 @@ func TestSplit_ElementsAreThoseOfJSON(t *testing.T) {
 	}
 }
 
-func TestSplit_RefusesWhatIsNoArray(t *testing.T) {
+func TestSplit_RefusesOtherValues(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
 		"": jsonarray.ErrNotJSON, " ": jsonarray.ErrNotJSON, "[": jsonarray.ErrNotJSON, "[1,]": jsonarray.ErrNotJSON, "[1]2": jsonarray.ErrNotJSON, `["`: jsonarray.ErrNotJSON,

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	errBegan    = errors.New("it began anew")
 	errStopping = errors.New("it stops")
-	errTrouble  = errors.New("nobody answers")
+	errTrouble  = errors.New("no server answers")
 )
 
 // log is a log in memory: its sequences are places, from 1.
@@ -230,7 +230,7 @@ func TestReader_EndsWithItsLog(t *testing.T) {
 			another, leaveAnother := enter(t, s)
 			require.NotSame(t, one, another)
 			leave()
-			require.Len(t, s.Tails(), 1, "whoever leaves the old one does not end the new one")
+			require.Len(t, s.Tails(), 1, "leaving the old one does not end the new one")
 			leaveAnother()
 		})
 	})

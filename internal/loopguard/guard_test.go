@@ -130,7 +130,7 @@ func TestLoop_IsRefusedAndMarksItsProducer(t *testing.T) {
 	requireLoop(t, g.CheckNew(ctx, "acme", "user:ann", []sluice.Event{event("d", "x", "/x", "a")}))
 }
 
-// An instruction that comes to itself is cut off, and nobody is marked: its maker published nothing.
+// An instruction that comes to itself is cut off, and no producer is marked: its maker published nothing.
 func TestLoop_OfInstructionsMarksNoProducer(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
@@ -248,7 +248,7 @@ func TestLoop_InTheLogMarksItsSourceOnce(t *testing.T) {
 	require.NoError(t, g.Check(t.Context(), &plain))
 }
 
-// Whoever publishes to NATS makes sources up: they are refused all the same.
+// Publishers on NATS choose their sources: loops beyond the bound of marks are refused all the same.
 func TestMarks_AreBounded(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
@@ -322,7 +322,7 @@ func (p *play) batch(data []byte, size int) (batch []sluice.Event, refused int, 
 	for ; len(batch) < size && len(data) >= 4; data = data[4:] {
 		at := len(all)
 		e := event(fmt.Sprintf("e%d", at), fmt.Sprint("t", data[1]%3), sluice.Path(fmt.Sprint("/", data[2]%64)), "")
-		e.Source = fmt.Sprint("p", p.moves) // nobody is held by a mark
+		e.Source = fmt.Sprint("p", p.moves) // no producer is held by a mark
 		if back := int(data[3]) % 48; back > 0 {
 			e.Extensions = map[string]string{sluice.CausationID: fmt.Sprintf("e%d", at+2-back)} // itself, and later ones, too
 		}

@@ -40,7 +40,7 @@ func TestChain_RefusesLoopsAndDepth(t *testing.T) { // S4-79, S4-82, C17
 		hops  int
 	}{
 		{"no cause", sluice.Link{ID: "e", Type: "t", Path: "/e"}, nil, false, false, 0},
-		{"a cause that nobody knows", e, nil, false, false, 0},
+		{"an unknown cause", e, nil, false, false, 0},
 		{"another path", e, chainOf(1, ""), false, false, 0},
 		{"the same type and path", e, with(chainOf(1, ""), 0, e), true, true, 1},
 		{"the nearest is the same, and has a cause", e, with(chainOf(2, ""), 0, e), true, true, 2},

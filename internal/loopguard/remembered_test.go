@@ -44,7 +44,7 @@ func TestPublished_RemembersThePlace(t *testing.T) {
 }
 
 // An event that passed is remembered as a cause, and one that came of the log as well.
-func TestCheck_RemembersWhatPassed(t *testing.T) {
+func TestCheck_RemembersPassedEvents(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	g := newGuard(t, m, loopguard.Options{})
@@ -81,7 +81,7 @@ func TestCheck_CountsEachLoopOnce(t *testing.T) {
 }
 
 // The marks of which a replica is told replace those that it knew, and go when they are removed.
-func TestMarks_FollowWhatIsTold(t *testing.T) {
+func TestMarks_FollowAnnouncements(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	g := newGuard(t, m, loopguard.Options{})
@@ -114,7 +114,7 @@ func TestMarks_AskTheStoreBeforeAllIsTold(t *testing.T) {
 }
 
 // A loop in a namespace that there is not is the caller's mistake, and marks no one.
-func TestCheckNew_NoSuchNamespaceMarksNoOne(t *testing.T) {
+func TestCheckNew_UnknownNamespaceMarksNoProducer(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	g, err := loopguard.New(goneLog{m}, m, loopguard.Options{})
@@ -161,7 +161,7 @@ func TestMark_ShowsABoundedPart(t *testing.T) {
 }
 
 // An id that is used again names the later event; what is too long to be remembered is looked up each time.
-func TestPublished_BoundsWhatItRemembers(t *testing.T) {
+func TestPublished_BoundsItsMemory(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	g := newGuard(t, m, loopguard.Options{})

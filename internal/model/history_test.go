@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestHistoryQuery_WantsWhatAllItsFieldsSay(t *testing.T) {
+func TestHistoryQuery_MatchesAllItsFields(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -44,7 +44,7 @@ func TestHistoryQuery_WantsWhatAllItsFieldsSay(t *testing.T) {
 	require.False(t, (&model.WindowQuery{Types: []string{"b"}}).HasType("a"))
 }
 
-func TestReplay_WantsWhatItNames(t *testing.T) {
+func TestReplay_SelectsNamedEvents(t *testing.T) {
 	t.Parallel()
 	ev := &sluice.Event{ID: "e", Type: "order.placed"}
 	for _, c := range []struct {

@@ -50,7 +50,7 @@ func TestStart_SetsDamagedConsumersAside(t *testing.T) {
 }
 
 // A stream that a newer server wrote is not served by this one, and stays as it is.
-func TestStart_LeavesWhatIsNewer(t *testing.T) {
+func TestStart_LeavesStreamsOfNewerServers(t *testing.T) {
 	t.Parallel()
 	opts := natsd.Options{StoreDir: t.TempDir(), DontListen: true}
 	consumers := twoConsumers(t, opts)

@@ -48,7 +48,7 @@ func limitOf(t *testing.T, s *natsd.Server) uint64 {
 }
 
 // What the streams take is theirs at the next start too: three quarters of what they have and what is free.
-func TestShare_CountsWhatStreamsHave(t *testing.T) {
+func TestShare_CountsStoredBytes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, natsd.Options{StoreDir: dir, DontListen: true})

@@ -197,7 +197,7 @@ func TestPublisher_ReadsNothing(t *testing.T) {
 	require.Contains(t, string(msg.Data), `"seq":3`)
 }
 
-// C38: who may read sees what is stored in its namespaces, once, whoever published it.
+// C38: who may read sees what is stored in its namespaces, once, from any publisher.
 func TestReader_SeesTheEventsOfItsNamespaces(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range []string{"acme", "*"} {

@@ -28,7 +28,7 @@ func TestWriteThenPublish_AnnouncesTheWrittenState(t *testing.T) {
 
 func TestWriteThenPublish_FailedWriteIsNotAnnounced(t *testing.T) {
 	t.Parallel()
-	failed := errors.New("somebody was faster")
+	failed := errors.New("another writer was faster")
 	_, err := outbox.WriteThenPublish(t.Context(), func(context.Context) (int, error) { return 7, failed },
 		func(context.Context, int) { require.Fail(t, "it is told") })
 	require.ErrorIs(t, err, failed)

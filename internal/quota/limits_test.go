@@ -108,7 +108,7 @@ func madeBy(id, grant, principal string) *sluice.Subscription {
 	return &sluice.Subscription{ID: id, Namespace: "acme", Grant: grant, CreatedBy: principal}
 }
 
-// Issue 13, attack 3: a principal has no more subscriptions than it may, whatever names it gives to parts of its grant; the
+// Issue 13, attack 3: a principal has no more subscriptions than it may, with any names of parts of its grant; the
 // operator's are not counted.
 func TestCounts_BoundPrincipals(t *testing.T) {
 	t.Parallel()
@@ -138,7 +138,7 @@ func TestCounts_BoundPrincipals(t *testing.T) {
 }
 
 // Issue 13, attack 9: a principal has no more subscriptions that send to one host than it may, unless the host agreed,
-// however it writes the host and whatever it changes; this machine does not count, nor what the operator makes.
+// however it writes the host, and after any change; this machine does not count, nor what the operator makes.
 func TestCounts_BoundOneHost(t *testing.T) {
 	t.Parallel()
 	c := quota.NewCounts(quota.Most{Host: 2})
@@ -193,7 +193,7 @@ func TestCounts_RefusesOneSubscriptionTooMany(t *testing.T) {
 	require.NoError(t, c.Enter(t.Context(), sub("c", "acme")), "b was not stored")
 	c.Set(sub("c", "acme"))
 	c.Leave("c")
-	require.Error(t, c.Enter(t.Context(), sub("d", "acme")), "c was stored, whatever its creator believes")
+	require.Error(t, c.Enter(t.Context(), sub("d", "acme")), "c was stored, though its creator got an error")
 	c.Remove("a")
 	c.Remove("a")
 	require.NoError(t, c.Enter(t.Context(), sub("d", "acme")))

@@ -32,7 +32,7 @@ func TestBucket_OfIdleOrDeletedNamespaceIsRemoved(t *testing.T) {
 }
 
 // A namespace whose bytes are spent is not forgotten: it would begin anew.
-func TestSweep_KeepsWhatIsSpent(t *testing.T) {
+func TestSweep_KeepsSpentBuckets(t *testing.T) {
 	t.Parallel()
 	q, now := NewQuotas(), time.Unix(0, 0).Add(sweepEvery)
 	q.Set(sluice.Namespace{Name: "spent", Quota: sluice.Quota{BytesPerSecond: 10}})
@@ -44,7 +44,7 @@ func TestSweep_KeepsWhatIsSpent(t *testing.T) {
 }
 
 // Nothing is left of subscriptions that are gone, and one that never was counts for nothing.
-func TestCounts_ForgetWhatIsGone(t *testing.T) {
+func TestCounts_ForgetDeletedSubscriptions(t *testing.T) {
 	t.Parallel()
 	c := NewCounts(Most{})
 	for _, grant := range []string{"", "eve"} {

@@ -238,7 +238,7 @@ func TestVerdict_IsExactlyOneAction(t *testing.T) {
 	})
 }
 
-// What nobody could deliver any more is a dead letter whatever the policy says.
+// An event that cannot be delivered any more is a dead letter under any policy.
 func TestHold_OnlyRepairableFailuresAreHeld(t *testing.T) { // issue 3, item 1
 	t.Parallel()
 	held := map[sluice.Reason]bool{sluice.Exhausted: true, sluice.NotSendable: true, sluice.EventTooLarge: true, sluice.FilterError: true}

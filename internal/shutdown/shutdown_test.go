@@ -13,7 +13,7 @@ import (
 
 // F10: what outlives its context ends with the deadline, four fifths of the grace after the shutdown began; the rest of it is
 // for closing.
-func TestDeadline_EndsWhatLasts(t *testing.T) {
+func TestDeadline_EndsLongSteps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := shutdown.New(t.Context(), 5*time.Second)
@@ -67,7 +67,7 @@ func TestDeadline_WaitsForAttempts(t *testing.T) {
 }
 
 // A step that does not end is left at the deadline, and named; before a shutdown nothing is noted.
-func TestDeadline_NamesWhatIsLeft(t *testing.T) {
+func TestDeadline_NamesUnfinishedSteps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := shutdown.New(t.Context(), 5*time.Second)

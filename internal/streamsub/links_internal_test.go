@@ -50,7 +50,7 @@ func follower(links map[string]Link) *Subscription {
 }
 
 // Whether a record has room is decided by what its names take as JSON.
-func TestWeight_IsWhatJSONTakes(t *testing.T) {
+func TestWeight_IsTheSizeOfJSON(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", "a/b", `a"b`, `a\b`, "a<b", "a>b", "a&b", "a\u2028b", "a\u2029b", "ß", "🌊", `<<"\\&` + "\u2028"} {
 		record, err := json.Marshal(map[string]Link{path: {Acked: 9999999999999999}})
@@ -87,7 +87,7 @@ func TestRoom_IsTakenUpToItsBounds(t *testing.T) {
 	}
 }
 
-func TestRest_WhatLinksLeave(t *testing.T) {
+func TestRest_IsLeftByLinks(t *testing.T) {
 	t.Parallel()
 	links := func(count, bytes int) map[string]Link {
 		all := map[string]Link{"named": {Explicit: true}} // which takes none of it
@@ -198,7 +198,7 @@ func TestStep_RecordHasRoomInTheMiddleOfAWake(t *testing.T) {
 }
 
 // A Floor that cannot move forgets nothing; otherwise it comes to the first stream that is new and has no cursor.
-func TestFoldPart_FloorMovesUpToWhatIsNew(t *testing.T) {
+func TestFoldPart_FloorMovesUpToNewStreams(t *testing.T) {
 	t.Parallel()
 	links := map[string]Link{
 		"done": {Acked: 1010}, "last": {Acked: 1019}, "ahead": {Acked: 1020}, "named": {Explicit: true, Acked: 5}, "partly": {Acked: 950}, "old": {Acked: 800},

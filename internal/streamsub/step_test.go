@@ -336,7 +336,7 @@ func TestStep_WithdrawnTriggerIsNotTold(t *testing.T) {
 }
 
 // A webhook that is done at once is done with what it was told of, though the log's Floor went past that meanwhile.
-func TestStep_WhatIsDoneIsKeptThoughFloorIsAhead(t *testing.T) {
+func TestStep_KeepsAcknowledgementsBehindTheFloor(t *testing.T) {
 	t.Parallel()
 	s := made(streamsub.Webhook)
 	s.Floor, s.Wake = 20, &streamsub.Wake{ID: "w", Trigger: "events/a", Snapshot: map[string]uint64{"events/a": 15}, Send: true, Until: after(30)}

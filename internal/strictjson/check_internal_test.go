@@ -84,7 +84,7 @@ func TestCheck_SkipsTheDataOfAnEvent(t *testing.T) {
 	require.Error(t, Check([]byte(`{"data":{"a":1,"a":2}}`)), "only of events")
 }
 
-// What is no JSON is left to the decoder, whatever it is.
+// Input that is no JSON is left to the decoder.
 func FuzzCheckJSON(f *testing.F) {
 	for _, seed := range []string{`{"a":1,"a":2}`, `{"a`, `{"\`, `]}`, `{"\u00`, `,,,`, nested(20)} {
 		f.Add([]byte(seed))

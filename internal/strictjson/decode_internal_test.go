@@ -43,7 +43,7 @@ type target struct {
 	Picky  picky          `json:"picky"`
 }
 
-func TestDecode_SaysWhatWouldBeRight(t *testing.T) {
+func TestDecode_ErrorSaysTheRightForm(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`{"text":1}`:   `field "text": a JSON number is not what is expected; use a string`,

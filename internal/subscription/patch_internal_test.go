@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestPatch_SaysWhatIsWrong(t *testing.T) {
+func TestPatch_NamesTheFault(t *testing.T) {
 	t.Parallel()
 	const object = `the body is not a JSON object; send a merge patch such as {"description":"…"}`
 	for patch, want := range map[string]string{
@@ -33,7 +33,7 @@ func TestPatch_SaysWhatIsWrong(t *testing.T) {
 }
 
 // What is not active is made so by "enabled": true, and by nothing else.
-func TestPatch_EnablesWhatItIsToldTo(t *testing.T) {
+func TestPatch_EnablesAndDisables(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		state  sluice.State
@@ -85,7 +85,7 @@ func (a *asked) Move(*sluice.Subscription) error                   { return a.as
 func (a *asked) Leave(string)                                      {}
 
 // Only what changes is looked at again: an endpoint that is away for now is no reason to refuse a description.
-func TestRecheck_AsksAboutWhatChanges(t *testing.T) { // C08
+func TestRecheck_AsksAboutChangedFields(t *testing.T) { // C08
 	t.Parallel()
 	ordering := "policy.ordering cannot change, because lane keys depend on it; create a new subscription"
 	for name, c := range map[string]struct {
@@ -136,7 +136,7 @@ func TestRecheck_AsksAboutWhatChanges(t *testing.T) { // C08
 }
 
 // C36: earlier secrets end when they were promised to, and at most five sign.
-func TestRotated_KeepsWhatWasPromised(t *testing.T) {
+func TestRotated_KeepsPromisedSecrets(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	secret := func(value string, ends time.Time) sluice.Secret { return sluice.Secret{Value: value, ExpiresAt: ends} }

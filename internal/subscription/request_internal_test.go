@@ -29,7 +29,7 @@ func TestRequest_HasOneShape(t *testing.T) {
 	}
 }
 
-func TestRequest_SaysWhatIsMissing(t *testing.T) {
+func TestRequest_NamesMissingFields(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][2]string{
 		{`"target":"scope:a","on_change":"webhook"`, `webhook_url is missing`},

@@ -18,7 +18,7 @@ func number(text string) (uint64, error) {
 	return uint64(len(text)), nil
 }
 
-func TestParseCallback_TakesWhatS1Says(t *testing.T) { // S1-71…77
+func TestParseCallback_TakesTheFormsOfS1(t *testing.T) { // S1-71…77
 	t.Parallel()
 	got, err := ParseCallback([]byte(`{"epoch":3,"wake_id":"w3","done":true,"subscribe":["/b","/c"],"unsubscribe":["/d"],"later":{},
 		"acks":[{"path":"/a","offset":"@234"},{"path":"/b","offset":"-1"},{"path":"/c","offset":"seven"},{"path":"no path","offset":"@"}]}`), number)
@@ -35,7 +35,7 @@ func TestParseCallback_TakesWhatS1Says(t *testing.T) { // S1-71…77
 	require.Empty(t, bare.names())
 }
 
-func TestParseCallback_SaysWhatIsWrong(t *testing.T) { // S1-85
+func TestParseCallback_NamesTheFault(t *testing.T) { // S1-85
 	t.Parallel()
 	many := strings.TrimSuffix(strings.Repeat(`"/a",`, MaxStreams), ",")
 	_, err := ParseCallback([]byte(`{"epoch":1,"subscribe":[`+many+`]}`), number)

@@ -92,7 +92,7 @@ func shelved() (*Engine, *shelf, *sluice.Subscription) {
 }
 
 // The decision of a step is stored once, by the writer that finds the record unchanged.
-func TestChange_StoresWhatTheStepDecides(t *testing.T) { // S1-28, S1-33
+func TestChange_StoresTheStepsDecision(t *testing.T) { // S1-28, S1-33
 	t.Parallel()
 	e, s, sub := shelved()
 	seen := Input{Tails: Tails{"/a": {Seq: 7}}}
@@ -226,7 +226,7 @@ func TestRefused_IsAnAnswerOfS1(t *testing.T) {
 }
 
 // Of streams is known what the subscription may see; without its own a consumer is no more.
-func TestTails_AreOfWhatMayBeSeen(t *testing.T) {
+func TestTails_AreOfVisibleStreams(t *testing.T) {
 	t.Parallel()
 	e, s, sub := shelved()
 	paths := []sluice.Path{"/a", "/b"}
@@ -266,7 +266,7 @@ func TestTails_AreOfWhatMayBeSeen(t *testing.T) {
 
 // The last message of a stream may be withheld by its label: then the last one counts that the subscription's owner may see. The question is
 // asked only where the answer can differ.
-func TestEndOf_IsWhatTheOwnerMaySee(t *testing.T) { // issue 13, attack 10
+func TestEndOf_IsTheLastVisibleEvent(t *testing.T) { // issue 13, attack 10
 	t.Parallel()
 	e, s, sub := shelved()
 	bound := *sub

@@ -12,7 +12,7 @@ import (
 
 // S1-122, S1-128: what is left of a consumer whose stream was deleted, or made anew, says behind which sequence something
 // has to be stored for it to come back, and from where it would read then.
-func TestStep_OrphanSaysWhatBringsItBack(t *testing.T) {
+func TestStep_OrphanNamesItsRevival(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -103,7 +103,7 @@ func TestStep_WakeBeginsAfresh(t *testing.T) {
 }
 
 // An offset is judged even if its stream is left by the same callback.
-func TestStep_JudgesOffsetsOfWhatIsLeft(t *testing.T) { // S1-89
+func TestStep_JudgesOffsetsOfRemainingStreams(t *testing.T) { // S1-89
 	t.Parallel()
 	c := live(follows(acked(primary, 10), acked(tools, 5)))
 	for path, seq := range map[sluice.Path]uint64{primary: 11, tools: 6} {

@@ -168,7 +168,7 @@ func TestMemory_IsBounded(t *testing.T) {
 }
 
 // A path on which the condition does not hold and that does not cool down takes no place.
-func TestState_ForgetsWhatSaysNothing(t *testing.T) {
+func TestState_ForgetsIdlePaths(t *testing.T) {
 	t.Parallel()
 	s, err := watch.NewState(watch.Kept{}, 2)
 	require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestState_ForgetsWhatSaysNothing(t *testing.T) {
 }
 
 // What a watch has done since it was made is counted, and outlives a restart.
-func TestState_CountsWhatItDid(t *testing.T) {
+func TestState_CountsItsActivity(t *testing.T) {
 	t.Parallel()
 	s := newState(t, watch.Kept{})
 	play(t, s, rule(func(r *watch.Rule) { r.Most = 2 }), "0 /a on", "1 /a odd", "2 /a on", "3 /a on", "4 /a on")

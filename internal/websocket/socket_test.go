@@ -153,13 +153,13 @@ func TestPeer_MayOnlyPingPongAndClose(t *testing.T) {
 		{"a ping", said(0x89, "a"), []string{"\x8aa"}},
 		{"an empty ping", said(0x89, ""), []string{"\x8a"}},
 		{"the longest pings", append(said(0x89, long), said(0x89, long)...), []string{"\x8a" + long, "\x8a" + long}},
-		{"a pong that nobody asked for", append(said(0x8a, "x"), said(0x89, "y")...), []string{"\x8ay"}},
+		{"an unsolicited pong", append(said(0x8a, "x"), said(0x89, "y")...), []string{"\x8ay"}},
 		{"nothing behind the close", append(said(0x88, "\x03\xe8"), said(0x89, "x")...), []string{"\x88\x03\xe8"}},
 		{"a close with a reason", said(0x88, "\x0f\xa0bye"), []string{"\x88\x0f\xa0"}},
 		{"a close without a code", said(0x88, ""), []string{"\x88"}},
 		{"a close with half a code", said(0x88, "\x03"), []string{protocol}},
 		{"a close with a code that is never sent", said(0x88, "\x03\xed"), []string{protocol}},
-		{"a close with a code that nobody knows", said(0x88, "\x13\x88"), []string{protocol}},
+		{"a close with an unknown code", said(0x88, "\x13\x88"), []string{protocol}},
 		{"a close whose reason is no text", said(0x88, "\x03\xe8\xff"), []string{noText}},
 
 		{"a text", said(0x81, "hello"), []string{policy}},
@@ -217,7 +217,7 @@ func FuzzHear(f *testing.F) {
 				require.Equal(t, len(got)-1, i, "nothing follows a close")
 			}
 		}
-		require.Equal(t, got, answered(t, &slowly{b}), "whatever the pieces in which it came")
+		require.Equal(t, got, answered(t, &slowly{b}), "for any pieces in which it came")
 	})
 }
 
@@ -323,7 +323,7 @@ func TestPeer_StalledOneIsCutOff(t *testing.T) {
 		require.Equal(t, 2*time.Minute, time.Since(begun))
 		require.Error(t, c.Write(websocket.AppendText(nil, []byte("y"))), "half of a message may have been taken")
 		c.Close(websocket.Normal, "")
-		require.Equal(t, 2*time.Minute, time.Since(begun), "nobody is waited for")
+		require.Equal(t, 2*time.Minute, time.Since(begun), "no peer is waited for")
 	})
 }
 
@@ -367,7 +367,7 @@ func TestClose_WaitsBrieflyForThePeer(t *testing.T) {
 		"it says nothing":                       {nil, 2 * time.Second},
 		"it closes":                             {[][]byte{said(0x88, "\x03\xf5")}, 0},
 		"it was about to say something":         {[][]byte{said(0x81, strings.Repeat("x", 100_000)), said(0x81, "y"), said(0x88, "")}, 0},
-		"it says what nobody can read":          {[][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")}, 2 * time.Second},
+		"it sends garbage":                      {[][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")}, 2 * time.Second},
 		"it says so again and again":            {[][]byte{said(0x89, "x"), said(0x8a, "x")}, 2 * time.Second},
 		"it breaks off in the middle of a word": {[][]byte{said(0x81, "xyz")[:7]}, 2 * time.Second},
 	} {

@@ -210,7 +210,7 @@ func TestPublisher_WithoutRunLosesItsEvents(t *testing.T) {
 }
 
 // A publisher whose Run ends says at Close what it has left.
-func TestPublisher_CloseTellsWhatIsLeftAfterRun(t *testing.T) {
+func TestPublisher_CloseCountsUnsentEventsAfterRun(t *testing.T) {
 	t.Parallel()
 	p := serve(t, answer{201, `{}`}).NewPublisher("acme", client.PublisherOptions{})
 	ctx, cancel := context.WithCancel(t.Context())

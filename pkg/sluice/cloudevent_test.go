@@ -86,7 +86,7 @@ func TestEvent_DataIsInTheFormThatHoldsIt(t *testing.T) {
 	}
 }
 
-func TestEvent_ReadsWhatOthersWrite(t *testing.T) {
+func TestEvent_ReadsForeignCloudEvents(t *testing.T) {
 	t.Parallel()
 	ev := sluice.Event{Subject: "old", Extensions: map[string]string{"old": "x"}}
 	require.NoError(t, ev.UnmarshalJSON([]byte(`{"id":"1","type":null,"n":7,"b":true,"data_base64":null,"data":{"a":1}}`)))

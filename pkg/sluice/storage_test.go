@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestStorageLevel_SaysWhatIsRefused(t *testing.T) {
+func TestStorageLevel_NamesRefusedOperations(t *testing.T) {
 	t.Parallel()
 	for level, name := range map[sluice.StorageLevel]string{
 		sluice.StorageAmple: "ample", sluice.StorageTight: "tight", sluice.StorageScarce: "scarce", sluice.StorageBroken: "broken",

@@ -65,7 +65,7 @@ func everything(root string, grace time.Duration) options {
 }
 
 // The one change that the tests above do not notice is that of the lower bound.
-func TestTry_FindsWhatNoTestNotices(t *testing.T) {
+func TestTry_FindsSurvivingMutants(t *testing.T) {
 	t.Parallel()
 	root := write(t, sample, sampleTest)
 	opts := everything(root, time.Minute)

@@ -19,7 +19,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-func TestReadAll_TakesWhatComes(t *testing.T) {
+func TestReadAll_TakesBodiesOfAnyLength(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 511, 512, 513, 5000} {
 		want := bytes.Repeat([]byte("x"), size)
@@ -33,7 +33,7 @@ func TestReadAll_TakesWhatComes(t *testing.T) {
 	require.ErrorIs(t, err, iotest.ErrTimeout)
 }
 
-func TestReadAll_AllocatesWhatHasCome(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+func TestReadAll_AllocatesForReceivedBytes(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	data := make([]byte, 8<<20)
 	got := allocated(func() { _, _ = readAll(bytes.NewReader(data), int64(len(data))) })
 	require.LessOrEqual(t, got, uint64(4*len(data)))

@@ -228,7 +228,7 @@ func TestFollow_ALogThatWasRecreatedEnds(t *testing.T) {
 	require.ErrorIs(t, f.ends(), broadcast.ErrRecreated)
 }
 
-func TestFollow_ALogThatLostItsEndIsReadFromThere(t *testing.T) {
+func TestFollow_ShortenedLogIsReadFromItsNewEnd(t *testing.T) {
 	t.Parallel()
 	log := newMemory(1, 2)
 	f := follow(t, over(t, log), 9, nil)

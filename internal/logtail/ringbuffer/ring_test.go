@@ -30,7 +30,7 @@ func TestRing_KeepsTheLast(t *testing.T) {
 	require.True(t, got.Covered)
 	require.NotNil(t, got.Changed)
 	for _, seq := range []uint64{12, 13, 17, 18} {
-		require.Nil(t, r.Room(element{seq, 1}), "nobody looks")
+		require.Nil(t, r.Room(element{seq, 1}), "no reader looks")
 		require.True(t, r.Add(element{seq, 1}))
 	}
 	<-got.Changed
@@ -54,7 +54,7 @@ func TestRing_KeepsTheLast(t *testing.T) {
 	require.ErrorIs(t, err, over)
 }
 
-// What somebody has not looked at is not pushed out: who reads the log waits, and half of it is looked at.
+// An element that a reader has not seen is not pushed out: the reader of the log waits, and half of the ring is read.
 func TestRing_WaitsForItsReaders(t *testing.T) {
 	t.Parallel()
 	r := made(8, 1<<20, 0)

@@ -85,7 +85,7 @@ func TestFire_CreatorWithoutTheRightIsForbidden(t *testing.T) {
 		"the path is the server's": func(_ *world, f *action.Firing) {
 			f.Event.Path, f.Creator = "/_sys/x", sluice.Creator{CreatedBy: sluice.Root}
 		},
-		"nobody made it":            func(_ *world, f *action.Firing) { f.Creator = sluice.Creator{CreatedAt: time.Unix(1, 0)} },
+		"it has no creator":         func(_ *world, f *action.Firing) { f.Creator = sluice.Creator{CreatedAt: time.Unix(1, 0)} },
 		"its maker has other grant": func(_ *world, f *action.Firing) { f.Creator.Grant, f.Creator.CreatedAt = "", time.Unix(1, 0) },
 	} {
 		w := newWorld()

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// slowLog is a log that takes its time, and stores what it was given whether somebody waits or not.
+// slowLog is a log that takes its time, and stores what it was given also if no caller waits.
 type slowLog struct {
 	asking func() // before a right is asked for
 	given  atomic.Int32

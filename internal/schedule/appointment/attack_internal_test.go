@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// What somebody else has made in the meantime is not changed by who may not have it.
+// An appointment that another principal made meanwhile is not changed by a caller without the right.
 func TestPut_ForbiddenAppointmentIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
@@ -37,7 +37,7 @@ func TestRepeat_CenturiesLateContinuesAtTheNextTime(t *testing.T) {
 	}
 }
 
-// Whoever knows the ids of one firing does not know those of the next, and cannot take them first.
+// A principal that knows the ids of one firing does not know those of the next, and cannot take them first.
 func TestFiringID_CannotBePredicted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(time.Unix(1_700_000_000, 0).UTC())

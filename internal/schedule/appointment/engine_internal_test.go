@@ -43,7 +43,7 @@ func TestDecide_KnownStates(t *testing.T) {
 		{"at its time", sluice.MissDrop, 0, false, false, 0, fire, nil},
 		{"at its time, and another's turn", sluice.MissDrop, 0, true, false, 0, rest, action.Backup},
 		{"at its time, without notice, and another's turn", sluice.MissDrop, time.Minute, true, false, time.Second, rest, action.Backup},
-		{"nobody took his turn", sluice.MissDrop, 0, true, false, action.Backup, fire, nil},
+		{"no replica took its turn", sluice.MissDrop, 0, true, false, action.Backup, fire, nil},
 		{"a little late", sluice.MissDrop, 0, false, false, punctual, fire, nil},
 		{"late and dropped", sluice.MissDrop, 0, false, false, punctual + 1, miss, sluice.MissedByPolicy},
 		{"late within its grace", within, 0, false, false, time.Minute, fire, nil},
@@ -114,7 +114,7 @@ func TestDecide_ContinuesBegunAndEndedOnes(t *testing.T) {
 	}
 }
 
-// Whatever is decided: it never fires before its time nor is it missed then, who rests is given a time that comes, and one that repeats goes on to a
+// By any decision it never fires before its time nor is it missed then, who rests is given a time that comes, and one that repeats goes on to a
 // time that is its own and still to come.
 func TestDecide_NeverFiresEarly(t *testing.T) {
 	t.Parallel()
@@ -148,7 +148,7 @@ func TestDecide_NeverFiresEarly(t *testing.T) {
 	})
 }
 
-// S2-05, S2-37…40: wherever a server dies, and however long nobody is there then, it fires once or is missed, which is told once, after it is so.
+// S2-05, S2-37…40: wherever a server dies, and however long no server runs then, it fires once or is missed, which is told once, after it is so.
 func TestFire_OnceThroughDeathBetweenAnyTwoWrites(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1_700_000_000, 0).UTC()

@@ -35,7 +35,7 @@ func TestRepeat_FollowsTheWallClock(t *testing.T) {
 	w.set(t, e, daily)
 	require.Equal(t, at("2026-03-29T18:30:00Z"), w.read("a").At, "its time has gone on")
 
-	w.now = at("2026-04-02T12:00:00Z") // nobody was there for four days
+	w.now = at("2026-04-02T12:00:00Z") // no server ran for four days
 	w.told = nil
 	w.keep(t, "one", w.now)
 	require.Equal(t, []string{sluice.TypeAppointmentMissed, sluice.TypeAppointmentFired}, w.told)
@@ -126,7 +126,7 @@ func TestFollowing_IsTheFirstInTime(t *testing.T) {
 }
 
 // A record whose schedule this server cannot read ends with its last time.
-func TestFollowing_EndsWhatCannotBeRead(t *testing.T) {
+func TestFollowing_EndsUnreadableRecords(t *testing.T) {
 	t.Parallel()
 	for _, a := range []sluice.Appointment{{}, {Cron: "0 0 * * *", TimeZone: "Mars/Olympus"}} {
 		a.At = time.Unix(1_700_000_000, 0)

@@ -41,7 +41,7 @@ func TestDecide_KnownStates(t *testing.T) {
 		{"long after it", nil, "", 0, 1000 * time.Hour, publish, 0},
 		{"when it is another's turn", nil, "", action.Backup, 0, hold, action.Backup},
 		{"before its time, and another's turn", nil, "", action.Backup, -time.Second, wait, 0},
-		{"when nobody took his turn", nil, "", action.Backup, action.Backup, publish, 0},
+		{"when no replica took its turn", nil, "", action.Backup, action.Backup, publish, 0},
 		{"another is at it", claim("other"), "", 0, time.Second, hold, time.Second + poll},
 		{"another is at it for some time", claim("other"), "", 0, action.HoldFor, wait, action.ClaimFor},
 		{"another was at it for long", claim("other"), "", action.Backup, action.ClaimFor, resume, 0},
@@ -58,7 +58,7 @@ func TestDecide_KnownStates(t *testing.T) {
 	}
 }
 
-// Who waits for whoever's turn it is does so for as long as that one is seen at the lane, and two seconds more.
+// A replica waits for the replica whose turn it is, as long as that one is seen at the lane, and two seconds more.
 func TestLane_LiveReplicaIsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
@@ -73,7 +73,7 @@ func TestLane_LiveReplicaIsNotOvertaken(t *testing.T) {
 	require.Equal(t, publish, do, "it is its turn now")
 }
 
-// However it is decided: what has ended is never published, nothing is published before its time, and whoever waits is
+// By any decision an ended event is never published, none is published before its time, and a replica that waits is
 // given a time that comes.
 func TestDecide_NeverPublishesEndedOrEarly(t *testing.T) {
 	t.Parallel()
@@ -240,7 +240,7 @@ func (w *world) life(do func()) (through bool) {
 	return true
 }
 
-// Wherever a server dies, whoever comes next finishes it: the event is stored once, or told of once, and its record is gone; within the
+// Wherever a server dies, the next one finishes it: the event is stored once, or told of once, and its record is gone; within the
 // dedup window and long after it, under the same name and another.
 func TestStore_OnceThroughDeathBetweenAnyTwoWrites(t *testing.T) {
 	t.Parallel()
@@ -347,7 +347,7 @@ func TestCancel_WorksWhileStoringFails(t *testing.T) {
 	}
 }
 
-// What the log has under an event's id is the event as long as nobody has said otherwise: it is not cancelled.
+// The log's event under the id is taken for the delayed one until the log says otherwise: it is not cancelled.
 func TestCancel_RefusesPossiblyStoredEvents(t *testing.T) {
 	t.Parallel()
 	w := &world{

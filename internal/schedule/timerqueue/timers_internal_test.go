@@ -10,7 +10,7 @@ import (
 )
 
 // Nothing is left of what was called or removed, also if it was put off.
-func TestTimers_ForgetWhatIsDone(t *testing.T) {
+func TestTimers_ForgetFinishedKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		calls := map[string]int{}

@@ -160,7 +160,7 @@ func TestTimers_RunWaitsForItsCalls(t *testing.T) {
 	})
 }
 
-// Whoever tells late of what was set before does not undo what was set since.
+// A late report of an older revision does not undo a newer one.
 func TestQueue_OlderRevisionIsIgnored(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"a@1000"}, run(t, never, func(all *timerqueue.Timers, set func(string, time.Duration)) {
@@ -208,7 +208,7 @@ func TestQueue_KeySetDuringItsCallIsCalledAgain(t *testing.T) {
 	}))
 }
 
-// Whoever puts a key off, because it is another's turn, and then has the next one of its lane to do, does the first one before.
+// A replica that deferred a key for another's turn, and then has the next one of its lane to do, does the first one before.
 func TestQueue_DeferredKeyPrecedesTheRestOfItsLane(t *testing.T) {
 	t.Parallel()
 	calls := 0
