@@ -105,7 +105,7 @@ func (s *server) published(to ingest.Publisher) ingest.Publisher {
 // namespaces returns the service of namespaces.
 func (s *server) namespaces() namespace.Service {
 	return namespace.Service{
-		Store: s.store, Scheduled: s.log.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs,
+		Store: s.store.Namespaces(), Scheduled: s.log.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs,
 		Authority: s.authority, Ledger: s.ledger, Announce: s.announce, Quotas: s.quotas, Catalogue: s.catalogue,
 	}
 }

@@ -222,13 +222,13 @@ func (s *server) openRegistry(ctx context.Context) error {
 	scraping := shutdown.Lasting(ctx)
 	s.metrics = metrics.New(s.opts.Log)
 	s.metrics.WatchConnections(s.web.Connections)
-	s.metrics.WatchLogs(scraping, s.store.ListNamespaces)
+	s.metrics.WatchLogs(scraping, s.store.Namespaces().List)
 	s.metrics.WatchStorage(scraping, s.status.Storage)
 	s.quotas = quota.NewQuotas()
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.marks = records.NewMarks(s.store, s.ledger)
 	s.announce = sysevent.New(s.log, sysevent.Options{
-		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: records.Letters{Store: s.deliveries, Stored: s.store.Subscriptions()}, Known: records.Known(s.store, s.log), Marks: s.marks.All,
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store.Namespaces(), Letters: records.Letters{Store: s.deliveries, Stored: s.store.Subscriptions()}, Known: records.Known(s.store, s.log), Marks: s.marks.All,
 	})
 	s.counts = quota.NewCounts(quota.Most{
 		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.index.AnswersNow,

@@ -91,7 +91,7 @@ func newGated(t *testing.T, policy sluice.Policy, answer func(hooktest.Request) 
 	g := &gated{t: t, server: natstest.New(t), gate: newTurnstile(model.Pass), see: &watcher{}}
 	g.store = connectTo(t, g.server)
 	g.deliveries = g.store.Deliveries
-	_, _, err := g.store.PutNamespace(t.Context(), sluice.Namespace{Name: "n"})
+	_, _, err := g.store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "n"})
 	require.NoError(t, err)
 	g.hook, g.tap = hooktest.NewTapped(t, answer)
 	secret, err := sluice.NewSecret()

@@ -281,7 +281,7 @@ func connectTo(t *testing.T, server *natstest.Server) storetest.Rooms {
 }
 
 func newWorld(t require.TestingT, store storetest.Rooms, namespace string, policy sluice.Policy) *world {
-	_, _, err := store.PutNamespace(context.Background(), sluice.Namespace{Name: namespace})
+	_, _, err := store.Namespaces().Put(context.Background(), sluice.Namespace{Name: namespace})
 	require.NoError(t, err)
 	sub := &sluice.Subscription{
 		ID: "s-" + namespace, Namespace: namespace, Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active, Policy: policy,

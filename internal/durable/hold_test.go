@@ -235,7 +235,7 @@ func TestNote_ForgedOnesAreIgnored(t *testing.T) {
 func TestNote_OfAnEarlierStreamIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
-	_, _, err := s.store.PutNamespace(t.Context(), sluice.Namespace{Name: s.name, DedupWindow: sluice.Duration(time.Second)})
+	_, _, err := s.store.Namespaces().Put(t.Context(), sluice.Namespace{Name: s.name, DedupWindow: sluice.Duration(time.Second)})
 	require.NoError(t, err)
 	u := s.user()
 	u.create(t, durable.Create{})
@@ -372,9 +372,9 @@ func TestMemory_ForgetsTheRecreatedNamespace(t *testing.T) {
 			_, err = u.append(t.Context(), durable.Append{ContentType: contentType, Body: []byte("1")})
 			require.NoError(t, err)
 		}
-		require.NoError(t, s.store.DeleteNamespace(t.Context(), s.name))
+		require.NoError(t, s.store.Namespaces().Delete(t.Context(), s.name))
 		u.engine.Forget(s.name)
-		_, _, err := s.store.PutNamespace(t.Context(), sluice.Namespace{Name: s.name})
+		_, _, err := s.store.Namespaces().Put(t.Context(), sluice.Namespace{Name: s.name})
 		require.NoError(t, err)
 	}
 }

@@ -52,7 +52,7 @@ func spaceOn(t *testing.T, opts natsstore.Options, maxAge time.Duration) *space 
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
 	s := &space{store: store, js: js, name: "space"}
-	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: s.name, Retention: sluice.Retention{MaxAge: sluice.Duration(maxAge)}})
+	_, _, err = store.Namespaces().Put(t.Context(), sluice.Namespace{Name: s.name, Retention: sluice.Retention{MaxAge: sluice.Duration(maxAge)}})
 	require.NoError(t, err)
 	return s
 }

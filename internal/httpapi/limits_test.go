@@ -23,7 +23,7 @@ func quotaBench(t *testing.T, q sluice.Quota) *bench {
 	opts.Ingest = b.ingest(quotas)
 	b.http = httptest.NewServer(httpapi.New(opts).Handler())
 	t.Cleanup(b.http.Close)
-	ns, _, err := b.store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme", Quota: q})
+	ns, _, err := b.store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme", Quota: q})
 	require.NoError(t, err)
 	quotas.Set(ns)
 	return b

@@ -58,17 +58,17 @@ func (p *parts) Remove(ctx context.Context, sub *sluice.Subscription) error {
 }
 
 func (p *parts) PutNamespace(ctx context.Context, ns sluice.Namespace, _ string) (sluice.Namespace, bool, error) {
-	ns, created, err := p.store.PutNamespace(ctx, ns)
+	ns, created, err := p.store.Namespaces().Put(ctx, ns)
 	p.catalogue.SetNamespace(ns)
 	return ns, created, err
 }
 
 func (p *parts) Namespace(ctx context.Context, name string) (sluice.Namespace, error) {
-	return p.store.GetNamespace(ctx, name)
+	return p.store.Namespaces().Get(ctx, name)
 }
 
 func (p *parts) Namespaces(ctx context.Context) ([]sluice.Namespace, error) {
-	return p.store.ListNamespaces(ctx)
+	return p.store.Namespaces().List(ctx)
 }
 
 func (p *parts) DeleteNamespace(ctx context.Context, name, by string) error {
@@ -77,7 +77,7 @@ func (p *parts) DeleteNamespace(ctx context.Context, name, by string) error {
 			return err
 		}
 	}
-	return p.store.DeleteNamespace(ctx, name)
+	return p.store.Namespaces().Delete(ctx, name)
 }
 
 func (p *parts) Read(ctx context.Context, ns string, q model.EventQuery) (model.EventPage, error) {

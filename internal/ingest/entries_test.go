@@ -121,7 +121,7 @@ func newEntries(t *testing.T) *entries {
 // namespace creates or changes a namespace.
 func (e *entries) namespace(t *testing.T, ns sluice.Namespace) {
 	t.Helper()
-	ns, _, err := e.store.PutNamespace(t.Context(), ns)
+	ns, _, err := e.store.Namespaces().Put(t.Context(), ns)
 	require.NoError(t, err)
 	e.catalogue.SetNamespace(ns)
 	e.quotas.Set(ns)

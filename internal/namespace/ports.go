@@ -9,15 +9,15 @@ import (
 
 // Store keeps namespaces.
 type Store interface {
-	// PutNamespaceAfter stores a namespace after before has returned its announcement. was is nil for
+	// PutAfter stores a namespace after before has returned its announcement. was is nil for
 	// a new one.
-	PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, before func(was, next *sluice.Namespace) (sluice.Announcement, error)) (sluice.Namespace, bool, error)
-	GetNamespace(ctx context.Context, name string) (sluice.Namespace, error)
-	ListNamespaces(ctx context.Context) ([]sluice.Namespace, error)
-	// DeleteNamespace deletes the log. Codes NotFound; Conflict for the default namespace.
-	DeleteNamespace(ctx context.Context, name string) error
-	// NamespaceTold records the last published revision; 0: none.
-	NamespaceTold(ctx context.Context, name string, revision uint64) error
+	PutAfter(ctx context.Context, ns sluice.Namespace, before func(was, next *sluice.Namespace) (sluice.Announcement, error)) (sluice.Namespace, bool, error)
+	Get(ctx context.Context, name string) (sluice.Namespace, error)
+	List(ctx context.Context) ([]sluice.Namespace, error)
+	// Delete deletes the log. Codes NotFound; Conflict for the default namespace.
+	Delete(ctx context.Context, name string) error
+	// Told records the last published revision; 0: none.
+	Told(ctx context.Context, name string, revision uint64) error
 	DeleteEventTypes(ctx context.Context, namespace string) error
 	DeleteInstructions(ctx context.Context, namespace string) error
 }

@@ -52,7 +52,7 @@ func (s Service) put(ctx context.Context, ns sluice.Namespace, by string) (chang
 	var intent *ledger.Intent
 	label := ns.Label
 	ns.Label = nil
-	stored, _, err := s.Store.PutNamespaceAfter(ctx, ns, func(was, next *sluice.Namespace) (told sluice.Announcement, err error) {
+	stored, _, err := s.Store.PutAfter(ctx, ns, func(was, next *sluice.Namespace) (told sluice.Announcement, err error) {
 		if is, err = s.prepare(ctx, was, next, label); err != nil {
 			return told, err
 		}
@@ -85,7 +85,7 @@ func (s Service) prepare(ctx context.Context, was, is *sluice.Namespace, label *
 			err = s.label(ctx, is.Name, label)
 		}
 		if err == nil {
-			err = s.Store.NamespaceTold(ctx, is.Name, 0) // the creation must be published
+			err = s.Store.Told(ctx, is.Name, 0) // the creation must be published
 		}
 		return changed{kind: sluice.TypeNamespaceCreated}, err
 	}
@@ -113,21 +113,21 @@ func (s Service) label(ctx context.Context, name string, label *sluice.Label) er
 
 // Namespace returns a namespace.
 func (s Service) Namespace(ctx context.Context, name string) (sluice.Namespace, error) {
-	return s.Store.GetNamespace(ctx, name)
+	return s.Store.Get(ctx, name)
 }
 
 // Namespaces returns all namespaces.
 func (s Service) Namespaces(ctx context.Context) ([]sluice.Namespace, error) {
-	return s.Store.ListNamespaces(ctx)
+	return s.Store.List(ctx)
 }
 
 // DeleteNamespace deletes a namespace's subscriptions and event types, then its log.
 func (s Service) DeleteNamespace(ctx context.Context, name, by string) error {
 	if name == sluice.DefaultNamespace {
-		return s.Store.DeleteNamespace(ctx, name) // returns the reason for the refusal
+		return s.Store.Delete(ctx, name) // returns the reason for the refusal
 	}
 	_, err := outbox.WriteThenPublish(ctx, func(ctx context.Context) (changed, error) {
-		ns, err := s.Store.GetNamespace(ctx, name)
+		ns, err := s.Store.Get(ctx, name)
 		if err == nil {
 			s.Announce.StillUntold(ctx, name)
 			err = s.remove(ctx, ns, by)
@@ -153,7 +153,7 @@ func (s Service) remove(ctx context.Context, ns sluice.Namespace, by string) err
 		func() error { return s.StreamSubs.Forget(ctx, name, sluice.Principal(by)) },
 		func() error { return s.Store.DeleteEventTypes(ctx, name) },
 		func() error { return s.unschedule(ctx, name) },
-		func() error { return s.Store.DeleteNamespace(ctx, name) },
+		func() error { return s.Store.Delete(ctx, name) },
 		func() error { return s.Authority.ForgetNamespace(ctx, model.CallerFrom(ctx), name) },
 	} {
 		if err := step(); err != nil {

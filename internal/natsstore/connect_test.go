@@ -20,7 +20,7 @@ func TestAStoreUsesAServerElsewhereWithUserAndPassword(t *testing.T) {
 	store := connected(t, natsstore.Options{URL: server.ClientURL(), User: "app", Password: "sesame"})
 	require.NoError(t, store.Ready(t.Context()))
 	require.NoError(t, store.Provision(t.Context()))
-	_, err := store.GetNamespace(t.Context(), sluice.DefaultNamespace)
+	_, err := store.Namespaces().Get(t.Context(), sluice.DefaultNamespace)
 	require.NoError(t, err)
 }
 

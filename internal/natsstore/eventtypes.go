@@ -14,14 +14,14 @@ func (s *Store) EventTypes() Bucket[sluice.EventType] {
 }
 
 // DeleteEventTypes deletes the whole catalogue of a namespace.
-func (s *Store) DeleteEventTypes(ctx context.Context, namespace string) error {
-	entries, err := s.EventTypes().List(ctx, streams.EventTypeKeys(namespace))
+func (n Namespaces) DeleteEventTypes(ctx context.Context, namespace string) error {
+	entries, err := n.store.EventTypes().List(ctx, streams.EventTypeKeys(namespace))
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, e := range entries {
-		errs = append(errs, s.EventTypes().Delete(ctx, e.Key, 0))
+		errs = append(errs, n.store.EventTypes().Delete(ctx, e.Key, 0))
 	}
 	return errors.Join(errs...)
 }

@@ -85,17 +85,17 @@ func (i Instructions[T]) missing(id string) error {
 }
 
 // DeleteInstructions deletes all instructions of a namespace, of every kind, and how far its watches had come.
-func (s *Store) DeleteInstructions(ctx context.Context, namespace string) error {
+func (n Namespaces) DeleteInstructions(ctx context.Context, namespace string) error {
 	var errs []error
 	for _, kind := range []sluice.InstructionKind{sluice.KindAppointment, sluice.KindWatch} {
-		bucket := OpenBucket[struct{}](s, streams.Instructions)
+		bucket := OpenBucket[struct{}](n.store, streams.Instructions)
 		entries, err := bucket.List(ctx, streams.InstructionKeys(kind, namespace))
 		errs = append(errs, err)
 		for _, e := range entries {
 			errs = append(errs, bucket.Delete(ctx, e.Key, 0))
 		}
 	}
-	places := OpenBucket[struct{}](s, streams.Watches) // of the watches
+	places := OpenBucket[struct{}](n.store, streams.Watches) // of the watches
 	entries, err := places.List(ctx, streams.WatchKeys(namespace))
 	errs = append(errs, err)
 	for _, e := range entries {

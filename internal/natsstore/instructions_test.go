@@ -57,7 +57,7 @@ func TestInstructionsAreKeptByKindNamespaceAndID(t *testing.T) {
 		_, err := places.Put(ctx, streams.WatchKey(namespace, "w"), record{}, 0)
 		require.NoError(t, err)
 	}
-	require.NoError(t, store.DeleteInstructions(ctx, "acme"))
+	require.NoError(t, store.Namespaces().DeleteInstructions(ctx, "acme"))
 	kept, err := places.List(ctx, ">")
 	require.NoError(t, err)
 	require.Len(t, kept, 1)

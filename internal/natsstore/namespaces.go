@@ -15,27 +15,33 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// PutNamespace makes a namespace, or changes its description, retention and dedup window to
+// Namespaces keeps the namespaces, each with its log, and the system events that are still to be published about them.
+type Namespaces struct{ store *Store }
+
+// Namespaces returns the namespaces.
+func (s *Store) Namespaces() Namespaces { return Namespaces{s} }
+
+// Put makes a namespace, or changes its description, retention and dedup window to
 // what is given, which may take events away. It returns the namespace as it is now, and
 // whether it is new. With a revision it is changed only if that is the stored one.
 //
 // Codes: InvalidRequest; RevisionMismatch; Conflict if it was changed meanwhile; QuotaExceeded and
 // Unprocessable if NATS has no room for the log or does not allow its limits, and then nothing
 // was changed.
-func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
-	return s.PutNamespaceAfter(ctx, ns, func(*sluice.Namespace, *sluice.Namespace) (sluice.Announcement, error) {
+func (n Namespaces) Put(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
+	return n.PutAfter(ctx, ns, func(*sluice.Namespace, *sluice.Namespace) (sluice.Announcement, error) {
 		return sluice.Announcement{}, nil
 	})
 }
 
-// PutNamespaceAfter is PutNamespace, and before something is changed, intend is called with
+// PutAfter is Put, and before something is changed, intend is called with
 // what is stored, nil if nothing is, and what shall be. Its error keeps it from being changed; what it returns is stored as to be told.
 // Code Unavailable if too much is to be told already.
-func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, intend func(was, is *sluice.Namespace) (sluice.Announcement, error)) (sluice.Namespace, bool, error) {
-	if err := s.checkNamespace(&ns); err != nil {
+func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend func(was, is *sluice.Namespace) (sluice.Announcement, error)) (sluice.Namespace, bool, error) {
+	if err := n.check(&ns); err != nil {
 		return sluice.Namespace{}, false, err
 	}
-	record, revision, err := s.namespaceRecords().Get(ctx, ns.Name)
+	record, revision, err := n.store.namespaceRecords().Get(ctx, ns.Name)
 	stored := record.Namespace
 	created := sluice.CodeOf(err) == sluice.NotFound
 	if err != nil && !created {
@@ -53,28 +59,28 @@ func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, inte
 	if ns != stored {
 		told, err := intend(was, &ns)
 		if err == nil {
-			now, err = s.replaceNamespace(ctx, &record, &ns, revision, told)
+			now, err = n.replace(ctx, &record, &ns, revision, told)
 		}
 		if err != nil {
 			return sluice.Namespace{}, false, err
 		}
 	}
-	err = s.ensure(ctx, s.eventsConfig(ns), takeLimits)
+	err = n.store.ensure(ctx, n.store.eventsConfig(ns), takeLimits)
 	if code := sluice.CodeOf(err); now != revision && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
-		err = errors.Join(err, s.revert(ctx, record, ns.Name, now))
+		err = errors.Join(err, n.revert(ctx, record, ns.Name, now))
 	}
 	if err != nil {
 		return sluice.Namespace{}, false, err
 	}
-	ns, err = s.GetNamespace(ctx, ns.Name)
+	ns, err = n.Get(ctx, ns.Name)
 	return ns, created, err
 }
 
-func (s *Store) checkNamespace(ns *sluice.Namespace) error {
+func (n Namespaces) check(ns *sluice.Namespace) error {
 	if err := ns.Validate(); err != nil {
 		return err
 	}
-	if in := s.effective(*ns); ns.DedupWindow > in.DedupWindow {
+	if in := n.store.effective(*ns); ns.DedupWindow > in.DedupWindow {
 		return sluice.Errorf(sluice.InvalidRequest,
 			"dedup_window %s: longer than retention.max_age %s; use at most that", ns.DedupWindow, in.Retention.MaxAge)
 	}
@@ -83,28 +89,28 @@ func (s *Store) checkNamespace(ns *sluice.Namespace) error {
 
 // revert stores what a namespace was before a change, which is nothing for a new one: a record
 // whose log cannot be made would keep servers from starting.
-func (s *Store) revert(ctx context.Context, before namespaceRecord, name string, revision uint64) error {
+func (n Namespaces) revert(ctx context.Context, before namespaceRecord, name string, revision uint64) error {
 	ctx = shutdown.Lasting(ctx)
 	if before.Name == "" {
-		return s.namespaces().Delete(ctx, name, revision)
+		return n.store.namespaces().Delete(ctx, name, revision)
 	}
-	_, err := s.namespaceRecords().Put(ctx, name, before, revision)
+	_, err := n.store.namespaceRecords().Put(ctx, name, before, revision)
 	return err
 }
 
-// GetNamespace returns a namespace with its retention in force and its usage. Code NotFound if
+// Get returns a namespace with its retention in force and its usage. Code NotFound if
 // there is none.
-func (s *Store) GetNamespace(ctx context.Context, name string) (sluice.Namespace, error) {
-	ns, revision, err := s.namespaces().Get(ctx, name)
+func (n Namespaces) Get(ctx context.Context, name string) (sluice.Namespace, error) {
+	ns, revision, err := n.store.namespaces().Get(ctx, name)
 	if err != nil {
 		if sluice.CodeOf(err) == sluice.NotFound {
 			return sluice.Namespace{}, NamespaceMissing(name)
 		}
 		return sluice.Namespace{}, err
 	}
-	ns = s.effective(ns)
+	ns = n.store.effective(ns)
 	ns.Revision = revision
-	info, err := s.EventsInfo(ctx, name)
+	info, err := n.store.EventsInfo(ctx, name)
 	if err != nil {
 		return sluice.Namespace{}, err
 	}
@@ -112,14 +118,14 @@ func (s *Store) GetNamespace(ctx context.Context, name string) (sluice.Namespace
 	return ns, nil
 }
 
-// ListNamespaces returns all namespaces by name, with retention in force and usage.
-func (s *Store) ListNamespaces(ctx context.Context) ([]sluice.Namespace, error) {
-	entries, err := s.namespaces().List(ctx, ">")
+// List returns all namespaces by name, with retention in force and usage.
+func (n Namespaces) List(ctx context.Context) ([]sluice.Namespace, error) {
+	entries, err := n.store.namespaces().List(ctx, ">")
 	if err != nil {
 		return nil, err
 	}
 	infos := map[string]*jetstream.StreamInfo{}
-	list := s.js.ListStreams(ctx)
+	list := n.store.js.ListStreams(ctx)
 	for info := range list.Info() {
 		infos[info.Config.Name] = info
 	}
@@ -128,7 +134,7 @@ func (s *Store) ListNamespaces(ctx context.Context) ([]sluice.Namespace, error) 
 	}
 	all := make([]sluice.Namespace, len(entries))
 	for i, entry := range entries {
-		all[i] = s.effective(entry.Value)
+		all[i] = n.store.effective(entry.Value)
 		all[i].Revision = entry.Revision
 		if info := infos[streams.EventsStream(entry.Key)]; info != nil {
 			all[i].Usage = usage(info)
@@ -138,37 +144,37 @@ func (s *Store) ListNamespaces(ctx context.Context) ([]sluice.Namespace, error) 
 	return all, nil
 }
 
-// WatchNamespaces tells of every namespace as Bucket.Watch does, with what is in force, but for
+// Watch tells of every namespace as Bucket.Watch does, with what is in force, but for
 // the usage.
-func (s *Store) WatchNamespaces(ctx context.Context, f func(Entry[sluice.Namespace])) error {
-	return s.namespaces().Watch(ctx, ">", func(e Entry[sluice.Namespace]) {
+func (n Namespaces) Watch(ctx context.Context, f func(Entry[sluice.Namespace])) error {
+	return n.store.namespaces().Watch(ctx, ">", func(e Entry[sluice.Namespace]) {
 		if e.Change == Set {
-			e.Value = s.effective(e.Value)
+			e.Value = n.store.effective(e.Value)
 			e.Value.Revision = e.Revision
 		}
 		f(e)
 	})
 }
 
-// DeleteNamespace deletes a namespace with its events and their consumers. The events go
+// Delete deletes a namespace with its events and their consumers. The events go
 // first: if it is interrupted, what is left is an empty namespace and not a hidden log.
 // Codes: NotFound; Conflict for the default namespace.
-func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
+func (n Namespaces) Delete(ctx context.Context, name string) error {
 	if name == sluice.DefaultNamespace {
 		return sluice.Errorf(sluice.Conflict, "the default namespace cannot be deleted")
 	}
-	_, revision, err := s.namespaces().Get(ctx, name)
+	_, revision, err := n.store.namespaces().Get(ctx, name)
 	if err != nil {
 		if sluice.CodeOf(err) == sluice.NotFound {
 			return NamespaceMissing(name)
 		}
 		return err
 	}
-	err = s.js.DeleteStream(ctx, streams.EventsStream(name))
+	err = n.store.js.DeleteStream(ctx, streams.EventsStream(name))
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("delete namespace %s: %w", name, StoreError(ctx, err))
 	}
-	return s.namespaces().Delete(ctx, name, revision)
+	return n.store.namespaces().Delete(ctx, name, revision)
 }
 
 func (s *Store) namespaces() Bucket[sluice.Namespace] {

@@ -17,19 +17,19 @@ func TestANamespaceIsMadeChangedListedAndDeleted(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	ctx := t.Context()
-	made, created, err := store.PutNamespace(ctx, sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: 24 * hour}})
+	made, created, err := store.Namespaces().Put(ctx, sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: 24 * hour}})
 	require.NoError(t, err)
 	require.True(t, created)
 	require.NotZero(t, made.Revision)
 	require.NotZero(t, made.CreatedAt)
 	require.Equal(t, hour, made.DedupWindow, "the default in force")
 
-	same, created, err := store.PutNamespace(ctx, sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: 24 * hour}})
+	same, created, err := store.Namespaces().Put(ctx, sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: 24 * hour}})
 	require.NoError(t, err)
 	require.False(t, created)
 	require.Equal(t, made, same)
 
-	shorter, created, err := store.PutNamespace(ctx, sluice.Namespace{
+	shorter, created, err := store.Namespaces().Put(ctx, sluice.Namespace{
 		Name: "acme", Description: "of Acme", Retention: sluice.Retention{MaxAge: 2 * hour, MaxBytes: 1 << 20}, Revision: made.Revision,
 	})
 	require.NoError(t, err)
@@ -39,24 +39,24 @@ func TestANamespaceIsMadeChangedListedAndDeleted(t *testing.T) {
 	require.Equal(t, 2*time.Hour, config.MaxAge, "who asks for it gets a shorter retention")
 	require.Equal(t, int64(1<<20), config.MaxBytes)
 
-	_, _, err = store.PutNamespace(ctx, sluice.Namespace{Name: "acme", Revision: made.Revision})
+	_, _, err = store.Namespaces().Put(ctx, sluice.Namespace{Name: "acme", Revision: made.Revision})
 	requireCode(t, sluice.RevisionMismatch, err)
 
 	publish(t, store, "acme", "/a")
-	all, err := store.ListNamespaces(ctx)
+	all, err := store.Namespaces().List(ctx)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, "acme", all[0].Name)
 	require.Equal(t, uint64(1), all[0].Usage.Events)
 	require.Equal(t, uint64(1), all[0].Usage.LastSeq)
-	got, err := store.GetNamespace(ctx, "acme")
+	got, err := store.Namespaces().Get(ctx, "acme")
 	require.NoError(t, err)
 	require.Equal(t, all[0], got)
 
-	require.NoError(t, store.DeleteNamespace(ctx, "acme"))
-	_, err = store.GetNamespace(ctx, "acme")
+	require.NoError(t, store.Namespaces().Delete(ctx, "acme"))
+	_, err = store.Namespaces().Get(ctx, "acme")
 	requireCode(t, sluice.NotFound, err)
-	requireCode(t, sluice.NotFound, store.DeleteNamespace(ctx, "acme"))
+	requireCode(t, sluice.NotFound, store.Namespaces().Delete(ctx, "acme"))
 	_, err = store.log.LastSeq(ctx, "acme")
 	requireCode(t, sluice.NotFound, err)
 	_, err = store.log.Publish(ctx, "acme", []sluice.Event{{ID: "1", Path: "/a"}})
@@ -66,7 +66,7 @@ func TestANamespaceIsMadeChangedListedAndDeleted(t *testing.T) {
 func TestTheDefaultNamespaceStays(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
-	requireCode(t, sluice.Conflict, store.DeleteNamespace(t.Context(), sluice.DefaultNamespace))
+	requireCode(t, sluice.Conflict, store.Namespaces().Delete(t.Context(), sluice.DefaultNamespace))
 }
 
 func TestNamespacesThatCannotBeAreRefused(t *testing.T) {
@@ -85,7 +85,7 @@ func TestNamespacesThatCannotBeAreRefused(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := store.PutNamespace(t.Context(), test.give)
+			_, _, err := store.Namespaces().Put(t.Context(), test.give)
 			requireCode(t, sluice.InvalidRequest, err)
 		})
 	}
@@ -97,7 +97,7 @@ func TestNamespacesTakeTheServersDefaultsAndForEver(t *testing.T) {
 	defaults := sluice.Namespace{Retention: sluice.Retention{MaxAge: 3 * hour, MaxBytes: 1000}, DedupWindow: 2 * hour}
 	store := connected(t, natsstore.Options{Conn: server, Defaults: defaults})
 	require.NoError(t, store.Provision(t.Context()))
-	ns, err := store.GetNamespace(t.Context(), sluice.DefaultNamespace)
+	ns, err := store.Namespaces().Get(t.Context(), sluice.DefaultNamespace)
 	require.NoError(t, err)
 	require.Equal(t, defaults.Retention, ns.Retention)
 	require.Equal(t, defaults.DedupWindow, ns.DedupWindow)
@@ -105,7 +105,7 @@ func TestNamespacesTakeTheServersDefaultsAndForEver(t *testing.T) {
 	require.Equal(t, 3*time.Hour, config.MaxAge)
 	require.Equal(t, 2*time.Hour, config.Duplicates)
 
-	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "old", Retention: sluice.Retention{MaxAge: -hour / 3600}})
+	_, _, err = store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "old", Retention: sluice.Retention{MaxAge: -hour / 3600}})
 	require.NoError(t, err)
 	require.Zero(t, configs(t, raw(t, server))["EVENTS_old"].MaxAge)
 }
@@ -114,7 +114,7 @@ func TestNamespacesTakeTheServersDefaultsAndForEver(t *testing.T) {
 func TestProvisionCompletesAHalfMadeNamespace(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	_, _, err := store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme"})
+	_, _, err := store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme"})
 	require.NoError(t, err)
 	require.NoError(t, raw(t, server).DeleteStream(t.Context(), "EVENTS_acme"))
 	require.NoError(t, store.Provision(t.Context()))

@@ -23,7 +23,7 @@ const provisionPatience = time.Minute
 // Provision makes the streams and buckets of the layout, the namespaces' among them, and the
 // default namespace. Streams that exist get what they lack: settings, consumers, replicas.
 // What would take data away is left as it is and logged; a namespace's retention is shortened
-// by PutNamespace only. Secrets that are not sealed with the newest key are. Calling it again, or from several processes
+// by Namespaces.Put only. Secrets that are not sealed with the newest key are. Calling it again, or from several processes
 // at once, changes nothing. It returns a seal.LockedError if secrets are sealed with a key that is not at hand.
 func (s *Store) Provision(ctx context.Context) error {
 	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // by a server that was killed; who watches the room binds them again

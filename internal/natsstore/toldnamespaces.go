@@ -19,18 +19,18 @@ func (s *Store) namespaceRecords() Bucket[namespaceRecord] {
 	return OpenBucket[namespaceRecord](s, streams.Namespaces)
 }
 
-// replaceNamespace stores a namespace in the place of what was there, with what is to be told, and returns its revision.
-func (s *Store) replaceNamespace(ctx context.Context, was *namespaceRecord, is *sluice.Namespace, revision uint64, told sluice.Announcement) (uint64, error) {
-	untold, err := s.untoldOf(ctx, is.Name, ofRevision(was.Untold, revision), told)
+// replace stores a namespace in the place of what was there, with what is to be told, and returns its revision.
+func (n Namespaces) replace(ctx context.Context, was *namespaceRecord, is *sluice.Namespace, revision uint64, told sluice.Announcement) (uint64, error) {
+	untold, err := n.untoldOf(ctx, is.Name, ofRevision(was.Untold, revision), told)
 	if err != nil {
 		return 0, err
 	}
-	return s.namespaceRecords().Put(ctx, is.Name, namespaceRecord{Namespace: *is, Untold: untold}, revision)
+	return n.store.namespaceRecords().Put(ctx, is.Name, namespaceRecord{Namespace: *is, Untold: untold}, revision)
 }
 
 // untoldOf returns what is to be told of a namespace after a change: what was not told of those before, and of this one.
-func (s *Store) untoldOf(ctx context.Context, name string, before []sluice.Announcement, one sluice.Announcement) ([]sluice.Announcement, error) {
-	left, err := s.leftOf(ctx, name, before)
+func (n Namespaces) untoldOf(ctx context.Context, name string, before []sluice.Announcement, one sluice.Announcement) ([]sluice.Announcement, error) {
+	left, err := n.leftOf(ctx, name, before)
 	switch {
 	case err != nil || one.Type == "":
 		return left, err
@@ -41,37 +41,37 @@ func (s *Store) untoldOf(ctx context.Context, name string, before []sluice.Annou
 }
 
 // leftOf returns which of a namespace's announcements are not known to be told.
-func (s *Store) leftOf(ctx context.Context, name string, all []sluice.Announcement) ([]sluice.Announcement, error) {
+func (n Namespaces) leftOf(ctx context.Context, name string, all []sluice.Announcement) ([]sluice.Announcement, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	mark, _, err := s.toldMarks().Get(ctx, streams.ToldNamespaceKey(name))
+	mark, _, err := n.store.toldMarks().Get(ctx, streams.ToldNamespaceKey(name))
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 		return nil, err
 	}
 	return behind(all, mark.Revision), nil
 }
 
-// UntoldNamespace returns what is to be told of a namespace, oldest first; nothing if there is no such namespace.
-func (s *Store) UntoldNamespace(ctx context.Context, name string) ([]sluice.Announcement, error) {
-	record, revision, err := s.namespaceRecords().Get(ctx, name)
+// Untold returns what is to be told of a namespace, oldest first; nothing if there is no such namespace.
+func (n Namespaces) Untold(ctx context.Context, name string) ([]sluice.Announcement, error) {
+	record, revision, err := n.store.namespaceRecords().Get(ctx, name)
 	if sluice.CodeOf(err) == sluice.NotFound {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.leftOf(ctx, name, ofRevision(record.Untold, revision))
+	return n.leftOf(ctx, name, ofRevision(record.Untold, revision))
 }
 
-// NamespaceRevisions returns the revisions of the namespaces, and of those of which something was told, or is to be told
+// Revisions returns the revisions of the namespaces, and of those of which something was told, or is to be told
 // that they were made (0), the revision that was told last; both by name.
-func (s *Store) NamespaceRevisions(ctx context.Context) (is, told map[string]uint64, err error) {
-	marks, err := s.toldMarks().List(ctx, streams.ToldNamespaceKey("*"))
+func (n Namespaces) Revisions(ctx context.Context) (is, told map[string]uint64, err error) {
+	marks, err := n.store.toldMarks().List(ctx, streams.ToldNamespaceKey("*"))
 	if err != nil {
 		return nil, nil, err
 	}
-	records, err := s.namespaces().List(ctx, ">")
+	records, err := n.store.namespaces().List(ctx, ">")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,28 +85,28 @@ func (s *Store) NamespaceRevisions(ctx context.Context) (is, told map[string]uin
 	return is, told, nil
 }
 
-// NamespaceTold notes which revision of a namespace was told; 0 says that it is about to be made. What was noted of a later one
+// Told notes which revision of a namespace was told; 0 says that it is about to be made. What was noted of a later one
 // stays.
-func (s *Store) NamespaceTold(ctx context.Context, name string, told uint64) error {
+func (n Namespaces) Told(ctx context.Context, name string, told uint64) error {
 	key := streams.ToldNamespaceKey(name)
 	for {
-		mark, revision, err := s.toldMarks().Get(ctx, key)
+		mark, revision, err := n.store.toldMarks().Get(ctx, key)
 		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 			return err
 		}
 		if revision > 0 && mark.Revision >= told {
 			return nil
 		}
-		_, err = s.toldMarks().Put(ctx, key, toldRecord{Revision: told}, revision)
+		_, err = n.store.toldMarks().Put(ctx, key, toldRecord{Revision: told}, revision)
 		if sluice.CodeOf(err) != sluice.Conflict {
 			return err
 		}
 	}
 }
 
-// NamespaceForgotten removes what was noted: it is told that the namespace is gone.
-func (s *Store) NamespaceForgotten(ctx context.Context, name string) error {
-	return s.toldMarks().Delete(ctx, streams.ToldNamespaceKey(name), 0)
+// Forgotten removes what was noted: it is told that the namespace is gone.
+func (n Namespaces) Forgotten(ctx context.Context, name string) error {
+	return n.store.toldMarks().Delete(ctx, streams.ToldNamespaceKey(name), 0)
 }
 
 func (s *Store) toldMarks() Bucket[toldRecord] { return OpenBucket[toldRecord](s, streams.Told) }

@@ -132,7 +132,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) makeAcme(t *testing.T) {
 	t.Helper()
-	_, _, err := b.store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme"})
+	_, _, err := b.store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme"})
 	require.NoError(t, err)
 }
 

@@ -14,16 +14,16 @@ import (
 
 // Namespaces lists the namespaces and their last announcements.
 type Namespaces interface {
-	// NamespaceRevisions returns the revisions of the existing namespaces, and the last announced
+	// Revisions returns the revisions of the existing namespaces, and the last announced
 	// revision of each namespace with an announcement, published or (0) pending; both by name.
-	NamespaceRevisions(ctx context.Context) (is, told map[string]uint64, err error)
-	// UntoldNamespace returns the pending announcements of a namespace, oldest first, as far as
+	Revisions(ctx context.Context) (is, told map[string]uint64, err error)
+	// Untold returns the pending announcements of a namespace, oldest first, as far as
 	// they are stored with it.
-	UntoldNamespace(ctx context.Context, name string) ([]sluice.Announcement, error)
-	// NamespaceTold notes the announced revision.
-	NamespaceTold(ctx context.Context, name string, revision uint64) error
-	// NamespaceForgotten removes the note.
-	NamespaceForgotten(ctx context.Context, name string) error
+	Untold(ctx context.Context, name string) ([]sluice.Announcement, error)
+	// Told notes the announced revision.
+	Told(ctx context.Context, name string, revision uint64) error
+	// Forgotten removes the note.
+	Forgotten(ctx context.Context, name string) error
 }
 
 // namespaceData is the data of the events about a namespace.
@@ -59,7 +59,7 @@ func (a *Announcer) StillUntold(ctx context.Context, name string) {
 	events, last, err := a.waitingOf(ctx, name)
 	if err == nil && len(events) > 0 {
 		if err = a.publishUnknown(ctx, sluice.DefaultNamespace, events); err == nil {
-			err = a.opts.Namespaces.NamespaceTold(ctx, name, last)
+			err = a.opts.Namespaces.Told(ctx, name, last)
 		}
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ func (a *Announcer) waitingOf(ctx context.Context, name string) (events []sluice
 	if a.opts.Namespaces == nil {
 		return nil, 0, nil
 	}
-	waiting, err := a.opts.Namespaces.UntoldNamespace(ctx, name)
+	waiting, err := a.opts.Namespaces.Untold(ctx, name)
 	for _, w := range waiting {
 		n := ofNamespace(w.Type, namespaceData{name, w.Revision, w.Old, w.New})
 		n.at = w.At
@@ -111,9 +111,9 @@ func (a *Announcer) tellNamespace(ctx context.Context, kind string, data namespa
 		return err
 	}
 	if kind == sluice.TypeNamespaceDeleted {
-		return a.opts.Namespaces.NamespaceForgotten(ctx, data.Name)
+		return a.opts.Namespaces.Forgotten(ctx, data.Name)
 	}
-	return a.opts.Namespaces.NamespaceTold(ctx, data.Name, last)
+	return a.opts.Namespaces.Told(ctx, data.Name, last)
 }
 
 // overdue is a change of a namespace found unannounced at the last sweep. The process that makes a
@@ -131,12 +131,12 @@ func (a *Announcer) sweepNamespaces(ctx context.Context, was map[overdue]bool) m
 	if a.opts.Namespaces == nil {
 		return found
 	}
-	is, told, err := a.opts.Namespaces.NamespaceRevisions(ctx)
+	is, told, err := a.opts.Namespaces.Revisions(ctx)
 	for name, revision := range is {
 		mark, known := told[name]
 		switch {
 		case !known: // as before the first note
-			err = errors.Join(err, a.opts.Namespaces.NamespaceTold(ctx, name, revision))
+			err = errors.Join(err, a.opts.Namespaces.Told(ctx, name, revision))
 		case mark == 0:
 			found[overdue{sluice.TypeNamespaceCreated, name, revision}] = true
 		case revision > mark:
@@ -163,7 +163,7 @@ func (a *Announcer) tellOverdue(ctx context.Context, o overdue) error {
 	ctx, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
 	if o.kind == sluice.TypeNamespaceDeleted && o.revision == 0 { // it was never created
-		return a.opts.Namespaces.NamespaceForgotten(ctx, o.name)
+		return a.opts.Namespaces.Forgotten(ctx, o.name)
 	}
 	return a.tellNamespace(ctx, o.kind, namespaceData{Name: o.name, Revision: o.revision}, a.publishUnknown)
 }

@@ -34,31 +34,31 @@ func TestNamespace_UnannouncedChangesAreAnnouncedLater(t *testing.T) {
 	require.NoError(t, store.Provision(t.Context()))
 	ctx := t.Context()
 	put := func(name, description string) sluice.Namespace {
-		ns, _, err := store.PutNamespace(ctx, sluice.Namespace{Name: name, Description: description})
+		ns, _, err := store.Namespaces().Put(ctx, sluice.Namespace{Name: name, Description: description})
 		require.NoError(t, err)
 		return ns
 	}
-	said := sysevent.New(store.Log, sysevent.Options{Namespaces: store})
-	mute := sysevent.New(refusing{}, sysevent.Options{Namespaces: store})
+	said := sysevent.New(store.Log, sysevent.Options{Namespaces: store.Namespaces()})
+	mute := sysevent.New(refusing{}, sysevent.Options{Namespaces: store.Namespaces()})
 
 	old := put("before", "")
-	require.NoError(t, store.NamespaceTold(ctx, "never", 0))
-	require.NoError(t, store.NamespaceTold(ctx, "made", 0))
+	require.NoError(t, store.Namespaces().Told(ctx, "never", 0))
+	require.NoError(t, store.Namespaces().Told(ctx, "made", 0))
 	made := put("made", "")
-	require.NoError(t, store.NamespaceTold(ctx, "told", 0))
+	require.NoError(t, store.Namespaces().Told(ctx, "told", 0))
 	told := put("told", "")
 	said.Namespace(ctx, sluice.TypeNamespaceCreated, &told, nil, nil)
-	require.NoError(t, store.NamespaceTold(ctx, "changed", 0))
+	require.NoError(t, store.Namespaces().Told(ctx, "changed", 0))
 	changed := put("changed", "")
 	said.Namespace(ctx, sluice.TypeNamespaceCreated, &changed, nil, nil)
 	changed = put("changed", "otherwise")
 	mute.Namespace(ctx, sluice.TypeNamespaceUpdated, &changed, nil, nil)
-	require.NoError(t, store.NamespaceTold(ctx, "gone", 0))
+	require.NoError(t, store.Namespaces().Told(ctx, "gone", 0))
 	gone := put("gone", "")
 	said.Namespace(ctx, sluice.TypeNamespaceCreated, &gone, nil, nil)
-	require.NoError(t, store.DeleteNamespace(ctx, "gone"))
+	require.NoError(t, store.Namespaces().Delete(ctx, "gone"))
 
-	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Subscriptions(), Namespaces: store, Sweep: 20 * time.Millisecond})
+	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Subscriptions(), Namespaces: store.Namespaces(), Sweep: 20 * time.Millisecond})
 	stop := run(t, a)
 	defer stop()
 	lines := func() (lines []string) {
@@ -73,7 +73,7 @@ func TestNamespace_UnannouncedChangesAreAnnouncedLater(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return len(lines()) >= 6 }, 20*time.Second, 5*time.Millisecond)
 	require.Eventually(t, func() bool {
-		is, marks, err := store.NamespaceRevisions(ctx)
+		is, marks, err := store.Namespaces().Revisions(ctx)
 		return err == nil && len(marks) == len(is) && marks["before"] == old.Revision
 	}, 20*time.Second, 5*time.Millisecond)
 	require.ElementsMatch(t, []string{
@@ -94,11 +94,11 @@ func TestNamespace_EachMissedChangeIsAnnounced(t *testing.T) {
 	store := storetest.Connect(t, natsstore.Options{Conn: server})
 	require.NoError(t, store.Provision(t.Context()))
 	ctx := t.Context()
-	said := sysevent.New(store.Log, sysevent.Options{Namespaces: store})
+	said := sysevent.New(store.Log, sysevent.Options{Namespaces: store.Namespaces()})
 	put := func(name, description string) sluice.Namespace {
-		ns, _, err := store.PutNamespaceAfter(ctx, sluice.Namespace{Name: name, Description: description}, func(was, is *sluice.Namespace) (sluice.Announcement, error) {
+		ns, _, err := store.Namespaces().PutAfter(ctx, sluice.Namespace{Name: name, Description: description}, func(was, is *sluice.Namespace) (sluice.Announcement, error) {
 			if was == nil {
-				return sluice.Announcement{Type: sluice.TypeNamespaceCreated, At: time.Now()}, store.NamespaceTold(ctx, name, 0)
+				return sluice.Announcement{Type: sluice.TypeNamespaceCreated, At: time.Now()}, store.Namespaces().Told(ctx, name, 0)
 			}
 			quoted := func(text string) json.RawMessage { return fmt.Appendf(nil, `{"description":%q}`, text) }
 			return sluice.Announcement{Type: sluice.TypeNamespaceUpdated, At: time.Now(), Old: quoted(was.Description), New: quoted(is.Description)}, nil
@@ -129,14 +129,14 @@ func TestNamespace_EachMissedChangeIsAnnounced(t *testing.T) {
 	said.StillUntold(ctx, "gone")
 	require.Equal(t, all, lines("gone"))
 	said.StillUntold(ctx, "gone")
-	require.NoError(t, store.DeleteNamespace(ctx, "gone"))
+	require.NoError(t, store.Namespaces().Delete(ctx, "gone"))
 
 	put("found", "3")
-	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Subscriptions(), Namespaces: store, Sweep: 20 * time.Millisecond})
+	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Subscriptions(), Namespaces: store.Namespaces(), Sweep: 20 * time.Millisecond})
 	defer run(t, a)()
 	require.Eventually(t, func() bool {
-		_, marks, err := store.NamespaceRevisions(ctx)
-		left, errLeft := store.UntoldNamespace(ctx, "found")
+		_, marks, err := store.Namespaces().Revisions(ctx)
+		left, errLeft := store.Namespaces().Untold(ctx, "found")
 		return err == nil && errLeft == nil && len(left) == 0 && marks["gone"] == 0
 	}, 20*time.Second, 5*time.Millisecond)
 	require.Equal(t, all, lines("found"))

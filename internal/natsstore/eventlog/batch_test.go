@@ -31,7 +31,7 @@ const publishers = 64
 func batchesStayInOnePiece(t *testing.T, store rooms) {
 	t.Helper()
 	const name, rounds = "batches", 4
-	_, _, err := store.core.PutNamespace(t.Context(), sluice.Namespace{Name: name})
+	_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: name})
 	require.NoError(t, err)
 	var publishing sync.WaitGroup
 	errs := make([]error, publishers)

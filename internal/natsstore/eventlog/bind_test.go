@@ -38,7 +38,7 @@ func TestBind_ExchangesPromises(t *testing.T) {
 	require.NoError(t, store.core.Provision(t.Context()))
 	js := raw(t, nats)
 	large := sluice.Namespace{Name: "large", Retention: sluice.Retention{MaxBytes: 1500 << 10}}
-	_, _, err := store.core.PutNamespace(t.Context(), large)
+	_, _, err := store.core.Namespaces().Put(t.Context(), large)
 	require.NoError(t, err)
 	fillLog(t, store, "large", 1)
 	fillLog(t, store, ns, 20)
@@ -82,7 +82,7 @@ func TestBind_ExchangesPromises(t *testing.T) {
 func TestBind_LeavesFullLogsAlone(t *testing.T) {
 	t.Parallel()
 	store, js := small(t)
-	_, _, err := store.core.PutNamespace(t.Context(), sluice.Namespace{Name: "rolls", Retention: sluice.Retention{MaxBytes: 200_000}})
+	_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "rolls", Retention: sluice.Retention{MaxBytes: 200_000}})
 	require.NoError(t, err)
 	fillLog(t, store, "rolls", 10)
 	fillLog(t, store, ns, 10)

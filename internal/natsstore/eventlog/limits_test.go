@@ -143,9 +143,9 @@ func TestAServerWithoutRoomSaysWhoHasToMakeSome(t *testing.T) {
 	requireSays(t, err, sluice.Unavailable, "max_file_store")
 	_, err = js.Publish(t.Context(), streams.Subject(ns, "/a"), []byte("x"))
 	require.ErrorContains(t, err, "insufficient resources")
-	_, _, err = store.core.PutNamespace(t.Context(), sluice.Namespace{Name: "another"})
+	_, _, err = store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "another"})
 	requireSays(t, err, sluice.Unavailable, "max_file_store")
-	_, err = store.core.GetNamespace(t.Context(), "another")
+	_, err = store.core.Namespaces().Get(t.Context(), "another")
 	requireCode(t, sluice.NotFound, err)
 
 	stream, err := js.Stream(t.Context(), streams.EventsStream(ns))
@@ -163,20 +163,20 @@ func TestALogThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	store, _ := small(t)
 	large := sluice.Namespace{Name: "large", Retention: sluice.Retention{MaxBytes: 10 << 20}}
-	_, _, err := store.core.PutNamespace(t.Context(), large)
+	_, _, err := store.core.Namespaces().Put(t.Context(), large)
 	requireSays(t, err, sluice.QuotaExceeded, "storage", "max_bytes")
-	_, err = store.core.GetNamespace(t.Context(), "large")
+	_, err = store.core.Namespaces().Get(t.Context(), "large")
 	requireCode(t, sluice.NotFound, err)
-	all, err := store.core.ListNamespaces(t.Context())
+	all, err := store.core.Namespaces().List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 
-	before, created, err := store.core.PutNamespace(t.Context(), sluice.Namespace{Name: "large", Description: "d", Retention: sluice.Retention{MaxBytes: 1 << 20}})
+	before, created, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "large", Description: "d", Retention: sluice.Retention{MaxBytes: 1 << 20}})
 	require.NoError(t, err)
 	require.True(t, created)
-	_, _, err = store.core.PutNamespace(t.Context(), large)
+	_, _, err = store.core.Namespaces().Put(t.Context(), large)
 	requireCode(t, sluice.QuotaExceeded, err)
-	after, err := store.core.GetNamespace(t.Context(), "large")
+	after, err := store.core.Namespaces().Get(t.Context(), "large")
 	require.NoError(t, err)
 	before.Revision, after.Revision = 0, 0
 	require.Equal(t, before, after)
@@ -215,9 +215,9 @@ func TestTheLimitsOfAnAccountSayWhatToChange(t *testing.T) {
 	t.Run("max_streams", func(t *testing.T) {
 		t.Parallel()
 		store := limited(t, fmt.Sprintf("max_streams: %d", len(streams.Singles())+len(streams.Buckets())+1))
-		_, _, err := store.core.PutNamespace(t.Context(), sluice.Namespace{Name: "another"})
+		_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "another"})
 		requireSays(t, err, sluice.QuotaExceeded, "max_streams")
-		_, err = store.core.GetNamespace(t.Context(), "another")
+		_, err = store.core.Namespaces().Get(t.Context(), "another")
 		requireCode(t, sluice.NotFound, err)
 	})
 	t.Run("max_ack_pending", func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestTheLimitsOfAnAccountSayWhatToChange(t *testing.T) {
 	t.Run("max_stream_bytes", func(t *testing.T) {
 		t.Parallel()
 		store := limited(t, "store_max_stream_bytes: 1048576")
-		_, _, err := store.core.PutNamespace(t.Context(), sluice.Namespace{Name: "large", Retention: sluice.Retention{MaxBytes: 2 << 20}})
+		_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "large", Retention: sluice.Retention{MaxBytes: 2 << 20}})
 		requireSays(t, err, sluice.Unprocessable, "retention.max_bytes")
 	})
 }

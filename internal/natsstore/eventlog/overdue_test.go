@@ -18,7 +18,7 @@ func TestOverdue_TTLDoesNotOutliveMaxAge(t *testing.T) {
 	store, server := provisioned(t)
 	js := raw(t, server)
 	for name, age := range map[string]time.Duration{"short": time.Second, "long": time.Hour} {
-		_, _, err := store.core.PutNamespace(t.Context(), sluice.Namespace{Name: name, Retention: sluice.Retention{MaxAge: sluice.Duration(age)}})
+		_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: name, Retention: sluice.Retention{MaxAge: sluice.Duration(age)}})
 		require.NoError(t, err)
 		for i, subject := range []string{"durable." + name + ".s", "events." + name + ".a", "events." + name + ".b"} {
 			_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}, "Nats-TTL": {"never"}}})

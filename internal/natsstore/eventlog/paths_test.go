@@ -152,7 +152,7 @@ func count(ctx context.Context, store rooms, id string) error {
 func TestARecordOutlivesTheEventsAndIsNotComeBackTo(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	_, _, err := store.core.PutNamespace(t.Context(), sluice.Namespace{Name: "short", Retention: sluice.Retention{MaxAge: sluice.Duration(time.Second)}})
+	_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "short", Retention: sluice.Retention{MaxAge: sluice.Duration(time.Second)}})
 	require.NoError(t, err)
 	put := func(path sluice.Path, data string, how time.Duration) {
 		_, revision, err := store.PathRecord(t.Context(), "short", path)

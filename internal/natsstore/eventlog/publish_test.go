@@ -155,7 +155,7 @@ func TestWritersOfTheSameBatchGetTheSamePlaces(t *testing.T) {
 func TestWhatCannotBePublishedIsRefused(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	_, _, err := store.core.PutNamespace(t.Context(), sluice.Namespace{Name: "small"})
+	_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "small"})
 	require.NoError(t, err)
 	js := raw(t, server)
 	stream, err := js.Stream(t.Context(), "EVENTS_small")

@@ -16,7 +16,7 @@ func TestARecentEventIsFoundByItsIDAndNoOtherIs(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	ctx := t.Context()
-	_, _, err := store.core.PutNamespace(ctx, sluice.Namespace{Name: "short", DedupWindow: sluice.Duration(time.Second)})
+	_, _, err := store.core.Namespaces().Put(ctx, sluice.Namespace{Name: "short", DedupWindow: sluice.Duration(time.Second)})
 	require.NoError(t, err)
 	js := raw(t, server)
 	send := func(header nats.Header) {

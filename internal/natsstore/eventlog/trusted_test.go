@@ -33,7 +33,7 @@ func trusting(tb testing.TB) (rooms, *natstest.Server) {
 	public, sign := server.Login()
 	store := connected(tb, natsstore.Options{Conn: server, NKey: public, Sign: sign, Readers: true})
 	require.NoError(tb, store.core.Provision(tb.Context()))
-	_, _, err := store.core.PutNamespace(tb.Context(), sluice.Namespace{Name: "acme"})
+	_, _, err := store.core.Namespaces().Put(tb.Context(), sluice.Namespace{Name: "acme"})
 	require.NoError(tb, err)
 	trusted, err := store.OpenTrusted(tb.Context())
 	require.NoError(tb, err)

@@ -19,7 +19,7 @@ type Catalogue interface {
 // LoadCatalogue reads all catalogues before anything is published or delivered: until then a strict
 // namespace would count as open.
 func LoadCatalogue(ctx context.Context, store *natsstore.Store, index Catalogue) error {
-	all, err := store.ListNamespaces(ctx)
+	all, err := store.Namespaces().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func FollowTypes(ctx context.Context, store *natsstore.Store, index Catalogue) e
 // FollowNamespaces passes every namespace, and then every change, to set and removed until ctx is
 // done.
 func FollowNamespaces(ctx context.Context, store *natsstore.Store, set func(sluice.Namespace), removed func(name string, revision uint64)) error {
-	return store.WatchNamespaces(ctx, changes[sluice.Namespace]{
+	return store.Namespaces().Watch(ctx, changes[sluice.Namespace]{
 		set:     func(e natsstore.Entry[sluice.Namespace]) { set(e.Value) },
 		removed: removed,
 	}.handle)

@@ -93,7 +93,7 @@ type watchSite struct {
 
 func openWatchSite(t *testing.T, store storetest.Rooms, ns sluice.Namespace, change ...func(*sluice.Watch)) *watchSite {
 	t.Helper()
-	_, _, err := store.PutNamespace(t.Context(), ns)
+	_, _, err := store.Namespaces().Put(t.Context(), ns)
 	require.NoError(t, err)
 	w := sluice.Watch{
 		ID: "hot", Namespace: ns.Name, Pattern: "/sensors/*", Filter: sluice.Filter{CEL: "event.data > 30"}, Trigger: sluice.TriggerEdge,

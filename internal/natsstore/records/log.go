@@ -115,7 +115,7 @@ type ActionLog struct {
 
 // Window returns the dedup window of a namespace.
 func (l ActionLog) Window(ctx context.Context, namespace string) (time.Duration, error) {
-	ns, err := l.Store.GetNamespace(ctx, namespace)
+	ns, err := l.Store.Namespaces().Get(ctx, namespace)
 	return ns.DedupWindow.Std(), err
 }
 
@@ -149,7 +149,7 @@ const clockSkew = time.Hour
 // writes.
 func Known(store *natsstore.Store, log *eventlog.Log) func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) ([]string, error) {
 	return func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) (told []string, err error) {
-		ns, err := store.GetNamespace(ctx, namespace)
+		ns, err := store.Namespaces().Get(ctx, namespace)
 		if err != nil || time.Since(since) < ns.DedupWindow.Std()/2 {
 			return nil, err
 		}

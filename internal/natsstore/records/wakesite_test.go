@@ -36,7 +36,7 @@ type wakeSite struct {
 // openSite makes a subscription on a store, which begins at a sequence.
 func openSite(t *testing.T, store storetest.Rooms, namespace string, policy sluice.Policy, from uint64) *wakeSite {
 	t.Helper()
-	if _, _, err := store.PutNamespace(t.Context(), sluice.Namespace{Name: namespace}); err != nil {
+	if _, _, err := store.Namespaces().Put(t.Context(), sluice.Namespace{Name: namespace}); err != nil {
 		require.NoError(t, err)
 	}
 	sub := &sluice.Subscription{

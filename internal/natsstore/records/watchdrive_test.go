@@ -72,13 +72,13 @@ func TestAWatchIsOvertakenByRetention(t *testing.T) { // S2-44
 	site.read("/sensors/1", 2, 40, 2, 40, 2)
 	_, after, err := store.Log.Bounds(t.Context(), "acme")
 	require.NoError(t, err)
-	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: sluice.Duration(time.Second)}, DedupWindow: sluice.Duration(time.Second)})
+	_, _, err = store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: sluice.Duration(time.Second)}, DedupWindow: sluice.Duration(time.Second)})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		first, _, err := store.Log.Bounds(t.Context(), "acme")
 		return err == nil && first > after
 	}, watchPatience, 20*time.Millisecond)
-	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme"})
+	_, _, err = store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme"})
 	require.NoError(t, err)
 	require.Equal(t, before, placeOfWatch(t, store))
 
