@@ -34,7 +34,7 @@ func (s *server) openAccess(ctx context.Context) error {
 	s.authority = grants.New(grants.Deps{
 		Records: stored, Index: s.index, Ledger: s.ledger, Keys: records.TokenKeys(s.store), Now: time.Now, Tickets: s.ticketKeys.All,
 	})
-	presence := grants.NewPresence(id, stored, s.index, s.store.LeaseTTL(), s.opts.Log)
+	presence := grants.NewPresence(id, stored, s.index, s.store.Options().LeaseTTL, s.opts.Log)
 	s.grants = grants.Replica{
 		Presence: presence, Records: stored, Log: s.opts.Log,
 		Follower: &grants.Follower{Index: s.index, Presence: presence, Cancel: s.registry, Forget: stored, Now: time.Now, Log: s.opts.Log},

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/backup"
 	"github.com/sluice-io/sluice/internal/datadir"
+	"github.com/sluice-io/sluice/internal/natsstore/streamstore"
 )
 
 // Backup writes the whole store to a directory, which must be new or empty. The server must be
@@ -26,7 +27,7 @@ func Backup(ctx context.Context, cfg config.Config, dir string, opts backup.Opti
 	}
 	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
 	opts.Data, opts.Now, opts.Version = cfg.Data, time.Now(), with.Version
-	return backup.Write(ctx, d.store, dir, opts)
+	return backup.Write(ctx, streamstore.New(d.store), dir, opts)
 }
 
 // Restore creates the content of a backup in a store without data of Sluice, after checking every
@@ -43,13 +44,13 @@ func Restore(ctx context.Context, cfg config.Config, dir string, opts backup.Opt
 		return m, err
 	}
 	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
-	if err := backup.Vacant(ctx, d.store); err != nil {
+	if err := backup.Vacant(ctx, streamstore.New(d.store)); err != nil {
 		return m, err
 	}
 	if err := m.RestoreKeys(dir, cfg.Data); err != nil {
 		return m, err
 	}
-	return m, m.Restore(ctx, d.store, dir, opts)
+	return m, m.Restore(ctx, streamstore.New(d.store), dir, opts)
 }
 
 // openStored opens the store as a server does, without starting any engine. The embedded NATS has

@@ -24,7 +24,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/streamstore"
 )
 
 // ManifestFile completes a backup.
@@ -44,9 +44,9 @@ type Store interface {
 	// Replicas returns the servers that serve the store.
 	Replicas(ctx context.Context) ([]string, error)
 	// SnapshotStream writes a stream to data.
-	SnapshotStream(ctx context.Context, name string, data io.Writer) (natsstore.Snapshot, error)
+	SnapshotStream(ctx context.Context, name string, data io.Writer) (streamstore.Snapshot, error)
 	// RestoreStream creates a stream from a snapshot, and returns its content.
-	RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (natsstore.StreamState, error)
+	RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (streamstore.StreamState, error)
 }
 
 // Manifest lists the content of a backup.
@@ -61,7 +61,7 @@ type Manifest struct {
 // Stream is a stream of a backup.
 type Stream struct {
 	File
-	natsstore.Snapshot
+	streamstore.Snapshot
 }
 
 // File is a file of a backup.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/natsstore/streamstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -22,14 +22,14 @@ const (
 // absence is a stream that has disappeared.
 type absence struct {
 	since time.Time
-	was   natsstore.Count // its last known state
-	told  bool            // it is known to be damage, and not the end of a namespace
-	stuck bool            // it could not be recreated, which was logged
+	was   streamstore.Count // its last known state
+	told  bool              // it is known to be damage, and not the end of a namespace
+	stuck bool              // it could not be recreated, which was logged
 }
 
 // absent returns the names of missing streams: those that always exist, and the logs that existed
 // before.
-func absent(before []string, is map[string]natsstore.Count) (names []string) {
+func absent(before []string, is map[string]streamstore.Count) (names []string) {
 	for _, name := range append(streams.Lasting(), before...) {
 		if _, there := is[name]; !there && streams.Ours(name) {
 			names = append(names, name)
@@ -49,7 +49,7 @@ func isLog(name string) bool { return strings.HasPrefix(name, streams.EventsStre
 // checkMissing finds streams that were deleted under the running server, reports each once, and recreates
 // those that can be recreated without loss. is holds the existing streams. It returns the state to
 // remember: a missing stream keeps its last one.
-func (m *Memory) checkMissing(ctx context.Context, is map[string]natsstore.Count) map[string]natsstore.Count {
+func (m *Memory) checkMissing(ctx context.Context, is map[string]streamstore.Count) map[string]streamstore.Count {
 	m.mu.Lock()
 	was := maps.Clone(m.counts)
 	m.mu.Unlock()
@@ -73,7 +73,7 @@ func (m *Memory) checkMissing(ctx context.Context, is map[string]natsstore.Count
 }
 
 // miss handles a missing stream.
-func (m *Memory) miss(ctx context.Context, name string, was natsstore.Count) {
+func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) {
 	now := time.Now()
 	m.mu.Lock()
 	a, known := m.gone[name]

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/natsstore/streamstore"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -56,17 +57,18 @@ type Memory struct {
 	// Remade has functions that Run calls after a deleted stream was recreated, by stream.
 	Remade map[string]func(ctx context.Context)
 
-	dir   string
-	store *natsstore.Store
-	had   func(ctx context.Context) (map[string]deliverystore.Had, error)
-	log   *slog.Logger
+	dir     string
+	store   *natsstore.Store
+	streams *streamstore.Store
+	had     func(ctx context.Context) (map[string]deliverystore.Had, error)
+	log     *slog.Logger
 
 	told chan struct{} // a record is new, or gone: the file is written soon
 
 	mu      sync.Mutex
-	records map[string]natsstore.Records // as reported; those of a bucket have a Created once all of it was reported
-	changed bool                         // records, since the last write
-	counts  map[string]natsstore.Count   // as last written
+	records map[string]streamstore.Records // as reported; those of a bucket have a Created once all of it was reported
+	changed bool                           // records, since the last write
+	counts  map[string]streamstore.Count   // as last written
 	damage  []sluice.Damage
 	untold  []sluice.Damage // damage that Found was not called for
 	gone    map[string]absence
@@ -77,8 +79,8 @@ type Memory struct {
 // New returns the memory of a data directory; had says how far each subscription has come. Examine comes first.
 func New(dir string, store *natsstore.Store, had func(ctx context.Context) (map[string]deliverystore.Had, error), log *slog.Logger) *Memory {
 	return &Memory{
-		dir: dir, store: store, had: had, log: log,
-		told: make(chan struct{}, 1), records: map[string]natsstore.Records{}, gone: map[string]absence{},
+		dir: dir, store: store, streams: streamstore.New(store), had: had, log: log,
+		told: make(chan struct{}, 1), records: map[string]streamstore.Records{}, gone: map[string]absence{},
 	}
 }
 
@@ -89,7 +91,7 @@ func (m *Memory) Examine(ctx context.Context) error {
 		return fmt.Errorf("%w; remove the file if it is damaged", err)
 	}
 	m.publishGaps()
-	was, records := map[string]natsstore.Count{}, map[string]natsstore.Records{}
+	was, records := map[string]streamstore.Count{}, map[string]streamstore.Records{}
 	if err := errors.Join(readJSON(filepath.Join(m.dir, countsFile), &was), readJSON(filepath.Join(m.dir, recordsFile), &records)); err != nil {
 		m.log.WarnContext(ctx, "last known ends of the streams unavailable", slog.Any("error", err))
 	}
@@ -109,8 +111,8 @@ func (m *Memory) Examine(ctx context.Context) error {
 	}
 }
 
-func (m *Memory) compare(ctx context.Context, was map[string]natsstore.Count, records map[string]natsstore.Records) ([]sluice.Damage, error) {
-	is, err := m.store.Counts(ctx)
+func (m *Memory) compare(ctx context.Context, was map[string]streamstore.Count, records map[string]streamstore.Records) ([]sluice.Damage, error) {
+	is, err := m.streams.Counts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (m *Memory) compare(ctx context.Context, was map[string]natsstore.Count, re
 		m.log.WarnContext(ctx, "none of the streams known to this data directory exists: this is a different or an empty NATS")
 		was, records = nil, nil
 	}
-	found, err := m.lost(ctx, natsstore.CompareCounts(was, is))
+	found, err := m.lost(ctx, streamstore.CompareCounts(was, is))
 	if err != nil {
 		return nil, err
 	}
@@ -129,11 +131,11 @@ func (m *Memory) compare(ctx context.Context, was map[string]natsstore.Count, re
 		if is["KV_"+bucket].Created.IsZero() {
 			continue
 		}
-		now, err := m.store.Records(ctx, bucket)
+		now, err := m.streams.Records(ctx, bucket)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, natsstore.CompareRecords(bucket, records[bucket], now)...)
+		found = append(found, streamstore.CompareRecords(bucket, records[bucket], now)...)
 	}
 	for _, d := range append(slices.Clone(m.damage), found...) {
 		if err := m.goOn(ctx, d, is); err != nil {
@@ -160,11 +162,11 @@ func (m *Memory) lost(ctx context.Context, all []sluice.Damage) (found []sluice.
 }
 
 // goOn advances a stream that lost its end, or everything, so that it uses no sequence twice.
-func (m *Memory) goOn(ctx context.Context, d sluice.Damage, is map[string]natsstore.Count) error {
+func (m *Memory) goOn(ctx context.Context, d sluice.Damage, is map[string]streamstore.Count) error {
 	_, there := is[d.Stream]
 	switch {
 	case d.Kind == sluice.DamageShorter && there:
-		return m.store.MoveOn(ctx, d.Stream, d.To)
+		return m.streams.MoveOn(ctx, d.Stream, d.To)
 	case d.Kind == sluice.DamageMissing && !there:
 		err := m.store.Remake(ctx, d.Stream, d.To)
 		if sluice.CodeOf(err) == sluice.NotFound {
@@ -176,7 +178,7 @@ func (m *Memory) goOn(ctx context.Context, d sluice.Damage, is map[string]natsst
 }
 
 // sameStore reports whether any remembered stream still exists.
-func sameStore(was, is map[string]natsstore.Count) bool {
+func sameStore(was, is map[string]streamstore.Count) bool {
 	for name, c := range was {
 		if is[name].Created.Equal(c.Created) {
 			return true
@@ -284,8 +286,8 @@ func rest(ctx context.Context, until <-chan struct{}, d time.Duration) {
 
 // watch keeps the records of a bucket as reported.
 func (m *Memory) watch(ctx context.Context, bucket string) {
-	told := natsstore.Records{Revisions: map[string]uint64{}}
-	err := m.store.WatchRecords(ctx, bucket, func(key string, revision uint64, change natsstore.Change) {
+	told := streamstore.Records{Revisions: map[string]uint64{}}
+	err := m.streams.WatchRecords(ctx, bucket, func(key string, revision uint64, change natsstore.Change) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		told.Last = max(told.Last, revision)
@@ -310,7 +312,7 @@ func (m *Memory) watch(ctx context.Context, bucket string) {
 
 // remember stores the changed state of all streams.
 func (m *Memory) remember(ctx context.Context) error {
-	counts, err := m.store.Counts(ctx)
+	counts, err := m.streams.Counts(ctx)
 	if err != nil {
 		return err
 	}
@@ -326,7 +328,7 @@ func (m *Memory) remember(ctx context.Context) error {
 	if !m.changed {
 		return nil
 	}
-	now := map[string]natsstore.Records{}
+	now := map[string]streamstore.Records{}
 	for bucket, told := range m.records {
 		stream := counts["KV_"+bucket]
 		if told.Created.IsZero() || stream.Created.IsZero() || told.Last > stream.Last {
@@ -347,7 +349,7 @@ func (m *Memory) Leave(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, rememberLast)
 	defer cancel()
 	for _, bucket := range guarded() { // not all may have been reported
-		now, err := m.store.Records(limit, bucket)
+		now, err := m.streams.Records(limit, bucket)
 		if err != nil {
 			m.left(ctx, err)
 			return // the store does not answer

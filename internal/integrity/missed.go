@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/natsstore/streamstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -42,7 +42,7 @@ type Owed struct {
 
 // openMissed reads the state of an earlier run, or else the positions of the subscriptions. It is
 // called before any delivery.
-func (m *Memory) openMissed(ctx context.Context, is map[string]natsstore.Count) error {
+func (m *Memory) openMissed(ctx context.Context, is map[string]streamstore.Count) error {
 	if m.missed.Had != nil {
 		return nil
 	}

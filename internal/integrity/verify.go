@@ -84,7 +84,7 @@ func (v *Verification) change(f func(*sluice.Verification)) {
 // verify reads every stream. Between two steps it rests for a multiple of the step's time. It ends
 // when another verification is requested.
 func (v *Verification) verify(ctx context.Context, rest int) error {
-	counts, err := v.memory.store.Counts(ctx)
+	counts, err := v.memory.streams.Counts(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (v *Verification) verify(ctx context.Context, rest int) error {
 	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		step := time.Now()
-		found, err := v.memory.store.Verify(ctx, name, func(read, _ uint64) {
+		found, err := v.memory.streams.Verify(ctx, name, func(read, _ uint64) {
 			v.change(func(s *sluice.Verification) { s.Stream, s.Read = name, before+read })
 			if rest > 0 {
 				v.pause(ctx, time.Duration(rest)*time.Since(step), cancel)

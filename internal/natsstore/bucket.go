@@ -16,9 +16,11 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-const kvPrefix, kvStream = "$KV.", "KV_"
+// KVPrefix begins the subjects of the records of a bucket, and KVStream the name of its stream.
+const KVPrefix, KVStream = "$KV.", "KV_"
 
-const listTimeout = 10 * time.Second
+// ListTimeout bounds a request for all messages, or all subjects, of a stream.
+const ListTimeout = 10 * time.Second
 
 // watchAgain is the longest time until a watch that broke is begun again.
 const watchAgain = 5 * time.Second
@@ -114,7 +116,7 @@ func (b Bucket[T]) PutFor(ctx context.Context, key string, value T, ttl time.Dur
 	if err != nil {
 		return 0, b.failed(ctx, "encode", key, err)
 	}
-	msg := &nats.Msg{Subject: kvPrefix + b.name + "." + key, Data: data}
+	msg := &nats.Msg{Subject: KVPrefix + b.name + "." + key, Data: data}
 	ack, err := b.store.js.PublishMsg(ctx, msg, jetstream.WithMsgTTL(ttl))
 	if err != nil {
 		return 0, b.failed(ctx, "put", key, err)
@@ -154,7 +156,7 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 // List returns the records whose keys match the filter, ">" for all, in the order of their
 // last change. A record that cannot be read is logged and left out.
 func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) {
-	all, err := AskedFor(ctx, listTimeout, func(ctx context.Context) ([]Entry[T], error) {
+	all, err := AskedFor(ctx, ListTimeout, func(ctx context.Context) ([]Entry[T], error) {
 		var all []Entry[T]
 		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
 			if e.Key != "" {
@@ -223,14 +225,14 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 // read calls each for the last entry of every key and then for every new one, with how many
 // are still to come of those that are stored now; if there are none, for an empty entry.
 func (b Bucket[T]) read(ctx context.Context, filter string, each func(e Entry[T], pending uint64) (more bool)) error {
-	prefix := kvPrefix + b.name + "."
+	prefix := KVPrefix + b.name + "."
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + filter}
-	return b.store.FollowToEnd(ctx, kvStream+b.name, config, FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	return b.store.FollowToEnd(ctx, KVStream+b.name, config, FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return each(Entry[T]{}, 0), nil
 		}
 		e := Entry[T]{Key: msg.Subject[len(prefix):], Revision: meta.Sequence.Stream}
-		if isMarker(msg.Header) {
+		if IsMarker(msg.Header) {
 			e.Change = Removed
 		} else if err := json.Unmarshal(msg.Data, &e.Value); err != nil {
 			b.store.opts.Log.ErrorContext(ctx, "record cannot be read",
@@ -241,8 +243,8 @@ func (b Bucket[T]) read(ctx context.Context, filter string, each func(e Entry[T]
 	})
 }
 
-// isMarker reports whether a message says that its key has no value any more.
-func isMarker(h nats.Header) bool {
+// IsMarker reports whether a message says that its key has no value any more.
+func IsMarker(h nats.Header) bool {
 	op := h.Get("KV-Operation")
 	return op == "DEL" || op == "PURGE" || h.Get(jetstream.MarkerReasonHeader) != ""
 }
@@ -253,7 +255,7 @@ func (b Bucket[T]) lost(ctx context.Context, revision uint64) bool {
 	if revision == 0 {
 		return false
 	}
-	stream, err := b.store.Stream(ctx, kvStream+b.name)
+	stream, err := b.store.Stream(ctx, KVStream+b.name)
 	return err == nil && revision < stream.CachedInfo().Config.FirstSeq
 }
 
@@ -299,7 +301,7 @@ func (w *watcher[T]) enter(e Entry[T], pending uint64) {
 // know finds out whether the bucket is another one than was read before: it was deleted and made again. Its revisions say
 // nothing about those that were told then.
 func (b Bucket[T]) know(ctx context.Context, w *watcher[T]) error {
-	stream, err := b.store.js.Stream(ctx, kvStream+b.name)
+	stream, err := b.store.js.Stream(ctx, KVStream+b.name)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", b.name, err)
 	}

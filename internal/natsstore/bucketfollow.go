@@ -41,12 +41,12 @@ func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) 
 
 // Clear removes the records whose keys match a filter, and their markers, up to a revision.
 func (b Bucket[T]) Clear(ctx context.Context, filter string, upTo uint64) error {
-	_, err := AskedFor(ctx, listTimeout, func(ctx context.Context) (struct{}, error) {
-		stream, err := b.store.js.Stream(ctx, kvStream+b.name)
+	_, err := AskedFor(ctx, ListTimeout, func(ctx context.Context) (struct{}, error) {
+		stream, err := b.store.js.Stream(ctx, KVStream+b.name)
 		if err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, stream.Purge(ctx, jetstream.WithPurgeSubject(kvPrefix+b.name+"."+filter), jetstream.WithPurgeSequence(upTo+1))
+		return struct{}{}, stream.Purge(ctx, jetstream.WithPurgeSubject(KVPrefix+b.name+"."+filter), jetstream.WithPurgeSequence(upTo+1))
 	})
 	if err != nil {
 		return b.failed(ctx, "clear", filter, err)

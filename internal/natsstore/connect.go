@@ -348,5 +348,5 @@ func checkVersion(version string) error {
 	return fmt.Errorf("NATS server %s is too old: %d.%d or newer is needed", cmp.Or(version, "of unknown version"), minMajor, minMinor)
 }
 
-// LeaseTTL returns after how long others go on without a replica that says nothing any more.
-func (s *Store) LeaseTTL() time.Duration { return s.opts.LeaseTTL }
+// Options returns the options of the connection, with their defaults.
+func (s *Store) Options() Options { return s.opts }

@@ -216,3 +216,8 @@ func storeCannotWrite() *sluice.Error {
 	return sluice.Errorf(sluice.Unavailable, "the NATS server cannot store more: its disk, JetStream's share of it (max_file_store, nats.max_store) or the account's (max_file) is full; "+
 		"the operator must free space, shorten retentions or raise the limit").With("reason", sluice.ReasonStorage).With("retry_after", fullRetry)
 }
+
+// IsGone reports whether an error says that there is no such stream.
+func IsGone(err error) bool {
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) || APICode(err) == int(jetstream.JSErrCodeStreamNotFound)
+}

@@ -24,7 +24,7 @@ func (s *Store) Lacks(ctx context.Context, name string) (bool, error) {
 	if !IsGone(err) {
 		return false, fmt.Errorf("stream %s: %w", name, StoreError(ctx, err))
 	}
-	ns, isLog := logOf(name)
+	ns, isLog := LogOf(name)
 	if !isLog {
 		return streams.Ours(name), nil
 	}
@@ -66,7 +66,7 @@ func (s *Store) Remake(ctx context.Context, name string, last uint64) error {
 
 // layoutConfig returns the settings of a stream of the layout.
 func (s *Store) layoutConfig(ctx context.Context, name string) (jetstream.StreamConfig, error) {
-	if ns, isLog := logOf(name); isLog {
+	if ns, isLog := LogOf(name); isLog {
 		record, there, err := s.recordOf(ctx, ns)
 		if err == nil && !there {
 			err = NamespaceMissing(ns)

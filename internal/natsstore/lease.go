@@ -125,7 +125,7 @@ func (l *Leases) round(ctx context.Context) (different, said bool) {
 		l.dropExpired()
 		return l.owned() != before, false
 	}
-	replicas, err := l.replicas(ctx)
+	replicas, err := l.Replicas(ctx)
 	if err != nil {
 		l.store.opts.Log.WarnContext(ctx, "replicas not listed", slog.Any("error", err))
 		l.dropExpired()
@@ -216,7 +216,8 @@ func (l *Leases) announce(ctx context.Context) error {
 	return err
 }
 
-func (l *Leases) replicas(ctx context.Context) ([]string, error) {
+// Replicas returns the ids of the replicas that have announced themselves within the time to live of a lease.
+func (l *Leases) Replicas(ctx context.Context) ([]string, error) {
 	keys, err := l.kv.ListKeysFiltered(ctx, "replica.*")
 	if err != nil {
 		return nil, err

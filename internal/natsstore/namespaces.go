@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -225,3 +226,6 @@ func usage(info *jetstream.StreamInfo) *sluice.Usage {
 func NamespaceMissing(name string) error {
 	return sluice.Errorf(sluice.NotFound, "namespace %q not found", name)
 }
+
+// LogOf returns the namespace whose log a stream is.
+func LogOf(stream string) (string, bool) { return strings.CutPrefix(stream, streams.EventsStream("")) }

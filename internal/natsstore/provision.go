@@ -129,9 +129,9 @@ func (s *Store) bucketConfig(d streams.Bucket) jetstream.StreamConfig {
 		dedup = min(dedup, d.TTL)
 	}
 	return jetstream.StreamConfig{
-		Name:                   kvStream + d.Name,
+		Name:                   KVStream + d.Name,
 		Description:            d.Description,
-		Subjects:               []string{kvPrefix + d.Name + ".>"},
+		Subjects:               []string{KVPrefix + d.Name + ".>"},
 		MaxConsumers:           d.MaxConsumers,
 		MaxMsgs:                unlimited(d.MaxMsgs),
 		MaxBytes:               -1,

@@ -1,4 +1,4 @@
-package natsstore
+package streamstore
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ func (s Snapshot) Holds(restored StreamState) bool {
 // who serves what is not to be kept.
 func (s *Store) StoredStreams(ctx context.Context) ([]string, error) {
 	var names []string
-	list := s.js.StreamNames(ctx)
+	list := s.core.JetStream().StreamNames(ctx)
 	for name := range list.Name() {
 		if streams.Ours(name) && name != streams.BucketStream(streams.Leases) {
 			names = append(names, name)
@@ -68,19 +68,19 @@ func (s *Store) StoredStreams(ctx context.Context) ([]string, error) {
 // Replicas returns the ids of the replicas that serve this store: those that run, and for a lease's duration those that
 // were killed.
 func (s *Store) Replicas(ctx context.Context) ([]string, error) {
-	kv, err := s.js.KeyValue(ctx, streams.Leases)
+	leases, err := s.core.Leases(ctx, "")
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("leases: %w", err)
+		return nil, err
 	}
-	return (&Leases{store: s, kv: kv}).replicas(ctx)
+	return leases.Replicas(ctx)
 }
 
 // SnapshotStream writes a stream with its consumers to data, after the server has checked each of its messages.
 func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer) (Snapshot, error) {
-	tools, err := jsm.New(s.nc, jsm.WithTimeout(snapshotTimeout))
+	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout))
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("snapshot %s: %w", name, err)
 	}
@@ -105,7 +105,7 @@ func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer)
 // RestoreStream makes a stream that is not there from a snapshot, with as many replicas as this store has, and returns
 // what it holds.
 func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (StreamState, error) {
-	tools, err := jsm.New(s.nc, jsm.WithTimeout(snapshotTimeout))
+	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout))
 	if err != nil {
 		return StreamState{}, fmt.Errorf("restore %s: %w", name, err)
 	}
@@ -113,7 +113,7 @@ func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawM
 	if err := json.Unmarshal(config, &request); err != nil {
 		return StreamState{}, fmt.Errorf("restore %s: its configuration: %w", name, err)
 	}
-	request.Config.Replicas, request.Config.Placement = s.opts.Replicas, nil
+	request.Config.Replicas, request.Config.Placement = s.core.Options().Replicas, nil
 	state, err := tools.RestoreSnapshotFromBuffer(ctx, name, io.NopCloser(data), io.NopCloser(bytes.NewReader(config)), jsm.RestoreConfiguration(request.Config))
 	if err != nil {
 		return StreamState{}, fmt.Errorf("restore %s: %w", name, err)

@@ -1,4 +1,4 @@
-package natsstore_test
+package streamstore_test
 
 import (
 	"bytes"
@@ -13,26 +13,29 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/streamstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
 // damaged is a store whose files a test damages while its server is stopped.
 type damaged struct {
-	rooms
+	storetest.Rooms
 
-	server *natstest.Server
-	dir    string
+	streams *streamstore.Store
+	server  *natstest.Server
+	dir     string
 }
 
 func newDamaged(t *testing.T) *damaged {
 	t.Helper()
 	dir := t.TempDir()
 	server := natstest.NewWith(t, natsd.Options{StoreDir: dir, DontListen: true})
-	store := connected(t, natsstore.Options{Conn: server})
+	store := storetest.Connect(t, natsstore.Options{Conn: server})
 	require.NoError(t, store.Provision(t.Context()))
-	return &damaged{store, server, dir}
+	return &damaged{store, streamstore.New(store.Store), server, dir}
 }
 
 // flip flips a bit of the last place of a text in the blocks of a stream, with the server stopped meanwhile; without its
@@ -63,16 +66,16 @@ func (d *damaged) flip(t *testing.T, stream, text string, withIndex indexed) {
 func (d *damaged) publish(t *testing.T, from, to int) {
 	t.Helper()
 	for i := from; i <= to; i++ {
-		_, err := d.log.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{
+		_, err := d.Log.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{
 			Path: "/a", ID: fmt.Sprintf("event-%04d", i), Type: "t", Source: "/s", Time: time.Now(), Data: fmt.Appendf(nil, `"data-%04d"`, i),
 		}})
 		require.NoError(t, err)
 	}
 }
 
-func (d *damaged) counts(t *testing.T) map[string]natsstore.Count {
+func (d *damaged) counts(t *testing.T) map[string]streamstore.Count {
 	t.Helper()
-	counts, err := d.Counts(t.Context())
+	counts, err := d.streams.Counts(t.Context())
 	require.NoError(t, err)
 	return counts
 }
@@ -84,11 +87,11 @@ func TestVerify_FindsUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t)
 	d.publish(t, 1, 20)
-	require.NoError(t, d.log.PurgePath(t.Context(), sluice.DefaultNamespace, "/b", 100))
+	require.NoError(t, d.Log.PurgePath(t.Context(), sluice.DefaultNamespace, "/b", 100))
 	before := d.counts(t)
 	d.flip(t, defaultLog, "data-0007", true)
 	for name := range d.counts(t) {
-		found, err := d.Verify(t.Context(), name, func(uint64, uint64) {})
+		found, err := d.streams.Verify(t.Context(), name, func(uint64, uint64) {})
 		require.NoError(t, err)
 		if name == defaultLog {
 			require.Equal(t, []sluice.Damage{{Kind: sluice.DamageUnreadable, Stream: name, Namespace: sluice.DefaultNamespace, Path: "/a", From: 7, To: 7}}, found)
@@ -96,7 +99,7 @@ func TestVerify_FindsUnreadableMessages(t *testing.T) {
 			require.Empty(t, found, name)
 		}
 	}
-	require.Empty(t, natsstore.CompareCounts(before, d.counts(t)), "the server does not know")
+	require.Empty(t, streamstore.CompareCounts(before, d.counts(t)), "the server does not know")
 }
 
 // Issue 13, F5: a log that ends before where it ended is known, and gives out no sequence twice.
@@ -105,18 +108,18 @@ func TestCounts_TellThatALogIsShorter(t *testing.T) {
 	d := newDamaged(t)
 	d.publish(t, 1, 20)
 	before := d.counts(t)
-	require.Empty(t, natsstore.CompareCounts(before, d.counts(t)))
+	require.Empty(t, streamstore.CompareCounts(before, d.counts(t)))
 	d.flip(t, defaultLog, "data-0007", false)
 	require.Equal(t, []sluice.Damage{{Kind: sluice.DamageShorter, Stream: defaultLog, Namespace: sluice.DefaultNamespace, From: 7, To: 20}},
-		natsstore.CompareCounts(before, d.counts(t)))
+		streamstore.CompareCounts(before, d.counts(t)))
 
-	require.NoError(t, d.MoveOn(t.Context(), defaultLog, 20))
+	require.NoError(t, d.streams.MoveOn(t.Context(), defaultLog, 20))
 	require.Equal(t, uint64(6), d.counts(t)[defaultLog].Count, "what is whole stays, and nothing is added")
 	d.publish(t, 21, 21)
-	last, err := d.log.LastSeq(t.Context(), sluice.DefaultNamespace)
+	last, err := d.Log.LastSeq(t.Context(), sluice.DefaultNamespace)
 	require.NoError(t, err)
 	require.Equal(t, uint64(21), last)
-	require.Empty(t, natsstore.CompareCounts(d.counts(t), d.counts(t)))
+	require.Empty(t, streamstore.CompareCounts(d.counts(t), d.counts(t)))
 }
 
 // Issue 13, F5: streams without a message are moved on too, and the ledger, in which what it is moved on with stays and is no entry.
@@ -129,7 +132,7 @@ func TestMoveOn_MovesEveryStream(t *testing.T) {
 	}
 	write("before")
 	for name, count := range d.counts(t) {
-		require.NoError(t, d.MoveOn(t.Context(), name, count.Last+1500), name)
+		require.NoError(t, d.streams.MoveOn(t.Context(), name, count.Last+1500), name)
 		after := d.counts(t)[name]
 		require.Equal(t, count.Last+1500, after.Last, name)
 		if name != streams.Ledger {
@@ -142,7 +145,7 @@ func TestMoveOn_MovesEveryStream(t *testing.T) {
 	require.Zero(t, next)
 	require.Len(t, entries, 2)
 	require.EqualValues(t, 1502, entries[0].Seq)
-	requireCode(t, sluice.Unprocessable, d.MoveOn(t.Context(), streams.Ledger, 1_000_000))
+	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(d.streams.MoveOn(t.Context(), streams.Ledger, 1_000_000)))
 }
 
 // Issue 13, F7: an older record of a key, one that cannot be read and one that is lost are told from those that were
@@ -165,21 +168,21 @@ func TestRecords_TellWhatIsStale(t *testing.T) {
 			put("older", "second-of-older")
 			put("lost", "first-of-lost")
 			require.NoError(t, bucket.Delete(t.Context(), "deleted", 0))
-			was, err := d.Records(t.Context(), streams.EventTypes)
+			was, err := d.streams.Records(t.Context(), streams.EventTypes)
 			require.NoError(t, err)
 			require.Equal(t, map[string]uint64{"whole": 1, "older": 4, "lost": 5}, was.Revisions)
 			put("later", "first-of-later")
-			is, err := d.Records(t.Context(), streams.EventTypes)
+			is, err := d.streams.Records(t.Context(), streams.EventTypes)
 			require.NoError(t, err)
-			require.Empty(t, natsstore.CompareRecords(streams.EventTypes, was, is))
+			require.Empty(t, streamstore.CompareRecords(streams.EventTypes, was, is))
 
 			was = is
 			d.flip(t, "KV_"+streams.EventTypes, "second-of-older", withIndex)
 			all, err := bucket.List(t.Context(), ">")
 			require.NoError(t, err, "what is whole is read")
-			is, err = d.Records(t.Context(), streams.EventTypes)
+			is, err = d.streams.Records(t.Context(), streams.EventTypes)
 			require.NoError(t, err)
-			stream, found := "KV_"+streams.EventTypes, natsstore.CompareRecords(streams.EventTypes, was, is)
+			stream, found := "KV_"+streams.EventTypes, streamstore.CompareRecords(streams.EventTypes, was, is)
 			if withIndex {
 				require.Len(t, all, 3)
 				require.Equal(t, []sluice.Damage{{Kind: sluice.DamageUnreadable, Stream: stream, Key: "older", From: 4, To: 4}}, found)

@@ -1,8 +1,7 @@
-package natsstore
+package streamstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,14 +10,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
-
-// IsGone reports whether an error says that there is no such stream.
-func IsGone(err error) bool {
-	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) || APICode(err) == int(jetstream.JSErrCodeStreamNotFound)
-}
 
 const (
 	pathsMost   = 100_000         // paths of a log of which those of unreadable events are looked for
@@ -33,9 +28,9 @@ const (
 // Verify reads every message of a stream, which has the server check its sum, and returns those that are there and cannot
 // be read. progress is called now and then with how many were read, of how many; it may wait.
 func (s *Store) Verify(ctx context.Context, name string, progress func(read, total uint64)) ([]sluice.Damage, error) {
-	stream, err := s.js.Stream(ctx, name)
+	stream, err := s.core.JetStream().Stream(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("verify %s: %w", name, StoreError(ctx, err))
+		return nil, fmt.Errorf("verify %s: %w", name, natsstore.StoreError(ctx, err))
 	}
 	state := stream.CachedInfo().State
 	if state.Msgs == 0 {
@@ -45,7 +40,7 @@ func (s *Store) Verify(ctx context.Context, name string, progress func(read, tot
 	var read uint64
 	next := state.FirstSeq
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: state.FirstSeq, HeadersOnly: true}
-	err = s.Scan(ctx, name, config, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = s.core.Scan(ctx, name, config, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		seq := meta.Sequence.Stream
 		if to := min(seq-1, state.LastSeq); to >= next {
 			gaps = append(gaps, sequences{next, to})
@@ -57,7 +52,7 @@ func (s *Store) Verify(ctx context.Context, name string, progress func(read, tot
 		return seq < state.LastSeq, ctx.Err()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("verify %s: %w", name, StoreError(ctx, err))
+		return nil, fmt.Errorf("verify %s: %w", name, natsstore.StoreError(ctx, err))
 	}
 	if next <= state.LastSeq {
 		gaps = append(gaps, sequences{next, state.LastSeq})
@@ -70,13 +65,13 @@ func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []
 	if len(gaps) == 0 {
 		return nil, nil
 	}
-	info, err := AskedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return stream.Info(ctx, jetstream.WithDeletedDetails(true))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("verify: %w", StoreError(ctx, err))
+		return nil, fmt.Errorf("verify: %w", natsstore.StoreError(ctx, err))
 	}
-	ns, _ := logOf(info.Config.Name)
+	ns, _ := natsstore.LogOf(info.Config.Name)
 	slices.Sort(info.State.Deleted)
 	var messages uint64
 	for _, gap := range gaps {
@@ -101,22 +96,22 @@ func (s *Store) pathOf(ctx context.Context, stream jetstream.Stream, state jetst
 	if state.NumSubjects > pathsMost {
 		return "", nil
 	}
-	info, err := AskedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return stream.Info(ctx, jetstream.WithSubjectFilter(">"))
 	})
 	if err != nil {
-		return "", fmt.Errorf("verify: %w", StoreError(ctx, err))
+		return "", fmt.Errorf("verify: %w", natsstore.StoreError(ctx, err))
 	}
 	left := info.State.Subjects
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true}
-	err = s.Scan(ctx, info.Config.Name, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = s.core.Scan(ctx, info.Config.Name, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if meta.Sequence.Stream <= info.State.LastSeq {
 			left[msg.Subject]--
 		}
 		return meta.Sequence.Stream < info.State.LastSeq, ctx.Err()
 	})
 	if err != nil {
-		return "", fmt.Errorf("verify %s: %w", info.Config.Name, StoreError(ctx, err))
+		return "", fmt.Errorf("verify %s: %w", info.Config.Name, natsstore.StoreError(ctx, err))
 	}
 	maps.DeleteFunc(left, func(_ string, n uint64) bool { return n == 0 })
 	for subject, n := range left {
@@ -155,26 +150,26 @@ func (s *Store) MoveOn(ctx context.Context, name string, last uint64) error {
 	if stays {
 		most = moveMostLedger
 	}
-	stream, err := s.js.Stream(ctx, name)
+	stream, err := s.core.JetStream().Stream(ctx, name)
 	if err != nil {
-		return fmt.Errorf("advance %s: %w", name, StoreError(ctx, err))
+		return fmt.Errorf("advance %s: %w", name, natsstore.StoreError(ctx, err))
 	}
 	state := stream.CachedInfo().State
 	if state.Msgs == 0 && state.LastSeq < last && !stays {
-		return StoreError(ctx, stream.Purge(ctx, jetstream.WithPurgeSequence(last+1)))
+		return natsstore.StoreError(ctx, stream.Purge(ctx, jetstream.WithPurgeSequence(last+1)))
 	}
 	if last > state.LastSeq+most {
 		return sluice.Errorf(sluice.Unprocessable, "%s ends %d sequences before its last known end; it is advanced by at most %d", name, last-state.LastSeq, most)
 	}
 	for at := state.LastSeq; at < last; {
 		if at, err = s.fill(ctx, subject, min(moveStep, last-at)); err != nil {
-			return fmt.Errorf("advance %s: %w", name, StoreError(ctx, err))
+			return fmt.Errorf("advance %s: %w", name, natsstore.StoreError(ctx, err))
 		}
 		if stays {
 			continue
 		}
 		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
-			return fmt.Errorf("advance %s: %w", name, StoreError(ctx, err))
+			return fmt.Errorf("advance %s: %w", name, natsstore.StoreError(ctx, err))
 		}
 	}
 	return nil
@@ -188,7 +183,7 @@ func (s *Store) fill(ctx context.Context, subject string, n uint64) (last uint64
 	for range n {
 		msg := nats.NewMsg(subject)
 		msg.Header.Set("KV-Operation", "PURGE") // who watches a bucket takes it for a record that is gone
-		ack, err := s.js.PublishMsgAsync(msg)
+		ack, err := s.core.JetStream().PublishMsgAsync(msg)
 		if err != nil {
 			return 0, err
 		}
@@ -209,12 +204,12 @@ func (s *Store) fill(ctx context.Context, subject string, n uint64) (last uint64
 
 // moveSubject returns the subject of what a stream is moved on with, and whether it can be.
 func moveSubject(stream string) (string, bool) {
-	if ns, ok := logOf(stream); ok {
+	if ns, ok := natsstore.LogOf(stream); ok {
 		return streams.MoveSubject(ns), true
 	}
 	for _, b := range streams.Buckets() {
-		if kvStream+b.Name == stream {
-			return kvPrefix + b.Name + ".=moved", true
+		if natsstore.KVStream+b.Name == stream {
+			return natsstore.KVPrefix + b.Name + ".=moved", true
 		}
 	}
 	for _, d := range streams.Singles() {

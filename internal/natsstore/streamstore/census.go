@@ -1,4 +1,4 @@
-package natsstore
+package streamstore
 
 import (
 	"cmp"
@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -36,9 +36,9 @@ type Records struct {
 
 // Counts returns how far each of our streams has come, by name. Code Unavailable.
 func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
-	return AskedFor(ctx, listTimeout, func(ctx context.Context) (map[string]Count, error) {
+	return natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (map[string]Count, error) {
 		all := map[string]Count{}
-		list := s.js.ListStreams(ctx)
+		list := s.core.JetStream().ListStreams(ctx)
 		for info := range list.Info() {
 			if streams.Ours(info.Config.Name) {
 				all[info.Config.Name] = Count{info.Created, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs}
@@ -51,35 +51,32 @@ func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 	})
 }
 
-// logOf returns the namespace whose log a stream is.
-func logOf(stream string) (string, bool) { return strings.CutPrefix(stream, streams.EventsStream("")) }
-
 // Records returns what a bucket holds. A record that cannot be read is named, if the server still knows its key.
 func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 	r := Records{Revisions: map[string]uint64{}}
-	name, prefix := kvStream+bucket, kvPrefix+bucket+"."
-	stream, err := s.js.Stream(ctx, name)
+	name, prefix := natsstore.KVStream+bucket, natsstore.KVPrefix+bucket+"."
+	stream, err := s.core.JetStream().Stream(ctx, name)
 	if err != nil {
-		return r, fmt.Errorf("records of %s: %w", bucket, StoreError(ctx, err))
+		return r, fmt.Errorf("records of %s: %w", bucket, natsstore.StoreError(ctx, err))
 	}
-	info, err := AskedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return stream.Info(ctx, jetstream.WithSubjectFilter(prefix+">"))
 	})
 	if err != nil {
-		return r, fmt.Errorf("records of %s: %w", bucket, StoreError(ctx, err))
+		return r, fmt.Errorf("records of %s: %w", bucket, natsstore.StoreError(ctx, err))
 	}
 	r.Created, r.Last = info.Created, info.State.LastSeq
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + ">", HeadersOnly: true}
 	read := map[string]bool{}
-	err = s.Scan(ctx, name, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = s.core.Scan(ctx, name, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		read[msg.Subject] = true
-		if !isMarker(msg.Header) {
+		if !natsstore.IsMarker(msg.Header) {
 			r.Revisions[msg.Subject[len(prefix):]] = meta.Sequence.Stream
 		}
 		return true, nil
 	})
 	if err != nil {
-		return r, fmt.Errorf("records of %s: %w", bucket, StoreError(ctx, err))
+		return r, fmt.Errorf("records of %s: %w", bucket, natsstore.StoreError(ctx, err))
 	}
 	for subject := range info.State.Subjects {
 		if !read[subject] {
@@ -91,8 +88,8 @@ func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 }
 
 // WatchRecords keeps telling what a bucket holds, each time that it has changed, until ctx ends.
-func (s *Store) WatchRecords(ctx context.Context, bucket string, tell func(key string, revision uint64, change Change)) error {
-	return OpenBucket[json.RawMessage](s, bucket).Watch(ctx, ">", func(e Entry[json.RawMessage]) { tell(e.Key, e.Revision, e.Change) })
+func (s *Store) WatchRecords(ctx context.Context, bucket string, tell func(key string, revision uint64, change natsstore.Change)) error {
+	return natsstore.OpenBucket[json.RawMessage](s.core, bucket).Watch(ctx, ">", func(e natsstore.Entry[json.RawMessage]) { tell(e.Key, e.Revision, e.Change) })
 }
 
 // CompareCounts returns what is wrong with streams as they are now, after it is known how far they had come. Streams that were
@@ -100,7 +97,7 @@ func (s *Store) WatchRecords(ctx context.Context, bucket string, tell func(key s
 func CompareCounts(was, is map[string]Count) (all []sluice.Damage) {
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		before, now := was[name], is[name]
-		ns, isLog := logOf(name)
+		ns, isLog := natsstore.LogOf(name)
 		d := sluice.Damage{Stream: name, Namespace: ns}
 		if !isLog {
 			d.Namespace = ""
@@ -134,7 +131,7 @@ func (c Count) inside() uint64 {
 // stored or deleted since is not.
 func CompareRecords(bucket string, was, is Records) (all []sluice.Damage) {
 	damaged := func(kind sluice.DamageKind, key string, from, to uint64) {
-		all = append(all, sluice.Damage{Kind: kind, Stream: kvStream + bucket, Key: key, From: from, To: to})
+		all = append(all, sluice.Damage{Kind: kind, Stream: natsstore.KVStream + bucket, Key: key, From: from, To: to})
 	}
 	for _, key := range is.Unreadable {
 		damaged(sluice.DamageUnreadable, key, was.Revisions[key], cmp.Or(was.Revisions[key], is.Last))
