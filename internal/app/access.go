@@ -25,7 +25,7 @@ func (s *server) openAccess(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tickets, err := s.store.KeysFor(ctx, sluice.UseFeed)
+	tickets, err := s.store.Keys().For(ctx, sluice.UseFeed)
 	if err != nil {
 		return err
 	}

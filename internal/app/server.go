@@ -194,7 +194,7 @@ func (s *server) openReports(ctx context.Context) error {
 }
 
 func (s *server) openSender(ctx context.Context) error {
-	keys, err := s.store.Keys(ctx)
+	keys, err := s.store.Keys().For(ctx, sluice.UseWebhook)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 // openWakes constructs the wake engine and its callback handler.
 func (s *server) openWakes(ctx context.Context) error {
-	keys, err := s.store.KeysFor(ctx, sluice.UseWake)
+	keys, err := s.store.Keys().For(ctx, sluice.UseWake)
 	if err != nil {
 		return err
 	}

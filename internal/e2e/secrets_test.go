@@ -143,7 +143,7 @@ func seeds(t *testing.T, s *running) map[string]string {
 	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: s.at.NATS, User: tester.Name, Password: testerPassword, Sealer: ring})
 	require.NoError(t, err)
 	defer store.Close()
-	keys, err := store.AllKeys(t.Context())
+	keys, err := store.Keys().All(t.Context())
 	require.NoError(t, err)
 	found := map[string]string{"the key that seals": string(raw)}
 	for _, k := range keys {

@@ -80,7 +80,7 @@ func start(t *testing.T, server *natstest.Server, id string) *replica {
 	r.Authority = grants.New(grants.Deps{
 		Records: r.records, Index: r.index, Ledger: ledger.New(store.Ledger(), log), Now: time.Now,
 		Keys: func(ctx context.Context) ([]grants.Key, error) {
-			keys, err := store.KeysFor(ctx, sluice.UseGrant)
+			keys, err := store.Keys().For(ctx, sluice.UseGrant)
 			if err != nil {
 				return nil, err
 			}

@@ -96,7 +96,7 @@ func newEntries(t *testing.T) *entries {
 	e.authority = grants.New(grants.Deps{
 		Records: grantRecords{natsstore.OpenBucket[authz.Record](store.Store, streams.Access), e.index}, Index: e.index, Ledger: ledger.New(store.Ledger(), log), Now: time.Now,
 		Keys: func(ctx context.Context) ([]grants.Key, error) {
-			keys, err := store.KeysFor(ctx, sluice.UseGrant)
+			keys, err := store.Keys().For(ctx, sluice.UseGrant)
 			if err != nil {
 				return nil, err
 			}

@@ -24,7 +24,7 @@ type Service struct {
 
 // Follow passes the keys of a use, and then every change, to set until ctx is done.
 func (s Service) Follow(use sluice.KeyUse, set func([]natsstore.Key)) func(ctx context.Context) error {
-	return func(ctx context.Context) error { return s.Store.WatchKeys(ctx, use, set) }
+	return func(ctx context.Context) error { return s.Store.Keys().Watch(ctx, use, set) }
 }
 
 // Sweep removes retired keys until ctx is done.
@@ -32,7 +32,7 @@ func (s Service) Sweep(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
-		if err := s.Store.RemoveRetiredKeys(ctx); err != nil && ctx.Err() == nil {
+		if err := s.Store.Keys().RemoveRetired(ctx); err != nil && ctx.Err() == nil {
 			s.Log.LogAttrs(ctx, slog.LevelWarn, "retired keys not removed yet", slog.Any("error", err))
 		}
 		select {
@@ -47,7 +47,7 @@ func (s Service) Sweep(ctx context.Context) error {
 // IDs.
 func (s Service) KeySet(prefix string) func(ctx context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
-		keys, err := s.Store.Keys(ctx)
+		keys, err := s.Store.Keys().For(ctx, sluice.UseWebhook)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func (s Service) KeySet(prefix string) func(ctx context.Context) ([]byte, error)
 
 // Keys returns the public metadata of all keys.
 func (s Service) Keys(ctx context.Context) ([]sluice.SigningKey, error) {
-	all, err := s.Store.AllKeys(ctx)
+	all, err := s.Store.Keys().All(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s Service) RotateKey(ctx context.Context, overlap time.Duration, by string
 		Retires map[string]time.Time `json:"retires,omitempty"`
 	}
 	var intent *ledger.Intent
-	made, err := s.Store.RotateKey(ctx, sluice.UseWebhook, overlap, func(was, will, is natsstore.Key) (err error) {
+	made, err := s.Store.Keys().Rotate(ctx, sluice.UseWebhook, overlap, func(was, will, is natsstore.Key) (err error) {
 		intent, err = s.Ledger.Intend(ctx, nil, ledger.Change{
 			Actor: by, Action: sluice.ActionKeyRotate, Resource: string(sluice.UseWebhook),
 			Old: ring{Signs: was.ID}, New: ring{Signs: is.ID, Retires: map[string]time.Time{will.ID: will.RetiresAt}},

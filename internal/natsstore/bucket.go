@@ -16,8 +16,11 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// KVPrefix begins the subjects of the records of a bucket, and KVStream the name of its stream.
-const KVPrefix, KVStream = "$KV.", "KV_"
+// KVPrefix begins the subjects of the records of a bucket.
+const KVPrefix = "$KV."
+
+// KVStream begins the name of the stream of a bucket.
+const KVStream = "KV_"
 
 // ListTimeout bounds a request for all messages, or all subjects, of a stream.
 const ListTimeout = 10 * time.Second

@@ -112,19 +112,22 @@ func keyNumber(name string) int {
 	return number
 }
 
-// Keys returns the keys that sign webhooks, as KeysFor does.
-func (s *Store) Keys(ctx context.Context) ([]Key, error) { return s.KeysFor(ctx, sluice.UseWebhook) }
+// Keys keeps the server's keys. Those of a use are numbered; the newest signs.
+type Keys struct{ store *Store }
 
-// KeysFor returns the server's keys for a use, the newest, which signs, first; what they signed
+// Keys returns the server's keys.
+func (s *Store) Keys() Keys { return Keys{s} }
+
+// For returns the server's keys for a use, the newest, which signs, first; what they signed
 // can be verified with any of them. Those that have retired are not among them. There is one at
 // least: if none is stored, one is made.
-func (s *Store) KeysFor(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
+func (k Keys) For(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
 	for {
-		entries, err := s.keyEntries(ctx)
+		entries, err := k.entries(ctx)
 		if err != nil {
 			return nil, err
 		}
-		keys, err := s.openKeys(entries, use)
+		keys, err := k.open(entries, use)
 		if err = unlocked(string(use), err); err != nil || len(keys) > 0 {
 			return keys, err
 		}
@@ -132,9 +135,9 @@ func (s *Store) KeysFor(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = s.putKey(ctx, key, record)
+		err = k.put(ctx, key, record)
 		if sluice.CodeOf(err) == sluice.Conflict {
-			_, _, err = OpenBucket[keyRecord](s, streams.Keys).Get(ctx, keyName(use, 1)) // one that cannot be read is no reason for another
+			_, _, err = OpenBucket[keyRecord](k.store, streams.Keys).Get(ctx, keyName(use, 1)) // one that cannot be read is no reason for another
 		}
 		if err != nil {
 			return nil, err
@@ -142,10 +145,10 @@ func (s *Store) KeysFor(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
 	}
 }
 
-// AllKeys returns the keys of all uses that have not retired, the newest of a use first, and
+// All returns the keys of all uses that have not retired, the newest of a use first, and
 // makes none.
-func (s *Store) AllKeys(ctx context.Context) ([]Key, error) {
-	entries, err := s.keyEntries(ctx)
+func (k Keys) All(ctx context.Context) ([]Key, error) {
+	entries, err := k.entries(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +158,7 @@ func (s *Store) AllKeys(ctx context.Context) ([]Key, error) {
 	}
 	var all []Key
 	for _, use := range sortedNames(uses) {
-		keys, err := s.openKeys(entries, sluice.KeyUse(use))
+		keys, err := k.open(entries, sluice.KeyUse(use))
 		if err = unlocked(use, err); err != nil {
 			return nil, err
 		}
@@ -164,12 +167,12 @@ func (s *Store) AllKeys(ctx context.Context) ([]Key, error) {
 	return all, nil
 }
 
-// RotateKey makes a key for a use. It signs from now on; those before it stay for the overlap,
+// Rotate makes a key for a use. It signs from now on; those before it stay for the overlap,
 // unless they retire sooner. Before it is stored, intend is called with the key that signed, as it
 // shall be, and with the new one; its error keeps it from being made. Code Conflict if somebody else made
 // one at the same moment, or if there are too many.
-func (s *Store) RotateKey(ctx context.Context, use sluice.KeyUse, overlap time.Duration, intend func(was, will, is Key) error) (Key, error) {
-	keys, err := s.KeysFor(ctx, use) // one at least
+func (k Keys) Rotate(ctx context.Context, use sluice.KeyUse, overlap time.Duration, intend func(was, will, is Key) error) (Key, error) {
+	keys, err := k.For(ctx, use) // one at least
 	if err != nil {
 		return Key{}, err
 	}
@@ -186,18 +189,18 @@ func (s *Store) RotateKey(ctx context.Context, use sluice.KeyUse, overlap time.D
 	if err := intend(keys[0], will, key); err != nil {
 		return Key{}, err
 	}
-	if err := s.putKey(ctx, key, record); err != nil {
+	if err := k.put(ctx, key, record); err != nil {
 		return Key{}, err
 	}
-	if err := s.RemoveRetiredKeys(ctx); err != nil { // they are as good as gone already
-		s.opts.Log.LogAttrs(ctx, slog.LevelWarn, "retired keys not removed yet", slog.Any("error", err))
+	if err := k.RemoveRetired(ctx); err != nil { // they are as good as gone already
+		k.store.opts.Log.LogAttrs(ctx, slog.LevelWarn, "retired keys not removed yet", slog.Any("error", err))
 	}
 	return key, nil
 }
 
-// RemoveRetiredKeys removes the keys that have retired, with their seeds.
-func (s *Store) RemoveRetiredKeys(ctx context.Context) error {
-	entries, err := s.keyEntries(ctx)
+// RemoveRetired removes the keys that have retired, with their seeds.
+func (k Keys) RemoveRetired(ctx context.Context) error {
+	entries, err := k.entries(ctx)
 	if err != nil {
 		return err
 	}
@@ -206,9 +209,9 @@ func (s *Store) RemoveRetiredKeys(ctx context.Context) error {
 		if !d.retired(time.Now()) {
 			continue
 		}
-		err := OpenBucket[keyRecord](s, streams.Keys).Delete(ctx, d.Key, d.Revision)
+		err := OpenBucket[keyRecord](k.store, streams.Keys).Delete(ctx, d.Key, d.Revision)
 		if err == nil {
-			s.opts.Log.LogAttrs(ctx, slog.LevelInfo, "key removed", slog.String("key_id", d.Value.ID), slog.String("use", string(d.use())))
+			k.store.opts.Log.LogAttrs(ctx, slog.LevelInfo, "key removed", slog.String("key_id", d.Value.ID), slog.String("use", string(d.use())))
 		}
 		if sluice.CodeOf(err) != sluice.Conflict { // somebody else removes or seals it
 			errs = append(errs, err)
@@ -217,11 +220,11 @@ func (s *Store) RemoveRetiredKeys(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// WatchKeys tells of the keys for a use as KeysFor returns them, as soon as there are some, then
+// Watch tells of the keys for a use as For returns them, as soon as there are some, then
 // whenever they change, until ctx ends. That a key has retired is no change.
-func (s *Store) WatchKeys(ctx context.Context, use sluice.KeyUse, f func([]Key)) error {
+func (k Keys) Watch(ctx context.Context, use sluice.KeyUse, f func([]Key)) error {
 	all, caughtUp := map[string]Entry[keyRecord]{}, false
-	return OpenBucket[keyRecord](s, streams.Keys).Watch(ctx, ">", func(e Entry[keyRecord]) {
+	return OpenBucket[keyRecord](k.store, streams.Keys).Watch(ctx, ">", func(e Entry[keyRecord]) {
 		switch {
 		case e.Change == CaughtUp:
 			caughtUp = true
@@ -235,9 +238,9 @@ func (s *Store) WatchKeys(ctx context.Context, use sluice.KeyUse, f func([]Key))
 		if !caughtUp {
 			return
 		}
-		keys, err := s.openKeys(slices.Collect(maps.Values(all)), use)
+		keys, err := k.open(slices.Collect(maps.Values(all)), use)
 		if err != nil {
-			s.opts.Log.LogAttrs(ctx, slog.LevelError, "record cannot be opened", slog.String("bucket", streams.Keys), slog.Any("error", err))
+			k.store.opts.Log.LogAttrs(ctx, slog.LevelError, "record cannot be opened", slog.String("bucket", streams.Keys), slog.Any("error", err))
 		} else if len(keys) > 0 {
 			f(keys)
 		}
@@ -279,14 +282,14 @@ func timetable(entries []Entry[keyRecord]) []dated {
 	return all
 }
 
-// openKeys returns the keys for a use that have not retired, the newest first.
-func (s *Store) openKeys(entries []Entry[keyRecord], use sluice.KeyUse) ([]Key, error) {
+// open returns the keys for a use that have not retired, the newest first.
+func (k Keys) open(entries []Entry[keyRecord], use sluice.KeyUse) ([]Key, error) {
 	var keys []Key
 	for _, d := range timetable(entries) {
 		if d.use() != use || d.retired(time.Now()) {
 			continue
 		}
-		key, err := d.Value.key(d.Key, s.openText)
+		key, err := d.Value.key(d.Key, k.store.openText)
 		if err != nil {
 			return nil, fmt.Errorf("key %s: %w", d.Value.ID, err)
 		}
@@ -296,22 +299,22 @@ func (s *Store) openKeys(entries []Entry[keyRecord], use sluice.KeyUse) ([]Key, 
 	return keys, nil
 }
 
-// keyEntries returns the records of all keys.
-func (s *Store) keyEntries(ctx context.Context) ([]Entry[keyRecord], error) {
-	entries, err := OpenBucket[keyRecord](s, streams.Keys).List(ctx, ">")
+// entries returns the records of all keys.
+func (k Keys) entries(ctx context.Context) ([]Entry[keyRecord], error) {
+	entries, err := OpenBucket[keyRecord](k.store, streams.Keys).List(ctx, ">")
 	return slices.DeleteFunc(entries, func(e Entry[keyRecord]) bool { return !isKey(e.Key) }), err
 }
 
 // isKey reports whether a record of the bucket is a key.
 func isKey(name string) bool { return !strings.HasPrefix(name, "=") }
 
-func (s *Store) putKey(ctx context.Context, key Key, record keyRecord) error {
+func (k Keys) put(ctx context.Context, key Key, record keyRecord) error {
 	name := keyName(key.Use, key.number)
-	record, err := record.Transformed(name, s.sealText)
+	record, err := record.Transformed(name, k.store.sealText)
 	if err != nil {
 		return err
 	}
-	_, err = OpenBucket[keyRecord](s, streams.Keys).Put(ctx, name, record, 0)
+	_, err = OpenBucket[keyRecord](k.store, streams.Keys).Put(ctx, name, record, 0)
 	return err
 }
 

@@ -43,7 +43,7 @@ func TestEveryUseHasAKeyOfItsOwnHoweverManyAskForIt(t *testing.T) {
 		errs := make([]error, len(results))
 		var all sync.WaitGroup
 		for i := range results {
-			all.Go(func() { results[i], errs[i] = store.KeysFor(t.Context(), use) })
+			all.Go(func() { results[i], errs[i] = store.Keys().For(t.Context(), use) })
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs...))
@@ -56,11 +56,11 @@ func TestEveryUseHasAKeyOfItsOwnHoweverManyAskForIt(t *testing.T) {
 		found[results[0][0].ID], found[string(results[0][0].Seed)] = use, use
 	}
 	require.Len(t, found, 10, "no id and no seed is that of another use")
-	webhooks, err := store.Keys(t.Context())
+	webhooks, err := store.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	require.Len(t, webhooks, 1, "the others are not in the JWKS")
 	require.Equal(t, sluice.UseWebhook, webhooks[0].Use)
-	all, err := store.AllKeys(t.Context())
+	all, err := store.Keys().All(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 5)
 }
@@ -69,13 +69,13 @@ func TestARotatedKeyStaysForTheOverlap(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	store := sealing(t, server, ringOf(t, 1))
-	first, err := store.Keys(t.Context())
+	first, err := store.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
-	grants, err := store.KeysFor(t.Context(), sluice.UseGrant)
+	grants, err := store.Keys().For(t.Context(), sluice.UseGrant)
 	require.NoError(t, err)
 
 	var told []string
-	second, err := store.RotateKey(t.Context(), sluice.UseWebhook, time.Hour, func(was, will, is natsstore.Key) error {
+	second, err := store.Keys().Rotate(t.Context(), sluice.UseWebhook, time.Hour, func(was, will, is natsstore.Key) error {
 		told = append(told, was.ID, will.ID, is.ID)
 		require.True(t, was.RetiresAt.IsZero())
 		require.Equal(t, is.CreatedAt.Add(time.Hour), will.RetiresAt)
@@ -83,30 +83,30 @@ func TestARotatedKeyStaysForTheOverlap(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{first[0].ID, first[0].ID, second.ID}, told)
-	keys, err := store.Keys(t.Context())
+	keys, err := store.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	require.Equal(t, []string{second.ID, first[0].ID}, idsOf(keys))
 	require.Equal(t, second.CreatedAt.Add(time.Hour), keys[1].RetiresAt)
-	require.NoError(t, store.RemoveRetiredKeys(t.Context()))
+	require.NoError(t, store.Keys().RemoveRetired(t.Context()))
 	require.Contains(t, dump(t, server, streams.Keys), "1", "it has not retired")
 
-	third, err := store.RotateKey(t.Context(), sluice.UseWebhook, 0, anyway)
+	third, err := store.Keys().Rotate(t.Context(), sluice.UseWebhook, 0, anyway)
 	require.NoError(t, err)
-	keys, err = store.Keys(t.Context())
+	keys, err = store.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	require.Equal(t, []string{third.ID}, idsOf(keys), "without an overlap all others go")
 	stored := dump(t, server, streams.Keys)
 	require.NotContains(t, stored, "1")
 	require.NotContains(t, stored, "2")
-	after, err := store.KeysFor(t.Context(), sluice.UseGrant)
+	after, err := store.Keys().For(t.Context(), sluice.UseGrant)
 	require.NoError(t, err)
 	require.Equal(t, grants, after, "another use's keys are not concerned")
 
-	_, err = store.RotateKey(t.Context(), sluice.UseWebhook, 0, func(natsstore.Key, natsstore.Key, natsstore.Key) error {
+	_, err = store.Keys().Rotate(t.Context(), sluice.UseWebhook, 0, func(natsstore.Key, natsstore.Key, natsstore.Key) error {
 		return sluice.Errorf(sluice.Unavailable, "the ledger is full")
 	})
 	requireCode(t, sluice.Unavailable, err)
-	keys, err = store.Keys(t.Context())
+	keys, err = store.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	require.Equal(t, []string{third.ID}, idsOf(keys))
 }
@@ -117,24 +117,24 @@ func TestTheKeysOfAUseAreFew(t *testing.T) {
 	var err error
 	made := 0
 	for ; err == nil && made < 100; made++ {
-		_, err = store.RotateKey(t.Context(), sluice.UseWebhook, time.Hour, anyway)
+		_, err = store.Keys().Rotate(t.Context(), sluice.UseWebhook, time.Hour, anyway)
 	}
 	requireCode(t, sluice.Conflict, err)
 	require.ErrorContains(t, err, "the next retires at")
 	require.Less(t, made, 10)
-	_, err = store.RotateKey(t.Context(), sluice.UseWebhook, 0, anyway)
+	_, err = store.Keys().Rotate(t.Context(), sluice.UseWebhook, 0, anyway)
 	require.NoError(t, err, "in an emergency")
 }
 
 func TestOfTwoWhoRotateAtOnceOneWins(t *testing.T) {
 	t.Parallel()
 	store := sealing(t, natstest.New(t), ringOf(t, 1))
-	_, err := store.RotateKey(t.Context(), sluice.UseWebhook, time.Hour, func(natsstore.Key, natsstore.Key, natsstore.Key) error {
-		_, err := store.RotateKey(t.Context(), sluice.UseWebhook, time.Hour, anyway)
+	_, err := store.Keys().Rotate(t.Context(), sluice.UseWebhook, time.Hour, func(natsstore.Key, natsstore.Key, natsstore.Key) error {
+		_, err := store.Keys().Rotate(t.Context(), sluice.UseWebhook, time.Hour, anyway)
 		return err
 	})
 	requireCode(t, sluice.Conflict, err)
-	keys, err := store.Keys(t.Context())
+	keys, err := store.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	require.Len(t, keys, 2)
 }
@@ -148,7 +148,7 @@ func TestAWatcherIsToldOfTheKeysOfItsUse(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- store.WatchKeys(ctx, sluice.UseWebhook, func(keys []natsstore.Key) { told <- idsOf(keys) })
+		ended <- store.Keys().Watch(ctx, sluice.UseWebhook, func(keys []natsstore.Key) { told <- idsOf(keys) })
 	}()
 	await := func(want ...string) {
 		t.Helper()
@@ -164,13 +164,13 @@ func TestAWatcherIsToldOfTheKeysOfItsUse(t *testing.T) {
 			}
 		}
 	}
-	first, err := other.Keys(t.Context())
+	first, err := other.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	await(first[0].ID)
-	second, err := other.RotateKey(t.Context(), sluice.UseWebhook, time.Hour, anyway)
+	second, err := other.Keys().Rotate(t.Context(), sluice.UseWebhook, time.Hour, anyway)
 	require.NoError(t, err)
 	await(second.ID, first[0].ID)
-	third, err := other.RotateKey(t.Context(), sluice.UseWebhook, 0, anyway)
+	third, err := other.Keys().Rotate(t.Context(), sluice.UseWebhook, 0, anyway)
 	require.NoError(t, err)
 	await(third.ID)
 	stop()
@@ -181,22 +181,22 @@ func TestAKeyCannotBeGivenAnotherUse(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	store := sealing(t, server, ringOf(t, 1))
-	_, err := store.KeysFor(t.Context(), sluice.UseGrant)
+	_, err := store.Keys().For(t.Context(), sluice.UseGrant)
 	require.NoError(t, err)
 	record := dump(t, server, streams.Keys)["grant.1"]
 	require.Contains(t, record, `"use":"grant"`)
 	overwrite(t, server, streams.Keys, "1", strings.Replace(record, `"use":"grant"`, `"use":"webhook"`, 1))
-	_, err = store.Keys(t.Context())
+	_, err = store.Keys().For(t.Context(), sluice.UseWebhook)
 	requireCode(t, sluice.Unavailable, err)
 	overwrite(t, server, streams.Keys, "grant.1", strings.Replace(record, `"use":"grant"`, `"use":"webhook"`, 1))
-	_, err = store.Keys(t.Context())
+	_, err = store.Keys().For(t.Context(), sluice.UseWebhook)
 	requireCode(t, sluice.Unavailable, err)
 }
 
 func TestAKeyPrintsWithoutItsSeed(t *testing.T) {
 	t.Parallel()
 	store := sealing(t, natstest.New(t), ringOf(t, 1))
-	keys, err := store.KeysFor(t.Context(), sluice.UseStamp)
+	keys, err := store.Keys().For(t.Context(), sluice.UseStamp)
 	require.NoError(t, err)
 	k := keys[0]
 	var out bytes.Buffer

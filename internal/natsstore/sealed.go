@@ -140,7 +140,7 @@ func (s *Store) stored(ctx context.Context) (all stored, err error) {
 		}
 		all.buckets = append(all.buckets, records)
 	}
-	keys, err := s.keyEntries(ctx)
+	keys, err := s.Keys().entries(ctx)
 	if err != nil {
 		return all, err
 	}

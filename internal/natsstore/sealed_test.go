@@ -97,7 +97,7 @@ func TestWhatIsSecretIsSealedInTheStoreAndTheRestIsReadable(t *testing.T) {
 	putNew(t, store, want)
 	require.Equal(t, "whsec_hunter-of-secrets-2-orders", want.Secrets[0].Value, "the caller's own is left alone")
 	require.Equal(t, "Bearer hunter-of-secrets-1-orders", want.Endpoint.Headers["authorization"])
-	keys, err := store.Keys(t.Context())
+	keys, err := store.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	seed, err := json.Marshal(keys[0].Seed)
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func TestWhatAnOlderReleaseWroteIsSealedAtTheNextStart(t *testing.T) {
 	store, server := provisioned(t)
 	want := secretive("orders")
 	putNew(t, store, want)
-	keys, err := store.Keys(t.Context())
+	keys, err := store.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	was := dump(t, server, streams.Keys)["1"]
 	require.Contains(t, dump(t, server, streams.Subscriptions)["orders"], "hunter-of-secrets")
@@ -158,7 +158,7 @@ func TestWhatAnOlderReleaseWroteIsSealedAtTheNextStart(t *testing.T) {
 	require.NoError(t, err)
 	want.Revision = revision
 	require.Equal(t, want, got)
-	after, err := sealed.Keys(t.Context())
+	after, err := sealed.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	require.Equal(t, keys, after)
 	status, err = sealed.Sealing(t.Context())
@@ -200,7 +200,7 @@ func TestTheKeyIsReplacedWhateverCutsItOff(t *testing.T) {
 	for i := range subs {
 		putNew(t, first, secretive(fmt.Sprintf("s%d", i)))
 	}
-	signs, err := first.Keys(t.Context())
+	signs, err := first.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	oldID, newID := ringOf(t, 1).First(), ringOf(t, 2).First()
 
@@ -240,7 +240,7 @@ func TestTheKeyIsReplacedWhateverCutsItOff(t *testing.T) {
 		require.Equal(t, "whsec_hunter-of-secrets-2-"+sub.ID, sub.Secrets[0].Value)
 		require.Equal(t, "Bearer hunter-of-secrets-1-"+sub.ID, sub.Endpoint.Headers["authorization"])
 	}
-	after, err := last.Keys(t.Context())
+	after, err := last.Keys().For(t.Context(), sluice.UseWebhook)
 	require.NoError(t, err)
 	require.Equal(t, signs, after)
 	status, err := connected(t, natsstore.Options{Conn: server, Sealer: ringOf(t, 2, 1)}).Sealing(t.Context())

@@ -70,7 +70,7 @@ func TestThereIsOneKeyHoweverManyAskForTheFirst(t *testing.T) {
 	var wg sync.WaitGroup
 	results := make([][]natsstore.Key, 8)
 	for i := range results {
-		wg.Go(func() { results[i], _ = store.Keys(t.Context()) })
+		wg.Go(func() { results[i], _ = store.Keys().For(t.Context(), sluice.UseWebhook) })
 	}
 	wg.Wait()
 	for _, keys := range results {

@@ -40,7 +40,7 @@ var errNoStampKey = errors.New("no stamp key yet")
 // openStamps takes the keys that stamps are made with. They are not rotated: an event that was
 // stamped is believed for as long as it is kept.
 func (l *Log) openStamps(ctx context.Context) error {
-	keys, err := l.core.KeysFor(ctx, sluice.UseStamp)
+	keys, err := l.core.Keys().For(ctx, sluice.UseStamp)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (a Access) trusted(e natsstore.Entry[authz.Record]) authz.Record {
 // TokenKeys returns a function for the keys that sign tokens.
 func TokenKeys(store *natsstore.Store) func(ctx context.Context) ([]grants.Key, error) {
 	return func(ctx context.Context) ([]grants.Key, error) {
-		stored, err := store.KeysFor(ctx, sluice.UseGrant)
+		stored, err := store.Keys().For(ctx, sluice.UseGrant)
 		if err != nil {
 			return nil, err
 		}

@@ -47,7 +47,7 @@ func openSite(t *testing.T, store storetest.Rooms, namespace string, policy slui
 	sub.SetDefaults()
 	_, err := store.Subscriptions().Put(t.Context(), sub.ID, sub, 0)
 	require.NoError(t, err)
-	keys, err := store.KeysFor(t.Context(), sluice.UseWake)
+	keys, err := store.Keys().For(t.Context(), sluice.UseWake)
 	require.NoError(t, err)
 	s := &wakeSite{store: store, sub: sub, keys: &keyring.MAC{}, streams: streamsOn(store)}
 	s.keys.Set(keys)
