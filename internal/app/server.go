@@ -216,7 +216,7 @@ func (s *server) openSender(ctx context.Context) error {
 }
 
 func (s *server) openRegistry(ctx context.Context) error {
-	if err := s.store.EnsureLetters(ctx); err != nil {
+	if _, err := s.store.LettersConsumer(ctx); err != nil {
 		return err
 	}
 	scraping := shutdown.Lasting(ctx)

@@ -31,7 +31,8 @@ type crier struct {
 // follow has everything heard that is buried from now on, until the test ends.
 func (c *crier) follow(t *testing.T, w *world) {
 	t.Helper()
-	require.NoError(t, w.store.EnsureLetters(t.Context()))
+	_, err := w.store.LettersConsumer(t.Context())
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
 	following.Go(func() { _ = w.deliveries.FollowLetters(ctx, c.hear) }) // it ends with ctx

@@ -258,7 +258,7 @@ func (b Bucket[T]) lost(ctx context.Context, revision uint64) bool {
 	if revision == 0 {
 		return false
 	}
-	stream, err := b.store.Stream(ctx, KVStream+b.name)
+	stream, err := b.store.js.Stream(ctx, KVStream+b.name)
 	return err == nil && revision < stream.CachedInfo().Config.FirstSeq
 }
 

@@ -143,25 +143,6 @@ func (s *Store) openJetStream(ctx context.Context) error {
 	return nil
 }
 
-// Reachable waits for a connection, for as long as an answer is waited for. What is published without one is kept by the client, and sent
-// when there is one again, long after it was given up: by then another replica has done it, and the log may have forgotten its id.
-func (s *Store) Reachable(ctx context.Context) error {
-	again := s.Reconnected()
-	if s.nc.Status() != nats.RECONNECTING {
-		return nil
-	}
-	limit := time.NewTimer(RequestTimeout)
-	defer limit.Stop()
-	select {
-	case <-again:
-		return nil
-	case <-limit.C:
-		return nats.ErrConnectionReconnecting
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // Reconnected returns a channel that is closed when there is a new connection.
 func (s *Store) Reconnected() <-chan struct{} {
 	s.mu.Lock()

@@ -16,7 +16,7 @@ import (
 // Subjects, headers and statuses of direct reads.
 const (
 	DirectSubject  = "$JS.API.DIRECT.GET."
-	MsgGetSubject  = "$JS.API.STREAM.MSG.GET."
+	msgGetSubject  = "$JS.API.STREAM.MSG.GET."
 	DirectMaxBytes = 4 << 20 // of one answer; the next request goes on where it ended
 
 	HeaderStatus   = "Status"

@@ -3,14 +3,13 @@ package natsstore
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/sluice-io/sluice/streams"
 )
 
 // ending finds out, on a cluster, whether what looks like the end of a stream is one: the leader knows.
@@ -80,76 +79,68 @@ func (e *ending) isBehind(ctx context.Context) (bool, error) {
 // lacks reports whether the leader has messages of a subject behind a place.
 func (e *ending) lacks(ctx context.Context, subject string, after uint64) (bool, error) {
 	if at := e.config.OptStartTime; at != nil && e.place == 0 { // what lies before that is not wanted
-		last, err := e.store.LeadersLast(ctx, e.stream, subject)
+		last, err := e.store.LeadersMessage(ctx, e.stream, MessageRequest{Last: subject})
 		return last.Seq > 0 && !last.Time.Before(*at), err
 	}
 	if after >= e.upTo {
 		return false, nil
 	}
-	next, err := e.store.leadersNextIn(ctx, e.stream, subject, after+1)
+	next, err := e.store.LeadersMessage(ctx, e.stream, MessageRequest{Seq: after + 1, Next: subject})
 	return next.Seq > 0 && next.Seq <= e.upTo, err
 }
 
-// lastIn asks for the last message of a subject.
-type lastIn struct {
-	Subject string `json:"last_by_subj"`
+// MessageRequest asks for one message of a stream: that at Seq, the first of Next from Seq on, or the last of Last.
+type MessageRequest struct {
+	Seq  uint64 `json:"seq,omitempty"`
+	Next string `json:"next_by_subj,omitempty"` // a subject, which may have wildcards
+	Last string `json:"last_by_subj,omitempty"` // a subject
 }
 
-// nextIn asks for the first message of a subject from a sequence on.
-type nextIn struct {
-	Seq     uint64 `json:"seq"`
-	Subject string `json:"next_by_subj"`
+// StoredMessage is a message as it is stored.
+type StoredMessage struct {
+	Subject string    `json:"subject"`
+	Seq     uint64    `json:"seq"`
+	Time    time.Time `json:"time"` // when it was stored
+	Encoded string    `json:"hdrs"` // its header, in base64
+	Data    []byte    `json:"data"`
 }
 
-// MessageHead is the place of a message, when it was stored, and its headers, in base64.
-type MessageHead struct {
-	Seq    uint64    `json:"seq"`
-	Time   time.Time `json:"time"`
-	Header string    `json:"hdrs"`
+// Header returns the header of the message, nil if it has none.
+func (m *StoredMessage) Header() (nats.Header, error) {
+	if m.Encoded == "" {
+		return nil, nil //nolint:nilnil // a message without headers has none
+	}
+	raw, err := base64.StdEncoding.DecodeString(m.Encoded)
+	if err == nil {
+		var header nats.Header
+		if header, err = nats.DecodeHeadersMsg(raw); err == nil {
+			return header, nil
+		}
+	}
+	return nil, fmt.Errorf("header of message %d: %w", m.Seq, err)
 }
 
-// LeadersLast returns the last message of a subject in a stream, zero if there is none.
-func (s *Store) LeadersLast(ctx context.Context, stream, subject string) (MessageHead, error) {
-	return s.leadersHead(ctx, stream, lastIn{subject})
-}
-
-// leadersNextIn returns the first message of a subject in a stream from a sequence on, zero if there is none.
-func (s *Store) leadersNextIn(ctx context.Context, stream, subject string, from uint64) (MessageHead, error) {
-	return s.leadersHead(ctx, stream, nextIn{max(from, 1), subject})
-}
-
-// leadersHead asks the leader of a stream for a message.
-func (s *Store) leadersHead(ctx context.Context, stream string, request any) (MessageHead, error) {
+// LeadersMessage returns a message as the leader of the stream has it; the zero value if there is none.
+func (s *Store) LeadersMessage(ctx context.Context, stream string, request MessageRequest) (StoredMessage, error) {
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
-		Message MessageHead         `json:"message"`
+		Message StoredMessage       `json:"message"`
 	}
 	body, err := json.Marshal(request)
 	if err != nil {
-		return MessageHead{}, fmt.Errorf("read request: %w", err)
+		return StoredMessage{}, fmt.Errorf("read request: %w", err)
 	}
 	resp, err := Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return s.nc.RequestWithContext(ctx, MsgGetSubject+stream, body)
+		return s.nc.RequestWithContext(ctx, msgGetSubject+stream, body)
 	})
 	if err != nil {
-		return MessageHead{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, err))
+		return StoredMessage{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, err))
 	}
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return MessageHead{}, fmt.Errorf("read %s: %w", stream, err)
+		return StoredMessage{}, fmt.Errorf("read %s: %w", stream, err)
 	}
 	if answer.Error != nil && answer.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound {
-		return MessageHead{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, answer.Error))
+		return StoredMessage{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, answer.Error))
 	}
 	return answer.Message, nil
-}
-
-// LeadersNextSeq returns the sequence of the next message of a subject, 0 if there is none.
-func (s *Store) LeadersNextSeq(ctx context.Context, ns, subject string, from uint64) (uint64, error) {
-	next, err := s.LeadersNextHead(ctx, ns, subject, from)
-	return next.Seq, err
-}
-
-// LeadersNextHead is leadersNextSeq, with the headers.
-func (s *Store) LeadersNextHead(ctx context.Context, ns, subject string, from uint64) (MessageHead, error) {
-	return s.leadersNextIn(ctx, streams.EventsStream(ns), subject, from)
 }

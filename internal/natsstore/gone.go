@@ -17,7 +17,7 @@ const leap = 100_000
 // Lacks reports whether a stream of the layout is missing in NATS. A log is missing only if its namespace has a record.
 // Code Unavailable if that cannot be found out now.
 func (s *Store) Lacks(ctx context.Context, name string) (bool, error) {
-	_, err := s.Stream(ctx, name)
+	_, err := s.js.Stream(ctx, name)
 	if err == nil {
 		return false, nil
 	}
@@ -59,9 +59,9 @@ func (s *Store) Remake(ctx context.Context, name string, last uint64) error {
 		return err
 	}
 	if name == streams.DeadLetters {
-		return s.EnsureLetters(ctx)
+		_, err = s.LettersConsumer(ctx)
 	}
-	return nil
+	return err
 }
 
 // layoutConfig returns the settings of a stream of the layout.

@@ -196,18 +196,12 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	return ns
 }
 
-// Stream returns a stream as it is now. Each question has a time of its own and is asked again, because one that
-// is asked while a cluster elects its leaders may never be answered.
-func (s *Store) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	return s.js.Stream(ctx, name)
-}
-
 // EventsInfo returns what JetStream knows of a namespace's log. Code NotFound if there is none.
 func (s *Store) EventsInfo(ctx context.Context, ns string) (*jetstream.StreamInfo, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
 		return nil, NamespaceMissing(ns)
 	}
-	stream, err := s.Stream(ctx, streams.EventsStream(ns))
+	stream, err := s.js.Stream(ctx, streams.EventsStream(ns))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, NamespaceMissing(ns)
 	}

@@ -272,13 +272,7 @@ func shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 // isLess compares two limits of which anything that is not positive means none.
 func isLess[T ~int64](a, b T) bool { return a > 0 && (b <= 0 || a < b) }
 
-// EnsureLetters makes the consumer of dead letters, if it is not there: what is buried from then on is told.
-func (s *Store) EnsureLetters(ctx context.Context) error {
-	_, err := s.LettersConsumer(ctx)
-	return err
-}
-
-// LettersConsumer returns what hands out dead letters as they are buried, and makes it if it is not there.
+// LettersConsumer returns the consumer of the dead letters that are buried from now on, and makes it if it is not there.
 func (s *Store) LettersConsumer(ctx context.Context) (jetstream.Consumer, error) {
 	want := streams.LettersConsumer()
 	config := jetstream.ConsumerConfig{

@@ -16,7 +16,7 @@ const tailAhead = 64
 // Tail calls each for the messages of a stream after a sequence, in their order and then as they come, until it returns an
 // error, ctx ends or there is trouble. A stream that ends before the sequence is read from its end on.
 func (s *Store) Tail(ctx context.Context, stream, subjects string, after uint64, each func(*nats.Msg, *nats.MsgMetadata) error) error {
-	handle, err := s.Stream(ctx, stream)
+	handle, err := s.js.Stream(ctx, stream)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, StoreError(ctx, err))
 	}

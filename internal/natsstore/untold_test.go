@@ -146,7 +146,8 @@ func TestASubscriptionThatNobodyHearsOfCannotBeChangedForEver(t *testing.T) {
 // lettersAreShared checks that two processes that tell share the letters (C32).
 func lettersAreShared(t *testing.T, stores ...rooms) {
 	t.Helper()
-	require.NoError(t, stores[0].EnsureLetters(t.Context()))
+	_, err := stores[0].LettersConsumer(t.Context())
+	require.NoError(t, err)
 	var mu sync.Mutex
 	times := map[uint64]int{}
 	ctx, cancel := context.WithCancel(context.Background())

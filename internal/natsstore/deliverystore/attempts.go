@@ -228,7 +228,7 @@ func progressed(p model.Progress, a *sluice.Attempt) model.Progress {
 
 // lastTime returns when the last message of a subject was stored; zero if there is none.
 func (s *Store) lastTime(ctx context.Context, stream, subject string) (time.Time, error) {
-	handle, err := s.core.Stream(ctx, stream)
+	handle, err := s.core.JetStream().Stream(ctx, stream)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("stream %s: %w", stream, err)
 	}

@@ -57,7 +57,7 @@ func (s *Store) bury(ctx context.Context, d *sluice.DeadLetter) error {
 // Unbury deletes the dead letter at a place. It is no error if there is none: a later one of the same
 // delivery has another place.
 func (s *Store) Unbury(ctx context.Context, letterSeq uint64) error {
-	stream, err := s.core.Stream(ctx, streams.DeadLetters)
+	stream, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
 	if err == nil {
 		_, err = natsstore.Once(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, stream.DeleteMsg(ctx, letterSeq) })
 	}
@@ -139,7 +139,7 @@ func (s *Store) DiscardAll(ctx context.Context, sub *sluice.Subscription) error 
 }
 
 func (s *Store) purgeLetters(ctx context.Context, subjects string) error {
-	stream, err := s.core.Stream(ctx, streams.DeadLetters)
+	stream, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
 	if err == nil {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(subjects))
 	}
@@ -152,7 +152,7 @@ func (s *Store) purgeLetters(ctx context.Context, subjects string) error {
 // findLetter returns the newest letter that an event's id or sequence names, and the filter that
 // found it.
 func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, string, error) {
-	stream, err := s.core.Stream(ctx, streams.DeadLetters)
+	stream, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
 	if err != nil {
 		return model.BuriedLetter{}, "", fmt.Errorf("stream %s: %w", streams.DeadLetters, natsstore.StoreError(ctx, err))
 	}
@@ -236,7 +236,7 @@ func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (model
 }
 
 func (s *Store) deadLetterBounds(ctx context.Context) (first, last uint64, err error) {
-	stream, err := s.core.Stream(ctx, streams.DeadLetters)
+	stream, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
 	if err != nil {
 		return 0, 0, fmt.Errorf("stream %s: %w", streams.DeadLetters, natsstore.StoreError(ctx, err))
 	}

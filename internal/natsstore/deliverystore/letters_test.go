@@ -24,7 +24,8 @@ func TestDeadLettersAreHandedOutUntilTheyAreTold(t *testing.T) {
 		require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{Subscription: "s", Namespace: sluice.DefaultNamespace, Seq: seq, EventID: strconv.FormatUint(seq, 10), Path: "/a", Reason: sluice.Exhausted, At: time.Now()}))
 	}
 	bury(1)
-	require.NoError(t, store.core.EnsureLetters(t.Context()))
+	_, err = store.core.LettersConsumer(t.Context())
+	require.NoError(t, err)
 	bury(2)
 	bury(3)
 

@@ -167,7 +167,7 @@ func (s *Store) trailLater(ctx context.Context, sub *sluice.Subscription, t *mod
 	if sub.From.Kind != sluice.StartLastPerPath || t.Event == nil || t.Path == "" {
 		return nil
 	}
-	next, err := s.core.LeadersNextSeq(ctx, sub.Namespace, streams.Subject(sub.Namespace, t.Path), t.Seq+1)
+	next, err := s.log.NextSeq(ctx, sub.Namespace, streams.Subject(sub.Namespace, t.Path), t.Seq+1)
 	t.Later = next
 	return err
 }

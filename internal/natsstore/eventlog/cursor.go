@@ -16,7 +16,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // Cursors that are words.
@@ -106,7 +105,7 @@ func (l *Log) storedFrom(ctx context.Context, ns string, at time.Time) (msgs []*
 		if msgs, _, err = l.core.Direct(ctx, ns, natsstore.DirectRequest{StartTime: &at, Batch: 1}); err != nil || len(msgs) > 0 {
 			return err
 		}
-		last, err := l.core.LeadersLast(ctx, streams.EventsStream(ns), ">")
+		last, err := l.leaders(ctx, ns, natsstore.MessageRequest{Last: ">"})
 		if err == nil && last.Seq > 0 && !last.Time.Before(at) {
 			err = natsstore.ErrBehind
 		}

@@ -2,10 +2,7 @@ package eventlog
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,7 +34,7 @@ func (l *Log) Events(ctx context.Context, ns string, q model.EventQuery) (model.
 		if err := l.collect(ctx, ns, r); err != nil || !r.ended || !r.replicated {
 			return err
 		}
-		next, err := l.core.LeadersNextSeq(ctx, ns, r.filter.Subject, r.after+1)
+		next, err := l.NextSeq(ctx, ns, r.filter.Subject, r.after+1)
 		if err == nil && next > 0 && next <= r.until {
 			err = natsstore.ErrBehind
 		}
@@ -199,60 +196,26 @@ func (l *Log) NextEvent(ctx context.Context, ns, filterSubject string, from uint
 // before the call is found. Codes: NotFound; WindowExceeded if it is no longer kept;
 // InvalidRequest if what lies there is no event.
 func (l *Log) Event(ctx context.Context, ns string, seq uint64) (sluice.Event, error) {
-	if sluice.CheckNamespaceName(ns) != nil {
-		return sluice.Event{}, natsstore.NamespaceMissing(ns)
+	msg, err := l.leaders(ctx, ns, natsstore.MessageRequest{Seq: seq})
+	if err != nil && (seq > 0 || natsstore.APICode(err) == 0) {
+		return sluice.Event{}, err
 	}
-	body, err := json.Marshal(map[string]uint64{"seq": seq})
+	if msg.Seq == 0 {
+		return sluice.Event{}, l.eventMissing(ctx, ns, seq)
+	}
+	header, err := msg.Header()
 	if err != nil {
-		return sluice.Event{}, fmt.Errorf("read request: %w", err)
-	}
-	resp, err := natsstore.Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return l.core.Conn().RequestWithContext(ctx, natsstore.MsgGetSubject+streams.EventsStream(ns), body)
-	})
-	if err != nil {
-		return sluice.Event{}, fmt.Errorf("read %s: %w", ns, natsstore.StoreError(ctx, err))
-	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message struct {
-			Subject string    `json:"subject"`
-			Header  string    `json:"hdrs"`
-			Data    []byte    `json:"data"`
-			Time    time.Time `json:"time"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(resp.Data, &answer); err != nil {
 		return sluice.Event{}, fmt.Errorf("read %s: %w", ns, err)
 	}
-	if answer.Error != nil {
-		return sluice.Event{}, l.eventMissing(ctx, ns, seq, answer.Error)
-	}
-	header, err := decodeHeader(answer.Message.Header)
-	if err != nil {
-		return sluice.Event{}, fmt.Errorf("read %s: header: %w", ns, err)
-	}
-	return l.stamps.eventOf(answer.Message.Subject, header, answer.Message.Data, seq, answer.Message.Time)
-}
-
-func decodeHeader(encoded string) (nats.Header, error) {
-	if encoded == "" {
-		return nil, nil //nolint:nilnil // a message without headers has none
-	}
-	raw, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return nil, err
-	}
-	return nats.DecodeHeadersMsg(raw)
+	return l.stamps.eventOf(msg.Subject, header, msg.Data, seq, msg.Time)
 }
 
 // eventMissing says why there is no event with the sequence.
-func (l *Log) eventMissing(ctx context.Context, ns string, seq uint64, answered *jetstream.APIError) error {
+func (l *Log) eventMissing(ctx context.Context, ns string, seq uint64) error {
 	info, err := l.core.EventsInfo(ctx, ns)
 	switch {
 	case err != nil:
 		return err
-	case answered.ErrorCode != jetstream.JSErrCodeMessageNotFound && seq > 0:
-		return fmt.Errorf("read %s: %w", ns, natsstore.StoreError(ctx, answered))
 	case seq > 0 && seq < info.State.FirstSeq:
 		return windowExceeded(info.State)
 	}
@@ -261,7 +224,7 @@ func (l *Log) eventMissing(ctx context.Context, ns string, seq uint64, answered 
 
 // PurgePath deletes the events that lie on a path up to a sequence.
 func (l *Log) PurgePath(ctx context.Context, namespace string, path sluice.Path, upTo uint64) error {
-	stream, err := l.core.Stream(ctx, streams.EventsStream(namespace))
+	stream, err := l.core.JetStream().Stream(ctx, streams.EventsStream(namespace))
 	if err == nil {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.Subject(namespace, path)), jetstream.WithPurgeSequence(upTo+1))
 	}

@@ -30,7 +30,7 @@ func (l *Log) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluic
 // one: a replica that lags behind would let a lane end too soon, with what is missing unsent.
 func (l *Log) LeadersNext(ctx context.Context, ns, subject string, from uint64) ([]sluice.Event, error) {
 	for {
-		seq, err := l.core.LeadersNextSeq(ctx, ns, subject, from)
+		seq, err := l.NextSeq(ctx, ns, subject, from)
 		if err != nil || seq == 0 {
 			return nil, err
 		}

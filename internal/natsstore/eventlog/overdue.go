@@ -2,13 +2,11 @@ package eventlog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -59,7 +57,7 @@ func (l *Log) SweepOverdueOnce(ctx context.Context, grace time.Duration) error {
 // sweepNamespace deletes overdue events, and stops at the first that is not. The retention is that of the log,
 // and the time that of NATS, so that neither a setting that was not applied nor a wrong clock here costs events.
 func (l *Log) sweepNamespace(ctx context.Context, ns string, grace time.Duration) error {
-	log, err := l.core.Stream(ctx, streams.EventsStream(ns))
+	log, err := l.core.JetStream().Stream(ctx, streams.EventsStream(ns))
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w", ns, natsstore.StoreError(ctx, err))
 	}
@@ -70,15 +68,15 @@ func (l *Log) sweepNamespace(ctx context.Context, ns string, grace time.Duration
 	before := info.TimeStamp.Add(-info.Config.MaxAge - grace)
 	seq := uint64(1)
 	for range overdueAtOnce {
-		stored, err := l.nextEvent(ctx, ns, seq)
+		stored, err := l.leaders(ctx, ns, natsstore.MessageRequest{Seq: seq, Next: streams.EventsSubjects(ns)})
 		if err != nil {
 			return fmt.Errorf("namespace %s: %w", ns, natsstore.StoreError(ctx, err))
 		}
-		if stored == nil || !stored.Time.Before(before) {
+		if stored.Seq == 0 || !stored.Time.Before(before) {
 			return nil
 		}
 		seq = stored.Seq + 1
-		header, err := decodeHeader(stored.Header)
+		header, err := stored.Header()
 		if err != nil || header.Get(jetstream.MsgTTLHeader) == "" {
 			continue // JetStream drops it itself
 		}
@@ -88,39 +86,4 @@ func (l *Log) sweepNamespace(ctx context.Context, ns string, grace time.Duration
 		l.core.Log().InfoContext(ctx, "deleted an event whose Nats-TTL outlived max_age", slog.String("namespace", ns), slog.Uint64("seq", stored.Seq))
 	}
 	return nil
-}
-
-// storedAt is where and when a message was stored, and its header in base64.
-type storedAt struct {
-	Seq    uint64    `json:"seq"`
-	Time   time.Time `json:"time"`
-	Header string    `json:"hdrs"`
-}
-
-// nextEvent returns the first event from a sequence on; nil if there is none. The leader answers.
-func (l *Log) nextEvent(ctx context.Context, ns string, seq uint64) (*storedAt, error) {
-	body, err := json.Marshal(map[string]any{"seq": seq, "next_by_subj": streams.EventsSubjects(ns)})
-	if err != nil {
-		return nil, err
-	}
-	resp, err := natsstore.Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return l.core.Conn().RequestWithContext(ctx, natsstore.MsgGetSubject+streams.EventsStream(ns), body)
-	})
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *storedAt           `json:"message"`
-	}
-	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return nil, err
-	}
-	if answer.Error != nil {
-		if answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
-			return nil, nil //nolint:nilnil // there is none
-		}
-		return nil, answer.Error
-	}
-	return answer.Message, nil
 }

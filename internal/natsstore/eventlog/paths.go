@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -70,40 +69,9 @@ func (l *Log) PathTail(ctx context.Context, ns string, path sluice.Path) (uint64
 // MaxData returns how many bytes of data an event may have.
 func (l *Log) MaxData() int { return int(l.core.Conn().MaxPayload()) - headroom }
 
-type lastMessage struct {
-	Seq  uint64 `json:"seq"`
-	Data []byte `json:"data"`
-}
-
 // last returns the last message of a subject, as the leader has it.
-func (l *Log) last(ctx context.Context, ns, subject string) (lastMessage, error) {
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message lastMessage         `json:"message"`
-	}
-	if sluice.CheckNamespaceName(ns) != nil {
-		return answer.Message, natsstore.NamespaceMissing(ns)
-	}
-	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
-	if err != nil {
-		return answer.Message, fmt.Errorf("read request: %w", err)
-	}
-	resp, err := natsstore.Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return l.core.Conn().RequestWithContext(ctx, natsstore.MsgGetSubject+streams.EventsStream(ns), body)
-	})
-	if err != nil {
-		return answer.Message, fmt.Errorf("read %s: %w", ns, natsstore.StoreError(ctx, err))
-	}
-	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return answer.Message, fmt.Errorf("read %s: %w", ns, err)
-	}
-	switch {
-	case answer.Error == nil, answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return answer.Message, nil
-	case answer.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound:
-		return answer.Message, natsstore.NamespaceMissing(ns)
-	}
-	return answer.Message, fmt.Errorf("read %s: %w", ns, natsstore.StoreError(ctx, answer.Error))
+func (l *Log) last(ctx context.Context, ns, subject string) (natsstore.StoredMessage, error) {
+	return l.leaders(ctx, ns, natsstore.MessageRequest{Last: subject})
 }
 
 // PathEvents returns the first events on a path after a sequence and up to another, ascending: none
@@ -128,7 +96,7 @@ func (l *Log) PathEvents(ctx context.Context, ns string, path sluice.Path, after
 	if len(events) > 0 {
 		return events, nil
 	}
-	next, err := l.core.LeadersNextSeq(ctx, ns, subject, after+1)
+	next, err := l.NextSeq(ctx, ns, subject, after+1)
 	if err != nil || next == 0 || next > upTo {
 		return nil, err
 	}
@@ -164,13 +132,13 @@ func (l *Log) PathNotes(ctx context.Context, ns string, path sluice.Path, after,
 	if last > 0 {
 		return notes, last, nil
 	}
-	next, err := l.core.LeadersNextHead(ctx, ns, subject, after+1)
+	next, err := l.leaders(ctx, ns, natsstore.MessageRequest{Seq: after + 1, Next: subject})
 	if err != nil || next.Seq == 0 || next.Seq > upTo {
 		return nil, 0, err
 	}
-	header, err := decodeHeader(next.Header)
+	header, err := next.Header()
 	if err != nil {
-		return nil, 0, fmt.Errorf("read notes of %s: header: %w", ns, err)
+		return nil, 0, fmt.Errorf("read notes of %s: %w", ns, err)
 	}
 	if note, ok := l.stamps.note(subject, header); ok {
 		notes = append(notes, note)
@@ -336,7 +304,7 @@ func (l *Log) purgeRecords(ctx context.Context, ns string, path sluice.Path, upT
 	if upTo == 0 {
 		return nil
 	}
-	stream, err := l.core.Stream(ctx, streams.EventsStream(ns))
+	stream, err := l.core.JetStream().Stream(ctx, streams.EventsStream(ns))
 	if err != nil {
 		return fmt.Errorf("purge records: %w", err)
 	}

@@ -2,22 +2,21 @@ package eventlog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
 // leadersAnchor returns the place and the subject of the message at a sequence; if that is gone, of the next one; if
 // there is none, of the last one; zero if the log is empty. JetStream does not find the last one by itself where the
 // end of a log was deleted.
-func (l *Log) leadersAnchor(ctx context.Context, ns string, seq uint64) (messagePlace, error) {
+func (l *Log) leadersAnchor(ctx context.Context, ns string, seq uint64) (natsstore.StoredMessage, error) {
 	place, err := l.leadersPlace(ctx, ns, seq)
 	for low, step := seq, uint64(1); err == nil && place.Seq == 0 && low > 0; step *= 2 {
 		low -= min(step, low)
@@ -25,7 +24,7 @@ func (l *Log) leadersAnchor(ctx context.Context, ns string, seq uint64) (message
 	}
 	for end := seq; err == nil && place.Seq > 0 && place.Seq+1 < end; {
 		middle := place.Seq + 1 + (end-place.Seq-1)/2
-		var later messagePlace
+		var later natsstore.StoredMessage
 		if later, err = l.leadersPlace(ctx, ns, middle); later.Seq > 0 {
 			place = later
 		} else {
@@ -35,38 +34,28 @@ func (l *Log) leadersAnchor(ctx context.Context, ns string, seq uint64) (message
 	return place, err
 }
 
-// leadersPlace returns the place and the subject of the first message from a sequence on, zero if there is none.
-func (l *Log) leadersPlace(ctx context.Context, ns string, from uint64) (place messagePlace, err error) {
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message messagePlace        `json:"message"`
+// leaders returns a message of a namespace's log as the leader has it; the zero value if there is none. Code NotFound for the
+// namespace.
+func (l *Log) leaders(ctx context.Context, ns string, request natsstore.MessageRequest) (natsstore.StoredMessage, error) {
+	if sluice.CheckNamespaceName(ns) != nil {
+		return natsstore.StoredMessage{}, natsstore.NamespaceMissing(ns)
 	}
-	body, err := json.Marshal(map[string]any{"seq": max(from, 1), "next_by_subj": ">"})
-	if err != nil {
-		return place, fmt.Errorf("read request: %w", err)
+	msg, err := l.core.LeadersMessage(ctx, streams.EventsStream(ns), request)
+	if natsstore.APICode(err) == int(jetstream.JSErrCodeStreamNotFound) {
+		return msg, natsstore.NamespaceMissing(ns)
 	}
-	resp, err := natsstore.Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return l.core.Conn().RequestWithContext(ctx, natsstore.MsgGetSubject+streams.EventsStream(ns), body)
-	})
-	if err != nil {
-		return place, err
-	}
-	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return place, fmt.Errorf("read %s: %w", ns, err)
-	}
-	switch {
-	case answer.Error == nil, answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return answer.Message, nil
-	case answer.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound:
-		return place, natsstore.NamespaceMissing(ns)
-	}
-	return place, answer.Error
+	return msg, err
 }
 
-// messagePlace is where a message lies.
-type messagePlace struct {
-	Seq     uint64 `json:"seq"`
-	Subject string `json:"subject"`
+// NextSeq returns the sequence of the first message of a subject from a sequence on, as the leader has it; 0 if there is none.
+func (l *Log) NextSeq(ctx context.Context, ns, subject string, from uint64) (uint64, error) {
+	next, err := l.leaders(ctx, ns, natsstore.MessageRequest{Seq: max(from, 1), Next: subject})
+	return next.Seq, err
+}
+
+// leadersPlace returns the first message from a sequence on; the zero value if there is none.
+func (l *Log) leadersPlace(ctx context.Context, ns string, from uint64) (natsstore.StoredMessage, error) {
+	return l.leaders(ctx, ns, natsstore.MessageRequest{Seq: max(from, 1), Next: ">"})
 }
 
 // seqOf returns the sequence in an answer to a direct get, 0 if there is none.

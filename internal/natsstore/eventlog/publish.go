@@ -94,7 +94,7 @@ func (l *Log) publish(ctx context.Context, ns string, events []sluice.Event, exa
 
 // try makes one try to store what is not stored yet.
 func (l *Log) try(ctx context.Context, b *batch) error {
-	err := l.core.Reachable(ctx)
+	err := l.reachable(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,6 +112,25 @@ func (l *Log) try(ctx context.Context, b *batch) error {
 		}
 	}
 	return err
+}
+
+// reachable waits for a connection, for as long as an answer is waited for. What is published without one is kept by the client, and sent
+// when there is one again, long after it was given up: by then another replica has done it, and the log may have forgotten its id.
+func (l *Log) reachable(ctx context.Context) error {
+	again := l.core.Reconnected()
+	if l.core.Conn().Status() != nats.RECONNECTING {
+		return nil
+	}
+	limit := time.NewTimer(natsstore.RequestTimeout)
+	defer limit.Stop()
+	select {
+	case <-again:
+		return nil
+	case <-limit.C:
+		return nats.ErrConnectionReconnecting
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (l *Log) publishOne(ctx context.Context, b *batch, i int) error {

@@ -247,7 +247,7 @@ func (r *stateReader) next(ctx context.Context) (stretch, error) {
 		if len(msgs) > 0 {
 			return r.stretch(msgs), nil
 		}
-		seq, err := r.log.core.LeadersNextSeq(ctx, r.ns, r.filter, r.after+1)
+		seq, err := r.log.NextSeq(ctx, r.ns, r.filter, r.after+1)
 		if err == nil && seq > 0 && seq <= r.at {
 			err = natsstore.ErrBehind
 		}

@@ -47,7 +47,7 @@ func (l *Log) Window(ctx context.Context, sub *sluice.Subscription, q model.Wind
 		return page, nil
 	}
 	// A replica that lags behind does not know of what it has not got.
-	next, err := l.core.LeadersNextSeq(ctx, sub.Namespace, r.filter.Subject, r.after+1)
+	next, err := l.NextSeq(ctx, sub.Namespace, r.filter.Subject, r.after+1)
 	if err != nil {
 		return model.WindowPage{}, err
 	}
