@@ -103,6 +103,10 @@ func plain() map[string]bars {
 		"internal/ownership":            strict,
 		"internal/endpoint/limit":       strict,
 		"internal/httpapi/openapi.yaml": strict,
+
+		"internal/natsstore/eventlog":    strict,
+		"internal/natsstore/streamstore": strict,
+		"internal/natsstore/records":     strict,
 	}
 }
 

@@ -25,7 +25,7 @@ type batch struct {
 	ns        string
 	events    []sluice.Event
 	stamps    *stamps
-	exact     func(*sluice.Event) bool // see Exact; nil: whatever has the id is a duplicate
+	exact     func(*sluice.Event) bool // see Exact; nil: every event with the id is a duplicate
 	seqs      []uint64                 // 0: not stored yet
 	duplicate []bool
 	first     []int // the first event of the same id, mostly the event itself
@@ -87,7 +87,7 @@ func (b *batch) stored() []sluice.Stored {
 	return all
 }
 
-// What there is of atomic batches. JetStream allows 50 open ones for each stream unless its server is set
+// Limit of atomic batches. JetStream allows 50 open ones for each stream unless its server is set
 // otherwise, and they may belong to others.
 const batchesAtOnce = 40 // of this process, for each namespace; further ones wait
 

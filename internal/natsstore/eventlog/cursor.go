@@ -24,8 +24,8 @@ const (
 	cursorNow       = "now"
 )
 
-// Resolve returns the sequence after which a cursor lies: "-1" or "" (the beginning of what is
-// kept), "now", a sequence, a time (RFC 3339), or an event's id. Codes: NotFound for the
+// Resolve returns the sequence after which a cursor lies: "-1" or "" (the beginning of the stored
+// events), "now", a sequence, a time (RFC 3339), or an event's id. Codes: NotFound for the
 // namespace or an id that is not in it; WindowExceeded, with oldest_available_seq and
 // current_seq, if events after the cursor are no longer kept.
 func (l *Log) Resolve(ctx context.Context, ns, cursor string) (uint64, error) {
@@ -70,10 +70,10 @@ func (l *Log) resolveUntil(ctx context.Context, ns, cursor string, state jetstre
 	return l.resolveSeq(ctx, ns, cursor)
 }
 
-// resolveSeq returns the sequence that a cursor is, or that of the event whose id it is.
+// resolveSeq returns the sequence that a cursor is, or of the event with that id.
 func (l *Log) resolveSeq(ctx context.Context, ns, cursor string) (uint64, error) {
 	if seq, err := strconv.ParseUint(cursor, 10, 64); err == nil {
-		return min(seq, math.MaxUint64-1), nil // what comes next is a sequence too
+		return min(seq, math.MaxUint64-1), nil // the next one is a sequence too
 	}
 	e, err := l.EventByID(ctx, ns, cursor)
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -144,8 +144,8 @@ func windowExceeded(state jetstream.StreamState) error {
 
 // RecentByID returns the event with the id if it can be found without reading the log: while its
 // id is in the namespace's dedup window, or if the id names its place. The leader answers, so that
-// an event that was stored before the call is found. Code NotFound for every other id, for what
-// cannot be read, and for the namespace.
+// an event that was stored before the call is found. Code NotFound for every other id, for a message
+// that cannot be read, and for the namespace.
 func (l *Log) RecentByID(ctx context.Context, ns, id string) (sluice.Event, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
 		return sluice.Event{}, natsstore.NamespaceMissing(ns)

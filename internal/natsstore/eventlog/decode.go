@@ -26,7 +26,7 @@ const structuredType = "application/cloudevents+json"
 // names are read whatever their case; of several that differ in case only, the one in lower case
 // counts, so that a message is the same event whenever it is read. Auth attributes are there only if a stamp proves them.
 //
-// Code InvalidRequest if the subject is not a path's, or one's that nobody may write to, or a
+// Code InvalidRequest if the subject is not a path's, or that of a path without writers, or a
 // structured body is not a CloudEvent. The event then has its place, its id as far as known, and
 // its data as it came.
 func (st *stamps) eventOf(subject string, header nats.Header, data []byte, seq uint64, stored time.Time) (sluice.Event, error) {
@@ -58,7 +58,7 @@ func (l *Log) EventIn(msg *nats.Msg, meta *nats.MsgMetadata) (sluice.Event, erro
 	return l.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
 }
 
-// placeID returns the id of an event whose publisher gave none.
+// placeID returns the id of an event that came without one.
 func placeID(ns string, seq uint64) string { return ns + "-" + strconv.FormatUint(seq, 10) }
 
 // namespaceOf returns the second token: the namespace of a subject that is not a path's.
@@ -68,7 +68,7 @@ func namespaceOf(subject string) string {
 	return ns
 }
 
-// readHeader enters what the headers say and returns the Nats-Msg-Id.
+// readHeader enters the headers and returns the Nats-Msg-Id.
 func readHeader(e *sluice.Event, header nats.Header) string {
 	var msgID string
 	for _, name := range slices.Sorted(maps.Keys(header)) {
@@ -125,7 +125,7 @@ func setExtension(e *sluice.Event, name, value string) {
 	e.Extensions[name] = value
 }
 
-// readStructured replaces a body that is the whole event by what is in it. A header counts
+// readStructured replaces a body that is the whole event by its content. A header counts
 // only where the body says nothing.
 func readStructured(e *sluice.Event) error {
 	if media, _, err := mime.ParseMediaType(e.ContentType); err != nil || media != structuredType {

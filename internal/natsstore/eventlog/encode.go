@@ -21,7 +21,7 @@ const (
 const upperHex = "0123456789ABCDEF"
 
 // message returns the event as CloudEvents message in binary mode: attributes in headers,
-// data in the body. eventOf is its inverse. What is empty is left out; a reader fills it in.
+// data in the body. eventOf is its inverse. Empty attributes are left out; a reader fills them in.
 func message(ns string, e *sluice.Event) *nats.Msg {
 	h := nats.Header{}
 	set := func(name, value string) {
@@ -106,7 +106,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// unescape is the inverse of escape. It takes what others write, too: double quotes around
+// unescape is the inverse of escape. It takes the forms of other writers, too: double quotes around
 // the value are removed, a percent sign that starts no %XX stands for itself.
 func unescape(s string) string {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {

@@ -75,7 +75,7 @@ type reader struct {
 	ended   bool
 	events  []sluice.Event
 
-	replicated bool // what was read may be behind
+	replicated bool // the messages that were read may be behind
 }
 
 func (l *Log) newReader(ctx context.Context, ns string, q model.EventQuery) (*reader, error) {
@@ -131,7 +131,7 @@ func (r *reader) batch() int {
 	return max(missing, 256)
 }
 
-// enter takes what is wanted and reports whether it looked at all messages.
+// enter takes the wanted events and reports whether it looked at all messages.
 func (r *reader) enter(st *stamps, msgs []*nats.Msg) (all bool, err error) {
 	for _, msg := range msgs {
 		e, err := st.directEvent(msg)
@@ -166,8 +166,8 @@ func (r *reader) page() model.EventPage {
 }
 
 // NextEvent returns the next events, limit at most, whose subjects match the filter subject,
-// from a sequence on, ascending; none if there are none now. On a cluster, what was stored a
-// moment ago may be missing. A message whose subject is not a path's is left out; one whose
+// from a sequence on, ascending; none if there are none now. On a cluster, an event that was stored
+// a moment ago may be missing. A message whose subject is not a path's is left out; one whose
 // body cannot be read comes with its data as it is. Code NotFound for the namespace.
 func (l *Log) NextEvent(ctx context.Context, ns, filterSubject string, from uint64, limit int) ([]sluice.Event, error) {
 	var events []sluice.Event
@@ -192,9 +192,9 @@ func (l *Log) NextEvent(ctx context.Context, ns, filterSubject string, from uint
 	}
 }
 
-// Event returns the event with the sequence. The leader answers, so that what was stored
+// Event returns the event with the sequence. The leader answers, so that an event that was stored
 // before the call is found. Codes: NotFound; WindowExceeded if it is no longer kept;
-// InvalidRequest if what lies there is no event.
+// InvalidRequest if the message is no event.
 func (l *Log) Event(ctx context.Context, ns string, seq uint64) (sluice.Event, error) {
 	msg, err := l.leaders(ctx, ns, natsstore.MessageRequest{Seq: seq})
 	if err != nil && (seq > 0 || natsstore.APICode(err) == 0) {

@@ -13,20 +13,20 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Bounds of a page of a feed, and of what is on its way for all pages: what NATS has for a connection is bounded, 64 MiB by
-// default, beyond which it is cut. Many pages at once are no faster than a few.
+// Bounds of a page of a feed, and of the messages on their way for all pages: NATS cuts a connection for which more than 64 MiB,
+// by default, wait. Many pages at once are no faster than a few.
 const (
 	feedPage   = 1024
 	feedBytes  = 2 << 20
 	feedAhead  = 32 // messages
 	feedAtOnce = 4  // pages
-	feedTries  = 3  // of a page: a server that goes away takes with it what it was asked for
+	feedTries  = 3  // of a page: a server that goes away takes its requests with it
 )
 
 // FeedPage returns events behind a place, in order, of paths that the pattern may match, and up to where there are
 // no others: upTo at least, unless there are more than a page has, or the replica that was read has not got them yet. The log
 // reached upTo before the call. Messages that are no events are left out. Codes NotFound for the namespace;
-// WindowExceeded, with oldest_available_seq and current_seq, if what comes behind the place is no longer kept.
+// WindowExceeded, with oldest_available_seq and current_seq, if the next events are no longer kept.
 func (l *Log) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern, after, upTo uint64) (events []sluice.Event, reached uint64, err error) {
 	select {
 	case l.pages <- struct{}{}:
@@ -102,14 +102,14 @@ func (p *page) add(msg *nats.Msg, meta *nats.MsgMetadata) (more bool, err error)
 	return !p.cut, nil
 }
 
-// gap notes that behind a place there was nothing that is wanted: what was may have left the log while it was read.
+// gap notes that behind a place there was no wanted event: one may have left the log while it was read.
 func (p *page) gap(place uint64) {
 	if !p.holed {
 		p.holed, p.hole = true, place
 	}
 }
 
-// overtook returns an error (WindowExceeded) if retention has overtaken somebody who has come to a place.
+// overtook returns an error (WindowExceeded) if retention has overtaken a reader at a place.
 func (l *Log) overtook(ctx context.Context, ns string, place uint64) error {
 	info, err := l.core.EventsInfo(ctx, ns)
 	if err != nil {

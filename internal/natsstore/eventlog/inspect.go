@@ -27,7 +27,7 @@ const (
 // codeConsumerExists is JetStream's when the name of a consumer that is to be made is taken.
 const codeConsumerExists = 10148
 
-// Inspections makes the consumers of those who may only read (natsd.Inspector), and keeps them away from
+// Inspections makes the consumers of clients that may only read (natsd.Inspector), and keeps them away from
 // every other consumer: to read from a subscription's consumer, to acknowledge for it or to change it would
 // stop deliveries.
 type Inspections struct {

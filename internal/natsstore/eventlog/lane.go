@@ -27,7 +27,7 @@ func (l *Log) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluic
 }
 
 // LeadersNext returns the next event of a subject as the leader of the log has it, if there is
-// one: a replica that lags behind would let a lane end too soon, with what is missing unsent.
+// one: a replica that lags behind would let a lane end too soon, with the missing events unsent.
 func (l *Log) LeadersNext(ctx context.Context, ns, subject string, from uint64) ([]sluice.Event, error) {
 	for {
 		seq, err := l.NextSeq(ctx, ns, subject, from)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	newsLinger = 30 * time.Second // for which a reader of a log goes on when nobody listens any more
+	newsLinger = 30 * time.Second // for which a reader of a log goes on without a listener
 	newsAgain  = 200 * time.Millisecond
 	newsMost   = 5 * time.Second
 )
 
-// pathNotifier tells who waits for a path that something was stored there: one reader of each log, however
-// many wait. What it tells is a hint to look.
+// pathNotifier signals listeners on a path that a message was stored there: one reader of each log, however
+// many listen. The signal is a hint to look.
 type pathNotifier struct {
 	log *Log
 	ctx context.Context //nolint:containedctx // of the readers, which end with the store
@@ -36,7 +36,7 @@ type newsLog struct {
 	ready     chan struct{} // closed when it has begun
 	listeners map[string]map[chan struct{}]struct{}
 	count     int
-	idle      time.Time // since when nobody listens
+	idle      time.Time // since when it has no listener
 }
 
 func newPathNotifier(ctx context.Context, l *Log) *pathNotifier {
@@ -98,7 +98,7 @@ func (n *pathNotifier) leave(log *newsLog, signal chan struct{}, subjects []stri
 	}
 }
 
-// read reads a log until nobody has listened for a while, or the store is closed.
+// read reads a log until it has had no listener for a while, or the store is closed.
 func (n *pathNotifier) read(ctx context.Context, ns string, log *newsLog) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -127,7 +127,7 @@ func (n *pathNotifier) read(ctx context.Context, ns string, log *newsLog) {
 	}
 }
 
-// watch ends a reader to whom nobody listens any more.
+// watch ends a reader without listeners.
 func (n *pathNotifier) watch(ctx context.Context, stop context.CancelFunc, ns string, log *newsLog) {
 	tick := time.NewTicker(newsLinger / 2)
 	defer tick.Stop()
@@ -150,7 +150,7 @@ func (n *pathNotifier) watch(ctx context.Context, stop context.CancelFunc, ns st
 	}
 }
 
-// tell wakes who listens to a subject; "" is all of them.
+// tell wakes the listeners on a subject; "" is all of them.
 func (n *pathNotifier) tell(log *newsLog, subject string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

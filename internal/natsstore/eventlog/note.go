@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// noteMark begins what a note's proof is made of, so that it is never that of a stamp, which begins with a length.
+// noteMark begins the text of a note's proof, so that it is never that of a stamp, which begins with a length.
 const noteMark = 0xff
 
-// addNote puts a note on a message: the id of a key, the proof, and what it says.
+// addNote puts a note on a message: the id of a key, the proof, and its text.
 func (st *stamps) addNote(msg *nats.Msg, note []byte) error {
 	st.mu.RLock()
 	defer st.mu.RUnlock()

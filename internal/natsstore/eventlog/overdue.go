@@ -41,7 +41,7 @@ func (l *Log) SweepOverdue(ctx context.Context) error {
 	}
 }
 
-// SweepOverdueOnce looks at every namespace once, and deletes what is overdue by more than grace.
+// SweepOverdueOnce looks at every namespace once, and deletes the events that are overdue by more than grace.
 func (l *Log) SweepOverdueOnce(ctx context.Context, grace time.Duration) error {
 	all, err := natsstore.OpenBucket[sluice.Namespace](l.core, streams.Namespaces).List(ctx, ">")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // PathBefore returns the sequence of the last event on a path up to a sequence; 0: there is none. Any replica
-// answers: what is asked about was stored long ago.
+// answers: the question is about events that were stored long ago.
 func (l *Log) PathBefore(ctx context.Context, ns string, path sluice.Path, upTo uint64) (uint64, error) {
 	body, err := json.Marshal(map[string]any{"multi_last": []string{streams.Subject(ns, path)}, "up_to_seq": upTo, "batch": 1})
 	if err != nil {

@@ -21,10 +21,10 @@ import (
 // pathPage is how many events of a path are read at once.
 const pathPage = 256
 
-// headroom is what is left of the largest message that NATS takes for the attributes of an event.
+// headroom is the part of the largest message of NATS that is left for the attributes of an event.
 const headroom = 16 << 10
 
-// PathCommit is what is stored on paths of a namespace in one step.
+// PathCommit is the events and records that are stored on paths of a namespace in one step.
 type PathCommit struct {
 	Events []sluice.Event
 	Fence  PathFence // nothing is stored unless it holds
@@ -53,7 +53,7 @@ const (
 	RecordAsEvents time.Duration = -2 // as long as the events that are stored now: it is the last of its path
 )
 
-// PathRecord returns what is kept of a path besides its events, and its revision, 0 if there is nothing.
+// PathRecord returns the record of a path, and its revision, 0 if there is nothing.
 // The leader answers. Code NotFound for the namespace.
 func (l *Log) PathRecord(ctx context.Context, ns string, path sluice.Path) ([]byte, uint64, error) {
 	msg, err := l.last(ctx, ns, streams.RecordSubject(ns, path))
@@ -91,7 +91,7 @@ func (l *Log) PathEvents(ctx context.Context, ns string, path sluice.Path, after
 		if e.Seq > upTo {
 			return events, nil
 		}
-		events = append(events, e) // what calls itself an event and cannot be read comes with its data as it is
+		events = append(events, e) // an event that cannot be read comes with its data as it is
 	}
 	if len(events) > 0 {
 		return events, nil
@@ -107,9 +107,9 @@ func (l *Log) PathEvents(ctx context.Context, ns string, path sluice.Path, after
 	return []sluice.Event{e}, nil
 }
 
-// PathNotes returns what was noted on the events of a path after a sequence and up to another, ascending, and the
-// sequence of the last event that it looked at: 0 only if there are none. What publishers themselves wrote as
-// a note is none.
+// PathNotes returns the notes on the events of a path after a sequence and up to another, ascending, and the
+// sequence of the last event that it looked at: 0 only if there are none. A note that a publisher
+// wrote itself is none.
 func (l *Log) PathNotes(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) (notes [][]byte, last uint64, err error) {
 	subject := streams.Subject(ns, path)
 	msgs, _, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
@@ -183,8 +183,8 @@ func (l *Log) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint64,
 	return last, nil
 }
 
-// commitMessages returns the messages of a commit, the events before the records: whoever sees the
-// record sees what was stored with it. Each has an id, so that it is stored once however often it is sent.
+// commitMessages returns the messages of a commit, the events before the records: a reader that sees the
+// record sees the events that were stored with it. Each has an id, so that it is stored once however often it is sent.
 func (l *Log) commitMessages(ns string, c PathCommit, ttls []string, token string) ([]*nats.Msg, error) {
 	msgs := make([]*nats.Msg, 0, len(c.Events)+len(c.Puts))
 	for i := range c.Events {
@@ -263,7 +263,7 @@ func (l *Log) recordTTLs(ctx context.Context, ns string, puts []PathPut) ([]stri
 	return ttls, nil
 }
 
-// tidyRecords removes the records that others took the place of. What is left is removed later.
+// tidyRecords removes the records that others took the place of. The rest is removed later.
 func (l *Log) tidyRecords(ctx context.Context, ns string, puts []PathPut) {
 	for _, put := range puts {
 		if !put.Tidy && put.For != RecordAsEvents {

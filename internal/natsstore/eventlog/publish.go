@@ -32,7 +32,7 @@ const MaxBatch = 1000
 const publishPatience = 20 * time.Second
 
 // Exact publishes for callers who choose their ids: an id that the log has under another type, or with other data, is
-// Conflict instead of a duplicate, and nothing of the batch is stored. Who sends an event again sends the same one; what
+// Conflict instead of a duplicate, and nothing of the batch is stored. A retry sends the same event; one that
 // differs is another event, whose publisher has to know that it was not stored. So is an event that the caller may not
 // see: whether it says the same is not told.
 type Exact struct {
@@ -92,7 +92,7 @@ func (l *Log) publish(ctx context.Context, ns string, events []sluice.Event, exa
 	return b.stored(), nil
 }
 
-// try makes one try to store what is not stored yet.
+// try makes one try to store the events that are not stored yet.
 func (l *Log) try(ctx context.Context, b *batch) error {
 	err := l.reachable(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (l *Log) try(ctx context.Context, b *batch) error {
 	return err
 }
 
-// reachable waits for a connection, for as long as an answer is waited for. What is published without one is kept by the client, and sent
+// reachable waits for a connection, for as long as an answer is waited for. An event that is published without one is kept by the client, and sent
 // when there is one again, long after it was given up: by then another replica has done it, and the log may have forgotten its id.
 func (l *Log) reachable(ctx context.Context) error {
 	again := l.core.Reconnected()
@@ -154,9 +154,9 @@ func (l *Log) publishOne(ctx context.Context, b *batch, i int) error {
 	return nil
 }
 
-// sameAs returns an error (Conflict) if what lies at a sequence under an event's id lies on another path: whoever
-// may publish on one could else keep out what others publish elsewhere, by taking their ids. Of an exact batch it also is one
-// if that says something else. What is not kept any more cannot be told apart.
+// sameAs returns an error (Conflict) if the message at a sequence, which has the event's id, is on another path: a publisher
+// on one path could else keep out events on others, by taking their ids. Of an exact batch it also is one
+// if that says something else. A message that is no longer kept cannot be told apart.
 func (l *Log) sameAs(ctx context.Context, b *batch, i int, seq uint64) error {
 	e := &b.events[i]
 	stored, err := l.Event(ctx, b.ns, seq)

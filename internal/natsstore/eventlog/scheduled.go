@@ -63,7 +63,7 @@ func (l *Log) Scheduled() Scheduled {
 	return Scheduled{l, natsstore.OpenBucket[scheduledRecord](l.core, streams.Scheduled)}
 }
 
-// Put stores what becomes of an event, and returns its new revision; one whose revision is 0 is new. Codes InvalidRequest and TooLarge for
+// Put stores the state of an event, and returns its new revision; one whose revision is 0 is new. Codes InvalidRequest and TooLarge for
 // an event that its log would not take; NotFound for the namespace of a new one; Conflict unless the stored revision is its own.
 func (s Scheduled) Put(ctx context.Context, one *model.Scheduled) (uint64, error) {
 	e := &one.Event
@@ -82,7 +82,7 @@ func (s Scheduled) Put(ctx context.Context, one *model.Scheduled) (uint64, error
 	return s.bucket.Put(ctx, streams.ScheduledKey(e.Namespace, e.ID), recordOf(one), one.Revision)
 }
 
-// Get returns what is stored of an event. Code NotFound if it is not one that is stored at a time.
+// Get returns the record of an event. Code NotFound if it is not one that is stored at a time.
 func (s Scheduled) Get(ctx context.Context, namespace, id string) (model.Scheduled, error) {
 	missing := sluice.Errorf(sluice.NotFound, "scheduled event %q not found in %s", id, namespace)
 	if sluice.CheckNamespaceName(namespace) != nil || sluice.CheckEventID(id) != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// What looking for an event by its id may cost: JetStream has no index of ids, so the log is read, headers only. Who asks for an
-// id that is not there, again and again, has all of that read.
+// Limits of a lookup by id: JetStream has no index of ids, so the log is read, headers only. Every lookup of an id that is not
+// there reads up to these limits.
 const (
 	defaultSearch  = 50_000          // messages at the end of the log, and as many around the time in the id
 	searchTime     = 5 * time.Second // an id may be in a message's body, which takes longer
@@ -31,7 +31,7 @@ func (l *Log) EventByID(ctx context.Context, ns, id string) (sluice.Event, error
 	return l.eventByID(ctx, ns, id, func(state jetstream.StreamState) (uint64, error) { return l.search(ctx, ns, id, state) })
 }
 
-// EventByIDAnywhere is EventByID for who has to know: all of the log is read.
+// EventByIDAnywhere is EventByID for a caller that must find every event: all of the log is read.
 func (l *Log) EventByIDAnywhere(ctx context.Context, ns, id string) (sluice.Event, error) {
 	return l.eventByID(ctx, ns, id, func(state jetstream.StreamState) (uint64, error) { return l.searchAll(ctx, ns, id, state) })
 }
@@ -102,7 +102,7 @@ func (l *Log) around(ctx context.Context, ns string, made time.Time, state jetst
 }
 
 // searchAll reads the log for the id: first from the time in it, if there is one, to the end,
-// then what lies before. 0 if it is not there.
+// then the part before. 0 if it is not there.
 func (l *Log) searchAll(ctx context.Context, ns, id string, state jetstream.StreamState) (uint64, error) {
 	middle := state.FirstSeq
 	if made, ok := UUIDTime(id); ok {

@@ -19,11 +19,11 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// authPrefix starts the names of the attributes that say who caused an event.
+// authPrefix starts the names of the attributes that name the cause of an event.
 const authPrefix = "auth"
 
 // stamps makes and checks the proof that an event's auth attributes are true (decision 0011): an
-// HMAC over the whole event. Its zero value has no keys and believes nobody.
+// HMAC over the whole event. Its zero value has no keys and believes no publisher.
 type stamps struct {
 	mu   sync.RWMutex
 	keys []stampKey // the newest first
@@ -54,19 +54,19 @@ func (l *Log) openStamps(ctx context.Context) error {
 	return nil
 }
 
-// seal puts a stamp on a message that says who caused it, and takes away any other. What it says
-// has to be true: it is what a trusted publisher sent.
+// seal puts a stamp on a message that names its cause, and takes away any other. The attributes
+// have to be true: a trusted publisher sent them.
 func (st *stamps) seal(msg *nats.Msg) error {
 	delete(msg.Header, streams.HeaderStamp)
 	var w written
 	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil || !hasAuth(w.Extensions) {
-		return nil //nolint:nilerr // what cannot be read has no attributes that could be believed
+		return nil //nolint:nilerr // a message that cannot be read has no attributes that could be believed
 	}
 	return st.put(msg, &w)
 }
 
 // sealEvent is seal for the message of an event that the server itself publishes. Code InvalidRequest
-// if it would be read to say otherwise who caused it, because its data is a whole CloudEvent.
+// if a reader would find another cause in it, because its data is a whole CloudEvent.
 func (st *stamps) sealEvent(msg *nats.Msg, e *sluice.Event) error {
 	if !hasAuth(e.Extensions) {
 		return nil
@@ -165,7 +165,7 @@ func appendPart(to []byte, part string) []byte {
 	return append(binary.BigEndian.AppendUint64(to, uint64(len(part))), part...)
 }
 
-// written is an event as its message says it, before what is missing is filled in.
+// written is an event as its message says it, before missing attributes are filled in.
 type written struct {
 	sluice.Event
 
@@ -173,8 +173,8 @@ type written struct {
 	err   error // the body cannot be read
 }
 
-// read enters what a message says. Code InvalidRequest if its subject is not a path's or its body
-// is not what it claims to be; what could be read is there all the same.
+// read enters the content of a message. Code InvalidRequest if its subject is not a path's or its body
+// is not of the type that it claims; the attributes that could be read are there all the same.
 func (w *written) read(subject string, header nats.Header, data []byte) error {
 	ns, path, pathErr := streams.ParseSubject(subject)
 	if pathErr != nil {
@@ -194,7 +194,7 @@ func (w *written) read(subject string, header nats.Header, data []byte) error {
 	return w.err
 }
 
-// know enters what read would of the message of an event, without reading it. It reports false for a message that
+// know enters the same as read of the message of an event, without reading it. It reports false for a message that
 // has to be read, because its body may be the event.
 func (w *written) know(subject string, e *sluice.Event) bool {
 	ns, path, err := streams.ParseSubject(subject)
@@ -218,5 +218,5 @@ func checkWritable(path sluice.Path) error {
 }
 
 // isSystem reports whether the server writes below the path's first segment: it is the one that
-// permissions keep from others. The other reserved ones are nobody's.
+// permissions keep from others. The other reserved ones have no writer.
 func isSystem(path sluice.Path) bool { return path.Segments()[0] == "_sys" }

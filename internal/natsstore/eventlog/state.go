@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Bounds of what is asked of JetStream at once for a state.
+// Bounds of one request to JetStream for a state.
 const (
 	maxLasts      = 1000      // subjects; it takes 1,024
 	maxListed     = 10_000    // subjects of a log that are listed rather than come upon
@@ -26,11 +26,11 @@ const (
 
 // State returns the last event of every path as of one sequence: with the events that follow it, nothing is
 // missing and nothing there twice. On a cluster, too, all is in it that was stored before the call. A path whose
-// last event is not visible is left out, and so is what was removed meanwhile from the middle of the log.
+// last event is not visible is left out, and so is an event that was removed meanwhile from the middle of the log.
 //
 // Codes: NotFound for the namespace; InvalidRequest for a pattern that is none, and for a sequence that the log
 // has not reached; WindowExceeded, with oldest_available_seq and current_seq, if the log begins after the
-// sequence, or retention has overtaken who reads pages.
+// sequence, or retention has overtaken a reader of pages.
 func (l *Log) State(ctx context.Context, ns string, q model.StateQuery) (model.StatePage, error) {
 	r, err := l.newStateReader(ctx, ns, q)
 	if err != nil {
@@ -59,8 +59,8 @@ type stateReader struct {
 	filter  string   // a subject that covers them
 	all     uint64   // how many subjects the log has
 	at      uint64
-	after   uint64 // every path whose last message lies up to here was looked at
-	begun   bool   // and some of them were: what comes next must not have left the log
+	after   uint64 // paths with their last message up to here were looked at
+	begun   bool   // and some of them were: the next messages must not have left the log
 	scanned int
 	known   map[string]uint64 // where subjects' last messages lie
 	events  []sluice.Event
@@ -230,7 +230,7 @@ func (r *stateReader) walk(ctx context.Context) error {
 	return nil
 }
 
-// stretch is what lies in the log after the place that was reached and up to another.
+// stretch is the part of the log after the place that was reached and up to another.
 type stretch struct {
 	end      uint64
 	messages int
@@ -305,7 +305,7 @@ type lastsOf struct {
 	bytes    int // and not many more than so many
 }
 
-// ask returns the last messages that lie after the place that was reached. A message at the end of what is asked for is
+// ask returns the last messages that lie after the place that was reached. The message at the end of the range is
 // asked for, too, the anchor: a replica that has not got it yet finds nothing, and is asked again. And a subject whose
 // last message was in a block that is gone is not found by JetStream, unless there is another one to begin looking at.
 func (r *stateReader) ask(ctx context.Context, want lastsOf) (natsstore.DirectAnswer, error) {
@@ -329,7 +329,7 @@ func (r *stateReader) ask(ctx context.Context, want lastsOf) (natsstore.DirectAn
 	})
 }
 
-// enter takes what is wanted of messages that lie in a stretch of the log, and goes to its end or, when the page is full, to
+// enter takes the wanted events of messages that lie in a stretch of the log, and goes to its end or, when the page is full, to
 // where it is.
 func (r *stateReader) enter(ctx context.Context, msgs []*nats.Msg, end uint64) error {
 	for _, msg := range msgs {
@@ -353,8 +353,8 @@ func (r *stateReader) enter(ctx context.Context, msgs []*nats.Msg, end uint64) e
 	return nil
 }
 
-// kept returns an error (WindowExceeded) if some of what comes after the place that was reached has left the log by age or
-// size. Where nothing was returned yet, what has left is passed over: it may have been found by one request and not by another.
+// kept returns an error (WindowExceeded) if messages after the place that was reached have left the log by age or
+// size. Where nothing was returned yet, they are passed over: one request may have found them and another not.
 func (r *stateReader) kept(ctx context.Context) error {
 	info, err := r.log.core.EventsInfo(ctx, r.ns)
 	if err != nil {

@@ -21,20 +21,20 @@ import (
 // trustedQueue is shared by all servers: each event is taken by one of them.
 const trustedQueue = "sluice"
 
-// Codes of JetStream for what is refused before it gets there, so that every client understands it.
+// Codes of JetStream for messages that are refused before they get there, so that every client understands it.
 const (
 	codeBadRequest  = 10003
 	codeUnavailable = 10008
 	codeInternal    = 10000
 )
 
-// Trusted takes what trusted publishers send under streams.TrustedSubjects: each message gets a stamp
+// Trusted takes the messages of trusted publishers under streams.TrustedSubjects: each message gets a stamp
 // that proves its auth attributes and goes on to the log as it is otherwise. JetStream's answer goes
 // back to the publisher. Nothing is kept meanwhile, because a publisher's reply subject travels inside
-// our own: what was not answered when a server ends is for the publisher to send again.
+// our own: the publisher sends a message again that had no answer when a server ended.
 type Trusted struct {
 	log     *Log
-	answers string // what our reply subjects begin with
+	answers string // begins our reply subjects
 	subs    []*nats.Subscription
 }
 
@@ -116,8 +116,8 @@ func (t *Trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
 // that it may not.
 func wantsAnswer(msg *nats.Msg) bool { return strings.HasPrefix(msg.Reply, "_") }
 
-// giveID gives an id to a message that says who caused it and has none: without one, each copy
-// that somebody makes of it would be another event.
+// giveID gives an id to a message that names its cause and has none: without one, each copy
+// of it would be another event.
 func giveID(msg *nats.Msg) error {
 	var w written
 	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil {
@@ -132,7 +132,7 @@ func giveID(msg *nats.Msg) error {
 	return nil
 }
 
-// answer passes JetStream's answer on to the publisher whose reply subject ours holds.
+// answer passes JetStream's answer on to the publisher with the reply subject in ours.
 func (t *Trusted) answer(msg *nats.Msg) {
 	to := &nats.Msg{Subject: strings.TrimPrefix(msg.Subject, t.answers), Header: msg.Header, Data: msg.Data}
 	if len(msg.Data) == 0 && msg.Header.Get(natsstore.HeaderStatus) == natsstore.StatusNoAnswer {

@@ -18,7 +18,7 @@ import (
 const windowScan = 10_000
 
 // Window returns, in the order of the log, the events that a subscription gets, as far as they
-// were stored within its replay window (S0-50…52). What lies before the subscription began is
+// were stored within its replay window (S0-50…52). Events from before the subscription began are
 // not its own. Codes: NotFound for an After that is an unknown event's id; WindowExceeded, with
 // oldest_available_seq, current_seq and replay_window_s, if events between After and the window
 // cannot be had any more.
@@ -46,7 +46,7 @@ func (l *Log) Window(ctx context.Context, sub *sluice.Subscription, q model.Wind
 	if !r.ended || !page.More {
 		return page, nil
 	}
-	// A replica that lags behind does not know of what it has not got.
+	// A replica that lags behind does not know the events that it lacks.
 	next, err := l.NextSeq(ctx, sub.Namespace, r.filter.Subject, r.after+1)
 	if err != nil {
 		return model.WindowPage{}, err

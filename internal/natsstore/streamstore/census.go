@@ -25,7 +25,7 @@ type Count struct {
 	Count   uint64    `json:"count"` // messages
 }
 
-// Records is what a bucket holds.
+// Records is the content of a bucket.
 type Records struct {
 	Created   time.Time         `json:"created"` // when its stream was made
 	Last      uint64            `json:"last"`    // no record is newer
@@ -51,7 +51,7 @@ func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 	})
 }
 
-// Records returns what a bucket holds. A record that cannot be read is named, if the server still knows its key.
+// Records returns the content of a bucket. A record that cannot be read is named, if the server still knows its key.
 func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 	r := Records{Revisions: map[string]uint64{}}
 	name, prefix := natsstore.KVStream+bucket, natsstore.KVPrefix+bucket+"."
@@ -87,13 +87,13 @@ func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 	return r, nil
 }
 
-// WatchRecords keeps telling what a bucket holds, each time that it has changed, until ctx ends.
+// WatchRecords passes the records of a bucket, and then every change, to tell until ctx ends.
 func (s *Store) WatchRecords(ctx context.Context, bucket string, tell func(key string, revision uint64, change natsstore.Change)) error {
 	return natsstore.OpenBucket[json.RawMessage](s.core, bucket).Watch(ctx, ">", func(e natsstore.Entry[json.RawMessage]) { tell(e.Key, e.Revision, e.Change) })
 }
 
-// CompareCounts returns what is wrong with streams as they are now, after it is known how far they had come. Streams that were
-// made anew are not what they were, and not damaged; those of which messages are replaced may have fewer.
+// CompareCounts returns the damage of streams as they are now, compared with how far they had come. A stream that was made anew
+// is another one, and not damaged; a stream may have fewer if its messages are replaced.
 func CompareCounts(was, is map[string]Count) (all []sluice.Damage) {
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		before, now := was[name], is[name]
@@ -127,8 +127,8 @@ func (c Count) inside() uint64 {
 	return c.Last - c.First + 1 - min(c.Count, c.Last-c.First+1)
 }
 
-// CompareRecords returns what is wrong with a bucket's records as they are now, after it is known what it held. What was
-// stored or deleted since is not.
+// CompareRecords returns the damage of a bucket's records as they are now, compared with its former content. Records that were
+// stored or deleted since are not damaged.
 func CompareRecords(bucket string, was, is Records) (all []sluice.Damage) {
 	damaged := func(kind sluice.DamageKind, key string, from, to uint64) {
 		all = append(all, sluice.Damage{Kind: kind, Stream: natsstore.KVStream + bucket, Key: key, From: from, To: to})

@@ -19,7 +19,7 @@ import (
 // snapshotTimeout bounds each request of a snapshot; the server checks a whole stream before it answers the first.
 const snapshotTimeout = time.Minute
 
-// StreamState is what a stream holds.
+// StreamState is the content of a stream in numbers.
 type StreamState struct {
 	Messages uint64 `json:"messages"`
 	FirstSeq uint64 `json:"first_seq"`
@@ -32,8 +32,8 @@ type Snapshot struct {
 	Config json.RawMessage `json:"config"` // the stream's configuration and state, as JetStream's API writes them
 }
 
-// Holds reports whether a stream that was restored from the snapshot holds what it should: all of it, but for what has
-// aged out of it meanwhile.
+// Holds reports whether a stream that was restored from the snapshot is complete: it has all messages but those
+// that have aged out of it meanwhile.
 func (s Snapshot) Holds(restored StreamState) bool {
 	var stream struct {
 		Config api.StreamConfig `json:"config"`
@@ -49,8 +49,8 @@ func (s Snapshot) Holds(restored StreamState) bool {
 	return restored == s.State
 }
 
-// StoredStreams returns the names of the streams and buckets of Sluice that there are, but for the bucket of leases:
-// who serves what is not to be kept.
+// StoredStreams returns the names of the streams and buckets of Sluice that there are, but for the bucket of leases,
+// which is not kept.
 func (s *Store) StoredStreams(ctx context.Context) ([]string, error) {
 	var names []string
 	list := s.core.JetStream().StreamNames(ctx)
@@ -103,7 +103,7 @@ func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer)
 }
 
 // RestoreStream makes a stream that is not there from a snapshot, with as many replicas as this store has, and returns
-// what it holds.
+// its content in numbers.
 func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (StreamState, error) {
 	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout))
 	if err != nil {

@@ -60,7 +60,7 @@ func (s *Store) Verify(ctx context.Context, name string, progress func(read, tot
 	return s.unreadable(ctx, stream, gaps)
 }
 
-// unreadable returns what of the gaps is not explained by what was deleted, or has left the log, by now.
+// unreadable returns the parts of the gaps that neither deletion nor retention explains by now.
 func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []sequences) (all []sluice.Damage, err error) {
 	if len(gaps) == 0 {
 		return nil, nil
@@ -122,7 +122,7 @@ func (s *Store) pathOf(ctx context.Context, stream jetstream.Stream, state jetst
 	return "", nil
 }
 
-// without returns what is left of a range from a first sequence on without those that were deleted, ascending.
+// without returns the rest of a range from a first sequence on without those that were deleted, ascending.
 func without(gap sequences, first uint64, deleted []uint64) (left []sequences) {
 	at, _ := slices.BinarySearch(deleted, gap.from)
 	from := max(gap.from, first)
@@ -138,7 +138,7 @@ func without(gap sequences, first uint64, deleted []uint64) (left []sequences) {
 	return left
 }
 
-// MoveOn has a stream give out no sequence up to the last one again. What is in it stays. What it is moved on with stays in a
+// MoveOn has a stream give out no sequence up to the last one again. Its messages stay. The messages that advance it stay in a
 // ledger, of which nothing can be taken away; readers of the ledger pass it over. Code Unprocessable for a distance that would
 // take minutes, or too much of the ledger.
 func (s *Store) MoveOn(ctx context.Context, name string, last uint64) error {
@@ -182,7 +182,7 @@ func (s *Store) fill(ctx context.Context, subject string, n uint64) (last uint64
 	var acks []jetstream.PubAckFuture
 	for range n {
 		msg := nats.NewMsg(subject)
-		msg.Header.Set("KV-Operation", "PURGE") // who watches a bucket takes it for a record that is gone
+		msg.Header.Set("KV-Operation", "PURGE") // readers of the bucket take it for a record that is gone
 		ack, err := s.core.JetStream().PublishMsgAsync(msg)
 		if err != nil {
 			return 0, err
@@ -202,7 +202,7 @@ func (s *Store) fill(ctx context.Context, subject string, n uint64) (last uint64
 	return last, nil
 }
 
-// moveSubject returns the subject of what a stream is moved on with, and whether it can be.
+// moveSubject returns the subject of the messages that advance a stream, and whether it can be advanced.
 func moveSubject(stream string) (string, bool) {
 	if ns, ok := natsstore.LogOf(stream); ok {
 		return streams.MoveSubject(ns), true
