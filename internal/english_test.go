@@ -36,6 +36,7 @@ func plain() map[string]bars {
 		"internal/datadir":              strict,
 		"internal/httpserver":           strict,
 		"internal/status":               strict,
+		"internal/supervise":            strict,
 		"internal/tracing":              strict,
 		"internal/seal/keyfile":         strict,
 		"pkg/client":                    strict,

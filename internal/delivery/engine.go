@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -26,11 +27,9 @@ type Watcher interface {
 	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
 }
 
-// Ownership decides which subscriptions this process serves. It calls changed whenever the answer
-// of Owns may have changed; the returned channel is closed when the runners that were told to end
-// have ended. Run ends when ctx is done.
+// Ownership decides which subscriptions this process serves.
 type Ownership interface {
-	Run(ctx context.Context, changed func() <-chan struct{}) error
+	supervise.Ownership
 	Owns(subscription string) bool
 }
 
@@ -121,36 +120,28 @@ func New(watch Watcher, owns Ownership, ports Deps, opts Options) *Engine {
 
 // Run serves until ctx is done. Attempts in flight finish before it returns.
 func (e *Engine) Run(ctx context.Context) error {
-	inner, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	owning, giveUp := context.WithCancel(shutdown.Lasting(ctx))
-	defer giveUp()
-	var parts sync.WaitGroup
-	parts.Go(func() {
-		cancel(e.watch.Watch(inner, func(id string, sub *sluice.Subscription) { e.tell(inner, change{id: id, sub: sub}) }))
-	})
+	watches := []func(context.Context) error{func(ctx context.Context) error {
+		return e.watch.Watch(ctx, func(id string, sub *sluice.Subscription) { e.tell(ctx, change{id: id, sub: sub}) })
+	}}
 	if e.opts.Replays != nil {
-		parts.Go(func() {
-			cancel(e.opts.Replays.Watch(inner, func(rep sluice.Replay, gone bool) {
-				e.tell(inner, change{id: rep.ID, replay: &rep, gone: gone})
-			}))
+		watches = append(watches, func(ctx context.Context) error {
+			return e.opts.Replays.Watch(ctx, func(rep sluice.Replay, gone bool) {
+				e.tell(ctx, change{id: rep.ID, replay: &rep, gone: gone})
+			})
 		})
 	}
-	parts.Go(func() {
-		cancel(e.owns.Run(owning, func() <-chan struct{} {
+	return supervise.Run(ctx, e.owns, supervise.Engine{
+		Watches: watches,
+		Changed: func(ctx context.Context) <-chan struct{} {
 			settled := make(chan struct{})
-			e.tell(inner, change{settled: settled})
+			e.tell(ctx, change{settled: settled})
 			return settled
-		}))
+		},
+		Serve: func(ctx context.Context) {
+			e.follow(ctx)
+			e.runners.Wait()
+		},
 	})
-	e.follow(inner)
-	e.runners.Wait()
-	giveUp() // no other process serves a subscription before its attempts in flight finish
-	parts.Wait()
-	if ctx.Err() != nil {
-		return nil
-	}
-	return context.Cause(inner)
 }
 
 func (e *Engine) tell(ctx context.Context, c change) {

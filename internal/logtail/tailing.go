@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
+	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -230,11 +231,11 @@ func (t *Tail[T, W]) open(ctx context.Context) (last uint64, err error) {
 
 // fill reads the log into the ring, and continues after a failure. It returns why it ends.
 func (t *Tail[T, W]) fill(ctx context.Context) error {
-	needs, wait := &t.set.needs, again
+	needs, pause := &t.set.needs, supervise.Pause{First: again, Most: againMost}
 	for {
 		var anew error
 		err := needs.Log.Tail(ctx, t.Namespace, t.Ring().Last(), func(ev sluice.Event) error {
-			wait = again
+			pause.Reset()
 			added, err := t.add(ctx, ev)
 			if err == nil && !added {
 				anew = needs.Began()
@@ -249,11 +250,7 @@ func (t *Tail[T, W]) fill(ctx context.Context) error {
 			return anew
 		}
 		needs.Slog.LogAttrs(ctx, slog.LevelWarn, "read a log", slog.String("for", needs.For), slog.String("namespace", t.Namespace), slog.Any("error", err))
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-		wait = min(2*wait, againMost)
+		pause.Wait(ctx)
 		if over := needs.Over(ctx, t); over != nil {
 			return over
 		}

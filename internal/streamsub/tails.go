@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -63,10 +64,10 @@ func (t *tails) run(ctx context.Context, logs Logs, namespace string, news func(
 // follow keeps the tails in step with the log until ctx is done. It calls news for changes after it
 // has caught up.
 func (t *tails) follow(ctx context.Context, logs Logs, namespace string, news func(sluice.Path), log *slog.Logger) {
-	again := tailsAgain
+	pause := supervise.Pause{First: tailsAgain, Most: tailsMost}
 	for ctx.Err() == nil {
 		err := logs.FollowTails(ctx, namespace, func(path sluice.Path, seq uint64) {
-			again = tailsAgain
+			pause.Reset()
 			if t.enter(path, seq) {
 				news(path)
 			}
@@ -76,11 +77,7 @@ func (t *tails) follow(ctx context.Context, logs Logs, namespace string, news fu
 		}
 		t.forget() // all is reported again, possibly from another log
 		log.LogAttrs(ctx, slog.LevelWarn, "follow the tails of streams", slog.String("namespace", namespace), slog.Any("error", err))
-		select {
-		case <-ctx.Done():
-		case <-time.After(again):
-		}
-		again = min(2*again, tailsMost)
+		pause.Wait(ctx)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/fairsem"
 	"github.com/sluice-io/sluice/internal/inflight"
 	"github.com/sluice-io/sluice/internal/keylock"
-	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -77,39 +77,33 @@ func New(ports Deps, opts Options) *Engine {
 
 // Run wakes consumers until ctx is done.
 func (e *Engine) Run(ctx context.Context) error {
-	inner, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	owning, giveUp := context.WithCancel(shutdown.Lasting(ctx))
-	defer giveUp()
 	over := e.begin()
-	var parts sync.WaitGroup
-	parts.Go(func() {
-		cancel(e.ports.Watch.Watch(inner, func(id string, sub *sluice.Subscription) {
-			e.tell(inner, func() { e.learn(inner, id, sub) })
-		}))
-	})
-	parts.Go(func() {
-		cancel(e.ports.Owns.Run(owning, func() <-chan struct{} {
+	return supervise.Run(ctx, e.ports.Owns, supervise.Engine{
+		Watches: []func(context.Context) error{func(ctx context.Context) error {
+			return e.ports.Watch.Watch(ctx, func(id string, sub *sluice.Subscription) {
+				e.tell(ctx, func() { e.learn(ctx, id, sub) })
+			})
+		}},
+		Changed: func(ctx context.Context) <-chan struct{} {
 			settled := make(chan struct{})
-			e.tell(inner, func() { e.settle(inner, settled) })
+			e.tell(ctx, func() { e.settle(ctx, settled) })
 			return settled
-		}))
+		},
+		Serve: func(ctx context.Context) { e.follow(ctx, over) },
 	})
-	for inner.Err() == nil {
+}
+
+// follow executes changes until ctx ends, and returns when no notice is in flight.
+func (e *Engine) follow(ctx context.Context, over chan struct{}) {
+	for ctx.Err() == nil {
 		select {
-		case <-inner.Done():
+		case <-ctx.Done():
 		case change := <-e.changes:
 			change()
 		}
 	}
 	e.end(over)
 	e.ended.Wait()
-	giveUp() // no other process serves a subscription before its notices in flight have ended
-	parts.Wait()
-	if ctx.Err() != nil {
-		return nil
-	}
-	return context.Cause(inner)
 }
 
 // begin lets the engine start goroutines until end; Run would not wait for later ones.

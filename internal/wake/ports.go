@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/callbacktoken"
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -16,11 +17,9 @@ type Watcher interface {
 	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
 }
 
-// Ownership decides which subscriptions this process serves. It calls changed whenever the answer
-// of Owns may have changed; the returned channel is closed when work for subscriptions no longer
-// owned has ended.
+// Ownership decides which subscriptions this process serves.
 type Ownership interface {
-	Run(ctx context.Context, changed func() <-chan struct{}) error
+	supervise.Ownership
 	Owns(subscription string) bool
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-io/sluice/internal/inflight"
 	"github.com/sluice-io/sluice/internal/logtail"
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -68,28 +69,28 @@ func New(ports Deps, opts Options) *Engine {
 
 // Run runs watches until ctx is done, and returns when no action is in flight any more.
 func (e *Engine) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	return supervise.Run(ctx, e.ports.Owns, supervise.Engine{
+		Watches: []func(context.Context) error{func(ctx context.Context) error { return e.ports.Definitions.Watch(ctx, e.change) }},
+		Changed: func(context.Context) <-chan struct{} { return e.changed() },
+		Serve:   e.serve,
+	})
+}
+
+// serve lets watches run until ctx ends, and returns when none does any more.
+func (e *Engine) serve(ctx context.Context) {
 	e.hubs.Begin(ctx)
 	defer e.hubs.End()
 	e.mu.Lock()
 	e.launch = func(part func(context.Context)) { e.parts.Go(func() { part(ctx) }) }
+	for key := range e.watches { // that were reported before
+		e.settle(key)
+	}
 	e.mu.Unlock()
-	owning := make(chan error, 1)
-	e.parts.Go(func() {
-		owning <- e.ports.Owns.Run(ctx, e.changed)
-		cancel()
-	})
-	err := e.ports.Definitions.Watch(ctx, e.change)
-	cancel()
+	<-ctx.Done()
 	e.mu.Lock()
 	e.launch = nil
 	e.mu.Unlock()
 	e.parts.Wait()
-	if owned := <-owning; owned != nil {
-		return owned
-	}
-	return err
 }
 
 // Withdraw cuts off actions in flight of every watch for whose pattern or action lost returns true,
@@ -190,7 +191,7 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *
 		return
 	}
 	r.behind = behind
-	for wait := again; ctx.Err() == nil; wait = min(2*wait, againMost) {
+	for pause := (supervise.Pause{First: again, Most: againMost}); ctx.Err() == nil; pause.Wait(ctx) {
 		begun := time.Now()
 		err := r.run(ctx, e.hubs)
 		if ctx.Err() != nil {
@@ -198,11 +199,7 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *
 		}
 		log.LogAttrs(ctx, slog.LevelWarn, "watch restarting", slog.Any("error", err))
 		if time.Since(begun) > time.Minute {
-			wait = again
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
+			pause.Reset()
 		}
 	}
 	r.rest(ctx)
@@ -211,11 +208,9 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *
 // bury announces a cancelled watch and removes its record if its canceller, which does so at once,
 // has not.
 func (e *Engine) bury(ctx context.Context, w *Stored) {
-	for wait := time.Second; ; wait = min(2*wait, againMost) {
-		select {
-		case <-ctx.Done():
+	for pause := (supervise.Pause{First: time.Second, Most: againMost}); ; {
+		if !pause.Wait(ctx) {
 			return
-		case <-time.After(wait):
 		}
 		err := bury(ctx, e.ports.Log, e.ports.Definitions, w)
 		if err == nil {

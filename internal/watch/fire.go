@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -48,7 +49,7 @@ func (r *runner) dispatch(ctx context.Context, f *Firing, ev *sluice.Event) erro
 
 // insist repeats a call until it succeeds, or ctx ends.
 func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() error) error {
-	for wait := again; ; wait = min(2*wait, againMost) {
+	for pause := (supervise.Pause{First: again, Most: againMost}); ; {
 		err := do()
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -56,10 +57,8 @@ func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() err
 		t.unsure = true
 		t.tries++
 		r.log(ctx, "action of a watch not performed yet", slog.Uint64("seq", seq), slog.Any("error", err))
-		select {
-		case <-ctx.Done():
+		if !pause.Wait(ctx) {
 			return context.Cause(ctx)
-		case <-time.After(wait):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -72,10 +73,8 @@ type Performer interface {
 
 // Ownership decides which watches this process runs, by their keys.
 type Ownership interface {
+	supervise.Ownership
 	Owns(key string) bool
-	// Run calls changed whenever the answer may have changed, until ctx is done. The returned
-	// channel is closed when no action is in flight for watches no longer owned.
-	Run(ctx context.Context, changed func() <-chan struct{}) error
 }
 
 // Deps are an engine's dependencies. All are required.
