@@ -108,3 +108,40 @@ func TestNpmtest_PrintsHowToRunAgain(t *testing.T) { // issue 13, the suite is t
 		}
 	}
 }
+
+// The public suite is compared with the list of its expected failures: a new failure, an unexpected pass, and another number of tests
+// fail it (issue 13).
+func TestConformance_ComparesWithTheList(t *testing.T) {
+	t.Parallel()
+	_, err := exec.LookPath("node")
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skip("node is not installed")
+	}
+	require.NoError(t, err, "CI needs node")
+	compare, err := os.ReadFile(script(t, "conformance/run.mjs"))
+	require.NoError(t, err)
+	for expected, says := range map[string]string{
+		`{"tests":2,"failures":{"bad":"why"}}`:               "",
+		`{"tests":2,"failures":{}}`:                          "fails: bad\n",
+		`{"tests":2,"failures":{"bad":"why","good":"so"}}`:   "passes, and is expected to fail (so): good\n",
+		`{"tests":2,"failures":{"bad":"why","former":"so"}}`: "is gone, and is expected to fail: former\n",
+		`{"tests":3,"failures":{"bad":"why"}}`:               "2 tests ran in place of 3\n",
+	} {
+		dir := t.TempDir() // has an npx that knows the results
+		npx := `#!/bin/sh
+for a in "$@"; do
+	case $a in --outputFile.json=*) cat > "${a#*=}" <<'EOF'
+{"testResults":[{"status":"failed","assertionResults":[{"fullName":"bad","status":"failed"},{"fullName":"good","status":"passed"}]}]}
+EOF
+	esac
+done
+exit 1
+`
+		for name, content := range map[string]string{"npx": npx, "run.mjs": string(compare), "expected.json": expected} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700))
+		}
+		status, _, stderr := run(t, dir, "env", "PATH="+dir+":"+os.Getenv("PATH"), "node", "run.mjs")
+		require.Equal(t, says, stderr)
+		require.Equal(t, says != "", status != 0)
+	}
+}
