@@ -105,9 +105,10 @@ func plain() map[string]bars {
 		"internal/endpoint/limit":       strict,
 		"internal/httpapi/openapi.yaml": strict,
 
-		"internal/natsstore/eventlog":    strict,
-		"internal/natsstore/streamstore": strict,
-		"internal/natsstore/records":     strict,
+		"internal/natsstore/deliverystore": strict,
+		"internal/natsstore/eventlog":      strict,
+		"internal/natsstore/streamstore":   strict,
+		"internal/natsstore/records":       strict,
 	}
 }
 

@@ -10,22 +10,22 @@ import (
 // span is a range of sequences.
 type span struct{ from, to uint64 }
 
-// ackTracker knows what a source handed out of one consumer, and what of it was acknowledged.
+// ackTracker knows the deliveries of one consumer that a source handed out, and those that were acknowledged.
 type ackTracker struct {
 	mu      sync.Mutex
 	last    uint64              // highest sequence
 	open    map[uint64]struct{} // not acknowledged
 	window  int
-	pending uint64 // what waited behind the last one
-	expect  uint64 // what the last look found waiting; 0: nothing
-	gone    []span // what was passed over since the last look
+	pending uint64 // deliveries that waited behind the last one
+	expect  uint64 // the one that the last look found waiting; 0: none
+	gone    []span // sequences that were passed over since the last look
 	changed bool   // since the last look
 }
 
 func newAckTracker(info *jetstream.ConsumerInfo, window int, m mark) *ackTracker {
 	h := &ackTracker{open: map[uint64]struct{}{}, window: window, last: info.Delivered.Stream, pending: info.NumPending, changed: true}
 	if info.NumAckPending > 0 {
-		h.last = info.AckFloor.Stream // what lies above comes again
+		h.last = info.AckFloor.Stream // those above come again
 	}
 	h.expectNext(m.Next)
 	return h
@@ -76,7 +76,7 @@ func (p place) floor() uint64 {
 	return min(p.last, p.open-1)
 }
 
-// look returns how it stands, what is to come next, and what was passed over since the last
+// look returns how it stands, the next sequence, and the sequences passed over since the last
 // look.
 func (h *ackTracker) look() (now place, expect uint64, gone []span) {
 	h.mu.Lock()
@@ -91,14 +91,14 @@ func (h *ackTracker) look() (now place, expect uint64, gone []span) {
 	return now, h.expect, gone
 }
 
-// again undoes a look that failed, and enters what it did not get to tell.
+// again undoes a look that failed, and enters the gaps that it did not report.
 func (h *ackTracker) again(gone []span) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.gone, h.changed = append(h.gone, gone...), true
 }
 
-// expectNext enters what waits, unless it was handed out meanwhile.
+// expectNext enters the waiting delivery, unless it was handed out meanwhile.
 func (h *ackTracker) expectNext(seq uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

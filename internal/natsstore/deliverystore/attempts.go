@@ -27,11 +27,11 @@ const (
 	maxRecording  = 4096            // records on their way; more wait
 	recordTimeout = 3 * time.Second // then a record is published again
 
-	// How soon what could not be stored is published again; twice as late each time.
+	// How soon records that could not be stored are published again; twice as late each time.
 	recordAgain, recordAgainMost = 250 * time.Millisecond, 2 * time.Second
 )
 
-// leftAttempts is what a server that ends says of records that it could not store.
+// leftAttempts is the message of a server that ends about records that it could not store.
 const leftAttempts = "attempts"
 
 var (
@@ -64,8 +64,8 @@ func (s *Store) AttemptLog() (*AttemptLog, error) {
 }
 
 // Run completes records until ctx is done. Records that are on their way then end with an
-// error. What could not be stored is published again together: after an outage that is all
-// that was under way, and one wait for each of them would be minutes.
+// error. Records that could not be stored are published again together: after an outage these are
+// all that were under way, and one wait for each of them would be minutes.
 func (l *AttemptLog) Run(ctx context.Context) error {
 	defer l.abandon(ctx)
 	var failed []recording
@@ -168,9 +168,9 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 	}
 }
 
-// Recover returns what the log says about the subscription's latest deliveries, by sequence:
-// those of the last half minute before its last record. What an earlier subscription of the
-// same id did is none of its business, however late it was recorded.
+// Recover returns the recorded progress of the subscription's latest deliveries, by sequence:
+// those of the last half minute before its last record. Attempts of an earlier subscription of
+// the same id are left out, however late they were recorded.
 func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]model.Progress, error) {
 	return l.store.latest(ctx, sub, "")
 }
@@ -186,7 +186,7 @@ func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint6
 	return slices.ContainsFunc(parked, func(p model.ParkedEntry) bool { return p.FromSeq == seq }), err
 }
 
-// latest returns what the log says about the latest deliveries of a subscription, or of one of
+// latest returns the recorded progress of the latest deliveries of a subscription, or of one of
 // its replays.
 func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]model.Progress, error) {
 	subject := streams.AttemptsSubject(sub.Namespace, sub.ID)

@@ -13,7 +13,7 @@ import (
 )
 
 // How many sequences of a stream are looked at first; every further look back is four times as
-// wide, up to a bound: what is looked at is held.
+// wide, up to a bound: the messages of a span are held.
 const firstSpan, widestSpan = 2000, 32_000
 
 // backwards reads a subject's records from a place on towards the beginning.
@@ -21,9 +21,9 @@ type backwards[T any] struct {
 	store   *Store
 	stream  string
 	subject string
-	before  uint64                              // only what lies before; 0: all
+	before  uint64                              // only the part before; 0: all
 	limit   int                                 // at most so many
-	look    func(value *T) (wanted, older bool) // older: what lies before is not wanted either
+	look    func(value *T) (wanted, older bool) // older: the part before is not wanted either
 }
 
 // read returns the records that are wanted, newest first, and the place before which there may

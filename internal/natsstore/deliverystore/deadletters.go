@@ -207,7 +207,7 @@ func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) 
 	return 1 + behind, nil
 }
 
-// Redrivable returns what can be redriven of the subscription's dead letters.
+// Redrivable returns the range of the subscription's dead letters that can be redriven.
 func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (model.Redrivable, error) {
 	_, last, err := s.deadLetterBounds(ctx)
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from 
 	return nil
 }
 
-// letterOf returns the letter in a message. What is none is logged: nobody else could write there.
+// letterOf returns the letter in a message. Another message is logged: no one else may write there.
 func (s *Store) letterOf(ctx context.Context, subject string, data []byte, seq uint64) (model.BuriedLetter, bool) {
 	d := model.BuriedLetter{LetterSeq: seq}
 	if err := json.Unmarshal(data, &d.DeadLetter); err != nil {

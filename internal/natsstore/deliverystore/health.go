@@ -24,8 +24,8 @@ func (s *Store) healths() natsstore.Bucket[healthRecord] {
 	return natsstore.OpenBucket[healthRecord](s.core, streams.Lanes)
 }
 
-// Health returns what is remembered of a subscription whose endpoint is in trouble; zero if
-// there is nothing.
+// Health returns the record of a subscription with an endpoint in trouble; zero if
+// there is none.
 func (s *Store) Health(ctx context.Context, sub *sluice.Subscription) (model.Health, error) {
 	record, _, err := s.healths().Get(ctx, streams.HealthKey(sub.ID))
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -37,7 +37,7 @@ func (s *Store) Health(ctx context.Context, sub *sluice.Subscription) (model.Hea
 	return record.Health, nil
 }
 
-// PutHealth stores what is to be remembered of a subscription, whatever is stored; a zero value
+// PutHealth stores the health of a subscription over any other; a zero value
 // removes it.
 func (s *Store) PutHealth(ctx context.Context, sub *sluice.Subscription, h model.Health) error {
 	key := streams.HealthKey(sub.ID)
@@ -59,7 +59,7 @@ func (s *Store) PutHealth(ctx context.Context, sub *sluice.Subscription, h model
 	return err
 }
 
-// addHealth enters what the replica that serves the subscription remembers of it.
+// addHealth enters the health that the replica of the subscription has stored.
 func (s *Store) addHealth(ctx context.Context, sub *sluice.Subscription, status *sluice.Status) error {
 	if sub.State != sluice.Active {
 		return nil

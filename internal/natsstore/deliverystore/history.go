@@ -126,7 +126,7 @@ func addLanes(parked []model.ParkedEntry, status *sluice.Status) {
 	}
 }
 
-// addConsumer enters what a consumer has, and returns the first event that it has not handed out; 0 if it has handed out all.
+// addConsumer enters the counts of a consumer, and returns the first event that it has not handed out; 0 if it has handed out all.
 func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer, status *sluice.Status) (unread uint64, err error) {
 	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -141,7 +141,7 @@ func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want 
 		if err != nil {
 			return 0, err
 		}
-		info.NumPending -= min(own, info.NumPending) // nobody waits for them
+		info.NumPending -= min(own, info.NumPending) // no receiver waits for them
 	}
 	status.Backlog += info.NumPending + uint64(max(0, info.NumAckPending))
 	status.InFlight += info.NumAckPending

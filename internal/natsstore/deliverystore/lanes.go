@@ -19,7 +19,7 @@ type laneRecord struct {
 }
 
 // by returns the lane as it stands by a clock. One that is behind the record was set back since,
-// or is another machine's: the lane would wait for longer than was decided. What it waits for is
+// or is another machine's: the lane would wait for longer than was decided. Its due time is
 // a time of the clock that does not jump, as now is.
 func (r laneRecord) by(now time.Time) sluice.Parked {
 	p := r.Parked

@@ -77,7 +77,7 @@ func nextLetters(ctx context.Context, consumer jetstream.Consumer) ([]jetstream.
 	return msgs, nil
 }
 
-// tellLetters has letters told, and what cannot be told handed out again soon.
+// tellLetters passes letters on, and has those that fail handed out again soon.
 func (s *Store) tellLetters(ctx context.Context, msgs []jetstream.Msg, tell func(context.Context, []model.BuriedLetter, bool) error) error {
 	var letters []model.BuriedLetter
 	again := false

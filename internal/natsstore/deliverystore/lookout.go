@@ -19,8 +19,8 @@ import (
 // look goes on from there.
 const lookBatch, lookBatches = 64, 4
 
-// lookout is the record of how far a subscription's events are accounted for, so that what
-// leaves the log without having been handed out is noticed (decision 0003).
+// lookout is the record of how far a subscription's events are accounted for, so that an event
+// that leaves the log without having been handed out is noticed (decision 0003).
 type lookout struct {
 	Since time.Time `json:"since"` // when the subscription began: another one of its id starts anew
 	Marks []mark    `json:"marks"` // of its consumers
@@ -59,7 +59,7 @@ func (s *Store) lookout(ctx context.Context, sub *sluice.Subscription) (lookout,
 	return l, revision, err
 }
 
-// Look looks for events that left the log before a subscription that nobody serves got them:
+// Look looks for events that left the log before a subscription without a replica got them:
 // lost is called for each range. wanted says whether the subscription wants an event that its
 // consumers would hand out. How far it looked is stored afterwards.
 func (s *Store) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
@@ -92,7 +92,7 @@ func (s *Source) Look(ctx context.Context, wanted func(*sluice.Event) bool, lost
 type look struct {
 	store  *Store
 	sub    *sluice.Subscription
-	acks   []*ackTracker // of each consumer; nil: nobody serves the subscription
+	acks   []*ackTracker // of each consumer; nil: no replica serves the subscription
 	wanted func(*sluice.Event) bool
 	lost   func(from, to uint64) error
 }
@@ -137,7 +137,7 @@ func (l look) do(ctx context.Context) (err error) {
 	return err
 }
 
-// consumer looks at what one consumer is to hand out.
+// consumer looks at the deliveries of one consumer.
 func (l look) consumer(ctx context.Context, i int, want streams.Consumer, first uint64, m *mark) error {
 	info, err := l.info(ctx, want)
 	if err != nil {
@@ -149,7 +149,7 @@ func (l look) consumer(ctx context.Context, i int, want streams.Consumer, first 
 	return l.unserved(ctx, want, info, first, m)
 }
 
-// info returns what the consumer says; nil if it is missing, or an earlier subscription's.
+// info returns the state of the consumer; nil if it is missing, or an earlier subscription's.
 func (l look) info(ctx context.Context, want streams.Consumer) (info *jetstream.ConsumerInfo, err error) {
 	c, err := l.store.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -161,7 +161,7 @@ func (l look) info(ctx context.Context, want streams.Consumer) (info *jetstream.
 	return info, err
 }
 
-// served enters what the source knows, and tells what it was not handed.
+// served enters the knowledge of the source, and reports the events that it was not handed.
 func (l look) served(ctx context.Context, h *ackTracker, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
 	now, expect, gone := h.look()
 	for n, g := range gone {
@@ -190,7 +190,7 @@ func (l look) served(ctx context.Context, h *ackTracker, want streams.Consumer, 
 }
 
 // notHandedOut tells that events left the log before they were handed out. One that is in the log was handed to a second
-// owner, who settled it (C01).
+// owner, which settled it (C01).
 func (l look) notHandedOut(ctx context.Context, want streams.Consumer, g span) error {
 	next, err := l.next(ctx, want, g.from)
 	if err != nil || isAt(next, g.from) {
@@ -200,7 +200,7 @@ func (l look) notHandedOut(ctx context.Context, want streams.Consumer, g span) e
 }
 
 // passedOver finds out whether the event that waited left the log without having been handed
-// out. If so it returns what comes after it. If a later one was handed out, or it itself, the
+// out. If so it returns the next events. If a later one was handed out, or it itself, the
 // source is about to know.
 func (l look) passedOver(ctx context.Context, h *ackTracker, want streams.Consumer, m *mark) ([]sluice.Event, error) {
 	next, err := l.next(ctx, want, m.Next)
@@ -222,8 +222,8 @@ func (l look) passedOver(ctx context.Context, h *ackTracker, want streams.Consum
 	return next, nil
 }
 
-// unserved finds what was not settled and left the log before it could be handed out, again or
-// at all. JetStream drops that in silence, and counts what had been handed out as settled.
+// unserved finds events that were not settled and left the log before it could be handed out, again or
+// at all. JetStream drops them in silence, and counts those that had been handed out as settled.
 func (l look) unserved(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, first uint64, m *mark) error {
 	behindOpen, err := l.waits(ctx, want, info, &m.Open, m)
 	if err != nil {
@@ -250,7 +250,7 @@ func (l look) unserved(ctx context.Context, want streams.Consumer, info *jetstre
 }
 
 // waits sets the place to 0 if the event there does not wait any more. If that is because it
-// left the log, it is lost unless it was settled before, and what comes after it is returned.
+// left the log, it is lost unless it was settled before, and the next events are returned.
 func (l look) waits(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, place *uint64, m *mark) ([]sluice.Event, error) {
 	at := *place
 	if at == 0 {
@@ -332,7 +332,7 @@ func (l look) next(ctx context.Context, want streams.Consumer, from uint64) ([]s
 	return events, err
 }
 
-// from returns where every event is the subscription's to get: of what lies before, a start
+// from returns where every event is the subscription's to get: of those before, a start
 // with the last of each path takes some.
 func (l look) from() uint64 { return max(l.sub.From.Seq, 1) }
 

@@ -50,7 +50,7 @@ func (s *Store) Had(ctx context.Context) (map[string]Had, error) {
 		id, _, _ := strings.Cut(e.Key, ".")
 		had, ok := all[id]
 		if ok && json.Unmarshal(e.Value, &lane) == nil && lane.Since.Equal(had.Since) && lane.FromSeq > 0 {
-			all[id] = Had{had.Since, min(had.Seq, lane.FromSeq-1)} // what lies behind its head is read again from the log
+			all[id] = Had{had.Since, min(had.Seq, lane.FromSeq-1)} // the events behind its head are read again from the log
 		}
 	}
 	return all, nil
@@ -83,8 +83,8 @@ type Gap struct {
 
 func (g Gap) holds(seq uint64) bool { return g.From <= seq && seq <= g.To }
 
-// BuryGap makes one dead letter of the range from d.Seq to d.LastSeq that the subscription may have missed, without what was
-// attempted for it. It reports whether there is one now: there is none if all was attempted, or if the range was told before, by any
+// BuryGap makes one dead letter of the range from d.Seq to d.LastSeq that the subscription may have missed, without the events
+// that were attempted. It reports whether there is one now: there is none if all was attempted, or if the range was told before, by any
 // replica. The record of the subscription remembers it, so that a letter that was discarded does not come again.
 func (l *AttemptLog) BuryGap(ctx context.Context, sub *sluice.Subscription, d sluice.DeadLetter) (bool, error) {
 	known, _, err := l.store.lookout(ctx, sub)
@@ -128,7 +128,7 @@ func (s *Store) rememberGap(ctx context.Context, sub *sluice.Subscription, gap G
 }
 
 // unattempted returns a gap from its first to its last sequence of which the subscription made no attempt; none if it made one of
-// each. What was attempted and is not settled has a parked lane, which makes its own dead letter.
+// each. An event that was attempted and is not settled has a parked lane, which makes its own dead letter.
 func (s *Store) unattempted(ctx context.Context, sub *sluice.Subscription, gap Gap) (Gap, error) {
 	if gap.To-gap.From >= gapAttempts {
 		return gap, nil

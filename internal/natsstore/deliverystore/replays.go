@@ -62,7 +62,7 @@ func (r Replays) Of(ctx context.Context, subscription string) ([]sluice.Replay, 
 	return all, nil
 }
 
-// Progress changes what is stored of a replay, anew if somebody else did meanwhile. One that
+// Progress changes the record of a replay, anew if another writer did meanwhile. One that
 // has ended keeps how. Code NotFound if there is none.
 func (r Replays) Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error {
 	for {
@@ -118,18 +118,18 @@ func (r Replays) Watch(ctx context.Context, f func(natsstore.Entry[sluice.Replay
 	})
 }
 
-// Recover returns what the attempt log says about the latest attempts of a replay.
+// Recover returns the recorded progress of the latest attempts of a replay.
 func (r Replays) Recover(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]model.Progress, error) {
 	return r.store.latest(ctx, sub, replay)
 }
 
-// Parked returns the parked lanes whose keys begin so.
+// Parked returns the parked lanes with keys that begin so.
 func (r Replays) Parked(ctx context.Context, sub *sluice.Subscription, lanesOf string) ([]model.ParkedEntry, error) {
 	own, _, err := r.store.laneRecords(ctx, sub, lanesOf)
 	return own, err
 }
 
-// Forget deletes the records of lanes whose keys begin so.
+// Forget deletes the records of lanes with keys that begin so.
 func (r Replays) Forget(ctx context.Context, lanesOf string) error {
 	if err := r.store.ForgetLanes(ctx, lanesOf); err != nil {
 		return fmt.Errorf("lanes of %s: %w", lanesOf, err)

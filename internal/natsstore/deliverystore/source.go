@@ -19,10 +19,10 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// ackWait is how long what is set aside by requeue would wait if it failed half-way.
+// ackWait is how long deliveries that requeue sets aside would wait if it failed half-way.
 const ackWait = 30 * time.Second
 
-// openTimeout is how long opening a source may take; it reads what lies between the ack floor
+// openTimeout is how long opening a source may take; it reads the events between the ack floor
 // and the last delivery.
 const openTimeout = time.Minute
 
@@ -38,7 +38,7 @@ func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) e
 	return natsstore.StoreError(ctx, err)
 }
 
-// RemoveConsumers deletes the subscription's durable consumers and what is known about them;
+// RemoveConsumers deletes the subscription's durable consumers and the records about them;
 // missing ones are no error.
 func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	var errs []error
@@ -53,10 +53,10 @@ func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) e
 }
 
 // liveConsumers returns the subscription's consumers and makes those that are missing. If it has
-// ended meanwhile nobody would remove them any more, so they go again. Code NotFound.
+// ended meanwhile nothing would remove them any more, so they go again. Code NotFound.
 //
-// Whoever serves a subscription and whoever changes it ask for them at the same time, and what
-// the server says to two of whom one deletes and one makes a consumer cannot be foreseen.
+// The replica of a subscription and a change of it ask for them at the same time, and the
+// server's answers are unpredictable if one deletes a consumer and one makes it.
 func (s *Store) liveConsumers(ctx context.Context, sub *sluice.Subscription) ([]jetstream.Consumer, error) {
 	release, err := s.alone(ctx, sub.ID)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Store) liveConsumers(ctx context.Context, sub *sluice.Subscription) ([]
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), natsstore.TidyUpTimeout) // who ends because of it is no exception
+	limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), natsstore.TidyUpTimeout) // also if the caller ends because of it
 	defer cancel()
 	now, _, failed := s.core.Subscriptions().Get(limit, sub.ID)
 	if sluice.CodeOf(failed) == sluice.NotFound || failed == nil && now.State == sluice.Cancelled {
@@ -76,7 +76,7 @@ func (s *Store) liveConsumers(ctx context.Context, sub *sluice.Subscription) ([]
 	return all, errors.Join(err, failed)
 }
 
-// alone waits until nobody else in this process makes consumers of the subscription.
+// alone waits until no other caller in this process makes consumers of the subscription.
 func (s *Store) alone(ctx context.Context, id string) (release func(), err error) {
 	for {
 		s.mu.Lock()
@@ -129,7 +129,7 @@ func (s *Store) oneConsumer(ctx context.Context, sub *sluice.Subscription, i int
 }
 
 // consumer returns the consumer if it is there and the subscription's own: one that was left
-// behind by an earlier subscription of the same id would hand out what that one wanted.
+// behind by an earlier subscription of the same id would hand out the events of that one.
 func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer) (jetstream.Consumer, error) {
 	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, want str
 	return s.core.JetStream().UpdateConsumer(ctx, want.Stream, config)
 }
 
-// makeConsumer makes a consumer that is missing. If it was there before, somebody removed it:
+// makeConsumer makes a consumer that is missing. If it was there before, it was removed from outside:
 // it begins again where the last look found that everything was settled or parked.
 func (s *Store) makeConsumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer) (jetstream.Consumer, error) {
 	l, _, err := s.lookout(ctx, sub)
@@ -174,7 +174,7 @@ func (s *Store) makeConsumer(ctx context.Context, sub *sluice.Subscription, i in
 	return s.core.JetStream().CreateConsumer(ctx, want.Stream, consumerConfig(sub, want))
 }
 
-// checkAlive returns an error (NotFound) if the subscription has ended: whoever is told of it
+// checkAlive returns an error (NotFound) if the subscription has ended: a replica that is told of it
 // late must not make its consumers again.
 func (s *Store) checkAlive(ctx context.Context, sub *sluice.Subscription) error {
 	now, _, err := s.core.Subscriptions().Get(ctx, sub.ID)
@@ -240,8 +240,8 @@ type Source struct {
 // ack wait is over, behind later ones of their path.
 //
 // The source ends with the connection that it was opened on: acknowledgements and answers that
-// were on their way then are lost, and what they were for would come again when its ack wait is
-// over, long after everybody forgot that it was settled.
+// were on their way then are lost, and their deliveries would come again when the ack wait is
+// over, long after it was forgotten that they were settled.
 func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Source, error) {
 	broken := s.core.Reconnected()
 	ctx, stop := s.core.UntilReconnect(ctx)
@@ -288,9 +288,9 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 }
 
 // requeue asks for everything that was handed out and not acknowledged, in the order of the
-// log. It returns when the server has put it in front of what is new.
+// log. It returns when the server has put it in front of new events.
 //
-// What the server is about to hand out again already keeps its place there, whatever order is
+// A delivery that the server is about to hand out again already keeps its place there, whatever order is
 // asked for; an answer with a delay takes it out first.
 func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
 	info, err := natsstore.Asked(ctx, c.Info)
@@ -328,7 +328,7 @@ func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*
 	return info, err
 }
 
-// checkGone returns an error if the event is still there: who was asked before lagged behind.
+// checkGone returns an error if the event is still there: the replica that was asked before lagged behind.
 func (s *Store) checkGone(ctx context.Context, ns string, seq uint64) error {
 	_, err := s.log.Event(ctx, ns, seq)
 	if code := sluice.CodeOf(err); code == sluice.NotFound || code == sluice.WindowExceeded {
@@ -364,7 +364,7 @@ func (s *Source) Seen(path sluice.Path) uint64 {
 	return s.seen[0]
 }
 
-// Close ends the source. What it handed out and was not acknowledged comes again.
+// Close ends the source. Deliveries that were not acknowledged come again.
 func (s *Source) Close() {
 	s.stop()
 	s.watching.Wait()
@@ -376,8 +376,8 @@ func (s *Source) Close() {
 // stop lets the source hand out nothing more.
 func (s *Source) stop() { s.once.Do(func() { close(s.done) }) }
 
-// hand returns what hands deliveries out. A consumer counts what it delivers, from last on: if
-// a number is missing, somebody else got that delivery or it was lost on the way. It would
+// hand returns the function that hands deliveries out. A consumer counts what it delivers, from last on: if
+// a number is missing, another reader got that delivery or it was lost on the way. It would
 // come again later, behind others of its path, so the source ends and has to be opened anew.
 func (s *Source) hand(h *ackTracker, last uint64) func(*nats.Msg) {
 	return func(msg *nats.Msg) {
@@ -401,8 +401,8 @@ func (s *Source) hand(h *ackTracker, last uint64) func(*nats.Msg) {
 	}
 }
 
-// passOver settles what the filter lets through and the pattern does not. If that cannot be
-// said now, it comes again.
+// passOver settles a delivery that the filter lets through and the pattern does not. If that fails
+// now, it comes again.
 func (s *Source) passOver(d *model.Delivery) {
 	if err := d.Receipt.Ack(); err != nil {
 		s.log.Debug("acknowledgement lost", slog.String("subscription", s.sub.ID), slog.Any("error", err))

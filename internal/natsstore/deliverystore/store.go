@@ -1,4 +1,4 @@
-// Package deliverystore keeps what becomes of a subscription's deliveries: the sources that hand them out, attempts, parked
+// Package deliverystore keeps the course of a subscription's deliveries: the sources that hand them out, attempts, parked
 // lanes, dead letters, replays, and how far each subscription has come.
 package deliverystore
 
@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 )
 
-// Store keeps what becomes of deliveries. Its methods may be called at once.
+// Store keeps the course of deliveries. Its methods may be called at once.
 type Store struct {
 	core *natsstore.Store
 	log  *eventlog.Log

@@ -14,7 +14,7 @@ import (
 )
 
 // A consumer whose pattern starts with a wildcard is handed the server's own events, too, which
-// its subscription does not want (decision 0007). While nobody serves it they lie there.
+// its subscription does not want (decision 0007). Without a replica that serves it they stay there.
 
 // systemEvents returns how many of the server's own events the log holds from a sequence on.
 func (s *Store) systemEvents(ctx context.Context, namespace string, from uint64) (uint64, error) {
@@ -31,7 +31,7 @@ func (s *Store) systemEvents(ctx context.Context, namespace string, from uint64)
 }
 
 // settleSystem settles the server's own events among those that were handed out when serving
-// the subscription ended: nobody will, and they would count as waiting.
+// the subscription ended: no replica will, and they would count as waiting.
 func (s *Store) settleSystem(ctx context.Context, sub *sluice.Subscription) error {
 	if !sub.Pattern.WildFirst() {
 		return nil

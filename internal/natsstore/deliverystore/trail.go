@@ -22,7 +22,7 @@ import (
 // maxTrail bounds how many attempts at one event are read.
 const maxTrail = 1000
 
-// Trail returns what is known of an event, named by its id or its sequence, on its way to a
+// Trail returns the known course of an event, named by its id or its sequence, on its way to a
 // subscription. Code NotFound if nothing is: neither the log nor any record has it, and nothing
 // says that it was there.
 func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string) (model.Trail, error) {
@@ -51,7 +51,7 @@ func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string
 	return t, sluice.Errorf(sluice.NotFound, "event %q not found in %s, and no record of it", name, sub.Namespace)
 }
 
-// trailEvent finds the event, or at least what its name says.
+// trailEvent finds the event, or at least the place in its name.
 func (s *Store) trailEvent(ctx context.Context, ns, name string, t *model.Trail) error {
 	seq, err := strconv.ParseUint(name, 10, 64)
 	var e sluice.Event
@@ -228,7 +228,7 @@ func (s *Store) FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (t
 	return at, err
 }
 
-// trailHealth adds whether the endpoint is in trouble. Where nobody serves the subscription that
+// trailHealth adds whether the endpoint is in trouble. Without a replica of the subscription that
 // says nothing.
 func (s *Store) trailHealth(ctx context.Context, sub *sluice.Subscription, t *model.Trail) (err error) {
 	if sub.State == sluice.Active {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// addWaiting counts what is undelivered: the backlog, and what the log has in each lane that the status shows, from the
+// addWaiting counts the undelivered events: the backlog, and those in the log in each lane that the status shows, from the
 // lane's head up to the first event that was not handed out yet, which the backlog has. A lane costs one question or two.
 func (s *Store) addWaiting(ctx context.Context, sub *sluice.Subscription, unread uint64, status *sluice.Status) error {
 	status.Undelivered = status.Backlog
