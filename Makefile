@@ -58,11 +58,11 @@ $(suite_modules): scripts/conformance/package-lock.json
 soak: ## Try Step in 4,000,000 random steps, feeds under load, and the tests of storing and delivering twenty times over (half an hour)
 	SLUICE_LONG=1 go test -count=1 -run='^TestModel_RandomHistoriesKeepTheGuarantees$$' -v ./internal/wake
 	SLUICE_LONG=1 go test -count=1 -p=1 -parallel=1 -timeout=30m -v ./internal/e2e \
-		-run='^(TestACrowdOfReadersMissesNothingUntold|TestAStateAndTheFeedBehindItAreTheStateLater|TestReadersOutliveTheirServer)$$'
+		-run='^(TestFeed_CrowdMissesNothingUnreported|TestState_PlusFeedEqualsLaterState|TestFeed_ReadersOutliveTheirServer)$$'
 	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery ./internal/natsstore/...
 
 crash: ## Kill the server under load, again and again, and count what was lost
-	SLUICE_LONG=1 go test -run=TestCrash -count=1 -timeout=30m -v ./internal/e2e/
+	SLUICE_LONG=1 go test -run=TestCrash_LosesNoEventAndKeepsPathOrder -count=1 -timeout=30m -v ./internal/e2e/
 
 faults: ## Try every fault in its long form, one at a time, and write docs/faults.md (a quarter of an hour)
 	rm -rf bin/faults && mkdir -p bin/faults

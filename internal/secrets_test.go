@@ -132,7 +132,7 @@ func isLeak(pair [2]ast.Expr) bool {
 	return !isConstant(pair[0]) && !isConstant(pair[1]) && (isSecret(pair[0]) || isSecret(pair[1]))
 }
 
-// isConstant reports whether everybody knows the value: a literal, a sentinel, a number, or a constant
+// isConstant reports whether the value is public: a literal, a sentinel, a number, or a constant
 // of ours, which is named like one.
 func isConstant(e ast.Expr) bool {
 	switch e := e.(type) {

@@ -2,7 +2,6 @@ package internal_test
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,15 +15,12 @@ var (
 	pronoun = regexp.MustCompile(`(Who|Whose|Whom|Whoever|What|Whatever|(No|Some|Any|Every)body|NoOne)([A-Z0-9_]|$)`)
 )
 
-// unnamed are the packages whose tests have older names. The list only shrinks.
-var unnamed = []string{"delivery", "natsstore", "deliverystore", "eventlog", "records", "streamstore", "e2e"}
-
 // A test's name says in at most ten words which unit does what.
 func TestNames_HaveUnitAndBehaviour(t *testing.T) {
 	t.Parallel()
 	for qualified := range listTests(t) {
-		pkg, name, _ := strings.Cut(qualified, ".")
-		if !strings.HasPrefix(name, "Test") || name == "TestMain" || slices.Contains(unnamed, pkg) {
+		_, name, _ := strings.Cut(qualified, ".")
+		if !strings.HasPrefix(name, "Test") || name == "TestMain" {
 			continue
 		}
 		require.Regexp(t, testName, name, qualified)

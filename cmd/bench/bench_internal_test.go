@@ -43,7 +43,7 @@ func TestRows_AreMeasured(t *testing.T) {
 		t.Parallel()
 		testStreams(t, binary)
 	})
-	t.Run("what is published is told to everybody", func(t *testing.T) {
+	t.Run("a published event reaches every subscriber", func(t *testing.T) {
 		t.Parallel()
 		testFeeds(t, binary)
 	})

@@ -109,7 +109,7 @@ func TestFiles_RemovalChangesNothing(t *testing.T) {
 		before := shown(t, r)
 		require.NoError(t, os.Remove(f.key))
 		<-time.After(time.Second)
-		require.Equal(t, before, shown(t, r), "there need not be anybody to complain to")
+		require.Equal(t, before, shown(t, r), "the callback for errors may be nil")
 		second := f.renew(t, "second")
 		<-time.After(time.Second)
 		require.Equal(t, second, shown(t, r))

@@ -78,7 +78,7 @@ func (c *crier) heard() int {
 	return len(c.told)
 }
 
-func TestADeadLetterIsToldOnceItIsStored(t *testing.T) { // S2-05, S2-06, S2-132
+func TestDeadLetter_IsAnnouncedOnceStored(t *testing.T) { // S2-05, S2-06, S2-132
 	t.Parallel()
 	retries := quickRetries
 	retries.MaxAttempts = 2
@@ -102,7 +102,7 @@ func TestADeadLetterIsToldOnceItIsStored(t *testing.T) { // S2-05, S2-06, S2-132
 	}
 }
 
-func TestADeadLetterThatIsNotStoredIsNotTold(t *testing.T) { // S2-05
+func TestDeadLetter_UnstoredOneIsNotAnnounced(t *testing.T) { // S2-05
 	t.Parallel()
 	retries := quickRetries
 	retries.MaxAttempts = 1
@@ -138,7 +138,7 @@ func TestADeadLetterThatIsNotStoredIsNotTold(t *testing.T) { // S2-05
 
 // A look of a subscription that wants everything finds nothing that it lost in what only the
 // server told (decision 0007).
-func TestTheServersOwnEventsAreSettledUnseen(t *testing.T) {
+func TestSystemEvents_AreSettledUnseen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, connect(t), "own", sluice.Policy{})
 	w.sub.Pattern = "/**"

@@ -43,7 +43,7 @@ func (d *drill) opened() *drill {
 	return d
 }
 
-func TestTheBreakerOpensOnTroubleInSeveralLanesThatLasts(t *testing.T) { // issue 3, item 3
+func TestBreaker_OpensOnLastingTroubleInSeveralLanes(t *testing.T) { // issue 3, item 3
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -105,7 +105,7 @@ func (d *drill) mixed(lanes, n int, every time.Duration, failing int) {
 
 // Timeouts tell late: the trouble began when the requests were made, but not before the
 // endpoint last worked.
-func TestATimeoutIsTroubleSinceItsRequestWasMade(t *testing.T) {
+func TestBreaker_TimeoutIsTroubleSinceItsRequest(t *testing.T) {
 	t.Parallel()
 	slow := func(d *drill) sluice.Breaker {
 		for i := range streakLength {
@@ -122,7 +122,7 @@ func TestATimeoutIsTroubleSinceItsRequestWasMade(t *testing.T) {
 	require.NotEqual(t, sluice.BreakerOpen, slow(worked))
 }
 
-func TestProbesAreSpacedFromASecondToThirty(t *testing.T) {
+func TestBreaker_SpacesProbesFromOneToThirtySeconds(t *testing.T) {
 	t.Parallel()
 	d := newDrill(64).opened()
 	var pauses []time.Duration
@@ -164,7 +164,7 @@ func (d *drill) round() int {
 	return n
 }
 
-func TestRecoveryGrowsWithEachRound(t *testing.T) {
+func TestBreaker_RecoveryGrowsWithEachRound(t *testing.T) {
 	t.Parallel()
 	for window, want := range map[int][]int{1: {1, 0}, 8: {1, 1, 2, 4, 0}, 64: {1, 1, 2, 4, 8, 16, 32, 0}, 5: {1, 1, 2, 4, 0}} {
 		d := newDrill(window).opened()
@@ -178,7 +178,7 @@ func TestRecoveryGrowsWithEachRound(t *testing.T) {
 	}
 }
 
-func TestTroubleWhileHalfOpenOpensAgainForLonger(t *testing.T) {
+func TestBreaker_HalfOpenTroubleOpensForLonger(t *testing.T) {
 	t.Parallel()
 	d := newDrill(64).opened()
 	d.pass(time.Second)
@@ -202,7 +202,7 @@ func TestTroubleWhileHalfOpenOpensAgainForLonger(t *testing.T) {
 }
 
 // A lane that fails while others succeed has a trouble of its own.
-func TestALaneThatFailsAloneDoesNotKeepTheBreakerOpen(t *testing.T) {
+func TestBreaker_SingleFailingLaneDoesNotKeepItOpen(t *testing.T) {
 	t.Parallel()
 	d := newDrill(8).opened()
 	d.pass(time.Second)
@@ -219,7 +219,7 @@ func TestALaneThatFailsAloneDoesNotKeepTheBreakerOpen(t *testing.T) {
 	require.False(t, d.b.isCurrent(probeMark{}), "it was never spared")
 }
 
-func TestAnswersToWhatWasAskedBeforeItOpenedSayNothing(t *testing.T) {
+func TestBreaker_IgnoresAnswersToEarlierRequests(t *testing.T) {
 	t.Parallel()
 	d := newDrill(64)
 	before := d.b.epoch
@@ -229,7 +229,7 @@ func TestAnswersToWhatWasAskedBeforeItOpenedSayNothing(t *testing.T) {
 	}
 }
 
-func TestAProbeThatAsksForNothingIsFollowedByAnother(t *testing.T) {
+func TestBreaker_UnusedProbeIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	d := newDrill(64).opened()
 	d.pass(time.Second)
@@ -238,7 +238,7 @@ func TestAProbeThatAsksForNothingIsFollowedByAnother(t *testing.T) {
 	require.Equal(t, passProbe, may)
 }
 
-func TestAHalfOpenBreakerThatHoldsNothingUpCloses(t *testing.T) {
+func TestBreaker_HalfOpenWithoutWaitersCloses(t *testing.T) {
 	t.Parallel()
 	d := newDrill(64).opened()
 	d.pass(time.Second)
@@ -248,7 +248,7 @@ func TestAHalfOpenBreakerThatHoldsNothingUpCloses(t *testing.T) {
 	require.True(t, d.b.settle(d.now.Add(quietCloses)).closed())
 }
 
-func TestRetryAfterHoldsEverythingBackWithoutOpening(t *testing.T) {
+func TestBreaker_RetryAfterHoldsAllWithoutOpening(t *testing.T) {
 	t.Parallel()
 	d := newDrill(64)
 	asks := func(wait time.Duration) {
@@ -271,7 +271,7 @@ func TestRetryAfterHoldsEverythingBackWithoutOpening(t *testing.T) {
 	require.Greater(t, at.Sub(d.now), 50*time.Minute, "a probe waits for it too")
 }
 
-func TestAnotherEndpointBeginsClosed(t *testing.T) {
+func TestBreaker_NewEndpointBeginsClosed(t *testing.T) {
 	t.Parallel()
 	d := newDrill(64).opened()
 	d.b.held = d.now.Add(time.Hour)
@@ -282,7 +282,7 @@ func TestAnotherEndpointBeginsClosed(t *testing.T) {
 	require.Greater(t, d.b.epoch, epoch)
 }
 
-func TestABreakerGoesOnWhereItWasStored(t *testing.T) {
+func TestBreaker_ResumesFromItsRecord(t *testing.T) {
 	t.Parallel()
 	d := newDrill(64).opened()
 	for range 3 {
@@ -342,9 +342,9 @@ func (r *random) answer(rt *rapid.T) {
 	}
 }
 
-// TestWhateverTheAnswersTheBreakerKeepsItsBounds looks at what must hold in every state, and that
+// TestBreaker_KeepsItsBoundsForAnyAnswers looks at what must hold in every state, and that
 // an endpoint that is well again gets everything.
-func TestWhateverTheAnswersTheBreakerKeepsItsBounds(t *testing.T) { // issue 3, item 3
+func TestBreaker_KeepsItsBoundsForAnyAnswers(t *testing.T) { // issue 3, item 3
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		d := newDrill(rapid.IntRange(1, 64).Draw(rt, "window"))
@@ -384,7 +384,7 @@ func (d *drill) recovers(rt *rapid.T, under []answer) {
 	require.True(rt, d.b.closed())
 }
 
-func TestAProbeIsALiveHeadOrTheLaneDueLongest(t *testing.T) { // issue 3, item 3
+func TestBook_ProbesALiveHeadOrTheLongestDue(t *testing.T) { // issue 3, item 3
 	t.Parallel()
 	now := time.Now()
 	b := newLaneTable(8)
@@ -409,7 +409,7 @@ func TestAProbeIsALiveHeadOrTheLaneDueLongest(t *testing.T) { // issue 3, item 3
 	}
 }
 
-func TestARecordIsDeletedWhileNothingMayBeSent(t *testing.T) {
+func TestBook_DeletesRecordsWhileSendingIsHeld(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := newLaneTable(8)
@@ -419,7 +419,7 @@ func TestARecordIsDeletedWhileNothingMayBeSent(t *testing.T) {
 	require.Equal(t, taskUnpark, chore.kind)
 }
 
-func TestBothRatesHold(t *testing.T) { // issue 3, item 4
+func TestBudget_BothRatesHold(t *testing.T) { // issue 3, item 4
 	t.Parallel()
 	require.Empty(t, limitsOf(sluice.Rate{}))
 	both := limitsOf(sluice.Rate{PerSecond: 100, PerMinute: 600})

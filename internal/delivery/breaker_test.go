@@ -200,7 +200,7 @@ func (w *world) inTrouble(t *testing.T) {
 
 // An outage opens the breaker; from then on nothing is burnt, restarts included, and all arrives
 // when it is over.
-func TestWhileTheBreakerIsOpenNothingIsBurnt(t *testing.T) { // issue 3, item 3; S0-41
+func TestOutage_BurnsNoAttempts(t *testing.T) { // issue 3, item 3; S0-41
 	t.Parallel()
 	w, m, o := moody(t, 500, sluice.Policy{Window: 8, Retry: steps(200*time.Millisecond, 100)})
 	for i := range 6 {
@@ -251,7 +251,7 @@ func (w *world) nothingWasBurnt(t *testing.T, m *mood) {
 }
 
 // A probe that fails leaves a live head where it is, with its number.
-func TestAProbeThatFailsIsNotCounted(t *testing.T) { // issue 3, item 3
+func TestProbe_FailureIsNotCounted(t *testing.T) { // issue 3, item 3
 	t.Parallel()
 	w, m, _ := moody(t, 503, sluice.Policy{Window: 8, Retry: steps(time.Hour, 2)})
 	w.inTrouble(t)
@@ -269,7 +269,7 @@ func TestAProbeThatFailsIsNotCounted(t *testing.T) { // issue 3, item 3
 }
 
 // A parked lane keeps its attempts.
-func TestAProbeFromAParkedLaneIsNotCounted(t *testing.T) { // issue 3, item 3
+func TestProbe_OfAParkedLaneIsNotCounted(t *testing.T) { // issue 3, item 3
 	t.Parallel()
 	w, m, _ := moody(t, 503, sluice.Policy{Window: 8, Retry: steps(time.Millisecond, 3)})
 	w.inTrouble(t)
@@ -286,7 +286,7 @@ func TestAProbeFromAParkedLaneIsNotCounted(t *testing.T) { // issue 3, item 3
 	require.Equal(t, map[string]int{"one": 3}, m.arrived())
 }
 
-func TestAProbeThatIsAnsweredWithGoneCancels(t *testing.T) { // S0-49
+func TestProbe_AnsweredGoneCancels(t *testing.T) { // S0-49
 	t.Parallel()
 	w, _, o := moody(t, 410, sluice.Policy{})
 	w.inTrouble(t)
@@ -298,7 +298,7 @@ func TestAProbeThatIsAnsweredWithGoneCancels(t *testing.T) { // S0-49
 }
 
 // What an endpoint refuses says nothing against the endpoint, and is counted.
-func TestAProbeThatIsRefusedCounts(t *testing.T) {
+func TestProbe_RefusedOneCounts(t *testing.T) {
 	t.Parallel()
 	w, _, o := moody(t, 400, sluice.Policy{Window: 8, Retry: steps(time.Millisecond, 2)})
 	w.inTrouble(t)
@@ -312,7 +312,7 @@ func TestAProbeThatIsRefusedCounts(t *testing.T) {
 
 // Events that always fail do not keep an endpoint that is back from getting the others, and are
 // given up.
-func TestPoisonLanesDoNotKeepTheBreakerOpen(t *testing.T) {
+func TestPoison_DoesNotKeepTheBreakerOpen(t *testing.T) {
 	t.Parallel()
 	for _, ordering := range []sluice.Ordering{sluice.OrderByPath, sluice.OrderNone} {
 		t.Run(string(ordering), func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestPoisonLanesDoNotKeepTheBreakerOpen(t *testing.T) {
 
 // One lane that fails and one that does not take turns: the one would open the breaker whenever
 // the other has had one event through.
-func TestALaneThatFailsAloneIsGivenUpWhileTheBreakerIsHalfOpen(t *testing.T) {
+func TestPoison_IsGivenUpWhileTheBreakerIsHalfOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, connect(t), "n", sluice.Policy{Window: 8, Retry: steps(time.Millisecond, 3)})
 	w.endpoint.fails["poison"] = 1000
@@ -353,7 +353,7 @@ func TestALaneThatFailsAloneIsGivenUpWhileTheBreakerIsHalfOpen(t *testing.T) {
 }
 
 // An endpoint that always fails, with a timetable that is over before that is an outage.
-func TestQuickTimetablesStillComeToAnEnd(t *testing.T) { // S4-53, C07
+func TestTimetable_QuickOneEndsBeforeTheBreakerOpens(t *testing.T) { // S4-53, C07
 	t.Parallel()
 	w, _, o := moody(t, 500, sluice.Policy{Window: 8, Retry: steps(time.Millisecond, 3)})
 	for i := range 20 {
@@ -366,7 +366,7 @@ func TestQuickTimetablesStillComeToAnEnd(t *testing.T) { // S4-53, C07
 }
 
 // One lane in trouble is that lane's, however long it lasts.
-func TestPoisonLanesDoNotOpenTheBreaker(t *testing.T) {
+func TestPoison_DoesNotOpenTheBreaker(t *testing.T) {
 	t.Parallel()
 	w, m, o := moody(t, 500, sluice.Policy{Window: 8, Retry: steps(10*time.Millisecond, 10000), DisableAfter: sluice.Duration(time.Hour)})
 	w.publish(t, "/a/1", "one")
@@ -381,7 +381,7 @@ func TestPoisonLanesDoNotOpenTheBreaker(t *testing.T) {
 	require.Equal(t, sluice.BreakerClosed, w.status(t).Breaker)
 }
 
-func TestRetryAfterStopsAllLanes(t *testing.T) { // 03-api, "retry"
+func TestRetryAfter_StopsAllLanes(t *testing.T) { // 03-api, "retry"
 	t.Parallel()
 	const wait = 2 * time.Second
 	w, m, o := moody(t, 503, sluice.Policy{Window: 8, Retry: steps(time.Millisecond, 5)})
@@ -389,7 +389,7 @@ func TestRetryAfterStopsAllLanes(t *testing.T) { // 03-api, "retry"
 	w.publish(t, "/a/1", "first")
 	proc := w.start(t)
 	defer proc.stop()
-	eventually(t, "somebody waits", func() bool { return o.has(func(o *watcher) bool { return o.throttled > 0 }) })
+	eventually(t, "a lane waits", func() bool { return o.has(func(o *watcher) bool { return o.throttled > 0 }) })
 	m.status.Store(200)
 	for i := range 20 {
 		w.publish(t, sluice.Path(fmt.Sprint("/a/other", i)), strconv.Itoa(i))
@@ -403,13 +403,13 @@ func TestRetryAfterStopsAllLanes(t *testing.T) { // 03-api, "retry"
 	require.False(t, o.turned(sluice.BreakerOpen))
 }
 
-func TestARetryAfterIsKeptOverARestart(t *testing.T) {
+func TestRetryAfter_IsKeptAcrossARestart(t *testing.T) {
 	t.Parallel()
 	w, m, o := moody(t, 429, sluice.Policy{Window: 8, Retry: steps(time.Millisecond, 5)})
 	m.wait = time.Hour
 	w.publish(t, "/a/1", "first")
 	proc := w.start(t)
-	eventually(t, "somebody waits", func() bool { return o.has(func(o *watcher) bool { return o.throttled == 1 }) })
+	eventually(t, "a lane waits", func() bool { return o.has(func(o *watcher) bool { return o.throttled == 1 }) })
 	eventually(t, "every replica can tell", func() bool {
 		next := w.status(t).NextAttemptAt
 		return next != nil && time.Until(*next) > 50*time.Minute

@@ -10,7 +10,7 @@ import (
 )
 
 // S4-19: what lanes hold read ahead is bounded for the whole process.
-func TestReadingAheadIsBounded(t *testing.T) {
+func TestBudget_BoundsReadingAhead(t *testing.T) {
 	t.Parallel()
 	var shared atomic.Int64
 	one, two := budget{shared: &shared}, budget{shared: &shared}

@@ -20,7 +20,7 @@ import (
 
 // S4-17, C01: acknowledgements that a broken connection swallowed do not bring their events
 // back, neither at once nor when their ack wait is over.
-func TestLostAcknowledgementsRepeatNothing(t *testing.T) {
+func TestAck_LostOnesRepeatNothing(t *testing.T) {
 	t.Parallel()
 	server := natstest.Listening(t)
 	var deaf atomic.Bool // acknowledgements are lost
@@ -39,7 +39,7 @@ func TestLostAcknowledgementsRepeatNothing(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return w.endpoint.delivered() == 3 && inFlight(t, w) == 3 }, patience, 10*time.Millisecond)
 	deaf.Store(false)
-	for i := range 100 { // more than anybody remembers
+	for i := range 100 { // more than the server remembers
 		w.publish(t, "/a/1", fmt.Sprint("more", i))
 	}
 	require.Eventually(t, func() bool { return w.endpoint.delivered() == 103 }, patience, 10*time.Millisecond)
@@ -80,7 +80,7 @@ func (c tellWarn) Handle(context.Context, slog.Record) error {
 
 // What keeps a subscription from being served may be its own settings: a change of them counts
 // before it could be served once.
-func TestASubscriptionThatCannotBeServedIsGivenOtherSettings(t *testing.T) {
+func TestConfigure_ReachesAnUnservableSubscription(t *testing.T) {
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 50})
 	op.limit("n", 10)

@@ -36,7 +36,7 @@ func TestConsumer_TornFileLosesNothing(t *testing.T) { // S0-41, C01
 	w.total++
 	require.Eventually(t, func() bool { return parked(t, w) == 1 && inFlight(t, w) == 0 }, 30*time.Second, time.Millisecond)
 	proc.stop()
-	publish(20) // nobody serves it
+	publish(20) // no replica serves it
 
 	watch := faulttest.Begin(t, "consumer-torn")
 	server.Stop(t)

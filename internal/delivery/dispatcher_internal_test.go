@@ -65,7 +65,7 @@ func (p *plan) text(now time.Time) string {
 }
 
 // What starts next depends on the lanes, the breaker, the rates, the gate's pauses and the free places alone.
-func TestDispatcher_DecidesWhatStarts(t *testing.T) {
+func TestDispatcher_DecidesTheNextStart(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	in := now.Add

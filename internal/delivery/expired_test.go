@@ -11,7 +11,7 @@ import (
 
 // Issue 13, "Tests that would not notice": the dead letter of a parked lane whose events aged out names all of them and no
 // other: the first that is still there is delivered.
-func TestExpire_NamesWhatAgedOutAndNoMore(t *testing.T) { // S4-25, S4-45
+func TestExpire_NamesExactlyExpiredEvents(t *testing.T) { // S4-25, S4-45
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
 	w.sub.Policy.Retry = steps(time.Hour, 3)

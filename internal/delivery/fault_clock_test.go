@@ -42,7 +42,7 @@ func (o operator) shift(lane string, ahead time.Duration) {
 // Issue 3, "Faults": what a record says about the time is of the clock that wrote it. If the
 // clock was set back since, the lane waits once more for as long as it was to wait, and not for
 // as long as the clock was set back; if it was set forward, the retry comes early.
-func TestAClockThatWasSetBackDelaysNoRetryByMore(t *testing.T) { // S4-52, C01
+func TestClock_SetBackWaitsOnceMoreAtMost(t *testing.T) { // S4-52, C01
 	t.Parallel()
 	for _, tt := range []struct {
 		id    string
@@ -97,7 +97,7 @@ func (l steadyLanes) Park(ctx context.Context, sub *sluice.Subscription, p sluic
 
 // Issue 3, "Faults": while the process runs, a lane's next attempt is a time of the clock that
 // never jumps: setting the machine's clock moves no retry.
-func TestARunningProcessWaitsByTheClockThatDoesNotJump(t *testing.T) { // S4-52
+func TestClock_RunningProcessUsesTheMonotonicOne(t *testing.T) { // S4-52
 	t.Parallel()
 	watch := faulttest.Begin(t, "clock-running")
 	w := newWorld(t, connect(t), "n", sluice.Policy{Retry: quickRetries})

@@ -13,8 +13,8 @@ import (
 )
 
 // Issue 3, "Faults": the server is in the same process, and away for a while. What was on its
-// way is recorded later, nothing is sent again, and nobody asks for it all the time.
-func TestAServerInTheSameProcessMayBeAway(t *testing.T) { // S4-17, S4-22, C01
+// way is recorded later, nothing is sent again, and it is not asked for all the time.
+func TestEmbedded_OutageRepeatsNothing(t *testing.T) { // S4-17, S4-22, C01
 	t.Parallel()
 	server := natstest.New(t)
 	w := newWorld(t, connectTo(t, server), "n", sluice.Policy{Window: 4, Retry: quickRetries})

@@ -79,7 +79,7 @@ func (o operator) fillDisk() (lift func()) {
 // Issue 3, "Faults": while the store refuses a write, what waits for it waits. Nothing is lost
 // or sent again because of that, attempts are not burnt, other lanes go on where they can, and
 // all goes on seconds after there is room.
-func TestAStoreThatRefusesAWriteIsWaitedFor(t *testing.T) { // S4-17, S4-22, C01
+func TestStore_RefusedWriteIsWaitedFor(t *testing.T) { // S4-17, S4-22, C01
 	t.Parallel()
 	for id, fill := range map[string]func(o operator) (lift func()){
 		"full-attempts":     func(o operator) func() { return o.fill(streams.Attempts) },
@@ -191,7 +191,7 @@ func tryFull(t *testing.T, id string, fill func(o operator) (lift func())) {
 	}))
 	a := w.compare(sluice.OrderByPath)
 	t.Logf("%+v, resumed after %s; while it lasted %d attempts, %d warnings, %d of %d delivered", a, resumed, tried, logged, before, w.total)
-	require.LessOrEqual(t, tried, 10, "attempts that nobody can record")
+	require.LessOrEqual(t, tried, 10, "attempts that cannot be recorded")
 	require.Zero(t, a.Twice)
 	require.LessOrEqual(t, logged, 5*int64(lasts/time.Second), "warnings")
 	watch.End(a, fmt.Sprintf("while it lasted: %d attempts, %d warnings, %d of %d delivered", tried, logged, before, w.total))

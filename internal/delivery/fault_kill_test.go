@@ -350,7 +350,7 @@ func (d *deaths) visit(t *testing.T, todo []point, killers []*killer) {
 // Issue 3, "Faults": the process may die right before and right after any write to NATS that
 // it makes. Nothing is lost, what was under way is sent twice at most, first deliveries keep the
 // order of their path, what is exhausted is one dead letter, and no lane stays parked.
-func TestAProcessMayDieBetweenAnyTwoWrites(t *testing.T) { // S4-17, S4-23, S0-41, C01
+func TestEngine_SurvivesDeathBetweenAnyTwoWrites(t *testing.T) { // S4-17, S4-23, S0-41, C01
 	t.Parallel()
 	orderings := []sluice.Ordering{sluice.OrderByPath}
 	if faulttest.Long() {

@@ -35,7 +35,7 @@ func at(t *testing.T, host string, port int, h http.HandlerFunc) *httptest.Serve
 
 // Issue 3, "Faults": an endpoint's name gets another address. Events go there soon, whether the
 // old place is silent or still answers, badly, over a connection that is kept.
-func TestAnEndpointMayMove(t *testing.T) { // S4-50, S4-59
+func TestEndpoint_MayMove(t *testing.T) { // S4-50, S4-59
 	t.Parallel()
 	for _, tt := range []struct {
 		id   string
@@ -56,7 +56,7 @@ func tryMove(t *testing.T, id string, left http.HandlerFunc) {
 	got := faulttest.NewArrivals()
 	moved := make(chan struct{})
 	take := func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or nobody notices that the sender went away
+		_, _ = io.Copy(io.Discard, r.Body) // or it goes unnoticed that the sender went away
 		id := r.Header.Get("Webhook-Id")
 		path, _, _ := strings.Cut(id, "-")
 		got.Try(path, id)

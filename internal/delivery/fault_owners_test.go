@@ -15,7 +15,7 @@ import (
 // Two replicas both believe that a subscription is theirs, for as long as they like. Nothing is lost, deliveries go on, a
 // lane's record has one writer at a time, and they come to rest. Sent twice is at most a window for each time that one took
 // the consumer from the other. Order is not promised meanwhile.
-func TestTwoOwnersLoseNothing(t *testing.T) { // S4-17, S4-22, C01
+func TestTwoOwners_LoseNothing(t *testing.T) { // S4-17, S4-22, C01
 	t.Parallel()
 	server := natstest.New(t)
 	w := newWorld(t, connectTo(t, server), "n", sluice.Policy{Window: 4, Retry: quickRetries})

@@ -16,7 +16,7 @@ import (
 // Issue 3, "Faults" and its bar: the process dies while thousands of lanes are parked. They are
 // one record each, the healthy ones beside them do not wait for them, and JetStream holds no
 // more than the window for it.
-func TestManyParkedLanesSurviveARestart(t *testing.T) { // S4-17, S4-22, C01
+func TestPark_ManyLanesSurviveARestart(t *testing.T) { // S4-17, S4-22, C01
 	t.Parallel()
 	lanes := 300
 	if faulttest.Long() {

@@ -64,10 +64,10 @@ func (w *world) publishGated(rt *rapid.T, gate *scripted, n *int) {
 	}
 }
 
-// TestWhateverTheGateSaysJustWhatPassesArrives drives random decisions, outcomes, crashes and
+// TestGate_RandomDecisionsDeliverExactlyTheAllowed drives random decisions, outcomes, crashes and
 // restarts against a real store. What passes arrives, in the order of its path and, without a
 // crash, once; what does not is never sent, and keeps nothing else back.
-func TestWhateverTheGateSaysJustWhatPassesArrives(t *testing.T) { // S0-59, S0-60, S0-62, S0-63, S4-17
+func TestGate_RandomDecisionsDeliverExactlyTheAllowed(t *testing.T) { // S0-59, S0-60, S0-62, S0-63, S4-17
 	t.Parallel()
 	store := connect(t)
 	checks, began := 0, time.Now()

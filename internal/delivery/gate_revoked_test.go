@@ -16,7 +16,7 @@ func failingAnswer(hooktest.Request) hooktest.Answer { return hooktest.Answer{St
 
 func hangingAnswer(hooktest.Request) hooktest.Answer { return hooktest.Answer{Hang: true} }
 
-func TestNothingLeavesAfterAccessIsLost(t *testing.T) { // S0-57, S0-58, S0-60, S0-62, S0-63, S0-64, C13, C43; issue 4, bar
+func TestGate_NothingLeavesAfterAccessIsLost(t *testing.T) { // S0-57, S0-58, S0-60, S0-62, S0-63, S0-64, C13, C43; issue 4, bar
 	t.Parallel()
 	for name, try := range map[string]func(*testing.T){
 		"between two attempts":                   revokedBetweenAttempts,
@@ -290,7 +290,7 @@ func revokedInTwoReplicas(t *testing.T) {
 	g.parked(1)
 	g.startReplica("two")
 	came := g.revoke()
-	one() // its work goes to the other, whatever it came to
+	one() // its work goes to the other, in any state
 	g.requireEnded()
 	g.requireSilent(came)
 }

@@ -289,7 +289,7 @@ func (g *gated) requireSilent(bytes int) {
 }
 
 // What was cut off although access was not lost is sent after all, and was no attempt.
-func TestWhatIsCutOffForNothingIsSentAgain(t *testing.T) { // C43
+func TestWithdraw_NeedlessCutOffIsSentAgain(t *testing.T) { // C43
 	t.Parallel()
 	g := newGated(t, sluice.Policy{Window: 4, Timeout: sluice.Duration(time.Minute)}, func(r hooktest.Request) hooktest.Answer {
 		return hooktest.Answer{Hang: r.Number == 1}
@@ -307,7 +307,7 @@ func TestWhatIsCutOffForNothingIsSentAgain(t *testing.T) { // C43
 
 // A withheld event leaves no trace; those beside it, in live deliveries, parked lanes and
 // replays, go on, and a restart does not send it either.
-func TestAWithheldEventLeavesNoTrace(t *testing.T) { // S0-59, S0-62, S0-63
+func TestGate_WithheldEventLeavesNoTrace(t *testing.T) { // S0-59, S0-62, S0-63
 	t.Parallel()
 	failed := map[string]bool{}
 	var mu sync.Mutex
@@ -360,8 +360,8 @@ func TestAWithheldEventLeavesNoTrace(t *testing.T) { // S0-59, S0-62, S0-63
 	}
 }
 
-// Whether the filter can tell of an event that cannot be had is nobody's business.
-func TestAWithheldEventThatTheFilterCannotTellIsNoDeadLetter(t *testing.T) { // S0-63
+// A withheld event does not reveal whether the filter can decide on it.
+func TestGate_WithheldUndecidableEventIsNoDeadLetter(t *testing.T) { // S0-63
 	t.Parallel()
 	g := newGated(t, sluice.Policy{Window: 4, Retry: steps(100*time.Millisecond, 5)},
 		func(r hooktest.Request) hooktest.Answer {
@@ -398,7 +398,7 @@ func TestAWithheldEventThatTheFilterCannotTellIsNoDeadLetter(t *testing.T) { // 
 
 // While it is not known whether access was lost nothing is sent and nothing is used up, and others
 // are not disturbed.
-func TestWhatIsUndecidedWaits(t *testing.T) { // S0-60, S0-62
+func TestGate_UndecidedEventWaits(t *testing.T) { // S0-60, S0-62
 	t.Parallel()
 	store := connect(t)
 	w := newWorld(t, store, "waits", sluice.Policy{Window: 4, Retry: quickRetries})

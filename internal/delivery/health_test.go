@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// An endpoint that fails for disable_after ends its subscription, whoever served it, and says so
+// An endpoint that fails for disable_after ends its subscription, with any replicas that served it, and says so
 // four times on the way.
-func TestContinuousFailureDisablesAndSaysSoOnTheWay(t *testing.T) { // issue 3, item 3
+func TestFailing_DisablesAfterFourAnnouncements(t *testing.T) { // issue 3, item 3
 	t.Parallel()
 	w, m, o := moody(t, 500, sluice.Policy{
 		Window: 8, Retry: steps(20*time.Millisecond, 100000), DisableAfter: sluice.Duration(6 * time.Second),
@@ -37,7 +37,7 @@ func TestContinuousFailureDisablesAndSaysSoOnTheWay(t *testing.T) { // issue 3, 
 	}
 }
 
-func TestASuccessEndsContinuousFailure(t *testing.T) {
+func TestFailing_EndsWithASuccess(t *testing.T) {
 	t.Parallel()
 	w, m, o := moody(t, 500, sluice.Policy{Window: 8, Retry: steps(20*time.Millisecond, 1000)})
 	before := model.Health{FailingSince: time.Now().Add(-time.Hour).UTC().Round(0), Alerted: 50}
@@ -57,9 +57,9 @@ func TestASuccessEndsContinuousFailure(t *testing.T) {
 	require.True(t, o.has(func(o *watcher) bool { return len(o.alerts) == 0 }))
 }
 
-// Whoever changes a subscription while nobody serves it, or gives it another endpoint, wants to
+// A caller that changes a subscription while no replica serves it, or its endpoint, wants to
 // see at once what comes of it.
-func TestAChangeBeginsAnew(t *testing.T) {
+func TestConfigure_ChangeStartsFailureCountAnew(t *testing.T) {
 	t.Parallel()
 	w, m, _ := moody(t, 200, sluice.Policy{})
 	require.NoError(t, w.deliveries.PutHealth(t.Context(), w.sub, model.Health{
@@ -82,7 +82,7 @@ func TestAChangeBeginsAnew(t *testing.T) {
 	eventually(t, "another endpoint", func() bool { return len(m.arrived()) == 2 })
 }
 
-func TestWhatWaitsForTheRateIsTold(t *testing.T) { // issue 3, item 4
+func TestThrottled_IsAnnounced(t *testing.T) { // issue 3, item 4
 	t.Parallel()
 	w, m, o := moody(t, 200, sluice.Policy{Window: 8, Rate: sluice.Rate{PerSecond: 1000, PerMinute: 120}})
 	for i := range 17 {
@@ -99,7 +99,7 @@ func TestWhatWaitsForTheRateIsTold(t *testing.T) { // issue 3, item 4
 
 // A subscription that was paused and resumed while its endpoint was down asks first: no lane that
 // waits loses an attempt.
-func TestAResumeAsksBeforeItSends(t *testing.T) {
+func TestResume_ProbesBeforeItSends(t *testing.T) {
 	t.Parallel()
 	w, m, _ := moody(t, 503, sluice.Policy{Window: 8, Retry: steps(20*time.Millisecond, 1000)})
 	require.NoError(t, w.deliveries.PutHealth(t.Context(), w.sub, model.Health{

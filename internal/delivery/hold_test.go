@@ -92,9 +92,9 @@ func (w *world) letters(t require.TestingT) []model.BuriedLetter {
 	return all
 }
 
-// A lane whose head nobody can deliver waits until somebody retries or discards it, over a
+// A lane whose head cannot be delivered waits until an operator retries or discards it, over a
 // crash and a restart; other lanes go on.
-func TestAHeldLaneWaitsForSomebody(t *testing.T) { // issue 3, item 1
+func TestHold_LaneWaitsForAnOperator(t *testing.T) { // issue 3, item 1
 	t.Parallel()
 	for _, attempts := range []int{1, 3} { // of a live lane, of a parked one
 		t.Run(fmt.Sprint(attempts, " attempts"), func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAHeldLaneWaitsForSomebody(t *testing.T) { // issue 3, item 1
 			require.Equal(t, 1, w.endpoint.delivered(), "the other lane")
 			proc.crash()
 
-			rep := w.operate(t, sluice.ReplayRetry, lane) // nobody serves it
+			rep := w.operate(t, sluice.ReplayRetry, lane) // no replica serves it
 			proc = w.start(t)
 			w.done(t, rep)
 			lane = w.heldLanes(t, 1)[0]
@@ -138,8 +138,8 @@ func TestAHeldLaneWaitsForSomebody(t *testing.T) { // issue 3, item 1
 	}
 }
 
-// A retry begins the timetable anew: attempt 1, with as many to come as at first, whatever was recovered.
-func TestARetryOfAHeldLaneBeginsItsTimetableAnew(t *testing.T) {
+// A retry begins the timetable anew: attempt 1, with as many to come as at first, after any recovery.
+func TestHold_RetryRestartsTheTimetable(t *testing.T) {
 	t.Parallel()
 	retries := sluice.Retry{Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(time.Millisecond), sluice.Duration(2 * time.Second)}}
 	w := newHoldingWorld(t, connect(t), "anew", sluice.Policy{OnDead: sluice.DeadHolds, Retry: retries})
@@ -173,7 +173,7 @@ func TestARetryOfAHeldLaneBeginsItsTimetableAnew(t *testing.T) {
 
 // With total order one held event stops the subscription. When the policy is changed back, what is
 // held stays so.
-func TestWithTotalOrderAHeldEventStopsTheSubscription(t *testing.T) {
+func TestHold_StopsTheSubscriptionUnderTotalOrder(t *testing.T) {
 	t.Parallel()
 	w := newHoldingWorld(t, connect(t), "all", holding(1, func(p *sluice.Policy) { p.Ordering = sluice.OrderAll }))
 	w.endpoint.fails["e1"] = 1
@@ -196,7 +196,7 @@ func TestWithTotalOrderAHeldEventStopsTheSubscription(t *testing.T) {
 }
 
 // What the filter cannot decide on holds its lane without an attempt, live or read back.
-func TestAnEventThatTheFilterCannotTellHoldsItsLane(t *testing.T) {
+func TestHold_UndecidableEventHoldsItsLane(t *testing.T) {
 	t.Parallel()
 	w := newHoldingWorld(t, connect(t), "told", holding(2))
 	cried := &crier{ask: func() (sluice.Status, error) { return w.deliveries.Status(t.Context(), w.sub) }}
@@ -243,7 +243,7 @@ func TestAnEventThatTheFilterCannotTellHoldsItsLane(t *testing.T) {
 
 // What leaves the log while it is held cannot be delivered: retried it is expired, discarded it has
 // no event. Nothing is lost in silence.
-func TestAHeldHeadMayLeaveTheLog(t *testing.T) {
+func TestHold_HeadMayLeaveTheLog(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	w := newHoldingWorld(t, connectTo(t, server), "aged", holding(1))
@@ -270,8 +270,8 @@ func TestAHeldHeadMayLeaveTheLog(t *testing.T) {
 	require.ElementsMatch(t, []string{"a1 1-4 expired", "b1 3-3 exhausted", " 4-4 expired"}, got)
 }
 
-// A replay holds nothing: nobody would look for it in its lanes.
-func TestAReplayGivesUpWhereLiveDeliveriesHold(t *testing.T) {
+// A replay holds nothing: an operator would not look for it in its lanes.
+func TestHold_ReplayGivesUpInstead(t *testing.T) {
 	t.Parallel()
 	w := newHoldingWorld(t, connect(t), "replayed", holding(1))
 	w.publish(t, "/a/a", "e1")
@@ -293,10 +293,10 @@ func TestAReplayGivesUpWhereLiveDeliveriesHold(t *testing.T) {
 	w.heldLanes(t, 0)
 }
 
-// TestWhateverIsHeldEveryEventArrivesOrIsGivenUpOnPurpose drives crashes and operators who act on
-// what is held. In the end every event was delivered or is a dead letter that somebody wanted,
+// TestHold_RandomActsLoseNothing drives crashes and operators who act on
+// what is held. In the end every event was delivered or is a dead letter that an operator wanted,
 // first attempts keep the order of their path, and no lane stays parked.
-func TestWhateverIsHeldEveryEventArrivesOrIsGivenUpOnPurpose(t *testing.T) { // issue 3, item 1; S4-17, C01
+func TestHold_RandomActsLoseNothing(t *testing.T) { // issue 3, item 1; S4-17, C01
 	t.Parallel()
 	store := connect(t)
 	checks, began := 0, time.Now()
@@ -330,7 +330,7 @@ func TestWhateverIsHeldEveryEventArrivesOrIsGivenUpOnPurpose(t *testing.T) { // 
 		w.unpark(rt)
 		proc.stop()
 		for _, d := range w.letters(rt) {
-			require.True(rt, wanted[d.Seq], "nobody wanted %d to be given up", d.Seq)
+			require.True(rt, wanted[d.Seq], "no operator gave %d up", d.Seq)
 		}
 		w.keptOrder(rt)
 	})

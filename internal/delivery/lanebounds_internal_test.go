@@ -77,7 +77,7 @@ func TestBook_IsCarefulWithManyParkedLanes(t *testing.T) {
 	}
 }
 
-func TestBook_WaitsForWhatIsReadyOrDue(t *testing.T) {
+func TestBook_WaitsForReadyOrDueLanes(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	b := newLaneTable(1)

@@ -166,7 +166,7 @@ func (m *bookModel) check(rt *rapid.T) {
 	require.Equal(rt, len(m.b.lanes) == 0, m.b.empty())
 }
 
-// Whatever becomes of the tasks, each lane delivers all its events, in their order, each once.
+// With any outcome of its tasks, each lane delivers all its events, in their order, each once.
 func TestBook_LosesAndRepeatsNothing(t *testing.T) { // S4-17, S4-18
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -22,7 +22,7 @@ func seqs(ds []*model.Delivery) []uint64 {
 	return all
 }
 
-func TestOnlyTheHeadOfALaneIsSent(t *testing.T) { // S4-17
+func TestLaneTable_SendsOnlyTheHead(t *testing.T) { // S4-17
 	t.Parallel()
 	now := time.Now()
 	b := newLaneTable(8)
@@ -40,7 +40,7 @@ func TestOnlyTheHeadOfALaneIsSent(t *testing.T) { // S4-17
 	require.Equal(t, uint64(2), second.head.Event.Seq)
 }
 
-func TestLanesDoNotWaitForEachOther(t *testing.T) { // S4-18
+func TestLaneTable_LanesAreIndependent(t *testing.T) { // S4-18
 	t.Parallel()
 	b := newLaneTable(2)
 	for i, key := range []string{"a", "b", "c"} {
@@ -54,7 +54,7 @@ func TestLanesDoNotWaitForEachOther(t *testing.T) { // S4-18
 	require.False(t, ok, "the window is full")
 }
 
-func TestAParkedLaneHoldsNothingAndEndsWhereItsLastEventWasAcknowledged(t *testing.T) {
+func TestLaneTable_ParkedLaneEndsAtItsLastAcknowledgement(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := newLaneTable(8)
@@ -88,7 +88,7 @@ func TestAParkedLaneHoldsNothingAndEndsWhereItsLastEventWasAcknowledged(t *testi
 	require.Equal(t, uint64(11), live.head.Event.Seq)
 }
 
-func TestAnEventThatArrivesWhileItsLaneIsReadBackIsReadBackToo(t *testing.T) {
+func TestLaneTable_ReadsBackEventsArrivingMeanwhile(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := newLaneTable(8)
@@ -104,7 +104,7 @@ func TestAnEventThatArrivesWhileItsLaneIsReadBackIsReadBackToo(t *testing.T) {
 	require.Equal(t, taskResume, again.kind, "12 was acknowledged unsent")
 }
 
-func TestALaneThatFillsTheWindowIsSetAside(t *testing.T) {
+func TestLaneTable_SetsAsideAFullLaneAfterItsPatience(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := newLaneTable(4)
@@ -129,7 +129,7 @@ func TestALaneThatFillsTheWindowIsSetAside(t *testing.T) {
 	require.Equal(t, uint64(5), resume.park.upTo)
 }
 
-func TestADeliveryThatIsHeldIsIgnoredWhenItComesAgain(t *testing.T) {
+func TestLaneTable_IgnoresRepeatedDeliveries(t *testing.T) {
 	t.Parallel()
 	b := newLaneTable(4)
 	require.False(t, b.arrive("a", deliveryAt(1)))
@@ -145,7 +145,7 @@ func heldEntry(seq uint64) model.ParkedEntry {
 	}}
 }
 
-func TestAHeldLaneIsNeverDue(t *testing.T) { // issue 3, item 1
+func TestLaneTable_HeldLaneIsNeverDue(t *testing.T) { // issue 3, item 1
 	t.Parallel()
 	now := time.Now()
 	b := newLaneTable(8)
@@ -166,15 +166,15 @@ func TestAHeldLaneIsNeverDue(t *testing.T) { // issue 3, item 1
 }
 
 // An act needs no pass: it makes no request. Of two the second finds what the first made of the lane.
-func TestAHeldLaneGoesOnWhenSomebodyDecides(t *testing.T) { // issue 3, item 1
+func TestLaneTable_HeldLaneContinuesAfterAnAct(t *testing.T) { // issue 3, item 1
 	t.Parallel()
 	now := time.Now()
 	for _, kind := range []sluice.ReplayKind{sluice.ReplayRetry, sluice.ReplayDiscard} {
 		b := newLaneTable(8)
 		b.load(heldEntry(7), 0, now)
-		nobody, first, second := newAct(kind, 8), newAct(kind, 7), newAct(kind, 7)
-		b.act(nobody, now)
-		require.Equal(t, actedNothing, <-nobody.done)
+		other, first, second := newAct(kind, 8), newAct(kind, 7), newAct(kind, 7)
+		b.act(other, now)
+		require.Equal(t, actedNothing, <-other.done)
 		b.act(first, now)
 		b.act(second, now)
 		require.Empty(t, first.done, "it is not stored yet")
@@ -201,7 +201,7 @@ func TestAHeldLaneGoesOnWhenSomebodyDecides(t *testing.T) { // issue 3, item 1
 	}
 }
 
-func TestALaneThatIsNotHeldIsHastenedAndNotDiscarded(t *testing.T) {
+func TestLaneTable_UnheldLaneIsHastenedNotDiscarded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := newLaneTable(8)
@@ -218,7 +218,7 @@ func TestALaneThatIsNotHeldIsHastenedAndNotDiscarded(t *testing.T) {
 	require.Equal(t, taskResume, due.kind)
 }
 
-func TestAnActThatNobodyCanFinishIsAnswered(t *testing.T) {
+func TestLaneTable_AnswersImpossibleActs(t *testing.T) {
 	t.Parallel()
 	b := newLaneTable(8)
 	b.load(heldEntry(7), 0, time.Now())

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// operator is somebody with the NATS command line.
+// operator is a person with the NATS command line.
 type operator struct {
 	t  *testing.T
 	js jetstream.JetStream
@@ -121,7 +121,7 @@ func (w *world) publishMany(t *testing.T, from, to int) {
 
 // S4-25, S4-45: what ages out while a subscription is paused is a dead letter, once; a paused
 // subscription that wanted none of it hears nothing.
-func TestEventsThatAgeOutDuringAPauseAreDeadLetters(t *testing.T) {
+func TestExpire_DuringAPauseMakesDeadLetters(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"age", "purge"} {
 		t.Run(how, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestEventsThatAgeOutDuringAPauseAreDeadLetters(t *testing.T) {
 			w.publishMany(t, 1, 3)
 			require.Eventually(t, func() bool { return w.endpoint.delivered() == 3 && inFlight(t, w) == 0 }, patience, 10*time.Millisecond)
 			w.watch.change(func(sub *sluice.Subscription) { sub.State = sluice.Paused })
-			require.Eventually(t, func() bool { return op.waiting(w.sub) == 0 }, patience, 10*time.Millisecond, "nobody asks for more")
+			require.Eventually(t, func() bool { return op.waiting(w.sub) == 0 }, patience, 10*time.Millisecond, "no request is open")
 			w.publish(t, "/other", "not wanted")
 			w.publishMany(t, 4, 8)
 			waitForLook(t, op, w.sub, 5)
@@ -152,7 +152,7 @@ func TestEventsThatAgeOutDuringAPauseAreDeadLetters(t *testing.T) {
 }
 
 // A runner that ends after its subscription leaves nothing behind.
-func TestASubscriptionThatEndedLeavesNoRecord(t *testing.T) {
+func TestSubscription_EndedOneLeavesNoRecord(t *testing.T) {
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
 	proc := w.start(t)
@@ -189,7 +189,7 @@ func waitForLook(t *testing.T, op operator, sub *sluice.Subscription, next uint6
 }
 
 // A subscription whose filter wants nothing of what ages out is not alarmed.
-func TestEventsThatNobodyWantedAgeOutInSilence(t *testing.T) {
+func TestExpire_UnwantedEventsAreSilent(t *testing.T) {
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
 	w.looks = 10 * time.Millisecond
@@ -208,7 +208,7 @@ func TestEventsThatNobodyWantedAgeOutInSilence(t *testing.T) {
 }
 
 // What is lost while no server runs is noticed by the next one.
-func TestEventsThatAgeOutWhileNobodyRunsAreDeadLetters(t *testing.T) {
+func TestExpire_DuringDowntimeMakesDeadLetters(t *testing.T) {
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 1})
 	w.looks = 10 * time.Millisecond
@@ -227,7 +227,7 @@ func TestEventsThatAgeOutWhileNobodyRunsAreDeadLetters(t *testing.T) {
 }
 
 // What is removed behind the back of a slow subscription is noticed as well.
-func TestEventsThatASlowSubscriptionIsTooLateForAreDeadLetters(t *testing.T) {
+func TestExpire_BehindASlowSubscriptionMakesDeadLetters(t *testing.T) {
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 1})
 	w.looks = 10 * time.Millisecond
@@ -246,11 +246,11 @@ func TestEventsThatASlowSubscriptionIsTooLateForAreDeadLetters(t *testing.T) {
 }
 
 // removalPatience is for a request that came to the server in the very moment in which the
-// consumer was removed: nobody answers it, and nats.go asks again when two heartbeats are missing.
+// consumer was removed: it gets no answer, and nats.go asks again when two heartbeats are missing.
 const removalPatience = time.Minute
 
 // An operator removes the consumer: it is made again where it was.
-func TestARemovedConsumerRepeatsNothing(t *testing.T) {
+func TestConsumer_RemovedOneRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
 	w.endpoint.fails["e7"] = 1
@@ -276,7 +276,7 @@ func TestARemovedConsumerRepeatsNothing(t *testing.T) {
 
 // A subscription is made anew under an id that another one had: neither a consumer nor a lane
 // nor a record of that one is left to it.
-func TestASecondSubscriptionOfAnIdBeginsAnew(t *testing.T) {
+func TestSubscription_SecondOfAnIDBeginsAnew(t *testing.T) {
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
 	w.endpoint.fails["e2"] = 1000
@@ -312,7 +312,7 @@ func TestASecondSubscriptionOfAnIdBeginsAnew(t *testing.T) {
 }
 
 // Where nothing can be noted of what waits, what comes is delivered all the same.
-func TestABucketWithoutRoomKeepsNobodyFromDelivering(t *testing.T) {
+func TestStore_FullBucketDoesNotStopDeliveries(t *testing.T) {
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
 	lift := op.fill("KV_" + streams.Lanes)

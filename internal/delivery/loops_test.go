@@ -49,8 +49,8 @@ func (w *world) caused(t require.TestingT, path sluice.Path, id string) {
 	require.NoError(t, err)
 }
 
-// S4-82: what came of itself is not sent, whatever its lane does; the lane goes on.
-func TestAnEventThatCameOfItselfIsADeadLetter(t *testing.T) {
+// S4-82: an event that came of itself is not sent, in any state of its lane; the lane goes on.
+func TestLoop_IsADeadLetter(t *testing.T) {
 	t.Parallel()
 	for _, onDead := range []sluice.OnDead{sluice.DeadContinues, sluice.DeadHolds} {
 		w := newWorld(t, connect(t), "loops", sluice.Policy{Retry: quickRetries, OnDead: onDead})
@@ -75,7 +75,7 @@ func TestAnEventThatCameOfItselfIsADeadLetter(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeCheckedIsKeptBackAndNotLost(t *testing.T) {
+func TestLoop_UncheckableEventWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, connect(t), "unknown", sluice.Policy{Retry: quickRetries})
 	j := &judge{away: true, loops: map[string]bool{"loop": true}, asked: map[string]int{}}
@@ -107,7 +107,7 @@ func TestWhatCannotBeCheckedIsKeptBackAndNotLost(t *testing.T) {
 }
 
 // A mark may be set between two attempts.
-func TestALoopThatIsKnownAfterAnAttemptIsADeadLetterWithItsAttempts(t *testing.T) {
+func TestLoop_FoundLateKeepsItsAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, connect(t), "between", sluice.Policy{Retry: quickRetries})
 	j := &judge{loops: map[string]bool{}, asked: map[string]int{}}

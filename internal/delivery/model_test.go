@@ -179,7 +179,7 @@ func (always) Run(ctx context.Context, changed func() <-chan struct{}) error {
 type one struct {
 	mu   sync.Mutex
 	sub  *sluice.Subscription
-	tell func(string, *sluice.Subscription) // nil: nobody watches
+	tell func(string, *sluice.Subscription) // nil: not watched
 }
 
 func (o *one) Watch(ctx context.Context, change func(string, *sluice.Subscription)) error {
@@ -261,7 +261,7 @@ type world struct {
 	beside     *one                   // another subscription that its engine serves; nil: none
 	replays    delivery.ReplayWatcher // nil: there are none
 	places     int                    // attempts that its engine makes at once; 0: as an engine does
-	observe    delivery.Observer      // nil: nobody
+	observe    delivery.Observer      // nil: none
 	looks      time.Duration          // how often it looks at what waits; 0: as an engine does
 	log        *slog.Logger           // of engines; nil: none
 	total      int                    // events published
@@ -335,10 +335,10 @@ func (w *world) publish(t require.TestingT, path sluice.Path, id string) {
 
 var quickRetries = sluice.Retry{Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(time.Millisecond)}, MaxAttempts: 100}
 
-// TestEveryEventArrivesAndKeepsTheOrderOfItsPath drives random outcomes, crashes and restarts
+// TestEngine_RandomCrashesKeepPathOrder drives random outcomes, crashes and restarts
 // against a real store. Nothing acknowledged is lost, first deliveries keep the order of their
 // path, and a crash repeats no more than the window.
-func TestEveryEventArrivesAndKeepsTheOrderOfItsPath(t *testing.T) { // S0-41, S4-17, C01
+func TestEngine_RandomCrashesKeepPathOrder(t *testing.T) { // S0-41, S4-17, C01
 	t.Parallel()
 	store := connect(t)
 	checks, began := 0, time.Now()

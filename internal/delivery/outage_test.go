@@ -30,10 +30,10 @@ func triedEnough(runs int, began time.Time) bool {
 	return runs >= few && time.Since(began) > budget()
 }
 
-// TestWhateverHappensEveryEventArrivesInOrder drives crashes, restarts of NATS, pauses and
+// TestEngine_RandomOutagesKeepEveryOrdering drives crashes, restarts of NATS, pauses and
 // changes of the window, with every ordering. A restart of NATS repeats nothing: what it makes
 // the server forget is known from the attempt log.
-func TestWhateverHappensEveryEventArrivesInOrder(t *testing.T) { // S0-41, S4-17, S4-20, S4-45, C01
+func TestEngine_RandomOutagesKeepEveryOrdering(t *testing.T) { // S0-41, S4-17, S4-20, S4-45, C01
 	t.Parallel()
 	server := natstest.New(t)
 	store := connectTo(t, server)
@@ -101,7 +101,7 @@ func (b buryCrash) Bury(ctx context.Context, d sluice.DeadLetter) error {
 }
 
 // A crash between the last attempt and its dead letter loses neither.
-func TestADeadLetterThatACrashPreventedIsWrittenLater(t *testing.T) { // S4-23, C01
+func TestDeadLetter_IsWrittenAfterACrash(t *testing.T) { // S4-23, C01
 	t.Parallel()
 	for _, fails := range []int{1, 3} { // a live lane's head, a parked lane's
 		t.Run(fmt.Sprint(fails, " attempts"), func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestADeadLetterThatACrashPreventedIsWrittenLater(t *testing.T) { // S4-23, 
 }
 
 // A shutdown does not wait for a store that is gone for longer than a fail-over takes.
-func TestAnEngineEndsSoonWhenTheStoreIsGone(t *testing.T) {
+func TestShutdown_IsShortWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	w := newWorld(t, connectTo(t, server), "n", sluice.Policy{Window: 8, Retry: quickRetries})

@@ -42,7 +42,7 @@ func idle() *runner {
 	return &runner{log: slog.New(slog.DiscardHandler), observe: noObserver{}, dispatcher: dispatcher{sub: &sluice.Subscription{ID: "s"}, lanes: newLaneTable(1)}}
 }
 
-func TestTheGateIsAskedAgainAfterAPauseThatGrows(t *testing.T) { // S0-60
+func TestOutbound_AsksTheGateAfterGrowingPauses(t *testing.T) { // S0-60
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := idle()
@@ -70,7 +70,7 @@ func TestTheGateIsAskedAgainAfterAPauseThatGrows(t *testing.T) { // S0-60
 	})
 }
 
-func TestWhatIsKeptBackCostsNothingOfTheRate(t *testing.T) { // S0-63
+func TestOutbound_HeldEventsCostNoRate(t *testing.T) { // S0-63
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := idle()
@@ -88,7 +88,7 @@ func TestWhatIsKeptBackCostsNothingOfTheRate(t *testing.T) { // S0-63
 	})
 }
 
-func TestWithdrawWaitsForWhatItCutOff(t *testing.T) { // C43
+func TestOutbound_WithdrawWaitsForTheCutOff(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sender := &instant{hangs: true}
@@ -123,7 +123,7 @@ func (g slow) Decide(*sluice.Subscription, *sluice.Event, time.Time) model.Decis
 }
 
 // A decision that was made before the revocation, and is heard after it, lets nothing out.
-func TestADecisionOfBeforeLetsNothingOut(t *testing.T) { // C43
+func TestOutbound_EarlierDecisionLetsNothingOut(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sender, gate := &instant{}, slow{make(chan struct{}), make(chan model.Decision)}
@@ -154,7 +154,7 @@ func (s deaf) Send(context.Context, *sluice.Subscription, *sluice.Event, int) sl
 	return sluice.Attempt{Outcome: sluice.Delivered}
 }
 
-func TestWithdrawSaysWhenItCannotTell(t *testing.T) { // C43
+func TestOutbound_WithdrawReportsUncertainty(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := deaf{open: make(chan struct{})}
@@ -175,9 +175,9 @@ func TestWithdrawSaysWhenItCannotTell(t *testing.T) { // C43
 	})
 }
 
-// A gate that says Lost of one attempt cuts off the others, which are not sent whatever it says of them
+// A gate that says Lost of one attempt cuts off the others, which are not sent under any later decision
 // while the subscription is being cancelled; and that is done once.
-func TestASubscriptionIsEndedOnce(t *testing.T) { // S0-64
+func TestOutbound_EndsASubscriptionOnce(t *testing.T) { // S0-64
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sender := &instant{}

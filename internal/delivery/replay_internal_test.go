@@ -148,7 +148,7 @@ func TestReplay_DoesNotDisableItsSubscription(t *testing.T) { // decision 0009
 }
 
 // Attempts and dead letters of a replay carry its mark, and are counted in its record.
-func TestReplay_MarksWhatItLeaves(t *testing.T) { // decision 0009
+func TestReplay_MarksAttemptsAndDeadLetters(t *testing.T) { // decision 0009
 	t.Parallel()
 	rep, ports, b := replayRunner(t, sluice.ReplayRange)
 	require.False(t, rep.counted())
@@ -222,7 +222,7 @@ func TestReplay_RunsBesideTheLiveDeliveries(t *testing.T) {
 }
 
 // The letters of what arrived are deleted, if not now then the next time; attempts that were not stored count for nothing.
-func TestReplay_DeletesLettersOfWhatArrived(t *testing.T) {
+func TestReplay_DeletesLettersOfArrivedEvents(t *testing.T) {
 	t.Parallel()
 	rep, ports, b := replayRunner(t, sluice.ReplayDeadLetters)
 	rep.arrived(7)

@@ -37,7 +37,7 @@ func (r toldReplays) Watch(ctx context.Context, change func(sluice.Replay, bool)
 }
 
 // A replay may end while its subscription has no owner: the lanes go nevertheless.
-func TestTheLanesOfAReplayThatNobodyServesAreDeleted(t *testing.T) {
+func TestReplays_LanesOfUnservedOnesAreDeleted(t *testing.T) {
 	t.Parallel()
 	store := connect(t)
 	w := newWorld(t, store, "n", sluice.Policy{})

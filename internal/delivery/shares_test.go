@@ -35,8 +35,8 @@ func (h *hung) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Ev
 }
 
 // An endpoint that hangs, with a window that is larger than what the process may send at once,
-// keeps nobody else from sending; and what waited is sent when it is well again.
-func TestAHungEndpointLeavesPlacesToOthers(t *testing.T) {
+// keeps no other from sending; and what waited is sent when it is well again.
+func TestShare_HungEndpointLeavesPlacesToOthers(t *testing.T) {
 	t.Parallel()
 	const events, places = 200, 8
 	store := connect(t)

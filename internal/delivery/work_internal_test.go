@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestTheLogLeavesOutWhatAnAttemptDoesNotHave(t *testing.T) {
+func TestAttempts_LogOmitsAbsentFields(t *testing.T) {
 	t.Parallel()
 	keys := func(a sluice.Attempt) map[string]string {
 		all := map[string]string{}

@@ -66,7 +66,7 @@ func (s *running) stateOf(t *testing.T, id string) string {
 	return strings.TrimSpace(state + " " + reason)
 }
 
-// revocation is a way in which somebody loses access; it returns when that is acknowledged.
+// revocation is a way in which a principal loses access; it returns when that is acknowledged.
 type revocation func(t *testing.T, s *running, g granted)
 
 func revocations() map[string]revocation {
@@ -159,9 +159,9 @@ func troubles() map[string]trouble {
 	}
 }
 
-// S0-57…64: whatever a subscription is in the middle of, and however its owner loses access, from the moment in
+// S0-57…64: in any state of a subscription, and by any loss of its owner's access, from the moment in
 // which that is acknowledged not one more request is made; it is cancelled, which is told once.
-func TestNothingLeavesAfterALossOfAccessIsAcknowledged(t *testing.T) {
+func TestAccess_NothingLeavesAfterTheLossIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	for how, revoke := range revocations() {
 		for when, in := range troubles() {
@@ -208,7 +208,7 @@ func TestNothingLeavesAfterALossOfAccessIsAcknowledged(t *testing.T) {
 const inKernel = 2
 
 // Under load, too: of what is published after the acknowledgement nothing arrives.
-func TestNothingThatIsPublishedAfterARevocationArrives(t *testing.T) {
+func TestRevoke_LaterEventsDoNotArrive(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -241,7 +241,7 @@ func TestNothingThatIsPublishedAfterARevocationArrives(t *testing.T) {
 }
 
 // A revocation through one server stops what another one sends.
-func TestARevocationReachesEveryServerBeforeItIsAcknowledged(t *testing.T) {
+func TestRevoke_ReachesEveryServerBeforeItsAnswer(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{})
 	outside := func(c *config.Config) { c.NATS.URL = shared.ClientURL() }
@@ -276,7 +276,7 @@ func TestARevocationReachesEveryServerBeforeItIsAcknowledged(t *testing.T) {
 }
 
 // What is withheld from one is delivered to others, and does not hold up what comes after it.
-func TestAnEventThatIsNotForItsOwnerIsPassedOver(t *testing.T) {
+func TestAccess_WithheldEventIsPassedOver(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	cleared, plain := hooktest.New(t, nil), hooktest.New(t, nil)
@@ -311,7 +311,7 @@ func TestAnEventThatIsNotForItsOwnerIsPassedOver(t *testing.T) {
 }
 
 // What is erased never leaves again, not to root either, and what is published later does.
-func TestWhatIsErasedNeverLeavesAgain(t *testing.T) {
+func TestErase_EventNeverLeavesAgain(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	down := refusing()

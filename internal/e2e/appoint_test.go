@@ -27,7 +27,7 @@ func lamp(at time.Time) client.AppointmentSpec {
 }
 
 // S2-37…S2-39: it is told that it approaches, then the event is there, then it is told that it fired.
-func TestAnAppointmentIsToldOfAndFires(t *testing.T) {
+func TestAppointment_IsAnnouncedAndFires(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	at := time.Now().Add(2 * time.Second).Truncate(time.Millisecond).UTC()
@@ -71,7 +71,7 @@ func TestAnAppointmentIsToldOfAndFires(t *testing.T) {
 }
 
 // S2-41.
-func TestACancelledAppointmentDoesNotFire(t *testing.T) {
+func TestAppointment_CancelledOneDoesNotFire(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	_, err := s.api.PutAppointment(t.Context(), "default", "a", lamp(time.Now().Add(time.Second)), 0)
@@ -91,7 +91,7 @@ func TestACancelledAppointmentDoesNotFire(t *testing.T) {
 }
 
 // Of a cancellation and the time that has come one is first.
-func TestAnAppointmentThatIsCancelledInTheLastMomentFiresOrDoesNot(t *testing.T) {
+func TestAppointment_LateCancellationIsExact(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const many = 40
@@ -128,7 +128,7 @@ func TestAnAppointmentThatIsCancelledInTheLastMomentFiresOrDoesNot(t *testing.T)
 }
 
 // S2-39, S2-40: after a restart the policy says what becomes of what was due meanwhile.
-func TestWhatWasDueWhileNobodyWasThereFollowsItsPolicy(t *testing.T) {
+func TestAppointment_MissedDuringDowntimeFollowsItsPolicy(t *testing.T) {
 	t.Parallel()
 	var s *running
 	var due time.Time
@@ -165,8 +165,8 @@ func TestWhatWasDueWhileNobodyWasThereFollowsItsPolicy(t *testing.T) {
 	require.Equal(t, sluice.AppointmentMissed, a.State)
 }
 
-// S2-39: who may not publish any more has nothing done; the outcome says so. Nobody else sees what waits.
-func TestAnAppointmentFiresWithTheRightsOfTheMoment(t *testing.T) {
+// S2-39: a creator that may not publish any more has nothing done; the outcome says so. Others do not see its appointment.
+func TestAppointment_FiresWithTheRightsOfTheMoment(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	ann, bob := s.grant(t, "user:ann", "path:default/lamps/**", "publish"), s.grant(t, "user:bob", "path:default/doors/**", "publish")
@@ -204,7 +204,7 @@ func TestAnAppointmentFiresWithTheRightsOfTheMoment(t *testing.T) {
 	require.Empty(t, s.logOf(t, fmt.Sprint("/lost/", round)))
 }
 
-func TestAppointmentsThatCannotBeAreRefused(t *testing.T) {
+func TestAppointment_RefusesInvalidOnes(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) {
 		c.Limits.AppointmentsPerNamespace, c.Limits.ScheduleAhead = 2, sluice.Duration(2*time.Hour)
@@ -250,7 +250,7 @@ func TestAppointmentsThatCannotBeAreRefused(t *testing.T) {
 }
 
 // One that repeats fires at each of its times until it is cancelled.
-func TestAnAppointmentRepeats(t *testing.T) {
+func TestAppointment_Repeats(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	spec := lamp(time.Now().Add(time.Second))
@@ -271,7 +271,7 @@ func TestAnAppointmentRepeats(t *testing.T) {
 }
 
 // Two servers have each appointment fire once, and tell of it once; when one ends the other goes on.
-func TestTwoServersKeepEachAppointmentOnce(t *testing.T) {
+func TestAppointment_TwoServersFireItOnce(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{User: "sluice", Password: "a password"})
 	outside := func(c *config.Config) {
@@ -310,7 +310,7 @@ func TestTwoServersKeepEachAppointmentOnce(t *testing.T) {
 }
 
 // A server that is killed again and again while things are due does each once: events, and appointments with what tells of them.
-func TestAServerThatIsKilledDoesEachThingOnce(t *testing.T) {
+func TestSchedule_KilledServerDoesEachThingOnce(t *testing.T) {
 	t.Parallel()
 	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
 	c.start(t)
@@ -352,7 +352,7 @@ func TestAServerThatIsKilledDoesEachThingOnce(t *testing.T) {
 }
 
 // Who may publish elsewhere in the namespace, and sees what fires, keeps neither the action from being done, nor what tells of it from being told.
-func TestWhoTakesTheIDsOfAnAppointmentKeepsItFromNothing(t *testing.T) {
+func TestAppointment_TakenIDsDoNotBlockIt(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	spec := lamp(time.Now().Add(time.Second))

@@ -26,7 +26,7 @@ func (s *running) labelled(t *testing.T, path, id, label, data string) {
 
 // An admin of a namespace may end other people's grants in it, but gets no token of theirs: not their clearance, and no day more
 // than its own.
-func TestAnAdminDoesNotGetAnotherOnesTokenByRenewingIt(t *testing.T) {
+func TestRenew_AdminGetsNoForeignToken(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusOK, "PUT /v1/principals/service:erp", `{"clearance":{"level":"SECRET"}}`)
@@ -41,8 +41,8 @@ func TestAnAdminDoesNotGetAnotherOnesTokenByRenewingIt(t *testing.T) {
 	s.must(t, http.StatusOK, "POST /v1/grants/"+erp.id+"/revoke", "", as(eve.token)...)
 }
 
-// Whoever gives a part of its grant to somebody else's name does not become that somebody.
-func TestMintingForAnotherNameDoesNotTakeWhatIsTheirs(t *testing.T) {
+// A holder that gives a part of its grant to another's name does not become that principal.
+func TestMint_ForeignNameTakesNoOwnership(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusOK, "PUT /v1/principals/user:ann", `{"clearance":{"level":"SECRET"}}`)
@@ -69,8 +69,8 @@ func TestMintingForAnotherNameDoesNotTakeWhatIsTheirs(t *testing.T) {
 	}
 }
 
-// An admin who is not cleared does not get what is labelled by pointing somebody else's subscription at itself.
-func TestAnAdminDoesNotGetByAnothersSubscriptionWhatItMayNotSee(t *testing.T) {
+// An admin who is not cleared does not get what is labelled by pointing another's subscription at itself.
+func TestPatch_AdminGetsNoHiddenEventsByForeignSubscriptions(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusOK, "PUT /v1/principals/user:ann", `{"clearance":{"level":"SECRET"}}`)
@@ -89,8 +89,8 @@ func TestAnAdminDoesNotGetByAnothersSubscriptionWhatItMayNotSee(t *testing.T) {
 	}
 }
 
-// What a reader may not see does not show in where a page ends, whatever it asks about: C14.
-func TestCursorsSayNothingOfWhatIsHidden(t *testing.T) {
+// An event that a reader may not see does not show in where a page ends, for any question: C14.
+func TestCursor_RevealsNoHiddenEvents(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -131,7 +131,7 @@ func TestCursorsSayNothingOfWhatIsHidden(t *testing.T) {
 
 // An endpoint's answer may repeat what it was sent: with an event that was erased, or whose label is gone with it, it is
 // not shown any more.
-func TestWhatIsErasedIsNotInTheStoryOfItsDelivery(t *testing.T) {
+func TestErase_EventIsNotInItsAttempts(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusOK, "PUT /v1/principals/user:ann", `{"clearance":{"level":"SECRET"}}`)
@@ -152,8 +152,8 @@ func TestWhatIsErasedIsNotInTheStoryOfItsDelivery(t *testing.T) {
 	}
 }
 
-// Whoever gives a name away and lets it go round in circles is marked, and not the one whose name it is.
-func TestNobodyIsMarkedForWhatOthersDoInTheirName(t *testing.T) {
+// A principal that gives a name away and loops under it is marked, and not the principal of that name.
+func TestUnsafeProducer_MarkIsOnTheIssuerOfAName(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	ann, eve := s.grant(t, "user:ann", "scope:default", "publish"), s.grant(t, "user:eve", "path:default/m/**", "publish")

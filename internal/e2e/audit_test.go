@@ -48,7 +48,7 @@ func (s *running) fill(t *testing.T) {
 }
 
 // S2-04, issue 3, 6: every change is in the ledger, with who and what.
-func TestTheLedgerKnowsEveryChange(t *testing.T) {
+func TestLedger_HasEveryChange(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	_, err := s.api.PutNamespace(t.Context(), "acme", client.NamespaceSpec{Description: "a"})
@@ -80,7 +80,7 @@ func TestTheLedgerKnowsEveryChange(t *testing.T) {
 }
 
 // Issue 3, 6: without a ledger nothing is changed, and everything else goes on.
-func TestALedgerThatCannotBeWrittenStopsChangesOnly(t *testing.T) {
+func TestLedger_UnwritableOneStopsChangesOnly(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, status(http.StatusGone, func(r hooktest.Request) bool { return idOf(r) == "a-2" }))
@@ -197,7 +197,7 @@ func (s *running) asking(t *testing.T) func(told) string {
 
 // S2-04…06, S2-132, S2-133: what happens to subscriptions and deliveries is told to who subscribes
 // to it, after it has happened: the listener asks at once, and finds it so.
-func TestSystemEventsTellWhatIsSo(t *testing.T) {
+func TestSystemEvents_FollowTheStoredState(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	l := listen(t, s, s.asking(t))
@@ -235,8 +235,8 @@ func TestSystemEventsTellWhatIsSo(t *testing.T) {
 	s.must(t, http.StatusForbidden, "POST /v1/namespaces/default/events", `{"path":"/_sys/subscriptions/it","type":"subscription.paused"}`)
 }
 
-// Decision 0007: dead letters of system events are told to nobody, or they would go on for ever.
-func TestDeadSystemEventsMakeNoMore(t *testing.T) {
+// Decision 0007: dead letters of system events are not announced, or they would go on for ever.
+func TestSystemEvents_DeadLettersMakeNoMore(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Status: http.StatusTeapot} })

@@ -101,7 +101,7 @@ func TestBackup_GoesOnElsewhere(t *testing.T) {
 }
 
 // A store that is served, or not empty, is left alone, and so is a directory that has something else in it.
-func TestBackup_RefusesWhatIsInUse(t *testing.T) {
+func TestBackup_RefusesADirectoryInUse(t *testing.T) {
 	t.Parallel()
 	nats := natstest.Listening(t).ClientURL()
 	s := start(t, t.TempDir(), onURL(nats))

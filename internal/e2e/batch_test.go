@@ -29,8 +29,8 @@ func batchBody(n int, change func(i int) string) string {
 	return "[" + strings.Join(events, ",") + "]"
 }
 
-// S4-06, S2-59, C18: whatever is wrong with one event of a batch, and at the bounds, all of it is stored or nothing, and what is said is why.
-func TestABatchIsStoredWholeOrNotAtAll(t *testing.T) {
+// S4-06, S2-59, C18: with any fault of one event of a batch, and at the bounds, all of it is stored or nothing, and the answer says why.
+func TestBatch_IsStoredWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	event := func(id, path, more string) string {
 		return `{"specversion":"1.0","id":"` + id + `","type":"t","source":"/s","path":"` + path + `"` + more + `}`
@@ -102,7 +102,7 @@ func (tt batchTest) run(t *testing.T, s *running) {
 
 // C18, S2-59, S2-60: of publishers at once each has its batches in one piece, parents before what came of them: in a feed, at
 // an endpoint, and in the log.
-func TestBatchesOfPublishersAtOnceAreSeenInOnePiece(t *testing.T) {
+func TestBatch_ConcurrentOnesStayContiguous(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)

@@ -71,7 +71,7 @@ func (c cascade) read(t *testing.T) (text string, events []consequence) {
 }
 
 // S2-53…60, S2-31: the examples have the order that they are examples of: the parent first, and every other names it.
-func TestTheExamplesOfCascadesAreInOrder(t *testing.T) {
+func TestCascade_ExamplesAreInOrder(t *testing.T) {
 	t.Parallel()
 	for _, c := range cascades() {
 		t.Run(c.file, func(t *testing.T) {
@@ -113,9 +113,9 @@ func TestTheExamplesOfCascadesAreInOrder(t *testing.T) {
 	}
 }
 
-// S2-31, S2-53…60, C18: a cascade that is published as one batch is seen in its order, with what caused it, by a feed, the Go client, whoever
+// S2-31, S2-53…60, C18: a cascade that is published as one batch is seen in its order, with its cause, by a feed, the Go client, a caller that
 // reads the log, and an endpoint: on all paths with the ordering "all", on each path with "path".
-func TestACascadeIsSeenInItsOrder(t *testing.T) {
+func TestCascade_IsSeenInItsOrder(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"embedded", "another NATS"} {
 		t.Run(where, func(t *testing.T) {

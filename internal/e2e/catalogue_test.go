@@ -64,7 +64,7 @@ func strictAcme(t *testing.T, api *client.Client) {
 }
 
 // S0-16, S4-16, S4-34…40: the applications' types are data, and the example catalogue has them.
-func TestTheExampleCatalogueIsHeld(t *testing.T) {
+func TestCatalogue_ExampleIsEnforced(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	strictAcme(t, api)
@@ -109,7 +109,7 @@ func putType(t *testing.T, api *client.Client, namespace, name string, spec clie
 }
 
 // S4-40, S4-64, S4-74, C15: what a strict namespace does not know is refused, whole batches of it.
-func TestAStrictNamespaceTakesOnlyWhatItKnows(t *testing.T) {
+func TestCatalogue_StrictNamespaceRefusesUnknownTypes(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	strictAcme(t, s.api)
@@ -142,7 +142,7 @@ func TestAStrictNamespaceTakesOnlyWhatItKnows(t *testing.T) {
 }
 
 // S4-64: filters name types that there are; patches of the rest are not held up by those that left.
-func TestAStrictNamespacesSubscriptionsNameTypesThatThereAre(t *testing.T) {
+func TestCatalogue_StrictFiltersNameKnownTypes(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	strictAcme(t, s.api)
@@ -161,8 +161,8 @@ func TestAStrictNamespacesSubscriptionsNameTypesThatThereAre(t *testing.T) {
 	s.must(t, 200, "PATCH /v1/subscriptions/s", `{"description":"x"}`)
 }
 
-// S4-64: what came by NATS and is not as the catalogue says is not sent, in whatever way it would be.
-func TestWhatComesByNATSAndBreaksTheCatalogueIsADeadLetter(t *testing.T) {
+// S4-64: what came by NATS and is not as the catalogue says is not sent, in any way.
+func TestCatalogue_InvalidEventByNATSIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	api, at := serve(t, nil)
 	strictAcme(t, api)
@@ -210,7 +210,7 @@ func TestWhatComesByNATSAndBreaksTheCatalogueIsADeadLetter(t *testing.T) {
 }
 
 // C10, S2-113, S2-114: what is sent, hashed and signed is a summary or nothing, and where the rest is.
-func TestAProjectionSendsASummaryOrNothing(t *testing.T) {
+func TestProjection_SendsASummaryOrNothing(t *testing.T) {
 	t.Parallel()
 	const card = "4111-1111-1111-1111" // long: times and signatures hold any few digits now and then
 	api, at := serve(t, nil)
@@ -259,7 +259,7 @@ func TestAProjectionSendsASummaryOrNothing(t *testing.T) {
 }
 
 // Labels of a type count as those of its events; the event's own win.
-func TestStaticLabelsAreLabels(t *testing.T) {
+func TestLabels_OfATypeCountForItsEvents(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hook := hooktest.New(t, nil)
@@ -281,7 +281,7 @@ func TestStaticLabelsAreLabels(t *testing.T) {
 }
 
 // S4-34, S4-35: the server tells when it starts and ends, and what becomes of namespaces.
-func TestTheServerTellsOfItselfAndOfNamespaces(t *testing.T) {
+func TestSystemEvents_CoverServerAndNamespaces(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	run := func(during func(api *client.Client)) {
@@ -330,7 +330,7 @@ func TestTheServerTellsOfItselfAndOfNamespaces(t *testing.T) {
 }
 
 // A catalogue holds after a restart, from the first request on, and on every replica.
-func TestACatalogueHoldsEverywhere(t *testing.T) {
+func TestCatalogue_HoldsAfterRestartAndOnEveryReplica(t *testing.T) {
 	t.Parallel()
 	first := start(t, t.TempDir(), func(c *config.Config) { c.Secrets.Key = sharedKey })
 	strictAcme(t, first.api)

@@ -130,9 +130,9 @@ func publish(ctx context.Context, t *testing.T, url string, n, paths int) {
 	lanes.Wait()
 }
 
-// TestCrash kills the process while events flow: nothing acknowledged is lost, at most the
+// TestCrash_LosesNoEventAndKeepsPathOrder kills the process while events flow: nothing acknowledged is lost, at most the
 // window is sent twice for each kill, and first deliveries keep the order of their path.
-func TestCrash(t *testing.T) { // S4-17, S4-22, C01
+func TestCrash_LosesNoEventAndKeepsPathOrder(t *testing.T) { // S4-17, S4-22, C01
 	t.Parallel()
 	events, kills := 3000, 2
 	if os.Getenv("SLUICE_LONG") != "" {

@@ -56,7 +56,7 @@ func (s *running) damageOf(t *testing.T, stream string) (found []sluice.Damage) 
 	return found
 }
 
-// Issue 13, F7: a paused subscription whose pause is lost is not delivered to until somebody resumes it; with the index, the
+// Issue 13, F7: a paused subscription whose pause is lost is not delivered to until an operator resumes it; with the index, the
 // server starts without the record that cannot be read.
 func TestDamage_LostPauseDeliversNothing(t *testing.T) {
 	t.Parallel()
@@ -141,7 +141,7 @@ func TestDamage_ShorterLogIsToldAndMovesOn(t *testing.T) {
 	watch.End(faulttest.Arrived{Events: 21, Twice: len(hook.Requests()) - 21}, "13 events that were delivered before are gone from the log; it is told, and their sequences are not given out again")
 }
 
-// Issue 13, F5: a message that cannot be read is found by a start, at its ease, and by whoever asks.
+// Issue 13, F5: a message that cannot be read is found by a start, at its ease, and on request.
 func TestDamage_UnreadableEventIsFound(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)

@@ -20,7 +20,7 @@ import (
 const mortal = `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":2}}`
 
 // S4-53, S4-84…87, C07: what an operator sees of a delivery that was given up, and how it goes away.
-func TestAnOperatorLooksAtDeadLettersAndDiscardsThem(t *testing.T) {
+func TestDeadLetters_AreShownAndDiscarded(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hook := hooktest.New(t, status(http.StatusTeapot, func(r hooktest.Request) bool { return idOf(r) != "a-2" }))
@@ -51,7 +51,7 @@ func TestAnOperatorLooksAtDeadLettersAndDiscardsThem(t *testing.T) {
 }
 
 // S4-83…88, S4-90, C34: with a directory to export to, dead letters and events are files below it.
-func TestDeadLettersAndEventsAreExportedToFiles(t *testing.T) {
+func TestExport_WritesDeadLettersAndEvents(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	api, _ := serve(t, func(c *config.Config) { c.Export.Dir = dir })
@@ -76,7 +76,7 @@ func TestDeadLettersAndEventsAreExportedToFiles(t *testing.T) {
 }
 
 // S4-90: an export that cannot write holds up nothing.
-func TestAnExportThatCannotWriteHoldsUpNoDelivery(t *testing.T) {
+func TestExport_FailureDelaysNoDelivery(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	require.NoError(t, os.WriteFile(dir, nil, 0o600))
@@ -92,7 +92,7 @@ func TestAnExportThatCannotWriteHoldsUpNoDelivery(t *testing.T) {
 
 // S4-53: what was given up is tried again, all of it or some, in the order of its paths and by the
 // subscription's timetable; what arrives is a dead letter no more, what is given up again is one.
-func TestDeadLettersAreRedriven(t *testing.T) {
+func TestRedrive_RepeatsDeadLetters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)

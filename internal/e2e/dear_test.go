@@ -64,7 +64,7 @@ func TestLimits_BoundAPrincipalsSubscriptions(t *testing.T) {
 }
 
 // Issue 13, attack 4: a dry run does not count events on which the filter cannot be evaluated, and does not call that exact.
-func TestDryRun_TellsWhatItCannotEvaluate(t *testing.T) {
+func TestDryRun_ReportsFailedEvaluations(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	for _, n := range []int{400, 3, 20, 400} {

@@ -74,7 +74,7 @@ func (w *diskWorld) some(t *testing.T, n int) {
 	}
 }
 
-// get returns the answer to a request, whatever it is.
+// get returns any answer to a request.
 func (w *diskWorld) get(t *testing.T, method, path, body string) (status int, answer string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+w.http+path, strings.NewReader(body))

@@ -55,7 +55,7 @@ func wakeOf(url, more string) string {
 
 // A notice is signed with a key that is published where the subscription says, and names streams below the root at which
 // the subscription is.
-func TestAStreamWebhookIsSignedAndCallsBack(t *testing.T) {
+func TestStreamSub_NoticeIsSignedAndCallsBack(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -114,8 +114,8 @@ func TestAStreamWebhookIsSignedAndCallsBack(t *testing.T) {
 	require.Equal(t, "SUBSCRIPTION_NOT_FOUND", r.field(t, "error.code"))
 }
 
-// Nobody makes a stream of a control path, wherever the control segment is in it, or however it is written.
-func TestControlPathsAreNoStreams(t *testing.T) {
+// A control path is never a stream, with its control segment at any place and in any spelling.
+func TestStreamSub_ControlPathsAreNoStreams(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	for _, path := range []string{"/__ds", "/__ds/x", "/__ds/subscriptions/x/y", "/a/__ds/x", "/a/__ds", "/%5F%5Fds/x", "/a/%5f_ds/subscriptions/x"} {
@@ -138,8 +138,8 @@ func TestControlPathsAreNoStreams(t *testing.T) {
 	}
 }
 
-// Whoever's grant is revoked is told of nothing any more, and the subscription goes.
-func TestARevokedGrantEndsStreamSubscriptions(t *testing.T) {
+// The holder of a revoked grant is told of nothing any more, and the subscription goes.
+func TestStreamSub_EndsWithItsGrant(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -158,25 +158,25 @@ func TestARevokedGrantEndsStreamSubscriptions(t *testing.T) {
 	require.Contains(t, book, `"action":"stream_subscription.delete"`)
 }
 
-// Without a token only the namespaces that were opened are served, and what nobody made is nobody's.
-func TestStreamSubscriptionsWithoutAToken(t *testing.T) {
+// Without a token only the namespaces that were opened are served, and an absent subscription is hidden.
+func TestStreamSub_AnonymousCallersNeedAnOpenNamespace(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Durable.Anonymous = []string{"open"} })
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/open", `{}`)
 	hook := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Body: `{"done":true}`} })
-	nobody := []string{"Authorization", ""}
+	anonymous := []string{"Authorization", ""}
 	const one = "/streams/open/__ds/subscriptions/x"
-	s.must(t, http.StatusUnauthorized, "PUT /streams/default/__ds/subscriptions/x", wakeOf(hook.URL, ""), nobody...)
-	s.must(t, http.StatusCreated, "PUT "+one, wakeOf(hook.URL, ""), nobody...)
-	s.must(t, http.StatusUnauthorized, "PUT "+one+"2", strings.Replace(wakeOf(hook.URL, ""), "agents/*", "_sys/*", 1), nobody...)
+	s.must(t, http.StatusUnauthorized, "PUT /streams/default/__ds/subscriptions/x", wakeOf(hook.URL, ""), anonymous...)
+	s.must(t, http.StatusCreated, "PUT "+one, wakeOf(hook.URL, ""), anonymous...)
+	s.must(t, http.StatusUnauthorized, "PUT "+one+"2", strings.Replace(wakeOf(hook.URL, ""), "agents/*", "_sys/*", 1), anonymous...)
 	s.must(t, http.StatusCreated, "PUT "+one+"3", wakeOf(hook.URL, "")) // root's
-	s.must(t, http.StatusNotFound, "GET "+one+"3", "", nobody...)
-	s.must(t, http.StatusNotFound, "DELETE "+one+"3", "", nobody...)
+	s.must(t, http.StatusNotFound, "GET "+one+"3", "", anonymous...)
+	s.must(t, http.StatusNotFound, "DELETE "+one+"3", "", anonymous...)
 	s.must(t, http.StatusNoContent, "DELETE "+one+"3", "")
-	s.must(t, http.StatusCreated, "PUT /streams/open/agents/7", `1`, nobody...)
+	s.must(t, http.StatusCreated, "PUT /streams/open/agents/7", `1`, anonymous...)
 	tail := noticeOf(t, hook.Wait(1)[0]).Streams[0].Tail
 	eventually(t, func() bool {
-		return strings.Contains(s.must(t, http.StatusOK, "GET "+one, "", nobody...).text, tail)
+		return strings.Contains(s.must(t, http.StatusOK, "GET "+one, "", anonymous...).text, tail)
 	}, "it is done")
 	s.must(t, http.StatusOK, "PUT /v1/namespaces/open", `{"label":{"level":"INTERNAL"}}`)
 	s.must(t, http.StatusCreated, "PUT /streams/open/agents/8", `1`)
@@ -185,7 +185,7 @@ func TestStreamSubscriptionsWithoutAToken(t *testing.T) {
 }
 
 // Kill -9 in the middle of a wake: the wake goes on, under the same name, and its token counts.
-func TestAKilledServerLosesNoWake(t *testing.T) {
+func TestStreamSub_KilledServerLosesNoWake(t *testing.T) {
 	t.Parallel()
 	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
 	c.start(t)
@@ -228,7 +228,7 @@ func (c *child) running(t *testing.T) *running {
 }
 
 // Two servers on one NATS: one of them sends, either takes what is called back.
-func TestServersShareStreamSubscriptions(t *testing.T) {
+func TestStreamSub_ServersShareTheWork(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{User: "sluice", Password: "a password"})
 	outside := func(c *config.Config) {

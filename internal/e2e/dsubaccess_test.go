@@ -14,7 +14,7 @@ import (
 
 // A worker whose subscription lost one of its streams learns nothing of that one any more: an acknowledgement beyond what it was
 // told of is refused, whether the stream has that or not.
-func TestAcknowledgementsTellNothingOfStreamsThatWereLost(t *testing.T) {
+func TestStreamSub_AckRevealsNothingOfLostStreams(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:boss", `{"tier":"admin"}`)
@@ -78,7 +78,7 @@ func TestStreamSub_TokenOfEarlierLife(t *testing.T) {
 	s.must(t, http.StatusOK, "POST "+one+"/callback", next.say(), as(next.Token)...)
 }
 
-// Issue 13, attack 10: a message whose own label the maker of a subscription is not cleared for wakes nobody, and neither its
+// Issue 13, attack 10: a message whose own label the maker of a subscription is not cleared for wakes no worker, and neither its
 // stream nor its place is told; what came before it is.
 func TestStreamSub_RespectsTheLabelOfAnEvent(t *testing.T) {
 	t.Parallel()

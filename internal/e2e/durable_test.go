@@ -27,7 +27,7 @@ const durableAt = "/streams/default"
 func text() []string { return []string{"Content-Type", "text/plain"} }
 
 // What is appended is an event on the path like any other; each message of JSON is one.
-func TestWhatIsAppendedToAStreamIsDelivered(t *testing.T) {
+func TestStream_AppendsAreDelivered(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -50,8 +50,8 @@ func TestWhatIsAppendedToAStreamIsDelivered(t *testing.T) {
 	}, got)
 }
 
-// Whatever is published on a path is a stream, of JSON if its first event is; who waits for it is told of it.
-func TestWhatOthersPublishIsReadAsAStream(t *testing.T) {
+// The events of a path are a stream, of JSON if the first one is; a waiting reader gets them.
+func TestStream_PublishedEventsAreRead(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	js := dial(t, s.at.NATS)
@@ -95,7 +95,7 @@ func TestWhatOthersPublishIsReadAsAStream(t *testing.T) {
 }
 
 // What is larger than a message of NATS is several events, stored in one piece.
-func TestALargeAppendIsStoredInOnePiece(t *testing.T) {
+func TestStream_LargeAppendIsContiguous(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const at = durableAt + "/large"
@@ -121,7 +121,7 @@ func TestALargeAppendIsStoredInOnePiece(t *testing.T) {
 }
 
 // Two servers on one NATS: of what a producer sends to both, each append is stored once, and none behind the end.
-func TestAProducerBehindTwoServersIsStoredOnceAndInOrder(t *testing.T) {
+func TestStream_ProducerBehindTwoServersIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{User: "sluice", Password: "a password"})
 	outside := func(c *config.Config) {
@@ -159,7 +159,7 @@ func TestAProducerBehindTwoServersIsStoredOnceAndInOrder(t *testing.T) {
 }
 
 // kill -9 between appends: what was acknowledged is there once, and the producer goes on where it was.
-func TestAKilledServerKnowsItsStreams(t *testing.T) {
+func TestStream_SurvivesAKilledServer(t *testing.T) {
 	t.Parallel()
 	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
 	c.start(t)
@@ -197,7 +197,7 @@ func TestAKilledServerKnowsItsStreams(t *testing.T) {
 }
 
 // kill -9 while several producers append: each goes on with what was not answered, and all is there once and in order.
-func TestProducersGoOnAfterAServerWasKilled(t *testing.T) {
+func TestStream_ProducersSurviveAKilledServer(t *testing.T) {
 	t.Parallel()
 	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
 	c.start(t)
@@ -269,7 +269,7 @@ func (p *resuming) upTo(t *testing.T, end int64) {
 
 // Without a token only those namespaces have streams that the operator opened, and those not any more if a label or a
 // list says otherwise.
-func TestStreamsWithoutATokenAreWhereTheOperatorOpenedThem(t *testing.T) {
+func TestStream_AnonymousCallersNeedAnOpenNamespace(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Durable.Anonymous = []string{"open"} })
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/open", `{}`)
@@ -284,13 +284,13 @@ func TestStreamsWithoutATokenAreWhereTheOperatorOpenedThem(t *testing.T) {
 	s.must(t, http.StatusCreated, "POST /v1/namespaces/open/events",
 		`{"specversion":"1.0","id":"x","source":"/x","path":"/a","type":"t","data":3,"`+sluice.AttributeClassification+`":"SECRET"}`,
 		"Content-Type", "application/cloudevents+json")
-	require.Equal(t, "[1,1]", s.call(t, "GET /streams/open/a", "", "Authorization", "").text, "an event that is labelled is not for everybody")
+	require.Equal(t, "[1,1]", s.call(t, "GET /streams/open/a", "", "Authorization", "").text, "a labelled event is hidden from anonymous callers")
 	s.must(t, http.StatusOK, "PUT /v1/namespaces/open", `{"label":{"level":"SECRET"}}`)
 	require.Equal(t, http.StatusUnauthorized, bare("GET /streams/open/a"))
 }
 
 // What is erased is not in any stream, nor in what was forked from it.
-func TestWhatIsErasedIsInNoStream(t *testing.T) {
+func TestErase_EventIsInNoStream(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const at = durableAt + "/erased"
@@ -302,8 +302,8 @@ func TestWhatIsErasedIsInNoStream(t *testing.T) {
 	require.Empty(t, s.must(t, http.StatusOK, "GET "+durableAt+"/fork", "").text)
 }
 
-// Whoever follows a stream as server-sent events gets every message once, the last with the end.
-func TestAFollowerGetsEverythingOnce(t *testing.T) {
+// A follower of a stream as server-sent events gets every message once, the last with the end.
+func TestStream_FollowerGetsEveryMessageOnce(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const at, n = durableAt + "/live", 200

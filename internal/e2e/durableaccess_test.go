@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Whoever waits for what comes next of a stream and loses access learns nothing any more: neither what comes, nor that
+// A reader that waits for a stream's next event and loses access learns nothing any more: neither what comes, nor that
 // something does, nor that the stream ends.
-func TestAReaderThatLosesAccessLearnsNothingMore(t *testing.T) {
+func TestStream_WaitingReaderLearnsNothingAfterAccessLoss(t *testing.T) {
 	t.Parallel()
 	for how, revoke := range revocations() {
 		t.Run(how, func(t *testing.T) {
@@ -72,7 +72,7 @@ func (s *running) polls(t *testing.T, at, token string) string {
 
 // Of a stream whose events are all above the clearance of a caller that only reads, the caller learns nothing: every
 // answer is that of a path on which there is nothing. An event that it may see, or the right to write, shows the stream.
-func TestStream_HiddenIsAsIfThereWereNone(t *testing.T) {
+func TestStream_HiddenOneLooksAbsent(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	eve, writer := s.grant(t, "user:eve", "path:default/orders/**", "read"), s.grant(t, "user:eve", "path:default/orders/**", "read publish")
@@ -103,7 +103,7 @@ func TestStream_HiddenIsAsIfThereWereNone(t *testing.T) {
 }
 
 // A hidden stream cannot be told from none by forking it either.
-func TestStream_HiddenSourceIsAsIfThereWereNone(t *testing.T) {
+func TestStream_HiddenSourceLooksAbsent(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:boss", `{"tier":"admin"}`)

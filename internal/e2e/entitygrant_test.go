@@ -30,7 +30,7 @@ func (s *running) aboutOrders(t *testing.T) {
 	}
 }
 
-// S0-54, S0-59: a grant for an entity suffices for a subscription to it, which gets its events on whatever path, and
+// S0-54, S0-59: a grant for an entity suffices for a subscription to it, which gets its events on any path, and
 // nothing that is about others; it shows its holder what became of these alone.
 func TestEntityGrant_Suffices(t *testing.T) {
 	t.Parallel()

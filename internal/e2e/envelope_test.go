@@ -32,7 +32,7 @@ func receiverOf(t *testing.T, s *running, sub sluice.Subscription, secrets ...st
 // S0-29, S1-66, S1-68…70, S4-49, S4-54, S4-73, C04: every envelope under every scheme, verified as
 // subscribers do it: with our package, with the key from the well-known address, and with the
 // library of Standard Webhooks.
-func TestEveryEnvelopeIsVerifiedUnderEveryScheme(t *testing.T) {
+func TestEnvelope_EveryOneVerifiesUnderEveryScheme(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -88,8 +88,8 @@ func requireOneScheme(t *testing.T, scheme sluice.Scheme, header http.Header) {
 	require.Empty(t, fole)
 }
 
-// S0-29…39, S0-42, S0-48: what somebody who knows S0 asks for and gets.
-func TestS0sSubscriptionGetsFacts(t *testing.T) {
+// S0-29…39, S0-42, S0-48: a caller that knows S0 gets what it asks for.
+func TestSubscription_OfS0GetsFacts(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -157,8 +157,8 @@ func TestEntityTarget_IsTheFactsEntity(t *testing.T) {
 	s.must(t, http.StatusBadRequest, "GET /v1/subscriptions/"+sub.ID+"/events?envelope=raw", "")
 }
 
-// S4-07…15, S4-41, S4-49, S4-54…57, C05: what somebody who knows S4 gets.
-func TestS4sWebhookGetsSignedAttempts(t *testing.T) {
+// S4-07…15, S4-41, S4-49, S4-54…57, C05: a caller that knows S4 gets its envelope.
+func TestSubscription_OfS4GetsSignedAttempts(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, status(http.StatusInternalServerError, func(r hooktest.Request) bool { return r.Number == 1 }))
@@ -189,7 +189,7 @@ func TestS4sWebhookGetsSignedAttempts(t *testing.T) {
 }
 
 // S1-67: each attempt is signed anew, with its own time.
-func TestATimestampIsTheAttempts(t *testing.T) {
+func TestAttempt_HasItsOwnTimestamp(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, status(http.StatusInternalServerError, func(r hooktest.Request) bool { return r.Number == 1 }))
@@ -208,7 +208,7 @@ func TestATimestampIsTheAttempts(t *testing.T) {
 }
 
 // S4-44, S4-58, C08, C36: the secret is shown once; a rotated one signs along for the overlap.
-func TestASecretIsRotatedWithoutAGap(t *testing.T) {
+func TestRotate_LeavesNoGap(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)

@@ -42,8 +42,8 @@ func window(t *testing.T, api *client.Client, sub string, q client.WindowQuery) 
 	return ids, page.NextAfter
 }
 
-// Issue 3, 5: whatever became of an event, there is an answer.
-func TestEveryEventThatHasNotArrivedHasAReason(t *testing.T) {
+// Issue 3, 5: there is an answer for any fate of an event.
+func TestExplain_NamesAReasonForEveryEvent(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	put(t, s.api, "/orders/0", 1, 1)
@@ -107,7 +107,7 @@ func TestEveryEventThatHasNotArrivedHasAReason(t *testing.T) {
 }
 
 // Dead letters are explained, and listed where no attempt shows them.
-func TestWhatWasGivenUpIsExplained(t *testing.T) {
+func TestExplain_CoversDeadLetters(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, status(http.StatusTeapot, func(r hooktest.Request) bool { return idOf(r) != "b-1" }))
@@ -149,7 +149,7 @@ func TestWhatWasGivenUpIsExplained(t *testing.T) {
 }
 
 // An event that left the log unsent is explained by what is left of it.
-func TestWhatLeftTheLogIsExplained(t *testing.T) {
+func TestExplain_CoversExpiredEvents(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, status(http.StatusServiceUnavailable, func(hooktest.Request) bool { return true }))
@@ -168,7 +168,7 @@ func TestWhatLeftTheLogIsExplained(t *testing.T) {
 }
 
 // S0-49: what a cancelled subscription did not get has ended.
-func TestWhatACancelledSubscriptionDidNotGetHasEnded(t *testing.T) {
+func TestExplain_CancelledSubscriptionHasEnded(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hook := hooktest.New(t, status(http.StatusGone, func(hooktest.Request) bool { return true }))
@@ -182,7 +182,7 @@ func TestWhatACancelledSubscriptionDidNotGetHasEnded(t *testing.T) {
 }
 
 // S0-50, S0-51, S0-53, C11: the events that a subscription gets, after a place of any form.
-func TestAReplayWindowHasTheEventsOfItsSubscription(t *testing.T) {
+func TestWindow_HasTheEventsOfItsSubscription(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	put(t, s.api, "/orders/0", 1, 1)
@@ -220,7 +220,7 @@ func TestAReplayWindowHasTheEventsOfItsSubscription(t *testing.T) {
 
 // S0-52, C11: what is outside the window, or not kept, cannot be had, and the answer says from
 // where on it can.
-func TestWhatIsOutsideTheReplayWindowIsGone(t *testing.T) {
+func TestWindow_OutsideIsGone(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	short := subscribe(t, s.api, wish("https://listen.invalid/", `"start":"all"`, `"enabled":false`, `"replay_window":"1ms"`))
@@ -255,7 +255,7 @@ func TestWhatIsOutsideTheReplayWindowIsGone(t *testing.T) {
 }
 
 // A request that waits is answered when there is something, or the server ends.
-func TestARequestThatWaitsIsAnsweredWithTheNextEvent(t *testing.T) {
+func TestWindow_WaitingRequestGetsTheNextEvent(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	sub := subscribe(t, s.api, wish("https://listen.invalid/", `"enabled":false`, `"filter":{"cel":"event.data.n > 90"}`))
@@ -294,7 +294,7 @@ func TestARequestThatWaitsIsAnsweredWithTheNextEvent(t *testing.T) {
 }
 
 // What was not sent yet is told apart: under way, or not reached.
-func TestWhatIsUnderWayIsToldFromWhatWasNotReached(t *testing.T) {
+func TestExplain_TellsInFlightFromNotReached(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	release := make(chan struct{})

@@ -29,7 +29,7 @@ import (
 type endpointFault struct {
 	id     string
 	answer func(n int64) hooktest.Answer   // to the nth request, while it lasts; nil: there is url
-	url    func(t *testing.T) (url string) // where nobody ever answers; the subscription is patched later
+	url    func(t *testing.T) (url string) // where no server ever answers; the subscription is patched later
 	says   string                          // of an attempt's error
 }
 
@@ -107,10 +107,10 @@ func silent(t *testing.T) string {
 	return "https://" + l.Addr().String()
 }
 
-// Issue 3, "Faults": whatever an endpoint does to what it is sent, that is a failed attempt, which
+// Issue 3, "Faults": any fault of an endpoint is a failed attempt, which
 // costs little and is tried again by the timetable; other endpoints hear nothing of it, and all
 // arrives in order when it has come to its senses.
-func TestEventsOutliveFaultsOfTheEndpoint(t *testing.T) { // S0-47, S0-48, S4-50, S4-51, C03, C06
+func TestFault_EventsOutliveThoseOfTheEndpoint(t *testing.T) { // S0-47, S0-48, S4-50, S4-51, C03, C06
 	t.Parallel()
 	for _, f := range endpointFaults(new(atomic.Int64)) {
 		t.Run(f.id, func(t *testing.T) {

@@ -68,7 +68,7 @@ func isWhole(t *testing.T, js jetstream.JetStream, name string) bool {
 
 // Fault F8: a server of a NATS cluster that leads something that deliveries need stops without a word, and its connections stay
 // open. Deliveries go on without it. The short form has the leader of the log stop, once; the long one each of them three times.
-func TestLeader_PausedIsGoneOnWithout(t *testing.T) { // S4-17, S4-22, S0-41
+func TestLeader_PausedOneStopsNoDelivery(t *testing.T) { // S4-17, S4-22, S0-41
 	if testing.Short() {
 		t.Skip("needs a NATS cluster of three processes")
 	}

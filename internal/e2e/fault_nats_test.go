@@ -173,9 +173,9 @@ func natsFaults() []natsFault {
 	}
 }
 
-// Issue 3, "Faults": whatever happens to NATS, no event that it acknowledged is lost, no path's
+// Issue 3, "Faults": through any fault of NATS, no event that it acknowledged is lost, no path's
 // order is broken, deliveries go on by themselves, and waiting for it costs nothing.
-func TestEventsOutliveFaultsOfNATS(t *testing.T) { // S4-17, S4-22, S0-41, C01
+func TestFault_EventsOutliveThoseOfNATS(t *testing.T) { // S4-17, S4-22, S0-41, C01
 	t.Parallel()
 	for _, f := range natsFaults() {
 		t.Run(f.id, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 // Issue 3, "Faults": people change things in the middle of deliveries. What is deleted is
 // left alone at once and for good, what is made again under its name begins anew, and what
 // stays loses nothing.
-func TestPeopleMayChangeThingsInTheMiddle(t *testing.T) { // S0-10, S0-70, S4-46
+func TestFault_OperatorsMayChangeThingsMidDelivery(t *testing.T) { // S0-10, S0-70, S4-46
 	t.Parallel()
 	for id, try := range map[string]func(*testing.T, *peopleWorld){
 		"subscription-deleted": deleteSubscription,
@@ -48,7 +48,7 @@ type peopleWorld struct {
 
 	mu      sync.Mutex
 	fails   map[string]bool
-	knows   *webhook.Receiver // nil: whoever sends is believed
+	knows   *webhook.Receiver // nil: every sender is believed
 	refused map[string]int
 }
 

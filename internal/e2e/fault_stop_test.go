@@ -70,7 +70,7 @@ func newHolder(t *testing.T) *holder {
 	return h
 }
 
-// F10: a server that is told to end when NATS does not answer ends at its deadline, whatever it has to write, says once what
+// F10: a server that is told to end when NATS does not answer ends at its deadline, with any unwritten records, says once what
 // that was, and the next one sends it again.
 func TestStop_EndsWithoutNATS(t *testing.T) { // S4-17, S4-22
 	t.Parallel()

@@ -158,7 +158,7 @@ func (r *feedReader) events(count int) (data []string) {
 }
 
 // S2-84, S2-123…129, S2-136…138: a feed acknowledges, shows what came before if that is asked for, and goes on.
-func TestAFeedAcknowledgesReplaysAndGoesOnLive(t *testing.T) {
+func TestFeed_AcknowledgesReplaysAndContinuesLive(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	for name, open := range map[string]func(query string) (*feedReader, shown){
@@ -198,7 +198,7 @@ func TestAFeedAcknowledgesReplaysAndGoesOnLive(t *testing.T) {
 }
 
 // C11: a browser that comes back says in Last-Event-ID what it has, and repeats its first request.
-func TestAFeedResumesBehindTheLastEventID(t *testing.T) {
+func TestFeed_ResumesBehindLastEventID(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	put(t, s.api, "/a", 1, 3)
@@ -212,7 +212,7 @@ func TestAFeedResumesBehindTheLastEventID(t *testing.T) {
 }
 
 // C11, S2-138: what is no longer kept is refused, with both sequences, before anything is sent.
-func TestAFeedThatBeginsTooEarlyIsRefusedBeforeAnythingIsSent(t *testing.T) {
+func TestFeed_RefusesExpiredPlacesBeforeSending(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	put(t, s.api, "/a", 1, 5)
@@ -230,7 +230,7 @@ func TestAFeedThatBeginsTooEarlyIsRefusedBeforeAnythingIsSent(t *testing.T) {
 }
 
 // S2-140, C19: what is filtered is so on replay and live, by every dimension.
-func TestAFeedShowsWhatItsFilterLetsThrough(t *testing.T) {
+func TestFeed_FiltersReplayAndLive(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/default/event-types/order.paid", `{"static_labels":{"team":"money"}}`)
@@ -278,7 +278,7 @@ func (r *feedReader) paths(count int) string {
 }
 
 // C43, S0-57…64 for feeds: what the caller may not see is not there, and access that is lost ends the feed at once.
-func TestAFeedEndsWithTheAccess(t *testing.T) {
+func TestFeed_EndsWithItsAccess(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	g := s.grant(t, "user:ann", "path:default/a/**", "read")
@@ -338,8 +338,8 @@ func (s *running) keepingLittle(t *testing.T) *running {
 	return &running{api: api, at: s.at, dir: s.dir, token: s.token}
 }
 
-// S2-88…91, S2-93: nobody waits for a reader that takes nothing; it is told how many it missed, which is what lies between.
-func TestASlowReaderIsToldExactlyWhatItMissed(t *testing.T) {
+// S2-88…91, S2-93: a reader that takes nothing delays no other; it is told how many it missed, which is what lies between.
+func TestFeed_SlowReaderLearnsTheExactGap(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Feed.Ring = 16 })
 	slow, _ := s.keepingLittle(t).feed(t, "pattern=/large/*")

@@ -12,7 +12,7 @@ import (
 )
 
 // S2-81: feeds are bounded, in all and of one principal; the operator sees how many there are and how many were refused.
-func TestFeedsAreBounded(t *testing.T) {
+func TestFeed_NumberIsBounded(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Feed.MaxFeeds, c.Feed.MaxPerPrincipal = 3, 1 })
 	ada, bob := s.grant(t, "user:ada", "scope:default", "read"), s.grant(t, "user:bob", "scope:default", "read")
@@ -44,7 +44,7 @@ func TestFeedsAreBounded(t *testing.T) {
 }
 
 // S2-140: an expression that is too dear for live use is refused where that is noticed, in feeds and in the state.
-func TestAnExpressionThatIsTooDearIsRefused(t *testing.T) {
+func TestFilter_TooExpensiveExpressionIsRefused(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	list := "[1" + strings.Repeat(",1", 120) + "]"

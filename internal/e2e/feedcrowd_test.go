@@ -159,7 +159,7 @@ func (c *crowd) read(ctx context.Context, r *crowded) error {
 
 // Readers of every kind that come, go, lag and come back while much is published: each sees every event that it wants
 // once and in order, or is told exactly how many it missed, by what the log has (S2-88…90, S2-124…129, S2-135…138).
-func TestACrowdOfReadersMissesNothingUntold(t *testing.T) {
+func TestFeed_CrowdMissesNothingUnreported(t *testing.T) {
 	t.Parallel()
 	p := crowdPlan{readers: 40, rate: 400, lasts: 4 * time.Second}
 	if os.Getenv("SLUICE_LONG") != "" {
@@ -186,7 +186,7 @@ func TestACrowdOfReadersMissesNothingUntold(t *testing.T) {
 	s := newSource(t, "nats://"+server.nats, p.rate, crowdEvent)
 	require.NoError(t, s.run(ctx, p.rate*int(p.lasts/time.Second)))
 	rate := s.reached()
-	c.gate.Lock() // nobody begins anew behind it
+	c.gate.Lock() // no reader begins anew behind it
 	c.over = true
 	close(c.awake)
 	for w := range wants {
@@ -205,7 +205,7 @@ func TestACrowdOfReadersMissesNothingUntold(t *testing.T) {
 // lastOf returns the id of the last event for who wants this.
 func lastOf(w int) string { return "last-" + strconv.Itoa(w) }
 
-// report holds what everybody saw against the log.
+// report holds what every reader saw against the log.
 func (c *crowd) report(t *testing.T, log []entry, errs []error) {
 	t.Helper()
 	frames, lags, missed, visits, lagging, denied := 0, 0, 0, 0, 0, 0
@@ -229,5 +229,5 @@ func (c *crowd) report(t *testing.T, log []entry, errs []error) {
 	for _, r := range c.all {
 		require.NoError(t, r.check(r.want.of(log)), "a reader of %q", r.want.query)
 	}
-	require.Positive(t, lags, "somebody was too slow")
+	require.Positive(t, lags, "a reader was too slow")
 }

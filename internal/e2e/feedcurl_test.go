@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// curl opens a feed with the program that everybody has, and returns its lines, which end with it.
+// curl opens a feed with the common program, and returns its lines, which end with it.
 func (s *running) curl(t *testing.T, args ...string) *bufio.Scanner {
 	t.Helper()
 	program, err := exec.LookPath("curl")
@@ -53,8 +53,8 @@ func frameOf(t *testing.T, lines *bufio.Scanner) (f shown) {
 	return f
 }
 
-// S2-123: whoever has curl reads a feed, with a token or with a ticket, as docs/feed.md shows it.
-func TestCurlReadsAFeed(t *testing.T) {
+// S2-123: a user with curl reads a feed, with a token or with a ticket, as docs/feed.md shows it.
+func TestFeed_IsReadByCurl(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	put(t, s.api, "/a", 1, 2)

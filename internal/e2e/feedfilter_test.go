@@ -12,7 +12,7 @@ import (
 )
 
 // S2-140, C19: a feed's filter may be written as a subscription's is, and says the same on replay and live.
-func TestAFeedsFilterIsWrittenAsASubscriptionsIs(t *testing.T) {
+func TestFeed_TakesASubscriptionsFilter(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	published := `[{"path":"/o/1","type":"order.paid","source":"/shop","subject":"urn:o:1","data":{"region":"eu","total":5}},
@@ -57,8 +57,8 @@ func TestAFeedsFilterIsWrittenAsASubscriptionsIs(t *testing.T) {
 	}
 }
 
-// S2-141: a feed of one subject has what it is about and what affects it, whatever the path.
-func TestAFeedOfASubjectHasWhateverAffectsIt(t *testing.T) {
+// S2-141: a feed of one subject has the events about it and those that affect it, on any path.
+func TestFeed_OfASubjectHasRelatedEvents(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	publish := func() {

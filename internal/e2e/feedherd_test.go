@@ -21,7 +21,7 @@ import (
 
 // Readers that all begin far back at once, as after a restart of those who read, are all served; the server's connection to NATS, on
 // which everything else depends too, is not cut because more is on its way than it may hold.
-func TestAHerdOfReadersThatBeginFarBackIsServed(t *testing.T) {
+func TestFeed_ServesAHerdFromFarBack(t *testing.T) {
 	t.Parallel()
 	const readers, events, holds = 24, 40, 12 << 20 // a fifth of all that they read; as NATS comes it holds 64 MiB
 	held := natstest.Custom(t, func(o *server.Options) { o.MaxPending = holds })

@@ -17,7 +17,7 @@ import (
 )
 
 // S2-143…146, C31: within a window, events of the same labels are one, the last of them; one without a label passes.
-func TestAFeedCoalesces(t *testing.T) {
+func TestFeed_Coalesces(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	put(t, s.api, "/before", 1, 1)
@@ -56,7 +56,7 @@ func TestAFeedCoalesces(t *testing.T) {
 }
 
 // C31: what is held back is sent before a feed ends.
-func TestWhatIsHeldBackIsSentBeforeTheEnd(t *testing.T) {
+func TestFeed_FlushesHeldEventsBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Feed.Heartbeat = sluice.Duration(time.Second) })
 	put(t, s.api, "/b", 1, 1)
@@ -85,7 +85,7 @@ func TestWhatIsHeldBackIsSentBeforeTheEnd(t *testing.T) {
 }
 
 // C10, S2-113…116: what the catalogue counts to the summary is shown, or as much as is asked for.
-func TestAFeedShowsAsMuchOfTheDataAsIsAskedFor(t *testing.T) {
+func TestFeed_ShowsTheRequestedProjection(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/default/event-types/known", `{"summary_fields":["a"]}`)
@@ -113,7 +113,7 @@ func TestAFeedShowsAsMuchOfTheDataAsIsAskedFor(t *testing.T) {
 }
 
 // S2-137: a reader that loses its server goes on where it was when there is one again: nothing is missing, nothing comes twice.
-func TestAReaderGoesOnAfterTheServerWasAway(t *testing.T) {
+func TestFeed_ReaderResumesAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)
@@ -163,7 +163,7 @@ func TestAReaderGoesOnAfterTheServerWasAway(t *testing.T) {
 }
 
 // C11: where there was no answer yet, and what a server refuses, is an error at once.
-func TestAFeedThatIsRefusedEndsWithTheError(t *testing.T) {
+func TestFeed_RefusalEndsWithTheError(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	for _, err := range s.api.Feed(t.Context(), "none", client.FeedQuery{}) {
@@ -180,7 +180,7 @@ func TestAFeedThatIsRefusedEndsWithTheError(t *testing.T) {
 }
 
 // A feed ends with its namespace.
-func TestAFeedEndsWithItsNamespace(t *testing.T) {
+func TestFeed_EndsWithItsNamespace(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/short", `{}`)

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// S2-01, S2-03, S2-36, S2-86, S2-142: whoever comes late asks what is, and is told what changes from there on: nothing in between
+// S2-01, S2-03, S2-36, S2-86, S2-142: a late reader asks for the state, and is told the changes from there on: nothing in between
 // is missing or there twice.
-func TestALateReaderLearnsWhatIsAndThenWhatChanges(t *testing.T) {
+func TestFeed_LateReaderGetsStateThenChanges(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	change := func(class string, on bool) {
@@ -44,9 +44,9 @@ func TestALateReaderLearnsWhatIsAndThenWhatChanges(t *testing.T) {
 	require.Equal(t, []string{`{"rack_class":"modem","on":true}`, `{"rack_class":"wifi","on":true}`}, r.events(2))
 }
 
-// S2-02, S2-10, S2-61, S2-62, S2-75, S2-139: types of events are data. A reader that is there sees those of a type that nobody
+// S2-02, S2-10, S2-61, S2-62, S2-75, S2-139: types of events are data. A reader that is there sees those of a type that no reader
 // knew, and of one that is registered meanwhile.
-func TestAReaderNeedsNoChangeForATypeThatIsNew(t *testing.T) {
+func TestFeed_NewTypesNeedNoChangeOfTheReader(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	raw, _ := s.feed(t, "")
@@ -83,7 +83,7 @@ func TestAReaderNeedsNoChangeForATypeThatIsNew(t *testing.T) {
 }
 
 // S2-13: every event of a feed says when it was, also where its publisher did not.
-func TestEveryEventOfAFeedHasItsTime(t *testing.T) {
+func TestFeed_EventsHaveTheirTime(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	r, _ := s.feed(t, "")
@@ -99,7 +99,7 @@ func TestEveryEventOfAFeedHasItsTime(t *testing.T) {
 }
 
 // S2-146: how one reader has its events taken together is nothing to the others.
-func TestEachReaderCoalescesForItself(t *testing.T) {
+func TestFeed_CoalescingIsPerReader(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	every, _ := s.feed(t, "")
@@ -114,7 +114,7 @@ func TestEachReaderCoalescesForItself(t *testing.T) {
 
 // S2-36, S2-140: with since=last_per_path a reader is shown what is, page by page, and then what comes, however many publish
 // meanwhile; the filter holds for both.
-func TestAFeedBeginsWithWhatIs(t *testing.T) {
+func TestFeed_BeginsWithTheState(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const paths = 130 // more than a page
@@ -163,7 +163,7 @@ func TestAFeedBeginsWithWhatIs(t *testing.T) {
 }
 
 // S2-140: a state has the filter of a feed, over the last event of each path: one that it leaves out does not show the event before.
-func TestAStateIsFilteredAsAFeedIs(t *testing.T) {
+func TestState_IsFilteredLikeAFeed(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/default/event-types/paid", `{"static_labels":{"team":"money"}}`)

@@ -29,7 +29,7 @@ func upgrading() []string {
 }
 
 // S2-123: what is no handshake is answered as any other request that is wrong.
-func TestWhatIsNoHandshakeOfAWebSocketIsAnError(t *testing.T) {
+func TestWebSocket_InvalidHandshakeIsAnError(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	for _, wrong := range [][]string{
@@ -83,7 +83,7 @@ func over(t *testing.T, conn *sockettest.Conn) (said string, code ws.StatusCode,
 }
 
 // S2-123: a WebSocket says why it closes, in a last frame and in its close, unless its reader closed it or said what it may not.
-func TestAWebSocketSaysWhyItCloses(t *testing.T) {
+func TestWebSocket_StatesItsCloseReason(t *testing.T) {
 	t.Parallel()
 	lines := &logLines{}
 	s := startAt(t, slog.LevelInfo, t.TempDir(), nil, lines)
@@ -149,8 +149,8 @@ func (l *logLines) of(id string) (lines []string) {
 	return regexp.MustCompile(`(?m)^.*msg=request .*request_id=`+id+`\b.*$`).FindAllString(l.all.String(), -1)
 }
 
-// S2-123: pings are answered while events come, and whatever else is said to the kernel, events come whole and in order.
-func TestAWebSocketAnswersPingsBetweenEvents(t *testing.T) {
+// S2-123: pings are answered while events come, and with any other frames, events come whole and in order.
+func TestWebSocket_AnswersPingsBetweenEvents(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	put(t, s.api, "/a", 1, 500)
@@ -185,7 +185,7 @@ func TestAWebSocketAnswersPingsBetweenEvents(t *testing.T) {
 
 // An idle WebSocket takes a fraction of what its request took: its stack is gone with it. The bound is generous: it counts
 // what the clients take, who are in the same process, and the race detector.
-func TestAnIdleWebSocketTakesLittle(t *testing.T) { //nolint:paralleltest // it measures this process
+func TestWebSocket_IdleOneTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it measures this process
 	const count, most = 500, 64 << 10
 	s := start(t, t.TempDir(), nil)
 	inUse := func() uint64 {
@@ -208,7 +208,7 @@ func TestAnIdleWebSocketTakesLittle(t *testing.T) { //nolint:paralleltest // it 
 		}
 	}
 	for range 20 {
-		open() // whatever the first need
+		open() // warm up
 	}
 	before := inUse()
 	for range count {
@@ -222,7 +222,7 @@ func TestAnIdleWebSocketTakesLittle(t *testing.T) { //nolint:paralleltest // it 
 }
 
 // S2-123: over TLS, too, events come, and the end is said.
-func TestAWebSocketOverTLS(t *testing.T) {
+func TestWebSocket_WorksOverTLS(t *testing.T) {
 	t.Parallel()
 	s := startTLS(t, nil)
 	r, _ := s.socket(t, "since=-1")

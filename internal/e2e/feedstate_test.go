@@ -111,9 +111,9 @@ func (m *mirrored) check(t *testing.T) {
 	}
 }
 
-// Whoever reads the state and then the feed behind it has what the server has, at every sequence, while much is
+// A reader of the state and then the feed behind it has what the server has, at every sequence, while much is
 // published (S2-86, S2-87, S2-128, S2-129).
-func TestAStateAndTheFeedBehindItAreTheStateLater(t *testing.T) {
+func TestState_PlusFeedEqualsLaterState(t *testing.T) {
 	t.Parallel()
 	clients, rate, paths, lasts := 10, 300, 300, 4*time.Second
 	if faulttest.Long() {

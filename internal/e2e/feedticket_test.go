@@ -46,7 +46,7 @@ func (s *running) useTickets(t *testing.T, g granted, say func(line, body string
 }
 
 // A ticket is who got it, with what it may see at each frame, and ends with its grant.
-func TestATicketOpensFeedsAsItsIssuer(t *testing.T) {
+func TestTicket_OpensFeedsAsItsIssuer(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	put(t, s.api, "/b", 1, 1)
@@ -75,7 +75,7 @@ func TestATicketOpensFeedsAsItsIssuer(t *testing.T) {
 }
 
 // A ticket is for one namespace's feeds, as long as it says, and is written in one way.
-func TestATicketIsForNothingElse(t *testing.T) {
+func TestTicket_IsForFeedsOnly(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.HTTP.AuthFailures.Burst = 0 })
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/other", `{}`)
@@ -146,7 +146,7 @@ func TestATicketIsForNothingElse(t *testing.T) {
 }
 
 // Guessing tickets is guessing tokens; coming back with one that was good is not.
-func TestWhoGuessesTicketsIsToldToWait(t *testing.T) {
+func TestTicket_GuessingIsDelayed(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) {
 		c.HTTP.AuthFailures.Burst, c.HTTP.AuthFailures.Every = 5, sluice.Duration(time.Hour)
@@ -168,7 +168,7 @@ func TestWhoGuessesTicketsIsToldToWait(t *testing.T) {
 }
 
 // Every replica takes the tickets of the others, also of a grant that was made a moment ago, and the next life of a server too.
-func TestATicketIsGoodAtEveryReplicaAndAfterARestart(t *testing.T) {
+func TestTicket_HoldsOnEveryReplicaAndAfterRestart(t *testing.T) {
 	t.Parallel()
 	dir, shared := t.TempDir(), func(c *config.Config) { c.Secrets.Key = sharedKey }
 	first := start(t, dir, shared)
@@ -191,7 +191,7 @@ func TestATicketIsGoodAtEveryReplicaAndAfterARestart(t *testing.T) {
 }
 
 // Pages of any origin read feeds with what they were given, and with nothing that a browser or a proxy adds to what they send.
-func TestPagesOfOtherOriginsReadFeeds(t *testing.T) {
+func TestFeed_PagesOfOtherOriginsRead(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const origin = "https://pages.example"
@@ -203,7 +203,7 @@ func TestPagesOfOtherOriginsReadFeeds(t *testing.T) {
 		for _, name := range []string{"authorization", "content-type", "last-event-id", "cache-control"} {
 			require.Contains(t, r.header.Get("Access-Control-Allow-Headers"), name)
 		}
-		require.Empty(t, r.header.Get("Access-Control-Allow-Credentials"), "cookies are nobody's")
+		require.Empty(t, r.header.Get("Access-Control-Allow-Credentials"), "cookies do not count")
 	}
 	for _, line := range []string{"GET " + feedAt + "?ticket=x", "GET " + feedAt + "?buffer=0", "POST " + ticketsAt, "GET " + feedAt + "?since=none"} {
 		r := s.call(t, line, "", "Origin", origin)
@@ -219,7 +219,7 @@ func TestPagesOfOtherOriginsReadFeeds(t *testing.T) {
 	require.Equal(t, []string{`{"n":1}`}, r.events(1))
 	_, refused, err := sockettest.Dial(t.Context(), s.api.HTTP, s.at.HTTP+feedAt,
 		http.Header{"Authorization": {"Bearer " + s.token}, "Origin": {origin}})
-	require.Error(t, err, "a page sends no token with a WebSocket: somebody else added it")
+	require.Error(t, err, "a page sends no token with a WebSocket: another party added it")
 	defer func() { _ = refused.Body.Close() }() // it was read
 	text, err := io.ReadAll(refused.Body)
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 
 // S2-123: over TLS events come, the end is said, and who leaves is noticed, by either version of HTTP: over HTTP/1.1 a feed has a
 // connection to itself, over HTTP/2 it is one of several requests.
-func TestServerSentEventsComeOverEitherVersionOfHTTP(t *testing.T) {
+func TestFeed_SSEWorksOverBothHTTPVersions(t *testing.T) {
 	t.Parallel()
 	for _, major := range []int{1, 2} {
 		t.Run(fmt.Sprintf("HTTP %d", major), func(t *testing.T) {

@@ -79,7 +79,7 @@ func beginReplicas(t *testing.T) (place, string, func(*testing.T)) {
 	}
 }
 
-// balance listens on an address, and joins whoever comes to one of others that takes it, in turn.
+// balance listens on an address, and joins each caller to one of others that takes it, in turn.
 func balance(t *testing.T, to ...string) string {
 	t.Helper()
 	var how net.ListenConfig
@@ -163,9 +163,9 @@ func troubleWants() []want {
 	}
 }
 
-// Whatever happens to a server, its readers come back by themselves, over whatever wire: nothing that was acknowledged is
+// After any fault of a server its readers come back by themselves, over any wire: nothing that was acknowledged is
 // missing, nothing comes twice, and all comes in order (S2-126, S2-136, S2-137).
-func TestReadersOutliveTheirServer(t *testing.T) {
+func TestFeed_ReadersOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	for _, trouble := range feedTroubles() {
 		t.Run(trouble.name, func(t *testing.T) {
@@ -254,7 +254,7 @@ func (f feedTrouble) readers(ctx context.Context, at place, each int) ([]*troubl
 	}
 }
 
-// report holds what everybody saw against the log, and the log against what was acknowledged.
+// report holds what every reader saw against the log, and the log against what was acknowledged.
 func (f feedTrouble) report(t *testing.T, all []*troubled, log []entry, acknowledged int) {
 	t.Helper()
 	ids := map[string]bool{}

@@ -23,7 +23,7 @@ import (
 // doubles each time.
 const smallReceive, smallSegment = 32 << 10, 1400
 
-// glance is what a test looks at of a frame, over whatever wire it came.
+// glance is what a test looks at of a frame, over any wire.
 type glance struct {
 	began  *uint64 // it acknowledges: the last sequence then
 	seq    uint64  // of an event

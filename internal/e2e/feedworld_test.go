@@ -112,7 +112,7 @@ func (j *journal) note(g glance) {
 	case g.lag != nil:
 		j.lag = g.lag
 		j.lags++
-		return // whoever goes on here gets what was missed
+		return // a reader that resumes here gets what was missed
 	case g.id != "":
 		j.taken = append(j.taken, took{j.after, g.seq, j.lag})
 		j.after, j.lag = g.seq, nil
@@ -138,7 +138,7 @@ func (j *journal) check(wanted []uint64) error {
 		case e.seq <= e.after:
 			return fmt.Errorf("%d came behind %d", e.seq, e.after)
 		case e.lag == nil && missed > 0:
-			return fmt.Errorf("%d are missing between %d and %d, and nobody said so", missed, e.after, e.seq)
+			return fmt.Errorf("%d are missing between %d and %d, and the feed did not say so", missed, e.after, e.seq)
 		case e.lag != nil && (e.lag.Missed != missed || e.lag.Oldest != e.seq):
 			return fmt.Errorf("%d are missing between %d and %d, and it was told %+v", missed, e.after, e.seq, *e.lag)
 		}
@@ -149,7 +149,7 @@ func (j *journal) check(wanted []uint64) error {
 	return nil
 }
 
-// follow reads until what is published last, whatever happens to connections.
+// follow reads until the last published event, through any loss of connections.
 func (j *journal) follow(ctx context.Context, w wire, at place, query url.Values, begun func()) error {
 	for ctx.Err() == nil {
 		err := w.read(ctx, at, query, j.resume, func(g glance) bool {

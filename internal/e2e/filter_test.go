@@ -13,7 +13,7 @@ import (
 )
 
 // S0-15, S4-24, S4-26, S4-46, C19: every dimension that is set must match, within one any value.
-func TestFiltersChooseEvents(t *testing.T) {
+func TestFilter_ChoosesEvents(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hook := hooktest.New(t, nil)
@@ -59,7 +59,7 @@ func TestFiltersChooseEvents(t *testing.T) {
 
 // S4-06, S4-75, S4-78, S0-19, S0-20, S0-22, S0-24, S4-58, S4-59: what is unclear or unsafe is
 // refused, and nothing is made of it.
-func TestRequestsThatAreUnclearOrUnsafeAreRefused(t *testing.T) {
+func TestRequest_RefusesUnclearOrUnsafeOnes(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const hook = "https://192.0.2.1/hook"
@@ -94,7 +94,7 @@ func TestRequestsThatAreUnclearOrUnsafeAreRefused(t *testing.T) {
 }
 
 // C41: where a subscription starts.
-func TestASubscriptionStartsWhereItIsToldTo(t *testing.T) {
+func TestSubscription_StartsAtItsPlace(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hook := hooktest.New(t, nil)

@@ -106,7 +106,7 @@ func (l *losing) toldOf() int {
 	return n
 }
 
-// Issue 13, F13: a stream that is deleted under a running server is noticed, whatever it is. What can be made again is; of the
+// Issue 13, F13: a stream that is deleted under a running server is noticed. Streams that can be made again are; of the
 // rest the server says what is missing until an operator gives it up.
 func TestGone_StreamIsToldAndMadeAgain(t *testing.T) {
 	t.Parallel()

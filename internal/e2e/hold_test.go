@@ -22,7 +22,7 @@ func heldLanes(n int) func(sluice.Status) bool {
 
 // Issue 3, item 1, S4-53: with on_dead hold a delivery that is given up keeps its lane waiting, over a
 // restart, until an operator retries or discards it; all who look see it, and who did what is recorded.
-func TestAHeldLaneWaitsForAnOperator(t *testing.T) {
+func TestHold_LaneWaitsForAnOperator(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)

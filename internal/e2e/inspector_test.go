@@ -217,7 +217,7 @@ func requireKept(t *testing.T, js jetstream.JetStream) {
 	require.NoError(t, err)
 }
 
-// Without --dev nobody gets in without the key that lies in the data directory, which only its owner reads; a restart keeps it.
+// Without --dev no caller gets in without the key that lies in the data directory, which only its owner reads; a restart keeps it.
 func TestInspector_NeedsTheKeyByDefault(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

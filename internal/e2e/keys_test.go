@@ -21,7 +21,7 @@ import (
 
 // A new signing key is picked up by servers that run, wherever it was asked for; receivers that know
 // only one of the two verify through the overlap, and afterwards the old one is gone.
-func TestASigningKeyIsReplacedWithoutAGapAndWithoutARestart(t *testing.T) {
+func TestSigningKey_RotatesWithoutGapOrRestart(t *testing.T) {
 	t.Parallel()
 	shared := natstest.Listening(t)
 	outside := func(c *config.Config) { c.NATS.URL = shared.ClientURL() }

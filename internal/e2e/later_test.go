@@ -52,7 +52,7 @@ func (s *running) systemEvents(t *testing.T, kind string) (all []map[string]any)
 func in(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }
 
 // An event that says when is answered with 202, is not in the log before, and is at its time, as it was sent.
-func TestAnEventIsStoredAtItsTime(t *testing.T) {
+func TestDelayed_EventIsStoredAtItsTime(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	at := time.Now().Add(1500 * time.Millisecond).UTC()
@@ -89,7 +89,7 @@ func TestAnEventIsStoredAtItsTime(t *testing.T) {
 }
 
 // A list goes on from page to page, the next first, without what was cancelled or is not for the caller.
-func TestTheListOfWhatWaitsGoesOnFromPageToPage(t *testing.T) {
+func TestDelayed_ListIsPaged(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	ann := s.grant(t, "user:ann", "path:default/even/**", "publish")
@@ -142,7 +142,7 @@ func (s *running) scheduled(t *testing.T, api *client.Client) (ids []string) {
 	return ids
 }
 
-func TestWhatIsNotToBeHeldIsRefusedOrStoredAtOnce(t *testing.T) {
+func TestDelayed_InvalidTimesAreRefusedOrImmediate(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) {
 		c.Limits.ScheduledPerNamespace, c.Limits.ScheduleAhead = 2, sluice.Duration(2*time.Hour)
@@ -199,7 +199,7 @@ func TestWhatIsNotToBeHeldIsRefusedOrStoredAtOnce(t *testing.T) {
 }
 
 // Of a cancellation and the time that has come one is first: what was cancelled is never stored, and nothing else is lost.
-func TestACancellationInTheLastMomentIsExact(t *testing.T) {
+func TestDelayed_LateCancellationIsExact(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const events = 120
@@ -242,8 +242,8 @@ func TestACancellationInTheLastMomentIsExact(t *testing.T) {
 	require.Len(t, s.systemEvents(t, sluice.TypeScheduledCancelled), cancelled)
 }
 
-// The rights that count are those of both moments, and nobody else sees what waits.
-func TestWhoLostTheRightToPublishHasNothingStored(t *testing.T) {
+// The rights that count are those of both moments, and others do not see the delayed events.
+func TestDelayed_NeedsTheRightAtBothMoments(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	writer := s.grant(t, "user:ann", "path:default/a/**", "publish")
@@ -288,8 +288,8 @@ func TestWhoLostTheRightToPublishHasNothingStored(t *testing.T) {
 	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 2 }, "nothing that was due waits")
 }
 
-// A label of the event that the caller is not cleared for hides it, whoever may publish there.
-func TestARaisedScheduledEventIsHidden(t *testing.T) {
+// A label of the event that the caller is not cleared for hides it, also from publishers of its path.
+func TestDelayed_LabelledEventIsHidden(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	writer := s.grant(t, "user:ann", "scope:default", "publish")
@@ -302,7 +302,7 @@ func TestARaisedScheduledEventIsHidden(t *testing.T) {
 }
 
 // What was due while no server ran is stored when one does, and what is due later at its time.
-func TestTimesSurviveARestart(t *testing.T) {
+func TestDelayed_TimesSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)
@@ -324,7 +324,7 @@ func TestTimesSurviveARestart(t *testing.T) {
 }
 
 // What was due while no server ran is stored in the order of its times, however many there are, and whichever was sent first.
-func TestManyThatWereDueWhileNoServerRanAreStoredInTheirOrder(t *testing.T) {
+func TestDelayed_MissedDuringDowntimeAreStoredInOrder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const events = 60
@@ -366,7 +366,7 @@ func beforehand(t *testing.T, ahead time.Duration, prepare func(round int, at ti
 }
 
 // Two servers store each event once, those of a path in their order, and when one dies the other goes on.
-func TestTwoServersStoreEachEventOnce(t *testing.T) {
+func TestDelayed_TwoServersStoreEachOnce(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{User: "sluice", Password: "a password"})
 	outside := func(c *config.Config) {
@@ -403,7 +403,7 @@ func TestTwoServersStoreEachEventOnce(t *testing.T) {
 }
 
 // A namespace that is deleted takes along what waits; the next of its name has none of it.
-func TestANamespaceTakesItsScheduledEventsAlong(t *testing.T) {
+func TestDelayed_EventsEndWithTheirNamespace(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{}`)
@@ -418,7 +418,7 @@ func TestANamespaceTakesItsScheduledEventsAlong(t *testing.T) {
 }
 
 // How late is measured and said, not asserted: the machine is shared.
-func TestHowLateEventsAreStored(t *testing.T) {
+func TestDelayed_LatenessIsMeasured(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const events = 60

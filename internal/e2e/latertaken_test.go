@@ -14,7 +14,7 @@ import (
 
 // An id that waits is taken on its path: who wants the event at once cancels the one that waits. What comes past that, by NATS, has its id
 // in the log first, and the one that waited is told of as not stored.
-func TestAnIDThatWaitsIsTaken(t *testing.T) {
+func TestDelayed_WaitingIDIsTaken(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const events = "POST /v1/namespaces/default/events"
@@ -25,7 +25,7 @@ func TestAnIDThatWaitsIsTaken(t *testing.T) {
 	r := s.must(t, http.StatusConflict, events, `[{"path":"/a"},{"id":"now","path":"/a"}]`)
 	require.Contains(t, r.text, "[1]")
 	require.Equal(t, at, r.field(t, "error.details.deliver_at"))
-	s.must(t, http.StatusCreated, events, `{"id":"other","path":"/b"}`) // whoever may publish on /a does not keep it out
+	s.must(t, http.StatusCreated, events, `{"id":"other","path":"/b"}`) // a publisher on /a does not keep it out
 	require.NoError(t, s.api.CancelScheduled(t.Context(), "default", "now"))
 	s.must(t, http.StatusCreated, events, `{"id":"now","type":"at.once","path":"/a"}`)
 	_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Header: nats.Header{"Nats-Msg-Id": {"past"}, "ce-type": {"at.once"}}, Data: []byte(`{}`)})
@@ -42,8 +42,8 @@ func TestAnIDThatWaitsIsTaken(t *testing.T) {
 	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 0 }, "nothing waits")
 }
 
-// What comes by NATS is stored at once, whatever it says of a later time, and shows what it said.
-func TestWhatComesByNATSIsStoredAtOnceWhateverItSays(t *testing.T) {
+// An event by NATS is stored at once, with any delivery time in it, and shows that time.
+func TestDelayed_EventByNATSIsStoredAtOnce(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	at := in(time.Hour)
@@ -57,7 +57,7 @@ func TestWhatComesByNATSIsStoredAtOnceWhateverItSays(t *testing.T) {
 }
 
 // Who sends once more what he scheduled, after its time, is told that it is there.
-func TestWhatWasScheduledIsADuplicateWhenItIsSentAgainAfterItsTime(t *testing.T) {
+func TestDelayed_RepeatAfterItsTimeIsADuplicate(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	at := time.Now().Add(300 * time.Millisecond)
@@ -73,8 +73,8 @@ func TestWhatWasScheduledIsADuplicateWhenItIsSentAgainAfterItsTime(t *testing.T)
 	require.Empty(t, s.systemEvents(t, sluice.TypeScheduledFailed))
 }
 
-// Somebody deletes the buckets of what is done at a time under a running server: what waited is lost, and what comes is kept and done.
-func TestAServerGoesOnWithoutTheBucketsThatWereDeleted(t *testing.T) {
+// An operator deletes the buckets of timed instructions under a running server: what waited is lost, and what comes is kept and done.
+func TestSchedule_OutlivesItsDeletedBuckets(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: "lost", Path: "/a"}, time.Now().Add(time.Hour))

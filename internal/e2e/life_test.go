@@ -22,7 +22,7 @@ import (
 
 // S0-05…10, S0-53, S0-67…70, S0-73…75, S0-78, S0-86, S4-41…48, C08, C39: a subscription is made,
 // shown, listed, changed and deleted.
-func TestASubscriptionsLife(t *testing.T) {
+func TestSubscription_LivesThroughEveryCall(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -63,7 +63,7 @@ func TestASubscriptionsLife(t *testing.T) {
 }
 
 // S0-76: a subscription says when it was last sent an event, and may be patched with what was read.
-func TestASubscriptionSaysWhenItWasLastSentAnEvent(t *testing.T) {
+func TestSubscription_HasItsLastDeliveryTime(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -91,7 +91,7 @@ func TestASubscriptionSaysWhenItWasLastSentAnEvent(t *testing.T) {
 }
 
 // S0-17, S0-26…28, C09: the same wish twice is one subscription.
-func TestAWishThatIsRepeatedIsTheSameSubscription(t *testing.T) {
+func TestSubscription_RepeatedCreationIsTheSame(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -118,7 +118,7 @@ func TestAWishThatIsRepeatedIsTheSameSubscription(t *testing.T) {
 }
 
 // S4-45: what is paused, by its own word or by enabled, gets nothing and loses nothing.
-func TestAPausedSubscriptionLosesNothing(t *testing.T) {
+func TestPause_LosesNothing(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -156,7 +156,7 @@ func TestAPausedSubscriptionLosesNothing(t *testing.T) {
 }
 
 // S0-64: nothing goes to the endpoint of a subscription that was cancelled, a sample neither.
-func TestNoSampleIsSentToWhoWasCancelled(t *testing.T) {
+func TestSample_IsNotSentAfterCancellation(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, status(http.StatusGone, func(hooktest.Request) bool { return true }))
@@ -169,7 +169,7 @@ func TestNoSampleIsSentToWhoWasCancelled(t *testing.T) {
 }
 
 // 03-api, "/test": a signed sample on request, unless it was cancelled, and the attempt as reply.
-func TestASampleIsSentOnRequest(t *testing.T) {
+func TestSample_IsSentOnRequest(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, status(http.StatusBadGateway, func(r hooktest.Request) bool { return r.Number == 2 }))
@@ -188,7 +188,7 @@ func TestASampleIsSentOnRequest(t *testing.T) {
 }
 
 // S0-76, S0-80…85: what became of each event, newest first.
-func TestDeliveriesAreListedNewestFirst(t *testing.T) {
+func TestDeliveries_AreListedNewestFirst(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	board := refusing("b-1")
@@ -221,8 +221,8 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
 }
 
-// Issue 2's rim: without the token nobody gets in, and what is open stays open.
-func TestOnlyTheTokenOpensTheAPI(t *testing.T) {
+// Issue 2's rim: without the token no caller gets in, and public routes stay open.
+func TestAuth_OnlyTheTokenOpensTheAPI(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	for _, token := range []string{"", "Bearer wrong", "Basic " + s.token} {
@@ -235,7 +235,7 @@ func TestOnlyTheTokenOpensTheAPI(t *testing.T) {
 }
 
 // An address that is taken is reported once, with the flag that helps.
-func TestAnAddressInUseSaysWhichFlagHelps(t *testing.T) {
+func TestStart_AddressInUseNamesTheFlag(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -251,12 +251,12 @@ func TestAnAddressInUseSaysWhichFlagHelps(t *testing.T) {
 	at := taken.Addr().String()
 	logged, err := run(func(c *config.Config) { c.NATS.Listen = at })
 	require.EqualError(t, err, "nats.listen "+at+" is used by another process; choose another address with --nats-listen, where port 0 picks a free one")
-	require.Empty(t, logged, "it is reported once, by whoever ends")
+	require.Empty(t, logged, "it is reported once, at the end")
 	_, err = run(func(c *config.Config) { c.HTTP.Listen = at })
 	require.ErrorContains(t, err, "http.listen "+at+" is used by another process; choose another address with --http,")
 }
 
-func TestADataDirectoryThatCannotBeWrittenSaysSo(t *testing.T) {
+func TestStart_UnwritableDataDirectoryIsReported(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestTheQuotaOfTheConfigurationIsEveryNamespaces(t *testing.T) {
+func TestQuota_OfTheConfigurationIsTheDefault(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Events.Quota = config.Quota{EventsPerSecond: 0.01, Burst: 2} })
 	for _, ns := range []string{"default", "acme"} {
@@ -39,7 +39,7 @@ func TestTheQuotaOfTheConfigurationIsEveryNamespaces(t *testing.T) {
 }
 
 // Two servers on one NATS: what one is told, the other knows.
-func TestAQuotaThatOneServerIsToldHoldsOnTheOther(t *testing.T) {
+func TestQuota_ChangeHoldsOnEveryServer(t *testing.T) {
 	t.Parallel()
 	one := start(t, t.TempDir(), nil)
 	other := start(t, t.TempDir(), func(c *config.Config) {
@@ -53,7 +53,7 @@ func TestAQuotaThatOneServerIsToldHoldsOnTheOther(t *testing.T) {
 	}, "the other refuses")
 }
 
-func TestANamespaceHasNoMoreSubscriptionsThanItMay(t *testing.T) {
+func TestQuota_BoundsTheNumberOfSubscriptions(t *testing.T) {
 	t.Parallel()
 	dir, hook := t.TempDir(), hooktest.New(t, nil)
 	few := func(c *config.Config) { c.Limits.SubscriptionsPerNamespace = 2 }
@@ -71,7 +71,7 @@ func TestANamespaceHasNoMoreSubscriptionsThanItMay(t *testing.T) {
 }
 
 // An event that cannot be sent is a dead letter with that reason, and what follows it arrives.
-func TestAnEventTooLargeToSendIsADeadLetter(t *testing.T) {
+func TestLimit_OversizedEventIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Webhooks.MaxBody = 2000 })
 	hook := hooktest.New(t, nil)
@@ -87,7 +87,7 @@ func TestAnEventTooLargeToSendIsADeadLetter(t *testing.T) {
 }
 
 // A full disk is told to who publishes, and seen by who operates.
-func TestAFullStoreIsSeen(t *testing.T) {
+func TestFullStore_IsReported(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.MaxStore = 2 << 20 })
 	body := `{"path":"/a","data":"` + strings.Repeat("x", 200_000) + `"}`

@@ -74,8 +74,8 @@ func (a *automation) stopped() bool {
 	return a.refused != nil
 }
 
-// S4-79, S4-81, S4-82, C17: whoever reacts to an event with its like is stopped after one round.
-func TestAnAutomationThatTriggersItselfIsStopped(t *testing.T) {
+// S4-79, S4-81, S4-82, C17: an automation that reacts to an event with its like is stopped after one round.
+func TestLoop_SelfTriggeringAutomationIsStopped(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	a := &automation{t: t, api: s.api, react: func(d *webhook.Delivery) sluice.Event {
@@ -110,7 +110,7 @@ func TestAnAutomationThatTriggersItselfIsStopped(t *testing.T) {
 }
 
 // S4-82, C17: and a chain that never comes back to where it was ends, too.
-func TestAChainOfMoreThan32HopsIsRefused(t *testing.T) {
+func TestLoop_ChainBeyond32HopsIsRefused(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	a := &automation{t: t, api: s.api, react: func(d *webhook.Delivery) sluice.Event {
@@ -130,7 +130,7 @@ func TestAChainOfMoreThan32HopsIsRefused(t *testing.T) {
 }
 
 // S4-82: the chain and the mark are known after a restart, and after they were cleared they are not.
-func TestAMarkIsClearedByAnOperator(t *testing.T) {
+func TestUnsafeProducer_MarkIsClearedByAnOperator(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)
@@ -156,7 +156,7 @@ func TestAMarkIsClearedByAnOperator(t *testing.T) {
 	require.Contains(t, string(entries.Items[0].Old), `"count":1`)
 }
 
-func TestABatchWithALoopIsNotStored(t *testing.T) { // S4-82
+func TestLoop_BatchWithOneIsNotStored(t *testing.T) { // S4-82
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	_, err := s.api.Publish(t.Context(), sluice.DefaultNamespace, link("a", "t", "/1", ""), link("b", "t", "/2", "a"), link("c", "t", "/1", "b"))
@@ -171,7 +171,7 @@ func TestABatchWithALoopIsNotStored(t *testing.T) { // S4-82
 }
 
 // S4-82: of eight publishers at once none gets a second event of a chain in, and every loop counts.
-func TestNoLoopSlipsThroughManyPublishers(t *testing.T) {
+func TestLoop_ConcurrentPublishersGetNoneThrough(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const publishers, rounds = 8, 12
@@ -220,7 +220,7 @@ func goRound(ctx context.Context, api *client.Client, id string) error {
 }
 
 // S4-82, decision 0014: NATS takes what it is given; what came of itself is not delivered.
-func TestALoopThatCameByNATSIsNotDelivered(t *testing.T) {
+func TestLoop_ByNATSIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook, other := hooktest.New(t, nil), hooktest.New(t, nil)
@@ -278,7 +278,7 @@ func TestALoopThatCameByNATSIsNotDelivered(t *testing.T) {
 }
 
 // S4-82: what one server found, the others know; chains are followed across servers.
-func TestAMarkHoldsOnEveryServer(t *testing.T) {
+func TestUnsafeProducer_MarkHoldsOnEveryServer(t *testing.T) {
 	t.Parallel()
 	shared := natstest.Listening(t)
 	outside := func(c *config.Config) { c.NATS.URL = shared.ClientURL() }

@@ -114,7 +114,7 @@ func matrix() map[string]asked {
 		"POST /v1/keys/rotate":                   {row: forSysadmins, body: `{"overlap":"0s"}`, ok: 201},
 		"GET /v1/secrets":                        {row: forSysadmins},
 		"GET /v1/producers/unsafe":               {row: forSysadmins},
-		"DELETE /v1/producers/unsafe/{producer}": {row: forSysadmins, ok: 404}, // nobody is
+		"DELETE /v1/producers/unsafe/{producer}": {row: forSysadmins, ok: 404}, // none is
 
 		"GET /v1/namespaces":                            {row: forEverybody},
 		"PUT " + acme:                                   {row: forAdmins, body: `{"description":"x"}`},
@@ -194,7 +194,7 @@ func matrix() map[string]asked {
 	}
 }
 
-// streamSubs is a subscription of the Durable Streams protocol that somebody made.
+// streamSubs is an existing subscription of the Durable Streams protocol.
 const streamSubs = `{"type":"webhook","pattern":"a/*","webhook":{"url":"{hook}"}}`
 
 // statuses returns the row as status by caller.
@@ -224,7 +224,7 @@ func (a asked) statuses(t *testing.T, api bool) map[string]int {
 			want[who] = others
 		}
 	}
-	require.Len(t, want, len(knownCallers())+len(unknownCallers()), "%s names somebody who is not there", a.row)
+	require.Len(t, want, len(knownCallers())+len(unknownCallers()), "%s names an unknown caller", a.row)
 	require.True(t, api || want["nobody"] == http.StatusOK)
 	return want
 }
@@ -332,13 +332,13 @@ func (c cast) fill(text string) string {
 		"{producer}", "nobody", "{path}", "a/b", "{consumer}", "nobody:%2Fa%2Fb", "{replay}", uuid.NewString(), "{hook}", c.hook, "{deadline}", deadline.Format(time.RFC3339)).Replace(text)
 }
 
-// changes reports whether a request may change what others ask about, so that everybody needs things of their own.
+// changes reports whether a request may change what others ask about, so that every caller needs things of its own.
 func changes(line string) bool {
 	return strings.HasPrefix(line, "DELETE /streams/") || strings.HasPrefix(line, "DELETE /v1/namespaces/{ns}") || strings.HasPrefix(line, "DELETE /v1/principals") || line == "DELETE /v1/subscriptions/{id}" || line == "DELETE /streams/{ns}/__ds/subscriptions/{id}" ||
 		strings.HasPrefix(line, "POST /v1/grants/{grant}/")
 }
 
-func TestWhoMayDoWhatOverEveryRoute(t *testing.T) {
+func TestAuth_MatrixOfEveryRoute(t *testing.T) {
 	t.Parallel()
 	const groups = 3
 	for group := range groups {
@@ -405,7 +405,7 @@ func (c cast) prepare(t *testing.T, line string) {
 	}
 }
 
-// ask makes a request as somebody. What is concealed is not named in the answer (C14).
+// ask makes a request as a caller. A concealed name is not in the answer (C14).
 func (c cast) ask(t *testing.T, line, who, body string, status int) {
 	t.Helper()
 	got := c.call(t, c.fill(line), c.fill(body), "Authorization", strings.TrimSpace("Bearer "+c.tokens[who]))

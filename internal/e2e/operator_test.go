@@ -15,7 +15,7 @@ import (
 
 // S0-06, S0-65, S0-66, S4-21: what the operator's own tools show: streams by namespace, a consumer
 // named as the subscription whose numbers mean what they say, and records in buckets.
-func TestTheOperatorsToolsShowWhatThereIs(t *testing.T) {
+func TestOperator_NATSToolsShowTheLayout(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	board := refusing("orders-1-1")
@@ -67,7 +67,7 @@ func TestTheOperatorsToolsShowWhatThereIs(t *testing.T) {
 }
 
 // 03-api, "/metrics": the names that dashboards use, with their counts.
-func TestTheMetricsCount(t *testing.T) {
+func TestMetrics_Count(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	board := refusing("a-1", "b-1")

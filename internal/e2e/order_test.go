@@ -18,7 +18,7 @@ func ordered(ordering string) string {
 }
 
 // S4-03, S4-17, S4-18, S4-23, C18: a path in trouble waits for its head; no other path waits for it.
-func TestAPathWaitsForItsHeadAndNoOtherPathDoes(t *testing.T) {
+func TestOrdering_PathWaitsForItsHeadOnly(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	board := refusing("a-1")
@@ -55,7 +55,7 @@ func numbers(path sluice.Path, last int) []string {
 }
 
 // C18, 03-api "ordering": with none, nothing waits for anything.
-func TestWithoutOrderingNothingWaits(t *testing.T) {
+func TestOrdering_NoneWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	board := refusing("a-1", "a-3")
@@ -76,7 +76,7 @@ func TestWithoutOrderingNothingWaits(t *testing.T) {
 }
 
 // S4-23, C18, 03-api "ordering": with all, everything waits for the first.
-func TestWithTotalOrderEverythingWaits(t *testing.T) {
+func TestOrdering_AllWaitsForTheFirst(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	board := refusing("a-1")
@@ -94,7 +94,7 @@ func TestWithTotalOrderEverythingWaits(t *testing.T) {
 }
 
 // S4-22, S0-41, S0-65: a server that was stopped goes on where it was, parked lanes included.
-func TestAParkedLaneSurvivesARestart(t *testing.T) {
+func TestPark_LaneSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	board := refusing("a-1")

@@ -13,7 +13,7 @@ import (
 )
 
 // S2-104: who is told that a paused subscription is described otherwise, and asks, finds the new words; who made it, when,
-// that it is paused and all the rest is what it was. To say the same again is told of nobody.
+// that it is paused and all the rest is what it was. A repeated pause is not announced.
 func TestUpdated_LeavesTheRest(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)

@@ -19,7 +19,7 @@ import (
 
 // S0-39, S0-46, S4-20, S4-47, S4-52, S4-55, C01, C02, C06: any status but 2xx is tried again, under
 // the same id, by the timetable, and never again after a 2xx.
-func TestAFailedAttemptIsTriedAgain(t *testing.T) {
+func TestAttempt_FailedOneIsRetried(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	codes := []int{http.StatusInternalServerError, http.StatusNotFound, http.StatusBadGateway, http.StatusNoContent}
@@ -56,7 +56,7 @@ func TestAFailedAttemptIsTriedAgain(t *testing.T) {
 
 // S0-44, S4-52, S4-53, S4-84…87, C07: when no attempt is left the delivery becomes a dead letter
 // and its lane goes on.
-func TestADeliveryThatNeverSucceedsBecomesADeadLetter(t *testing.T) {
+func TestAttempt_ExhaustedDeliveryIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	api, at := serve(t, nil)
 	hook := hooktest.New(t, status(http.StatusTeapot, func(r hooktest.Request) bool { return idOf(r) == "a-1" }))
@@ -82,7 +82,7 @@ func TestADeliveryThatNeverSucceedsBecomesADeadLetter(t *testing.T) {
 }
 
 // S0-49, S0-77, C06: an endpoint that is gone ends its subscription for good.
-func TestAGoneEndpointCancelsItsSubscription(t *testing.T) {
+func TestEndpoint_GoneCancelsTheSubscription(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Status: http.StatusGone} })
@@ -119,8 +119,8 @@ func TestAGoneEndpointCancelsItsSubscription(t *testing.T) {
 	require.Len(t, page.Items, 1)
 }
 
-// C06: a redirect is a failure, and nobody goes where it leads.
-func TestRedirectsAreNotFollowed(t *testing.T) {
+// C06: a redirect is a failure, and is not followed.
+func TestRedirect_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	elsewhere := hooktest.New(t, nil)
@@ -142,7 +142,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 // C02: an endpoint may ask for more time.
-func TestRetryAfterRaisesTheWait(t *testing.T) {
+func TestRetryAfter_RaisesTheWait(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
@@ -159,7 +159,7 @@ func TestRetryAfterRaisesTheWait(t *testing.T) {
 
 // S0-47, S0-48, S4-50, C03: an endpoint that does not answer in time has failed, and so has one that
 // is not there.
-func TestATimeoutIsAFailure(t *testing.T) {
+func TestAttempt_TimeoutIsAFailure(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
@@ -177,8 +177,8 @@ func TestATimeoutIsAFailure(t *testing.T) {
 	require.Equal(t, "delivered", d.State)
 }
 
-// 03-api, "disable_after": an endpoint that only fails is left alone until somebody says so.
-func TestContinuousFailureDisablesASubscription(t *testing.T) {
+// 03-api, "disable_after": an endpoint that only fails is left alone until an operator resumes it.
+func TestDisableAfter_DisablesOnContinuousFailure(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	board := refusing("a-1")

@@ -32,7 +32,7 @@ func TestPlainHTTP_OnANetworkIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Issue 13, finding 11: the addresses that the server hands out are its own, whatever the request calls it.
+// Issue 13, finding 11: the addresses that the server hands out are its own, for any Host header.
 func TestAddresses_AreNotTakenFromTheHostHeader(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
@@ -76,7 +76,7 @@ func TestAudit_WithoutItsStreamIsUnavailable(t *testing.T) {
 }
 
 // Issue 13, attack 14: a client that asks for /a/../b asks for /b. What lies on such a path from before, or by NATS, is read,
-// delivered and erased, and wakes nobody.
+// delivered and erased, and wakes no worker.
 func TestDots_AreNoSegmentsOfPaths(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)

@@ -18,7 +18,7 @@ import (
 )
 
 // S4-02, S4-19, C38: any NATS client publishes, with or without our headers.
-func TestWhatAnyNATSClientPublishesIsDelivered(t *testing.T) {
+func TestPublish_ByAnyNATSClientIsDelivered(t *testing.T) {
 	t.Parallel()
 	api, at := serve(t, nil)
 	hook := hooktest.New(t, nil)
@@ -63,7 +63,7 @@ func TestWhatAnyNATSClientPublishesIsDelivered(t *testing.T) {
 }
 
 // S4-02, S4-07…12, S4-14, S4-15: four ways to say the same over HTTP.
-func TestWhatTheAPITakesIsDelivered(t *testing.T) {
+func TestPublish_ByEveryFormOfTheAPIIsDelivered(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -90,7 +90,7 @@ func TestWhatTheAPITakesIsDelivered(t *testing.T) {
 }
 
 // S4-06: a batch of which one event is wrong is not stored at all.
-func TestABatchWithAMistakeIsNotStored(t *testing.T) {
+func TestBatch_WithAMistakeIsNotStored(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	good := `{"specversion":"1.0","id":"a","type":"t","source":"/s","path":"/a"}`
@@ -104,7 +104,7 @@ func TestABatchWithAMistakeIsNotStored(t *testing.T) {
 }
 
 // S4-04, C01: one id is one event, whichever door it comes through.
-func TestAnEventThatIsPublishedTwiceArrivesOnce(t *testing.T) {
+func TestPublish_DuplicateArrivesOnce(t *testing.T) {
 	t.Parallel()
 	api, at := serve(t, nil)
 	hook := hooktest.New(t, nil)
@@ -131,7 +131,7 @@ func TestAnEventThatIsPublishedTwiceArrivesOnce(t *testing.T) {
 }
 
 // S4-11, S4-25, S4-42: namespaces do not see each other.
-func TestAnEventStaysInItsNamespace(t *testing.T) {
+func TestNamespace_KeepsItsEvents(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	_, err := s.api.PutNamespace(t.Context(), "acme", client.NamespaceSpec{})
@@ -149,8 +149,8 @@ func TestAnEventStaysInItsNamespace(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.call(t, "POST /v1/namespaces/nobody/events", `{"path":"/a"}`).status)
 }
 
-// S4-28: where it is not asked for, the broker listens to nobody.
-func TestTheBrokerListensOnlyIfItIsToldTo(t *testing.T) {
+// S4-28: the broker listens only if it is configured to.
+func TestBroker_ListensOnlyIfConfigured(t *testing.T) {
 	t.Parallel()
 	api, at := serve(t, func(c *config.Config) { c.NATS.Listen = "none" })
 	require.Empty(t, at.NATS)
@@ -161,7 +161,7 @@ func TestTheBrokerListensOnlyIfItIsToldTo(t *testing.T) {
 }
 
 // S1-21…25: what a pattern matches, seen from the endpoints.
-func TestPatternsChooseTheirPaths(t *testing.T) {
+func TestPattern_ChoosesPaths(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hook := hooktest.New(t, nil)
@@ -205,7 +205,7 @@ func TestPatternsChooseTheirPaths(t *testing.T) {
 }
 
 // S1-26: a star belongs in patterns and stands for a whole segment.
-func TestAStarInAPathIsRefused(t *testing.T) {
+func TestPath_RefusesAStar(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	for _, path := range []string{"/a/*", "/a*b", "/**"} {
@@ -216,8 +216,8 @@ func TestAStarInAPathIsRefused(t *testing.T) {
 	require.Equal(t, "invalid_request", r.field(t, "error.code"))
 }
 
-// S4-14, S0-37: data is what it was, whatever it was.
-func TestDataArrivesByteForByte(t *testing.T) {
+// S4-14, S0-37: data of any kind arrives unchanged.
+func TestData_ArrivesByteForByte(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hook := hooktest.New(t, nil)

@@ -29,7 +29,7 @@ func ended(t *testing.T, api *client.Client, rep sluice.Replay) sluice.Replay {
 
 // S0-50, S0-51: a past range is delivered again, under the same ids, in the order of its paths,
 // those events that the subscription and the replay want.
-func TestAReplayDeliversAPastRangeAgain(t *testing.T) {
+func TestReplay_DeliversAPastRangeAgain(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hook := hooktest.New(t, nil)
@@ -83,7 +83,7 @@ func TestAReplayDeliversAPastRangeAgain(t *testing.T) {
 
 // A replay retries like live deliveries do, beside them: neither a failing replay nor a long one
 // holds up what comes.
-func TestAReplayGoesOnBesideLiveDeliveries(t *testing.T) {
+func TestReplay_RunsBesideLiveDeliveries(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	var replaying atomic.Bool
@@ -121,7 +121,7 @@ func TestAReplayGoesOnBesideLiveDeliveries(t *testing.T) {
 }
 
 // A replay that was interrupted by a restart goes on where it was.
-func TestAReplaySurvivesARestart(t *testing.T) {
+func TestReplay_SurvivesARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)
@@ -146,7 +146,7 @@ func TestAReplaySurvivesARestart(t *testing.T) {
 
 // A replay ends when it is cancelled, and with its subscription: nothing is sent to an endpoint
 // that is gone.
-func TestAReplayIsCancelled(t *testing.T) {
+func TestReplay_IsCancelled(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	var gone atomic.Bool
@@ -182,7 +182,7 @@ func TestAReplayIsCancelled(t *testing.T) {
 }
 
 // A subscription is moved to another place of its log, back or forth.
-func TestASubscriptionIsMovedToAnotherPlace(t *testing.T) {
+func TestSeek_MovesASubscription(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	var failing atomic.Bool
@@ -221,7 +221,7 @@ func TestASubscriptionIsMovedToAnotherPlace(t *testing.T) {
 
 // One event is sent again: the head of a parked lane at once and in its lane, a dead letter as a
 // redrive, any other as a replay.
-func TestOneDeliveryIsTriedAgain(t *testing.T) {
+func TestDelivery_IsRetriedOnRequest(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	var well atomic.Bool

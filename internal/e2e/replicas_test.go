@@ -22,7 +22,7 @@ import (
 
 // S4-17, S4-19, S4-22, S0-41: two servers on one external NATS share the subscriptions; when one
 // ends the other takes over. Each event arrives, in the order of its path, and none twice.
-func TestTwoServersShareTheWork(t *testing.T) {
+func TestReplicas_ShareTheWork(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{User: "sluice", Password: "a password"})
 	outside := func(c *config.Config) {
@@ -84,7 +84,7 @@ func waitFor(t *testing.T, hook *hooktest.Server, n int) {
 }
 
 // C38: an external NATS has credentials, and wrong ones are told.
-func TestAServerWithWrongCredentialsDoesNotStart(t *testing.T) {
+func TestStart_RefusesWrongCredentialsOfNATS(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{User: "sluice", Password: "a password"})
 	cfg := config.Default()
@@ -97,7 +97,7 @@ func TestAServerWithWrongCredentialsDoesNotStart(t *testing.T) {
 }
 
 // C38: a URL may hold the login; it goes no further.
-func TestThePasswordInAURLIsNotShown(t *testing.T) {
+func TestStart_HidesThePasswordOfAURL(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{User: "sluice", Password: "sesame"})
 	withLogin := strings.Replace(shared.ClientURL(), "nats://", "nats://sluice:sesame@", 1)

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
-// One id leads from an answer, whatever it is, to the ledger and back.
-func TestARequestsIDIsInTheAnswerAndInTheLedger(t *testing.T) {
+// One id leads from any answer to the ledger and back.
+func TestRequestID_IsInAnswerAndLedger(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) {
 		c.HTTP.MaxBody = 1000

@@ -89,7 +89,7 @@ func (s *fullStore) level(t *testing.T, want sluice.StorageLevel) sluice.Storage
 	return storage
 }
 
-// administer does what frees room, takes rights or keeps somebody out.
+// administer does what frees room, takes rights or keeps a caller out.
 func (s *fullStore) administer(t *testing.T, grant string) {
 	t.Helper()
 	_, err := s.api.PauseSubscription(t.Context(), "s")

@@ -43,7 +43,7 @@ func sample(t *testing.T) []sluice.Event {
 
 // S4-02…05, S4-14, S4-17, S4-73: events of a real producer go in in batches; each comes out once,
 // in the order of its path, its data byte for byte, and others' code believes its signature.
-func TestSampleEventsComeOutAsTheyWentIn(t *testing.T) {
+func TestPublish_SampleEventsArriveUnchanged(t *testing.T) {
 	t.Parallel()
 	events := sample(t)
 	require.NotEmpty(t, events)

@@ -153,8 +153,8 @@ func seeds(t *testing.T, s *running) map[string]string {
 }
 
 // A server at its most talkative goes through all that is done with secrets, at an endpoint that says
-// back whatever it is told. None is in its log, its answers but those that are for it, NATS or files.
-func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
+// back everything that it is told. None is in its log, its answers but those that are for it, NATS or files.
+func TestSecret_IsInNoOutput(t *testing.T) {
 	t.Parallel()
 	const given, plain = "whsec_R2l2ZW4gYnkgdGhlIGNhbGxlciwgMzIgYnl0ZXMgbG9uZyE=", "a plain secret of more than 32 bytes, by hand"
 	const token, token2 = "hunter2-of-the-header", "hunter3-of-the-patched-header"
@@ -260,7 +260,7 @@ func without(secrets map[string]string, name string) map[string]string {
 }
 
 // The key that seals is made at the first start, for the owner alone, and stays.
-func TestTheFirstStartMakesAKey(t *testing.T) {
+func TestSealKey_IsMadeAtTheFirstStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)
@@ -302,7 +302,7 @@ func refused(t *testing.T, dir string, change func(*config.Config)) error {
 }
 
 // A second server on a NATS that makes a key of its own does not start, and is told what to do.
-func TestServersOnOneNATSNeedTheSameKey(t *testing.T) {
+func TestSealKey_IsSharedByServersOfOneNATS(t *testing.T) {
 	t.Parallel()
 	shared := natstest.Listening(t)
 	generated := func(c *config.Config) {
@@ -343,7 +343,7 @@ func launch(t *testing.T, url, dir, key string) (*child, *written) {
 
 // The key that seals is replaced, and the server is killed while it seals. It goes on at the next start;
 // the new key alone is refused until then, and enough afterwards. Everything signs as before.
-func TestTheKeyThatSealsIsReplacedThoughTheServerIsKilled(t *testing.T) {
+func TestSealKey_ReplacementSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	const subs, sealed, first, second = 50, 10, "Rmlyc3QgbW9ybmluZyBvZiB0aGUgd2hvbGUgeWVhciE=", "U2Vjb25kIG1vcm5pbmcgb2YgdGhlIHdob2xlIHllYXI="
 	shared := natstest.Listening(t)
@@ -406,7 +406,7 @@ func TestTheKeyThatSealsIsReplacedThoughTheServerIsKilled(t *testing.T) {
 
 // A server whose neighbour seals with a key that it does not have yet holds the subscription back: what is
 // parked stays parked, and is delivered when it has the key.
-func TestAServerThatLacksTheNewKeyLosesNothing(t *testing.T) {
+func TestSealKey_ServerWithoutTheNewOneLosesNothing(t *testing.T) {
 	t.Parallel()
 	const first, second = "Rmlyc3QgbW9ybmluZyBvZiB0aGUgd2hvbGUgeWVhciE=", "U2Vjb25kIG1vcm5pbmcgb2YgdGhlIHdob2xlIHllYXI="
 	shared := natstest.Listening(t)

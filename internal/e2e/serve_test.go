@@ -84,7 +84,7 @@ const noSync = "1h"
 // asTester logs in as the tester. A NATS that knows no users takes no notice.
 func asTester() nats.Option { return nats.UserInfo(tester.Name, testerPassword) }
 
-// withTester lets the tester in unless change names others, nobody, or a NATS that is not embedded.
+// withTester lets the tester in unless change names others, none, or a NATS that is not embedded.
 func withTester(cfg *config.Config, change func(*config.Config)) {
 	cfg.NATS.Users = []config.NATSUser{tester}
 	if change != nil {

@@ -99,7 +99,7 @@ func said(t *testing.T, conn net.Conn, text string) string {
 	return rest(t, conn)
 }
 
-func TestACallerWhoDripsAHeaderIsCutOff(t *testing.T) {
+func TestSlowClient_DrippingAHeaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, nil)
 	conn := s.raw(t)
@@ -107,7 +107,7 @@ func TestACallerWhoDripsAHeaderIsCutOff(t *testing.T) {
 	s.alone(t)
 }
 
-func TestACallerWhoDripsABodyIsCutOff(t *testing.T) {
+func TestSlowClient_DrippingABodyIsCutOff(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, nil)
 	var dripping sync.WaitGroup
@@ -128,7 +128,7 @@ func TestACallerWhoDripsABodyIsCutOff(t *testing.T) {
 	require.Empty(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/events", "").field(t, "events"), "half a request does nothing")
 }
 
-func TestACallerWhoReadsNoAnswerIsCutOff(t *testing.T) {
+func TestSlowClient_ReadingNoAnswerIsCutOff(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, func(c *config.Config) { c.HTTP.Timeouts.Request = sluice.Duration(time.Minute) })
 	for n := range 8 { // more than the kernel keeps for a connection of which nothing is read
@@ -146,7 +146,7 @@ func TestACallerWhoReadsNoAnswerIsCutOff(t *testing.T) {
 	s.alone(t)
 }
 
-func TestAThousandSilentConnectionsHoldUpNobody(t *testing.T) {
+func TestSlowClient_ThousandSilentConnectionsDelayNoOther(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, nil)
 	for range 500 {
@@ -159,7 +159,7 @@ func TestAThousandSilentConnectionsHoldUpNobody(t *testing.T) {
 	s.alone(t)
 }
 
-func TestBeyondTheLimitConnectionsWaitForOthersToEnd(t *testing.T) {
+func TestConnections_BeyondTheLimitWait(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, func(c *config.Config) { c.HTTP.MaxConnections = 3 })
 	s.api.HTTP.CloseIdleConnections()
@@ -174,14 +174,14 @@ func TestBeyondTheLimitConnectionsWaitForOthersToEnd(t *testing.T) {
 	s.alone(t)
 }
 
-func TestALargeHeaderIsRefused(t *testing.T) {
+func TestHeader_LargeOneIsRefused(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, nil)
 	s.must(t, http.StatusOK, "GET /healthz", "", "X-Large", strings.Repeat("x", 60<<10))
 	conn := s.raw(t)
 	_, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: sluice\r\n")
 	require.NoError(t, err)
-	for n := 0; n < 2<<10 && err == nil; n++ { // 2 MiB, as far as anybody takes it
+	for n := 0; n < 2<<10 && err == nil; n++ { // 2 MiB, as far as the peer takes it
 		_, err = fmt.Fprintf(conn, "X-Large: %s\r\n", strings.Repeat("x", 1<<10))
 	}
 	got := rest(t, conn) // a reset may overtake the answer
@@ -200,7 +200,7 @@ func response(t *testing.T, from *bufio.Reader) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-func TestAChunkedBodyBeyondTheLimitIsRefused(t *testing.T) {
+func TestBody_ChunkedOneBeyondTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, func(c *config.Config) { c.HTTP.MaxBody = 1 << 20 })
 	conn := s.raw(t)
@@ -221,7 +221,7 @@ func TestAChunkedBodyBeyondTheLimitIsRefused(t *testing.T) {
 
 const event = `{"path":"/a","id":"lie"}`
 
-func TestALengthThatIsALieDoesNothing(t *testing.T) {
+func TestBody_FalseLengthDoesNothing(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, nil)
 	const publish = "POST /v1/namespaces/default/events"
@@ -249,7 +249,7 @@ func TestALengthThatIsALieDoesNothing(t *testing.T) {
 }
 
 // What one server on the way takes for a body must not be a request to the next.
-func TestARequestInsideAnotherIsNotServed(t *testing.T) {
+func TestRequest_SmuggledOneIsNotServed(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, nil)
 	inner := s.head("PUT /v1/namespaces/smuggled", "Content-Length: 0")

@@ -26,7 +26,7 @@ func shownIn(t *testing.T, r reply) map[string]string {
 }
 
 // The gate is before every path: one whose last event may not be seen is left out, and does not show the one before it.
-func TestTheStateShowsNobodyWhatHeMayNotSee(t *testing.T) {
+func TestState_HidesForbiddenPaths(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/elsewhere", `{}`)
@@ -64,7 +64,7 @@ func TestTheStateShowsNobodyWhatHeMayNotSee(t *testing.T) {
 }
 
 // Who may not know of a namespace does not learn from the capabilities what its events are called.
-func TestCapabilitiesNameNothingOfOthersNamespaces(t *testing.T) {
+func TestCapabilities_HideForbiddenNamespaces(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{"label":{"level":"INTERNAL"}}`)
@@ -82,9 +82,9 @@ func TestCapabilitiesNameNothingOfOthersNamespaces(t *testing.T) {
 	s.must(t, http.StatusNotFound, "GET /v1/capabilities?namespace=acme", "", as(reader)...)
 }
 
-// Whoever publishes finds it in the state when he was answered, however many do at once; and the state and the events
+// A publisher finds its event in the state after the answer, with any number of others at once; and the state and the events
 // after what it is as of are everything (S2-86, S2-87, S2-97).
-func TestWhatWasAnsweredIsInTheState(t *testing.T) {
+func TestState_HasEveryAcknowledgedEvent(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const events, state = "/v1/namespaces/default/events", "/v1/namespaces/default/state"

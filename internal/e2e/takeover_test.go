@@ -37,7 +37,7 @@ func replica(t *testing.T, url, lease string) (*child, *running) {
 // S4-17, S4-22: of two servers on one NATS one is killed, and cannot give its leases back. The other
 // delivers what was the first one's when the leases have run out, and nothing is lost; what was under
 // way may come twice.
-func TestAKilledServersWorkIsTakenOver(t *testing.T) {
+func TestReplicas_TakeOverFromAKilledServer(t *testing.T) {
 	t.Parallel()
 	lease := "3s"
 	if os.Getenv("SLUICE_LONG") != "" {
@@ -107,7 +107,7 @@ func requireInOrder(t *testing.T, requests []hooktest.Request, lanes, n, twice i
 
 // C38: a configuration file names all that a NATS wants to see: an authority of its own, a certificate of
 // ours, credentials that an operator signed. That its JetStream has a domain makes no difference.
-func TestAServerDeliversFromANATSThatIsWellGuarded(t *testing.T) {
+func TestNATS_GuardedServerIsUsed(t *testing.T) {
 	t.Parallel()
 	authority, operator := natstest.NewAuthority(t), natstest.NewOperator(t)
 	cert, key := authority.Issue(t, "sluice")

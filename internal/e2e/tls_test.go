@@ -75,7 +75,7 @@ func (o *overTLS) handshake(ctx context.Context, t *testing.T, change func(*tls.
 	return conn.(*tls.Conn).ConnectionState(), nil
 }
 
-func TestTheAPISpeaksTLS(t *testing.T) {
+func TestTLS_ServesTheAPI(t *testing.T) {
 	t.Parallel()
 	o := startTLS(t, nil)
 	require.True(t, strings.HasPrefix(o.at.HTTP, "https://"))
@@ -101,7 +101,7 @@ func TestTheAPISpeaksTLS(t *testing.T) {
 	require.ErrorContains(t, err, "protocol version")
 }
 
-func TestTLS13MayBeAsked(t *testing.T) {
+func TestTLS_MayRequireVersion13(t *testing.T) {
 	t.Parallel()
 	o := startTLS(t, func(_ *overTLS, c *config.Config) { c.HTTP.TLS.MinVersion = "1.3" })
 	_, err := o.handshake(t.Context(), t, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 })
@@ -110,7 +110,7 @@ func TestTLS13MayBeAsked(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestARenewedCertificateNeedsNoRestart(t *testing.T) {
+func TestTLS_RenewedCertificateNeedsNoRestart(t *testing.T) {
 	t.Parallel()
 	o := startTLS(t, nil)
 	name := func() string {
@@ -126,7 +126,7 @@ func TestARenewedCertificateNeedsNoRestart(t *testing.T) {
 	o.must(t, http.StatusOK, "GET /v1/capabilities", "")
 }
 
-func TestClientsHaveToShowACertificateIfItIsAsked(t *testing.T) {
+func TestTLS_MayRequireClientCertificates(t *testing.T) {
 	t.Parallel()
 	o := startTLS(t, func(o *overTLS, c *config.Config) { c.HTTP.TLS.ClientCA = o.authority.File })
 	_, err := o.api.Namespaces(t.Context(), "")
@@ -142,7 +142,7 @@ func TestClientsHaveToShowACertificateIfItIsAsked(t *testing.T) {
 	}
 }
 
-func TestACertificateThatCannotBeReadEndsTheStart(t *testing.T) {
+func TestTLS_UnreadableCertificateEndsTheStart(t *testing.T) {
 	t.Parallel()
 	authority := natstest.NewAuthority(t)
 	cert, key := authority.Issue(t, "server")
@@ -163,7 +163,7 @@ func TestACertificateThatCannotBeReadEndsTheStart(t *testing.T) {
 	}
 }
 
-func TestACallerWhoNeverShakesHandsIsCutOff(t *testing.T) {
+func TestSlowClient_WithoutTLSHandshakeIsCutOff(t *testing.T) {
 	t.Parallel()
 	o := startTLS(t, func(_ *overTLS, c *config.Config) { c.HTTP.Timeouts.Header = sluice.Duration(2 * time.Second) })
 	silent, half := o.raw(t), o.raw(t)

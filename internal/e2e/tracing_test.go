@@ -70,7 +70,7 @@ func first(values [][]byte) string {
 
 // 03-api, "traceparent": one trace leads from the publisher's request over the event to the
 // endpoint, every attempt a span of its own.
-func TestATraceLeadsFromThePublisherToTheEndpoint(t *testing.T) {
+func TestTrace_LeadsFromPublisherToEndpoint(t *testing.T) {
 	t.Parallel()
 	traces := &collector{}
 	server := httptest.NewServer(traces)

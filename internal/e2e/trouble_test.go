@@ -33,7 +33,7 @@ func laneKeys(t *testing.T, s *running, text string) (keys []string) {
 }
 
 // However a replay ends, nothing is left of its lanes.
-func TestAReplayThatEndsLeavesNoLanes(t *testing.T) {
+func TestReplay_LeavesNoLanes(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	api := s.api
@@ -79,7 +79,7 @@ func TestAReplayThatEndsLeavesNoLanes(t *testing.T) {
 }
 
 // What a replay sent is counted once and for all, also what was sent when its lanes were read back.
-func TestAReplayCountsWhatItSentBeforeARestart(t *testing.T) {
+func TestReplay_CountsAcrossARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)
@@ -104,8 +104,8 @@ func TestAReplayCountsWhatItSentBeforeARestart(t *testing.T) {
 	require.Equal(t, uint64(10), ended(t, s.api, rep).Sent)
 }
 
-// A rate that is lifted is lifted at once, whatever had to be waited for by the one before.
-func TestARateThatIsLiftedIsNotWaitedFor(t *testing.T) {
+// A rate that is lifted is lifted at once, after any waits of the former one.
+func TestRate_LiftedOneIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -117,7 +117,7 @@ func TestARateThatIsLiftedIsNotWaitedFor(t *testing.T) {
 }
 
 // A replay that is ending, because an endpoint takes its time, does not hold up others.
-func TestAReplayDoesNotWaitForThoseOfOthers(t *testing.T) {
+func TestReplay_DoesNotWaitForOthers(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	hang := make(chan struct{})
@@ -147,7 +147,7 @@ func TestAReplayDoesNotWaitForThoseOfOthers(t *testing.T) {
 }
 
 // An attempt that was under way when its subscription was deleted leaves nothing in the store.
-func TestASubscriptionThatIsDeletedLeavesNothingBehind(t *testing.T) {
+func TestDelete_LeavesNothingInTheStore(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hang := make(chan struct{})

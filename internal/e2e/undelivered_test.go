@@ -12,7 +12,7 @@ import (
 )
 
 // A status counts everything that waits, also what lies behind the heads of parked lanes.
-func TestStatus_CountsWhatWaits(t *testing.T) {
+func TestStatus_CountsWaitingEvents(t *testing.T) {
 	t.Parallel()
 	for ordering, want := range map[string]uint64{"path": 6, "all": 9, "none": 1} {
 		t.Run(ordering, func(t *testing.T) {

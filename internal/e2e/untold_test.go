@@ -36,7 +36,7 @@ func (s *running) system(t *testing.T, path sluice.Pattern, member string) (told
 
 // C32, S2-05, S2-99, S2-132: what a server that died had changed and not told is told by the next one: changes in their order,
 // an end, and a dead letter. What it had told and not noted is not told again.
-func TestWhatADeadServerDidNotTellTheNextOneTells(t *testing.T) {
+func TestOutbox_NextServerAnnouncesForADeadOne(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{})
 	outside := func(c *config.Config) { c.NATS.URL = shared.ClientURL() }
@@ -105,7 +105,7 @@ func TestWhatADeadServerDidNotTellTheNextOneTells(t *testing.T) {
 }
 
 // S2-04, S2-20, S2-21: what becomes of a namespace is told in the namespace "default", with the fields that changed; what changes nothing is not.
-func TestWhatBecomesOfANamespaceIsTold(t *testing.T) {
+func TestNamespace_ChangesAreAnnounced(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{"description":"one"}`)

@@ -43,8 +43,8 @@ func staffed(t *testing.T) (s *running, login func(name string) jetstream.JetStr
 }
 
 // C38, S4-13, S4-27, S4-28, S4-80: users publish where they may; who caused an event is believed from
-// the trusted ones, and everybody who gets it sees that.
-func TestWhoCausedAnEventIsBelievedFromTrustedUsers(t *testing.T) {
+// the trusted ones, and every receiver sees that.
+func TestProducer_IsBelievedFromTrustedUsers(t *testing.T) {
 	t.Parallel()
 	s, login := staffed(t)
 	hook := hooktest.New(t, nil)
@@ -90,7 +90,7 @@ func TestWhoCausedAnEventIsBelievedFromTrustedUsers(t *testing.T) {
 }
 
 // C38: a user's view ends at its namespaces; the server works as ever beside it.
-func TestUsersOfTheBrokerStayInTheirNamespaces(t *testing.T) {
+func TestBrokerUsers_StayInTheirNamespaces(t *testing.T) {
 	t.Parallel()
 	s, login := staffed(t)
 	acme := login("acme")
@@ -117,7 +117,7 @@ func TestUsersOfTheBrokerStayInTheirNamespaces(t *testing.T) {
 }
 
 // An operator's accounts decide who may do what, and the server is one of their users.
-func TestAServerWithAnOperatorTakesItsUsers(t *testing.T) {
+func TestBrokerUsers_ComeFromTheOperator(t *testing.T) {
 	t.Parallel()
 	operator := natstest.NewOperator(t)
 	account := operator.Account(t, "SLUICE", natstest.Unlimited())
@@ -142,7 +142,7 @@ func TestAServerWithAnOperatorTakesItsUsers(t *testing.T) {
 	}
 }
 
-func TestFilesOfTLSThatCannotBeUsedEndTheStart(t *testing.T) {
+func TestTLS_UnusableBrokerFilesEndTheStart(t *testing.T) {
 	t.Parallel()
 	authority := natstest.NewAuthority(t)
 	cert, key := authority.Issue(t, "listener")

@@ -9,7 +9,7 @@ import (
 )
 
 // What S1 says of webhook wake subscriptions, seen over HTTP alone.
-func TestStreamsWakeAsItIsSpecified(t *testing.T) {
+func TestWake_PassesTheSuiteOfS1(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Durable.Anonymous = []string{"default"} })
 	eventually(t, func() bool { return s.call(t, "GET /readyz", "").status == http.StatusOK }, "it is ready")

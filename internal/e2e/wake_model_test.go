@@ -296,7 +296,7 @@ func (r *replicas) explain(n *wake.Notice, code sluice.Code) {
 	r.fail(fmt.Errorf("a callback of %s was refused with %s, and now it is %+v", epochOf(n), code, c))
 }
 
-// killInTheMiddle kills a server while it takes requests. What became of them nobody knows.
+// killInTheMiddle kills a server while it takes requests. Their outcomes are unknown.
 func (r *replicas) killInTheMiddle() {
 	if r.down[0] || r.down[1] {
 		return
@@ -369,7 +369,7 @@ func (r *replicas) rest() {
 	}
 }
 
-// peace requires that somebody else's wake wakes nobody (L2).
+// peace requires that an event for another consumer wakes none (L2).
 func (r *replicas) peace() {
 	before := map[sluice.Path]int{}
 	for _, path := range wokenPaths() {
@@ -384,11 +384,11 @@ func (r *replicas) peace() {
 	}
 }
 
-// TestTheModelAgainstRealServers drives two servers in processes of their own, on one NATS, with random appends, deletions,
+// TestWake_ModelHoldsOnRealServers drives two servers in processes of their own, on one NATS, with random appends, deletions,
 // answers, callbacks and kill -9, over HTTP alone, and holds S1 to S8 in what it sees, and L1 and L2 when it comes to rest.
 // SLUICE_SEED=n begins with another one; SLUICE_LONG=1 makes it ten times as long. Clocks are real: that of silence is not
 // waited for.
-func TestTheModelAgainstRealServers(t *testing.T) { // S1-01, S1-14, S1-28…44, S1-55…65, S1-72…105, S1-119…140
+func TestWake_ModelHoldsOnRealServers(t *testing.T) { // S1-01, S1-14, S1-28…44, S1-55…65, S1-72…105, S1-119…140
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")

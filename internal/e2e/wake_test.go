@@ -20,7 +20,7 @@ func notice(t *testing.T, r hooktest.Request) wake.Notice {
 }
 
 // One event or many wake a consumer once; what comes after it was done wakes it again (S1-28, S1-59).
-func TestAStreamWithNewsWakesItsConsumer(t *testing.T) {
+func TestWake_StreamWithNewsWakesItsConsumer(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Body: `{"done":true}`} })

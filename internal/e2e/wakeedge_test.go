@@ -39,7 +39,7 @@ func (s *running) wakeUp(t *testing.T, hook *hooktest.Server, pattern, stream st
 }
 
 // From its pattern's address to its end: made, woken, seen, called back, and gone with its stream (S1-01, S1-91, S1-122).
-func TestAWakeConsumersLifeOverHTTP(t *testing.T) {
+func TestWake_ConsumerLivesThroughEveryCall(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -70,7 +70,7 @@ func TestAWakeConsumersLifeOverHTTP(t *testing.T) {
 }
 
 // S1-114: callbacks of a subscription that was deleted are gone, and of one that was made anew too.
-func TestADeletedSubscriptionsCallbacksAreGone(t *testing.T) {
+func TestWake_CallbacksOfADeletedSubscriptionAreGone(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
@@ -81,8 +81,8 @@ func TestADeletedSubscriptionsCallbacksAreGone(t *testing.T) {
 	require.Contains(t, []int{http.StatusGone, http.StatusUnauthorized}, s.call(t, "POST "+strings.TrimPrefix(n.Callback, s.at.HTTP), `{"epoch":1}`, as(n.Token)...).status)
 }
 
-// Where the operator lets everybody use streams, everybody may be woken; what was made so ends with that.
-func TestWithoutATokenASubscriptionLivesAsLongAsItsNamespaceIsOpen(t *testing.T) {
+// Where the operator opens a namespace, anonymous callers may be woken; their subscriptions end when it closes.
+func TestWake_AnonymousSubscriptionLivesWhileItsNamespaceIsOpen(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Durable.Anonymous = []string{"open"} })
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/open", `{}`)
@@ -116,14 +116,14 @@ func TestWithoutATokenASubscriptionLivesAsLongAsItsNamespaceIsOpen(t *testing.T)
 	s.must(t, http.StatusNoContent, "DELETE /streams/open/other/*?subscription=second", "", bare...)
 
 	s.must(t, http.StatusOK, "PUT /v1/namespaces/open", `{"label":{"level":"SECRET"}}`)
-	eventually(t, func() bool { return s.stateOf(t, "agents") == "cancelled "+sluice.ReasonAccessRevoked }, "what nobody may have any more ends")
+	eventually(t, func() bool { return s.stateOf(t, "agents") == "cancelled "+sluice.ReasonAccessRevoked }, "a subscription without access ends")
 	require.Equal(t, "active", s.stateOf(t, "roots"))
 	s.calls(t, http.StatusGone, n, n.Token, `{"epoch":1}`)
 	require.Empty(t, s.must(t, http.StatusOK, "GET /streams/open/**?subscriptions", "", bare...).field(t, "subscriptions"))
 }
 
 // A namespace that the operator has closed again at the next start is closed for what was made before.
-func TestWhatIsMadeWithoutATokenEndsWhenTheOperatorClosesTheNamespace(t *testing.T) {
+func TestWake_AnonymousSubscriptionEndsWhenTheNamespaceCloses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, func(c *config.Config) { c.Durable.Anonymous = []string{"default"} })
@@ -137,7 +137,7 @@ func TestWhatIsMadeWithoutATokenEndsWhenTheOperatorClosesTheNamespace(t *testing
 }
 
 // Who × S1's forms of the streams' addresses → status: as for /v1/subscriptions.
-func TestWhoMayDoWhatWithSubscriptionsOfModeWake(t *testing.T) {
+func TestWake_AccessMatrix(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.HTTP.AuthFailures.Burst = 0 })
 	hook := hooktest.New(t, nil)

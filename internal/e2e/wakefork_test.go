@@ -9,7 +9,7 @@ import (
 
 // A fork without a message of its own ends where what it inherited does: from there it is subscribed to, and up to there it can
 // be acknowledged (S1-18, S1-97, S1-89).
-func TestAForkIsSubscribedToWhereItEnds(t *testing.T) {
+func TestWake_ForkIsFollowedFromItsEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := newWakeHook(t)

@@ -207,7 +207,7 @@ func (s *running) goesOn(t *testing.T, hook *wakeHook) {
 }
 
 // A restart of the server, in order or not, is none of a wake consumer's business (issue 5, "Restart").
-func TestWakesGoOnAfterARestart(t *testing.T) {
+func TestWake_SurvivesARestart(t *testing.T) {
 	t.Parallel()
 	hook, dir := newWakeHook(t), t.TempDir()
 	s := start(t, dir, nil)
@@ -218,8 +218,8 @@ func TestWakesGoOnAfterARestart(t *testing.T) {
 	s.goesOn(t, hook)
 }
 
-// NATS may be away whatever a consumer's state is. What is appended when it is back wakes.
-func TestWakesGoOnWhenNATSIsBack(t *testing.T) {
+// NATS may be away in any state of a consumer. An event that is appended when it is back wakes.
+func TestWake_SurvivesAnOutageOfNATS(t *testing.T) {
 	t.Parallel()
 	hook, far := newWakeHook(t), natstest.Listening(t)
 	s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = far.ClientURL() })
@@ -235,7 +235,7 @@ func TestWakesGoOnWhenNATSIsBack(t *testing.T) {
 }
 
 // A server that is killed loses no wake: the other takes over, with the same wake while the cycle lasts (issue 5, "Replicas").
-func TestAKilledServersWakesAreTakenOver(t *testing.T) {
+func TestWake_IsTakenOverFromAKilledServer(t *testing.T) {
 	t.Parallel()
 	hook, far := newWakeHook(t), natstest.Listening(t)
 	killed, owner := replica(t, far.ClientURL(), "2s")
@@ -247,7 +247,7 @@ func TestAKilledServersWakesAreTakenOver(t *testing.T) {
 		killed, owner, other = spare, other, owner
 	}
 	killed.kill(t)
-	other.news(t, "/agents/new") // while nobody serves the subscription
+	other.news(t, "/agents/new") // while no server serves the subscription
 	began := time.Now()
 	patiently(t, func() bool { return other.wakesOf(t) }, "the other serves it")
 	t.Logf("taken over after %s", time.Since(began).Round(time.Millisecond))
@@ -256,7 +256,7 @@ func TestAKilledServersWakesAreTakenOver(t *testing.T) {
 }
 
 // Any replica takes any callback, and what it brings about happens at the one that serves the subscription.
-func TestAnyReplicaTakesAnyCallback(t *testing.T) {
+func TestWake_AnyReplicaTakesCallbacks(t *testing.T) {
 	t.Parallel()
 	hook, far := newWakeHook(t), natstest.Listening(t)
 	outside := func(c *config.Config) { c.NATS.URL = far.ClientURL() }

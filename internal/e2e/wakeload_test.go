@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
-// Whatever is sent as a callback is answered as S1 says, and does no harm.
-func TestCallbacksThatAreNoneAreRefused(t *testing.T) { // S1-71, S1-85…91
+// Any body that is sent as a callback is answered as S1 says, and does no harm.
+func TestWake_RefusesInvalidCallbacks(t *testing.T) { // S1-71, S1-85…91
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.HTTP.AuthFailures.Burst = 0 })
 	hook := newWakeHook(t)
@@ -59,7 +59,7 @@ func TestCallbacksThatAreNoneAreRefused(t *testing.T) { // S1-71, S1-85…91
 }
 
 // Callbacks of one consumer at once are taken one after the other; each of them is answered.
-func TestManyCallbacksOfOneConsumerAreAllAnswered(t *testing.T) {
+func TestWake_AnswersConcurrentCallbacks(t *testing.T) {
 	t.Parallel()
 	far := natstest.Listening(t)
 	outside := func(c *config.Config) { c.NATS.URL = far.ClientURL() }
@@ -85,7 +85,7 @@ func TestManyCallbacksOfOneConsumerAreAllAnswered(t *testing.T) {
 }
 
 // An endpoint that hangs, with a thousand consumers to wake, does not hold up another subscription.
-func TestAHangingEndpointDelaysNoOtherWakes(t *testing.T) {
+func TestWake_HangingEndpointDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Webhooks.MaxInFlight = 64 })
 	hanging, other := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Hang: true} }), newWakeHook(t)

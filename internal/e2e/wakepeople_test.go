@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
-// Whatever a consumer's state is when its owner's access is lost: nothing is sent after that was acknowledged, the
+// In any state of a consumer when its owner's access is lost: nothing is sent after that was acknowledged, the
 // subscription is cancelled, and callbacks are gone.
-func TestNobodyIsWokenAfterALossOfAccessIsAcknowledged(t *testing.T) { // S0-57…64
+func TestWake_NoneAfterAccessLossIsAcknowledged(t *testing.T) { // S0-57…64
 	t.Parallel()
 	for how, revoke := range revocations() {
 		for when, answer := range map[string]string{"between two attempts": "fail", "while a notice is under way": "hang", "while it is live": ""} {
@@ -60,7 +60,7 @@ func TestNobodyIsWokenAfterALossOfAccessIsAcknowledged(t *testing.T) { // S0-57�
 
 // A revocation through the server that does not serve the subscription stops what the other one sends before it is
 // acknowledged.
-func TestALossOfAccessReachesWhoeverWakes(t *testing.T) {
+func TestWake_AccessLossReachesTheServingReplica(t *testing.T) {
 	t.Parallel()
 	hook, far := newWakeHook(t), natstest.Listening(t)
 	outside := func(c *config.Config) { c.NATS.URL = far.ClientURL() }
@@ -92,8 +92,8 @@ func TestALossOfAccessReachesWhoeverWakes(t *testing.T) {
 	require.Empty(t, hook.of("/agents/new"))
 }
 
-// What the owner may not see of is in no notice and in no answer, and wakes nobody; when it may, it does.
-func TestWhatTheOwnerMayNotSeeWakesNobody(t *testing.T) {
+// A stream that the owner may not see is in no notice and in no answer, and does not wake; when the owner may, it does.
+func TestWake_HiddenStreamsDoNotWake(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := newWakeHook(t)
@@ -117,9 +117,9 @@ func TestWhatTheOwnerMayNotSeeWakesNobody(t *testing.T) {
 	require.Len(t, hook.of("/agents/a"), 2)
 }
 
-// Issue 13, attack 10: an event whose own label the owner is not cleared for wakes nobody; neither its stream nor its place is in
+// Issue 13, attack 10: an event whose own label the owner is not cleared for does not wake; neither its stream nor its place is in
 // a notice, in an answer, or in a list. What came before it wakes.
-func TestWake_LabelOfAnEventIsHeeded(t *testing.T) {
+func TestWake_RespectsTheLabelOfAnEvent(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := newWakeHook(t)
@@ -130,7 +130,7 @@ func TestWake_LabelOfAnEventIsHeeded(t *testing.T) {
 	s.news(t, "/agents/a")
 	s.labelled(t, "/agents/a", "h2", "SECRET", `2`)
 	n := hook.wait(t, "/agents/a", 1)
-	require.Equal(t, 1, hook.count(), "nobody is woken for what came before")
+	require.Equal(t, 1, hook.count(), "earlier events do not wake")
 	answer := s.back(t, http.StatusOK, n, claim(n)+`,"subscribe":["/agents/hidden","/agents/nothing"]`)
 	offsets := map[string]any{}
 	for _, stream := range answer.field(t, "streams").([]any) {
@@ -153,8 +153,8 @@ func TestWake_LabelOfAnEventIsHeeded(t *testing.T) {
 	require.Empty(t, hook.of("/agents/hidden"))
 }
 
-// What was erased is no reason to wake anybody any more.
-func TestWhatIsErasedWakesNobodyAnyMore(t *testing.T) {
+// An erased event is no reason for a wake any more.
+func TestWake_ErasedEventsDoNotWake(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := newWakeHook(t)
@@ -169,8 +169,8 @@ func TestWhatIsErasedWakesNobodyAnyMore(t *testing.T) {
 	require.Equal(t, "/agents/a", string(hook.epoch(t, "/agents/a", 2).TriggeredBy[0]))
 }
 
-// A subscription that is paused wakes nobody and takes callbacks; what came meanwhile wakes when it goes on.
-func TestAPausedSubscriptionWakesNobody(t *testing.T) {
+// A paused subscription sends no wake and takes callbacks; events of the pause wake when it resumes.
+func TestWake_PausedSubscriptionDoesNotWake(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := newWakeHook(t)
@@ -199,7 +199,7 @@ func TestAPausedSubscriptionWakesNobody(t *testing.T) {
 
 // A subscription may be deleted while notices and callbacks are under way. One of the same id begins anew, but for the
 // epochs: what was told of the old one is good for nothing (S1-114, S1-128).
-func TestASubscriptionIsDeletedInTheMiddleOfWakes(t *testing.T) {
+func TestWake_SubscriptionMayBeDeletedMidCycle(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := newWakeHook(t)

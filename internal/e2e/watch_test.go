@@ -84,7 +84,7 @@ func saidOf(t *testing.T, api *client.Client, id, kind string, n int) []map[stri
 }
 
 // S2-42, S2-43, S2-45: from the first reading to the end.
-func TestAWatchPublishesWhenItsConditionBeginsToHold(t *testing.T) {
+func TestWatch_PublishesWhenItsConditionBegins(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	publishAll(t, api, celsius("/sensors/1", 50)) // before it was made
@@ -121,7 +121,7 @@ func TestAWatchPublishesWhenItsConditionBeginsToHold(t *testing.T) {
 }
 
 // S2-44: what a level does not fire for.
-func TestALevelFiresOnceInACooldownAndTellsOfTheRest(t *testing.T) {
+func TestWatch_LevelFiresOncePerCooldown(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	watched(t, api, "hot", hot(func(s *client.WatchSpec) { s.Trigger, s.Cooldown = sluice.TriggerLevel, sluice.Duration(time.Hour) }))
@@ -140,7 +140,7 @@ func TestALevelFiresOnceInACooldownAndTellsOfTheRest(t *testing.T) {
 }
 
 // S2-42: a duration is over without another reading.
-func TestAConditionThatHoldsForLongEnoughFires(t *testing.T) {
+func TestWatch_DurationFiresWithoutAnotherReading(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	w := watched(t, api, "hot", hot(func(s *client.WatchSpec) { s.For = sluice.Duration(1500 * time.Millisecond) }))
@@ -154,7 +154,7 @@ func TestAConditionThatHoldsForLongEnoughFires(t *testing.T) {
 }
 
 // S2-42: what a watch does that meets its own condition comes to an end.
-func TestAWatchThatMeetsItsOwnConditionDoesNotRunForEver(t *testing.T) {
+func TestWatch_SelfTriggeringOneEnds(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	loop := func(from, to sluice.Path) client.WatchSpec {
@@ -175,12 +175,12 @@ func TestAWatchThatMeetsItsOwnConditionDoesNotRunForEver(t *testing.T) {
 	require.Equal(t, []any{"ok", "event_loop_detected"}, outcomes("ping", 2))
 	require.Equal(t, []any{"ok"}, outcomes("pong", 1))
 	require.Len(t, eventsOn(t, api, "/a", 2), 2)
-	publishAll(t, api, sluice.Event{Path: "/a", Type: "second"}) // nobody was marked
+	publishAll(t, api, sluice.Event{Path: "/a", Type: "second"}) // no producer was marked
 	require.Equal(t, []any{"ok", "event_loop_detected", "ok", "event_loop_detected"}, outcomes("self", 4))
 }
 
 // S2-42: one that says the same is left as it is, another one begins anew, and there are only so many.
-func TestWatchesArePutOnceAndInTheirPlace(t *testing.T) {
+func TestWatch_PutIsIdempotentAndBounded(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Watches.PerNamespace = 2 })
 	first := watched(t, s.api, "hot", hot())
@@ -210,7 +210,7 @@ func TestWatchesArePutOnceAndInTheirPlace(t *testing.T) {
 }
 
 // S2-37, S2-42: of many who make watches and appointments at once only so many have room as there is.
-func TestThereAreNeverMoreInstructionsThanThereMayBe(t *testing.T) {
+func TestInstructions_ConcurrentCallersStayWithinTheBound(t *testing.T) {
 	t.Parallel()
 	const most, tries = 5, 24
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Watches.PerNamespace, c.Limits.AppointmentsPerNamespace = most, most })
@@ -242,7 +242,7 @@ func TestThereAreNeverMoreInstructionsThanThereMayBe(t *testing.T) {
 }
 
 // Who looks at a watch sees what came of it.
-func TestAWatchSaysWhatCameOfIt(t *testing.T) { // S2-42
+func TestWatch_ReportsItsOutcomes(t *testing.T) { // S2-42
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	w := watched(t, s.api, "hot", hot(func(s *client.WatchSpec) { s.Cooldown = sluice.Duration(time.Hour) }))
@@ -275,7 +275,7 @@ func TestAWatchSaysWhatCameOfIt(t *testing.T) { // S2-42
 }
 
 // What a watch would have done is what it does.
-func TestAWatchIsTriedOnWhatIsThere(t *testing.T) { // S2-42
+func TestWatch_DryRunMatchesItsEffects(t *testing.T) { // S2-42
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	level := hot(func(s *client.WatchSpec) { s.Trigger, s.Cooldown = sluice.TriggerLevel, sluice.Duration(time.Hour) })

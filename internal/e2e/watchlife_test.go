@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// S2-42: of two servers on one NATS one is killed. What comes while nobody looks after its watches is judged when the other has
+// S2-42: of two servers on one NATS one is killed. Events that come while its watches have no owner are judged when the other has
 // taken them over, with what they remember, and nothing fires twice.
-func TestAKilledServersWatchesAreTakenOver(t *testing.T) {
+func TestWatch_IsTakenOverFromAKilledServer(t *testing.T) {
 	t.Parallel()
 	shared := natstest.Listening(t)
 	killed, one := replica(t, shared.ClientURL(), "3s")
@@ -53,7 +53,7 @@ func TestAKilledServersWatchesAreTakenOver(t *testing.T) {
 }
 
 // A server that ends in order stores how far its watches have come, and goes on from there.
-func TestWatchesRememberOverARestart(t *testing.T) {
+func TestWatch_KeepsItsStateAcrossARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)
@@ -67,7 +67,7 @@ func TestWatchesRememberOverARestart(t *testing.T) {
 }
 
 // S2-42, S2-43: a watch sees what its creator may read, and publishes what its creator may publish, each at that moment.
-func TestAWatchHasTheRightsOfItsCreator(t *testing.T) {
+func TestWatch_HasTheRightsOfItsCreator(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{}`)

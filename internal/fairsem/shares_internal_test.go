@@ -123,7 +123,7 @@ func TestShare_GreedyHoldersGetEqualShares(t *testing.T) {
 	})
 }
 
-// feed lets everybody who was given a place take it, and as many more as there are.
+// feed lets every holder that was given a place take it, and as many more as there are.
 func (p *players) feed() {
 	for _, s := range p.shares {
 		if len(s.freed) > 0 {

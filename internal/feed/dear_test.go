@@ -48,7 +48,7 @@ func (p *payers) read(ctx context.Context, t *testing.T, e *feed.Engine, who slu
 }
 
 // Issue 13, attack 3: the feeds of a principal pay for their expressions from one budget, however many there are; those of others and
-// cheap ones do not wait for that, and nobody misses anything.
+// cheap ones do not wait for that, and no reader misses anything.
 func TestFeeds_PayFromOneBudget(t *testing.T) {
 	t.Parallel()
 	const dear, cheap = `event.data.l.map(x, event.data.l.map(y, x + y)).size() > 0`, `event.type == "t"`

@@ -304,7 +304,7 @@ func TestFeed_SendsOnceOrCountsTheMissed(t *testing.T) {
 			}
 		}
 		publish(distances[:before])
-		var everybody sync.WaitGroup
+		var group sync.WaitGroup
 		errs := make([]error, len(readers))
 		published := make(chan struct{})
 		for i, r := range readers {
@@ -312,12 +312,12 @@ func TestFeed_SendsOnceOrCountsTheMissed(t *testing.T) {
 			if r.since >= 0 {
 				w.Since = strconv.Itoa(r.since)
 			}
-			everybody.Go(func() { errs[i] = reading{e, log, w, r.pause, published}.all(ctx) })
+			group.Go(func() { errs[i] = reading{e, log, w, r.pause, published}.all(ctx) })
 		}
 		publish(distances[before:])
-		log.publish(1, "/b/last", "1") // everybody's last
+		log.publish(1, "/b/last", "1") // the last of every reader
 		close(published)
-		everybody.Wait()
+		group.Wait()
 		require.NoError(rt, errors.Join(errs...))
 	})
 }

@@ -210,7 +210,7 @@ func TestRenew_ReplacesTheToken(t *testing.T) {
 	_, err = r.Renew(t.Context(), r.who(t, again.Token), m.ID, until)
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err), "a holder does not renew its own grant")
 	_, err = r.Revoke(t.Context(), r.who(t, again.Token), m.ID)
-	require.NoError(t, err, "but everybody may give theirs back")
+	require.NoError(t, err, "but a holder may give its grant back")
 	_, err = r.Renew(t.Context(), root, m.ID, until)
 	require.Equal(t, sluice.Conflict, sluice.CodeOf(err), "that is final")
 }

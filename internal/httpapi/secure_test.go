@@ -143,7 +143,7 @@ func TestMetrics_AreForThisMachineAndAdministrators(t *testing.T) {
 		{"a wrong token", "", elsewhere, []string{"Authorization", "Bearer x"}, http.StatusUnauthorized},
 		{"an administrator", "", elsewhere, bearer, http.StatusOK},
 		{"an administrator behind a proxy", "", here, append([]string{"X-Forwarded-For", "203.0.113.7"}, bearer...), http.StatusOK},
-		{"everybody", httpapi.MetricsOpen, elsewhere, nil, http.StatusOK},
+		{"open", httpapi.MetricsOpen, elsewhere, nil, http.StatusOK},
 		{"anonymous", httpapi.MetricsToken, here, nil, http.StatusUnauthorized},
 		{"only an administrator", httpapi.MetricsToken, here, bearer, http.StatusOK},
 	}
@@ -287,7 +287,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return w.Reader.Read(p)
 }
 
-// S2's and everybody's: what two parsers may read in two ways is not taken.
+// Input that two parsers may read in two ways is refused, by S2 and in general.
 func TestBody_RefusesAmbiguousOrExpensiveOnes(t *testing.T) {
 	t.Parallel()
 	b := changedBench(t, func(o *httpapi.Options) { o.MaxBody = 32 << 20 })

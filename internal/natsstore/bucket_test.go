@@ -23,7 +23,7 @@ func records(store rooms) natsstore.Bucket[record] {
 	return natsstore.OpenBucket[record](store.Store, streams.Lanes)
 }
 
-func TestARecordIsWrittenOnlyOverTheRevisionThatWasRead(t *testing.T) {
+func TestBucket_WritesOnlyOverTheRevisionRead(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	b, ctx := records(store), t.Context()
@@ -58,7 +58,7 @@ func TestARecordIsWrittenOnlyOverTheRevisionThatWasRead(t *testing.T) {
 	require.NoError(t, b.Delete(ctx, "never", 0))
 }
 
-func TestKeysThatCannotBe(t *testing.T) {
+func TestBucket_RefusesInvalidKeys(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	b := records(store)
@@ -69,7 +69,7 @@ func TestKeysThatCannotBe(t *testing.T) {
 	require.NoError(t, b.Delete(t.Context(), "a b", 0))
 }
 
-func TestOfManyWritersOneWins(t *testing.T) {
+func TestBucket_OneOfManyWritersWins(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	b := records(store)
@@ -91,7 +91,7 @@ func TestOfManyWritersOneWins(t *testing.T) {
 	require.Equal(t, <-won, got.N)
 }
 
-func TestAListHasWhatIsThereAndMatches(t *testing.T) {
+func TestBucket_ListsMatchingRecords(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	b := records(store)
@@ -156,7 +156,7 @@ func next(tb testing.TB, told <-chan natsstore.Entry[record]) string {
 	}
 }
 
-func TestAWatcherIsToldWhatIsThereThenThatItIsAllThenWhatChanges(t *testing.T) {
+func TestWatch_GivesRecordsThenCompletionThenChanges(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	b, ctx := records(store), t.Context()
@@ -186,7 +186,7 @@ func TestAWatcherIsToldWhatIsThereThenThatItIsAllThenWhatChanges(t *testing.T) {
 }
 
 // What changed while the server was away is told afterwards, also what left no trace.
-func TestAWatcherGetsOverARestart(t *testing.T) {
+func TestWatch_ReportsChangesOfAnOutage(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	b, ctx := records(store), t.Context()
@@ -218,7 +218,7 @@ func TestAWatcherGetsOverARestart(t *testing.T) {
 	require.Equal(t, "set later 4", next(t, told))
 }
 
-func TestAWatcherEndsWithItsStore(t *testing.T) {
+func TestWatch_EndsWithItsStore(t *testing.T) {
 	t.Parallel()
 	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: natstest.New(t)})
 	require.NoError(t, err)

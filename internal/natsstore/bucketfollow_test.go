@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 )
 
-// Whoever follows records hears of each as it is, that these were all, and of every change; after a restart of NATS of all
+// A follower of records gets each as it is, that these were all, and of every change; after a restart of NATS of all
 // of them again.
-func TestWhoFollowsRecordsHearsOfAllOfThemAgain(t *testing.T) {
+func TestFollow_RepeatsAllRecordsAfterARestart(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	b := records(store)

@@ -12,7 +12,7 @@ import (
 )
 
 // What holds for records on one server holds on three.
-func TestAClusterKeepsRecords(t *testing.T) {
+func TestCluster_KeepsRecords(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some eight seconds")

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestAStoreUsesAServerElsewhereWithUserAndPassword(t *testing.T) {
+func TestConnect_UsesUserAndPassword(t *testing.T) {
 	t.Parallel()
 	server := natstest.NewWith(t, natsd.Options{User: "app", Password: "sesame"})
 	store := connected(t, natsstore.Options{URL: server.ClientURL(), User: "app", Password: "sesame"})
@@ -24,7 +24,7 @@ func TestAStoreUsesAServerElsewhereWithUserAndPassword(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestWrongCredentialsAreTold(t *testing.T) {
+func TestConnect_ReportsWrongCredentials(t *testing.T) {
 	t.Parallel()
 	server := natstest.NewWith(t, natsd.Options{User: "app", Password: "sesame"})
 	tests := []struct {
@@ -48,7 +48,7 @@ func TestWrongCredentialsAreTold(t *testing.T) {
 	}
 }
 
-func TestConnectWaitsForTheServerUntilItsContextEnds(t *testing.T) {
+func TestConnect_WaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	server := natstest.Listening(t)
 	url := server.ClientURL()
@@ -73,7 +73,7 @@ func TestConnectWaitsForTheServerUntilItsContextEnds(t *testing.T) {
 	require.NoError(t, <-answered)
 }
 
-func TestAStoreIsReadyAgainAfterItsServerWasAway(t *testing.T) {
+func TestReady_ReturnsAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	require.NoError(t, store.Ready(t.Context()))
@@ -85,14 +85,14 @@ func TestAStoreIsReadyAgainAfterItsServerWasAway(t *testing.T) {
 	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, 10*time.Second, 10*time.Millisecond)
 }
 
-type nobody struct{}
+type silent struct{}
 
-func (nobody) InProcessConn() (net.Conn, error) { return nil, net.ErrClosed }
+func (silent) InProcessConn() (net.Conn, error) { return nil, net.ErrClosed }
 
-func TestConnectEndsWithItsContextWhereNobodyAnswers(t *testing.T) {
+func TestConnect_EndsWithItsContextWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := natsstore.Connect(ctx, natsstore.Options{Conn: nobody{}})
+	_, err := natsstore.Connect(ctx, natsstore.Options{Conn: silent{}})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

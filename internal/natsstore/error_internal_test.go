@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// A store that is full says so at once: nobody tries again for twenty seconds what JetStream will refuse as long as it is full.
+// A store that is full says so at once: a write that JetStream refuses while it is full is not repeated for twenty seconds.
 func TestIsTransient_FullStoreIsNot(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]bool{codeInsufficientResources: false, codeStoreFailed: false, codeNoPeers: true, codeTooManyBatches: true} {
@@ -49,7 +49,7 @@ func TestCrowded_TellsAFullStoreFromAFullLog(t *testing.T) {
 	}
 }
 
-func TestServersBeforeTheAtomicBatchAreRefused(t *testing.T) {
+func TestConnect_RefusesServersWithoutAtomicBatch(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		give string

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-func TestInstructionsAreKeptByKindNamespaceAndID(t *testing.T) {
+func TestInstructions_AreKeptByKindNamespaceAndID(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	type record struct{ N int }
@@ -72,7 +72,7 @@ func TestInstructionsAreKeptByKindNamespaceAndID(t *testing.T) {
 	require.Len(t, all, 1)
 }
 
-func TestAWatcherOfInstructionsIsToldOfItsKindOnly(t *testing.T) {
+func TestInstructions_WatchGivesItsKindOnly(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	appointments := natsstore.OpenInstructions[int](store.Store, sluice.KindAppointment)

@@ -33,7 +33,7 @@ func idsOf(keys []natsstore.Key) []string {
 	return ids
 }
 
-func TestEveryUseHasAKeyOfItsOwnHoweverManyAskForIt(t *testing.T) {
+func TestKeys_ConcurrentCallersGetOnePerUse(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	store := sealing(t, server, ringOf(t, 1))
@@ -65,7 +65,7 @@ func TestEveryUseHasAKeyOfItsOwnHoweverManyAskForIt(t *testing.T) {
 	require.Len(t, all, 5)
 }
 
-func TestARotatedKeyStaysForTheOverlap(t *testing.T) {
+func TestKeys_RotatedOneStaysForTheOverlap(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	store := sealing(t, server, ringOf(t, 1))
@@ -111,7 +111,7 @@ func TestARotatedKeyStaysForTheOverlap(t *testing.T) {
 	require.Equal(t, []string{third.ID}, idsOf(keys))
 }
 
-func TestTheKeysOfAUseAreFew(t *testing.T) {
+func TestKeys_OfAUseAreBounded(t *testing.T) {
 	t.Parallel()
 	store := sealing(t, natstest.New(t), ringOf(t, 1))
 	var err error
@@ -126,7 +126,7 @@ func TestTheKeysOfAUseAreFew(t *testing.T) {
 	require.NoError(t, err, "in an emergency")
 }
 
-func TestOfTwoWhoRotateAtOnceOneWins(t *testing.T) {
+func TestKeys_OneOfTwoRotationsWins(t *testing.T) {
 	t.Parallel()
 	store := sealing(t, natstest.New(t), ringOf(t, 1))
 	_, err := store.Keys().Rotate(t.Context(), sluice.UseWebhook, time.Hour, func(natsstore.Key, natsstore.Key, natsstore.Key) error {
@@ -139,7 +139,7 @@ func TestOfTwoWhoRotateAtOnceOneWins(t *testing.T) {
 	require.Len(t, keys, 2)
 }
 
-func TestAWatcherIsToldOfTheKeysOfItsUse(t *testing.T) {
+func TestKeys_WatchGivesItsUseOnly(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	store := sealing(t, server, ringOf(t, 1))
@@ -177,7 +177,7 @@ func TestAWatcherIsToldOfTheKeysOfItsUse(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.Canceled)
 }
 
-func TestAKeyCannotBeGivenAnotherUse(t *testing.T) {
+func TestKeys_UseCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	store := sealing(t, server, ringOf(t, 1))
@@ -193,7 +193,7 @@ func TestAKeyCannotBeGivenAnotherUse(t *testing.T) {
 	requireCode(t, sluice.Unavailable, err)
 }
 
-func TestAKeyPrintsWithoutItsSeed(t *testing.T) {
+func TestKeys_PrintWithoutSeed(t *testing.T) {
 	t.Parallel()
 	store := sealing(t, natstest.New(t), ringOf(t, 1))
 	keys, err := store.Keys().For(t.Context(), sluice.UseStamp)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReplicasHaveTheirShareOfTheShards(t *testing.T) {
+func TestLease_ReplicasShareTheShards(t *testing.T) {
 	t.Parallel()
 	const rounds = 500
 	alone := 0

@@ -29,7 +29,7 @@ func runLeases(t *testing.T, store rooms, replica string, settled <-chan struct{
 
 // S4-22: a replica that joins gets its share when what is under way elsewhere is finished, and
 // not before: it would be sent twice.
-func TestALeaseIsHandedOverWhenItsWorkHasComeToRest(t *testing.T) {
+func TestLease_IsHandedOverAfterItsWork(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	settled, none := make(chan struct{}), make(chan struct{})

@@ -49,7 +49,7 @@ func numbersOf(t *testing.T, ledger natsstore.Ledger, q model.LedgerQuery) (foun
 	}
 }
 
-func TestTheLedgerIsReadNewestFirstPageByPage(t *testing.T) {
+func TestLedger_IsReadNewestFirstInPages(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	const many = 700 // more than one look back
@@ -87,7 +87,7 @@ func TestTheLedgerIsReadNewestFirstPageByPage(t *testing.T) {
 	}
 }
 
-func TestAnEntryIsWrittenOnceAndComesBackWhole(t *testing.T) {
+func TestLedger_EntryIsWrittenOnceAndRoundTrips(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	want := entry(0)
@@ -100,11 +100,11 @@ func TestAnEntryIsWrittenOnceAndComesBackWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, next)
 	want.Seq = 1
-	require.Equal(t, []sluice.LedgerEntry{*want}, all, "what somebody else put there hides nothing")
+	require.Equal(t, []sluice.LedgerEntry{*want}, all, "a foreign message hides no entry")
 }
 
-// Issue 3, 6: no delete, no purge, whoever asks.
-func TestNothingIsRemovedFromTheLedger(t *testing.T) {
+// Issue 3, 6: no delete, no purge, for any caller.
+func TestLedger_RefusesDeletesAndPurges(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	write(t, store.Ledger(), 3)
@@ -131,7 +131,7 @@ func TestNothingIsRemovedFromTheLedger(t *testing.T) {
 	require.Equal(t, jetstream.FileStorage, config.Storage)
 }
 
-func TestAFullLedgerRefusesAndForgetsNothing(t *testing.T) {
+func TestLedger_FullOneRefusesAndKeepsEntries(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	write(t, store.Ledger(), 3)
@@ -147,7 +147,7 @@ func TestAFullLedgerRefusesAndForgetsNothing(t *testing.T) {
 	require.Equal(t, []int{2, 1, 0}, numbersOf(t, store.Ledger(), model.LedgerQuery{Limit: 10}))
 }
 
-func TestALedgerThatIsGoneIsUnavailable(t *testing.T) {
+func TestLedger_DeletedOneIsUnavailable(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	require.NoError(t, raw(t, server).DeleteStream(t.Context(), "LEDGER"))
@@ -157,7 +157,7 @@ func TestALedgerThatIsGoneIsUnavailable(t *testing.T) {
 }
 
 // Decision 0007.
-func TestPagesAndStatusLeaveTheServersOwnEventsOut(t *testing.T) {
+func TestStatus_OmitsSystemEvents(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	sub := &sluice.Subscription{

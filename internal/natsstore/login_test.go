@@ -116,9 +116,9 @@ func domainLogin() login {
 	return login{"domain", func(o *server.Options) { o.JetStreamDomain = "hub" }, natsstore.Options{}, nil}
 }
 
-// C38: whatever way an external NATS wants us to log in, the store works there, and what is
+// C38: the store logs in to an external NATS by every method, and what is
 // wrong is told at once.
-func TestAStoreLogsInWhateverWayTheServerWants(t *testing.T) {
+func TestLogin_SupportsEveryMethod(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []login{
 		passwordLogin(), tokenLogin(), nkeyLogin(t), credsLogin(t), tlsLogin(t), mutualTLSLogin(t), domainLogin(),
@@ -165,7 +165,7 @@ func (l *lines) Write(line []byte) (int, error) {
 
 // A server that refuses us for a while, because its users or our credentials are renewed, is
 // asked on and on.
-func TestAStoreThatIsRefusedTriesAgainUntilItIsNot(t *testing.T) {
+func TestLogin_RetriesWhileRefused(t *testing.T) {
 	t.Parallel()
 	opts := natsd.Options{StoreDir: t.TempDir(), User: "app", Password: "sesame", Sync: "2m"}
 	first, err := natsd.Start(t.Context(), opts)
@@ -194,7 +194,7 @@ func TestAStoreThatIsRefusedTriesAgainUntilItIsNot(t *testing.T) {
 }
 
 // Credentials that end are renewed in their file, and nothing is started again.
-func TestRenewedCredentialsAreTaken(t *testing.T) {
+func TestLogin_TakesRenewedCredentials(t *testing.T) {
 	t.Parallel()
 	operator := natstest.NewOperator(t)
 	account := operator.Account(t, "APP", natstest.Unlimited())

@@ -13,7 +13,7 @@ import (
 
 const hour = sluice.Duration(time.Hour)
 
-func TestANamespaceIsMadeChangedListedAndDeleted(t *testing.T) {
+func TestNamespace_LivesThroughEveryCall(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	ctx := t.Context()
@@ -63,13 +63,13 @@ func TestANamespaceIsMadeChangedListedAndDeleted(t *testing.T) {
 	requireCode(t, sluice.NotFound, err)
 }
 
-func TestTheDefaultNamespaceStays(t *testing.T) {
+func TestNamespace_DefaultCannotBeDeleted(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	requireCode(t, sluice.Conflict, store.Namespaces().Delete(t.Context(), sluice.DefaultNamespace))
 }
 
-func TestNamespacesThatCannotBeAreRefused(t *testing.T) {
+func TestNamespace_RefusesInvalidOnes(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	tests := []struct {
@@ -91,7 +91,7 @@ func TestNamespacesThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-func TestNamespacesTakeTheServersDefaultsAndForEver(t *testing.T) {
+func TestNamespace_TakesDefaultsAndUnlimitedRetention(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	defaults := sluice.Namespace{Retention: sluice.Retention{MaxAge: 3 * hour, MaxBytes: 1000}, DedupWindow: 2 * hour}
@@ -111,7 +111,7 @@ func TestNamespacesTakeTheServersDefaultsAndForEver(t *testing.T) {
 }
 
 // A process that ended between the two writes of PutNamespace leaves a record without a log.
-func TestProvisionCompletesAHalfMadeNamespace(t *testing.T) {
+func TestProvision_CompletesAHalfMadeNamespace(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	_, _, err := store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme"})

@@ -26,7 +26,7 @@ func configs(tb testing.TB, js jetstream.JetStream) map[string]jetstream.StreamC
 	return all
 }
 
-func TestProvisionMakesTheLayoutAndChangesNothingASecondTime(t *testing.T) {
+func TestProvision_IsIdempotent(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	js := raw(t, server)
@@ -59,7 +59,7 @@ func TestProvisionMakesTheLayoutAndChangesNothingASecondTime(t *testing.T) {
 }
 
 // What an operator or an older release left is brought up to date and keeps its data.
-func TestProvisionUpgradesWhatIsThere(t *testing.T) {
+func TestProvision_UpgradesAnOlderLayout(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	js := raw(t, server)
@@ -98,7 +98,7 @@ func TestProvisionUpgradesWhatIsThere(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestProvisionByTwoAtOnceSucceedsForBoth(t *testing.T) {
+func TestProvision_TwoAtOnceSucceed(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	errs := make(chan error)
@@ -110,7 +110,7 @@ func TestProvisionByTwoAtOnceSucceedsForBoth(t *testing.T) {
 	require.NoError(t, <-errs)
 }
 
-func TestWithoutProvisionNothingIsFound(t *testing.T) {
+func TestProvision_MissingOneIsReported(t *testing.T) {
 	t.Parallel()
 	store := connected(t, natsstore.Options{Conn: natstest.New(t)})
 	_, _, err := store.Subscriptions().Get(t.Context(), "s")

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
-// Whoever reads large messages slowly is sent as many as were asked for, and loses none of them.
-func TestLargeMessagesWaitForWhoReadsThemSlowly(t *testing.T) {
+// A slow reader of large messages is sent as many as it asked for, and loses none of them.
+func TestPull_SlowReaderLosesNoLargeMessage(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	s, err := Connect(t.Context(), Options{Conn: server})

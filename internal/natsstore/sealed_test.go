@@ -80,7 +80,7 @@ func dump(tb testing.TB, server *natstest.Server, bucket string) map[string]stri
 	return all
 }
 
-// overwrite changes a record as somebody does who can write to NATS.
+// overwrite changes a record as a client that can write to NATS does.
 func overwrite(tb testing.TB, server *natstest.Server, bucket, name, value string) {
 	tb.Helper()
 	kv, err := raw(tb, server).KeyValue(tb.Context(), bucket)
@@ -89,7 +89,7 @@ func overwrite(tb testing.TB, server *natstest.Server, bucket, name, value strin
 	require.NoError(tb, err)
 }
 
-func TestWhatIsSecretIsSealedInTheStoreAndTheRestIsReadable(t *testing.T) {
+func TestSeal_CoversOnlySecrets(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	store := sealing(t, server, ringOf(t, 1))
@@ -137,7 +137,7 @@ func firstTold(t *testing.T, store rooms) *sluice.Subscription {
 	return e.Value
 }
 
-func TestWhatAnOlderReleaseWroteIsSealedAtTheNextStart(t *testing.T) {
+func TestSeal_CoversPlainRecordsAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	want := secretive("orders")
@@ -192,7 +192,7 @@ func TestURL_ThatWasLeftPlainIsSealedAtStart(t *testing.T) {
 
 // However often it is cut off, wherever that is, what is stored can be opened with both keys, and
 // with the new one alone once it is done; until then a start with the new one alone is refused.
-func TestTheKeyIsReplacedWhateverCutsItOff(t *testing.T) {
+func TestSeal_KeyReplacementSurvivesInterruption(t *testing.T) {
 	t.Parallel()
 	const subs = 400
 	server := natstest.New(t)
@@ -248,7 +248,7 @@ func TestTheKeyIsReplacedWhateverCutsItOff(t *testing.T) {
 	require.Equal(t, []sluice.SealingKey{{ID: newID, Known: true, Seals: true, Records: subs + 3}, {ID: oldID, Known: true}}, status.Keys)
 }
 
-func TestSeveralServersSealAtOnceAndNoChangeIsLost(t *testing.T) {
+func TestSeal_ConcurrentServersLoseNoChange(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	const subs = 40
@@ -279,7 +279,7 @@ func TestSeveralServersSealAtOnceAndNoChangeIsLost(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(dump(t, server, streams.Subscriptions)), "hunter-of-secrets")
 }
 
-// describe changes a subscription, however often somebody else is faster.
+// describe changes a subscription, however often another writer is faster.
 func describe(ctx context.Context, subs natsstore.Subscriptions, id string) error {
 	for {
 		sub, revision, err := subs.Get(ctx, id)
@@ -294,7 +294,7 @@ func describe(ctx context.Context, subs natsstore.Subscriptions, id string) erro
 	}
 }
 
-func TestAServerWithoutTheKeyDoesNotStart(t *testing.T) {
+func TestSeal_ServerWithoutTheKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	sealing(t, server, ringOf(t, 1)) // there is no subscription and no signing key
@@ -311,7 +311,7 @@ func TestAServerWithoutTheKeyDoesNotStart(t *testing.T) {
 	sealing(t, server, ringOf(t, 2))
 }
 
-func TestOfTwoFirstServersWithKeysOfTheirOwnOneStarts(t *testing.T) {
+func TestSeal_OneOfTwoFirstServersStarts(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	errs := make([]error, 4)
@@ -334,7 +334,7 @@ func TestOfTwoFirstServersWithKeysOfTheirOwnOneStarts(t *testing.T) {
 }
 
 // Who can write to NATS, and not open anything, gains nothing by moving what is sealed.
-func TestWhatIsMovedToAnotherRecordIsNotOpenedThere(t *testing.T) {
+func TestSeal_RefusesValuesOfOtherRecords(t *testing.T) {
 	t.Parallel()
 	secretOf := func(tb testing.TB, record string) string {
 		tb.Helper()

@@ -17,7 +17,7 @@ import (
 
 // Fault F9: a question that NATS never answers, as while a cluster elects its leaders, is asked again; the time of
 // the whole start is not spent on it.
-func TestProvision_AsksAgainWhatIsUnanswered(t *testing.T) {
+func TestProvision_RepeatsUnansweredRequests(t *testing.T) {
 	t.Parallel()
 	for _, question := range []string{"$JS.API.STREAM.INFO.ATTEMPTS", "$JS.API.STREAM.CREATE.LEDGER", "$JS.API.STREAM.INFO.KV_leases"} {
 		t.Run(question, func(t *testing.T) {

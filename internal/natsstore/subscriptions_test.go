@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestASubscriptionIsKeptWithWhatNeverLeavesTheServer(t *testing.T) {
+func TestSubscription_IsStoredWithItsSecrets(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	subs, ctx := store.Subscriptions(), t.Context()
@@ -64,7 +64,7 @@ func TestASubscriptionIsKeptWithWhatNeverLeavesTheServer(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.Canceled)
 }
 
-func TestThereIsOneKeyHoweverManyAskForTheFirst(t *testing.T) {
+func TestKeys_ConcurrentFirstCallersShareOne(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	var wg sync.WaitGroup

@@ -39,7 +39,7 @@ func putSub(t *testing.T, subs natsstore.Subscriptions, sub *sluice.Subscription
 }
 
 // C32: what is to be told is stored with the change, and waits until it is noted as told.
-func TestWhatIsNotToldWaitsWithTheRecord(t *testing.T) {
+func TestOutbox_WaitsWithTheRecord(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	subs, ctx := store.Subscriptions(), t.Context()
@@ -62,7 +62,7 @@ func TestWhatIsNotToldWaitsWithTheRecord(t *testing.T) {
 	requireCode(t, sluice.NotFound, err)
 	early := *sub
 	early.Untold = early.Untold[:1]
-	require.NoError(t, subs.Told(ctx, &early), "somebody who is late notes less")
+	require.NoError(t, subs.Told(ctx, &early), "a late process notes less")
 	require.Empty(t, waiting())
 
 	got, _, err := subs.Get(ctx, "s")
@@ -74,8 +74,8 @@ func TestWhatIsNotToldWaitsWithTheRecord(t *testing.T) {
 	require.Equal(t, []any{"s", ns, got.Revision, []string{"c"}}, []any{left.ID, left.Namespace, left.Revision, toldIDs(left.Untold)})
 }
 
-// C32, S2-99: a subscription that is gone is nobody's but who tells of it, and a new one under its id tells of that first.
-func TestASubscriptionThatIsGoneWaitsToBeTold(t *testing.T) {
+// C32, S2-99: a deleted subscription belongs to its announcer only, and a new one under its id tells of that first.
+func TestOutbox_KeepsADeletedSubscription(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	subs, ctx := store.Subscriptions(), t.Context()
@@ -114,7 +114,7 @@ func TestASubscriptionThatIsGoneWaitsToBeTold(t *testing.T) {
 }
 
 // A crash between the two last writes leaves a mark without a record.
-func TestAMarkWithoutARecordIsSweptAway(t *testing.T) {
+func TestOutbox_SweepsMarksWithoutRecords(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	subs := store.Subscriptions()
@@ -129,7 +129,7 @@ func TestAMarkWithoutARecordIsSweptAway(t *testing.T) {
 }
 
 // What waits is bounded: a change that would have too much wait is not made.
-func TestASubscriptionThatNobodyHearsOfCannotBeChangedForEver(t *testing.T) {
+func TestOutbox_BoundsWaitingChanges(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	subs := store.Subscriptions()
@@ -179,7 +179,7 @@ func lettersAreShared(t *testing.T, stores ...rooms) {
 	}
 }
 
-func TestEveryDeadLetterIsOnesToTell(t *testing.T) {
+func TestOutbox_ReplicasShareTheDeadLetters(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	lettersAreShared(t, store, connected(t, natsstore.Options{Conn: server}))

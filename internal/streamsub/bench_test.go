@@ -257,7 +257,7 @@ func (b *bench) Shows(_ sluice.Caller, _ string, path sluice.Path, _ uint64) mod
 	return b.shows(path)
 }
 
-// Writes lets everybody.
+// Writes lets every caller.
 func (b *bench) Writes(sluice.Caller, string, sluice.Path) model.Decision { return model.Pass }
 
 // Holds says what the bench is told to.

@@ -26,7 +26,7 @@ func (refusing) Publish(context.Context, string, []sluice.Event) ([]sluice.Store
 }
 
 // S2-04, C32: what a server that died, or a log that refused, left untold of namespaces is announced by the next process that looks: that there is one, that it is
-// another, that it is gone; each once, and nothing of a namespace that was never made, or that was there before anybody noted.
+// another, that it is gone; each once, and nothing of a namespace that was never made, or that was there before changes were noted.
 func TestNamespace_UnannouncedChangesAreAnnouncedLater(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)

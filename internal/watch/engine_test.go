@@ -18,7 +18,7 @@ func TestWatch_FiresWhenTheConditionBegins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
-		s.publish("on", "off") // before anybody looks: from pages
+		s.publish("on", "off") // before the watch has an owner: from pages
 		s.run(t, asIs, func() {
 			synctest.Wait()
 			s.publish("on", "on", "off", "off", "on")

@@ -30,7 +30,7 @@ func runLog(t *testing.T, store rooms) *deliverystore.AttemptLog {
 
 // C01: what was under way when NATS went is stored within a moment of its return, however much
 // it is.
-func TestRecordsThatAnOutageHitAreStoredTogetherAfterwards(t *testing.T) {
+func TestAttempts_OfAnOutageAreStoredTogether(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	log := runLog(t, store)
@@ -60,7 +60,7 @@ func TestRecordsThatAnOutageHitAreStoredTogetherAfterwards(t *testing.T) {
 }
 
 // A delivery that was held begins anew: it is not settled, and its attempts count no more.
-func TestAHeldDeliveryBeginsAnewAfterARestart(t *testing.T) { // issue 3, item 1
+func TestAttempts_HeldDeliveryStartsAnewAfterARestart(t *testing.T) { // issue 3, item 1
 	t.Parallel()
 	store, _ := provisioned(t)
 	log := runLog(t, store)
@@ -92,7 +92,7 @@ func TestAHeldDeliveryBeginsAnewAfterARestart(t *testing.T) { // issue 3, item 1
 }
 
 // Decision 0008: what was only a probe is not an attempt, after a restart either.
-func TestAProbeIsNoAttemptAfterARestart(t *testing.T) {
+func TestAttempts_ProbeIsNoneAfterARestart(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	log := runLog(t, store)

@@ -13,7 +13,7 @@ import (
 
 // A subscription that was just moved is given its consumers by who serves it and by who changes
 // it, at the same time.
-func TestConsumersAreMadeBySeveralAtOnce(t *testing.T) {
+func TestConsumers_AreMadeBySeveralAtOnce(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	sub := &sluice.Subscription{
@@ -37,8 +37,8 @@ func TestConsumersAreMadeBySeveralAtOnce(t *testing.T) {
 	}
 }
 
-// Who is told late that a subscription has ended leaves no consumers that nobody removes.
-func TestASubscriptionThatHasEndedGetsNoConsumers(t *testing.T) {
+// A replica that learns late of a subscription's end leaves no consumers behind.
+func TestConsumers_EndedSubscriptionGetsNone(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	cancelled := &sluice.Subscription{ID: "cancelled", Namespace: sluice.DefaultNamespace, Pattern: "/a", State: sluice.Active}

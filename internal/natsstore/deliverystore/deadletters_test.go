@@ -68,7 +68,7 @@ func (g graveyard) count(t *testing.T) uint64 {
 }
 
 // S4-53, S4-84…87: a dead letter is read as it was written, its event's data byte for byte.
-func TestADeadLetterIsReadAsItWasWritten(t *testing.T) {
+func TestDeadLetter_RoundTrips(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	want := g.letter(7, "/a")
@@ -85,7 +85,7 @@ func TestADeadLetterIsReadAsItWasWritten(t *testing.T) {
 }
 
 // S4-53: dead letters are listed newest first, page by page, and those that are asked for only.
-func TestDeadLettersAreListedNewestFirst(t *testing.T) {
+func TestDeadLetters_AreListedNewestFirst(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	require.Zero(t, g.count(t))
@@ -117,7 +117,7 @@ func TestDeadLettersAreListedNewestFirst(t *testing.T) {
 }
 
 // S4-53: a list reaches back over many letters of others.
-func TestDeadLettersAreFoundBehindManyOfOthers(t *testing.T) {
+func TestDeadLetters_AreFoundBehindManyOfOthers(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	g.bury(t, g.letter(1, "/a"))
@@ -134,8 +134,8 @@ func TestDeadLettersAreFoundBehindManyOfOthers(t *testing.T) {
 }
 
 // S4-53, C07: a delivery that is given up again has one dead letter, the later one, however soon
-// that is and in whatever order the earlier one is taken away; a repeated write changes nothing.
-func TestADeliveryThatIsGivenUpAgainHasOneDeadLetter(t *testing.T) {
+// that is and in any order in which the earlier one is taken away; a repeated write changes nothing.
+func TestDeadLetter_IsOnePerDelivery(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	first := g.letter(1, "/a")
@@ -161,7 +161,7 @@ func TestADeliveryThatIsGivenUpAgainHasOneDeadLetter(t *testing.T) {
 
 // S4-53: a dead letter is discarded by its event's id, or by its sequence if the event was never
 // seen, or with all others of its subscription.
-func TestDeadLettersAreDiscarded(t *testing.T) {
+func TestDeadLetters_AreDiscarded(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	odd := g.letter(1, "/a")
@@ -190,7 +190,7 @@ func TestDeadLettersAreDiscarded(t *testing.T) {
 
 // S4-53: what is to be redriven is read in the order in which it was given up, in parts, and it
 // is known how much of it can be.
-func TestDeadLettersAreReadInTheirOrderToBeRedriven(t *testing.T) {
+func TestRedrive_ReadsDeadLettersInOrder(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	lost := g.letter(3, "/a")
@@ -220,7 +220,7 @@ func TestDeadLettersAreReadInTheirOrderToBeRedriven(t *testing.T) {
 
 // S4-53: an event that is too large to be stored once more has a dead letter all the same, and is
 // read from the log while that has it.
-func TestTheDeadLetterOfAVeryLargeEventRefersToTheLog(t *testing.T) {
+func TestDeadLetter_OfALargeEventRefersToTheLog(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	data := strings.Repeat("\x00\x01", 500<<10)
@@ -238,7 +238,7 @@ func TestTheDeadLetterOfAVeryLargeEventRefersToTheLog(t *testing.T) {
 }
 
 // S4-53: what an earlier subscription of the same id gave up is none of its business.
-func TestTheDeadLettersOfAnEarlierSubscriptionAreNotShown(t *testing.T) {
+func TestDeadLetters_HideThoseOfAnEarlierSubscription(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	g.bury(t, g.letter(1, "/a"))
@@ -254,8 +254,8 @@ func TestTheDeadLettersOfAnEarlierSubscriptionAreNotShown(t *testing.T) {
 	require.Equal(t, 1, can.Can)
 }
 
-// The subjects of dead letters are subjects, whatever the ids.
-func TestNoEventsIDIsTooMuchForASubject(t *testing.T) {
+// The subjects of dead letters are valid for any ids.
+func TestDeadLetter_SubjectFitsAnyEventID(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"a", "a.b", "*", ">", "=", " ", "\x7f", strings.Repeat(".", 256), strings.Repeat("é", 3000)} {
 		subject := streams.DeadLetterSubject(&sluice.DeadLetter{Namespace: "n", Subscription: "s", Seq: 1, EventID: id, Path: "/a/b"})

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestHealthIsWhatWasPutLast(t *testing.T) {
+func TestHealth_IsTheLastWritten(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	now := time.Now().UTC().Round(0)
@@ -34,7 +34,7 @@ func TestHealthIsWhatWasPutLast(t *testing.T) {
 	require.NoError(t, store.PutHealth(t.Context(), sub, model.Health{}))
 }
 
-func TestTheStatusShowsTheBreaker(t *testing.T) { // 03-api, "Looking"
+func TestStatus_ShowsTheBreaker(t *testing.T) { // 03-api, "Looking"
 	t.Parallel()
 	store, _ := provisioned(t)
 	soon := time.Now().Add(time.Minute).UTC().Round(0)
@@ -52,7 +52,7 @@ func TestTheStatusShowsTheBreaker(t *testing.T) { // 03-api, "Looking"
 		{"open, and asked to wait", sluice.Active, model.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon, HeldUntil: hour}, sluice.BreakerOpen, hour},
 		{"asked to wait", sluice.Active, model.Health{HeldUntil: hour}, sluice.BreakerClosed, hour},
 		{"half-open", sluice.Active, model.Health{Breaker: sluice.BreakerHalfOpen}, sluice.BreakerHalfOpen, parked.NextAt},
-		{"nobody serves it", sluice.Paused, model.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon}, sluice.BreakerClosed, parked.NextAt},
+		{"no replica serves it", sluice.Paused, model.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon}, sluice.BreakerClosed, parked.NextAt},
 	}
 	sub := &sluice.Subscription{ID: "s", Namespace: "default", Mode: sluice.Push, Pattern: "/a/**", CreatedAt: time.Now()}
 	sub.SetDefaults()

@@ -15,7 +15,7 @@ import (
 )
 
 // C32: letters are told as they are buried, and again if they could not be.
-func TestDeadLettersAreHandedOutUntilTheyAreTold(t *testing.T) {
+func TestDeadLetters_AreRepeatedUntilAnnounced(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	log, err := store.AttemptLog()
@@ -70,5 +70,5 @@ func TestDeadLettersAreHandedOutUntilTheyAreTold(t *testing.T) {
 	require.Eventually(t, made(3), 20*time.Second, time.Millisecond)
 	mu.Lock()
 	defer mu.Unlock()
-	require.Equal(t, []call{{[]uint64{2, 3}, false}, {[]uint64{2, 3}, true}, {[]uint64{4}, false}}, calls, "not what was buried before somebody was to tell")
+	require.Equal(t, []call{{[]uint64{2, 3}, false}, {[]uint64{2, 3}, true}, {[]uint64{4}, false}}, calls, "not letters from before there was an announcer")
 }

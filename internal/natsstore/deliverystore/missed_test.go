@@ -21,7 +21,7 @@ func (g graveyard) buryGap(t *testing.T, from, to uint64) bool {
 }
 
 // Issue 13, F5: of a gap, what was attempted is no loss; and it is told once, also if its letter was discarded.
-func TestBuryGap_TellsOnceWhatWasNotAttempted(t *testing.T) {
+func TestBuryGap_AnnouncesUnattemptedEventsOnce(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	g := graveyard{store, runLog(t, store), &sluice.Subscription{ID: "s", Namespace: "default", CreatedAt: time.Now().Add(-time.Hour)}}
@@ -68,7 +68,7 @@ func TestBuryGap_MakesOneLetter(t *testing.T) {
 }
 
 // Issue 13, F5: how far a subscription has come is what its lookout says, and no further than the head of its parked lanes.
-func TestHad_EndsBeforeParkedLanes(t *testing.T) {
+func TestAcknowledged_EndsBeforeParkedLanes(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	kv, err := raw(t, server).KeyValue(t.Context(), streams.Lanes)

@@ -11,7 +11,7 @@ import (
 )
 
 // Decision 0007: what was handed out when serving ended does not count as waiting for ever.
-func TestALookSettlesTheServersOwnEventsThatNobodyAnswered(t *testing.T) {
+func TestLook_SettlesUnansweredSystemEvents(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	sub := &sluice.Subscription{
@@ -36,7 +36,7 @@ func TestALookSettlesTheServersOwnEventsThatNobodyAnswered(t *testing.T) {
 		require.NoError(t, err)
 		return status.Backlog
 	}
-	require.Equal(t, uint64(3), backlog(), "nobody answered for any of them")
+	require.Equal(t, uint64(3), backlog(), "none of them was acknowledged")
 	lost := func(from, to uint64) error { return fmt.Errorf("%d to %d are not lost", from, to) }
 	wanted := func(e *sluice.Event) bool { return sub.Pattern.Match(e.Path) }
 	require.NoError(t, store.Look(t.Context(), sub, wanted, lost))

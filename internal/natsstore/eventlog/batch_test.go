@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// C18, S2-59, S2-60: of publishers at once each has its batches in one piece and in order, whatever others publish meanwhile.
-func TestBatchesOfManyPublishersAtOnceStayInOnePiece(t *testing.T) {
+// C18, S2-59, S2-60: of publishers at once each has its batches in one piece and in order, with any other events meanwhile.
+func TestBatch_ConcurrentOnesStayContiguous(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	batchesStayInOnePiece(t, store)
@@ -102,8 +102,8 @@ func requireInOnePiece(t *testing.T, store rooms, name string, total int) {
 	require.Equal(t, uint64(total), last)
 }
 
-// Attack 7: batches that a publisher on NATS begins and never commits keep nobody from publishing batches.
-func TestBatch_OpenOnesStopNobody(t *testing.T) {
+// Attack 7: batches that a publisher on NATS begins and never commits keep no other from publishing batches.
+func TestBatch_OpenOnesBlockNoOther(t *testing.T) {
 	t.Parallel()
 	store, broker := provisioned(t)
 	require.Equal(t, 200, openBatches(t, raw(t, broker).Conn(), 200), "there is room for all of them")

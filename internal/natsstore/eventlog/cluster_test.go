@@ -15,7 +15,7 @@ import (
 
 // What holds on one server holds on three, where other code of JetStream answers and a read
 // may be answered by a replica that is behind.
-func TestAClusterKeepsThePromises(t *testing.T) {
+func TestCluster_KeepsThePromises(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some eight seconds")

@@ -33,7 +33,7 @@ func someEvent() *rapid.Generator[sluice.Event] {
 			Data:        rapid.SliceOf(rapid.Byte()).Draw(t, "data"),
 		}
 		if e.Path.Reserved() && !isSystem(e.Path) {
-			e.Path = "/a" + e.Path // the others are nobody's
+			e.Path = "/a" + e.Path // the others have no owner
 		}
 		if len(e.Extensions) == 0 {
 			e.Extensions = nil
@@ -51,7 +51,7 @@ func undotted(path string) bool {
 }
 
 // What is published is what is read, byte for byte, after it went over the wire.
-func TestAnEventIsReadAsItWasPublished(t *testing.T) {
+func TestEvent_RoundTrips(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		want := someEvent().Draw(t, "event")
@@ -91,7 +91,7 @@ func FuzzEventOf(f *testing.F) {
 	})
 }
 
-func TestMessagesOfOthersAreEvents(t *testing.T) {
+func TestDecode_ForeignMessagesAreEvents(t *testing.T) {
 	t.Parallel()
 	stored := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	plain := sluice.Event{
@@ -170,7 +170,7 @@ func TestMessagesOfOthersAreEvents(t *testing.T) {
 	}
 }
 
-func TestMessagesThatAreNoEventsKeepTheirPlace(t *testing.T) {
+func TestDecode_OtherMessagesKeepTheirPlace(t *testing.T) {
 	t.Parallel()
 	structured := nats.Header{"content-type": {structuredType}}
 	tests := []struct {
@@ -196,7 +196,7 @@ func TestMessagesThatAreNoEventsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-func TestEventsThatCannotBeMessagesAreRefused(t *testing.T) {
+func TestEncode_RefusesUnstorableEvents(t *testing.T) {
 	t.Parallel()
 	ok := sluice.Event{ID: "1", Path: "/a"}
 	require.NoError(t, checkEvent(&ok))

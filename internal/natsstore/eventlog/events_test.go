@@ -35,7 +35,7 @@ func read(tb testing.TB, store rooms, q model.EventQuery) []uint64 {
 	}
 }
 
-func TestEventsAreChosenByPatternTypeAndCursor(t *testing.T) {
+func TestEvents_AreChosenByPatternTypeAndCursor(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	var middle time.Time
@@ -84,7 +84,7 @@ func TestEventsAreChosenByPatternTypeAndCursor(t *testing.T) {
 	}
 }
 
-func TestALongLogIsReadToItsEnd(t *testing.T) {
+func TestEvents_LongLogIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	for i := range 3 {
@@ -97,7 +97,7 @@ func TestALongLogIsReadToItsEnd(t *testing.T) {
 }
 
 // C11: an older cursor than what is kept is an error that says where to go on.
-func TestACursorBeforeWhatIsKeptIsTold(t *testing.T) {
+func TestEvents_ExpiredCursorIsAnError(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	empty := func(q model.EventQuery) {
@@ -138,7 +138,7 @@ func TestACursorBeforeWhatIsKeptIsTold(t *testing.T) {
 	require.Equal(t, []uint64{5, 4}, []uint64{first, last})
 }
 
-func TestQueriesThatAreNoneAreRefused(t *testing.T) {
+func TestEvents_RefusesInvalidQueries(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	tests := []struct {
@@ -175,7 +175,7 @@ func TestQueriesThatAreNoneAreRefused(t *testing.T) {
 
 // Ids are found in the dedup window, by the place they name, by the time they hold, and at
 // last by reading everything.
-func TestAnEventIsFoundByItsID(t *testing.T) {
+func TestFind_TakesAnID(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	js := raw(t, server)
@@ -207,7 +207,7 @@ func TestAnEventIsFoundByItsID(t *testing.T) {
 }
 
 // A lane is read back by its subject, while others go on.
-func TestNextEventsOfASubjectComeInOneRead(t *testing.T) {
+func TestNext_ReadsASubjectInOneRequest(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	publish(t, store, ns, "/a", "/b", "/a", "/b", "/a")
@@ -243,7 +243,7 @@ func TestNextEventsOfASubjectComeInOneRead(t *testing.T) {
 }
 
 // A publisher who writes the server's own headers moves nothing.
-func TestHeadersOfPublishersDoNotForgeAPlace(t *testing.T) {
+func TestDecode_PublishersHeadersForgeNoPlace(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	forged := nats.Header{"Nats-Sequence": {"77"}, "Nats-Subject": {"events.default.other"}, "Status": {"404"}, "Nats-Time-Stamp": {"x"}, "ce-id": {"1"}}
@@ -258,7 +258,7 @@ func TestHeadersOfPublishersDoNotForgeAPlace(t *testing.T) {
 	require.Equal(t, uint64(2), page.Events[1].Seq)
 }
 
-func TestEventsAreThereAfterARestart(t *testing.T) {
+func TestEvents_SurviveARestart(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	_, err := store.Publish(t.Context(), ns, batchOf("x", 10))

@@ -23,7 +23,7 @@ import (
 )
 
 // S2-124…129: pages of a feed have every event behind a place, and say up to where that is so.
-func TestPagesOfAFeedHaveEverythingUpToWhereTheyReach(t *testing.T) {
+func TestFeedPage_HasAllUpToItsEnd(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	js := raw(t, server)
@@ -77,8 +77,8 @@ func TestPagesOfAFeedHaveEverythingUpToWhereTheyReach(t *testing.T) {
 	requireCode(t, sluice.NotFound, err)
 }
 
-// S2-138: whoever follows a log for feeds is told when retention was faster. What was removed from its middle is nothing that was missed.
-func TestWhoFollowsALogForFeedsIsToldWhatLeftIt(t *testing.T) {
+// S2-138: a follower of a log for feeds is told when retention was faster. Events that were removed from its middle do not count as missed.
+func TestFeedFollow_ReportsExpiredEvents(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		remove func(jetstream.Stream) error
@@ -123,7 +123,7 @@ func TestWhoFollowsALogForFeedsIsToldWhatLeftIt(t *testing.T) {
 
 // S2-124…129: on a cluster, too, what is read is everything that was stored before, whichever server is asked. One that was away
 // does not have yet what was stored meanwhile.
-func TestWhatIsReadIsNotWhatAReplicaHasThatIsBehind(t *testing.T) {
+func TestFeedPage_IgnoresLaggingReplicas(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some fifteen seconds")
@@ -198,7 +198,7 @@ func publishMany(t *testing.T, store rooms, n int, path sluice.Path) uint64 {
 }
 
 // S2-138: a page with a pattern, too, notices that retention overtook it while it was read: it has every event that there was, or is none.
-func TestAPageThatRetentionOvertakesIsNone(t *testing.T) {
+func TestFeedPage_OvertakenByRetentionFails(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	js := raw(t, server)
@@ -246,7 +246,7 @@ func TestAPageThatRetentionOvertakesIsNone(t *testing.T) {
 }
 
 // A namespace that was made again under its name has another log, however long.
-func TestALogThatWasMadeAgainIsAnother(t *testing.T) {
+func TestLog_RecreatedOneIsAnother(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	space := sluice.Namespace{Name: "again"}

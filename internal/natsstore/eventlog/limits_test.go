@@ -74,7 +74,7 @@ func requireSays(t *testing.T, err error, code sluice.Code, words ...string) {
 	}
 }
 
-func TestAnEventThatIsTooLargeIsRefused(t *testing.T) {
+func TestPublish_RefusesTooLargeEvents(t *testing.T) {
 	t.Parallel()
 	store, js := small(t)
 	wide := eventOf("wide", 0)
@@ -99,7 +99,7 @@ func TestAnEventThatIsTooLargeIsRefused(t *testing.T) {
 	requireSays(t, err, sluice.TooLarge, "max_msg_size")
 }
 
-func TestALogThatRefusesWhatIsNewSaysWhichLimitItReached(t *testing.T) {
+func TestLog_FullOneNamesItsLimit(t *testing.T) {
 	t.Parallel()
 	for limit, change := range map[string]func(*jetstream.StreamConfig){
 		"max_msgs":             func(c *jetstream.StreamConfig) { c.MaxMsgs = 2 },
@@ -130,7 +130,7 @@ func TestALogThatRefusesWhatIsNewSaysWhichLimitItReached(t *testing.T) {
 }
 
 // The is full, or what JetStream may use of it: nothing can be made, and everything says so.
-func TestAServerWithoutRoomSaysWhoHasToMakeSome(t *testing.T) {
+func TestStore_FullOneNamesTheRemedy(t *testing.T) {
 	t.Parallel()
 	store, js := small(t)
 	var err error
@@ -159,7 +159,7 @@ func TestAServerWithoutRoomSaysWhoHasToMakeSome(t *testing.T) {
 }
 
 // A namespace that asks for more than there is, is not there afterwards, or as it was.
-func TestALogThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
+func TestLog_FailedCreationLeavesNothing(t *testing.T) {
 	t.Parallel()
 	store, _ := small(t)
 	large := sluice.Namespace{Name: "large", Retention: sluice.Retention{MaxBytes: 10 << 20}}
@@ -183,7 +183,7 @@ func TestALogThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
 	require.NoError(t, store.core.Provision(t.Context()), "a server can start")
 }
 
-func TestConsumersThatNATSDoesNotAllowSayWhatToChange(t *testing.T) {
+func TestConsumer_RefusedOneNamesTheRemedy(t *testing.T) {
 	t.Parallel()
 	store, js := small(t)
 	sub := &sluice.Subscription{ID: "s", Namespace: ns, Mode: sluice.Push, Pattern: "/a/**", From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
@@ -194,7 +194,7 @@ func TestConsumersThatNATSDoesNotAllowSayWhatToChange(t *testing.T) {
 	requireSays(t, deliverystore.New(store.core, store.Log).EnsureConsumers(t.Context(), sub), sluice.QuotaExceeded, "max_consumers")
 }
 
-func TestTheLimitsOfAnAccountSayWhatToChange(t *testing.T) {
+func TestAccount_LimitsNameTheRemedy(t *testing.T) {
 	t.Parallel()
 	t.Run("max_store", func(t *testing.T) {
 		t.Parallel()

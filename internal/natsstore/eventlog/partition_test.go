@@ -49,9 +49,9 @@ func (g *gate) set(t *testing.T, closed bool) {
 	g.conns = nil
 }
 
-// What failed while the connection was gone is not sent when it is there again: by then somebody else has done it, or it was
+// What failed while the connection was gone is not sent when it is there again: by then another replica has done it, or it was
 // reported as not done, and the log may have forgotten its id.
-func TestWhatFailedWithoutAConnectionIsNotStoredLater(t *testing.T) {
+func TestPublish_FailedOneIsNotStoredAfterReconnect(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	way := &gate{to: server}

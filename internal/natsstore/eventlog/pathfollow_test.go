@@ -10,7 +10,7 @@ import (
 )
 
 // The last event of each path that a pattern matches, what was the last before a sequence, and what is stored from now on.
-func TestPathsAreLookedAtAndFollowed(t *testing.T) {
+func TestPaths_AreListedAndFollowed(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	publish(t, store, "default", "/a/1", "/a/2", "/a/1", "/b/1", "/a/1/deep")
@@ -34,5 +34,5 @@ func TestPathsAreLookedAtAndFollowed(t *testing.T) {
 	publish(t, store, "default", "/c")
 	require.Equal(t, "/c6", <-heard)
 	server.Restart(t)
-	require.Error(t, <-ended, "whoever follows begins again, and looks at what may have been missed")
+	require.Error(t, <-ended, "the follower begins again, and looks at what may have been missed")
 }

@@ -37,7 +37,7 @@ func eventIDs(events []sluice.Event) (ids []string) {
 	return ids
 }
 
-func TestEventsAndARecordAreStoredInOneStepOrNotAtAll(t *testing.T) {
+func TestRecord_IsStoredWithItsEventsOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	commit := func(c eventlog.PathCommit) (uint64, error) { return store.CommitPaths(t.Context(), ns, c) }
@@ -84,13 +84,13 @@ func TestEventsAndARecordAreStoredInOneStepOrNotAtAll(t *testing.T) {
 	requireCode(t, sluice.NotFound, err)
 }
 
-func TestOfManyWhoWriteARecordAtOnceEachSeesTheOthers(t *testing.T) {
+func TestRecord_ConcurrentWritersSeeEachOther(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	countTogether(t, store, connected(t, natsstore.Options{Conn: server}))
 }
 
-func TestOnAClusterOfManyWhoWriteARecordEachSeesTheOthers(t *testing.T) {
+func TestRecord_ConcurrentWritersOnAClusterSeeEachOther(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("a cluster")
@@ -149,7 +149,7 @@ func count(ctx context.Context, store rooms, id string) error {
 
 // What is kept of a stream outlives its events, and what is kept of one that was deleted does not bring back
 // what was before.
-func TestARecordOutlivesTheEventsAndIsNotComeBackTo(t *testing.T) {
+func TestRecord_OutlivesItsEventsAndEndsWithItsStream(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "short", Retention: sluice.Retention{MaxAge: sluice.Duration(time.Second)}})
@@ -181,7 +181,7 @@ func TestARecordOutlivesTheEventsAndIsNotComeBackTo(t *testing.T) {
 	}
 }
 
-func TestWhoListensToAPathIsToldOfWhatIsStoredThere(t *testing.T) {
+func TestListen_ReportsEventsOfItsPath(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	news, stop, err := store.ListenPath(t.Context(), ns, streamPath)

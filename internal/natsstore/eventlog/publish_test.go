@@ -41,7 +41,7 @@ func seqs(stored []sluice.Stored) (seqs []uint64, duplicates []bool) {
 	return seqs, duplicates
 }
 
-func TestAnEventIsStoredOnceAndReadAsItWas(t *testing.T) {
+func TestPublish_StoresOnceUnchanged(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	want := sluice.Event{
@@ -63,7 +63,7 @@ func TestAnEventIsStoredOnceAndReadAsItWas(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func TestABatchKeepsItsOrder(t *testing.T) {
+func TestBatch_KeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	publish(t, store, ns, "/before")
@@ -82,7 +82,7 @@ func TestABatchKeepsItsOrder(t *testing.T) {
 	}
 }
 
-func TestABatchOfWhichAPartIsStoredCanBeSentAgain(t *testing.T) {
+func TestBatch_PartlyStoredOneCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	events := batchOf("x", 5)
@@ -106,7 +106,7 @@ func TestABatchOfWhichAPartIsStoredCanBeSentAgain(t *testing.T) {
 	require.Equal(t, uint64(5), last)
 }
 
-func TestAnIDTwiceInABatchIsStoredOnce(t *testing.T) {
+func TestBatch_RepeatedIDIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	events := append(batchOf("x", 2), batchOf("x", 3)...)
@@ -117,7 +117,7 @@ func TestAnIDTwiceInABatchIsStoredOnce(t *testing.T) {
 	require.Equal(t, []bool{false, false, true, true, false}, duplicates)
 }
 
-func TestABatchIsStoredEntirelyOrNotAtAll(t *testing.T) {
+func TestBatch_IsStoredWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	events := batchOf("x", 3)
@@ -129,7 +129,7 @@ func TestABatchIsStoredEntirelyOrNotAtAll(t *testing.T) {
 	require.Zero(t, last)
 }
 
-func TestWritersOfTheSameBatchGetTheSamePlaces(t *testing.T) {
+func TestBatch_WritersOfTheSameGetTheSamePlaces(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	var wg sync.WaitGroup
@@ -152,7 +152,7 @@ func TestWritersOfTheSameBatchGetTheSamePlaces(t *testing.T) {
 	require.Equal(t, uint64(10), last)
 }
 
-func TestWhatCannotBePublishedIsRefused(t *testing.T) {
+func TestPublish_RefusesInvalidEvents(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "small"})
@@ -193,7 +193,7 @@ func TestWhatCannotBePublishedIsRefused(t *testing.T) {
 	}
 }
 
-func TestAPublisherWaitsWhileTheServerIsAway(t *testing.T) {
+func TestPublish_WaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	for _, n := range []int{1, 3} {
@@ -242,8 +242,8 @@ func TestExact_RefusesAnIDThatSaysSomethingElse(t *testing.T) {
 	require.True(t, lenient[0].Duplicate)
 }
 
-// Whoever may publish on one path must not keep out what others publish elsewhere by taking their ids.
-func TestAnIDThatBelongsToAnotherPathIsRefusedAndNotTakenForADuplicate(t *testing.T) {
+// A publisher on one path must not keep out events of others elsewhere by taking their ids.
+func TestPublish_IDOfAnotherPathIsAConflict(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	event := func(path sluice.Path, id string) sluice.Event {

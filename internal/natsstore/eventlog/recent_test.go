@@ -12,7 +12,7 @@ import (
 )
 
 // Decision 0014: a cause is looked for where that is cheap.
-func TestARecentEventIsFoundByItsIDAndNoOtherIs(t *testing.T) {
+func TestRecent_FindsRecentEventsOnly(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	ctx := t.Context()

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-func TestAScheduledEventIsKeptAsItIs(t *testing.T) {
+func TestScheduled_EventRoundTrips(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	kept, ctx := store.Scheduled(), t.Context()
@@ -57,7 +57,7 @@ func TestAScheduledEventIsKeptAsItIs(t *testing.T) {
 }
 
 // What its log would not take when it is due is refused when it comes.
-func TestAnEventThatItsLogWouldNotTakeIsNotScheduled(t *testing.T) {
+func TestScheduled_RefusesEventsTheLogRefuses(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	for want, event := range map[sluice.Code]sluice.Event{
@@ -74,7 +74,7 @@ func TestAnEventThatItsLogWouldNotTakeIsNotScheduled(t *testing.T) {
 	}
 }
 
-func TestAWatcherOfScheduledEventsIsToldOfThemByTheirKeys(t *testing.T) {
+func TestScheduled_WatchGivesEventsByKey(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	one := model.Scheduled{Event: sluice.Event{Namespace: sluice.DefaultNamespace, ID: "a b", Path: "/a"}}

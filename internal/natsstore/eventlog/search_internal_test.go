@@ -35,8 +35,8 @@ func send(t *testing.T, l *Log, id string) {
 	require.NoError(t, err)
 }
 
-// Whoever may read may ask for ids that are not there: what that has the server read is bounded, and said.
-func TestAnIDIsLookedForInABoundedPartOfTheLog(t *testing.T) {
+// A reader may ask for ids that do not exist: the server's reads for that are bounded, and reported.
+func TestSearch_ReadsABoundedPartOfTheLog(t *testing.T) {
 	t.Parallel()
 	l := searched(t, 40)
 	var v7 string
@@ -71,7 +71,7 @@ func TestAnIDIsLookedForInABoundedPartOfTheLog(t *testing.T) {
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
 }
 
-func TestFewIDsAreLookedForAtATime(t *testing.T) {
+func TestSearch_ConcurrencyIsBounded(t *testing.T) {
 	t.Parallel()
 	l := searched(t, 10)
 	send(t, l, "there")

@@ -29,8 +29,8 @@ func caused() *sluice.Event {
 	}
 }
 
-// S4-80, C38: whatever the event, what was sealed is believed and what was not is not.
-func TestOnlyAStampMakesAuthAttributesBelieved(t *testing.T) {
+// S4-80, C38: for any event, a sealed stamp is believed and an unsealed one is not.
+func TestStamp_MakesAuthAttributesBelieved(t *testing.T) {
 	t.Parallel()
 	st := keyed("k")
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,7 +60,7 @@ func TestOnlyAStampMakesAuthAttributesBelieved(t *testing.T) {
 }
 
 // A stamp is worth nothing on anything but what it was made for.
-func TestAStampIsOfOneEvent(t *testing.T) {
+func TestStamp_IsOfOneEvent(t *testing.T) {
 	t.Parallel()
 	st := keyed("new", "old")
 	sealed := func(by *stamps) *nats.Msg {
@@ -114,7 +114,7 @@ func TestAStampIsOfOneEvent(t *testing.T) {
 	}
 }
 
-func TestAStampOfStructuredModeIsOverWhatTheBodySays(t *testing.T) {
+func TestStamp_OfStructuredModeCoversTheBody(t *testing.T) {
 	t.Parallel()
 	st := keyed("k")
 	msg := &nats.Msg{
@@ -132,7 +132,7 @@ func TestAStampOfStructuredModeIsOverWhatTheBodySays(t *testing.T) {
 }
 
 // Data that is a CloudEvent itself must not smuggle in who caused it under a stamp for another.
-func TestWhatTheServerPublishesSaysOneThingAboutWhoCausedIt(t *testing.T) {
+func TestStamp_NestedCloudEventNamesNoOtherProducer(t *testing.T) {
 	t.Parallel()
 	st := keyed("k")
 	e := caused()
@@ -155,7 +155,7 @@ func TestWhatTheServerPublishesSaysOneThingAboutWhoCausedIt(t *testing.T) {
 	require.Equal(t, e.Extensions, got.Extensions)
 }
 
-func TestWithoutAKeyNothingIsStampedInSilence(t *testing.T) {
+func TestStamp_WithoutAKeyIsAnError(t *testing.T) {
 	t.Parallel()
 	msg := message("acme", caused())
 	require.ErrorIs(t, new(stamps).seal(msg), errNoStampKey)
@@ -165,8 +165,8 @@ func TestWithoutAKeyNothingIsStampedInSilence(t *testing.T) {
 	require.Empty(t, plain.Header.Get(streams.HeaderStamp))
 }
 
-// C38: reserved paths are nobody's but the server's, the ones that no permission can name included.
-func TestWhatLiesUnderAPathThatIsNobodysIsNoEvent(t *testing.T) {
+// C38: reserved paths are the server's alone, the ones that no permission can name included.
+func TestDecode_ReservedPathsHoldNoEvents(t *testing.T) {
 	t.Parallel()
 	for subject, ok := range map[string]bool{
 		"events.acme._sys.subscriptions.x": true, "events.acme.a.$b": true, "events.acme.$a": false, "events.acme.$SYS.x": false, "events.acme._system": false, "events.acme._sys2.x": false,

@@ -54,7 +54,7 @@ func crowded(tb testing.TB, paths int) (*Log, map[sluice.Path]uint64) {
 func crowdPath(i int) sluice.Path { return sluice.Path("/p/" + strconv.Itoa(i)) }
 
 // Pages that are read while others publish, erase and delete are of one moment, in whichever way they are read (S2-86, S2-87).
-func TestThePagesOfAStateAreOfOneMoment(t *testing.T) {
+func TestState_PagesAreOfOneMoment(t *testing.T) {
 	t.Parallel()
 	const paths = 600
 	for name, read := range waysToRead() {
@@ -103,8 +103,8 @@ func meddle(t *testing.T, store *Log, want map[sluice.Path]uint64, erased map[sl
 	erased[path] = true
 }
 
-// Whoever reads pages and is overtaken by retention is told so, and gets no state with holes.
-func TestARetentionThatOvertakesThePagesOfAStateIsSaid(t *testing.T) {
+// A reader of pages that retention overtakes is told so, and gets no state with holes.
+func TestState_OvertakenByRetentionFails(t *testing.T) {
 	t.Parallel()
 	for name, read := range waysToRead() {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestARetentionThatOvertakesThePagesOfAStateIsSaid(t *testing.T) {
 
 // What tells a replica that is behind from one that has nothing: asked for what is as of a sequence that it has not reached, it
 // finds nothing, not even what lies before.
-func TestAReplicaThatIsBehindFindsNothing(t *testing.T) {
+func TestState_LaggingReplicaFindsNothing(t *testing.T) {
 	t.Parallel()
 	store, want := crowded(t, 3)
 	ask := func(upTo uint64) natsstore.DirectAnswer {
@@ -156,7 +156,7 @@ func TestAReplicaThatIsBehindFindsNothing(t *testing.T) {
 }
 
 // JetStream returns the last messages of 1,024 subjects at most.
-func TestAStateMayHaveAnyNumberOfPaths(t *testing.T) {
+func TestState_MayHaveAnyNumberOfPaths(t *testing.T) {
 	t.Parallel()
 	store, want := crowded(t, 1100)
 	got, q := map[sluice.Path]uint64{}, model.StateQuery{Limit: 1000}

@@ -46,7 +46,7 @@ func stateOf(tb testing.TB, store rooms, q model.StateQuery) (map[sluice.Path]ui
 	return nil, 0
 }
 
-func TestTheStateIsTheLastEventOfEveryPath(t *testing.T) {
+func TestState_IsTheLastEventOfEveryPath(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	for _, path := range []sluice.Path{"/a", "/a/b", "/c", "/a/b", "/a/b/c", "/a", "/x/b"} {
@@ -82,7 +82,7 @@ func TestTheStateIsTheLastEventOfEveryPath(t *testing.T) {
 	}
 }
 
-func TestStatesThatThereAreNot(t *testing.T) {
+func TestState_RefusesUnavailableSequences(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	page, err := store.State(t.Context(), ns, model.StateQuery{})
@@ -118,7 +118,7 @@ func TestStatesThatThereAreNot(t *testing.T) {
 }
 
 // What lies on a path and is no event hides none.
-func TestWhatIsNoEventIsNoState(t *testing.T) {
+func TestState_IgnoresOtherMessages(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	js := raw(t, server)
@@ -144,7 +144,7 @@ func TestWhatIsNoEventIsNoState(t *testing.T) {
 }
 
 // A map that is made of a state, and of the events after what it is as of, is the state again, while others publish.
-func TestAStateAndWhatFollowsItIsEverything(t *testing.T) {
+func TestState_PlusFollowingEventsIsComplete(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	const publishers, rounds = 4, 60
@@ -197,7 +197,7 @@ func apply(state map[sluice.Path]uint64, events []sluice.Event, after, upTo uint
 }
 
 // A message's block may be gone while JetStream still has it for the last one of a subject.
-func TestAPathWhoseLastBlockIsGoneKeepsItsState(t *testing.T) {
+func TestState_SurvivesALostBlock(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	js := raw(t, server)

@@ -36,7 +36,7 @@ func (f *told) is(at uint64, tails map[sluice.Path]uint64) bool {
 	return f.at == at && maps.Equal(f.tails, tails)
 }
 
-func TestTailsAreToldAsTheyAreAndAsTheyCome(t *testing.T) {
+func TestTails_AreGivenAndFollowed(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	publish := func(path sluice.Path) {

@@ -70,7 +70,7 @@ func said(path, id string) *nats.Msg {
 func who(e *sluice.Event) string { return e.Extensions["authtype"] + ":" + e.Extensions["authid"] }
 
 // S4-80, C38: who caused an event is believed from trusted publishers only.
-func TestAuthAttributesAreBelievedFromTrustedPublishersOnly(t *testing.T) {
+func TestTrusted_OnlyTheirAuthAttributesAreBelieved(t *testing.T) {
 	t.Parallel()
 	store, server := trusting(t)
 	ann, bob, cat := as(t, server, "ann"), as(t, server, "bob"), as(t, server, "cat")
@@ -106,7 +106,7 @@ func TestAuthAttributesAreBelievedFromTrustedPublishersOnly(t *testing.T) {
 }
 
 // C38: who sees a stamp can do nothing with it but repeat what was said.
-func TestAStampCannotBeForgedOrMoved(t *testing.T) {
+func TestStamp_CannotBeForgedOrMoved(t *testing.T) {
 	t.Parallel()
 	store, server := trusting(t)
 	ann, bob, dan := as(t, server, "ann"), as(t, server, "bob"), as(t, server, "dan")
@@ -147,7 +147,7 @@ func TestAStampCannotBeForgedOrMoved(t *testing.T) {
 }
 
 // A trusted publisher's messages are stored as they came, and JetStream's answers are its own.
-func TestATrustedPublisherSeesJetStreamAsItIs(t *testing.T) {
+func TestTrusted_PublishersSeePlainJetStream(t *testing.T) {
 	t.Parallel()
 	store, server := trusting(t)
 	ann, cat := as(t, server, "ann"), as(t, server, "cat")
@@ -203,7 +203,7 @@ func TestATrustedPublisherSeesJetStreamAsItIs(t *testing.T) {
 }
 
 // An event that says who caused it has an id, so that no copy is another event.
-func TestWhatSaysWhoCausedItHasAnID(t *testing.T) {
+func TestTrusted_EventsAlwaysHaveAnID(t *testing.T) {
 	t.Parallel()
 	store, server := trusting(t)
 	msg := said("a", "")
@@ -216,7 +216,7 @@ func TestWhatSaysWhoCausedItHasAnID(t *testing.T) {
 	require.NotEqual(t, "acme-1", e.ID)
 }
 
-func TestLogsAreToldAgainOnlyIfSomebodyReads(t *testing.T) {
+func TestRepublish_IsForReadersOnly(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	for _, readers := range []bool{true, false} {

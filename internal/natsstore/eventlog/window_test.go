@@ -12,7 +12,7 @@ import (
 )
 
 // S0-51: a filter that matches rarely gets a place to go on from, not a request without an end.
-func TestAPageOfAReplayWindowLooksAtABoundedNumberOfEvents(t *testing.T) {
+func TestWindow_PageExaminesABoundedNumberOfEvents(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	const many = 11_000

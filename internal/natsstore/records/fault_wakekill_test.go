@@ -221,8 +221,8 @@ func visit(todo []wakePoint, killers []*wakeKiller) []wakeDeath {
 // The bar of wakes: the process that wakes may die right before and right after any write of a cycle, and between what it does
 // otherwise: of a first wake, a retry, an answer, a claim, an acknowledgement, another stream, a callback that is done, an
 // answer that is, a removal and a return. Another one takes over. Every event is told of by a notice that lies before it, epochs
-// go up, an epoch has one wake, and nobody claims another one of it.
-func TestWhoWakesMayDieBetweenAnyTwoWrites(t *testing.T) { // S1-38, S1-128, S1-129, S4-17
+// go up, an epoch has one wake, and no worker claims another one of it.
+func TestWake_SurvivesDeathBetweenAnyTwoWrites(t *testing.T) { // S1-38, S1-128, S1-129, S4-17
 	t.Parallel()
 	watch := faulttest.Begin(t, "kill-wake")
 	var ends sync.WaitGroup

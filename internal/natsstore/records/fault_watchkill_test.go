@@ -54,7 +54,7 @@ func (*watchNode) Run(ctx context.Context, changed func() <-chan struct{}) error
 	return nil
 }
 
-// openGate lets everybody read everything.
+// openGate lets every principal read everything.
 type openGate struct{}
 
 func (openGate) Shows(sluice.Creator, *sluice.Event) model.Decision { return model.Pass }
@@ -86,7 +86,7 @@ func watchNodeOn(t *testing.T, store storetest.Rooms, ns string, opts watch.Opti
 // watchSite is a namespace with a watch.
 type watchSite struct {
 	t     *testing.T
-	store storetest.Rooms // of whoever is not a node
+	store storetest.Rooms // of processes that are no nodes
 	ns    string
 	watch sluice.Watch
 }
@@ -322,10 +322,10 @@ func watchPoints(writes map[string]int) (all []watchPoint) {
 	return all
 }
 
-// dyingAt is a run in which whoever looks after a watch dies at a point, or lives if that has no kind.
+// dyingAt is a run in which the owner of a watch dies at a point, or lives if that has no kind.
 type dyingAt func(t *testing.T, server *natstest.Server, store storetest.Rooms, ns string, at watchPoint) watchDeath
 
-// dieEverywhere has whoever looks after a watch die right before and right after each write, of which a run in peace has three kinds.
+// dieEverywhere has the owner of a watch die right before and right after each write, of which a run in peace has three kinds.
 func dieEverywhere(t *testing.T, dies dyingAt) {
 	t.Helper()
 	server := natstest.Listening(t)
@@ -357,7 +357,7 @@ func dieEverywhere(t *testing.T, dies dyingAt) {
 
 // Who looks after a watch may die right before and right after any write: each firing is published once and told of once,
 // though who comes next comes after the ids are forgotten.
-func TestWhoLooksAfterAWatchMayDieBetweenAnyTwoWrites(t *testing.T) { // S2-42, S2-43
+func TestWatch_SurvivesDeathBetweenAnyTwoWrites(t *testing.T) { // S2-42, S2-43
 	t.Parallel()
 	dieEverywhere(t, die)
 }

@@ -70,8 +70,8 @@ func diePublishing(t *testing.T, server *natstest.Server, store storetest.Rooms,
 	return d
 }
 
-// What a watch held back is told of once, each reading of it, though whoever looks after it dies right before or right after any write.
-func TestWhatAWatchHeldBackIsToldThoughItsServerDies(t *testing.T) { // S2-44, S2-46
+// The readings that a watch held back are announced once each, though its owner dies right before or right after any write.
+func TestWatch_HeldReadingsAreAnnouncedThroughDeath(t *testing.T) { // S2-44, S2-46
 	t.Parallel()
 	dieEverywhere(t, diePublishing)
 }
@@ -85,7 +85,7 @@ type dying struct {
 
 	step  int // counted from 1; 0: it lives
 	after bool
-	again bool // somebody else then makes a watch under the same id
+	again bool // another principal then makes a watch under the same id
 	taken int
 }
 
@@ -96,7 +96,7 @@ func (d *dying) take(do func() error) error {
 	case d.step == 0 || d.taken < d.step:
 		return do()
 	case d.taken == d.step && d.after:
-		_ = do() // and nobody hears of what came of it
+		_ = do() // and its outcome is lost
 	}
 	return errDead
 }
@@ -126,8 +126,8 @@ func keeperOn(store storetest.Rooms, d *dying) *watch.Keeper {
 	return watch.NewKeeper(watch.KeeperDeps{Store: d, Log: d, Ledger: ledger.New(store.Ledger(), nil)})
 }
 
-// That a watch was cancelled is told once if it was, and never else, wherever the process of whoever cancelled it dies; and nothing is left of it.
-func TestThatAWatchWasCancelledIsToldWhereverItsServerDies(t *testing.T) { // S2-45
+// The cancellation of a watch is announced exactly once, wherever the cancelling process dies; and nothing is left of the watch.
+func TestWatch_CancellationIsAnnouncedThroughDeath(t *testing.T) { // S2-45
 	t.Parallel()
 	store := storeOn(t, natstest.Listening(t))
 	for step := range 5 {
@@ -143,7 +143,7 @@ func TestThatAWatchWasCancelledIsToldWhereverItsServerDies(t *testing.T) { // S2
 	}
 }
 
-// cancelAndDie cancels the watch in a process that dies; then somebody else makes one anew under its id, or another server looks after
+// cancelAndDie cancels the watch in a process that dies; then another principal makes one anew under its id, or another server looks after
 // the namespace's watches.
 func (s *watchSite) cancelAndDie(d *dying) {
 	t := s.t

@@ -48,7 +48,7 @@ func (l *letters) wait(t *testing.T, n int) wake.Notice {
 
 // S1-86, S1-93, register C28: an expired token is exchanged for one of the same epoch, while that is the current one, for a
 // day; who shows it has to ask again with the new one.
-func TestAnExpiredTokenIsExchangedWhileItsEpochLasts(t *testing.T) {
+func TestToken_ExpiredOneIsExchangedWithinItsEpoch(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "clock", sluice.Policy{}, 1)

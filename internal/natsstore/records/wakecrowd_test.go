@@ -30,8 +30,8 @@ func (s crowdedStreams) Tail(ctx context.Context, namespace string, path sluice.
 	return s.Streams.Tail(ctx, namespace, path)
 }
 
-// Whoever follows a thousand streams waits for none of them after the other, and not for all of them at once.
-func TestTheStreamsOfACallbackAreAskedAboutTogether(t *testing.T) {
+// A callback about a thousand streams looks them up neither one after the other nor all at once.
+func TestCallback_LooksUpManyStreamsTogether(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// busyRecords has somebody store something right after records have been listed.
+// busyRecords has another writer store something right after records have been listed.
 type busyRecords struct {
 	wake.Records
 
@@ -26,9 +26,9 @@ func (r busyRecords) List(ctx context.Context, subscription string) ([]wake.Entr
 	return all, err
 }
 
-// A subscription is deleted while whoever serves it has not heard of that yet and wakes a consumer once more: the next
-// subscription of the same id does not begin with an epoch that somebody was told of.
-func TestAnEpochThatBeginsDuringTheDeletionIsNotUsedAgain(t *testing.T) { // S1-114, S1-128
+// A subscription is deleted while its owner has not heard of that yet and wakes a consumer once more: the next
+// subscription of the same id does not begin with an epoch that a worker was told of.
+func TestEpoch_OfADeletedSubscriptionIsNotReused(t *testing.T) { // S1-114, S1-128
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)

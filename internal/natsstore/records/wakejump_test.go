@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// A clock that was set back keeps nobody awake, and puts off no attempt, for as long as it went back.
-func TestAClockThatIsSetBackHoldsUpNoConsumer(t *testing.T) { // S1-32, S1-43, S1-120
+// A clock that was set back keeps no consumer awake, and puts off no attempt, for as long as it went back.
+func TestClock_SetBackDelaysNoConsumer(t *testing.T) { // S1-32, S1-43, S1-120
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "clock", sluice.Policy{Retry: sluice.Retry{Preset: sluice.PresetPersistent}}, 1)
@@ -73,7 +73,7 @@ func (e expiring) Owns(subscription string) bool {
 	return e.Ownership.Owns(subscription)
 }
 
-// Issue 13: a lease that has run out, as of a machine that was suspended, wakes nobody before the engine is told.
+// Issue 13: a lease that has run out, as of a machine that was suspended, wakes no consumer before the engine is told.
 func TestWake_SendsNothingWithoutItsLease(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))

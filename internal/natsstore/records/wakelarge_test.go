@@ -14,7 +14,7 @@ import (
 )
 
 // A consumer whose streams have names that do not fit into its record all together is told so, and goes on as it was.
-func TestStreamsThatDoNotFitIntoARecordAreRefused(t *testing.T) { // S1-80, S1-85
+func TestCallback_RefusesStreamsBeyondTheRecord(t *testing.T) { // S1-80, S1-85
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)

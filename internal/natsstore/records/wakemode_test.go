@@ -29,9 +29,9 @@ func (w shownWatcher) Watch(ctx context.Context, change func(string, *sluice.Sub
 	}
 }
 
-// A subscription that is deleted and made again in another mode, so quickly that only the last of it is told, wakes nobody
+// A subscription that is deleted and made again in another mode, so quickly that only the last of it is told, wakes no worker
 // any more.
-func TestASubscriptionThatIsOfAnotherModeNowWakesNobody(t *testing.T) {
+func TestMode_ChangeEndsWakes(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)
@@ -51,12 +51,12 @@ func TestASubscriptionThatIsOfAnotherModeNowWakesNobody(t *testing.T) {
 	other := *s.sub
 	other.Mode, other.CreatedAt = sluice.Push, time.Now().UTC()
 	tell <- &other
-	require.True(t, soon(time.Minute, func() bool { return len(node.engine.Gauges()) == 0 }), "nobody runs its clocks")
+	require.True(t, soon(time.Minute, func() bool { return len(node.engine.Gauges()) == 0 }), "no engine runs its clocks")
 }
 
 // A subscription that is paused and goes on at once is served by one runner at a time: the next one begins when what the one
 // before it has under way has ended, and until then it is not given to another process.
-func TestWhatIsUnderWayEndsBeforeASubscriptionGoesOn(t *testing.T) {
+func TestResume_WaitsForTheFormerRunner(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)

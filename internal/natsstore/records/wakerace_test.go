@@ -107,7 +107,7 @@ func told(t *testing.T, l wake.Letter) wake.Notice {
 
 // A stream outside the pattern gets something between the moment when a callback looks at its end and the one in which the
 // owner learns that it is followed: it wakes all the same (S1-97, S1-16).
-func TestWhatIsStoredWhileAStreamIsSubscribedToWakes(t *testing.T) {
+func TestCallback_EventDuringSubscribingWakes(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)
@@ -160,7 +160,7 @@ func TestWhatIsStoredWhileAStreamIsSubscribedToWakes(t *testing.T) {
 }
 
 // An engine ends when all has ended that it began, what becomes of a notice that is too late included.
-func TestNothingIsWrittenOnceAnEngineHasEnded(t *testing.T) {
+func TestEngine_WritesNothingAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)
@@ -193,7 +193,7 @@ func TestNothingIsWrittenOnceAnEngineHasEnded(t *testing.T) {
 }
 
 // A process that has just begun and does not know the subscriptions yet takes the end of a stream for what it is.
-func TestTheEndOfAStreamIsTakenByAProcessThatHasJustBegun(t *testing.T) { // S1-122
+func TestStream_EndIsNoticedByAFreshProcess(t *testing.T) { // S1-122
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)
@@ -216,9 +216,9 @@ func TestTheEndOfAStreamIsTakenByAProcessThatHasJustBegun(t *testing.T) { // S1-
 	require.Equal(t, sluice.WakeRemoved, s.record("/a/1").State)
 }
 
-// What an earlier subscription of the same id left behind, because its server wrote it while it was deleted, keeps nobody
+// What an earlier subscription of the same id left behind, because its server wrote it while it was deleted, keeps no consumer
 // from being woken, and epochs go on.
-func TestWhatAnEarlierSubscriptionLeftBehindHoldsUpNothing(t *testing.T) { // S1-128
+func TestSubscription_LeftoversOfAnEarlierOneDelayNothing(t *testing.T) { // S1-128
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 3)
@@ -251,7 +251,7 @@ func TestWhatAnEarlierSubscriptionLeftBehindHoldsUpNothing(t *testing.T) { // S1
 
 // Of streams that were there before the subscription what came before it is acknowledged, also when something is stored while
 // so many of them wait for their consumers that it comes first (S1-139, S1-140).
-func TestWhatIsStoredWhileConsumersAreMadeIsAllThatTheyHear(t *testing.T) {
+func TestConsumer_NewOneHearsOnlyOfNewEvents(t *testing.T) {
 	t.Parallel()
 	const streams = 300 // more than are looked at at once
 	store := storeOn(t, natstest.New(t))

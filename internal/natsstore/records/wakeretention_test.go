@@ -28,9 +28,9 @@ func (s *wakeSite) forget(t *testing.T, server *natstest.Server, seq uint64) {
 	require.NoError(t, log.DeleteMsg(t.Context(), seq))
 }
 
-// Once what a consumer was woken for has left the log, whatever the rest of its stream is, it sleeps: it is not woken again
+// Once what a consumer was woken for has left the log, with any rest of its stream, it sleeps: it is not woken again
 // and again for what is not there (S1-16).
-func TestWhatHasLeftTheLogWakesNobodyAgain(t *testing.T) {
+func TestRetention_ExpiredEventsWakeNoConsumerAgain(t *testing.T) {
 	t.Parallel()
 	for name, earlier := range map[string]int{"nothing is left": 0, "what was acknowledged is left": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestWhatHasLeftTheLogWakesNobodyAgain(t *testing.T) {
 			s.forget(t, server, seq)
 			status.Store(200)
 			require.True(t, soon(time.Minute, func() bool { return s.record("/a/1").State == sluice.WakeIdle }))
-			_, err = s.append("/a/2") // whatever goes on goes on while this one is woken and comes to rest
+			_, err = s.append("/a/2") // other work goes on while this one is woken and comes to rest
 			require.NoError(t, err)
 			require.True(t, soon(time.Minute, func() bool { c := s.record("/a/2"); return c.Epoch == 1 && c.State == sluice.WakeIdle }))
 			require.Equal(t, uint64(earlier+1), s.record("/a/1").Epoch)

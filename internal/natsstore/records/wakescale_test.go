@@ -51,7 +51,7 @@ func used() uint64 {
 
 // One subscription has as many consumers as there are streams that it matches: those that were there before it have
 // theirs as well, each is one record, and little memory (issue 5, "Scale": 100,000, with SLUICE_LONG).
-func TestASubscriptionHasManyConsumers(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+func TestSubscription_HasManyConsumers(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	n := 500
 	if faulttest.Long() {
 		n = 100_000
@@ -84,7 +84,7 @@ func TestASubscriptionHasManyConsumers(t *testing.T) { //nolint:paralleltest // 
 	}
 	node, took := begin(before)
 	t.Logf("%d streams that were there before have their consumers after %s", n, took.Round(time.Millisecond))
-	require.Zero(t, wakes.Load(), "nobody is woken for what was there before")
+	require.Zero(t, wakes.Load(), "no consumer is woken for earlier events")
 	node.stop()
 
 	floor := used()

@@ -26,7 +26,7 @@ import (
 
 // wakeSite is a namespace with a subscription of mode wake, and whom it wakes.
 type wakeSite struct {
-	store   storetest.Rooms // of whoever is not a node
+	store   storetest.Rooms // of processes that are no nodes
 	sub     *sluice.Subscription
 	keys    *keyring.MAC
 	streams tails.Wakes
@@ -164,7 +164,7 @@ func (n *wakeNode) Get(context.Context, string) (*sluice.Subscription, error) { 
 
 // Cancel is not to be called: everything may be seen.
 func (n *wakeNode) Cancel(context.Context, string, string) error {
-	return sluice.Errorf(sluice.Unavailable, "nobody revoked anything")
+	return sluice.Errorf(sluice.Unavailable, "no grant was revoked")
 }
 
 // ownAll owns everything, or nothing, for ever.

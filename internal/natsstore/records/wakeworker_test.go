@@ -117,7 +117,7 @@ func (w *wakeWorker) post(l wake.Letter) (int, string) {
 	return http.StatusOK, ""
 }
 
-// flow is what somebody does who was woken, until it is done or told to stop.
+// flow is the work of a woken worker, until it is done or told to stop.
 func (w *wakeWorker) flow(n wake.Notice, phase int) {
 	switch phase {
 	case phaseAcknowledge:

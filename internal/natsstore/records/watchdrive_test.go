@@ -41,7 +41,7 @@ func sum(all []map[string]any, name string) (total int) {
 	return total
 }
 
-func TestTwoWhoLookAfterTheSameWatchFireOnce(t *testing.T) {
+func TestWatch_TwoOwnersFireOnce(t *testing.T) {
 	t.Parallel()
 	server := natstest.Listening(t)
 	one, two := storeOn(t, server), storeOn(t, server)
@@ -59,7 +59,7 @@ func TestTwoWhoLookAfterTheSameWatchFireOnce(t *testing.T) {
 }
 
 // What left the log before a watch came to it is told of, and the watch goes on.
-func TestAWatchIsOvertakenByRetention(t *testing.T) { // S2-44
+func TestWatch_OvertakenByRetentionContinues(t *testing.T) { // S2-44
 	t.Parallel()
 	store := storeOn(t, natstest.Listening(t))
 	site := openWatchSite(t, store, sluice.Namespace{Name: "acme"})
@@ -99,8 +99,8 @@ func placeOfWatch(t *testing.T, store storetest.Rooms) uint64 {
 	return record.Place
 }
 
-// What is read from pages of the log, because nobody looked after the watch for a while, is judged as if somebody had.
-func TestAWatchThatWasNotLookedAfterCatchesUp(t *testing.T) {
+// Events that are read from pages of the log, because the watch had no owner for a while, are judged as live ones are.
+func TestWatch_CatchesUpAfterDowntime(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.Listening(t))
 	site := openWatchSite(t, store, sluice.Namespace{Name: "acme"}, func(w *sluice.Watch) {
@@ -129,7 +129,7 @@ func TestAWatchThatWasNotLookedAfterCatchesUp(t *testing.T) {
 }
 
 // S2-46: a runaway sensor is told of once a second, all that was not looked at is counted, and the watch beside it does what it does.
-func TestARunawaySensorIsThrottledAndHarmsNobody(t *testing.T) {
+func TestWatch_RunawaySensorIsThrottledAlone(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.Listening(t))
 	site := openWatchSite(t, store, sluice.Namespace{Name: "acme"}, func(w *sluice.Watch) {
@@ -188,7 +188,7 @@ func runaway(t *testing.T, store storetest.Rooms, n, each int) {
 }
 
 // A watch that loses its place to another one stops, and the other one begins with what comes from then on.
-func TestAnotherWatchTakesThePlaceOfOne(t *testing.T) {
+func TestWatch_ReplacementBeginsAnew(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.Listening(t))
 	site := openWatchSite(t, store, sluice.Namespace{Name: "acme"})

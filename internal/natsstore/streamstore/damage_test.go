@@ -150,7 +150,7 @@ func TestMoveOn_MovesEveryStream(t *testing.T) {
 
 // Issue 13, F7: an older record of a key, one that cannot be read and one that is lost are told from those that were
 // changed or deleted since.
-func TestRecords_TellWhatIsStale(t *testing.T) {
+func TestRecords_TellStaleEntries(t *testing.T) {
 	t.Parallel()
 	for _, withIndex := range []indexed{true, false} {
 		t.Run(fmt.Sprint("index ", withIndex), func(t *testing.T) {
