@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,15 +58,11 @@ type Engine struct {
 	opts    Options
 	changes chan change
 
-	runners  sync.WaitGroup
+	serving  supervise.Set[*served] // by subscription
 	replays  replays
-	leaving  map[string]chan struct{} // runners that were told to end; follow's own
-	shares   *fairsem.Shares          // permits for attempts in flight
-	outbound *outbound                // the only holder of the sender
-	ahead    atomic.Int64             // bytes of the budget used by read-ahead
-
-	mu      sync.Mutex
-	serving map[string]*served
+	shares   *fairsem.Shares // permits for attempts in flight
+	outbound *outbound       // the only holder of the sender
+	ahead    atomic.Int64    // bytes of the budget used by read-ahead
 }
 
 type change struct {
@@ -86,8 +80,6 @@ type change struct {
 // served is a subscription that a runner serves.
 type served struct {
 	runner *runner
-	cancel context.CancelFunc
-	ended  chan struct{}
 	over   atomic.Bool // the subscription has ended for good
 }
 
@@ -113,8 +105,7 @@ func New(watch Watcher, owns Ownership, ports Deps, opts Options) *Engine {
 	ports.Gate, ports.Sender = nil, nil // outbound alone sends
 	return &Engine{
 		watch: watch, owns: owns, ports: ports, opts: opts, shares: fairsem.New(cmp.Or(opts.MaxInFlight, maxInFlight)), outbound: way,
-		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
-		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}, leaving: map[string]chan struct{}{}},
+		changes: make(chan change), replays: replays{all: map[string]sluice.Replay{}},
 	}
 }
 
@@ -139,7 +130,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		},
 		Serve: func(ctx context.Context) {
 			e.follow(ctx)
-			e.runners.Wait()
+			e.serving.Wait()
+			e.replays.serving.Wait()
 		},
 	})
 }
@@ -166,7 +158,7 @@ func (e *Engine) follow(ctx context.Context) {
 			select {
 			case <-swept:
 				subs := e.idle(all)
-				e.runners.Go(func() {
+				e.serving.Go(func() {
 					e.sweep(ctx, subs)
 					swept <- struct{}{}
 				})
@@ -208,11 +200,10 @@ func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Sub
 
 // settle closes a channel when the runners that were told to end have ended.
 func (e *Engine) settle(settled chan struct{}) {
-	leaving := slices.AppendSeq(slices.Collect(maps.Values(e.leaving)), maps.Values(e.replays.leaving))
-	e.runners.Go(func() {
-		for _, ended := range leaving {
-			<-ended
-		}
+	live, replays := e.serving.Settled(), e.replays.serving.Settled()
+	e.serving.Go(func() {
+		<-live
+		<-replays
 		close(settled)
 	})
 }
@@ -234,25 +225,19 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 		e.end(sub.ID)
 		return
 	case sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID):
-		e.stop(sub.ID)
+		e.serving.Stop(sub.ID)
 		return
 	}
-	e.mu.Lock()
-	s := e.serving[sub.ID]
-	e.mu.Unlock()
-	if s != nil && s.runner.ordering == sub.Policy.Ordering && s.runner.began.Equal(sub.Began()) {
+	if s, ok := e.serving.Get(sub.ID); ok && s.runner.ordering == sub.Policy.Ordering && s.runner.began.Equal(sub.Began()) {
 		s.runner.change(sub)
 		return
 	}
-	e.stop(sub.ID)
 	e.start(ctx, sub)
 }
 
 // liveRunner returns the runner of a subscription, or nil.
 func (e *Engine) liveRunner(id string) *runner {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if s := e.serving[id]; s != nil {
+	if s, ok := e.serving.Get(id); ok {
 		return s.runner
 	}
 	return nil
@@ -264,23 +249,16 @@ func (e *Engine) newRunner(sub *sluice.Subscription, ports Deps) *runner {
 	return r
 }
 
-// start starts a runner. It ends with ctx, or when it is stopped.
+// start starts a runner in place of the subscription's present one, which finishes its attempts in
+// flight first. It ends with ctx, or when it is stopped.
 func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
-	inner, cancel := context.WithCancel(ctx)
-	s := &served{runner: e.newRunner(sub, e.ports), cancel: cancel, ended: make(chan struct{})}
-	before := e.leaving[sub.ID]
-	delete(e.leaving, sub.ID)
-	e.mu.Lock()
-	e.serving[sub.ID] = s
-	e.mu.Unlock()
-	e.runners.Go(func() {
-		defer close(s.ended)
-		if before != nil {
-			<-before
-		}
-		e.keep(inner, s.runner)
-		if s.over.Load() {
-			s.runner.forget(shutdown.Lasting(ctx))
+	e.serving.Start(ctx, sub.ID, func(inner context.Context) (*served, func()) {
+		s := &served{runner: e.newRunner(sub, e.ports)}
+		return s, func() {
+			e.keep(inner, s.runner)
+			if s.over.Load() {
+				s.runner.forget(shutdown.Lasting(ctx))
+			}
 		}
 	})
 }
@@ -330,45 +308,19 @@ func (e *Engine) runOnce(ctx context.Context, r *runner) error {
 	return err
 }
 
-// end is stop for a subscription that has ended for good: its runner's last writes are of no use.
+// end stops the runner of a subscription that has ended for good: its last writes are of no use.
 func (e *Engine) end(id string) {
-	e.mu.Lock()
-	if s := e.serving[id]; s != nil {
+	if s, ok := e.serving.Get(id); ok {
 		s.over.Store(true)
 	}
-	e.mu.Unlock()
-	e.stop(id)
-}
-
-// stop tells a subscription's runner to end, if it has one. The runner finishes its attempts in
-// flight; its successor waits for that.
-func (e *Engine) stop(id string) {
-	e.mu.Lock()
-	s := e.serving[id]
-	delete(e.serving, id)
-	e.mu.Unlock()
-	if s != nil {
-		s.cancel()
-		maps.DeleteFunc(e.leaving, func(_ string, ended chan struct{}) bool { return isClosed(ended) })
-		e.leaving[id] = s.ended
-	}
-}
-
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	e.serving.Stop(id)
 }
 
 // Gauges returns a snapshot of every runner, by subscription.
 func (e *Engine) Gauges() []model.DeliveryGauges {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	all := make([]model.DeliveryGauges, 0, len(e.serving))
-	for _, s := range e.serving {
+	serving := e.serving.All()
+	all := make([]model.DeliveryGauges, 0, len(serving))
+	for _, s := range serving {
 		all = append(all, s.runner.read())
 	}
 	slices.SortFunc(all, func(a, b model.DeliveryGauges) int { return strings.Compare(a.Subscription, b.Subscription) })

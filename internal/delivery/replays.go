@@ -3,12 +3,12 @@ package delivery
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -16,8 +16,7 @@ import (
 // replays is the engine's state of replays; follow's own.
 type replays struct {
 	all     map[string]sluice.Replay // running replays, by id
-	serving map[string]*served
-	leaving map[string]chan struct{} // runners that were told to end, by replay
+	serving supervise.Set[*served]   // by id
 }
 
 // of returns the replays of a subscription.
@@ -46,21 +45,21 @@ func (e *Engine) changeReplay(ctx context.Context, rep sluice.Replay, gone bool,
 // leaveReplay forgets a replay that has ended.
 func (e *Engine) leaveReplay(ctx context.Context, rep sluice.Replay) {
 	delete(e.replays.all, rep.ID)
-	e.clearReplay(ctx, rep, e.stopReplay(rep.ID))
+	e.clearReplay(ctx, rep, e.replays.serving.Stop(rep.ID))
 }
 
 // applyReplay starts or stops a replay's runner, as its state requires. If the subscription is
 // unknown, a later change announces it.
 func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
 	owned := sub != nil && e.owns.Owns(sub.ID)
-	s := e.replays.serving[rep.ID]
+	s, serving := e.replays.serving.Get(rep.ID)
 	switch {
 	case owned && (sub.State == sluice.Cancelled || !sub.Began().Equal(rep.Began)):
-		e.stopReplay(rep.ID)
+		e.replays.serving.Stop(rep.ID)
 		e.endReplay(ctx, rep)
 	case !owned || sub.Mode != sluice.Push || sub.State != sluice.Active:
-		e.stopReplay(rep.ID)
-	case s != nil:
+		e.replays.serving.Stop(rep.ID)
+	case serving:
 		s.runner.change(sub)
 	default:
 		e.startReplay(ctx, rep, sub)
@@ -68,17 +67,10 @@ func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 }
 
 func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
-	inner, cancel := context.WithCancel(ctx)
 	r := newReplaying(rep, e.ports, e.opts.Log)
-	s := &served{runner: r.runner(sub, e), cancel: cancel, ended: make(chan struct{})}
-	e.replays.serving[rep.ID] = s
+	s := &served{runner: r.runner(sub, e)}
 	live := e.liveRunner(sub.ID)
-	before := e.replays.leaving[rep.ID]
-	e.runners.Go(func() {
-		defer close(s.ended)
-		if before != nil {
-			<-before
-		}
+	run := func(inner context.Context) {
 		if rep.Acts() {
 			e.perform(inner, r)
 			return
@@ -90,7 +82,8 @@ func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 			return
 		}
 		e.keep(inner, s.runner)
-	})
+	}
+	e.replays.serving.Start(ctx, rep.ID, func(inner context.Context) (*served, func()) { return s, func() { run(inner) } })
 }
 
 // conclude stores that a replay is done, however long that takes.
@@ -102,18 +95,6 @@ func (e *Engine) conclude(ctx context.Context, subscription string, conclude fun
 	}
 }
 
-// stopReplay tells a replay's runner to end, if it has one, and returns a channel that is closed at
-// the end; nil if there is no runner left.
-func (e *Engine) stopReplay(id string) <-chan struct{} {
-	if s := e.replays.serving[id]; s != nil {
-		s.cancel()
-		delete(e.replays.serving, id)
-		maps.DeleteFunc(e.replays.leaving, func(_ string, ended chan struct{}) bool { return isClosed(ended) })
-		e.replays.leaving[id] = s.ended
-	}
-	return e.replays.leaving[id]
-}
-
 func (e *Engine) leaveReplaysOf(ctx context.Context, subscription string) {
 	for _, rep := range e.replays.of(subscription) {
 		e.leaveReplay(ctx, rep)
@@ -122,7 +103,7 @@ func (e *Engine) leaveReplaysOf(ctx context.Context, subscription string) {
 
 // endReplay stores that a replay has ended with its subscription.
 func (e *Engine) endReplay(ctx context.Context, rep sluice.Replay) {
-	e.runners.Go(func() {
+	e.serving.Go(func() {
 		limit, cancel := context.WithTimeout(ctx, recordLimit)
 		defer cancel()
 		if err := newReplaying(rep, e.ports, e.opts.Log).finish(limit, sluice.ReplayCancelled, "its subscription ended or was moved"); err != nil && sluice.CodeOf(err) != sluice.NotFound {
@@ -139,7 +120,7 @@ func (e *Engine) clearReplay(ctx context.Context, rep sluice.Replay, ended <-cha
 	if ended == nil && !e.owns.Owns(rep.Subscription) {
 		others = time.After(sweepLooks * e.opts.LookEvery)
 	}
-	e.runners.Go(func() {
+	e.serving.Go(func() {
 		switch {
 		case ended != nil:
 			<-ended

@@ -17,12 +17,10 @@ var errLanesLost = errors.New("records of parked lanes were deleted in the store
 func (e *Engine) SaveLanes(ctx context.Context) { e.tell(ctx, change{saveLanes: true}) }
 
 func (e *Engine) saveLanes() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, s := range e.serving {
+	for _, s := range e.serving.All() {
 		s.runner.saveSoon()
 	}
-	for _, s := range e.replays.serving {
+	for _, s := range e.replays.serving.All() {
 		s.runner.saveSoon()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	mathrand "math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -44,13 +43,12 @@ type Engine struct {
 	told    chan struct{} // closed when all subscriptions are known
 	tellAll sync.Once
 
+	runners supervise.Set[*runner] // by subscription
+
 	mu       sync.Mutex
 	over     chan struct{} // closed when Run ends; nil: it does not run
 	subs     map[string]*sluice.Subscription
-	runners  map[string]*runner
-	leaving  map[string]*runner  // the last ending runner of each subscription
-	revoking map[string]struct{} // subscriptions that are being cancelled
-	ended    sync.WaitGroup
+	revoking map[string]struct{}                // subscriptions that are being cancelled
 	flights  inflight.Set[*sluice.Subscription] // notices in flight
 }
 
@@ -71,7 +69,7 @@ func New(ports Deps, opts Options) *Engine {
 	opts.ClaimWithin = cmp.Or(opts.ClaimWithin, ClaimWithin)
 	return &Engine{
 		ports: ports, opts: opts, places: fairsem.New(cmp.Or(opts.MaxInFlight, maxInFlight)),
-		changes: make(chan func()), told: make(chan struct{}), subs: map[string]*sluice.Subscription{}, runners: map[string]*runner{}, leaving: map[string]*runner{}, revoking: map[string]struct{}{},
+		changes: make(chan func()), told: make(chan struct{}), subs: map[string]*sluice.Subscription{}, revoking: map[string]struct{}{},
 	}
 }
 
@@ -103,7 +101,7 @@ func (e *Engine) follow(ctx context.Context, over chan struct{}) {
 		}
 	}
 	e.end(over)
-	e.ended.Wait()
+	e.runners.Wait()
 }
 
 // begin lets the engine start goroutines until end; Run would not wait for later ones.
@@ -153,13 +151,9 @@ func (e *Engine) settle(ctx context.Context, settled chan struct{}) {
 	for id, sub := range e.known() {
 		e.apply(ctx, id, sub)
 	}
-	e.mu.Lock()
-	leaving := slices.Collect(maps.Values(e.leaving))
-	e.mu.Unlock()
-	e.ended.Go(func() {
-		for _, r := range leaving {
-			<-r.ended
-		}
+	ended := e.runners.Settled()
+	e.runners.Go(func() {
+		<-ended
 		close(settled)
 	})
 }
@@ -173,54 +167,24 @@ func (e *Engine) known() map[string]*sluice.Subscription {
 // apply starts, keeps or ends the runner of a subscription.
 func (e *Engine) apply(ctx context.Context, id string, sub *sluice.Subscription) {
 	wanted := sub != nil && sub.State == sluice.Active && e.ports.Owns.Owns(id)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r := e.runners[id]
-	if r != nil && wanted && r.of == incarnation(sub) {
+	r, runs := e.runners.Get(id)
+	switch {
+	case !wanted:
+		e.runners.Stop(id)
+	case runs && r.of == incarnation(sub):
 		r.sub.Store(sub)
-		return
-	}
-	if r != nil {
-		delete(e.runners, id)
-		e.leaving[id] = r
-		r.stop()
-	}
-	if wanted {
-		e.runners[id] = e.start(ctx, sub, e.leaving[id])
-	}
-}
-
-// start starts a runner, which begins when the one before it has ended.
-func (e *Engine) start(ctx context.Context, sub *sluice.Subscription, before *runner) *runner {
-	ctx, stop := context.WithCancel(ctx)
-	r := newRunner(ctx, e, sub, stop)
-	id := sub.ID
-	e.ended.Go(func() { //nolint:contextcheck // the runner has one of its own
-		defer e.left(id, r)
-		defer stop()
-		if before != nil {
-			<-before.ended
-		}
-		r.run()
-	})
-	return r
-}
-
-// left enters that a runner has ended.
-func (e *Engine) left(id string, r *runner) {
-	close(r.ended)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.leaving[id] == r {
-		delete(e.leaving, id)
+	default:
+		e.runners.Start(ctx, id, func(ctx context.Context) (*runner, func()) {
+			r := newRunner(ctx, e, sub)
+			return r, r.run
+		})
 	}
 }
 
 // runner returns the runner of a subscription, nil if this process does not serve it.
 func (e *Engine) runner(id string) *runner {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.runners[id]
+	r, _ := e.runners.Get(id)
+	return r
 }
 
 // subscription returns a subscription of mode wake; nil if there is none.

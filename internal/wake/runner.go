@@ -29,8 +29,6 @@ type runner struct {
 	ctx    context.Context //nolint:containedctx // of its life
 	sub    atomic.Pointer[sluice.Subscription]
 	of     string
-	stop   context.CancelFunc
-	ended  chan struct{}
 	share  *fairsem.Share
 
 	work sync.WaitGroup
@@ -72,9 +70,9 @@ type entry struct {
 	place int       // in the clock; -1: not in it
 }
 
-func newRunner(ctx context.Context, e *Engine, sub *sluice.Subscription, stop context.CancelFunc) *runner {
+func newRunner(ctx context.Context, e *Engine, sub *sluice.Subscription) *runner {
 	r := &runner{
-		ctx: ctx, engine: e, of: incarnation(sub), stop: stop, ended: make(chan struct{}), share: e.places.Join(),
+		ctx: ctx, engine: e, of: incarnation(sub), share: e.places.Join(),
 		all: map[sluice.Path]*entry{}, others: map[sluice.Path]map[*entry]struct{}{},
 		alarm: make(chan struct{}, 1), foreign: make(chan struct{}, 1),
 	}

@@ -191,12 +191,7 @@ const forgetRounds = 3
 
 // Gauges returns a snapshot of all subscriptions that this process serves.
 func (e *Engine) Gauges() []model.WakeGauges {
-	e.mu.Lock()
-	runners := make([]*runner, 0, len(e.runners))
-	for _, r := range e.runners {
-		runners = append(runners, r)
-	}
-	e.mu.Unlock()
+	runners := e.runners.All()
 	all := make([]model.WakeGauges, 0, len(runners))
 	for _, r := range runners {
 		all = append(all, r.gauge())

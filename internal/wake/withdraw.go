@@ -28,14 +28,14 @@ func (e *Engine) revoke(ctx context.Context, sub *sluice.Subscription) {
 	}
 	e.revoking[sub.ID] = struct{}{}
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), time.Minute)
-	e.ended.Go(func() {
+	e.runners.Go(func() {
 		defer cancel()
 		select {
 		case <-over:
 		case <-ctx.Done():
 		}
 	})
-	e.ended.Go(func() {
+	e.runners.Go(func() {
 		defer cancel()
 		defer e.revoked(sub.ID)
 		e.opts.Log.WarnContext(ctx, "access lost: subscription cancelled", slog.String("subscription", sub.ID))
