@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/notify"
+	"github.com/sluice-io/sluice/internal/schedule"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/schedule/appointment"
 	"github.com/sluice-io/sluice/internal/schedule/delayed"
@@ -37,28 +38,26 @@ func (s *server) openLater(context.Context) error {
 	s.perform = &action.Revocable{Performer: action.New(action.Deps{
 		Log: records.ActionLog{Log: s.log, Store: s.store}, Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.log}), Access: s.index, Now: time.Now,
 	})}
-	s.later = delayed.New(delayed.Deps{
-		Records: s.log.Scheduled(),
-		Lists:   s.log.Scheduled(),
-		Log:     s.log,
-		Perform: s.perform,
-		Tell:    records.Teller{Log: s.log},
-		Owner:   s.owns.Part(),
-		Ledger:  s.ledger,
-		Replica: s.replica,
-		Now:     time.Now,
-	}, delayed.Options{Most: s.cfg.Limits.ScheduledPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
+	s.later = delayed.New(delayed.Deps{Records: s.log.Scheduled(), Lists: s.log.Scheduled(), Log: s.log, Deps: s.scheduling()}, s.schedules(s.cfg.Limits.ScheduledPerNamespace))
 	return nil
 }
 
 // openAppointments constructs the appointment engine.
 func (s *server) openAppointments(context.Context) error {
 	stored := records.NewAppointments(s.store)
-	s.appointments = appointment.New(appointment.Deps{
-		Records: stored, Lists: stored, Perform: s.perform, Tell: records.Teller{Log: s.log}, Owner: s.owns.Part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
-	}, appointment.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
+	s.appointments = appointment.New(appointment.Deps{Records: stored, Lists: stored, Deps: s.scheduling()}, s.schedules(s.cfg.Limits.AppointmentsPerNamespace))
 	s.metrics.WatchDue(map[string]func() map[string]int{"event": s.later.Waiting, "appointment": s.appointments.Waiting})
 	return nil
+}
+
+// scheduling returns the dependencies of an engine of due records.
+func (s *server) scheduling() schedule.Deps {
+	return schedule.Deps{Perform: s.perform, Tell: records.Teller{Log: s.log}, Owner: s.owns.Part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now}
+}
+
+// schedules returns the options of one, with a limit for each namespace.
+func (s *server) schedules(most int) schedule.Options {
+	return schedule.Options{Most: most, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics}
 }
 
 // openWatches constructs the watch engine and the watch keeper.

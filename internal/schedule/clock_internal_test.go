@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -33,7 +32,7 @@ func (*nothing) Tries(*int) int { return 0 }
 func TestClock_DoubtHoldsEverything(t *testing.T) {
 	t.Parallel()
 	var none nothing
-	e := New(&none, Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	e := New("nothing", &none, Deps{Now: time.Now}, Options{})
 	e.clock.trust.until = time.Hour
 	again := e.Fire(t.Context(), "a")
 	require.True(t, again.Hold)

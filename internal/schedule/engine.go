@@ -44,21 +44,6 @@ type Next struct {
 	More bool // another step may be due at once
 }
 
-// Owner decides which replica is responsible.
-type Owner interface {
-	Owns(lane string) bool
-}
-
-// Deps are an engine's dependencies.
-type Deps struct {
-	What    string // the kind's name for logs and metrics, such as "appointment"
-	Owner   Owner
-	Replica string
-	Now     func() time.Time
-	Log     *slog.Logger
-	Observe Observer // nil: none
-}
-
 // Outcomes of due records.
 const (
 	Fired     = "fired"     // done
@@ -67,16 +52,12 @@ const (
 	Cancelled = "cancelled" // on request
 )
 
-// Observer receives events for metrics.
-type Observer interface {
-	// Ended reports the outcome of a record that waited for its time, and its delay.
-	Ended(what, namespace, outcome string, late time.Duration)
-}
-
 // Engine runs the records of a kind. It is safe for concurrent use.
 type Engine[T any] struct {
+	what   string // the kind's name for logs and metrics, such as "appointment"
 	kind   Kind[T]
 	needs  Deps
+	opts   Options
 	timers *timerqueue.Timers
 	index  *index
 	clock  *clock
@@ -90,8 +71,8 @@ type Engine[T any] struct {
 }
 
 // New returns an engine. It acts while Run runs.
-func New[T any](kind Kind[T], needs Deps) *Engine[T] {
-	e := &Engine[T]{kind: kind, needs: needs, index: newIndex(), clock: newClock(needs.Now), began: needs.Now(), known: make(chan struct{}), coming: map[string]int{}}
+func New[T any](what string, kind Kind[T], needs Deps, opts Options) *Engine[T] {
+	e := &Engine[T]{what: what, kind: kind, needs: needs, opts: opts.WithDefaults(), index: newIndex(), clock: newClock(needs.Now), began: needs.Now(), known: make(chan struct{}), coming: map[string]int{}}
 	e.timers = timerqueue.New(e.Fire)
 	return e
 }
@@ -131,7 +112,7 @@ func (e *Engine[T]) watchClock(ctx context.Context) {
 		if n := e.clock.jumped(); n != seen {
 			seen = n
 			d := e.clock.doubt()
-			e.needs.Log.ErrorContext(ctx, "the clock has jumped: it is not trusted for a while", slog.String("what", e.needs.What), slog.Time("from", d.From), slog.Time("until", d.Until))
+			e.opts.Log.ErrorContext(ctx, "the clock has jumped: it is not trusted for a while", slog.String("what", e.what), slog.Time("from", d.From), slog.Time("until", d.Until))
 			e.timers.Recall()
 		}
 	}
@@ -142,8 +123,8 @@ func (e *Engine[T]) Waiting() map[string]int { return e.index.waiting() }
 
 // Ended counts the outcome of a record that was due at a time.
 func (e *Engine[T]) Ended(namespace, outcome string, at time.Time) {
-	if e.needs.Observe != nil {
-		e.needs.Observe.Ended(e.needs.What, namespace, outcome, e.needs.Now().Sub(at))
+	if e.opts.Observe != nil {
+		e.opts.Observe.Ended(e.what, namespace, outcome, e.needs.Now().Sub(at))
 	}
 }
 
@@ -244,13 +225,13 @@ func (e *Engine[T]) Rest(c *sluice.Claim, sent bool) *sluice.Claim {
 	return &is
 }
 
-// Reserve makes room for one more record, and returns false if a namespace has reached its limit, 0
-// for none. Call release once the record is known, or will not come.
-func (e *Engine[T]) Reserve(namespace string, most int) (release func(), ok bool) {
+// Reserve makes room for one more record. Code QuotaExceeded if a namespace has reached its limit;
+// remedy completes "namespace acme has 10". Call release once the record is known, or will not come.
+func (e *Engine[T]) Reserve(namespace, remedy string) (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if most > 0 && e.timers.Count(namespace)+e.coming[namespace] >= most {
-		return nil, false
+	if most := e.opts.Most; most > 0 && e.timers.Count(namespace)+e.coming[namespace] >= most {
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d %s", namespace, most, remedy).With("limit", most).With("retry_after", fullRetry)
 	}
 	e.coming[namespace]++
 	return func() {
@@ -259,8 +240,11 @@ func (e *Engine[T]) Reserve(namespace string, most int) (release func(), ok bool
 		if e.coming[namespace]--; e.coming[namespace] == 0 {
 			delete(e.coming, namespace)
 		}
-	}, true
+	}, nil
 }
+
+// fullRetry is the Retry-After of a full namespace, in seconds.
+const fullRetry = 60
 
 // Fire executes a record's due steps, and returns when to call again.
 func (e *Engine[T]) Fire(ctx context.Context, key string) timerqueue.Again {
@@ -288,7 +272,7 @@ func (e *Engine[T]) Fire(ctx context.Context, key string) timerqueue.Again {
 			continue
 		}
 		wait := action.Again(e.kind.Tries(&one))
-		e.needs.Log.WarnContext(ctx, "due record not processed yet", slog.String("what", e.needs.What), slog.String("key", key), slog.Any("error", err), slog.Duration("again", wait))
+		e.opts.Log.WarnContext(ctx, "due record not processed yet", slog.String("what", e.what), slog.String("key", key), slog.Any("error", err), slog.Duration("again", wait))
 		return timerqueue.Again{At: e.needs.Now().Add(wait)}
 	}
 	return timerqueue.Again{At: e.needs.Now().Add(action.Again(0))}

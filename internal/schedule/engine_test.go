@@ -3,7 +3,6 @@ package schedule_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,7 +62,7 @@ type everything struct{}
 func (everything) Owns(string) bool { return true }
 
 func engine(all tasks) *schedule.Engine[*task] {
-	return schedule.New(all, schedule.Deps{What: "task", Owner: everything{}, Replica: "one", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	return schedule.New("task", all, schedule.Deps{Owner: everything{}, Replica: "one", Now: time.Now}, schedule.Options{Most: 2})
 }
 
 // What is due when a server starts is done once all records are known, so that what was told first is not done first.
@@ -99,14 +98,15 @@ func TestBound_CountsIncomingAndKnownRecords(t *testing.T) {
 	e := engine(nil)
 	one := &task{}
 	e.Know("a", &one)
-	release, ok := e.Reserve("acme", 2)
-	require.True(t, ok)
-	_, ok = e.Reserve("acme", 2)
-	require.False(t, ok)
+	release, err := e.Reserve("acme", "tasks, the limit; do some")
+	require.NoError(t, err)
+	_, err = e.Reserve("acme", "tasks, the limit; do some")
+	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(err))
+	require.EqualError(t, err, "namespace acme has 2 tasks, the limit; do some")
 	release()
-	_, ok = e.Reserve("acme", 2)
-	require.True(t, ok)
+	_, err = e.Reserve("acme", "")
+	require.NoError(t, err)
 	e.Know("a", nil)
-	_, ok = e.Reserve("acme", 2)
-	require.True(t, ok)
+	_, err = e.Reserve("acme", "")
+	require.NoError(t, err)
 }

@@ -38,53 +38,25 @@ type Lists interface {
 	Watch(ctx context.Context, f func(key string, a *sluice.Appointment)) error
 }
 
-// Performer performs an action with its creator's present rights.
-type Performer interface {
-	Perform(ctx context.Context, f action.Firing) (sluice.Stored, error)
-	// Find returns the place of a firing's event; the zero place if it is not stored.
-	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
-}
-
-// Teller publishes a system event; a repeated id is published once.
-type Teller interface {
-	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
-}
-
 // Deps are the engine's dependencies.
 type Deps struct {
+	schedule.Deps
+
 	Records Records
 	Lists   Lists
-	Perform Performer
-	Tell    Teller
-	Owner   schedule.Owner
-	Ledger  *ledger.Ledger
-	Replica string
-	Now     func() time.Time
-}
-
-// Options are the engine's optional settings.
-type Options struct {
-	Most  int           // appointments of a namespace; 0: any number
-	Ahead time.Duration // maximum distance of the time; 0: none
-	Log   *slog.Logger  // default: slog.DiscardHandler
-
-	Observe schedule.Observer // nil: none
 }
 
 // Engine runs appointments. It is safe for concurrent use.
 type Engine struct {
 	needs Deps
-	opts  Options
+	opts  schedule.Options
 	due   *schedule.Engine[sluice.Appointment]
 }
 
 // New returns an engine. It acts while Run runs.
-func New(needs Deps, opts Options) *Engine {
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
-	e := &Engine{needs: needs, opts: opts}
-	e.due = schedule.New(kind{e}, schedule.Deps{What: "appointment", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
+func New(needs Deps, opts schedule.Options) *Engine {
+	e := &Engine{needs: needs, opts: opts.WithDefaults()}
+	e.due = schedule.New("appointment", kind{e}, needs.Deps, opts)
 	return e
 }
 
@@ -148,10 +120,9 @@ func (e *Engine) putIn(ctx context.Context, a sluice.Appointment, was *sluice.Ap
 	if was.ID != "" {
 		return e.put(ctx, a, was)
 	}
-	release, ok := e.due.Reserve(a.Namespace, e.opts.Most)
-	if !ok {
-		return a, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d appointments, the limit; delete some", a.Namespace, e.opts.Most).
-			With("limit", e.opts.Most).With("retry_after", fullRetry)
+	release, err := e.due.Reserve(a.Namespace, "appointments, the limit; delete some")
+	if err != nil {
+		return a, err
 	}
 	defer release()
 	return e.put(ctx, a, was)
@@ -215,9 +186,6 @@ func (e *Engine) fits(a *sluice.Appointment) error {
 	}
 	return nil
 }
-
-// fullRetry is the Retry-After of a full namespace, in seconds.
-const fullRetry = 60
 
 // definitionOf is an appointment's definition, without its state.
 type definitionOf struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/schedule"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -159,10 +160,10 @@ func (w *world) Append(context.Context, *sluice.LedgerEntry) error { return nil 
 
 func (w *world) engine(replica string) *Engine {
 	now := func() time.Time { return w.now }
-	return New(Deps{
-		Records: w, Lists: w, Perform: action.New(action.Deps{Log: w, Ingest: ingest.New(ingest.Deps{Publisher: w, Catalogue: w, Causes: w, Quota: w, Now: now}), Now: now}), Tell: w, Owner: w,
+	return New(Deps{Records: w, Lists: w, Deps: schedule.Deps{
+		Perform: action.New(action.Deps{Log: w, Ingest: ingest.New(ingest.Deps{Publisher: w, Catalogue: w, Causes: w, Quota: w, Now: now}), Now: now}), Tell: w, Owner: w,
 		Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica, Now: now,
-	}, Options{Most: 1})
+	}}, schedule.Options{Most: 1})
 }
 
 // life has a server do something until it dies or is through, and reports whether it is through.

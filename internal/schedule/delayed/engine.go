@@ -40,44 +40,19 @@ type Log interface {
 	RecentByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 }
 
-// Performer publishes an event with its creator's present rights.
-type Performer interface {
-	Perform(ctx context.Context, f action.Firing) (sluice.Stored, error)
-	// Find returns an event's place; the zero place if it is not stored.
-	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
-}
-
-// Teller publishes a system event; a repeated id is published once.
-type Teller interface {
-	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
-}
-
 // Deps are the engine's dependencies.
 type Deps struct {
+	schedule.Deps
+
 	Records Records
 	Lists   Lists
 	Log     Log
-	Perform Performer
-	Tell    Teller
-	Owner   schedule.Owner
-	Ledger  *ledger.Ledger
-	Replica string
-	Now     func() time.Time
-}
-
-// Options are the engine's optional settings.
-type Options struct {
-	Most  int           // waiting events of a namespace; 0: any number
-	Ahead time.Duration // maximum distance of the time; 0: none
-	Log   *slog.Logger  // default: slog.DiscardHandler
-
-	Observe schedule.Observer // nil: none
 }
 
 // Engine stores events at their times. It is safe for concurrent use.
 type Engine struct {
 	needs Deps
-	opts  Options
+	opts  schedule.Options
 	due   *schedule.Engine[model.Scheduled]
 
 	mu     sync.Mutex
@@ -86,12 +61,9 @@ type Engine struct {
 }
 
 // New returns an engine. It stores due events while Run runs.
-func New(needs Deps, opts Options) *Engine {
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
-	e := &Engine{needs: needs, opts: opts, others: map[string]time.Time{}}
-	e.due = schedule.New(kind{e}, schedule.Deps{What: "event", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
+func New(needs Deps, opts schedule.Options) *Engine {
+	e := &Engine{needs: needs, opts: opts.WithDefaults(), others: map[string]time.Time{}}
+	e.due = schedule.New("event", kind{e}, needs.Deps, opts)
 	return e
 }
 
@@ -133,7 +105,7 @@ func (e *Engine) Schedule(ctx context.Context, s model.Scheduled) (model.Schedul
 		return s, false, sluice.Errorf(sluice.InvalidRequest, "%s is too far ahead: use at most %s", s.DeliverAt.Format(time.RFC3339), ahead).
 			With("field", sluice.AttributeDeliverAt)
 	}
-	release, err := e.reserve(s.Event.Namespace)
+	release, err := e.due.Reserve(s.Event.Namespace, "scheduled events, the limit; cancel some, or wait until some are due")
 	if err != nil {
 		return s, false, err
 	}
@@ -205,19 +177,6 @@ func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
 	return sluice.Errorf(sluice.Conflict, "an event with the id %q is scheduled on %s at %s: cancel it first, or use another id", ev.ID, ev.Path, at).
 		With("id", ev.ID).With("deliver_at", at)
 }
-
-// reserve returns an error (QuotaExceeded) if a namespace has reached its limit of waiting events.
-func (e *Engine) reserve(namespace string) (release func(), err error) {
-	release, ok := e.due.Reserve(namespace, e.opts.Most)
-	if !ok {
-		return nil, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d scheduled events, the limit; cancel some, or wait until some are due", namespace, e.opts.Most).
-			With("limit", e.opts.Most).With("retry_after", fullRetry)
-	}
-	return release, nil
-}
-
-// fullRetry is the Retry-After of a full namespace, in seconds.
-const fullRetry = 60
 
 // Get returns an event that is not stored yet. Code NotFound.
 func (e *Engine) Get(ctx context.Context, namespace, id string) (model.Scheduled, error) {

@@ -223,10 +223,10 @@ func (w *world) Append(context.Context, *sluice.LedgerEntry) error { return nil 
 
 func (w *world) engine(replica string) *Engine {
 	now := func() time.Time { return w.now }
-	return New(Deps{
-		Records: w, Lists: w, Log: w, Perform: action.New(action.Deps{Log: w, Ingest: ingest.New(ingest.Deps{Publisher: w, Catalogue: w, Causes: w}), Now: now}), Tell: w, Owner: w, Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica,
-		Now: now,
-	}, Options{})
+	return New(Deps{Records: w, Lists: w, Log: w, Deps: schedule.Deps{
+		Perform: action.New(action.Deps{Log: w, Ingest: ingest.New(ingest.Deps{Publisher: w, Catalogue: w, Causes: w}), Now: now}), Tell: w, Owner: w,
+		Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica, Now: now,
+	}}, schedule.Options{})
 }
 
 // life has a server do something until it dies or is through, and reports whether it is through.
@@ -372,18 +372,18 @@ func TestCancel_RefusesPossiblyStoredEvents(t *testing.T) {
 
 func TestBound_HoldsForConcurrentCallers(t *testing.T) {
 	t.Parallel()
-	e := New(Deps{Now: time.Now}, Options{Most: 3})
+	e := New(Deps{Deps: schedule.Deps{Now: time.Now}}, schedule.Options{Most: 3})
 	var releases []func()
 	for range 3 {
-		release, err := e.reserve("acme")
+		release, err := e.due.Reserve("acme", "")
 		require.NoError(t, err)
 		releases = append(releases, release)
 	}
-	_, err := e.reserve("acme")
+	_, err := e.due.Reserve("acme", "")
 	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(err))
-	_, err = e.reserve("other")
+	_, err = e.due.Reserve("other", "")
 	require.NoError(t, err)
 	releases[0]()
-	_, err = e.reserve("acme")
+	_, err = e.due.Reserve("acme", "")
 	require.NoError(t, err)
 }
