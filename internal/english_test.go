@@ -96,6 +96,8 @@ func plain() map[string]bars {
 		"internal/testkit/wakesuite":    strict,
 		"internal/testkit/waketest":     strict,
 		"internal/testkit/faulttest":    strict,
+		"internal/testkit/storetest":    strict,
+		"scripts/mutants":               strict,
 		"cmd/bench":                     strict,
 		"internal/notify":               strict,
 		"internal/keyring":              strict,
@@ -105,6 +107,7 @@ func plain() map[string]bars {
 		"internal/endpoint/limit":       strict,
 		"internal/httpapi/openapi.yaml": strict,
 
+		"internal/natsstore":               strict,
 		"internal/natsstore/deliverystore": strict,
 		"internal/natsstore/eventlog":      strict,
 		"internal/natsstore/streamstore":   strict,

@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Answers keeps for a day what requests with an Idempotency-Key were answered.
+// Answers keeps for a day the answers to requests with an Idempotency-Key.
 type Answers struct{ bucket Bucket[answerRecord] }
 
-// answerRecord is an answer as it is stored: sealed as a whole, because answers show tokens and secrets that are shown once.
+// answerRecord is an answer in the store. The whole of it is sealed, because answers show tokens and secrets that are shown once.
 type answerRecord struct {
 	Sealed string `json:"sealed"`
 }
@@ -24,7 +24,7 @@ func (s *Store) Answers() Answers {
 	return Answers{OpenBucket[answerRecord](s, streams.Answers)}
 }
 
-// Get returns what is kept under a key, and its revision. Codes NotFound; Unavailable if it cannot be opened.
+// Get returns the answer under a key, and its revision. Codes NotFound; Unavailable if it cannot be opened.
 func (a Answers) Get(ctx context.Context, key string) (model.KeptAnswer, uint64, error) {
 	var kept model.KeptAnswer
 	record, revision, err := a.bucket.Get(ctx, key)
@@ -41,8 +41,8 @@ func (a Answers) Get(ctx context.Context, key string) (model.KeptAnswer, uint64,
 	return kept, revision, nil
 }
 
-// Put keeps an answer, or that a request is under way, and returns its revision. Codes Conflict unless the stored revision is the given one, 0 for
-// none; QuotaExceeded if too many are kept.
+// Put keeps an answer, or the mark that a request is under way, and returns its revision. Codes Conflict unless the stored
+// revision is the given one, 0 for none; QuotaExceeded if too many are kept.
 func (a Answers) Put(ctx context.Context, key string, kept model.KeptAnswer, revision uint64) (uint64, error) {
 	text, err := json.Marshal(kept)
 	if err != nil {
@@ -59,7 +59,7 @@ func (a Answers) Put(ctx context.Context, key string, kept model.KeptAnswer, rev
 	return revision, err
 }
 
-// Delete forgets what is kept under a key. Code Conflict unless the stored revision is the given one.
+// Delete forgets the answer under a key. Code Conflict unless the stored revision is the given one.
 func (a Answers) Delete(ctx context.Context, key string, revision uint64) error {
 	return a.bucket.Delete(ctx, key, revision)
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// boundKey is in the metadata of a stream that is bound: "<max_bytes> <discard>" as they were before.
+// boundKey is in the metadata of a bound stream: its own limits, as "<max_bytes> <discard>".
 const boundKey = "sluice.bound"
 
 // rollRoom is by how much a log may be below its own max_bytes and go on forgetting its oldest events for new ones.
 const rollRoom = 1 << 20
 
-// Bind gives streams a limit at what they have: from StorageTight on those that grow with what is published, from
-// StorageScarce on also those that grow with deliveries, and no lane is parked. What is sent to them is refused; the attempts alone forget their
-// oldest instead. At a lower level they get back the limits that they had. A log that is full by its own limit, and so does
-// not grow, is left alone. All that are bound have share bytes at most. JetStream counts a limit as room that is promised, so
-// those that promise less come first. Streams that could not be changed are in the error; the others are.
+// Bind limits streams to their present size: from StorageTight on those that grow with published events, from StorageScarce on
+// also those that grow with deliveries, and then no lane is parked. A bound stream refuses new messages; the stream of attempts
+// alone forgets its oldest instead. At a lower level the streams get their own limits back. A log that is full by its own limit
+// does not grow and is left alone. All bound streams together have share bytes at most. JetStream counts a limit as promised
+// room, so streams that promise less come first. The error names the streams that could not be changed; the others are changed.
 func (s *Store) Bind(ctx context.Context, level sluice.StorageLevel, share uint64) error {
 	s.level.Store(int32(level)) //nolint:gosec // one of four
 	infos, err := s.allStreams(ctx)
@@ -69,13 +69,13 @@ func (s *Store) allStreams(ctx context.Context) ([]*jetstream.StreamInfo, error)
 	return infos, nil
 }
 
-// binding is what a stream does when it comes to its limit.
+// binding is the behaviour of a stream at its limit.
 type binding int
 
 const (
 	free   binding = iota // it has no limit but its own
-	refuse                // it refuses what is new
-	forget                // it forgets what is oldest
+	refuse                // it refuses new messages
+	forget                // it forgets its oldest messages
 )
 
 func bindingOf(stream string, level sluice.StorageLevel) binding {
@@ -88,7 +88,7 @@ func bindingOf(stream string, level sluice.StorageLevel) binding {
 	return free
 }
 
-// partOf returns which part of what it has a stream is bound to: all, or less if together they have more than share.
+// partOf returns to which part of its size a stream is bound: all of it, or less if the streams together have more than share.
 func partOf(infos []*jetstream.StreamInfo, level sluice.StorageLevel, share uint64) float64 {
 	var sum uint64
 	for _, info := range infos {
@@ -104,7 +104,7 @@ func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.Stream
 	have := info.Config
 	before, isBound := have.Metadata[boundKey]
 	if isBound == (b != free) {
-		return have // what it has may have become less; its limit is what it had
+		return have // it may have shrunk; its limit was its size before
 	}
 	next := have
 	if b == free {
@@ -118,7 +118,7 @@ func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.Stream
 	if b == forget {
 		part = 1 // nothing of it goes now
 	}
-	limit := max(int64(float64(info.State.Bytes)*part), 1) // without one there would be none
+	limit := max(int64(float64(info.State.Bytes)*part), 1) // 0 would mean no limit
 	if have.MaxBytes > 0 {
 		limit = min(limit, have.MaxBytes)
 	}
@@ -134,7 +134,7 @@ func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.Stream
 	return next
 }
 
-// unbound returns the limits that a stream had before it was bound; none, if that cannot be read.
+// unbound returns the limits that a stream had before it was bound; none, if they cannot be read.
 func unbound(before string) (maxBytes int64, discard jetstream.DiscardPolicy) {
 	size, policy, _ := strings.Cut(before, " ")
 	maxBytes, err := strconv.ParseInt(size, 10, 64)
@@ -156,8 +156,8 @@ func unmarked(metadata map[string]string) map[string]string {
 	return rest
 }
 
-// crowded says of what a bound stream refused that the store is full: of JetStream's answer one would think that it was the
-// stream's own limit. An account without room refuses every write, as a server without room does.
+// crowded says of a refusal by a bound stream that the store is full: JetStream's answer reads like the stream's own limit.
+// An account without room refuses every write, as a server without room does.
 func (s *Store) crowded(err error) error {
 	if APICode(err) == codeAccountResources {
 		return fmt.Errorf("%w: %w", storeCannotWrite(), err)
@@ -195,14 +195,14 @@ func (s *Store) Retryable(ctx context.Context, err error) error {
 	if broken := s.Writable(); broken != nil { //nolint:contextcheck // it asks a context of the server's
 		return backoff.Permanent(broken)
 	}
-	if ctx.Err() == nil && (isTransient(err) || errors.Is(err, context.Canceled)) { // canceled: it was started again meanwhile
+	if ctx.Err() == nil && (isTransient(err) || errors.Is(err, context.Canceled)) { // canceled: the server was started again meanwhile
 		return err
 	}
 	return backoff.Permanent(s.crowded(err))
 }
 
-// WhileWritable returns a context for one write: it ends with ctx, after RequestTimeout, or when the server in this process can
-// write no more, which then answers nothing.
+// WhileWritable returns a context for one write. It ends with ctx, after RequestTimeout, or when the server in this process can
+// write no more and so does not answer.
 func (s *Store) WhileWritable(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	if s.opts.Intact == nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // bounded is a JetStream that waits for no answer longer than requestTimeout, however much time the caller has: a request that
-// was sent while a cluster elects a leader, or to a leader that was paused, is never answered. Reads are asked again for
-// askPatience. A write is sent once: only its caller knows whether it may be sent again.
+// reaches a cluster during an election, or a paused leader, is never answered. Reads are asked again for askPatience. A write is
+// sent once: only its caller knows whether it may be sent again.
 type bounded struct{ jetstream.JetStream }
 
 // Once sends a request that changes something.
@@ -19,7 +19,7 @@ func Once[T any](ctx context.Context, act func(context.Context) (T, error)) (T, 
 	return act(ctx)
 }
 
-// AccountInfo returns what the account uses and what it may use.
+// AccountInfo returns the account's usage and its limits.
 func (b bounded) AccountInfo(ctx context.Context) (*jetstream.AccountInfo, error) {
 	return Asked(ctx, b.JetStream.AccountInfo)
 }

@@ -29,20 +29,20 @@ const ListTimeout = 10 * time.Second
 const watchAgain = 5 * time.Second
 
 // Bucket keeps records of one type, as JSON, by key. Writes are compare-and-set on the
-// record's revision; a revision of 0 stands for "nothing is stored".
+// record's revision; revision 0 stands for "nothing is stored".
 type Bucket[T any] struct {
 	store *Store
 	name  string
 }
 
-// Change says what became of a record.
+// Change is the kind of news of a record.
 type Change int
 
-// What a watcher is told.
+// The kinds of news for a watcher.
 const (
 	Set      Change = iota // the record is new or was changed
 	Removed                // it was deleted or expired; there is no value
-	CaughtUp               // no record: everything that was stored has been told
+	CaughtUp               // no record: all stored records have been told
 )
 
 // Entry is a record in its bucket.
@@ -112,7 +112,7 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 	return 0, b.failed(ctx, "put", key, err)
 }
 
-// PutFor stores the record, whatever was there, and returns its revision. It is gone after a
+// PutFor stores the record over any other, and returns its revision. The record is gone after a
 // time unless it is stored again; the bucket has to have a MarkerTTL.
 func (b Bucket[T]) PutFor(ctx context.Context, key string, value T, ttl time.Duration) (uint64, error) {
 	data, err := json.Marshal(value)
@@ -128,7 +128,7 @@ func (b Bucket[T]) PutFor(ctx context.Context, key string, value T, ttl time.Dur
 }
 
 // Delete removes the record. Code Conflict unless the stored revision is the given one; with
-// revision 0 it is removed whatever it is.
+// revision 0 any revision is removed.
 func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) error {
 	kv, err := b.store.bucket(ctx, b.name)
 	if err != nil {
@@ -190,12 +190,11 @@ func lastEntries[T any](all []Entry[T]) []Entry[T] {
 	return kept
 }
 
-// Watch tells of the records whose keys match the filter, ">" for all, as they are now, then
-// once CaughtUp, then of what changes, until ctx ends or the store is closed. Of changes that
-// follow one another quickly the last may be the only one that is told. Lost connections are
-// got over: what changed meanwhile is told afterwards, deletions included. Of one key nothing
-// older is told than was told before, unless the bucket was deleted and made again: then what it holds
-// is told, and that the rest is gone.
+// Watch tells of the records that have keys matching the filter, ">" for all: as they are now, then once CaughtUp, then
+// every change, until ctx ends or the store is closed. Of changes in quick succession perhaps only the last is told. Watch
+// gets over lost connections: it tells afterwards of the changes meanwhile, deletions included. It never tells of an older
+// revision of a key than it told before, unless the bucket was deleted and made again: then it tells of the records of the new
+// bucket, and that the others are gone.
 func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) error {
 	w := watcher[T]{told: map[string]uint64{}, tell: f}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
@@ -225,8 +224,8 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 	return fmt.Errorf("watch %s: %w", b.name, err)
 }
 
-// read calls each for the last entry of every key and then for every new one, with how many
-// are still to come of those that are stored now; if there are none, for an empty entry.
+// read calls each for the last entry of every key and then for every new one, with the number of entries that are stored now and
+// still to come; if none is stored, for an empty entry.
 func (b Bucket[T]) read(ctx context.Context, filter string, each func(e Entry[T], pending uint64) (more bool)) error {
 	prefix := KVPrefix + b.name + "."
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + filter}
@@ -252,8 +251,8 @@ func IsMarker(h nats.Header) bool {
 	return op == "DEL" || op == "PURGE" || h.Get(jetstream.MarkerReasonHeader) != ""
 }
 
-// lost reports whether a revision was given out by a bucket of this name that was deleted. A bucket that was made again after that
-// begins with a higher one (Remake), and holds nothing that it stands for.
+// lost reports whether a revision is from a deleted bucket of this name. A bucket that was made again after that
+// begins with a higher revision (Remake), and holds no record with this one.
 func (b Bucket[T]) lost(ctx context.Context, revision uint64) bool {
 	if revision == 0 {
 		return false
@@ -270,14 +269,13 @@ func (b Bucket[T]) failed(ctx context.Context, act, key string, err error) error
 	return fmt.Errorf("%s %s/%s: %w", act, b.name, key, StoreError(ctx, b.store.crowded(err)))
 }
 
-// watcher remembers what it told, so that a second reading of the bucket tells only of what
-// is different.
+// watcher remembers the news that it told, so that a second reading of the bucket tells only of the differences.
 type watcher[T any] struct {
 	told     map[string]uint64   // revision, by key
 	fresh    map[string]struct{} // keys of this reading; nil once it has caught up
 	caughtUp bool
 	made     time.Time // when the bucket was made that was read; zero: none was
-	anew     bool      // it is another one since: what is read counts, whatever its revision
+	anew     bool      // the bucket is another one since: every record counts, at any revision
 	tell     func(Entry[T])
 }
 
@@ -301,8 +299,8 @@ func (w *watcher[T]) enter(e Entry[T], pending uint64) {
 	}
 }
 
-// know finds out whether the bucket is another one than was read before: it was deleted and made again. Its revisions say
-// nothing about those that were told then.
+// know finds out whether the bucket was deleted and made again since the last reading. Its revisions then
+// cannot be compared with the revisions that were told before.
 func (b Bucket[T]) know(ctx context.Context, w *watcher[T]) error {
 	stream, err := b.store.js.Stream(ctx, KVStream+b.name)
 	if err != nil {
@@ -351,7 +349,7 @@ func (s *Store) bucket(ctx context.Context, name string) (jetstream.KeyValue, er
 // markerTTL returns how long a deleted key of the bucket leaves a marker; 0: for ever.
 func markerTTL(name string) time.Duration { return layoutOf(name).MarkerTTL }
 
-// layoutOf returns what the layout says of a bucket.
+// layoutOf returns the bucket's settings in the layout.
 func layoutOf(name string) streams.Bucket {
 	for _, b := range streams.Buckets() {
 		if b.Name == name {

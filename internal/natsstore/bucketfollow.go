@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Follow tells of the records whose keys match a filter, as they are now, then that it has caught up, then of what changes,
-// until ctx ends or the store is closed. It remembers nothing, which counts where there are very many: when a connection was
-// lost it tells of all of them again, and not of those that were removed meanwhile.
+// Follow tells of the records that have keys matching a filter: as they are now, then that it has caught up, then every change,
+// until ctx ends or the store is closed. It remembers nothing, which counts where there are very many records: after a lost
+// connection it tells of all of them again, and not of those that were removed meanwhile.
 func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
@@ -39,7 +39,7 @@ func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) 
 	return fmt.Errorf("follow %s: %w", b.name, err)
 }
 
-// Clear removes the records whose keys match a filter, and their markers, up to a revision.
+// Clear removes the records that have keys matching a filter, and their markers, up to a revision.
 func (b Bucket[T]) Clear(ctx context.Context, filter string, upTo uint64) error {
 	_, err := AskedFor(ctx, ListTimeout, func(ctx context.Context) (struct{}, error) {
 		stream, err := b.store.js.Stream(ctx, KVStream+b.name)

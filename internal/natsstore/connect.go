@@ -24,17 +24,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// What a store works with; NATS 2.12 brought the atomic batch.
+// Limits of the store; NATS 2.12 brought the atomic batch.
 const (
 	minMajor, minMinor = 2, 12
 	RequestTimeout     = 5 * time.Second
 )
 
-// remoteTLS is what crypto/tls names the operation in which the other side sent an alert.
+// remoteTLS is crypto/tls's name of the operation in which the other side sent an alert.
 const remoteTLS = "remote error"
 
 // ownInbox begins the subjects under which answers reach this process at an embedded server: inspectors
-// can read what is delivered under _INBOX there.
+// can read every message under _INBOX there.
 const ownInbox = "_SLUICE"
 
 // InProcessConn gives connections to a server in this process.
@@ -52,7 +52,7 @@ type Options struct {
 	Password     string
 	Token        string
 	NKeySeedFile string
-	NKey         string                       // a public key, whose owner answers with Sign
+	NKey         string                       // a public key; its owner answers with Sign
 	Sign         func([]byte) ([]byte, error) // signs a server's challenge with NKey
 	TLSCA        string                       // file with the certificates to trust
 	TLSCert      string                       // file with our certificate; with TLSKey
@@ -64,13 +64,13 @@ type Options struct {
 	Log      *slog.Logger     // slog.DiscardHandler
 	Readers  bool             // other accounts read events as they are stored: each is told again under streams.LiveSubjects
 
-	Sealer *seal.Ring     // seals secrets and seeds of keys before they are written; nil: they are written as they are, which is for tests
-	Sealed []SealedBucket // whose records are sealed besides those of the store's own; Provision seals what an older release left plain
+	Sealer *seal.Ring     // seals secrets and seeds of keys before they are written; nil: they are written in the clear, which is for tests
+	Sealed []SealedBucket // buckets with sealed records besides the store's own; Provision seals the plain ones of an older release
 
 	Intact func() context.Context // ends when a server in this process can write no more; nil: that is not known
 
 	AttemptsMaxAge time.Duration // how long attempts are kept; 0: as package streams says
-	LeaseTTL       time.Duration // after which the work of a replica that was killed goes to others; 15s, longer than a fail-over of NATS takes
+	LeaseTTL       time.Duration // after which other replicas take the work of a killed one; 15s, longer than a fail-over of NATS takes
 }
 
 // Store is a connection to JetStream. Its methods may be called at once.
@@ -123,8 +123,8 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// openJetStream returns an error if JetStream will never answer. If it does not answer yet, as
-// in a cluster that comes up, what needs it asks again.
+// openJetStream returns an error if JetStream will never answer. If JetStream does not answer yet, as
+// in a cluster that comes up, every later request is asked again.
 func (s *Store) openJetStream(ctx context.Context) error {
 	js, err := jetstream.New(s.nc, jetstream.WithDefaultTimeout(RequestTimeout))
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *Store) Reconnected() <-chan struct{} {
 // Conn returns the connection, for the packages below this one.
 func (s *Store) Conn() *nats.Conn { return s.nc }
 
-// JetStream returns what Conn gives access to, for the packages below this one.
+// JetStream returns the JetStream of Conn, for the packages below this one.
 func (s *Store) JetStream() jetstream.JetStream { return s.js }
 
 // Log returns the log of the server.
@@ -172,8 +172,8 @@ func (s *Store) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Storage returns what the account's streams take on the disk, and what the account allows; a
-// server's own limit is not to be known from outside. Code Unavailable.
+// Storage returns the room that the account's streams take on the disk, and the account's limit; a
+// server's own limit cannot be known from outside. Code Unavailable.
 func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
 	info, err := s.js.AccountInfo(ctx)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
 	return sluice.Storage{UsedBytes: info.Store, LimitBytes: uint64(max(info.Limits.MaxStore, 0))}, nil
 }
 
-// OnProvision has a room's function called at the end of every Provision, whose error it may be.
+// OnProvision has a room's function called at the end of every Provision, which returns its error.
 func (s *Store) OnProvision(f func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *Store) dial() (*nats.Conn, error) {
 }
 
 // isAway reports whether the server may be there later. A file that cannot be read and a
-// certificate that is refused look like errors of the network, and stay what they are.
+// certificate that is refused look like errors of the network, and count as lasting errors.
 func isAway(err error) bool {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return false
@@ -306,7 +306,7 @@ func (s *Store) tlsOptions() []nats.Option {
 	return opts
 }
 
-// asyncError tells of what no caller waits for, a missing permission above all: the call
+// asyncError logs errors that no caller waits for, a missing permission above all: the call
 // itself only times out.
 func (s *Store) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	subject := ""
@@ -316,7 +316,7 @@ func (s *Store) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	s.opts.Log.Error("NATS reports an error", slog.Any("error", err), slog.String("subject", subject))
 }
 
-// checkVersion returns an error if the server is too old for what we use.
+// checkVersion returns an error if the server is older than minMajor.minMinor.
 func checkVersion(version string) error {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) == 3 {

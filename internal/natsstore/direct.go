@@ -44,8 +44,8 @@ type DirectRequest struct {
 	UpTo      uint64     `json:"up_to_seq,omitempty"`  // as if the log ended there
 }
 
-// Direct returns the messages that are there, ascending, at most as many as asked for, and
-// whether there are more. Any replica answers, so that on a cluster what was stored a moment
+// Direct returns the stored messages, ascending, at most as many as asked for, and
+// whether there are more. Any replica answers, so that on a cluster a message that was stored a moment
 // ago may be missing. Code NotFound if there is no such namespace.
 func (s *Store) Direct(ctx context.Context, ns string, req DirectRequest) (msgs []*nats.Msg, more bool, err error) {
 	if req.StartTime == nil {
@@ -69,11 +69,11 @@ type DirectAnswer struct {
 	None bool // nothing was found, rather than nothing more
 }
 
-// errSilent says that nothing came of an answer.
+// errSilent says that no part of an answer came.
 var errSilent = errors.New("no replica answers")
 
 // DirectOnce asks until there is an answer, of at most so many messages, or ctx is done. NATS gives each request to one of the
-// replicas, also to one that was paused: a request of which nothing comes is sent again, and waited for longer.
+// replicas, a paused one too: a request without any answer is sent again, and waited for longer.
 func (s *Store) DirectOnce(ctx context.Context, ns string, body []byte, most int) (DirectAnswer, error) {
 	for wait := askFirst; ; wait += wait / 2 {
 		answer, err := s.directTry(ctx, ns, body, most, wait)
@@ -83,7 +83,7 @@ func (s *Store) DirectOnce(ctx context.Context, ns string, body []byte, most int
 	}
 }
 
-// directTry sends one request. It returns errSilent if nothing comes for as long as it may take. A SubscribeSync would make
+// directTry sends one request. It returns errSilent if nothing comes during wait. A SubscribeSync would make
 // room for 65,536 messages (half a megabyte), which took longer than the reading.
 func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int, wait time.Duration) (DirectAnswer, error) {
 	var answer DirectAnswer

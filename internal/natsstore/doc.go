@@ -4,5 +4,5 @@
 //
 // Every operation is idempotent, so that a caller without a response may retry: an event is
 // published with its ID as Nats-Msg-Id, a record is written over the revision that was read, and
-// Provision changes only what differs from the layout in package streams.
+// Provision changes only the differences from the layout in package streams.
 package natsstore

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ending finds out, on a cluster, whether what looks like the end of a stream is one: the leader knows.
+// ending finds out, on a cluster, whether the apparent end of a stream is its end: the leader knows.
 type ending struct {
 	store  *Store
 	stream string
@@ -22,7 +22,7 @@ type ending struct {
 	place   uint64 // of the last message that was taken
 	upTo    uint64 // where the stream ended when its end was met first
 	sampled bool
-	certain bool // it was met
+	certain bool // the end was met
 }
 
 // take hands on a message, or that there is none.
@@ -78,7 +78,7 @@ func (e *ending) isBehind(ctx context.Context) (bool, error) {
 
 // lacks reports whether the leader has messages of a subject behind a place.
 func (e *ending) lacks(ctx context.Context, subject string, after uint64) (bool, error) {
-	if at := e.config.OptStartTime; at != nil && e.place == 0 { // what lies before that is not wanted
+	if at := e.config.OptStartTime; at != nil && e.place == 0 { // earlier messages are not wanted
 		last, err := e.store.LeadersMessage(ctx, e.stream, MessageRequest{Last: subject})
 		return last.Seq > 0 && !last.Time.Before(*at), err
 	}

@@ -29,7 +29,7 @@ const (
 	codeMaxStreamBytes        = 10122
 	codeHeaderTooLarge        = 10097
 	codeMessageTooLarge       = 10054
-	codeWrongLastSeq          = 10071 // what a lost compare-and-set is on one replica
+	codeWrongLastSeq          = 10071 // the code of a lost compare-and-set on one replica
 	codeWrongLastSeqConstant  = 10164 // another write is on its way, or one that was answered is being entered
 	codeBatchIncomplete       = 10176
 	codeDuplicateInFlight     = 10158 // the same id is being stored right now
@@ -52,8 +52,8 @@ func IsConflict(err error) bool {
 		errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists)
 }
 
-// isTransient reports whether the same request may succeed shortly: nobody answered, or the
-// one who did could not yet.
+// isTransient reports whether the same request may succeed shortly: there was no answer, or the
+// server could not do it yet.
 func isTransient(err error) bool {
 	switch APICode(err) {
 	case codeBatchIncomplete, codeDuplicateInFlight, codeTooManyRequests:
@@ -74,7 +74,8 @@ func isTransient(err error) bool {
 	return false
 }
 
-// IsTransient reports whether NATS gave no answer, or one that may be another shortly: what failed with the error can be tried again.
+// IsTransient reports whether NATS gave no answer, or one that may be another shortly: a call that failed with the error can be
+// tried again.
 func IsTransient(err error) bool { return isTransient(err) }
 
 // How long a read is asked again, and how long one try waits for its answer: askFirst the first time, twice as long each time
@@ -106,10 +107,10 @@ func AskedFor[T any](ctx context.Context, timeout time.Duration, ask func(contex
 	})
 }
 
-// told tells something that cannot be told twice, and again while nobody is there to hear it. If it was heard and no answer
-// comes within requestTimeout, it may have been done or not.
-// On three servers a write may be answered before it is entered everywhere: until then its
-// writer, too, is told that somebody else writes there.
+// told sends a request that changes something, and sends it again while no server is there to receive it. If a server received it
+// and no answer comes within requestTimeout, the change may have been made or not.
+// On three servers a write may be answered before it is entered everywhere: until then its own
+// writer, too, gets the answer that another write is under way.
 func told(ctx context.Context, tell func(context.Context) (uint64, error)) (uint64, error) {
 	return retried(ctx, func(err error) bool {
 		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || APICode(err) == codeWrongLastSeqConstant
@@ -127,8 +128,8 @@ func retried[T any](ctx context.Context, again func(error) bool, act func() (T, 
 	}, backoff.WithContext(wait, ctx))
 }
 
-// StoreError puts a code on what JetStream answered; the rest stays internal. The text of
-// JetStream stays in the chain and is not part of what a caller reads.
+// StoreError puts a code on JetStream's answer; any other error stays internal. The text of
+// JetStream stays in the chain and is not part of the caller's text.
 func StoreError(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -157,7 +158,7 @@ func callersError(err error) *sluice.Error {
 	return nil
 }
 
-// limitError returns what to do about a limit of JetStream's that was reached, nil if none was.
+// limitError returns the error for a limit of JetStream's that was reached, with advice; nil if none was.
 func limitError(err error) *sluice.Error {
 	switch APICode(err) {
 	case codeMessageTooLarge:
@@ -189,7 +190,7 @@ func limitError(err error) *sluice.Error {
 
 const maxBytesExceeded = "maximum bytes exceeded"
 
-// notStored tells a log that is full from a store that cannot write: JetStream has one code for
+// notStored tells a full log from a store that cannot write: JetStream has one code for
 // both, and for each of the log's limits.
 func notStored(err error) *sluice.Error {
 	for text, limit := range map[string]string{

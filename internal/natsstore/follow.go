@@ -19,7 +19,7 @@ const (
 	followHeartbeat = 2 * time.Second // a server that is silent for twice as long is gone
 	followExpiry    = 30 * time.Second
 	FollowAhead     = 500         // messages that are on their way
-	followBytes     = 16 << 20    // that they may take, if each were as large as it may be
+	followBytes     = 16 << 20    // that they may take, if each is as large as it may be
 	followLeast     = 4           // messages that are on their way, however large they may be
 	followEarly     = 50          // tries, for a second
 	followSilence   = time.Second // without a message that was announced: can it be read?
@@ -37,14 +37,14 @@ const (
 	behindPause = 50 * time.Millisecond
 )
 
-// What was followed has to be read again.
+// Reasons to read a stream again from the last message on.
 var (
 	ErrGap       = errors.New("a message was lost in transit")
 	errReconnect = errors.New("the connection was replaced")
 	errSilence   = errors.New("no message for a while")
 )
 
-// ErrBehind says that the replica which answered has not got as far as was asked for.
+// ErrBehind says that the answering replica has not got as far as was asked for.
 var ErrBehind = errors.New("the replica is behind")
 
 // Taker is called for a message, or without one. It returns whether another one is wanted.
@@ -53,17 +53,18 @@ type Taker func(*nats.Msg, *nats.MsgMetadata) (more bool, err error)
 // Follow calls each for the messages of a stream in order, as config chooses them, until it
 // returns false or an error. It is called once without a message as soon as there is nothing
 // to read. The consumer is short-lived and kept in memory; any trouble ends following with an
-// error, and the caller decides where to go on. As many messages are on their way as it says, or fewer where they may be
-// large: a server cuts a connection for which it has more than it may hold, 64 MiB by default, and others read over it too.
+// error, and the caller decides where to go on. The number of messages on their way is ahead, or fewer where they may be
+// large: a server cuts a connection that waits for more bytes than the server may hold, 64 MiB by default, and other
+// readers share the connection.
 //
-// On a cluster JetStream puts such a consumer on any server that has the stream. One that is behind does not know of
-// its missing messages: that there is nothing to read, or nothing left, is certain only in FollowToEnd.
+// On a cluster JetStream puts such a consumer on any server that has the stream. A replica that is behind does not know of
+// its missing messages: only FollowToEnd is certain that there is nothing to read, or nothing left.
 func (s *Store) Follow(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
 	return s.followAs(ctx, stream, config, ahead, func(*jetstream.ConsumerInfo) Taker { return each })
 }
 
-// FollowToEnd is Follow for a caller that must know when it has read everything that was stored before: each is called without
-// a message, or with one and nothing pending, only if that is so. If the replica that is read is behind, following
+// FollowToEnd is Follow for a caller that must know when it has read everything that was stored before. Each is called without
+// a message, or with one and nothing pending, only when that is so. If the replica behind the consumer lacks messages, following
 // ends with ErrBehind.
 func (s *Store) FollowToEnd(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
 	return s.followAs(ctx, stream, config, ahead, func(info *jetstream.ConsumerInfo) Taker {
@@ -95,8 +96,8 @@ func (s *Store) ScanAhead(ctx context.Context, stream string, config jetstream.C
 	})
 }
 
-// UntilCaughtUp reads, and reads again for as long as the replica that was read is behind, up to a bound. Another consumer is
-// maybe on another server.
+// UntilCaughtUp reads, and reads again for as long as the replica that was read is behind, up to a bound. The next consumer may be
+// on another server.
 func UntilCaughtUp(ctx context.Context, read func() error) error {
 	for try := 1; ; try++ {
 		err := read()
@@ -158,20 +159,20 @@ type inflow struct {
 	end  context.CancelCauseFunc
 	stop func()
 	last uint64 // that came
-	left uint64 // that were announced and have not come
+	left uint64 // messages that were announced and have not come
 
 	stream     string
 	idle       func() bool // whether the consumer has handed out all that it can
 	unreadable uint64      // messages that were announced and cannot be read
 }
 
-// openInflow asks the consumer for messages, so many at most that were not taken yet.
+// openInflow asks the consumer for messages: at most ahead of them are not taken yet.
 func (s *Store) openInflow(ctx context.Context, info *jetstream.ConsumerInfo, ahead int) (*inflow, error) {
 	in := &inflow{msgs: make(chan *nats.Msg), stream: info.Stream}
 	in.ctx, in.end = context.WithCancelCause(ctx)
 	var err error
 	in.stop, err = s.pull(info, pace{ahead, followExpiry, followHeartbeat, 2 * followHeartbeat, followEarly}, in.take, func(err error) {
-		if !errors.Is(err, errPullSilent) || !s.nc.IsReconnecting() { // it will be a new one, which ends ctx
+		if !errors.Is(err, errPullSilent) || !s.nc.IsReconnecting() { // a new connection ends ctx
 			in.end(err)
 		}
 	})
@@ -211,7 +212,7 @@ func (in *inflow) next(silence <-chan time.Time) (*nats.Msg, *nats.MsgMetadata, 
 // handTo calls each for messages until it returns false or an error. Messages before the start come from a replica that is behind,
 // and began at its own end.
 //
-// A message that cannot be read is counted by the server among those that are left, and never comes: once the consumer is idle, the
+// The server counts an unreadable message among those that are left, and the message never comes: once the consumer is idle, the
 // end was met.
 func (in *inflow) handTo(each Taker, start uint64) error {
 	silence := time.NewTimer(followSilence)
@@ -246,7 +247,7 @@ func (in *inflow) hand(msg *nats.Msg, meta *nats.MsgMetadata, start uint64, each
 	return each(msg, meta)
 }
 
-// silent calls each without a message if none comes because what is left cannot be read.
+// silent calls each without a message if none comes because the rest cannot be read.
 func (in *inflow) silent(each Taker) (more bool, err error) {
 	if in.left == 0 || !in.idle() {
 		return true, nil
@@ -261,7 +262,7 @@ func (in *inflow) close() {
 }
 
 // UntilReconnect returns a context that ends with errReconnect when the connection is a new
-// one: a consumer in memory may be gone then, which would show only by its silence.
+// one: a consumer in memory may be gone then, and only its silence would show it.
 func (s *Store) UntilReconnect(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -281,7 +282,7 @@ func (s *Store) UntilReconnect(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// TidyUp deletes a consumer that nobody reads any more. If that fails, the server deletes it
+// TidyUp deletes a consumer that has no reader any more. If that fails, the server deletes it
 // when it has been unused for a while.
 func (s *Store) TidyUp(ctx context.Context, stream, consumer string) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), TidyUpTimeout)

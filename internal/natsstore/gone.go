@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// leap is how far the sequences of a stream that is made again are ahead of the last that is known: more than a server stores
-// between two times that it remembers how far it has come.
+// leap is the distance between the last known sequence of a stream and the first of the stream that takes its place: more messages
+// than a server stores between two writes of its own state.
 const leap = 100_000
 
 // Lacks reports whether a stream of the layout is missing in NATS. A log is missing only if its namespace has a record.
@@ -46,9 +46,9 @@ func (s *Store) recordOf(ctx context.Context, ns string) (record sluice.Namespac
 	return sluice.Namespace{}, false, err
 }
 
-// Remake makes a stream of the layout that is missing, empty, with the settings that Provision gives it. Its sequences go on
-// well after last, the highest that is known to have been given out, so that no event, revision or ledger entry shares the number of a lost one. A
-// stream that is there stays as it is. Code NotFound for the log of a namespace without a record.
+// Remake makes a missing stream of the layout again, empty, with the settings that Provision gives it. Its sequences go on
+// well after last, the highest sequence that is known to have been given out, so that no event, revision or ledger entry shares
+// the number of a lost one. An existing stream stays as it is. Code NotFound for the log of a namespace without a record.
 func (s *Store) Remake(ctx context.Context, name string, last uint64) error {
 	config, err := s.layoutConfig(ctx, name)
 	if err != nil {

@@ -50,8 +50,7 @@ func (i Instructions[T]) Put(ctx context.Context, namespace, id string, value T,
 	return i.bucket.Put(ctx, streams.InstructionKey(i.kind, namespace, id), value, revision)
 }
 
-// Delete removes a record. Code Conflict unless the stored revision is the given one; with revision 0 it is removed
-// whatever it is.
+// Delete removes a record. Code Conflict unless the stored revision is the given one; with revision 0 any revision is removed.
 func (i Instructions[T]) Delete(ctx context.Context, namespace, id string, revision uint64) error {
 	return i.bucket.Delete(ctx, streams.InstructionKey(i.kind, namespace, id), revision)
 }
@@ -84,7 +83,7 @@ func (i Instructions[T]) missing(id string) error {
 	return sluice.Errorf(sluice.NotFound, "%s %q not found", i.kind, id)
 }
 
-// DeleteInstructions deletes all instructions of a namespace, of every kind, and how far its watches had come.
+// DeleteInstructions deletes all instructions of a namespace, of every kind, and the positions of its watches.
 func (n Namespaces) DeleteInstructions(ctx context.Context, namespace string) error {
 	var errs []error
 	for _, kind := range []sluice.InstructionKind{sluice.KindAppointment, sluice.KindWatch} {

@@ -28,9 +28,9 @@ const seedBytes = ed25519.SeedSize
 const maxKeys = 5
 
 // Key is a key of the server, for one use. Capability tokens must never be signed with the
-// webhook key: what a webhook's signature covers is "id.timestamp.body", of which whoever publishes
-// an event chooses the id and the body, and so could have a token signed by being sent an event.
-// It prints without its seed.
+// webhook key: a webhook's signature covers "id.timestamp.body", and a publisher chooses the id and the body
+// of an event, so one that is sent its own event could have a token signed.
+// Key prints without its seed.
 type Key struct {
 	ID        string // a hash, of the public key where there is one
 	Use       sluice.KeyUse
@@ -49,7 +49,7 @@ func (k Key) Public() ed25519.PublicKey {
 	return ed25519.PublicKey(k.Private()[ed25519.PrivateKeySize-ed25519.PublicKeySize:])
 }
 
-// Shown returns what may be known of the key.
+// Shown returns the public parts of the key.
 func (k Key) Shown() sluice.SigningKey {
 	shown := sluice.SigningKey{ID: k.ID, Use: k.Use, CreatedAt: k.CreatedAt}
 	if !k.RetiresAt.IsZero() {
@@ -61,14 +61,14 @@ func (k Key) Shown() sluice.SigningKey {
 // String returns use and id.
 func (k Key) String() string { return string(k.Use) + " key " + k.ID }
 
-// Format writes use and id, whatever the verb.
+// Format writes use and id, for every verb.
 func (k Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(k.String())) } // as fmt itself does
 
 // LogValue returns use and id.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// keyRecord is a key as it is stored. The keys of a use are numbered, and a key follows the one
-// before it: that a record is made for a number only once lets one process win when several
+// keyRecord is a key in the store. The keys of a use are numbered, and a key follows the one
+// before it. A record for a number can be made only once, so that one process wins when several
 // make a key at once.
 type keyRecord struct {
 	ID        string          `json:"kid"`
@@ -78,8 +78,8 @@ type keyRecord struct {
 	Overlap   sluice.Duration `json:"overlap,omitzero"` // how long the keys before it stay
 }
 
-// Transformed returns a copy in which f was applied to the seed. It belongs to its use too: a key
-// cannot be given another one by whoever can write its record and not open it.
+// Transformed returns a copy in which f was applied to the seed. The sealed seed belongs to its use too: a writer of
+// records that cannot open them cannot give a key another use.
 func (r keyRecord) Transformed(name string, f Transform) (_ keyRecord, err error) {
 	r.Use = cmp.Or(r.Use, sluice.UseWebhook)
 	r.Seed, err = f(r.Seed, seal.Place(streams.Keys, name, string(r.Use), r.ID))
@@ -108,7 +108,7 @@ func keyName(use sluice.KeyUse, number int) string {
 
 // keyNumber returns the number in a key's name.
 func keyNumber(name string) int {
-	number, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:]) // 0 for what we did not name
+	number, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:]) // 0 for names that are not ours
 	return number
 }
 
@@ -118,8 +118,8 @@ type Keys struct{ store *Store }
 // Keys returns the server's keys.
 func (s *Store) Keys() Keys { return Keys{s} }
 
-// For returns the server's keys for a use, the newest, which signs, first; what they signed
-// can be verified with any of them. Those that have retired are not among them. There is one at
+// For returns the server's keys for a use. The newest, which signs, is the first; any of them
+// can verify the signatures of all. Retired keys are not among them. There is one at
 // least: if none is stored, one is made.
 func (k Keys) For(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
 	for {
@@ -137,7 +137,7 @@ func (k Keys) For(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
 		}
 		err = k.put(ctx, key, record)
 		if sluice.CodeOf(err) == sluice.Conflict {
-			_, _, err = OpenBucket[keyRecord](k.store, streams.Keys).Get(ctx, keyName(use, 1)) // one that cannot be read is no reason for another
+			_, _, err = OpenBucket[keyRecord](k.store, streams.Keys).Get(ctx, keyName(use, 1)) // an unreadable key is no reason for another
 		}
 		if err != nil {
 			return nil, err
@@ -167,9 +167,9 @@ func (k Keys) All(ctx context.Context) ([]Key, error) {
 	return all, nil
 }
 
-// Rotate makes a key for a use. It signs from now on; those before it stay for the overlap,
-// unless they retire sooner. Before it is stored, intend is called with the key that signed, as it
-// shall be, and with the new one; its error keeps it from being made. Code Conflict if somebody else made
+// Rotate makes a key for a use. The new key signs from now on; the keys before it stay for the overlap,
+// unless they retire sooner. Before the key is stored, intend is called with the present signing key, that key as it
+// shall be, and the new key; its error keeps the new key from being made. Code Conflict if another process made
 // one at the same moment, or if there are too many.
 func (k Keys) Rotate(ctx context.Context, use sluice.KeyUse, overlap time.Duration, intend func(was, will, is Key) error) (Key, error) {
 	keys, err := k.For(ctx, use) // one at least
@@ -213,7 +213,7 @@ func (k Keys) RemoveRetired(ctx context.Context) error {
 		if err == nil {
 			k.store.opts.Log.LogAttrs(ctx, slog.LevelInfo, "key removed", slog.String("key_id", d.Value.ID), slog.String("use", string(d.use())))
 		}
-		if sluice.CodeOf(err) != sluice.Conflict { // somebody else removes or seals it
+		if sluice.CodeOf(err) != sluice.Conflict { // another process removes or seals it
 			errs = append(errs, err)
 		}
 	}

@@ -49,7 +49,7 @@ type lease struct {
 	until    time.Time // when to stop unless it is renewed, by both clocks
 
 	leaving bool            // another replica is to have it
-	settled <-chan struct{} // closed when nothing is under way any more; nil: nobody was told yet
+	settled <-chan struct{} // closed when nothing is under way any more; nil: the engine was not told yet
 }
 
 // Leases returns the leases of a replica. Two replicas never have the same id.
@@ -74,9 +74,9 @@ func (l *Leases) Owns(subscription string) bool {
 }
 
 // Run takes, renews and gives up leases until ctx is done, and then returns them. It calls
-// changed whenever the answer of Owns changed; what that returns is closed when what is not
-// owned any more has come to rest. Until then a lease that another replica is to have is kept,
-// or that one would send again what is under way here.
+// changed whenever the answer of Owns changed. The channel that changed returns is closed when all lost
+// subscriptions have come to rest. Until then this replica keeps a lease that another is to have:
+// otherwise the other would send again the deliveries that are under way here.
 func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	tick := time.NewTicker(l.renew)
 	defer tick.Stop()
@@ -115,7 +115,7 @@ func (l *Leases) leave(settled <-chan struct{}) {
 	}
 }
 
-// round does one round. It reports whether what is owned changed, and whether the store answered.
+// round does one round. It reports whether the set of owned shards changed, and whether the store answered.
 func (l *Leases) round(ctx context.Context) (different, said bool) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
@@ -203,7 +203,7 @@ func remaining(now, moment time.Time) (monotonic, wall time.Duration) {
 	return moment.Sub(now), moment.Round(0).Sub(now.Round(0))
 }
 
-// holds reports whether a lease holds of which so much is left by each clock. The monotonic one stands still while a
+// holds reports whether a lease holds that has so much left by each clock. The monotonic clock stands still while a
 // machine is suspended, when others take its leases; the one on the wall can be set back.
 func holds(monotonic, wall time.Duration) bool { return monotonic > 0 && wall > 0 }
 

@@ -23,15 +23,15 @@ const (
 	ledgerSkew     = time.Minute      // how far the clocks of two writers may be apart
 )
 
-// Ledger is the stream of who changed what.
+// Ledger is the stream of changes, each with its author.
 type Ledger struct{ store *Store }
 
 // Ledger returns the ledger.
 func (s *Store) Ledger() Ledger { return Ledger{s} }
 
 // Append writes an entry and returns when it is stored, which is tried for ten seconds. The
-// entry's id keeps it from being stored twice. Code Unavailable if the ledger is full or gone, with the reason ReasonStorage and what to
-// do if the whole store is full.
+// entry's id keeps it from being stored twice. Code Unavailable if the ledger is full or gone, with the reason ReasonStorage and
+// advice if the whole store is full.
 func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -102,8 +102,8 @@ func (l Ledger) state(ctx context.Context) (jetstream.StreamState, error) {
 	return stream.CachedInfo().State, nil
 }
 
-// between returns the entries with begin ≤ place < end that are wanted, ascending, and whether
-// what lies before them is older than what is wanted.
+// between returns the wanted entries with begin ≤ place < end, ascending, and whether
+// all entries before them are older than the wanted ones.
 func (l Ledger) between(ctx context.Context, q *model.LedgerQuery, begin, end uint64) (found []sluice.LedgerEntry, over bool, err error) {
 	err = l.store.Scan(ctx, streams.Ledger, jetstream.ConsumerConfig{
 		FilterSubject: streams.LedgerFilter(q.Namespace, q.Action),
@@ -113,7 +113,7 @@ func (l Ledger) between(ctx context.Context, q *model.LedgerQuery, begin, end ui
 			return false, nil
 		}
 		var e sluice.LedgerEntry
-		if err := json.Unmarshal(msg.Data, &e); err != nil { // it was not us, and it cannot be removed
+		if err := json.Unmarshal(msg.Data, &e); err != nil { // another writer's, and it cannot be removed
 			l.store.opts.Log.ErrorContext(ctx, "ledger entry cannot be read", slog.Uint64("seq", meta.Sequence.Stream), slog.Any("error", err))
 			return true, nil
 		}

@@ -23,7 +23,7 @@ type Namespaces struct{ store *Store }
 func (s *Store) Namespaces() Namespaces { return Namespaces{s} }
 
 // Put makes a namespace, or changes its description, retention and dedup window to
-// what is given, which may take events away. It returns the namespace as it is now, and
+// the given ones, which may take events away. It returns the namespace as it is now, and
 // whether it is new. With a revision it is changed only if that is the stored one.
 //
 // Codes: InvalidRequest; RevisionMismatch; Conflict if it was changed meanwhile; QuotaExceeded and
@@ -35,9 +35,9 @@ func (n Namespaces) Put(ctx context.Context, ns sluice.Namespace) (sluice.Namesp
 	})
 }
 
-// PutAfter is Put, and before something is changed, intend is called with
-// what is stored, nil if nothing is, and what shall be. Its error keeps it from being changed; what it returns is stored as to be told.
-// Code Unavailable if too much is to be told already.
+// PutAfter is Put, and before a change, intend is called with
+// the stored namespace, nil if there is none, and with the new one. Its error keeps the namespace from being changed; the
+// announcement that it returns is stored until it is told. Code Unavailable if too many announcements wait already.
 func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend func(was, is *sluice.Namespace) (sluice.Announcement, error)) (sluice.Namespace, bool, error) {
 	if err := n.check(&ns); err != nil {
 		return sluice.Namespace{}, false, err
@@ -88,8 +88,8 @@ func (n Namespaces) check(ns *sluice.Namespace) error {
 	return nil
 }
 
-// revert stores what a namespace was before a change, which is nothing for a new one: a record
-// whose log cannot be made would keep servers from starting.
+// revert stores the namespace from before a change, and deletes a new one: a record
+// without its log would keep servers from starting.
 func (n Namespaces) revert(ctx context.Context, before namespaceRecord, name string, revision uint64) error {
 	ctx = shutdown.Lasting(ctx)
 	if before.Name == "" {
@@ -145,7 +145,7 @@ func (n Namespaces) List(ctx context.Context) ([]sluice.Namespace, error) {
 	return all, nil
 }
 
-// Watch tells of every namespace as Bucket.Watch does, with what is in force, but for
+// Watch tells of every namespace as Bucket.Watch does, with the settings in force, without
 // the usage.
 func (n Namespaces) Watch(ctx context.Context, f func(Entry[sluice.Namespace])) error {
 	return n.store.namespaces().Watch(ctx, ">", func(e Entry[sluice.Namespace]) {
@@ -158,7 +158,7 @@ func (n Namespaces) Watch(ctx context.Context, f func(Entry[sluice.Namespace])) 
 }
 
 // Delete deletes a namespace with its events and their consumers. The events go
-// first: if it is interrupted, what is left is an empty namespace and not a hidden log.
+// first: an interrupted deletion leaves an empty namespace and not a hidden log.
 // Codes: NotFound; Conflict for the default namespace.
 func (n Namespaces) Delete(ctx context.Context, name string) error {
 	if name == sluice.DefaultNamespace {
@@ -196,7 +196,7 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	return ns
 }
 
-// EventsInfo returns what JetStream knows of a namespace's log. Code NotFound if there is none.
+// EventsInfo returns JetStream's information on a namespace's log. Code NotFound if there is none.
 func (s *Store) EventsInfo(ctx context.Context, ns string) (*jetstream.StreamInfo, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
 		return nil, NamespaceMissing(ns)
@@ -221,5 +221,5 @@ func NamespaceMissing(name string) error {
 	return sluice.Errorf(sluice.NotFound, "namespace %q not found", name)
 }
 
-// LogOf returns the namespace whose log a stream is.
+// LogOf returns the namespace that a stream is the log of.
 func LogOf(stream string) (string, bool) { return strings.CutPrefix(stream, streams.EventsStream("")) }

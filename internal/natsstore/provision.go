@@ -17,16 +17,16 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// provisionPatience is how long servers are waited for that a stream's replicas need.
+// provisionPatience is how long a stream waits for the servers that its replicas need.
 const provisionPatience = time.Minute
 
 // Provision makes the streams and buckets of the layout, the namespaces' among them, and the
-// default namespace. Streams that exist get what they lack: settings, consumers, replicas.
-// What would take data away is left as it is and logged; a namespace's retention is shortened
-// by Namespaces.Put only. Secrets that are not sealed with the newest key are. Calling it again, or from several processes
-// at once, changes nothing. It returns a seal.LockedError if secrets are sealed with a key that is not at hand.
+// default namespace. Existing streams get the missing settings, consumers and replicas.
+// A setting whose change would take data away is left as it is and logged; only Namespaces.Put shortens
+// a namespace's retention. Secrets that are not sealed with the newest key are sealed with it. Calling it again, or from several
+// processes at once, changes nothing. It returns a seal.LockedError if secrets are sealed with a key that is not at hand.
 func (s *Store) Provision(ctx context.Context) error {
-	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // by a server that was killed; who watches the room binds them again
+	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // a killed server may have bound them; the watch of the room binds them again
 		s.opts.Log.WarnContext(ctx, "limits of a full store not lifted on some streams", slog.Any("error", err))
 	}
 	for _, stream := range streams.Singles() {
@@ -57,7 +57,7 @@ func (s *Store) Provision(ctx context.Context) error {
 	return s.finish(ctx)
 }
 
-// finish calls what the rooms registered.
+// finish calls the functions that the rooms registered.
 func (s *Store) finish(ctx context.Context) error {
 	s.mu.Lock()
 	provisioned := slices.Clone(s.provisioned)
@@ -121,8 +121,8 @@ func (s *Store) streamConfig(d streams.Stream) jetstream.StreamConfig {
 	}
 }
 
-// bucketConfig is what NATS clients expect of a bucket, but for AllowDirect and MaxConsumers,
-// which nats.go does not let one choose when it makes a bucket.
+// bucketConfig has the settings that NATS clients expect of a bucket, but for AllowDirect and MaxConsumers,
+// which nats.go does not let its caller choose for a new bucket.
 func (s *Store) bucketConfig(d streams.Bucket) jetstream.StreamConfig {
 	dedup := 2 * time.Minute
 	if d.TTL > 0 {
@@ -156,8 +156,8 @@ func unlimited(n int64) int64 {
 	return n
 }
 
-// ensure makes a stream, or changes one that exists to what merge makes of it and what is
-// wanted. It is tried again until ctx ends while nobody answers or a cluster is still coming up, and for a
+// ensure makes a stream, or changes an existing one to the configuration that merge returns. It tries again until ctx ends
+// while no server answers or a cluster is still coming up, and for a
 // minute while there are too few servers for the replicas, which waiting may not change.
 func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -180,8 +180,8 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge m
 	return nil
 }
 
-// ensureOnce asks each question with a time of its own: what is asked while a cluster elects its leaders may
-// never be answered, however long it is waited for.
+// ensureOnce asks each question with a time of its own: a question during an election may
+// never be answered, however long the wait.
 func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
@@ -207,11 +207,11 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 }
 
 // merge returns the configuration that a stream shall have, and the names of the settings that
-// are wanted and not in it. What we do not know of is left as it is.
+// are wanted and not in it. Settings that this release does not know are left as they are.
 type merge func(have, want jetstream.StreamConfig) (next jetstream.StreamConfig, refused []string)
 
-// keepData gives a stream what it lacks and takes nothing away: what is kept may become more,
-// not less, and what cannot be switched off stays on.
+// keepData gives a stream its missing settings and takes no data away: limits may grow and
+// not shrink, and a switch that cannot be turned off stays on.
 func keepData(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
 	next, refused := shape(have, want), []string(nil)
 	keep := func(name string, less bool) bool {
@@ -235,7 +235,7 @@ func keepData(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []stri
 	return next, refused
 }
 
-// takeLimits is keepData, and the limits are those that are wanted: somebody asked for them.
+// takeLimits is keepData, and the limits are the wanted ones: a caller asked for them.
 func takeLimits(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
 	next, _ := keepData(have, want)
 	next.MaxAge, next.MaxBytes = want.MaxAge, want.MaxBytes

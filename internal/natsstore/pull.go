@@ -20,7 +20,7 @@ const (
 )
 
 // How a NATS elsewhere is asked. A server that was paused takes its clients with it, and for a minute and more the others do not
-// notice: what they deliver to requests that came over it is lost until its ack wait is over. Requests that expire sooner than
+// notice: their deliveries to requests that came over it are lost until the ack wait is over. Requests that expire sooner than
 // a silent connection is given up are gone by the time of the next one. Their end also stands for a heartbeat.
 const (
 	remoteExpiry  = 4 * time.Second
@@ -30,7 +30,7 @@ const (
 // Subject, headers and statuses of pull requests.
 const (
 	pullSubject     = "$JS.API.CONSUMER.MSG.NEXT."
-	pullAgain       = 20 * time.Millisecond   // after a try that nobody was there for
+	pullAgain       = 20 * time.Millisecond   // after a try that no server was there for
 	headerLeft      = "Nats-Pending-Messages" // of a request that has ended: how many it did not get
 	statusHeartbeat = "100"
 	StatusNoAnswer  = "503"
@@ -48,7 +48,7 @@ type pace struct {
 	expiry    time.Duration // of a request
 	heartbeat time.Duration // 0: none
 	silence   time.Duration // after which the request is lost
-	early     int           // tries that nobody may be there for: a consumer is told of before all of a cluster know it
+	early     int           // tries that may find no server: a consumer is told of before all of a cluster know it
 }
 
 // deliveryPace is how a subscription's consumer is asked.
@@ -59,7 +59,7 @@ func (s *Store) deliveryPace(most int) pace {
 	return pace{most: most, expiry: remoteExpiry, silence: remoteSilence}
 }
 
-// puller keeps asking a consumer for deliveries (decision 0006). What it is handed comes one
+// puller keeps asking a consumer for deliveries (decision 0006). Its messages come one
 // after the other; only that goroutine touches wanted.
 type puller struct {
 	nc      *nats.Conn
@@ -67,7 +67,7 @@ type puller struct {
 	inbox   string
 	pace    pace
 	wanted  int // deliveries that are asked for and have not come
-	early   int // tries that nobody was there for
+	early   int // tries that no server was there for
 	heard   bool
 	silence *time.Timer
 
@@ -93,13 +93,13 @@ func (s *Store) pull(info *jetstream.ConsumerInfo, as pace, each func(*nats.Msg)
 		p.silence.Stop()
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
-	if err := sub.SetPendingLimits(-1, -1); err != nil { // what was asked for is bounded, and nothing of it may be dropped
+	if err := sub.SetPendingLimits(-1, -1); err != nil { // the number asked for is bounded, and no delivery may be dropped
 		p.silence.Stop()
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	closed := make(chan struct{})
 	sub.SetClosedHandler(func(string) {
-		end(nats.ErrConnectionClosed) // unless it was stopped, when nobody listens any more
+		end(nats.ErrConnectionClosed) // unless it was stopped and has no reader any more
 		close(closed)
 	})
 	stop = func() {

@@ -16,19 +16,19 @@ import (
 // another one notices before it writes anything, whether there are secrets yet or not.
 const checkName = "=check"
 
-// resealTries bounds how often a record is read again because somebody else writes it.
+// resealTries bounds how often a record is read again because another process writes it.
 const resealTries = 20
 
-// Transform returns what a text becomes that lies at the place.
+// Transform returns the new text for the text at a place.
 type Transform func(text, place string) (string, error)
 
-// Sealable is a record in which something is sealed. Transformed returns a copy in which f was applied to all of that; name is
+// Sealable is a record with sealed parts. Transformed returns a copy in which f was applied to each of them; name is
 // the record's key in its bucket.
 type Sealable[T any] interface {
 	Transformed(name string, f Transform) (T, error)
 }
 
-// checkRecord has nothing but what is sealed.
+// checkRecord has no other part than the sealed one.
 type checkRecord struct {
 	Check string `json:"check"`
 }
@@ -46,7 +46,7 @@ func (s *Store) sealText(text, place string) (string, error) {
 	return s.opts.Sealer.Seal([]byte(text), place), nil
 }
 
-// openText opens what sealText sealed. What is not sealed is as an older release wrote it.
+// openText opens a text of sealText. A text that is not sealed stays as an older release wrote it.
 func (s *Store) openText(text, place string) (string, error) {
 	id := seal.KeyOf(text)
 	if id == "" {
@@ -59,8 +59,8 @@ func (s *Store) openText(text, place string) (string, error) {
 	return string(plain), err
 }
 
-// keysIn returns the ids of the keys that something in a record is sealed with, each once; ""
-// stands for what is not sealed.
+// keysIn returns the ids of the keys that seal the parts of a record, each once; ""
+// stands for a part that is not sealed.
 func keysIn[T Sealable[T]](name string, record T) []string {
 	var ids []string
 	_, _ = record.Transformed(name, func(text, _ string) (string, error) { // it has no error of its own
@@ -71,7 +71,7 @@ func keysIn[T Sealable[T]](name string, record T) []string {
 	return slices.Compact(ids)
 }
 
-// unlocked says what a record that could not be opened means to whoever asks for it.
+// unlocked turns the error of a record that could not be opened into the one for its reader.
 func unlocked(name string, err error) error {
 	if err == nil {
 		return nil
@@ -80,10 +80,10 @@ func unlocked(name string, err error) error {
 		"the secrets of %q cannot be opened with the keys of this server; the server's log has the details", name), err)
 }
 
-// SealedBucket is a bucket with records in which something is sealed, for Options.Sealed.
+// SealedBucket is a bucket of records with sealed parts, for Options.Sealed.
 type SealedBucket func(ctx context.Context, s *Store) (sealedRecords, error)
 
-// SealedIn returns the bucket with the name, whose records are of one type.
+// SealedIn returns the bucket with the name; its records are of one type.
 func SealedIn[T Sealable[T]](name string) SealedBucket {
 	return func(ctx context.Context, s *Store) (sealedRecords, error) {
 		b := OpenBucket[T](s, name)
@@ -112,7 +112,7 @@ func (r recordsOf[T]) count(counts map[string]int) {
 	}
 }
 
-// reseal seals with the newest key what is not.
+// reseal seals with the newest key the records that are not sealed with it.
 func (r recordsOf[T]) reseal(ctx context.Context) (changed int, err error) {
 	for _, e := range r.entries {
 		did, err := reseal(ctx, r.bucket, e)
@@ -126,7 +126,7 @@ func (r recordsOf[T]) reseal(ctx context.Context) (changed int, err error) {
 	return changed, nil
 }
 
-// stored is everything in which something is sealed.
+// stored is all records of the store with sealed parts.
 type stored struct {
 	buckets []sealedRecords
 	check   recordsOf[checkRecord] // one record, or none
@@ -187,10 +187,10 @@ func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 	return status, nil
 }
 
-// sealStored seals what is not sealed with the newest key: what an older release wrote, and
-// what was sealed before the key was replaced. It returns a seal.LockedError, and has changed
-// nothing, if something is sealed with a key that is not at hand. It is safe with several
-// processes at once and against a crash in between: each record is written over what was read,
+// sealStored seals with the newest key all parts that are not: the plain ones of an older release, and
+// those that an older key sealed. It returns a seal.LockedError, and has changed
+// nothing, if a part is sealed with a key that is not at hand. It is safe with several
+// processes at once and against a crash in between: each record is written over the revision that was read,
 // the check comes last, and the next start begins again.
 func (s *Store) sealStored(ctx context.Context) error {
 	if s.opts.Sealer == nil {
@@ -222,7 +222,7 @@ func (s *Store) sealStored(ctx context.Context) error {
 	return nil
 }
 
-// checkLocked returns a seal.LockedError if something is sealed with a key that is not at hand.
+// checkLocked returns a seal.LockedError if a part is sealed with a key that is not at hand.
 func (s *Store) checkLocked(counts map[string]int) error {
 	locked := &seal.LockedError{}
 	for _, id := range sortedNames(counts) {
@@ -256,8 +256,8 @@ func (s *Store) makeCheck(ctx context.Context) (recordsOf[checkRecord], error) {
 	return check, s.checkLocked(stored{check: check}.count())
 }
 
-// reseal seals a record with the newest key, unless it is already or is no more, and reports
-// whether it did. One that was tampered with is logged and stays as it is.
+// reseal seals a record with the newest key, unless it is already sealed with it or is no more, and reports
+// whether it did. A record that was tampered with is logged and stays as it is.
 func reseal[T Sealable[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, error) {
 	s := b.store
 	for range resealTries {
@@ -285,7 +285,7 @@ func reseal[T Sealable[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, 
 	return false, sluice.Errorf(sluice.Unavailable, "%q in %s is being changed constantly and could not be sealed", e.Key, b.name)
 }
 
-// resealOnce writes a record over what was read. Code Conflict if it was changed meanwhile.
+// resealOnce writes a record over the revision that was read. Code Conflict if it was changed meanwhile.
 func resealOnce[T Sealable[T]](ctx context.Context, b Bucket[T], e Entry[T]) error {
 	opened, err := e.Value.Transformed(e.Key, b.store.openText)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// Sealed keeps records like Bucket. What is secret in them is sealed when they are written, and opened when they are read.
+// Sealed keeps records like Bucket. The secret parts of them are sealed when they are written, and opened when they are read.
 type Sealed[T Sealable[T]] struct{ bucket Bucket[T] }
 
 // OpenSealed returns the bucket with the name; Provision makes it. It has to be among Options.Sealed.

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// subscriptionRecord is a subscription as it is stored: with what never leaves the server. The
+// subscriptionRecord is a subscription in the store, with the parts that never leave the server. The
 // values of its secrets and of its endpoint's headers, and its endpoint's URL, are sealed.
 type subscriptionRecord struct {
 	Subscription sluice.Subscription `json:"subscription"`
@@ -22,8 +22,8 @@ type subscriptionRecord struct {
 	Gone   bool                  `json:"gone,omitempty"`   // there is no subscription; that is still to be told
 }
 
-// Transformed returns a copy in which f was applied to everything that is sealed. A header
-// belongs to its endpoint's URL too: whoever can write the record, and not open it, cannot have
+// Transformed returns a copy in which f was applied to every sealed part. A header
+// belongs to its endpoint's URL too: a writer of records that cannot open them cannot have
 // the header sent elsewhere.
 func (r subscriptionRecord) Transformed(id string, f Transform) (_ subscriptionRecord, err error) {
 	r.Secrets = slices.Clone(r.Secrets)
@@ -58,7 +58,7 @@ func (r *subscriptionRecord) subscription(revision uint64) *sluice.Subscription 
 	return &sub
 }
 
-// locked returns the subscription without what is sealed.
+// locked returns the subscription without its sealed parts.
 func (r *subscriptionRecord) locked(revision uint64) *sluice.Subscription {
 	sub := r.subscription(revision)
 	sub.Secrets, sub.Endpoint.Headers = nil, nil
@@ -68,8 +68,8 @@ func (r *subscriptionRecord) locked(revision uint64) *sluice.Subscription {
 	return sub
 }
 
-// Subscriptions keeps the subscriptions by id, their secrets and their resolved starts
-// included, and what is to be told of their changes. Revision is the record's, whatever is stored.
+// Subscriptions keeps the subscriptions by id, with their secrets, their resolved starts and the announcements of their
+// changes that are still to be told. Revision is always the record's.
 type Subscriptions struct{ bucket Bucket[subscriptionRecord] }
 
 // Subscriptions returns the bucket of the subscriptions.
@@ -95,8 +95,8 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 }
 
 // Put stores the subscription and returns its new revision. Code Conflict unless the stored
-// revision is the given one; 0 stands for "nothing is stored". What the subscription has to be told is stored with
-// it, but for what is known to have been, and is from then on the revision's; code Unavailable if too much waits.
+// revision is the given one; 0 stands for "nothing is stored". The announcements that the subscription has to tell are stored
+// with it, without those that are known to be told, and get the new revision; code Unavailable if too many wait.
 func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscription, revision uint64) (uint64, error) {
 	record := subscriptionRecord{Subscription: *sub, From: sub.From, Secrets: sub.Secrets, Untold: sub.Untold}
 	record.Subscription.Revision, record.Subscription.Endpoint.Secret = 0, ""
@@ -115,7 +115,7 @@ func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscript
 	return stored, nil
 }
 
-// put stores a record without what was told before.
+// put stores a record without the announcements that were told before.
 func (s Subscriptions) put(ctx context.Context, id string, record *subscriptionRecord, revision uint64) (uint64, error) {
 	var err error
 	if record.Untold, err = s.untold(ctx, id, record.Untold); err != nil {
@@ -128,8 +128,8 @@ func (s Subscriptions) put(ctx context.Context, id string, record *subscriptionR
 	return s.bucket.Put(ctx, id, *record, revision)
 }
 
-// replace stores a new subscription over one that is gone, and has to be told of first. It returns the conflict if
-// there is one that is not.
+// replace stores a new subscription over one that is gone and still has to be announced. It returns the conflict if
+// the stored one is not gone.
 func (s Subscriptions) replace(ctx context.Context, id string, record *subscriptionRecord, conflict error) (uint64, error) {
 	gone, revision, err := s.bucket.Get(ctx, id)
 	if err != nil || !gone.Gone {
@@ -139,7 +139,7 @@ func (s Subscriptions) replace(ctx context.Context, id string, record *subscript
 	return s.put(ctx, id, record, revision)
 }
 
-// Retire stores that the subscription is gone, with what is to be told of it: nobody but Waiting and Untold sees it from
+// Retire stores that the subscription is gone, with the announcements of it: only Waiting and Untold see it from
 // then on. It sets its revision. Code Conflict unless the stored revision is the subscription's.
 func (s Subscriptions) Retire(ctx context.Context, sub *sluice.Subscription) error {
 	record := subscriptionRecord{Gone: true, Untold: sub.Untold, Subscription: sluice.Subscription{
@@ -158,8 +158,8 @@ func (s Subscriptions) Delete(ctx context.Context, id string, revision uint64) e
 	return s.bucket.Delete(ctx, id, revision)
 }
 
-// List returns all subscriptions, in the order of their last change. One whose secrets cannot
-// be opened is there without them, and logged.
+// List returns all subscriptions, in the order of their last change. A subscription without readable
+// secrets is there without them, and logged.
 func (s Subscriptions) List(ctx context.Context) ([]*sluice.Subscription, error) {
 	entries, err := s.bucket.List(ctx, ">")
 	if err != nil {
@@ -175,9 +175,9 @@ func (s Subscriptions) List(ctx context.Context) ([]*sluice.Subscription, error)
 	return all, nil
 }
 
-// Watch tells of every subscription as Bucket.Watch does; the value of a removal is nil. One
-// whose secrets cannot be opened is told as paused, and logged: nothing can be signed, and
-// whoever took it for removed would forget its parked lanes.
+// Watch tells of every subscription as Bucket.Watch does; the value of a removal is nil. A subscription
+// without readable secrets is told as paused, and logged: nothing can be signed, and
+// a watcher that took it for removed would forget its parked lanes.
 func (s Subscriptions) Watch(ctx context.Context, f func(Entry[*sluice.Subscription])) error {
 	return s.bucket.Watch(ctx, ">", func(e Entry[subscriptionRecord]) {
 		told := Entry[*sluice.Subscription]{Key: e.Key, Revision: e.Revision, Change: e.Change}

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// tailAhead is how many messages are on their way to somebody who reads for a long time: he may be
-// slow, and they large.
+// tailAhead is how many messages are on their way to a reader that stays for a long time: the reader may be
+// slow, and the messages large.
 const tailAhead = 64
 
 // Tail calls each for the messages of a stream after a sequence, in their order and then as they come, until it returns an

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// namespaceRecord is a namespace as it is stored, with what is to be told of it; who does not tell reads the namespace alone.
+// namespaceRecord is a namespace in the store, with the announcements that are still to be told; other readers read the namespace alone.
 type namespaceRecord struct {
 	sluice.Namespace
 
@@ -19,7 +19,7 @@ func (s *Store) namespaceRecords() Bucket[namespaceRecord] {
 	return OpenBucket[namespaceRecord](s, streams.Namespaces)
 }
 
-// replace stores a namespace in the place of what was there, with what is to be told, and returns its revision.
+// replace stores a namespace in the place of the old one, with the announcement of the change, and returns its revision.
 func (n Namespaces) replace(ctx context.Context, was *namespaceRecord, is *sluice.Namespace, revision uint64, told sluice.Announcement) (uint64, error) {
 	untold, err := n.untoldOf(ctx, is.Name, ofRevision(was.Untold, revision), told)
 	if err != nil {
@@ -28,7 +28,7 @@ func (n Namespaces) replace(ctx context.Context, was *namespaceRecord, is *sluic
 	return n.store.namespaceRecords().Put(ctx, is.Name, namespaceRecord{Namespace: *is, Untold: untold}, revision)
 }
 
-// untoldOf returns what is to be told of a namespace after a change: what was not told of those before, and of this one.
+// untoldOf returns the announcements of a namespace after a change: those of earlier changes that are not told yet, and this one.
 func (n Namespaces) untoldOf(ctx context.Context, name string, before []sluice.Announcement, one sluice.Announcement) ([]sluice.Announcement, error) {
 	left, err := n.leftOf(ctx, name, before)
 	switch {
@@ -52,7 +52,7 @@ func (n Namespaces) leftOf(ctx context.Context, name string, all []sluice.Announ
 	return behind(all, mark.Revision), nil
 }
 
-// Untold returns what is to be told of a namespace, oldest first; nothing if there is no such namespace.
+// Untold returns the announcements of a namespace that are still to be told, oldest first; none if there is no such namespace.
 func (n Namespaces) Untold(ctx context.Context, name string) ([]sluice.Announcement, error) {
 	record, revision, err := n.store.namespaceRecords().Get(ctx, name)
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -64,8 +64,8 @@ func (n Namespaces) Untold(ctx context.Context, name string) ([]sluice.Announcem
 	return n.leftOf(ctx, name, ofRevision(record.Untold, revision))
 }
 
-// Revisions returns the revisions of the namespaces, and of those of which something was told, or is to be told
-// that they were made (0), the revision that was told last; both by name.
+// Revisions returns the revisions of the namespaces, and for each namespace with an announcement the
+// revision that was told last, 0 if that it was made is still to be told; both by name.
 func (n Namespaces) Revisions(ctx context.Context) (is, told map[string]uint64, err error) {
 	marks, err := n.store.toldMarks().List(ctx, streams.ToldNamespaceKey("*"))
 	if err != nil {
@@ -85,8 +85,8 @@ func (n Namespaces) Revisions(ctx context.Context) (is, told map[string]uint64, 
 	return is, told, nil
 }
 
-// Told notes which revision of a namespace was told; 0 says that it is about to be made. What was noted of a later one
-// stays.
+// Told notes the revision of a namespace that was told; 0 says that the namespace is about to be made. The note of a later
+// revision stays.
 func (n Namespaces) Told(ctx context.Context, name string, told uint64) error {
 	key := streams.ToldNamespaceKey(name)
 	for {
@@ -104,7 +104,7 @@ func (n Namespaces) Told(ctx context.Context, name string, told uint64) error {
 	}
 }
 
-// Forgotten removes what was noted: it is told that the namespace is gone.
+// Forgotten removes the note: it is told that the namespace is gone.
 func (n Namespaces) Forgotten(ctx context.Context, name string) error {
 	return n.store.toldMarks().Delete(ctx, streams.ToldNamespaceKey(name), 0)
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// maxUntold bounds what waits to be told of a subscription: one that cannot be told of cannot be changed for ever.
+// maxUntold bounds the announcements that wait for a subscription: if they can never be told, it cannot be changed for ever.
 const maxUntold = 100
 
-// toldRecord says what of a subscription, or of a namespace, was told last.
+// toldRecord names the announcement of a subscription, or of a namespace, that was told last.
 type toldRecord struct {
 	Event    string `json:"event"`    // its id; "" of a namespace
 	Revision uint64 `json:"revision"` // that it told of
 }
 
-// later returns the announcements that come after what was told.
+// later returns the announcements that come after the last told one.
 func (t toldRecord) later(all []sluice.Announcement) []sluice.Announcement {
 	if at := slices.IndexFunc(all, func(a sluice.Announcement) bool { return a.ID == t.Event }); at >= 0 {
 		return all[at+1:]
@@ -49,7 +49,7 @@ func (s Subscriptions) marks() Bucket[toldRecord] { return s.bucket.store.toldMa
 
 // untold returns which of a subscription's announcements are not known to be told.
 func (s Subscriptions) untold(ctx context.Context, id string, all []sluice.Announcement) ([]sluice.Announcement, error) {
-	if len(all) == 0 || all[0].Revision == 0 { // nothing but what is new
+	if len(all) == 0 || all[0].Revision == 0 { // only the new one
 		return all, nil
 	}
 	mark, _, err := s.marks().Get(ctx, id)
@@ -59,8 +59,8 @@ func (s Subscriptions) untold(ctx context.Context, id string, all []sluice.Annou
 	return mark.later(all), nil
 }
 
-// Untold returns a subscription of which something is to be told, with nothing of it but its names, its revision and what is
-// to be told; that it is gone may be. Code NotFound if there is nothing to be told.
+// Untold returns a subscription with announcements that are still to be told, and of it only the names, the revision and those
+// announcements; the subscription itself may be gone. Code NotFound if there is no announcement.
 func (s Subscriptions) Untold(ctx context.Context, id string) (*sluice.Subscription, error) {
 	record, revision, err := s.bucket.Get(ctx, id)
 	if err != nil {
@@ -80,7 +80,7 @@ func waiting(r *subscriptionRecord, revision uint64, left []sluice.Announcement)
 	return &sluice.Subscription{ID: r.Subscription.ID, Namespace: r.Subscription.Namespace, Revision: revision, Untold: left}
 }
 
-// Waiting returns all subscriptions of which something is to be told, each as Untold does.
+// Waiting returns all subscriptions with announcements that are still to be told, each as Untold does.
 func (s Subscriptions) Waiting(ctx context.Context) ([]*sluice.Subscription, error) {
 	marks, err := s.marks().List(ctx, ">")
 	if err != nil {
@@ -112,7 +112,7 @@ func (s Subscriptions) Waiting(ctx context.Context) ([]*sluice.Subscription, err
 	return all, nil
 }
 
-// Told notes that everything was told that the subscription has to be told. If that is that it is gone, nothing is left of it.
+// Told notes that the subscription's announcements were told. If the last says that it is gone, nothing is left of it.
 func (s Subscriptions) Told(ctx context.Context, sub *sluice.Subscription) error {
 	last := sub.Untold[len(sub.Untold)-1]
 	if last.Type == sluice.TypeSubscriptionDeleted {

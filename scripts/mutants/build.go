@@ -78,7 +78,7 @@ func sources(dir string, chosen []string) ([]string, error) {
 	return names, nil
 }
 
-// write writes the changed files, the helper and what puts them in the place of the others.
+// write writes the changed files, the helper and the overlay that puts them in the place of the others.
 func (b *built) write(work string, s subject, files []string, skip map[int]bool) (overlay string, err error) {
 	b.mutants = nil
 	last := 0
@@ -125,8 +125,8 @@ func (b *built) write(work string, s subject, files []string, skip map[int]bool)
 
 var complaint = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: `)
 
-// blame leaves out the changes on lines that do not compile, and returns how many are left out now. What is wrong is hardly
-// ever a statement that is left out.
+// blame leaves out the changes on lines that do not compile, and returns how many are left out now. A left-out statement is
+// hardly ever the cause.
 func (b *built) blame(said []byte, skip map[int]bool) int {
 	for _, m := range complaint.FindAllSubmatch(said, -1) {
 		line, _ := strconv.Atoi(string(m[2]))

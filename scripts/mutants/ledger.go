@@ -16,8 +16,8 @@ type ledger struct {
 	used map[string]bool
 }
 
-// equivalents returns the file with a package's equivalent changes. Each package has its own, so that two people
-// who work on two packages do not meet.
+// equivalents returns the file with a package's equivalent changes. Each package has its own, so that the authors of changes to
+// two packages do not meet.
 func equivalents(pkg string) string {
 	return filepath.Join("scripts", "mutants", "equivalent", strings.ReplaceAll(pkg, "/", "-")+".txt")
 }

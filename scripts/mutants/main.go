@@ -1,11 +1,11 @@
 // Command mutants changes the decision code of this module one place at a time and looks whether a test of the same
-// package fails. What no test notices is a survivor: the code does not matter, or a test is missing.
+// package fails. A change that no test notices is a survivor: the code does not matter, or a test is missing.
 //
 //	mutants [-sample n] [-only regexp] [-v] [package…]
 //
 // A package is built once, with every change in it and all of them off (go's -overlay; the tree is left alone). Each of
 // its tests runs alone first, to learn which changes it comes by; then each change runs against those tests only, until one
-// fails, panics or takes too long: six times what the tests took alone, and the grace. After a time-out the tests run without
+// fails, panics or takes too long: six times as long as the tests alone, and the grace. After a time-out the tests run without
 // the change and with the same limit. If they pass, the change was noticed; if not, the machine was busy, and
 // the change is tried again. A change that three rounds do not decide counts as one that no test noticed.
 //
@@ -41,7 +41,7 @@ type options struct {
 	only    *regexp.Regexp
 	verbose bool
 	workers int
-	grace   time.Duration // what a change may take besides six times what its tests take without it
+	grace   time.Duration // time for a change, besides six times that of its tests without it
 }
 
 func main() {
@@ -66,7 +66,7 @@ func main() {
 	}
 }
 
-// tally is what came of the changes of one package.
+// tally is the result of the changes of one package.
 type tally struct {
 	pkg                                             string
 	tried, killed, equivalent, survivors, undecided int

@@ -13,7 +13,7 @@ import (
 // mutant is one change.
 type mutant struct {
 	id        int
-	key       string // package, function, what is changed: the same as long as that code is
+	key       string // package, function, changed code: the same as long as that code is
 	file      string
 	line, end int
 }
@@ -40,7 +40,7 @@ type source struct {
 	skip    map[int]bool // changes that do not compile
 }
 
-// plant returns the file with all its changes in it, each of them off, and what they are.
+// plant returns the file with all its changes in it, each of them off, and the changes.
 func (s *source) plant() ([]byte, []mutant, error) {
 	file, err := parser.ParseFile(s.fset, s.path, s.text, parser.ParseComments)
 	if err != nil {
@@ -101,19 +101,19 @@ func (s *source) replace(at token.Pos, length int, text string) {
 	s.inserts = append(s.inserts, insert{from, text, from, 1 << 30})
 }
 
-// render returns the text with what was inserted.
+// render returns the text with the insertions.
 func (s *source) render() []byte {
 	slices.SortStableFunc(s.inserts, func(a, b insert) int {
 		aEnds, bEnds := a.other < a.at, b.other < b.at
 		switch {
 		case a.at != b.at:
 			return cmp.Compare(a.at, b.at)
-		case aEnds != bEnds: // what ends here goes before what begins
+		case aEnds != bEnds: // ends go before beginnings
 			if aEnds {
 				return -1
 			}
 			return 1
-		case a.other != b.other: // of what begins the longest first, of what ends the shortest
+		case a.other != b.other: // of the beginnings the longest first, of the ends the shortest
 			return cmp.Compare(b.other, a.other)
 		case aEnds:
 			return cmp.Compare(b.order, a.order)
@@ -129,7 +129,7 @@ func (s *source) render() []byte {
 	return append(out, s.text[last:]...)
 }
 
-// visit changes what a node decides.
+// visit changes the decisions of a node.
 func (s *source) visit(n ast.Node, stack []ast.Node) {
 	var parent ast.Node
 	if len(stack) > 0 {
@@ -173,7 +173,7 @@ func (s *source) returns(n *ast.ReturnStmt) {
 	}
 }
 
-// isBare reports whether a statement is an if without else: what is in it may fall through.
+// isBare reports whether a statement is an if without else: its body may fall through.
 func isBare(n ast.Node) bool {
 	is, ok := n.(*ast.IfStmt)
 	return ok && is.Else == nil
@@ -279,7 +279,7 @@ func (s *source) statements(list []ast.Stmt) {
 	}
 }
 
-// exits leaves out what ends a function or a round where it can go on without.
+// exits leaves out the last statement of a function or a round where the code can go on without it.
 func (s *source) exits(list []ast.Stmt) {
 	for _, st := range list {
 		switch st := st.(type) {

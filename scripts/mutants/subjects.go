@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// subject is a package whose code decides something, and which of it is changed.
+// subject is a package that decides something, and the files of it that are changed.
 type subject struct {
 	pkg   string   // its directory
 	files []string // all of them if there are none
@@ -22,7 +22,7 @@ func (s subject) scope() string {
 // driven is why the other files of a package are left out.
 const driven = "the others read, store and send what these decide; internal/e2e tests them on a NATS server"
 
-// subjects returns the packages and files that decide; what moves bytes is left to the tests of what it moves.
+// subjects returns the packages and files that decide; code that only moves bytes is left to the tests of the moved data.
 func subjects() []subject {
 	return []subject{
 		{pkg: "internal/authz"},

@@ -24,7 +24,7 @@ const (
 	rounds    = 3           // how often a change is tried while the machine is too busy for the tests without it
 )
 
-// verdict is what became of a change.
+// verdict is the outcome of a change.
 type verdict int
 
 const (
@@ -35,7 +35,7 @@ const (
 
 func (v verdict) String() string { return [...]string{"survived", "noticed", "undecided"}[v] }
 
-// probe is what one test does.
+// probe is one test and the changes that it comes by.
 type probe struct {
 	name  string
 	took  time.Duration
@@ -90,7 +90,7 @@ func try(ctx context.Context, opts options, s subject, known *ledger) (tally, er
 	return t, nil
 }
 
-// isChosen reports whether a change belongs to the sample, which depends on what it is alone.
+// isChosen reports whether a change belongs to the sample, which depends on the change alone.
 func isChosen(key string, one uint) bool {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))
@@ -99,7 +99,7 @@ func isChosen(key string, one uint) bool {
 
 // probes runs each test alone, with no change on.
 func (b *built) probes(ctx context.Context, opts options, s subject, work string) ([]probe, error) {
-	// A test with package rapid writes what failed into the tree, unless it is told not to.
+	// A test with package rapid writes failing input into the tree, unless it is told not to.
 	b.args = []string{"-rapid.nofailfile"}
 	out, err := b.test(ctx, testLimit, nil, "-test.list=.")
 	if err != nil {
@@ -151,7 +151,7 @@ func (b *built) probe(ctx context.Context, name, file string) (probe, error) {
 	return p, lines.Err()
 }
 
-// tryAll returns what became of each change.
+// tryAll returns the outcome of each change.
 func (b *built) tryAll(ctx context.Context, opts options, chosen []mutant, probes []probe) []verdict {
 	verdicts := make([]verdict, len(chosen))
 	var saying sync.Mutex
