@@ -9,7 +9,7 @@ import (
 )
 
 // TestAttacks_HaveTheirTests checks docs/security.md: every row of an attack names a test that shows
-// what stops it, and every test that is named exists.
+// its defence, and every test that is named exists.
 func TestAttacks_HaveTheirTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/security.md")
@@ -25,7 +25,7 @@ func TestAttacks_HaveTheirTests(t *testing.T) {
 			attacks = true
 		case attacks && !strings.HasPrefix(cells[1], " ---"):
 			rows++
-			require.NotEmpty(t, names(shown), "no test shows what stops it: %s", line)
+			require.NotEmpty(t, names(shown), "no test shows the defence: %s", line)
 			for _, name := range names(shown) {
 				require.True(t, tests[name], "%s does not exist: %s", name, line)
 			}

@@ -101,7 +101,7 @@ func TestDamage_LostPauseDeliversNothing(t *testing.T) {
 			sub, err = s.api.Subscription(t.Context(), "paused")
 			require.NoError(t, err)
 			require.Equal(t, sluice.Active, sub.State)
-			watch.End(faulttest.Arrived{Events: 6}, "3 events for each of two subscriptions; the one whose pause is lost gets nothing until it is resumed")
+			watch.End(faulttest.Arrived{Events: 6}, "3 events for each of two subscriptions; the one with the lost pause gets nothing until it is resumed")
 			require.NoError(t, s.api.ForgetDamage(t.Context()))
 			storage, err := s.api.Storage(t.Context())
 			require.NoError(t, err)

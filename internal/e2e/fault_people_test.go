@@ -194,5 +194,5 @@ func rotateSecret(t *testing.T, w *peopleWorld) {
 	w.set(func() { require.Empty(t, w.refused) })
 	a := w.got.Compare(feed.sent)
 	require.Zero(t, a.Twice)
-	w.watch.End(a, "no signature was refused, by who knew the old secret and by who knew the new one")
+	w.watch.End(a, "no signature was refused, neither by the receiver with the old secret nor by the one with the new")
 }

@@ -125,7 +125,7 @@ func TestStop_EndsWithoutNATS(t *testing.T) { // S4-17, S4-22
 			watch.Resumed()
 			feed.publish(t, 3)
 			eventually(t, func() bool { return hook.Taken() == 6 }, "and the next ones")
-			watch.End(hook.Compare(feed.sent), fmt.Sprintf("it ended %.0f s after it was told to, with shutdown_grace %s; what could not be recorded is sent again", took.Seconds(), stopGrace))
+			watch.End(hook.Compare(feed.sent), fmt.Sprintf("it ended %.0f s after it was told to, with shutdown_grace %s; unrecorded attempts are sent again", took.Seconds(), stopGrace))
 		})
 	}
 }

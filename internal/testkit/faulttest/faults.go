@@ -19,8 +19,8 @@ const (
 	GroupEndpoint = "The endpoint"
 	GroupClock    = "The clock"
 	GroupProcess  = "The process"
-	GroupStore    = "What is stored"
-	GroupOperator = "What people do meanwhile"
+	GroupStore    = "The store"
+	GroupOperator = "Acts of operators meanwhile"
 )
 
 const (
@@ -37,7 +37,7 @@ func Faults() []Fault {
 		{"nats-away", GroupNATS, "NATS is away", "an external server is shut down for a minute (short: 3 s)", natsTest},
 		{"nats-away-embedded", GroupNATS, "NATS in the same process is away", "the same with a server that is reached without a network", "delivery.TestEmbedded_OutageRepeatsNothing"},
 		{"nats-slow", GroupNATS, "NATS is slow", "a proxy delays each direction by 100 ms and lets 64 KiB/s pass", natsTest},
-		{"nats-half-open", GroupNATS, "the connection to NATS is half open", "a proxy swallows what comes, in both directions, and closes nothing", natsTest},
+		{"nats-half-open", GroupNATS, "the connection to NATS is half open", "a proxy swallows all data, in both directions, and closes nothing", natsTest},
 		{"nats-cut", GroupNATS, "connections to NATS break", "a proxy closes all connections every 300 ms, ten times (long: forty)", natsTest},
 		{"nats-leader-paused", GroupNATS, "the leader in a NATS cluster is paused", "of three servers the one that leads the log, a consumer of it, `ATTEMPTS` or the leases gets SIGSTOP until events arrive again, three times each", "e2e.TestLeader_PausedOneStopsNoDelivery"},
 		{"full-attempts", GroupNATS, "the attempts' stream is full", "`max_bytes` with discard new on `ATTEMPTS`, lifted later", fullTest},
@@ -65,11 +65,11 @@ func Faults() []Fault {
 		{"clock-running", GroupClock, "it jumps while the process runs", "waits for retries are shown to be of the clock that does not jump", "delivery.TestClock_RunningProcessUsesTheMonotonicOne"},
 
 		{"kill-any-write", GroupProcess, "it is killed between any two writes", "every write to NATS of a scenario is counted; for each, the process dies right before it and right after it", "delivery.TestEngine_SurvivesDeathBetweenAnyTwoWrites"},
-		{"kill-wake", GroupProcess, "it is killed while it wakes consumers", "every write to NATS of cycles of wakes is counted; for each, the process dies right before it and right after it, and between what is not written", "records.TestWake_SurvivesDeathBetweenAnyTwoWrites"},
+		{"kill-wake", GroupProcess, "it is killed while it wakes consumers", "every write to NATS of cycles of wakes is counted; for each, the process dies right before it and right after it, and between steps that are not written", "records.TestWake_SurvivesDeathBetweenAnyTwoWrites"},
 		{"kill-load", GroupProcess, "it is killed under load", "SIGKILL while events come, restart", "e2e.TestCrash_LosesNoEventAndKeepsPathOrder"},
 		{"two-owners", GroupProcess, "two replicas serve one subscription", "two engines that both believe that it is theirs, with failures on the way", "delivery.TestTwoOwners_LoseNothing"},
 		{"stop-away", GroupProcess, "it is told to end while NATS is away", "three attempts are under way when NATS stops and the server is told to end; both start again", stopTest},
-		{"stop-silent", GroupProcess, "it is told to end while NATS says nothing", "the same with a proxy that swallows all that comes on every connection", stopTest},
+		{"stop-silent", GroupProcess, "it is told to end while NATS says nothing", "the same with a proxy that swallows all data on every connection", stopTest},
 		{"stop-disk-full", GroupProcess, "it is told to end while the disk takes no writes", "the same with an embedded NATS of which every write of a file fails", "e2e.TestStop_EndsOnFullDisk"},
 		{"parked-restart", GroupProcess, "it restarts with thousands of parked lanes", "3,000 lanes are parked (short: 300), the process dies and starts again", "delivery.TestPark_ManyLanesSurviveARestart"},
 

@@ -38,7 +38,7 @@ func Table(dir string) (string, error) {
 	return b.String(), nil
 }
 
-const tableHead = `| fault | what was done | events | lost | twice | order | to resume | CPU | memory | remark | test |
+const tableHead = `| fault | cause | events | lost | twice | order | to resume | CPU | memory | remark | test |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `
 
