@@ -21,7 +21,7 @@ func (f *free) Take() bool {
 	return *f >= 0
 }
 
-// Pass gives nothing back: nothing was taken.
+// Pass leaves the line: nothing was taken.
 func (*free) Pass() {}
 
 // newDispatcher returns the dispatcher of a subscription with a window of two and a lane for each key.

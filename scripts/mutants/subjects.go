@@ -38,7 +38,7 @@ func subjects() []subject {
 		{pkg: "internal/wake", files: []string{"step.go", "callback.go", "ahead.go", "change.go"}, why: driven},
 		{
 			pkg: "internal/delivery", files: []string{"lanetable.go", "laneacts.go", "breaker.go", "budget.go", "park.go", "replay.go", "dispatcher.go", "failing.go"}, why: driven,
-			tests: "^Test(Attempts|Book|Breaker|Budget|Dispatcher|LaneTable|Outbound|Pace|Replay)_.*$", // those that need no NATS
+			tests: "^(TestFailing_IsJudged|Test(Attempts|Book|Breaker|Budget|Dispatcher|LaneTable|Outbound|Pace|Replay)_.*)$", // those that need no NATS
 		},
 		{pkg: "internal/feed", files: []string{"coalesce.go", "queue.go", "pages.go", "bounds.go"}, why: driven},
 		{
