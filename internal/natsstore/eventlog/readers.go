@@ -15,8 +15,8 @@ import (
 
 // Bounds of what a log's one reader keeps for followers that are a little behind.
 const (
-	readersSize   = 512     // messages
-	readersWeight = 4 << 20 // bytes
+	readersSize   = 128     // messages
+	readersWeight = 1 << 20 // bytes
 )
 
 // entry is a message of a log as its one reader hands it to all followers.
