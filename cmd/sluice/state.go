@@ -37,15 +37,17 @@ func (c *stateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if q.Filter, err = c.filter(); err != nil {
 		return err
 	}
+	var lost []sluice.Gap // of the whole snapshot, on every page
 	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
 		q.Limit, q.Cursor = most, cursor
 		page, err := api.State(ctx, c.NS, q)
-		q.At = page.Seq
+		q.At, lost = page.Seq, page.Unreadable
 		return client.Page[sluice.Event]{Items: page.Events, Next: page.Next}, err
 	})
 	if err != nil {
 		return err
 	}
+	complainLost(s, lost)
 	view, rows := stateView{q.At, make([]eventView, len(all))}, make([][]string, len(all))
 	for i, ev := range all {
 		view.Events[i] = viewOf(ev)

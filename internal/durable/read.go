@@ -83,7 +83,7 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	}
 	page := Page{Info: s.info(from.After), From: from.After, glance: seen}
 	err = e.collect(ctx, s, tail, show, &page)
-	page.Gaps = e.gaps(s, &page)
+	page.Gaps = e.gaps(s, &page, from)
 	if err == nil && from.Conceal {
 		err = e.concealed(ctx, s, &page, show)
 	}
@@ -105,13 +105,19 @@ func (e *Engine) collect(ctx context.Context, s *stream, tail uint64, show Show,
 	return nil
 }
 
-// gaps returns the ranges of a page in which messages of its stream may be lost.
-func (e *Engine) gaps(s *stream, page *Page) (all []sluice.Gap) {
+// gaps returns the ranges of a page in which messages of its stream may be lost. At the end of a
+// closed stream these reach up to its record, which was stored behind its messages: no later message
+// comes whose reader would pass a loss behind the last one.
+func (e *Engine) gaps(s *stream, page *Page, from Place) (all []sluice.Gap) {
 	known := e.store.Gaps(s.key.Namespace)
 	if len(known) == 0 {
 		return nil
 	}
-	for _, segment := range clip(behind(s.segments(s.key.Path), page.From), page.Next) {
+	upTo := page.Next
+	if page.Ended() && !from.Now {
+		upTo = max(upTo, s.revision)
+	}
+	for _, segment := range clip(behind(s.segments(s.key.Path), page.From), upTo) {
 		all = append(all, sluice.GapsWithin(known, segment.After, segment.UpTo, func(p sluice.Path) bool { return p == segment.Path })...)
 	}
 	return all

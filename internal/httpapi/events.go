@@ -42,15 +42,20 @@ func (s *Server) listEvents(c echo.Context) error {
 func renderEvents(page model.EventPage) []byte {
 	b := appendEvents([]byte(`{"events":`), page.Events)
 	b = append(append(append(b, `,"next_cursor":"`...), httpkit.Next(page.Next)...), '"')
+	return append(appendGaps(b, page.Gaps), '}')
+}
+
+// appendGaps appends the member "unreadable", if there are gaps.
+func appendGaps(b []byte, gaps []sluice.Gap) []byte {
 	opening := `,"unreadable":[`
-	for _, g := range page.Gaps {
+	for _, g := range gaps {
 		b = fmt.Appendf(append(b, opening...), `{"from":%d,"to":%d}`, g.From, g.To)
 		opening = ","
 	}
-	if len(page.Gaps) > 0 {
+	if len(gaps) > 0 {
 		b = append(b, ']')
 	}
-	return append(b, '}')
+	return b
 }
 
 func appendEvents(b []byte, events []sluice.Event) []byte {

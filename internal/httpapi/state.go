@@ -78,7 +78,8 @@ func (s *Server) wanted(c echo.Context, visible func(*sluice.Event) bool, tooDea
 	}, nil
 }
 
-// renderState returns {"seq":…,"events":[…],"next_cursor":"…"}, assembled like renderEvents.
+// renderState returns {"seq":…,"events":[…],"next_cursor":"…"} and, where events are lost,
+// "unreadable", assembled like renderEvents.
 func renderState(page model.StatePage) []byte {
 	b := strconv.AppendUint([]byte(`{"seq":`), page.Seq, 10)
 	b = appendEvents(append(b, `,"events":`...), page.Events)
@@ -86,7 +87,7 @@ func renderState(page model.StatePage) []byte {
 	if page.Next != 0 {
 		b = append(b, stateCursor(page.Seq, page.Next)...)
 	}
-	return append(b, `"}`...)
+	return append(appendGaps(append(b, '"'), page.Gaps), '}')
 }
 
 // stateCursor returns the cursor of a snapshot: its sequence, and the position reached.
@@ -145,7 +146,7 @@ func atSeq(c echo.Context) (uint64, error) {
 	return seq, nil
 }
 
-// getState returns the latest event on one path.
+// getState returns the latest event on one path. A header has what is lost behind it.
 func (s *Server) getState(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "at_seq"); err != nil {
 		return err
@@ -167,11 +168,15 @@ func (s *Server) getState(c echo.Context) error {
 		return err
 	}
 	if len(page.Events) == 0 {
+		if ok, err := s.rights.Shows(c, sluice.VerbRead, &sluice.Event{Namespace: c.Param("ns"), Path: path}); ok && err == nil {
+			httpkit.SetUnreadable(c, page.Gaps)
+		}
 		return authz.Concealed()
 	}
 	event := page.Events[0]
 	if ok, err := s.rights.Shows(c, sluice.VerbRead, &event); err != nil || !ok {
 		return cmp.Or(err, authz.Concealed())
 	}
+	httpkit.SetUnreadable(c, page.Gaps)
 	return c.Blob(http.StatusOK, cloudevent.StructuredType, event.AppendJSON(nil))
 }

@@ -43,6 +43,9 @@ type StatePage struct {
 	Seq    uint64 // sequence of the snapshot
 	Events []sluice.Event
 	Next   uint64 // value for After; 0: last page
+
+	First uint64       // sequence at which the log begins
+	Gaps  []sluice.Gap // parts of the log up to Seq that are lost to damage: a path may show an earlier event, or none
 }
 
 // LedgerQuery filters entries of the ledger. Zero values match all.

@@ -27,6 +27,8 @@ const (
 	statusEnd      = "204"
 	StatusNotFound = "404"
 	statusTooMany  = "413"
+
+	descriptionLost = "Message Not Found" // with 404 and Lasts; "No Results" otherwise
 )
 
 // ErrTooMany is the error of a read whose filter matches more subjects than JetStream returns the last messages of.
@@ -67,6 +69,7 @@ type DirectAnswer struct {
 	Msgs []*nats.Msg
 	More bool
 	None bool // nothing was found, rather than nothing more
+	Lost bool // with Lasts: a message that was found cannot be read, and those behind it are missing
 }
 
 // errSilent says that no part of an answer came.
@@ -125,7 +128,7 @@ func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int,
 			answer.More = pending != "" && pending != "0"
 			return answer, nil
 		case StatusNotFound:
-			answer.None = true
+			answer.None, answer.Lost = true, msg.Header.Get("Description") == descriptionLost
 			return answer, nil
 		case statusTooMany:
 			return answer, ErrTooMany

@@ -26,6 +26,9 @@ type StatePage struct {
 	Seq    uint64         `json:"seq"` // sequence of the snapshot; equal on all pages
 	Events []sluice.Event `json:"events"`
 	Next   string         `json:"next_cursor"` // cursor of the next page; empty on the last
+	// Unreadable are ranges up to Seq in which events may be lost, because the files of the log are
+	// damaged: a path may have an earlier event, or none. They are of the whole snapshot.
+	Unreadable []sluice.Gap `json:"unreadable"`
 }
 
 // State returns the latest event on each path of a namespace at one sequence. Reading the events

@@ -101,18 +101,7 @@ func setPage(c echo.Context, page durable.Page) {
 	if page.Ended() {
 		h.Set(headerClosed, "true")
 	}
-	if len(page.Gaps) > 0 {
-		h.Set(headerUnreadable, ranges(page.Gaps))
-	}
-}
-
-// ranges writes gaps as "7-9, 12-12".
-func ranges(gaps []sluice.Gap) string {
-	texts := make([]string, len(gaps))
-	for i, g := range gaps {
-		texts[i] = fmt.Sprintf("%d-%d", g.From, g.To)
-	}
-	return strings.Join(texts, ", ")
+	httpkit.SetUnreadable(c, page.Gaps)
 }
 
 // pageTag returns the ETag of a page: the stream, its range, whether the stream ends there, and what
@@ -123,7 +112,7 @@ func pageTag(page durable.Page) string {
 		tag += ":c"
 	}
 	if len(page.Gaps) > 0 {
-		tag += ":" + ranges(page.Gaps)
+		tag += ":" + httpkit.Ranges(page.Gaps)
 	}
 	return strconv.Quote(tag)
 }
@@ -249,7 +238,7 @@ func sendPage(c echo.Context, page durable.Page, cursor string) (string, error) 
 		control += `,"streamClosed":true`
 	}
 	if len(page.Gaps) > 0 {
-		control += `,"streamUnreadable":"` + ranges(page.Gaps) + `"`
+		control += `,"streamUnreadable":"` + httpkit.Ranges(page.Gaps) + `"`
 	}
 	writeEvent(&b, "control", control+"}")
 	_, err := c.Response().Write([]byte(b.String()))

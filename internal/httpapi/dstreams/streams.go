@@ -33,7 +33,6 @@ const (
 	headerExpectedSeq = "Producer-Expected-Seq"
 	headerReceivedSeq = "Producer-Received-Seq"
 	headerEncoding    = "Stream-SSE-Data-Encoding"
-	headerUnreadable  = "Stream-Unreadable" // not of the protocol
 )
 
 // maxSafeInteger is the largest integer that every client represents exactly.
@@ -49,7 +48,7 @@ func CrossOrigin(h http.Header) {
 
 // exposedHeaders are the response headers that pages of other origins may read.
 const exposedHeaders = headerNextOffset + ", " + headerUpToDate + ", " + headerClosed + ", " + headerCursor + ", " + headerTTL + ", " + headerExpiresAt + ", " +
-	headerEpoch + ", " + headerProducerSeq + ", " + headerExpectedSeq + ", " + headerReceivedSeq + ", " + headerEncoding + ", " + headerUnreadable + ", ETag, " +
+	headerEpoch + ", " + headerProducerSeq + ", " + headerExpectedSeq + ", " + headerReceivedSeq + ", " + headerEncoding + ", " + httpkit.HeaderUnreadable + ", ETag, " +
 	echo.HeaderLocation + ", " + echo.HeaderContentType + ", " + echo.HeaderXRequestID + ", " + echo.HeaderRetryAfter
 
 func (s *Handler) streamOptions(c echo.Context) error {

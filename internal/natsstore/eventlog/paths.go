@@ -60,10 +60,34 @@ func (l *Log) PathRecord(ctx context.Context, ns string, path sluice.Path) ([]by
 	return msg.Data, msg.Seq, err
 }
 
-// PathTail returns the sequence of the last event on a path, 0 if there is none. The leader answers.
+// PathTail returns the sequence of the last event on a path that can be read, 0 if there is none. The leader answers.
 func (l *Log) PathTail(ctx context.Context, ns string, path sluice.Path) (uint64, error) {
-	msg, err := l.last(ctx, ns, streams.Subject(ns, path))
-	return msg.Seq, err
+	subject := streams.Subject(ns, path)
+	msg, err := l.last(ctx, ns, subject)
+	if err != nil || msg.Seq > 0 {
+		return msg.Seq, err
+	}
+	return l.lastReadable(ctx, ns, subject)
+}
+
+// lastReadable returns the sequence of the last message of a subject that can be read, 0 if there is none. JetStream has no
+// last message of a subject if that is damaged, and passes over it when it looks for a next one.
+func (l *Log) lastReadable(ctx context.Context, ns, subject string) (uint64, error) {
+	seq, err := l.NextSeq(ctx, ns, subject, 1)
+	if err != nil || seq == 0 {
+		return 0, err
+	}
+	end, err := l.LastSeq(ctx, ns)
+	for err == nil && seq < end {
+		var next uint64
+		middle := seq + (end-seq+1)/2
+		if next, err = l.NextSeq(ctx, ns, subject, middle); next > 0 {
+			seq, end = next, max(end, next)
+		} else {
+			end = middle - 1
+		}
+	}
+	return seq, err
 }
 
 // MaxData returns how many bytes of data an event may have.

@@ -16,6 +16,9 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
+// errLost is the error of a read that found a message which is damaged. JetStream returns none of those behind it.
+var errLost = errors.New("the last message of a path cannot be read")
+
 // Bounds of one request to JetStream for a state.
 const (
 	maxLasts      = 1000      // subjects; it takes 1,024
@@ -26,7 +29,8 @@ const (
 
 // State returns the last event of every path as of one sequence: with the events that follow it, nothing is
 // missing and nothing there twice. On a cluster, too, all is in it that was stored before the call. A path whose
-// last event is not visible is left out, and so is an event that was removed meanwhile from the middle of the log.
+// last event is not visible or is damaged is left out, and so is an event that was removed meanwhile from the
+// middle of the log.
 //
 // Codes: NotFound for the namespace; InvalidRequest for a pattern that is none, and for a sequence that the log
 // has not reached; WindowExceeded, with oldest_available_seq and current_seq, if the log begins after the
@@ -38,8 +42,8 @@ func (l *Log) State(ctx context.Context, ns string, q model.StateQuery) (model.S
 	}
 	err = r.few(ctx)
 	switch {
-	case !errors.Is(err, natsstore.ErrTooMany):
-	case r.all <= maxListed:
+	case !errors.Is(err, natsstore.ErrTooMany) && !errors.Is(err, errLost):
+	case r.all <= maxListed || q.Path != "":
 		err = r.listed(ctx)
 	default:
 		err = r.walk(ctx)
@@ -59,6 +63,7 @@ type stateReader struct {
 	filter  string   // a subject that covers them
 	all     uint64   // how many subjects the log has
 	at      uint64
+	first   uint64 // at which the log began
 	after   uint64 // paths with their last message up to here were looked at
 	begun   bool   // and some of them were: the next messages must not have left the log
 	scanned int
@@ -76,7 +81,7 @@ func (l *Log) newStateReader(ctx context.Context, ns string, q model.StateQuery)
 	if err != nil {
 		return nil, err
 	}
-	r := &stateReader{log: l, ns: ns, q: q, all: info.State.NumSubjects, at: cmp.Or(q.At, info.State.LastSeq), after: q.After, begun: q.After > 0, known: map[string]uint64{}}
+	r := &stateReader{log: l, ns: ns, q: q, all: info.State.NumSubjects, at: cmp.Or(q.At, info.State.LastSeq), first: info.State.FirstSeq, after: q.After, begun: q.After > 0, known: map[string]uint64{}}
 	switch {
 	case r.at > info.State.LastSeq:
 		return nil, sluice.Errorf(sluice.InvalidRequest, "the log has not reached sequence %d; it ends at %d", r.at, info.State.LastSeq).With("current_seq", info.State.LastSeq)
@@ -115,14 +120,15 @@ func (r *stateReader) more() bool {
 
 func (r *stateReader) page() model.StatePage {
 	slices.SortFunc(r.events, func(a, b sluice.Event) int { return cmp.Compare(a.Seq, b.Seq) })
-	page := model.StatePage{Seq: r.at, Events: r.events}
+	page := model.StatePage{Seq: r.at, Events: r.events, First: r.first}
 	if r.after < r.at {
 		page.Next = r.after
 	}
 	return page
 }
 
-// few reads the state of as many paths as JetStream returns the last messages of; errTooMany if there are more.
+// few reads the state of as many paths as JetStream returns the last messages of; ErrTooMany if there are more,
+// errLost if one of them is damaged.
 func (r *stateReader) few(ctx context.Context) error {
 	for r.more() {
 		answer, err := r.ask(ctx, lastsOf{r.lasts, r.at, r.batch(), natsstore.DirectMaxBytes})
@@ -165,7 +171,7 @@ func (r *stateReader) listed(ctx context.Context) error {
 		var lasts []*nats.Msg
 		end := r.at
 		for _, subjects := range parts {
-			answer, err := r.ask(ctx, lastsOf{subjects, r.at, r.batch(), 2 * natsstore.DirectMaxBytes / len(parts)})
+			answer, err := r.intact(ctx, lastsOf{subjects, r.at, r.batch(), 2 * natsstore.DirectMaxBytes / len(parts)})
 			if err != nil {
 				return err
 			}
@@ -282,7 +288,7 @@ func (r *stateReader) lastOf(ctx context.Context, subjects []string) ([]*nats.Ms
 	reached := r.after
 	defer func() { r.after = reached }()
 	for {
-		answer, err := r.ask(ctx, lastsOf{subjects, r.at, maxPage, natsstore.DirectMaxBytes})
+		answer, err := r.intact(ctx, lastsOf{subjects, r.at, maxPage, natsstore.DirectMaxBytes})
 		if err != nil {
 			return nil, err
 		}
@@ -322,11 +328,42 @@ func (r *stateReader) ask(ctx context.Context, want lastsOf) (natsstore.DirectAn
 			return natsstore.DirectAnswer{}, fmt.Errorf("read request: %w", err)
 		}
 		answer, err := r.log.core.DirectOnce(ctx, r.ns, body, want.batch+1)
-		if err == nil && answer.None && anchor.Seq == upTo {
+		switch {
+		case err != nil || !answer.None:
+		case answer.Lost:
+			err = errLost
+		case anchor.Seq == upTo:
 			err = natsstore.ErrBehind
 		}
 		return answer, err
 	})
+}
+
+// intact is ask for subjects without wildcards. It leaves out those of which the last message is damaged, and finds them by halves.
+func (r *stateReader) intact(ctx context.Context, want lastsOf) (answer natsstore.DirectAnswer, err error) {
+	if answer, err = r.ask(ctx, want); !errors.Is(err, errLost) {
+		return answer, err
+	}
+	if len(want.subjects) == 1 {
+		return natsstore.DirectAnswer{}, nil
+	}
+	answer = natsstore.DirectAnswer{}
+	end := want.at
+	for half := range slices.Chunk(want.subjects, (len(want.subjects)+1)/2) {
+		part := want
+		part.subjects = half
+		one, err := r.intact(ctx, part)
+		if err != nil {
+			return answer, err
+		}
+		if one.More && len(one.Msgs) > 0 {
+			answer.More, end = true, min(end, seqOf(one.Msgs[len(one.Msgs)-1]))
+		}
+		answer.Msgs = append(answer.Msgs, one.Msgs...)
+	}
+	answer.Msgs = slices.DeleteFunc(answer.Msgs, func(msg *nats.Msg) bool { return seqOf(msg) > end })
+	slices.SortFunc(answer.Msgs, func(a, b *nats.Msg) int { return cmp.Compare(seqOf(a), seqOf(b)) })
+	return answer, nil
 }
 
 // enter takes the wanted events of messages that lie in a stretch of the log, and goes to its end or, when the page is full, to
@@ -406,6 +443,9 @@ func (r *stateReader) before(ctx context.Context, subject string, seq uint64) (*
 		return nil, nil //nolint:nilnil // there is none
 	}
 	answer, err := older.ask(ctx, lastsOf{[]string{subject}, seq - 1, 2, natsstore.DirectMaxBytes})
+	if errors.Is(err, errLost) {
+		return nil, nil //nolint:nilnil // there is none that can be read
+	}
 	for _, msg := range answer.Msgs {
 		if natsstore.LastHeader(msg, natsstore.HeaderSubject) == subject {
 			return msg, err

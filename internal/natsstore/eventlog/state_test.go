@@ -114,7 +114,7 @@ func TestState_RefusesUnavailableSequences(t *testing.T) {
 	require.NoError(t, stream.Purge(t.Context()))
 	page, err = store.State(t.Context(), ns, model.StateQuery{})
 	require.NoError(t, err)
-	require.Equal(t, model.StatePage{Seq: 5}, page, "everything has left")
+	require.Equal(t, model.StatePage{Seq: 5, First: 6}, page, "everything has left")
 }
 
 // What lies on a path and is no event hides none.

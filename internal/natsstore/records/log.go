@@ -213,7 +213,17 @@ func (l EventLog) EventByID(ctx context.Context, namespace, id string) (sluice.E
 	return l.Log.EventByID(ctx, namespace, id)
 }
 
-// State returns a page of the state.
+// State returns a page of the state, with the gaps that it may lack events of. What is lost before
+// the latest event of a single path does not matter to it.
 func (l EventLog) State(ctx context.Context, namespace string, q model.StateQuery) (model.StatePage, error) {
-	return l.Log.State(ctx, namespace, q)
+	page, err := l.Log.State(ctx, namespace, q)
+	after, wants := max(page.First, 1)-1, func(p sluice.Path) bool { return q.Pattern == "" || q.Pattern.Match(p) }
+	if q.Path != "" {
+		wants = func(p sluice.Path) bool { return p == q.Path }
+		for i := range page.Events {
+			after = page.Events[i].Seq
+		}
+	}
+	page.Gaps = sluice.GapsWithin(l.Lost.of(namespace), after, page.Seq, wants)
+	return page, err
 }
