@@ -191,5 +191,10 @@ func replayTable(s *terminal.Session, all []sluice.Replay) error {
 			strconv.FormatUint(rep.Sent, 10), strconv.FormatUint(rep.Dead, 10), terminal.FormatTime(rep.CreatedAt),
 		}
 	}
+	for _, rep := range all {
+		if rep.Unreadable > 0 {
+			s.Complain("sluice: up to %d events of replay %s cannot be read: the files of the log are damaged", rep.Unreadable, rep.ID)
+		}
+	}
 	return s.Table("REPLAY | KIND | STATE | RANGE | NEXT | DELIVERED | DEAD | BEGUN", rows)
 }

@@ -293,6 +293,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Labels:    s.catalogue.Labels,
 		Filters:   s.filters,
 		Payer:     s.index.Payer,
+		Lost:      s.memory.Gaps,
 	}, delivery.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})

@@ -157,6 +157,8 @@ type Deps struct {
 	// Payer returns the principal that pays for a subscription's filter; "" is the operator. nil:
 	// the operator pays for all.
 	Payer func(sub *sluice.Subscription) string
+
+	Lost func(namespace string) []sluice.Gap // ranges of a log that are lost to damage; nil: none are
 }
 
 // payer returns the payer of a subscription's filter.

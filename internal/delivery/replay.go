@@ -31,6 +31,8 @@ type replaying struct {
 	ports  Deps
 	log    *slog.Logger
 
+	pattern sluice.Pattern // of the subscription
+
 	letters atomic.Pointer[deadLetterSource] // of a replay of dead letters, since its source was opened
 
 	mu       sync.Mutex
@@ -47,6 +49,7 @@ func newReplaying(rep sluice.Replay, ports Deps, log *slog.Logger) *replaying {
 // runner returns the runner of a replay. Lanes, attempts and progress are the replay's own.
 func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	ports := r.ports
+	r.pattern = sub.Pattern
 	if r.replay.Kind == sluice.ReplayDeadLetters {
 		ports.Events = replayLetters{r}
 	}
@@ -113,6 +116,7 @@ func (r *replaying) save(ctx context.Context, next uint64) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		rep.Next, rep.Sent, rep.Dead = max(rep.Next, next), max(rep.Sent, r.sent), max(rep.Dead, r.dead)
+		rep.Unreadable = max(rep.Unreadable, r.unreadable(rep))
 		counted = r.sent + r.dead
 	})
 	if err == nil {
@@ -149,7 +153,20 @@ func (r *replaying) finish(ctx context.Context, state sluice.ReplayState, reason
 		if state == sluice.ReplayDone {
 			rep.Next = rep.To + 1
 		}
+		rep.Unreadable = max(rep.Unreadable, r.unreadable(rep))
 	})
+}
+
+// unreadable returns how many sequences before the replay's position may be lost to damage, as far
+// as that is known by now.
+func (r *replaying) unreadable(rep *sluice.Replay) (n uint64) {
+	if rep.Kind != sluice.ReplayRange || r.ports.Lost == nil {
+		return 0
+	}
+	for _, gap := range sluice.GapsWithin(r.ports.Lost(rep.Namespace), max(rep.From, 1)-1, max(rep.Next, 1)-1, r.pattern.Match) {
+		n += gap.Events
+	}
+	return n
 }
 
 // replaySources opens the replay's source.

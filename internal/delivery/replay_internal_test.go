@@ -305,3 +305,33 @@ type lost struct{ Letters }
 func (lost) DeadLetters(context.Context, *sluice.Subscription, uint64, uint64, int) ([]model.BuriedLetter, error) {
 	return nil, sluice.Errorf(sluice.Unavailable, "the store is away")
 }
+
+// Issue 13, F5: a replay counts the sequences of its range that cannot be read, up to where it has come and for the
+// subscription's paths, and forgets none if damage is settled meanwhile.
+func TestReplay_CountsUnreadableSequences(t *testing.T) {
+	t.Parallel()
+	var gaps []sluice.Gap
+	b := &beside{stored: sluice.Replay{Kind: sluice.ReplayRange, From: 3, To: 20}}
+	ports := Deps{Log: b, Events: b, Replays: replayStore{b: b}, Lost: func(string) []sluice.Gap { return gaps }}
+	rep := newReplaying(sluice.Replay{ID: "r", Kind: sluice.ReplayRange, From: 3, To: 20}, ports, slog.New(slog.DiscardHandler))
+	rep.runner(&sluice.Subscription{ID: "s", Pattern: "/a/*"}, New(nil, nil, ports, Options{}))
+	gaps = []sluice.Gap{
+		{From: 1, To: 4, Events: 4}, {From: 6, To: 6, Path: "/b/1", Events: 1}, {From: 7, To: 7, Path: "/a/1", Events: 1}, {From: 12, To: 30, Events: 3},
+	}
+	for next, want := range map[uint64]uint64{3: 0, 5: 2, 8: 3, 13: 4} {
+		b.stored.Unreadable = 0
+		b.stored.Next = 0
+		require.NoError(t, rep.save(t.Context(), next))
+		require.Equal(t, want, b.stored.Unreadable, "up to %d", next)
+	}
+	b.stored.Next = 8
+	require.NoError(t, rep.finish(t.Context(), sluice.ReplayCancelled, ""))
+	require.NoError(t, rep.finish(t.Context(), sluice.ReplayDone, ""))
+	require.EqualValues(t, 6, b.stored.Unreadable, "all of the range")
+	gaps = nil
+	require.NoError(t, rep.finish(t.Context(), sluice.ReplayDone, ""))
+	require.EqualValues(t, 6, b.stored.Unreadable)
+	gaps, b.stored = []sluice.Gap{{From: 1, To: 9, Events: 9}}, sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: 9}
+	require.NoError(t, rep.finish(t.Context(), sluice.ReplayDone, ""))
+	require.Zero(t, b.stored.Unreadable, "its range is of dead letters")
+}

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,4 +93,21 @@ func TestMissed_ClosedStreamNamesItsLostEnd(t *testing.T) {
 	require.Empty(t, read("/closed?offset=now").header.Get("Stream-Unreadable"))
 	require.Contains(t, read("/closed?offset=-1&live=sse").text, `"streamUnreadable":"`+gap+`"`)
 	require.Empty(t, read("/open?offset=-1").header.Get("Stream-Unreadable"))
+}
+
+// Issue 13, F5: a replay that passes a gap says how many sequences it could not read.
+func TestMissed_ReplayCountsItsGap(t *testing.T) {
+	t.Parallel()
+	s, seq := lossy(t)
+	s = s.flipped(t, "marker-07")
+	replay := func(from uint64) sluice.Replay {
+		rep, err := s.api.Replay(t.Context(), "got", client.ReplayRequest{From: strconv.FormatUint(from, 10)})
+		require.NoError(t, err)
+		rep = ended(t, s.api, rep)
+		require.Equal(t, sluice.ReplayDone, rep.State)
+		return rep
+	}
+	whole := replay(1)
+	require.Equal(t, [2]uint64{19, 1}, [2]uint64{whole.Sent, whole.Unreadable})
+	require.Zero(t, replay(seq+1).Unreadable)
 }

@@ -53,6 +53,9 @@ type Replay struct {
 	Total uint64 `json:"total"`
 	Sent  uint64 `json:"delivered"` // delivered events
 	Dead  uint64 `json:"dead"`      // events that failed for good
+	// Sequences before Next, of paths of the subscription as far as that is known, that cannot be
+	// read because the files of the log are damaged: an upper bound. Of a range only.
+	Unreadable uint64 `json:"unreadable,omitempty"`
 
 	// Began is the subscription's: a replay ends when the subscription moves to another position.
 	Began     time.Time  `json:"subscription_began"`
