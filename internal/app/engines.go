@@ -70,12 +70,12 @@ func (s *server) openWatches(context.Context) error {
 	}, watch.Options{
 		Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Log: s.opts.Log,
 		Filters: s.filters, Payer: func(by sluice.Creator, namespace string) string { return s.index.PayerOf(by.Caller(), namespace) },
-		Observe: s.metrics.Watches(),
+		Observe: s.metrics.Watches(), Lost: s.memory.Gaps,
 	})
 	s.metrics.WatchLag(s.watches.Gauges)
 	s.watchKeeper = watch.NewKeeper(watch.KeeperDeps{
 		Store: stored, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log,
-		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels},
+		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Lost: s.memory.Gaps},
 	})
 	// Everything that acts on behalf of a caller.
 	s.grants.Follower.Withdraw = grants.Withdrawers{s.engine, s.wakes, s.streamSubs, s.perform, s.watches}

@@ -111,3 +111,16 @@ func TestMissed_ReplayCountsItsGap(t *testing.T) {
 	require.Equal(t, [2]uint64{19, 1}, [2]uint64{whole.Sent, whole.Unreadable})
 	require.Zero(t, replay(seq+1).Unreadable)
 }
+
+// Issue 13, F5: a watch on trial counts the readings that cannot be read; the engine's tests show those of a watch.
+func TestMissed_TrialOfAWatchCountsItsGap(t *testing.T) {
+	t.Parallel()
+	s, seq := lossy(t)
+	s = s.flipped(t, "marker-07")
+	try := func(pattern string, since uint64) any {
+		return s.must(t, http.StatusOK, "POST /v1/namespaces/default/watches/test", fmt.Sprintf(`{"pattern":%q,"since":%d}`, pattern, since)).field(t, "missed.unreadable")
+	}
+	require.InDelta(t, 1, try("/a/*", 1), 0)
+	require.Nil(t, try("/b/*", 1))
+	require.Nil(t, try("/a/*", seq))
+}

@@ -96,6 +96,8 @@ type Options struct {
 	Filters *filter.Pool                                     // evaluates expressions; nil: one without bounds
 	Payer   func(by sluice.Creator, namespace string) string // the principal that pays for a watch's expression; "", and nil: the operator
 
+	Lost func(namespace string) []sluice.Gap // ranges of a log that are lost to damage; nil: none are
+
 	Log *slog.Logger // default: slog.DiscardHandler
 
 	Observe Observer // default: none

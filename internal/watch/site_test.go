@@ -43,6 +43,7 @@ type site struct {
 	buried    []string            // watches of which nothing is left
 	foreign   func(*watch.Record) // what another replica stores before the next write
 	filters   *filter.Pool        // whose rates are for the creators
+	lost      []sluice.Gap        // ranges that are damaged
 	theirs    bool                // another process serves the watch; the engine is not told
 }
 
@@ -225,6 +226,10 @@ func (s *site) run(t *testing.T, change func(*sluice.Watch), f func()) {
 	ended := make(chan error, 1)
 	e := watch.New(watch.Deps{Definitions: s, Records: s, Log: s, Gate: s, Perform: s, Owns: all{s}}, watch.Options{
 		Ring: 4, Filters: s.filters, Payer: func(by sluice.Creator, _ string) string { return string(by.CreatedBy) },
+		Lost: func(string) (lost []sluice.Gap) {
+			s.locked(func() { lost = slices.Clone(s.lost) })
+			return lost
+		},
 	})
 	s.engine = e
 	go func() { ended <- e.Run(ctx) }()

@@ -37,6 +37,7 @@ const (
 	Unclear   Reason = "condition_failed" // the expression cannot be evaluated on the reading
 	Expired   Reason = "expired"          // readings left the log before they were evaluated, or before it fired
 	Unfetched Reason = "not_readable"     // the creator may not read the reading (any more)
+	Damaged   Reason = "unreadable"       // readings may be lost because the files of the log are damaged
 )
 
 // Verdict is a decision to execute or announce.
@@ -84,6 +85,7 @@ type Kept struct {
 	Throttled tally            `json:"throttled,omitzero"`
 	Missed    map[Reason]tally `json:"missed,omitempty"`
 	Totals    Totals           `json:"totals,omitzero"`
+	Gaps      []sluice.Gap     `json:"gaps,omitempty"` // of the log, that were counted as missed
 }
 
 // State is a watch's state.
@@ -116,7 +118,7 @@ func NewState(kept Kept, paths int) (*State, error) {
 func (s *State) Kept() Kept {
 	kept := s.kept
 	kept.Paths = s.memory.all()
-	kept.Missed = maps.Clone(s.kept.Missed)
+	kept.Missed, kept.Gaps = maps.Clone(s.kept.Missed), slices.Clone(s.kept.Gaps)
 	return kept
 }
 
@@ -130,6 +132,17 @@ func (s *State) Reach(seq uint64) { s.kept.Place = max(s.kept.Place, seq) }
 func (s *State) Lost(from, to uint64, now time.Time) {
 	s.miss(Expired, from, now, to-from+1)
 	s.Reach(to)
+}
+
+// Gap says that readings in a range may be lost to damage, once for each range. It reports whether
+// that is new.
+func (s *State) Gap(g sluice.Gap, now time.Time) bool {
+	if slices.ContainsFunc(s.kept.Gaps, func(known sluice.Gap) bool { return known.From <= g.From && g.To <= known.To }) {
+		return false
+	}
+	s.kept.Gaps = append(s.kept.Gaps, g)
+	s.miss(Damaged, g.From, now, g.Events)
+	return true
 }
 
 // Rewind says that the log ends at a place: later events are gone, and others will get their
@@ -279,7 +292,7 @@ func (s *State) Tell(now time.Time, into []Verdict) []Verdict {
 		into = append(into, Verdict{Kind: Throttled, Seq: t.Seq, At: t.At, Count: t.Count})
 		s.kept.Throttled = tally{Told: now}
 	}
-	for _, reason := range []Reason{Cooling, Unclear, Expired, Unfetched} {
+	for _, reason := range []Reason{Cooling, Unclear, Expired, Unfetched, Damaged} {
 		if t := s.kept.Missed[reason]; t.ripe(now) {
 			into = append(into, Verdict{Kind: Missed, Seq: t.Seq, At: t.At, Count: t.Count, Reason: reason})
 			s.kept.Missed[reason] = tally{Told: now}

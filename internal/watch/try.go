@@ -47,6 +47,9 @@ func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows fu
 			return sluice.WatchTrial{}, err
 		}
 	}
+	if lost := k.needs.Trials.Lost; lost != nil {
+		t.missGaps(lost(w.Namespace))
+	}
 	return t.end(last), nil
 }
 
@@ -109,6 +112,15 @@ func (t *trial) enter(verdicts []Verdict) {
 		if len(t.is.Firings) < trialFirings {
 			of := t.begun[v.Seq]
 			t.is.Firings = append(t.is.Firings, sluice.WatchFiring{Seq: v.Seq, At: v.At.UTC(), ID: of.ID, Path: of.Path, Type: of.Type})
+		}
+	}
+}
+
+// missGaps counts what is lost to damage of the events that were looked at.
+func (t *trial) missGaps(lost []sluice.Gap) {
+	for _, g := range sluice.GapsWithin(lost, t.is.Since, t.is.Place, t.watch.Pattern.Match) {
+		if g.Path == "" || t.shows(&sluice.Event{Namespace: t.watch.Namespace, Path: g.Path}) {
+			t.state.Gap(g, time.Now())
 		}
 	}
 }
