@@ -22,10 +22,21 @@ type Counts struct {
 	most  Most
 	known chan struct{} // closed when all existing ones have been reported
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	tally
+}
+
+// tally is a number of subscriptions, and their sums. The zero value is none.
+type tally struct {
 	subs map[string]counted // by id
 	of   map[string]int     // by namespace
-	by   map[maker]int      // by responsible principal
+	by   map[creator]*made  // those of the limited
+}
+
+// made is a creator's subscriptions in a namespace.
+type made struct {
+	n      int
+	toHost map[string]int
 }
 
 // Most is the limits; 0: any number.
@@ -46,19 +57,25 @@ type counted struct {
 	told bool // it is stored
 }
 
-// maker is a subscription's creator, namespace and host.
+// maker is a subscription's creator and host.
 type maker struct {
-	namespace string
-	caller    sluice.Caller
-	host      string // its destination; "": with consent, or this machine
+	creator
+
+	host string // its destination; "": with consent, or this machine
 }
 
-// bounded reports whether the maker is limited: the holder of a grant, or strangers, all together,
+// creator is the creator of subscriptions in a namespace.
+type creator struct {
+	namespace string
+	caller    sluice.Caller
+}
+
+// bounded reports whether the creator is limited: the holder of a grant, or strangers, all together,
 // in a namespace that is open to them. The operator is not.
-func (m maker) bounded() bool { return m.caller.Grant != "" || m.caller.Unknown() }
+func (m creator) bounded() bool { return m.caller.Grant != "" || m.caller.Unknown() }
 
 func makerOf(sub *sluice.Subscription) maker {
-	m := maker{namespace: sub.Namespace, caller: sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}
+	m := maker{creator: creator{sub.Namespace, sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}}
 	if u, err := url.Parse(sub.Endpoint.URL); err == nil && !sub.Endpoint.Handshake {
 		if host := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."); !isLoopback(host) {
 			m.host = host
@@ -75,7 +92,7 @@ func isLoopback(host string) bool {
 
 // NewCounts returns empty counts.
 func NewCounts(most Most) *Counts {
-	return &Counts{most: most, known: make(chan struct{}), subs: map[string]counted{}, of: map[string]int{}, by: map[maker]int{}}
+	return &Counts{most: most, known: make(chan struct{})}
 }
 
 // Set enters a stored subscription.
@@ -112,26 +129,53 @@ func (c *Counts) Enter(ctx context.Context, sub *sluice.Subscription) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.subs[sub.ID]; ok {
-		return nil
+	return c.enter(sub, &c.tally, nil)
+}
+
+// Trial returns an Enter that counts for itself only: each subscription is counted as if those before it were
+// about to be stored, and nothing is kept from others.
+func (c *Counts) Trial() func(context.Context, *sluice.Subscription) error {
+	var tried tally
+	return func(ctx context.Context, sub *sluice.Subscription) error {
+		if err := c.wait(ctx); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.enter(sub, &tried, &tried)
 	}
-	namespace, most := sub.Namespace, c.most.Namespace
-	if n := c.of[namespace]; most > 0 && n >= most {
+}
+
+// enter counts a subscription in a tally unless it is counted already. The limits hold for the counts and a
+// trial together; nil: none.
+func (c *Counts) enter(sub *sluice.Subscription, in, tried *tally) error {
+	all := []*tally{&c.tally}
+	if tried != nil {
+		all = append(all, tried)
+	}
+	n := 0
+	for _, t := range all {
+		if _, ok := t.subs[sub.ID]; ok {
+			return nil
+		}
+		n += t.of[sub.Namespace]
+	}
+	if most := c.most.Namespace; most > 0 && n >= most {
 		return sluice.Errorf(sluice.QuotaExceeded,
-			"namespace %s has %d subscriptions, the limit; delete some, or have limits.subscriptions_per_namespace raised", namespace, n).
+			"namespace %s has %d subscriptions, the limit; delete some, or have limits.subscriptions_per_namespace raised", sub.Namespace, n).
 			With("limit", most).With("unit", "subscriptions").With("allowed", 0)
 	}
-	made := makerOf(sub)
-	who, n, toHost := c.madeFor(made)
+	is := makerOf(sub)
+	who, n, toHost := c.madeFor(is, all...)
 	if c.most.Principal > 0 && n >= c.most.Principal {
 		return sluice.Errorf(sluice.QuotaExceeded,
 			"%s has %d subscriptions, the limit; delete some, or have limits.subscriptions_per_principal raised", who, n).
 			With("limit", c.most.Principal).With("unit", "subscriptions").With("allowed", 0)
 	}
-	if err := c.checkHost(made, who, toHost); err != nil {
+	if err := c.checkHost(is, who, toHost); err != nil {
 		return err
 	}
-	c.put(sub.ID, counted{maker: made})
+	in.put(sub.ID, counted{maker: is})
 	return nil
 }
 
@@ -142,7 +186,7 @@ func (c *Counts) Move(sub *sluice.Subscription) error {
 	defer c.mu.Unlock()
 	is, was := makerOf(sub), c.subs[sub.ID]
 	if is.host != was.host {
-		who, _, toHost := c.madeFor(is)
+		who, _, toHost := c.madeFor(is, &c.tally)
 		if err := c.checkHost(is, who, toHost); err != nil {
 			return err
 		}
@@ -162,23 +206,23 @@ func (c *Counts) checkHost(m maker, who sluice.Principal, toHost int) error {
 
 // madeFor returns the principal that is responsible for a maker, its number of subscriptions, and
 // how many of them send to the same host; 0 for the operator.
-func (c *Counts) madeFor(m maker) (who sluice.Principal, n, toHost int) {
+func (c *Counts) madeFor(m maker, all ...*tally) (who sluice.Principal, n, toHost int) {
 	if !m.bounded() {
 		return "", 0, 0
 	}
-	who = c.answers(m)
-	for other, count := range c.by {
-		if c.answers(other) != who {
-			continue
-		}
-		if n += count; other.host == m.host {
-			toHost += count
+	who = c.answers(m.creator)
+	for _, t := range all {
+		for other, has := range t.by {
+			if c.answers(other) == who {
+				n += has.n
+				toHost += has.toHost[m.host]
+			}
 		}
 	}
 	return who, n, toHost
 }
 
-func (c *Counts) answers(m maker) sluice.Principal {
+func (c *Counts) answers(m creator) sluice.Principal {
 	if c.most.Answers == nil || m.caller.Unknown() {
 		return m.caller.Principal
 	}
@@ -207,30 +251,46 @@ func (c *Counts) wait(ctx context.Context) error {
 	}
 }
 
-func (c *Counts) put(id string, sub counted) {
-	c.drop(id)
-	c.subs[id] = sub
-	c.of[sub.namespace]++
-	if sub.bounded() {
-		c.by[sub.maker]++
+func (t *tally) put(id string, sub counted) {
+	t.drop(id)
+	if t.subs == nil {
+		*t = tally{map[string]counted{}, map[string]int{}, map[creator]*made{}}
 	}
-}
-
-func (c *Counts) drop(id string) {
-	sub, ok := c.subs[id]
-	if !ok {
-		return
-	}
-	delete(c.subs, id)
-	c.of[sub.namespace]--
-	if c.of[sub.namespace] == 0 {
-		delete(c.of, sub.namespace)
-	}
+	t.subs[id] = sub
+	t.of[sub.namespace]++
 	if !sub.bounded() {
 		return
 	}
-	if c.by[sub.maker]--; c.by[sub.maker] == 0 {
-		delete(c.by, sub.maker)
+	has := t.by[sub.creator]
+	if has == nil {
+		has = &made{toHost: map[string]int{}}
+		t.by[sub.creator] = has
+	}
+	has.n++
+	has.toHost[sub.host]++
+}
+
+func (t *tally) drop(id string) {
+	sub, ok := t.subs[id]
+	if !ok {
+		return
+	}
+	delete(t.subs, id)
+	less(t.of, sub.namespace)
+	if !sub.bounded() {
+		return
+	}
+	has := t.by[sub.creator]
+	less(has.toHost, sub.host)
+	if has.n--; has.n == 0 {
+		delete(t.by, sub.creator)
+	}
+}
+
+// less takes one from a number, and removes it at 0.
+func less(of map[string]int, key string) {
+	if of[key]--; of[key] == 0 {
+		delete(of, key)
 	}
 }
 

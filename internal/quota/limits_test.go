@@ -229,3 +229,34 @@ func TestCounts_RefusesBeforeItIsComplete(t *testing.T) {
 	c.CaughtUp()
 	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(<-refused))
 }
+
+// A trial counts what it would enter, for every limit, and keeps nothing from others.
+func TestCounts_TrialKeepsNothingFromOthers(t *testing.T) {
+	t.Parallel()
+	c := quota.NewCounts(quota.Most{Namespace: 4, Principal: 3, Host: 2})
+	c.Set(sub("stored", "acme"))
+	c.CaughtUp()
+	sent := func(id, host string) *sluice.Subscription {
+		one := madeBy(id, "ann", "user:ann")
+		one.Endpoint.URL = "https://" + host + "/hook"
+		return one
+	}
+	try := c.Trial()
+	require.NoError(t, try(t.Context(), sub("stored", "acme")), "it is there already")
+	require.NoError(t, try(t.Context(), sent("a", "one.example")))
+	require.NoError(t, try(t.Context(), sent("a", "one.example")), "it is tried already")
+	require.NoError(t, try(t.Context(), sent("b", "one.example")))
+	require.ErrorContains(t, try(t.Context(), sent("c", "one.example")), "send to this host")
+	require.NoError(t, try(t.Context(), sent("c", "two.example")))
+	requireRefused(t, try(t.Context(), sub("d", "acme")), sluice.QuotaExceeded, map[string]any{"limit": 4, "unit": "subscriptions", "allowed": 0})
+	elsewhere := sent("e", "three.example")
+	elsewhere.Namespace = "other"
+	requireRefused(t, try(t.Context(), elsewhere), sluice.QuotaExceeded, map[string]any{"limit": 3, "unit": "subscriptions", "allowed": 0})
+	for _, id := range []string{"f", "g", "h"} {
+		require.NoError(t, c.Enter(t.Context(), sub(id, "acme")))
+	}
+	require.Error(t, c.Enter(t.Context(), sub("i", "acme")))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, quota.NewCounts(quota.Most{}).Trial()(ended, sub("a", "acme")), context.Canceled)
+}
