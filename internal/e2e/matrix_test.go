@@ -164,6 +164,7 @@ func matrix() map[string]asked {
 		"DELETE /v1/principals/{principal}": {row: forSysadmins, ok: 204},
 
 		"POST /v1/subscriptions":                      {row: "200 owner subscriber admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}`, ok: 201},
+		"POST /v1/subscriptions/batch":                {row: forEverybody, body: `[{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}]`}, // each item has a status of its own
 		"GET /v1/subscriptions":                       {row: forEverybody},
 		"PUT " + one:                                  {row: "200 owner sysadmin admin root subscriber; 404 unlisted uncleared stranger; 403 *", body: `{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}`, ok: 409},
 		"GET " + one:                                  {row: forOwner},

@@ -44,6 +44,12 @@ func TestBodies_CostFourTimesTheirSize(t *testing.T) { //nolint:paralleltest // 
 			return strictjson.Decode(data, target)
 		}
 	}
+	items := func(media string) func([]byte) error {
+		return func(data []byte) error {
+			_, err := batchItems(media, data)
+			return err
+		}
+	}
 	event := `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a"}`
 	tests := []struct {
 		name string
@@ -56,6 +62,8 @@ func TestBodies_CostFourTimesTheirSize(t *testing.T) { //nolint:paralleltest // 
 		{"a batch of short forms", parse("application/json"), fill(`{"path":"/a"}`)},
 		{"an event of many attributes", parse(cloudevent.StructuredType), []byte(many(size / 12))},
 		{"names in objects in objects", parse(cloudevent.StructuredType), nestedNames(size)},
+		{"a batch of subscriptions", items("application/json"), fill("{}")},
+		{"lines of subscriptions", items("application/x-ndjson"), bytes.Repeat([]byte("{}\n"), size/3)},
 		{"ids to redrive", decode(&redriveRequest{}), []byte(`{"ids":` + string(fill(`""`)) + `}`)},
 		{"types of a filter", decode(&subscription.Request{}), []byte(`{"filter":{"types":` + string(fill(`""`)) + `}}`)},
 		{"anything", decode(new(any)), fill("{}")},

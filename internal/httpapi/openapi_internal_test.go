@@ -177,6 +177,8 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Policy{}, []string{"Policy"}, nil},
 		{sluice.Subscription{}, []string{"Subscription"}, []string{"secret"}},
 		{subscription.Request{}, []string{"SubscriptionRequest", "TargetRequest"}, nil},
+		{batchResult{}, []string{"BatchResult"}, nil},
+		{httpkit.FailureError{}, []string{"ErrorDescription"}, nil},
 		{sluice.Verdict{}, []string{"Verdict"}, nil},
 		{sluice.Attempt{}, []string{"Attempt"}, nil},
 		{sluice.Rate{}, []string{"Rate"}, nil},

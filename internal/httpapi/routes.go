@@ -53,6 +53,7 @@ func grows(r route) bool {
 		"PUT " + dstreams.Streams,
 		"POST " + dstreams.Streams,
 		"POST /v1/subscriptions",
+		"POST /v1/subscriptions/batch",
 		"PUT /v1/subscriptions/:id",
 		"POST /v1/subscriptions/:id/test",
 		"POST /v1/subscriptions/:id/replay",
@@ -165,6 +166,7 @@ func (s *Server) subscriptionRoutes() []route {
 	return []route{
 		// The registry checks access first (S0-54, S0-55).
 		{http.MethodPost, "/v1/subscriptions", anybody, s.createSubscription},
+		{http.MethodPost, "/v1/subscriptions/batch", anybody, s.createSubscriptions},
 		{http.MethodGet, "/v1/subscriptions", anybody, s.listSubscriptions},
 		{http.MethodPut, one, anybody, s.putSubscription}, // same as POST
 		{http.MethodGet, one, owned, s.getSubscription},

@@ -166,7 +166,8 @@ type Server struct {
 	feeds    *live.Handler
 	echo     *echo.Echo
 	failures *failures
-	trials   trials
+	trials   oneEach
+	batches  oneEach
 
 	expressions keylock.Turns[sluice.Principal] // evaluated by requests for state
 }

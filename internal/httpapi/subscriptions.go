@@ -95,7 +95,7 @@ type subscriptionList struct {
 }
 
 func (s *Server) listSubscriptions(c echo.Context) error {
-	p, err := httpkit.PageOf(c, "namespace", "mode", "state")
+	p, err := httpkit.PageOf(c, "namespace", "mode", "state", "order")
 	if err != nil {
 		return err
 	}
@@ -105,10 +105,14 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	if err := httpkit.OneOf(c, "state", string(sluice.Active), string(sluice.Paused), string(sluice.Disabled), string(sluice.Suspended), string(sluice.Cancelled)); err != nil {
 		return err
 	}
+	if err := httpkit.OneOf(c, "order", "created", "id"); err != nil {
+		return err
+	}
 	page, err := s.opts.Registry.List(c.Request().Context(), subscription.Query{
 		Namespace: c.QueryParam("namespace"),
 		Mode:      sluice.Mode(c.QueryParam("mode")),
 		State:     sluice.State(c.QueryParam("state")),
+		ByID:      c.QueryParam("order") == "id",
 		Limit:     p.Limit,
 		Cursor:    p.Cursor,
 		Visible:   func(sub *sluice.Subscription) bool { return s.owns(c, sub) == nil },

@@ -31,9 +31,9 @@ func (s *Server) payer(c echo.Context, namespace string) string {
 	return string(s.opts.Access.Answers(who, namespace, time.Now()))
 }
 
-// trials tracks the principals with a running trial: the dry run of a replay, or of a watch. Each
-// may run one at a time, because a trial reads thousands of events.
-type trials struct {
+// oneEach tracks the principals with something in progress that each may do once at a time: a trial, which is the dry run
+// of a replay, or of a watch, because it reads thousands of events; a batch of subscriptions.
+type oneEach struct {
 	mu      sync.Mutex
 	running map[sluice.Principal]struct{}
 }
@@ -46,14 +46,15 @@ func (s *Server) enterTrial(c echo.Context, namespace string) (leave func(), err
 	if who.Unbounded() || s.opts.Access == nil {
 		return func() {}, nil
 	}
-	return s.trials.enter(s.opts.Access.Answers(who, namespace, time.Now()))
+	return s.trials.enter(s.opts.Access.Answers(who, namespace, time.Now()), "dry run")
 }
 
-func (t *trials) enter(who sluice.Principal) (leave func(), err error) {
+// enter begins something. Code QuotaExceeded, with retry_after, if the principal has it in progress.
+func (t *oneEach) enter(who sluice.Principal, what string) (leave func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, running := t.running[who]; running {
-		return nil, sluice.Errorf(sluice.QuotaExceeded, "%s has a dry run in progress, and may have one at a time; retry when it has ended", who).With("retry_after", 1)
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "%s has a %s in progress, and may have one at a time; retry when it has ended", who, what).With("retry_after", 1)
 	}
 	if t.running == nil {
 		t.running = map[sluice.Principal]struct{}{}

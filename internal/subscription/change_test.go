@@ -313,6 +313,35 @@ func TestChange_ConcurrentOnesAreAllMade(t *testing.T) {
 }
 
 // S0-08: newest first, page by page.
+// The order of the IDs does not depend on when the subscriptions were created.
+func TestList_IsOrderedByID(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"c", "a", "d", "b"} {
+		_, _, err := b.Put(t.Context(), id, parse(t, minimal), "root")
+		require.NoError(t, err)
+	}
+	var got []string
+	q := subscription.Query{ByID: true, Limit: 3}
+	for range 2 {
+		page, err := b.List(t.Context(), q)
+		require.NoError(t, err)
+		for _, sub := range page.Subscriptions {
+			got = append(got, sub.ID)
+		}
+		q.Cursor = page.NextCursor
+	}
+	require.Equal(t, []string{"a", "b", "c", "d"}, got)
+	require.Empty(t, q.Cursor)
+
+	for _, byID := range []bool{true, false} {
+		page, err := b.List(t.Context(), subscription.Query{ByID: byID, Limit: 1})
+		require.NoError(t, err)
+		_, err = b.List(t.Context(), subscription.Query{ByID: !byID, Cursor: page.NextCursor})
+		requireCode(t, sluice.InvalidRequest, err)
+	}
+}
+
 func TestList_IsNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -18,22 +18,23 @@ type Query struct {
 	Namespace string
 	Mode      sluice.Mode
 	State     sluice.State
+	ByID      bool   // in the order of the IDs, instead of newest first
 	Limit     int    // 0: all
 	Cursor    string // NextCursor of the previous page
 	// Whether the caller may see the subscription; nil: all.
 	Visible func(*sluice.Subscription) bool
 }
 
-// Page is one page of subscriptions, newest first.
+// Page is one page of subscriptions.
 type Page struct {
 	Subscriptions []*sluice.Subscription
 	NextCursor    string // empty on the last page
 }
 
-// List returns a page of the matching subscriptions, newest first and without secrets. Code
+// List returns a page of the matching subscriptions, in the order of the query and without secrets. Code
 // InvalidRequest for an invalid cursor.
 func (r *Registry) List(ctx context.Context, q Query) (Page, error) {
-	after, err := parseCursor(q.Cursor)
+	after, err := q.after()
 	if err != nil {
 		return Page{}, err
 	}
@@ -42,10 +43,10 @@ func (r *Registry) List(ctx context.Context, q Query) (Page, error) {
 		return Page{}, fmt.Errorf("list subscriptions: %w", err)
 	}
 	picked := slices.DeleteFunc(all, func(s *sluice.Subscription) bool {
-		return !q.picks(s) || q.Cursor != "" && newestFirst(placeOf(s), after) <= 0
+		return !q.picks(s) || q.Cursor != "" && q.compare(placeOf(s), after) <= 0
 	})
-	slices.SortFunc(picked, func(a, b *sluice.Subscription) int { return newestFirst(placeOf(a), placeOf(b)) })
-	page, next := model.FirstPage(picked, q.Limit, func(s **sluice.Subscription) string { return placeOf(*s).cursor() })
+	slices.SortFunc(picked, func(a, b *sluice.Subscription) int { return q.compare(placeOf(a), placeOf(b)) })
+	page, next := model.FirstPage(picked, q.Limit, func(s **sluice.Subscription) string { return q.cursor(*s) })
 	return Page{Subscriptions: page, NextCursor: next}, nil
 }
 
@@ -54,6 +55,13 @@ func (q Query) picks(s *sluice.Subscription) bool {
 		(q.Mode == "" || q.Mode == s.Mode) &&
 		(q.State == "" || q.State == s.State) &&
 		(q.Visible == nil || q.Visible(s))
+}
+
+func (q Query) compare(a, b place) int {
+	if q.ByID {
+		return strings.Compare(a.id, b.id)
+	}
+	return newestFirst(a, b)
 }
 
 // place is the position of a subscription in a list.
@@ -68,19 +76,31 @@ func newestFirst(a, b place) int {
 	return cmp.Or(b.created.Compare(a.created), strings.Compare(b.id, a.id))
 }
 
-func (p place) cursor() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(p.created.Format(time.RFC3339Nano) + " " + p.id))
+// byID is in the cursors of that order, in place of a time.
+const byID = "id"
+
+// cursor returns the cursor behind a subscription.
+func (q Query) cursor(s *sluice.Subscription) string {
+	began := s.CreatedAt.Format(time.RFC3339Nano)
+	if q.ByID {
+		began = byID
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(began + " " + s.ID))
 }
 
-func parseCursor(cursor string) (place, error) {
-	if cursor == "" {
+// after returns the place of the cursor. Code InvalidRequest for a cursor of another order.
+func (q Query) after() (place, error) {
+	if q.Cursor == "" {
 		return place{}, nil
 	}
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	created, id, _ := strings.Cut(string(text), " ")
-	at, timeErr := time.Parse(time.RFC3339Nano, created)
-	if err != nil || timeErr != nil {
-		return place{}, model.ForeignCursor(cursor)
+	text, err := base64.RawURLEncoding.DecodeString(q.Cursor)
+	began, id, _ := strings.Cut(string(text), " ")
+	if err == nil && q.ByID && began == byID {
+		return place{id: id}, nil
+	}
+	at, timeErr := time.Parse(time.RFC3339Nano, began)
+	if err != nil || timeErr != nil || q.ByID {
+		return place{}, model.ForeignCursor(q.Cursor)
 	}
 	return place{at, id}, nil
 }

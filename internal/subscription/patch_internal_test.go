@@ -79,10 +79,11 @@ func (a *asked) Handshake(context.Context, *sluice.Subscription) (*sluice.Agreem
 	return &sluice.Agreement{}, a.ask("handshake")
 }
 
-func (a *asked) CheckTypes(string, []string) error                 { return a.ask("types") }
-func (a *asked) Enter(context.Context, *sluice.Subscription) error { return a.ask("enter") }
-func (a *asked) Move(*sluice.Subscription) error                   { return a.ask("move") }
-func (a *asked) Leave(string)                                      {}
+func (a *asked) CheckTypes(string, []string) error                      { return a.ask("types") }
+func (a *asked) Enter(context.Context, *sluice.Subscription) error      { return a.ask("enter") }
+func (a *asked) Move(*sluice.Subscription) error                        { return a.ask("move") }
+func (a *asked) Leave(string)                                           {}
+func (*asked) Trial() func(context.Context, *sluice.Subscription) error { return nil }
 
 // Only what changes is looked at again: an endpoint that is away for now is no reason to refuse a description.
 func TestRecheck_AsksAboutChangedFields(t *testing.T) { // C08

@@ -78,6 +78,8 @@ type Quota interface {
 	Move(sub *sluice.Subscription) error
 	// Leave undoes Enter: the subscription was not stored.
 	Leave(id string)
+	// Trial returns an Enter that counts for itself only.
+	Trial() func(context.Context, *sluice.Subscription) error
 }
 
 // Access decides about permissions.
@@ -153,20 +155,29 @@ func (r *Registry) Create(ctx context.Context, req *Request, by string) (*sluice
 	if req.ID != "" {
 		return r.Put(ctx, req.ID, req, by)
 	}
-	sub, err := r.prepare(ctx, req, by)
+	sub, err := r.named(ctx, req, by)
 	if err != nil {
 		return nil, false, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, false, fmt.Errorf("generate an ID: %w", err)
-	}
-	sub.ID = id.String()
 	found, created, err := r.reserve(ctx, sub)
 	if err != nil {
 		return nil, false, err
 	}
 	return r.ready(ctx, found, created)
+}
+
+// named returns the requested subscription as prepare does, with a new ID.
+func (r *Registry) named(ctx context.Context, req *Request, by string) (*sluice.Subscription, error) {
+	sub, err := r.prepare(ctx, req, by)
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("generate an ID: %w", err)
+	}
+	sub.ID = id.String()
+	return sub, nil
 }
 
 // Put creates a subscription under the client's ID, like Create. An existing one with the same
@@ -180,18 +191,30 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 	if err := streams.CheckSubscriptionID(id); err != nil {
 		return nil, false, err
 	}
-	if found, err := r.same(ctx, id, req, by); found != nil || err != nil {
-		return found, false, err
+	found, err := r.same(ctx, id, req, by)
+	if err != nil {
+		return nil, false, err
+	}
+	if found != nil {
+		return r.ready(ctx, found, false)
 	}
 	sub, err := r.prepare(ctx, req, by)
 	if err != nil {
 		return nil, false, err
 	}
 	sub.ID = id
+	return r.storeOrRepeat(ctx, req, sub)
+}
+
+// storeOrRepeat stores a requested subscription under its ID, or returns the existing one that the request repeats.
+func (r *Registry) storeOrRepeat(ctx context.Context, req *Request, sub *sluice.Subscription) (*sluice.Subscription, bool, error) {
 	for {
-		existing, err := r.load(ctx, id)
+		existing, err := r.load(ctx, sub.ID)
 		if err == nil {
-			return r.again(ctx, req, sub, existing)
+			if err = r.repeats(ctx, req, sub, existing); err != nil {
+				return nil, false, err
+			}
+			return r.ready(ctx, existing, false)
 		}
 		if sluice.CodeOf(err) != sluice.SubscriptionMissing {
 			return nil, false, err
@@ -228,21 +251,18 @@ func (r *Registry) same(ctx context.Context, id string, req *Request, by string)
 		return nil, err
 	}
 	want.CreatedBy, want.Grant = by, model.CallerFrom(ctx).Grant
-	found, _, err := r.again(ctx, req, want, existing)
-	return found, err
+	return existing, r.repeats(ctx, req, want, existing)
 }
 
-// again returns an existing subscription that is requested again.
-func (r *Registry) again(ctx context.Context, req *Request, want, existing *sluice.Subscription) (*sluice.Subscription, bool, error) {
+// repeats returns an error (SubscriptionDiffers) unless a request for an existing subscription repeats the one that
+// created it.
+func (r *Registry) repeats(ctx context.Context, req *Request, want, existing *sluice.Subscription) error {
 	bounded := want.Grant != "" || want.CreatedBy == string(sluice.Anonymous)
 	// Its configuration is hidden from the caller.
 	if bounded && (existing.CreatedBy != want.CreatedBy || !r.owns(ctx, existing)) {
-		return nil, false, sluice.Errorf(sluice.SubscriptionDiffers, "the id is in use; choose another one")
+		return sluice.Errorf(sluice.SubscriptionDiffers, "the id is in use; choose another one")
 	}
-	if err := sameAs(req, want, existing); err != nil {
-		return nil, false, err
-	}
-	return r.ready(ctx, existing, false)
+	return sameAs(req, want, existing)
 }
 
 // sameAs returns an error (SubscriptionDiffers) unless the request matches the existing

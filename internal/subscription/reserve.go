@@ -52,9 +52,13 @@ func (r *Registry) mine(ctx context.Context, h holder, sub *sluice.Subscription,
 	case h.sub != nil && sub.Grant != "" && !r.owns(ctx, h.sub):
 		return sluice.Errorf(sluice.Conflict, "the same principal has such a subscription under a grant from another issuer")
 	case h.keeps() && sub.IdempotencyKey != "" && h.held.Config != config:
-		return sluice.Errorf(sluice.Conflict, "idempotency_key %q was used with a different configuration", sub.IdempotencyKey)
+		return keyDiffers(sub)
 	}
 	return nil
+}
+
+func keyDiffers(sub *sluice.Subscription) error {
+	return sluice.Errorf(sluice.Conflict, "idempotency_key %q was used with a different configuration", sub.IdempotencyKey)
 }
 
 // claim stores sub, under an ID that was reserved before or with a reservation of its own. Code
