@@ -19,7 +19,7 @@ import (
 // auditCmd shows the ledger.
 type auditCmd struct {
 	NS       string `name:"ns" help:"Filter by namespace." placeholder:"NAME"`
-	Resource string `help:"Filter by subscription or namespace." placeholder:"ID"`
+	Resource string `help:"Filter by ID or name of the changed resource." placeholder:"ID"`
 	Action   string `help:"Filter by action, such as subscription.pause, or by kind: subscription.*." placeholder:"ACTION"`
 	Actor    string `help:"Filter by principal; system is the server itself." placeholder:"NAME"`
 	Since    string `help:"Earliest time: RFC 3339, or an age such as 10m or 7d." placeholder:"WHEN"`

@@ -37,7 +37,7 @@ type cli struct {
 	State       stateCmd       `cmd:"" help:"Show the latest event on each path."`
 	Schedule    scheduleCmd    `cmd:"" help:"Schedule events, list scheduled events, and cancel them."`
 	Appointment appointmentCmd `cmd:"" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
-	Watch       watchCmd       `cmd:"" help:"Publish an event when other events match a condition."`
+	Watch       watchCmd       `cmd:"" help:"Manage watches: publish an event when other events meet a condition."`
 	Stream      streamCmd      `cmd:"" help:"Create, append to, read, close and delete Durable Streams."`
 	Grant       grantCmd       `cmd:"" help:"Issue, list, renew and revoke grants."`
 	ACL         aclCmd         `cmd:"" name:"acl" help:"Manage the access lists of namespaces."`
@@ -51,7 +51,7 @@ type cli struct {
 	Backup      backupCmd      `cmd:"" help:"Back up the store of a stopped server to a directory."`
 	Restore     restoreCmd     `cmd:"" help:"Restore a backup into an empty store."`
 	Doctor      doctor.Cmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
-	NATSCtx     contextCmd     `cmd:"" name:"nats-context" help:"Write a context for the nats command that connects to this machine's server."`
+	NATSCtx     contextCmd     `cmd:"" name:"nats-context" help:"Write a context with which the nats command connects to this machine's server."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 

@@ -27,7 +27,7 @@ func final() map[string]string {
 		"ns put n --max-bytes 10":                   "Of its 1204 events",
 		"ns edit n --max-bytes 10":                  "Of its 1204 events",
 		"ns edit n --max-age 0s":                    "Of its 1204 events",
-		"ns edit n --label SECRET":                  "Label n SECRET? Principals without clearance lose access immediately",
+		"ns edit n --label SECRET":                  "Change the label of n to SECRET? Principals without clearance lose access immediately",
 		"acl set n user:a read":                     "Reduce the permissions of user:a in n?",
 		"acl set n user:a write /x/**":              "Reduce the permissions of user:a in n?",
 		"principal set user:a --clearance INTERNAL": "Lower the clearance of user:a below SECRET?",

@@ -163,7 +163,7 @@ func confirmHide(a terminal.Confirmation, s *terminal.Session, old sluice.Namesp
 	if next == nil || before.Dominates(*next) {
 		return nil
 	}
-	return a.Confirm(s, terminal.Question("Label %s %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, label(*next)))
+	return a.Confirm(s, terminal.Question("Change the label of %s to %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, label(*next)))
 }
 
 // spec returns the namespace's settings with the flags over them.

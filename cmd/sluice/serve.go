@@ -21,7 +21,7 @@ type serveCmd struct {
 	NATSListen string `name:"nats-listen" help:"host:port of the embedded NATS server; none keeps it inside the process." placeholder:"ADDR" xor:"nats"`
 	NATS       string `name:"nats" help:"URL of an external NATS server, instead of the embedded one." placeholder:"URL" xor:"nats"`
 	NATSCreds  string `name:"nats-creds" help:"Credentials file for --nats." type:"path" placeholder:"FILE"`
-	Sync       string `help:"Interval of flushing file data to disk, or always." placeholder:"1s"`
+	Sync       string `help:"Interval at which data is flushed to disk, or always." placeholder:"1s"`
 	LogFormat  string `name:"log-format" help:"Log format: text or json." placeholder:"text"`
 	LogLevel   string `name:"log-level" help:"Log level: debug, info, warn or error." placeholder:"info"`
 }

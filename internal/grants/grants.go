@@ -184,7 +184,7 @@ func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, unti
 		return Minted{}, err
 	}
 	if !by.Unbounded() && !a.gave(by, &g) {
-		return Minted{}, sluice.Errorf(sluice.Forbidden, "only root and the issuers of the grant can renew it, because the holder of its token acts as %s", g.Principal)
+		return Minted{}, sluice.Errorf(sluice.Forbidden, "only root and the holders of the grants that it derives from can renew it, because the bearer of its token acts as %s", g.Principal)
 	}
 	if g.RevokedAt != nil {
 		return Minted{}, sluice.Errorf(sluice.Conflict, "the grant was revoked permanently; issue a new one")

@@ -37,5 +37,5 @@ func (r Replica) Leave(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
 	r.Presence.Leave(limit)
-	r.Log.DebugContext(ctx, "access left")
+	r.Log.DebugContext(ctx, "replica no longer makes access decisions")
 }

@@ -123,7 +123,7 @@ func (m *Memory) tellGone(ctx context.Context, name string, a *absence) {
 		d.Namespace = strings.TrimPrefix(name, streams.EventsStream(""))
 		var err error
 		if had, err = m.had(ctx); err != nil {
-			m.log.WarnContext(ctx, "how far the subscriptions had come is known from the start only", slog.Any("error", err))
+			m.log.WarnContext(ctx, "positions of subscriptions are known only as of the start", slog.Any("error", err))
 		}
 	}
 	if err := m.enter(ctx, []sluice.Damage{d}, had); err != nil {

@@ -47,7 +47,7 @@ func (m *Memory) openMissed(ctx context.Context, is map[string]streamstore.Count
 		return nil
 	}
 	if err := readJSON(filepath.Join(m.dir, missedFile), &m.missed); err != nil {
-		m.log.WarnContext(ctx, "how far the subscriptions had come is not known", slog.Any("error", err))
+		m.log.WarnContext(ctx, "positions of subscriptions are unknown", slog.Any("error", err))
 	}
 	if m.missed.Had != nil || is[streams.BucketStream(streams.Lanes)].Created.IsZero() {
 		return nil
@@ -88,7 +88,7 @@ func (m *Memory) tellMissed(ctx context.Context) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.missed.pause = now.Add(missedAgain)
-		m.log.WarnContext(ctx, "dead letters of events that cannot be read are tried again", slog.Any("error", err), slog.Duration("in", missedAgain))
+		m.log.WarnContext(ctx, "dead letters of unreadable events not stored yet; retrying", slog.Any("error", err), slog.Duration("in", missedAgain))
 	}
 }
 

@@ -75,7 +75,7 @@ func (r Reporter) bury(ctx context.Context, sub *sluice.Subscription, d Owed) er
 	buried, err := r.Letters.BuryGap(ctx, sub, letter)
 	if err == nil && buried {
 		r.Observe.Buried(sub, letter.Reason)
-		r.Log.WarnContext(ctx, "events cannot be read that a subscription may not have got",
+		r.Log.WarnContext(ctx, "a subscription may have missed unreadable events",
 			slog.String("subscription", sub.ID), slog.Uint64("from", from), slog.Uint64("to", to))
 	}
 	return err

@@ -97,9 +97,9 @@ func explain(err error, unknown sluice.Code) error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field := fieldOf(e)
 		if field == "" {
-			return sluice.Errorf(sluice.InvalidRequest, "a JSON %s is not what is expected here%s", e.Value, insteadOf(e))
+			return sluice.Errorf(sluice.InvalidRequest, "a JSON %s is not expected here%s", e.Value, insteadOf(e))
 		}
-		return sluice.Errorf(sluice.InvalidRequest, "field %q: a JSON %s is not what is expected%s", field, e.Value, insteadOf(e)).With("field", field)
+		return sluice.Errorf(sluice.InvalidRequest, "field %q: a JSON %s is not expected%s", field, e.Value, insteadOf(e)).With("field", field)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		field := strings.Trim(name, `"`)

@@ -19,7 +19,7 @@ func TestPatch_NamesTheFault(t *testing.T) {
 		`[]`:                            object,
 		`null`:                          object,
 		`{"colour":"red"}`:              `field "colour" is unknown`,
-		`{"policy":{"window":"many"}}`:  `field "policy.window": a JSON string is not what is expected; use a number`,
+		`{"policy":{"window":"many"}}`:  `field "policy.window": a JSON string is not expected; use a number`,
 		`{"filter":{"colour":"red"}}`:   `field "colour" is unknown`,
 		`{"endpoint":{"secret":"new"}}`: `the secret cannot be patched; rotate it: POST …/secret/rotate`,
 		`{"id":"x"}`:                    `field "id" cannot be changed`,

@@ -204,7 +204,7 @@ func (r *runner) acknowledge(receipt model.Receipt) {
 		return
 	}
 	if err := receipt.Ack(); err != nil {
-		r.engine.opts.Log.DebugContext(r.ctx, "wake: acknowledgement lost; it will be redelivered", slog.Any("error", err))
+		r.engine.opts.Log.DebugContext(r.ctx, "wake: acknowledgement lost; the message will be redelivered", slog.Any("error", err))
 	}
 }
 

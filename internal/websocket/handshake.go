@@ -25,7 +25,7 @@ func Accept(req *http.Request) (string, error) {
 	case req.Method != http.MethodGet || req.ProtoMajor != 1 || req.ProtoMinor < 1:
 		return "", fmt.Errorf("%s over %s, not GET over HTTP/1.1", req.Method, req.Proto)
 	case !names(req.Header.Values("Connection"), "upgrade") || !names(req.Header.Values("Upgrade"), "websocket"):
-		return "", errors.New("the headers Connection: Upgrade and Upgrade: websocket go together")
+		return "", errors.New("the headers Connection: Upgrade and Upgrade: websocket are both required")
 	case version != Version:
 		return "", fmt.Errorf("the version is %q; this server speaks %s", version, Version)
 	case req.ContentLength != 0:

@@ -85,8 +85,8 @@ func (c *Client) RenewGrant(ctx context.Context, id string, until time.Time) (Mi
 }
 
 // RevokeGrant permanently revokes a grant and all grants derived from it, and returns it. When it
-// returns, nothing more is sent under them; code Unavailable if the server cannot confirm that.
-// Code NotFound.
+// returns without an error, nothing more is sent under them. Codes Unavailable if the server cannot
+// confirm that; NotFound.
 func (c *Client) RevokeGrant(ctx context.Context, id string) (sluice.Grant, error) {
 	return send[sluice.Grant](ctx, c, call{method: http.MethodPost, path: join(grants, id, "revoke")}, nil)
 }

@@ -21,7 +21,7 @@ type DeadLetter struct {
 type DeadLettersQuery struct {
 	Reason sluice.Reason
 	Path   sluice.Pattern // pattern that the event's path must match
-	Since  string         // earliest time of failure, RFC 3339
+	Since  string         // earliest time of failure: RFC 3339, or an age such as "10m"
 	Limit  int
 	Cursor string // Page.Next of the previous page
 }

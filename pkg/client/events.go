@@ -108,7 +108,8 @@ func newID(now time.Time) string {
 type EventsQuery struct {
 	Pattern sluice.Pattern
 	Types   []string
-	// Exclusive: a sequence, an event ID, "-1" (the start), "now"; or an RFC 3339 time.
+	// Exclusive: a sequence, an event ID, "-1" (the start) or "now". Inclusive: an RFC 3339 time,
+	// or an age such as "10m".
 	Since  string
 	Until  string // inclusive, in the same format as Since
 	Limit  int    // at most 1000; default 100

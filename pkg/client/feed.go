@@ -66,7 +66,7 @@ type FeedLag struct {
 	Current uint64 `json:"current_seq"`          // sequence of the last event
 
 	// Unreadable is the range of the events that are lost because the files of the log are damaged;
-	// Missed is their number on all paths, at most, and Oldest the sequence behind them. nil: the
+	// Missed is their number on all paths, at most, and Oldest the sequence after them. nil: the
 	// reader was too slow.
 	Unreadable *sluice.Gap `json:"unreadable,omitempty"`
 }

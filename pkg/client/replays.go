@@ -8,7 +8,8 @@ import (
 )
 
 // SeekSubscription moves a subscription to another position in the log and returns it. Positions
-// are a sequence, an event ID, an RFC 3339 time, "all" or "new".
+// are a sequence, an event ID, an RFC 3339 time, an age such as "10m", "all", "new" or
+// "last_per_path".
 func (c *Client) SeekSubscription(ctx context.Context, id, to string) (sluice.Subscription, error) {
 	return send[sluice.Subscription](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "seek")}, map[string]string{"to": to})
 }

@@ -27,7 +27,7 @@ type StatePage struct {
 	Events []sluice.Event `json:"events"`
 	Next   string         `json:"next_cursor"` // cursor of the next page; empty on the last
 	// Unreadable are ranges up to Seq in which events may be lost, because the files of the log are
-	// damaged: a path may have an earlier event, or none. They are of the whole snapshot.
+	// damaged: a path may show an earlier event, or none. They apply to the whole snapshot.
 	Unreadable []sluice.Gap `json:"unreadable"`
 }
 

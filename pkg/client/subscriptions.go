@@ -105,7 +105,8 @@ func (c *Client) PauseSubscription(ctx context.Context, id string) (sluice.Subsc
 	return send[sluice.Subscription](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "pause")}, nil)
 }
 
-// ResumeSubscription resumes a paused or disabled subscription where it stopped and returns it.
+// ResumeSubscription resumes a paused, disabled or suspended subscription where it stopped and
+// returns it.
 func (c *Client) ResumeSubscription(ctx context.Context, id string) (sluice.Subscription, error) {
 	return send[sluice.Subscription](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "resume")}, nil)
 }
@@ -140,7 +141,7 @@ type Delivery struct {
 	Path    sluice.Path `json:"path"`
 	Type    string      `json:"type"`
 	State   string      `json:"state"`
-	// Why the delivery is dead, held or not wanted.
+	// Why the delivery is dead, held, not wanted or in the backlog.
 	Reason sluice.Reason `json:"reason,omitempty"`
 	// Only for a single delivery; not in lists.
 	Explanation   string     `json:"explanation,omitempty"`
@@ -208,8 +209,8 @@ func (c *Client) DiscardDelivery(ctx context.Context, id, event string) (sluice.
 
 // WindowQuery selects events of a replay window; all fields are optional.
 type WindowQuery struct {
-	// Exclusive: a sequence, an event ID, "-1" (the start of the window), "now"; or an RFC 3339
-	// time.
+	// Exclusive: a sequence, an event ID, "-1" (the start of the window) or "now". Inclusive: an
+	// RFC 3339 time, or an age such as "10m".
 	After string
 	Types []string
 	Limit int           // at most 1000; default 100

@@ -142,7 +142,7 @@ type NamespaceSpec struct {
 	Revision    uint64           `json:"-"`               // required current revision; 0: any
 }
 
-// Namespaces returns the namespaces from the cursor on ("": the first).
+// Namespaces returns a page of the namespaces, starting at the cursor ("" for the first page).
 func (c *Client) Namespaces(ctx context.Context, cursor string) (Page[sluice.Namespace], error) {
 	return list[sluice.Namespace](ctx, c, namespaces, "namespaces", params("cursor", cursor))
 }
@@ -152,8 +152,8 @@ func (c *Client) Namespace(ctx context.Context, name string) (sluice.Namespace, 
 	return send[sluice.Namespace](ctx, c, call{method: http.MethodGet, path: join(namespaces, name)}, nil)
 }
 
-// PutNamespace makes or changes a namespace and returns it. Code RevisionMismatch unless the stored
-// revision is the one that the spec names.
+// PutNamespace creates or updates a namespace and returns it. Code RevisionMismatch if the spec
+// names a revision that is not the current one.
 func (c *Client) PutNamespace(ctx context.Context, name string, spec NamespaceSpec) (sluice.Namespace, error) {
 	req := call{method: http.MethodPut, path: join(namespaces, name), header: ifMatch(spec.Revision)}
 	return send[sluice.Namespace](ctx, c, req, spec)
