@@ -5,7 +5,7 @@ lint = go tool -modfile=scripts/tools.mod golangci-lint
 node_modules = scripts/interop/node_modules/.package-lock.json
 suite_modules = scripts/conformance/node_modules/.package-lock.json
 
-help: ## Say what can be made
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 check: lint build interop conformance race guards ## All that CI checks
@@ -19,14 +19,14 @@ race: ## Run every test under the race detector, in random order
 repeat: ## Repeat the tests of PKG until one fails, COUNT (20) times or MINUTES (10) at most; RUN=regexp, LOAD=processes beside it, SEED=order
 	scripts/repeat "$(PKG)" '$(RUN)' "$(or $(COUNT),20)" "$(or $(MINUTES),10)" "$(or $(LOAD),0)" "$(or $(SEED),on)"
 
-mutants: ## Change the decision code one place at a time and look whether a test notices (PKG=internal/authz; a quarter of an hour for all)
+mutants: ## Change decision code one place at a time and report changes that no test notices (PKG=internal/authz; a quarter of an hour for all)
 	go run ./scripts/mutants $(PKG)
 
 # Those whose tests take no time, and without which access is not guarded.
-guards: ## Do that with the code that guards access
+guards: ## Run mutants on the code that guards access
 	go run ./scripts/mutants internal/authz internal/retry internal/fairsem
 
-lint: ## Run the linters and look whether go.mod is tidy
+lint: ## Run the linters and check that go.mod is tidy
 	$(lint) run -c .golangci.yml ./...
 	go mod tidy -diff
 
@@ -40,10 +40,10 @@ build: ## Build everything, and bin/sluice
 run: ## Start a server for development on 127.0.0.1:8080 and 127.0.0.1:4222
 	go run ./cmd/sluice serve --dev
 
-demo: ## Start a server and a receiver, send events, show what arrives
+demo: ## Run a server, two receivers and a stream of events, and show the deliveries
 	go run ./cmd/sluice demo
 
-interop: build $(node_modules) ## Talk to a real server with other people's clients (needs node and python3)
+interop: build $(node_modules) ## Test a real server with clients of other projects (needs node and python3)
 	scripts/npmtest interop --test-name-pattern
 
 $(node_modules): scripts/interop/package-lock.json
@@ -55,25 +55,25 @@ conformance: build $(suite_modules) ## Run the public suite of Durable Streams a
 $(suite_modules): scripts/conformance/package-lock.json
 	cd scripts/conformance && npm ci --no-audit --no-fund
 
-soak: ## Try Step in 4,000,000 random steps, feeds under load, and the tests of storing and delivering twenty times over (half an hour)
+soak: ## Run Step of wakes for 4,000,000 random steps, feeds under load, and the tests of store and delivery twenty times (half an hour)
 	SLUICE_LONG=1 go test -count=1 -run='^TestModel_RandomHistoriesKeepTheGuarantees$$' -v ./internal/wake
 	SLUICE_LONG=1 go test -count=1 -p=1 -parallel=1 -timeout=30m -v ./internal/e2e \
 		-run='^(TestFeed_CrowdMissesNothingUnreported|TestState_PlusFeedEqualsLaterState|TestFeed_ReadersOutliveTheirServer)$$'
 	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery ./internal/natsstore/...
 
-crash: ## Kill the server under load, again and again, and count what was lost
+crash: ## Kill the server under load repeatedly, and count lost events
 	SLUICE_LONG=1 go test -run=TestCrash_LosesNoEventAndKeepsPathOrder -count=1 -timeout=30m -v ./internal/e2e/
 
-faults: ## Try every fault in its long form, one at a time, and write docs/faults.md (a quarter of an hour)
+faults: ## Test every fault in its long form, one at a time, and write docs/faults.md (a quarter of an hour)
 	rm -rf bin/faults && mkdir -p bin/faults
 	SLUICE_LONG=1 SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -p=1 -parallel=1 -timeout=60m \
 		-run='^($(shell grep -oh '\.Test[A-Za-z_]\+' internal/testkit/faulttest/faults.go | tr -d . | sort -u | paste -sd '|'))$$' ./internal/delivery ./internal/natsstore/records ./internal/e2e
 	SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -run=TestFaults_HaveTheirTests ./internal
 
-bench: build ## Measure Sluice and a bare loop, and Sluice in trouble (a quarter of an hour; ROWS=speed two minutes; OUTAGE=10m)
+bench: build ## Measure Sluice beside a bare loop, and Sluice with failures (a quarter of an hour; ROWS=speed two minutes; OUTAGE=10m)
 	go run ./cmd/bench -sluice bin/sluice -rows "$(ROWS)" -outage $(or $(OUTAGE),1m)
 
-fuzz: ## Run every fuzz test for FUZZTIME (30s), one after the other, on FUZZCORES (all); FUZZ=Covers those of this name
+fuzz: ## Run every fuzz test for FUZZTIME (30s), one after the other, on FUZZCORES (all); FUZZ=Covers: only those of this name
 	scripts/fuzz "$(or $(FUZZTIME),30s)" "$(FUZZCORES)" "$(FUZZ)"
 
 vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of the database)
