@@ -17,8 +17,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Files of the data directory that other programs may rely on (03-api, "Access" and "Command
-// line").
+// Files of the data directory that other programs may rely on.
 const (
 	RootTokenFile  = "root.token"
 	AddressesFile  = "addresses.json"

@@ -381,7 +381,7 @@ func TestPoison_DoesNotOpenTheBreaker(t *testing.T) {
 	require.Equal(t, sluice.BreakerClosed, w.status(t).Breaker)
 }
 
-func TestRetryAfter_StopsAllLanes(t *testing.T) { // 03-api, "retry"
+func TestRetryAfter_StopsAllLanes(t *testing.T) {
 	t.Parallel()
 	const wait = 2 * time.Second
 	w, m, o := moody(t, 503, sluice.Policy{Window: 8, Retry: steps(time.Millisecond, 5)})

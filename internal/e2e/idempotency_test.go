@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
-// 03-api: Idempotency-Key on every POST that creates. The first answer is given again, with the secrets in it, by any replica.
+// Idempotency-Key on every POST that creates. The first answer is given again, with the secrets in it, by any replica.
 func TestIdempotencyKey_GivesTheFirstAnswerAgain(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{})

@@ -168,7 +168,7 @@ func TestSample_IsNotSentAfterCancellation(t *testing.T) {
 	require.Len(t, hook.Requests(), 1)
 }
 
-// 03-api, "/test": a signed sample on request, unless it was cancelled, and the attempt as reply.
+// A signed sample is sent on request, and the attempt is the answer; a cancelled subscription gets none.
 func TestSample_IsSentOnRequest(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)

@@ -66,7 +66,7 @@ func TestOperator_NATSToolsShowTheLayout(t *testing.T) {
 	require.Equal(t, []uint64{12, 12}, []uint64{events.Msgs, events.LastSeq}, "ten, and that it was created and paused")
 }
 
-// 03-api, "/metrics": the names that dashboards use, with their counts.
+// The names that dashboards use, with their counts.
 func TestMetrics_Count(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)

@@ -54,7 +54,7 @@ func numbers(path sluice.Path, last int) []string {
 	return ids
 }
 
-// C18, 03-api "ordering": with none, nothing waits for anything.
+// C18: with none, nothing waits for anything.
 func TestOrdering_NoneWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
@@ -75,7 +75,7 @@ func TestOrdering_NoneWaitsForNothing(t *testing.T) {
 	}
 }
 
-// S4-23, C18, 03-api "ordering": with all, everything waits for the first.
+// S4-23, C18: with all, everything waits for the first.
 func TestOrdering_AllWaitsForTheFirst(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)

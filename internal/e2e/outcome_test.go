@@ -177,7 +177,7 @@ func TestAttempt_TimeoutIsAFailure(t *testing.T) {
 	require.Equal(t, "delivered", d.State)
 }
 
-// 03-api, "disable_after": an endpoint that only fails is left alone until an operator resumes it.
+// An endpoint that only fails is left alone until an operator resumes it.
 func TestDisableAfter_DisablesOnContinuousFailure(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)

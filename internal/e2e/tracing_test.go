@@ -68,7 +68,7 @@ func first(values [][]byte) string {
 	return string(values[0])
 }
 
-// 03-api, "traceparent": one trace leads from the publisher's request over the event to the
+// One trace leads from the publisher's request over the event to the
 // endpoint, every attempt a span of its own.
 func TestTrace_LeadsFromPublisherToEndpoint(t *testing.T) {
 	t.Parallel()

@@ -140,7 +140,7 @@ func TestSend_DoesNotReadHugeAnswers(t *testing.T) {
 	}
 }
 
-// 03-api, "retry": Retry-After on 429 and 503.
+// Retry-After on 429 and 503.
 func TestRetryAfter_ReadsBothForms(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -191,7 +191,7 @@ func TestRoute_WrongMethodGetsTheAllowedOnes(t *testing.T) {
 	require.Contains(t, a.header.Get("Allow"), "POST")
 }
 
-// Codes and statuses of 03-api.
+// Codes and statuses of errors.
 func TestRequest_RefusalsHaveCodesAndStatuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -347,7 +347,6 @@ func TestCallback_StatusesAreThoseOfS1(t *testing.T) {
 	}
 }
 
-// 03-api, "Errors".
 func TestStatus_IsThatOfTheContract(t *testing.T) {
 	t.Parallel()
 	contract := map[int][]sluice.Code{

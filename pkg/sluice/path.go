@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a path, in bytes and segments (03-api, "Events in").
+// Limits of a path, in bytes and segments.
 const (
 	MaxPathBytes    = 512
 	MaxPathSegments = 32

@@ -55,7 +55,7 @@ const (
 // Preset names a retry schedule.
 type Preset string
 
-// The presets (03-api, "retry.preset").
+// The presets.
 const (
 	PresetStandard   Preset = "standard"
 	PresetShort      Preset = "short"      // S0

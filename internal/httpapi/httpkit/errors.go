@@ -16,7 +16,7 @@ const (
 	UnsupportedMedia sluice.Code = "unsupported_media_type"
 )
 
-// Status returns the HTTP status of a code (03-api, "Errors").
+// Status returns the HTTP status of a code.
 func Status(code sluice.Code) int {
 	switch code {
 	case sluice.InvalidRequest, sluice.WakeInvalid:

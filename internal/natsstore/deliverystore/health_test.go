@@ -34,7 +34,7 @@ func TestHealth_IsTheLastWritten(t *testing.T) {
 	require.NoError(t, store.PutHealth(t.Context(), sub, model.Health{}))
 }
 
-func TestStatus_ShowsTheBreaker(t *testing.T) { // 03-api, "Looking"
+func TestStatus_ShowsTheBreaker(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	soon := time.Now().Add(time.Minute).UTC().Round(0)
