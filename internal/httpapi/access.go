@@ -68,35 +68,35 @@ type demand func(s *Server, c echo.Context) error
 // open allows every request, even an unauthenticated one.
 func open(*Server, echo.Context) error { return nil }
 
-// anybody requires an authenticated caller.
-func anybody(_ *Server, c echo.Context) error {
+// authenticated requires an authenticated caller.
+func authenticated(_ *Server, c echo.Context) error {
 	if httpkit.Caller(c) == (sluice.Caller{}) {
 		return sluice.Errorf(sluice.Unauthenticated, "the caller is unknown")
 	}
 	return nil
 }
 
-// ruling requires an admin of everything.
-func ruling(s *Server, c echo.Context) error {
+// serverAdmin requires an admin of everything.
+func serverAdmin(s *Server, c echo.Context) error {
 	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{})
 }
 
-// managing requires an admin of the namespace in the path.
-func managing(s *Server, c echo.Context) error {
+// namespaceAdmin requires an admin of the namespace in the path.
+func namespaceAdmin(s *Server, c echo.Context) error {
 	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: c.Param("ns")})
 }
 
-// somewhere requires a verb on some path of the namespace in the URL; the handler checks the path
+// onSomePath requires a verb on some path of the namespace in the URL; the handler checks the path
 // itself.
-func somewhere(v sluice.Verb) demand {
+func onSomePath(v sluice.Verb) demand {
 	return func(s *Server, c echo.Context) error { return s.rights.Some(c, v, c.Param("ns")) }
 }
 
-// seen requires that the caller may see the namespace in the URL.
-func seen(s *Server, c echo.Context) error { return s.rights.Sees(c, c.Param("ns")) }
+// seesNamespace requires that the caller may see the namespace in the URL.
+func seesNamespace(s *Server, c echo.Context) error { return s.rights.Sees(c, c.Param("ns")) }
 
-// audited requires an admin of the ledger entries' scope.
-func audited(s *Server, c echo.Context) error {
+// ledgerAdmin requires an admin of the ledger entries' scope.
+func ledgerAdmin(s *Server, c echo.Context) error {
 	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: c.QueryParam("namespace")})
 }
 

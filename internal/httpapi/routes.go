@@ -79,36 +79,36 @@ func (s *Server) routes() []route {
 		{http.MethodHead, "/healthz", open, s.healthz},
 		{http.MethodGet, "/readyz", open, s.readyz},
 		{http.MethodHead, "/readyz", open, s.readyz},
-		{http.MethodGet, "/metrics", watching, echo.WrapHandler(s.opts.Metrics)},
+		{http.MethodGet, "/metrics", metricsReader, echo.WrapHandler(s.opts.Metrics)},
 		{http.MethodGet, "/openapi.yaml", open, s.openapi},
 		{http.MethodGet, "/.well-known/jwks.json", open, s.jwks},
 		{http.MethodPost, callbackRoute, open, s.callback},
 
-		{http.MethodGet, "/v1/capabilities", anybody, s.capabilities},
-		{http.MethodGet, "/v1/whoami", anybody, s.whoami},
-		{http.MethodGet, "/v1/storage", ruling, s.storage},
-		{http.MethodPost, "/v1/storage/verify", ruling, s.verifyStorage},
-		{http.MethodDelete, "/v1/storage/damage", ruling, s.forgetDamage},
-		{http.MethodGet, "/v1/audit", audited, s.listAudit},
-		{http.MethodGet, "/v1/keys", ruling, s.listKeys},
-		{http.MethodPost, "/v1/keys/rotate", ruling, s.rotateKey},
-		{http.MethodGet, "/v1/producers/unsafe", ruling, s.listUnsafe},
-		{http.MethodDelete, "/v1/producers/unsafe/:producer", ruling, s.clearUnsafe},
-		{http.MethodGet, "/v1/secrets", ruling, s.sealing},
+		{http.MethodGet, "/v1/capabilities", authenticated, s.capabilities},
+		{http.MethodGet, "/v1/whoami", authenticated, s.whoami},
+		{http.MethodGet, "/v1/storage", serverAdmin, s.storage},
+		{http.MethodPost, "/v1/storage/verify", serverAdmin, s.verifyStorage},
+		{http.MethodDelete, "/v1/storage/damage", serverAdmin, s.forgetDamage},
+		{http.MethodGet, "/v1/audit", ledgerAdmin, s.listAudit},
+		{http.MethodGet, "/v1/keys", serverAdmin, s.listKeys},
+		{http.MethodPost, "/v1/keys/rotate", serverAdmin, s.rotateKey},
+		{http.MethodGet, "/v1/producers/unsafe", serverAdmin, s.listUnsafe},
+		{http.MethodDelete, "/v1/producers/unsafe/:producer", serverAdmin, s.clearUnsafe},
+		{http.MethodGet, "/v1/secrets", serverAdmin, s.sealing},
 
-		{http.MethodGet, "/v1/namespaces", anybody, s.listNamespaces},
-		{http.MethodPut, "/v1/namespaces/:ns", managing, s.putNamespace},
-		{http.MethodGet, "/v1/namespaces/:ns", seen, s.getNamespace},
-		{http.MethodDelete, "/v1/namespaces/:ns", managing, s.deleteNamespace},
-		{http.MethodGet, "/v1/namespaces/:ns/event-types", seen, s.listEventTypes},
-		{http.MethodGet, "/v1/namespaces/:ns/event-types/:type", seen, s.getEventType},
-		{http.MethodPut, "/v1/namespaces/:ns/event-types/:type", managing, s.putEventType},
-		{http.MethodDelete, "/v1/namespaces/:ns/event-types/:type", managing, s.deleteEventType},
-		{http.MethodPost, "/v1/namespaces/:ns/events", somewhere(sluice.VerbPublish), s.publish},
-		{http.MethodGet, "/v1/namespaces/:ns/events", somewhere(sluice.VerbRead), s.listEvents},
-		{http.MethodGet, "/v1/namespaces/:ns/events/:event", somewhere(sluice.VerbRead), s.getEvent},
-		{http.MethodGet, "/v1/namespaces/:ns/state", somewhere(sluice.VerbRead), s.listState},
-		{http.MethodGet, "/v1/namespaces/:ns/state/*", somewhere(sluice.VerbRead), s.getState},
+		{http.MethodGet, "/v1/namespaces", authenticated, s.listNamespaces},
+		{http.MethodPut, "/v1/namespaces/:ns", namespaceAdmin, s.putNamespace},
+		{http.MethodGet, "/v1/namespaces/:ns", seesNamespace, s.getNamespace},
+		{http.MethodDelete, "/v1/namespaces/:ns", namespaceAdmin, s.deleteNamespace},
+		{http.MethodGet, "/v1/namespaces/:ns/event-types", seesNamespace, s.listEventTypes},
+		{http.MethodGet, "/v1/namespaces/:ns/event-types/:type", seesNamespace, s.getEventType},
+		{http.MethodPut, "/v1/namespaces/:ns/event-types/:type", namespaceAdmin, s.putEventType},
+		{http.MethodDelete, "/v1/namespaces/:ns/event-types/:type", namespaceAdmin, s.deleteEventType},
+		{http.MethodPost, "/v1/namespaces/:ns/events", onSomePath(sluice.VerbPublish), s.publish},
+		{http.MethodGet, "/v1/namespaces/:ns/events", onSomePath(sluice.VerbRead), s.listEvents},
+		{http.MethodGet, "/v1/namespaces/:ns/events/:event", onSomePath(sluice.VerbRead), s.getEvent},
+		{http.MethodGet, "/v1/namespaces/:ns/state", onSomePath(sluice.VerbRead), s.listState},
+		{http.MethodGet, "/v1/namespaces/:ns/state/*", onSomePath(sluice.VerbRead), s.getState},
 	}
 	for _, r := range s.feeds.Routes() {
 		all = append(all, of(r))
@@ -127,7 +127,7 @@ func (s *Server) streamRoutes() []route {
 		one := of(r)
 		switch r.Method + " " + r.Path {
 		case "PUT " + dstreams.Streams: // the registry checks as for POST /v1/subscriptions
-			one = apart(one, anybody, s.putWake)
+			one = apart(one, authenticated, s.putWake)
 		case "GET " + dstreams.Streams:
 			one = apart(one, ownedHere, s.getWakes)
 		case "DELETE " + dstreams.Streams:
@@ -140,24 +140,24 @@ func (s *Server) streamRoutes() []route {
 
 func (s *Server) accessRoutes() []route {
 	return []route{
-		{http.MethodPost, "/v1/grants", anybody, s.mintGrant},
-		{http.MethodGet, "/v1/grants", anybody, s.listGrants},
-		{http.MethodPost, "/v1/grants/verify", anybody, s.verifyToken},
-		{http.MethodGet, "/v1/grants/:grant", anybody, s.getGrant},
-		{http.MethodPost, "/v1/grants/:grant/renew", anybody, s.renewGrant},
-		{http.MethodPost, "/v1/grants/:grant/revoke", anybody, s.revokeGrant},
+		{http.MethodPost, "/v1/grants", authenticated, s.mintGrant},
+		{http.MethodGet, "/v1/grants", authenticated, s.listGrants},
+		{http.MethodPost, "/v1/grants/verify", authenticated, s.verifyToken},
+		{http.MethodGet, "/v1/grants/:grant", authenticated, s.getGrant},
+		{http.MethodPost, "/v1/grants/:grant/renew", authenticated, s.renewGrant},
+		{http.MethodPost, "/v1/grants/:grant/revoke", authenticated, s.revokeGrant},
 
-		{http.MethodGet, "/v1/principals", ruling, s.listPrincipals},
-		{http.MethodGet, "/v1/principals/:principal", ruling, s.getPrincipal},
-		{http.MethodPut, "/v1/principals/:principal", ruling, s.putPrincipal},
-		{http.MethodDelete, "/v1/principals/:principal", ruling, s.deletePrincipal},
+		{http.MethodGet, "/v1/principals", serverAdmin, s.listPrincipals},
+		{http.MethodGet, "/v1/principals/:principal", serverAdmin, s.getPrincipal},
+		{http.MethodPut, "/v1/principals/:principal", serverAdmin, s.putPrincipal},
+		{http.MethodDelete, "/v1/principals/:principal", serverAdmin, s.deletePrincipal},
 
-		{http.MethodGet, "/v1/namespaces/:ns/acl", managing, s.listACL},
-		{http.MethodGet, "/v1/namespaces/:ns/acl/:principal", managing, s.getACL},
-		{http.MethodPut, "/v1/namespaces/:ns/acl/:principal", managing, s.putACL},
-		{http.MethodDelete, "/v1/namespaces/:ns/acl/:principal", managing, s.deleteACL},
-		{http.MethodPost, "/v1/namespaces/:ns/tombstones", managing, s.erase},
-		{http.MethodGet, "/v1/namespaces/:ns/tombstones", managing, s.listTombstones},
+		{http.MethodGet, "/v1/namespaces/:ns/acl", namespaceAdmin, s.listACL},
+		{http.MethodGet, "/v1/namespaces/:ns/acl/:principal", namespaceAdmin, s.getACL},
+		{http.MethodPut, "/v1/namespaces/:ns/acl/:principal", namespaceAdmin, s.putACL},
+		{http.MethodDelete, "/v1/namespaces/:ns/acl/:principal", namespaceAdmin, s.deleteACL},
+		{http.MethodPost, "/v1/namespaces/:ns/tombstones", namespaceAdmin, s.erase},
+		{http.MethodGet, "/v1/namespaces/:ns/tombstones", namespaceAdmin, s.listTombstones},
 	}
 }
 
@@ -165,10 +165,10 @@ func (s *Server) subscriptionRoutes() []route {
 	const one = "/v1/subscriptions/:id"
 	return []route{
 		// The registry checks access first (S0-54, S0-55).
-		{http.MethodPost, "/v1/subscriptions", anybody, s.createSubscription},
-		{http.MethodPost, "/v1/subscriptions/batch", anybody, s.createSubscriptions},
-		{http.MethodGet, "/v1/subscriptions", anybody, s.listSubscriptions},
-		{http.MethodPut, one, anybody, s.putSubscription}, // same as POST
+		{http.MethodPost, "/v1/subscriptions", authenticated, s.createSubscription},
+		{http.MethodPost, "/v1/subscriptions/batch", authenticated, s.createSubscriptions},
+		{http.MethodGet, "/v1/subscriptions", authenticated, s.listSubscriptions},
+		{http.MethodPut, one, authenticated, s.putSubscription}, // same as POST
 		{http.MethodGet, one, owned, s.getSubscription},
 		{http.MethodPatch, one, edited, s.patchSubscription},
 		{http.MethodDelete, one, owned, s.deleteSubscription},

@@ -304,7 +304,7 @@ func (s *Server) scheduleRoutes() []route {
 // scheduling requires permission to publish somewhere in the namespace, and support for scheduled
 // events.
 func scheduling(s *Server, c echo.Context) error {
-	if err := somewhere(sluice.VerbPublish)(s, c); err != nil {
+	if err := onSomePath(sluice.VerbPublish)(s, c); err != nil {
 		return err
 	}
 	if s.opts.Scheduled == nil {
@@ -316,7 +316,7 @@ func scheduling(s *Server, c echo.Context) error {
 // appointing requires permission to publish somewhere in the namespace, and support for
 // appointments.
 func appointing(s *Server, c echo.Context) error {
-	if err := somewhere(sluice.VerbPublish)(s, c); err != nil {
+	if err := onSomePath(sluice.VerbPublish)(s, c); err != nil {
 		return err
 	}
 	if s.opts.Appointments == nil {

@@ -64,8 +64,8 @@ func addressOf(proxies []netip.Prefix) echo.IPExtractor {
 	return echo.ExtractIPFromXFFHeader(trust...)
 }
 
-// watching requires access to the metrics, which name namespaces and subscriptions.
-func watching(s *Server, c echo.Context) error {
+// metricsReader requires access to the metrics, which name namespaces and subscriptions.
+func metricsReader(s *Server, c echo.Context) error {
 	if s.opts.MetricsFor == MetricsOpen || s.opts.MetricsFor == MetricsLoopback && isLocal(c.Request()) {
 		return nil
 	}

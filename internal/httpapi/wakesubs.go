@@ -97,7 +97,7 @@ func wakeID(c echo.Context) (string, error) {
 func ownedHere(s *Server, c echo.Context) error {
 	looking := c.Request().Method == http.MethodGet
 	if looking && c.QueryParams().Has(paramSubscriptions) {
-		return anybody(s, c)
+		return authenticated(s, c)
 	}
 	pattern, err := patternOf(c)
 	if err != nil {

@@ -48,11 +48,11 @@ type watchRequest struct {
 func (s *Server) watchRoutes() []route {
 	const one = "/v1/namespaces/:ns/watches/:id"
 	return []route{
-		{http.MethodGet, "/v1/namespaces/:ns/watches", seen, s.listWatches},
-		{http.MethodPost, "/v1/namespaces/:ns/watches/test", somewhere(sluice.VerbRead), s.tryWatch},
-		{http.MethodGet, one, seen, s.getWatch}, // the handler checks the owner
-		{http.MethodPut, one, somewhere(sluice.VerbPublish), s.putWatch},
-		{http.MethodDelete, one, seen, s.deleteWatch},
+		{http.MethodGet, "/v1/namespaces/:ns/watches", seesNamespace, s.listWatches},
+		{http.MethodPost, "/v1/namespaces/:ns/watches/test", onSomePath(sluice.VerbRead), s.tryWatch},
+		{http.MethodGet, one, seesNamespace, s.getWatch}, // the handler checks the owner
+		{http.MethodPut, one, onSomePath(sluice.VerbPublish), s.putWatch},
+		{http.MethodDelete, one, seesNamespace, s.deleteWatch},
 	}
 }
 
