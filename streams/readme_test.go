@@ -129,14 +129,14 @@ func subjectRows() []string {
 		row(code("$KV."+streams.Access+"."+streams.ProfileKey("user:ann")), "the clearance of `user:ann`"),
 		row(code("$KV."+streams.Access+"."+streams.LabelKey("<ns>")), "a namespace's label"),
 		row(code("$KV."+streams.Access+"."+streams.TombstoneKey("<ns>", "/some/path")), "up to which sequence the events of a path are erased"),
-		row(code("$KV."+streams.Access+"."+streams.PresenceKey("<replica>")), "that a replica is there, and up to where it acts on the rest"),
+		row(code("$KV."+streams.Access+"."+streams.PresenceKey("<replica>")), "a running replica, and the revision up to which it applies changes of permissions"),
 		row(code("$KV."+streams.EventTypes+"."+streams.EventTypeKey("<ns>", "order.placed")), "the entry of the type `order.placed` in the namespace's catalogue"),
 		row(code("$KV."+streams.Scheduled+"."+streams.ScheduledKey("<ns>", "order-17")), "the event `order-17`, as long as it is not due"),
 		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindAppointment)), "an appointment"),
 		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindWatch)), "a watch"),
-		row(code("$KV."+streams.Watches+"."+strings.Replace(streams.WatchKey("<ns>", "id"), ".id", ".<id>", 1)), "how far the watch has come"),
-		row(code("$KV."+streams.Told+"."+streams.ToldNamespaceKey("<ns>")), "which change of the namespace was told last"),
-		row(code("$KV."+streams.Lanes+"."+streams.LookoutKey("<id>")), "how far the subscription's events are accounted for (decision 0003)"),
+		row(code("$KV."+streams.Watches+"."+strings.Replace(streams.WatchKey("<ns>", "id"), ".id", ".<id>", 1)), "the position and the memory of the watch"),
+		row(code("$KV."+streams.Told+"."+streams.ToldNamespaceKey("<ns>")), "the last change of the namespace with a published system event"),
+		row(code("$KV."+streams.Lanes+"."+streams.LookoutKey("<id>")), "the sequence up to which the subscription's events are accounted for (decision 0003)"),
 		row(code("$KV."+streams.Lanes+"."+streams.HealthKey("<id>")), "the breaker, and since when every attempt has failed, while the endpoint is in trouble (decision 0008)"),
 	}
 }
