@@ -41,7 +41,7 @@ func (a Answers) Get(ctx context.Context, key string) (model.KeptAnswer, uint64,
 	return kept, revision, nil
 }
 
-// Put keeps an answer, or the mark that a request is under way, and returns its revision. Codes Conflict unless the stored
+// Put keeps an answer, or the mark that a request is in flight, and returns its revision. Codes Conflict unless the stored
 // revision is the given one, 0 for none; QuotaExceeded if too many are kept.
 func (a Answers) Put(ctx context.Context, key string, kept model.KeptAnswer, revision uint64) (uint64, error) {
 	text, err := json.Marshal(kept)

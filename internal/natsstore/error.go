@@ -110,7 +110,7 @@ func AskedFor[T any](ctx context.Context, timeout time.Duration, ask func(contex
 // told sends a request that changes something, and sends it again while no server is there to receive it. If a server received it
 // and no answer comes within requestTimeout, the change may have been made or not.
 // On three servers a write may be answered before it is entered everywhere: until then its own
-// writer, too, gets the answer that another write is under way.
+// writer, too, gets the answer that another write is in flight.
 func told(ctx context.Context, tell func(context.Context) (uint64, error)) (uint64, error) {
 	return retried(ctx, func(err error) bool {
 		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || APICode(err) == codeWrongLastSeqConstant

@@ -24,21 +24,21 @@ const (
 	leaseGrace = 2 * time.Second // how long giving leases back may take
 )
 
-// Leases shares subscriptions among replicas. Subscriptions fall into shards; the replicas
-// that are alive divide the shards among themselves by rendezvous hashing, and each holds a
-// lease, a key with a time to live, on its own. A replica that comes back under its old id has
+// Leases shares subscriptions among replicas. Subscriptions fall into shards; the running
+// replicas divide the shards among themselves by rendezvous hashing, and each holds a lease, a
+// key with a time to live, on each of its shards. A replica that restarts under its old id has
 // its leases at once.
 type Leases struct {
 	store   *Store
 	kv      jetstream.KeyValue
 	replica string
 
-	ttl   time.Duration // of a lease for the others
-	renew time.Duration // from one round to the next: two may be missed
-	limit time.Duration // a round that NATS does not answer ends before the next is due
-	first time.Duration // its first question has less time
-	again time.Duration // from a round that failed to the next
-	ours  time.Duration // of a lease for ourselves: we stop before others may take it
+	ttl   time.Duration // after which others may take a lease that is not renewed
+	renew time.Duration // interval of rounds: two may fail before the lease expires
+	limit time.Duration // of a round: it ends before the next is due
+	first time.Duration // limit of the first request of a round
+	again time.Duration // pause after a failed round
+	ours  time.Duration // after which this replica stops using a lease, before others may take it
 
 	mu   sync.Mutex
 	held map[int]lease
@@ -48,8 +48,8 @@ type lease struct {
 	revision uint64
 	until    time.Time // when to stop unless it is renewed, by both clocks
 
-	leaving bool            // another replica is to have it
-	settled <-chan struct{} // closed when nothing is under way any more; nil: the engine was not told yet
+	leaving bool            // it belongs to another replica now
+	settled <-chan struct{} // closed when no delivery is in flight any more; nil: the engine was not told yet
 }
 
 // Leases returns the leases of a replica. Two replicas never have the same id.
@@ -74,9 +74,9 @@ func (l *Leases) Owns(subscription string) bool {
 }
 
 // Run takes, renews and gives up leases until ctx is done, and then returns them. It calls
-// changed whenever the answer of Owns changed. The channel that changed returns is closed when all lost
-// subscriptions have come to rest. Until then this replica keeps a lease that another is to have:
-// otherwise the other would send again the deliveries that are under way here.
+// changed each time that the result of Owns changed for a subscription. The channel that changed returns is
+// closed when no delivery of the lost subscriptions is in flight. Until then this replica keeps the leases:
+// otherwise another one would send these deliveries again.
 func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	tick := time.NewTicker(l.renew)
 	defer tick.Stop()
@@ -103,7 +103,7 @@ func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error 
 	}
 }
 
-// leave notes for the leases that have to go when they can.
+// leave notes for each lease that belongs to another replica when it can be given up.
 func (l *Leases) leave(settled <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,8 @@ func (l *Leases) leave(settled <-chan struct{}) {
 	}
 }
 
-// round does one round. It reports whether the set of owned shards changed, and whether the store answered.
+// round announces this replica and takes, renews and gives up leases. It reports whether the set of owned
+// shards changed, and whether the store answered.
 func (l *Leases) round(ctx context.Context) (different, said bool) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
@@ -143,7 +144,7 @@ func (l *Leases) round(ctx context.Context) (different, said bool) {
 	return l.owned() != before, true
 }
 
-// stay keeps a lease that was to go.
+// stay keeps a lease that was to be given up.
 func (l *Leases) stay(shard int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +154,7 @@ func (l *Leases) stay(shard int) {
 	}
 }
 
-// yield lets go of a lease as soon as nothing is under way, and keeps it until then.
+// yield gives up a lease as soon as no delivery is in flight, and keeps it until then.
 func (l *Leases) yield(ctx context.Context, shard int) {
 	l.mu.Lock()
 	held, ok := l.held[shard]

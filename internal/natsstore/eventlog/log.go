@@ -24,7 +24,7 @@ type Log struct {
 }
 
 // New returns the logs on a connection, which Provision makes ready and Close ends. There is one for each connection: it
-// limits the operations under way at once.
+// limits the operations in flight at once.
 func New(ctx context.Context, core *natsstore.Store) *Log {
 	l := &Log{
 		core: core, stamps: &stamps{}, searched: defaultSearch,

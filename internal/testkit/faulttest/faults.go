@@ -68,7 +68,7 @@ func Faults() []Fault {
 		{"kill-wake", GroupProcess, "it is killed while it wakes consumers", "every write to NATS of cycles of wakes is counted; for each, the process dies right before it and right after it, and between steps that are not written", "records.TestWake_SurvivesDeathBetweenAnyTwoWrites"},
 		{"kill-load", GroupProcess, "it is killed under load", "SIGKILL while events come, restart", "e2e.TestCrash_LosesNoEventAndKeepsPathOrder"},
 		{"two-owners", GroupProcess, "two replicas serve one subscription", "two engines that both believe that it is theirs, with failures on the way", "delivery.TestTwoOwners_LoseNothing"},
-		{"stop-away", GroupProcess, "it is told to end while NATS is away", "three attempts are under way when NATS stops and the server is told to end; both start again", stopTest},
+		{"stop-away", GroupProcess, "it is told to end while NATS is away", "three attempts are in flight when NATS stops and the server is told to end; both start again", stopTest},
 		{"stop-silent", GroupProcess, "it is told to end while NATS says nothing", "the same with a proxy that swallows all data on every connection", stopTest},
 		{"stop-disk-full", GroupProcess, "it is told to end while the disk takes no writes", "the same with an embedded NATS of which every write of a file fails", "e2e.TestStop_EndsOnFullDisk"},
 		{"parked-restart", GroupProcess, "it restarts with thousands of parked lanes", "3,000 lanes are parked (short: 300), the process dies and starts again", "delivery.TestPark_ManyLanesSurviveARestart"},
