@@ -108,7 +108,7 @@ func Events(ns sluice.Namespace) Stream {
 func Singles() []Stream {
 	return []Stream{{
 		Name:         Attempts,
-		Description:  "one message per attempt",
+		Description:  "attempts: a line each, up to 64 of a subscription in a message",
 		Subjects:     []string{attemptsPrefix + ">"},
 		MaxAge:       week,
 		Dedup:        2 * time.Minute,

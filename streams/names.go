@@ -22,7 +22,7 @@ const (
 
 // Streams that exist once per server.
 const (
-	Attempts    = "ATTEMPTS"    // one message per attempt
+	Attempts    = "ATTEMPTS"    // attempts, up to 64 of a subscription in a message
 	DeadLetters = "DEADLETTERS" // one message per delivery that failed for good
 	Ledger      = "LEDGER"      // one message per change
 )

@@ -113,7 +113,7 @@ func subjectRows() []string {
 		row(code(streams.RecordSubject("<ns>", "/some/path")), "the record of the path as a stream: content type, closure, producers, forks (decision 0016)"),
 		row(code(streams.TrustedSubjects("<ns>")), "messages of trusted publishers; stored under `events.<ns>.>` (decision 0011)"),
 		row(code(streams.LiveSubjects("<ns>")), "stored events again, for readers of other accounts; only if there are any"),
-		row(code(streams.AttemptsSubject("<ns>", "<id>")), "an attempt of the subscription"),
+		row(code(streams.AttemptsSubject("<ns>", "<id>")), "attempts of the subscription"),
 		row(code(streams.DeadLetterSubject(&sluice.DeadLetter{Namespace: "<ns>", Subscription: "<id>", Seq: 17, EventID: "order-17"})), "the dead letter of the event `order-17`, which has the sequence 17"),
 		row(code(streams.DeadLetterSubject(&sluice.DeadLetter{Namespace: "<ns>", Subscription: "<id>", Seq: 17, Path: "/some/path"})), "a dead letter of an event that was never seen"),
 		row(code(streams.LedgerSubject("<ns>", "subscription.pause")), "a change, by namespace and action"),

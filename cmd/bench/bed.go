@@ -294,11 +294,13 @@ func (b *bed) attempts(ctx context.Context, id string) (all []sluice.Attempt, er
 		if err != nil {
 			return nil, fmt.Errorf("attempt log, %d left: %w", left, err)
 		}
-		var a sluice.Attempt
-		if err := json.Unmarshal(msg.Data(), &a); err != nil {
-			return nil, fmt.Errorf("attempt log: %w", err)
+		for line := range streams.SplitBlock(msg.Data()) {
+			var a sluice.Attempt
+			if err := json.Unmarshal(line, &a); err != nil {
+				return nil, fmt.Errorf("attempt log: %w", err)
+			}
+			all = append(all, a)
 		}
-		all = append(all, a)
 	}
 	return all, nil
 }

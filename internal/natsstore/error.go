@@ -218,6 +218,11 @@ func storeCannotWrite() *sluice.Error {
 		"the operator must free space, shorten retentions or raise the limit").With("reason", sluice.ReasonStorage).With("retry_after", fullRetry)
 }
 
+// IsTooLarge reports whether a message is larger than the server, or the stream, takes.
+func IsTooLarge(err error) bool {
+	return errors.Is(err, nats.ErrMaxPayload) || APICode(err) == codeMessageTooLarge
+}
+
 // IsGone reports whether an error says that there is no such stream.
 func IsGone(err error) bool {
 	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) || APICode(err) == int(jetstream.JSErrCodeStreamNotFound)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -25,6 +24,7 @@ const (
 	recoverSpan = 30 * time.Second
 
 	maxRecording  = 4096            // records on their way; more wait
+	maxQueued     = 256             // and so many that are not looked at yet
 	recordTimeout = 3 * time.Second // then a record is published again
 
 	// How soon records that could not be stored are published again; twice as late each time.
@@ -34,12 +34,10 @@ const (
 // leftAttempts is the message of a server that ends about records that it could not store.
 const leftAttempts = "attempts"
 
-var (
-	errLogClosed    = errors.New("the attempt log is closed")
-	errNotPublished = errors.New("not connected")
-)
+var errLogClosed = errors.New("the attempt log is closed")
 
-// AttemptLog is the stream of attempts. Records are published without waiting for each other.
+// AttemptLog is the stream of attempts. Records are published without waiting for each other; those of one subscription are stored
+// in blocks, in their order (decision 0041).
 type AttemptLog struct {
 	store *Store
 	js    jetstream.JetStream
@@ -47,108 +45,37 @@ type AttemptLog struct {
 	done  chan struct{}
 }
 
-type recording struct {
-	msg    *nats.Msg
-	future jetstream.PubAckFuture // nil: it could not be published yet
-	err    error                  // why it is not stored yet
-	stored func(error)
-}
-
 // AttemptLog returns the attempt log. Its Run has to run for records to be stored.
 func (s *Store) AttemptLog() (*AttemptLog, error) {
-	js, err := jetstream.New(s.core.Conn(), jetstream.WithPublishAsyncMaxPending(maxRecording), jetstream.WithPublishAsyncTimeout(recordTimeout))
+	js, err := jetstream.New(s.core.Conn(), jetstream.WithPublishAsyncMaxPending(2*maxRecording), jetstream.WithPublishAsyncTimeout(recordTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("attempt log: %w", err)
 	}
-	return &AttemptLog{store: s, js: js, queue: make(chan recording, maxRecording), done: make(chan struct{})}, nil
+	return &AttemptLog{store: s, js: js, queue: make(chan recording, maxQueued), done: make(chan struct{})}, nil
 }
 
-// Run completes records until ctx is done. Records that are on their way then end with an
-// error. Records that could not be stored are published again together: after an outage these are
-// all that were under way, and one wait for each of them would be minutes.
+// Run stores records until ctx is done. Records that are on their way then end with an error.
 func (l *AttemptLog) Run(ctx context.Context) error {
-	defer l.abandon(ctx)
-	var failed []recording
-	var again <-chan time.Time
-	pause := recordAgain
-	for {
-		select {
-		case <-ctx.Done():
-			for _, rec := range failed {
-				rec.stored(errLogClosed)
-			}
-			shutdown.Left(ctx, leftAttempts, len(failed))
-			return nil
-		case rec := <-l.queue:
-			failed = l.complete(ctx, rec, failed)
-		case <-again:
-			again, failed = nil, l.republish(ctx, failed)
-			pause = min(2*pause, recordAgainMost)
-		}
-		switch {
-		case len(failed) == 0:
-			pause = recordAgain
-		case again == nil:
-			l.store.core.Log().WarnContext(ctx, "attempts not recorded yet", slog.Int("attempts", len(failed)),
-				slog.Any("error", failed[len(failed)-1].err), slog.Duration("again", pause))
-			again = time.After(pause)
-		}
+	r := &recorder{log: l, series: map[string]*series{}, pause: recordAgain, size: blockBytes}
+	for r.step(ctx) {
 	}
+	close(l.done)
+	r.leave(ctx)
+	shutdown.Left(ctx, leftAttempts, l.refuse())
+	return nil
 }
 
-func (l *AttemptLog) abandon(ctx context.Context) {
-	close(l.done)
+// refuse ends the records in the queue with an error, and returns how many there were.
+func (l *AttemptLog) refuse() (n int) {
 	for {
 		select {
 		case rec := <-l.queue:
-			shutdown.Left(ctx, leftAttempts, 1)
+			n++
 			rec.stored(errLogClosed)
 		default:
-			return
+			return n
 		}
 	}
-}
-
-// complete waits for a record's answer. A record that is not stored is added to those that failed.
-func (l *AttemptLog) complete(ctx context.Context, rec recording, failed []recording) []recording {
-	if rec.future == nil {
-		rec.err = errNotPublished
-		return append(failed, rec)
-	}
-	select {
-	case <-rec.future.Ok():
-		rec.stored(nil)
-	case rec.err = <-rec.future.Err():
-		return append(failed, rec)
-	case <-ctx.Done():
-		shutdown.Left(ctx, leftAttempts, 1)
-		rec.stored(errLogClosed)
-	}
-	return failed
-}
-
-// republish publishes records again and returns those that failed again.
-func (l *AttemptLog) republish(ctx context.Context, recs []recording) (failed []recording) {
-	for i := range recs {
-		recs[i].future = l.publish(recs[i].msg)
-	}
-	for _, rec := range recs {
-		failed = l.complete(ctx, rec, failed)
-	}
-	return failed
-}
-
-func (l *AttemptLog) publish(msg *nats.Msg) jetstream.PubAckFuture {
-	if l.store.core.Conn().IsClosed() {
-		return nil // the first publish would leave a goroutine that waits for the connection to be closed
-	}
-	again := *msg
-	future, err := l.js.PublishMsgAsync(&again)
-	if err != nil {
-		l.store.core.Log().Debug("attempt not published", slog.Any("error", err))
-		return nil
-	}
-	return future
 }
 
 // Record stores an attempt and then calls stored, once, from another goroutine. It tries until
@@ -159,12 +86,16 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 		stored(fmt.Errorf("attempt: %w", err))
 		return
 	}
-	msg := &nats.Msg{Subject: streams.AttemptsSubject(namespace, a.Subscription), Data: data}
-	rec := recording{msg: msg, future: l.publish(msg), stored: stored}
 	select {
-	case l.queue <- rec:
+	case l.queue <- recording{streams.AttemptsSubject(namespace, a.Subscription), data, stored}:
 	case <-l.done:
 		stored(errLogClosed)
+		return
+	}
+	select {
+	case <-l.done:
+		l.refuse() // Run may have looked before
+	default:
 	}
 }
 
@@ -199,14 +130,15 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay str
 	err = s.core.Scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
 	}, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
-		var a sluice.Attempt
-		if err := json.Unmarshal(msg.Data, &a); err != nil {
-			return false, fmt.Errorf("attempt: %w", err)
+		for line := range streams.SplitBlock(msg.Data) {
+			var a sluice.Attempt
+			if err := json.Unmarshal(line, &a); err != nil {
+				return false, fmt.Errorf("attempt: %w", err)
+			}
+			if !a.StartedAt.Before(sub.Began()) && a.Replay == replay && !a.Probe {
+				known[a.Seq] = progressed(known[a.Seq], &a)
+			}
 		}
-		if a.StartedAt.Before(sub.Began()) || a.Replay != replay || a.Probe {
-			return true, nil
-		}
-		known[a.Seq] = progressed(known[a.Seq], &a)
 		return true, nil
 	})
 	return known, err

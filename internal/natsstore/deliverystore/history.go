@@ -27,7 +27,7 @@ func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q model.
 		q.Since = sub.CreatedAt
 	}
 	b := backwards[sluice.Attempt]{
-		store: s, stream: streams.Attempts, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
+		store: s, stream: streams.Attempts, split: streams.SplitBlock, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
 		look: func(a *sluice.Attempt) (wanted, older bool) {
 			return q.Wants(a.EventID, a.Seq, a.Path, a.Type, a.StartedAt), a.StartedAt.Before(q.Since)
 		},
@@ -174,7 +174,7 @@ const maxNotices = 50
 // Notices returns the last attempts to notify of a wake that began at a time, the newest last.
 func (l *AttemptLog) Notices(ctx context.Context, sub *sluice.Subscription, wakeID string, since time.Time) ([]sluice.Attempt, error) {
 	b := backwards[sluice.Attempt]{
-		store: l.store, stream: streams.Attempts, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), limit: maxNotices,
+		store: l.store, stream: streams.Attempts, split: streams.SplitBlock, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), limit: maxNotices,
 		look: func(a *sluice.Attempt) (bool, bool) { return a.EventID == wakeID, a.StartedAt.Before(since) },
 	}
 	found, _, err := b.read(ctx)

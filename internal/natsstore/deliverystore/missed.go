@@ -81,6 +81,16 @@ type Gap struct {
 	To   uint64 `json:"to"`
 }
 
+// enter enters which of a gap's events have an attempt in a block.
+func (g Gap) enter(block []byte, attempted map[uint64]bool) {
+	for line := range streams.SplitBlock(block) {
+		var a sluice.Attempt
+		if err := json.Unmarshal(line, &a); err == nil && a.Replay == "" && g.holds(a.Seq) {
+			attempted[a.Seq] = true
+		}
+	}
+}
+
 func (g Gap) holds(seq uint64) bool { return g.From <= seq && seq <= g.To }
 
 // BuryGap makes one dead letter of the range from d.Seq to d.LastSeq that the subscription may have missed, without the events
@@ -144,10 +154,7 @@ func (s *Store) unattempted(ctx context.Context, sub *sluice.Subscription, gap G
 		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 	}
 	err := s.core.Scan(limit, streams.Attempts, config, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
-		var a sluice.Attempt
-		if err := json.Unmarshal(msg.Data, &a); err == nil && a.Replay == "" && gap.holds(a.Seq) {
-			attempted[a.Seq] = true
-		}
+		gap.enter(msg.Data, attempted)
 		return true, nil
 	})
 	if err != nil && limit.Err() == nil {

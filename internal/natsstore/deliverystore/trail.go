@@ -202,7 +202,7 @@ func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes [
 		return nil, nil
 	}
 	b := backwards[sluice.Attempt]{
-		store: s, stream: streams.Attempts, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), limit: len(old),
+		store: s, stream: streams.Attempts, split: streams.SplitBlock, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), limit: len(old),
 		look: func(a *sluice.Attempt) (bool, bool) {
 			_, ok := old[a.Seq]
 			delete(old, a.Seq)

@@ -1,0 +1,249 @@
+package deliverystore
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Bounds of a block. A single attempt may be larger.
+const (
+	blockAttempts = 64
+	blockBytes    = 64 << 10
+	payloadShare  = 4 // and a quarter of what a message may have
+)
+
+// recording is an attempt that is to be stored.
+type recording struct {
+	subject string
+	line    []byte // the attempt in JSON
+	stored  func(error)
+}
+
+// block is attempts of one subscription that are stored in one message.
+type block struct {
+	of     *series
+	recs   []recording
+	ok     <-chan *jetstream.PubAck
+	err    <-chan error
+	failed bool // at least once
+}
+
+// series is the attempts of one subscription that are not stored yet, in their order.
+type series struct {
+	subject string
+	block   *block      // on its way, or about to be published again; nil: none
+	waiting []recording // for the block to be stored
+}
+
+// cut takes the next block from what waits: as many attempts as fit into so many bytes, and at least one.
+func (s *series) cut(size int) *block {
+	n := 0
+	for n < min(len(s.waiting), blockAttempts) && (n == 0 || size >= len(s.waiting[n].line)) {
+		size -= len(s.waiting[n].line) + 1
+		n++
+	}
+	s.block = &block{of: s, recs: s.waiting[:n:n]}
+	if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
+		s.waiting = nil
+	}
+	return s.block
+}
+
+// halve leaves half of a block to the next one.
+func (b *block) halve() {
+	half := (len(b.recs) + 1) / 2
+	b.of.waiting = slices.Concat(b.recs[half:], b.of.waiting)
+	b.recs = b.recs[:half]
+}
+
+func (b *block) message() *nats.Msg {
+	lines := make([][]byte, len(b.recs))
+	for i := range b.recs {
+		lines[i] = b.recs[i].line
+	}
+	return &nats.Msg{Subject: b.of.subject, Data: streams.JoinBlock(lines)}
+}
+
+// recorder stores attempts in blocks. A subscription has one block on its way: the first attempt is published at once, and those
+// that come before it is stored are the next block.
+type recorder struct {
+	log    *AttemptLog
+	series map[string]*series // by subject
+	sent   []*block           // on their way, in order
+	open   int                // attempts that are taken, in series without a failed block
+
+	failed  []*block // to be published again
+	failing int      // blocks that failed and are not stored
+	last    error    // why
+	again   <-chan time.Time
+	pause   time.Duration
+	size    int // of a block at most, in bytes
+}
+
+// step waits for something to do and does it. It reports whether there may be more: ctx is not done.
+func (r *recorder) step(ctx context.Context) bool {
+	queue := r.log.queue
+	if r.open >= maxRecording || len(r.sent) >= maxRecording {
+		queue = nil
+	}
+	var ok <-chan *jetstream.PubAck
+	var err <-chan error
+	if len(r.sent) > 0 {
+		ok, err = r.sent[0].ok, r.sent[0].err
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case rec := <-queue:
+		r.take(rec)
+	case <-ok:
+		r.stored(r.shift())
+	case err := <-err:
+		r.fail(r.shift(), err)
+	case <-r.again:
+		r.republish(ctx)
+	}
+	return true
+}
+
+// take takes an attempt and those that are behind it, and publishes a block of each subscription that has none on its way.
+func (r *recorder) take(rec recording) {
+	begun := r.enter(nil, rec)
+	for range len(r.log.queue) {
+		begun = r.enter(begun, <-r.log.queue)
+	}
+	for _, s := range begun {
+		r.next(s)
+	}
+}
+
+// enter adds an attempt to its series, and a series that has no block on its way to those that were begun.
+func (r *recorder) enter(begun []*series, rec recording) []*series {
+	s := r.series[rec.subject]
+	if s == nil {
+		s = &series{subject: rec.subject}
+		r.series[rec.subject] = s
+		begun = append(begun, s)
+	}
+	s.waiting = append(s.waiting, rec)
+	if s.block == nil || !s.block.failed {
+		r.open++
+	}
+	return begun
+}
+
+// next publishes the next block of a series.
+func (r *recorder) next(s *series) {
+	r.publish(s.cut(min(r.size, int(r.log.store.core.Conn().MaxPayload())/payloadShare)))
+}
+
+// publish has a block stored, without waiting for it.
+func (r *recorder) publish(b *block) {
+	if r.log.store.core.Conn().IsClosed() { // the first publish would leave a goroutine that waits for that
+		r.fail(b, nats.ErrConnectionClosed)
+		return
+	}
+	future, err := r.log.js.PublishMsgAsync(b.message())
+	if err != nil {
+		r.fail(b, err)
+		return
+	}
+	b.ok, b.err = future.Ok(), future.Err()
+	r.sent = append(r.sent, b)
+}
+
+// shift returns the block that was published first.
+func (r *recorder) shift() *block {
+	b := r.sent[0]
+	r.sent = r.sent[1:]
+	return b
+}
+
+// stored goes on with the next block of a subscription, and tells those who wait for this one.
+func (r *recorder) stored(b *block) {
+	s := b.of
+	if b.failed {
+		r.failing--
+		r.open += len(s.waiting)
+	} else {
+		r.open -= len(b.recs)
+	}
+	if r.failing == 0 {
+		r.pause = recordAgain
+	}
+	s.block = nil
+	if len(s.waiting) > 0 {
+		r.next(s)
+	} else {
+		delete(r.series, s.subject)
+	}
+	for i := range b.recs {
+		b.recs[i].stored(nil)
+	}
+}
+
+// fail has a block published again: after a pause, or at once in halves if it was too large.
+func (r *recorder) fail(b *block, err error) {
+	if len(b.recs) > 1 && natsstore.IsTooLarge(err) {
+		r.size = min(r.size, len(b.message().Data)/2)
+		b.halve()
+		r.publish(b)
+		return
+	}
+	r.last = err
+	if !b.failed {
+		b.failed = true
+		r.failing++
+		r.open -= len(b.recs) + len(b.of.waiting)
+	}
+	r.repeat(b)
+}
+
+// repeat has failed blocks published again after a pause.
+func (r *recorder) repeat(blocks ...*block) {
+	r.failed = append(r.failed, blocks...)
+	if r.again == nil {
+		r.again = time.After(r.pause)
+	}
+}
+
+// republish publishes the blocks that failed together: after an outage these are all that were on their way, and one wait for each
+// of them would be minutes.
+func (r *recorder) republish(ctx context.Context) {
+	blocks := r.failed
+	r.failed, r.again = nil, nil
+	r.pause = min(2*r.pause, recordAgainMost)
+	n := 0
+	for i, b := range blocks {
+		if len(r.sent) >= maxRecording {
+			r.repeat(blocks[i:]...)
+			break
+		}
+		n += len(b.recs) + len(b.of.waiting)
+		r.publish(b)
+	}
+	r.log.store.core.Log().WarnContext(ctx, "attempts not recorded yet", slog.Int("attempts", n), slog.Any("error", r.last))
+}
+
+// leave ends what is not stored with an error.
+func (r *recorder) leave(ctx context.Context) {
+	for _, s := range r.series {
+		recs := s.waiting
+		if s.block != nil {
+			recs = slices.Concat(s.block.recs, recs)
+		}
+		shutdown.Left(ctx, leftAttempts, len(recs))
+		for i := range recs {
+			recs[i].stored(errLogClosed)
+		}
+	}
+}
