@@ -300,7 +300,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.memory.Remade = map[string]func(context.Context){streams.BucketStream(streams.Lanes): s.engine.SaveLanes}
 	s.metrics.WatchDeliveries(s.engine.Gauges)
 	if dir := s.cfg.Export.Dir; dir != "" {
-		s.exporter = export.New(dir, s.log, s.deliveries, export.Options{Observe: s.metrics, Log: s.opts.Log})
+		s.exporter = export.New(dir, s.log, s.deliveries, export.Options{Observe: s.metrics, Log: s.opts.Log, Lost: s.memory.Gaps})
 	}
 	return nil
 }

@@ -3,11 +3,15 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -123,4 +127,18 @@ func TestMissed_TrialOfAWatchCountsItsGap(t *testing.T) {
 	require.InDelta(t, 1, try("/a/*", 1), 0)
 	require.Nil(t, try("/b/*", 1))
 	require.Nil(t, try("/a/*", seq))
+}
+
+// Issue 13, F5: the files of an export come with a list of the ranges that they may lack events of.
+func TestMissed_ExportListsItsGap(t *testing.T) {
+	t.Parallel()
+	s, seq := lossy(t)
+	s.stop(t)
+	flipStored(t, s.dir, "EVENTS_default", "marker-07", true)
+	files := filepath.Join(s.dir, "export")
+	start(t, s.dir, func(c *config.Config) { c.Export.Dir = files })
+	eventually(t, func() bool {
+		text, err := os.ReadFile(filepath.Join(files, "logs", "events", "default.unreadable.jsonl"))
+		return err == nil && strings.HasPrefix(string(text), fmt.Sprintf(`{"from":%d,"to":%d,`, seq, seq))
+	}, "the range is listed")
 }

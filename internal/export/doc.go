@@ -5,6 +5,7 @@
 //	<dir>/events/dlq/<subscription>/<event id>.json   a dead letter: written beside it, synced, renamed
 //	<dir>/events/dlq/.position                         the last dead letter that has a file
 //	<dir>/logs/events/<namespace>-<yyyy-mm-dd>.jsonl   events, one a line, in the order of the log
+//	<dir>/logs/events/<namespace>.unreadable.jsonl     ranges that the files may lack events of, because the log is damaged
 //	<dir>/logs/events/.<namespace>.position            how far the log is written, and how long its last file is
 //
 // Lines are appended and synced, and then the position is replaced. Data beyond the position's

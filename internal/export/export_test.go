@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +41,7 @@ type world struct {
 	mu       sync.Mutex
 	exported map[string]int
 	failed   map[string]int
+	lost     []sluice.Gap // ranges of the log default that are damaged
 }
 
 func newWorld(t *testing.T) *world {
@@ -69,12 +73,48 @@ func (w *world) failures(what string) int {
 	return w.failed[what]
 }
 
+func (w *world) gaps(ns string) []sluice.Gap {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ns != "default" {
+		return nil
+	}
+	return slices.Clone(w.lost)
+}
+
+func (w *world) damage(gaps ...sluice.Gap) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost = append(w.lost, gaps...)
+}
+
+// missing returns the lost ranges in the file of a namespace, without when its log was made.
+func (w *world) missing(t *testing.T, ns string) (all []sluice.Gap) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(w.dir, "logs", "events", ns+".unreadable.jsonl"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	require.NoError(t, err)
+	for line := range bytes.Lines(data) {
+		var m struct {
+			sluice.Gap
+
+			Log time.Time `json:"log_created_at"`
+		}
+		require.NoError(t, json.Unmarshal(line, &m))
+		require.False(t, m.Log.IsZero())
+		all = append(all, m.Gap)
+	}
+	return all
+}
+
 // run runs an exporter until the test ends, or what it returns is called.
 func (w *world) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	e := export.New(w.dir, w.store.Log, w.store.Deliveries, export.Options{Observe: w, Pause: 10 * time.Millisecond})
+	e := export.New(w.dir, w.store.Log, w.store.Deliveries, export.Options{Observe: w, Pause: 10 * time.Millisecond, Lost: w.gaps, Look: 10 * time.Millisecond})
 	running.Go(func() { _ = e.Run(ctx) }) // it only ends with ctx
 	stop = func() { cancel(); running.Wait() }
 	t.Cleanup(stop)
@@ -328,4 +368,39 @@ func TestExport_ResumesWithNATS(t *testing.T) {
 	w.nats.Restart(t)
 	w.publish(t, "default", 4, 6)
 	w.awaitLines(t, "default", 6)
+}
+
+// Issue 13, F5: the ranges that the files may lack events of are in a file of their own, once: when the export passes them, or
+// when they are found; not those that an earlier run had written before they were damaged.
+func TestGap_IsInAFileOfItsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.damage(sluice.Gap{From: 3, To: 4}, sluice.Gap{From: 20, To: 30})
+	stop := w.run(t)
+	w.publish(t, "default", 1, 10)
+	w.awaitLines(t, "default", 10)
+	missing := func(want ...sluice.Gap) {
+		t.Helper()
+		require.Eventually(t, func() bool { return slices.Equal(want, w.missing(t, "default")) }, patience, 10*time.Millisecond)
+	}
+	missing(sluice.Gap{From: 3, To: 4})
+	w.damage(sluice.Gap{From: 7, To: 7})
+	missing(sluice.Gap{From: 3, To: 4}, sluice.Gap{From: 7, To: 7})
+	stop()
+	w.damage(sluice.Gap{From: 9, To: 9})
+	_, _, err := w.store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme"})
+	require.NoError(t, err)
+	w.publish(t, "acme", 1, 5)
+	stop = w.run(t)
+	w.publish(t, "default", 11, 20)
+	w.awaitLines(t, "default", 20)
+	w.awaitLines(t, "acme", 5)
+	want := []sluice.Gap{{From: 3, To: 4}, {From: 7, To: 7}, {From: 20, To: 30}}
+	missing(want...)
+	stop()
+	w.run(t)
+	w.publish(t, "default", 21, 22)
+	w.awaitLines(t, "default", 22)
+	require.Equal(t, want, w.missing(t, "default"))
+	require.Empty(t, w.missing(t, "acme"))
 }

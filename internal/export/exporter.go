@@ -51,6 +51,9 @@ type Options struct {
 	Observe Observer      // default: none
 	Log     *slog.Logger  // default: slog.DiscardHandler
 	Pause   time.Duration // before the first retry; default: half a second
+
+	Lost func(namespace string) []sluice.Gap // ranges of a log that are lost to damage; nil: none are
+	Look time.Duration                       // interval between looks at them; default: ten seconds
 }
 
 const (
@@ -74,7 +77,10 @@ func New(dir string, source Source, letters Letters, opts Options) *Exporter {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	opts.Pause = cmp.Or(opts.Pause, 500*time.Millisecond)
+	if opts.Lost == nil {
+		opts.Lost = func(string) []sluice.Gap { return nil }
+	}
+	opts.Pause, opts.Look = cmp.Or(opts.Pause, 500*time.Millisecond), cmp.Or(opts.Look, 10*time.Second)
 	return &Exporter{dir: dir, source: source, letters: letters, opts: opts}
 }
 
@@ -153,6 +159,9 @@ func (e *Exporter) exportLog(ctx context.Context, root *os.Root, namespace strin
 		return err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
+	log.lost = func() []sluice.Gap { return e.opts.Lost(namespace) }
+	look := time.NewTicker(e.opts.Look)
+	defer look.Stop()
 	read := func(ctx context.Context, each func(sluice.Event) error) error {
 		return e.source.TailEvents(ctx, namespace, log.at.Seq, each)
 	}
@@ -163,7 +172,7 @@ func (e *Exporter) exportLog(ctx context.Context, root *os.Root, namespace strin
 		went()
 		e.opts.Observe.Exported(Events, len(events))
 		return nil
-	}, func(ev sluice.Event) int { return len(ev.Data) })
+	}, func(ev sluice.Event) int { return len(ev.Data) }, timer{look.C, func() error { return log.noteGaps(log.at.Seq) }})
 }
 
 // exportLetters exports the dead letters, continuing their files.
@@ -187,7 +196,7 @@ func (e *Exporter) exportLetters(ctx context.Context, root *os.Root, went func()
 			return 0
 		}
 		return len(d.Event.Data)
-	})
+	}, timer{})
 }
 
 // keep repeats a call until ctx is done, with a backoff that resets on progress.

@@ -22,6 +22,9 @@ type log struct {
 	namespace string
 	at        position
 	file      *os.File // nil: none is open yet
+
+	lost  func() []sluice.Gap // ranges that are lost to damage; nil: none are
+	began uint64              // the position when the files were opened
 }
 
 // openLog opens the files of a namespace at their position; data behind it is cut off.
@@ -38,6 +41,7 @@ func openLog(root *os.Root, namespace string, since time.Time) (*log, error) {
 	if !at.Since.Equal(since) {
 		l.at.Seq, l.at.Since = 0, since // it is another log of the same name
 	}
+	l.began = l.at.Seq
 	if !known {
 		if err := l.setAside(); err != nil {
 			return nil, err
@@ -143,6 +147,9 @@ func (l *log) append(day string, lines []byte, last uint64) error {
 		return err
 	}
 	if err := l.file.Sync(); err != nil {
+		return err
+	}
+	if err := l.noteGaps(last); err != nil { // first: the position says that it is done
 		return err
 	}
 	l.at.Seq, l.at.Bytes = last, l.at.Bytes+int64(len(lines))

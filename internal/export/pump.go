@@ -1,6 +1,9 @@
 package export
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Limits of reading ahead of writing, and of one write: 256 elements or 8 MiB. An element takes as
 // many parts of that as its data needs.
@@ -31,9 +34,21 @@ func (r room) give(size int) {
 	}
 }
 
-// pump passes elements from read to write in batches, until one of them ends. size is that of an
-// element's data.
-func pump[T any](ctx context.Context, read func(ctx context.Context, each func(T) error) error, write func([]T) error, size func(T) int) error {
+func giveAll[T any](r room, batch []T, size func(T) int) {
+	for _, item := range batch {
+		r.give(size(item))
+	}
+}
+
+// timer is a call that is made at each tick.
+type timer struct {
+	tick <-chan time.Time // nil: never
+	do   func() error
+}
+
+// pump passes elements from read to write in batches, and makes the calls of a timer in between,
+// until one of them ends. size is that of an element's data.
+func pump[T any](ctx context.Context, read func(ctx context.Context, each func(T) error) error, write func([]T) error, size func(T) int, beside timer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	free, items, ended := make(room, parts), make(chan T, parts), make(chan error, 1)
@@ -49,22 +64,43 @@ func pump[T any](ctx context.Context, read func(ctx context.Context, each func(T
 		ended <- err
 	}()
 	var wrong error
-	for first := range items {
+	fail := func(err error) {
+		if wrong = err; wrong != nil {
+			cancel() // read ends as soon as it notices
+		}
+	}
+	for {
+		first, open := await(items, beside.tick, func() {
+			if wrong == nil {
+				fail(beside.do())
+			}
+		})
+		if !open {
+			break
+		}
 		batch := more([]T{first}, items)
 		if wrong != nil {
-			continue // read ends as soon as it notices
+			continue
 		}
-		if wrong = write(batch); wrong != nil {
-			cancel()
-		}
-		for _, item := range batch {
-			free.give(size(item))
-		}
+		fail(write(batch))
+		giveAll(free, batch, size)
 	}
 	if err := <-ended; wrong == nil {
 		return err
 	}
 	return wrong
+}
+
+// await returns the next element, and makes a call at each tick until there is one.
+func await[T any](items <-chan T, tick <-chan time.Time, do func()) (T, bool) {
+	for {
+		select {
+		case item, open := <-items:
+			return item, open
+		case <-tick:
+			do()
+		}
+	}
 }
 
 // more adds the waiting elements to a batch.
