@@ -30,6 +30,9 @@ type subCmd struct {
 	Test   subTestCmd   `cmd:"" help:"Send a signed test event to the endpoint and show the result."`
 	Status subStatusCmd `cmd:"" help:"Show the status of a subscription."`
 
+	Import subImportCmd `cmd:"" help:"Create the subscriptions in a file of YAML or NDJSON."`
+	Export subExportCmd `cmd:"" help:"Write subscriptions as a file for import, without secrets."`
+
 	Seek    subSeekCmd    `cmd:"" help:"Move a subscription to another position in the log."`
 	Replay  subReplayCmd  `cmd:"" help:"Replay past events."`
 	Replays subReplaysCmd `cmd:"" help:"List the replays of a subscription, or show or cancel one."`

@@ -385,3 +385,29 @@ func TestClient_RefusesEmptyNamesBeforeSending(t *testing.T) {
 	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 	require.Empty(t, s.requests())
 }
+
+// A repeated batch has the key of the first, so that its answer has the secrets; a dry run needs none.
+func TestCreateSubscriptions_RepeatHasTheSameKey(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{http.StatusServiceUnavailable, `{}`}, answer{http.StatusOK, `{"results":[
+		{"index":0,"status":"created","id":"a","secret":"whsec_x"},
+		{"index":1,"status":"error","error":{"code":"insecure_url","message":"use https","details":{"field":"x"}}}],"created":1,"exists":0,"failed":1}`})
+	specs := []client.SubscriptionSpec{{ID: "a", Pattern: "/a"}, {Pattern: "/b"}}
+	results, err := s.CreateSubscriptions(t.Context(), specs)
+	require.NoError(t, err)
+	require.Equal(t, []client.BatchResult{
+		{Status: client.BatchCreated, ID: "a", Secret: "whsec_x"},
+		{Status: client.BatchFailed, Error: sluice.Errorf(sluice.InsecureURL, "use https").With("field", "x")},
+	}, results)
+	asked := s.requests()
+	require.Len(t, asked, 2)
+	require.Equal(t, "POST /v1/subscriptions/batch", asked[1].line)
+	require.JSONEq(t, `[{"id":"a","pattern":"/a"},{"pattern":"/b"}]`, asked[1].body)
+	require.NotEmpty(t, asked[0].header.Get("Idempotency-Key"))
+	require.Equal(t, asked[0].header.Get("Idempotency-Key"), asked[1].header.Get("Idempotency-Key"))
+
+	_, err = s.CheckSubscriptions(t.Context(), []json.RawMessage{json.RawMessage(`{}`)})
+	require.NoError(t, err)
+	require.Equal(t, "POST /v1/subscriptions/batch?dry_run=true", s.requests()[2].line)
+	require.Empty(t, s.requests()[2].header.Get("Idempotency-Key"))
+}

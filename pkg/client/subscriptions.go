@@ -52,6 +52,41 @@ func (c *Client) make(ctx context.Context, req call, spec any) (sluice.Subscript
 	return reply.subscription(), got.status == http.StatusCreated, err
 }
 
+// Statuses of a BatchResult.
+const (
+	BatchCreated = "created"
+	BatchExists  = "exists"
+	BatchFailed  = "error"
+)
+
+// BatchResult is the result of one subscription of a batch.
+type BatchResult struct {
+	Status string        `json:"status"`
+	ID     string        `json:"id,omitempty"`     // in a dry run only if it is known
+	Secret string        `json:"secret,omitempty"` // only of a subscription that was just created
+	Error  *sluice.Error `json:"error,omitempty"`  // as CreateSubscription would return it
+}
+
+// CreateSubscriptions creates up to 1,000 subscriptions, each by itself, and returns their results in
+// order. Specs is a slice of SubscriptionSpec or of values with the same JSON. A retry returns the
+// results of the first try, with the secrets.
+func (c *Client) CreateSubscriptions(ctx context.Context, specs any) ([]BatchResult, error) {
+	return c.batch(ctx, call{header: map[string]string{"Idempotency-Key": newID(time.Now())}}, specs)
+}
+
+// CheckSubscriptions returns the results that CreateSubscriptions would have, and creates nothing.
+func (c *Client) CheckSubscriptions(ctx context.Context, specs any) ([]BatchResult, error) {
+	return c.batch(ctx, call{query: params("dry_run", "true")}, specs)
+}
+
+func (c *Client) batch(ctx context.Context, req call, specs any) ([]BatchResult, error) {
+	req.method, req.path = http.MethodPost, subscriptions+"/batch"
+	reply, err := send[struct {
+		Results []BatchResult `json:"results"`
+	}](ctx, c, req, specs)
+	return reply.Results, err
+}
+
 // withSecret is a subscription with its secret next to it.
 type withSecret struct {
 	sluice.Subscription
@@ -71,13 +106,18 @@ type SubscriptionsQuery struct {
 	Namespace string
 	Mode      sluice.Mode
 	State     sluice.State
+	ByID      bool // in the order of the IDs, instead of newest first
 	Limit     int
 	Cursor    string // Page.Next of the previous page
 }
 
-// Subscriptions returns subscriptions, newest first.
+// Subscriptions returns subscriptions, newest first unless the query says otherwise.
 func (c *Client) Subscriptions(ctx context.Context, q SubscriptionsQuery) (Page[sluice.Subscription], error) {
-	query := params("namespace", q.Namespace, "mode", string(q.Mode), "state", string(q.State),
+	order := ""
+	if q.ByID {
+		order = "id"
+	}
+	query := params("namespace", q.Namespace, "mode", string(q.Mode), "state", string(q.State), "order", order,
 		"limit", number(q.Limit), "cursor", q.Cursor)
 	return list[sluice.Subscription](ctx, c, subscriptions, "subscriptions", query)
 }

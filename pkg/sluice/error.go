@@ -39,9 +39,9 @@ const (
 
 // Error is an error that can be shown to the caller. It contains nothing internal.
 type Error struct {
-	Code    Code
-	Message string
-	Details map[string]any // optional, JSON-encodable
+	Code    Code           `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details,omitempty"` // JSON-encodable
 }
 
 // Error returns the message.

@@ -47,6 +47,9 @@ func HideURL(address string) string {
 	return u.Scheme + "://" + u.Host + hiddenPath
 }
 
+// IsHidden reports whether an endpoint's URL is one that HideURL returned, with a hidden part.
+func IsHidden(address string) bool { return strings.HasSuffix(address, hidden) }
+
 // hiddenPath replaces the hidden part of a URL.
 const hiddenPath = "/" + hidden
 
