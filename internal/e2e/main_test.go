@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -23,14 +24,15 @@ import (
 )
 
 // serveEnv makes the test binary a server on the data directory that it names.
-// The others are optional: a NATS server elsewhere, how long a lease lives there, and what secrets
-// are sealed with.
+// The others are optional: a NATS server elsewhere, how long a lease lives there, what secrets are
+// sealed with, how long the end may take, and how many bytes may be stored.
 const (
 	serveEnv      = "SLUICE_TEST_SERVE"
 	serveNATSEnv  = "SLUICE_TEST_NATS_URL"
 	serveLeaseEnv = "SLUICE_TEST_LEASE"
 	serveKeyEnv   = "SLUICE_TEST_SECRETS_KEY"
 	serveGraceEnv = "SLUICE_TEST_SHUTDOWN_GRACE"
+	serveStoreEnv = "SLUICE_TEST_MAX_STORE"
 )
 
 // sharedKey seals the secrets of servers that share a NATS.
@@ -59,6 +61,9 @@ func serveAsChild(dir string) {
 	}
 	if grace, err := time.ParseDuration(os.Getenv(serveGraceEnv)); err == nil {
 		cfg.ShutdownGrace = sluice.Duration(grace)
+	}
+	if most, err := strconv.ParseInt(os.Getenv(serveStoreEnv), 10, 64); err == nil {
+		cfg.NATS.MaxStore = most
 	}
 	withTester(&cfg, nil)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))

@@ -20,9 +20,9 @@ import (
 )
 
 // replica returns a server in a process of its own on a NATS that others use too.
-func replica(t *testing.T, url, lease string) (*child, *running) {
+func replica(t *testing.T, url, lease string, env ...string) (*child, *running) {
 	t.Helper()
-	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", env: []string{serveNATSEnv + "=" + url, serveLeaseEnv + "=" + lease}}
+	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", env: append([]string{serveNATSEnv + "=" + url, serveLeaseEnv + "=" + lease}, env...)}
 	c.start(t)
 	t.Cleanup(func() { _ = c.proc.Process.Kill() }) // it may have been already
 	s := &running{token: c.token(t)}
