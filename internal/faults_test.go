@@ -92,5 +92,5 @@ Limits: when the machine or network of a dead server goes silent, NATS considers
 A clock that is set forward makes the retries of a process that starts afterwards come early.
 ` + "`disable_after`" + ` and the three days of the preset ` + "`persistent`" + ` are measured by the wall clock: a jump of an hour counts as an hour.
 Readers by offset are told of an event that cannot be read where they read it, once its damage is found: a feed by a frame, ` + "`" + `GET …/events` + "`" + ` and streams by the range ([damaged files](operations.md#damaged-files), ` + "`" + `e2e.TestMissed_ReadersAreToldOfTheGap` + "`" + `).
-The state names what it may lack (` + "`" + `e2e.TestMissed_StateNamesItsGaps` + "`" + `), and the end of a closed stream what may be lost behind its last message (` + "`" + `e2e.TestMissed_ClosedStreamNamesItsLostEnd` + "`" + `).
+The state names the ranges that it may lack (` + "`" + `e2e.TestMissed_StateNamesItsGaps` + "`" + `), and the end of a closed stream names events that may be lost after its last message (` + "`" + `e2e.TestMissed_ClosedStreamNamesItsLostEnd` + "`" + `).
 `
