@@ -54,10 +54,12 @@ func (e *examination) checkRoom(ctx context.Context) {
 func (e *examination) noteStorage(s sluice.Storage) {
 	used, known := percent(s.UsedBytes, s.LimitBytes)
 	switch {
+	case s.Level >= sluice.StorageTight && !known:
+		e.note("storage", "fail", "%s used: %s", mebibytes(s.UsedBytes), s.Problem)
 	case s.Level >= sluice.StorageTight:
 		e.note("storage", "fail", "%d %% of %s used: %s", used, mebibytes(s.LimitBytes), s.Problem)
 	case !known:
-		e.note("storage", "ok", "%s used; the limit of the NATS server is unknown", mebibytes(s.UsedBytes))
+		e.note("storage", "warn", "%s used; the limit of the NATS server is unknown: once it is full, nothing can be paused, deleted or revoked; set nats.max_store below it", mebibytes(s.UsedBytes))
 	case used > nearlyFull:
 		e.note("storage", "warn", "%d %% of %s used; free space, shorten retentions, or raise nats.max_store (max_file_store of an external NATS server)", used, mebibytes(s.LimitBytes))
 	default:

@@ -1,9 +1,11 @@
 package e2e_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -103,4 +106,49 @@ func TestFullStore_ElsewhereIsAdministered(t *testing.T) { // S4-17, S4-22
 			s.empties(t)
 		})
 	}
+}
+
+// Issue 13, F4: where a NATS server elsewhere is full and no limit is known, nothing that was taken is lost, and all is delivered
+// without a restart once there is room.
+func TestFullStore_ElsewhereLosesNothing(t *testing.T) { // S4-17, S4-22
+	t.Parallel()
+	shared := natstest.NewWith(t, natsd.Options{MaxStore: 16 << 20})
+	s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = shared.ClientURL() })
+	var open atomic.Bool
+	got, sent := faulttest.NewArrivals(), map[string][]string{}
+	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
+		if !open.Load() {
+			return hooktest.Answer{Status: http.StatusServiceUnavailable}
+		}
+		id := r.Header.Get("Webhook-Id")
+		got.Try("/a/1", id)
+		got.Take(id)
+		return hooktest.Answer{Status: http.StatusOK}
+	})
+	subscribe(t, s.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/a/1","endpoint":{"url":%q},%s}`, hook.URL, quick))
+	publish := func() int {
+		id := fmt.Sprint("e", len(sent["/a/1"]))
+		r := s.call(t, "POST /v1/namespaces/default/events", fmt.Sprintf(`{"id":%q,"path":"/a/1","type":"t","data":1}`, id))
+		if r.status == http.StatusCreated {
+			sent["/a/1"] = append(sent["/a/1"], id)
+		}
+		return r.status
+	}
+	for range 20 {
+		require.Equal(t, http.StatusCreated, publish())
+	}
+	hook.Wait(1)
+	watch := faulttest.Begin(t, "full-elsewhere")
+	lift := others(t, dial(t, shared.ClientURL()), func(err error) bool { return err != nil })
+	eventually(t, func() bool { return s.call(t, "GET /readyz", "").status == http.StatusServiceUnavailable }, "it is noticed")
+	refused := s.must(t, http.StatusServiceUnavailable, "POST /v1/subscriptions/s/pause", "")
+	require.Equal(t, sluice.ReasonStorage, refused.field(t, "error.details.reason"))
+	open.Store(true)
+	lift()
+	watch.Recovered()
+	eventually(t, func() bool { return got.Taken() > 0 }, "deliveries go on")
+	watch.Resumed()
+	eventually(t, func() bool { return publish() == http.StatusCreated }, "events are taken again")
+	eventually(t, func() bool { return got.Taken() == len(sent["/a/1"]) }, "all are delivered")
+	watch.End(got.Compare(sent), "pausing and publishing answer 503 with the remedy meanwhile; no restart")
 }

@@ -45,6 +45,7 @@ func Faults() []Fault {
 		{"full-lanes", GroupNATS, "the bucket of parked lanes is full", "`max_bytes` with discard new on the bucket, lifted later", fullTest},
 		{"full-disk", GroupNATS, "no room on NATS' disk", "other streams take all that the server may store; one is deleted later", fullTest},
 		{"full-store", GroupNATS, "events have filled the store", "publishers fill an embedded server's `max_store`; the namespace's `max_bytes` is lowered later", "e2e.TestFullStore_IsAdministered"},
+		{"full-elsewhere", GroupNATS, "NATS elsewhere is full", "other streams take all that an external server may store, and Sluice knows no limit; they are deleted later", "e2e.TestFullStore_ElsewhereLosesNothing"},
 		{"disk-full", GroupNATS, "the disk takes no writes", "every write of a file fails, in a process of its own; later they succeed again", "e2e.TestDiskFull_HealsByItself"},
 
 		{"endpoint-hangs", GroupEndpoint, "it never answers", "the first requests are read and not answered", endpointTest},
