@@ -83,10 +83,10 @@ func (s *Server) createSubscriptions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	b := batch{s: s, who: httpkit.Caller(c), by: httpkit.By(c), until: time.Now().Add(batchLimit), last: map[string]chan struct{}{}}
+	b := batch{s: s, registry: s.opts.Registry.ForBatch(), who: httpkit.Caller(c), by: httpkit.By(c), until: time.Now().Add(batchLimit), last: map[string]chan struct{}{}}
 	do := b.create
 	if dry {
-		do = b.try(s.opts.Registry.NewTrial())
+		do = b.try(b.registry.NewTrial())
 	}
 	return b.answer(c, items, do)
 }
@@ -147,10 +147,11 @@ func lines(body []byte) (items []json.RawMessage, err error) {
 
 // batch is a batch in progress.
 type batch struct {
-	s     *Server
-	who   sluice.Caller
-	by    string
-	until time.Time
+	s        *Server
+	registry *subscription.Registry
+	who      sluice.Caller
+	by       string
+	until    time.Time
 
 	last map[string]chan struct{} // closed once the last item with an ID or key is done
 }
@@ -163,7 +164,7 @@ type settle func(ctx context.Context) (batchResult, error)
 
 // create creates the subscription of an item.
 func (b *batch) create(ctx context.Context, req *subscription.Request) (settle, error) {
-	sub, created, err := b.s.opts.Registry.Create(ctx, req, b.by)
+	sub, created, err := b.registry.Create(ctx, req, b.by)
 	if err != nil {
 		return nil, err
 	}

@@ -124,15 +124,26 @@ func (s Subscriptions) Told(ctx context.Context, sub *sluice.Subscription) error
 			return err
 		}
 	}
+	return s.mark(ctx, sub.ID, last)
+}
+
+// mark notes that an announcement was told, unless a later one was.
+func (s Subscriptions) mark(ctx context.Context, id string, last sluice.Announcement) error {
+	told := toldRecord{Event: last.ID, Revision: last.Revision}
+	if last.Type == sluice.TypeSubscriptionCreated { // most have no mark yet
+		if _, err := s.marks().Put(ctx, id, told, 0); sluice.CodeOf(err) != sluice.Conflict {
+			return err
+		}
+	}
 	for {
-		mark, revision, err := s.marks().Get(ctx, sub.ID)
+		mark, revision, err := s.marks().Get(ctx, id)
 		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 			return err
 		}
 		if mark.Revision >= last.Revision {
 			return nil
 		}
-		_, err = s.marks().Put(ctx, sub.ID, toldRecord{Event: last.ID, Revision: last.Revision}, revision)
+		_, err = s.marks().Put(ctx, id, told, revision)
 		if sluice.CodeOf(err) != sluice.Conflict {
 			return err
 		}

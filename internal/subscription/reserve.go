@@ -38,7 +38,7 @@ func (r *Registry) reserve(ctx context.Context, sub *sluice.Subscription) (*slui
 		}
 		err = r.claim(ctx, key, mine, h, sub)
 		if err == nil {
-			return sub, true, r.hold(ctx, sub)
+			return sub, true, r.holdToo(ctx, sub)
 		}
 		if sluice.CodeOf(err) != sluice.Conflict {
 			return nil, false, err
@@ -127,6 +127,15 @@ func (r *Registry) reservation(ctx context.Context, key string) (Reservation, ui
 		return Reservation{}, 0, fmt.Errorf("get reservation: %w", err)
 	}
 	return held, revision, nil
+}
+
+// holdToo reserves the structure of a new subscription that is reserved by its idempotency key; without one, it is reserved
+// by its structure already.
+func (r *Registry) holdToo(ctx context.Context, sub *sluice.Subscription) error {
+	if sub.IdempotencyKey == "" {
+		return nil
+	}
+	return r.hold(ctx, sub)
 }
 
 // hold reserves the subscription's structure unless another one holds it, so that a request without

@@ -100,19 +100,19 @@ type bench struct {
 	needs     subscription.Deps
 }
 
-func newBench(t *testing.T) *bench {
-	t.Helper()
-	server := natstest.New(t)
-	store := storetest.Connect(t, natsstore.Options{Conn: server})
-	require.NoError(t, store.Provision(t.Context()))
+func newBench(tb testing.TB) *bench {
+	tb.Helper()
+	server := natstest.New(tb)
+	store := storetest.Connect(tb, natsstore.Options{Conn: server})
+	require.NoError(tb, store.Provision(tb.Context()))
 	nc, err := nats.Connect("", nats.InProcessServer(server))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
+	require.NoError(tb, err)
+	tb.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 
 	sender := endpoint.New(endpoint.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
-	t.Cleanup(sender.Close)
+	tb.Cleanup(sender.Close)
 	b := &bench{store: store, js: js, consumers: &consumers{store: store}, heard: &heard{outbox: store.Subscriptions()}}
 	b.needs = subscription.Deps{
 		Subscriptions: store.Subscriptions(),
