@@ -282,6 +282,17 @@ func LettersConsumer() Consumer {
 	}
 }
 
+// PushFilters returns the filter subjects of a subscription, of its consumers or of the shared reader in
+// their place.
+func PushFilters(sub *sluice.Subscription) []string {
+	consumers := PushConsumers(sub)
+	filters := make([]string, len(consumers))
+	for i, c := range consumers {
+		filters[i] = c.Filter.Subject
+	}
+	return filters
+}
+
 // PushConsumers describes the consumers of a subscription, one per filter subject of its pattern. A
 // subscription with a single lane has one consumer.
 func PushConsumers(sub *sluice.Subscription) []Consumer {

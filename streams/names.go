@@ -199,6 +199,12 @@ func ToldNamespaceKey(namespace string) string { return "=namespace." + namespac
 // events are accounted for. No lane's key has this prefix.
 func LookoutKey(subscription string) string { return "=lookout." + subscription }
 
+// CursorKey returns the key, next to the lanes, of the cursor of a shard of subscriptions in a
+// namespace. No lane's key has this prefix.
+func CursorKey(namespace string, shard int) string {
+	return "=cursor." + namespace + "." + strconv.Itoa(shard)
+}
+
 // ReplayLanes returns the prefix of the lane keys of a replay, in place of the subscription's ID
 // for live lanes. No ID starts like it.
 func ReplayLanes(replay string) string { return "=replay." + replay }

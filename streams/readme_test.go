@@ -137,6 +137,7 @@ func subjectRows() []string {
 		row(code("$KV."+streams.Watches+"."+strings.Replace(streams.WatchKey("<ns>", "id"), ".id", ".<id>", 1)), "the position and the memory of the watch"),
 		row(code("$KV."+streams.Told+"."+streams.ToldNamespaceKey("<ns>")), "the last change of the namespace with a published system event"),
 		row(code("$KV."+streams.Lanes+"."+streams.LookoutKey("<id>")), "the sequence up to which the subscription's events are accounted for (decision 0003)"),
+		row(code("$KV."+streams.Lanes+"."+streams.CursorKey("<ns>", 7)), "the same for all subscriptions of a shard that are attached to the cursor (decision 0043)"),
 		row(code("$KV."+streams.Lanes+"."+streams.HealthKey("<id>")), "the breaker, and since when every attempt has failed, while the endpoint is in trouble (decision 0008)"),
 	}
 }

@@ -69,7 +69,7 @@ func (s *Store) Leases(ctx context.Context, replica string) (*Leases, error) {
 func (l *Leases) Owns(subscription string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held, ok := l.held[shardOf(subscription)]
+	held, ok := l.held[ShardOf(subscription)]
 	return ok && !held.leaving && held.good()
 }
 
@@ -311,7 +311,8 @@ func (l *Leases) compareAndPut(ctx context.Context, key string, revision uint64)
 
 func shardKey(shard int) string { return "push." + strconv.Itoa(shard) }
 
-func shardOf(subscription string) int { return int(sum(subscription) % shards) }
+// ShardOf returns the shard of a subscription, from 0 on: each shard is one replica's at a time.
+func ShardOf(subscription string) int { return int(sum(subscription) % shards) }
 
 // preferred returns the replica that should hold the shard: the one with the highest hash. The
 // shard is hashed first: the last few bytes move the high bits of this hash too little.

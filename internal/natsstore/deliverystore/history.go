@@ -3,12 +3,9 @@ package deliverystore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -76,8 +73,8 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 		return status, s.countDead(ctx, sub, &status)
 	}
 	var unread uint64 // the first event that was not handed out yet; 0: all were
-	for _, c := range streams.PushConsumers(sub) {
-		first, err := s.addConsumer(ctx, sub, c, &status)
+	for i, c := range streams.PushConsumers(sub) {
+		first, err := s.addConsumer(ctx, sub, i, c, &status)
 		if err != nil {
 			return status, err
 		}
@@ -127,15 +124,11 @@ func addLanes(parked []model.ParkedEntry, status *sluice.Status) {
 }
 
 // addConsumer enters the counts of a consumer, and returns the first event that it has not handed out; 0 if it has handed out all.
-func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer, status *sluice.Status) (unread uint64, err error) {
-	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return 0, nil // it is being made
+func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer, status *sluice.Status) (unread uint64, err error) {
+	info, err := s.consumerInfo(ctx, sub, i, want)
+	if err != nil || info == nil {
+		return 0, err // it is being made
 	}
-	if err != nil {
-		return 0, fmt.Errorf("consumer %s: %w", want.Name, err)
-	}
-	info := c.CachedInfo()
 	if sub.Pattern.WildFirst() && info.NumPending > 0 {
 		own, err := s.systemEvents(ctx, sub.Namespace, info.Delivered.Stream+1)
 		if err != nil {

@@ -2,7 +2,6 @@ package deliverystore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -26,6 +25,11 @@ type lookout struct {
 	Marks []mark    `json:"marks"` // of its consumers
 
 	Gaps []Gap `json:"gaps,omitempty"` // of the log, of which dead letters were made because they cannot be read; the last ones
+
+	Shared  bool   `json:"shared,omitempty"`  // the shared reader serves it, in place of consumers of its own (decision 0043)
+	Cursor  string `json:"cursor,omitempty"`  // key of the cursor that accounts for the events behind the floors; empty: none
+	New     bool   `json:"new,omitempty"`     // no replica has served it
+	Leaving bool   `json:"leaving,omitempty"` // the consumers that it had are being deleted
 }
 
 // mark is how far the events of one consumer are accounted for.
@@ -106,7 +110,11 @@ func (l look) do(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	after := lookout{Since: l.sub.Began(), Gaps: before.Gaps}
+	if before.Cursor != "" {
+		return nil // the shared reader knows
+	}
+	after := before
+	after.Since, after.Marks = l.sub.Began(), nil
 	lost := l.lost
 	l.lost = func(from, to uint64) error {
 		if before.tells(Gap{from, from}) {
@@ -139,30 +147,24 @@ func (l look) do(ctx context.Context) (err error) {
 
 // consumer looks at the deliveries of one consumer.
 func (l look) consumer(ctx context.Context, i int, want streams.Consumer, first uint64, m *mark) error {
-	info, err := l.info(ctx, want)
+	info, err := l.info(ctx, i, want)
 	if err != nil {
 		return err
 	}
 	if l.acks != nil {
-		return l.served(ctx, l.acks[i], want, info, m)
+		return l.served(ctx, i, want, info, m)
 	}
 	return l.unserved(ctx, want, info, first, m)
 }
 
 // info returns the state of the consumer; nil if it is missing, or an earlier subscription's.
-func (l look) info(ctx context.Context, want streams.Consumer) (info *jetstream.ConsumerInfo, err error) {
-	c, err := l.store.core.JetStream().Consumer(ctx, want.Stream, want.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		err = nil
-	}
-	if c != nil && c.CachedInfo().Config.Metadata[metaSince] == since(l.sub) {
-		info = c.CachedInfo()
-	}
-	return info, err
+func (l look) info(ctx context.Context, i int, want streams.Consumer) (*jetstream.ConsumerInfo, error) {
+	return l.store.consumerInfo(ctx, l.sub, i, want)
 }
 
 // served enters the knowledge of the source, and reports the events that it was not handed.
-func (l look) served(ctx context.Context, h *ackTracker, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
+func (l look) served(ctx context.Context, i int, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
+	h := l.acks[i]
 	now, expect, gone := h.look()
 	for n, g := range gone {
 		if err := l.notHandedOut(ctx, want, g); err != nil {
@@ -177,7 +179,7 @@ func (l look) served(ctx context.Context, h *ackTracker, want streams.Consumer, 
 	var next []sluice.Event
 	var err error
 	if expect != 0 {
-		if next, err = l.passedOver(ctx, h, want, m); err != nil || m.Next != 0 {
+		if next, err = l.passedOver(ctx, i, want, m); err != nil || m.Next != 0 {
 			return err
 		}
 	}
@@ -202,12 +204,13 @@ func (l look) notHandedOut(ctx context.Context, want streams.Consumer, g span) e
 // passedOver finds out whether the event that waited left the log without having been handed
 // out. If so it returns the next events. If a later one was handed out, or it itself, the
 // source is about to know.
-func (l look) passedOver(ctx context.Context, h *ackTracker, want streams.Consumer, m *mark) ([]sluice.Event, error) {
+func (l look) passedOver(ctx context.Context, i int, want streams.Consumer, m *mark) ([]sluice.Event, error) {
+	h := l.acks[i]
 	next, err := l.next(ctx, want, m.Next)
 	if err != nil || isAt(next, m.Next) {
 		return nil, err
 	}
-	info, err := l.info(ctx, want)
+	info, err := l.info(ctx, i, want)
 	if err != nil || info == nil || info.Delivered.Stream >= m.Next {
 		return nil, err
 	}

@@ -36,12 +36,12 @@ func (s *Store) Had(ctx context.Context) (map[string]Had, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]Had{}
+	all, cursors := map[string]Had{}, cursorsIn(records)
 	for _, e := range records {
 		var l lookout
 		if id, ok := strings.CutPrefix(e.Key, streams.LookoutKey("")); ok && json.Unmarshal(e.Value, &l) == nil {
 			if seq, known := l.had(); known {
-				all[id] = Had{l.Since, seq}
+				all[id] = Had{l.Since, max(seq, cursors[l.Cursor])}
 			}
 		}
 	}

@@ -33,7 +33,12 @@ const consumerTries = 5
 // its window. Where they start is the subscription's From, or where they were if they had been
 // there before. Codes: QuotaExceeded if NATS has no room for them; Unprocessable if it does not
 // allow the window; Unavailable.
+//
+// A subscription that is to be served by the shared reader gets a position instead.
 func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) error {
+	if placed, err := s.ensurePosition(ctx, sub); placed || err != nil {
+		return err
+	}
 	_, err := s.liveConsumers(ctx, sub)
 	return natsstore.StoreError(ctx, err)
 }
@@ -41,6 +46,12 @@ func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) e
 // RemoveConsumers deletes the subscription's durable consumers and the records about them;
 // missing ones are no error.
 func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) error {
+	return errors.Join(s.deleteConsumers(ctx, sub),
+		s.lookouts().Delete(ctx, streams.LookoutKey(sub.ID), 0), s.healths().Delete(ctx, streams.HealthKey(sub.ID), 0))
+}
+
+// deleteConsumers deletes the subscription's durable consumers; missing ones are no error.
+func (s *Store) deleteConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	var errs []error
 	for _, name := range streams.Consumers(sub.ID, 2) {
 		err := s.core.JetStream().DeleteConsumer(ctx, streams.EventsStream(sub.Namespace), name)
@@ -48,7 +59,6 @@ func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) e
 			errs = append(errs, fmt.Errorf("delete consumer %s: %w", name, err))
 		}
 	}
-	errs = append(errs, s.lookouts().Delete(ctx, streams.LookoutKey(sub.ID), 0), s.healths().Delete(ctx, streams.HealthKey(sub.ID), 0))
 	return errors.Join(errs...)
 }
 

@@ -2,8 +2,6 @@ package deliverystore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -146,19 +144,14 @@ func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *
 	if sub.State == sluice.Cancelled || t.Path == "" {
 		return nil
 	}
-	all := streams.PushConsumers(sub)
-	want := all[0]
+	all, i := streams.PushConsumers(sub), 0
 	if len(all) == 2 && len(t.Path.Segments()) == len(sub.Pattern.Segments())-1 {
-		want = all[1]
+		i = 1
 	}
-	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return nil // it is being made
+	info, err := s.consumerInfo(ctx, sub, i, all[i])
+	if err != nil || info == nil {
+		return natsstore.StoreError(ctx, err) // without one it is being made
 	}
-	if err != nil {
-		return fmt.Errorf("consumer %s: %w", want.Name, natsstore.StoreError(ctx, err))
-	}
-	info := c.CachedInfo()
 	t.Handed, t.Settled = info.Delivered.Stream, info.AckFloor.Stream
 	return nil
 }

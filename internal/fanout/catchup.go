@@ -1,0 +1,177 @@
+package fanout
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/supervise"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	page      = 64 // events that a member which is behind reads at once
+	seekPages = 4  // pages to find the next event that it wants
+)
+
+// catchUp lets a member that is behind read the log by itself, if it has room for half a window. The
+// caller holds the lock.
+func (l *shared) catchUp(m *member) {
+	if !m.placed || m.gone || m.own || m.live || m.reading || 2*m.unacked > m.window() {
+		return
+	}
+	m.reading = true
+	l.router.readers.Go(func() { l.read(l.router.ctx, m) })
+}
+
+// read reads for a member until it has no room, or has caught up with the reader that all share.
+func (l *shared) read(ctx context.Context, m *member) {
+	pause := supervise.Pause{First: again, Most: againMost}
+	for {
+		select {
+		case l.router.reading <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		more, err := l.readPage(ctx, m)
+		<-l.router.reading
+		if ctx.Err() != nil || err == nil && !more {
+			return
+		}
+		if err != nil {
+			l.router.log.LogAttrs(ctx, slog.LevelWarn, "read a log", slog.String("for", "deliveries"),
+				slog.String("subscription", m.settings().ID), slog.Any("error", err))
+			pause.Wait(ctx)
+		}
+	}
+}
+
+// readPage reads a page for a member, and reports whether to read on.
+func (l *shared) readPage(ctx context.Context, m *member) (more bool, err error) {
+	l.mu.Lock()
+	from, seen, limit := m.after+1, l.pos, min(page, max(1, m.window()-m.unacked))
+	l.mu.Unlock()
+	msgs, end, err := l.next(ctx, m, from, seen, limit)
+	if err != nil {
+		return true, err
+	}
+	var gap span
+	if len(msgs) == 0 || msgs[0].Seq > from {
+		if gap, err = l.leftBehind(ctx, m, from); err != nil {
+			return true, err
+		}
+	}
+	l.mu.Lock()
+	more, wake := l.take(m, msgs, end, seen, gap)
+	if !more {
+		m.reading = false
+	}
+	l.mu.Unlock()
+	if wake != nil {
+		wake()
+	}
+	return more, nil
+}
+
+// next returns the next messages of all filters of a member, and up to where they are all of them, at
+// most the position that the shared reader had reached: what is stored while the filters are asked,
+// one after the other, comes from there.
+func (l *shared) next(ctx context.Context, m *member, from, seen uint64, limit int) (all []Message, end uint64, err error) {
+	end = seen
+	for _, filter := range m.filters {
+		if from > seen {
+			break
+		}
+		msgs, err := l.router.deps.Log.Next(ctx, l.namespace, filter, from, limit)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(msgs) > 0 {
+			end = min(end, msgs[len(msgs)-1].Seq)
+		}
+		all = append(all, msgs...)
+	}
+	slices.SortFunc(all, func(a, b Message) int { return cmp.Compare(a.Seq, b.Seq) })
+	for len(all) > 0 && all[len(all)-1].Seq > end {
+		all = all[:len(all)-1]
+	}
+	return all, end, nil
+}
+
+// seek looks for the first event that a member which is behind wants, in a few pages, and notes it: it
+// is missed if it leaves the log first.
+func (l *shared) seek(ctx context.Context, m *member, wanted func(*sluice.Event) bool) error {
+	l.mu.Lock()
+	from, seen, look := max(m.after, m.sought)+1, l.pos, !m.live && m.placed && !m.own && m.waits.Seq <= m.after
+	l.mu.Unlock()
+	for n := 0; look && n < seekPages && from <= seen; n++ {
+		msgs, end, err := l.next(ctx, m, from, seen, page)
+		if err != nil {
+			return err
+		}
+		for _, msg := range msgs {
+			ev, failed := msg.Event()
+			ev.Seq = msg.Seq
+			if failed == nil && wanted(&ev) {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				m.waits = m.waitsFor(&ev)
+				return nil
+			}
+		}
+		from = end + 1
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m.sought = max(m.sought, from-1)
+	return nil
+}
+
+// leftBehind returns the range of messages that left the log before the member read them, if one of
+// them was known to be the member's.
+func (l *shared) leftBehind(ctx context.Context, m *member, from uint64) (span, error) {
+	l.mu.Lock()
+	waits := m.next().Seq
+	l.mu.Unlock()
+	if waits < from {
+		return span{}, nil
+	}
+	first, _, err := l.router.deps.Log.Bounds(ctx, l.namespace)
+	if err != nil || first <= waits {
+		return span{}, err
+	}
+	return span{waits, first - 1}, nil
+}
+
+// take enters what a member read up to end, when the shared reader had seen so much, and reports
+// whether to read on.
+func (l *shared) take(m *member, msgs []Message, end, seen uint64, gap span) (more bool, wake func()) {
+	if m.gone || m.own {
+		return false, nil
+	}
+	now, before := time.Now(), len(m.queue)
+	for _, msg := range msgs {
+		ev, failed := msg.Event()
+		ev.Seq = msg.Seq
+		if !m.wants(&ev, failed) {
+			continue
+		}
+		c := &content{weight: overhead + len(ev.Data)}
+		l.add(m, &ev, failed, c, now)
+		l.weight += c.weight
+	}
+	m.after = max(m.after, end, gap.to)
+	if gap.from > 0 {
+		m.lost = append(m.lost, gap)
+	}
+	if m.source == nil && (before == 0 && len(m.queue) > 0 || gap.from > 0) {
+		wake = m.wake
+	}
+	if end < seen || m.missed.last > seen {
+		return m.unacked < m.window(), wake
+	}
+	m.live, m.missed, m.waits = true, missed{}, Waits{}
+	return false, wake
+}

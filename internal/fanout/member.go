@@ -1,0 +1,268 @@
+package fanout
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// entry is one event for one member. It is the delivery's receipt.
+type entry struct {
+	model.Delivery
+
+	member  *member
+	content *content
+	at      time.Time // when it was routed
+	acked   bool
+}
+
+// content is the part of an event that the entries of all members share.
+type content struct {
+	weight, entries int
+}
+
+// Ack enters that the delivery is settled, or recorded in its lane.
+func (e *entry) Ack() error {
+	e.member.log.ack(e)
+	return nil
+}
+
+// Hold does nothing: the delivery does not come again while its source is open.
+func (e *entry) Hold() error { return nil }
+
+var _ model.Receipt = (*entry)(nil)
+
+// span is a range of sequences.
+type span struct{ from, to uint64 }
+
+// missed is the events of a member that were routed while it was not live: the first and the last one.
+type missed struct {
+	first Waits
+	last  uint64
+}
+
+// member is a subscription that this replica serves. Its log's lock guards it.
+type member struct {
+	log     *shared
+	sub     *sluice.Subscription
+	wake    func() // starts a runner
+	shard   int
+	filters []string // the subjects of its pattern
+
+	seats int           // how often it joined again
+	moved chan struct{} // closed when it has left
+
+	placed   bool // it is known from where on it gets events
+	own      bool // it has consumers of its own
+	gone     bool // it is not served here any more
+	attached bool // the shard's cursor accounts for it
+	live     bool // it gets what is routed; if not, it reads by itself
+
+	moving moving // a change of its stored position that is to be made
+	stored Position
+
+	after  uint64   // highest sequence that was queued or read past
+	floors []uint64 // by filter: events up to here were settled before
+	missed missed   // events that were routed while it was not live
+	waits  Waits    // an event that it was seen to want, behind those in the queue
+	sought uint64   // up to here it was looked for
+	doubt  uint64   // an event up to here may have been attempted by an earlier process
+	busy   bool     // it may have records of parked lanes, or of an endpoint in trouble
+	lost   []span   // events that left the log before they were read
+
+	queue   []*entry // routed and not acknowledged, ascending; acknowledged ones may lie between
+	unhand  int      // how many at the end of the queue were not handed out
+	unacked int
+	acked   time.Time // the last acknowledgement
+	reading bool
+	source  *Source // nil: no runner has it open
+}
+
+// moving is a change of a member's stored position.
+type moving int
+
+const (
+	staying   moving = iota
+	detaching        // to a position of its own
+	joining          // to the shard's cursor
+	leaving          // to a position of its own, and off this replica
+)
+
+// window is how many deliveries a runner has at most.
+func (m *member) window() int { return max(1, m.sub.Policy.Window) }
+
+// most is how many deliveries are queued at most; the next one lets the member fall behind.
+func (m *member) most() int { return 2 * m.window() }
+
+// floor returns up to where all events of the member are settled or parked, given the position of the
+// log's reader.
+func (m *member) floor(pos uint64) uint64 {
+	switch {
+	case len(m.queue) > 0:
+		return m.queue[0].Event.Seq - 1
+	case m.live:
+		return max(m.after, pos)
+	}
+	return m.after
+}
+
+// position returns the position to store for a member with a position of its own.
+func (m *member) position(pos uint64) Position {
+	return Position{Shared: true, Floors: m.floorsFrom(m.floor(pos)), Open: m.open(), Next: m.next()}
+}
+
+// open returns the first event in progress.
+func (m *member) open() Waits {
+	if len(m.queue) == m.unhand {
+		return Waits{}
+	}
+	return m.waitsFor(&m.queue[0].Event)
+}
+
+// next returns the first event that the member is known to want, behind those in progress: one that it
+// was seen to want, or without a filter of contents, the first that matches its pattern.
+func (m *member) next() Waits {
+	plain := reflect.ValueOf(m.sub.Filter).IsZero()
+	switch {
+	case m.unhand > 0 && plain:
+		return m.waitsFor(&m.queue[len(m.queue)-m.unhand].Event)
+	case m.waits.Seq > m.after:
+		return m.waits
+	case plain && m.missed.first.Seq > m.after:
+		return m.missed.first
+	}
+	return Waits{}
+}
+
+func (m *member) waitsFor(ev *sluice.Event) Waits { return Waits{ev.Seq, m.filterOf(ev.Path)} }
+
+// filterOf returns the filter that matches a path of the pattern: the second is that of the path itself,
+// of a pattern that ends in "**".
+func (m *member) filterOf(path sluice.Path) int {
+	if len(m.filters) == 2 && len(path.Segments()) == len(m.sub.Pattern.Segments())-1 {
+		return 1
+	}
+	return 0
+}
+
+// floorsFrom returns the floors of all filters, at least a sequence each.
+func (m *member) floorsFrom(seq uint64) []uint64 {
+	floors := make([]uint64, len(m.filters))
+	for i := range floors {
+		floors[i] = seq
+		if i < len(m.floors) {
+			floors[i] = max(seq, m.floors[i])
+		}
+	}
+	return floors
+}
+
+// wants reports whether a message is the member's to get.
+func (m *member) wants(ev *sluice.Event, err error) bool {
+	if ev.Seq <= m.after || err == nil && !m.sub.Pattern.Match(ev.Path) {
+		return false
+	}
+	return ev.Seq > m.floors[m.filterOf(ev.Path)]
+}
+
+// wantsAll reports whether every event of the namespace is the member's to get.
+func (m *member) wantsAll() bool {
+	return m.sub.Pattern == "/**" && m.sub.From.Kind != sluice.StartLastPerPath && reflect.ValueOf(m.sub.Filter).IsZero()
+}
+
+// add queues an event.
+func (m *member) add(ev *sluice.Event, err error, c *content, now time.Time) {
+	e := &entry{member: m, content: c, at: now, Delivery: model.Delivery{Event: *ev, Err: err}}
+	e.Receipt = e
+	m.queue = append(m.queue, e)
+	m.unhand++
+	m.unacked++
+	m.after = ev.Seq
+	c.entries++
+}
+
+// hand gives the source what the window has room for.
+func (m *member) hand() {
+	if m.source == nil {
+		return
+	}
+	for m.unhand > 0 && len(m.source.out) < cap(m.source.out) && m.unacked-m.unhand < m.window() {
+		e := m.queue[len(m.queue)-m.unhand]
+		m.unhand--
+		if !e.acked {
+			m.source.out <- &e.Delivery // it has room for a window
+		}
+	}
+}
+
+// settle enters an acknowledgement, and reports whether it was the first.
+func (m *member) settle(e *entry) bool {
+	if e.acked {
+		return false
+	}
+	e.acked = true
+	m.unacked--
+	n := 0
+	for n < len(m.queue)-m.unhand && m.queue[n].acked {
+		m.queue[n] = nil
+		n++
+	}
+	m.queue = m.queue[n:]
+	if len(m.queue) == 0 {
+		m.queue = nil
+	}
+	return true
+}
+
+// miss enters an event that was routed while the member was not live.
+func (m *member) miss(ev *sluice.Event) {
+	if m.missed.first.Seq == 0 {
+		m.missed.first = m.waitsFor(ev)
+	}
+	m.missed.last = ev.Seq
+}
+
+// cut removes what was not handed out: it is read again later.
+func (m *member) cut() (removed []*entry) {
+	at := len(m.queue) - m.unhand
+	removed = m.queue[at:]
+	if len(removed) > 0 {
+		m.after = removed[0].Event.Seq - 1
+	}
+	for _, e := range removed {
+		if !e.acked {
+			m.unacked--
+		}
+	}
+	m.queue, m.unhand = m.queue[:at:at], 0
+	return removed
+}
+
+// rewind lets the next source have everything again that was not acknowledged.
+func (m *member) rewind() {
+	kept := m.queue[:0]
+	for _, e := range m.queue {
+		if !e.acked {
+			e.Redelivered = true
+			kept = append(kept, e)
+		}
+	}
+	clear(m.queue[len(kept):])
+	m.queue, m.unhand = kept, len(kept)
+}
+
+// clean reports whether an earlier process left nothing that a runner has to look for.
+func (m *member) clean() bool {
+	first := m.after + 1
+	if len(m.queue) > 0 {
+		first = m.queue[0].Event.Seq
+	}
+	return !m.busy && (first > m.doubt || m.live && len(m.queue) == 0 && m.log.pos >= m.doubt)
+}
+
+// works reports whether the member needs a runner.
+func (m *member) works() bool {
+	return m.own || m.busy || len(m.queue) > 0 || len(m.lost) > 0
+}

@@ -1,0 +1,83 @@
+package fanout
+
+import (
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Open opens the source of a subscription that has joined. One that is to have consumers of its own has
+// none here: moved is closed when it no longer is. Code Unavailable if it is not known yet from where on
+// it gets events.
+func (r *Router) Open(sub *sluice.Subscription) (s *Source, moved <-chan struct{}, err error) {
+	r.mu.Lock()
+	m := r.members[sub.ID]
+	r.mu.Unlock()
+	if m == nil {
+		return nil, nil, sluice.Errorf(sluice.NotFound, "subscription %q is not served here", sub.ID)
+	}
+	m.log.mu.Lock()
+	defer m.log.mu.Unlock()
+	if !m.placed || m.gone {
+		return nil, nil, sluice.Errorf(sluice.Unavailable, "the position of subscription %q is not known yet", sub.ID)
+	}
+	if m.own {
+		return nil, m.moved, nil
+	}
+	if m.source != nil {
+		m.source.end()
+		m.rewind()
+	}
+	s = &Source{member: m, out: make(chan *model.Delivery, m.window()), ended: make(chan struct{}), clean: m.clean(), seen: max(m.after, m.doubt)}
+	m.source = s
+	m.hand()
+	return s, nil, nil
+}
+
+// Serves reports whether a subscription gets its events from the shared reader of this router.
+func (r *Router) Serves(sub *sluice.Subscription) bool {
+	r.mu.Lock()
+	m := r.members[sub.ID]
+	r.mu.Unlock()
+	if m == nil {
+		return false
+	}
+	m.log.mu.Lock()
+	defer m.log.mu.Unlock()
+	return m.placed && !m.own
+}
+
+// Standing is how a subscription that this replica serves stands now.
+type Standing struct {
+	Floor  uint64 // all events up to here are settled or parked
+	Handed uint64 // the last event that was handed out, or that was not wanted
+	Open   int    // deliveries in progress
+}
+
+// Standing returns how a subscription stands, and false if this replica does not serve it, or it has
+// consumers of its own.
+func (r *Router) Standing(sub *sluice.Subscription) (Standing, bool) {
+	r.mu.Lock()
+	m := r.members[sub.ID]
+	r.mu.Unlock()
+	if m == nil {
+		return Standing{}, false
+	}
+	m.log.mu.Lock()
+	defer m.log.mu.Unlock()
+	if !m.placed || m.own || m.gone || !m.sub.Began().Equal(sub.Began()) {
+		return Standing{}, false
+	}
+	s := Standing{Floor: m.floor(m.log.pos), Handed: m.after, Open: m.unacked}
+	switch {
+	case m.unhand > 0:
+		s.Handed = m.queue[len(m.queue)-m.unhand].Event.Seq - 1
+		for _, e := range m.queue[len(m.queue)-m.unhand:] {
+			if !e.acked {
+				s.Open--
+			}
+		}
+	case m.live:
+		s.Handed = max(m.after, m.log.pos)
+	}
+	return s, true
+}

@@ -1,0 +1,267 @@
+package fanout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// place finds out from where on members get events.
+func (r *Router) place(ctx context.Context, members []*member, stored func(*sluice.Subscription) (Stored, error)) {
+	byLog := map[*shared][]*member{}
+	for _, m := range members {
+		byLog[m.log] = append(byLog[m.log], m)
+	}
+	known, ok := r.decideAll(ctx, members, stored)
+	if !ok {
+		return
+	}
+	for l, of := range byLog {
+		err := r.until(ctx, "place the subscriptions of "+l.namespace, func() error {
+			err := r.placeIn(ctx, l, of, known)
+			if sluice.CodeOf(err) == sluice.NotFound {
+				return nil // the namespace is being deleted
+			}
+			return err
+		})
+		if err != nil {
+			return
+		}
+	}
+}
+
+// decideAll returns what is stored about members, asking for several at a time, and false if ctx ended.
+func (r *Router) decideAll(ctx context.Context, members []*member, stored func(*sluice.Subscription) (Stored, error)) (map[*member]Stored, bool) {
+	var (
+		mu       sync.Mutex
+		deciding sync.WaitGroup
+	)
+	known, slots := make(map[*member]Stored, len(members)), make(chan struct{}, requestsAtOnce)
+	for _, m := range members {
+		slots <- struct{}{}
+		deciding.Go(func() {
+			defer func() { <-slots }()
+			sub := m.settings()
+			_ = r.until(ctx, "read the position of "+sub.ID, func() error { // ctx ends it
+				s, err := r.decide(ctx, m, sub, stored)
+				mu.Lock()
+				defer mu.Unlock()
+				known[m] = s
+				return err
+			})
+		})
+	}
+	deciding.Wait()
+	return known, ctx.Err() == nil
+}
+
+// decide returns what is stored about a member, and lets it have the shared reader if it is to.
+func (r *Router) decide(ctx context.Context, m *member, sub *sluice.Subscription, stored func(*sluice.Subscription) (Stored, error)) (Stored, error) {
+	s, err := stored(sub)
+	if err != nil {
+		return s, fmt.Errorf("position: %w", err)
+	}
+	if !r.deps.Shares(sub, s) {
+		return r.release(ctx, m, sub, s)
+	}
+	if s.Shared {
+		return s, nil
+	}
+	p, err := r.deps.Records.Adopt(ctx, sub)
+	if sluice.CodeOf(err) == sluice.QuotaExceeded {
+		return s, nil // it keeps its consumers while the store is full
+	}
+	if s.Position = p; err != nil {
+		return s, fmt.Errorf("adopt: %w", err)
+	}
+	return s, nil
+}
+
+// release stores that a member is to have consumers of its own, from where it is on.
+func (r *Router) release(ctx context.Context, m *member, sub *sluice.Subscription, s Stored) (Stored, error) {
+	if !s.Shared {
+		return s, nil
+	}
+	var err error
+	if s.Attached {
+		if s.Floors, err = r.floorsOf(ctx, m, s); err != nil {
+			return s, err
+		}
+	}
+	s.Shared = false
+	return s, r.deps.Records.PutPosition(ctx, sub, Position{Floors: s.Floors})
+}
+
+// placeIn places members of a log.
+func (r *Router) placeIn(ctx context.Context, l *shared, members []*member, known map[*member]Stored) error {
+	_, last, err := r.deps.Log.Bounds(ctx, l.namespace)
+	if err != nil {
+		return err
+	}
+	cursors := map[int]Cursor{}
+	for _, m := range members {
+		s := known[m]
+		if _, ok := cursors[m.shard]; ok || !s.Shared {
+			continue
+		}
+		if cursors[m.shard], err = r.deps.Records.Cursor(ctx, l.namespace, m.shard); err != nil {
+			return err
+		}
+	}
+	for _, wake := range l.place(members, known, cursors, last) {
+		wake()
+	}
+	l.begin()
+	return nil
+}
+
+// place enters members with what is stored about them, and returns the wakes of those that need a
+// runner. If the reader is past what a member needs, it goes back.
+func (l *shared) place(members []*member, known map[*member]Stored, cursors map[int]Cursor, last uint64) (woken []func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.reads {
+		l.pos, l.began = last, false
+	}
+	l.adopt(cursors, last)
+	start := l.pos
+	for _, m := range members {
+		if m.gone {
+			continue
+		}
+		start = min(start, l.seat(m, known[m], last))
+		if m.works() {
+			woken = append(woken, m.wake)
+		}
+	}
+	if start < l.pos {
+		l.pos = start
+		if l.stop != nil {
+			l.stop(errMoved)
+		}
+	}
+	for _, m := range members {
+		l.begins(m)
+	}
+	return woken
+}
+
+// adopt enters the cursors of shards that this replica gets.
+func (l *shared) adopt(cursors map[int]Cursor, last uint64) {
+	for shard, c := range cursors {
+		if now := l.cursors[shard]; now == nil || now.frozen {
+			c.Seq = min(c.Seq, last)
+			l.cursors[shard] = &cursor{Cursor: c}
+		}
+	}
+}
+
+// begins lets a member that was placed with a position of its own be live, or read by itself first.
+func (l *shared) begins(m *member) {
+	if m.placed && !m.own && !m.gone && !m.attached {
+		m.live = l.unwanted(m, m.after)
+		l.catchUp(m)
+	}
+}
+
+// seat enters one member, and returns from behind which sequence on the reader has to read for it.
+func (l *shared) seat(m *member, s Stored, last uint64) (start uint64) {
+	l.members[m] = struct{}{}
+	m.placed, m.own, m.busy, m.doubt = true, !s.Shared, m.busy || s.Busy, last
+	if m.own {
+		return l.pos
+	}
+	for _, f := range m.filters {
+		_ = l.match.Insert(f, m) // filters of patterns are subjects
+	}
+	m.floors = m.floorsFrom(0)
+	for i := range min(len(m.floors), len(s.Floors)) {
+		m.floors[i] = min(s.Floors[i], last)
+	}
+	m.after = m.floors[0]
+	for _, f := range m.floors {
+		m.after = min(m.after, f)
+	}
+	m.attached, m.waits = s.Attached, s.Next
+	if s.Known {
+		m.stored = s.Position
+	}
+	if s.Open.Seq > 0 {
+		m.waits = s.Open
+	}
+	if !m.attached {
+		return l.pos
+	}
+	m.live = true
+	m.after = max(m.after, l.cursors[m.shard].Seq)
+	return m.after
+}
+
+// begin starts the reader of a log that has members which share it.
+func (l *shared) begin() {
+	r := l.router
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reads || l.match.Count() == 0 {
+		return
+	}
+	l.reads = true
+	r.running.Go(func() { l.follow(r.ctx) })
+}
+
+// leave stores the position of a member that is served no longer, and removes it.
+func (r *Router) leave(ctx context.Context, m *member, stored func(*sluice.Subscription) (Stored, error)) {
+	defer m.log.remove(m)
+	position, write := m.log.leaving(m)
+	_ = r.until(ctx, "store the position of "+m.sub.ID, func() error { // ctx ends it
+		if !write {
+			var err error
+			if position, write, err = r.unattached(ctx, m, stored); err != nil || !write {
+				return err
+			}
+		}
+		return r.deps.Records.PutPosition(ctx, m.sub, position)
+	})
+}
+
+// leaving returns the position of a member that is about to leave, and whether it is to be stored; its
+// shard's cursor stays below until it has left.
+func (l *shared) leaving(m *member) (p Position, write bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !m.placed || m.own {
+		return p, false
+	}
+	p = m.position(l.pos)
+	if _, ok := l.holds[m]; !ok && m.attached {
+		l.holds[m] = m.floor(l.pos)
+	}
+	m.live, m.moving = false, leaving
+	return p, true
+}
+
+// unattached returns a position of its own for a member that left before it was placed, if what is
+// stored says that it is attached: an earlier process did not get to store that it left.
+func (r *Router) unattached(ctx context.Context, m *member, stored func(*sluice.Subscription) (Stored, error)) (p Position, write bool, err error) {
+	s, err := stored(m.sub)
+	if err != nil || !s.Shared || !s.Attached {
+		return p, false, err
+	}
+	floors, err := r.floorsOf(ctx, m, s)
+	return Position{Shared: true, Floors: floors}, true, err
+}
+
+// floorsOf returns the floors of an attached member, as the cursor of its shard says.
+func (r *Router) floorsOf(ctx context.Context, m *member, s Stored) ([]uint64, error) {
+	c, err := r.deps.Records.Cursor(ctx, m.log.namespace, m.shard)
+	floors := slices.Clone(s.Floors)
+	for i := range floors {
+		floors[i] = max(floors[i], c.Seq)
+	}
+	return floors, err
+}

@@ -1,0 +1,68 @@
+package fanout
+
+import "github.com/sluice-io/sluice/pkg/sluice"
+
+// movesAtOnce is how many subscriptions move between the shared reader and consumers of their own at
+// the same time.
+const movesAtOnce = 64
+
+func (l *shared) newMember(sub *sluice.Subscription, wake func()) *member {
+	return &member{
+		log: l, sub: sub, wake: wake, shard: l.router.deps.Records.Shard(sub.ID), filters: l.router.deps.Filters(sub), moved: make(chan struct{}),
+	}
+}
+
+// recheck moves members to the shared reader, or off it, if the number of subscriptions says so: a
+// member leaves, and joins again. It reports whether there are more of them.
+func (r *Router) recheck() (more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for id, m := range r.members {
+		kind, moves := m.log.misplaced(m)
+		if !moves {
+			continue
+		}
+		if n == movesAtOnce {
+			more = true
+			break
+		}
+		n++
+		again := m.log.newMember(m.sub, m.wake)
+		again.seats, again.busy = m.seats, true // its runner may be about to leave records
+		r.members[id] = again
+		r.tell(change{kind, m})
+		r.tell(change{joined, again})
+	}
+	if n > 0 {
+		r.tell(change{kind: committed})
+	}
+	return more
+}
+
+// misplaced reports whether a member is to move, and how it leaves.
+func (l *shared) misplaced(m *member) (how changeKind, moves bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !m.placed || m.gone {
+		return 0, false
+	}
+	shares := l.router.deps.Shares(m.sub, Stored{Position: Position{Shared: !m.own}})
+	if m.own {
+		return forgotten, shares
+	}
+	return left, !shares
+}
+
+// Above returns Deps.Shares for the subscriptions of namespaces with more than a number of them, and for
+// all if the log has replicas; below 0 for none. A namespace goes back when it has less than half of the
+// number. A start with the last event of each path needs a consumer of its own.
+func Above(most int, replicated bool, count func(namespace string) int) func(*sluice.Subscription, Stored) bool {
+	return func(sub *sluice.Subscription, stored Stored) bool {
+		if most < 0 || sub.Mode != sluice.Push || sub.From.Kind == sluice.StartLastPerPath && !stored.Shared {
+			return false
+		}
+		n := count(sub.Namespace)
+		return replicated || n > most || stored.Shared && 2*n > most
+	}
+}

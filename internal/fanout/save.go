@@ -1,0 +1,197 @@
+package fanout
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// write is a position to store.
+type write struct {
+	member   *member
+	sub      *sluice.Subscription
+	kind     moving
+	position Position
+}
+
+// save stores what moved since the last time: first positions, as some hold their shard's cursor up.
+func (r *Router) save(ctx context.Context) {
+	r.store(ctx, (*shared).moves)
+	r.saveCursors(ctx)
+}
+
+// store stores the positions of the members of all logs that are to be stored.
+func (r *Router) store(ctx context.Context, of func(*shared) []write) {
+	var writes []write
+	for _, l := range r.all() {
+		writes = append(writes, of(l)...)
+	}
+	slots := make(chan struct{}, requestsAtOnce)
+	var writing sync.WaitGroup
+	for _, w := range writes {
+		slots <- struct{}{}
+		writing.Go(func() {
+			err := r.deps.Records.PutPosition(ctx, w.sub, w.position)
+			w.member.log.moved(w, err)
+			if err != nil && ctx.Err() == nil {
+				r.log.LogAttrs(ctx, slog.LevelWarn, "shared deliveries", slog.String("failed", "store the position of "+w.sub.ID), slog.Any("error", err))
+			}
+			<-slots
+		})
+	}
+	writing.Wait()
+}
+
+func (r *Router) all() []*shared {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	logs := make([]*shared, 0, len(r.logs))
+	for _, l := range r.logs {
+		logs = append(logs, l)
+	}
+	return logs
+}
+
+// moves returns the positions to store: of members that are to be detached or joined, and of those with
+// a position of their own that moved.
+func (l *shared) moves() (writes []write) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for m := range l.busy {
+		if m.attached && now.Sub(m.queue[0].at) > slowAfter {
+			l.detach(m)
+		}
+	}
+	for m := range l.members {
+		if m.own || m.gone || !m.placed || m.attached && m.moving != detaching && m.stored.Shared {
+			continue
+		}
+		if w := l.move(m); w.kind != staying || w.position.Attached || !m.stored.equals(w.position) {
+			writes = append(writes, w)
+		}
+	}
+	return writes
+}
+
+// move returns a member's position to store. One that is live and has nothing in progress joins its
+// shard's cursor.
+func (l *shared) move(m *member) write {
+	w := write{member: m, sub: m.sub, kind: m.moving, position: m.position(l.pos)}
+	w.position.Attached = m.attached && m.moving != detaching // the store has lost its record
+	if !m.attached && m.moving == staying && m.live && m.unacked == 0 {
+		m.moving, w.kind = joining, joining
+		w.position.Attached = true
+		l.holds[m] = m.floor(l.pos)
+	}
+	return w
+}
+
+// equals reports whether another position of the shared reader says the same.
+func (p Position) equals(other Position) bool {
+	return p.Shared && p.Open == other.Open && p.Next == other.Next && slices.Equal(p.Floors, other.Floors)
+}
+
+// ends returns the positions to store at the end: of members with events in progress, which may leave
+// the log before another process comes, and of those with a position of their own.
+func (l *shared) ends() (writes []write) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for m := range l.members {
+		if m.placed && !m.own && !m.gone && (len(m.queue) > 0 || !m.attached) {
+			writes = append(writes, write{member: m, sub: m.sub, kind: detaching, position: m.position(l.pos)})
+		}
+	}
+	return writes
+}
+
+// moved enters that a position was stored, or why not.
+func (l *shared) moved(w write, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := w.member
+	if err == nil {
+		m.stored = w.position
+	}
+	switch {
+	case m.gone:
+	case w.kind == detaching && err == nil:
+		m.moving = staying
+		if m.attached {
+			m.attached = false
+			l.queued -= m.unacked
+			l.room.Signal()
+		}
+		delete(l.holds, m)
+	case w.kind == joining:
+		if err == nil {
+			l.attach(m)
+		}
+		if m.moving == joining {
+			m.moving = staying
+			delete(l.holds, m)
+		}
+	}
+}
+
+// attach lets the cursor of its shard account for a member.
+func (l *shared) attach(m *member) {
+	if !m.attached {
+		m.attached = true
+		l.queued += m.unacked
+	}
+}
+
+// saveCursors stores the cursors that moved.
+func (r *Router) saveCursors(ctx context.Context) {
+	for _, l := range r.all() {
+		for shard, c := range l.moving() {
+			next, err := r.deps.Records.PutCursor(ctx, l.namespace, shard, c)
+			if sluice.CodeOf(err) == sluice.Conflict {
+				next, err = r.overtaken(ctx, l, shard, c)
+			}
+			if err != nil {
+				if ctx.Err() == nil {
+					r.log.LogAttrs(ctx, slog.LevelWarn, "shared deliveries", slog.String("failed", "store a cursor"),
+						slog.String("namespace", l.namespace), slog.Int("shard", shard), slog.Any("error", err))
+				}
+				continue
+			}
+			l.enterCursor(shard, next)
+		}
+	}
+}
+
+// overtaken handles a cursor that was stored by another process, or by this one without an answer.
+func (r *Router) overtaken(ctx context.Context, l *shared, shard int, c Cursor) (Cursor, error) {
+	now, err := r.deps.Records.Cursor(ctx, l.namespace, shard)
+	if err != nil || now.Seq > c.Seq {
+		return now, err
+	}
+	return r.deps.Records.PutCursor(ctx, l.namespace, shard, Cursor{c.Seq, now.Revision})
+}
+
+// moving returns the cursors that moved since they were stored, as they are to be stored.
+func (l *shared) moving() map[int]Cursor {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	moved := map[int]Cursor{}
+	for shard, c := range l.cursors {
+		if floor := l.cursorFloor(shard); !c.frozen && floor > c.Seq {
+			moved[shard] = Cursor{floor, c.Revision}
+		}
+	}
+	return moved
+}
+
+func (l *shared) enterCursor(shard int, c Cursor) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := l.cursors[shard]; now != nil && !now.frozen {
+		now.Cursor = c
+	}
+}

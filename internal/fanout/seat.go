@@ -1,0 +1,106 @@
+package fanout
+
+import (
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Seat is a subscription that has joined. One that joins again has another seat, and its earlier one
+// does nothing.
+type Seat struct {
+	router *Router
+	id     string
+	began  time.Time
+	number int
+}
+
+// Leave ends serving the subscription, whose position is stored: another replica, or this one, may
+// serve it again from there.
+func (s *Seat) Leave() { s.router.part(s, left) }
+
+// Drop ends serving the subscription, whose shard another replica gets: the shard's cursor stays where
+// it is.
+func (s *Seat) Drop() { s.router.part(s, dropped) }
+
+// Forget ends serving the subscription, which has ended: nothing more is stored about it.
+func (s *Seat) Forget() { s.router.part(s, forgotten) }
+
+// Join lets this replica serve a subscription, from the next Commit on, or enters its new settings.
+// wake is called, from any goroutine, when it needs a runner and its source is not open.
+func (r *Router) Join(sub *sluice.Subscription, wake func()) *Seat {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.members[sub.ID]; m != nil {
+		if seat, ok := m.rejoin(sub, wake); ok {
+			r.tell(change{waking, m})
+			return seat
+		}
+		r.tell(change{forgotten, m})
+	}
+	l := r.logs[sub.Namespace]
+	if l == nil {
+		l = newShared(r, sub.Namespace)
+		r.logs[sub.Namespace] = l
+	}
+	m := l.newMember(sub, wake)
+	r.members[sub.ID] = m
+	r.tell(change{joined, m})
+	return m.taken()
+}
+
+// rouse starts a runner for a member that joined again while it had none.
+func (m *member) rouse() {
+	m.log.mu.Lock()
+	wake, wanted := m.wake, m.placed && !m.gone && m.source == nil && m.works()
+	m.log.mu.Unlock()
+	if wanted {
+		wake()
+	}
+}
+
+// settings returns the member's present subscription.
+func (m *member) settings() *sluice.Subscription {
+	m.log.mu.Lock()
+	defer m.log.mu.Unlock()
+	return m.sub
+}
+
+// taken returns the member's present seat.
+func (m *member) taken() *Seat { return &Seat{m.log.router, m.sub.ID, m.sub.Began(), m.seats} }
+
+// rejoin enters new settings of a member that goes on.
+func (m *member) rejoin(sub *sluice.Subscription, wake func()) (*Seat, bool) {
+	m.log.mu.Lock()
+	defer m.log.mu.Unlock()
+	if m.gone || !m.sub.Began().Equal(sub.Began()) {
+		return nil, false
+	}
+	m.sub, m.wake = sub, wake
+	m.seats++
+	return m.taken(), true
+}
+
+func (r *Router) part(s *Seat, how changeKind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.members[s.id]
+	if m == nil || !m.sub.Began().Equal(s.began) || !m.log.part(m, s.number, how) {
+		return
+	}
+	delete(r.members, s.id)
+	r.tell(change{how, m})
+}
+
+// part prepares a member's end, unless it has another seat meanwhile.
+func (l *shared) part(m *member, seat int, how changeKind) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.seats != seat {
+		return false
+	}
+	if c := l.cursors[m.shard]; how == dropped && c != nil {
+		c.frozen = true
+	}
+	return true
+}

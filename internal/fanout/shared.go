@@ -1,0 +1,369 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/supervise"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bounds of what is queued for the attached members of a log.
+const (
+	maxQueued = 8192
+	maxWeight = 64 << 20
+	overhead  = 512 // bytes of an event without its data
+)
+
+// While the queues are full, members that have settled nothing for a while are detached.
+const (
+	fullPause  = 250 * time.Millisecond
+	hangsAfter = time.Second
+)
+
+// Pauses after a failure of a log.
+const (
+	again     = 100 * time.Millisecond
+	againMost = 5 * time.Second
+)
+
+var errMoved = errors.New("the reader goes on elsewhere")
+
+// shared is the one reader of a namespace's log, and the members that it serves.
+type shared struct {
+	namespace string
+	router    *Router
+
+	mu      sync.Mutex
+	room    sync.Cond // signalled when there is room in the queues
+	members map[*member]struct{}
+	match   Subjects             // of the members
+	busy    map[*member]struct{} // with entries that were not acknowledged
+	holds   map[*member]uint64   // the cursors of their shards stay at or below it while their positions change
+	cursors map[int]*cursor      // by shard
+	pos     uint64               // highest sequence that was routed
+	queued  int                  // entries of attached members
+	weight  int                  // bytes of contents
+	recent  [recall]trace        // of the last messages, by sequence
+	began   bool                 // a message was routed since the start
+	reads   bool                 // the reader runs
+	stop    context.CancelCauseFunc
+	matched []*member // memory of route
+}
+
+// recall is how many messages the reader remembers, so that a member that joins a little behind need not
+// read the log.
+const recall = 512
+
+// trace is a message that was routed.
+type trace struct {
+	before  uint64 // the sequence of the message before it
+	seq     uint64
+	subject string
+}
+
+// cursor is the cursor of a shard on this replica.
+type cursor struct {
+	Cursor
+	frozen bool // the shard has gone, or is about to: its cursor is not moved any more
+}
+
+func newShared(r *Router, namespace string) *shared {
+	l := &shared{
+		namespace: namespace, router: r, members: map[*member]struct{}{}, match: r.deps.Log.Subjects(), busy: map[*member]struct{}{},
+		holds: map[*member]uint64{}, cursors: map[int]*cursor{},
+	}
+	l.room.L = &l.mu
+	return l
+}
+
+// follow reads the log until ctx ends.
+func (l *shared) follow(ctx context.Context) {
+	pause := supervise.Pause{First: again, Most: againMost}
+	for ctx.Err() == nil {
+		inner, stop := context.WithCancelCause(ctx)
+		l.mu.Lock()
+		if l.match.Count() == 0 {
+			l.reads, l.stop = false, nil
+			l.mu.Unlock()
+			stop(nil)
+			return
+		}
+		l.stop = stop
+		after := l.pos
+		l.mu.Unlock()
+		unblock := context.AfterFunc(inner, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.room.Broadcast()
+		})
+		err := l.router.deps.Log.Follow(inner, l.namespace, after, func(msg Message) error {
+			pause.Reset()
+			return l.route(inner, msg)
+		})
+		unblock()
+		moved := errors.Is(context.Cause(inner), errMoved)
+		stop(nil)
+		if ctx.Err() != nil || moved {
+			continue
+		}
+		l.router.log.LogAttrs(ctx, slog.LevelWarn, "read a log", slog.String("for", "deliveries"), slog.String("namespace", l.namespace), slog.Any("error", err))
+		pause.Wait(ctx)
+		l.shorten(ctx)
+	}
+}
+
+// shorten goes back to the end of a log that was recreated, or lost its end in a crash.
+func (l *shared) shorten(ctx context.Context) {
+	_, last, err := l.router.deps.Log.Bounds(ctx, l.namespace)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil || last >= l.pos {
+		return
+	}
+	l.pos = last
+	for m := range l.members {
+		m.after = min(m.after, last)
+		for i := range m.floors {
+			m.floors[i] = min(m.floors[i], last)
+		}
+	}
+	for _, c := range l.cursors {
+		c.Seq = min(c.Seq, last)
+	}
+}
+
+// route queues a message for the members that want it.
+func (l *shared) route(ctx context.Context, msg Message) error {
+	woken, err := l.enter(ctx, msg)
+	for _, wake := range woken {
+		wake()
+	}
+	return err
+}
+
+func (l *shared) enter(ctx context.Context, msg Message) (woken []func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.full() && ctx.Err() == nil {
+		if !l.relieve() {
+			l.waitForRoom()
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if msg.Seq <= l.pos {
+		return nil, nil
+	}
+	woken = l.passGap(ctx, msg.Seq)
+	l.recent[msg.Seq%recall] = trace{l.pos, msg.Seq, msg.Subject}
+	l.pos, l.began = msg.Seq, true
+	l.matched = l.matched[:0]
+	l.match.Match(msg.Subject, func(v any) {
+		if m, ok := v.(*member); ok {
+			l.matched = append(l.matched, m)
+		}
+	})
+	if len(l.matched) == 0 {
+		return woken, nil
+	}
+	ev, failed := msg.Event()
+	ev.Seq = msg.Seq
+	c, now := &content{weight: overhead + len(ev.Data)}, time.Now()
+	for _, m := range l.matched {
+		if wake := l.offer(m, &ev, failed, c, now); wake != nil {
+			woken = append(woken, wake)
+		}
+	}
+	if c.entries > 0 {
+		l.weight += c.weight
+	}
+	return woken, nil
+}
+
+// passGap tells the live members of messages that left the log before they were routed: after a start
+// those that want all, as nothing is known of the messages.
+func (l *shared) passGap(ctx context.Context, seq uint64) (woken []func()) {
+	if seq == l.pos+1 {
+		return nil
+	}
+	from := l.pos + 1
+	l.mu.Unlock()
+	first, _, err := l.router.deps.Log.Bounds(ctx, l.namespace)
+	l.mu.Lock()
+	if err != nil || first <= from {
+		return nil // removed from the middle
+	}
+	for m := range l.members {
+		if m.live && m.after < first-1 && (l.began || m.wantsAll()) {
+			m.lost = append(m.lost, span{max(from, m.after+1), first - 1})
+			if m.source == nil {
+				woken = append(woken, m.wake)
+			}
+		}
+	}
+	return woken
+}
+
+// offer queues an event for a member that wants it. It returns the member's wake if it has no runner.
+func (l *shared) offer(m *member, ev *sluice.Event, failed error, c *content, now time.Time) (wake func()) {
+	if !m.placed || m.gone || m.own || !m.wants(ev, failed) {
+		return nil
+	}
+	if m.live && len(m.queue) >= m.most() {
+		l.fallBehind(m)
+	}
+	if !m.live {
+		m.miss(ev)
+		return nil
+	}
+	l.add(m, ev, failed, c, now)
+	if m.source == nil && len(m.queue) == 1 {
+		return m.wake
+	}
+	return nil
+}
+
+// add queues an event for a member.
+func (l *shared) add(m *member, ev *sluice.Event, failed error, c *content, now time.Time) {
+	m.add(ev, failed, c, now)
+	l.busy[m] = struct{}{}
+	if m.attached {
+		l.queued++
+	}
+	m.hand()
+}
+
+// unwanted reports whether it is remembered that no message behind a sequence matches a member.
+func (l *shared) unwanted(m *member, after uint64) bool {
+	if after >= l.pos {
+		return true
+	}
+	filters, matches := l.router.deps.Log.Subjects(), false
+	for _, f := range m.filters {
+		_ = filters.Insert(f, true) // filters of patterns are subjects
+	}
+	for seq := l.pos; seq > after; {
+		one := &l.recent[seq%recall]
+		filters.Match(one.subject, func(any) { matches = true })
+		if one.seq != seq || matches {
+			return false
+		}
+		seq = one.before
+	}
+	return true
+}
+
+// full reports whether more is queued than may be.
+func (l *shared) full() bool { return l.queued >= maxQueued || l.weight >= maxWeight }
+
+// relieve lets the members fall behind that have much more queued than others. It reports whether
+// there were any.
+func (l *shared) relieve() (any bool) {
+	fair := 2 * l.queued / max(1, len(l.busy))
+	for m := range l.busy {
+		if m.live && m.attached && m.moving != detaching && m.unacked > max(16, fair) {
+			l.fallBehind(m)
+			any = true
+		}
+	}
+	return any
+}
+
+// waitForRoom waits until there may be room, and detaches the members that have been idle for long with
+// deliveries in progress: their receivers hang.
+func (l *shared) waitForRoom() {
+	again := time.AfterFunc(fullPause, l.room.Broadcast)
+	l.room.Wait()
+	again.Stop()
+	now := time.Now()
+	for m := range l.busy {
+		if m.attached && now.Sub(m.queue[0].at) > hangsAfter && now.Sub(m.acked) > hangsAfter {
+			l.detach(m)
+		}
+	}
+}
+
+// fallBehind lets a member read by itself what it was not handed.
+func (l *shared) fallBehind(m *member) {
+	m.live = false
+	m.missed = missed{}
+	for _, e := range m.cut() {
+		m.miss(&e.Event)
+		l.forget(e)
+	}
+	l.detach(m)
+	l.catchUp(m)
+}
+
+// detach lets a member have a position of its own. Its shard's cursor stays below until that is
+// stored.
+func (l *shared) detach(m *member) {
+	if !m.attached && m.moving != joining || m.moving == detaching || m.moving == leaving {
+		return
+	}
+	if _, ok := l.holds[m]; !ok {
+		l.holds[m] = m.floor(l.pos)
+	}
+	m.moving = detaching
+	l.router.hurry()
+}
+
+// forget enters that an entry is not queued any more.
+func (l *shared) forget(e *entry) {
+	if e.acked {
+		return
+	}
+	if e.member.attached {
+		l.queued--
+	}
+	l.release(e)
+}
+
+// ack enters an acknowledgement, and hands out what there is room for.
+func (l *shared) ack(e *entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := e.member
+	if !m.settle(e) {
+		return
+	}
+	m.acked = time.Now()
+	if m.attached {
+		l.queued--
+	}
+	l.release(e)
+	m.hand()
+	l.catchUp(m)
+}
+
+// release gives back the room of an entry that is settled or removed.
+func (l *shared) release(e *entry) {
+	if e.content.entries--; e.content.entries == 0 {
+		l.weight -= e.content.weight
+	}
+	if e.member.unacked == 0 {
+		delete(l.busy, e.member)
+	}
+	l.room.Signal()
+}
+
+// cursorFloor returns up to where a shard's events are accounted for.
+func (l *shared) cursorFloor(shard int) uint64 {
+	floor := l.pos
+	for m := range l.busy {
+		if m.shard == shard && m.attached {
+			floor = min(floor, m.floor(l.pos))
+		}
+	}
+	for m, hold := range l.holds {
+		if m.shard == shard {
+			floor = min(floor, hold)
+		}
+	}
+	return floor
+}

@@ -1,0 +1,370 @@
+package deliverystore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/fanout"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// positionTries is how often a position is stored that others change meanwhile.
+const positionTries = 10
+
+// cursorRecord is the cursor of a shard as it is stored.
+type cursorRecord struct {
+	Seq uint64 `json:"seq"` // all events up to here are accounted for, for all subscriptions that are attached to it
+}
+
+// Positions keeps how far the subscriptions of the shared reader have come.
+type Positions struct{ store *Store }
+
+var _ fanout.Records = Positions{}
+
+// Positions returns the records of the shared reader.
+func (s *Store) Positions() Positions { return Positions{s} }
+
+func (s *Store) cursors() natsstore.Bucket[cursorRecord] {
+	return natsstore.OpenBucket[cursorRecord](s.core, streams.Lanes)
+}
+
+// Shard returns the shard of a subscription: that of its lease.
+func (p Positions) Shard(id string) int { return natsstore.ShardOf(id) }
+
+// Stored returns what is stored about a subscription.
+func (p Positions) Stored(ctx context.Context, sub *sluice.Subscription) (fanout.Stored, error) {
+	l, revision, err := p.store.lookout(ctx, sub)
+	if err != nil {
+		return fanout.Stored{}, err
+	}
+	s := l.stored(sub, revision > 0)
+	if !s.Known || l.New {
+		return s, nil
+	}
+	parked, err := p.store.lanes().List(ctx, streams.LaneKeys(sub.ID))
+	if err != nil {
+		return s, err
+	}
+	h, err := p.store.Health(ctx, sub)
+	s.Busy = len(parked) > 0 || h != (model.Health{})
+	return s, err
+}
+
+// stored returns a record as the shared reader sees it.
+func (l lookout) stored(sub *sluice.Subscription, known bool) fanout.Stored { //nolint:revive // known is a fact
+	if !known || !l.Since.Equal(sub.Began()) {
+		return fanout.Stored{}
+	}
+	s := fanout.Stored{Known: true}
+	s.Shared, s.Attached = l.Shared && !l.Leaving, l.Cursor != ""
+	for i, m := range l.Marks {
+		floor := m.Floor
+		if m.Seen > floor && m.Open == 0 && (m.Next == 0 || m.Next > m.Seen) {
+			floor = m.Seen // while it was not served
+		}
+		s.Floors = append(s.Floors, floor)
+		s.Open, s.Next = first(s.Open, m.Open, i), first(s.Next, m.Next, i)
+	}
+	return s
+}
+
+// first returns the earlier one of two events, of which there may be none; the second is a filter's.
+func first(w fanout.Waits, seq uint64, filter int) fanout.Waits {
+	if seq > 0 && (w.Seq == 0 || seq < w.Seq) {
+		return fanout.Waits{Seq: seq, Filter: filter}
+	}
+	return w
+}
+
+// All returns Stored for all subscriptions, from one reading.
+func (p Positions) All(ctx context.Context) (func(sub *sluice.Subscription) fanout.Stored, error) {
+	records, err := natsstore.OpenBucket[json.RawMessage](p.store.core, streams.Lanes).List(ctx, ">")
+	if err != nil {
+		return nil, err
+	}
+	lookouts, busy := map[string]lookout{}, map[string]bool{}
+	for _, e := range records {
+		if id, ok := strings.CutPrefix(e.Key, streams.LookoutKey("")); ok {
+			var l lookout
+			if json.Unmarshal(e.Value, &l) == nil {
+				lookouts[id] = l
+			}
+		} else if id, ok := strings.CutPrefix(e.Key, streams.HealthKey("")); ok {
+			busy[id] = true
+		} else if id, _, ok := strings.Cut(e.Key, "."); ok {
+			busy[id] = true
+		}
+	}
+	return func(sub *sluice.Subscription) fanout.Stored {
+		l, known := lookouts[sub.ID]
+		s := l.stored(sub, known)
+		s.Busy = busy[sub.ID]
+		return s
+	}, nil
+}
+
+// PutPosition stores a position over any other. It does nothing for a subscription that has ended.
+func (p Positions) PutPosition(ctx context.Context, sub *sluice.Subscription, at fanout.Position) error {
+	return p.store.changeLookout(ctx, sub, func(l *lookout) {
+		l.enter(at.Floors)
+		if at.Open.Seq > 0 {
+			l.Marks[at.Open.Filter].Open = at.Open.Seq
+		}
+		if at.Next.Seq > 0 {
+			l.Marks[at.Next.Filter].Next = at.Next.Seq
+		}
+		l.Shared, l.Cursor, l.New, l.Leaving = at.Shared, "", false, false
+		if at.Attached {
+			l.Cursor = streams.CursorKey(sub.Namespace, p.Shard(sub.ID))
+		}
+	})
+}
+
+// enter replaces the floors.
+func (l *lookout) enter(floors []uint64) {
+	l.Marks = make([]mark, len(floors))
+	for i, floor := range floors {
+		l.Marks[i].Floor = floor
+	}
+}
+
+// changeLookout changes the record of a subscription, unless it has ended.
+func (s *Store) changeLookout(ctx context.Context, sub *sluice.Subscription, change func(*lookout)) error {
+	for try := 1; ; try++ {
+		l, revision, err := s.lookout(ctx, sub)
+		if err != nil {
+			return err
+		}
+		if revision == 0 || !l.Since.Equal(sub.Began()) {
+			err = s.checkAlive(ctx, sub)
+		}
+		if sluice.CodeOf(err) == sluice.NotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.Since = sub.Began()
+		change(&l)
+		_, err = s.lookouts().Put(ctx, streams.LookoutKey(sub.ID), l, revision)
+		if sluice.CodeOf(err) != sluice.Conflict || try == positionTries {
+			return err
+		}
+	}
+}
+
+// ensurePosition stores from where on a new subscription gets events from the shared reader, and reports
+// whether that serves it. One with consumers of its own keeps them until it is served.
+func (s *Store) ensurePosition(ctx context.Context, sub *sluice.Subscription) (placed bool, err error) {
+	if s.shared.Shares == nil || !s.shared.Shares(sub) {
+		l, _, err := s.lookout(ctx, sub)
+		return l.Shared && !l.Leaving, err
+	}
+	l, revision, err := s.lookout(ctx, sub)
+	if err != nil {
+		return false, err
+	}
+	if l.Since.Equal(sub.Began()) {
+		return l.Shared && !l.Leaving, nil
+	}
+	floors, err := s.startFloors(ctx, sub)
+	if err != nil {
+		return false, err
+	}
+	l = lookout{Since: sub.Began(), Shared: true, New: true}
+	l.enter(floors)
+	_, err = s.lookouts().Put(ctx, streams.LookoutKey(sub.ID), l, revision)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		err = nil // its replica did so meanwhile
+	}
+	return err == nil, err
+}
+
+// startFloors returns the floors of a subscription that got nothing yet.
+func (s *Store) startFloors(ctx context.Context, sub *sluice.Subscription) ([]uint64, error) {
+	first, err := sub.From.Seq, error(nil)
+	if sub.From.Kind == sluice.StartTime {
+		first, err = s.seqAt(ctx, sub.Namespace, sub.From.Time)
+	}
+	return slices.Repeat([]uint64{max(first, 1) - 1}, len(streams.PushConsumers(sub))), err
+}
+
+// seqAt returns the sequence of the first message that was stored at a time or later; that of the next
+// one if there is none.
+func (s *Store) seqAt(ctx context.Context, ns string, at time.Time) (uint64, error) {
+	last, err := s.log.LastSeq(ctx, ns)
+	if err != nil {
+		return 0, err
+	}
+	msgs, _, err := s.core.Direct(ctx, ns, natsstore.DirectRequest{StartTime: &at, Batch: 1})
+	if err != nil || len(msgs) == 0 {
+		return last + 1, err
+	}
+	seq, err := strconv.ParseUint(natsstore.LastHeader(msgs[0], natsstore.HeaderSequence), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("sequence of the first message since %s: %w", at, err)
+	}
+	return seq, nil
+}
+
+// Adopt stores and returns the position of a subscription that had consumers of its own, as these say,
+// and deletes them. Without any it begins at its start.
+func (p Positions) Adopt(ctx context.Context, sub *sluice.Subscription) (fanout.Position, error) {
+	s := p.store
+	release, err := s.alone(ctx, sub.ID)
+	if err != nil {
+		return fanout.Position{}, err
+	}
+	defer release()
+	l, _, err := s.lookout(ctx, sub)
+	if err != nil {
+		return fanout.Position{}, err
+	}
+	at := fanout.Position{Shared: true}
+	if l.Leaving {
+		at.Floors = l.stored(sub, true).Floors
+	} else {
+		var own bool
+		if at.Floors, own, err = s.consumedFloors(ctx, sub, l); err != nil || !own {
+			return at, err // a new one is stored with the others
+		}
+	}
+	err = s.changeLookout(ctx, sub, func(l *lookout) {
+		l.enter(at.Floors)
+		l.Shared, l.Cursor, l.Leaving = true, "", true
+	})
+	if err != nil {
+		return at, err
+	}
+	if err := s.deleteConsumers(ctx, sub); err != nil {
+		return at, err
+	}
+	return at, p.PutPosition(ctx, sub, at)
+}
+
+// consumedFloors returns up to where the consumers of a subscription have got everything acknowledged,
+// and whether there are any.
+func (s *Store) consumedFloors(ctx context.Context, sub *sluice.Subscription, l lookout) (floors []uint64, own bool, err error) {
+	if floors, err = s.startFloors(ctx, sub); err != nil {
+		return nil, false, err
+	}
+	last, err := s.log.LastSeq(ctx, sub.Namespace)
+	if err != nil {
+		return nil, false, err
+	}
+	for i, want := range streams.PushConsumers(sub) {
+		if m, known := l.mark(i); known && m.Floor <= last {
+			floors[i] = max(floors[i], m.Floor)
+		}
+		info, err := s.ownConsumer(ctx, sub, want)
+		if err != nil {
+			return nil, false, err
+		}
+		if info == nil {
+			continue
+		}
+		own = true
+		floors[i] = max(floors[i], info.AckFloor.Stream)
+		if info.NumAckPending == 0 && info.NumPending == 0 {
+			floors[i] = max(floors[i], last) // it was read before
+		}
+	}
+	return floors, own, nil
+}
+
+// Cursor returns a shard's cursor.
+func (p Positions) Cursor(ctx context.Context, ns string, shard int) (fanout.Cursor, error) {
+	c, revision, err := p.store.cursors().Get(ctx, streams.CursorKey(ns, shard))
+	if sluice.CodeOf(err) == sluice.NotFound {
+		err = nil
+	}
+	return fanout.Cursor{Seq: c.Seq, Revision: revision}, err
+}
+
+// PutCursor stores a shard's cursor. Code Conflict.
+func (p Positions) PutCursor(ctx context.Context, ns string, shard int, c fanout.Cursor) (fanout.Cursor, error) {
+	revision, err := p.store.cursors().Put(ctx, streams.CursorKey(ns, shard), cursorRecord{c.Seq}, c.Revision)
+	return fanout.Cursor{Seq: c.Seq, Revision: revision}, err
+}
+
+// cursorsIn returns the cursors among records, by key.
+func cursorsIn(records []natsstore.Entry[json.RawMessage]) map[string]uint64 {
+	all := map[string]uint64{}
+	for _, e := range records {
+		var c cursorRecord
+		if strings.HasPrefix(e.Key, "=cursor.") && json.Unmarshal(e.Value, &c) == nil {
+			all[e.Key] = c.Seq
+		}
+	}
+	return all
+}
+
+// consumerInfo returns how a subscription's consumer stands, or how the shared reader does in its place;
+// nil if there is none, or it is an earlier subscription's.
+func (s *Store) consumerInfo(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer) (*jetstream.ConsumerInfo, error) {
+	if sub.Mode != sluice.Push {
+		return s.ownConsumer(ctx, sub, want)
+	}
+	l, _, err := s.lookout(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	if !l.Shared || l.Leaving {
+		return s.ownConsumer(ctx, sub, want)
+	}
+	if s.shared.Standing != nil {
+		if now, ok := s.shared.Standing(sub); ok {
+			return s.sharedInfo(ctx, sub, i, want, now)
+		}
+	}
+	m, _ := l.mark(i)
+	floor := m.Floor
+	if l.Cursor != "" {
+		c, _, err := s.cursors().Get(ctx, l.Cursor)
+		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			return nil, err
+		}
+		floor = max(floor, c.Seq)
+	}
+	return s.sharedInfo(ctx, sub, i, want, fanout.Standing{Floor: floor, Handed: floor})
+}
+
+// sharedInfo returns how a subscription of the shared reader stands as a consumer's state. The first of
+// several has the deliveries in progress.
+func (s *Store) sharedInfo(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer, now fanout.Standing) (_ *jetstream.ConsumerInfo, err error) {
+	info := &jetstream.ConsumerInfo{Stream: want.Stream, Name: want.Name}
+	info.AckFloor.Stream, info.Delivered.Stream, info.Delivered.Consumer = now.Floor, now.Handed, 1
+	if i == 0 {
+		info.NumAckPending = now.Open
+	}
+	info.NumPending, err = s.countFrom(ctx, sub.Namespace, want.Filter.Subject, now.Handed+1)
+	return info, err
+}
+
+// ownConsumer returns the state of a subscription's consumer; nil if it is missing, or an earlier
+// subscription's.
+func (s *Store) ownConsumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer) (*jetstream.ConsumerInfo, error) {
+	var info *jetstream.ConsumerInfo
+	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return info, nil
+	}
+	if err != nil {
+		return info, fmt.Errorf("consumer %s: %w", want.Name, natsstore.StoreError(ctx, err))
+	}
+	if c.CachedInfo().Config.Metadata[metaSince] == since(sub) {
+		info = c.CachedInfo()
+	}
+	return info, nil
+}
