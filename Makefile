@@ -15,6 +15,7 @@ test: ## Run the tests, without the slow ones
 
 race: ## Run every test under the race detector, in random order
 	GORACE=atexit_sleep_ms=0 scripts/gotest -race -vet=off -parallel=3 -timeout=30m ./...
+	GORACE=atexit_sleep_ms=0 scripts/gotest -race -vet=off -parallel=6 -timeout=30m ./internal/delivery -shared
 
 repeat: ## Repeat the tests of PKG until one fails, COUNT (20) times or MINUTES (10) at most; RUN=regexp, LOAD=processes beside it, SEED=order
 	scripts/repeat "$(PKG)" '$(RUN)' "$(or $(COUNT),20)" "$(or $(MINUTES),10)" "$(or $(LOAD),0)" "$(or $(SEED),on)"
@@ -60,6 +61,7 @@ soak: ## Run Step of wakes for 4,000,000 random steps, feeds under load, and the
 	SLUICE_LONG=1 go test -count=1 -p=1 -parallel=1 -timeout=30m -v ./internal/e2e \
 		-run='^(TestFeed_CrowdMissesNothingUnreported|TestState_PlusFeedEqualsLaterState|TestFeed_ReadersOutliveTheirServer)$$'
 	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery ./internal/natsstore/...
+	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery -shared
 
 crash: ## Kill the server under load repeatedly, and count lost events
 	SLUICE_LONG=1 go test -run=TestCrash_LosesNoEventAndKeepsPathOrder -count=1 -timeout=30m -v ./internal/e2e/

@@ -113,6 +113,7 @@ func (w Webhooks) check() error {
 		when(w.MaxBody <= 0, "webhooks.max_body %d: write a number of bytes above 0", w.MaxBody),
 		when(w.MaxResponse < minResponse, "webhooks.max_response %d: write at least %d bytes", w.MaxResponse, minResponse),
 		when(w.MaxInFlight <= 0, "webhooks.max_in_flight %d: write a number above 0", w.MaxInFlight),
+		when(w.SharedAbove < -1, "webhooks.shared_above %d: write a number of subscriptions, or -1 for none", w.SharedAbove),
 		when(w.ReplayWindow <= 0, "webhooks.replay_window %s: write a duration above 0, such as 1h", w.ReplayWindow),
 	}
 	for _, cidr := range w.AllowCIDRs {

@@ -173,6 +173,10 @@ type Webhooks struct {
 	// MaxInFlight limits the requests in flight of this process, shared fairly among subscriptions;
 	// 1024.
 	MaxInFlight int `json:"max_in_flight" env:"MAX_IN_FLIGHT"`
+	// SharedAbove is the number of subscriptions of a namespace above which its push subscriptions
+	// share one reader of its log; up to it, each has a durable consumer. With nats.replicas above 1
+	// all share the reader. -1: none does; 100.
+	SharedAbove int `json:"shared_above" env:"SHARED_ABOVE"`
 	// ReplayWindow is the range of GET …/events?after= for a subscription without a replay_window
 	// (S0-50); 1h.
 	ReplayWindow sluice.Duration `json:"replay_window" env:"REPLAY_WINDOW"`
@@ -197,7 +201,7 @@ func Default() Config {
 			DedupWindow: sluice.Duration(time.Hour),
 		},
 		Attempts: Attempts{MaxAge: sluice.Duration(week)},
-		Webhooks: Webhooks{AllowCIDRs: []string{}, MaxBody: 10 << 20, MaxResponse: 64 << 10, MaxInFlight: 1024, ReplayWindow: sluice.Duration(time.Hour)},
+		Webhooks: Webhooks{AllowCIDRs: []string{}, MaxBody: 10 << 20, MaxResponse: 64 << 10, MaxInFlight: 1024, SharedAbove: 100, ReplayWindow: sluice.Duration(time.Hour)},
 		Durable:  Durable{Anonymous: []string{}, LongPoll: sluice.Duration(30 * time.Second), MaxBody: 10 << 20},
 		Feed:     Feed{Ring: 1024, MaxBuffer: 16384, Heartbeat: 15 * second, MaxFeeds: 20_000, MaxPerPrincipal: 1000, RingBytes: 1 << 30},
 		Watches:  Watches{PerNamespace: 100, EvaluationsPerSecond: 1000, Paths: 1024},

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-io/sluice/internal/endpoint/limit"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
+	"github.com/sluice-io/sluice/internal/fanout"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/httpapi"
@@ -73,6 +74,7 @@ type storage struct {
 	log          *eventlog.Log
 	deliveries   *deliverystore.Store
 	attempts     *deliverystore.AttemptLog
+	arrivals     *fanout.Router
 	memory       *integrity.Memory // last known ends of the streams
 	verification *integrity.Verification
 	exporter     *export.Exporter // nil: export is disabled
@@ -239,6 +241,13 @@ func (s *server) openRegistry(ctx context.Context) error {
 	}
 	s.index.Open(s.cfg.Durable.Anonymous)
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
+	shares := fanout.Above(s.cfg.Webhooks.SharedAbove, s.cfg.NATS.Replicas > 1, s.counts.Of)
+	s.arrivals = fanout.New(fanout.Deps{
+		Log: eventlog.Shared{Log: s.log}, Records: s.deliveries.Positions(), Shares: shares, Filters: streams.PushFilters, Slog: s.opts.Log,
+	})
+	s.deliveries.Share(deliverystore.Sharing{
+		Shares: func(sub *sluice.Subscription) bool { return shares(sub, fanout.Stored{}) }, Standing: s.arrivals.Standing,
+	})
 	s.registry = subscription.New(subscription.Deps{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
@@ -276,7 +285,8 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.durable = durable.New(records.Paths{Log: s.log, Published: s.published, Lost: s.memory.Gaps}, time.Now)
 	s.openStreamSubs()
 	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.grants.Follower.Know}, s.owns.Part(), delivery.Deps{
-		Sources:   records.Sources{Store: s.deliveries},
+		Sources:   records.SharedSources{Router: s.arrivals, Own: records.Sources{Store: s.deliveries}},
+		Arrivals:  records.Arrivals{Router: s.arrivals},
 		Log:       s.attempts,
 		Lanes:     s.deliveries,
 		Healths:   s.deliveries,
@@ -297,7 +307,10 @@ func (s *server) openEngine(ctx context.Context) error {
 	}, delivery.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
-	s.memory.Remade = map[string]func(context.Context){streams.BucketStream(streams.Lanes): s.engine.SaveLanes}
+	s.memory.Remade = map[string]func(context.Context){streams.BucketStream(streams.Lanes): func(ctx context.Context) {
+		s.arrivals.Restore()
+		s.engine.SaveLanes(ctx)
+	}}
 	s.metrics.WatchDeliveries(s.engine.Gauges)
 	if dir := s.cfg.Export.Dir; dir != "" {
 		s.exporter = export.New(dir, s.log, s.deliveries, export.Options{Observe: s.metrics, Log: s.opts.Log, Lost: s.memory.Gaps})

@@ -37,9 +37,22 @@ func (r *runner) takes(sub *sluice.Subscription, ev *sluice.Event) bool {
 	return sub.Pattern.Match(ev.Path) && (r.only == nil || r.only(ev))
 }
 
-// isSettled reports whether the delivery was settled before, by this runner or before a restart.
+// reach is the range of sequences that the record of a parked lane covers.
+type reach struct{ from, to uint64 }
+
+// isSettled reports whether the delivery was settled before, by this runner or before a restart, or
+// is sent when its lane is read back, which was parked before the restart.
 func (r *runner) isSettled(d *model.Delivery) bool {
-	return r.progressOf(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq)
+	return r.progressOf(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq) || r.covers(d)
+}
+
+// covers reports whether the record of a lane that was parked at the start covers the delivery.
+func (r *runner) covers(d *model.Delivery) bool {
+	if len(r.covered) == 0 {
+		return false
+	}
+	of := r.covered[r.laneOf(d)]
+	return of.from <= d.Event.Seq && d.Event.Seq <= of.to
 }
 
 // progressOf returns the event's progress before a restart. A log that lost its latest events in a

@@ -21,6 +21,7 @@ import (
 // S4-17, C01: acknowledgements that a broken connection swallowed do not bring their events
 // back, neither at once nor when their ack wait is over.
 func TestAck_LostOnesRepeatNothing(t *testing.T) {
+	withConsumers(t)
 	t.Parallel()
 	server := natstest.Listening(t)
 	var deaf atomic.Bool // acknowledgements are lost
@@ -81,6 +82,7 @@ func (c tellWarn) Handle(context.Context, slog.Record) error {
 // What keeps a subscription from being served may be its own settings: a change of them counts
 // before it could be served once.
 func TestConfigure_ReachesAnUnservableSubscription(t *testing.T) {
+	withConsumers(t)
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 50})
 	op.limit("n", 10)

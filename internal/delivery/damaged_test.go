@@ -18,6 +18,7 @@ import (
 // Issue 13, F6: the files of a subscription's consumers are torn while the server is stopped. The consumers are made
 // again where everything was settled or parked.
 func TestConsumer_TornFileLosesNothing(t *testing.T) { // S0-41, C01
+	withConsumers(t)
 	t.Parallel()
 	dir := t.TempDir()
 	server := natstest.NewWith(t, natsd.Options{StoreDir: dir, DontListen: true})
@@ -64,6 +65,7 @@ func TestConsumer_TornFileLosesNothing(t *testing.T) { // S0-41, C01
 
 // Issue 13, F6: while the events of a subscription cannot be read, its status and the metrics say so and why.
 func TestStatus_SaysThatTheSourceCannotBeOpened(t *testing.T) { // S4-17
+	withConsumers(t)
 	t.Parallel()
 	w, operate := newLookoutWorld(t, sluice.Policy{Window: 8, Retry: quickRetries})
 	require.NoError(t, w.deliveries.RemoveConsumers(t.Context(), w.sub))

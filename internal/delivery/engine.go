@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +21,8 @@ import (
 )
 
 // Watcher reports every subscription, first its current state, then its changes, until ctx is done.
-// A nil sub means that the subscription of that id is gone.
+// A nil sub means that the subscription of that id is gone; an empty id, that all present ones were
+// reported.
 type Watcher interface {
 	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
 }
@@ -59,6 +61,8 @@ type Engine struct {
 	changes chan change
 
 	serving  supervise.Set[*served] // by subscription
+	seats    seats                  // with arrivals: of the subscriptions that joined
+	complete bool                   // all present subscriptions were reported
 	replays  replays
 	shares   *fairsem.Shares // permits for attempts in flight
 	outbound *outbound       // the only holder of the sender
@@ -75,6 +79,10 @@ type change struct {
 	gone   bool           // the replay is
 
 	saveLanes bool // the store has lost the records of all parked lanes
+	complete  bool // all present subscriptions were reported
+	wake      bool // with an id: it needs a runner
+
+	rested *served // with an id: its runner has ended, because it had no work
 }
 
 // served is a subscription that a runner serves.
@@ -105,14 +113,16 @@ func New(watch Watcher, owns Ownership, ports Deps, opts Options) *Engine {
 	ports.Gate, ports.Sender = nil, nil // outbound alone sends
 	return &Engine{
 		watch: watch, owns: owns, ports: ports, opts: opts, shares: fairsem.New(cmp.Or(opts.MaxInFlight, maxInFlight)), outbound: way,
-		changes: make(chan change), replays: replays{all: map[string]sluice.Replay{}},
+		changes: make(chan change), replays: replays{all: map[string]sluice.Replay{}}, seats: seats{all: map[string]seat{}},
 	}
 }
 
 // Run serves until ctx is done. Attempts in flight finish before it returns.
 func (e *Engine) Run(ctx context.Context) error {
 	watches := []func(context.Context) error{func(ctx context.Context) error {
-		return e.watch.Watch(ctx, func(id string, sub *sluice.Subscription) { e.tell(ctx, change{id: id, sub: sub}) })
+		return e.watch.Watch(ctx, func(id string, sub *sluice.Subscription) {
+			e.tell(ctx, change{id: id, sub: sub, complete: id == ""})
+		})
 	}}
 	if e.opts.Replays != nil {
 		watches = append(watches, func(ctx context.Context) error {
@@ -128,12 +138,22 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.tell(ctx, change{settled: settled})
 			return settled
 		},
-		Serve: func(ctx context.Context) {
-			e.follow(ctx)
-			e.serving.Wait()
-			e.replays.serving.Wait()
-		},
+		Serve: e.serve,
 	})
+}
+
+// serve serves until ctx is done. Arrivals end after the last runner.
+func (e *Engine) serve(ctx context.Context) {
+	if e.ports.Arrivals != nil {
+		inner, end := context.WithCancel(shutdown.Lasting(ctx))
+		var arrivals sync.WaitGroup
+		arrivals.Go(func() { e.ports.Arrivals.Run(inner) })
+		defer arrivals.Wait()
+		defer end()
+	}
+	e.follow(ctx)
+	e.serving.Wait()
+	e.replays.serving.Wait()
 }
 
 func (e *Engine) tell(ctx context.Context, c change) {
@@ -177,14 +197,24 @@ func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Sub
 		e.saveLanes()
 	case c.replay != nil:
 		e.changeReplay(ctx, *c.replay, c.gone, all)
+	case c.wake:
+		e.awake(ctx, all[c.id])
+	case c.rested != nil:
+		if s, ok := e.serving.Get(c.id); ok && s == c.rested {
+			e.serving.Stop(c.id)
+		}
 	case c.id == "":
+		e.complete = e.complete || c.complete
 		for _, sub := range all {
 			e.apply(ctx, sub)
 		}
 		for _, rep := range e.replays.all {
 			e.applyReplay(ctx, rep, all[rep.Subscription])
 		}
-		e.settle(c.settled)
+		e.commit()
+		if c.settled != nil {
+			e.settle(c.settled)
+		}
 	case c.sub == nil:
 		delete(all, c.id)
 		e.end(c.id)
@@ -192,6 +222,7 @@ func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Sub
 	default:
 		all[c.id] = c.sub
 		e.apply(ctx, c.sub)
+		e.commit()
 		for _, rep := range e.replays.of(c.id) {
 			e.applyReplay(ctx, rep, c.sub)
 		}
@@ -225,19 +256,78 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 		e.end(sub.ID)
 		return
 	case sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID):
-		e.serving.Stop(sub.ID)
+		e.stop(sub)
 		return
 	}
-	if s, ok := e.serving.Get(sub.ID); ok && s.runner.ordering == sub.Policy.Ordering && s.runner.began.Equal(sub.Began()) {
-		s.runner.change(sub)
+	serving := false
+	if s, ok := e.serving.Get(sub.ID); ok {
+		if serving = s.serves(sub); serving {
+			s.runner.change(sub)
+		} else {
+			e.serving.Stop(sub.ID)
+		}
+	}
+	if e.ports.Arrivals != nil {
+		e.seats.put(sub, e.ports.Arrivals.Join(sub, func() { e.wake(ctx, sub.ID) }))
+	} else if !serving {
+		e.start(ctx, sub)
+	}
+}
+
+// serves reports whether the runner of a subscription can go on with other settings of it.
+func (s *served) serves(sub *sluice.Subscription) bool {
+	return s.runner.ordering == sub.Policy.Ordering && s.runner.began.Equal(sub.Began())
+}
+
+// wake starts a runner for a subscription that has none.
+func (e *Engine) wake(ctx context.Context, id string) { e.tell(ctx, change{id: id, wake: true}) }
+
+// awake starts a runner for a subscription, unless it has one that works or is not served here.
+func (e *Engine) awake(ctx context.Context, sub *sluice.Subscription) {
+	if sub == nil || sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID) {
+		return
+	}
+	if s, ok := e.serving.Get(sub.ID); ok && s.serves(sub) && !s.runner.resting.Load() {
 		return
 	}
 	e.start(ctx, sub)
 }
 
-// liveRunner returns the runner of a subscription, or nil.
+// commit lets the arrivals serve those that joined, once all have.
+func (e *Engine) commit() {
+	if e.ports.Arrivals != nil && e.complete {
+		e.ports.Arrivals.Commit()
+	}
+}
+
+// stop stops serving a subscription that is not active, or another process's.
+func (e *Engine) stop(sub *sluice.Subscription) {
+	ended := e.serving.Stop(sub.ID)
+	if e.ports.Arrivals == nil {
+		return
+	}
+	seat := e.seats.take(sub.ID)
+	switch {
+	case !e.owns.Owns(sub.ID):
+		if seat != nil {
+			seat.Drop()
+		}
+	case sub.Mode != sluice.Push:
+	case seat == nil: // an earlier process may not have stored that it left
+		e.ports.Arrivals.Join(sub, func() {}).Leave()
+	case ended == nil:
+		seat.Leave()
+	default:
+		e.serving.Go(func() {
+			<-ended
+			seat.Leave()
+		})
+	}
+}
+
+// liveRunner returns the working runner of a subscription, or nil.
 func (e *Engine) liveRunner(id string) *runner {
-	if s, ok := e.serving.Get(id); ok {
+	if s, ok := e.serving.Get(id); ok && !s.runner.resting.Load() {
 		return s.runner
 	}
 	return nil
@@ -259,6 +349,9 @@ func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 			if s.over.Load() {
 				s.runner.forget(shutdown.Lasting(ctx))
 			}
+			if s.runner.resting.Load() {
+				e.tell(inner, change{id: sub.ID, rested: s})
+			}
 		}
 	})
 }
@@ -270,6 +363,9 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 	for {
 		began := time.Now()
 		err := e.runOnce(ctx, r)
+		if errors.Is(err, errResting) {
+			return
+		}
 		if err == nil || errors.Is(err, errGone) {
 			<-ctx.Done() // it is cancelled; opening it again would create its consumers again
 		}
@@ -314,15 +410,20 @@ func (e *Engine) end(id string) {
 		s.over.Store(true)
 	}
 	e.serving.Stop(id)
+	if seat := e.seats.take(id); seat != nil {
+		seat.Forget()
+	}
 }
 
-// Gauges returns a snapshot of every runner, by subscription.
+// Gauges returns a snapshot of every subscription that is served, by subscription: zero for one that has no runner because it
+// has no work.
 func (e *Engine) Gauges() []model.DeliveryGauges {
 	serving := e.serving.All()
 	all := make([]model.DeliveryGauges, 0, len(serving))
 	for _, s := range serving {
 		all = append(all, s.runner.read())
 	}
+	all = append(all, e.seats.idle(serving)...)
 	slices.SortFunc(all, func(a, b model.DeliveryGauges) int { return strings.Compare(a.Subscription, b.Subscription) })
 	return all
 }

@@ -16,6 +16,7 @@ import (
 // lane's record has one writer at a time, and they come to rest. Sent twice is at most a window for each time that one took
 // the consumer from the other. Order is not promised meanwhile.
 func TestTwoOwners_LoseNothing(t *testing.T) { // S4-17, S4-22, C01
+	withConsumers(t)
 	t.Parallel()
 	server := natstest.New(t)
 	w := newWorld(t, connectTo(t, server), "n", sluice.Policy{Window: 4, Retry: quickRetries})

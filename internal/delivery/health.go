@@ -155,7 +155,7 @@ type healthStored struct {
 
 // healthWritten enters the outcome of a write, and waits before the next.
 func (r *runner) healthWritten(ctx context.Context, s healthStored) {
-	r.rest = time.After(saveEvery)
+	r.nextStore = time.After(saveEvery)
 	if s.err != nil {
 		r.log.WarnContext(ctx, "health not stored yet", slog.String("subscription", r.id), slog.Any("error", s.err))
 		return
@@ -167,7 +167,7 @@ func (r *runner) healthWritten(ctx context.Context, s healthStored) {
 func (r *runner) leave(work context.Context) {
 	limit, cancel := context.WithTimeout(work, lastLook)
 	defer cancel()
-	if r.storing && r.rest == nil {
+	if r.storing && r.nextStore == nil {
 		select {
 		case s := <-r.stores:
 			r.healthWritten(work, s)

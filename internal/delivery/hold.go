@@ -131,6 +131,8 @@ func (e *Engine) perform(ctx context.Context, r *replaying) {
 		how := actedLater
 		if live := e.liveRunner(r.replay.Subscription); live != nil {
 			how = live.act(ctx, r.replay.Kind, r.replay.From)
+		} else {
+			e.wake(ctx, r.replay.Subscription)
 		}
 		if how != actedLater {
 			e.conclude(ctx, r.replay.Subscription, func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, r.performed(how)) })

@@ -2,7 +2,9 @@ package delivery_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,8 +60,19 @@ func (o operator) removeConsumer(ns, name string) {
 	require.NoError(o.t, o.js.DeleteConsumer(o.t.Context(), streams.EventsStream(ns), name))
 }
 
-// waiting returns how many requests for deliveries the subscription's consumer has.
+// waiting returns how many requests for deliveries the subscription's consumer has. With the shared
+// reader it is 0 once the subscription has a position of its own.
 func (o operator) waiting(sub *sluice.Subscription) int {
+	if *shared {
+		kv, err := o.js.KeyValue(o.t.Context(), streams.Lanes)
+		require.NoError(o.t, err)
+		entry, err := kv.Get(o.t.Context(), streams.LookoutKey(sub.ID))
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return 1
+		}
+		require.NoError(o.t, err)
+		return strings.Count(string(entry.Value()), `"cursor"`)
+	}
 	c, err := o.js.Consumer(o.t.Context(), streams.EventsStream(sub.Namespace), sub.ID)
 	require.NoError(o.t, err)
 	return c.CachedInfo().NumWaiting
@@ -251,6 +264,7 @@ const removalPatience = time.Minute
 
 // An operator removes the consumer: it is made again where it was.
 func TestConsumer_RemovedOneRepeatsNothing(t *testing.T) {
+	withConsumers(t)
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
 	w.endpoint.fails["e7"] = 1

@@ -183,10 +183,17 @@ type one struct {
 }
 
 func (o *one) Watch(ctx context.Context, change func(string, *sluice.Subscription)) error {
+	return o.watch(ctx, change, func() { change("", nil) })
+}
+
+func (o *one) watch(ctx context.Context, change func(string, *sluice.Subscription), told func()) error {
 	o.mu.Lock()
 	o.tell = change
 	change(o.sub.ID, o.sub)
 	o.mu.Unlock()
+	if told != nil {
+		told()
+	}
 	<-ctx.Done()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -303,6 +310,7 @@ func (w *world) start(t require.TestingT) *process {
 	if w.ports != nil {
 		w.ports(&ports)
 	}
+	p.share(&ports)
 	engine := delivery.New(w, always{}, ports, delivery.Options{LookEvery: w.looks, MaxInFlight: w.places, Observe: w.observe, Log: w.log, Replays: w.replays})
 	p.engine = engine
 	var parts sync.WaitGroup
@@ -320,10 +328,15 @@ func (w *world) start(t require.TestingT) *process {
 func (w *world) Watch(ctx context.Context, change func(string, *sluice.Subscription)) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	if w.beside != nil {
-		watching.Go(func() { _ = w.beside.Watch(ctx, change) })
+	if w.beside == nil {
+		return w.watch.Watch(ctx, change)
 	}
-	return w.watch.Watch(ctx, change)
+	both := make(chan struct{})
+	watching.Go(func() { _ = w.beside.watch(ctx, change, func() { close(both) }) })
+	return w.watch.watch(ctx, change, func() {
+		<-both
+		change("", nil)
+	})
 }
 
 func (w *world) publish(t require.TestingT, path sluice.Path, id string) {

@@ -145,6 +145,7 @@ type Deps struct {
 	Gate     Gate // nil: everything may leave
 	Pace     Pace // nil: at any rate
 	Registry Registry
+	Arrivals Arrivals  // nil: each subscription has a runner all the time
 	Replays  Replays   // nil: there are none
 	Letters  Letters   // with Replays
 	Announce Announcer // nil: no announcements

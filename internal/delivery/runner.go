@@ -60,16 +60,20 @@ type runner struct {
 	match     *filter.Matcher
 	left      []model.ParkedEntry // unfinished lanes of the previous run
 	source    Source
+	rests     Resting                   // the source, if it can be left while nothing comes; else nil
+	resting   atomic.Bool               // the runner ends, or has ended, because it has no work
+	active    bool                      // something came since the last look whether it can rest
 	recovered map[uint64]model.Progress // attempt log's progress at the start; read only
+	covered   map[string]reach          // by lane that was parked at the start: what its record covers
 	recent    recentSet
 	recalled  bool
 	failures  int               // consecutive failures to open
 	stored    model.Health      // last stored health
 	storing   bool              // a write is in progress, or was a moment ago
 	stores    chan healthStored // outcome of the write
-	rest      <-chan time.Time  // until the next write
+	nextStore <-chan time.Time  // until the next write
 	tasks     chan task
-	results   chan result
+	results   chan *result
 	workers   sync.WaitGroup
 	lost      atomic.Bool // access was lost since it was opened: nothing is sent
 	sending   atomic.Int32
@@ -158,27 +162,21 @@ func (r *runner) open(ctx context.Context) error {
 		return err
 	}
 	r.source = source
+	r.rests, _ = source.(Resting)
 	if err := r.restore(ctx); err != nil {
 		source.Close()
 		return err
 	}
 	r.breaker = r.breaker.resetAfterRestart()
 	r.lost.Store(false)
-	r.storing, r.rest, r.stores = false, nil, make(chan healthStored, 1)
+	r.storing, r.nextStore, r.stores = false, nil, make(chan healthStored, 1)
 	r.tasks = make(chan task)
-	r.results = make(chan result, 4*r.sub.Policy.Window+16)
+	r.results = make(chan *result, 4*r.sub.Policy.Window+16)
 	return nil
 }
 
 func (r *runner) restore(ctx context.Context) error {
-	err := r.restoreHealth(ctx)
-	if err != nil {
-		return err
-	}
-	if r.recovered, err = r.ports.Log.Recover(ctx, r.sub); err != nil {
-		return err
-	}
-	parked, err := r.reclaim(ctx)
+	parked, err := r.remembered(ctx)
 	if err != nil {
 		return err
 	}
@@ -187,11 +185,13 @@ func (r *runner) restore(ctx context.Context) error {
 		r.lanes.patience = hogPatience
 	}
 	r.recent.size = 4 * r.sub.Policy.Window
+	r.covered = make(map[string]reach, len(parked))
 	for _, e := range parked {
 		seen := r.source.Seen(e.Path)
 		if streams.IsEventLane(r.lanesOf, e.Lane) {
 			seen = e.FromSeq
 		}
+		r.covered[e.Lane] = reach{e.FromSeq, seen}
 		r.lanes.load(e, seen, time.Now())
 		if e.Held != "" {
 			d := heldLetter(r.sub, &e.Parked, &sluice.Event{ID: e.EventID, Seq: e.FromSeq, Path: e.Path})
@@ -200,6 +200,21 @@ func (r *runner) restore(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// remembered reads what is stored about the subscription, and returns its parked lanes.
+func (r *runner) remembered(ctx context.Context) (parked []model.ParkedEntry, err error) {
+	if r.rests != nil && r.rests.Clean() {
+		r.recovered, r.left = nil, nil
+		return nil, nil
+	}
+	if err := r.restoreHealth(ctx); err != nil {
+		return nil, err
+	}
+	if r.recovered, err = r.ports.Log.Recover(ctx, r.sub); err != nil {
+		return nil, err
+	}
+	return r.reclaim(ctx)
 }
 
 func (r *runner) configure(sub *sluice.Subscription) error {
@@ -227,6 +242,8 @@ func (r *runner) serve(ctx, work context.Context) error {
 	defer looks.Stop()
 	wake := time.NewTimer(0)
 	defer wake.Stop()
+	rest := r.startRest()
+	defer rest.Stop()
 	exhausted := r.source.Exhausted()
 	for exhausted != nil || !r.replayed() {
 		r.dispatch(work, wake)
@@ -240,6 +257,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 		case <-exhausted:
 			exhausted = nil
 		case d := <-r.source.Deliveries():
+			r.active = true
 			r.arrive(work, d)
 		case res := <-r.results:
 			if err := r.take(ctx, work, res); err != nil {
@@ -249,23 +267,22 @@ func (r *runner) serve(ctx, work context.Context) error {
 			r.applyVerdicts()
 		case <-r.unsaved:
 			return errors.Join(errLanesLost, r.saveLanes(work))
+		case now := <-rest.C:
+			if r.rest(now) {
+				return errResting
+			}
 		case <-wake.C:
 		case <-r.share.Freed():
 		case a := <-r.acts:
 			r.lanes.act(a, time.Now())
 		case s := <-r.stores:
 			r.healthWritten(ctx, s)
-		case <-r.rest:
-			r.storing, r.rest = false, nil
+		case <-r.nextStore:
+			r.storing, r.nextStore = false, nil
 		case <-hold.C:
 			r.lanes.each(func(d *model.Delivery) { r.answer(d.Receipt.Hold()) })
 		case <-looks.C:
-			if r.looking.TryLock() {
-				r.workers.Go(func() {
-					defer r.looking.Unlock()
-					r.scanExpired(work, holdEvery)
-				})
-			}
+			r.lookAside(work)
 		case sub := <-r.changed:
 			if err := r.reconfigure(sub); err != nil {
 				return err
@@ -274,6 +291,16 @@ func (r *runner) serve(ctx, work context.Context) error {
 		}
 	}
 	return errReplayed
+}
+
+// lookAside scans for events that left the log, beside the loop, unless it does already.
+func (r *runner) lookAside(work context.Context) {
+	if r.looking.TryLock() {
+		r.workers.Go(func() {
+			defer r.looking.Unlock()
+			r.scanExpired(work, holdEvery)
+		})
+	}
 }
 
 // replayed reports whether a replay with an exhausted source has no lane left.
@@ -292,7 +319,7 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 }
 
 // settle enters a result, and acknowledges the deliveries that it settled.
-func (r *runner) settle(ctx context.Context, res result) error {
+func (r *runner) settle(ctx context.Context, res *result) error {
 	if res.err != nil {
 		r.lanes.busy--
 		return res.err
@@ -300,7 +327,7 @@ func (r *runner) settle(ctx context.Context, res result) error {
 	if res.kind == resultDiscarded {
 		r.recent.add(res.lane.park.FromSeq)
 	}
-	acks := r.enter(&res, time.Now())
+	acks := r.enter(res, time.Now())
 	if res.kind == resultSettled {
 		r.recent.add(acks[0].Event.Seq)
 	}

@@ -92,7 +92,7 @@ func (r *runner) inquire(work context.Context, about verdict, ev *sluice.Event) 
 }
 
 // take enters a result, and starts the evaluation for the head of a parked lane in doubt.
-func (r *runner) take(ctx, work context.Context, res result) error {
+func (r *runner) take(ctx, work context.Context, res *result) error {
 	err := r.settle(ctx, res)
 	if err == nil && res.kind == resultDoubtful {
 		r.inquire(work, verdict{lane: res.lane, seq: res.park.ahead[0].Seq}, &res.park.ahead[0])

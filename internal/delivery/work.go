@@ -70,22 +70,22 @@ func (r *runner) worker(ctx context.Context, t task) {
 
 // do executes one task. Its result comes through j.r.results, once.
 func (j job) do(ctx context.Context, t task) {
-	var res result
+	res := &result{}
 	switch t.kind {
 	case taskSend:
 		j.send(ctx, t)
 		return
 	case taskSpill:
-		res = j.park(ctx, t, sluice.Parked{NextAt: time.Now()})
+		*res = j.park(ctx, t, sluice.Parked{NextAt: time.Now()})
 	case taskResume:
-		res = j.resume(ctx, t)
+		*res = j.resume(ctx, t)
 	case taskUnpark:
 		err := j.persist(ctx, func() error { return j.r.ports.Lanes.Unpark(ctx, t.lane.key, t.park.Revision) })
-		res = result{kind: resultUnparked, err: err}
+		*res = result{kind: resultUnparked, err: err}
 	case taskRelease:
-		res = j.release(ctx, t)
+		*res = j.release(ctx, t)
 	case taskDiscard:
-		res = j.discard(ctx, t)
+		*res = j.discard(ctx, t)
 	}
 	res.lane = t.lane
 	j.r.results <- res
@@ -105,7 +105,7 @@ func (j job) send(ctx context.Context, t task) {
 			res = j.unsendable(ctx, t, cause)
 		}
 		res.lane = t.lane
-		j.r.results <- res
+		j.r.results <- &res
 		return
 	}
 	before := j.r.progressOf(ev)
@@ -113,7 +113,7 @@ func (j job) send(ctx context.Context, t task) {
 	if d != model.Pass {
 		res := blockedResult(d)
 		res.lane = t.lane
-		j.r.results <- res
+		j.r.results <- &res
 		return
 	}
 	if a.Probe || a.Verdict.Settled {
@@ -123,13 +123,13 @@ func (j job) send(ctx context.Context, t task) {
 		}
 		results := j.r.results // the log may outlive this run of the runner
 		j.r.ports.Log.Record(&a, j.sub.Namespace, func(err error) {
-			results <- result{kind: kind, lane: t.lane, attempt: &a, err: err}
+			results <- &result{kind: kind, lane: t.lane, attempt: &a, err: err}
 		})
 		return
 	}
 	res := j.unsettled(ctx, t, a, before)
 	res.lane, res.attempt = t.lane, &a
-	j.r.results <- res
+	j.r.results <- &res
 }
 
 // unsendable handles a live head that cannot be sent: it is dead, or its lane is held.

@@ -134,18 +134,50 @@ func publish(ctx context.Context, t *testing.T, url string, n, paths int) {
 // window is sent twice for each kill, and first deliveries keep the order of their path.
 func TestCrash_LosesNoEventAndKeepsPathOrder(t *testing.T) { // S4-17, S4-22, C01
 	t.Parallel()
-	events, kills := 3000, 2
-	if os.Getenv("SLUICE_LONG") != "" {
-		events, kills = 20000, 3
+	c := crashing(t)
+	watch := faulttest.Begin(t, "kill-load")
+	arrived := c.run(t)
+	watch.End(arrived, fmt.Sprintf("killed %d times; the memory is the test's", c.kills))
+}
+
+// The same is true of a subscription that gets its events from the shared reader.
+func TestCrash_SharedReaderLosesNoEvent(t *testing.T) { // S4-17, S4-22, C01
+	t.Parallel()
+	c := crashing(t)
+	c.env = []string{serveShareEnv + "=0"}
+	c.run(t)
+	js := dial(t, "nats://"+c.nats, asTester())
+	stream, err := js.Stream(t.Context(), "EVENTS_default")
+	require.NoError(t, err)
+	for name := range stream.ConsumerNames(t.Context()).Name() {
+		require.NotContains(t, name, "crash", "it has no consumer of its own")
 	}
+}
+
+// crash is a server that is killed under load.
+type crash struct {
+	child
+
+	events, kills int
+}
+
+func crashing(t *testing.T) *crash {
+	t.Helper()
+	c := &crash{child: child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}, events: 3000, kills: 2}
+	if os.Getenv("SLUICE_LONG") != "" {
+		c.events, c.kills = 20000, 3
+	}
+	return c
+}
+
+func (c *crash) run(t *testing.T) faulttest.Arrived {
+	t.Helper()
 	const paths, window = 50, 32
 	got := &arrivals{settled: map[string]int{}, first: map[string][]int{}, seen: map[string]bool{}}
 	hook := httptest.NewServer(got)
-	defer hook.Close()
-	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
+	t.Cleanup(hook.Close)
 	c.start(t)
-	defer func() { _ = c.proc.Process.Kill() }()
-	watch := faulttest.Begin(t, "kill-load")
+	t.Cleanup(func() { _ = c.proc.Process.Kill() })
 	api := client.New("http://"+c.http, c.token(t))
 	subscribe(t, api, fmt.Sprintf(`{"id":"crash","namespace":"default","pattern":"/crash/*","endpoint":{"url":%q},
 		"policy":{"window":%d,"retry":{"preset":"custom","steps":["200ms"],"max_attempts":50}}}`, hook.URL, window))
@@ -153,14 +185,14 @@ func TestCrash_LosesNoEventAndKeepsPathOrder(t *testing.T) { // S4-17, S4-22, C0
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var publishing sync.WaitGroup
-	publishing.Go(func() { publish(ctx, t, "nats://"+c.nats, events, paths) })
-	for k := range kills {
-		require.Eventually(t, func() bool { return got.count() > (k+1)*events/(kills+2) }, time.Minute, time.Millisecond)
+	publishing.Go(func() { publish(ctx, t, "nats://"+c.nats, c.events, paths) })
+	for k := range c.kills {
+		require.Eventually(t, func() bool { return got.count() > (k+1)*c.events/(c.kills+2) }, time.Minute, time.Millisecond)
 		c.kill(t)
 		c.start(t)
 	}
 	publishing.Wait()
-	require.Eventually(t, func() bool { return got.count() == events }, 2*time.Minute, 10*time.Millisecond, "all arrive")
+	require.Eventually(t, func() bool { return got.count() == c.events }, 2*time.Minute, 10*time.Millisecond, "all arrive")
 
 	got.mu.Lock()
 	defer got.mu.Unlock()
@@ -168,10 +200,10 @@ func TestCrash_LosesNoEventAndKeepsPathOrder(t *testing.T) { // S4-17, S4-22, C0
 	for _, n := range got.settled {
 		twice += n - 1
 	}
-	t.Logf("%d events, %d requests, %d kills, %d delivered twice", events, got.requests, kills, twice)
-	require.LessOrEqual(t, twice, kills*window)
+	t.Logf("%d events, %d requests, %d kills, %d delivered twice", c.events, got.requests, c.kills, twice)
+	require.LessOrEqual(t, twice, c.kills*window)
 	for path, numbers := range got.first {
 		require.IsIncreasing(t, numbers, "first deliveries of %s", path)
 	}
-	watch.End(faulttest.Arrived{Events: events, Lost: events - len(got.settled), Twice: twice}, fmt.Sprintf("killed %d times; the memory is the test's", kills))
+	return faulttest.Arrived{Events: c.events, Lost: c.events - len(got.settled), Twice: twice}
 }

@@ -25,7 +25,8 @@ import (
 
 // serveEnv makes the test binary a server on the data directory that it names.
 // The others are optional: a NATS server elsewhere, how long a lease lives there, what secrets are
-// sealed with, how long the end may take, and how many bytes may be stored.
+// sealed with, how long the end may take, how many bytes may be stored, and above how many
+// subscriptions a namespace's share one reader.
 const (
 	serveEnv      = "SLUICE_TEST_SERVE"
 	serveNATSEnv  = "SLUICE_TEST_NATS_URL"
@@ -33,6 +34,7 @@ const (
 	serveKeyEnv   = "SLUICE_TEST_SECRETS_KEY"
 	serveGraceEnv = "SLUICE_TEST_SHUTDOWN_GRACE"
 	serveStoreEnv = "SLUICE_TEST_MAX_STORE"
+	serveShareEnv = "SLUICE_TEST_SHARED_ABOVE"
 )
 
 // sharedKey seals the secrets of servers that share a NATS.
@@ -64,6 +66,9 @@ func serveAsChild(dir string) {
 	}
 	if most, err := strconv.ParseInt(os.Getenv(serveStoreEnv), 10, 64); err == nil {
 		cfg.NATS.MaxStore = most
+	}
+	if above, err := strconv.Atoi(os.Getenv(serveShareEnv)); err == nil {
+		cfg.Webhooks.SharedAbove = above
 	}
 	withTester(&cfg, nil)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))

@@ -109,6 +109,13 @@ func (c *Counts) Remove(id string) {
 	c.drop(id)
 }
 
+// Of returns the number of subscriptions of a namespace.
+func (c *Counts) Of(namespace string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[namespace]
+}
+
 // CaughtUp says that every stored subscription has been reported.
 func (c *Counts) CaughtUp() {
 	c.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/fanout"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -25,6 +26,73 @@ func (s Sources) Open(ctx context.Context, sub *sluice.Subscription) (delivery.S
 // Look scans for events that left the log before the subscription got them.
 func (s Sources) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
 	return s.Store.Look(ctx, sub, wanted, lost)
+}
+
+// Arrivals passes the shared reader to the delivery engine.
+type Arrivals struct{ *fanout.Router }
+
+var _ delivery.Arrivals = Arrivals{}
+
+// Join lets the shared reader serve a subscription.
+func (a Arrivals) Join(sub *sluice.Subscription, wake func()) delivery.Seat {
+	return a.Router.Join(sub, wake)
+}
+
+// SharedSources opens the sources of deliveries from the shared reader, or those of subscriptions with
+// consumers of their own.
+type SharedSources struct {
+	Router *fanout.Router
+	Own    delivery.Sources
+}
+
+var _ delivery.Sources = SharedSources{}
+
+// Open opens the subscription's source.
+func (s SharedSources) Open(ctx context.Context, sub *sluice.Subscription) (delivery.Source, error) {
+	src, moved, err := s.Router.Open(sub)
+	if err != nil {
+		return nil, err
+	}
+	if moved == nil {
+		return src, nil
+	}
+	own, err := s.Own.Open(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	return movable(own, moved), nil
+}
+
+// ownSource is the source of a subscription with consumers of its own, which ends when the subscription
+// is to have the shared reader.
+type ownSource struct {
+	delivery.Source
+
+	ended chan struct{}
+}
+
+func movable(own delivery.Source, moved <-chan struct{}) delivery.Source {
+	s := ownSource{own, make(chan struct{})}
+	go func() { // ends with the source
+		defer close(s.ended)
+		select {
+		case <-moved:
+		case <-own.Ended():
+		}
+	}()
+	return s
+}
+
+// Ended returns a channel that is closed when the source has to be opened again.
+func (s ownSource) Ended() <-chan struct{} { return s.ended }
+
+// Look scans for events that left the log before the subscription got them. The shared reader looks by
+// itself.
+func (s SharedSources) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
+	if s.Router.Serves(sub) {
+		return nil
+	}
+	return s.Own.Look(ctx, sub, wanted, lost)
 }
 
 // Subscriptions passes subscriptions to the delivery engine and the quota counters.
@@ -50,7 +118,10 @@ func (s Subscriptions) Watch(ctx context.Context, change func(id string, sub *sl
 			s.Know(key, nil)
 			change(key, nil)
 		},
-		caughtUp: s.CaughtUp,
+		caughtUp: func() {
+			s.CaughtUp()
+			change("", nil)
+		},
 	}.handle)
 }
 
