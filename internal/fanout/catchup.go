@@ -129,20 +129,27 @@ func (l *shared) seek(ctx context.Context, m *member, wanted func(*sluice.Event)
 	return nil
 }
 
-// leftBehind returns the range of messages that left the log before the member read them, if one of
-// them was known to be the member's.
+// leftBehind returns the range of messages that left the log before the member read them, as far as one
+// of them was known to be the member's.
 func (l *shared) leftBehind(ctx context.Context, m *member, from uint64) (span, error) {
 	l.mu.Lock()
-	waits := m.next().Seq
+	waits, last := m.next().Seq, m.missed.last
+	if !m.plain() {
+		last = 0
+	}
 	l.mu.Unlock()
-	if waits < from {
+	if max(waits, last) < from {
 		return span{}, nil
 	}
 	first, _, err := l.router.deps.Log.Bounds(ctx, l.namespace)
-	if err != nil || first <= waits {
-		return span{}, err
+	switch {
+	case err != nil:
+	case waits >= from && waits < first:
+		return span{waits, first - 1}, nil
+	case last >= from && last < first:
+		return span{from, first - 1}, nil
 	}
-	return span{waits, first - 1}, nil
+	return span{}, err
 }
 
 // take enters what a member read up to end, when the shared reader had seen so much, and reports
@@ -158,9 +165,7 @@ func (l *shared) take(m *member, msgs []Message, end, seen uint64, gap span) (mo
 		if !m.wants(&ev, failed) {
 			continue
 		}
-		c := &content{weight: overhead + len(ev.Data)}
-		l.add(m, &ev, failed, c, now)
-		l.weight += c.weight
+		l.add(m, &ev, failed, &content{weight: overhead + len(ev.Data)}, now)
 	}
 	m.after = max(m.after, end, gap.to)
 	if gap.from > 0 {

@@ -20,7 +20,8 @@ type entry struct {
 
 // content is the part of an event that the entries of all members share.
 type content struct {
-	weight, entries int
+	weight  int // bytes
+	charged int // entries of attached members
 }
 
 // Ack enters that the delivery is settled, or recorded in its lane.
@@ -124,8 +125,7 @@ func (m *member) open() Waits {
 // next returns the first event that the member is known to want, behind those in progress: one that it
 // was seen to want, or without a filter of contents, the first that matches its pattern.
 func (m *member) next() Waits {
-	plain := reflect.ValueOf(m.sub.Filter).IsZero()
-	switch {
+	switch plain := m.plain(); {
 	case m.unhand > 0 && plain:
 		return m.waitsFor(&m.queue[len(m.queue)-m.unhand].Event)
 	case m.waits.Seq > m.after:
@@ -135,6 +135,9 @@ func (m *member) next() Waits {
 	}
 	return Waits{}
 }
+
+// plain reports whether the member wants every event that matches its pattern.
+func (m *member) plain() bool { return reflect.ValueOf(m.sub.Filter).IsZero() }
 
 func (m *member) waitsFor(ev *sluice.Event) Waits { return Waits{ev.Seq, m.filterOf(ev.Path)} }
 
@@ -169,18 +172,18 @@ func (m *member) wants(ev *sluice.Event, err error) bool {
 
 // wantsAll reports whether every event of the namespace is the member's to get.
 func (m *member) wantsAll() bool {
-	return m.sub.Pattern == "/**" && m.sub.From.Kind != sluice.StartLastPerPath && reflect.ValueOf(m.sub.Filter).IsZero()
+	return m.sub.Pattern == "/**" && m.sub.From.Kind != sluice.StartLastPerPath && m.plain()
 }
 
 // add queues an event.
-func (m *member) add(ev *sluice.Event, err error, c *content, now time.Time) {
+func (m *member) add(ev *sluice.Event, err error, c *content, now time.Time) *entry {
 	e := &entry{member: m, content: c, at: now, Delivery: model.Delivery{Event: *ev, Err: err}}
 	e.Receipt = e
 	m.queue = append(m.queue, e)
 	m.unhand++
 	m.unacked++
 	m.after = ev.Seq
-	c.entries++
+	return e
 }
 
 // hand gives the source what the window has room for.

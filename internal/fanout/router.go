@@ -153,9 +153,32 @@ func (r *Router) Run(ctx context.Context) {
 			r.save(ctx)
 			if r.changed {
 				r.changed = r.recheck()
+				r.prune()
 			}
 		}
 	}
+}
+
+// prune forgets the logs that have no members any more.
+func (r *Router) prune() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	used := map[*shared]bool{}
+	for _, m := range r.members {
+		used[m.log] = true
+	}
+	for name, l := range r.logs {
+		if !used[l] && l.idle() {
+			delete(r.logs, name)
+		}
+	}
+}
+
+// idle reports whether a log has neither members nor a reader.
+func (l *shared) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.members) == 0 && !l.reads
 }
 
 func pauseFor(ctx context.Context, d time.Duration) {
@@ -233,9 +256,6 @@ func (l *shared) remove(m *member) {
 	for _, e := range slices.Clone(m.queue) {
 		if !e.acked {
 			m.settle(e)
-			if m.attached {
-				l.queued--
-			}
 			l.release(e)
 		}
 	}

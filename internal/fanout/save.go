@@ -121,11 +121,7 @@ func (l *shared) moved(w write, err error) {
 	case m.gone:
 	case w.kind == detaching && err == nil:
 		m.moving = staying
-		if m.attached {
-			m.attached = false
-			l.queued -= m.unacked
-			l.room.Signal()
-		}
+		l.unattach(m)
 		delete(l.holds, m)
 	case w.kind == joining:
 		if err == nil {
@@ -140,10 +136,28 @@ func (l *shared) moved(w write, err error) {
 
 // attach lets the cursor of its shard account for a member.
 func (l *shared) attach(m *member) {
-	if !m.attached {
-		m.attached = true
-		l.queued += m.unacked
+	if m.attached {
+		return
 	}
+	m.attached = true
+	for _, e := range m.queue {
+		if !e.acked {
+			l.charge(e)
+		}
+	}
+}
+
+// unattach undoes attach: the member has a position of its own.
+func (l *shared) unattach(m *member) {
+	if !m.attached {
+		return
+	}
+	for _, e := range m.queue {
+		if !e.acked {
+			l.refund(e)
+		}
+	}
+	m.attached = false
 }
 
 // saveCursors stores the cursors that moved.
@@ -179,9 +193,9 @@ func (r *Router) overtaken(ctx context.Context, l *shared, shard int, c Cursor) 
 func (l *shared) moving() map[int]Cursor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	moved := map[int]Cursor{}
+	moved, floors := map[int]Cursor{}, l.floors()
 	for shard, c := range l.cursors {
-		if floor := l.cursorFloor(shard); !c.frozen && floor > c.Seq {
+		if floor := floors[shard]; !c.frozen && floor > c.Seq {
 			moved[shard] = Cursor{floor, c.Revision}
 		}
 	}

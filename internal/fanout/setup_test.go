@@ -2,6 +2,7 @@ package fanout_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,6 +33,8 @@ type memory struct {
 	consumers map[string][]uint64 // floors of subscriptions with consumers of their own
 	reads     int                 // calls of Next
 	full      bool                // nothing can be stored
+	data      []byte              // of each event
+	failed    error               // what following ends with, once
 }
 
 func newMemory() *memory {
@@ -45,7 +48,7 @@ func (m *memory) publish(paths ...sluice.Path) {
 	defer m.mu.Unlock()
 	for _, path := range paths {
 		m.last++
-		m.events = append(m.events, sluice.Event{ID: fmt.Sprint("e", m.last), Seq: m.last, Path: path})
+		m.events = append(m.events, sluice.Event{ID: fmt.Sprint("e", m.last), Seq: m.last, Path: path, Data: m.data})
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
@@ -57,6 +60,18 @@ func (m *memory) expire(first uint64) {
 	defer m.mu.Unlock()
 	m.first = first
 	m.events = slices.DeleteFunc(m.events, func(e sluice.Event) bool { return e.Seq < first })
+}
+
+var errRecreated = errors.New("the log was recreated")
+
+// recreate makes the log end at a sequence, and ends following it.
+func (m *memory) recreate(last uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last, m.failed = last, errRecreated
+	m.events = slices.DeleteFunc(m.events, func(e sluice.Event) bool { return e.Seq > last })
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
 
 func message(e sluice.Event) fanout.Message {
@@ -89,6 +104,13 @@ func (m *memory) Follow(ctx context.Context, _ string, after uint64, each func(f
 		case <-changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		}
+		m.mu.Lock()
+		failed := m.failed
+		m.failed = nil
+		m.mu.Unlock()
+		if failed != nil {
+			return failed
 		}
 	}
 }

@@ -38,7 +38,8 @@ type shared struct {
 	router    *Router
 
 	mu      sync.Mutex
-	room    sync.Cond // signalled when there is room in the queues
+	room    sync.Cond // signalled when there is room in the queues again
+	stalled bool      // the reader waits for that
 	members map[*member]struct{}
 	match   Subjects             // of the members
 	busy    map[*member]struct{} // with entries that were not acknowledged
@@ -148,10 +149,8 @@ func (l *shared) route(ctx context.Context, msg Message) error {
 func (l *shared) enter(ctx context.Context, msg Message) (woken []func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.full() && ctx.Err() == nil {
-		if !l.relieve() {
-			l.waitForRoom()
-		}
+	if l.full() {
+		l.stall(ctx)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -178,9 +177,6 @@ func (l *shared) enter(ctx context.Context, msg Message) (woken []func(), err er
 		if wake := l.offer(m, &ev, failed, c, now); wake != nil {
 			woken = append(woken, wake)
 		}
-	}
-	if c.entries > 0 {
-		l.weight += c.weight
 	}
 	return woken, nil
 }
@@ -230,12 +226,31 @@ func (l *shared) offer(m *member, ev *sluice.Event, failed error, c *content, no
 
 // add queues an event for a member.
 func (l *shared) add(m *member, ev *sluice.Event, failed error, c *content, now time.Time) {
-	m.add(ev, failed, c, now)
+	e := m.add(ev, failed, c, now)
 	l.busy[m] = struct{}{}
 	if m.attached {
-		l.queued++
+		l.charge(e)
 	}
 	m.hand()
+}
+
+// charge counts an entry of an attached member, and its content once.
+func (l *shared) charge(e *entry) {
+	l.queued++
+	if e.content.charged++; e.content.charged == 1 {
+		l.weight += e.content.weight
+	}
+}
+
+// refund undoes charge.
+func (l *shared) refund(e *entry) {
+	l.queued--
+	if e.content.charged--; e.content.charged == 0 {
+		l.weight -= e.content.weight
+	}
+	if l.stalled && l.low() {
+		l.room.Signal()
+	}
 }
 
 // unwanted reports whether it is remembered that no message behind a sequence matches a member.
@@ -261,26 +276,35 @@ func (l *shared) unwanted(m *member, after uint64) bool {
 // full reports whether more is queued than may be.
 func (l *shared) full() bool { return l.queued >= maxQueued || l.weight >= maxWeight }
 
-// relieve lets the members fall behind that have much more queued than others. It reports whether
-// there were any.
-func (l *shared) relieve() (any bool) {
+// low reports whether a quarter of the room is free: the reader waits for that, as it looks at all busy
+// members when there is none.
+func (l *shared) low() bool { return l.queued < maxQueued/4*3 && l.weight < maxWeight/4*3 }
+
+// relieve lets the members fall behind that have much more queued than others.
+func (l *shared) relieve() {
 	fair := 2 * l.queued / max(1, len(l.busy))
 	for m := range l.busy {
 		if m.live && m.attached && m.moving != detaching && m.unacked > max(16, fair) {
 			l.fallBehind(m)
-			any = true
 		}
 	}
-	return any
 }
 
-// waitForRoom waits until there may be room, and detaches the members that have been idle for long with
-// deliveries in progress: their receivers hang.
-func (l *shared) waitForRoom() {
-	again := time.AfterFunc(fullPause, l.room.Broadcast)
-	l.room.Wait()
-	again.Stop()
-	now := time.Now()
+// stall waits until there is room. Meanwhile it detaches the members that have settled nothing for long:
+// their receivers hang.
+func (l *shared) stall(ctx context.Context) {
+	l.stalled = true
+	l.relieve()
+	for !l.low() && ctx.Err() == nil {
+		again := time.AfterFunc(fullPause, l.room.Broadcast)
+		l.room.Wait()
+		again.Stop()
+		l.detachHanging(time.Now())
+	}
+	l.stalled = false
+}
+
+func (l *shared) detachHanging(now time.Time) {
 	for m := range l.busy {
 		if m.attached && now.Sub(m.queue[0].at) > hangsAfter && now.Sub(m.acked) > hangsAfter {
 			l.detach(m)
@@ -294,7 +318,9 @@ func (l *shared) fallBehind(m *member) {
 	m.missed = missed{}
 	for _, e := range m.cut() {
 		m.miss(&e.Event)
-		l.forget(e)
+		if !e.acked {
+			l.release(e)
+		}
 	}
 	l.detach(m)
 	l.catchUp(m)
@@ -313,17 +339,6 @@ func (l *shared) detach(m *member) {
 	l.router.hurry()
 }
 
-// forget enters that an entry is not queued any more.
-func (l *shared) forget(e *entry) {
-	if e.acked {
-		return
-	}
-	if e.member.attached {
-		l.queued--
-	}
-	l.release(e)
-}
-
 // ack enters an acknowledgement, and hands out what there is room for.
 func (l *shared) ack(e *entry) {
 	l.mu.Lock()
@@ -333,37 +348,34 @@ func (l *shared) ack(e *entry) {
 		return
 	}
 	m.acked = time.Now()
-	if m.attached {
-		l.queued--
-	}
 	l.release(e)
 	m.hand()
 	l.catchUp(m)
 }
 
-// release gives back the room of an entry that is settled or removed.
+// release gives back the room of an entry that was settled or removed.
 func (l *shared) release(e *entry) {
-	if e.content.entries--; e.content.entries == 0 {
-		l.weight -= e.content.weight
+	if e.member.attached {
+		l.refund(e)
 	}
 	if e.member.unacked == 0 {
 		delete(l.busy, e.member)
 	}
-	l.room.Signal()
 }
 
-// cursorFloor returns up to where a shard's events are accounted for.
-func (l *shared) cursorFloor(shard int) uint64 {
-	floor := l.pos
+// floors returns up to where the events of each shard are accounted for.
+func (l *shared) floors() map[int]uint64 {
+	floors := make(map[int]uint64, len(l.cursors))
+	for shard := range l.cursors {
+		floors[shard] = l.pos
+	}
 	for m := range l.busy {
-		if m.shard == shard && m.attached {
-			floor = min(floor, m.floor(l.pos))
+		if m.attached {
+			floors[m.shard] = min(floors[m.shard], m.floor(l.pos))
 		}
 	}
 	for m, hold := range l.holds {
-		if m.shard == shard {
-			floor = min(floor, hold)
-		}
+		floors[m.shard] = min(floors[m.shard], hold)
 	}
-	return floor
+	return floors
 }

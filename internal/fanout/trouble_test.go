@@ -88,6 +88,49 @@ func TestRouter_HangingSubscriptionsDelayNoOther(t *testing.T) {
 	})
 }
 
+// Large events of subscriptions whose receivers hang take no room from others for long.
+func TestRouter_LargeHangingEventsDelayNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.data = make([]byte, 16<<20)
+		w := over(t, m)
+		hang, quick := sub("a", "/hang", 1), sub("c", "/q", 1)
+		hang.Policy.Window = 100
+		w.join(hang, quick)
+		<-time.After(aLittle)
+		w.open(hang)
+		src := w.open(quick)
+		for range 20 {
+			w.publish("/hang", "/q")
+			heard := settleAll(t, src)
+			for waits := 0; heard == "" && waits < 20; waits++ {
+				<-time.After(100 * time.Millisecond)
+				heard = settleAll(t, src)
+			}
+			require.NotEmpty(t, heard)
+		}
+	})
+}
+
+// A log that was recreated, or lost its end, is followed from its new end on.
+func TestRouter_ShortenedLogGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := over(t, newMemory())
+		a := sub("a", "/x", 1)
+		w.join(a)
+		w.publish(times(10)...)
+		src := w.open(a)
+		settleAll(t, src)
+		<-time.After(2 * aLittle)
+		w.recreate(4)
+		<-time.After(time.Second)
+		w.publish("/x")
+		require.Equal(t, "5 ", settleAll(t, src))
+	})
+}
+
 // The reader waits when all have much to do, and nobody loses or repeats anything.
 func TestRouter_WaitsWhenAllAreBusy(t *testing.T) {
 	t.Parallel()
