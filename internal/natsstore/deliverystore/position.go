@@ -171,24 +171,38 @@ func (s *Store) ensurePosition(ctx context.Context, sub *sluice.Subscription) (p
 		l, _, err := s.lookout(ctx, sub)
 		return l.Shared && !l.Leaving, err
 	}
-	l, revision, err := s.lookout(ctx, sub)
-	if err != nil {
-		return false, err
-	}
-	if l.Since.Equal(sub.Began()) {
-		return l.Shared && !l.Leaving, nil
-	}
 	floors, err := s.startFloors(ctx, sub)
 	if err != nil {
 		return false, err
 	}
-	l = lookout{Since: sub.Began(), Shared: true, New: true}
-	l.enter(floors)
-	_, err = s.lookouts().Put(ctx, streams.LookoutKey(sub.ID), l, revision)
+	begins := lookout{Since: sub.Began(), Shared: true, New: true}
+	begins.enter(floors)
+	_, err = s.lookouts().Put(ctx, streams.LookoutKey(sub.ID), begins, 0)
+	if err == nil {
+		return true, s.unlessEnded(ctx, sub)
+	}
+	if sluice.CodeOf(err) != sluice.Conflict {
+		return false, err
+	}
+	l, revision, err := s.lookout(ctx, sub) // it is not new, or moved to another start
+	if err != nil || l.Since.Equal(sub.Began()) {
+		return l.Shared && !l.Leaving, err
+	}
+	_, err = s.lookouts().Put(ctx, streams.LookoutKey(sub.ID), begins, revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
 		err = nil // its replica did so meanwhile
 	}
 	return err == nil, err
+}
+
+// unlessEnded returns an error (NotFound) if a subscription has ended, and removes its position: nothing
+// else would.
+func (s *Store) unlessEnded(ctx context.Context, sub *sluice.Subscription) error {
+	err := s.checkAlive(ctx, sub)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		err = errors.Join(err, s.lookouts().Delete(ctx, streams.LookoutKey(sub.ID), 0))
+	}
+	return err
 }
 
 // startFloors returns the floors of a subscription that got nothing yet.

@@ -1,0 +1,154 @@
+package deliverystore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/fanout"
+	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// subscribed returns a stored subscription to /a and all below.
+func (r rooms) subscribed(t *testing.T, from sluice.StartAt) *sluice.Subscription {
+	t.Helper()
+	sub := &sluice.Subscription{
+		ID: "s", Namespace: sluice.DefaultNamespace, Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active, CreatedAt: time.Now().UTC(), From: from,
+	}
+	sub.SetDefaults()
+	r.keep(t, sub)
+	return sub
+}
+
+func sharing(*sluice.Subscription) bool { return true }
+
+func seq(n uint64) sluice.StartAt { return sluice.StartAt{Kind: sluice.StartSeq, Seq: n} }
+
+// A subscription of the shared reader has a position and no consumer, from its start on.
+func TestPositions_NewOneBeginsAtItsStart(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	store.Share(deliverystore.Sharing{Shares: sharing})
+	store.publish(t, "/a/1", "/a/2")
+	between := time.Now()
+	store.publish(t, "/a/3")
+	for name, c := range map[string]struct {
+		from sluice.StartAt
+		want uint64
+	}{
+		"a sequence": {seq(2), 1},
+		"a time":     {sluice.StartAt{Kind: sluice.StartTime, Time: between}, 2},
+		"no event":   {sluice.StartAt{Kind: sluice.StartTime, Time: time.Now().Add(time.Hour)}, 3},
+	} {
+		sub := store.subscribed(t, c.from)
+		require.NoError(t, store.EnsureConsumers(t.Context(), sub), name)
+		require.NoError(t, store.EnsureConsumers(t.Context(), sub), "again")
+		got, err := store.Positions().Stored(t.Context(), sub)
+		require.NoError(t, err)
+		require.Equal(t, fanout.Stored{Position: fanout.Position{Shared: true, Floors: []uint64{c.want, c.want}}, Known: true}, got, name)
+		_, err = raw(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), "s")
+		require.ErrorIs(t, err, jetstream.ErrConsumerNotFound)
+		require.NoError(t, store.core.Subscriptions().Delete(t.Context(), sub.ID, sub.Revision))
+		require.NoError(t, store.RemoveConsumers(t.Context(), sub))
+	}
+}
+
+// A subscription that ended meanwhile leaves no position behind.
+func TestPositions_EndedOneHasNone(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	store.Share(deliverystore.Sharing{Shares: sharing})
+	sub := store.subscribed(t, seq(1))
+	require.NoError(t, store.core.Subscriptions().Delete(t.Context(), sub.ID, sub.Revision))
+	requireCode(t, sluice.NotFound, store.EnsureConsumers(t.Context(), sub))
+	require.NoError(t, store.Positions().PutPosition(t.Context(), sub, fanout.Position{Shared: true, Floors: []uint64{7, 7}}))
+	got, err := store.Positions().Stored(t.Context(), sub)
+	require.NoError(t, err)
+	require.Zero(t, got)
+}
+
+// What is stored is what is read, of one subscription and of all.
+func TestPositions_AreStored(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	store.Share(deliverystore.Sharing{Shares: sharing})
+	sub := store.subscribed(t, seq(1))
+	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
+	want := fanout.Position{
+		Shared: true, Attached: true, Floors: []uint64{7, 9}, Open: fanout.Waits{Seq: 10, Filter: 1}, Next: fanout.Waits{Seq: 12},
+	}
+	require.NoError(t, store.Positions().PutPosition(t.Context(), sub, want))
+	_, err := store.Park(t.Context(), sub, sluice.Parked{Lane: "s.p.a", FromSeq: 3}, 0)
+	require.NoError(t, err)
+	stored := fanout.Stored{Position: want, Known: true, Busy: true}
+	got, err := store.Positions().Stored(t.Context(), sub)
+	require.NoError(t, err)
+	require.Equal(t, stored, got)
+	all, err := store.Positions().All(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, stored, all(sub))
+	moved := *sub
+	moved.SoughtAt = &time.Time{}
+	require.False(t, all(&moved).Known, "it was moved since")
+}
+
+// A cursor has one writer at a time, and those that are attached to it have what it says.
+func TestCursor_HasOneWriter(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	store.Share(deliverystore.Sharing{Shares: sharing})
+	p, ns := store.Positions(), sluice.DefaultNamespace
+	sub := store.subscribed(t, seq(1))
+	shard := p.Shard(sub.ID)
+	c, err := p.Cursor(t.Context(), ns, shard)
+	require.NoError(t, err)
+	require.Zero(t, c)
+	first, err := p.PutCursor(t.Context(), ns, shard, fanout.Cursor{Seq: 5})
+	require.NoError(t, err)
+	_, err = p.PutCursor(t.Context(), ns, shard, fanout.Cursor{Seq: 6})
+	requireCode(t, sluice.Conflict, err)
+	_, err = p.PutCursor(t.Context(), ns, shard, fanout.Cursor{Seq: 6, Revision: first.Revision})
+	require.NoError(t, err)
+	require.NoError(t, p.PutPosition(t.Context(), sub, fanout.Position{Shared: true, Attached: true, Floors: []uint64{2, 2}}))
+	had, err := store.Had(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 6, had[sub.ID].Seq)
+}
+
+// A subscription with consumers goes over to the shared reader where they were, and back.
+func TestAdopt_GoesOnWhereConsumersWere(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	sub := store.subscribed(t, seq(1))
+	store.publish(t, "/a/1", "/a/1", "/a", "/a/1", "/a/1")
+	src, err := store.OpenSource(t.Context(), sub)
+	require.NoError(t, err)
+	for range 5 {
+		if d := <-src.Deliveries(); d.Event.Seq <= 3 {
+			require.NoError(t, d.Receipt.Ack())
+		}
+	}
+	require.Eventually(t, func() bool {
+		status, err := store.Status(t.Context(), sub)
+		return err == nil && status.InFlight == 2
+	}, 10*time.Second, time.Millisecond)
+	src.Close()
+	at, err := store.Positions().Adopt(t.Context(), sub)
+	require.NoError(t, err)
+	require.Equal(t, fanout.Position{Shared: true, Floors: []uint64{3, 5}}, at, "of what lies below, and of the path itself")
+	_, err = raw(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), "s")
+	require.ErrorIs(t, err, jetstream.ErrConsumerNotFound)
+	status, err := store.Status(t.Context(), sub)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, status.Backlog)
+
+	require.NoError(t, store.Positions().PutPosition(t.Context(), sub, fanout.Position{Floors: []uint64{4, 5}}))
+	src, err = store.OpenSource(t.Context(), sub)
+	require.NoError(t, err)
+	defer src.Close()
+	require.EqualValues(t, 5, (<-src.Deliveries()).Event.Seq)
+}
