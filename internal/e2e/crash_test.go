@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // child is a server in a process of its own, which can be killed.
@@ -154,11 +156,84 @@ func TestCrash_SharedReaderLosesNoEvent(t *testing.T) { // S4-17, S4-22, C01
 	}
 }
 
+// A subscription that moves between consumers of its own and the shared reader, again and again, loses no event
+// either, in no kill.
+func TestCrash_MovingSubscriptionLosesNoEvent(t *testing.T) { // S4-17, S4-22, C01
+	t.Parallel()
+	c := crashing(t)
+	c.env = []string{serveShareEnv + "=2"}
+	c.events, c.moves = 2*c.events, 4
+	moves := 0
+	c.beside = func(ctx context.Context, api *client.Client, url string) {
+		for moves < c.moves && ctx.Err() == nil {
+			if fill(ctx, api) && becomes(ctx, url, jetstream.ErrConsumerNotFound) {
+				moves++
+			}
+			if empty(ctx, api) && becomes(ctx, url, nil) {
+				moves++
+			}
+		}
+	}
+	c.run(t)
+	require.GreaterOrEqual(t, moves, c.moves)
+}
+
+// fill makes subscriptions beside the one under test, and empty deletes them. They report whether that went well: not if
+// the server was killed meanwhile.
+func fill(ctx context.Context, api *client.Client) bool {
+	return fillers(func(id string) error {
+		_, _, err := api.CreateSubscription(ctx, json.RawMessage(`{"id":"`+id+`","pattern":"/none","enabled":false,"endpoint":{"url":"https://listen.invalid/"}}`))
+		return err
+	})
+}
+
+func empty(ctx context.Context, api *client.Client) bool {
+	return fillers(func(id string) error {
+		err := api.DeleteSubscription(ctx, id)
+		if sluice.CodeOf(err) == sluice.SubscriptionMissing {
+			return nil
+		}
+		return err
+	})
+}
+
+func fillers(do func(id string) error) bool {
+	for i := range 3 {
+		if do(fmt.Sprint("filler", i)) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// becomes waits until the subscription has a consumer of its own, or none, and reports whether it came to that.
+func becomes(ctx context.Context, url string, none error) bool {
+	nc, err := nats.Connect(url, asTester(), nats.MaxReconnects(0))
+	if err != nil {
+		return false
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	for err == nil && ctx.Err() == nil {
+		_, is := js.Consumer(ctx, "EVENTS_default", "crash")
+		if errors.Is(is, none) {
+			return true
+		}
+		if is != nil && !errors.Is(is, jetstream.ErrConsumerNotFound) {
+			return false
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	return false
+}
+
 // crash is a server that is killed under load.
 type crash struct {
 	child
 
 	events, kills int
+	moves         int                                                       // that may each repeat a window, too
+	beside        func(ctx context.Context, api *client.Client, url string) // runs meanwhile; nil: nothing does
 }
 
 func crashing(t *testing.T) *crash {
@@ -186,6 +261,10 @@ func (c *crash) run(t *testing.T) faulttest.Arrived {
 	defer cancel()
 	var publishing sync.WaitGroup
 	publishing.Go(func() { publish(ctx, t, "nats://"+c.nats, c.events, paths) })
+	if c.beside != nil {
+		beside, url := client.New("http://"+c.http, c.token(t)), "nats://"+c.nats
+		publishing.Go(func() { c.beside(ctx, beside, url) })
+	}
 	for k := range c.kills {
 		require.Eventually(t, func() bool { return got.count() > (k+1)*c.events/(c.kills+2) }, time.Minute, time.Millisecond)
 		c.kill(t)
@@ -201,7 +280,7 @@ func (c *crash) run(t *testing.T) faulttest.Arrived {
 		twice += n - 1
 	}
 	t.Logf("%d events, %d requests, %d kills, %d delivered twice", c.events, got.requests, c.kills, twice)
-	require.LessOrEqual(t, twice, c.kills*window)
+	require.LessOrEqual(t, twice, (c.kills+c.moves)*window)
 	for path, numbers := range got.first {
 		require.IsIncreasing(t, numbers, "first deliveries of %s", path)
 	}
