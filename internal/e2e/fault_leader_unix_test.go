@@ -26,9 +26,7 @@ func (l led) String() string {
 }
 
 // whatIsLed returns what the fault suite pauses the leaders of.
-func whatIsLed() []led {
-	return []led{{"EVENTS_default", ""}, {"EVENTS_default", "s"}, {"ATTEMPTS", ""}, {"KV_leases", ""}}
-}
+func whatIsLed() []led { return []led{{"EVENTS_default", ""}, {"ATTEMPTS", ""}, {"KV_leases", ""}} }
 
 // leader returns the server that leads it.
 func (l led) leader(t *testing.T, js jetstream.JetStream) (name string) {
@@ -73,18 +71,36 @@ func TestLeader_PausedOneStopsNoDelivery(t *testing.T) { // S4-17, S4-22, S0-41
 		t.Skip("needs a NATS cluster of three processes")
 	}
 	t.Parallel()
+	all, times := whatIsLed(), 3
+	if !faulttest.Long() {
+		all, times = all[:1], 1
+	}
+	pauseLeaders(t, all, times, config.Default().Webhooks.SharedAbove)
+}
+
+// The same is true of a subscription with a consumer of its own, and of the leader of that.
+func TestLeader_PausedOneStopsNoConsumer(t *testing.T) { // S4-17, S4-22, S0-41
+	if !faulttest.Long() {
+		t.Skip("takes minutes")
+	}
+	t.Parallel()
+	pauseLeaders(t, append(whatIsLed(), led{"EVENTS_default", "s"}), 3, -1)
+}
+
+// pauseLeaders pauses the leader of each, several times, while a subscription gets events, which shares a reader of the
+// log above so many subscriptions.
+func pauseLeaders(t *testing.T, all []led, times, above int) {
+	t.Helper()
 	cluster, taker := natstest.NewProcesses(t), newTaker(t)
-	s := startLogging(t, t.TempDir(), func(c *config.Config) { c.NATS.URL, c.NATS.Replicas = cluster.URL(), 3 }, t.Output())
+	s := startLogging(t, t.TempDir(), func(c *config.Config) {
+		c.NATS.URL, c.NATS.Replicas, c.Webhooks.SharedAbove = cluster.URL(), 3, above
+	}, t.Output())
 	feed := newFeed(t, cluster.URL(), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
 	subscribe(t, s.api, wish(taker.url, `"id":"s"`, quick))
 	feed.publish(t, 30)
 	within(t, leaderPatience, func() bool { return taker.Taken() == 30 }, "the first arrive")
 
 	watch := faulttest.Begin(t, "nats-leader-paused")
-	all, times := whatIsLed(), 3
-	if !faulttest.Long() {
-		all, times = all[:1], 1
-	}
 	var published, delivered time.Duration
 	for range times {
 		for _, what := range all {
