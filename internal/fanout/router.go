@@ -222,17 +222,21 @@ func (r *Router) apply(ctx context.Context) {
 	}
 }
 
-// asking returns how to ask what is stored about subscriptions: of many, by one reading.
+// asking returns how to ask what is stored about subscriptions: if they are many of all, by one reading of
+// everything.
 func (r *Router) asking(ctx context.Context, changes []change) func(*sluice.Subscription) (Stored, error) {
 	one := func(sub *sluice.Subscription) (Stored, error) { return r.deps.Records.Stored(ctx, sub) }
-	if len(changes) < many {
+	r.mu.Lock()
+	all := len(r.members)
+	r.mu.Unlock()
+	if len(changes) < many || 4*len(changes) < all {
 		return one
 	}
-	all, err := r.deps.Records.All(ctx)
+	of, err := r.deps.Records.All(ctx)
 	if err != nil {
 		return one
 	}
-	return func(sub *sluice.Subscription) (Stored, error) { return all(sub), nil }
+	return func(sub *sluice.Subscription) (Stored, error) { return of(sub), nil }
 }
 
 // until repeats an action that fails, with a pause, until ctx ends.

@@ -57,7 +57,7 @@ type shared struct {
 
 // recall is how many messages the reader remembers, so that a member that joins a little behind need not
 // read the log.
-const recall = 512
+const recall = 1024
 
 // trace is a message that was routed.
 type trace struct {
