@@ -245,9 +245,11 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.arrivals = fanout.New(fanout.Deps{
 		Log: eventlog.Shared{Log: s.log}, Records: s.deliveries.Positions(), Shares: shares, Filters: streams.PushFilters, Slog: s.opts.Log,
 	})
-	s.deliveries.Share(deliverystore.Sharing{
-		Shares: func(sub *sluice.Subscription) bool { return shares(sub, fanout.Stored{}) }, Standing: s.arrivals.Standing,
-	})
+	if s.cfg.Webhooks.SharedAbove >= 0 {
+		s.deliveries.Share(deliverystore.Sharing{
+			Shares: func(sub *sluice.Subscription) bool { return shares(sub, fanout.Stored{}) }, Standing: s.arrivals.Standing,
+		})
+	}
 	s.registry = subscription.New(subscription.Deps{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
@@ -284,9 +286,14 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.owns = ownership.New(leases)
 	s.durable = durable.New(records.Paths{Log: s.log, Published: s.published, Lost: s.memory.Gaps}, time.Now)
 	s.openStreamSubs()
+	var arrivals delivery.Arrivals
+	var sources delivery.Sources = records.Sources{Store: s.deliveries}
+	if s.cfg.Webhooks.SharedAbove >= 0 {
+		arrivals, sources = records.Arrivals{Router: s.arrivals}, records.SharedSources{Router: s.arrivals, Own: sources}
+	}
 	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.grants.Follower.Know}, s.owns.Part(), delivery.Deps{
-		Sources:   records.SharedSources{Router: s.arrivals, Own: records.Sources{Store: s.deliveries}},
-		Arrivals:  records.Arrivals{Router: s.arrivals},
+		Sources:   sources,
+		Arrivals:  arrivals,
 		Log:       s.attempts,
 		Lanes:     s.deliveries,
 		Healths:   s.deliveries,

@@ -195,6 +195,25 @@ func (s *Store) ensurePosition(ctx context.Context, sub *sluice.Subscription) (p
 	return err == nil, err
 }
 
+// unshare gives a subscription that the shared reader served a position for consumers of its own.
+func (s *Store) unshare(ctx context.Context, sub *sluice.Subscription) error {
+	l, _, err := s.lookout(ctx, sub)
+	if err != nil || !l.Shared || sub.Mode != sluice.Push {
+		return err
+	}
+	var c cursorRecord
+	if l.Cursor != "" {
+		if c, _, err = s.cursors().Get(ctx, l.Cursor); err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			return err
+		}
+	}
+	floors := l.stored(sub, true).Floors
+	for i := range floors {
+		floors[i] = max(floors[i], c.Seq)
+	}
+	return s.Positions().PutPosition(ctx, sub, fanout.Position{Floors: floors})
+}
+
 // unlessEnded returns an error (NotFound) if a subscription has ended, and removes its position: nothing
 // else would.
 func (s *Store) unlessEnded(ctx context.Context, sub *sluice.Subscription) error {

@@ -152,3 +152,19 @@ func TestAdopt_GoesOnWhereConsumersWere(t *testing.T) {
 	defer src.Close()
 	require.EqualValues(t, 5, (<-src.Deliveries()).Event.Seq)
 }
+
+// Without the shared reader, a subscription that it served gets consumers from where its cursor is on.
+func TestOpenSource_GoesOnWhereTheSharedReaderWas(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	sub := store.subscribed(t, seq(1))
+	store.publish(t, "/a/1", "/a/1", "/a/1")
+	p := store.Positions()
+	require.NoError(t, p.PutPosition(t.Context(), sub, fanout.Position{Shared: true, Attached: true, Floors: []uint64{1, 1}}))
+	_, err := p.PutCursor(t.Context(), sub.Namespace, p.Shard(sub.ID), fanout.Cursor{Seq: 2})
+	require.NoError(t, err)
+	src, err := store.OpenSource(t.Context(), sub)
+	require.NoError(t, err)
+	defer src.Close()
+	require.EqualValues(t, 3, (<-src.Deliveries()).Event.Seq)
+}

@@ -261,6 +261,9 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 	if err := s.checkAlive(ctx, sub); err != nil {
 		return nil, err
 	}
+	if err := s.unshare(ctx, sub); err != nil {
+		return nil, err
+	}
 	consumers, err := s.liveConsumers(ctx, sub)
 	if err != nil {
 		return nil, natsstore.StoreError(ctx, err)
