@@ -47,7 +47,7 @@ func (w *world) numbers(t *testing.T) map[string]map[int]int {
 
 // Decision 0041: a process that dies while attempts are stored in blocks has those that were not stored repeated, as many as the
 // window has at most. Attempts are counted right: an event has those of its policy, and its dead letter says so.
-func TestEngine_DeathBetweenBlocksRepeatsAtMostTheWindow(t *testing.T) { // C01
+func TestEngine_DeathBetweenBlocksRepeatsAWindow(t *testing.T) { // C01
 	t.Parallel()
 	var ends sync.WaitGroup
 	defer ends.Wait()

@@ -64,7 +64,7 @@ func TestMissed_StateNamesItsGaps(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%d-%d", seq, seq), header("/a/1"))
 	require.Empty(t, header("/b/1"))
 	s.tells(t, "later")
-	require.Empty(t, header("/a/1"), "a later event is the state whatever was lost before it")
+	require.Empty(t, header("/a/1"), "a later event is the state, even if earlier ones were lost")
 	require.Equal(t, lost, state(client.StateQuery{}))
 }
 

@@ -20,7 +20,7 @@ const aLittle = 1500 * time.Millisecond // what moved is stored by then
 // times returns the path /x several times.
 func times(n int) []sluice.Path { return slices.Repeat([]sluice.Path{"/x"}, n) }
 
-// An event wakes those that it is for, and nobody reads the log for a subscription by itself.
+// An event wakes the subscriptions that it matches, and none of them reads the log by itself.
 func TestRouter_WakesMatchingSubscriptionsOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestRouter_SlowSubscriptionIsDetached(t *testing.T) {
 		require.False(t, p.Attached)
 		require.Equal(t, []uint64{0}, p.Floors)
 		require.EqualValues(t, 1, p.Open.Seq)
-		require.EqualValues(t, 3, w.cursor(1), "nobody waits for it")
+		require.EqualValues(t, 3, w.cursor(1), "the others do not wait for it")
 		settle(t, held[0])
 		<-time.After(2 * aLittle)
 		p = w.position()
@@ -274,7 +274,7 @@ func TestSeat_LeavingUnplacedDetaches(t *testing.T) {
 	})
 }
 
-// The cursor of a shard that another replica gets stays, whatever is acknowledged late.
+// The cursor of a shard that another replica gets does not move, even if an acknowledgement comes late.
 func TestSeat_DroppingFreezesTheCursor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

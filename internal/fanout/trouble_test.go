@@ -56,7 +56,7 @@ func TestSource_LooksForWantedEvents(t *testing.T) { // S4-25
 	})
 }
 
-// Many subscriptions whose receivers hang hold up nobody else.
+// Many subscriptions whose receivers hang hold up no other.
 func TestRouter_HangingSubscriptionsDelayNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestRouter_ShortenedLogGoesOn(t *testing.T) {
 	})
 }
 
-// The reader waits when all have much to do, and nobody loses or repeats anything.
+// The reader waits when all have much to do, and no subscription loses or repeats an event.
 func TestRouter_WaitsWhenAllAreBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestRouter_MovesWithTheNumberOfSubscriptions(t *testing.T) {
 	})
 }
 
-// A store that is full keeps nobody from getting events.
+// A store that is full keeps no subscription from getting events.
 func TestRouter_FullStoreStopsNoDelivery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestAttempts_AloneIsOneMessage(t *testing.T) {
 
 // Decision 0041: what comes while a subscription's block is stored is its next one. A block has one subscription, and an attempt for
 // each line, in the order of their recording.
-func TestAttempts_ThatComeMeanwhileAreStoredTogether(t *testing.T) {
+func TestAttempts_ShareABlockUnderLoad(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	log := runLog(t, store)
