@@ -49,6 +49,7 @@ type Router struct {
 	news    chan struct{}
 	soon    chan struct{}
 	members map[string]*member
+	seats   int // that were taken: no two have the same number
 	logs    map[string]*shared
 	running sync.WaitGroup // readers of logs
 	readers sync.WaitGroup // members that read by themselves
