@@ -35,13 +35,22 @@ type Store interface {
 	// of the record if it is one record alone; a single record lies right behind the events. Code
 	// Conflict if a revision is not the stored one; nothing is stored then.
 	Commit(ctx context.Context, c Commit) (last uint64, err error)
-	// Listen returns a channel that has an element whenever an event or a record was stored on the
-	// path since the call, until stop is called.
-	Listen(ctx context.Context, namespace string, path sluice.Path) (news <-chan struct{}, stop func(), err error)
+	// Listen calls each for what is stored on the path from the call on, in order, until stop is called:
+	// with several news if they were stored in one step, and with none if some may have been missed.
+	// News may come that are older than the call. Each does not block.
+	Listen(ctx context.Context, namespace string, path sluice.Path, each func([]News)) (stop func(), err error)
 	// Gaps returns the ranges of a namespace's log with events that are lost to damage.
 	Gaps(namespace string) []sluice.Gap
 	// MaxData returns the size of an event's data that is stored with any attributes.
 	MaxData() int
+}
+
+// News is an event or a record that was stored on a path.
+type News struct {
+	Seq    uint64
+	Size   int                          // in bytes
+	Event  func() (sluice.Event, error) // decodes it; with an error too, it has its data
+	Record []byte                       // if Event is nil
 }
 
 // Commit is an atomic write.
@@ -92,12 +101,13 @@ type Engine struct {
 	now    func() time.Time
 	turns  keylock.Turns[Key]
 	memory *memory
+	tails  tails
 }
 
 // New returns an engine. It checks its memory of streams against the log, so there may be any
 // number of engines over one log.
 func New(store Store, now func() time.Time) *Engine {
-	return &Engine{store: store, now: now, memory: newMemory()}
+	return &Engine{store: store, now: now, memory: newMemory(), tails: tails{all: map[Key]*tail{}, share: shareOf(0)}}
 }
 
 // Forget clears the memory of a deleted namespace: in the log of a new one of the same name,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +64,7 @@ type user struct {
 	space  *space
 	ahead  time.Duration // of the clock
 	lose   bool          // the answers of commits
+	reads  atomic.Int64  // of records, ends and events
 
 	mu     sync.Mutex
 	writes map[string]int
@@ -90,10 +92,12 @@ func (u *user) run(t *testing.T) (end func()) {
 }
 
 func (u *user) Record(ctx context.Context, ns string, path sluice.Path) ([]byte, uint64, error) {
+	u.reads.Add(1)
 	return u.space.store.Log.PathRecord(ctx, ns, path)
 }
 
 func (u *user) Tail(ctx context.Context, ns string, path sluice.Path) (uint64, error) {
+	u.reads.Add(1)
 	return u.space.store.Log.PathTail(ctx, ns, path)
 }
 
@@ -102,6 +106,7 @@ func (u *user) LastSeq(ctx context.Context, ns string) (uint64, error) {
 }
 
 func (u *user) Events(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
+	u.reads.Add(1)
 	return u.space.store.Log.PathEvents(ctx, ns, path, after, upTo)
 }
 
@@ -109,8 +114,14 @@ func (u *user) Notes(ctx context.Context, ns string, path sluice.Path, after, up
 	return u.space.store.Log.PathNotes(ctx, ns, path, after, upTo)
 }
 
-func (u *user) Listen(ctx context.Context, ns string, path sluice.Path) (<-chan struct{}, func(), error) {
-	return u.space.store.Log.ListenPath(ctx, ns, path)
+func (u *user) Listen(ctx context.Context, ns string, path sluice.Path, each func([]durable.News)) (func(), error) {
+	return u.space.store.Log.ListenPath(ctx, ns, path, func(all []eventlog.PathNews) {
+		news := make([]durable.News, len(all))
+		for i, n := range all {
+			news[i] = durable.News(n)
+		}
+		each(news)
+	})
 }
 
 func (u *user) Gaps(string) []sluice.Gap { return nil }
@@ -208,15 +219,15 @@ func (u *user) is(t *testing.T, want durable.Verdict, id string, epoch, seq int6
 // text returns what is in the stream.
 func (u *user) text(t *testing.T) string {
 	t.Helper()
-	var all []byte
+	var text []byte
 	for from := (durable.Place{}); ; {
-		page, err := u.engine.Read(t.Context(), u.key(), from, func(*sluice.Event) (bool, error) { return true, nil })
+		page, err := u.engine.Read(t.Context(), u.key(), from, everything)
 		require.NoError(t, err)
 		for _, m := range page.Messages {
-			all = append(all, m...)
+			text = append(text, m...)
 		}
 		if page.UpToDate {
-			return string(all)
+			return string(text)
 		}
 		from.After = page.Next
 	}

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -13,13 +12,17 @@ const (
 	FromNow       = "now"
 )
 
-const offsetDigits = 16
+const (
+	offsetDigits = 16
+	zeros        = "0000000000000000"
+)
 
 // FormatOffset formats the place behind the message with a sequence: 16 digits, an underscore and
 // 16 digits, so that offsets are ordered as texts. The second number is always zero: a reader gets
 // messages whole.
 func FormatOffset(seq uint64) string {
-	return fmt.Sprintf("%0*d_%0*d", offsetDigits, seq, offsetDigits, 0)
+	digits := strconv.FormatUint(seq, 10)
+	return zeros[min(len(digits), offsetDigits):] + digits + "_" + zeros
 }
 
 // ParseOffset is the inverse of FormatOffset. Code InvalidRequest for anything else. A second

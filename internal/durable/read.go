@@ -3,7 +3,6 @@ package durable
 import (
 	"context"
 
-	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -39,6 +38,8 @@ type Page struct {
 	ready  []sluice.Event // read before
 
 	looked int // remaining events to look at
+
+	form *form // of the messages, if others get the same; nil: none
 }
 
 // tells reports whether a waiting reader gets the page.
@@ -188,40 +189,4 @@ func (p *Page) add(ev sluice.Event) {
 	m := message(&ev, p.ContentType)
 	p.Messages = append(p.Messages, m)
 	p.size += len(m)
-}
-
-// Await is Read that waits, until ctx ends, for a page that is not empty, has gaps, or is the stream's end.
-// When ctx ends it returns the empty page.
-func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Page, error) {
-	work := shutdown.Lasting(ctx)
-	page, err := e.Read(work, key, from, show)
-	if err != nil || page.tells() {
-		return page, err
-	}
-	news, stop, err := e.store.Listen(ctx, key.Namespace, key.Path)
-	if err != nil {
-		if ctx.Err() != nil {
-			return page, nil // nothing came in time, which is an answer
-		}
-		return page, err
-	}
-	defer stop()
-	first := page.From
-	for {
-		next, err := e.Read(work, key, Place{After: page.Next}, show)
-		if err != nil || next.tells() {
-			next.From = first
-			return next, err
-		}
-		page = next
-		page.From = first
-		if !page.UpToDate && ctx.Err() == nil {
-			continue // there is more; nothing was visible so far
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-			return page, nil
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package dstreams
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -167,7 +168,9 @@ func (s *Handler) sendStream(c echo.Context, r reading) error {
 	defer cancel()
 	ctx, end := context.WithTimeout(ctx, sseLife)
 	defer end()
-	page, err := s.opts.Engine.Read(ctx, r.key, r.from, r.show)
+	follower := s.opts.Engine.Follow(r.key, r.from, r.show)
+	defer follower.Close()
+	page, err := follower.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -187,7 +190,7 @@ func (s *Handler) sendStream(c echo.Context, r reading) error {
 		if err != nil || page.Ended() {
 			return gone(c, err)
 		}
-		page, err = s.nextPage(ctx, r, page)
+		page, err = nextPage(ctx, follower, page)
 		if err == nil {
 			err = s.requireStream(c, sluice.VerbRead, r.key.Path) // as for a long poll
 		}
@@ -198,12 +201,11 @@ func (s *Handler) sendStream(c echo.Context, r reading) error {
 }
 
 // nextPage returns the content after a page as soon as there is any.
-func (s *Handler) nextPage(ctx context.Context, r reading, before durable.Page) (durable.Page, error) {
-	next := s.opts.Engine.Read
+func nextPage(ctx context.Context, follower *durable.Follower, before durable.Page) (durable.Page, error) {
 	if before.UpToDate {
-		next = s.opts.Engine.Await
+		return follower.Next(ctx)
 	}
-	return next(ctx, r.key, durable.Place{After: before.Next}, r.show)
+	return follower.Read(ctx)
 }
 
 // gone returns the reason for the end of an event stream, unless the client has disconnected; the
@@ -218,44 +220,61 @@ func gone(c echo.Context, err error) error {
 // sendPage sends a page's messages as one event, followed by the resume position. It returns the
 // next cursor.
 func sendPage(c echo.Context, page durable.Page, cursor string) (string, error) {
-	var b strings.Builder
 	if len(page.Messages) > 0 {
-		text := string(durable.Join(page.Messages, page.ContentType))
-		if !durable.IsText(page.ContentType) {
-			text = base64.StdEncoding.EncodeToString([]byte(text))
+		if _, err := c.Response().Write(page.Text(func() []byte { return dataEvent(page) })); err != nil {
+			return cursor, err
 		}
-		writeEvent(&b, "data", text)
 	}
-	control := `{"streamNextOffset":"` + durable.FormatOffset(page.Next) + `"`
 	if !page.Ended() {
 		cursor = durable.Cursor(cursor, time.Now())
-		control += `,"streamCursor":"` + cursor + `"`
 	}
-	if page.UpToDate {
-		control += `,"upToDate":true`
-	}
-	if page.Ended() {
-		control += `,"streamClosed":true`
-	}
-	if len(page.Gaps) > 0 {
-		control += `,"streamUnreadable":"` + httpkit.Ranges(page.Gaps) + `"`
-	}
-	writeEvent(&b, "control", control+"}")
-	_, err := c.Response().Write([]byte(b.String()))
+	_, err := c.Response().Write(controlEvent(page, cursor))
 	return cursor, err
 }
 
-// writeEvent writes a server-sent event. Every line break in the text starts a new data line, so
+// controlEvent returns the event with the position behind a page.
+func controlEvent(page durable.Page, cursor string) []byte {
+	b := make([]byte, 0, 160)
+	b = append(b, "event: control\ndata:{\"streamNextOffset\":\""...)
+	b = append(b, durable.FormatOffset(page.Next)...)
+	b = append(b, '"')
+	if !page.Ended() {
+		b = append(b, `,"streamCursor":"`...)
+		b = append(b, cursor...)
+		b = append(b, '"')
+	}
+	if page.UpToDate {
+		b = append(b, `,"upToDate":true`...)
+	}
+	if page.Ended() {
+		b = append(b, `,"streamClosed":true`...)
+	}
+	if len(page.Gaps) > 0 {
+		b = append(b, `,"streamUnreadable":"`...)
+		b = append(b, httpkit.Ranges(page.Gaps)...)
+		b = append(b, '"')
+	}
+	return append(b, "}\n\n"...)
+}
+
+// dataEvent returns the event with a page's messages. Every line break in the text starts a new data line, so
 // that no text can end the event. Readers remove one space after the colon.
-func writeEvent(b *strings.Builder, name, text string) {
-	b.WriteString("event: " + name + "\n")
+func dataEvent(page durable.Page) []byte {
+	text := string(durable.Join(page.Messages, page.ContentType))
+	if !durable.IsText(page.ContentType) {
+		text = base64.StdEncoding.EncodeToString([]byte(text))
+	}
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	var b bytes.Buffer
+	b.WriteString("event: data\n")
 	for line := range strings.SplitSeq(text, "\n") {
 		b.WriteString("data:")
 		if strings.HasPrefix(line, " ") {
 			b.WriteByte(' ')
 		}
-		b.WriteString(line + "\n")
+		b.WriteString(line)
+		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
+	return b.Bytes()
 }

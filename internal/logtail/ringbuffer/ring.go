@@ -25,6 +25,7 @@ type Ring[T any] struct {
 	count   int
 	weight  int
 	most    int    // weight
+	strict  bool   // the last element is no exception from most
 	base    uint64 // all events above it, up to head, are here
 	head    uint64
 	guarded uint64        // every reader has looked at everything up to it
@@ -49,6 +50,10 @@ func New[T any](of Of[T], size, weight int, base uint64) *Ring[T] {
 // Guard makes Room protect elements that were not looked at, as SweptTo reports. It is called
 // before there is anything in the ring.
 func (r *Ring[T]) Guard() { r.guarded = r.base }
+
+// Strict makes the ring keep no element that is heavier than its maximum: it is evicted at once. It is called
+// before there is anything in the ring.
+func (r *Ring[T]) Strict() { r.strict = true }
 
 // Filling signals that the oldest elements should be looked at for slow readers.
 func (r *Ring[T]) Filling() <-chan struct{} { return r.filling }
@@ -88,6 +93,9 @@ func (r *Ring[T]) Add(it T) bool {
 	r.count++
 	r.weight += r.of.Weight(it)
 	r.head = r.of.Seq(it)
+	if r.strict {
+		r.limit()
+	}
 	if r.count-r.index(r.guarded) > 3*len(r.slots)/4 || r.weight > 3*(r.most/4) && r.of.Seq(r.at(0)) > r.guarded {
 		r.signal()
 	}
@@ -107,7 +115,7 @@ func (r *Ring[T]) drop() {
 }
 
 // Limit changes the ring's maximum of bytes. Excess elements are evicted as soon as every reader
-// has seen them; one element stays.
+// has seen them; one element stays, unless the ring is strict.
 func (r *Ring[T]) Limit(weight int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +125,7 @@ func (r *Ring[T]) Limit(weight int) {
 
 // limit evicts excess elements that every reader has seen, and signals Filling for the rest.
 func (r *Ring[T]) limit() {
-	for r.count > 1 && r.weight > r.most {
+	for (r.count > 1 || r.strict && r.count > 0) && r.weight > r.most {
 		if r.of.Seq(r.at(0)) > r.guarded {
 			r.signal()
 			return

@@ -118,3 +118,25 @@ func TestRing_Shrinks(t *testing.T) {
 	require.True(t, r.Add(element{11, 50}))
 	require.Equal(t, uint64(9), r.From())
 }
+
+// A strict ring keeps no element that alone is heavier than its maximum, and knows that it is missing.
+func TestRing_StrictKeepsNothingTooHeavy(t *testing.T) {
+	t.Parallel()
+	r := made(8, 10, 0)
+	r.Strict()
+	got, err := r.Take(0, nil)
+	require.NoError(t, err)
+	require.True(t, r.Add(element{1, 4}))
+	<-got.Changed
+	require.Equal(t, 4, r.Weight())
+	require.True(t, r.Add(element{2, 11}))
+	require.Zero(t, r.Weight())
+	require.Equal(t, uint64(2), r.From())
+	got, err = r.Take(1, nil)
+	require.NoError(t, err)
+	require.False(t, got.Covered)
+	require.True(t, r.Add(element{3, 10}))
+	r.Limit(9)
+	require.Zero(t, r.Weight(), "not even the last")
+	require.Equal(t, uint64(3), r.From())
+}

@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,8 +20,21 @@ const (
 	newsMost   = 5 * time.Second
 )
 
-// pathNotifier signals listeners on a path that a message was stored there: one reader of each log, however
-// many listen. The signal is a hint to look.
+// PathNews is a message that was stored on a path: an event, or the record of the path.
+type PathNews struct {
+	Seq    uint64
+	Size   int                          // in bytes
+	Event  func() (sluice.Event, error) // decodes it, once for all; one that cannot be read comes with its data as it is
+	Record []byte                       // if Event is nil
+}
+
+// listener is called for what is stored on a path.
+type listener struct {
+	events, records string // subjects
+	each            func([]PathNews)
+}
+
+// pathNotifier tells listeners on a path what is stored there: one reader of each log, however many listen.
 type pathNotifier struct {
 	log *Log
 	ctx context.Context //nolint:containedctx // of the readers, which end with the store
@@ -34,9 +48,13 @@ type pathNotifier struct {
 // newsLog is the reader of one log.
 type newsLog struct {
 	ready     chan struct{} // closed when it has begun
-	listeners map[string]map[chan struct{}]struct{}
+	listeners map[string]map[*listener]struct{}
 	count     int
 	idle      time.Time // since when it has no listener
+
+	// Messages of a batch that has not come as a whole, as far as there are listeners. Only the reader uses them.
+	held   []entry
+	weight int
 }
 
 func newPathNotifier(ctx context.Context, l *Log) *pathNotifier {
@@ -49,46 +67,46 @@ func (n *pathNotifier) close() {
 	n.all.Wait()
 }
 
-// ListenPath returns a channel that has something whenever an event or a record was stored on the path
-// since the call, until stop is called. Code Unavailable if the log cannot be read.
-func (l *Log) ListenPath(ctx context.Context, ns string, path sluice.Path) (news <-chan struct{}, stop func(), err error) {
-	return l.news.listen(ctx, ns, streams.Subject(ns, path), streams.RecordSubject(ns, path))
+// ListenPath calls each with what is stored on the path from the call on, in order, until stop is called: with several
+// messages if they were stored in one step, and with none if some may have been missed. Messages may come that were stored
+// before. Each must not block; it may be called once more while stop is. Code Unavailable if the log cannot be read.
+func (l *Log) ListenPath(ctx context.Context, ns string, path sluice.Path, each func([]PathNews)) (stop func(), err error) {
+	return l.news.listen(ctx, ns, &listener{streams.Subject(ns, path), streams.RecordSubject(ns, path), each})
 }
 
-func (n *pathNotifier) listen(ctx context.Context, ns string, subjects ...string) (<-chan struct{}, func(), error) {
-	signal := make(chan struct{}, 1)
+func (n *pathNotifier) listen(ctx context.Context, ns string, by *listener) (stop func(), err error) {
 	n.mu.Lock()
 	log := n.logs[ns]
 	if log == nil {
-		log = &newsLog{ready: make(chan struct{}), listeners: map[string]map[chan struct{}]struct{}{}}
+		log = &newsLog{ready: make(chan struct{}), listeners: map[string]map[*listener]struct{}{}}
 		n.logs[ns] = log
 		n.all.Go(func() { n.read(n.ctx, ns, log) })
 	}
-	for _, subject := range subjects {
+	for _, subject := range []string{by.events, by.records} {
 		if log.listeners[subject] == nil {
-			log.listeners[subject] = map[chan struct{}]struct{}{}
+			log.listeners[subject] = map[*listener]struct{}{}
 		}
-		log.listeners[subject][signal] = struct{}{}
+		log.listeners[subject][by] = struct{}{}
 	}
 	log.count++
 	n.mu.Unlock()
-	stop := sync.OnceFunc(func() { n.leave(log, signal, subjects) })
+	stop = sync.OnceFunc(func() { n.leave(log, by) })
 	limit, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
 	defer cancel()
 	select {
 	case <-log.ready:
-		return signal, stop, nil
+		return stop, nil
 	case <-limit.Done():
 		stop()
-		return nil, nil, sluice.Errorf(sluice.Unavailable, "the log of %s cannot be read at the moment; retry", ns)
+		return nil, sluice.Errorf(sluice.Unavailable, "the log of %s cannot be read at the moment; retry", ns)
 	}
 }
 
-func (n *pathNotifier) leave(log *newsLog, signal chan struct{}, subjects []string) {
+func (n *pathNotifier) leave(log *newsLog, by *listener) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, subject := range subjects {
-		delete(log.listeners[subject], signal)
+	for _, subject := range []string{by.events, by.records} {
+		delete(log.listeners[subject], by)
 		if len(log.listeners[subject]) == 0 {
 			delete(log.listeners, subject)
 		}
@@ -103,22 +121,22 @@ func (n *pathNotifier) read(ctx context.Context, ns string, log *newsLog) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	n.all.Go(func() { n.watch(ctx, stop, ns, log) })
-	begun := sync.OnceFunc(func() { close(log.ready) })
+	begun := func() { close(log.ready) }
 	again := newsAgain
 	for ctx.Err() == nil {
 		err := n.log.readers.Follow(ctx, ns, broadcast.FromNow, func() {
 			begun()
-			n.tell(log, "") // something may have been stored before
+			begun = func() { n.missed(log) } // those who waited for the first time have missed nothing
 		}, func(m entry) error {
 			again = newsAgain
-			n.tell(log, m.subject)
+			n.take(log, m)
 			return nil
 		})
 		if ctx.Err() != nil {
 			return
 		}
 		n.log.core.Log().WarnContext(ctx, "read a log for its readers", slog.String("namespace", ns), slog.Any("error", err))
-		n.tell(log, "")
+		n.missed(log)
 		select {
 		case <-ctx.Done():
 		case <-time.After(again):
@@ -150,24 +168,59 @@ func (n *pathNotifier) watch(ctx context.Context, stop context.CancelFunc, ns st
 	}
 }
 
-// tell wakes the listeners on a subject; "" is all of them.
-func (n *pathNotifier) tell(log *newsLog, subject string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if subject != "" {
-		wake(log.listeners[subject])
-		return
+// take tells the listeners of a message; those of a batch when all of it has come, or much.
+func (n *pathNotifier) take(log *newsLog, m entry) {
+	if len(log.held) > 0 && log.held[0].batch != m.batch { // its end cannot be read
+		n.tell(log)
 	}
-	for _, listeners := range log.listeners {
-		wake(listeners)
+	n.mu.Lock()
+	wanted := len(log.listeners[m.subject]) > 0
+	n.mu.Unlock()
+	if wanted {
+		log.held, log.weight = append(log.held, m), log.weight+m.weight
+	}
+	if m.batch == "" || m.commits || log.weight > readersWeight {
+		n.tell(log)
 	}
 }
 
-func wake(listeners map[chan struct{}]struct{}) {
-	for signal := range listeners {
-		select {
-		case signal <- struct{}{}:
-		default: // it is awake
+// tell tells the listeners of the messages that are held.
+func (n *pathNotifier) tell(log *newsLog) {
+	if len(log.held) == 0 {
+		return
+	}
+	news := map[*listener][]PathNews{}
+	n.mu.Lock()
+	for _, m := range log.held {
+		for by := range log.listeners[m.subject] {
+			news[by] = append(news[by], m.news(by))
 		}
 	}
+	n.mu.Unlock()
+	log.held, log.weight = nil, 0
+	for by, all := range news {
+		by.each(all)
+	}
+}
+
+// missed tells all listeners that something may have been missed.
+func (n *pathNotifier) missed(log *newsLog) {
+	log.held, log.weight = nil, 0
+	all := map[*listener]struct{}{}
+	n.mu.Lock()
+	for _, listeners := range log.listeners {
+		maps.Copy(all, listeners)
+	}
+	n.mu.Unlock()
+	for by := range all {
+		by.each(nil)
+	}
+}
+
+// news returns a message for a listener on its path.
+func (m entry) news(by *listener) PathNews {
+	if m.subject == by.records {
+		return PathNews{Seq: m.seq, Size: m.weight, Record: m.data}
+	}
+	return PathNews{Seq: m.seq, Size: m.weight, Event: m.event}
 }

@@ -2,7 +2,9 @@ package eventlog_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -181,43 +183,89 @@ func TestRecord_OutlivesItsEventsAndEndsWithItsStream(t *testing.T) {
 	}
 }
 
-func TestListen_ReportsEventsOfItsPath(t *testing.T) {
+// ear is what a listener was told: one text for each call, "?" for one without news.
+type ear chan string
+
+func (e ear) hear(all []eventlog.PathNews) {
+	if len(all) == 0 {
+		e <- "?"
+		return
+	}
+	var told []string
+	for _, n := range all {
+		if n.Event == nil {
+			told = append(told, "record "+string(n.Record))
+			continue
+		}
+		ev, err := n.Event()
+		told = append(told, fmt.Sprintf("%d=%d %s %v", n.Seq, ev.Seq, ev.Data, err))
+	}
+	e <- strings.Join(told, ", ")
+}
+
+// listen listens on a path of the test.
+func listen(t *testing.T, store rooms, path sluice.Path) ear {
+	t.Helper()
+	e := make(ear, 100)
+	stop, err := store.ListenPath(t.Context(), ns, path, e.hear)
+	require.NoError(t, err)
+	t.Cleanup(stop)
+	return e
+}
+
+func TestListen_ReportsMessagesOfItsPath(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	news, stop, err := store.ListenPath(t.Context(), ns, streamPath)
+	here, also := listen(t, store, streamPath), listen(t, store, streamPath)
+	elsewhere := listen(t, store, "/other")
+	_, err := raw(t, server).Publish(t.Context(), "events.default.v1.a=20b", []byte("of a publisher"))
 	require.NoError(t, err)
-	defer stop()
-	others, stopOthers, err := store.ListenPath(t.Context(), ns, "/other")
+	_, err = store.CommitPaths(t.Context(), ns, eventlog.PathCommit{Fence: eventlog.PathFence{Path: streamPath}, Puts: recordPut("x", 0)})
 	require.NoError(t, err)
-	defer stopOthers()
-	told := func(from <-chan struct{}) func() bool {
-		return func() bool {
-			select {
-			case <-from:
-				return true
-			default:
-				return false
-			}
-		}
+	_, err = raw(t, server).Publish(t.Context(), "events.default.other", []byte("elsewhere"))
+	require.NoError(t, err)
+	for _, e := range []ear{here, also} {
+		require.Equal(t, "1=1 of a publisher <nil>", <-e)
+		require.Equal(t, "record x", <-e)
+		require.Empty(t, e)
 	}
-	require.Eventually(t, told(news), 10*time.Second, time.Millisecond, "it has begun")
-	for name, write := range map[string]func() error{
-		"a NATS publisher's event": func() error {
-			_, err := raw(t, server).Publish(t.Context(), "events.default.v1.a=20b", nil)
-			return err
-		},
-		"a record": func() error {
-			_, err := store.CommitPaths(t.Context(), ns, eventlog.PathCommit{Fence: eventlog.PathFence{Path: streamPath}, Puts: recordPut("x", 0)})
-			return err
-		},
-	} {
-		for told(news)() || told(others)() {
-			t.Log("woken for no reason, which may be")
-		}
-		require.NoError(t, write())
-		require.Eventually(t, told(news), 10*time.Second, time.Millisecond, name)
-	}
-	require.False(t, told(others)())
-	_, _, err = store.ListenPath(t.Context(), "nowhere", streamPath)
+	require.Equal(t, "3=3 elsewhere <nil>", <-elsewhere)
+	require.Empty(t, elsewhere)
+	_, err = store.ListenPath(t.Context(), "nowhere", streamPath, here.hear)
 	requireCode(t, sluice.Unavailable, err)
+}
+
+// What is stored in one step is told in one call, of each path; and what comes after it is not held up.
+func TestListen_TellsOfABatchAsAWhole(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	here, elsewhere := listen(t, store, streamPath), listen(t, store, "/other")
+	event := func(path sluice.Path, data string) sluice.Event {
+		return sluice.Event{Namespace: ns, Path: path, ID: data, Type: "t", Source: "/x", Data: []byte(data)}
+	}
+	_, err := store.CommitPaths(t.Context(), ns, eventlog.PathCommit{
+		Events: []sluice.Event{event(streamPath, "a"), event("/other", "b"), event(streamPath, "c"), event("/unheard", "d")},
+		Fence:  eventlog.PathFence{Path: streamPath}, Puts: recordPut("closed", 0),
+	})
+	require.NoError(t, err)
+	require.Equal(t, "1=1 a <nil>, 3=3 c <nil>, record closed", <-here)
+	require.Equal(t, "2=2 b <nil>", <-elsewhere)
+	_, err = store.Publish(t.Context(), ns, []sluice.Event{event(streamPath, "e")})
+	require.NoError(t, err)
+	require.Equal(t, "6=6 e <nil>", <-here)
+	require.Empty(t, here)
+}
+
+// After trouble with the log a listener is told that it may have missed something, once it is told of all again.
+func TestListen_SaysThatSomethingMayBeMissed(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	here := listen(t, store, streamPath)
+	require.Empty(t, here, "before the first message it missed nothing")
+	server.Restart(t)
+	require.Equal(t, "?", <-here, "the log failed")
+	require.Equal(t, "?", <-here, "it is read again")
+	_, err := raw(t, server).Publish(t.Context(), "events.default.v1.a=20b", []byte("later"))
+	require.NoError(t, err)
+	require.Equal(t, "1=1 later <nil>", <-here)
 }

@@ -24,6 +24,9 @@ type entry struct {
 	subject string
 	seq     uint64
 	weight  int
+	data    []byte
+	batch   string                       // the id of the atomic batch that it was stored with; "": none
+	commits bool                         // it is the last one of the batch
 	event   func() (sluice.Event, error) // decodes it once; an error if it is no event
 }
 
@@ -47,7 +50,8 @@ func (s source) Last(ctx context.Context, ns string) (uint64, error) { return s.
 func (s source) Tail(ctx context.Context, ns string, after uint64, each func(entry) error) error {
 	return s.log.core.Tail(ctx, streams.EventsStream(ns), "", after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		return each(entry{
-			subject: msg.Subject, seq: meta.Sequence.Stream, weight: msg.Size(),
+			subject: msg.Subject, seq: meta.Sequence.Stream, weight: msg.Size(), data: msg.Data,
+			batch: msg.Header.Get(headerBatchID), commits: msg.Header.Get(headerBatchCommit) != "",
 			event: sync.OnceValues(func() (sluice.Event, error) { return s.log.EventIn(msg, meta) }),
 		})
 	})

@@ -72,7 +72,8 @@ func TestLog_OneConsumerForAllFollowers(t *testing.T) {
 			}
 		})
 	}
-	news, end, err := store.ListenPath(t.Context(), "default", "/a")
+	news := make(ear, 100)
+	end, err := store.ListenPath(t.Context(), "default", "/a", news.hear)
 	require.NoError(t, err)
 	t.Cleanup(end)
 	t.Cleanup(func() { stop(); all.Wait() })
@@ -82,7 +83,7 @@ func TestLog_OneConsumerForAllFollowers(t *testing.T) {
 	for _, name := range []string{"feed", "behind", "export", "wakes", "tails"} {
 		require.Eventually(t, func() bool { return h.last(name) == last }, 10*time.Second, time.Millisecond, name)
 	}
-	require.NotEmpty(t, news)
+	require.NotEmpty(t, <-news)
 	js := raw(t, server)
 	consumers := func() int {
 		stream, err := js.Stream(t.Context(), streams.EventsStream("default"))

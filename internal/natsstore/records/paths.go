@@ -52,9 +52,15 @@ func (p Paths) Notes(ctx context.Context, namespace string, path sluice.Path, af
 	return p.Log.PathNotes(ctx, namespace, path, after, upTo)
 }
 
-// Listen returns a channel that receives whenever a message is stored on a path.
-func (p Paths) Listen(ctx context.Context, namespace string, path sluice.Path) (<-chan struct{}, func(), error) {
-	return p.Log.ListenPath(ctx, namespace, path)
+// Listen calls each for what is stored on a path.
+func (p Paths) Listen(ctx context.Context, namespace string, path sluice.Path, each func([]durable.News)) (func(), error) {
+	return p.Log.ListenPath(ctx, namespace, path, func(all []eventlog.PathNews) {
+		news := make([]durable.News, len(all))
+		for i, n := range all {
+			news[i] = durable.News(n)
+		}
+		each(news)
+	})
 }
 
 // Commit stores events and records in one step. Events have the side effects of every publish.

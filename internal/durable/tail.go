@@ -1,0 +1,345 @@
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Limits of what is kept for followers, in bytes without a remark.
+const (
+	tailSize   = 64              // messages of a stream
+	tailBytes  = 1 << 20         // of a stream
+	tailsBytes = 64 << 20        // of all streams
+	messageUse = 1 << 10         // of a message, besides its data and its text
+	tailLinger = 5 * time.Second // for which the tail of a stream without followers stays
+	tailsMost  = 4096            // with more tails, none stays
+)
+
+// errEnd ends a ring: the stream is closed, or the tail is over.
+var errEnd = errors.New("the stream has ended")
+
+// item is a message of a stream for all its followers.
+type item struct {
+	seq    uint64
+	weight int
+	event  func() (sluice.Event, error)
+
+	loading sync.Once
+	loaded  sluice.Event
+	data    []byte // as the stream shows it
+}
+
+// newRing returns a ring of a stream's last messages, of this many bytes at most.
+func newRing(share int) *ringbuffer.Ring[*item] {
+	ring := ringbuffer.New(ringbuffer.Of[*item]{
+		Seq:    func(it *item) uint64 { return it.seq },
+		Weight: func(it *item) int { return it.weight },
+	}, tailSize, share, 0)
+	ring.Strict()
+	return ring
+}
+
+// load decodes a message of a stream of the content type, once.
+func (it *item) load(contentType string) (*sluice.Event, []byte) {
+	it.loading.Do(func() {
+		it.loaded, _ = it.event() // one that cannot be read comes with its data
+		it.data = message(&it.loaded, contentType)
+	})
+	return &it.loaded, it.data
+}
+
+// tail is the end of a stream for all its followers: the last messages and the record, as they are told in
+// the order of the log. A follower that it does not reach back to reads by itself.
+type tail struct {
+	key    Key
+	set    *tails
+	ring   *ringbuffer.Ring[*item]
+	ready  chan struct{} // closed when everything behind floor is told, or that has failed
+	failed error
+	stop   func()
+
+	// Under the set's lock.
+	followers int
+	idle      bool // a timer is set that removes it if it has no follower then
+
+	mu    sync.Mutex
+	s     *stream   // as of the last record; nil until it was read. It is replaced, not changed.
+	floor uint64    // nothing behind it is missing
+	early *News     // the last record that was told before it was read
+	over  bool      // it is that of another stream, or misses something
+	asked time.Time // when a follower last had to read by itself because of the record
+	form  *form     // of the last page
+}
+
+// form is the text of a page, for all who get the same one.
+type form struct {
+	first, last uint64
+	making      sync.Once
+	text        []byte
+}
+
+// tails is the tails in use.
+type tails struct {
+	mu    sync.Mutex
+	all   map[Key]*tail
+	share int // the maximum of each, in bytes
+}
+
+// enter returns a stream's tail until leave. Codes NotFound; Gone; Unavailable.
+func (e *Engine) enter(ctx context.Context, key Key) (*tail, error) {
+	t, made := e.tails.get(key)
+	if made {
+		t.failed = e.begin(shutdown.Lasting(ctx), t)
+		if t.failed != nil {
+			t.set.forget(t)
+		}
+		close(t.ready)
+	}
+	select {
+	case <-t.ready:
+	case <-ctx.Done():
+		t.leave()
+		return nil, context.Cause(ctx)
+	}
+	if t.failed != nil {
+		t.leave()
+		return nil, t.failed
+	}
+	return t, nil
+}
+
+// begin has the news of a stream told, and then reads the stream: everything behind its end is told.
+func (e *Engine) begin(ctx context.Context, t *tail) (err error) {
+	if t.stop, err = e.store.Listen(ctx, t.key.Namespace, t.key.Path, t.take); err != nil {
+		return err
+	}
+	s, err := e.present(ctx, t.key)
+	if err != nil {
+		return err
+	}
+	end, err := e.tail(ctx, s)
+	if err == nil {
+		t.begun(s, end)
+	}
+	return err
+}
+
+// get returns a stream's tail with one follower more, which may be a new one.
+func (ts *tails) get(key Key) (t *tail, made bool) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t = ts.all[key]
+	if made = t == nil; made {
+		t = &tail{key: key, set: ts, ready: make(chan struct{}), ring: newRing(ts.share)}
+		ts.all[key] = t
+		ts.divide()
+	}
+	t.followers++
+	return t, made
+}
+
+// leave ends the use by a follower.
+func (t *tail) leave() {
+	t.set.mu.Lock()
+	defer t.set.mu.Unlock()
+	t.followers--
+	switch {
+	case t.followers > 0 || t.idle:
+	case t.set.all[t.key] == t && len(t.set.all) <= tailsMost:
+		t.idle = true
+		time.AfterFunc(tailLinger, t.retire)
+	default:
+		t.set.drop(t)
+	}
+}
+
+// retire removes the tail unless it has followers again.
+func (t *tail) retire() {
+	t.set.mu.Lock()
+	defer t.set.mu.Unlock()
+	if t.idle = false; t.followers == 0 {
+		t.set.drop(t)
+	}
+}
+
+// forget makes later followers get another tail.
+func (ts *tails) forget(t *tail) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.drop(t)
+}
+
+// drop is forget, and ends the tail if it has no follower. The caller holds the lock.
+func (ts *tails) drop(t *tail) {
+	if ts.all[t.key] == t {
+		delete(ts.all, t.key)
+		ts.divide()
+	}
+	if t.followers == 0 && t.stop != nil {
+		t.stop()
+	}
+}
+
+// divide divides the memory among the tails, in steps. The caller holds the lock.
+func (ts *tails) divide() {
+	share := shareOf(len(ts.all))
+	if share == ts.share {
+		return
+	}
+	ts.share = share
+	for _, t := range ts.all {
+		t.limit(share)
+	}
+}
+
+// limit changes the maximum of bytes that the tail keeps.
+func (t *tail) limit(share int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ring.Limit(share)
+	t.form = nil
+}
+
+// shareOf returns the maximum of each of this many tails, in bytes.
+func shareOf(tails int) int {
+	return min(tailBytes, tailsBytes>>bits.Len(uint(max(tails, 1)-1)))
+}
+
+// begun enters the stream as it was read while news came already.
+func (t *tail) begun(s *stream, end uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.s, t.floor = s.light(), end
+	if t.early != nil && !t.turn(*t.early) {
+		t.over = true
+	}
+	t.early = nil
+	if t.over || t.s.Closed {
+		t.ring.End(errEnd)
+	}
+}
+
+// take takes what is told, in one step for all followers.
+func (t *tail) take(news []News) {
+	t.mu.Lock()
+	over := len(news) == 0
+	for _, n := range news {
+		switch {
+		case over:
+		case n.Event == nil:
+			over = !t.turn(n)
+		default:
+			over = !t.ring.Add(&item{seq: n.Seq, weight: 2*n.Size + messageUse, event: n.Event})
+		}
+	}
+	if over {
+		t.over = true
+		t.ring.End(errEnd)
+	}
+	t.mu.Unlock()
+	if over {
+		t.set.forget(t)
+	}
+}
+
+// turn takes a record. It returns false if it is not that of the same stream, or the stream is deleted.
+func (t *tail) turn(n News) bool {
+	switch {
+	case t.s == nil:
+		t.early = &n
+		return true
+	case n.Seq <= t.s.revision:
+		return true
+	}
+	next := &stream{key: t.key, revision: n.Seq}
+	if json.Unmarshal(n.Record, &next.Record) != nil || next.State != Live || next.ID != t.s.ID {
+		return false
+	}
+	if t.s = next.light(); next.Closed {
+		t.ring.End(errEnd)
+	}
+	return true
+}
+
+// light returns the stream without the lists that a follower does not need.
+func (s *stream) light() *stream {
+	l := *s
+	l.Producers, l.Children = nil, nil
+	return &l
+}
+
+// part is the next messages of a tail.
+type part struct {
+	*stream
+
+	items    []*item
+	upToDate bool
+	changed  <-chan struct{} // closed when there are more; nil if there are some, or the stream is closed
+	form     *form
+}
+
+// part returns the messages behind a place, as many as fit into the slice; false if a follower at that place,
+// which last read by itself at a time, has to do so.
+func (t *tail) part(after uint64, into []*item, read, now time.Time) (p part, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over || after < t.floor || now.Sub(read) >= believed && t.toRead(now) {
+		return part{}, false
+	}
+	taken, err := t.ring.Take(max(after, t.s.Start), into)
+	if !taken.Covered {
+		return part{}, false
+	}
+	p = part{stream: t.s, items: taken.Items, upToDate: true}
+	if n := len(p.items); n > 0 {
+		last := p.items[n-1].seq
+		p.upToDate = last == t.ring.Last()
+		p.form = t.formOf(p.items[0].seq, last)
+	} else if err == nil {
+		p.changed = taken.Changed
+	}
+	return p, true
+}
+
+// toRead reports whether the record requires a follower to read, mostly one of all: that renews the lifetime, and
+// completes the record of an owner that is gone.
+func (t *tail) toRead(now time.Time) bool {
+	if t.s.expired(now) {
+		return true
+	}
+	if !t.s.stale(now) && !t.s.abandoned(now) || now.Sub(t.asked) < believed {
+		return false
+	}
+	t.asked = now
+	return true
+}
+
+// formOf returns the form of the messages from one sequence to another.
+func (t *tail) formOf(first, last uint64) *form {
+	if t.form == nil || t.form.first != first || t.form.last != last {
+		t.form = &form{first: first, last: last}
+	}
+	return t.form
+}
+
+// told returns up to where a follower that reads the whole stream from now on has nothing to take.
+func (t *tail) told() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(t.floor, t.ring.Last())
+}
+
+// isOver reports whether followers need another tail.
+func (t *tail) isOver() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.over
+}
