@@ -28,6 +28,7 @@ type audience struct {
 	Address string `json:"address"`
 	Token   string `json:"token"`
 	Query   string `json:"query"`
+	Stream  string `json:"stream"` // path of the stream that is read instead of a feed
 	Readers int    `json:"readers"`
 	Socket  bool   `json:"socket"` // over WebSockets
 	Stares  bool   `json:"stares"` // reads nothing after the acknowledgement
@@ -53,7 +54,17 @@ const (
 	markBegins   = `"mark":"` // of events' data
 	eventBegins  = `,"event":{`
 	laggedBegins = `{"lagged":`
+	feedBegun    = `"current_seq":`
+	streamBegun  = `"upToDate":true`
 )
+
+// opening returns the request line of a reader, what acknowledges it, and the beginning of each event.
+func (a audience) opening() (request, begun, begins string) {
+	if a.Stream != "" {
+		return "/streams/" + namespace + a.Stream + "?live=sse&offset=now", streamBegun, markBegins
+	}
+	return "/v1/namespaces/" + namespace + "/feed?" + a.Query, feedBegun, eventBegins
+}
 
 // runAudience opens the feeds, reports that, reads until all expected events have arrived, or its
 // standard input ends, and prints the result.
@@ -132,6 +143,7 @@ func (a audience) listen(ctx context.Context, all []*listener) (h heard) {
 // listener is one reader.
 type listener struct {
 	conn    net.Conn
+	begins  []byte // each event
 	buffer  []byte
 	kept    int  // bytes of the buffer that may be the beginning of a marker
 	sampled bool // its lateness is measured
@@ -162,11 +174,12 @@ func (a audience) open(ctx context.Context) (*listener, error) {
 	if a.Socket {
 		upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	}
-	_, err = fmt.Fprintf(conn, "GET /v1/namespaces/%s/feed?%s HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\n%s\r\n", namespace, a.Query, a.Token, upgrade)
-	l := &listener{conn: conn, buffer: make([]byte, hearBuffer)}
-	for err == nil && !bytes.Contains(l.buffer[:l.kept], []byte(`"current_seq":`)) {
+	request, begun, begins := a.opening()
+	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\n%s\r\n", request, a.Token, upgrade)
+	l := &listener{conn: conn, begins: []byte(begins), buffer: make([]byte, hearBuffer)}
+	for err == nil && !bytes.Contains(l.buffer[:l.kept], []byte(begun)) {
 		if l.kept == len(l.buffer) || bytes.Contains(l.buffer[:l.kept], []byte(`{"error":`)) {
-			err = fmt.Errorf("this is no feed: %.1000s", l.buffer[:l.kept])
+			err = fmt.Errorf("this is neither a feed nor a stream: %.1000s", l.buffer[:l.kept])
 			break
 		}
 		var n int
@@ -199,12 +212,12 @@ func (l *listener) listen(expect int) error {
 func (l *listener) count(n int) {
 	l.last = time.Now()
 	text := l.buffer[:l.kept+n]
-	l.events += bytes.Count(text, []byte(eventBegins))
+	l.events += bytes.Count(text, l.begins)
 	l.lagged += bytes.Count(text, []byte(laggedBegins))
 	if l.sampled {
 		l.measure(text)
 	}
-	l.kept = min(len(eventBegins), len(laggedBegins)) - 1 // too short for a second match
+	l.kept = min(len(l.begins), len(laggedBegins)) - 1 // too short for a second match
 	l.kept = copy(l.buffer, text[max(0, len(text)-l.kept):])
 }
 

@@ -61,7 +61,7 @@ func complete() plans {
 
 		streams: streamsPlan{
 			appends: 1000, interval: 5 * time.Millisecond, flood: 20_000, clients: 32,
-			wakes: 300, settles: 2 * time.Millisecond, crowd: 1000, rounds: 3,
+			wakes: 300, settles: 2 * time.Millisecond, crowd: 1000, readers: 200, paced: 100, rounds: 3,
 		},
 		feeds: feedsPlan{publishes: 250, interval: 20 * time.Millisecond, readers: 1000, fans: 200, flood: 5000, paced: 250, rounds: 2},
 		idle:  idlePlan{readers: 1000, sent: 20, rests: 3 * time.Second},
@@ -78,7 +78,7 @@ func quick() plans {
 	p.outage.before, p.outage.down, p.outage.after = time.Second, 5*time.Second, 2*time.Second
 	p.parked.lasts, p.parked.rounds = 2*time.Second, 1
 	p.many.counts, p.many.events, p.many.paced, p.many.rests = []int{10, 200}, 1000, 50, time.Second
-	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.rounds = 200, 5000, 50, 1
+	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.paced, p.streams.rounds = 200, 5000, 50, 30, 1
 	p.feeds.publishes, p.feeds.readers, p.feeds.flood, p.feeds.paced, p.feeds.rounds = 50, 200, 1000, 50, 1
 	p.idle.readers, p.state.paths = 200, []int{1000, 10_000}
 	return p

@@ -20,6 +20,7 @@ func tiny() plans {
 	p.outage.before, p.outage.down, p.outage.after = 500*time.Millisecond, time.Second, 500*time.Millisecond
 	p.parked.lanes, p.parked.lasts = 300, 500*time.Millisecond
 	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.crowd = 20, 320, 10, 30
+	p.streams.readers, p.streams.paced = 20, 5
 	p.feeds.publishes, p.feeds.readers, p.feeds.fans, p.feeds.flood, p.feeds.paced = 20, 50, 20, 300, 20
 	p.idle.readers, p.idle.rests, p.state.paths = 50, 100*time.Millisecond, []int{50, 1200}
 	return p
@@ -90,11 +91,12 @@ func testStreams(t *testing.T, binary string) {
 	p := tiny().streams
 	rows, err := p.measure(t.Context(), env{binary, t.TempDir(), t.Logf})
 	require.NoError(t, err) // what was acknowledged and is not there is an error
-	for i, want := range []int{20, 20, 320, 320, 10, 10, 30, 30} {
+	for i, want := range []int{20, 20, 320, 320, 10, 10, 30, 30, 100, 100} {
 		r := rows[i]
 		require.Equal(t, want, r.count, r.name)
 		require.Equal(t, want == 320, r.rate > 0, r.name)
 		require.Equal(t, want != 320, r.p50 > 0, r.name)
+		require.Equal(t, want == 100, r.cpu > 0, r.name)
 		require.GreaterOrEqual(t, r.last, r.p99, r.name)
 	}
 	printed(t, p, rows, "ratio")

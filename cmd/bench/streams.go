@@ -25,6 +25,8 @@ type streamsPlan struct {
 	wakes    int           // appends that wake a consumer, one after another
 	settles  time.Duration // between one's notice and the next append
 	crowd    int           // paths that are woken at once
+	readers  int           // of one stream
+	paced    int           // messages to all of them, ten a second
 	rounds   int
 }
 
@@ -37,6 +39,7 @@ type streamRow struct {
 	rate     float64 // a second; 0 if it is not the subject
 	p50, p99 time.Duration
 	last     time.Duration // the longest
+	cpu      time.Duration // of the server, for each; 0 if it is not the subject
 }
 
 // rowOf returns the row of the given delays.
@@ -61,6 +64,8 @@ func (p streamsPlan) probes() []probe {
 		{"append to wake, Sluice", "1.0 ms", p.appendToWake},
 		{fmt.Sprintf("%d bare POSTs at once", p.crowd), "", p.postCrowd},
 		{fmt.Sprintf("%d paths woken at once, Sluice", p.crowd), "last in 1 s", p.wakeCrowd},
+		{fmt.Sprintf("to %d readers of a feed", p.readers), "", p.feedMany},
+		{fmt.Sprintf("to %d readers of a stream", p.readers), "8 ms, 20 µs", p.streamMany},
 	}
 }
 
@@ -86,6 +91,7 @@ func (p streamsPlan) measure(ctx context.Context, e env) ([]streamRow, error) {
 		r.p50 = medianOf(rounds[i], func(r streamRow) time.Duration { return r.p50 })
 		r.p99 = medianOf(rounds[i], func(r streamRow) time.Duration { return r.p99 })
 		r.last = medianOf(rounds[i], func(r streamRow) time.Duration { return r.last })
+		r.cpu = medianOf(rounds[i], func(r streamRow) time.Duration { return r.cpu })
 		rows[i] = r
 	}
 	return rows, nil
@@ -273,6 +279,42 @@ func (p streamsPlan) byMany(send func(number int) error) (streamRow, error) {
 	return streamRow{count: p.flood, rate: float64(p.flood) / time.Since(begun).Seconds()}, err
 }
 
+// perSecond is how many messages are sent to many readers.
+const perSecond = 10
+
+// feedMany measures from the start of a publish to its frames at many readers.
+func (p streamsPlan) feedMany(ctx context.Context, b *bed) (streamRow, error) {
+	return p.toMany(ctx, b, audience{Query: "pattern=/readers/*"}, func() error { return b.pace(ctx, flow{"readers", "p", 0, 1}, p.paced, perSecond) })
+}
+
+// streamMany measures from the start of an append to its message at many readers with server-sent events.
+func (p streamsPlan) streamMany(ctx context.Context, b *bed) (streamRow, error) {
+	const path = "/streams/read"
+	api, done := b.manyConnections(1)
+	defer done()
+	if _, _, err := api.CreateStream(ctx, namespace, path, client.StreamSpec{ContentType: media}); err != nil {
+		return streamRow{}, err
+	}
+	return p.toMany(ctx, b, audience{Stream: path}, func() error {
+		tick := time.NewTicker(time.Second / perSecond)
+		defer tick.Stop()
+		for number := range p.paced {
+			if err := appendTo(ctx, api, path, number); err != nil {
+				return err
+			}
+			<-tick.C
+		}
+		return nil
+	})
+}
+
+// toMany measures an audience of many readers.
+func (p streamsPlan) toMany(ctx context.Context, b *bed, a audience, send func() error) (streamRow, error) {
+	a.Readers, a.Expect = p.readers, p.paced
+	row, err := feedsPlan{}.told(ctx, b, a, send)
+	return streamRow{count: row.count, p50: row.p50, p99: row.p99, last: row.last, cpu: row.cpu}, err
+}
+
 // countOf returns the number of a stream's messages behind an offset.
 func countOf(ctx context.Context, api *client.Client, path sluice.Path, offset string) (n int, err error) {
 	page := client.StreamPage{Next: offset}
@@ -291,24 +333,28 @@ func countOf(ctx context.Context, api *client.Client, path sluice.Path, offset s
 
 func (p streamsPlan) print(w io.Writer, rows []streamRow) error {
 	text := fmt.Sprintf("\nDurable Streams: %d messages of %d bytes, one by one, each of which somebody waits for; then %d by %d clients, to one stream and not in batches;"+
-		"\n%d that wake somebody, one by one; and %d paths at once; beside JetStream's own, on the same server, and bare POSTs; medians of %d rounds\n\n",
-		p.appends, size, p.flood, p.clients, p.wakes, p.crowd, p.rounds)
+		"\n%d that wake somebody, one by one; and %d paths at once; beside JetStream's own, on the same server, and bare POSTs;"+
+		"\n%d, %d a second, to many readers with server-sent events; medians of %d rounds\n\n",
+		p.appends, size, p.flood, p.clients, p.wakes, p.crowd, p.paced, perSecond, p.rounds)
 	var cells strings.Builder
-	cells.WriteString("\tmessages\ta second\tp50 ms\tp99 ms\tlast ms\taim\t\n")
+	cells.WriteString("\tmessages\ta second\tp50 ms\tp99 ms\tlast ms\tserver CPU µs\taim\t\n")
 	for i, r := range rows {
-		if r.rate > 0 {
-			fmt.Fprintf(&cells, "%s\t%d\t%.0f\t\t\t\t%s\t\n", r.name, r.count, r.rate, r.aim)
-		} else {
-			fmt.Fprintf(&cells, "%s\t%d\t\t%.2f\t%.2f\t%.1f\t%s\t\n", r.name, r.count, ms(r.p50), ms(r.p99), ms(r.last), r.aim)
+		switch {
+		case r.rate > 0:
+			fmt.Fprintf(&cells, "%s\t%d\t%.0f\t\t\t\t\t%s\t\n", r.name, r.count, r.rate, r.aim)
+		case r.cpu > 0:
+			fmt.Fprintf(&cells, "%s\t%d\t\t%.2f\t%.2f\t%.1f\t%.1f\t%s\t\n", r.name, r.count, ms(r.p50), ms(r.p99), ms(r.last), micros(r.cpu), r.aim)
+		default:
+			fmt.Fprintf(&cells, "%s\t%d\t\t%.2f\t%.2f\t%.1f\t\t%s\t\n", r.name, r.count, ms(r.p50), ms(r.p99), ms(r.last), r.aim)
 		}
 		if i%2 == 0 {
 			continue
 		}
 		base := rows[i-1]
 		if r.rate > 0 {
-			fmt.Fprintf(&cells, "ratio\t\t%s\t\t\t\t\t\n", ratio(r.rate, base.rate))
+			fmt.Fprintf(&cells, "ratio\t\t%s\t\t\t\t\t\t\n", ratio(r.rate, base.rate))
 		} else {
-			fmt.Fprintf(&cells, "ratio\t\t\t%s\t%s\t%s\t\t\n", ratio(r.p50, base.p50), ratio(r.p99, base.p99), ratio(r.last, base.last))
+			fmt.Fprintf(&cells, "ratio\t\t\t%s\t%s\t%s\t\t\t\n", ratio(r.p50, base.p50), ratio(r.p99, base.p99), ratio(r.last, base.last))
 		}
 	}
 	return write(w, text, cells.String())
