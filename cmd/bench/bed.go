@@ -35,12 +35,15 @@ type bed struct {
 const tokenFile = "root.token"
 
 // makeBed starts Sluice in a directory of its own.
-func (e env) makeBed(ctx context.Context) (*bed, error) {
+func (e env) makeBed(ctx context.Context) (*bed, error) { return e.makeSyncing(ctx, defaultSync) }
+
+// makeSyncing is makeBed with a setting of nats.sync.
+func (e env) makeSyncing(ctx context.Context, syncing string) (*bed, error) {
 	dir, err := os.MkdirTemp(e.dir, "")
 	if err != nil {
 		return nil, err
 	}
-	proc, api, err := serve(ctx, e.binary, dir, defaultSync)
+	proc, api, err := serve(ctx, e.binary, dir, syncing)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,10 @@ func TestRows_AreMeasured(t *testing.T) {
 		t.Parallel()
 		testStreams(t, binary)
 	})
+	t.Run("what is published over HTTP arrives", func(t *testing.T) {
+		t.Parallel()
+		testRest(t, binary)
+	})
 	t.Run("a published event reaches every subscriber", func(t *testing.T) {
 		t.Parallel()
 		testFeeds(t, binary)

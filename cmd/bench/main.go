@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	binary := flags.String("sluice", "bin/sluice", "the `binary` of Sluice to measure")
 	short := flags.Bool("quick", false, "only see whether it works")
-	rows := flags.String("rows", "", "which `rows`: of speed,slow,late,outage,parked,subscriptions,streams,feeds (all)")
+	rows := flags.String("rows", "", "which `rows`: of speed,slow,late,outage,parked,subscriptions,rest,streams,feeds (all)")
 	down := flags.Duration("outage", 0, "how long the endpoint is down (1m, quick: 5s)")
 	if err := flags.Parse(args); err != nil {
 		return err

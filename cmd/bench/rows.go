@@ -32,6 +32,7 @@ type plans struct {
 	outage outagePlan
 	parked parkedPlan
 	many   manyPlan
+	rest   restPlan
 
 	streams streamsPlan
 	feeds   feedsPlan
@@ -58,6 +59,7 @@ func complete() plans {
 		},
 		parked: parkedPlan{lanes: 3000, perSecond: 100, paths: 500, lasts: 10 * time.Second, rounds: 3},
 		many:   manyPlan{counts: []int{10, 1000, 10_000}, events: 20_000, paced: 500, rests: 10 * time.Second},
+		rest:   restPlan{events: 30_000, batch: 100, clients: 32, paths: 500, window: 64, rounds: 3},
 
 		streams: streamsPlan{
 			appends: 1000, interval: 5 * time.Millisecond, flood: 20_000, clients: 32,
@@ -78,6 +80,7 @@ func quick() plans {
 	p.outage.before, p.outage.down, p.outage.after = time.Second, 5*time.Second, 2*time.Second
 	p.parked.lasts, p.parked.rounds = 2*time.Second, 1
 	p.many.counts, p.many.events, p.many.paced, p.many.rests = []int{10, 200}, 1000, 50, time.Second
+	p.rest.events, p.rest.rounds = 1000, 1
 	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.paced, p.streams.rounds = 200, 5000, 50, 30, 1
 	p.feeds.publishes, p.feeds.readers, p.feeds.flood, p.feeds.paced, p.feeds.rounds = 50, 200, 1000, 50, 1
 	p.idle.readers, p.state.paths = 200, []int{1000, 10_000}
@@ -93,6 +96,7 @@ func (p plans) kinds() []kind {
 		{"outage", runner(p.outage)},
 		{"parked", runner(p.parked)},
 		{"subscriptions", runner(p.many)},
+		{"rest", runner(p.rest)},
 		{"streams", runner(p.streams)},
 		{"feeds", all(runner(p.feeds), runner(p.idle), runner(p.state))},
 	}
@@ -137,7 +141,7 @@ func (p plans) run(ctx context.Context, e env, names string, w io.Writer) error 
 	kinds := p.kinds()
 	for _, name := range wanted {
 		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
-			return fmt.Errorf("no rows are called %q: use speed, slow, late, outage, parked, subscriptions, streams, feeds", name)
+			return fmt.Errorf("no rows are called %q: use speed, slow, late, outage, parked, subscriptions, rest, streams, feeds", name)
 		}
 	}
 	if _, err := io.WriteString(w, machine()); err != nil {

@@ -19,6 +19,7 @@ func tiny() plans {
 	p.outage.paths, p.outage.steps = 50, seconds(0.2, 0.5)
 	p.outage.before, p.outage.down, p.outage.after = 500*time.Millisecond, time.Second, 500*time.Millisecond
 	p.parked.lanes, p.parked.lasts = 300, 500*time.Millisecond
+	p.rest.events, p.rest.batch, p.rest.clients = 200, 30, 8
 	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.crowd = 20, 320, 10, 30
 	p.streams.readers, p.streams.paced = 20, 5
 	p.feeds.publishes, p.feeds.readers, p.feeds.fans, p.feeds.flood, p.feeds.paced = 20, 50, 20, 300, 20
@@ -84,6 +85,21 @@ func testRows(t *testing.T, binary string) {
 		}
 		printed(t, p.parked, rows, "while they are parked")
 	})
+}
+
+func testRest(t *testing.T, binary string) {
+	t.Helper()
+	p := tiny().rest
+	rows, err := p.measure(t.Context(), env{binary, t.TempDir(), t.Logf})
+	require.NoError(t, err) // what does not arrive is an error
+	require.Len(t, rows, 6)
+	for _, r := range rows {
+		require.Positive(t, r.rate, r.name)
+		require.GreaterOrEqual(t, r.ack99, r.ack50, r.name)
+		require.GreaterOrEqual(t, r.p99, r.p50, r.name)
+		require.Zero(t, r.again, r.name)
+	}
+	printed(t, p, rows, "always")
 }
 
 func testStreams(t *testing.T, binary string) {
