@@ -153,3 +153,49 @@ func openBatches(t *testing.T, nc *nats.Conn, n int) (open int) {
 	}
 	return open
 }
+
+// Of batches that are stored together each has its own answer: what is there already, in part or as a whole, and an id that
+// belongs to another event, concern no other.
+func TestBatch_ConcurrentOnesHaveTheirOwnAnswers(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	batch := func(name string, path sluice.Path) []sluice.Event {
+		return []sluice.Event{{ID: name + "-1", Path: path, Type: "t"}, {ID: name + "-2", Path: path, Type: "t"}}
+	}
+	before, err := store.Publish(t.Context(), "default", append(batch("known", "/a"), batch("taken", "/b")...))
+	require.NoError(t, err)
+	answers := make([][]sluice.Stored, publishers)
+	errs := make([]error, publishers)
+	var publishing sync.WaitGroup
+	for p := range publishers {
+		events := [][]sluice.Event{batch("known", "/a"), batch("taken", "/elsewhere"), batch("same", "/a"), batch(strconv.Itoa(p), "/a")}[p%4]
+		publishing.Go(func() { answers[p], errs[p] = store.Publish(t.Context(), "default", events) })
+	}
+	publishing.Wait()
+	var first int // of the same events
+	for p, got := range answers {
+		if p%4 == 1 {
+			requireCode(t, sluice.Conflict, errs[p])
+			continue
+		}
+		require.NoError(t, errs[p])
+		require.Equal(t, got[0].Seq+1, got[1].Seq)
+		require.Equal(t, got[0].Duplicate, got[1].Duplicate)
+		switch p % 4 {
+		case 0:
+			require.Equal(t, before[0].Seq, got[0].Seq)
+			require.True(t, got[0].Duplicate)
+		case 2:
+			require.Equal(t, answers[2][0].Seq, got[0].Seq)
+			if !got[0].Duplicate {
+				first++
+			}
+		case 3:
+			require.False(t, got[0].Duplicate)
+		}
+	}
+	require.Equal(t, 1, first)
+	last, err := store.LastSeq(t.Context(), "default")
+	require.NoError(t, err)
+	require.Equal(t, uint64(4+2+2*publishers/4), last, "each event once")
+}

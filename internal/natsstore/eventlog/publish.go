@@ -188,7 +188,7 @@ func (l *Log) publishBatch(ctx context.Context, b *batch, fresh []int) error {
 		}
 		msgs[at] = msg
 	}
-	last, err := l.atomic(ctx, b.ns, msgs)
+	last, err := l.commits.commit(ctx, b.ns, msgs)
 	if natsstore.APICode(err) == codeBatchDuplicate {
 		return l.leaveOut(ctx, b, fresh)
 	}

@@ -1,0 +1,134 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+)
+
+// commitBytes limits the messages that are stored together. A single request may have more.
+const commitBytes = 4 << 20
+
+// errAlone tells a request that those it was stored with were refused: it has to be stored by itself.
+var errAlone = errors.New("refused together with others")
+
+// request is the messages of a caller, which are stored in one piece or not at all.
+type request struct {
+	ctx    context.Context //nolint:containedctx // of its caller, which may leave
+	msgs   []*nats.Msg
+	size   int
+	stored chan commitment // has room for one
+}
+
+// commitment is the sequence of the last message of a request, or why it is not stored.
+type commitment struct {
+	last uint64
+	err  error
+}
+
+// committer stores the requests of a namespace in groups, each as one atomic batch, because a batch costs the same whatever
+// its size. The first request is stored at once, and those that come before that is done are the next group.
+type committer struct {
+	store func(ctx context.Context, ns string, msgs []*nats.Msg) (last uint64, err error)
+
+	mu      sync.Mutex
+	waiting map[string][]*request // by namespace; one without an entry has nothing on its way
+}
+
+func newCommitter(store func(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, error)) *committer {
+	return &committer{store: store, waiting: map[string][]*request{}}
+}
+
+// commit stores messages in one piece, after those that wait, and returns the sequence of the last. An error is the
+// request's own: where a group is refused, each of its requests is stored by itself.
+func (c *committer) commit(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, error) {
+	r := &request{ctx: ctx, msgs: msgs, stored: make(chan commitment, 1)}
+	for _, m := range msgs {
+		r.size += m.Size()
+	}
+	if c.enter(ns, r) {
+		go c.run(context.WithoutCancel(ctx), ns) // ends when nothing waits
+	}
+	select {
+	case done := <-r.stored:
+		if errors.Is(done.err, errAlone) {
+			return c.store(ctx, ns, msgs)
+		}
+		return done.last, done.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// enter lets a request wait, and reports whether nothing of the namespace is on its way.
+func (c *committer) enter(ns string, r *request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	line, busy := c.waiting[ns]
+	c.waiting[ns] = append(line, r)
+	return !busy
+}
+
+// run stores what waits, until nothing does.
+func (c *committer) run(ctx context.Context, ns string) {
+	for group := c.next(ns); len(group) > 0; group = c.next(ns) {
+		var msgs []*nats.Msg
+		for _, r := range group {
+			msgs = append(msgs, r.msgs...)
+		}
+		last, err := c.store(ctx, ns, msgs)
+		switch {
+		case err == nil:
+		case natsstore.IsTransient(err) && natsstore.APICode(err) == 0: // no answer: those that wait need not wait for one after the other
+			c.release(ns)
+		case len(group) > 1:
+			err = errAlone
+		}
+		for _, r := range slices.Backward(group) {
+			r.stored <- commitment{last, err}
+			last -= uint64(len(r.msgs))
+		}
+	}
+}
+
+// release has those that wait store by themselves.
+func (c *committer) release(ns string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.waiting[ns] {
+		r.stored <- commitment{err: errAlone}
+	}
+	c.waiting[ns] = nil
+}
+
+// next takes the next group: as many requests as fit into a batch, and at least one. Requests of callers that left are dropped.
+func (c *committer) next(ns string) []*request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var group []*request
+	count, size := 0, 0
+	line := c.waiting[ns]
+	for len(line) > 0 {
+		r := line[0]
+		if r.ctx.Err() == nil {
+			if count += len(r.msgs); len(group) > 0 && (count > MaxBatch || size+r.size > commitBytes) {
+				break
+			}
+			size += r.size
+			group = append(group, r)
+		}
+		line[0] = nil
+		line = line[1:]
+	}
+	if len(group) == 0 {
+		delete(c.waiting, ns)
+	} else {
+		c.waiting[ns] = line
+	}
+	return group
+}
