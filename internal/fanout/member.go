@@ -52,7 +52,7 @@ type member struct {
 	shard   int
 	filters []string // the subjects of its pattern
 
-	seat  int           // the number of its present seat
+	seats int           // how often it joined again
 	moved chan struct{} // closed when it has left
 
 	placed   bool // it is known from where on it gets events

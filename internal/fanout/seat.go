@@ -31,9 +31,8 @@ func (s *Seat) Forget() { s.router.part(s, forgotten) }
 func (r *Router) Join(sub *sluice.Subscription, wake func()) *Seat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seats++
 	if m := r.members[sub.ID]; m != nil {
-		if seat, ok := m.rejoin(sub, wake, r.seats); ok {
+		if seat, ok := m.rejoin(sub, wake); ok {
 			r.tell(change{waking, m})
 			return seat
 		}
@@ -45,7 +44,6 @@ func (r *Router) Join(sub *sluice.Subscription, wake func()) *Seat {
 		r.logs[sub.Namespace] = l
 	}
 	m := l.newMember(sub, wake)
-	m.seat = r.seats
 	r.members[sub.ID] = m
 	r.tell(change{joined, m})
 	return m.taken()
@@ -69,16 +67,17 @@ func (m *member) settings() *sluice.Subscription {
 }
 
 // taken returns the member's present seat.
-func (m *member) taken() *Seat { return &Seat{m.log.router, m.sub.ID, m.sub.Began(), m.seat} }
+func (m *member) taken() *Seat { return &Seat{m.log.router, m.sub.ID, m.sub.Began(), m.seats} }
 
 // rejoin enters new settings of a member that goes on.
-func (m *member) rejoin(sub *sluice.Subscription, wake func(), seat int) (*Seat, bool) {
+func (m *member) rejoin(sub *sluice.Subscription, wake func()) (*Seat, bool) {
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
 	if m.gone || !m.sub.Began().Equal(sub.Began()) {
 		return nil, false
 	}
-	m.sub, m.wake, m.seat = sub, wake, seat
+	m.sub, m.wake = sub, wake
+	m.seats++
 	return m.taken(), true
 }
 
@@ -97,7 +96,7 @@ func (r *Router) part(s *Seat, how changeKind) {
 func (l *shared) part(m *member, seat int, how changeKind) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if m.seat != seat {
+	if m.seats != seat {
 		return false
 	}
 	if c := l.cursors[m.shard]; how == dropped && c != nil {

@@ -81,7 +81,7 @@ func deliverAt(events []sluice.Event, now time.Time) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// unawaited returns an error (Conflict) if one of the events is already scheduled. An event with
+// unawaited returns an error (Conflict) if one of the admitted events is already scheduled. An event with
 // its own scheduled time is a retry of the scheduled one.
 func (s *Server) unawaited(c echo.Context, events []sluice.Event) error {
 	if s.opts.Scheduled == nil {
@@ -91,9 +91,7 @@ func (s *Server) unawaited(c echo.Context, events []sluice.Event) error {
 		if _, told := events[i].Extensions[sluice.AttributeDeliverAt]; told {
 			continue
 		}
-		e := events[i]
-		e.Namespace = c.Param("ns")
-		if err := s.opts.Scheduled.Waits(c.Request().Context(), &e); err != nil {
+		if err := s.opts.Scheduled.Waits(c.Request().Context(), &events[i]); err != nil {
 			return model.InBatch(i, len(events), err)
 		}
 	}

@@ -1,14 +1,15 @@
 package httpapi
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
@@ -29,24 +30,25 @@ const hstsSeconds = 365 * 24 * 3600
 // secured sets restrictive browser headers on every response. Routes that need more, or that allow
 // caching, override them.
 func (s *Server) secured() echo.HandlerFunc {
-	config := middleware.SecureConfig{
-		ContentTypeNosniff:    "nosniff",
-		XFrameOptions:         "DENY",
-		ContentSecurityPolicy: "default-src 'none'; frame-ancestors 'none'",
-		ReferrerPolicy:        "no-referrer",
-		HSTSExcludeSubdomains: true,
+	always := http.Header{ // the responses share the values
+		"Cross-Origin-Resource-Policy":   {"same-origin"},
+		echo.HeaderCacheControl:          {"no-store"},
+		echo.HeaderXContentTypeOptions:   {"nosniff"},
+		echo.HeaderXFrameOptions:         {"DENY"},
+		echo.HeaderContentSecurityPolicy: {"default-src 'none'; frame-ancestors 'none'"},
+		echo.HeaderReferrerPolicy:        {"no-referrer"},
 	}
-	if s.opts.TLS {
-		config.HSTSMaxAge = hstsSeconds
-	}
-	set := middleware.SecureWithConfig(config)(func(echo.Context) error { return nil })
+	hsts := "max-age=" + strconv.Itoa(hstsSeconds)
 	return func(c echo.Context) error {
-		c.Response().Header().Set("Cross-Origin-Resource-Policy", "same-origin")
-		c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
-		if dstreams.IsStream(c.Request().URL.Path) || live.IsFeed(c.Path()) {
-			dstreams.CrossOrigin(c.Response().Header())
+		header := c.Response().Header()
+		maps.Copy(header, always)
+		if s.opts.TLS && c.Scheme() == "https" {
+			header.Set(echo.HeaderStrictTransportSecurity, hsts)
 		}
-		return set(c)
+		if dstreams.IsStream(c.Request().URL.Path) || live.IsFeed(c.Path()) {
+			dstreams.CrossOrigin(header)
+		}
+		return nil
 	}
 }
 

@@ -2,6 +2,7 @@ package natsstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,6 +15,9 @@ type bounded struct{ jetstream.JetStream }
 
 // Once sends a request that changes something.
 func Once[T any](ctx context.Context, act func(context.Context) (T, error)) (T, error) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= RequestTimeout {
+		return act(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	return act(ctx)

@@ -101,12 +101,6 @@ func parseOne(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([
 // parsePlain parses plain JSON: a CloudEvent if it has specversion, otherwise the short form, in
 // which id, type and time are optional.
 func parsePlain(item json.RawMessage) (sluice.Event, error) {
-	var version struct {
-		SpecVersion json.RawMessage `json:"specversion"`
-	}
-	if err := json.Unmarshal(item, &version); err == nil && version.SpecVersion != nil {
-		return parseStructured(item)
-	}
 	var short struct {
 		Path    string          `json:"path"`
 		Type    string          `json:"type"`
@@ -119,6 +113,9 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 		DeliverAt *string `json:"deliver_at"` // "" is not a time, and does not mean "now"
 	}
 	if err := strictjson.Decode(item, &short); err != nil {
+		if isCloudEvent(item) { // which the short form is not: specversion is none of its fields
+			return parseStructured(item)
+		}
 		return sluice.Event{}, err
 	}
 	e := sluice.Event{ID: short.ID, Type: short.Type, Source: short.Source, Subject: short.Subject, Data: short.Data}
@@ -139,6 +136,14 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 		e.Extensions = map[string]string{sluice.AttributeDeliverAt: *short.DeliverAt}
 	}
 	return e, finish(&e, short.Path)
+}
+
+// isCloudEvent reports whether plain JSON has specversion.
+func isCloudEvent(item json.RawMessage) bool {
+	var version struct {
+		SpecVersion json.RawMessage `json:"specversion"`
+	}
+	return json.Unmarshal(item, &version) == nil && version.SpecVersion != nil
 }
 
 // parseStructured parses a CloudEvent in the JSON format. Its data is preserved byte for byte.

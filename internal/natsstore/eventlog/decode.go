@@ -71,7 +71,7 @@ func namespaceOf(subject string) string {
 // readHeader enters the headers and returns the Nats-Msg-Id.
 func readHeader(e *sluice.Event, header nats.Header) string {
 	var msgID string
-	for _, name := range slices.Sorted(maps.Keys(header)) {
+	for _, name := range sortedNames(header) {
 		if len(header[name]) == 0 {
 			continue
 		}

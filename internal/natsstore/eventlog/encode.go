@@ -23,10 +23,16 @@ const upperHex = "0123456789ABCDEF"
 // message returns the event as CloudEvents message in binary mode: attributes in headers,
 // data in the body. eventOf is its inverse. Empty attributes are left out; a reader fills them in.
 func message(ns string, e *sluice.Event) *nats.Msg {
-	h := nats.Header{}
+	const attributes = 10 // and the stamp
+	h := make(nats.Header, attributes+len(e.Extensions))
+	values := make([]string, 0, attributes+len(e.Extensions)) // of all headers, each in a slice of its own
+	put := func(name, value string) {
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
+	}
 	set := func(name, value string) {
 		if value != "" {
-			h[name] = []string{escape(value)}
+			put(name, escape(value))
 		}
 	}
 	set(streams.HeaderMsgID, e.ID)
@@ -40,13 +46,13 @@ func message(ns string, e *sluice.Event) *nats.Msg {
 		set(streams.HeaderTime, e.Time.UTC().Format(time.RFC3339Nano))
 	}
 	if e.ContentType != "" {
-		h[streams.HeaderContentType] = []string{e.ContentType}
+		put(streams.HeaderContentType, e.ContentType)
 	}
 	for name, value := range e.Extensions {
 		if name != headerTraceParent && name != headerTraceState {
 			name = streams.HeaderPrefix + name
 		}
-		h[name] = []string{escape(value)}
+		put(name, escape(value))
 	}
 	return &nats.Msg{Subject: streams.Subject(ns, e.Path), Header: h, Data: e.Data}
 }

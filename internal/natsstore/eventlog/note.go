@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ func (st *stamps) addNote(msg *nats.Msg, note []byte) error {
 		return errNoStampKey
 	}
 	key := st.keys[0]
-	proof := noteSum(key.secret, msg.Subject, msg.Header.Get(streams.HeaderMsgID), note)
+	proof := noteSum(key, msg.Subject, msg.Header.Get(streams.HeaderMsgID), note)
 	msg.Header[streams.HeaderNote] = []string{strings.Join([]string{
 		key.id, base64.RawURLEncoding.EncodeToString(proof), base64.RawURLEncoding.EncodeToString(note),
 	}, ".")}
@@ -51,16 +50,13 @@ func (st *stamps) note(subject string, header nats.Header) ([]byte, bool) {
 	st.mu.RLock()
 	defer st.mu.RUnlock()
 	i := slices.IndexFunc(st.keys, func(k stampKey) bool { return k.id == parts[0] })
-	return said, i >= 0 && hmac.Equal(proof, noteSum(st.keys[i].secret, subject, header.Get(streams.HeaderMsgID), said))
+	return said, i >= 0 && hmac.Equal(proof, noteSum(st.keys[i], subject, header.Get(streams.HeaderMsgID), said))
 }
 
 // noteSum returns the HMAC over a note and the message that it is on, so that it is worth nothing on another one.
-func noteSum(secret []byte, subject, id string, note []byte) []byte {
+func noteSum(key stampKey, subject, id string, note []byte) []byte {
 	said := make([]byte, 0, 256)
 	said = append(said, noteMark)
 	said = appendPart(appendPart(said, subject), id)
-	mac := hmac.New(sha256.New, secret)
-	_, _ = mac.Write(said) // a hash takes everything
-	_, _ = mac.Write(note)
-	return mac.Sum(nil)
+	return key.sum(said, note)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"hash"
 	"maps"
 	"slices"
 	"strings"
@@ -30,8 +31,23 @@ type stamps struct {
 }
 
 type stampKey struct {
-	id     string
-	secret []byte
+	id   string
+	macs *sync.Pool // of HMACs with the secret
+}
+
+func newStampKey(id string, secret []byte) stampKey {
+	return stampKey{id, &sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }}}
+}
+
+// sum returns the HMAC over parts.
+func (k stampKey) sum(parts ...[]byte) []byte {
+	mac := k.macs.Get().(hash.Hash) //nolint:forcetypeassert // the pool has nothing else
+	defer k.macs.Put(mac)
+	mac.Reset()
+	for _, part := range parts {
+		_, _ = mac.Write(part) // a hash takes everything
+	}
+	return mac.Sum(nil)
 }
 
 // errNoStampKey is a server's that publishes before it is provisioned.
@@ -46,7 +62,7 @@ func (l *Log) openStamps(ctx context.Context) error {
 	}
 	list := make([]stampKey, len(keys))
 	for i, k := range keys {
-		list[i] = stampKey{k.ID, k.Seed}
+		list[i] = newStampKey(k.ID, k.Seed)
 	}
 	l.stamps.mu.Lock()
 	defer l.stamps.mu.Unlock()
@@ -91,7 +107,8 @@ func (st *stamps) put(msg *nats.Msg, w *written) error {
 		return errNoStampKey
 	}
 	key := st.keys[0]
-	msg.Header[streams.HeaderStamp] = []string{key.id + "." + base64.RawURLEncoding.EncodeToString(w.sum(key.secret))}
+	stamp := append(make([]byte, 0, len(key.id)+1+base64.RawURLEncoding.EncodedLen(sha256.Size)), key.id...)
+	msg.Header[streams.HeaderStamp] = []string{string(base64.RawURLEncoding.AppendEncode(append(stamp, '.'), w.sum(key)))}
 	return nil
 }
 
@@ -119,7 +136,7 @@ func (st *stamps) proves(w *written, header nats.Header) bool {
 	st.mu.RLock()
 	defer st.mu.RUnlock()
 	i := slices.IndexFunc(st.keys, func(k stampKey) bool { return k.id == id })
-	return i >= 0 && hmac.Equal(mac, w.sum(st.keys[i].secret))
+	return i >= 0 && hmac.Equal(mac, w.sum(st.keys[i]))
 }
 
 func isAuth(name string) bool { return strings.HasPrefix(name, authPrefix) }
@@ -142,23 +159,30 @@ func authOf(extensions map[string]string) map[string]string {
 // sum returns the HMAC over everything that a receiver gets to see of the event, so that a stamp
 // is worth nothing on another one: each part with its length before it, and the extensions with their
 // number.
-func (w *written) sum(secret []byte) []byte {
+func (w *written) sum(key stampKey) []byte {
 	at := ""
 	if !w.Time.IsZero() {
 		at = w.Time.Format(time.RFC3339Nano)
 	}
 	said := make([]byte, 0, 512)
-	for _, part := range []string{w.Namespace, string(w.Path), w.msgID, w.ID, w.Type, w.Source, w.Subject, w.DataSchema, w.ContentType, at} {
+	for _, part := range [...]string{w.Namespace, string(w.Path), w.msgID, w.ID, w.Type, w.Source, w.Subject, w.DataSchema, w.ContentType, at} {
 		said = appendPart(said, part)
 	}
 	said = binary.BigEndian.AppendUint64(said, uint64(len(w.Extensions)))
-	for _, name := range slices.Sorted(maps.Keys(w.Extensions)) {
+	for _, name := range sortedNames(w.Extensions) {
 		said = appendPart(appendPart(said, name), w.Extensions[name])
 	}
-	mac := hmac.New(sha256.New, secret)
-	_, _ = mac.Write(said) // a hash takes everything
-	_, _ = mac.Write(w.Data)
-	return mac.Sum(nil)
+	return key.sum(said, w.Data)
+}
+
+// sortedNames is slices.Sorted of a map's keys, with one allocation.
+func sortedNames[V any](of map[string]V) []string {
+	names := make([]string, 0, len(of))
+	for name := range of {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 func appendPart(to []byte, part string) []byte {
