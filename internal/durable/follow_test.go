@@ -253,16 +253,23 @@ func TestFollow_PurgedStreamIsFollowed(t *testing.T) {
 	s := newSpace(t, 0)
 	u := s.user()
 	u.create(t, durable.Create{Body: []byte("a")})
-	waiting := u.joined(t, everything)
+	waiting, slow := u.joined(t, everything), u.joined(t, everything)
+	for range 70 { // more than a tail keeps
+		u.add(t, "gone")
+		_, _ = next(t, waiting)
+	}
 	stream, err := s.js.Stream(t.Context(), "EVENTS_space")
 	require.NoError(t, err)
 	purge(t, stream, "events.space.s")
 	late := u.joined(t, everything) // its place lies before that of the tail
-	before := u.reads.Load()
-	waits(t, late)
-	require.Equal(t, before, u.reads.Load())
+	require.Eventually(t, func() bool {
+		before := u.reads.Load()
+		waits(t, slow)
+		waits(t, late)
+		return u.reads.Load() == before
+	}, patience, time.Millisecond)
 	u.add(t, "b")
-	for _, f := range []*durable.Follower{waiting, late} {
+	for _, f := range []*durable.Follower{waiting, slow, late} {
 		got, _ := next(t, f)
 		require.Equal(t, "b", got)
 	}

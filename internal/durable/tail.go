@@ -222,9 +222,6 @@ func (t *tail) begun(s *stream, end uint64) {
 		t.over = true
 	}
 	t.early = nil
-	if t.over || t.s.Closed {
-		t.ring.End(errEnd)
-	}
 }
 
 // take takes what is told, in one step for all followers.

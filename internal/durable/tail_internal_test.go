@@ -139,6 +139,43 @@ func TestTail_MessagesOfThePredecessor(t *testing.T) {
 	require.Equal(t, []uint64{9}, seqs)
 }
 
+// A follower takes a part of what there is, and knows that there is more.
+func TestTail_GivesParts(t *testing.T) {
+	t.Parallel()
+	tail := tailOf(New(nil, time.Now), live("a", 1), 1)
+	for seq := range uint64(followPage + 1) {
+		tail.take([]News{told(t, seq+2, 1, nil)})
+	}
+	seqs, p := tail.seqs(1)
+	require.Len(t, seqs, followPage)
+	require.False(t, p.upToDate)
+	seqs, next := tail.seqs(seqs[followPage-1])
+	require.Equal(t, []uint64{followPage + 2}, seqs)
+	require.True(t, next.upToDate)
+	require.NotSame(t, p.form, next.form)
+	_, last := tail.seqs(followPage)
+	require.NotSame(t, next.form, last.form, "the same end, another beginning")
+	_, same := tail.seqs(followPage)
+	require.Same(t, last.form, same.form)
+	tail.take([]News{told(t, followPage+3, 1, nil)})
+	_, more := tail.seqs(followPage)
+	require.NotSame(t, last.form, more.form, "the same beginning, another end")
+}
+
+// A closure without messages wakes those who wait.
+func TestTail_ClosureIsTold(t *testing.T) {
+	t.Parallel()
+	tail := tailOf(New(nil, time.Now), live("a", 1), 1)
+	_, p := tail.seqs(1)
+	tail.take([]News{told(t, 2, 1, &Record{ID: "a", Closed: true})})
+	<-p.changed
+	seqs, p := tail.seqs(1)
+	require.Equal(t, []uint64{}, seqs)
+	require.True(t, p.Closed && p.upToDate)
+	tail.take([]News{told(t, 3, 1, &Record{ID: "a", Closed: true, Writes: 7})})
+	require.False(t, tail.isOver())
+}
+
 // A record that cannot be read, another stream's, or that of a deleted one ends the tail; so does a log that goes back.
 func TestTail_IsOver(t *testing.T) {
 	t.Parallel()
