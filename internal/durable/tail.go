@@ -288,7 +288,7 @@ type part struct {
 func (t *tail) part(after uint64, into []*item, read, now time.Time) (p part, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over || after < t.floor || now.Sub(read) >= believed && t.toRead(now) {
+	if t.over || after < t.floor || t.toRead(read, now) {
 		return part{}, false
 	}
 	taken, err := t.ring.Take(max(after, t.s.Start), into)
@@ -307,12 +307,13 @@ func (t *tail) part(after uint64, into []*item, read, now time.Time) (p part, ok
 }
 
 // toRead reports whether the record requires a follower to read, mostly one of all: that renews the lifetime, and
-// completes the record of an owner that is gone.
-func (t *tail) toRead(now time.Time) bool {
-	if t.s.expired(now) {
-		return true
-	}
-	if !t.s.stale(now) && !t.s.abandoned(now) || now.Sub(t.asked) < believed {
+// completes the record of an owner that is gone. One that has just read may know a later record.
+func (t *tail) toRead(read, now time.Time) bool {
+	recent := now.Sub(read) < believed
+	switch {
+	case t.s.expired(now):
+		return !recent || !t.s.expired(read)
+	case recent, !t.s.stale(now) && !t.s.abandoned(now), now.Sub(t.asked) < believed:
 		return false
 	}
 	t.asked = now

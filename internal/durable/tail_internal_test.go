@@ -218,4 +218,7 @@ func TestTail_RecordRequiresReading(t *testing.T) {
 		_, ok = tail.part(2, nil, now, now.Add(believed))
 		require.Equal(t, !c.first, ok, "%s: later again", name)
 	}
+	s := &stream{key: Key{"ns", "/a"}, Record: Record{Lifetime: Lifetime{ExpiresAt: new(now.Add(believed / 4))}}}
+	_, ok := tailOf(New(nil, time.Now), s, 2).part(2, nil, now, now.Add(believed/2))
+	require.False(t, ok, "it was read while it lived")
 }
