@@ -3,8 +3,11 @@ package e2e_test
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,6 +103,45 @@ func TestStream_HiddenOneLooksAbsent(t *testing.T) {
 	require.Equal(t, "[1]", s.must(t, http.StatusOK, "GET "+durableAt+"/orders/secret", "", as(eve.token)...).text)
 	last := s.must(t, http.StatusOK, "GET "+durableAt+"/orders/secret?offset=now", "", as(eve.token)...)
 	require.Equal(t, "[]", last.text)
+}
+
+// Readers that wait for the same stream share what is stored on it, as far as each may see it.
+func TestStream_WaitingReadersSeeTheirEventsOnly(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	eve := s.grant(t, "user:eve", "path:default/orders/**", "read")
+	s.must(t, http.StatusCreated, "PUT "+durableAt+"/orders/mixed", "[]", "Content-Type", "application/json")
+	bodies := make([]string, 4)
+	var waiting, reading sync.WaitGroup
+	for i, token := range []string{s.token, eve.token, s.token, eve.token} {
+		waiting.Add(1)
+		reading.Go(func() {
+			r, err := s.waits(t.Context(), "/orders/mixed?offset=now&live=sse", token)
+			waiting.Done()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = r.Body.Close() }()
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			bodies[i] = string(body)
+		})
+	}
+	waiting.Wait()
+	for _, label := range []string{"PUBLIC", "SECRET/fin", "PUBLIC", "SECRET/fin"} {
+		s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events",
+			`{"specversion":"1.0","type":"t","source":"/s","id":"`+rand.Text()+`","path":"/orders/mixed","dataclassification":"`+label+`","data":"`+label+`"}`)
+	}
+	s.must(t, http.StatusNoContent, "POST "+durableAt+"/orders/mixed", "", "Stream-Closed", "true")
+	reading.Wait()
+	for i, body := range bodies {
+		require.Contains(t, body, `"streamClosed":true`)
+		require.Equal(t, 2, strings.Count(body, `"PUBLIC"`))
+		require.Equal(t, []int{2, 0}[i%2], strings.Count(body, `"SECRET/fin"`))
+	}
 }
 
 // A hidden stream cannot be told from none by forking it either.
