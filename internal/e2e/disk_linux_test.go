@@ -50,7 +50,7 @@ func newDiskWorld(t *testing.T) *diskWorld {
 	w.start(t)
 	t.Cleanup(func() { _ = w.proc.Process.Kill() })
 	w.api = client.New("http://"+w.http, w.token(t))
-	subscribe(t, w.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/d/*","endpoint":{"url":%q},%s}`, hook.URL, quick))
+	subscribe(t, w.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/d/*","endpoint":{"url":%q},%s}`, hook.URL, patient))
 	return w
 }
 
@@ -143,7 +143,7 @@ func TestStop_EndsOnFullDisk(t *testing.T) { // S4-17, S4-22
 	c.start(t)
 	t.Cleanup(func() { _ = c.proc.Process.Kill() })
 	w := &diskWorld{child: c, api: client.New("http://"+c.http, c.token(t)), got: hook.Arrivals, sent: map[string][]string{}}
-	subscribe(t, w.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/d/*","endpoint":{"url":%q},%s}`, hook.url, quick))
+	subscribe(t, w.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/d/*","endpoint":{"url":%q},%s}`, hook.url, patient))
 	w.some(t, 1)
 	eventually(t, func() bool { return hook.Tries() == 2 }, "the attempts are under way")
 

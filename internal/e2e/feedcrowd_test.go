@@ -69,6 +69,7 @@ type crowded struct {
 	want   want
 	steady bool // it comes once, and takes what it gets
 	sleeps bool // it comes once, and takes nothing behind its first event until all is published, or for very long
+	here   func() // says that it has begun for the first time, or never will
 	visits int
 	denied int // visits that ended because the server could not go on; it says that one may come again
 }
@@ -77,6 +78,7 @@ type crowded struct {
 type crowd struct {
 	at    place
 	all   []*crowded
+	first sync.WaitGroup // readers that have not begun
 	gate  sync.RWMutex
 	over  bool          // what is last was published
 	awake chan struct{} // closed when all is published
@@ -101,14 +103,20 @@ func (c *crowd) visit(ctx context.Context, r *crowded) error {
 	c.gate.RLock()
 	opened := sync.OnceFunc(c.gate.RUnlock)
 	defer opened()
-	if !c.over && r.visits > 0 && rand.IntN(5) == 0 {
+	if before := r.journal; !c.over && r.visits > 0 && rand.IntN(5) == 0 {
 		r.anew()
+		defer func() {
+			if !r.begun { // it left too soon
+				r.journal = before
+			}
+		}()
 	}
 	r.visits++
 	err := wires()[rand.IntN(len(wires()))].read(ctx, c.at, query, r.resume, func(g glance) bool {
 		r.note(g)
 		if g.began != nil {
 			opened()
+			r.here()
 		}
 		switch {
 		case r.sleeps && g.id != "":
@@ -139,6 +147,7 @@ func (c *crowd) dawdle(ctx context.Context, d time.Duration) {
 
 // read visits until what is last came.
 func (c *crowd) read(ctx context.Context, r *crowded) error {
+	defer r.here()
 	for !r.ended {
 		err := c.visit(ctx, r)
 		if ctx.Err() != nil {
@@ -178,7 +187,8 @@ func TestFeed_CrowdMissesNothingUnreported(t *testing.T) {
 	wants := crowdWants()
 	for i := range p.readers {
 		w := wantOf(i)
-		r := &crowded{want: wants[w], steady: i%4 == 3, sleeps: i == 0}
+		c.first.Add(1)
+		r := &crowded{want: wants[w], steady: i%4 == 3, sleeps: i == 0, here: sync.OnceFunc(c.first.Done)}
 		r.last = lastOf(w)
 		c.all = append(c.all, r)
 		reading.Go(func() { errs[i] = c.read(ctx, r) })
@@ -186,6 +196,7 @@ func TestFeed_CrowdMissesNothingUnreported(t *testing.T) {
 	s := newSource(t, "nats://"+server.nats, p.rate, crowdEvent)
 	require.NoError(t, s.run(ctx, p.rate*int(p.lasts/time.Second)))
 	rate := s.reached()
+	c.first.Wait()
 	c.gate.Lock() // no reader begins anew behind it
 	c.over = true
 	close(c.awake)

@@ -50,7 +50,7 @@ func (s *fullStore) fillUp(t *testing.T) {
 		s.got.Take(id)
 		return hooktest.Answer{Status: http.StatusOK}
 	})
-	subscribe(t, s.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/a","endpoint":{"url":%q},%s}`, hook.URL, quick))
+	subscribe(t, s.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/a","endpoint":{"url":%q},%s}`, hook.URL, patient))
 	subscribe(t, s.api, fmt.Sprintf(`{"id":"d","namespace":"default","pattern":"/doomed","endpoint":{"url":%q},"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":1}}}`, hook.URL))
 	s.event(t, "/doomed", "doomed")
 	for i := range 20 {

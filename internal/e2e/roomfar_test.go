@@ -125,7 +125,7 @@ func TestFullStore_ElsewhereLosesNothing(t *testing.T) { // S4-17, S4-22
 		got.Take(id)
 		return hooktest.Answer{Status: http.StatusOK}
 	})
-	subscribe(t, s.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/a/1","endpoint":{"url":%q},%s}`, hook.URL, quick))
+	subscribe(t, s.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/a/1","endpoint":{"url":%q},%s}`, hook.URL, patient))
 	publish := func() int {
 		id := fmt.Sprint("e", len(sent["/a/1"]))
 		r := s.call(t, "POST /v1/namespaces/default/events", fmt.Sprintf(`{"id":%q,"path":"/a/1","type":"t","data":1}`, id))

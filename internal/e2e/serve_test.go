@@ -34,6 +34,9 @@ const patience = time.Minute
 // quick is a policy whose retries come at once.
 const quick = `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":100}}`
 
+// patient is quick for an endpoint that fails for as long as a test on a busy machine takes.
+const patient = `"policy":{"retry":{"preset":"custom","steps":["100ms","1s"],"max_attempts":100}}`
+
 // running is a server in this process.
 type running struct {
 	api   *client.Client
