@@ -11,11 +11,8 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 	p := r.decide(now)
 	for _, t := range p.tasks {
 		t.match = r.match
-		select {
-		case r.tasks <- t:
-		default:
-			r.workers.Go(func() { r.worker(work, t) })
-		}
+		r.busy.Add(1)
+		r.workers.give(order{work, r, t})
 	}
 	clear(p.tasks) // lanes end
 	for _, why := range p.waits {

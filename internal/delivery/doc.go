@@ -4,8 +4,8 @@
 // One runner serves one subscription. It manages lanes: the ordered deliveries of one path (or of
 // the whole subscription, or single ones), of which only the head is sent. Its dispatcher decides
 // which tasks start, and when, from the lane table, the breaker, the rates and the free permits,
-// without I/O and without a clock. The runner owns it, passes the tasks to a few workers and enters
-// their results.
+// without I/O and without a clock. The runner owns it, passes the tasks to workers that all runners
+// share, and enters their results.
 //
 //	         arrive              2xx, recorded
 //	(none) ─────────► live ──────────────────────► (none)

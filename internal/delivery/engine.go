@@ -66,6 +66,7 @@ type Engine struct {
 	replays  replays
 	shares   *fairsem.Shares // permits for attempts in flight
 	outbound *outbound       // the only holder of the sender
+	workers  *workers        // of all runners; while it serves
 	ahead    atomic.Int64    // bytes of the budget used by read-ahead
 }
 
@@ -144,6 +145,8 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // serve serves until ctx is done. Arrivals end after the last runner.
 func (e *Engine) serve(ctx context.Context) {
+	e.workers = newWorkers()
+	defer e.workers.end()
 	if e.ports.Arrivals != nil {
 		inner, end := context.WithCancel(shutdown.Lasting(ctx))
 		var arrivals sync.WaitGroup
@@ -335,7 +338,7 @@ func (e *Engine) liveRunner(id string) *runner {
 
 func (e *Engine) newRunner(sub *sluice.Subscription, ports Deps) *runner {
 	r := newRunner(sub, ports, e.opts, &e.ahead, e.shares.Join())
-	r.outbound = e.outbound
+	r.outbound, r.workers = e.outbound, e.workers
 	return r
 }
 

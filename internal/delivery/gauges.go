@@ -45,7 +45,7 @@ type recentSet struct {
 
 func (s *recentSet) add(seq uint64) {
 	if s.set == nil {
-		s.set = make(map[uint64]struct{}, s.size)
+		s.set = map[uint64]struct{}{}
 	}
 	if len(s.ring) < s.size {
 		s.ring = append(s.ring, seq)

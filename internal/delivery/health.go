@@ -140,7 +140,7 @@ func (r *runner) storeHealth(work context.Context) {
 	}
 	r.storing = true
 	sub, stores := r.sub, r.stores
-	r.workers.Go(func() {
+	r.busy.Go(func() {
 		limit, cancel := context.WithTimeout(work, recordLimit)
 		defer cancel()
 		stores <- healthStored{health: h, err: r.ports.Healths.PutHealth(limit, sub, h)}

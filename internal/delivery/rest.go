@@ -12,7 +12,7 @@ import (
 
 // restEvery is how often a runner without work looks whether it can rest: it does when nothing came
 // since the last time.
-const restEvery = time.Second
+const restEvery = 100 * time.Millisecond
 
 // errResting ends a runner that has no work: the next event wakes its subscription.
 var errResting = errors.New("nothing to deliver")
@@ -45,13 +45,16 @@ type Seat interface {
 	Forget() // it has ended: nothing is stored
 }
 
-// startRest returns the ticks at which the runner looks whether it can rest; none if it cannot.
-func (r *runner) startRest() *time.Ticker {
-	tick := time.NewTicker(restEvery)
+// clocks returns the ticks at which deliveries are held on to, and those at which the runner looks whether
+// it can rest: a source that can be left hands nothing out twice.
+func (r *runner) clocks() (hold, rest *time.Ticker) {
+	hold, rest = time.NewTicker(holdEvery), time.NewTicker(restEvery)
 	if r.rests == nil {
-		tick.Stop()
+		rest.Stop()
+	} else {
+		hold.Stop()
 	}
-	return tick
+	return hold, rest
 }
 
 // rest lets the runner end if it has no work, and reports whether it does.

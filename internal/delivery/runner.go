@@ -21,7 +21,6 @@ const (
 	drainLimit  = 65 * time.Second // an attempt's longest timeout, and time to record it
 	recordLimit = 10 * time.Second // without an attempt in flight: longer than a fail-over of NATS takes
 	hogPatience = time.Second      // a lane that fills the window is parked after this
-	idleWorker  = 5 * time.Second  // a worker without a task ends after this
 )
 
 // errSourceEnded tells the engine to open the subscription's source again.
@@ -43,6 +42,7 @@ type runner struct {
 
 	ports    Deps
 	outbound *outbound // the way to the endpoint; ports has no sender
+	workers  *workers  // for its tasks
 	observe  Observer
 	log      *slog.Logger
 	changed  chan *sluice.Subscription // the engine's updates; the last one wins
@@ -72,10 +72,9 @@ type runner struct {
 	storing   bool              // a write is in progress, or was a moment ago
 	stores    chan healthStored // outcome of the write
 	nextStore <-chan time.Time  // until the next write
-	tasks     chan task
 	results   chan *result
-	workers   sync.WaitGroup
-	lost      atomic.Bool // access was lost since it was opened: nothing is sent
+	busy      sync.WaitGroup // tasks, and what is done beside the loop
+	lost      atomic.Bool    // access was lost since it was opened: nothing is sent
 	sending   atomic.Int32
 	ahead     budget
 	share     *fairsem.Share // of the process's permits for attempts
@@ -120,8 +119,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer r.source.Close()
 	work, cancel := context.WithCancel(shutdown.Lasting(ctx))
 	defer r.ahead.reset()
-	defer r.workers.Wait()
-	defer close(r.tasks)
+	defer r.busy.Wait()
 	defer cancel()
 	err := r.serve(ctx, work)
 	err = errors.Join(err, r.drain(work))
@@ -170,8 +168,7 @@ func (r *runner) open(ctx context.Context) error {
 	r.breaker = r.breaker.resetAfterRestart()
 	r.lost.Store(false)
 	r.storing, r.nextStore, r.stores = false, nil, make(chan healthStored, 1)
-	r.tasks = make(chan task)
-	r.results = make(chan *result, 4*r.sub.Policy.Window+16)
+	r.results = make(chan *result, r.sub.Policy.Window) // a task has one, and each lane one task
 	return nil
 }
 
@@ -235,15 +232,14 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 
 // serve is the loop. It ends when ctx is done or after a failure that the runner cannot fix.
 func (r *runner) serve(ctx, work context.Context) error {
-	hold := time.NewTicker(holdEvery)
+	hold, rest := r.clocks()
 	defer hold.Stop()
+	defer rest.Stop()
 	defer r.share.Pass()
 	looks := time.NewTicker(r.lookEvery)
 	defer looks.Stop()
 	wake := time.NewTimer(0)
 	defer wake.Stop()
-	rest := r.startRest()
-	defer rest.Stop()
 	exhausted := r.source.Exhausted()
 	for exhausted != nil || !r.replayed() {
 		r.dispatch(work, wake)
@@ -296,7 +292,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 // lookAside scans for events that left the log, beside the loop, unless it does already.
 func (r *runner) lookAside(work context.Context) {
 	if r.looking.TryLock() {
-		r.workers.Go(func() {
+		r.busy.Go(func() {
 			defer r.looking.Unlock()
 			r.scanExpired(work, holdEvery)
 		})
@@ -347,6 +343,9 @@ func (r *runner) settle(ctx context.Context, res *result) error {
 // drain waits for the tasks in progress, so that attempts are recorded. If only the store is
 // pending, the limit is shorter: it may be gone for good.
 func (r *runner) drain(work context.Context) error {
+	if r.lanes.busy == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(work, drainLimit)
 	defer cancel()
 	stuck := time.NewTimer(recordLimit)

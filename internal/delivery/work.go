@@ -48,24 +48,11 @@ type job struct {
 	spare time.Duration // the task's
 }
 
-// worker executes tasks until there are none for a while.
-func (r *runner) worker(ctx context.Context, t task) {
-	idle := time.NewTimer(idleWorker)
-	defer idle.Stop()
-	for {
-		job{r: r, sub: t.sub, match: t.match, spare: t.spare}.do(ctx, t)
-		r.share.Give()
-		idle.Reset(idleWorker)
-		var ok bool
-		select {
-		case t, ok = <-r.tasks:
-			if !ok {
-				return
-			}
-		case <-idle.C:
-			return
-		}
-	}
+// perform executes a task, and returns its permit.
+func (r *runner) perform(ctx context.Context, t task) {
+	defer r.busy.Done()
+	job{r: r, sub: t.sub, match: t.match, spare: t.spare}.do(ctx, t)
+	r.share.Give()
 }
 
 // do executes one task. Its result comes through j.r.results, once.
