@@ -175,7 +175,7 @@ type Webhooks struct {
 	MaxInFlight int `json:"max_in_flight" env:"MAX_IN_FLIGHT"`
 	// SharedAbove is the number of subscriptions of a namespace above which its push subscriptions
 	// share one reader of its log; up to it, each has a durable consumer. With nats.replicas above 1
-	// all share the reader. -1, the default: none does; the reader is new.
+	// all share the reader. -1: none does; 100.
 	SharedAbove int `json:"shared_above" env:"SHARED_ABOVE"`
 	// ReplayWindow is the range of GET …/events?after= for a subscription without a replay_window
 	// (S0-50); 1h.
@@ -201,7 +201,7 @@ func Default() Config {
 			DedupWindow: sluice.Duration(time.Hour),
 		},
 		Attempts: Attempts{MaxAge: sluice.Duration(week)},
-		Webhooks: Webhooks{AllowCIDRs: []string{}, MaxBody: 10 << 20, MaxResponse: 64 << 10, MaxInFlight: 1024, SharedAbove: -1, ReplayWindow: sluice.Duration(time.Hour)},
+		Webhooks: Webhooks{AllowCIDRs: []string{}, MaxBody: 10 << 20, MaxResponse: 64 << 10, MaxInFlight: 1024, SharedAbove: 100, ReplayWindow: sluice.Duration(time.Hour)},
 		Durable:  Durable{Anonymous: []string{}, LongPoll: sluice.Duration(30 * time.Second), MaxBody: 10 << 20},
 		Feed:     Feed{Ring: 1024, MaxBuffer: 16384, Heartbeat: 15 * second, MaxFeeds: 20_000, MaxPerPrincipal: 1000, RingBytes: 1 << 30},
 		Watches:  Watches{PerNamespace: 100, EvaluationsPerSecond: 1000, Paths: 1024},
