@@ -291,7 +291,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	if s.cfg.Webhooks.SharedAbove >= 0 {
 		arrivals, sources = records.Arrivals{Router: s.arrivals}, records.SharedSources{Router: s.arrivals, Own: sources}
 	}
-	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.grants.Follower.Know}, s.owns.Part(), delivery.Deps{
+	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.grants.Follower.Know, Forget: s.metrics.Forget}, s.owns.Part(), delivery.Deps{
 		Sources:   sources,
 		Arrivals:  arrivals,
 		Log:       s.attempts,

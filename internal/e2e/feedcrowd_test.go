@@ -67,8 +67,8 @@ type crowded struct {
 	journal
 
 	want   want
-	steady bool // it comes once, and takes what it gets
-	sleeps bool // it comes once, and takes nothing behind its first event until all is published, or for very long
+	steady bool   // it comes once, and takes what it gets
+	sleeps bool   // it comes once, and takes nothing behind its first event until all is published, or for very long
 	here   func() // says that it has begun for the first time, or never will
 	visits int
 	denied int // visits that ended because the server could not go on; it says that one may come again

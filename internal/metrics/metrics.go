@@ -30,55 +30,29 @@ type Metrics struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
 	taken    *prometheus.CounterVec
-	matched  *prometheus.CounterVec
-	attempts *prometheus.CounterVec
-	dead     *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	exported *prometheus.CounterVec
 	failures *prometheus.CounterVec
-	opened   *prometheus.CounterVec
-	waited   *prometheus.CounterVec
-	failing  *prometheus.CounterVec
-	withheld *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
 	loops    *prometheus.CounterVec
-	wakes    wakes
+	of       *subscriptions
 	due      due
 }
 
 // New returns a set of counters; log gets the failures of scrapes.
 func New(log *slog.Logger) *Metrics {
-	perSubscription := []string{"namespace", "subscription"}
 	m := &Metrics{
 		log:      log,
 		registry: prometheus.NewRegistry(),
-		wakes:    newWakes(),
+		of:       newSubscriptions(),
 		due:      newDue(),
 		taken: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_api_events_total", Help: "Events accepted by the HTTP API, including duplicates.",
 		}, []string{"namespace", "duplicate"}),
-		matched: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_events_matched_total", Help: "Events that matched a subscription's pattern and filter.",
-		}, perSubscription),
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_attempts_total", Help: "Attempts, by outcome: delivered, failed, gone, refused.",
-		}, append(perSubscription, "outcome")),
-		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_dead_letters_total", Help: "Deliveries that failed for good, by reason.",
-		}, append(perSubscription, "reason")),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sluice_attempt_duration_seconds", Help: "Duration of attempts.",
+			Name: "sluice_attempt_duration_seconds", Help: "Duration of attempts, of all subscriptions of a namespace.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}, perSubscription),
-		opened: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_breaker_openings_total", Help: "Number of times a breaker opened, including from half-open.",
-		}, perSubscription),
-		waited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_throttled_total", Help: "Number of times a request waited for the rate or for a Retry-After.",
-		}, perSubscription),
-		failing: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_failing_alerts_total", Help: "Number of times continuous failure reached 50, 70, 90, 100 per cent of disable_after.",
-		}, append(perSubscription, "percent")),
+		}, []string{"namespace"}),
 	}
 	m.dropped = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_announcements_dropped_total", Help: "System events that were not published, by type.",
@@ -89,14 +63,10 @@ func New(log *slog.Logger) *Metrics {
 	m.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_export_failures_total", Help: "Number of times writing to files failed; it resumes automatically.",
 	}, []string{"what"})
-	m.withheld = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_gate_withheld_total", Help: "Events that matched a subscription, but that its owner may not read.",
-	}, perSubscription)
 	m.loops = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_event_loops_total", Help: "Events in causation loops that were refused or not delivered.",
 	}, []string{"namespace"})
-	m.registry.MustRegister(m.due.ended, m.due.late, m.wakes.woken, m.wakes.callbacks, m.exported, m.failures, m.withheld, m.loops,
-		m.taken, m.matched, m.attempts, m.dead, m.duration, m.opened, m.waited, m.failing, m.dropped,
+	m.registry.MustRegister(m.of, m.due.ended, m.due.late, m.exported, m.failures, m.loops, m.taken, m.duration, m.dropped,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -151,6 +121,9 @@ func (m *Metrics) WatchConnections(open func() int64) {
 	}, func() float64 { return float64(open()) }))
 }
 
+// Forget removes the counters of a subscription that was deleted.
+func (m *Metrics) Forget(subscription string) { m.of.forget(subscription) }
+
 // Handler serves the metrics in Prometheus's text format.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
@@ -169,18 +142,19 @@ func (m *Metrics) Taken(namespace string, stored []sluice.Stored) {
 
 // Matched counts an event to be delivered.
 func (m *Metrics) Matched(sub *sluice.Subscription) {
-	m.matched.WithLabelValues(sub.Namespace, sub.ID).Inc()
+	m.of.add(sub, m.of.matched, "", 1)
 }
 
 // Attempted counts an attempt.
 func (m *Metrics) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
-	m.attempts.WithLabelValues(sub.Namespace, sub.ID, string(a.Outcome)).Inc()
-	m.duration.WithLabelValues(sub.Namespace, sub.ID).Observe(a.Duration.Std().Seconds())
+	m.of.add(sub, m.of.attempts, string(a.Outcome), 1)
+	m.of.add(sub, m.of.seconds, "", a.Duration.Std().Seconds())
+	m.duration.WithLabelValues(sub.Namespace).Observe(a.Duration.Std().Seconds())
 }
 
 // Buried counts a dead letter.
 func (m *Metrics) Buried(sub *sluice.Subscription, reason sluice.Reason) {
-	m.dead.WithLabelValues(sub.Namespace, sub.ID, string(reason)).Inc()
+	m.of.add(sub, m.of.dead, string(reason), 1)
 }
 
 // Exported counts records written to files.
@@ -195,24 +169,24 @@ func (m *Metrics) ExportFailed(what string) {
 
 // Withheld counts an event that the gate kept from a subscription.
 func (m *Metrics) Withheld(sub *sluice.Subscription) {
-	m.withheld.WithLabelValues(sub.Namespace, sub.ID).Inc()
+	m.of.add(sub, m.of.withheld, "", 1)
 }
 
 // Turned counts the openings of a breaker.
 func (m *Metrics) Turned(sub *sluice.Subscription, to sluice.Breaker) {
 	if to == sluice.BreakerOpen {
-		m.opened.WithLabelValues(sub.Namespace, sub.ID).Inc()
+		m.of.add(sub, m.of.opened, "", 1)
 	}
 }
 
 // Throttled counts a wait for the rate or for a Retry-After.
 func (m *Metrics) Throttled(sub *sluice.Subscription) {
-	m.waited.WithLabelValues(sub.Namespace, sub.ID).Inc()
+	m.of.add(sub, m.of.waited, "", 1)
 }
 
 // Failing counts the progress of continuous failure.
 func (m *Metrics) Failing(sub *sluice.Subscription, percent int, _ time.Time) {
-	m.failing.WithLabelValues(sub.Namespace, sub.ID, strconv.Itoa(percent)).Inc()
+	m.of.add(sub, m.of.failing, strconv.Itoa(percent), 1)
 }
 
 // Unannounced counts a system event that was not published.

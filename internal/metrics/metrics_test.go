@@ -30,7 +30,7 @@ func TestScrape_ShowsCountersAndGauges(t *testing.T) {
 	sub := &sluice.Subscription{Namespace: "acme", ID: "erp"}
 	m.Taken("acme", []sluice.Stored{{}, {Duplicate: true}})
 	m.Matched(sub)
-	m.Attempted(sub, &sluice.Attempt{Outcome: sluice.Delivered})
+	m.Attempted(sub, &sluice.Attempt{Outcome: sluice.Delivered, Duration: sluice.Duration(250 * time.Millisecond)})
 	m.Buried(sub, sluice.Exhausted)
 	m.Exported("events", 7)
 	m.ExportFailed("dead_letters")
@@ -62,7 +62,8 @@ func TestScrape_ShowsCountersAndGauges(t *testing.T) {
 		`sluice_events_matched_total{namespace="acme",subscription="erp"} 1`,
 		`sluice_attempts_total{namespace="acme",outcome="delivered",subscription="erp"} 1`,
 		`sluice_dead_letters_total{namespace="acme",reason="exhausted",subscription="erp"} 1`,
-		`sluice_attempt_duration_seconds_count{namespace="acme",subscription="erp"} 1`,
+		`sluice_attempt_duration_seconds_count{namespace="acme"} 1`,
+		`sluice_attempt_seconds_total{namespace="acme",subscription="erp"} 0.25`,
 		`sluice_attempts_in_flight{namespace="acme",subscription="erp"} 1`,
 		`sluice_deliveries_held{namespace="acme",subscription="erp"} 2`,
 		`sluice_lanes_parked{namespace="acme",subscription="erp"} 3`,
@@ -80,4 +81,30 @@ func TestScrape_ShowsCountersAndGauges(t *testing.T) {
 	} {
 		require.Contains(t, scrape.Body.String(), line+"\n")
 	}
+}
+
+// A subscription that is deleted leaves no figure behind, and one of its id elsewhere begins anew.
+func TestMetrics_DeletedSubscriptionIsForgotten(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(slog.New(slog.DiscardHandler))
+	scrape := func() string {
+		answer := httptest.NewRecorder()
+		m.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		return answer.Body.String()
+	}
+	sub := &sluice.Subscription{Namespace: "acme", ID: "erp"}
+	for range 2 {
+		m.Matched(sub)
+		m.Woken(sub)
+		m.Attempted(sub, &sluice.Attempt{Outcome: sluice.Delivered})
+		m.Attempted(sub, &sluice.Attempt{Outcome: sluice.Failed})
+		m.CalledBack(sub, "")
+	}
+	require.Contains(t, scrape(), `sluice_attempts_total{namespace="acme",outcome="failed",subscription="erp"} 2`)
+	require.Contains(t, scrape(), `sluice_wake_callbacks_total{code="OK",namespace="acme",subscription="erp"} 2`)
+	m.Matched(&sluice.Subscription{Namespace: "other", ID: "erp"})
+	require.Contains(t, scrape(), `sluice_events_matched_total{namespace="other",subscription="erp"} 1`)
+	require.NotContains(t, scrape(), `namespace="acme",subscription`)
+	m.Forget("erp")
+	require.NotContains(t, scrape(), "erp")
 }

@@ -10,23 +10,6 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// wakes counts the events of wake consumers.
-type wakes struct {
-	woken     *prometheus.CounterVec
-	callbacks *prometheus.CounterVec
-}
-
-func newWakes() wakes {
-	return wakes{
-		woken: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_wakes_total", Help: "Number of wakes; their notices count as attempts.",
-		}, []string{"namespace", "subscription"}),
-		callbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_wake_callbacks_total", Help: "Callbacks of wake consumers, by response: OK, STALE_EPOCH, CONSUMER_GONE, …",
-		}, []string{"namespace", "subscription", "code"}),
-	}
-}
-
 // WatchWakes reads the snapshots of wake subscriptions at each scrape. Call it once.
 func (m *Metrics) WatchWakes(read func() []model.WakeGauges) {
 	labels := func(w model.WakeGauges) []string { return []string{w.Namespace, w.Subscription} }
@@ -46,7 +29,7 @@ func (m *Metrics) WatchWakes(read func() []model.WakeGauges) {
 
 // Woken counts a wake.
 func (m *Metrics) Woken(sub *sluice.Subscription) {
-	m.wakes.woken.WithLabelValues(sub.Namespace, sub.ID).Inc()
+	m.of.add(sub, m.of.woken, "", 1)
 }
 
 // Notified counts an attempt to notify.
@@ -54,5 +37,5 @@ func (m *Metrics) Notified(sub *sluice.Subscription, a *sluice.Attempt) { m.Atte
 
 // CalledBack counts a callback; without a code it was accepted.
 func (m *Metrics) CalledBack(sub *sluice.Subscription, code sluice.Code) {
-	m.wakes.callbacks.WithLabelValues(sub.Namespace, sub.ID, string(cmp.Or(code, "OK"))).Inc()
+	m.of.add(sub, m.of.callbacks, string(cmp.Or(code, "OK")), 1)
 }

@@ -101,6 +101,7 @@ type Subscriptions struct {
 	Counts   Counts
 	CaughtUp func()
 	Know     func(id string, sub *sluice.Subscription) // nil: deleted
+	Forget   func(id string)                           // it was deleted
 }
 
 // Watch calls change for every subscription, and then for every change.
@@ -116,6 +117,7 @@ func (s Subscriptions) Watch(ctx context.Context, change func(id string, sub *sl
 		removed: func(key string, _ uint64) {
 			s.Counts.Remove(key)
 			s.Know(key, nil)
+			s.Forget(key)
 			change(key, nil)
 		},
 		caughtUp: func() {

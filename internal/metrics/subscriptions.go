@@ -1,0 +1,104 @@
+package metrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// subscriptions counts what subscriptions do, in some 40 bytes for each figure: there are thousands of
+// subscriptions, and those that are deleted have to be forgotten.
+type subscriptions struct {
+	matched, attempts, seconds, dead, opened, waited, failing, withheld, woken, callbacks *prometheus.Desc
+
+	mu  sync.Mutex
+	all map[string]*figures // by id
+}
+
+// figures is what one subscription did.
+type figures struct {
+	namespace string
+	counts    []count // most have three
+}
+
+// count is the value of a counter, of which one more label may be set.
+type count struct {
+	of    *prometheus.Desc
+	label string // empty: the counter has none
+	value float64
+}
+
+func newSubscriptions() *subscriptions {
+	counter := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"namespace", "subscription"}, labels...), nil)
+	}
+	return &subscriptions{
+		matched:   counter("sluice_events_matched_total", "Events that matched a subscription's pattern and filter."),
+		attempts:  counter("sluice_attempts_total", "Attempts, by outcome: delivered, failed, gone, refused.", "outcome"),
+		seconds:   counter("sluice_attempt_seconds_total", "Sum of the durations of attempts."),
+		dead:      counter("sluice_dead_letters_total", "Deliveries that failed for good, by reason.", "reason"),
+		opened:    counter("sluice_breaker_openings_total", "Number of times a breaker opened, including from half-open."),
+		waited:    counter("sluice_throttled_total", "Number of times a request waited for the rate or for a Retry-After."),
+		failing:   counter("sluice_failing_alerts_total", "Number of times continuous failure reached 50, 70, 90, 100 per cent of disable_after.", "percent"),
+		withheld:  counter("sluice_gate_withheld_total", "Events that matched a subscription, but that its owner may not read."),
+		woken:     counter("sluice_wakes_total", "Number of wakes; their notices count as attempts."),
+		callbacks: counter("sluice_wake_callbacks_total", "Callbacks of wake consumers, by response: OK, STALE_EPOCH, CONSUMER_GONE, …", "code"),
+		all:       map[string]*figures{},
+	}
+}
+
+// add adds to a counter of a subscription.
+func (s *subscriptions) add(sub *sluice.Subscription, of *prometheus.Desc, label string, value float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.all[sub.ID]
+	if f == nil || f.namespace != sub.Namespace { // it was made again elsewhere
+		f = &figures{namespace: sub.Namespace}
+		s.all[sub.ID] = f
+	}
+	for i := range f.counts {
+		if c := &f.counts[i]; c.of == of && c.label == label {
+			c.value += value
+			return
+		}
+	}
+	f.counts = append(f.counts, count{of, label, value})
+}
+
+// forget removes the counters of a subscription.
+func (s *subscriptions) forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, id)
+}
+
+// Describe is for prometheus.Collector.
+func (s *subscriptions) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{s.matched, s.attempts, s.seconds, s.dead, s.opened, s.waited, s.failing, s.withheld, s.woken, s.callbacks} {
+		out <- desc
+	}
+}
+
+// Collect is for prometheus.Collector.
+func (s *subscriptions) Collect(out chan<- prometheus.Metric) {
+	for _, m := range s.snapshot() {
+		out <- m
+	}
+}
+
+func (s *subscriptions) snapshot() (all []prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, f := range s.all {
+		for _, c := range f.counts {
+			labels := []string{f.namespace, id}
+			if c.label != "" {
+				labels = append(labels, c.label)
+			}
+			all = append(all, prometheus.MustNewConstMetric(c.of, prometheus.CounterValue, c.value, labels...))
+		}
+	}
+	return all
+}
