@@ -40,7 +40,7 @@ func (w *workers) work(o order) {
 	defer idle.Stop()
 	for ok := true; ok; {
 		o.runner.perform(o.ctx, o.task)
-		o = order{} // its runner may be gone
+		o.runner = nil // it may be gone
 		idle.Reset(idleWorker)
 		select {
 		case o, ok = <-w.orders:
