@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// subscriptions counts what subscriptions do, in some 40 bytes for each figure: there are thousands of
+// subscriptions counts the work of subscriptions, in some 40 bytes for each figure: there are thousands of
 // subscriptions, and those that are deleted have to be forgotten.
 type subscriptions struct {
 	matched, attempts, seconds, dead, opened, waited, failing, withheld, woken, callbacks *prometheus.Desc
@@ -17,7 +17,7 @@ type subscriptions struct {
 	all map[string]*figures // by id
 }
 
-// figures is what one subscription did.
+// figures is the counters of one subscription.
 type figures struct {
 	namespace string
 	counts    []count // most have three
