@@ -34,12 +34,20 @@ func (u *user) follow(t *testing.T, show durable.Show) *durable.Follower {
 func (u *user) joined(t *testing.T, show durable.Show) *durable.Follower {
 	t.Helper()
 	f := u.follow(t, show)
+	u.settles(t, f)
+	return f
+}
+
+// settles requires that followers wait without reading, after a while.
+func (u *user) settles(t *testing.T, followers ...*durable.Follower) {
+	t.Helper()
 	require.Eventually(t, func() bool {
 		before := u.reads.Load()
-		waits(t, f)
+		for _, f := range followers {
+			waits(t, f)
+		}
 		return u.reads.Load() == before
 	}, patience, time.Millisecond)
-	return f
 }
 
 // waits requires that nothing has come for a follower.
@@ -164,6 +172,7 @@ func TestFollow_DeletedStreamEnds(t *testing.T) {
 	got, page := next(t, late)
 	require.Equal(t, "[1]", got, "as its own reading would say")
 	require.Equal(t, durable.JSONType, page.ContentType)
+	u.settles(t, late)
 	again := u.joined(t, everything)
 	_, err = writer.append(t.Context(), durable.Append{ContentType: durable.JSONType, Body: []byte("2")})
 	require.NoError(t, err)
@@ -262,12 +271,7 @@ func TestFollow_PurgedStreamIsFollowed(t *testing.T) {
 	require.NoError(t, err)
 	purge(t, stream, "events.space.s")
 	late := u.joined(t, everything) // its place lies before that of the tail
-	require.Eventually(t, func() bool {
-		before := u.reads.Load()
-		waits(t, slow)
-		waits(t, late)
-		return u.reads.Load() == before
-	}, patience, time.Millisecond)
+	u.settles(t, slow, late)
 	u.add(t, "b")
 	for _, f := range []*durable.Follower{waiting, slow, late} {
 		got, _ := next(t, f)
