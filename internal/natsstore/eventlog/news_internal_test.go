@@ -25,7 +25,9 @@ func heardOf(messages ...entry) (calls [][]uint64) {
 
 func TestNews_BatchIsToldAsAWhole(t *testing.T) {
 	t.Parallel()
-	part := func(seq uint64, subject, batch string) entry { return entry{seq: seq, subject: subject, batch: batch, weight: 10} }
+	part := func(seq uint64, subject, batch string) entry {
+		return entry{seq: seq, subject: subject, batch: batch, weight: 10}
+	}
 	end := entry{seq: 4, subject: "events.other", batch: "x", commits: true}
 	require.Equal(t, [][]uint64{{1, 3}, {5}},
 		heardOf(part(1, "events.a", "x"), part(2, "events.other", "x"), part(3, "durable.a", "x"), end, part(5, "events.a", "")))
