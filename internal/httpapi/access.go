@@ -52,8 +52,8 @@ func (s *Server) identify(c echo.Context) (sluice.Caller, error) {
 	if token == "" || !strings.EqualFold(scheme, "Bearer") {
 		return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "send the header Authorization: Bearer <token>; the root token is in the file root.token of the data directory")
 	}
-	got, root := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.opts.Token))
-	if s.opts.Token != "" && subtle.ConstantTimeCompare(got[:], root[:]) == 1 {
+	got := sha256.Sum256([]byte(token))
+	if s.opts.Token != "" && subtle.ConstantTimeCompare(got[:], s.root[:]) == 1 {
 		return sluice.Caller{Principal: sluice.Root}, nil
 	}
 	if s.opts.Authority != nil && authz.IsToken(token) {

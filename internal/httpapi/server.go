@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -166,6 +167,7 @@ type Server struct {
 	feeds    *live.Handler
 	echo     *echo.Echo
 	failures *failures
+	root     [sha256.Size]byte // hash of the root token
 	trials   oneEach
 	batches  oneEach
 
@@ -185,7 +187,7 @@ func New(opts Options) *Server {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
-	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
+	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
 	s.feeds = live.New(live.Deps{
 		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,

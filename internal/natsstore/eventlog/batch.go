@@ -36,8 +36,12 @@ func newBatch(ns string, events []sluice.Event, st *stamps) *batch {
 		ns: ns, events: events, stamps: st,
 		seqs: make([]uint64, len(events)), duplicate: make([]bool, len(events)), first: make([]int, len(events)),
 	}
+	if len(events) == 1 {
+		return b
+	}
 	byID := make(map[string]int, len(events))
-	for i, e := range events {
+	for i := range events {
+		e := &events[i]
 		first, ok := byID[e.ID]
 		if !ok {
 			first = i

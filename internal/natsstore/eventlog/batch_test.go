@@ -199,3 +199,21 @@ func TestBatch_ConcurrentOnesHaveTheirOwnAnswers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, uint64(4+2+2*publishers/4), last, "each event once")
 }
+
+// A batch with an event that NATS does not take is not begun: those that are open would keep others out for ten seconds.
+func TestBatch_TooLargeOnesLeaveNoneOpen(t *testing.T) {
+	t.Parallel()
+	url := natstest.Custom(t, func(o *server.Options) {
+		o.JetStreamLimits.MaxBatchTimeout, o.JetStreamLimits.MaxBatchInflightPerStream = time.Hour, 2
+	})
+	store := connected(t, natsstore.Options{URL: url})
+	require.NoError(t, store.core.Provision(t.Context()))
+	events := pairOfEvents()
+	events[1].Data = make([]byte, 2<<20)
+	for range 3 {
+		_, err := store.Publish(t.Context(), "default", events)
+		requireCode(t, sluice.TooLarge, err)
+	}
+	_, err := store.Publish(t.Context(), "default", pairOfEvents())
+	require.NoError(t, err)
+}

@@ -49,7 +49,7 @@ func newCommitter(store func(ctx context.Context, ns string, msgs []*nats.Msg) (
 func (c *committer) commit(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, error) {
 	r := &request{ctx: ctx, msgs: msgs, stored: make(chan commitment, 1)}
 	for _, m := range msgs {
-		r.size += m.Size()
+		r.size += sizeOf(m)
 	}
 	if c.enter(ns, r) {
 		go c.run(context.WithoutCancel(ctx), ns) // ends when nothing waits
@@ -63,6 +63,17 @@ func (c *committer) commit(ctx context.Context, ns string, msgs []*nats.Msg) (ui
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
+}
+
+// sizeOf returns the bytes of a message that count for the server's limit, without those of a batch.
+func sizeOf(m *nats.Msg) int {
+	size := len(m.Data) + len("NATS/1.0\r\n\r\n")
+	for name, values := range m.Header {
+		for _, value := range values {
+			size += len(name) + len(value) + len(": \r\n")
+		}
+	}
+	return size
 }
 
 // enter lets a request wait, and reports whether nothing of the namespace is on its way.

@@ -184,3 +184,9 @@ func TestCommitter_GroupsAreBounded(t *testing.T) {
 		})
 	}
 }
+
+func TestSizeOf_IsThatOnTheWire(t *testing.T) {
+	t.Parallel()
+	msg := message("default", caused())
+	require.Equal(t, msg.Size()-len(msg.Subject), sizeOf(msg))
+}

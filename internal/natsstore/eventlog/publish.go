@@ -186,6 +186,9 @@ func (l *Log) publishBatch(ctx context.Context, b *batch, fresh []int) error {
 		if err != nil {
 			return err
 		}
+		if int64(sizeOf(msg)) > l.core.Conn().MaxPayload() {
+			return nats.ErrMaxPayload // before the others are sent, which would be a batch without an end
+		}
 		msgs[at] = msg
 	}
 	last, err := l.commits.commit(ctx, b.ns, msgs)
