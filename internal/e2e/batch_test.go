@@ -130,7 +130,7 @@ func TestBatch_ConcurrentOnesStayContiguous(t *testing.T) {
 	for _, r := range hook.Wait(total) {
 		sent = append(sent, parse(t, r).ID)
 	}
-	logged := requireFamilies(t, s)
+	logged := requireFamilies(t, s.api)
 	require.Equal(t, logged, fed)
 	require.Equal(t, logged, sent)
 }
@@ -148,9 +148,9 @@ func family(publisher, round, size int) []sluice.Event {
 }
 
 // requireFamilies returns the ids in the log, where every event follows the one before it in its batch.
-func requireFamilies(t *testing.T, s *running) (logged []string) {
+func requireFamilies(t *testing.T, api *client.Client) (logged []string) {
 	t.Helper()
-	page, err := s.api.Events(t.Context(), sluice.DefaultNamespace, client.EventsQuery{Limit: 1000})
+	page, err := api.Events(t.Context(), sluice.DefaultNamespace, client.EventsQuery{Limit: 1000})
 	require.NoError(t, err)
 	for i, ev := range page.Items {
 		logged = append(logged, ev.ID)

@@ -286,3 +286,53 @@ func (c *crash) run(t *testing.T) faulttest.Arrived {
 	}
 	return faulttest.Arrived{Events: c.events, Lost: c.events - len(got.settled), Twice: twice}
 }
+
+// TestCrash_KeepsAcknowledgedBatchesWhole kills the process while batches of many callers are stored together: what was
+// acknowledged is there once, in one piece, and what was not is sent again.
+func TestCrash_KeepsAcknowledgedBatchesWhole(t *testing.T) { // S4-06, S4-17, C18
+	t.Parallel()
+	const publishers, rounds, size, kills = 16, 10, 5, 2
+	c := crashing(t)
+	c.start(t)
+	t.Cleanup(func() { _ = c.proc.Process.Kill() })
+	api := client.New("http://"+c.http, c.token(t))
+	api.HTTP = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: publishers}}
+	defer api.HTTP.CloseIdleConnections()
+	var mu sync.Mutex
+	acknowledged := map[string]uint64{} // the places of events
+	var publishing sync.WaitGroup
+	for p := range publishers {
+		publishing.Go(func() {
+			for round := 0; round < rounds && t.Context().Err() == nil; {
+				answer, err := api.Publish(t.Context(), sluice.DefaultNamespace, family(p, round, size)...)
+				if err != nil {
+					continue
+				}
+				mu.Lock()
+				for _, is := range answer {
+					acknowledged[is.ID] = is.Seq
+				}
+				mu.Unlock()
+				round++
+			}
+		})
+	}
+	for k := range kills {
+		require.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(acknowledged) > (k+1)*publishers*rounds*size/(kills+2)
+		}, time.Minute, time.Millisecond)
+		c.kill(t)
+		c.start(t)
+	}
+	publishing.Wait()
+	require.Len(t, requireFamilies(t, api), publishers*rounds*size, "each event once")
+	page, err := api.Events(t.Context(), sluice.DefaultNamespace, client.EventsQuery{Limit: 1000})
+	require.NoError(t, err)
+	logged := map[string]uint64{}
+	for _, ev := range page.Items {
+		logged[ev.ID] = ev.Seq
+	}
+	require.Equal(t, logged, acknowledged)
+}
