@@ -37,7 +37,7 @@ type Store interface {
 	Commit(ctx context.Context, c Commit) (last uint64, err error)
 	// Listen calls each for what is stored on the path from the call on, in order, until stop is called:
 	// with several news if they were stored in one step, and with none if some may have been missed.
-	// News may come that are older than the call. Each does not block.
+	// News may come that are older than the call. Each does not block. Stop may be called again.
 	Listen(ctx context.Context, namespace string, path sluice.Path, each func([]News)) (stop func(), err error)
 	// Gaps returns the ranges of a namespace's log with events that are lost to damage.
 	Gaps(namespace string) []sluice.Gap

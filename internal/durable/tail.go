@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
 	"github.com/sluice-io/sluice/internal/shutdown"
@@ -15,10 +16,10 @@ import (
 
 // Limits of what is kept for followers, in bytes without a remark.
 const (
-	tailSize   = 64              // messages of a stream
+	tailSize   = 256             // messages of a stream
 	tailBytes  = 1 << 20         // of a stream
 	tailsBytes = 64 << 20        // of all streams
-	messageUse = 1 << 10         // of a message, besides its data and its text
+	messageUse = 1 << 10         // of a message, besides its data
 	tailLinger = 5 * time.Second // for which the tail of a stream without followers stays
 	tailsMost  = 4096            // with more tails, none stays
 )
@@ -71,12 +72,12 @@ type tail struct {
 	idle      bool // a timer is set that removes it if it has no follower then
 
 	mu    sync.Mutex
-	s     *stream   // as of the last record; nil until it was read. It is replaced, not changed.
-	floor uint64    // nothing behind it is missing
-	early *News     // the last record that was told before it was read
-	over  bool      // it is that of another stream, or misses something
-	asked time.Time // when a follower last had to read by itself because of the record
-	form  *form     // of the last page
+	s     *stream            // as of the last record; nil until it was read. It is replaced, not changed.
+	floor uint64             // nothing behind it is missing
+	early *News              // the last record that was told before it was read
+	over  bool               // it is that of another stream, or misses something
+	asked time.Time          // when a follower last had to read by itself because of the record
+	form  weak.Pointer[form] // of the last page, as long as a follower has it
 }
 
 // form is the text of a page, for all who get the same one.
@@ -196,16 +197,8 @@ func (ts *tails) divide() {
 	}
 	ts.share = share
 	for _, t := range ts.all {
-		t.limit(share)
+		t.ring.Limit(share)
 	}
-}
-
-// limit changes the maximum of bytes that the tail keeps.
-func (t *tail) limit(share int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ring.Limit(share)
-	t.form = nil
 }
 
 // shareOf returns the maximum of each of this many tails, in bytes.
@@ -234,7 +227,7 @@ func (t *tail) take(news []News) {
 		case n.Event == nil:
 			over = !t.turn(n)
 		default:
-			over = !t.ring.Add(&item{seq: n.Seq, weight: 2*n.Size + messageUse, event: n.Event})
+			over = !t.ring.Add(&item{seq: n.Seq, weight: n.Size + messageUse, event: n.Event})
 		}
 	}
 	if over {
@@ -322,10 +315,12 @@ func (t *tail) toRead(read, now time.Time) bool {
 
 // formOf returns the form of the messages from one sequence to another.
 func (t *tail) formOf(first, last uint64) *form {
-	if t.form == nil || t.form.first != first || t.form.last != last {
-		t.form = &form{first: first, last: last}
+	if f := t.form.Value(); f != nil && f.first == first && f.last == last {
+		return f
 	}
-	return t.form
+	f := &form{first: first, last: last}
+	t.form = weak.Make(f)
+	return f
 }
 
 // told returns up to where a follower that reads the whole stream from now on has nothing to take.

@@ -65,7 +65,7 @@ func TestTail_MemoryIsDivided(t *testing.T) {
 		tail := tailOf(e, live(strconv.Itoa(i), 1), 1)
 		all = append(all, tail)
 		for seq := range uint64(8) {
-			tail.take([]News{told(t, seq+2, 60<<10, nil)})
+			tail.take([]News{told(t, seq+2, 70<<10, nil)})
 		}
 	}
 	sum := 0
