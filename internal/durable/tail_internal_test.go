@@ -192,6 +192,9 @@ func TestTail_IsOver(t *testing.T) {
 		seqs, _ := tail.seqs(2)
 		require.Nil(t, seqs, "nothing of it is given any more")
 	}
+	implicit := tailOf(New(nil, time.Now), live("", 0), 2)
+	implicit.take([]News{{Seq: 9}})
+	require.True(t, implicit.isOver(), "a marker, on a path without a record")
 }
 
 // One follower at a time has to read because of the record; each, if the lifetime is over.
