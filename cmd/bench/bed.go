@@ -81,17 +81,19 @@ func (b *bed) close() error {
 	return b.proc.stop()
 }
 
-// users give the bench access to the log of attempts, and a login for publishing like a producer's.
-const users = `nats: {users: [{name: bench, password: bench, admin: true}]}
+// settings give the bench access to the log of attempts, a login for publishing like a producer's, and more subscriptions than by
+// default.
+const settings = `nats: {users: [{name: bench, password: bench, admin: true}]}
+limits: {subscriptions_per_namespace: 1000000}
 `
 
 // serve starts Sluice, for development, which lets it send to loopback.
 func serve(ctx context.Context, binary, dir, syncing string) (*process, *client.Client, error) {
-	settings := filepath.Join(dir, "bench.yaml")
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(settings, []byte(users), 0o600)); err != nil {
+	file := filepath.Join(dir, "bench.yaml")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(file, []byte(settings), 0o600)); err != nil {
 		return nil, nil, fmt.Errorf("settings: %w", err)
 	}
-	cmd := command(ctx, binary, "serve", "--dev", "--config", settings, "--data", dir, "--http", "127.0.0.1:0",
+	cmd := command(ctx, binary, "serve", "--dev", "--config", file, "--data", dir, "--http", "127.0.0.1:0",
 		"--nats-listen", "127.0.0.1:0", "--sync", syncing, "--log-level", "warn")
 	p, at, err := launch(ctx, cmd, dir)
 	if err != nil {

@@ -70,13 +70,19 @@ func (c *child) token(t *testing.T) string {
 	return strings.TrimSpace(string(data))
 }
 
-// arrivals records what an endpoint that fails one request in ten was sent.
+// arrivals records what an endpoint was sent that fails one request in ten, or those that fails names.
 type arrivals struct {
+	fails func(path string, try int) bool // by the event's path, and how often it came
+
 	mu       sync.Mutex
 	requests int
+	tries    map[string]int   // by event
 	settled  map[string]int   // answers 200 by event
 	first    map[string][]int // numbers by path, in the order of their first arrival
-	seen     map[string]bool
+}
+
+func newArrivals() *arrivals {
+	return &arrivals{settled: map[string]int{}, first: map[string][]int{}, tries: map[string]int{}}
 }
 
 func (a *arrivals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -87,11 +93,10 @@ func (a *arrivals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.requests++
-	if !a.seen[id] {
-		a.seen[id] = true
+	if a.tries[id]++; a.tries[id] == 1 {
 		a.first[path] = append(a.first[path], n)
 	}
-	if a.requests%10 == 0 {
+	if a.fails != nil && a.fails(path, a.tries[id]) || a.fails == nil && a.requests%10 == 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
@@ -104,8 +109,11 @@ func (a *arrivals) count() int {
 	return len(a.settled)
 }
 
-// publish publishes n events over some paths, in order per path, and does not give up on any
-// while the server is away.
+// publishers is how many publish at the same time: each has paths of its own.
+const publishers = 50
+
+// publish publishes n events over some paths, a multiple of the publishers, in order per path, and does not give up on
+// any while the server is away.
 func publish(ctx context.Context, t *testing.T, url string, n, paths int) {
 	t.Helper()
 	nc, err := nats.Connect(url, asTester(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
@@ -114,9 +122,10 @@ func publish(ctx context.Context, t *testing.T, url string, n, paths int) {
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
 	var lanes sync.WaitGroup
-	for p := range paths {
+	for k := range publishers {
 		lanes.Go(func() {
-			for i := p; i < n; i += paths {
+			for i := k; i < n; i += publishers {
+				p := i % paths
 				for ctx.Err() == nil {
 					id := fmt.Sprintf("p%d-%d", p, i)
 					limit, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -176,6 +185,72 @@ func TestCrash_MovingSubscriptionLosesNoEvent(t *testing.T) { // S4-17, S4-22, C
 	}
 	c.run(t)
 	require.GreaterOrEqual(t, moves, c.moves)
+}
+
+// Of thousands of subscriptions, some with an endpoint that fails, none loses an event or gets it out of order in any kill,
+// and each gets its window twice at most.
+func TestCrash_ManySubscriptionsLoseNoEvent(t *testing.T) { // S4-17, S4-22, C01
+	t.Parallel()
+	c := crashing(t)
+	const window = 8
+	subs, limit := 300, 5*time.Minute
+	if os.Getenv("SLUICE_LONG") != "" {
+		subs, c.events, c.kills, limit = 10_000, 300_000, 100, time.Hour
+	}
+	got := newArrivals()
+	got.fails = func(path string, try int) bool { return strings.HasSuffix(path, "0") || strings.HasSuffix(path, "5") && try == 1 }
+	healthy := func(path string) bool { return !strings.HasSuffix(path, "0") }
+	hook := httptest.NewServer(got)
+	t.Cleanup(hook.Close)
+	c.start(t)
+	t.Cleanup(func() { _ = c.proc.Process.Kill() })
+	c.make(t, subs, hook.URL, window)
+
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var publishing sync.WaitGroup
+	publishing.Go(func() { publish(ctx, t, "nats://"+c.nats, c.events, subs) })
+	want := c.events / 10 * 9
+	var slowest time.Duration
+	for k := range c.kills {
+		require.Eventually(t, func() bool { return got.count() > (k+1)*want/(c.kills+2) }, limit, time.Millisecond)
+		c.kill(t)
+		began := time.Now()
+		c.start(t)
+		slowest = max(slowest, time.Since(began))
+	}
+	publishing.Wait()
+	require.Eventually(t, func() bool { return got.count() == want }, limit, 10*time.Millisecond, "all arrive")
+
+	got.mu.Lock()
+	defer got.mu.Unlock()
+	twice, by := 0, map[string]int{}
+	for id, n := range got.settled {
+		path, _, _ := strings.Cut(id, "-")
+		twice, by[path] = twice+n-1, by[path]+n-1
+	}
+	t.Logf("%d subscriptions, %d events, %d requests, %d kills, %d delivered twice; the slowest start took %s", subs, c.events, got.requests, c.kills, twice, slowest)
+	for path, numbers := range got.first {
+		require.LessOrEqual(t, by[path], c.kills*window, path)
+		if healthy(path) {
+			require.IsIncreasing(t, numbers, "first deliveries of %s", path)
+		}
+	}
+}
+
+// make makes a subscription for each path.
+func (c *crash) make(t *testing.T, subs int, url string, window int) {
+	t.Helper()
+	s := &running{api: client.New("http://"+c.http, c.token(t)), at: datadir.Addresses{HTTP: "http://" + c.http}, token: c.token(t)}
+	for first := 0; first < subs; first += 1000 {
+		items := make([]string, 0, 1000)
+		for i := first; i < min(subs, first+1000); i++ {
+			items = append(items, fmt.Sprintf(`{"id":"many%d","pattern":"/crash/p%d","endpoint":{"url":%q},
+				"policy":{"window":%d,"retry":{"preset":"custom","steps":["200ms"],"max_attempts":100}}}`, i, i, url, window))
+		}
+		made := s.must(t, http.StatusOK, "POST /v1/subscriptions/batch", "["+strings.Join(items, ",")+"]")
+		require.InDelta(t, len(items), made.field(t, "created"), 0, made.text)
+	}
 }
 
 // fill makes subscriptions beside the one under test, and empty deletes them. They report whether that went well: not if
@@ -248,7 +323,7 @@ func crashing(t *testing.T) *crash {
 func (c *crash) run(t *testing.T) faulttest.Arrived {
 	t.Helper()
 	const paths, window = 50, 32
-	got := &arrivals{settled: map[string]int{}, first: map[string][]int{}, seen: map[string]bool{}}
+	got := newArrivals()
 	hook := httptest.NewServer(got)
 	t.Cleanup(hook.Close)
 	c.start(t)
