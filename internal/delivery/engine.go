@@ -316,8 +316,9 @@ func (e *Engine) stop(sub *sluice.Subscription) {
 			seat.Drop()
 		}
 	case sub.Mode != sluice.Push:
-	case seat == nil: // an earlier process may not have stored that it left
+	case seat == nil && ended == nil: // an earlier process may not have stored that it left
 		e.ports.Arrivals.Join(sub, func() {}).Leave()
+	case seat == nil: // it leaves when its runner has ended
 	case ended == nil:
 		seat.Leave()
 	default:

@@ -59,7 +59,38 @@ func serve(t *testing.T, change func(*config.Config)) (*client.Client, datadir.A
 // start runs a server on a directory, until it is stopped or the test ends.
 func start(tb testing.TB, dir string, change func(*config.Config)) *running {
 	tb.Helper()
-	return startLogging(tb, dir, change, tb.Output())
+	return startWith(tb, dir, change, app.Options{Version: "test", Silent: true})
+}
+
+// lastLines keeps the end of a server's log, and prints it if the test fails.
+type lastLines struct {
+	mu   sync.Mutex
+	kept []byte
+}
+
+const keptLog = 64 << 10 // bytes
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kept = append(l.kept, p...); len(l.kept) > 2*keptLog {
+		l.kept = slices.Clone(l.kept[len(l.kept)-keptLog:])
+	}
+	return len(p), nil
+}
+
+// endOfLog returns a log of a server whose end is printed if the test fails.
+func endOfLog(tb testing.TB) *slog.Logger {
+	tb.Helper()
+	last := &lastLines{}
+	tb.Cleanup(func() {
+		last.mu.Lock()
+		defer last.mu.Unlock()
+		if tb.Failed() {
+			tb.Logf("end of the server's log:\n%s", last.kept)
+		}
+	})
+	return slog.New(slog.NewTextHandler(last, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // startLogging is start, and says where warnings and errors are logged.
@@ -101,6 +132,9 @@ func withTester(cfg *config.Config, change func(*config.Config)) {
 // startWith is start, and says with what else the server runs.
 func startWith(tb testing.TB, dir string, change func(*config.Config), opts app.Options) *running {
 	tb.Helper()
+	if opts.Log == nil {
+		opts.Log = endOfLog(tb)
+	}
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"

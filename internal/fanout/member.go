@@ -52,7 +52,7 @@ type member struct {
 	shard   int
 	filters []string // the subjects of its pattern
 
-	seats int           // how often it joined again
+	seat  int           // the number of its present seat
 	moved chan struct{} // closed when it has left
 
 	placed   bool // it is known from where on it gets events

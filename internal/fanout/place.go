@@ -60,6 +60,9 @@ func (r *Router) decideAll(ctx context.Context, members []*member, stored func(*
 
 // decide returns what is stored about a member, and lets it have the shared reader if it is to.
 func (r *Router) decide(ctx context.Context, m *member, sub *sluice.Subscription, stored func(*sluice.Subscription) (Stored, error)) (Stored, error) {
+	if s, ok := r.deps.Records.New(sub); ok {
+		return s, nil
+	}
 	s, err := stored(sub)
 	if err != nil {
 		return s, fmt.Errorf("position: %w", err)
@@ -97,14 +100,13 @@ func (r *Router) release(ctx context.Context, m *member, sub *sluice.Subscriptio
 
 // placeIn places members of a log.
 func (r *Router) placeIn(ctx context.Context, l *shared, members []*member, known map[*member]Stored) error {
-	_, last, err := r.deps.Log.Bounds(ctx, l.namespace)
+	last, err := l.end(ctx, members, known)
 	if err != nil {
 		return err
 	}
 	cursors := map[int]Cursor{}
 	for _, m := range members {
-		s := known[m]
-		if _, ok := cursors[m.shard]; ok || !s.Shared {
+		if _, ok := cursors[m.shard]; ok || !known[m].Shared || l.accounts(m.shard) {
 			continue
 		}
 		if cursors[m.shard], err = r.deps.Records.Cursor(ctx, l.namespace, m.shard); err != nil {
@@ -118,12 +120,35 @@ func (r *Router) placeIn(ctx context.Context, l *shared, members []*member, know
 	return nil
 }
 
+// end returns the last sequence of the log, 0 if that does not matter: the reader runs, and all members
+// are new ones of shards whose cursors are known.
+func (l *shared) end(ctx context.Context, members []*member, known map[*member]Stored) (last uint64, err error) {
+	l.mu.Lock()
+	matters := !l.reads
+	l.mu.Unlock()
+	for _, m := range members {
+		matters = matters || !known[m].New || !l.accounts(m.shard)
+	}
+	if matters {
+		_, last, err = l.router.deps.Log.Bounds(ctx, l.namespace)
+	}
+	return last, err
+}
+
+// accounts reports whether this replica moves the cursor of a shard.
+func (l *shared) accounts(shard int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.cursors[shard]
+	return c != nil && !c.frozen
+}
+
 // place enters members with what is stored about them, and returns the wakes of those that need a
 // runner. If the reader is past what a member needs, it goes back.
 func (l *shared) place(members []*member, known map[*member]Stored, cursors map[int]Cursor, last uint64) (woken []func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.reads {
+	if !l.reads && last > 0 {
 		l.pos, l.began = last, false
 	}
 	l.adopt(cursors, last)
@@ -170,7 +195,10 @@ func (l *shared) begins(m *member) {
 // seat enters one member, and returns from behind which sequence on the reader has to read for it.
 func (l *shared) seat(m *member, s Stored, last uint64) (start uint64) {
 	l.members[m] = struct{}{}
-	m.placed, m.own, m.busy, m.doubt = true, !s.Shared, m.busy || s.Busy, last
+	m.placed, m.own, m.busy = true, !s.Shared, m.busy || s.Busy
+	if !s.New {
+		m.doubt = last
+	}
 	if m.own {
 		return l.pos
 	}
@@ -179,7 +207,10 @@ func (l *shared) seat(m *member, s Stored, last uint64) (start uint64) {
 	}
 	m.floors = m.floorsFrom(0)
 	for i := range min(len(m.floors), len(s.Floors)) {
-		m.floors[i] = min(s.Floors[i], last)
+		m.floors[i] = s.Floors[i]
+		if !s.New { // a log that lost its end in a crash
+			m.floors[i] = min(m.floors[i], last)
+		}
 	}
 	m.after = m.floors[0]
 	for _, f := range m.floors {

@@ -57,6 +57,7 @@ type Waits struct {
 type Stored struct {
 	Position
 	Known bool // there is a position
+	New   bool // this process has just created it: no other has served it
 	Busy  bool // it has parked lanes, or its endpoint is in trouble
 }
 
@@ -71,6 +72,9 @@ type Cursor struct {
 type Records interface {
 	// Shard returns the shard of a subscription.
 	Shard(id string) int
+	// New returns what is stored about a subscription that this process has just created, once, and
+	// false for another one.
+	New(sub *sluice.Subscription) (Stored, bool)
 	// Stored returns what is stored about a subscription.
 	Stored(ctx context.Context, sub *sluice.Subscription) (Stored, error)
 	// All returns Stored for all subscriptions, from one reading.

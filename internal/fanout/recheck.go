@@ -29,7 +29,7 @@ func (r *Router) recheck() (more bool) {
 		}
 		n++
 		again := m.log.newMember(m.sub, m.wake)
-		again.seats, again.busy = m.seats, true // its runner may be about to leave records
+		again.seat, again.busy = m.seat, true // its runner may be about to leave records
 		r.members[id] = again
 		r.tell(change{kind, m})
 		r.tell(change{joined, again})

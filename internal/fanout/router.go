@@ -49,6 +49,7 @@ type Router struct {
 	news    chan struct{}
 	soon    chan struct{}
 	members map[string]*member
+	seats   int // that were taken: no two have the same number
 	logs    map[string]*shared
 	running sync.WaitGroup // readers of logs
 	readers sync.WaitGroup // members that read by themselves
@@ -223,7 +224,7 @@ func (r *Router) apply(ctx context.Context) {
 }
 
 // asking returns how to ask what is stored about subscriptions: if they are many of all, by one reading of
-// everything.
+// everything when the first one is asked about.
 func (r *Router) asking(ctx context.Context, changes []change) func(*sluice.Subscription) (Stored, error) {
 	one := func(sub *sluice.Subscription) (Stored, error) { return r.deps.Records.Stored(ctx, sub) }
 	r.mu.Lock()
@@ -232,11 +233,14 @@ func (r *Router) asking(ctx context.Context, changes []change) func(*sluice.Subs
 	if len(changes) < many || 4*len(changes) < all {
 		return one
 	}
-	of, err := r.deps.Records.All(ctx)
-	if err != nil {
-		return one
+	read := sync.OnceValues(func() (func(*sluice.Subscription) Stored, error) { return r.deps.Records.All(ctx) })
+	return func(sub *sluice.Subscription) (Stored, error) {
+		of, err := read()
+		if err != nil {
+			return one(sub)
+		}
+		return of(sub), nil
 	}
-	return func(sub *sluice.Subscription) (Stored, error) { return of(sub), nil }
 }
 
 // until repeats an action that fails, with a pause, until ctx ends.

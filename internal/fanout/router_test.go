@@ -254,6 +254,11 @@ func TestSeat_OldOneDoesNothing(t *testing.T) {
 		old.Leave()
 		w.publish("/x")
 		require.Equal(t, "1 ", settleAll(t, w.open(a)))
+		w.seats["a"].Leave()
+		w.join(a)
+		old.Leave() // nor once it has left and come back
+		w.publish("/x")
+		require.Equal(t, "2 ", settleAll(t, w.open(a)))
 	})
 }
 

@@ -31,8 +31,9 @@ func (s *Seat) Forget() { s.router.part(s, forgotten) }
 func (r *Router) Join(sub *sluice.Subscription, wake func()) *Seat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.seats++
 	if m := r.members[sub.ID]; m != nil {
-		if seat, ok := m.rejoin(sub, wake); ok {
+		if seat, ok := m.rejoin(sub, wake, r.seats); ok {
 			r.tell(change{waking, m})
 			return seat
 		}
@@ -44,6 +45,7 @@ func (r *Router) Join(sub *sluice.Subscription, wake func()) *Seat {
 		r.logs[sub.Namespace] = l
 	}
 	m := l.newMember(sub, wake)
+	m.seat = r.seats
 	r.members[sub.ID] = m
 	r.tell(change{joined, m})
 	return m.taken()
@@ -67,17 +69,16 @@ func (m *member) settings() *sluice.Subscription {
 }
 
 // taken returns the member's present seat.
-func (m *member) taken() *Seat { return &Seat{m.log.router, m.sub.ID, m.sub.Began(), m.seats} }
+func (m *member) taken() *Seat { return &Seat{m.log.router, m.sub.ID, m.sub.Began(), m.seat} }
 
 // rejoin enters new settings of a member that goes on.
-func (m *member) rejoin(sub *sluice.Subscription, wake func()) (*Seat, bool) {
+func (m *member) rejoin(sub *sluice.Subscription, wake func(), seat int) (*Seat, bool) {
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
 	if m.gone || !m.sub.Began().Equal(sub.Began()) {
 		return nil, false
 	}
-	m.sub, m.wake = sub, wake
-	m.seats++
+	m.sub, m.wake, m.seat = sub, wake, seat
 	return m.taken(), true
 }
 
@@ -96,7 +97,7 @@ func (r *Router) part(s *Seat, how changeKind) {
 func (l *shared) part(m *member, seat int, how changeKind) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if m.seats != seat {
+	if m.seat != seat {
 		return false
 	}
 	if c := l.cursors[m.shard]; how == dropped && c != nil {

@@ -30,16 +30,19 @@ type memory struct {
 	changed   chan struct{}
 	cursors   map[int]fanout.Cursor
 	positions map[string]fanout.Position
-	consumers map[string][]uint64 // floors of subscriptions with consumers of their own
-	reads     int                 // calls of Next
-	full      bool                // nothing can be stored
-	data      []byte              // of each event
-	failed    error               // what following ends with, once
+	created   map[string]fanout.Stored // that this process has just created
+	consumers map[string][]uint64      // floors of subscriptions with consumers of their own
+	reads     int                      // calls of Next
+	asked     int                      // calls of Stored and Bounds
+	full      bool                     // nothing can be stored
+	data      []byte                   // of each event
+	failed    error                    // what following ends with, once
 }
 
 func newMemory() *memory {
 	return &memory{
 		first: 1, changed: make(chan struct{}), cursors: map[int]fanout.Cursor{}, positions: map[string]fanout.Position{}, consumers: map[string][]uint64{},
+		created: map[string]fanout.Stored{},
 	}
 }
 
@@ -120,6 +123,7 @@ func (m *memory) Subjects() fanout.Subjects { return gsl.NewSublist[any]() }
 func (m *memory) Bounds(context.Context, string) (first, last uint64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.asked++
 	return m.first, m.last, nil
 }
 
@@ -145,9 +149,18 @@ func (m *memory) Shard(id string) int { return int(id[0]) % 2 }
 func (m *memory) Stored(_ context.Context, sub *sluice.Subscription) (fanout.Stored, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.asked++
 	p, ok := m.positions[sub.ID]
 	p.Floors = slices.Clone(p.Floors)
 	return fanout.Stored{Position: p, Known: ok}, nil
+}
+
+func (m *memory) New(sub *sluice.Subscription) (fanout.Stored, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.created[sub.ID]
+	delete(m.created, sub.ID)
+	return s, ok
 }
 
 func (m *memory) All(ctx context.Context) (func(*sluice.Subscription) fanout.Stored, error) {

@@ -49,6 +49,8 @@ type parts struct {
 	catalogue *catalogue.Index
 }
 
+func (*parts) Expect(*sluice.Subscription) {}
+
 func (p *parts) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 	return p.store.Deliveries.EnsureConsumers(ctx, sub)
 }

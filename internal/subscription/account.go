@@ -194,6 +194,7 @@ func (r *Registry) make(ctx context.Context, sub *sluice.Subscription) error {
 	if err != nil {
 		return err
 	}
+	r.needs.Consumers.Expect(sub)
 	if err := r.enact(ctx, a, nil, sub); err != nil {
 		intent.Fail(ctx, err)
 		return err

@@ -16,6 +16,8 @@ import (
 // noConsumers makes none.
 type noConsumers struct{}
 
+func (noConsumers) Expect(*sluice.Subscription) {}
+
 func (noConsumers) Ensure(context.Context, *sluice.Subscription) error { return nil }
 func (noConsumers) Remove(context.Context, *sluice.Subscription) error { return nil }
 

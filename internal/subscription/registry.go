@@ -62,8 +62,10 @@ type Endpoints interface {
 	Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error)
 }
 
-// Consumers manages a subscription's consumers. Both calls may be repeated.
+// Consumers manages a subscription's consumers. All calls may be repeated.
 type Consumers interface {
+	// Expect says that a subscription is about to be stored for the first time.
+	Expect(sub *sluice.Subscription)
 	Ensure(ctx context.Context, sub *sluice.Subscription) error
 	Remove(ctx context.Context, sub *sluice.Subscription) error
 }

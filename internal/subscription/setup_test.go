@@ -44,6 +44,8 @@ func (c *consumers) next() error {
 	return err
 }
 
+func (*consumers) Expect(*sluice.Subscription) {}
+
 func (c *consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 	if err := c.next(); err != nil {
 		return err

@@ -126,6 +126,8 @@ func (d dyingLog) Publish(ctx context.Context, namespace string, events []sluice
 
 type kept struct{ store storetest.Rooms }
 
+func (kept) Expect(*sluice.Subscription) {}
+
 func (k kept) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 	return k.store.Deliveries.EnsureConsumers(ctx, sub)
 }

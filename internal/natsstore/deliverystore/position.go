@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,6 +115,7 @@ func (p Positions) All(ctx context.Context) (func(sub *sluice.Subscription) fano
 
 // PutPosition stores a position over any other. It does nothing for a subscription that has ended.
 func (p Positions) PutPosition(ctx context.Context, sub *sluice.Subscription, at fanout.Position) error {
+	p.store.expected.begin(sub, time.Now())
 	return p.store.changeLookout(ctx, sub, func(l *lookout) {
 		l.enter(at.Floors)
 		if at.Open.Seq > 0 {
@@ -167,7 +167,7 @@ func (s *Store) changeLookout(ctx context.Context, sub *sluice.Subscription, cha
 // ensurePosition stores from where on a new subscription gets events from the shared reader, and reports
 // whether that serves it. One with consumers of its own keeps them until it is served.
 func (s *Store) ensurePosition(ctx context.Context, sub *sluice.Subscription) (placed bool, err error) {
-	if s.shared.Shares == nil || !s.shared.Shares(sub) {
+	if s.shared.Shares == nil || !s.expected.has(sub) && !s.shared.Shares(sub) {
 		l, _, err := s.lookout(ctx, sub)
 		return l.Shared && !l.Leaving, err
 	}
@@ -230,7 +230,7 @@ func (s *Store) startFloors(ctx context.Context, sub *sluice.Subscription) ([]ui
 	if sub.From.Kind == sluice.StartTime {
 		first, err = s.seqAt(ctx, sub.Namespace, sub.From.Time)
 	}
-	return slices.Repeat([]uint64{max(first, 1) - 1}, len(streams.PushConsumers(sub))), err
+	return floorsBefore(sub, first), err
 }
 
 // seqAt returns the sequence of the first message that was stored at a time or later; that of the next

@@ -57,6 +57,46 @@ func TestPositions_NewOneBeginsAtItsStart(t *testing.T) {
 	}
 }
 
+// Where a new subscription begins is known once, without a look at what is stored, and only in the process
+// that creates it. What was decided when it was created holds.
+func TestPositions_NewOneIsExpectedOnce(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	shares := true
+	store.Share(deliverystore.Sharing{Shares: func(*sluice.Subscription) bool { return shares }})
+	p := store.Positions()
+	sub := store.subscribed(t, seq(4))
+	_, expected := p.New(sub)
+	require.False(t, expected)
+	store.Expect(sub)
+	later := *sub
+	later.CreatedAt = later.CreatedAt.Add(time.Second)
+	_, expected = p.New(&later)
+	require.False(t, expected, "another one of the same id")
+	begins, expected := p.New(sub)
+	require.True(t, expected)
+	require.Equal(t, fanout.Stored{Known: true, New: true, Position: fanout.Position{Shared: true, Floors: []uint64{3, 3}}}, begins)
+	_, expected = p.New(sub)
+	require.False(t, expected)
+
+	shares = false
+	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
+	stored, err := p.Stored(t.Context(), sub)
+	require.NoError(t, err)
+	begins.New = false
+	require.Equal(t, begins, stored)
+
+	moved := &later
+	store.Expect(moved)
+	_, expected = p.New(moved)
+	require.False(t, expected, "it has consumers of its own")
+	shares = true
+	store.Expect(moved)
+	require.NoError(t, p.PutPosition(t.Context(), moved, begins.Position))
+	_, expected = p.New(moved)
+	require.False(t, expected, "it was served")
+}
+
 // A subscription that ended meanwhile leaves no position behind.
 func TestPositions_EndedOneHasNone(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,8 @@ type Store struct {
 	log    *eventlog.Log
 	shared Sharing
 
+	expected expected
+
 	mu     sync.Mutex
 	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are
 }

@@ -145,6 +145,9 @@ type Consumers struct {
 	Forget func(ctx context.Context, sub *sluice.Subscription) error // removes its wake consumers
 }
 
+// Expect notes that a subscription is about to be stored for the first time.
+func (c Consumers) Expect(sub *sluice.Subscription) { c.Store.Expect(sub) }
+
 // Ensure creates the subscription's consumers.
 func (c Consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 	return c.Store.EnsureConsumers(ctx, sub)

@@ -76,12 +76,27 @@ func start(tb testing.TB, answer func(r Request) Answer, change func(*httptest.S
 	server.Start()
 	s.URL = server.URL
 	tb.Cleanup(func() {
+		if tb.Failed() {
+			s.list()
+		}
 		close(s.done)
 		server.CloseClientConnections()
 		server.Close()
 		s.raws.Wait()
 	})
 	return s
+}
+
+// mostListed is how many requests of a failed test are listed.
+const mostListed = 50
+
+// list logs the last requests.
+func (s *Server) list() {
+	s.tb.Helper()
+	all := s.Requests()
+	for _, r := range all[max(0, len(all)-mostListed):] {
+		s.tb.Logf("hooktest: request %d at %s: %s %s, webhook-id %q, %d bytes", r.Number, r.At.UTC().Format(time.RFC3339Nano), r.Method, r.Path, r.Header.Get("Webhook-Id"), len(r.Body))
+	}
 }
 
 // Requests returns the requests so far, in order of arrival.

@@ -1,0 +1,86 @@
+package deliverystore
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/fanout"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// expectedFor is how long a new subscription may begin where it was expected to, without a look at what
+// is stored. It is shorter than a lease, so that no other replica has served it meanwhile.
+const expectedFor = 2 * time.Second
+
+// expected is the new subscriptions that the shared reader is to serve, by id.
+type expected struct {
+	mu  sync.Mutex
+	all map[string]expectation
+}
+
+// expectation is a subscription that is about to be stored for the first time.
+type expectation struct {
+	began time.Time
+	at    time.Time
+	begun bool // it is served, or was
+}
+
+// enter adds a subscription, and forgets the earlier ones that are too old.
+func (e *expected) enter(sub *sluice.Subscription, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.all == nil {
+		e.all = map[string]expectation{}
+	}
+	e.all[sub.ID] = expectation{began: sub.Began(), at: now}
+	for id, one := range e.all { // a few of them: each entry is looked at before long
+		if now.Sub(one.at) < expectedFor {
+			break
+		}
+		delete(e.all, id)
+	}
+}
+
+// has reports whether a subscription is expected.
+func (e *expected) has(sub *sluice.Subscription) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	one, ok := e.all[sub.ID]
+	return ok && one.began.Equal(sub.Began())
+}
+
+// begin reports whether a subscription may begin where it was expected to, once.
+func (e *expected) begin(sub *sluice.Subscription, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	one, ok := e.all[sub.ID]
+	if !ok || one.begun || !one.began.Equal(sub.Began()) || now.Sub(one.at) >= expectedFor {
+		return false
+	}
+	one.begun = true
+	e.all[sub.ID] = one
+	return true
+}
+
+// Expect notes that a subscription is about to be stored for the first time: the shared reader serves it
+// from its start on without a look at what is stored, if it is to.
+func (s *Store) Expect(sub *sluice.Subscription) {
+	if s.shared.Shares != nil && sub.From.Kind == sluice.StartSeq && s.shared.Shares(sub) {
+		s.expected.enter(sub, time.Now())
+	}
+}
+
+// New returns where a subscription begins that this process has just created, once, and false for another.
+func (p Positions) New(sub *sluice.Subscription) (fanout.Stored, bool) {
+	if !p.store.expected.begin(sub, time.Now()) {
+		return fanout.Stored{}, false
+	}
+	return fanout.Stored{Known: true, New: true, Position: fanout.Position{Shared: true, Floors: floorsBefore(sub, sub.From.Seq)}}, true
+}
+
+// floorsBefore returns the floors of a subscription that begins at a sequence.
+func floorsBefore(sub *sluice.Subscription, first uint64) []uint64 {
+	return slices.Repeat([]uint64{max(first, 1) - 1}, len(streams.PushConsumers(sub)))
+}
