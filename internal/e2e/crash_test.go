@@ -198,7 +198,9 @@ func TestCrash_ManySubscriptionsLoseNoEvent(t *testing.T) { // S4-17, S4-22, C01
 		subs, c.events, c.kills, limit = 10_000, 300_000, 100, time.Hour
 	}
 	got := newArrivals()
-	got.fails = func(path string, try int) bool { return strings.HasSuffix(path, "0") || strings.HasSuffix(path, "5") && try == 1 }
+	got.fails = func(path string, try int) bool {
+		return strings.HasSuffix(path, "0") || strings.HasSuffix(path, "5") && try == 1
+	}
 	healthy := func(path string) bool { return !strings.HasSuffix(path, "0") }
 	hook := httptest.NewServer(got)
 	t.Cleanup(hook.Close)
