@@ -16,7 +16,7 @@ type bounded struct{ jetstream.JetStream }
 // Once sends a request that changes something.
 func Once[T any](ctx context.Context, act func(context.Context) (T, error)) (T, error) {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= RequestTimeout {
-		return act(ctx)
+		return act(ctx) // another timer would change nothing
 	}
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()

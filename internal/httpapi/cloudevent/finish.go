@@ -25,6 +25,9 @@ func finish(e *sluice.Event, path string) error {
 
 // InheritTrace sets the request's trace context on events without one.
 func InheritTrace(header http.Header, events []sluice.Event) error {
+	if header.Get("Traceparent") == "" && header.Get("Tracestate") == "" {
+		return nil
+	}
 	for _, name := range []string{"traceparent", "tracestate"} {
 		value := header.Get(name)
 		for i := range events {

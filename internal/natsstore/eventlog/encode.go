@@ -23,7 +23,7 @@ const upperHex = "0123456789ABCDEF"
 // message returns the event as CloudEvents message in binary mode: attributes in headers,
 // data in the body. eventOf is its inverse. Empty attributes are left out; a reader fills them in.
 func message(ns string, e *sluice.Event) *nats.Msg {
-	const attributes = 10 // and the stamp
+	const attributes = 10 // with the stamp
 	h := make(nats.Header, attributes+len(e.Extensions))
 	values := make([]string, 0, attributes+len(e.Extensions)) // of all headers, each in a slice of its own
 	put := func(name, value string) {
