@@ -22,6 +22,9 @@ type Resting interface {
 	// Clean reports whether nothing is stored about earlier deliveries of the events that come: no
 	// attempts, no parked lanes, no health.
 	Clean() bool
+	// Past returns how far the latest deliveries came, by sequence, if that is known to be all that is
+	// stored about them.
+	Past() (progress map[uint64]model.Progress, known bool)
 	// Rest closes the source if nothing waits, and reports whether it did: the subscription is woken
 	// when the next event comes.
 	Rest() bool

@@ -205,6 +205,12 @@ func (r *runner) remembered(ctx context.Context) (parked []model.ParkedEntry, er
 		r.recovered, r.left = nil, nil
 		return nil, nil
 	}
+	if r.rests != nil && len(r.left) == 0 {
+		if past, known := r.rests.Past(); known {
+			r.recovered = past
+			return nil, nil
+		}
+	}
 	if err := r.restoreHealth(ctx); err != nil {
 		return nil, err
 	}

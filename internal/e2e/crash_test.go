@@ -248,7 +248,7 @@ func (c *crash) make(t *testing.T, subs int, url string, window int) {
 		items := make([]string, 0, 1000)
 		for i := first; i < min(subs, first+1000); i++ {
 			items = append(items, fmt.Sprintf(`{"id":"many%d","pattern":"/crash/p%d","endpoint":{"url":%q},
-				"policy":{"window":%d,"retry":{"preset":"custom","steps":["200ms"],"max_attempts":100}}}`, i, i, url, window))
+				"policy":{"window":%d,"retry":{"preset":"custom","steps":["200ms","5s"],"max_attempts":100}}}`, i, i, url, window))
 		}
 		made := s.must(t, http.StatusOK, "POST /v1/subscriptions/batch", "["+strings.Join(items, ",")+"]")
 		require.InDelta(t, len(items), made.field(t, "created"), 0, made.text)

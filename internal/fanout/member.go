@@ -70,6 +70,7 @@ type member struct {
 	waits  Waits    // an event that it was seen to want, behind those in the queue
 	sought uint64   // up to here it was looked for
 	doubt  uint64   // an event up to here may have been attempted by an earlier process
+	past   Past     // deliveries of earlier processes behind after, until the first source; nil: not known
 	busy   bool     // it may have records of parked lanes, or of an endpoint in trouble
 	lost   []span   // events that left the log before they were read
 

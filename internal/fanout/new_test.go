@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/fanout"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -52,5 +53,33 @@ func TestNew_FirstOneKnowsTheEnd(t *testing.T) {
 		<-time.After(aLittle)
 		require.EqualValues(t, 6, w.cursor(1))
 		require.Zero(t, w.reads)
+	})
+}
+
+// What earlier processes did with the deliveries behind the cursor is known to the first source, unless there may be
+// records of parked lanes, too.
+func TestPast_IsOfTheFirstSource(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.publish(times(5)...)
+		m.cursors[1] = fanout.Cursor{Seq: 3, Revision: 1}
+		past := fanout.Past{3: {EventID: "3"}, 4: {EventID: "4", Settled: true}, 5: {EventID: "5", Attempts: 1}}
+		m.past, m.busy = map[string]fanout.Past{"a": past, "c": past}, map[string]bool{"c": true}
+		for _, id := range []string{"a", "c", "e"} {
+			m.positions[id] = fanout.Position{Shared: true, Attached: true, Floors: []uint64{1, 1}}
+		}
+		w := over(t, m)
+		a, busy, unknown := sub("a", "/x", 1), sub("c", "/x", 1), sub("e", "/x", 1)
+		w.join(a, busy, unknown)
+		first := w.open(a)
+		require.False(t, first.Clean())
+		progress, known := first.Past()
+		require.True(t, known)
+		require.Equal(t, map[uint64]model.Progress{4: past[4], 5: past[5]}, progress)
+		for _, later := range []*fanout.Source{w.open(a), w.open(busy), w.open(unknown)} {
+			_, known = later.Past()
+			require.False(t, known)
+		}
 	})
 }

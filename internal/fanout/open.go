@@ -27,8 +27,8 @@ func (r *Router) Open(sub *sluice.Subscription) (s *Source, moved <-chan struct{
 		m.source.end()
 		m.rewind()
 	}
-	s = &Source{member: m, out: make(chan *model.Delivery, m.window()), ended: make(chan struct{}), clean: m.clean(), seen: max(m.after, m.doubt)}
-	m.source = s
+	s = &Source{member: m, out: make(chan *model.Delivery, m.window()), ended: make(chan struct{}), clean: m.clean(), past: m.past, seen: max(m.after, m.doubt)}
+	m.source, m.past = s, nil
 	m.hand()
 	return s, nil, nil
 }

@@ -158,6 +158,7 @@ func (l *shared) place(members []*member, known map[*member]Stored, cursors map[
 			continue
 		}
 		start = min(start, l.seat(m, known[m], last))
+		m.recall(known[m].Past)
 		if m.works() {
 			woken = append(woken, m.wake)
 		}
@@ -229,6 +230,20 @@ func (l *shared) seat(m *member, s Stored, last uint64) (start uint64) {
 	m.live = true
 	m.after = max(m.after, l.cursors[m.shard].Seq)
 	return m.after
+}
+
+// recall keeps of the past of a member what lies behind its floor, if nothing else is stored about it.
+func (m *member) recall(past Past) {
+	m.past = nil
+	if m.busy || past == nil {
+		return
+	}
+	m.past = Past{}
+	for seq, p := range past {
+		if seq > m.after {
+			m.past[seq] = p
+		}
+	}
 }
 
 // begin starts the reader of a log that has members which share it.

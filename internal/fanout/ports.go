@@ -3,6 +3,7 @@ package fanout
 import (
 	"context"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -59,7 +60,11 @@ type Stored struct {
 	Known bool // there is a position
 	New   bool // this process has just created it: no other has served it
 	Busy  bool // it has parked lanes, or its endpoint is in trouble
+	Past  Past // of one that is not busy; nil: it has to be asked for
 }
+
+// Past is how far the latest deliveries of a subscription came in earlier processes, by sequence.
+type Past map[uint64]model.Progress
 
 // Cursor is up to where a shard's events are accounted for, with the revision of its record; 0: there
 // is none.
@@ -77,7 +82,7 @@ type Records interface {
 	New(sub *sluice.Subscription) (Stored, bool)
 	// Stored returns what is stored about a subscription.
 	Stored(ctx context.Context, sub *sluice.Subscription) (Stored, error)
-	// All returns Stored for all subscriptions, from one reading.
+	// All returns Stored for all subscriptions, from one reading, with their past.
 	All(ctx context.Context) (func(sub *sluice.Subscription) Stored, error)
 	// PutPosition stores a position over any other.
 	PutPosition(ctx context.Context, sub *sluice.Subscription, p Position) error

@@ -233,13 +233,20 @@ func (r *Router) asking(ctx context.Context, changes []change) func(*sluice.Subs
 	if len(changes) < many || 4*len(changes) < all {
 		return one
 	}
-	read := sync.OnceValues(func() (func(*sluice.Subscription) Stored, error) { return r.deps.Records.All(ctx) })
-	return func(sub *sluice.Subscription) (Stored, error) {
-		of, err := read()
-		if err != nil {
-			return one(sub)
+	var (
+		reading sync.Mutex
+		of      func(*sluice.Subscription) Stored
+	)
+	return func(sub *sluice.Subscription) (s Stored, err error) {
+		reading.Lock()
+		if of == nil {
+			of, err = r.deps.Records.All(ctx) // asking about each would only make it worse
 		}
-		return of(sub), nil
+		reading.Unlock()
+		if err == nil {
+			s = of(sub)
+		}
+		return s, err
 	}
 }
 

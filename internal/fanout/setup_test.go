@@ -30,6 +30,8 @@ type memory struct {
 	changed   chan struct{}
 	cursors   map[int]fanout.Cursor
 	positions map[string]fanout.Position
+	past      map[string]fanout.Past
+	busy      map[string]bool
 	created   map[string]fanout.Stored // that this process has just created
 	consumers map[string][]uint64      // floors of subscriptions with consumers of their own
 	reads     int                      // calls of Next
@@ -152,7 +154,7 @@ func (m *memory) Stored(_ context.Context, sub *sluice.Subscription) (fanout.Sto
 	m.asked++
 	p, ok := m.positions[sub.ID]
 	p.Floors = slices.Clone(p.Floors)
-	return fanout.Stored{Position: p, Known: ok}, nil
+	return fanout.Stored{Position: p, Known: ok, Busy: m.busy[sub.ID], Past: m.past[sub.ID]}, nil
 }
 
 func (m *memory) New(sub *sluice.Subscription) (fanout.Stored, bool) {

@@ -16,6 +16,7 @@ type Source struct {
 	once   sync.Once
 	seen   uint64
 	clean  bool
+	past   Past
 }
 
 // Deliveries returns the channel of deliveries.
@@ -33,6 +34,12 @@ func (s *Source) Seen(sluice.Path) uint64 { return s.seen }
 // Clean reports whether nothing is stored about earlier deliveries of the events that come: no
 // attempts, no parked lanes, no health.
 func (s *Source) Clean() bool { return s.clean }
+
+// Past returns how far the latest deliveries came before, by sequence, if that is known to be all that is
+// stored about them.
+func (s *Source) Past() (progress map[uint64]model.Progress, known bool) {
+	return s.past, s.past != nil
+}
 
 // Look calls lost for the ranges of events that left the log before they were read, and looks for the
 // next event that is wanted.

@@ -125,28 +125,65 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay str
 	if err != nil || last.IsZero() {
 		return nil, err
 	}
+	all, err := s.triedSince(ctx, subject, last)
+	return progressIn(all[sub.ID], sub, replay), err
+}
+
+// lastTried returns the attempts of the half minute before the last one, by subscription.
+func (s *Store) lastTried(ctx context.Context) (map[string][]tried, error) {
+	handle, err := s.core.JetStream().Stream(ctx, streams.Attempts)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", streams.Attempts, err)
+	}
+	return s.triedSince(ctx, "", handle.CachedInfo().State.LastTime)
+}
+
+// tried is an attempt as far as it tells of a delivery's progress.
+type tried struct {
+	Subscription string         `json:"subscription"`
+	EventID      string         `json:"event_id"`
+	Seq          uint64         `json:"seq"`
+	Number       int            `json:"number"`
+	Probe        bool           `json:"probe"`
+	StartedAt    time.Time      `json:"started_at"`
+	Replay       string         `json:"replay"`
+	Verdict      sluice.Verdict `json:"verdict"`
+}
+
+// triedSince returns the attempts that were stored in the half minute before a time and since then, by
+// subscription: those on a subject, or all.
+func (s *Store) triedSince(ctx context.Context, subject string, last time.Time) (map[string][]tried, error) {
 	from := last.Add(-recoverSpan)
-	known := map[uint64]model.Progress{}
-	err = s.core.Scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
+	all := map[string][]tried{}
+	err := s.core.Scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
 	}, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 		for line := range streams.SplitBlock(msg.Data) {
-			var a sluice.Attempt
+			var a tried
 			if err := json.Unmarshal(line, &a); err != nil {
 				return false, fmt.Errorf("attempt: %w", err)
 			}
-			if !a.StartedAt.Before(sub.Began()) && a.Replay == replay && !a.Probe {
-				known[a.Seq] = progressed(known[a.Seq], &a)
-			}
+			all[a.Subscription] = append(all[a.Subscription], a)
 		}
 		return true, nil
 	})
-	return known, err
+	return all, err
+}
+
+// progressIn returns how far the deliveries of a subscription, or of one of its replays, came by attempts.
+func progressIn(attempts []tried, sub *sluice.Subscription, replay string) map[uint64]model.Progress {
+	known := map[uint64]model.Progress{}
+	for i := range attempts {
+		if a := &attempts[i]; !a.StartedAt.Before(sub.Began()) && a.Replay == replay && !a.Probe {
+			known[a.Seq] = progressed(known[a.Seq], a)
+		}
+	}
+	return known
 }
 
 // progressed returns how far a delivery has come with one more attempt. One that was held
 // begins anew.
-func progressed(p model.Progress, a *sluice.Attempt) model.Progress {
+func progressed(p model.Progress, a *tried) model.Progress {
 	if a.Verdict.Held != "" {
 		return model.Progress{EventID: a.EventID, Settled: p.Settled}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -105,10 +106,16 @@ func (p Positions) All(ctx context.Context) (func(sub *sluice.Subscription) fano
 			busy[id] = true
 		}
 	}
+	attempts := sync.OnceValues(func() (map[string][]tried, error) { return p.store.lastTried(ctx) })
 	return func(sub *sluice.Subscription) fanout.Stored {
 		l, known := lookouts[sub.ID]
 		s := l.stored(sub, known)
 		s.Busy = busy[sub.ID]
+		if s.Shared && !s.Busy {
+			if all, err := attempts(); err == nil { // else each asks
+				s.Past = fanout.Past(progressIn(all[sub.ID], sub, ""))
+			}
+		}
 		return s
 	}, nil
 }

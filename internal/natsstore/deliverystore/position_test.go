@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/fanout"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -134,6 +135,39 @@ func TestPositions_AreStored(t *testing.T) {
 	moved := *sub
 	moved.SoughtAt = &time.Time{}
 	require.False(t, all(&moved).Known, "it was moved since")
+}
+
+// One reading tells of all subscriptions what the attempts tell of each, unless lanes or health are stored, too.
+func TestPositions_KnowTheLatestAttempts(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	store.Share(deliverystore.Sharing{Shares: sharing})
+	sub := store.subscribed(t, seq(1))
+	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
+	log, done := runLog(t, store), make(chan error, 1)
+	for _, a := range []sluice.Attempt{
+		{EventID: "settled", Seq: 5, Number: 2, StartedAt: time.Now(), Verdict: sluice.Verdict{Settled: true}},
+		{EventID: "failed", Seq: 6, Number: 1, StartedAt: time.Now(), Verdict: sluice.Verdict{Again: time.Now()}},
+		{EventID: "probe", Seq: 7, Number: 1, StartedAt: time.Now(), Probe: true},
+		{EventID: "replayed", Seq: 8, Number: 1, StartedAt: time.Now(), Replay: "r"},
+		{EventID: "before", Seq: 9, Number: 1, StartedAt: sub.CreatedAt.Add(-time.Second)},
+	} {
+		a.Subscription = sub.ID
+		log.Record(&a, sub.Namespace, func(err error) { done <- err })
+		require.NoError(t, <-done)
+	}
+	known, err := log.Recover(t.Context(), sub)
+	require.NoError(t, err)
+	require.Len(t, known, 2)
+	all, err := store.Positions().All(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, fanout.Past(known), all(sub).Past)
+
+	require.NoError(t, store.PutHealth(t.Context(), sub, model.Health{Unopened: "x"}))
+	all, err = store.Positions().All(t.Context())
+	require.NoError(t, err)
+	require.True(t, all(sub).Busy)
+	require.Nil(t, all(sub).Past)
 }
 
 // A cursor has one writer at a time, and those that are attached to it have what it says.
