@@ -83,3 +83,21 @@ func TestPast_IsOfTheFirstSource(t *testing.T) {
 		}
 	})
 }
+
+// A subscription that has joined may be served from then on, until it is known to have consumers of its own.
+func TestServes_FromJoiningOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := over(t, newMemory())
+		a, own := sub("a", "/x", 1), sub("b", "/x", 1)
+		w.shares = func(s *sluice.Subscription, _ fanout.Stored) bool { return s.ID == "a" }
+		require.False(t, w.router.Serves(a))
+		w.router.Join(a, func() {})
+		w.router.Join(own, func() {})
+		require.True(t, w.router.Serves(a))
+		require.True(t, w.router.Serves(own))
+		w.join(a, own)
+		require.True(t, w.router.Serves(a))
+		require.False(t, w.router.Serves(own))
+	})
+}

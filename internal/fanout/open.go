@@ -33,7 +33,8 @@ func (r *Router) Open(sub *sluice.Subscription) (s *Source, moved <-chan struct{
 	return s, nil, nil
 }
 
-// Serves reports whether a subscription gets its events from the shared reader of this router.
+// Serves reports whether a subscription gets its events from the shared reader of this router, or may be
+// about to: it has joined, and is not known to have consumers of its own.
 func (r *Router) Serves(sub *sluice.Subscription) bool {
 	r.mu.Lock()
 	m := r.members[sub.ID]
@@ -43,7 +44,7 @@ func (r *Router) Serves(sub *sluice.Subscription) bool {
 	}
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
-	return m.placed && !m.own
+	return !m.placed || !m.own
 }
 
 // Standing is how a subscription that this replica serves stands now.
