@@ -93,6 +93,7 @@ type shared struct {
 	quotas    *quota.Quotas
 	counts    *quota.Counts
 	counted   []func() // each is called once all subscriptions of one kind have been reported
+	applied   *records.Applied
 }
 
 // sending holds the components that requests to endpoints need.
@@ -250,6 +251,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 			Shares: func(sub *sluice.Subscription) bool { return shares(sub, fanout.Stored{}) }, Standing: s.arrivals.Standing,
 		})
 	}
+	s.applied = records.NewApplied()
 	s.registry = subscription.New(subscription.Deps{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
@@ -268,6 +270,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Labels:        s.catalogue.Labels,
 		Filters:       s.filters,
 		Payer:         s.index.Payer,
+		Applied:       s.applied.Wait,
 	})
 	var err error
 	s.causes, err = loopguard.New(s.log, s.marks, loopguard.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
@@ -291,7 +294,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	if s.cfg.Webhooks.SharedAbove >= 0 {
 		arrivals, sources = records.Arrivals{Router: s.arrivals}, records.SharedSources{Router: s.arrivals, Own: sources}
 	}
-	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.grants.Follower.Know, Forget: s.metrics.Forget}, s.owns.Part(), delivery.Deps{
+	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.grants.Follower.Know, Forget: s.metrics.Forget, Applied: s.applied}, s.owns.Part(), delivery.Deps{
 		Sources:   sources,
 		Arrivals:  arrivals,
 		Log:       s.attempts,

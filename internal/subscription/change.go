@@ -27,11 +27,16 @@ func (r *Registry) Get(ctx context.Context, id string) (*sluice.Subscription, er
 	return r.load(ctx, id)
 }
 
-// Pause pauses the deliveries of an active subscription; no event is lost in the meantime. As for
+// Pause pauses the deliveries of an active subscription; no event is lost in the meantime. When it
+// returns, this replica begins no delivery of it any more; another one stops a moment later. As for
 // every change, by is the acting principal. Codes SubscriptionMissing; Conflict if it is cancelled;
 // Unavailable, as for every change, if the ledger is not writable.
 func (r *Registry) Pause(ctx context.Context, id, by string) (*sluice.Subscription, error) {
-	return r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionPause}, pause)
+	sub, err := r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionPause}, pause)
+	if err == nil && r.needs.Applied != nil {
+		r.needs.Applied(ctx, sub.Revision)
+	}
+	return sub, err
 }
 
 // Resume activates a paused or disabled subscription. Codes as for Pause.

@@ -389,3 +389,21 @@ func TestList_IsNewestFirst(t *testing.T) {
 	_, err = b.List(t.Context(), subscription.Query{Cursor: "???"})
 	requireCode(t, sluice.InvalidRequest, err)
 }
+
+// A pause is over when this replica acts on it: what is published then is not delivered.
+func TestPause_WaitsUntilThisReplicaActsOnIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var waited []uint64
+	b.needs.Applied = func(_ context.Context, revision uint64) { waited = append(waited, revision) }
+	b.Registry = subscription.New(b.needs)
+	sub := b.create(t, minimal)
+	require.Empty(t, waited)
+	paused, err := b.Pause(t.Context(), sub.ID, "root")
+	require.NoError(t, err)
+	require.Equal(t, []uint64{paused.Revision}, waited)
+	require.Greater(t, paused.Revision, sub.Revision)
+	_, err = b.Pause(t.Context(), "missing", "root")
+	require.Error(t, err)
+	require.Len(t, waited, 1)
+}

@@ -130,6 +130,10 @@ type Deps struct {
 	Labels    filter.Labels // static labels of event types; nil: none
 	Filters   *filter.Pool  // evaluates the filters of dry runs; nil: a pool without limits
 
+	// Applied waits, for a moment at most, until this replica acts on the changes of subscriptions up
+	// to a revision; nil: it does not wait.
+	Applied func(ctx context.Context, revision uint64)
+
 	// Payer returns the principal that is charged for a subscription's filter; "" is the operator.
 	// nil: always the operator.
 	Payer func(sub *sluice.Subscription) string

@@ -102,6 +102,7 @@ type Subscriptions struct {
 	CaughtUp func()
 	Know     func(id string, sub *sluice.Subscription) // nil: deleted
 	Forget   func(id string)                           // it was deleted
+	Applied  *Applied
 }
 
 // Watch calls change for every subscription, and then for every change.
@@ -113,6 +114,7 @@ func (s Subscriptions) Watch(ctx context.Context, change func(id string, sub *sl
 			if e.Value.Mode == sluice.Push {
 				change(e.Key, e.Value)
 			}
+			s.Applied.enter(e.Revision)
 		},
 		removed: func(key string, _ uint64) {
 			s.Counts.Remove(key)
