@@ -332,8 +332,11 @@ func TestPath_IsEscapedInURLs(t *testing.T) {
 // A connection that breaks off and a server that has just started are no end.
 func TestFollow_ResumesAfterAnOutage(t *testing.T) {
 	t.Parallel()
+	var mu sync.Mutex
 	var asked []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		asked = append(asked, r.URL.RawQuery)
 		h := w.Header()
 		h.Set("Content-Type", textType)
@@ -359,6 +362,8 @@ func TestFollow_ResumesAfterAnOutage(t *testing.T) {
 		got = append(got, string(page.Data))
 	}
 	require.Equal(t, []string{"x", "y"}, got)
+	mu.Lock()
+	defer mu.Unlock()
 	const again = "cursor=7&live=long-poll&offset=0_1"
 	require.Equal(t, []string{"live=long-poll&offset=-1", again, again, again}, asked)
 }
