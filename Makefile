@@ -72,8 +72,12 @@ faults: ## Test every fault in its long form, one at a time, and write docs/faul
 		-run='^($(shell grep -oh '\.Test[A-Za-z_]\+' internal/testkit/faulttest/faults.go | tr -d . | sort -u | paste -sd '|'))$$' ./internal/delivery ./internal/natsstore/records ./internal/e2e
 	SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -run=TestFaults_HaveTheirTests ./internal
 
-bench: build ## Measure Sluice beside a bare loop, and Sluice with failures (a quarter of an hour; ROWS=speed two minutes; OUTAGE=10m)
-	go run ./cmd/bench -sluice bin/sluice -rows "$(ROWS)" -outage $(or $(OUTAGE),1m)
+bench: build ## Measure Sluice beside a bare loop, and Sluice with failures, into bin/bench/1 (40 minutes; ROWS=speed,late; RUN=2: into another directory; MISSING=1: only rows without results there; OUTAGE=10m; SUBSCRIPTIONS=100000)
+	go run ./cmd/bench -sluice bin/sluice -commit $(shell git describe --always --dirty --exclude "*") -rows "$(ROWS)" -outage $(or $(OUTAGE),1m) -subscriptions $(or $(SUBSCRIPTIONS),10000) \
+		-results bin/bench/$(or $(RUN),1) -missing=$(if $(MISSING),true,false)
+
+performance: ## Write docs/performance.md from the results of all runs of make bench in bin/bench
+	go run ./cmd/bench -page docs $(wildcard bin/bench/*/*.json)
 
 fuzz: ## Run every fuzz test for FUZZTIME (30s), one after the other, on FUZZCORES (all); FUZZ=Covers: only those of this name
 	scripts/fuzz "$(or $(FUZZTIME),30s)" "$(FUZZCORES)" "$(FUZZ)"
@@ -84,4 +88,4 @@ vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of 
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
 
-.PHONY: faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench fuzz vuln natscli
+.PHONY: faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench performance fuzz vuln natscli

@@ -26,6 +26,7 @@ const size = 260
 type bed struct {
 	proc  *process
 	api   *client.Client // nil: of the bare loop
+	dir   string         // its data
 	http  string         // the address of its API
 	token string
 	nc    *nats.Conn
@@ -43,6 +44,11 @@ func (e env) makeSyncing(ctx context.Context, syncing string) (*bed, error) {
 	if err != nil {
 		return nil, err
 	}
+	return e.makeIn(ctx, dir, syncing)
+}
+
+// makeIn is makeSyncing in this directory, with the data that is there.
+func (e env) makeIn(ctx context.Context, dir, syncing string) (*bed, error) {
 	proc, api, err := serve(ctx, e.binary, dir, syncing)
 	if err != nil {
 		return nil, err
@@ -53,7 +59,7 @@ func (e env) makeSyncing(ctx context.Context, syncing string) (*bed, error) {
 	}
 	b, err := attach(proc, api)
 	if err == nil {
-		b.http, b.token = proc.http, strings.TrimSpace(string(token))
+		b.dir, b.http, b.token = dir, proc.http, strings.TrimSpace(string(token))
 	}
 	return b, err
 }

@@ -47,6 +47,14 @@ func TestRows_AreMeasured(t *testing.T) {
 		t.Parallel()
 		testRest(t, binary)
 	})
+	t.Run("every delivery of other loads arrives", func(t *testing.T) {
+		t.Parallel()
+		testVariants(t, binary)
+	})
+	t.Run("each of many subscriptions gets its events, also after a restart", func(t *testing.T) {
+		t.Parallel()
+		testMany(t, binary)
+	})
 	t.Run("a published event reaches every subscriber", func(t *testing.T) {
 		t.Parallel()
 		testFeeds(t, binary)
@@ -59,27 +67,28 @@ func TestRows_AreMeasured(t *testing.T) {
 
 func testSpeed(t *testing.T, binary string) {
 	t.Helper()
-	p := smoke()
+	p, e := smoke(), benchEnv(t, binary)
 	p.always = 1
-	rows, err := p.measure(t.Context(), env{binary, t.TempDir(), t.Logf})
-	require.NoError(t, err) // an event that does not arrive is an error
-	require.Len(t, rows, 4)
-	for _, r := range rows {
-		require.Zero(t, r.again, r.name)
-		require.Positive(t, r.rate, r.name)
-		require.Positive(t, r.p50, r.name)
+	for _, s := range p.tables(e) {
+		rows := measured(t, s.(table[sample]), e, "ratio") // an event that does not arrive is an error
+		require.Len(t, rows, 2)
+		for i, r := range rows {
+			require.Zero(t, r.again, i)
+			require.Positive(t, r.rate, i)
+			require.Positive(t, r.p50, i)
+		}
 	}
-	var table strings.Builder
-	require.NoError(t, p.print(&table, rows))
-	t.Log("\n" + table.String())
-	require.Equal(t, 2, strings.Count(table.String(), "ratio"))
 }
 
 func TestSystem_FailedStartIsAnError(t *testing.T) {
 	t.Parallel()
-	p := smoke()
-	_, err := p.measure(t.Context(), env{filepath.Join(t.TempDir(), "none"), t.TempDir(), t.Logf})
-	require.ErrorContains(t, err, "no such file")
+	e := benchEnv(t, filepath.Join(t.TempDir(), "none"))
+	for _, s := range smoke().tables(e) {
+		if s.(table[sample]).rounds > 0 {
+			_, err := s.run(t.Context(), e)
+			require.ErrorContains(t, err, "no such file")
+		}
+	}
 }
 
 func TestArrival_CountsOnce(t *testing.T) {
@@ -96,11 +105,12 @@ func TestArrival_CountsOnce(t *testing.T) {
 		text, _, _ := bytes.Cut(rest, []byte(`"`))
 		return strings.Fields(string(text))
 	}
-	require.True(t, got.note(mark(2, 0), sent.Add(time.Millisecond)))
-	require.False(t, got.note(mark(2, 0), sent.Add(time.Second)), "again")
-	require.False(t, got.note(mark(1, 1), sent), "of another phase")
-	require.False(t, got.note(mark(2, 2), sent), "not expected")
-	require.True(t, got.note(mark(2, 1), sent.Add(3*time.Millisecond)))
+	require.True(t, got.note(mark(2, 0), 0, sent.Add(time.Millisecond)))
+	require.False(t, got.note(mark(2, 0), 0, sent.Add(time.Second)), "again")
+	require.False(t, got.note(mark(1, 1), 0, sent), "of another phase")
+	require.False(t, got.note(mark(2, 2), 0, sent), "not expected")
+	require.False(t, got.note(mark(2, 1), 1, sent), "no such part")
+	require.True(t, got.note(mark(2, 0), 1, sent.Add(3*time.Millisecond)))
 	<-got.all
 	require.Equal(t, time.Millisecond, got.percentile(50))
 	require.Equal(t, 3*time.Millisecond, got.percentile(100))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -26,70 +25,59 @@ type feedsPlan struct {
 	rounds    int
 }
 
-// feedRow is the result of one probe. Durations, rates and shares are medians of the rounds, counts
-// sums.
+// feedRow is the result of one probe.
 type feedRow struct {
-	name, aim string
-	base      bool // the baseline of the next ones
-	count     int
-	lagged    int
-	rate      float64       // frames a second; 0 if it is not the subject
-	p50, p99  time.Duration // of a publish, or from publish to frame
-	last      time.Duration
-	cpu       time.Duration // of the server, for each frame
+	count    int
+	lagged   int
+	rate     float64       // frames a second; 0 if it is not the subject
+	p50, p99 time.Duration // of a publish, or from publish to frame
+	last     time.Duration
+	cpu      time.Duration // of the server, for each frame
 }
 
 // feedProbe measures one row.
 type feedProbe struct {
-	name, aim string
-	run       func(ctx context.Context, b *bed) (feedRow, error)
+	head
+
+	run func(ctx context.Context, b *bed) (feedRow, error)
 }
 
 func (p feedsPlan) probes() []feedProbe {
 	many := fmt.Sprintf("%d readers", p.readers)
+	const base = "publish without readers"
 	return []feedProbe{
-		{"publish, nobody reads", "", p.publishBeside(audience{})},
-		{"publish, " + many + " of it", "", p.publishBeside(audience{Readers: p.readers, Query: "pattern=/feeds/*"})},
-		{"publish, " + many + " that take nothing", "1.00", p.publishBeside(audience{Readers: p.readers, Query: "pattern=/feeds/*&buffer=16", Stares: true})},
-		{"publish, " + many + " of something else", "", p.publishBeside(audience{Readers: p.readers, Query: "pattern=/other/*"})},
-		{"a frame, 1 reader", "", p.late(audience{Readers: 1})},
-		{fmt.Sprintf("a frame, %d readers", p.fans), "", p.late(audience{Readers: p.fans})},
-		{fmt.Sprintf("to %d, server-sent events", p.fans), "100000/s", p.fan(audience{Readers: p.fans})},
-		{fmt.Sprintf("to %d, WebSocket", p.fans), "100000/s", p.fan(audience{Readers: p.fans, Socket: true})},
-		{"what was before, to 1", "", p.replay(audience{Readers: 1})},
-		{fmt.Sprintf("what was before, to %d at once", p.fans), "", p.replay(audience{Readers: p.fans})},
+		{head{Name: base}, p.publishBeside(audience{})},
+		{head{"publish, " + many + " of it", base, ""}, p.publishBeside(audience{Readers: p.readers, Query: "pattern=/feeds/*"})},
+		{head{"publish, " + many + " that take nothing", base, "1.00"}, p.publishBeside(audience{Readers: p.readers, Query: "pattern=/feeds/*&buffer=16", Stares: true})},
+		{head{"publish, " + many + " of something else", base, ""}, p.publishBeside(audience{Readers: p.readers, Query: "pattern=/other/*"})},
+		{head{Name: "a frame, 1 reader"}, p.late(audience{Readers: 1})},
+		{head{Name: fmt.Sprintf("a frame, %d readers", p.fans)}, p.late(audience{Readers: p.fans})},
+		{head{Name: fmt.Sprintf("to %d, server-sent events", p.fans), Aim: "100000/s"}, p.fan(audience{Readers: p.fans})},
+		{head{Name: fmt.Sprintf("to %d, WebSocket", p.fans), Aim: "100000/s"}, p.fan(audience{Readers: p.fans, Socket: true})},
+		{head{Name: "what was before, to 1"}, p.replay(audience{Readers: 1})},
+		{head{Name: fmt.Sprintf("what was before, to %d at once", p.fans)}, p.replay(audience{Readers: p.fans})},
 	}
 }
 
-func (p feedsPlan) measure(ctx context.Context, e env) ([]feedRow, error) {
-	probes := p.probes()
-	rounds := make([][]feedRow, len(probes))
-	for round := range p.rounds {
-		for i, probe := range probes {
-			e.progress("feeds, round %d of %d: %s\n", round+1, p.rounds, probe.name)
-			row, err := p.probe(ctx, e, probe)
-			if err != nil {
-				return nil, fmt.Errorf("feeds, %s: %w", probe.name, err)
-			}
-			e.progress("  %d, p50 %.2f ms, p99 %.2f ms, %.0f frames/s, %.1f µs/frame\n", row.count, ms(row.p50), ms(row.p99), row.rate, micros(row.cpu))
-			rounds[i] = append(rounds[i], row)
-		}
+func (p feedsPlan) table() table[feedRow] {
+	t := table[feedRow]{
+		name: "feeds", title: "Feeds", plot: "frames/s", rounds: p.rounds,
+		about: fmt.Sprintf("%d publishes, one each %s, alone and beside readers; frames after the beginning of their publish; %d events as fast as can be to each of %d readers. "+
+			"Readers are in a process of their own on the same cores.", p.publishes, p.interval, p.flood, p.fans),
+		columns: []column[feedRow]{
+			counted("publishes or frames", func(r feedRow) int { return r.count }),
+			inMillis("p50", func(r feedRow) time.Duration { return r.p50 }),
+			inMillis("p99", func(r feedRow) time.Duration { return r.p99 }),
+			inMillis("last", func(r feedRow) time.Duration { return r.last }),
+			compared("frames/s", func(r feedRow) float64 { return r.rate }),
+			compared("server CPU each µs", func(r feedRow) float64 { return micros(r.cpu) }),
+			counted("lagged", func(r feedRow) int { return r.lagged }),
+		},
 	}
-	rows := make([]feedRow, len(probes))
-	for i, probe := range probes {
-		r := feedRow{name: probe.name, aim: probe.aim, base: i == 0}
-		for _, got := range rounds[i] {
-			r.count += got.count
-			r.lagged += got.lagged
-		}
-		r.rate = medianOf(rounds[i], func(r feedRow) float64 { return r.rate })
-		r.p50 = medianOf(rounds[i], func(r feedRow) time.Duration { return r.p50 })
-		r.p99 = medianOf(rounds[i], func(r feedRow) time.Duration { return r.p99 })
-		r.last = medianOf(rounds[i], func(r feedRow) time.Duration { return r.last })
-		r.cpu = medianOf(rounds[i], func(r feedRow) time.Duration { return r.cpu })
-		rows[i] = r
+	for _, probe := range p.probes() {
+		t.subjects = append(t.subjects, one(probe.head, func(ctx context.Context, e env) (feedRow, error) { return p.probe(ctx, e, probe) }))
 	}
-	return rows, nil
+	return t
 }
 
 // probe measures a row once, on a server of its own.
@@ -241,29 +229,6 @@ func (p feedsPlan) told(ctx context.Context, b *bed, a audience, publish func() 
 		count: h.Events, lagged: h.Lagged, rate: float64(h.Events) / h.Last.Sub(begun).Seconds(), p50: h.P50, p99: h.P99, last: h.Longest,
 		cpu: (b.proc.usage().cpu - before) / time.Duration(max(1, h.Events)),
 	}, nil
-}
-
-func (p feedsPlan) print(w io.Writer, rows []feedRow) error {
-	text := fmt.Sprintf("\nFeeds: %d publishes of %d bytes, one each %s, beside readers; frames behind the beginning of their publish; "+
-		"\n%d events as fast as can be to each of %d readers, which are in a process of their own on the same cores; medians of %d rounds\n\n",
-		p.publishes, size, p.interval, p.flood, p.fans, p.rounds)
-	var cells strings.Builder
-	cells.WriteString("\tcount\tp50 ms\tp99 ms\tlast ms\tratio p50\tratio p99\tframes/s\tserver CPU µs/frame\tlagged\taim\t\n")
-	var base feedRow
-	for _, r := range rows {
-		if r.base {
-			base = r
-		}
-		switch {
-		case r.rate == 0:
-			fmt.Fprintf(&cells, "%s\t%d\t%.2f\t%.2f\t%.1f\t%s\t%s\t\t\t\t%s\t\n", r.name, r.count, ms(r.p50), ms(r.p99), ms(r.last), ratio(r.p50, base.p50), ratio(r.p99, base.p99), r.aim)
-		case r.p50 > 0:
-			fmt.Fprintf(&cells, "%s\t%d\t%.2f\t%.2f\t%.1f\t\t\t%.0f\t%.1f\t%d\t%s\t\n", r.name, r.count, ms(r.p50), ms(r.p99), ms(r.last), r.rate, micros(r.cpu), r.lagged, r.aim)
-		default:
-			fmt.Fprintf(&cells, "%s\t%d\t\t\t\t\t\t%.0f\t%.1f\t%d\t%s\t\n", r.name, r.count, r.rate, micros(r.cpu), r.lagged, r.aim)
-		}
-	}
-	return write(w, text, cells.String())
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -26,26 +25,27 @@ type idlePlan struct {
 
 // idleRow is memory for each connection, in bytes.
 type idleRow struct {
-	name      string
 	rss, heap int64 // idle from its beginning
 	sent      int64 // resident, idle after it was sent some
 }
 
-func (p idlePlan) measure(ctx context.Context, e env) ([]idleRow, error) {
-	var rows []idleRow
+func (p idlePlan) table() table[idleRow] {
+	t := table[idleRow]{
+		name: "feeds-idle", title: "Memory of idle feeds", rounds: 1,
+		about: fmt.Sprintf("The server's memory for each of %d connections that are sent nothing, and after they were sent %d events.", p.readers, p.sent),
+		columns: []column[idleRow]{
+			compared("resident KiB", func(r idleRow) float64 { return float64(r.rss) / 1024 }),
+			compared("heap and stacks in use KiB", func(r idleRow) float64 { return float64(r.heap) / 1024 }),
+			compared("resident after events KiB", func(r idleRow) float64 { return float64(r.sent) / 1024 }),
+		},
+	}
 	for _, r := range []struct {
 		name string
 		a    audience
 	}{{"server-sent events", audience{}}, {"WebSocket", audience{Socket: true}}} {
-		e.progress("feeds: memory of %d connections, %s\n", p.readers, r.name)
-		row, err := p.round(ctx, e, r.a)
-		if err != nil {
-			return nil, fmt.Errorf("memory of feeds, %s: %w", r.name, err)
-		}
-		row.name = r.name
-		rows = append(rows, row)
+		t.subjects = append(t.subjects, one(head{Name: r.name, Aim: "40 KiB"}, func(ctx context.Context, e env) (idleRow, error) { return p.round(ctx, e, r.a) }))
 	}
-	return rows, nil
+	return t
 }
 
 func (p idlePlan) round(ctx context.Context, e env, a audience) (row idleRow, err error) {
@@ -122,18 +122,6 @@ func (b *bed) heap(ctx context.Context) (bytes int64, err error) {
 	return bytes, lines.Err()
 }
 
-func (p idlePlan) print(w io.Writer, rows []idleRow) error {
-	text := fmt.Sprintf("\nMemory of the server for each of %d connections that are sent nothing, and after they were sent %d events; the aim is 40 KiB\n\n", p.readers, p.sent)
-	var cells strings.Builder
-	cells.WriteString("KiB each\tresident\theap and stacks in use\tresident, after some events\t\n")
-	for _, r := range rows {
-		fmt.Fprintf(&cells, "%s\t%.1f\t%.1f\t%.1f\t\n", r.name, kibOf(r.rss), kibOf(r.heap), kibOf(r.sent))
-	}
-	return write(w, text, cells.String())
-}
-
-func kibOf(bytes int64) float64 { return float64(bytes) / 1024 }
-
 // statePlan is the rows of the state of namespaces with this many paths.
 type statePlan struct {
 	paths  []int
@@ -142,22 +130,26 @@ type statePlan struct {
 }
 
 type stateRow struct {
-	paths    int
 	all      time.Duration // all pages, one after another
 	p50, max time.Duration // of a page
 	one      time.Duration // the state of one path, median
 }
 
-func (p statePlan) measure(ctx context.Context, e env) (rows []stateRow, err error) {
-	for _, paths := range p.paths {
-		e.progress("state of %d paths\n", paths)
-		row, err := p.round(ctx, e, paths)
-		if err != nil {
-			return nil, fmt.Errorf("state of %d paths: %w", paths, err)
-		}
-		rows = append(rows, row)
+func (p statePlan) table() table[stateRow] {
+	t := table[stateRow]{
+		name: "state", title: "State", plot: "all ms", rounds: 1,
+		about: fmt.Sprintf("The state of a namespace with %d events on each path, read in pages of %d, and that of one path.", p.events, p.page),
+		columns: []column[stateRow]{
+			inMillis("all", func(r stateRow) time.Duration { return r.all }),
+			inMillis("page p50", func(r stateRow) time.Duration { return r.p50 }),
+			inMillis("longest page", func(r stateRow) time.Duration { return r.max }),
+			inMillis("one path p50", func(r stateRow) time.Duration { return r.one }),
+		},
 	}
-	return rows, nil
+	for _, paths := range p.paths {
+		t.subjects = append(t.subjects, one(head{Name: number(float64(paths)) + " paths"}, func(ctx context.Context, e env) (stateRow, error) { return p.round(ctx, e, paths) }))
+	}
+	return t
 }
 
 func (p statePlan) round(ctx context.Context, e env, paths int) (row stateRow, err error) {
@@ -197,7 +189,6 @@ func (p statePlan) round(ctx context.Context, e env, paths int) (row stateRow, e
 
 // read reads all pages of a state, which must have all paths.
 func (p statePlan) read(ctx context.Context, b *bed, paths int) (row stateRow, err error) {
-	row.paths = paths
 	var pages []time.Duration
 	begun, count := time.Now(), 0
 	for q := (client.StateQuery{Pattern: "/state/*", Limit: p.page}); ; {
@@ -217,14 +208,4 @@ func (p statePlan) read(ctx context.Context, b *bed, paths int) (row stateRow, e
 	}
 	row.all, row.p50, row.max = time.Since(begun), percentile(pages, 50), percentile(pages, 100)
 	return row, nil
-}
-
-func (p statePlan) print(w io.Writer, rows []stateRow) error {
-	text := fmt.Sprintf("\nThe state of a namespace with %d events of %d bytes on each path, in pages of %d\n\n", p.events, size, p.page)
-	var cells strings.Builder
-	cells.WriteString("paths\tall ms\tpage, p50 ms\tpage, longest ms\tone path, p50 ms\t\n")
-	for _, r := range rows {
-		fmt.Fprintf(&cells, "%d\t%.0f\t%.1f\t%.1f\t%.2f\t\n", r.paths, ms(r.all), ms(r.p50), ms(r.max), ms(r.one))
-	}
-	return write(w, text, cells.String())
 }

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -26,39 +24,30 @@ type latePlan struct {
 // lateRow is the delay of the second attempts after their due time; medians of the rounds, the
 // maximum of all.
 type lateRow struct {
-	name          string
 	events, again int // second attempts, and requests beyond them; sums
 	p50, p99, max time.Duration
 }
 
-// target is printed beside the results; it is no criterion.
-const target = 100 * time.Millisecond
-
-func (p latePlan) measure(ctx context.Context, e env) ([]lateRow, error) {
-	var rounds [3][]lateRow
-	for round := range p.rounds {
-		for i, start := range []func(context.Context, env, string) (*bed, error){p.startLoop, p.startSluice} {
-			e.progress("lateness, round %d of %d: %s\n", round+1, p.rounds, []string{"bare loop", "Sluice"}[i])
-			got, err := p.round(ctx, e, start)
-			if err != nil {
-				return nil, fmt.Errorf("lateness: %w", err)
-			}
-			for j, r := range got {
-				rounds[i+j] = append(rounds[i+j], r)
-			}
-		}
+func (p latePlan) table() table[lateRow] {
+	const loop = "bare loop, a timer each"
+	row := func(start func(context.Context, env, string) (*bed, error), rows ...head) subject[lateRow] {
+		return subject[lateRow]{rows, func(ctx context.Context, e env) ([]lateRow, error) { return p.round(ctx, e, start) }}
 	}
-	rows := make([]lateRow, len(rounds))
-	for i, name := range []string{"bare loop, a timer each", "Sluice", "Sluice, by its attempt log"} {
-		r := lateRow{name: name}
-		for _, got := range rounds[i] {
-			r.events, r.again, r.max = r.events+got.events, r.again+got.again, max(r.max, got.max)
-		}
-		r.p50 = medianOf(rounds[i], func(r lateRow) time.Duration { return r.p50 })
-		r.p99 = medianOf(rounds[i], func(r lateRow) time.Duration { return r.p99 })
-		rows[i] = r
+	return table[lateRow]{
+		name: "late", title: "Lateness of retries", plot: "p99 ms", rounds: p.rounds,
+		about: fmt.Sprintf("%d deliveries at once fail with a 503, and the second attempt of each is due in %s; the figures are its time after that.", p.events, p.again),
+		columns: []column[lateRow]{
+			counted("attempts", func(r lateRow) int { return r.events }),
+			inMillis("p50", func(r lateRow) time.Duration { return r.p50 }),
+			inMillis("p99", func(r lateRow) time.Duration { return r.p99 }),
+			inMillis("longest", func(r lateRow) time.Duration { return r.max }),
+			counted("sent again", func(r lateRow) int { return r.again }),
+		},
+		subjects: []subject[lateRow]{
+			row(p.startLoop, head{Name: loop}),
+			row(p.startSluice, head{Name: "Sluice", Base: loop, Aim: "p99 100 ms"}, head{Name: "Sluice, by its attempt log", Base: loop}),
+		},
 	}
-	return rows, nil
 }
 
 func (p latePlan) startLoop(ctx context.Context, e env, hook string) (*bed, error) {
@@ -162,17 +151,4 @@ func latenessOf(log []sluice.Attempt) (late []time.Duration) {
 		last = a
 	}
 	return late
-}
-
-func (p latePlan) print(w io.Writer, rows []lateRow) error {
-	text := fmt.Sprintf("\nLateness: %d deliveries at once whose first attempt fails and whose second is due in %s; "+
-		"medians of %d rounds; the aim is a p99 of at most %s\n\n", p.events, p.again, p.rounds, target)
-	var cells strings.Builder
-	cells.WriteString("second attempts, after they were due\tattempts\tp50 ms\tp99 ms\tmax ms\tsent again\t\n")
-	for _, r := range rows {
-		fmt.Fprintf(&cells, "%s\t%d\t%.2f\t%.2f\t%.2f\t%d\t\n", r.name, r.events, ms(r.p50), ms(r.p99), ms(r.max), r.again)
-	}
-	base, ours := rows[0], rows[1]
-	fmt.Fprintf(&cells, "ratio\t\t%s\t%s\t%s\t\t\n", ratio(ours.p50, base.p50), ratio(ours.p99, base.p99), ratio(ours.max, base.max))
-	return write(w, text, cells.String())
 }

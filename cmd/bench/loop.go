@@ -10,7 +10,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,6 +35,7 @@ type loop struct {
 	URL    string `json:"url"`
 	Window int    `json:"window"`
 
+	Fan   int           `json:"fan"`   // each message is POSTed so often, with its number for the %d in the URL; 0: once
 	Again time.Duration `json:"again"` // a failed message is POSTed again after this; 0: when its ack wait is over
 }
 
@@ -54,15 +58,19 @@ func runLoop(ctx context.Context, spec string) (err error) {
 	if err != nil {
 		return err
 	}
-	messages := make(chan jetstream.Msg)
+	messages := make(chan job)
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer close(messages)
 	l.work(ctx, &workers, messages)
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
-		select {
-		case messages <- m:
-		case <-ctx.Done():
+		left := new(atomic.Int64)
+		left.Store(int64(max(1, l.Fan)))
+		for i := range max(1, l.Fan) {
+			select {
+			case messages <- job{m, strings.Replace(l.URL, "%d", strconv.Itoa(i), 1), left}:
+			case <-ctx.Done():
+			}
 		}
 	}, jetstream.PullMaxMessages(2*l.Window))
 	if err != nil {
@@ -94,7 +102,7 @@ func (l loop) provision(ctx context.Context, nc *nats.Conn) (jetstream.Consumer,
 	})
 }
 
-func (l loop) work(ctx context.Context, workers *sync.WaitGroup, messages <-chan jetstream.Msg) {
+func (l loop) work(ctx context.Context, workers *sync.WaitGroup, messages <-chan job) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.Window}, Timeout: 15 * time.Second}
 	again := make(chan struct{}, l.Window) // as many concurrent ones as workers
 	for range l.Window {
@@ -119,13 +127,24 @@ func (l loop) work(ctx context.Context, workers *sync.WaitGroup, messages <-chan
 	}
 }
 
-// handle reports whether the message was POSTed and acknowledged.
-func (l loop) handle(ctx context.Context, client *http.Client, m jetstream.Msg) bool {
-	if err := post(ctx, client, l.URL, m.Data()); err != nil {
+// job is a POST of a message, which is acknowledged after its last one.
+type job struct {
+	jetstream.Msg
+
+	url  string
+	left *atomic.Int64
+}
+
+// handle reports whether the message was POSTed.
+func (l loop) handle(ctx context.Context, client *http.Client, m job) bool {
+	if err := post(ctx, client, m.url, m.Data()); err != nil {
 		if l.Again == 0 {
 			fmt.Fprintln(os.Stderr, "post:", err)
 		}
 		return false
+	}
+	if m.left.Add(-1) > 0 {
+		return true
 	}
 	if err := m.Ack(); err != nil {
 		fmt.Fprintln(os.Stderr, "ack:", err)

@@ -3,7 +3,8 @@
 // machine, under the same load, in turn. It measures Sluice in trouble: beside a slow endpoint, with
 // deliveries to retry, through an outage, with parked lanes, each beside the same without that
 // trouble. It measures Durable Streams and wakes beside JetStream's own and bare POSTs; and the
-// resource use of feeds, and their cost for publishers. It prints the results without a judgement.
+// resource use of feeds, and their cost for publishers. It prints the results without a judgement, stores
+// them as JSON, and writes docs/performance.md from that.
 //
 // The systems are processes of their own, to separate their resource use from the load's; publishers
 // and receivers are in this one. Everything is on loopback and in a temporary directory, and removed
@@ -18,6 +19,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -43,23 +45,32 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	binary := flags.String("sluice", "bin/sluice", "the `binary` of Sluice to measure")
+	commit := flags.String("commit", "unknown", "the `commit` of that binary")
 	short := flags.Bool("quick", false, "only see whether it works")
-	rows := flags.String("rows", "", "which `rows`: of speed,slow,late,outage,parked,subscriptions,rest,streams,feeds (all)")
+	p := complete()
+	rows := flags.String("rows", "", "which `rows`: of "+strings.Join(p.names(), ",")+" (all)")
+	most := flags.Int("subscriptions", 10_000, "the `number` of subscriptions in the largest rows, at most")
+	results := flags.String("results", "", "the `directory` for the results, a file for each of the rows")
+	missing := flags.Bool("missing", false, "leave out rows whose results are there")
+	docs := flags.String("page", "", "measure nothing: write the page of performance into this `directory`, from files with results")
 	down := flags.Duration("outage", 0, "how long the endpoint is down (1m, quick: 5s)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	p := complete()
+	if *docs != "" {
+		return writePage(*docs, flags.Args())
+	}
 	if *short {
 		p = quick()
 	}
+	p.upTo(*most)
 	p.outage.down = cmp.Or(*down, p.outage.down)
 	dir, err := os.MkdirTemp("", "sluice-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // it is a temporary directory
-	return p.run(ctx, env{binary: *binary, dir: dir, progress: func(format string, args ...any) {
+	return p.run(ctx, env{binary: *binary, commit: *commit, results: *results, missing: *missing, dir: dir, progress: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(stderr, format, args...) // progress may be lost
 	}}, *rows, stdout)
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -30,21 +31,47 @@ type manyRow struct {
 	rate      float64 // deliveries a second
 	cpu       time.Duration
 	p50, p99  time.Duration
-	unwanted  float64 // events a second that match none
-	quit      time.Duration
+	unwanted  float64       // events a second that match none
+	ack       time.Duration // p99 of a publish
+	quit      time.Duration // until it has stopped
+	ready     time.Duration // from the start
+	quiet     time.Duration // from ready until it uses little processor
+	quitBusy  time.Duration
 	lost      int
 }
 
-func (p manyPlan) measure(ctx context.Context, e env) (rows []manyRow, err error) {
-	for _, count := range p.counts {
-		e.progress("%d subscriptions\n", count)
-		row, err := p.round(ctx, e, count)
-		if err != nil {
-			return nil, fmt.Errorf("%d subscriptions: %w", count, err)
-		}
-		rows = append(rows, row)
+func (p manyPlan) table() table[manyRow] {
+	t := table[manyRow]{
+		name: "subscriptions", title: "Many subscriptions", plot: perSecondColumn, rounds: 1,
+		about: fmt.Sprintf("%d events by %d publishers that each match one of the subscriptions, as many that match none, and %d one each 10 ms, whose p50 and p99 are from publish to arrival; "+
+			"then %s at rest, a stop, a start with what is stored until it is ready and then until it uses little processor, and a stop amid events. "+
+			"The baseline is the row with the fewest.", p.events, manyMakers, p.paced, p.rests),
+		columns: []column[manyRow]{
+			compared("created/s", func(r manyRow) float64 { return r.created }),
+			compared(perSecondColumn, func(r manyRow) float64 { return r.rate }),
+			inMillis("CPU each", func(r manyRow) time.Duration { return r.cpu }),
+			inMillis("publish p99", func(r manyRow) time.Duration { return r.ack }),
+			inMillis("p50", func(r manyRow) time.Duration { return r.p50 }),
+			inMillis("p99", func(r manyRow) time.Duration { return r.p99 }),
+			compared("unwanted events/s", func(r manyRow) float64 { return r.unwanted }),
+			inMiB("RSS", func(r manyRow) int64 { return r.rss }),
+			inMiB("peak RSS", func(r manyRow) int64 { return r.peak }),
+			{figure{Name: "idle, % of a core"}, func(r manyRow) float64 { return 100 * r.idle }},
+			inMillis("stop", func(r manyRow) time.Duration { return r.quit }),
+			inMillis("start until ready", func(r manyRow) time.Duration { return r.ready }),
+			inMillis("from then until quiet", func(r manyRow) time.Duration { return r.quiet }),
+			inMillis("stop amid events", func(r manyRow) time.Duration { return r.quitBusy }),
+			counted("missing", func(r manyRow) int { return r.lost }),
+		},
 	}
-	return rows, nil
+	for i, count := range p.counts {
+		h := head{Name: number(float64(count)) + " subscriptions"}
+		if i > 0 {
+			h.Base = t.subjects[0].rows[0].Name
+		}
+		t.subjects = append(t.subjects, one(h, func(ctx context.Context, e env) (manyRow, error) { return p.round(ctx, e, count) }))
+	}
+	return t
 }
 
 const manyMakers = 16 // that make subscriptions, and that publish
@@ -61,18 +88,29 @@ func (p manyPlan) round(ctx context.Context, e env, count int) (row manyRow, err
 	if err != nil {
 		return row, err
 	}
-	defer func() {
-		began := time.Now()
-		err = errors.Join(err, b.close())
-		row.quit = time.Since(began)
-	}()
-	row = manyRow{count: count}
+	defer func() { err = errors.Join(err, b.close()) }()
+	row.count = count
+	if row.created, err = subscribeMany(ctx, b.api, hook.url, count, "/many/%d/**"); err != nil {
+		return row, err
+	}
+	if err := p.load(ctx, b, hook, &row); err != nil {
+		return row, err
+	}
+	if err := p.rest(ctx, b, &row); err != nil {
+		return row, err
+	}
+	return row, p.restart(ctx, e, b, &row)
+}
+
+// subscribeMany makes so many subscriptions, each with a pattern that has its number, and returns how
+// many it made a second.
+func subscribeMany(ctx context.Context, api *client.Client, hook string, count int, pattern string) (rate float64, err error) {
 	began := time.Now()
 	err = together(manyMakers, func(n int) error {
 		for i := n; i < count; i += manyMakers {
-			_, _, err := b.api.CreateSubscription(ctx, map[string]any{
-				"id": fmt.Sprintf("s%d", i), "namespace": namespace, "mode": sluice.Push, "pattern": fmt.Sprintf("/many/%d/**", i),
-				"endpoint": map[string]any{"url": hook.url},
+			_, _, err := api.CreateSubscription(ctx, map[string]any{
+				"id": fmt.Sprintf("s%d", i), "namespace": namespace, "mode": sluice.Push, "pattern": strings.Replace(pattern, "%d", strconv.Itoa(i), 1),
+				"endpoint": map[string]any{"url": strings.Replace(hook, "%d", strconv.Itoa(i), 1)},
 			})
 			if err != nil {
 				return fmt.Errorf("subscribe: %w", err)
@@ -80,14 +118,28 @@ func (p manyPlan) round(ctx context.Context, e env, count int) (row manyRow, err
 		}
 		return nil
 	})
+	return float64(count) / time.Since(began).Seconds(), err
+}
+
+// restart stops the idle server, starts it with all that it stored, and stops it amid events.
+func (p manyPlan) restart(ctx context.Context, e env, b *bed, row *manyRow) error {
+	began := time.Now()
+	if err := b.close(); err != nil {
+		return err
+	}
+	row.quit, began = time.Since(began), time.Now()
+	again, err := e.makeIn(ctx, b.dir, defaultSync)
 	if err != nil {
-		return row, err
+		return err
 	}
-	row.created = float64(count) / time.Since(began).Seconds()
-	if err := p.load(ctx, b, hook, &row); err != nil {
-		return row, err
-	}
-	return row, p.rest(ctx, b, &row)
+	row.ready, began = time.Since(began), time.Now()
+	again.settle(ctx)
+	row.quiet = time.Since(began)
+	err = again.flood(ctx, "/many/0/x", p.events/10)
+	began = time.Now()
+	err = errors.Join(err, again.close())
+	row.quitBusy = time.Since(began)
+	return err
 }
 
 // load measures the events.
@@ -122,15 +174,18 @@ func (p manyPlan) load(ctx context.Context, b *bed, hook *receiver, row *manyRow
 	got = hook.expect(phase, p.paced)
 	clock := time.NewTicker(10 * time.Millisecond)
 	defer clock.Stop()
+	var acks []time.Duration
 	for i := range p.paced {
-		if _, err := b.js.Publish(ctx, streams.Subject(namespace, sluice.Path(one(i))), body(phase, i, time.Now(), size)); err != nil {
+		sent := time.Now()
+		if _, err := b.js.Publish(ctx, streams.Subject(namespace, sluice.Path(one(i))), body(phase, i, sent, size)); err != nil {
 			return fmt.Errorf("publish: %w", err)
 		}
+		acks = append(acks, time.Since(sent))
 		<-clock.C
 	}
 	arrived(ctx, got)
 	row.lost += p.paced - int(got.count.Load())
-	row.p50, row.p99 = got.percentile(50), got.percentile(99)
+	row.p50, row.p99, row.ack = got.percentile(50), got.percentile(99), percentile(acks, 99)
 	return nil
 }
 
@@ -160,16 +215,4 @@ func (p manyPlan) rest(ctx context.Context, b *bed, row *manyRow) error {
 	row.idle = (now.cpu - before.cpu).Seconds() / time.Since(began).Seconds()
 	row.rss, row.peak = now.rss, now.peak
 	return context.Cause(ctx)
-}
-
-func (p manyPlan) print(w io.Writer, rows []manyRow) error {
-	text := fmt.Sprintf("\nMany subscriptions of one namespace: %d events that match one each, as many that match none, %d one each 10ms, by %d publishers; "+
-		"then %s at rest\n\n", p.events, p.paced, manyMakers, p.rests)
-	var cells strings.Builder
-	cells.WriteString("subscriptions\tcreated/s\tdeliveries/s\tratio\tCPU ms each\tp50 ms\tp99 ms\tp99 ratio\tunwanted events/s\tRSS MiB\tpeak\tidle core\tstop\tmissing\t\n")
-	for _, r := range rows {
-		fmt.Fprintf(&cells, "%d\t%.0f\t%.0f\t%s\t%.3f\t%.2f\t%.2f\t%s\t%.0f\t%.0f\t%.0f\t%.1f %%\t%.2fs\t%d\t\n", r.count, r.created, r.rate, ratio(r.rate, rows[0].rate),
-			ms(r.cpu), ms(r.p50), ms(r.p99), ratio(r.p99, rows[0].p99), r.unwanted, mib(r.rss), mib(r.peak), 100*r.idle, r.quit.Seconds(), r.lost)
-	}
-	return write(w, text, cells.String())
 }

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -54,17 +52,37 @@ type outageRow struct {
 	end          int64         // RSS when all had arrived
 }
 
-func (p outagePlan) measure(ctx context.Context, e env) ([]outageRow, error) {
-	var rows []outageRow
-	for _, w := range []weather{fair, refused, failing} {
-		e.progress("outage of %s: %s\n", p.down, w)
-		r, err := p.round(ctx, e, w)
-		if err != nil {
-			return nil, fmt.Errorf("outage, %s: %w", w, err)
-		}
-		rows = append(rows, r)
+func (p outagePlan) table() table[outageRow] {
+	t := table[outageRow]{
+		name: "outage", title: "An outage", rounds: 1,
+		about: fmt.Sprintf("%d events a second over %d paths continue while the endpoint is down for %s, %s before and %s after. "+
+			"The subscription's rate is %d a second, and retries come after %s.",
+			p.perSecond, p.paths, p.down, p.before, p.after, p.limit, strings.ReplaceAll(strings.Trim(fmt.Sprint(p.steps), "[]"), " ", ", ")),
+		columns: []column[outageRow]{
+			counted("events", func(r outageRow) int { return r.events }),
+			counted("missing", func(r outageRow) int { return r.events - r.arrived }),
+			counted("sent again after a 200", func(r outageRow) int { return r.again }),
+			counted("behind a later one of their path", func(r outageRow) int { return r.disordered }),
+			counted("dead letters", func(r outageRow) int { return r.dead }),
+			counted("attempts during the outage", func(r outageRow) int { return r.attempts }),
+			counted("of which the receiver saw", func(r outageRow) int { return r.requests }),
+			counted("paths that failed", func(r outageRow) int { return r.failedPaths }),
+			counted("records of lanes, at most", func(r outageRow) int { return r.records }),
+			counted("pending in JetStream, at most", func(r outageRow) int { return r.pending }),
+			counted("requests in any second afterwards, at most", func(r outageRow) int { return r.busiest }),
+			counted("events that were left to send", func(r outageRow) int { return r.left }),
+			compared("the last arrived after, s", func(r outageRow) float64 { return r.gone.Seconds() }),
+			compared("at the rate that takes, s", func(r outageRow) float64 { return r.floor.Seconds() }),
+			inMiB("before: RSS", func(r outageRow) int64 { return r.before }),
+			inMiB("during it, at most: RSS", func(r outageRow) int64 { return r.peak }),
+			inMiB("afterwards, at most: RSS", func(r outageRow) int64 { return r.recovering }),
+			inMiB("when all had arrived: RSS", func(r outageRow) int64 { return r.end }),
+		},
 	}
-	return rows, nil
+	for _, w := range []weather{fair, refused, failing} {
+		t.subjects = append(t.subjects, one(head{Name: string(w)}, func(ctx context.Context, e env) (outageRow, error) { return p.round(ctx, e, w) }))
+	}
+	return t
 }
 
 // events is the number of published events.
@@ -217,41 +235,4 @@ func (p outagePlan) read(ctx context.Context, b *bed, r *outageRow, outage [2]ti
 	}
 	r.failedPaths = len(paths)
 	return nil
-}
-
-func (p outagePlan) print(w io.Writer, rows []outageRow) error {
-	text := fmt.Sprintf("\nOutage of %s: %d events/s over %d paths, %s before, during and %s after; the subscription's rate is %d/s, retries after %s\n\n",
-		p.down, p.perSecond, p.paths, p.before, p.after, p.limit, strings.Trim(fmt.Sprint(p.steps), "[]"))
-	var cells strings.Builder
-	line := func(name string, value func(r outageRow) string) {
-		fmt.Fprintf(&cells, "%s\t", name)
-		for _, r := range rows {
-			cells.WriteString(value(r) + "\t")
-		}
-		cells.WriteString("\n")
-	}
-	number := func(name string, value func(r outageRow) int) {
-		line(name, func(r outageRow) string { return strconv.Itoa(value(r)) })
-	}
-	line("", func(r outageRow) string { return string(r.weather) })
-	number("events", func(r outageRow) int { return r.events })
-	number("arrived", func(r outageRow) int { return r.arrived })
-	number("sent again after a 200", func(r outageRow) int { return r.again })
-	number("behind a later one of their path", func(r outageRow) int { return r.disordered })
-	number("dead letters", func(r outageRow) int { return r.dead })
-	number("attempts during the outage", func(r outageRow) int { return r.attempts })
-	number("of which the receiver saw", func(r outageRow) int { return r.requests })
-	number("paths that failed", func(r outageRow) int { return r.failedPaths })
-	number("records of lanes, at most", func(r outageRow) int { return r.records })
-	number("pending in JetStream, at most", func(r outageRow) int { return r.pending })
-	number("requests in any second afterwards, at most", func(r outageRow) int { return r.busiest })
-	number("events that were left to send", func(r outageRow) int { return r.left })
-	line("the last arrived after, s", func(r outageRow) string { return fmt.Sprintf("%.1f", r.gone.Seconds()) })
-	line("which at the rate takes, s", func(r outageRow) string { return fmt.Sprintf("%.1f", r.floor.Seconds()) })
-	for i, name := range []string{"RSS MiB before", "during, at most", "afterwards, at most", "when all had arrived"} {
-		line(name, func(r outageRow) string {
-			return fmt.Sprintf("%.0f", mib([]int64{r.before, r.peak, r.recovering, r.end}[i]))
-		})
-	}
-	return write(w, text, cells.String())
 }

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -27,39 +25,34 @@ func (p parkedPlan) stages() []string {
 	return []string{"no lane parked", "while they are parked", "all parked", "all parked, and as many events for them"}
 }
 
-// parkedRow is the result of the healthy paths in a stage; durations are medians of the rounds,
-// counts are sums, and the rest is the maximum.
+// parkedRow is the result of the healthy paths in a stage.
 type parkedRow struct {
-	name            string
 	events, arrived int
 	p50, p99        time.Duration
 	reading
 }
 
-func (p parkedPlan) measure(ctx context.Context, e env) ([]parkedRow, error) {
+func (p parkedPlan) table() table[parkedRow] {
 	names := p.stages()
-	all := make([][]parkedRow, len(names))
-	for round := range p.rounds {
-		e.progress("parked lanes, round %d of %d\n", round+1, p.rounds)
-		got, err := p.round(ctx, e)
-		if err != nil {
-			return nil, fmt.Errorf("parked lanes: %w", err)
-		}
-		for i, r := range got {
-			all[i] = append(all[i], r)
-		}
+	rows := []head{{Name: names[0]}}
+	for _, name := range names[1:] {
+		rows = append(rows, head{Name: name, Base: names[0]})
 	}
-	rows := make([]parkedRow, len(names))
-	for i, name := range names {
-		r := parkedRow{name: name}
-		for _, got := range all[i] {
-			r.events, r.arrived, r.reading = r.events+got.events, r.arrived+got.arrived, r.most(got.reading)
-		}
-		r.p50 = medianOf(all[i], func(r parkedRow) time.Duration { return r.p50 })
-		r.p99 = medianOf(all[i], func(r parkedRow) time.Duration { return r.p99 })
-		rows[i] = r
+	return table[parkedRow]{
+		name: "parked", title: "Parked lanes", plot: "p99 ms", rounds: p.rounds,
+		about: fmt.Sprintf("%d paths have a head that fails and is retried in an hour, beside %d events a second of healthy paths of the same subscription, %s a stage; "+
+			"p50 and p99 are those of the healthy paths.", p.lanes, p.perSecond, p.lasts),
+		columns: []column[parkedRow]{
+			counted("events", func(r parkedRow) int { return r.events }),
+			counted("missing", func(r parkedRow) int { return r.events - r.arrived }),
+			inMillis("p50", func(r parkedRow) time.Duration { return r.p50 }),
+			inMillis("p99", func(r parkedRow) time.Duration { return r.p99 }),
+			counted("pending in JetStream, at most", func(r parkedRow) int { return r.pending }),
+			counted("records of lanes", func(r parkedRow) int { return r.records }),
+			inMiB("highest RSS", func(r parkedRow) int64 { return r.rss }),
+		},
+		subjects: []subject[parkedRow]{{rows, p.round}},
 	}
-	return rows, nil
 }
 
 const failingGroup = 99
@@ -146,16 +139,4 @@ func (p parkedPlan) allParked(ctx context.Context, b *bed) error {
 		n, err := b.records(ctx, consumerName)
 		return n >= p.lanes || time.Now().After(until), err
 	})
-}
-
-func (p parkedPlan) print(w io.Writer, rows []parkedRow) error {
-	text := fmt.Sprintf("\nParked lanes: %d paths whose head fails and waits for an hour, beside %d events/s of healthy paths of the same subscription, "+
-		"%s a stage; medians of %d rounds; the window is the default, 64\n\n", p.lanes, p.perSecond, p.lasts, p.rounds)
-	var cells strings.Builder
-	cells.WriteString("the healthy paths\tevents\tarrived\tp50 ms\tp99 ms\tp50 ratio\tp99 ratio\tpending in JetStream, at most\trecords of lanes\tRSS MiB, at most\t\n")
-	for _, r := range rows {
-		fmt.Fprintf(&cells, "%s\t%d\t%d\t%.2f\t%.2f\t%s\t%s\t%d\t%d\t%.0f\t\n", r.name, r.events, r.arrived, ms(r.p50), ms(r.p99),
-			ratio(r.p50, rows[0].p50), ratio(r.p99, rows[0].p99), r.pending, r.records, mib(r.rss))
-	}
-	return write(w, text, cells.String())
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 )
@@ -56,48 +57,74 @@ type sample struct {
 	again     int           // requests beyond one for each event
 }
 
-// row is the medians of a system's rounds.
-type row struct {
-	name, sync string
-	sample
-}
-
 // defaultSync is the default of nats.sync.
 const defaultSync = "1s"
 
-// measure runs both systems in turn, as often as the plan says.
-func (p plan) measure(ctx context.Context, e env) ([]row, error) {
-	var rows []row
-	for _, half := range []struct {
-		sync   string
-		rounds int
-	}{{defaultSync, p.rounds}, {"always", p.always}} {
-		if half.rounds == 0 {
-			continue
-		}
-		pair := []system{{"bare loop", half.sync, startLoop}, {"Sluice", half.sync, starter(e.binary)}}
-		samples := make([][]sample, len(pair))
-		for round := range half.rounds {
-			for i, s := range pair {
-				e.progress("round %d of %d: %s, sync %s\n", round+1, half.rounds, s.name, s.sync)
-				got, err := p.round(ctx, s, fmt.Sprintf("%s/%s-%d-%d", e.dir, s.sync, round, i))
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", s.name, err)
-				}
-				samples[i] = append(samples[i], got)
-			}
-		}
-		for i, s := range pair {
-			rows = append(rows, row{s.name, s.sync, medians(samples[i])})
-		}
+// variant is a load under which Sluice is measured beside the bare loop.
+type variant struct {
+	name, sync string
+	plan       plan
+}
+
+// versus returns the rows of both systems under each load, in turn.
+func versus(e env, all ...variant) (rows []subject[sample]) {
+	for _, v := range all {
+		loop := system{"bare loop" + v.name, v.sync, startLoop}
+		rows = append(rows, v.plan.row(loop, ""), v.plan.row(system{"Sluice" + v.name, v.sync, starter(e.binary, nil)}, loop.name))
 	}
-	return rows, nil
+	return rows
+}
+
+// row is the row of a system under this load.
+func (p plan) row(s system, base string) subject[sample] {
+	return one(head{Name: s.name, Base: base}, func(ctx context.Context, e env) (sample, error) { return p.round(ctx, e, s) })
+}
+
+// tables are those of the system's speed, with both settings of nats.sync.
+func (p plan) tables(e env) []section {
+	about := fmt.Sprintf("%d publishers, each waiting for its acknowledgement, send %d events as fast as they can over %d paths; deliveries go to one endpoint, %d at once. "+
+		"Then one event every %s is published: p50 and p99 are its time from publish to arrival. "+
+		"The bare loop consumes a durable consumer and POSTs, without signatures, order, retries or a log. ",
+		p.publishers, p.floods*p.events, p.paths, p.window, p.interval)
+	var all []section
+	for _, half := range []struct {
+		name, title, sync, about string
+		rounds                   int
+	}{
+		{"speed", "Speed", defaultSync, "The disk is written every second (`nats.sync: 1s`).", p.rounds},
+		{"speed-always", "Speed with every event synced", "always", "Every write is synced before it is acknowledged (`nats.sync: always`).", p.always},
+	} {
+		all = append(all, table[sample]{
+			name: half.name, title: half.title, about: about + half.about, plot: perSecondColumn, columns: sampleColumns(),
+			rounds: half.rounds, subjects: versus(e, variant{"", half.sync, p}),
+		})
+	}
+	return all
+}
+
+const perSecondColumn = "deliveries/s"
+
+func sampleColumns() []column[sample] {
+	return []column[sample]{
+		compared(perSecondColumn, func(s sample) float64 { return s.rate }),
+		inMillis("p50", func(s sample) time.Duration { return s.p50 }),
+		inMillis("p99", func(s sample) time.Duration { return s.p99 }),
+		inMillis("CPU each", func(s sample) time.Duration { return s.cpu }),
+		inMillis("paced CPU each", func(s sample) time.Duration { return s.pacedCPU }),
+		inMiB("RSS", func(s sample) int64 { return s.rss }),
+		inMiB("peak RSS", func(s sample) int64 { return s.peak }),
+		counted("sent again", func(s sample) int { return s.again }),
+	}
 }
 
 // round measures a system once, from its start to its end.
-func (p plan) round(ctx context.Context, s system, dir string) (got sample, err error) {
+func (p plan) round(ctx context.Context, e env, s system) (got sample, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
 	defer cancel()
+	dir, err := os.MkdirTemp(e.dir, "")
+	if err != nil {
+		return sample{}, err
+	}
 	hook, err := listen(ctx)
 	if err != nil {
 		return sample{}, err
@@ -145,27 +172,6 @@ func (p plan) sample(ctx context.Context, proc *process, load *load) (sample, er
 		pacedCPU: (after.cpu - between.cpu) / time.Duration(p.paced),
 		rss:      after.rss, peak: after.peak,
 	}, nil
-}
-
-func medians(all []sample) sample {
-	return sample{
-		rate:     medianOf(all, func(s sample) float64 { return s.rate }),
-		p50:      medianOf(all, func(s sample) time.Duration { return s.p50 }),
-		p99:      medianOf(all, func(s sample) time.Duration { return s.p99 }),
-		cpu:      medianOf(all, func(s sample) time.Duration { return s.cpu }),
-		pacedCPU: medianOf(all, func(s sample) time.Duration { return s.pacedCPU }),
-		rss:      medianOf(all, func(s sample) int64 { return s.rss }),
-		peak:     medianOf(all, func(s sample) int64 { return s.peak }),
-		again:    medianOf(all, func(s sample) int { return s.again }),
-	}
-}
-
-func medianOf[S any, T cmp.Ordered](all []S, of func(S) T) T {
-	values := make([]T, len(all))
-	for i, s := range all {
-		values[i] = of(s)
-	}
-	return median(values)
 }
 
 // median sorts the values and returns the middle one; of an even number, the upper of both.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,15 +55,17 @@ func (l loop) launch(ctx context.Context) (*process, error) {
 	return p, err
 }
 
-// starter returns a function that starts Sluice with one subscription.
-func starter(binary string) func(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
+// starter returns a function that starts Sluice with one subscription, which has these settings besides.
+func starter(binary string, settings policy) func(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
 	return func(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
 		p, api, err := serve(ctx, binary, dir, sync)
 		if err != nil {
 			return nil, err
 		}
 		defer api.HTTP.CloseIdleConnections()
-		if err := subscribe(ctx, api, consumerName, hook, policy{"window": window}); err != nil {
+		with := policy{"window": window}
+		maps.Copy(with, settings)
+		if err := subscribe(ctx, api, consumerName, hook, with); err != nil {
 			return nil, errors.Join(err, p.stop())
 		}
 		return p, nil
@@ -113,6 +116,10 @@ func launch(ctx context.Context, cmd *exec.Cmd, dir string) (*process, addresses
 	cmd.Stderr = &p.stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopLimit
+	err := os.Remove(filepath.Join(dir, addressesFile)) // of an earlier process
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, addresses{}, err
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, addresses{}, err
 	}
@@ -121,7 +128,7 @@ func launch(ctx context.Context, cmd *exec.Cmd, dir string) (*process, addresses
 		close(p.ended)
 	}()
 	var at addresses
-	err := poll(ctx, func() (bool, error) {
+	err = poll(ctx, func() (bool, error) {
 		select {
 		case <-p.ended:
 			return false, errors.New("it ended before it was ready")

@@ -76,17 +76,19 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	_, rest, _ := bytes.Cut(data, []byte(`"mark":"`))
 	mark, _, ok := bytes.Cut(rest, []byte(`"`))
-	if !ok || !r.now.Load().note(strings.Fields(string(mark)), arrived) {
+	part, _ := strconv.Atoi(req.URL.RawQuery) // without a query: 0
+	if !ok || !r.now.Load().note(strings.Fields(string(mark)), part, arrived) {
 		r.repeated.Add(1)
 	}
 }
 
-// note enters an arrival and reports whether it is an event's first.
-func (a *arrivals) note(mark []string, arrived time.Time) bool {
+// note enters an arrival of an event, or of a part of it, and reports whether it is the first.
+func (a *arrivals) note(mark []string, part int, arrived time.Time) bool {
 	if a == nil || len(mark) != 3 || mark[0] != a.phase {
 		return false
 	}
 	number, err := strconv.Atoi(mark[1])
+	number += part
 	if err != nil || number < 0 || number >= len(a.took) {
 		return false
 	}
@@ -106,9 +108,14 @@ func (a *arrivals) rate() float64 { return float64(len(a.took)) / a.last.Sub(a.b
 
 // percentile returns the given percentile of the events' times.
 func (a *arrivals) percentile(percent int) time.Duration {
+	return percentile(a.times(), percent)
+}
+
+// times returns the time from publish to arrival of each.
+func (a *arrivals) times() []time.Duration {
 	all := make([]time.Duration, len(a.took))
 	for i := range a.took {
 		all[i] = time.Duration(a.took[i].Load())
 	}
-	return percentile(all, percent)
+	return all
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,10 +27,8 @@ type restPlan struct {
 	rounds  int
 }
 
-// restRow is a way of publishing: medians of the rounds.
+// restRow is the result of a way of publishing.
 type restRow struct {
-	name, sync   string
-	batch        int // events of a request
 	rate         float64
 	ack50, ack99 time.Duration // of a request
 	delivered    float64       // events a second, until the last has arrived
@@ -43,50 +40,41 @@ type restRow struct {
 // sender publishes n events from first on in one request.
 type sender func(ctx context.Context, phase, first, n int) error
 
-func (p restPlan) measure(ctx context.Context, e env) ([]restRow, error) {
-	kinds := []struct {
-		name, sync string
-		batch      int
-		by         func(context.Context, *bed) (sender, func(), error)
-	}{
-		{"NATS", defaultSync, 1, p.overNATS},
-		{"HTTP", defaultSync, 1, p.overHTTP},
-		{"HTTP", defaultSync, p.batch, p.overHTTP},
-		{"NATS", "always", 1, p.overNATS},
-		{"HTTP", "always", 1, p.overHTTP},
-		{"HTTP", "always", p.batch, p.overHTTP},
+func (p restPlan) table() table[restRow] {
+	t := table[restRow]{
+		name: "rest", title: "Publishing over HTTP and NATS", plot: "accepted/s", rounds: p.rounds,
+		about: fmt.Sprintf("%d clients publish %d events over %d paths, each request after the answer to the one before; all are delivered to one endpoint on the same cores, %d at once. "+
+			"The processor's time is the server's, deliveries included.", p.clients, p.events, p.paths, p.window),
+		columns: []column[restRow]{
+			compared("accepted/s", func(r restRow) float64 { return r.rate }),
+			inMillis("answer p50", func(r restRow) time.Duration { return r.ack50 }),
+			inMillis("answer p99", func(r restRow) time.Duration { return r.ack99 }),
+			compared("delivered/s", func(r restRow) float64 { return r.delivered }),
+			inMillis("arrival p50", func(r restRow) time.Duration { return r.p50 }),
+			inMillis("arrival p99", func(r restRow) time.Duration { return r.p99 }),
+			inMillis("CPU each", func(r restRow) time.Duration { return r.cpu }),
+			counted("sent again", func(r restRow) int { return r.again }),
+		},
 	}
-	var rows []restRow
-	samples := make([][]restRow, len(kinds))
-	for round := range p.rounds {
-		for i, k := range kinds {
-			e.progress("publishing, round %d of %d: %s, sync %s, %d a request\n", round+1, p.rounds, k.name, k.sync, k.batch)
-			got, err := p.round(ctx, e, restRow{name: k.name, sync: k.sync, batch: k.batch}, k.by)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", k.name, err)
-			}
-			samples[i] = append(samples[i], got)
+	for _, sync := range []string{defaultSync, "always"} {
+		base := "NATS, sync " + sync
+		for _, k := range []struct {
+			head  head
+			batch int
+			by    func(context.Context, *bed) (sender, func(), error)
+		}{
+			{head{Name: base}, 1, p.overNATS},
+			{head{Name: "HTTP, sync " + sync, Base: base}, 1, p.overHTTP},
+			{head{Name: fmt.Sprintf("HTTP, %d a request, sync %s", p.batch, sync), Base: base}, p.batch, p.overHTTP},
+		} {
+			t.subjects = append(t.subjects, one(k.head, func(ctx context.Context, e env) (restRow, error) { return p.round(ctx, e, sync, k.batch, k.by) }))
 		}
 	}
-	for i, k := range kinds {
-		all := samples[i]
-		rows = append(rows, restRow{
-			name: k.name, sync: k.sync, batch: k.batch,
-			rate:      medianOf(all, func(r restRow) float64 { return r.rate }),
-			ack50:     medianOf(all, func(r restRow) time.Duration { return r.ack50 }),
-			ack99:     medianOf(all, func(r restRow) time.Duration { return r.ack99 }),
-			delivered: medianOf(all, func(r restRow) float64 { return r.delivered }),
-			p50:       medianOf(all, func(r restRow) time.Duration { return r.p50 }),
-			p99:       medianOf(all, func(r restRow) time.Duration { return r.p99 }),
-			cpu:       medianOf(all, func(r restRow) time.Duration { return r.cpu }),
-			again:     medianOf(all, func(r restRow) int { return r.again }),
-		})
-	}
-	return rows, nil
+	return t
 }
 
 // round measures one way of publishing to a server of its own.
-func (p restPlan) round(ctx context.Context, e env, row restRow, by func(context.Context, *bed) (sender, func(), error)) (_ restRow, err error) {
+func (p restPlan) round(ctx context.Context, e env, syncing string, batch int, by func(context.Context, *bed) (sender, func(), error)) (row restRow, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errLimit)
 	defer cancel()
 	hook, err := listen(ctx)
@@ -94,7 +82,7 @@ func (p restPlan) round(ctx context.Context, e env, row restRow, by func(context
 		return row, err
 	}
 	defer hook.close()
-	b, err := e.makeSyncing(ctx, row.sync)
+	b, err := e.makeSyncing(ctx, syncing)
 	if err != nil {
 		return row, err
 	}
@@ -107,8 +95,8 @@ func (p restPlan) round(ctx context.Context, e env, row restRow, by func(context
 		return row, err
 	}
 	defer end()
-	f := flooding{p.clients, row.batch, hook, send}
-	if _, err := f.flood(ctx, 0, max(p.events/10, row.batch)); err != nil {
+	f := flooding{p.clients, batch, hook, send}
+	if _, err := f.flood(ctx, 0, max(p.events/10, batch)); err != nil {
 		return row, fmt.Errorf("warm-up: %w", err)
 	}
 	before := b.proc.usage().cpu
@@ -246,16 +234,4 @@ func (c *httpConn) post(head string, body []byte) error {
 		err = fmt.Errorf("publish: %s %s", res.Status, answer)
 	}
 	return err
-}
-
-func (p restPlan) print(w io.Writer, rows []restRow) error {
-	text := fmt.Sprintf("\nPublishing over HTTP beside NATS: %d events of %d bytes over %d paths by %d clients, each request after the answer to the one before; "+
-		"all are delivered to an endpoint on the same cores, %d at once; medians of %d rounds\n\n", p.events, size, p.paths, p.clients, p.window, p.rounds)
-	var cells strings.Builder
-	cells.WriteString("\tsync\tevents a request\taccepted/s\tack p50 ms\tack p99 ms\tdelivered/s\tarrival p50 ms\tp99 ms\tCPU ms/event\tsent again\t\n")
-	for _, r := range rows {
-		fmt.Fprintf(&cells, "%s\t%s\t%d\t%.0f\t%.2f\t%.2f\t%.0f\t%.1f\t%.1f\t%.3f\t%d\t\n", r.name, r.sync, r.batch, r.rate, ms(r.ack50), ms(r.ack99),
-			r.delivered, ms(r.p50), ms(r.p99), ms(r.cpu), r.again)
-	}
-	return write(w, text, cells.String())
 }

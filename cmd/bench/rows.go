@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +21,10 @@ var errLimit = errors.New("not done in time")
 
 // env is the environment of a measurement.
 type env struct {
+	results  string // directory for reports; "": they are only printed
+	missing  bool   // leaves out rows that have a report there
 	binary   string // of Sluice
+	commit   string // of the binary
 	dir      string // for data; its creator removes it
 	progress func(format string, args ...any)
 }
@@ -33,6 +38,8 @@ type plans struct {
 	parked parkedPlan
 	many   manyPlan
 	rest   restPlan
+	fanout fanoutPlan
+	vary   variantsPlan
 
 	streams streamsPlan
 	feeds   feedsPlan
@@ -47,9 +54,9 @@ func seconds(all ...float64) (steps []sluice.Duration) {
 	return steps
 }
 
-// complete has the extent of the documented results: see the table in docs/operations.md.
+// complete has the extent of the results in docs/performance.md.
 func complete() plans {
-	return plans{
+	p := plans{
 		speed: full(),
 		slow:  slowPlan{perSecond: 100, paths: 500, lasts: 20 * time.Second, takes: 4 * time.Second, rounds: 3},
 		late:  latePlan{events: 2000, again: 5 * time.Second, window: 64, rounds: 3},
@@ -58,8 +65,11 @@ func complete() plans {
 			steps: seconds(1, 2, 5, 10),
 		},
 		parked: parkedPlan{lanes: 3000, perSecond: 100, paths: 500, lasts: 10 * time.Second, rounds: 3},
-		many:   manyPlan{counts: []int{10, 1000, 10_000}, events: 20_000, paced: 500, rests: 10 * time.Second},
+		many:   manyPlan{counts: []int{10, 1000, 10_000, 100_000}, events: 20_000, paced: 500, rests: 10 * time.Second},
 		rest:   restPlan{events: 30_000, batch: 100, clients: 32, paths: 500, window: 64, rounds: 3},
+
+		fanout: fanoutPlan{subscriptions: 1000, flood: 20, paced: 10, window: 64, rounds: 3},
+		vary:   variantsPlan{full(), []int{256, 4 << 10, 64 << 10}, []int{1, 100, 100_000}},
 
 		streams: streamsPlan{
 			appends: 1000, interval: 5 * time.Millisecond, flood: 20_000, clients: 32,
@@ -69,6 +79,8 @@ func complete() plans {
 		idle:  idlePlan{readers: 1000, sent: 20, rests: 3 * time.Second},
 		state: statePlan{paths: []int{1000, 10_000, 100_000}, events: 2, page: 1000},
 	}
+	p.vary.floods, p.vary.events, p.vary.paced, p.vary.rounds = 2, 4000, 300, 2
+	return p
 }
 
 // quick takes one short round of everything.
@@ -79,6 +91,8 @@ func quick() plans {
 	p.late.rounds = 1
 	p.outage.before, p.outage.down, p.outage.after = time.Second, 5*time.Second, 2*time.Second
 	p.parked.lasts, p.parked.rounds = 2*time.Second, 1
+	p.fanout.subscriptions, p.fanout.flood, p.fanout.rounds = 200, 5, 1
+	p.vary.plan, p.vary.many = smoke(), []int{1, 100, 1000}
 	p.many.counts, p.many.events, p.many.paced, p.many.rests = []int{10, 200}, 1000, 50, time.Second
 	p.rest.events, p.rest.rounds = 1000, 1
 	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.paced, p.streams.rounds = 200, 5000, 50, 30, 1
@@ -87,68 +101,59 @@ func quick() plans {
 	return p
 }
 
+// upTo leaves out rows with more subscriptions.
+func (p *plans) upTo(subscriptions int) {
+	p.many.counts = slices.DeleteFunc(p.many.counts, func(n int) bool { return n > subscriptions })
+}
+
 // kinds are the kinds of rows, in the order of measurement.
 func (p plans) kinds() []kind {
 	return []kind{
-		{"speed", runner(p.speed)},
-		{"slow", runner(p.slow)},
-		{"late", runner(p.late)},
-		{"outage", runner(p.outage)},
-		{"parked", runner(p.parked)},
-		{"subscriptions", runner(p.many)},
-		{"rest", runner(p.rest)},
-		{"streams", runner(p.streams)},
-		{"feeds", all(runner(p.feeds), runner(p.idle), runner(p.state))},
+		{"speed", p.speed.tables},
+		{"slow", only(p.slow.table)},
+		{"late", only(p.late.table)},
+		{"outage", only(p.outage.table)},
+		{"parked", only(p.parked.table)},
+		{"subscriptions", only(p.many.table)},
+		{"fanout", only(p.fanout.table)},
+		{"bodies", p.vary.bodies},
+		{"paths", p.vary.overPaths},
+		{"schemes", p.vary.schemes},
+		{"rest", only(p.rest.table)},
+		{"streams", only(p.streams.table)},
+		{"feeds", func(env) []section { return []section{p.feeds.table(), p.idle.table(), p.state.table()} }},
 	}
 }
 
+// kind is rows that are measured together.
 type kind struct {
-	name string
-	run  func(ctx context.Context, e env, w io.Writer) error
+	name   string
+	tables func(e env) []section
 }
 
-// table measures and prints one kind of rows.
-type table[R any] interface {
-	measure(ctx context.Context, e env) ([]R, error)
-	print(w io.Writer, rows []R) error
+func only[R any](t func() table[R]) func(env) []section {
+	return func(env) []section { return []section{t()} }
 }
 
-// all runs several, one after another.
-func all(runs ...func(ctx context.Context, e env, w io.Writer) error) func(ctx context.Context, e env, w io.Writer) error {
-	return func(ctx context.Context, e env, w io.Writer) error {
-		for _, run := range runs {
-			if err := run(ctx, e, w); err != nil {
-				return err
-			}
-		}
-		return nil
+// names are the names of all kinds.
+func (p plans) names() (names []string) {
+	for _, k := range p.kinds() {
+		names = append(names, k.name)
 	}
-}
-
-func runner[R any](t table[R]) func(ctx context.Context, e env, w io.Writer) error {
-	return func(ctx context.Context, e env, w io.Writer) error {
-		rows, err := t.measure(ctx, e)
-		if err != nil {
-			return err
-		}
-		return t.print(w, rows)
-	}
+	return names
 }
 
 // run measures the named kinds, separated by commas; all if there are none.
 func (p plans) run(ctx context.Context, e env, names string, w io.Writer) error {
 	wanted := strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
-	kinds := p.kinds()
 	for _, name := range wanted {
-		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
-			return fmt.Errorf("no rows are called %q: use speed, slow, late, outage, parked, subscriptions, rest, streams, feeds", name)
+		if !slices.Contains(p.names(), name) {
+			return fmt.Errorf("no rows are called %q: use %s", name, strings.Join(p.names(), ", "))
 		}
 	}
-	if _, err := io.WriteString(w, machine()); err != nil {
-		return err
-	}
-	for _, k := range kinds {
-		if len(wanted) > 0 && !slices.Contains(wanted, k.name) {
+	for _, k := range p.kinds() {
+		_, err := os.Stat(filepath.Join(e.results, k.name+".json"))
+		if len(wanted) > 0 && !slices.Contains(wanted, k.name) || e.missing && err == nil {
 			continue
 		}
 		if err := k.run(ctx, e, w); err != nil {
@@ -156,4 +161,23 @@ func (p plans) run(ctx context.Context, e env, names string, w io.Writer) error 
 		}
 	}
 	return nil
+}
+
+// run measures the kind's tables, prints them and stores the report.
+func (k kind) run(ctx context.Context, e env, w io.Writer) error {
+	r := e.begin(k.name)
+	for _, t := range k.tables(e) {
+		got, err := t.run(ctx, e)
+		if err != nil {
+			return err
+		}
+		if err := got.print(w); err != nil {
+			return err
+		}
+		r.Results = append(r.Results, got)
+	}
+	if e.results == "" {
+		return nil
+	}
+	return r.save(e.results)
 }

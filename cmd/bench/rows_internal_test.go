@@ -19,6 +19,9 @@ func tiny() plans {
 	p.outage.paths, p.outage.steps = 50, seconds(0.2, 0.5)
 	p.outage.before, p.outage.down, p.outage.after = 500*time.Millisecond, time.Second, 500*time.Millisecond
 	p.parked.lanes, p.parked.lasts = 300, 500*time.Millisecond
+	p.many.counts, p.many.events, p.many.paced, p.many.rests = []int{5, 50}, 200, 10, 100*time.Millisecond
+	p.vary.events, p.vary.paced, p.vary.many = 60, 5, []int{1, 100}
+	p.fanout.subscriptions, p.fanout.flood, p.fanout.paced = 30, 3, 2
 	p.rest.events, p.rest.batch, p.rest.clients = 200, 30, 8
 	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.crowd = 20, 320, 10, 30
 	p.streams.readers, p.streams.paced = 20, 5
@@ -29,34 +32,29 @@ func tiny() plans {
 
 func testRows(t *testing.T, binary string) {
 	t.Helper()
-	p, e := tiny(), env{binary, t.TempDir(), t.Logf}
+	p, e := tiny(), benchEnv(t, binary)
 	t.Run("a slow neighbour costs the healthy one no event", func(t *testing.T) {
 		t.Parallel()
-		rows, err := p.slow.measure(t.Context(), e)
-		require.NoError(t, err)
+		rows := measured(t, p.slow.table(), e, "beside one that takes 1s")
 		require.Len(t, rows, 3)
-		for _, r := range rows {
-			require.Equal(t, 50, r.events, r.name)
-			require.Equal(t, r.events, r.arrived, r.name)
-			require.GreaterOrEqual(t, r.besideTaken+r.besideLeft, r.besideEvents, "%s: answered, under way or waiting", r.name)
+		for i, r := range rows {
+			require.Equal(t, 50, r.events, i)
+			require.Equal(t, r.events, r.arrived, i)
+			require.GreaterOrEqual(t, r.besideTaken+r.besideLeft, r.besideEvents, "%s: answered, under way or waiting", i)
 		}
-		printed(t, p.slow, rows, "beside one that takes 1s")
 	})
 	t.Run("every failed delivery has its second attempt", func(t *testing.T) {
 		t.Parallel()
-		rows, err := p.late.measure(t.Context(), e)
-		require.NoError(t, err)
+		rows := measured(t, p.late.table(), e, "ratio")
 		require.Len(t, rows, 3)
-		for _, r := range rows {
-			require.Equal(t, 200, r.events, r.name)
-			require.Positive(t, r.max, r.name)
+		for i, r := range rows {
+			require.Equal(t, 200, r.events, i)
+			require.Positive(t, r.max, i)
 		}
-		printed(t, p.late, rows, "ratio")
 	})
 	t.Run("after an outage everything arrives in order", func(t *testing.T) {
 		t.Parallel()
-		rows, err := p.outage.measure(t.Context(), e)
-		require.NoError(t, err)
+		rows := measured(t, p.outage.table(), e, "connection refused")
 		require.Len(t, rows, 3)
 		for _, r := range rows {
 			require.Equal(t, 400, r.events, r.weather)
@@ -70,83 +68,102 @@ func testRows(t *testing.T, binary string) {
 		}
 		require.Zero(t, rows[1].requests, "no request was received")
 		require.Positive(t, rows[2].requests)
-		printed(t, p.outage, rows, "connection refused")
 	})
 	t.Run("parked lanes keep nothing from the healthy paths", func(t *testing.T) {
 		t.Parallel()
-		rows, err := p.parked.measure(t.Context(), e)
-		require.NoError(t, err)
+		rows := measured(t, p.parked.table(), e, "while they are parked")
 		require.Len(t, rows, 4)
 		for i, r := range rows {
-			require.Equal(t, 50, r.events, r.name)
-			require.Equal(t, r.events, r.arrived, r.name)
-			require.LessOrEqual(t, r.pending, 64, r.name)
-			require.Equal(t, []int{0, 300, 300, 300}[i], r.records, r.name)
+			require.Equal(t, 50, r.events, i)
+			require.Equal(t, r.events, r.arrived, i)
+			require.LessOrEqual(t, r.pending, 64, i)
+			require.Equal(t, []int{0, 300, 300, 300}[i], r.records, i)
 		}
-		printed(t, p.parked, rows, "while they are parked")
 	})
 }
 
 func testRest(t *testing.T, binary string) {
 	t.Helper()
-	p := tiny().rest
-	rows, err := p.measure(t.Context(), env{binary, t.TempDir(), t.Logf})
-	require.NoError(t, err) // what does not arrive is an error
+	rows := measured(t, tiny().rest.table(), benchEnv(t, binary), "always") // what does not arrive is an error
 	require.Len(t, rows, 6)
-	for _, r := range rows {
-		require.Positive(t, r.rate, r.name)
-		require.GreaterOrEqual(t, r.ack99, r.ack50, r.name)
-		require.GreaterOrEqual(t, r.p99, r.p50, r.name)
-		require.Zero(t, r.again, r.name)
+	for i, r := range rows {
+		require.Positive(t, r.rate, i)
+		require.GreaterOrEqual(t, r.ack99, r.ack50, i)
+		require.GreaterOrEqual(t, r.p99, r.p50, i)
+		require.Zero(t, r.again, i)
 	}
-	printed(t, p, rows, "always")
 }
 
 func testStreams(t *testing.T, binary string) {
 	t.Helper()
-	p := tiny().streams
-	rows, err := p.measure(t.Context(), env{binary, t.TempDir(), t.Logf})
-	require.NoError(t, err) // what was acknowledged and is not there is an error
+	rows := measured(t, tiny().streams.table(), benchEnv(t, binary), "ratio") // what was acknowledged and is not there is an error
 	for i, want := range []int{20, 20, 320, 320, 10, 10, 30, 30, 100, 100} {
 		r := rows[i]
-		require.Equal(t, want, r.count, r.name)
-		require.Equal(t, want == 320, r.rate > 0, r.name)
-		require.Equal(t, want != 320, r.p50 > 0, r.name)
-		require.Equal(t, want == 100, r.cpu > 0, r.name)
-		require.GreaterOrEqual(t, r.last, r.p99, r.name)
+		require.Equal(t, want, r.count, i)
+		require.Equal(t, want == 320, r.rate > 0, i)
+		require.Equal(t, want != 320, r.p50 > 0, i)
+		require.Equal(t, want == 100, r.cpu > 0, i)
+		require.GreaterOrEqual(t, r.last, r.p99, i)
 	}
-	printed(t, p, rows, "ratio")
 }
 
 func testFeeds(t *testing.T, binary string) {
 	t.Helper()
-	p, e := tiny(), env{binary, t.TempDir(), t.Logf}
-	rows, err := p.feeds.measure(t.Context(), e)
-	require.NoError(t, err) // what is not told is an error
+	p, e := tiny(), benchEnv(t, binary)
+	rows := measured(t, p.feeds.table(), e, "that take nothing") // what is not told is an error
 	for i, want := range []int{20, 20, 20, 20, 20, 400, 6000, 6000, 300, 6000} {
-		require.Equal(t, want, rows[i].count, rows[i].name)
-		require.Zero(t, rows[i].lagged, rows[i].name)
-		require.Equal(t, i < 6, rows[i].p50 > 0, rows[i].name)
-		require.Equal(t, i > 3, rows[i].rate > 0, rows[i].name)
+		require.Equal(t, want, rows[i].count, i)
+		require.Zero(t, rows[i].lagged, i)
+		require.Equal(t, i < 6, rows[i].p50 > 0, i)
+		require.Equal(t, i > 3, rows[i].rate > 0, i)
 	}
-	printed(t, p.feeds, rows, "that take nothing")
-	idle, err := p.idle.measure(t.Context(), e)
-	require.NoError(t, err)
-	printed(t, p.idle, idle, "WebSocket")
-	state, err := p.state.measure(t.Context(), e)
-	require.NoError(t, err) // a path that is missing is an error
+	measured(t, p.idle.table(), e, "WebSocket")
+	state := measured(t, p.state.table(), e, "1,200 paths") // a path that is missing is an error
 	require.Positive(t, state[1].all)
-	printed(t, p.state, state, "1200")
 }
 
-// printed requires that the table has a line with the text and one for each row.
-func printed[R any](t *testing.T, p table[R], rows []R, text string) {
+func testVariants(t *testing.T, binary string) {
 	t.Helper()
+	p, e := tiny(), benchEnv(t, binary)
+	for want, s := range map[string][]section{"65,536 bytes": p.vary.bodies(e), "paths: 100": p.vary.overPaths(e), "attempt": p.vary.schemes(e)} {
+		for i, r := range measured(t, s[0].(table[sample]), e, want) {
+			require.Zero(t, r.again, i)
+			require.Positive(t, r.rate, i)
+		}
+	}
+	for i, r := range measured(t, p.fanout.table(), e, "Sluice") { // a delivery that is missing is an error
+		require.Zero(t, r.again, i)
+		require.Positive(t, r.p50, i)
+	}
+}
+
+func testMany(t *testing.T, binary string) {
+	t.Helper()
+	for i, r := range measured(t, tiny().many.table(), benchEnv(t, binary), "50 subscriptions") {
+		require.Zero(t, r.lost, i)
+		require.Positive(t, r.rate, i)
+		require.Positive(t, r.ready, i)
+	}
+}
+
+// measured measures a table of one round, and requires that it prints a line with the text.
+func measured[R any](t *testing.T, what table[R], e env, text string) (rows []R) {
+	t.Helper()
+	samples, err := what.measure(t.Context(), e)
+	require.NoError(t, err)
+	for _, rounds := range samples {
+		rows = append(rows, rounds[0])
+	}
 	var out strings.Builder
-	require.NoError(t, p.print(&out, rows))
+	require.NoError(t, what.result(samples).print(&out))
 	t.Log(out.String())
 	require.Contains(t, out.String(), text)
-	require.Greater(t, strings.Count(out.String(), "\n"), len(rows))
+	return rows
+}
+
+func benchEnv(t *testing.T, binary string) env {
+	t.Helper()
+	return env{binary: binary, dir: t.TempDir(), progress: t.Logf}
 }
 
 func TestRows_UnknownNameIsAnError(t *testing.T) {

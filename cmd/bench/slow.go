@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -32,7 +30,7 @@ type neighbour struct {
 	takes  time.Duration
 }
 
-// slowRow is the result of the healthy endpoint; durations are medians of the rounds, counts sums.
+// slowRow is the result of the healthy endpoint.
 type slowRow struct {
 	neighbour
 
@@ -42,31 +40,28 @@ type slowRow struct {
 	besideLeft                int // waiting or in flight
 }
 
-func (p slowPlan) measure(ctx context.Context, e env) ([]slowRow, error) {
-	all := p.neighbours()
-	rounds := make([][]slowRow, len(all))
-	for round := range p.rounds {
-		for i, n := range all {
-			e.progress("slow neighbour, round %d of %d: %s\n", round+1, p.rounds, n.name)
-			got, err := p.round(ctx, e, n)
-			if err != nil {
-				return nil, fmt.Errorf("slow neighbour, %s: %w", n.name, err)
-			}
-			rounds[i] = append(rounds[i], got)
-		}
+func (p slowPlan) table() table[slowRow] {
+	t := table[slowRow]{
+		name: "slow", title: "A slow neighbour", plot: "p99 ms", rounds: p.rounds,
+		about: fmt.Sprintf("%d events a second go to a healthy endpoint for %s, and as many to a neighbour; p50 and p99 are the healthy one's.", p.perSecond, p.lasts),
+		columns: []column[slowRow]{
+			counted("events", func(r slowRow) int { return r.events }),
+			counted("missing", func(r slowRow) int { return r.events - r.arrived }),
+			inMillis("p50", func(r slowRow) time.Duration { return r.p50 }),
+			inMillis("p99", func(r slowRow) time.Duration { return r.p99 }),
+			counted("events of the neighbour", func(r slowRow) int { return r.besideEvents }),
+			counted("answered", func(r slowRow) int { return r.besideTaken }),
+			counted("waiting", func(r slowRow) int { return r.besideLeft }),
+		},
 	}
-	rows := make([]slowRow, len(all))
-	for i, n := range all {
-		r := slowRow{neighbour: n}
-		for _, got := range rounds[i] {
-			r.events, r.arrived = r.events+got.events, r.arrived+got.arrived
-			r.besideEvents, r.besideTaken, r.besideLeft = r.besideEvents+got.besideEvents, r.besideTaken+got.besideTaken, r.besideLeft+got.besideLeft
+	for i, n := range p.neighbours() {
+		h := head{Name: n.name}
+		if i > 0 {
+			h.Base = t.subjects[0].rows[0].Name
 		}
-		r.p50 = medianOf(rounds[i], func(r slowRow) time.Duration { return r.p50 })
-		r.p99 = medianOf(rounds[i], func(r slowRow) time.Duration { return r.p99 })
-		rows[i] = r
+		t.subjects = append(t.subjects, one(h, func(ctx context.Context, e env) (slowRow, error) { return p.round(ctx, e, n) }))
 	}
-	return rows, nil
+	return t
 }
 
 // round measures once, with a server of its own.
@@ -120,16 +115,4 @@ func (p slowPlan) load(ctx context.Context, b *bed, n neighbour, hooks [2]*witne
 	status, err := b.api.Status(ctx, "other")
 	r.besideTaken, r.besideLeft = hooks[1].count(measured), int(status.Backlog) //nolint:gosec // a few thousand
 	return r, err
-}
-
-func (p slowPlan) print(w io.Writer, rows []slowRow) error {
-	text := fmt.Sprintf("\nSlow neighbour: %d events/s to a healthy endpoint for %s, and as many to another one; policies are the defaults; medians of %d rounds\n\n",
-		p.perSecond, p.lasts, p.rounds)
-	var cells strings.Builder
-	cells.WriteString("the healthy one\tevents\tarrived\tp50 ms\tp99 ms\tp50 ratio\tp99 ratio\tits neighbour's\tanswered\twait\t\n")
-	for _, r := range rows {
-		fmt.Fprintf(&cells, "%s\t%d\t%d\t%.2f\t%.2f\t%s\t%s\t%d\t%d\t%d\t\n", r.name, r.events, r.arrived, ms(r.p50), ms(r.p99),
-			ratio(r.p50, rows[0].p50), ratio(r.p99, rows[0].p99), r.besideEvents, r.besideTaken, r.besideLeft)
-	}
-	return write(w, text, cells.String())
 }

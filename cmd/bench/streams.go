@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,11 +28,8 @@ type streamsPlan struct {
 	rounds   int
 }
 
-// streamRow is the result of a probe: the delay, or the rate per second. Durations and rates are
-// medians of the rounds, counts sums.
+// streamRow is the result of a probe: the delay, or the rate per second.
 type streamRow struct {
-	name     string
-	aim      string
 	count    int
 	rate     float64 // a second; 0 if it is not the subject
 	p50, p99 time.Duration
@@ -69,36 +64,34 @@ func (p streamsPlan) probes() []probe {
 	}
 }
 
-func (p streamsPlan) measure(ctx context.Context, e env) ([]streamRow, error) {
-	probes := p.probes()
-	rounds := make([][]streamRow, len(probes))
-	for round := range p.rounds {
-		got, err := p.round(ctx, e, fmt.Sprintf("streams, round %d of %d", round+1, p.rounds))
-		if err != nil {
-			return nil, fmt.Errorf("streams: %w", err)
-		}
-		for i, r := range got {
-			rounds[i] = append(rounds[i], r)
+func (p streamsPlan) table() table[streamRow] {
+	var rows []head
+	for i, probe := range p.probes() {
+		rows = append(rows, head{Name: probe.name, Aim: probe.aim})
+		if i%2 == 1 {
+			rows[i].Base = rows[i-1].Name
 		}
 	}
-	rows := make([]streamRow, len(probes))
-	for i, probe := range probes {
-		r := streamRow{name: probe.name, aim: probe.aim}
-		for _, got := range rounds[i] {
-			r.count += got.count
-		}
-		r.rate = medianOf(rounds[i], func(r streamRow) float64 { return r.rate })
-		r.p50 = medianOf(rounds[i], func(r streamRow) time.Duration { return r.p50 })
-		r.p99 = medianOf(rounds[i], func(r streamRow) time.Duration { return r.p99 })
-		r.last = medianOf(rounds[i], func(r streamRow) time.Duration { return r.last })
-		r.cpu = medianOf(rounds[i], func(r streamRow) time.Duration { return r.cpu })
-		rows[i] = r
+	return table[streamRow]{
+		name: "streams", title: "Durable Streams and wakes", plot: "p50 ms", rounds: p.rounds,
+		about: fmt.Sprintf("%d messages one by one, each of which a reader waits for; %d by %d clients to one stream, each a request; "+
+			"%d that wake an idle consumer, one by one, and %d paths at once; %d messages, %d a second, to %d readers with server-sent events. "+
+			"Baselines are JetStream's own publish on the same server, and bare POSTs to the same endpoint.",
+			p.appends, p.flood, p.clients, p.wakes, p.crowd, p.paced, perSecond, p.readers),
+		columns: []column[streamRow]{
+			counted("messages", func(r streamRow) int { return r.count }),
+			compared("a second", func(r streamRow) float64 { return r.rate }),
+			inMillis("p50", func(r streamRow) time.Duration { return r.p50 }),
+			inMillis("p99", func(r streamRow) time.Duration { return r.p99 }),
+			inMillis("last", func(r streamRow) time.Duration { return r.last }),
+			compared("server CPU each µs", func(r streamRow) float64 { return micros(r.cpu) }),
+		},
+		subjects: []subject[streamRow]{{rows, p.round}},
 	}
-	return rows, nil
 }
 
 // round measures every row once, on a server of its own.
-func (p streamsPlan) round(ctx context.Context, e env, progress string) (rows []streamRow, err error) {
+func (p streamsPlan) round(ctx context.Context, e env) (rows []streamRow, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errLimit)
 	defer cancel()
 	b, err := e.makeBed(ctx)
@@ -107,7 +100,7 @@ func (p streamsPlan) round(ctx context.Context, e env, progress string) (rows []
 	}
 	defer func() { err = cmp.Or(err, b.close()) }()
 	for _, probe := range p.probes() {
-		e.progress("%s: %s\n", progress, probe.name)
+		e.progress("  %s\n", probe.name)
 		row, err := probe.run(ctx, b)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", probe.name, err)
@@ -329,33 +322,4 @@ func countOf(ctx context.Context, api *client.Client, path sluice.Path, offset s
 		n += len(messages)
 	}
 	return n, nil
-}
-
-func (p streamsPlan) print(w io.Writer, rows []streamRow) error {
-	text := fmt.Sprintf("\nDurable Streams: %d messages of %d bytes, one by one, each of which somebody waits for; then %d by %d clients, to one stream and not in batches;"+
-		"\n%d that wake somebody, one by one; and %d paths at once; beside JetStream's own, on the same server, and bare POSTs;"+
-		"\n%d, %d a second, to many readers with server-sent events; medians of %d rounds\n\n",
-		p.appends, size, p.flood, p.clients, p.wakes, p.crowd, p.paced, perSecond, p.rounds)
-	var cells strings.Builder
-	cells.WriteString("\tmessages\ta second\tp50 ms\tp99 ms\tlast ms\tserver CPU µs\taim\t\n")
-	for i, r := range rows {
-		switch {
-		case r.rate > 0:
-			fmt.Fprintf(&cells, "%s\t%d\t%.0f\t\t\t\t\t%s\t\n", r.name, r.count, r.rate, r.aim)
-		case r.cpu > 0:
-			fmt.Fprintf(&cells, "%s\t%d\t\t%.2f\t%.2f\t%.1f\t%.1f\t%s\t\n", r.name, r.count, ms(r.p50), ms(r.p99), ms(r.last), micros(r.cpu), r.aim)
-		default:
-			fmt.Fprintf(&cells, "%s\t%d\t\t%.2f\t%.2f\t%.1f\t\t%s\t\n", r.name, r.count, ms(r.p50), ms(r.p99), ms(r.last), r.aim)
-		}
-		if i%2 == 0 {
-			continue
-		}
-		base := rows[i-1]
-		if r.rate > 0 {
-			fmt.Fprintf(&cells, "ratio\t\t%s\t\t\t\t\t\t\n", ratio(r.rate, base.rate))
-		} else {
-			fmt.Fprintf(&cells, "ratio\t\t\t%s\t%s\t%s\t\t\t\n", ratio(r.p50, base.p50), ratio(r.p99, base.p99), ratio(r.last, base.last))
-		}
-	}
-	return write(w, text, cells.String())
 }
