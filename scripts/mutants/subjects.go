@@ -48,6 +48,7 @@ func subjects() []subject {
 		{pkg: "internal/watch", files: []string{"step.go", "memory.go", "end.go"}, why: driven},
 		{pkg: "internal/schedule/appointment", files: []string{"decide.go", "cron.go"}, why: driven},
 		{pkg: "internal/schedule", files: []string{"clock.go", "index.go"}, why: driven},
+		{pkg: "internal/ingest"},
 		{pkg: "internal/model"},
 		{pkg: "pkg/sluice"},
 	}
