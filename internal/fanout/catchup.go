@@ -19,7 +19,7 @@ const (
 // catchUp lets a member that is behind read the log by itself, if it has room for half a window. The
 // caller holds the lock.
 func (l *shared) catchUp(m *member) {
-	if !m.placed || m.gone || m.own || m.live || m.reading || 2*m.unacked > m.window() {
+	if m.live || m.reading || 2*m.unacked > m.window() {
 		return
 	}
 	m.reading = true
@@ -155,7 +155,7 @@ func (l *shared) leftBehind(ctx context.Context, m *member, from uint64) (span, 
 // take enters what a member read up to end, when the shared reader had seen so much, and reports
 // whether to read on.
 func (l *shared) take(m *member, msgs []Message, end, seen uint64, gap span) (more bool, wake func()) {
-	if m.gone || m.own {
+	if m.gone {
 		return false, nil
 	}
 	now, before := time.Now(), len(m.queue)

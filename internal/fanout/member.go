@@ -208,12 +208,10 @@ func (m *member) settle(e *entry) bool {
 	}
 	e.acked = true
 	m.unacked--
-	n := 0
-	for n < len(m.queue)-m.unhand && m.queue[n].acked {
-		m.queue[n] = nil
-		n++
+	for len(m.queue) > 0 && m.queue[0].acked {
+		m.queue[0], m.queue = nil, m.queue[1:]
 	}
-	m.queue = m.queue[n:]
+	m.unhand = min(m.unhand, len(m.queue))
 	if len(m.queue) == 0 {
 		m.queue = nil
 	}

@@ -152,6 +152,11 @@ func (l *shared) place(members []*member, known map[*member]Stored, cursors map[
 		l.pos, l.began = last, false
 	}
 	l.adopt(cursors, last)
+	for m := range l.members {
+		if m.live {
+			m.after = max(m.after, l.pos) // the reader may go back
+		}
+	}
 	start := l.pos
 	for _, m := range members {
 		if m.gone {
@@ -187,7 +192,7 @@ func (l *shared) adopt(cursors map[int]Cursor, last uint64) {
 
 // begins lets a member that was placed with a position of its own be live, or read by itself first.
 func (l *shared) begins(m *member) {
-	if m.placed && !m.own && !m.gone && !m.attached {
+	if m.placed && !m.own && !m.attached {
 		m.live = l.unwanted(m, m.after)
 		l.catchUp(m)
 	}

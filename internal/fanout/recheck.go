@@ -44,7 +44,7 @@ func (r *Router) recheck() (more bool) {
 func (l *shared) misplaced(m *member) (how changeKind, moves bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !m.placed || m.gone {
+	if !m.placed {
 		return 0, false
 	}
 	shares := l.router.deps.Shares(m.sub, Stored{Position: Position{Shared: !m.own}})

@@ -68,7 +68,7 @@ func (l *shared) moves() (writes []write) {
 		}
 	}
 	for m := range l.members {
-		if m.own || m.gone || !m.placed || m.attached && m.moving != detaching && m.stored.Shared {
+		if m.own || m.attached && m.moving != detaching && m.stored.Shared {
 			continue
 		}
 		if w := l.move(m); w.kind != staying || w.position.Attached || !m.stored.equals(w.position) {
@@ -93,7 +93,7 @@ func (l *shared) move(m *member) write {
 
 // equals reports whether another position of the shared reader says the same.
 func (p Position) equals(other Position) bool {
-	return p.Shared && p.Open == other.Open && p.Next == other.Next && slices.Equal(p.Floors, other.Floors)
+	return p.Open == other.Open && p.Next == other.Next && slices.Equal(p.Floors, other.Floors)
 }
 
 // ends returns the positions to store at the end: of members with events in progress, which may leave
@@ -102,7 +102,7 @@ func (l *shared) ends() (writes []write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for m := range l.members {
-		if m.placed && !m.own && !m.gone && (len(m.queue) > 0 || !m.attached) {
+		if !m.own && (len(m.queue) > 0 || !m.attached) {
 			writes = append(writes, write{member: m, sub: m.sub, kind: detaching, position: m.position(l.pos)})
 		}
 	}

@@ -1,17 +1,12 @@
 package fanout
 
-import (
-	"time"
-
-	"github.com/sluice-io/sluice/pkg/sluice"
-)
+import "github.com/sluice-io/sluice/pkg/sluice"
 
 // Seat is a subscription that has joined. One that joins again has another seat, and its earlier one
 // does nothing.
 type Seat struct {
 	router *Router
 	id     string
-	began  time.Time
 	number int
 }
 
@@ -54,7 +49,7 @@ func (r *Router) Join(sub *sluice.Subscription, wake func()) *Seat {
 // rouse starts a runner for a member that joined again while it had none.
 func (m *member) rouse() {
 	m.log.mu.Lock()
-	wake, wanted := m.wake, m.placed && !m.gone && m.source == nil && m.works()
+	wake, wanted := m.wake, m.placed && m.source == nil && m.works()
 	m.log.mu.Unlock()
 	if wanted {
 		wake()
@@ -69,13 +64,13 @@ func (m *member) settings() *sluice.Subscription {
 }
 
 // taken returns the member's present seat.
-func (m *member) taken() *Seat { return &Seat{m.log.router, m.sub.ID, m.sub.Began(), m.seat} }
+func (m *member) taken() *Seat { return &Seat{m.log.router, m.sub.ID, m.seat} }
 
 // rejoin enters new settings of a member that goes on.
 func (m *member) rejoin(sub *sluice.Subscription, wake func(), seat int) (*Seat, bool) {
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
-	if m.gone || !m.sub.Began().Equal(sub.Began()) {
+	if !m.sub.Began().Equal(sub.Began()) {
 		return nil, false
 	}
 	m.sub, m.wake, m.seat = sub, wake, seat
@@ -86,7 +81,7 @@ func (r *Router) part(s *Seat, how changeKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.members[s.id]
-	if m == nil || !m.sub.Began().Equal(s.began) || !m.log.part(m, s.number, how) {
+	if m == nil || !m.log.part(m, s.number, how) {
 		return
 	}
 	delete(r.members, s.id)

@@ -39,6 +39,7 @@ type memory struct {
 	full      bool                     // nothing can be stored
 	data      []byte                   // of each event
 	failed    error                    // what following ends with, once
+	bounds    func()                   // called by the next call of Bounds
 }
 
 func newMemory() *memory {
@@ -57,6 +58,13 @@ func (m *memory) publish(paths ...sluice.Path) {
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
+}
+
+// remove lets the next message be stored behind a gap.
+func (m *memory) remove(seq uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = seq
 }
 
 // expire lets the messages below a sequence leave the log.
@@ -124,6 +132,12 @@ func (m *memory) Subjects() fanout.Subjects { return gsl.NewSublist[any]() }
 
 func (m *memory) Bounds(context.Context, string) (first, last uint64, err error) {
 	m.mu.Lock()
+	if ask := m.bounds; ask != nil {
+		m.bounds = nil
+		m.mu.Unlock()
+		ask()
+		m.mu.Lock()
+	}
 	defer m.mu.Unlock()
 	m.asked++
 	return m.first, m.last, nil

@@ -39,7 +39,6 @@ type shared struct {
 
 	mu      sync.Mutex
 	room    sync.Cond // signalled when there is room in the queues again
-	stalled bool      // the reader waits for that
 	members map[*member]struct{}
 	match   Subjects             // of the members
 	busy    map[*member]struct{} // with entries that were not acknowledged
@@ -158,7 +157,9 @@ func (l *shared) enter(ctx context.Context, msg Message) (woken []func(), err er
 	if msg.Seq <= l.pos {
 		return nil, nil
 	}
-	woken = l.passGap(ctx, msg.Seq)
+	if woken = l.passGap(ctx, msg.Seq); ctx.Err() != nil {
+		return woken, context.Cause(ctx)
+	}
 	l.recent[msg.Seq%recall] = trace{l.pos, msg.Seq, msg.Subject}
 	l.pos, l.began = msg.Seq, true
 	l.matched = l.matched[:0]
@@ -191,8 +192,8 @@ func (l *shared) passGap(ctx context.Context, seq uint64) (woken []func()) {
 	l.mu.Unlock()
 	first, _, err := l.router.deps.Log.Bounds(ctx, l.namespace)
 	l.mu.Lock()
-	if err != nil || first <= from {
-		return nil // removed from the middle
+	if err != nil || first <= from || ctx.Err() != nil {
+		return nil // removed from the middle, or the reader goes on elsewhere
 	}
 	for m := range l.members {
 		if m.live && m.after < first-1 && (l.began || m.wantsAll()) {
@@ -207,7 +208,7 @@ func (l *shared) passGap(ctx context.Context, seq uint64) (woken []func()) {
 
 // offer queues an event for a member that wants it. It returns the member's wake if it has no runner.
 func (l *shared) offer(m *member, ev *sluice.Event, failed error, c *content, now time.Time) (wake func()) {
-	if !m.placed || m.gone || m.own || !m.wants(ev, failed) {
+	if !m.wants(ev, failed) {
 		return nil
 	}
 	if m.live && len(m.queue) >= m.most() {
@@ -248,7 +249,7 @@ func (l *shared) refund(e *entry) {
 	if e.content.charged--; e.content.charged == 0 {
 		l.weight -= e.content.weight
 	}
-	if l.stalled && l.low() {
+	if l.low() {
 		l.room.Signal()
 	}
 }
@@ -293,7 +294,6 @@ func (l *shared) relieve() {
 // stall waits until there is room. Meanwhile it detaches the members that have settled nothing for long:
 // their receivers hang.
 func (l *shared) stall(ctx context.Context) {
-	l.stalled = true
 	l.relieve()
 	for !l.low() && ctx.Err() == nil {
 		again := time.AfterFunc(fullPause, l.room.Broadcast)
@@ -301,7 +301,6 @@ func (l *shared) stall(ctx context.Context) {
 		again.Stop()
 		l.detachHanging(time.Now())
 	}
-	l.stalled = false
 }
 
 func (l *shared) detachHanging(now time.Time) {
@@ -319,6 +318,7 @@ func (l *shared) fallBehind(m *member) {
 	for _, e := range m.cut() {
 		m.miss(&e.Event)
 		if !e.acked {
+			e.acked = true // an acknowledgement that is to come says nothing of the entry that is read again
 			l.release(e)
 		}
 	}
