@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -251,16 +250,11 @@ type gathered struct {
 
 // gather starts an audience, and returns when all its feeds are acknowledged.
 func (a audience) gather(ctx context.Context) (*gathered, error) {
-	self, err := os.Executable()
+	cmd, err := selfCommand(ctx, audienceEnv, a)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := json.Marshal(a)
-	if err != nil {
-		return nil, err
-	}
-	g := &gathered{cmd: command(ctx, self)}
-	g.cmd.Env = append(g.cmd.Env, audienceEnv+"="+string(spec))
+	g := &gathered{cmd: cmd}
 	g.cmd.Stderr = &g.stderr
 	stdout, err := g.cmd.StdoutPipe()
 	if err != nil {

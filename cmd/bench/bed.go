@@ -49,7 +49,7 @@ func (e env) makeSyncing(ctx context.Context, syncing string) (*bed, error) {
 
 // makeIn is makeSyncing in this directory, with the data that is there.
 func (e env) makeIn(ctx context.Context, dir, syncing string) (*bed, error) {
-	proc, api, err := serve(ctx, e.binary, dir, syncing)
+	proc, api, err := serve(ctx, e.binary, dir, settings, "--sync", syncing)
 	if err != nil {
 		return nil, err
 	}
@@ -89,18 +89,17 @@ func (b *bed) close() error {
 
 // settings give the bench access to the log of attempts, a login for publishing like a producer's, and more subscriptions than by
 // default.
-const settings = `nats: {users: [{name: bench, password: bench, admin: true}]}
-limits: {subscriptions_per_namespace: 1000000}
-`
+const settings = "nats: {listen: '127.0.0.1:0', users: [{name: bench, password: bench, admin: true}]}\n" + limits
 
-// serve starts Sluice, for development, which lets it send to loopback.
-func serve(ctx context.Context, binary, dir, syncing string) (*process, *client.Client, error) {
+const limits = "limits: {subscriptions_per_namespace: 1000000}\n"
+
+// serve starts Sluice with these settings, for development, which lets it send to loopback.
+func serve(ctx context.Context, binary, dir, settings string, args ...string) (*process, *client.Client, error) {
 	file := filepath.Join(dir, "bench.yaml")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(file, []byte(settings), 0o600)); err != nil {
 		return nil, nil, fmt.Errorf("settings: %w", err)
 	}
-	cmd := command(ctx, binary, "serve", "--dev", "--config", file, "--data", dir, "--http", "127.0.0.1:0",
-		"--nats-listen", "127.0.0.1:0", "--sync", syncing, "--log-level", "warn")
+	cmd := command(ctx, binary, append([]string{"serve", "--dev", "--config", file, "--data", dir, "--http", "127.0.0.1:0", "--log-level", "warn"}, args...)...)
 	p, at, err := launch(ctx, cmd, dir)
 	if err != nil {
 		return nil, nil, err

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(loopEnv) != "" || os.Getenv(audienceEnv) != "" { // this is a child
+	if os.Getenv(loopEnv) != "" || os.Getenv(audienceEnv) != "" || os.Getenv(memberEnv) != "" { // this is a child
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		if err := run(ctx, nil, os.Stdout, os.Stderr); err != nil {
@@ -50,6 +50,10 @@ func TestRows_AreMeasured(t *testing.T) {
 	t.Run("every delivery of other loads arrives", func(t *testing.T) {
 		t.Parallel()
 		testVariants(t, binary)
+	})
+	t.Run("two servers on three replicas deliver everything", func(t *testing.T) {
+		t.Parallel()
+		testReplicas(t, binary)
 	})
 	t.Run("each of many subscriptions gets its events, also after a restart", func(t *testing.T) {
 		t.Parallel()

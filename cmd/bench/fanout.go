@@ -27,7 +27,8 @@ func (p fanoutPlan) table() table[sample] {
 	}
 	return table[sample]{
 		name: "fanout", title: "One event to many subscriptions", plot: perSecondColumn, columns: columns, rounds: p.rounds,
-		about: fmt.Sprintf("%d events that each match %s subscriptions, as fast as one publisher can; then %d, each after all deliveries of the one before: p50 and p99 are from publish to arrival. "+
+		about: fmt.Sprintf("One publisher sends %d events as fast as it can, each of which matches %s subscriptions. "+
+			"%d more follow, each after all deliveries of the one before: p50 and p99 are from publish to arrival. "+
 			"The bare loop makes as many POSTs of each event, %d at once.", p.flood, number(float64(p.subscriptions)), p.paced, p.window),
 		subjects: []subject[sample]{one(head{Name: loop}, start(p.startLoop)), one(head{Name: "Sluice", Base: loop}, start(p.startSluice))},
 	}
@@ -50,7 +51,7 @@ func (p fanoutPlan) startSluice(ctx context.Context, e env, hook string) (*bed, 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := subscribeMany(ctx, b.api, hook, p.subscriptions, "/fan/**"); err != nil {
+	if _, _, err := subscribeMany(ctx, b.api, hook, p.subscriptions, "/fan/**"); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil

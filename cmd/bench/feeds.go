@@ -62,8 +62,8 @@ func (p feedsPlan) probes() []feedProbe {
 func (p feedsPlan) table() table[feedRow] {
 	t := table[feedRow]{
 		name: "feeds", title: "Feeds", plot: "frames/s", rounds: p.rounds,
-		about: fmt.Sprintf("%d publishes, one each %s, alone and beside readers; frames after the beginning of their publish; %d events as fast as can be to each of %d readers. "+
-			"Readers are in a process of their own on the same cores.", p.publishes, p.interval, p.flood, p.fans),
+		about: fmt.Sprintf("%d publishes, one each %s, are timed alone and beside readers. Frames are timed from the beginning of their publish. "+
+			"%s events as fast as can be go to each of %d readers, which are a process of their own on the same cores.", p.publishes, p.interval, number(float64(p.flood)), p.fans),
 		columns: []column[feedRow]{
 			counted("publishes or frames", func(r feedRow) int { return r.count }),
 			inMillis("p50", func(r feedRow) time.Duration { return r.p50 }),

@@ -32,7 +32,7 @@ type idleRow struct {
 func (p idlePlan) table() table[idleRow] {
 	t := table[idleRow]{
 		name: "feeds-idle", title: "Memory of idle feeds", rounds: 1,
-		about: fmt.Sprintf("The server's memory for each of %d connections that are sent nothing, and after they were sent %d events.", p.readers, p.sent),
+		about: fmt.Sprintf("The server's memory for each of %s connections that are sent nothing, and after they were sent %d events.", number(float64(p.readers)), p.sent),
 		columns: []column[idleRow]{
 			compared("resident KiB", func(r idleRow) float64 { return float64(r.rss) / 1024 }),
 			compared("heap and stacks in use KiB", func(r idleRow) float64 { return float64(r.heap) / 1024 }),
@@ -138,7 +138,7 @@ type stateRow struct {
 func (p statePlan) table() table[stateRow] {
 	t := table[stateRow]{
 		name: "state", title: "State", plot: "all ms", rounds: 1,
-		about: fmt.Sprintf("The state of a namespace with %d events on each path, read in pages of %d, and that of one path.", p.events, p.page),
+		about: fmt.Sprintf("The state of a namespace with %d events on each path, read in pages of %s, and that of one path.", p.events, number(float64(p.page))),
 		columns: []column[stateRow]{
 			inMillis("all", func(r stateRow) time.Duration { return r.all }),
 			inMillis("page p50", func(r stateRow) time.Duration { return r.p50 }),

@@ -35,7 +35,7 @@ func (p latePlan) table() table[lateRow] {
 	}
 	return table[lateRow]{
 		name: "late", title: "Lateness of retries", plot: "p99 ms", rounds: p.rounds,
-		about: fmt.Sprintf("%d deliveries at once fail with a 503, and the second attempt of each is due in %s; the figures are its time after that.", p.events, p.again),
+		about: fmt.Sprintf("%s deliveries at once fail with a 503, and the second attempt of each is due in %s. The times are from then to that attempt.", number(float64(p.events)), p.again),
 		columns: []column[lateRow]{
 			counted("attempts", func(r lateRow) int { return r.events }),
 			inMillis("p50", func(r lateRow) time.Duration { return r.p50 }),

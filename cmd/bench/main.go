@@ -33,14 +33,17 @@ func main() {
 	}
 }
 
-// run runs the measurements in the arguments; in a child process it is the bare loop, or readers of
-// feeds.
+// run runs the measurements in the arguments; in a child process it is the bare loop,
+// readers of feeds, or a NATS server.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if spec := os.Getenv(loopEnv); spec != "" {
 		return runLoop(ctx, spec)
 	}
 	if spec := os.Getenv(audienceEnv); spec != "" {
 		return runAudience(ctx, spec, os.Stdin, stdout)
+	}
+	if spec := os.Getenv(memberEnv); spec != "" {
+		return runMember(ctx, spec)
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -40,8 +40,8 @@ func (p parkedPlan) table() table[parkedRow] {
 	}
 	return table[parkedRow]{
 		name: "parked", title: "Parked lanes", plot: "p99 ms", rounds: p.rounds,
-		about: fmt.Sprintf("%d paths have a head that fails and is retried in an hour, beside %d events a second of healthy paths of the same subscription, %s a stage; "+
-			"p50 and p99 are those of the healthy paths.", p.lanes, p.perSecond, p.lasts),
+		about: fmt.Sprintf("%s paths have a head that fails and is retried in an hour, beside %d events a second of healthy paths of the same subscription, %s a stage. "+
+			"The times are those of the healthy paths, from publish to arrival.", number(float64(p.lanes)), p.perSecond, p.lasts),
 		columns: []column[parkedRow]{
 			counted("events", func(r parkedRow) int { return r.events }),
 			counted("missing", func(r parkedRow) int { return r.events - r.arrived }),

@@ -82,10 +82,10 @@ func (p plan) row(s system, base string) subject[sample] {
 
 // tables are those of the system's speed, with both settings of nats.sync.
 func (p plan) tables(e env) []section {
-	about := fmt.Sprintf("%d publishers, each waiting for its acknowledgement, send %d events as fast as they can over %d paths; deliveries go to one endpoint, %d at once. "+
+	about := fmt.Sprintf("%d publishers, each waiting for its acknowledgement, send %s events, %d times, as fast as they can over %d paths, to one endpoint that takes %d at once. "+
 		"Then one event every %s is published: p50 and p99 are its time from publish to arrival. "+
 		"The bare loop consumes a durable consumer and POSTs, without signatures, order, retries or a log. ",
-		p.publishers, p.floods*p.events, p.paths, p.window, p.interval)
+		p.publishers, number(float64(p.events)), p.floods, p.paths, p.window, p.interval)
 	var all []section
 	for _, half := range []struct {
 		name, title, sync, about string

@@ -41,31 +41,44 @@ func startLoop(ctx context.Context, dir, sync, hook string, window int) (*proces
 
 // launch starts the loop in a process of its own.
 func (l loop) launch(ctx context.Context) (*process, error) {
+	return launchSelf(ctx, loopEnv, l, l.Data)
+}
+
+// launchSelf starts this program as the child that the variable describes.
+func launchSelf(ctx context.Context, variable string, description any, dir string) (*process, error) {
+	cmd, err := selfCommand(ctx, variable, description)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := launch(ctx, cmd, dir)
+	return p, err
+}
+
+func selfCommand(ctx context.Context, variable string, description any) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	spec, err := json.Marshal(l)
+	spec, err := json.Marshal(description)
 	if err != nil {
 		return nil, err
 	}
 	cmd := command(ctx, self)
-	cmd.Env = append(cmd.Env, loopEnv+"="+string(spec))
-	p, _, err := launch(ctx, cmd, l.Data)
-	return p, err
+	cmd.Env = append(cmd.Env, variable+"="+string(spec))
+	return cmd, nil
 }
 
 // starter returns a function that starts Sluice with one subscription, which has these settings besides.
-func starter(binary string, settings policy) func(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
+func starter(binary string, with policy) func(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
 	return func(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
-		p, api, err := serve(ctx, binary, dir, sync)
+		p, api, err := serve(ctx, binary, dir, settings, "--sync", sync)
 		if err != nil {
 			return nil, err
 		}
 		defer api.HTTP.CloseIdleConnections()
-		with := policy{"window": window}
-		maps.Copy(with, settings)
-		if err := subscribe(ctx, api, consumerName, hook, with); err != nil {
+		policy := policy{"window": window}
+		maps.Copy(policy, with)
+		if err := subscribe(ctx, api, consumerName, hook, policy); err != nil {
 			return nil, errors.Join(err, p.stop())
 		}
 		return p, nil

@@ -43,8 +43,9 @@ type sender func(ctx context.Context, phase, first, n int) error
 func (p restPlan) table() table[restRow] {
 	t := table[restRow]{
 		name: "rest", title: "Publishing over HTTP and NATS", plot: "accepted/s", rounds: p.rounds,
-		about: fmt.Sprintf("%d clients publish %d events over %d paths, each request after the answer to the one before; all are delivered to one endpoint on the same cores, %d at once. "+
-			"The processor's time is the server's, deliveries included.", p.clients, p.events, p.paths, p.window),
+		about: fmt.Sprintf("%d clients publish %s events over %d paths, each request after the answer to the one before. "+
+			"All events are delivered to one endpoint on the same cores, %d at once. "+
+			"The processor's time is the server's, deliveries included.", p.clients, number(float64(p.events)), p.paths, p.window),
 		columns: []column[restRow]{
 			compared("accepted/s", func(r restRow) float64 { return r.rate }),
 			inMillis("answer p50", func(r restRow) time.Duration { return r.ack50 }),

@@ -31,15 +31,16 @@ type env struct {
 
 // plans is the extent of all kinds of measurements.
 type plans struct {
-	speed  plan
-	slow   slowPlan
-	late   latePlan
-	outage outagePlan
-	parked parkedPlan
-	many   manyPlan
-	rest   restPlan
-	fanout fanoutPlan
-	vary   variantsPlan
+	speed    plan
+	slow     slowPlan
+	late     latePlan
+	outage   outagePlan
+	parked   parkedPlan
+	many     manyPlan
+	rest     restPlan
+	fanout   fanoutPlan
+	replicas replicasPlan
+	vary     variantsPlan
 
 	streams streamsPlan
 	feeds   feedsPlan
@@ -68,8 +69,9 @@ func complete() plans {
 		many:   manyPlan{counts: []int{10, 1000, 10_000, 100_000}, events: 20_000, paced: 500, rests: 10 * time.Second},
 		rest:   restPlan{events: 30_000, batch: 100, clients: 32, paths: 500, window: 64, rounds: 3},
 
-		fanout: fanoutPlan{subscriptions: 1000, flood: 20, paced: 10, window: 64, rounds: 3},
-		vary:   variantsPlan{full(), []int{256, 4 << 10, 64 << 10}, []int{1, 100, 100_000}},
+		replicas: replicasPlan{manyPlan{counts: []int{10, 1000, 10_000}, events: 5000, paced: 300, rests: 10 * time.Second}, 4 * time.Minute},
+		fanout:   fanoutPlan{subscriptions: 1000, flood: 20, paced: 10, window: 64, rounds: 3},
+		vary:     variantsPlan{full(), []int{256, 4 << 10, 64 << 10}, []int{1, 100, 100_000}},
 
 		streams: streamsPlan{
 			appends: 1000, interval: 5 * time.Millisecond, flood: 20_000, clients: 32,
@@ -94,6 +96,7 @@ func quick() plans {
 	p.fanout.subscriptions, p.fanout.flood, p.fanout.rounds = 200, 5, 1
 	p.vary.plan, p.vary.many = smoke(), []int{1, 100, 1000}
 	p.many.counts, p.many.events, p.many.paced, p.many.rests = []int{10, 200}, 1000, 50, time.Second
+	p.replicas.counts, p.replicas.events, p.replicas.paced, p.replicas.rests = p.many.counts, p.many.events, p.many.paced, p.many.rests
 	p.rest.events, p.rest.rounds = 1000, 1
 	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.paced, p.streams.rounds = 200, 5000, 50, 30, 1
 	p.feeds.publishes, p.feeds.readers, p.feeds.flood, p.feeds.paced, p.feeds.rounds = 50, 200, 1000, 50, 1
@@ -103,7 +106,9 @@ func quick() plans {
 
 // upTo leaves out rows with more subscriptions.
 func (p *plans) upTo(subscriptions int) {
-	p.many.counts = slices.DeleteFunc(p.many.counts, func(n int) bool { return n > subscriptions })
+	tooMany := func(n int) bool { return n > subscriptions }
+	p.many.counts = slices.DeleteFunc(p.many.counts, tooMany)
+	p.replicas.counts = slices.DeleteFunc(p.replicas.counts, tooMany)
 }
 
 // kinds are the kinds of rows, in the order of measurement.
@@ -119,6 +124,7 @@ func (p plans) kinds() []kind {
 		{"bodies", p.vary.bodies},
 		{"paths", p.vary.overPaths},
 		{"schemes", p.vary.schemes},
+		{"replicas", only(p.replicas.table)},
 		{"rest", only(p.rest.table)},
 		{"streams", only(p.streams.table)},
 		{"feeds", func(env) []section { return []section{p.feeds.table(), p.idle.table(), p.state.table()} }},

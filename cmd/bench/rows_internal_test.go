@@ -2,12 +2,14 @@ package main
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -20,6 +22,8 @@ func tiny() plans {
 	p.outage.before, p.outage.down, p.outage.after = 500*time.Millisecond, time.Second, 500*time.Millisecond
 	p.parked.lanes, p.parked.lasts = 300, 500*time.Millisecond
 	p.many.counts, p.many.events, p.many.paced, p.many.rests = []int{5, 50}, 200, 10, 100*time.Millisecond
+	p.replicas.manyPlan = p.many
+	p.replicas.counts = []int{20}
 	p.vary.events, p.vary.paced, p.vary.many = 60, 5, []int{1, 100}
 	p.fanout.subscriptions, p.fanout.flood, p.fanout.paced = 30, 3, 2
 	p.rest.events, p.rest.batch, p.rest.clients = 200, 30, 8
@@ -137,6 +141,16 @@ func testVariants(t *testing.T, binary string) {
 	}
 }
 
+func testReplicas(t *testing.T, binary string) {
+	t.Helper()
+	for i, r := range measured(t, tiny().replicas.table(), benchEnv(t, binary), "nats-server RSS") {
+		require.Zero(t, r.lost, i)
+		require.Zero(t, r.refused, i)
+		require.Positive(t, r.rate, i)
+		require.Positive(t, r.consumers, i)
+	}
+}
+
 func testMany(t *testing.T, binary string) {
 	t.Helper()
 	for i, r := range measured(t, tiny().many.table(), benchEnv(t, binary), "50 subscriptions") {
@@ -218,14 +232,27 @@ func TestWitness_ReopensAtItsAddress(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer func() { w.close() }()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	require.ErrorContains(t, post(t.Context(), client, w.url, body(3, 7, time.Now(), size)), "503")
-	require.ErrorContains(t, post(t.Context(), client, w.url, []byte("{}")), "400")
+	bare := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	require.ErrorContains(t, post(t.Context(), bare, w.url, body(3, 7, time.Now(), size)), "503")
+	require.ErrorContains(t, post(t.Context(), bare, w.url, []byte("{}")), "400")
 	w.close()
-	require.Error(t, post(t.Context(), client, w.url, body(3, 7, time.Now(), size)), "refused, or cut off while it closes")
+	require.Error(t, post(t.Context(), bare, w.url, body(3, 7, time.Now(), size)), "refused, or cut off while it closes")
 	require.NoError(t, w.open(t.Context()))
-	require.NoError(t, post(t.Context(), client, w.url, body(3, 7, time.Now(), size)))
+	require.NoError(t, post(t.Context(), bare, w.url, body(3, 7, time.Now(), size)))
 	require.Equal(t, 1, w.count(3))
 	require.Len(t, w.of(3), 2)
 	require.Empty(t, w.of(2))
+}
+
+func TestSubscribeMany_EndsAfterManyRefusals(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"error":{"code":"quota","message":"too many"}}`, http.StatusUnprocessableEntity)
+	}))
+	defer api.Close()
+	rate, refused, err := subscribeMany(t.Context(), client.New(api.URL, "token"), "http://hook", 150, "/many/%d/**")
+	require.ErrorContains(t, err, "too many")
+	require.GreaterOrEqual(t, refused, 100)
+	require.Less(t, refused, 100+manyMakers)
+	require.Positive(t, rate)
 }

@@ -43,7 +43,7 @@ type slowRow struct {
 func (p slowPlan) table() table[slowRow] {
 	t := table[slowRow]{
 		name: "slow", title: "A slow neighbour", plot: "p99 ms", rounds: p.rounds,
-		about: fmt.Sprintf("%d events a second go to a healthy endpoint for %s, and as many to a neighbour; p50 and p99 are the healthy one's.", p.perSecond, p.lasts),
+		about: fmt.Sprintf("%d events a second go to a healthy endpoint for %s, and as many to a neighbour. The times are the healthy one's, from publish to arrival.", p.perSecond, p.lasts),
 		columns: []column[slowRow]{
 			counted("events", func(r slowRow) int { return r.events }),
 			counted("missing", func(r slowRow) int { return r.events - r.arrived }),

@@ -74,10 +74,10 @@ func (p streamsPlan) table() table[streamRow] {
 	}
 	return table[streamRow]{
 		name: "streams", title: "Durable Streams and wakes", plot: "p50 ms", rounds: p.rounds,
-		about: fmt.Sprintf("%d messages one by one, each of which a reader waits for; %d by %d clients to one stream, each a request; "+
-			"%d that wake an idle consumer, one by one, and %d paths at once; %d messages, %d a second, to %d readers with server-sent events. "+
+		about: fmt.Sprintf("Each of %s messages has a reader that waits for it. %d clients send %s to one stream, each a request. "+
+			"%d messages wake an idle consumer one by one, and %s paths are woken at once. %d messages, %d a second, go to %d readers with server-sent events. "+
 			"Baselines are JetStream's own publish on the same server, and bare POSTs to the same endpoint.",
-			p.appends, p.flood, p.clients, p.wakes, p.crowd, p.paced, perSecond, p.readers),
+			number(float64(p.appends)), p.clients, number(float64(p.flood)), p.wakes, number(float64(p.crowd)), p.paced, perSecond, p.readers),
 		columns: []column[streamRow]{
 			counted("messages", func(r streamRow) int { return r.count }),
 			compared("a second", func(r streamRow) float64 { return r.rate }),
