@@ -72,11 +72,11 @@ faults: ## Test every fault in its long form, one at a time, and write docs/faul
 		-run='^($(shell grep -oh '\.Test[A-Za-z_]\+' internal/testkit/faulttest/faults.go | tr -d . | sort -u | paste -sd '|'))$$' ./internal/delivery ./internal/natsstore/records ./internal/e2e
 	SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -run=TestFaults_HaveTheirTests ./internal
 
-bench: build ## Measure Sluice beside a bare loop, and Sluice with failures, into bin/bench/1 (40 minutes; ROWS=speed,late; RUN=2: into another directory; MISSING=1: only rows without results there; OUTAGE=10m; SUBSCRIPTIONS=100000)
+bench: build ## Measure Sluice beside baselines, into bin/bench/1 (40 minutes; ROWS=speed,late; MISSING=1: rows without results; RUN=2: into bin/bench/2; OUTAGE=10m; SUBSCRIPTIONS=100000)
 	go run ./cmd/bench -sluice bin/sluice -commit $(shell git describe --always --dirty --exclude "*") -rows "$(ROWS)" -outage $(or $(OUTAGE),1m) -subscriptions $(or $(SUBSCRIPTIONS),10000) \
 		-results bin/bench/$(or $(RUN),1) -missing=$(if $(MISSING),true,false)
 
-performance: ## Write docs/performance.md from the results of all runs of make bench in bin/bench
+performance: ## Write docs/performance.md from all results in bin/bench
 	go run ./cmd/bench -page docs $(wildcard bin/bench/*/*.json)
 
 fuzz: ## Run every fuzz test for FUZZTIME (30s), one after the other, on FUZZCORES (all); FUZZ=Covers: only those of this name

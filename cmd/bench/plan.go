@@ -174,8 +174,12 @@ func (p plan) sample(ctx context.Context, proc *process, load *load) (sample, er
 	}, nil
 }
 
-// median sorts the values and returns the middle one; of an even number, the upper of both.
-func median[T cmp.Ordered](values []T) T {
+// median sorts the values and returns the middle one; of an even number, the mean of both.
+func median(values []float64) float64 {
 	slices.Sort(values)
-	return values[len(values)/2]
+	middle := len(values) / 2
+	if len(values)%2 == 0 {
+		return (values[middle-1] + values[middle]) / 2
+	}
+	return values[middle]
 }

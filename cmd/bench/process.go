@@ -20,7 +20,7 @@ const (
 	namespace    = "default"
 	consumerName = "bench" // of both systems: Sluice's is named after its subscription
 
-	stopLimit = 15 * time.Second // for a process to end by itself
+	stopLimit = time.Minute // for a process to end by itself
 )
 
 // process is a running system.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"encoding/xml"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,7 +47,10 @@ func TestPage_IsWrittenFromTheResultsOfRuns(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
 	require.NoError(t, err)
 	require.Less(t, strings.Index(string(text), "## Speed"), strings.Index(string(text), "## Lateness"), "in the order of a run")
-	require.FileExists(t, filepath.Join(docs, "performance", "speed.svg"))
+	plot, err := os.Open(filepath.Join(docs, "performance", "speed.svg"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, plot.Close()) }()
+	require.NoError(t, xml.NewDecoder(plot).Decode(new(struct{})), "well-formed")
 }
 
 func TestReports_OfDifferentMeasurementsAreNotMerged(t *testing.T) {
@@ -78,6 +82,7 @@ func TestNumber_HasThreeDigits(t *testing.T) {
 		require.Equal(t, want, number(value))
 	}
 	require.Equal(t, "2 (1–3)", spread([]float64{3, 1, 2}))
+	require.Equal(t, "1.50 (1–2)", spread([]float64{2, 1}))
 	require.Empty(t, spread(nil))
 }
 

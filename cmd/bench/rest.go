@@ -43,7 +43,7 @@ type sender func(ctx context.Context, phase, first, n int) error
 func (p restPlan) table() table[restRow] {
 	t := table[restRow]{
 		name: "rest", title: "Publishing over HTTP and NATS", plot: "accepted/s", rounds: p.rounds,
-		about: fmt.Sprintf("%d clients publish %s events over %d paths, each request after the answer to the one before. "+
+		about: fmt.Sprintf("%d clients publish %s events over %d paths (a third of them with sync always), each request after the answer to the one before. "+
 			"All events are delivered to one endpoint on the same cores, %d at once. "+
 			"The processor's time is the server's, deliveries included.", p.clients, number(float64(p.events)), p.paths, p.window),
 		columns: []column[restRow]{
@@ -58,7 +58,10 @@ func (p restPlan) table() table[restRow] {
 		},
 	}
 	for _, sync := range []string{defaultSync, "always"} {
-		base := "NATS, sync " + sync
+		base, p := "NATS, sync "+sync, p
+		if sync != defaultSync {
+			p.events /= 3
+		}
 		for _, k := range []struct {
 			head  head
 			batch int

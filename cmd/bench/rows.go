@@ -81,7 +81,7 @@ func complete() plans {
 		idle:  idlePlan{readers: 1000, sent: 20, rests: 3 * time.Second},
 		state: statePlan{paths: []int{1000, 10_000, 100_000}, events: 2, page: 1000},
 	}
-	p.vary.floods, p.vary.events, p.vary.paced, p.vary.rounds = 2, 4000, 300, 2
+	p.vary.floods, p.vary.events, p.vary.paced, p.vary.rounds = 2, 4000, 300, 3
 	return p
 }
 
