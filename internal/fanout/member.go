@@ -143,9 +143,9 @@ func (m *member) plain() bool { return reflect.ValueOf(m.sub.Filter).IsZero() }
 func (m *member) waitsFor(ev *sluice.Event) Waits { return Waits{ev.Seq, m.filterOf(ev.Path)} }
 
 // filterOf returns the filter that matches a path of the pattern: the second is that of the path itself,
-// of a pattern that ends in "**".
+// of a pattern that ends in "**". A message that is no event has no path, and matches the first.
 func (m *member) filterOf(path sluice.Path) int {
-	if len(m.filters) == 2 && len(path.Segments()) == len(m.sub.Pattern.Segments())-1 {
+	if len(m.filters) == 2 && path != "" && len(path.Segments()) == len(m.sub.Pattern.Segments())-1 {
 		return 1
 	}
 	return 0

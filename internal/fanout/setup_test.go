@@ -75,6 +75,8 @@ func (m *memory) expire(first uint64) {
 	m.events = slices.DeleteFunc(m.events, func(e sluice.Event) bool { return e.Seq < first })
 }
 
+var errNoEvent = errors.New("no event")
+
 var errRecreated = errors.New("the log was recreated")
 
 // recreate makes the log end at a sequence, and ends following it.
@@ -88,6 +90,9 @@ func (m *memory) recreate(last uint64) {
 }
 
 func message(e sluice.Event) fanout.Message {
+	if e.Path == "" { // a message that is no event
+		return fanout.Message{Subject: "events.n.x.N%", Seq: e.Seq, Event: func() (sluice.Event, error) { return e, errNoEvent }}
+	}
 	return fanout.Message{Subject: streams.Subject("n", e.Path), Seq: e.Seq, Event: func() (sluice.Event, error) { return e, nil }}
 }
 

@@ -131,6 +131,24 @@ func TestRouter_ShortenedLogGoesOn(t *testing.T) {
 	})
 }
 
+// A message whose subject is that of no path is handed over with its error, to those of its pattern.
+func TestRouter_HandsOverMessagesThatAreNoEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := over(t, newMemory())
+		a, other := sub("a", "/x/**", 1), sub("b", "/y/**", 1)
+		w.join(a, other)
+		w.publish("", "/x", "")
+		src := w.open(a)
+		all := got(src)
+		require.Equal(t, "1 2 3 ", seqs(all))
+		require.Equal(t, []error{errNoEvent, nil, errNoEvent}, []error{all[0].Err, all[1].Err, all[2].Err})
+		require.Zero(t, w.wokenUp()["b"])
+		w.stop()
+		require.Equal(t, fanout.Waits{Seq: 1}, w.position().Open)
+	})
+}
+
 // The reader waits when all have much to do, and no subscription loses or repeats an event.
 func TestRouter_WaitsWhenAllAreBusy(t *testing.T) {
 	t.Parallel()
