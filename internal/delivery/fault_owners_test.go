@@ -78,10 +78,20 @@ func TestTwoOwners_LoseNothing(t *testing.T) { // S4-17, S4-22, C01
 	watch.End(a, fmt.Sprintf("all arrive while there are two, which may break the order; they took the consumer from each other %d times", logged.starts.Load()))
 }
 
-// A second owner deletes a lane's record when it has sent what it knew of. What the first acknowledged later, because the
-// record held it, is sent after all.
+// A second owner deletes a lane's record when it has sent what it knew of, and may park the lane anew at a later event. What
+// the first acknowledged later, because its record held it, is sent after all.
 func TestTwoOwners_DeletedLaneIsWrittenAgain(t *testing.T) { // C01
 	t.Parallel()
+	for name, anew := range map[string]uint64{"deleted": 0, "parked anew": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testDeletedLane(t, anew)
+		})
+	}
+}
+
+func testDeletedLane(t *testing.T, anew uint64) { // the sequence at which it is parked anew; 0: it is not
+	t.Helper()
 	w := newWorld(t, connect(t), "n", sluice.Policy{Window: 4, Retry: quickRetries})
 	w.endpoint.failing("e1", 2)
 	second, goOn := make(chan struct{}), make(chan struct{})
@@ -94,21 +104,30 @@ func TestTwoOwners_DeletedLaneIsWrittenAgain(t *testing.T) { // C01
 	}
 	one := w.start(t)
 	defer one.stop()
-	w.publish(t, "/a/x", "e1")
-	w.total++
+	publish := func(id string) {
+		w.publish(t, "/a/x", id)
+		w.total++
+	}
+	publish("e1")
 	<-second
 	parked, err := w.deliveries.Parked(t.Context(), w.sub)
 	require.NoError(t, err)
 	require.Len(t, parked, 1)
 	require.NoError(t, w.deliveries.Unpark(t.Context(), parked[0].Lane, parked[0].Revision))
-	w.publish(t, "/a/x", "e2")
-	w.total++
+	publish("e2")
+	if anew != 0 {
+		publish("e3")
+		later := parked[0].Parked
+		later.FromSeq, later.EventID = anew, "e3"
+		_, err := w.deliveries.Park(t.Context(), w.sub, later, 0)
+		require.NoError(t, err)
+	}
 	status := func() sluice.Status {
 		status, err := w.deliveries.Status(t.Context(), w.sub)
 		require.NoError(t, err)
 		return status
 	}
-	require.True(t, within(30*time.Second, func() bool { return status().AckFloor == 2 }))
+	require.True(t, within(30*time.Second, func() bool { return status().AckFloor == max(2, anew) }))
 	close(goOn)
 	require.True(t, within(30*time.Second, func() bool { return w.endpoint.delivered() == w.total }), "%d of %d", w.endpoint.delivered(), w.total)
 	require.True(t, within(30*time.Second, func() bool { return status().Parked == 0 }))

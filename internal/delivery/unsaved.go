@@ -64,8 +64,9 @@ func (b *laneTable) unfinished() []model.ParkedEntry {
 // reclaim returns the parked lanes from the store, and ensures that a stored record covers
 // everything the previous run acknowledged because of a lane's record. A second process that
 // believes it owns the subscription may have deleted the record after it sent all that it knew of:
-// then it is written again. If that process wrote it, it gets a new revision, so that the process,
-// too, reads it back to its present end (C01).
+// then it is written again. It may also have parked the lane anew at a later event: then the record
+// goes back to where this process was. If that process wrote it, it gets a new revision, so that the
+// process, too, reads it back to its present end (C01).
 func (r *runner) reclaim(ctx context.Context) ([]model.ParkedEntry, error) {
 	stored, err := r.ports.Lanes.Parked(ctx, r.sub)
 	if err != nil {
@@ -85,6 +86,9 @@ func (r *runner) reclaim(ctx context.Context) ([]model.ParkedEntry, error) {
 			stored, i = append(stored, mine), len(stored)
 		}
 		e := &stored[i]
+		if mine.FromSeq < e.FromSeq {
+			e.Parked = mine.Parked
+		}
 		if e.Revision, err = r.ports.Lanes.Park(ctx, r.sub, e.Parked, e.Revision); err != nil {
 			return nil, err
 		}
