@@ -92,8 +92,9 @@ type shared struct {
 	filters   *filter.Pool
 	quotas    *quota.Quotas
 	counts    *quota.Counts
-	counted   []func() // each is called once all subscriptions of one kind have been reported
-	applied   *records.Applied
+	counted   []func()         // each is called once all subscriptions of one kind have been reported
+	applied   *records.Applied // by the delivery engine
+	woken     *records.Applied // by the wake engine
 }
 
 // sending holds the components that requests to endpoints need.
@@ -251,7 +252,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 			Shares: func(sub *sluice.Subscription) bool { return shares(sub, fanout.Stored{}) }, Standing: s.arrivals.Standing,
 		})
 	}
-	s.applied = records.NewApplied()
+	s.applied, s.woken = records.NewApplied(), records.NewApplied()
 	s.registry = subscription.New(subscription.Deps{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
@@ -270,7 +271,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Labels:        s.catalogue.Labels,
 		Filters:       s.filters,
 		Payer:         s.index.Payer,
-		Applied:       s.applied.Wait,
+		Applied:       records.AwaitApplied(s.applied, s.woken),
 	})
 	var err error
 	s.causes, err = loopguard.New(s.log, s.marks, loopguard.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})

@@ -21,7 +21,7 @@ func (s *server) openWakes(ctx context.Context) error {
 	}
 	s.wakeKeys.Set(keys)
 	s.wakes = wake.New(wake.Deps{
-		Watch:    records.WakeWatcher{Subscriptions: s.store.Subscriptions()},
+		Watch:    records.WakeWatcher{Subscriptions: s.store.Subscriptions(), Applied: s.woken},
 		Owns:     s.owns.Part(),
 		Records:  records.NewWakes(s.store),
 		Streams:  tails.Wakes{Log: s.log, Engine: s.durable, Index: s.index},

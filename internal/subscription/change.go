@@ -33,10 +33,17 @@ func (r *Registry) Get(ctx context.Context, id string) (*sluice.Subscription, er
 // Unavailable, as for every change, if the ledger is not writable.
 func (r *Registry) Pause(ctx context.Context, id, by string) (*sluice.Subscription, error) {
 	sub, err := r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionPause}, pause)
-	if err == nil && r.needs.Applied != nil {
-		r.needs.Applied(ctx, sub.Revision)
+	if err == nil {
+		r.awaitApplied(ctx, sub)
 	}
 	return sub, err
+}
+
+// awaitApplied waits until this replica acts on a change.
+func (r *Registry) awaitApplied(ctx context.Context, sub *sluice.Subscription) {
+	if r.needs.Applied != nil {
+		r.needs.Applied(ctx, sub.Revision)
+	}
 }
 
 // Resume activates a paused or disabled subscription. Codes as for Pause.

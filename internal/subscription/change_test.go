@@ -390,8 +390,8 @@ func TestList_IsNewestFirst(t *testing.T) {
 	requireCode(t, sluice.InvalidRequest, err)
 }
 
-// A pause is over when this replica acts on it: what is published then is not delivered.
-func TestPause_WaitsUntilThisReplicaActsOnIt(t *testing.T) {
+// A pause or a patch is answered when this replica acts on it: what is published then is not delivered, or as changed.
+func TestChange_WaitsUntilThisReplicaActsOnIt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var waited []uint64
@@ -403,7 +403,10 @@ func TestPause_WaitsUntilThisReplicaActsOnIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []uint64{paused.Revision}, waited)
 	require.Greater(t, paused.Revision, sub.Revision)
+	patched, err := b.Patch(t.Context(), sub.ID, []byte(`{"description":"d"}`), 0, "root")
+	require.NoError(t, err)
+	require.Equal(t, []uint64{paused.Revision, patched.Revision}, waited)
 	_, err = b.Pause(t.Context(), "missing", "root")
 	require.Error(t, err)
-	require.Len(t, waited, 1)
+	require.Len(t, waited, 2)
 }

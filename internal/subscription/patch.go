@@ -20,7 +20,8 @@ import (
 // without its secret. The endpoint, the filter and the policy can change; the identity (id,
 // namespace, mode, pattern, target, start, idempotency key) and the fields set by the server cannot
 // (C08), but may be repeated. In mode wake, only enabled and the metadata can change (S1-04). A
-// revision other than 0 must be the stored one.
+// revision other than 0 must be the stored one. When it returns, this replica acts on the change, as
+// for Pause.
 //
 // Codes: SubscriptionMissing; RevisionMismatch; Conflict if it is cancelled, or cannot change in
 // its mode; InvalidRequest for an immutable field, including the secret; those of an invalid
@@ -53,7 +54,11 @@ func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision 
 	if err := r.needs.Consumers.Ensure(ctx, after); err != nil {
 		return nil, fmt.Errorf("ensure consumer of %s: %w", id, err)
 	}
-	return after, r.move(ctx, before, after)
+	if err := r.move(ctx, before, after); err != nil {
+		return after, err
+	}
+	r.awaitApplied(ctx, after)
+	return after, nil
 }
 
 // rebind binds a subscription to the caller's grant if the caller changes its target or its

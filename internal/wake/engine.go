@@ -79,7 +79,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	return supervise.Run(ctx, e.ports.Owns, supervise.Engine{
 		Watches: []func(context.Context) error{func(ctx context.Context) error {
 			return e.ports.Watch.Watch(ctx, func(id string, sub *sluice.Subscription) {
-				e.tell(ctx, func() { e.learn(ctx, id, sub) })
+				learned := make(chan struct{})
+				e.tell(ctx, func() { e.learn(ctx, id, sub); close(learned) })
+				select {
+				case <-learned: // the change is acted on when the watch has reported it
+				case <-ctx.Done():
+				}
 			})
 		}},
 		Changed: func(ctx context.Context) <-chan struct{} {

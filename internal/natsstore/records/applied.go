@@ -9,7 +9,19 @@ import (
 // appliedLimit is how long a change waits for this replica to act on it: usually less than a millisecond.
 const appliedLimit = time.Second
 
-// Applied is the revision of the subscriptions up to which this replica acts on their changes.
+// AwaitApplied returns a function that waits until all engines act on a revision, until ctx ends, or for a
+// second.
+func AwaitApplied(engines ...*Applied) func(ctx context.Context, revision uint64) {
+	return func(ctx context.Context, revision uint64) {
+		ctx, cancel := context.WithTimeout(ctx, appliedLimit)
+		defer cancel()
+		for _, a := range engines {
+			a.wait(ctx, revision)
+		}
+	}
+}
+
+// Applied is the revision of the subscriptions up to which an engine acts on their changes.
 type Applied struct {
 	mu       sync.Mutex
 	revision uint64
@@ -27,10 +39,8 @@ func (a *Applied) enter(revision uint64) {
 	a.moved = make(chan struct{})
 }
 
-// Wait waits until this replica acts on a revision, until ctx ends, or for a second.
-func (a *Applied) Wait(ctx context.Context, revision uint64) {
-	limit := time.NewTimer(appliedLimit)
-	defer limit.Stop()
+// wait waits until the engine acts on a revision, or ctx ends.
+func (a *Applied) wait(ctx context.Context, revision uint64) {
 	for {
 		a.mu.Lock()
 		done, moved := a.revision >= revision, a.moved
@@ -40,8 +50,6 @@ func (a *Applied) Wait(ctx context.Context, revision uint64) {
 		}
 		select {
 		case <-moved:
-		case <-limit.C:
-			return
 		case <-ctx.Done():
 			return
 		}

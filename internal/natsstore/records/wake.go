@@ -11,14 +11,20 @@ import (
 )
 
 // WakeWatcher passes subscriptions to the wake engine.
-type WakeWatcher struct{ Subscriptions natsstore.Subscriptions }
+type WakeWatcher struct {
+	Subscriptions natsstore.Subscriptions
+	Applied       *Applied
+}
 
 var _ wake.Watcher = WakeWatcher{}
 
 // Watch calls change for every subscription, and then for every change.
 func (w WakeWatcher) Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error {
 	return w.Subscriptions.Watch(ctx, changes[*sluice.Subscription]{
-		set:      func(e natsstore.Entry[*sluice.Subscription]) { change(e.Key, e.Value) },
+		set: func(e natsstore.Entry[*sluice.Subscription]) {
+			change(e.Key, e.Value)
+			w.Applied.enter(e.Revision)
+		},
 		removed:  func(key string, _ uint64) { change(key, nil) },
 		caughtUp: func() { change("", nil) },
 	}.handle)
