@@ -106,7 +106,7 @@ func testStreams(t *testing.T, binary string) {
 		require.Equal(t, want, r.count, i)
 		require.Equal(t, want == 320, r.rate > 0, i)
 		require.Equal(t, want != 320, r.p50 > 0, i)
-		require.Equal(t, want == 100, r.cpu > 0, i)
+		require.True(t, want == 100 || r.cpu == 0, i) // of a hundred deliveries it may be less than the kernel counts
 		require.GreaterOrEqual(t, r.last, r.p99, i)
 	}
 }
