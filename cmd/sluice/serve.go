@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/heap"
 )
 
 // serveCmd runs a server. Its flags take precedence over the environment, and that over the file.
@@ -44,6 +45,12 @@ func (c *serveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := hideMemory(); err != nil {
 		log.WarnContext(ctx, "other processes of this user can read the server's memory", slog.Any("error", err))
 	}
+	if err := heap.Limit(); err != nil {
+		log.WarnContext(ctx, "the memory limit of the control group is not respected", slog.Any("error", err))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go heap.Return(ctx, log)
 	if err := app.Run(ctx, cfg, app.Options{Log: log, Version: terminal.Version()}); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
