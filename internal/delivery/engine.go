@@ -377,11 +377,8 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 			return
 		}
 		r.unopened(ctx, err)
-		level := slog.LevelWarn
-		if errors.Is(err, errSourceEnded) {
-			level = slog.LevelInfo
-		}
-		if level == slog.LevelInfo || time.Since(began) > time.Minute {
+		level := r.severity(err)
+		if level < slog.LevelWarn || time.Since(began) > time.Minute {
 			pause = shortest
 		}
 		e.opts.Log.LogAttrs(ctx, level, "subscription restarting",

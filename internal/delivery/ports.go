@@ -22,6 +22,11 @@ type Source interface {
 	Close()
 }
 
+// Moving is a source that its subscription can leave for another one.
+type Moving interface {
+	Moved() bool // if it has ended: whether that is why
+}
+
 // Log is the store of attempts and dead letters for a runner.
 type Log interface {
 	// Record stores an attempt and then calls done, from any goroutine, once. It retries until it

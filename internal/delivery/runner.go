@@ -26,6 +26,9 @@ const (
 // errSourceEnded tells the engine to open the subscription's source again.
 var errSourceEnded = errors.New("the source of deliveries ended")
 
+// errMoved tells the engine the same: the subscription gets its events from another source now.
+var errMoved = errors.New("the source of deliveries changed")
+
 // errGone tells the engine that there is nothing left to serve.
 var errGone = errors.New("the endpoint is gone")
 
@@ -255,7 +258,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.source.Ended():
-			return errSourceEnded
+			return r.ended()
 		case <-exhausted:
 			exhausted = nil
 		case d := <-r.source.Deliveries():
@@ -293,6 +296,14 @@ func (r *runner) serve(ctx, work context.Context) error {
 		}
 	}
 	return errReplayed
+}
+
+// ended returns why the source ended.
+func (r *runner) ended() error {
+	if m, ok := r.source.(Moving); ok && m.Moved() {
+		return errMoved
+	}
+	return errSourceEnded
 }
 
 // lookAside scans for events that left the log, beside the loop, unless it does already.

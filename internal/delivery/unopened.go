@@ -51,3 +51,14 @@ func (r *runner) unopened(ctx context.Context, err error) {
 		r.log.WarnContext(ctx, "health not stored", slog.String("subscription", r.id), slog.Any("error", err))
 	}
 }
+
+// severity returns the level at which the end of a run is logged.
+func (r *runner) severity(err error) slog.Level {
+	switch {
+	case errors.Is(err, errMoved):
+		return slog.LevelDebug
+	case errors.Is(err, errSourceEnded), r.failures == 1 && sluice.CodeOf(err) == sluice.Unavailable:
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
+}

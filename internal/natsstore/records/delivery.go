@@ -69,10 +69,11 @@ type ownSource struct {
 	delivery.Source
 
 	ended chan struct{}
+	moved <-chan struct{}
 }
 
 func movable(own delivery.Source, moved <-chan struct{}) delivery.Source {
-	s := ownSource{own, make(chan struct{})}
+	s := ownSource{own, make(chan struct{}), moved}
 	go func() { // ends with the source
 		defer close(s.ended)
 		select {
@@ -85,6 +86,16 @@ func movable(own delivery.Source, moved <-chan struct{}) delivery.Source {
 
 // Ended returns a channel that is closed when the source has to be opened again.
 func (s ownSource) Ended() <-chan struct{} { return s.ended }
+
+// Moved reports whether the subscription has the shared reader now.
+func (s ownSource) Moved() bool {
+	select {
+	case <-s.moved:
+		return true
+	default:
+		return false
+	}
+}
 
 // Look scans for events that left the log before the subscription got them. The shared reader looks by
 // itself.
