@@ -90,7 +90,7 @@ func TestLog_OneConsumerForAllFollowers(t *testing.T) {
 		require.NoError(t, err)
 		return stream.CachedInfo().State.Consumers
 	}
-	require.Eventually(t, func() bool { return consumers() == 1 }, 10*time.Second, time.Millisecond, "one reader for six followers")
+	require.Eventually(t, func() bool { return consumers() == 1 }, time.Minute, time.Millisecond, "one reader for six followers")
 
 	h.mu.Lock()
 	require.Equal(t, []uint64{last - 1, last}, h.all["feed"])

@@ -66,7 +66,12 @@ func sameWishAtOnce(w *world) {
 	pattern, id, body := w.path("*"), w.id("same"), wish(w.ok("hook").url())
 	w.forgetLater(pattern, id)
 	replies := w.atOnce(20, func(ctx context.Context, _ int) (reply, error) {
-		return w.try(ctx, "PUT "+w.one(pattern, id), body)
+		for {
+			r, err := w.try(ctx, "PUT "+w.one(pattern, id), body)
+			if err != nil || r.status != http.StatusServiceUnavailable { // else it has too much to do
+				return r, err
+			}
+		}
 	})
 	var secrets []string
 	for _, r := range replies {
