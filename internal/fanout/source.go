@@ -25,6 +25,13 @@ func (s *Source) Deliveries() <-chan *model.Delivery { return s.out }
 // Ended returns a channel that is closed when the source has to be opened again.
 func (s *Source) Ended() <-chan struct{} { return s.ended }
 
+// Moved reports whether the subscription has consumers of its own now.
+func (s *Source) Moved() bool {
+	s.member.log.mu.Lock()
+	defer s.member.log.mu.Unlock()
+	return s.member.gone
+}
+
 // Exhausted returns nil: a log has no end.
 func (s *Source) Exhausted() <-chan struct{} { return nil }
 

@@ -266,6 +266,8 @@ func TestAbove_DecidesByTheNumberOfSubscriptions(t *testing.T) {
 	last.From.Kind = sluice.StartLastPerPath
 	wake := sub("a", "/x", 1)
 	wake.Mode = sluice.Wake
+	dedicated := sub("a", "/x", 1)
+	dedicated.Policy.Dedicated = true
 	for name, c := range map[string]struct {
 		most, count int
 		replicated  bool
@@ -279,6 +281,7 @@ func TestAbove_DecidesByTheNumberOfSubscriptions(t *testing.T) {
 		"replicas":                    {most: 100, count: 1, replicated: true, want: true},
 		"never":                       {most: -1, count: 1000, replicated: true},
 		"the last event of each path": {most: 0, count: 10, sub: last},
+		"dedicated":                   {most: 0, count: 10, replicated: true, is: true, sub: dedicated},
 		"mode wake":                   {most: 0, count: 10, sub: wake},
 	} {
 		of := c.sub

@@ -77,6 +77,9 @@ type Policy struct {
 	OnGone       OnGone    `json:"on_gone"`
 	OnDead       OnDead    `json:"on_dead"`
 	DisableAfter Duration  `json:"disable_after"` // of continuous failure
+	// Dedicated gives the subscription a durable consumer of its own where others of its namespace
+	// share one reader of the log.
+	Dedicated bool `json:"dedicated"`
 }
 
 // Retry is a retry schedule: a preset, or custom steps.

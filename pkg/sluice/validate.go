@@ -289,6 +289,7 @@ func (s *Subscription) checkMode() error {
 		{"policy.rate", p.Rate != Rate{}},
 		{"policy.on_gone", p.OnGone != GoneRetries},
 		{"policy.on_dead", p.OnDead != DeadContinues},
+		{"policy.dedicated", p.Dedicated},
 	} {
 		if f.wrong {
 			return Errorf(Unprocessable, "%s cannot be set in mode %s; omit it", f.name, Wake).With("field", f.name)
