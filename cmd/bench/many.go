@@ -49,7 +49,7 @@ func (p manyPlan) table() table[manyRow] {
 			"After %s at rest the server is stopped, started with its stored data until it is ready, observed until it uses little processor, and stopped amid events. "+
 			"The baseline is the row with the fewest subscriptions.", manyMakers, number(float64(p.events)), p.paced, p.rests),
 		columns: []column[manyRow]{
-			compared("created/s", func(r manyRow) float64 { return r.created }),
+			{figure{Name: "created/s"}, func(r manyRow) float64 { return r.created }},
 			compared(perSecondColumn, func(r manyRow) float64 { return r.rate }),
 			inMillis("CPU each", func(r manyRow) time.Duration { return r.cpu }),
 			inMillis("publish p99", func(r manyRow) time.Duration { return r.ack }),

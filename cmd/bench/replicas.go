@@ -46,7 +46,7 @@ func (p replicasPlan) table() table[replicasRow] {
 			"Memory and processor are those of the largest process of its kind, after %s at rest. "+
 			"The baseline is the row with the fewest subscriptions.", manyMakers, number(float64(p.events)), p.paced, p.rests),
 		columns: []column[replicasRow]{
-			compared("created/s", func(r replicasRow) float64 { return r.created }),
+			{figure{Name: "created/s"}, func(r replicasRow) float64 { return r.created }},
 			counted("refused", func(r replicasRow) int { return r.refused }),
 			counted("consumers", func(r replicasRow) int { return r.consumers }),
 			compared(perSecondColumn, func(r replicasRow) float64 { return r.rate }),

@@ -167,7 +167,7 @@ func page(all []report) (map[string]string, error) {
 		var notes []string
 		for ; to < len(all) && all[to].Row == all[from].Row; to++ {
 			r := all[to]
-			notes = append(notes, fmt.Sprintf("%s, commit %s, load %s to %s", r.Began.Format("2006-01-02 15:04"), r.Commit, r.Load[0], r.Load[1]))
+			notes = append(notes, fmt.Sprintf("%s, commit %s, load %s to %s", r.Began.Format("2006-01-02 15:04 UTC"), r.Commit, r.Load[0], r.Load[1]))
 			line, err := json.Marshal(r)
 			if err != nil {
 				return nil, err

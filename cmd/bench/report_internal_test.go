@@ -15,7 +15,7 @@ import (
 // go run ./cmd/bench -page cmd/bench/testdata cmd/bench/testdata/performance/results.ndjson writes the fixture.
 func TestPage_IsFromItsResults(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"testdata"} {
+	for _, dir := range []string{"testdata", "../../docs"} {
 		all, err := loadReports([]string{filepath.Join(dir, "performance", "results.ndjson")})
 		require.NoError(t, err)
 		pages, err := page(all)
