@@ -30,12 +30,12 @@ func TestRouter_GoesBackWhileItAsksAboutAGap(t *testing.T) {
 		m.publish(times(5)...)
 		m.attachedAt("b", 3)
 		asking, answer := make(chan struct{}), make(chan struct{})
-		m.mu.Lock()
-		m.bounds = func() {
+		m.on("Bounds", func() error {
+			m.on("Bounds", nil)
 			close(asking)
 			<-answer
-		}
-		m.mu.Unlock()
+			return nil
+		})
 		m.remove(11)
 		m.publish("/y")
 		<-asking

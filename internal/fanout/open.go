@@ -44,7 +44,7 @@ func (r *Router) Serves(sub *sluice.Subscription) bool {
 	}
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
-	return !m.placed || !m.own
+	return !m.own
 }
 
 // Standing is how a subscription that this replica serves stands now.
@@ -65,7 +65,7 @@ func (r *Router) Standing(sub *sluice.Subscription) (Standing, bool) {
 	}
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
-	if !m.placed || m.own || m.gone || !m.sub.Began().Equal(sub.Began()) {
+	if !m.placed || m.own || !m.sub.Began().Equal(sub.Began()) {
 		return Standing{}, false
 	}
 	s := Standing{Floor: m.floor(m.log.pos), Handed: m.after, Open: m.unacked}

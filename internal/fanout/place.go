@@ -148,7 +148,7 @@ func (l *shared) accounts(shard int) bool {
 func (l *shared) place(members []*member, known map[*member]Stored, cursors map[int]Cursor, last uint64) (woken []func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.reads && last > 0 {
+	if !l.reads {
 		l.pos, l.began = last, false
 	}
 	l.adopt(cursors, last)
@@ -239,7 +239,6 @@ func (l *shared) seat(m *member, s Stored, last uint64) (start uint64) {
 
 // recall keeps of the past of a member what lies behind its floor, if nothing else is stored about it.
 func (m *member) recall(past Past) {
-	m.past = nil
 	if m.busy || past == nil {
 		return
 	}
@@ -269,7 +268,7 @@ func (l *shared) begin() {
 func (r *Router) leave(ctx context.Context, m *member, stored func(*sluice.Subscription) (Stored, error)) {
 	defer m.log.remove(m)
 	position, write := m.log.leaving(m)
-	_ = r.until(ctx, "store the position of "+m.sub.ID, func() error { // ctx ends it
+	err := r.until(ctx, "store the position of "+m.sub.ID, func() error { // ctx ends it
 		if !write {
 			var err error
 			if position, write, err = r.unattached(ctx, m, stored); err != nil || !write {
@@ -278,29 +277,29 @@ func (r *Router) leave(ctx context.Context, m *member, stored func(*sluice.Subsc
 		}
 		return r.deps.Records.PutPosition(ctx, m.sub, position)
 	})
+	if err != nil {
+		m.log.mu.Lock()
+		m.log.freeze(m.shard) // the cursor accounts for it
+		m.log.mu.Unlock()
+	}
 }
 
-// leaving returns the position of a member that is about to leave, and whether it is to be stored; its
-// shard's cursor stays below until it has left.
+// leaving returns the position of a member that is about to leave, and whether it is to be stored.
 func (l *shared) leaving(m *member) (p Position, write bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !m.placed || m.own {
 		return p, false
 	}
-	p = m.position(l.pos)
-	if _, ok := l.holds[m]; !ok && m.attached {
-		l.holds[m] = m.floor(l.pos)
-	}
 	m.live, m.moving = false, leaving
-	return p, true
+	return m.position(l.pos), true
 }
 
 // unattached returns a position of its own for a member that left before it was placed, if what is
 // stored says that it is attached: an earlier process did not get to store that it left.
 func (r *Router) unattached(ctx context.Context, m *member, stored func(*sluice.Subscription) (Stored, error)) (p Position, write bool, err error) {
 	s, err := stored(m.sub)
-	if err != nil || !s.Shared || !s.Attached {
+	if err != nil || !s.Attached {
 		return p, false, err
 	}
 	floors, err := r.floorsOf(ctx, m, s)

@@ -13,8 +13,8 @@ func (l *shared) newMember(sub *sluice.Subscription, wake func()) *member {
 }
 
 // recheck moves members to the shared reader, or off it, if the number of subscriptions says so: a
-// member leaves, and joins again. It reports whether there are more of them.
-func (r *Router) recheck() (more bool) {
+// member leaves, and joins again; more of them follow when these are placed.
+func (r *Router) recheck() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
@@ -24,7 +24,6 @@ func (r *Router) recheck() (more bool) {
 			continue
 		}
 		if n == movesAtOnce {
-			more = true
 			break
 		}
 		n++
@@ -32,12 +31,8 @@ func (r *Router) recheck() (more bool) {
 		again.seat, again.busy = m.seat, true // its runner may be about to leave records
 		r.members[id] = again
 		r.tell(change{kind, m})
-		r.tell(change{joined, again})
+		r.tell(change{replaced, again})
 	}
-	if n > 0 {
-		r.tell(change{kind: committed})
-	}
-	return more
 }
 
 // misplaced reports whether a member is to move, and how it leaves.

@@ -71,6 +71,7 @@ const (
 	dropped
 	forgotten
 	waking
+	replaced // joined in the place of a member that was placed
 	committed
 )
 
@@ -127,17 +128,14 @@ func (r *Router) hurry() {
 
 // Run serves until ctx ends, and then stores how far it came. The runners have ended by then.
 func (r *Router) Run(ctx context.Context) {
-	inner, stop := context.WithCancel(ctx)
-	defer stop()
 	r.mu.Lock()
-	r.ctx = inner
+	r.ctx = ctx
 	r.mu.Unlock()
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			stop()
 			r.running.Wait()
 			r.readers.Wait()
 			last, end := context.WithTimeout(shutdown.Lasting(ctx), closeLimit)
@@ -153,7 +151,8 @@ func (r *Router) Run(ctx context.Context) {
 		case <-tick.C:
 			r.save(ctx)
 			if r.changed {
-				r.changed = r.recheck()
+				r.changed = false
+				r.recheck()
 				r.prune()
 			}
 		}
@@ -196,7 +195,7 @@ func (r *Router) apply(ctx context.Context) {
 	r.pending = nil
 	r.mu.Unlock()
 	stored := r.asking(ctx, changes)
-	var joining []*member
+	var joining, again []*member
 	for _, c := range changes {
 		switch c.kind {
 		case joined:
@@ -207,19 +206,21 @@ func (r *Router) apply(ctx context.Context) {
 			c.member.log.remove(c.member)
 		case waking:
 			c.member.rouse()
+		case replaced:
+			again = append(again, c.member)
 		case committed:
 			r.place(ctx, joining, stored)
 			joining, r.changed = nil, true
 		}
 	}
-	if len(joining) > 0 { // the commit is to come
-		r.mu.Lock()
-		again := make([]change, 0, len(joining)+len(r.pending))
-		for _, m := range joining {
-			again = append(again, change{joined, m})
-		}
-		r.pending = append(again, r.pending...)
-		r.mu.Unlock()
+	if len(again) > 0 {
+		r.place(ctx, again, stored)
+		r.changed = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, m := range joining { // the commit is to come
+		r.pending = slices.Insert(r.pending, i, change{joined, m})
 	}
 }
 
@@ -281,10 +282,8 @@ func (l *shared) remove(m *member) {
 	delete(l.busy, m)
 	delete(l.holds, m)
 	delete(l.members, m)
-	if m.placed && !m.own {
-		for _, f := range m.filters {
-			_ = l.match.Remove(f, m) // it is there
-		}
+	for _, f := range m.filters {
+		_ = l.match.Remove(f, m) // an error if it is not there
 	}
 	if l.match.Count() == 0 && l.stop != nil {
 		l.stop(errMoved)

@@ -71,7 +71,7 @@ func (l *shared) moves() (writes []write) {
 		if m.own || m.attached && m.moving != detaching && m.stored.Shared {
 			continue
 		}
-		if w := l.move(m); w.kind != staying || w.position.Attached || !m.stored.equals(w.position) {
+		if w := l.move(m); w.kind != staying || !m.stored.equals(w.position) {
 			writes = append(writes, w)
 		}
 	}
@@ -114,21 +114,23 @@ func (l *shared) moved(w write, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := w.member
-	if err == nil {
-		m.stored = w.position
-	}
 	switch {
 	case m.gone:
-	case w.kind == detaching && err == nil:
+		return
+	case err != nil:
+		m.stored = Position{} // it may be stored all the same
+	case w.kind == detaching:
 		m.moving = staying
 		l.unattach(m)
-		delete(l.holds, m)
 	case w.kind == joining:
-		if err == nil {
-			l.attach(m)
-		}
-		if m.moving == joining {
-			m.moving = staying
+		l.attach(m)
+	}
+	if m.moving == joining {
+		m.moving = staying
+	}
+	if err == nil {
+		m.stored = w.position
+		if m.moving == staying {
 			delete(l.holds, m)
 		}
 	}
@@ -205,7 +207,5 @@ func (l *shared) moving() map[int]Cursor {
 func (l *shared) enterCursor(shard int, c Cursor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.cursors[shard]; now != nil && !now.frozen {
-		now.Cursor = c
-	}
+	l.cursors[shard].Cursor = c
 }

@@ -95,8 +95,15 @@ func (l *shared) part(m *member, seat int, how changeKind) bool {
 	if m.seat != seat {
 		return false
 	}
-	if c := l.cursors[m.shard]; how == dropped && c != nil {
-		c.frozen = true
+	if how == dropped {
+		l.freeze(m.shard)
 	}
 	return true
+}
+
+// freeze keeps the cursor of a shard where it is.
+func (l *shared) freeze(shard int) {
+	if c := l.cursors[shard]; c != nil {
+		c.frozen = true
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -39,14 +40,52 @@ type memory struct {
 	full      bool                     // nothing can be stored
 	data      []byte                   // of each event
 	failed    error                    // what following ends with, once
-	bounds    func()                   // called by the next call of Bounds
+	hooks     map[string]func() error  // by method: called first, and its error is the method's
+	calls     map[string]int           // by method
 }
 
 func newMemory() *memory {
 	return &memory{
 		first: 1, changed: make(chan struct{}), cursors: map[int]fanout.Cursor{}, positions: map[string]fanout.Position{}, consumers: map[string][]uint64{},
-		created: map[string]fanout.Stored{},
+		created: map[string]fanout.Stored{}, hooks: map[string]func() error{}, calls: map[string]int{},
 	}
+}
+
+// on lets a method call a hook first from now on; nil: none.
+func (m *memory) on(method string, hook func() error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hooks[method] = hook
+}
+
+// failing returns a hook that fails a number of times with a code.
+func failing(times int, code sluice.Code) func() error {
+	var n atomic.Int64
+	return func() error {
+		if n.Add(1) <= int64(times) {
+			return sluice.Errorf(code, "once more")
+		}
+		return nil
+	}
+}
+
+// called counts a call and runs its hook.
+func (m *memory) called(method string) error {
+	m.mu.Lock()
+	m.calls[method]++
+	hook := m.hooks[method]
+	m.mu.Unlock()
+	if hook == nil {
+		return nil
+	}
+	return hook()
+}
+
+// count returns how often a method was called.
+func (m *memory) count(method string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.calls[method]
 }
 
 func (m *memory) publish(paths ...sluice.Path) {
@@ -110,6 +149,7 @@ func (m *memory) after(seq uint64) ([]sluice.Event, <-chan struct{}) {
 }
 
 func (m *memory) Follow(ctx context.Context, _ string, after uint64, each func(fanout.Message) error) error {
+	_ = m.called("Follow")
 	for {
 		found, changed := m.after(after)
 		for _, e := range found {
@@ -135,20 +175,23 @@ func (m *memory) Follow(ctx context.Context, _ string, after uint64, each func(f
 
 func (m *memory) Subjects() fanout.Subjects { return gsl.NewSublist[any]() }
 
-func (m *memory) Bounds(context.Context, string) (first, last uint64, err error) {
-	m.mu.Lock()
-	if ask := m.bounds; ask != nil {
-		m.bounds = nil
-		m.mu.Unlock()
-		ask()
-		m.mu.Lock()
+func (m *memory) Bounds(_ context.Context, ns string) (first, last uint64, err error) {
+	if ns == "gone" {
+		return 0, 0, sluice.Errorf(sluice.NotFound, "namespace %q not found", ns)
 	}
+	if err = m.called("Bounds"); err != nil {
+		return 0, 0, err
+	}
+	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
 	return m.first, m.last, nil
 }
 
 func (m *memory) Next(_ context.Context, _, subject string, from uint64, limit int) (all []fanout.Message, err error) {
+	if err = m.called("Next"); err != nil {
+		return nil, err
+	}
 	m.mu.Lock()
 	m.reads++
 	m.mu.Unlock()
@@ -168,6 +211,9 @@ func (m *memory) Next(_ context.Context, _, subject string, from uint64, limit i
 func (m *memory) Shard(id string) int { return int(id[0]) % 2 }
 
 func (m *memory) Stored(_ context.Context, sub *sluice.Subscription) (fanout.Stored, error) {
+	if err := m.called("Stored"); err != nil {
+		return fanout.Stored{}, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
@@ -185,13 +231,22 @@ func (m *memory) New(sub *sluice.Subscription) (fanout.Stored, bool) {
 }
 
 func (m *memory) All(ctx context.Context) (func(*sluice.Subscription) fanout.Stored, error) {
+	if err := m.called("All"); err != nil {
+		return nil, err
+	}
 	return func(sub *sluice.Subscription) fanout.Stored {
 		s, _ := m.Stored(ctx, sub)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.calls["Stored"]-- // it is one reading
 		return s
 	}, nil
 }
 
 func (m *memory) PutPosition(_ context.Context, sub *sluice.Subscription, p fanout.Position) error {
+	if err := m.called("PutPosition"); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.full {
@@ -202,6 +257,9 @@ func (m *memory) PutPosition(_ context.Context, sub *sluice.Subscription, p fano
 }
 
 func (m *memory) Adopt(_ context.Context, sub *sluice.Subscription) (fanout.Position, error) {
+	if err := m.called("Adopt"); err != nil {
+		return fanout.Position{}, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := fanout.Position{Shared: true, Floors: slices.Repeat([]uint64{max(sub.From.Seq, 1) - 1}, len(streams.PushFilters(sub)))}
@@ -213,12 +271,18 @@ func (m *memory) Adopt(_ context.Context, sub *sluice.Subscription) (fanout.Posi
 }
 
 func (m *memory) Cursor(_ context.Context, _ string, shard int) (fanout.Cursor, error) {
+	if err := m.called("Cursor"); err != nil {
+		return fanout.Cursor{}, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cursors[shard], nil
 }
 
 func (m *memory) PutCursor(_ context.Context, _ string, shard int, c fanout.Cursor) (fanout.Cursor, error) {
+	if err := m.called("PutCursor"); err != nil {
+		return c, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.full {
@@ -233,8 +297,9 @@ func (m *memory) PutCursor(_ context.Context, _ string, shard int, c fanout.Curs
 }
 
 func (m *memory) cursor(shard int) uint64 {
-	c, _ := m.Cursor(context.Background(), "n", shard)
-	return c.Seq
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cursors[shard].Seq
 }
 
 // position returns the stored position of the subscription a.
