@@ -254,7 +254,7 @@ func TestRouter_RestoresLostRecords(t *testing.T) {
 		clear(w.cursors)
 		w.mu.Unlock()
 		w.router.Restore()
-		<-time.After(aLittle)
+		<-time.After(100 * time.Millisecond) // at once
 		require.True(t, w.position().Attached)
 		require.EqualValues(t, 1, w.cursor(1))
 	})
@@ -283,6 +283,8 @@ func TestAbove_DecidesByTheNumberOfSubscriptions(t *testing.T) {
 		"the last event of each path": {most: 0, count: 10, sub: last},
 		"dedicated":                   {most: 0, count: 10, replicated: true, is: true, sub: dedicated},
 		"mode wake":                   {most: 0, count: 10, sub: wake},
+		"all":                         {most: 0, count: 1, want: true},
+		"it reads on":                 {most: 0, count: 10, sub: last, is: true, want: true},
 	} {
 		of := c.sub
 		if of == nil {
