@@ -1,9 +1,11 @@
 // Package broadcast reads each log once for all its followers in this process: one reader fills a
 // buffer, from which every follower takes messages at its own pace. A follower that the buffer does
-// not reach back to reads by itself until it does.
+// not reach back to reads by itself until it does. All buffers together have a limit: beyond it, those
+// of the logs that had no message for longest are emptied.
 package broadcast
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"log/slog"
@@ -36,6 +38,7 @@ type Options[M any] struct {
 	Of     ringbuffer.Of[M]
 	Size   int // of a log's buffer, in messages
 	Weight int // of a log's buffer, in bytes
+	All    int // of the buffers of all logs together, in bytes
 	Slog   *slog.Logger
 }
 
@@ -48,6 +51,10 @@ type Broadcaster[M any] struct {
 	mu      sync.Mutex
 	readers map[string]*reader[M]
 	running sync.WaitGroup
+
+	weighing sync.Mutex
+	weight   int       // of all buffers
+	filled   list.List // of *reader[M] with messages in their buffers; the log that had none for longest is first
 }
 
 // reader fills the buffer of a log while it has followers.
@@ -58,6 +65,9 @@ type reader[M any] struct {
 	stop  context.CancelFunc
 
 	followers int // under the Broadcaster's lock
+
+	weight int           // of the ring, as it is counted in that of all; under the lock for weighing
+	filled *list.Element // nil: the ring is empty
 }
 
 // New returns a Broadcaster whose readers end with ctx.
@@ -191,8 +201,10 @@ func (b *Broadcaster[M]) read(ctx context.Context, log string, r *reader[M]) {
 			if !r.ring.Add(m) {
 				return ErrRecreated
 			}
+			b.weigh(r)
 			return nil
 		})
+		b.unweigh(r)
 	}
 	if b.ctx.Err() != nil {
 		err = ErrClosed
@@ -206,6 +218,40 @@ func (b *Broadcaster[M]) read(ctx context.Context, log string, r *reader[M]) {
 		return
 	}
 	r.ring.End(err)
+}
+
+// weigh counts a reader's buffer, which has a new message. While all are too large together, it empties
+// those that had none for longest, never this one.
+func (b *Broadcaster[M]) weigh(r *reader[M]) {
+	b.weighing.Lock()
+	defer b.weighing.Unlock()
+	weight := r.ring.Weight()
+	b.weight += weight - r.weight
+	r.weight = weight
+	if r.filled == nil {
+		r.filled = b.filled.PushBack(r)
+	}
+	b.filled.MoveToBack(r.filled)
+	for b.weight > b.opts.All && b.filled.Front() != r.filled {
+		idle, _ := b.filled.Front().Value.(*reader[M])
+		idle.ring.Clear()
+		b.discount(idle)
+	}
+}
+
+// unweigh stops counting the buffer of a reader that has ended: it goes with the last follower.
+func (b *Broadcaster[M]) unweigh(r *reader[M]) {
+	b.weighing.Lock()
+	defer b.weighing.Unlock()
+	if r.filled != nil {
+		b.discount(r)
+	}
+}
+
+func (b *Broadcaster[M]) discount(r *reader[M]) {
+	b.weight -= r.weight
+	b.filled.Remove(r.filled)
+	r.weight, r.filled = 0, nil
 }
 
 // follower is the position of one follower.

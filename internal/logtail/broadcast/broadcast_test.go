@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sort"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,9 @@ const (
 	waitFor = 10 * time.Second
 	tick    = time.Millisecond
 )
+
+// together is how many messages the buffers of all logs have.
+const together = 6
 
 var errLog = errors.New("the log failed")
 
@@ -96,7 +100,7 @@ func over(t *testing.T, log *memory) *broadcast.Broadcaster[uint64] {
 	b := broadcast.New(t.Context(), broadcast.Options[uint64]{
 		Source: log,
 		Of:     ringbuffer.Of[uint64]{Seq: func(m uint64) uint64 { return m }, Weight: func(uint64) int { return 1 }},
-		Size:   4, Weight: 1 << 20,
+		Size:   4, Weight: 1 << 20, All: together,
 		Slog: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(b.Close)
@@ -114,11 +118,16 @@ type following struct {
 
 func follow(t *testing.T, b *broadcast.Broadcaster[uint64], after uint64, hold chan struct{}) *following {
 	t.Helper()
+	return followLog(t, b, "log", after, hold)
+}
+
+func followLog(t *testing.T, b *broadcast.Broadcaster[uint64], log string, after uint64, hold chan struct{}) *following {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	f := &following{begun: make(chan struct{}), ended: make(chan struct{}), got: make(chan uint64, 100), hold: hold, stop: stop}
 	go func() {
 		defer close(f.ended)
-		f.err = b.Follow(ctx, "log", after, func() { close(f.begun) }, func(m uint64) error {
+		f.err = b.Follow(ctx, log, after, func() { close(f.begun) }, func(m uint64) error {
 			if f.hold != nil {
 				<-f.hold
 			}
@@ -200,6 +209,37 @@ func TestFollow_SlowFollowerMissesNothing(t *testing.T) {
 	fast.next(t, 40)
 	slow.hold <- struct{}{}
 	slow.next(t, 40)
+}
+
+// The buffers of many logs are small together, and a follower that is behind in one that gave way misses nothing.
+func TestBuffers_AreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	log := newMemory(1)
+	b := over(t, log)
+	all := []*following{followLog(t, b, "slow", 1, make(chan struct{}))}
+	release := sync.OnceFunc(func() { close(all[0].hold) })
+	t.Cleanup(release)
+	for i := range 50 {
+		all = append(all, followLog(t, b, strconv.Itoa(i), 1, nil))
+	}
+	for _, f := range all {
+		<-f.begun
+	}
+	log.add(2, 3, 4, 5)
+	for _, f := range all[1:] {
+		f.next(t, 2, 3, 4, 5)
+	}
+	require.Eventually(t, func() bool { return b.Held() <= together }, waitFor, tick)
+	release()
+	all[0].next(t, 2, 3, 4, 5)
+	for _, f := range all[2:] {
+		f.stop()
+	}
+	require.Eventually(t, func() bool { _, reading := log.counts(); return reading == 2 }, waitFor, tick)
+	log.add(6, 7)
+	all[0].next(t, 6, 7)
+	all[1].next(t, 6, 7)
+	require.Eventually(t, func() bool { return b.Held() > 1 && b.Held() <= together }, waitFor, tick, "the present ones have the room")
 }
 
 func TestFollow_EndsWithTheLog(t *testing.T) {

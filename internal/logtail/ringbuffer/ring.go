@@ -114,6 +114,15 @@ func (r *Ring[T]) drop() {
 	r.base = r.of.Seq(oldest)
 }
 
+// Clear evicts all elements, also those that were not looked at.
+func (r *Ring[T]) Clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.count > 0 {
+		r.drop()
+	}
+}
+
 // Limit changes the ring's maximum of bytes. Excess elements are evicted as soon as every reader
 // has seen them; one element stays, unless the ring is strict.
 func (r *Ring[T]) Limit(weight int) {

@@ -92,6 +92,8 @@ func TestRing_IsBoundedInBytes(t *testing.T) {
 	require.Equal(t, uint64(15), r.From(), "five are left")
 	require.True(t, r.Add(element{21, 100 * 512}))
 	require.Equal(t, uint64(20), r.From(), "one is always there")
+	r.Clear()
+	require.Equal(t, []uint64{21, 21, 0}, []uint64{r.From(), r.Last(), uint64(r.Weight())})
 }
 
 // A ring that may take less pushes out what was looked at, and has the rest looked at.

@@ -15,8 +15,9 @@ import (
 
 // Bounds of what a log's one reader keeps for followers that are a little behind.
 const (
-	readersSize   = 128     // messages
-	readersWeight = 1 << 20 // bytes
+	readersSize   = 128      // messages
+	readersWeight = 1 << 20  // bytes
+	readersAll    = 64 << 20 // bytes of all logs together
 )
 
 // entry is a message of a log as its one reader hands it to all followers.
@@ -36,7 +37,7 @@ func newReaders(ctx context.Context, l *Log) *broadcast.Broadcaster[entry] {
 	return broadcast.New(shutdown.Lasting(ctx), broadcast.Options[entry]{
 		Source: source{l},
 		Of:     ringbuffer.Of[entry]{Seq: func(m entry) uint64 { return m.seq }, Weight: func(m entry) int { return m.weight }},
-		Size:   readersSize, Weight: readersWeight, Slog: l.core.Log(),
+		Size:   readersSize, Weight: readersWeight, All: readersAll, Slog: l.core.Log(),
 	})
 }
 
