@@ -106,7 +106,7 @@ func (l *shared) seek(ctx context.Context, m *member, wanted func(*sluice.Event)
 	l.mu.Lock()
 	from, seen, look := max(m.after, m.sought)+1, l.pos, !m.live && m.placed && !m.own && m.waits.Seq <= m.after
 	l.mu.Unlock()
-	for n := 0; look && n < seekPages && from <= seen; n++ {
+	for n := 0; look && n < seekPages; n++ {
 		msgs, end, err := l.next(ctx, m, from, seen, page)
 		if err != nil {
 			return err

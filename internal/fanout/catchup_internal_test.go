@@ -16,6 +16,7 @@ type stored struct {
 
 	first, last uint64
 	asked       int
+	limit       int // of the last page
 	failed      error
 }
 
@@ -24,7 +25,7 @@ func (s *stored) Bounds(context.Context, string) (first, last uint64, err error)
 }
 
 func (s *stored) Next(_ context.Context, _, _ string, from uint64, limit int) (all []Message, err error) {
-	s.asked++
+	s.asked, s.limit = s.asked+1, limit
 	for seq := max(from, s.first); seq <= s.last && len(all) < limit; seq++ {
 		all = append(all, Message{Seq: seq, Event: func() (sluice.Event, error) {
 			if seq == 13 {
@@ -206,4 +207,51 @@ func TestPassGap_TellsLiveMembers(t *testing.T) {
 	defer m.log.mu.Unlock()
 	require.Empty(t, m.log.passGap(t.Context(), 20))
 	require.Empty(t, m.lost)
+}
+
+// A subscription that is behind reads when it has room for half a window, as much as it has room for.
+func TestCatchUp_ReadsIntoItsRoom(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		window, unacked int
+		change          func(*member)
+		limit           int
+	}{
+		"all free":        {window: 8, limit: 8},
+		"half":            {window: 8, unacked: 4, limit: 4},
+		"less":            {window: 8, unacked: 5},
+		"a large window":  {window: 1000, limit: page},
+		"reading already": {window: 8, change: func(m *member) { m.reading = true }},
+		"live":            {window: 8, change: func(m *member) { m.live = true }},
+	} {
+		s := &stored{first: 11, last: 2000}
+		m := s.behind()
+		m.sub.Policy.Window, m.wake, m.log.router.ctx = c.window, func() {}, t.Context()
+		m.queued(make([]uint64, c.unacked)...)
+		m.after = 10
+		if c.change != nil {
+			c.change(m)
+		}
+		m.log.mu.Lock()
+		m.log.catchUp(m)
+		require.Equal(t, c.limit > 0 || m.reading, m.reading, name)
+		m.log.mu.Unlock()
+		m.log.router.readers.Wait()
+		if c.window <= page {
+			require.Equal(t, c.limit, s.limit, name)
+			continue
+		}
+		require.Positive(t, s.limit)
+		require.LessOrEqual(t, s.limit, page, name)
+	}
+	s := &stored{first: 11, last: 12}
+	m := s.behind()
+	m.unacked = 5
+	_, err := m.log.readPage(t.Context(), m)
+	require.NoError(t, err)
+	require.Equal(t, 1, s.limit, "more than a window after the settings changed")
+	m.after = 12
+	_, err = m.log.readPage(t.Context(), m)
+	require.NoError(t, err)
+	require.Equal(t, 1, s.asked, "there is nothing behind the shared reader")
 }

@@ -132,7 +132,11 @@ func message(e sluice.Event) fanout.Message {
 	if e.Path == "" { // a message that is no event
 		return fanout.Message{Subject: "events.n.x.N%", Seq: e.Seq, Event: func() (sluice.Event, error) { return e, errNoEvent }}
 	}
-	return fanout.Message{Subject: streams.Subject("n", e.Path), Seq: e.Seq, Event: func() (sluice.Event, error) { return e, nil }}
+	return fanout.Message{Subject: streams.Subject("n", e.Path), Seq: e.Seq, Event: func() (sluice.Event, error) {
+		event := e
+		event.Seq = 0 // the message knows
+		return event, nil
+	}}
 }
 
 // after returns the stored events behind a sequence, and a channel that is closed when there are more.
@@ -149,7 +153,9 @@ func (m *memory) after(seq uint64) ([]sluice.Event, <-chan struct{}) {
 }
 
 func (m *memory) Follow(ctx context.Context, _ string, after uint64, each func(fanout.Message) error) error {
-	_ = m.called("Follow")
+	if err := m.called("Follow"); err != nil {
+		return err
+	}
 	for {
 		found, changed := m.after(after)
 		for _, e := range found {
@@ -296,10 +302,20 @@ func (m *memory) PutCursor(_ context.Context, _ string, shard int, c fanout.Curs
 	return c, nil
 }
 
-func (m *memory) cursor(shard int) uint64 {
+func (m *memory) cursor(shard int) uint64 { return m.whole(shard).Seq }
+
+// whole returns a stored cursor with its revision.
+func (m *memory) whole(shard int) fanout.Cursor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.cursors[shard].Seq
+	return m.cursors[shard]
+}
+
+// sized sets the size of the data of later events.
+func (m *memory) sized(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.data = make([]byte, n)
 }
 
 // position returns the stored position of the subscription a.

@@ -248,7 +248,7 @@ func TestRouter_RestoresLostRecords(t *testing.T) {
 		w.join(a)
 		w.publish("/x")
 		settleAll(t, w.open(a))
-		<-time.After(2 * aLittle)
+		<-time.After(3 * aLittle)
 		w.mu.Lock()
 		clear(w.positions)
 		clear(w.cursors)

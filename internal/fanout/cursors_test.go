@@ -1,0 +1,177 @@
+package fanout_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/fanout"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// A cursor that another process stored is replaced by a later one only.
+func TestCursor_OfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		is, want, then fanout.Cursor
+	}{
+		"earlier":  {fanout.Cursor{Seq: 4, Revision: 8}, fanout.Cursor{Seq: 5, Revision: 9}, fanout.Cursor{Seq: 8, Revision: 10}},
+		"the same": {fanout.Cursor{Seq: 5, Revision: 8}, fanout.Cursor{Seq: 5, Revision: 9}, fanout.Cursor{Seq: 8, Revision: 10}},
+		"later":    {fanout.Cursor{Seq: 7, Revision: 8}, fanout.Cursor{Seq: 7, Revision: 8}, fanout.Cursor{Seq: 8, Revision: 9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				t := w.t
+				w.attachedAt("a", 3)
+				a := sub("a", "/x", 1)
+				w.join(a)
+				require.Equal(t, "4 5 ", settleAll(t, w.open(a)))
+				w.mu.Lock()
+				w.cursors[1] = c.is
+				w.mu.Unlock()
+				<-time.After(aLittle)
+				require.Equal(t, c.want, w.whole(1))
+				w.publish("/none", "/none", "/none")
+				<-time.After(aLittle)
+				require.Equal(t, c.then, w.whole(1))
+			})
+		})
+	}
+}
+
+// A cursor that could not be stored is stored later.
+func TestCursor_IsStoredAfterAFailure(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		t := w.t
+		w.attachedAt("a", 3)
+		a := sub("a", "/x", 1)
+		w.join(a)
+		settleAll(t, w.open(a))
+		w.on("PutCursor", failing(1, sluice.Unavailable))
+		<-time.After(3 * aLittle)
+		require.EqualValues(t, 5, w.cursor(1))
+	})
+}
+
+// Failures of the log delay a subscription that is behind, with pauses.
+func TestRead_FailuresAreRetried(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"Next", "Bounds", "Follow"} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				t := w.t
+				w.expire(4)
+				w.positions["a"] = fanout.Position{Shared: true, Floors: []uint64{1}, Open: fanout.Waits{Seq: 2}}
+				a := sub("a", "/x", 1)
+				began := time.Now()
+				w.on("Next", func() error {
+					w.on("Next", nil)
+					w.on(method, failing(3, sluice.Unavailable))
+					return w.called(method)
+				})
+				if method == "Follow" {
+					w.on(method, failing(3, sluice.Unavailable))
+				}
+				w.join(a)
+				w.publish("/x")
+				src := w.open(a)
+				var heard string
+				for len(heard) < len("4 5 6 ") {
+					heard += settleAll(t, src)
+					<-time.After(time.Millisecond)
+				}
+				require.Equal(t, "4 5 6 ", heard)
+				require.Greater(t, time.Since(began), 300*time.Millisecond)
+				var told []uint64
+				require.NoError(t, src.Look(t.Context(), nil, func(from, to uint64) error {
+					told = append(told, from, to)
+					return nil
+				}))
+				require.Equal(t, []uint64{2, 3}, told)
+			})
+		})
+	}
+}
+
+// A router ends when all its readers have ended.
+func TestRun_WaitsForItsReaders(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"Next", "Follow"} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				t := w.t
+				release := make(chan struct{})
+				w.on(method, func() error {
+					<-release
+					return nil
+				})
+				w.join(sub("a", "/x", 1))
+				ended := false
+				go func() {
+					w.stop()
+					ended = true
+				}()
+				synctest.Wait()
+				require.False(t, ended)
+				close(release)
+				synctest.Wait()
+				require.True(t, ended)
+			})
+		})
+	}
+}
+
+// A reader that waits for room goes on at once when it is to end, or when the subscription that had the room has gone.
+func TestRun_EndsWhileTheQueuesAreFull(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*world, *fanout.Source) string{
+		"stopped":   func(w *world, _ *fanout.Source) string { w.stop(); return "it ended" },
+		"forgotten": func(w *world, src *fanout.Source) string { w.seats["a"].Forget(); return settleAll(w.t, src) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				t := w.t
+				a, c := sub("a", "/x", 6), sub("c", "/y", 6)
+				a.Policy.Window = 100
+				w.join(a, c)
+				<-time.After(aLittle)
+				w.sized(17 << 20)
+				w.publish(times(4)...)
+				synctest.Wait()
+				w.sized(0)
+				w.publish("/y")
+				src := w.open(c)
+				require.Empty(t, settleAll(t, src))
+				began := time.Now()
+				require.NotEmpty(t, end(w, src))
+				require.Zero(t, time.Since(began))
+			})
+		})
+	}
+}
+
+// A source that another one took the place of can neither rest nor be looked after.
+func TestSource_ReplacedOneDoesNotRest(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		t := w.t
+		a := sub("a", "/x", 6)
+		w.join(a)
+		first, second := w.open(a), w.open(a)
+		require.False(t, first.Rest())
+		w.publish("/x")
+		require.Equal(t, "6 ", settleAll(t, second))
+		require.Empty(t, w.wokenUp())
+		w.on("Next", failing(9, sluice.Unavailable))
+		w.publish(times(20)...)
+		synctest.Wait()
+		require.Equal(t, sluice.Unavailable, sluice.CodeOf(second.Look(t.Context(), nil, nil)))
+	})
+}
