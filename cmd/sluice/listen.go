@@ -230,13 +230,13 @@ func (l *listener) report(a sluice.Attempt) error {
 	if l.session.IsJSON() {
 		return l.print(func() error { return l.session.PrintLine(a) })
 	}
-	answer := strconv.Itoa(a.Status)
+	outcome := strconv.Itoa(a.Status)
 	if a.Status == 0 || a.Status >= 300 && a.Status < 400 {
-		answer = a.Error
+		outcome = a.Error
 	}
 	return l.print(func() error {
 		return l.session.Say("%s  %s  %s  %s  → %s  %s", a.StartedAt.Local().Format(time.TimeOnly), a.Type, a.Path, a.EventID,
-			answer, a.Duration.Std().Round(100*time.Microsecond))
+			outcome, a.Duration.Std().Round(100*time.Microsecond))
 	})
 }
 

@@ -58,8 +58,8 @@ type call struct {
 	once   bool // must not be retried
 }
 
-// answer is a response.
-type answer struct {
+// response is the HTTP response to a request.
+type response struct {
 	status int
 	header http.Header
 	body   []byte
@@ -67,8 +67,8 @@ type answer struct {
 
 // do sends the request, retries it if that is harmless, and decodes the response into target unless
 // that is nil. An error comes with the status and headers of the response, if any.
-func (c *Client) do(ctx context.Context, req call, target any) (answer, error) {
-	var got answer
+func (c *Client) do(ctx context.Context, req call, target any) (response, error) {
+	var got response
 	try := func() error {
 		var err error
 		got, err = c.try(ctx, req)
@@ -87,7 +87,7 @@ func (c *Client) do(ctx context.Context, req call, target any) (answer, error) {
 		return got, nil
 	}
 	if err := json.Unmarshal(got.body, target); err != nil {
-		return answer{}, fmt.Errorf("%s %s: the response does not have the expected JSON structure: %w", req.method, req.path, err)
+		return response{}, fmt.Errorf("%s %s: the response does not have the expected JSON structure: %w", req.method, req.path, err)
 	}
 	return got, nil
 }
@@ -99,9 +99,9 @@ func transient(status int, err error) bool {
 
 // try sends the request once. With an error, it returns the status and headers of the response, or
 // 0 and nil without a response.
-func (c *Client) try(ctx context.Context, req call) (answer, error) {
+func (c *Client) try(ctx context.Context, req call) (response, error) {
 	if strings.HasSuffix(req.path, "/") || strings.Contains(req.path, "//") {
-		return answer{}, sluice.Errorf(sluice.InvalidRequest, "a name is empty; set it")
+		return response{}, sluice.Errorf(sluice.InvalidRequest, "a name is empty; set it")
 	}
 	target := c.base + req.path
 	if len(req.query) > 0 {
@@ -109,7 +109,7 @@ func (c *Client) try(ctx context.Context, req call) (answer, error) {
 	}
 	r, err := http.NewRequestWithContext(ctx, req.method, target, bytes.NewReader(req.body))
 	if err != nil {
-		return answer{}, sluice.Errorf(sluice.InvalidRequest, "%q is not a server URL: %v", c.base, err)
+		return response{}, sluice.Errorf(sluice.InvalidRequest, "%q is not a server URL: %v", c.base, err)
 	}
 	if req.body != nil {
 		r.Header.Set("Content-Type", req.media)
@@ -122,20 +122,20 @@ func (c *Client) try(ctx context.Context, req call) (answer, error) {
 	}
 	resp, err := c.HTTP.Do(r)
 	if err != nil {
-		return answer{}, noAnswer(ctx, c.base, err)
+		return response{}, noResponse(ctx, c.base, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // the body has been read; the error does not matter
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err != nil {
-		return answer{}, noAnswer(ctx, c.base, err)
+		return response{}, noResponse(ctx, c.base, err)
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return answer{status: resp.StatusCode, header: resp.Header}, readError(resp, body)
+		return response{status: resp.StatusCode, header: resp.Header}, readError(resp, body)
 	}
-	return answer{resp.StatusCode, resp.Header, body}, nil
+	return response{resp.StatusCode, resp.Header, body}, nil
 }
 
-func noAnswer(ctx context.Context, base string, err error) error {
+func noResponse(ctx context.Context, base string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", base, context.Cause(ctx))
 	}

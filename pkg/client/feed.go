@@ -243,7 +243,7 @@ func (f *feeding) open(ctx context.Context) (io.ReadCloser, error) {
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return nil, noAnswer(ctx, c.base, err)
+		return nil, noResponse(ctx, c.base, err)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp.Body, nil
@@ -251,7 +251,7 @@ func (f *feeding) open(ctx context.Context) (io.ReadCloser, error) {
 	defer func() { _ = resp.Body.Close() }() // the body has been read; the error does not matter
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err != nil {
-		return nil, noAnswer(ctx, c.base, err)
+		return nil, noResponse(ctx, c.base, err)
 	}
 	return nil, readError(resp, body)
 }

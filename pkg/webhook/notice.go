@@ -41,8 +41,8 @@ type Report struct {
 	Done        bool           `json:"done,omitempty"`
 }
 
-// Answer is the response to a callback.
-type Answer struct {
+// Response is the response to a callback.
+type Response struct {
 	OK bool `json:"ok"`
 	// Token of the next callback; with TOKEN_EXPIRED, to repeat this one.
 	Token   string         `json:"token"`
@@ -92,17 +92,17 @@ func (n *Notice) Request(ctx context.Context, token string, report Report) (*htt
 	return req, nil
 }
 
-// maxAnswer limits the size of a response to a callback.
-const maxAnswer = 4 << 20
+// maxResponse limits the size of a response to a callback.
+const maxResponse = 4 << 20
 
-// ReadAnswer reads the response to a callback, with any status. ErrMalformed if it is not a
+// ReadResponse reads the response to a callback, with any status. ErrMalformed if it is not a
 // response of a Sluice server.
-func ReadAnswer(resp *http.Response) (*Answer, error) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+func ReadResponse(resp *http.Response) (*Response, error) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err != nil {
 		return nil, fmt.Errorf("webhook: read the response: %w", err)
 	}
-	var a Answer
+	var a Response
 	if json.Unmarshal(body, &a) != nil || !a.OK && a.Error.Code == "" {
 		return nil, ErrMalformed
 	}

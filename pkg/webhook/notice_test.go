@@ -80,19 +80,19 @@ func TestCallback_PostsToTheNoticesAddressAndReadsTheAnswer(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	n.Callback = strings.Replace(n.Callback, "https://sluice.example", server.URL, 1)
-	call := func() (*webhook.Answer, int, error) {
+	call := func() (*webhook.Response, int, error) {
 		req, err := n.Request(t.Context(), n.Token, webhook.Report{Epoch: n.Epoch, WakeID: n.WakeID, Done: true})
 		require.NoError(t, err)
 		resp, err := server.Client().Do(req)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, resp.Body.Close()) }()
-		a, err := webhook.ReadAnswer(resp)
+		a, err := webhook.ReadResponse(resp)
 		return a, resp.StatusCode, err
 	}
 	a, status, err := call()
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, &webhook.Answer{OK: true, Token: "u", Streams: []webhook.StreamOffset{{Path: "/a/b", Offset: "5"}}}, a)
+	require.Equal(t, &webhook.Response{OK: true, Token: "u", Streams: []webhook.StreamOffset{{Path: "/a/b", Offset: "5"}}}, a)
 
 	answer = `{"ok":false,"error":{"code":"STALE_EPOCH","message":"stop"}}`
 	a, _, err = call()
