@@ -47,7 +47,8 @@ func (p manyPlan) table() table[manyRow] {
 		about: fmt.Sprintf("%d publishers send %s events that match one subscription each, and as many that match none. "+
 			"%d more, one each 10 ms, give p50 and p99 from publish to arrival. "+
 			"After %s at rest the server is stopped, started with its stored data until it is ready, observed until it uses little processor, and stopped amid events. "+
-			"The baseline is the row with the fewest subscriptions.", manyMakers, number(float64(p.events)), p.paced, p.rests),
+			"Missing are events that had not arrived %s after the last was published, and the time until it uses little is 20 s at most. "+
+			"The baseline is the row with the fewest subscriptions.", manyMakers, number(float64(p.events)), p.paced, p.rests, patience),
 		columns: []column[manyRow]{
 			{figure{Name: "created/s"}, func(r manyRow) float64 { return r.created }},
 			compared(perSecondColumn, func(r manyRow) float64 { return r.rate }),
@@ -79,7 +80,7 @@ func (p manyPlan) table() table[manyRow] {
 const manyMakers = 16 // that make subscriptions, and that publish
 
 func (p manyPlan) round(ctx context.Context, e env, count int) (row manyRow, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 10*limit, errLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*limit+time.Duration(count)*5*time.Millisecond, errLimit)
 	defer cancel()
 	hook, err := listen(ctx)
 	if err != nil {
