@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +35,17 @@ type head struct {
 type subject[R any] struct {
 	rows []head
 	run  func(ctx context.Context, e env) ([]R, error)
+}
+
+// clean measures with data of its own, and removes that.
+func (s subject[R]) clean(ctx context.Context, e env) ([]R, error) {
+	dir, err := os.MkdirTemp(e.dir, "")
+	if err != nil {
+		return nil, err
+	}
+	e.dir = dir
+	got, err := s.run(ctx, e)
+	return got, errors.Join(err, os.RemoveAll(dir))
 }
 
 // one is a subject with one row.
@@ -80,7 +93,7 @@ func (t table[R]) measure(ctx context.Context, e env) (samples [][]R, err error)
 		for _, s := range t.subjects {
 			name := s.rows[0].Name
 			e.progress("%s, round %d of %d: %s\n", t.name, round+1, t.rounds, name)
-			got, err := s.run(ctx, e)
+			got, err := s.clean(ctx, e)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", t.name, name, err)
 			}
