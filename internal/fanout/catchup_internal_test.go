@@ -31,7 +31,7 @@ func (s *stored) Next(_ context.Context, _, _ string, from uint64, limit int) (a
 			if seq == 13 {
 				return sluice.Event{}, sluice.Errorf(sluice.Internal, "no event")
 			}
-			return sluice.Event{Path: "/a"}, nil
+			return sluice.Event{Path: "/a", Data: []byte("123")}, nil
 		}})
 	}
 	return all, s.failed
@@ -165,6 +165,9 @@ func TestTake_EntersAPage(t *testing.T) {
 			require.Equal(t, missed{}, m.missed, name)
 		}
 		require.Equal(t, c.gap.from > 0, len(m.lost) > 0, name)
+		if c.queued == 2 && c.end == 12 {
+			require.Equal(t, overhead+3, m.queue[1].content.weight)
+		}
 	}
 }
 
@@ -183,6 +186,8 @@ func TestPassGap_TellsLiveMembers(t *testing.T) {
 		"behind":                      {change: func(m *member) { m.live = false }, first: 20},
 		"ahead":                       {change: func(m *member) { m.after = 19 }, first: 20},
 		"partly ahead":                {change: func(m *member) { m.after = 15 }, first: 20, lost: []span{{16, 19}}, woken: true},
+		"long idle":                   {change: func(m *member) { m.after = 5 }, first: 20, lost: []span{{11, 19}}, woken: true},
+		"long idle, nothing expired":  {change: func(m *member) { m.after = 5 }, first: 11},
 		"with a source":               {change: func(m *member) { m.source = &Source{} }, first: 20, lost: []span{{11, 19}}},
 		"after a start":               {change: func(m *member) { m.log.began = false }, first: 20},
 		"after a start, of all paths": {change: func(m *member) { m.log.began, m.sub.Pattern = false, "/**" }, first: 20, lost: []span{{11, 19}}, woken: true},
@@ -206,6 +211,10 @@ func TestPassGap_TellsLiveMembers(t *testing.T) {
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
 	require.Empty(t, m.log.passGap(t.Context(), 20))
+	s.failed = nil
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.Empty(t, m.log.passGap(ended, 20))
 	require.Empty(t, m.lost)
 }
 

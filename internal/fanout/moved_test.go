@@ -40,9 +40,11 @@ func TestRouter_GoesBackWhileItAsksAboutAGap(t *testing.T) {
 		m.publish("/y")
 		<-asking
 		late := sub("b", "/x", 1)
+		before := w.count("Next")
 		w.join(late)
 		close(answer)
 		require.Equal(t, "4 5 6 7 8 9 10 ", settleAll(t, w.open(late)))
+		require.Equal(t, before, w.count("Next"), "from the shared reader")
 	})
 }
 

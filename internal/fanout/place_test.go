@@ -87,7 +87,7 @@ func TestPlace_EndsWithTheServer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		t := w.t
 		w.shares = func(*sluice.Subscription, fanout.Stored) bool { return false }
-		w.on("Stored", failing(1000, sluice.Unavailable))
+		w.on("Stored", failing(1<<40, sluice.Unavailable))
 		w.join(sub("a", "/x", 1))
 		w.stop()
 		require.Empty(t, w.wokenUp())
@@ -202,9 +202,9 @@ func TestPlace_LaterOnesDisturbNoReader(t *testing.T) {
 			w.attachedAt(id, 5)
 		}
 		w.positions["b"] = fanout.Position{Shared: true, Floors: []uint64{5}}
-		w.shares = func(s *sluice.Subscription, _ fanout.Stored) bool { return s.ID != "g" }
+		w.shares = func(s *sluice.Subscription, _ fanout.Stored) bool { return s.ID != "h" }
 		a := sub("a", "/x", 1)
-		w.join(a, sub("c", "/x", 1), sub("g", "/x", 1))
+		w.join(a, sub("c", "/x", 1), sub("h", "/x", 1))
 		require.Equal(t, []int{1, 1, 1}, []int{w.count("Follow"), w.count("Cursor"), w.count("Bounds")})
 		w.created["k"] = fanout.Stored{Known: true, New: true, Position: fanout.Position{Shared: true, Floors: []uint64{5}}}
 		w.join(sub("k", "/x", 6))

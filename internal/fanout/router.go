@@ -279,7 +279,6 @@ func (l *shared) remove(m *member) {
 		m.source.end()
 	}
 	close(m.moved)
-	delete(l.busy, m)
 	delete(l.holds, m)
 	delete(l.members, m)
 	for _, f := range m.filters {
@@ -288,5 +287,4 @@ func (l *shared) remove(m *member) {
 	if l.match.Count() == 0 && l.stop != nil {
 		l.stop(errMoved)
 	}
-	l.room.Signal()
 }

@@ -151,9 +151,6 @@ func (l *shared) enter(ctx context.Context, msg Message) (woken []func(), err er
 	if l.full() {
 		l.stall(ctx)
 	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
 	if msg.Seq <= l.pos {
 		return nil, nil
 	}

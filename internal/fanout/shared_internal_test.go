@@ -75,6 +75,7 @@ func TestRelieve_LargestQueuesFallBehind(t *testing.T) {
 		"not attached":   {events: 40, others: 9, change: func(m *member) { m.attached = false }},
 	} {
 		m := sharing().with(c.events, time.Now())
+		m.missed = missed{Waits{Seq: 1}, 1}
 		for range c.others {
 			one := sharing()
 			one.log = m.log
@@ -89,11 +90,32 @@ func TestRelieve_LargestQueuesFallBehind(t *testing.T) {
 			require.Equal(t, []int{c.others, c.others}, []int{m.log.queued, len(m.log.busy)}, "%s: it gives back its room", name)
 			require.Equal(t, missed{Waits{Seq: 11}, 10 + uint64(c.events)}, m.missed)
 		}
-		m.missed = missed{Waits{Seq: 1}, 1}
-		m.live = false
-		m.log.relieve()
-		require.EqualValues(t, 1, m.missed.last, "it has fallen behind before")
 	}
+	m := sharing().with(40, time.Now())
+	m.live, m.missed = false, missed{Waits{Seq: 1}, 1}
+	for range 9 {
+		one := sharing()
+		one.log = m.log
+		one.with(1, time.Now())
+	}
+	m.log.relieve()
+	require.EqualValues(t, 1, m.missed.last, "it has fallen behind before")
+}
+
+// A cursor stays below what is in progress, and below members whose position is being stored.
+func TestFloors_AreBelowHolds(t *testing.T) {
+	t.Parallel()
+	m := sharing()
+	require.Equal(t, map[int]uint64{0: 10}, m.log.floors())
+	m.log.holds[m] = 4
+	require.Equal(t, map[int]uint64{0: 4}, m.log.floors())
+	m.after, m.log.holds[m] = 2, 7
+	m.with(1, time.Now())
+	require.Equal(t, map[int]uint64{0: 2}, m.log.floors())
+	m.attached = false
+	require.Equal(t, map[int]uint64{0: 7}, m.log.floors())
+	m.log.ack(m.queue[0])
+	require.WithinDuration(t, time.Now(), m.acked, time.Hour)
 }
 
 // A member whose receiver hangs is detached when all wait for it.
@@ -162,7 +184,7 @@ func TestEnter_AfterTheEnd(t *testing.T) {
 	_, err = l.enter(ended, msg)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, []uint64{10, 0}, []uint64{l.pos, uint64(len(m.queue))})
-	l.queued = 0
+	l.queued = maxQueued - 1
 	woken, err = l.enter(t.Context(), msg)
 	require.NoError(t, err)
 	require.Len(t, woken, 1)
@@ -300,13 +322,13 @@ func TestMoved_EntersTheOutcome(t *testing.T) {
 		"not detached":             {attached: true, moving: detaching, kind: detaching, err: failed, want: detaching, is: true, held: true, queued: 2, unknown: true},
 		"stored":                   {moving: staying, kind: staying, want: staying},
 		"stored, and slow by then": {attached: true, moving: detaching, kind: staying, want: detaching, is: true, held: true, queued: 2},
-		"gone":                     {attached: true, moving: detaching, kind: detaching, gone: true, want: detaching, is: true, held: true, queued: 2, unknown: true},
+		"gone":                     {attached: true, moving: detaching, kind: detaching, gone: true, want: detaching, is: true, held: true, queued: 2},
 	} {
 		m := sharing()
 		m.attached = c.attached
 		m.with(3, time.Now())
 		m.log.ack(m.queue[1])
-		m.moving, m.gone, m.log.holds[m] = c.moving, c.gone, 3
+		m.moving, m.gone, m.log.holds[m], m.stored.Shared = c.moving, c.gone, 3, true
 		m.log.moved(write{member: m, kind: c.kind, position: Position{Shared: true}}, c.err)
 		_, held := m.log.holds[m]
 		require.Equal(t, []any{c.want, c.is, c.held, c.queued, c.unknown}, []any{m.moving, m.attached, held, m.log.queued, !m.stored.Shared}, name)
