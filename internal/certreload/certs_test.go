@@ -50,6 +50,15 @@ func copyFile(t *testing.T, from, to string) {
 	require.NoError(t, os.WriteFile(to, data, 0o600))
 }
 
+// reloading returns files and their reloader.
+func reloading(t *testing.T) (*files, *certreload.Reloader) {
+	t.Helper()
+	f := newFiles(t)
+	r, err := certreload.New(f.cert, f.key)
+	require.NoError(t, err)
+	return f, r
+}
+
 func shown(t *testing.T, r *certreload.Reloader) []byte {
 	t.Helper()
 	pair, err := r.GetCertificate(nil)
@@ -63,9 +72,7 @@ func shown(t *testing.T, r *certreload.Reloader) []byte {
 func TestCertificate_RenewedOneIsServedASecondLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFiles(t)
-		r, err := certreload.New(f.cert, f.key)
-		require.NoError(t, err)
+		f, r := reloading(t)
 		before := shown(t, r)
 		second := f.renew(t, "second")
 		require.Equal(t, before, shown(t, r), "the files are not looked at for every handshake")
@@ -78,9 +85,7 @@ func TestCertificate_RenewedOneIsServedASecondLater(t *testing.T) {
 func TestCertificate_WaitsForItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFiles(t)
-		r, err := certreload.New(f.cert, f.key)
-		require.NoError(t, err)
+		f, r := reloading(t)
 		var complaints []error
 		r.Complain = func(err error) { complaints = append(complaints, err) }
 		before := shown(t, r)
@@ -103,9 +108,7 @@ func TestCertificate_WaitsForItsKey(t *testing.T) {
 func TestFiles_RemovalChangesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFiles(t)
-		r, err := certreload.New(f.cert, f.key)
-		require.NoError(t, err)
+		f, r := reloading(t)
 		before := shown(t, r)
 		require.NoError(t, os.Remove(f.key))
 		<-time.After(time.Second)

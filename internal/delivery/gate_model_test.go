@@ -70,12 +70,7 @@ func (w *world) publishGated(rt *rapid.T, gate *scripted, n *int) {
 func TestGate_RandomDecisionsDeliverExactlyTheAllowed(t *testing.T) { // S0-59, S0-60, S0-62, S0-63, S4-17
 	t.Parallel()
 	store := connect(t)
-	checks, began := 0, time.Now()
-	rapid.Check(t, func(rt *rapid.T) {
-		if triedEnough(checks, began) {
-			return
-		}
-		checks++
+	checkWithin(t, func(rt *rapid.T, checks int) {
 		ordering := rapid.SampledFrom([]sluice.Ordering{sluice.OrderByPath, sluice.OrderAll, sluice.OrderNone}).Draw(rt, "ordering")
 		w := newWorld(rt, store, fmt.Sprintf("g%d", checks), sluice.Policy{Window: 8, Ordering: ordering, Retry: quickRetries})
 		gate, n := &scripted{of: map[string][]model.Decision{}}, 0

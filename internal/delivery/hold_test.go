@@ -299,12 +299,7 @@ func TestHold_ReplayGivesUpInstead(t *testing.T) {
 func TestHold_RandomActsLoseNothing(t *testing.T) { // issue 3, item 1; S4-17, C01
 	t.Parallel()
 	store := connect(t)
-	checks, began := 0, time.Now()
-	rapid.Check(t, func(rt *rapid.T) {
-		if triedEnough(checks, began) {
-			return
-		}
-		checks++
+	checkWithin(t, func(rt *rapid.T, checks int) {
 		ordering := rapid.SampledFrom([]sluice.Ordering{sluice.OrderByPath, sluice.OrderNone, sluice.OrderAll}).Draw(rt, "ordering")
 		attempts := rapid.IntRange(1, 3).Draw(rt, "attempts")
 		w := newHoldingWorld(rt, store, fmt.Sprintf("h%d", checks), holding(attempts, func(p *sluice.Policy) { p.Ordering = ordering }))

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -25,12 +24,7 @@ type operator struct {
 
 func newOperator(t *testing.T, server *natstest.Server) operator {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(server))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	return operator{t, js}
+	return operator{t, natstest.JetStream(t, server)}
 }
 
 // age lets all events of a namespace age out of its log.
@@ -220,13 +214,19 @@ func TestExpire_UnwantedEventsAreSilent(t *testing.T) {
 	require.Empty(t, op.letters(w.sub))
 }
 
+// hold holds each response until the second channel is closed; the first one says that a request has come.
+func (e *endpoint) hold() (reached <-chan struct{}, answer chan struct{}) {
+	came, answer := make(chan struct{}, 16), make(chan struct{})
+	e.wait = func() { came <- struct{}{}; <-answer }
+	return came, answer
+}
+
 // What is lost while no server runs is noticed by the next one.
 func TestExpire_DuringDowntimeMakesDeadLetters(t *testing.T) {
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 1})
 	w.looks = 10 * time.Millisecond
-	reached, answer := make(chan struct{}, 16), make(chan struct{})
-	w.endpoint.wait = func() { reached <- struct{}{}; <-answer }
+	reached, answer := w.endpoint.hold()
 	proc := w.start(t)
 	w.publishMany(t, 1, 4)
 	<-reached
@@ -244,8 +244,7 @@ func TestExpire_BehindASlowSubscriptionMakesDeadLetters(t *testing.T) {
 	t.Parallel()
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 1})
 	w.looks = 10 * time.Millisecond
-	reached, answer := make(chan struct{}, 16), make(chan struct{})
-	w.endpoint.wait = func() { reached <- struct{}{}; <-answer }
+	reached, answer := w.endpoint.hold()
 	proc := w.start(t)
 	w.publishMany(t, 1, 6)
 	<-reached

@@ -354,12 +354,7 @@ var quickRetries = sluice.Retry{Preset: sluice.PresetCustom, Steps: []sluice.Dur
 func TestEngine_RandomCrashesKeepPathOrder(t *testing.T) { // S0-41, S4-17, C01
 	t.Parallel()
 	store := connect(t)
-	checks, began := 0, time.Now()
-	rapid.Check(t, func(rt *rapid.T) {
-		if triedEnough(checks, began) {
-			return
-		}
-		checks++
+	checkWithin(t, func(rt *rapid.T, checks int) {
 		w := newWorld(rt, store, fmt.Sprintf("n%d", checks), sluice.Policy{Window: 8, Retry: quickRetries})
 		proc := w.start(rt)
 		defer func() { proc.stop() }()

@@ -24,10 +24,18 @@ func budget() time.Duration {
 	return 6 * time.Second
 }
 
-// triedEnough reports whether a model has had its time and, however slow the machine is, a few runs.
-func triedEnough(runs int, began time.Time) bool {
+// checkWithin checks a model, whose runs are numbered from 1, until it has had its time and, however slow the machine
+// is, a few runs.
+func checkWithin(t *testing.T, run func(rt *rapid.T, n int)) {
+	t.Helper()
 	const few = 4
-	return runs >= few && time.Since(began) > budget()
+	n, began := 0, time.Now()
+	rapid.Check(t, func(rt *rapid.T) {
+		if n < few || time.Since(began) <= budget() {
+			n++
+			run(rt, n)
+		}
+	})
 }
 
 // TestEngine_RandomOutagesKeepEveryOrdering drives crashes, restarts of NATS, pauses and
@@ -37,12 +45,7 @@ func TestEngine_RandomOutagesKeepEveryOrdering(t *testing.T) { // S0-41, S4-17, 
 	t.Parallel()
 	server := natstest.New(t)
 	store := connectTo(t, server)
-	checks, began := 0, time.Now()
-	rapid.Check(t, func(rt *rapid.T) {
-		if triedEnough(checks, began) {
-			return // a restart takes a second
-		}
-		checks++
+	checkWithin(t, func(rt *rapid.T, checks int) {
 		ordering := rapid.SampledFrom([]sluice.Ordering{sluice.OrderByPath, sluice.OrderNone, sluice.OrderAll}).Draw(rt, "ordering")
 		w := newWorld(rt, store, fmt.Sprintf("n%d", checks), sluice.Policy{Window: 8, Retry: quickRetries, Ordering: ordering})
 		proc := w.start(rt)
@@ -135,8 +138,7 @@ func TestShutdown_IsShortWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	w := newWorld(t, connectTo(t, server), "n", sluice.Policy{Window: 8, Retry: quickRetries})
-	reached, answer := make(chan struct{}, 16), make(chan struct{})
-	w.endpoint.wait = func() { reached <- struct{}{}; <-answer }
+	reached, answer := w.endpoint.hold()
 	for i := range 4 {
 		w.publish(t, sluice.Path(fmt.Sprintf("/a/%d", i)), strconv.Itoa(i))
 	}

@@ -23,9 +23,7 @@ func TestProducer_AppendsAreNotedOnTheirEvents(t *testing.T) {
 	t.Parallel()
 	u := newSpace(t, 0).user()
 	u.create(t, durable.Create{})
-	for seq := range int64(20) {
-		u.is(t, durable.Accepted, "p", 0, seq)
-	}
+	u.accepted(t, 20)
 	require.Equal(t, 19, u.counted("note"), "all but the first")
 	require.Equal(t, 2, u.counted("record"), "of making the stream and of owning it")
 	u.is(t, durable.Duplicate, "p", 0, 19)
@@ -148,9 +146,7 @@ func TestProducer_LostAnswerStoresOnce(t *testing.T) {
 	s := newSpace(t, 0)
 	u := s.user()
 	u.create(t, durable.Create{})
-	for seq := range int64(3) {
-		u.is(t, durable.Accepted, "p", 0, seq)
-	}
+	u.accepted(t, 3)
 	u.lose = true
 	_, err := u.produce(t.Context(), "p", 0, 3)
 	require.ErrorIs(t, err, errLost)
@@ -167,9 +163,7 @@ func TestNote_OutlivesItsEvents(t *testing.T) {
 	u := s.user()
 	u.create(t, durable.Create{})
 	end := u.run(t)
-	for seq := range int64(10) {
-		u.is(t, durable.Accepted, "p", 0, seq)
-	}
+	u.accepted(t, 10)
 	gone := func() bool { return u.text(t) == "" }
 	require.Eventually(t, gone, patience, 50*time.Millisecond)
 	s.user().is(t, durable.Duplicate, "p", 0, 9)
@@ -195,9 +189,7 @@ func TestNote_OfAKilledServerIsKeptByReaders(t *testing.T) {
 			s := newSpace(t, 0)
 			killed, later := s.user(), s.user()
 			killed.create(t, durable.Create{})
-			for seq := range int64(5) {
-				killed.is(t, durable.Accepted, "p", 0, seq)
-			}
+			killed.accepted(t, 5)
 			later.ahead = time.Minute
 			use(t, later)
 			stream, err := s.js.Stream(t.Context(), "EVENTS_space")
@@ -214,9 +206,7 @@ func TestNote_ForgedOnesAreIgnored(t *testing.T) {
 	s := newSpace(t, 0)
 	u := s.user()
 	u.create(t, durable.Create{})
-	for seq := range int64(4) {
-		u.is(t, durable.Accepted, "p", 0, seq)
-	}
+	u.accepted(t, 4)
 	stream, err := s.js.Stream(t.Context(), "EVENTS_space")
 	require.NoError(t, err)
 	real, err := stream.GetLastMsgForSubject(t.Context(), "events.space.s")
@@ -239,9 +229,7 @@ func TestNote_OfAnEarlierStreamIsIgnored(t *testing.T) {
 	require.NoError(t, err)
 	u := s.user()
 	u.create(t, durable.Create{})
-	for seq := range int64(6) {
-		u.is(t, durable.Accepted, "p", 0, seq)
-	}
+	u.accepted(t, 6)
 	stream, err := s.js.Stream(t.Context(), "EVENTS_space")
 	require.NoError(t, err)
 	old, err := stream.GetLastMsgForSubject(t.Context(), "events.space.s")
@@ -250,9 +238,7 @@ func TestNote_OfAnEarlierStreamIsIgnored(t *testing.T) {
 	old.Header.Del(jetstream.ExpectedLastSubjSeqSubjHeader)
 	require.NoError(t, u.engine.Delete(t.Context(), u.key()))
 	u.create(t, durable.Create{})
-	for seq := range int64(3) {
-		u.is(t, durable.Accepted, "p", 0, seq)
-	}
+	u.accepted(t, 3)
 	require.Eventually(t, func() bool {
 		ack, err := s.js.PublishMsg(t.Context(), &nats.Msg{Subject: old.Subject, Header: old.Header, Data: old.Data})
 		return err == nil && !ack.Duplicate
@@ -266,9 +252,7 @@ func TestClose_RecordsTheProducers(t *testing.T) {
 	s := newSpace(t, 0)
 	one, two := s.user(), s.user()
 	one.create(t, durable.Create{})
-	for seq := range int64(4) {
-		one.is(t, durable.Accepted, "p", 0, seq)
-	}
+	one.accepted(t, 4)
 	done, err := two.append(t.Context(), durable.Append{Body: []byte("end"), Close: true})
 	require.NoError(t, err)
 	require.True(t, done.Closed)
@@ -289,9 +273,7 @@ func TestClose_CanBeRepeatedByItsProducer(t *testing.T) {
 	s := newSpace(t, 0)
 	u := s.user()
 	u.create(t, durable.Create{})
-	for seq := range int64(3) {
-		u.is(t, durable.Accepted, "p", 0, seq)
-	}
+	u.accepted(t, 3)
 	last := durable.Append{Body: []byte("end"), Close: true, Producer: &durable.Claim{ID: "p", Seq: 3}}
 	for i, who := range []*user{u, u, s.user()} {
 		done, err := who.append(t.Context(), last)
@@ -308,9 +290,7 @@ func TestNote_IsNotInheritedByForksOrSuccessors(t *testing.T) {
 	s := newSpace(t, 0)
 	one, two := s.user(), s.user()
 	one.create(t, durable.Create{})
-	for seq := range int64(4) {
-		one.is(t, durable.Accepted, "p", 0, seq)
-	}
+	one.accepted(t, 4)
 	fork := durable.Key{Namespace: s.name, Path: "/fork"}
 	_, _, err := two.engine.Create(t.Context(), fork, durable.Create{ContentType: plain, Fork: &durable.ForkWish{From: path}})
 	require.NoError(t, err)
@@ -327,9 +307,7 @@ func TestNote_IsNotInheritedByForksOrSuccessors(t *testing.T) {
 	}
 	two.create(t, durable.Create{})
 	one.is(t, durable.Gap, "p", 0, 5)
-	for seq := range int64(3) {
-		one.is(t, durable.Accepted, "p", 0, seq)
-	}
+	one.accepted(t, 3)
 	s.user().is(t, durable.Duplicate, "p", 0, 2)
 }
 
@@ -404,9 +382,7 @@ func TestEngine_EndWritesCompleteRecords(t *testing.T) {
 	u := s.user()
 	u.create(t, durable.Create{})
 	end := u.run(t)
-	for seq := range int64(5) {
-		u.is(t, durable.Accepted, "p", 0, seq)
-	}
+	u.accepted(t, 5)
 	end()
 	data, _, err := s.store.Log.PathRecord(t.Context(), s.name, path)
 	require.NoError(t, err)

@@ -205,6 +205,14 @@ func (u *user) produce(ctx context.Context, id string, epoch, seq int64) (durabl
 }
 
 // is requires what becomes of a producer's append.
+// accepted produces a number of messages, from 0 on, which are accepted.
+func (u *user) accepted(t *testing.T, n int64) {
+	t.Helper()
+	for seq := range n {
+		u.is(t, durable.Accepted, "p", 0, seq)
+	}
+}
+
 func (u *user) is(t *testing.T, want durable.Verdict, id string, epoch, seq int64) {
 	t.Helper()
 	done, err := u.produce(t.Context(), id, epoch, seq)

@@ -2,10 +2,7 @@ package endpoint_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
-	"encoding/binary"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -19,6 +16,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -97,26 +95,7 @@ func (n *names) lookup(host string) []string {
 	return n.addrs[strings.ToLower(host)]
 }
 
-// resolver speaks DNS over TCP's framing, one question a connection.
-func (n *names) resolver() *net.Resolver {
-	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		ours, theirs := net.Pipe()
-		go func() {
-			defer func() { _ = ours.Close() }()
-			var size [2]byte
-			if _, err := io.ReadFull(ours, size[:]); err != nil {
-				return
-			}
-			question := make([]byte, binary.BigEndian.Uint16(size[:]))
-			if _, err := io.ReadFull(ours, question); err != nil {
-				return
-			}
-			answer := n.answer(question)
-			_, _ = ours.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
-		}()
-		return theirs, nil
-	}}
-}
+func (n *names) resolver() *net.Resolver { return faulttest.Resolver(n.answer) }
 
 func (n *names) answer(question []byte) []byte {
 	var m dnsmessage.Message

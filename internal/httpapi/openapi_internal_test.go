@@ -280,32 +280,29 @@ func TestOpenAPI_AgreesWithTheStatusTable(t *testing.T) {
 	}
 }
 
+func requireEnum[T ~string](t *testing.T, schema string, values []T) {
+	t.Helper()
+	want := make([]any, len(values))
+	for i, value := range values {
+		want[i] = string(value)
+	}
+	require.Equal(t, want, dig(t, document(t), "components", "schemas", schema, "enum"))
+}
+
 func TestOpenAPI_NamesEveryReason(t *testing.T) {
 	t.Parallel()
-	var want []any
-	for _, reason := range sluice.Reasons() {
-		want = append(want, string(reason))
-	}
-	require.Equal(t, want, dig(t, document(t), "components", "schemas", "Reason", "enum"))
+	requireEnum(t, "Reason", sluice.Reasons())
 }
 
 // S0-55.
 func TestOpenAPI_NamesEveryTokenReason(t *testing.T) {
 	t.Parallel()
-	var want []any
-	for _, reason := range constants[string](t, "../authz/token.go", "Reason") {
-		want = append(want, reason)
-	}
-	require.Equal(t, want, dig(t, document(t), "components", "schemas", "TokenReason", "enum"))
+	requireEnum(t, "TokenReason", constants[string](t, "../authz/token.go", "Reason"))
 }
 
 func TestOpenAPI_NamesTheVerbs(t *testing.T) {
 	t.Parallel()
-	var want []any
-	for _, verb := range sluice.Verbs() {
-		want = append(want, string(verb))
-	}
-	require.Equal(t, want, dig(t, document(t), "components", "schemas", "Verb", "enum"))
+	requireEnum(t, "Verb", sluice.Verbs())
 }
 
 // The document says which operations need a token.

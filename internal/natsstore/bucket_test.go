@@ -103,7 +103,7 @@ func TestBucket_ListsMatchingRecords(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, b.Delete(t.Context(), "gone", 0))
-	kv, err := raw(t, server).KeyValue(t.Context(), streams.Lanes)
+	kv, err := natstest.JetStream(t, server).KeyValue(t.Context(), streams.Lanes)
 	require.NoError(t, err)
 	_, err = kv.Put(t.Context(), "s.broken", []byte("no JSON"))
 	require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestWatch_ReportsChangesOfAnOutage(t *testing.T) {
 		require.Equal(t, want, next(t, told))
 	}
 	server.Restart(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	kv, err := js.Stream(ctx, "KV_"+streams.Lanes)
 	require.NoError(t, err)
 	require.NoError(t, kv.Purge(ctx)) // without markers, as if they had expired

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -94,7 +95,7 @@ func TestLedger_EntryIsWrittenOnceAndRoundTrips(t *testing.T) {
 	want.Old, want.New, want.RequestID, want.Error, want.Intent = []byte(`{"a":1}`), []byte(`{"a":2}`), "r", sluice.Conflict, "i"
 	require.NoError(t, store.Ledger().Append(t.Context(), want))
 	require.NoError(t, store.Ledger().Append(t.Context(), want), "who does not know whether it was stored asks again")
-	_, err := raw(t, server).Publish(t.Context(), "ledger.acme.nonsense.x", []byte("no JSON"))
+	_, err := natstest.JetStream(t, server).Publish(t.Context(), "ledger.acme.nonsense.x", []byte("no JSON"))
 	require.NoError(t, err)
 	all, next, err := store.Ledger().Entries(t.Context(), model.LedgerQuery{Limit: 10})
 	require.NoError(t, err)
@@ -108,7 +109,7 @@ func TestLedger_RefusesDeletesAndPurges(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	write(t, store.Ledger(), 3)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	stream, err := js.Stream(t.Context(), "LEDGER")
 	require.NoError(t, err)
 	for what, err := range map[string]error{
@@ -135,7 +136,7 @@ func TestLedger_FullOneRefusesAndKeepsEntries(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	write(t, store.Ledger(), 3)
-	tools, err := jsm.New(raw(t, server).Conn())
+	tools, err := jsm.New(natstest.JetStream(t, server).Conn())
 	require.NoError(t, err)
 	stream, err := tools.LoadStream("LEDGER")
 	require.NoError(t, err)
@@ -150,7 +151,7 @@ func TestLedger_FullOneRefusesAndKeepsEntries(t *testing.T) {
 func TestLedger_DeletedOneIsUnavailable(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	require.NoError(t, raw(t, server).DeleteStream(t.Context(), "LEDGER"))
+	require.NoError(t, natstest.JetStream(t, server).DeleteStream(t.Context(), "LEDGER"))
 	requireCode(t, sluice.Unavailable, store.Ledger().Append(t.Context(), entry(0)))
 	require.NoError(t, store.Provision(t.Context()))
 	require.NoError(t, store.Ledger().Append(t.Context(), entry(0)), "the next start makes it again")

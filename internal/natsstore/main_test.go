@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -38,21 +37,8 @@ func provisioned(tb testing.TB) (rooms, *natstest.Server) {
 
 func connected(tb testing.TB, opts natsstore.Options) rooms {
 	tb.Helper()
-	store, err := natsstore.Connect(tb.Context(), opts)
-	require.NoError(tb, err)
-	tb.Cleanup(store.Close)
-	return rooms{store, eventlog.New(tb.Context(), store)}
-}
-
-// raw returns JetStream as any other client has it.
-func raw(tb testing.TB, server *natstest.Server) jetstream.JetStream {
-	tb.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(server))
-	require.NoError(tb, err)
-	tb.Cleanup(nc.Close)
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(100_000)) // nothing waits for room: a busy machine takes its time
-	require.NoError(tb, err)
-	return js
+	all := storetest.Connect(tb, opts)
+	return rooms{all.Store, all.Log}
 }
 
 func requireCode(tb testing.TB, want sluice.Code, err error) {

@@ -35,7 +35,7 @@ func TestNamespace_LivesThroughEveryCall(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, created)
 	require.Equal(t, made.CreatedAt, shorter.CreatedAt)
-	config := configs(t, raw(t, server))["EVENTS_acme"]
+	config := configs(t, natstest.JetStream(t, server))["EVENTS_acme"]
 	require.Equal(t, 2*time.Hour, config.MaxAge, "who asks for it gets a shorter retention")
 	require.Equal(t, int64(1<<20), config.MaxBytes)
 
@@ -101,13 +101,13 @@ func TestNamespace_TakesDefaultsAndUnlimitedRetention(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, defaults.Retention, ns.Retention)
 	require.Equal(t, defaults.DedupWindow, ns.DedupWindow)
-	config := configs(t, raw(t, server))["EVENTS_default"]
+	config := configs(t, natstest.JetStream(t, server))["EVENTS_default"]
 	require.Equal(t, 3*time.Hour, config.MaxAge)
 	require.Equal(t, 2*time.Hour, config.Duplicates)
 
 	_, _, err = store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "old", Retention: sluice.Retention{MaxAge: -hour / 3600}})
 	require.NoError(t, err)
-	require.Zero(t, configs(t, raw(t, server))["EVENTS_old"].MaxAge)
+	require.Zero(t, configs(t, natstest.JetStream(t, server))["EVENTS_old"].MaxAge)
 }
 
 // A process that ended between the two writes of PutNamespace leaves a record without a log.
@@ -116,7 +116,7 @@ func TestProvision_CompletesAHalfMadeNamespace(t *testing.T) {
 	store, server := provisioned(t)
 	_, _, err := store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme"})
 	require.NoError(t, err)
-	require.NoError(t, raw(t, server).DeleteStream(t.Context(), "EVENTS_acme"))
+	require.NoError(t, natstest.JetStream(t, server).DeleteStream(t.Context(), "EVENTS_acme"))
 	require.NoError(t, store.Provision(t.Context()))
 	publish(t, store, "acme", "/a")
 }

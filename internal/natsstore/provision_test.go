@@ -29,7 +29,7 @@ func configs(tb testing.TB, js jetstream.JetStream) map[string]jetstream.StreamC
 func TestProvision_IsIdempotent(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	first := configs(t, js)
 	var names []string
 	for name, config := range first {
@@ -62,7 +62,7 @@ func TestProvision_IsIdempotent(t *testing.T) {
 func TestProvision_UpgradesAnOlderLayout(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "EVENTS_default", Subjects: []string{"events.default.>"}, MaxAge: 30 * 24 * time.Hour, MaxConsumers: 5,
 		Metadata: map[string]string{"owner": "ops"}, Compression: jetstream.S2Compression,

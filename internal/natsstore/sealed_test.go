@@ -64,7 +64,7 @@ func putNew(tb testing.TB, store rooms, sub *sluice.Subscription) {
 // dump returns all that is in a bucket, by key.
 func dump(tb testing.TB, server *natstest.Server, bucket string) map[string]string {
 	tb.Helper()
-	kv, err := raw(tb, server).KeyValue(tb.Context(), bucket)
+	kv, err := natstest.JetStream(tb, server).KeyValue(tb.Context(), bucket)
 	require.NoError(tb, err)
 	names, err := kv.Keys(tb.Context())
 	if errors.Is(err, jetstream.ErrNoKeysFound) {
@@ -83,7 +83,7 @@ func dump(tb testing.TB, server *natstest.Server, bucket string) map[string]stri
 // overwrite changes a record as a client that can write to NATS does.
 func overwrite(tb testing.TB, server *natstest.Server, bucket, name, value string) {
 	tb.Helper()
-	kv, err := raw(tb, server).KeyValue(tb.Context(), bucket)
+	kv, err := natstest.JetStream(tb, server).KeyValue(tb.Context(), bucket)
 	require.NoError(tb, err)
 	_, err = kv.PutString(tb.Context(), name, value)
 	require.NoError(tb, err)

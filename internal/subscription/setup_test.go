@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -107,15 +106,10 @@ func newBench(tb testing.TB) *bench {
 	server := natstest.New(tb)
 	store := storetest.Connect(tb, natsstore.Options{Conn: server})
 	require.NoError(tb, store.Provision(tb.Context()))
-	nc, err := nats.Connect("", nats.InProcessServer(server))
-	require.NoError(tb, err)
-	tb.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(tb, err)
 
 	sender := endpoint.New(endpoint.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
 	tb.Cleanup(sender.Close)
-	b := &bench{store: store, js: js, consumers: &consumers{store: store}, heard: &heard{outbox: store.Subscriptions()}}
+	b := &bench{store: store, js: natstest.JetStream(tb, server), consumers: &consumers{store: store}, heard: &heard{outbox: store.Subscriptions()}}
 	b.needs = subscription.Deps{
 		Subscriptions: store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](store.Store, streams.Reservations),

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -93,7 +94,7 @@ func TestAttempts_AloneIsOneMessage(t *testing.T) {
 		require.NoError(t, err)
 		want = append(want, [][]byte{line})
 	}
-	require.Equal(t, want, messages(t, raw(t, server), "s"))
+	require.Equal(t, want, messages(t, natstest.JetStream(t, server), "s"))
 }
 
 // Decision 0041: what comes while a subscription's block is stored is its next one. A block has one subscription, and an attempt for
@@ -112,7 +113,7 @@ func TestAttempts_ShareABlockUnderLoad(t *testing.T) {
 	}
 	server.Start(t)
 	recorded(t, done, 2*many)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	for _, sub := range []string{"s", "other"} {
 		all := messages(t, js, sub)
 		require.LessOrEqual(t, len(all), blocks)
@@ -132,7 +133,7 @@ func TestAttempts_KeepTheirOrderThoughBlocksFail(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	log := runLog(t, store)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	stream, err := js.Stream(t.Context(), streams.Attempts)
 	require.NoError(t, err)
 	lifted := stream.CachedInfo().Config
@@ -162,7 +163,7 @@ func TestAttempts_KeepTheirOrderThoughBlocksFail(t *testing.T) {
 func TestAttempts_AreStoredWhereBlocksAreTooLarge(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	stream, err := js.Stream(t.Context(), streams.Attempts)
 	require.NoError(t, err)
 	small := stream.CachedInfo().Config
@@ -223,7 +224,7 @@ func TestAttempts_AreAnsweredOnceWhenTheLogEnds(t *testing.T) {
 func mixedLog(t *testing.T) (rooms, *sluice.Subscription) {
 	t.Helper()
 	store, server := provisioned(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	next := 0
 	for _, n := range []int{1, 3, 1, 1, 64, 2, 1} {
 		var lines [][]byte
@@ -315,7 +316,7 @@ func TestAttempts_UnreadableLineIsAnError(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	sub := &sluice.Subscription{ID: "s", Namespace: sluice.DefaultNamespace}
-	_, err := raw(t, server).Publish(t.Context(), streams.AttemptsSubject(sub.Namespace, sub.ID), []byte(strings.Join([]string{`{"seq":1}`, `{"seq"`, `{"seq":3}`}, "\n")))
+	_, err := natstest.JetStream(t, server).Publish(t.Context(), streams.AttemptsSubject(sub.Namespace, sub.ID), []byte(strings.Join([]string{`{"seq":1}`, `{"seq"`, `{"seq":3}`}, "\n")))
 	require.NoError(t, err)
 	_, _, err = store.Attempts(t.Context(), sub, model.HistoryQuery{Limit: 9})
 	require.ErrorContains(t, err, "ATTEMPTS 1")

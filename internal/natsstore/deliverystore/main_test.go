@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -37,22 +36,8 @@ func provisioned(tb testing.TB) (rooms, *natstest.Server) {
 
 func connected(tb testing.TB, opts natsstore.Options) rooms {
 	tb.Helper()
-	store, err := natsstore.Connect(tb.Context(), opts)
-	require.NoError(tb, err)
-	tb.Cleanup(store.Close)
-	log := eventlog.New(tb.Context(), store)
-	return rooms{deliverystore.New(store, log), store, log}
-}
-
-// raw returns JetStream as any other client has it.
-func raw(tb testing.TB, server *natstest.Server) jetstream.JetStream {
-	tb.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(server))
-	require.NoError(tb, err)
-	tb.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(tb, err)
-	return js
+	all := storetest.Connect(tb, opts)
+	return rooms{all.Deliveries, all.Store, all.Log}
 }
 
 // keep stores a subscription as it is.

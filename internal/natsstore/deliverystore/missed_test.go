@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -71,7 +72,7 @@ func TestBuryGap_MakesOneLetter(t *testing.T) {
 func TestAcknowledged_EndsBeforeParkedLanes(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	kv, err := raw(t, server).KeyValue(t.Context(), streams.Lanes)
+	kv, err := natstest.JetStream(t, server).KeyValue(t.Context(), streams.Lanes)
 	require.NoError(t, err)
 	began := time.Now().UTC().Truncate(time.Second)
 	since := `"since":"` + began.Format(time.RFC3339) + `"`

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-io/sluice/internal/fanout"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -51,7 +52,7 @@ func TestPositions_NewOneBeginsAtItsStart(t *testing.T) {
 		got, err := store.Positions().Stored(t.Context(), sub)
 		require.NoError(t, err)
 		require.Equal(t, fanout.Stored{Position: fanout.Position{Shared: true, Floors: []uint64{c.want, c.want}}, Known: true}, got, name)
-		_, err = raw(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), "s")
+		_, err = natstest.JetStream(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), "s")
 		require.ErrorIs(t, err, jetstream.ErrConsumerNotFound)
 		require.NoError(t, store.core.Subscriptions().Delete(t.Context(), sub.ID, sub.Revision))
 		require.NoError(t, store.RemoveConsumers(t.Context(), sub))
@@ -214,7 +215,7 @@ func TestAdopt_GoesOnWhereConsumersWere(t *testing.T) {
 	at, err := store.Positions().Adopt(t.Context(), sub)
 	require.NoError(t, err)
 	require.Equal(t, fanout.Position{Shared: true, Floors: []uint64{3, 5}}, at, "of what lies below, and of the path itself")
-	_, err = raw(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), "s")
+	_, err = natstest.JetStream(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), "s")
 	require.ErrorIs(t, err, jetstream.ErrConsumerNotFound)
 	status, err := store.Status(t.Context(), sub)
 	require.NoError(t, err)

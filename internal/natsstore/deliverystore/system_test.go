@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -22,7 +23,7 @@ func TestLook_SettlesUnansweredSystemEvents(t *testing.T) {
 	store.keep(t, sub)
 	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
 	store.publish(t, "/_sys/subscriptions/s", "/a", "/_sys/deliveries/s", "/_sys/x")
-	c, err := raw(t, server).Consumer(t.Context(), "EVENTS_default", "s")
+	c, err := natstest.JetStream(t, server).Consumer(t.Context(), "EVENTS_default", "s")
 	require.NoError(t, err)
 	batch, err := c.Fetch(3)
 	require.NoError(t, err)

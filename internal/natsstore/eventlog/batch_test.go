@@ -106,7 +106,7 @@ func requireInOnePiece(t *testing.T, store rooms, name string, total int) {
 func TestBatch_OpenOnesBlockNoOther(t *testing.T) {
 	t.Parallel()
 	store, broker := provisioned(t)
-	require.Equal(t, 200, openBatches(t, raw(t, broker).Conn(), 200), "there is room for all of them")
+	require.Equal(t, 200, openBatches(t, natstest.JetStream(t, broker).Conn(), 200), "there is room for all of them")
 	_, err := store.Publish(t.Context(), "default", pairOfEvents())
 	require.NoError(t, err)
 }

@@ -36,7 +36,7 @@ func TestBind_ExchangesPromises(t *testing.T) {
 	nats := natstest.NewWith(t, natsd.Options{DontListen: true, MaxStore: 2 << 20})
 	store := connected(t, natsstore.Options{Conn: nats})
 	require.NoError(t, store.core.Provision(t.Context()))
-	js := raw(t, nats)
+	js := natstest.JetStream(t, nats)
 	large := sluice.Namespace{Name: "large", Retention: sluice.Retention{MaxBytes: 1500 << 10}}
 	_, _, err := store.core.Namespaces().Put(t.Context(), large)
 	require.NoError(t, err)

@@ -107,7 +107,7 @@ func TestEvents_ExpiredCursorIsAnError(t *testing.T) {
 	}
 	empty(model.EventQuery{Since: "2001-01-01T00:00:00Z"}) // nothing was ever dropped
 	publish(t, store, ns, "/a", "/b", "/c", "/d")
-	stream, err := raw(t, server).Stream(t.Context(), streams.EventsStream(ns))
+	stream, err := natstest.JetStream(t, server).Stream(t.Context(), streams.EventsStream(ns))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(3)))
 
@@ -178,7 +178,7 @@ func TestEvents_RefusesInvalidQueries(t *testing.T) {
 func TestFind_TakesAnID(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	uuid := func(at time.Time) string { return fmt.Sprintf("%012x", at.UnixMilli()) }
 	v7 := func(at time.Time) string { h := uuid(at); return h[:8] + "-" + h[8:] + "-7000-8000-000000000001" }
 	ids := []string{"own", v7(time.Now()), v7(time.Now().Add(time.Hour)), v7(time.Now().Add(-time.Hour)), "last one"}
@@ -228,7 +228,7 @@ func TestNext_ReadsASubjectInOneRequest(t *testing.T) {
 	require.Empty(t, next(streams.Subject(ns, "/none"), 1, 10))
 	require.Equal(t, []uint64{2, 3, 4, 5}, next(streams.EventsSubjects(ns), 2, 10))
 
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	for range 3 {
 		_, err := js.Publish(t.Context(), "events.default.=41", nil) // not canonical: no path
 		require.NoError(t, err)
@@ -247,7 +247,7 @@ func TestDecode_PublishersHeadersForgeNoPlace(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	forged := nats.Header{"Nats-Sequence": {"77"}, "Nats-Subject": {"events.default.other"}, "Status": {"404"}, "Nats-Time-Stamp": {"x"}, "ce-id": {"1"}}
-	_, err := raw(t, server).PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Header: forged})
+	_, err := natstest.JetStream(t, server).PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Header: forged})
 	require.NoError(t, err)
 	publish(t, store, ns, "/b")
 	page, err := store.Events(t.Context(), ns, model.EventQuery{})

@@ -26,7 +26,7 @@ import (
 func TestFeedPage_HasAllUpToItsEnd(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	record := eventlog.PathCommit{Fence: eventlog.PathFence{Path: "/r"}, Puts: []eventlog.PathPut{{PathFence: eventlog.PathFence{Path: "/r"}, Data: []byte("{}"), For: eventlog.RecordForever}}}
 	_, err := store.CommitPaths(t.Context(), "default", record)
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestFeedFollow_ReportsExpiredEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, server := provisioned(t)
-			js := raw(t, server)
+			js := natstest.JetStream(t, server)
 			for n := range 400 {
 				_, err := js.Publish(t.Context(), fmt.Sprintf("events.default.a.p%d", n%2), []byte("1"))
 				require.NoError(t, err)
@@ -201,7 +201,7 @@ func publishMany(t *testing.T, store rooms, n int, path sluice.Path) uint64 {
 func TestFeedPage_OvertakenByRetentionFails(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	const count = 6000
 	for n := range count {
 		_, err := js.PublishAsync(fmt.Sprintf("events.default.a.p%d", n%5), []byte("1"))

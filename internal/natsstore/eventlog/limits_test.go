@@ -28,7 +28,7 @@ func small(t *testing.T) (rooms, jetstream.JetStream) {
 	nats := natstest.NewWith(t, natsd.Options{DontListen: true, MaxStore: 2 << 20})
 	store := connected(t, natsstore.Options{Conn: nats})
 	require.NoError(t, store.core.Provision(t.Context()))
-	return store, raw(t, nats)
+	return store, natstest.JetStream(t, nats)
 }
 
 // limited returns a store in a NATS account with limits of its own.

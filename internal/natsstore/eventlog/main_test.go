@@ -3,14 +3,13 @@ package eventlog_test
 import (
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -35,21 +34,8 @@ func provisioned(tb testing.TB) (rooms, *natstest.Server) {
 
 func connected(tb testing.TB, opts natsstore.Options) rooms {
 	tb.Helper()
-	store, err := natsstore.Connect(tb.Context(), opts)
-	require.NoError(tb, err)
-	tb.Cleanup(store.Close)
-	return rooms{eventlog.New(tb.Context(), store), store}
-}
-
-// raw returns JetStream as any other client has it.
-func raw(tb testing.TB, server *natstest.Server) jetstream.JetStream {
-	tb.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(server))
-	require.NoError(tb, err)
-	tb.Cleanup(nc.Close)
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(100_000)) // nothing waits for room: a busy machine takes its time
-	require.NoError(tb, err)
-	return js
+	all := storetest.Connect(tb, opts)
+	return rooms{all.Log, all.Store}
 }
 
 // numbers returns a bucket of numbers.

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestOverdue_TTLDoesNotOutliveMaxAge(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	for name, age := range map[string]time.Duration{"short": time.Second, "long": time.Hour} {
 		_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: name, Retention: sluice.Retention{MaxAge: sluice.Duration(age)}})
 		require.NoError(t, err)

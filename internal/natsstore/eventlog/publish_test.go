@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -157,7 +158,7 @@ func TestPublish_RefusesInvalidEvents(t *testing.T) {
 	store, server := provisioned(t)
 	_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "small"})
 	require.NoError(t, err)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	stream, err := js.Stream(t.Context(), "EVENTS_small")
 	require.NoError(t, err)
 	config := stream.CachedInfo().Config

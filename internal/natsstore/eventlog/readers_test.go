@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -84,7 +85,7 @@ func TestLog_OneConsumerForAllFollowers(t *testing.T) {
 		require.Eventually(t, func() bool { return h.last(name) == last }, 10*time.Second, time.Millisecond, name)
 	}
 	require.NotEmpty(t, <-news)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	consumers := func() int {
 		stream, err := js.Stream(t.Context(), streams.EventsStream("default"))
 		require.NoError(t, err)

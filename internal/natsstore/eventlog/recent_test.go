@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -18,7 +19,7 @@ func TestRecent_FindsRecentEventsOnly(t *testing.T) {
 	ctx := t.Context()
 	_, _, err := store.core.Namespaces().Put(ctx, sluice.Namespace{Name: "short", DedupWindow: sluice.Duration(time.Second)})
 	require.NoError(t, err)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	send := func(header nats.Header) {
 		_, err := js.PublishMsg(ctx, &nats.Msg{Subject: "events.short.a", Header: header})
 		require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -136,7 +137,7 @@ func TestWatch_TellsOfABucketMadeAgain(t *testing.T) {
 		require.ElementsMatch(t, want, got)
 	}
 	wait("one default.a", "one default.b", "one default.c", "one all", "two default.a", "two default.b", "two default.c", "two all")
-	require.NoError(t, raw(t, server).DeleteStream(t.Context(), "KV_"+streams.Scheduled))
+	require.NoError(t, natstest.JetStream(t, server).DeleteStream(t.Context(), "KV_"+streams.Scheduled))
 	require.NoError(t, store.core.Provision(t.Context())) // as another server does that starts
 	wait("one gone default.a", "one gone default.b", "one gone default.c", "two gone default.a", "two gone default.b", "two gone default.c")
 	revision, err := put("a")

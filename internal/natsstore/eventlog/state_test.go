@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -91,7 +92,7 @@ func TestState_RefusesUnavailableSequences(t *testing.T) {
 	for range 5 {
 		put(t, store, "/a")
 	}
-	stream, err := raw(t, server).Stream(t.Context(), streams.EventsStream(ns))
+	stream, err := natstest.JetStream(t, server).Stream(t.Context(), streams.EventsStream(ns))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)))
 	for name, test := range map[string]struct {
@@ -121,7 +122,7 @@ func TestState_RefusesUnavailableSequences(t *testing.T) {
 func TestState_IgnoresOtherMessages(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	put(t, store, "/a")
 	put(t, store, "/b")
 	for _, subject := range []string{"a", "a", "none", "a=41"} {
@@ -200,7 +201,7 @@ func apply(state map[sluice.Path]uint64, events []sluice.Event, after, upTo uint
 func TestState_SurvivesALostBlock(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	js := raw(t, server)
+	js := natstest.JetStream(t, server)
 	big := make([]byte, 700<<10)
 	send := func(subject string, times int) (last uint64) {
 		for range times {

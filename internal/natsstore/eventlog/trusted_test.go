@@ -222,7 +222,7 @@ func TestRepublish_IsForReadersOnly(t *testing.T) {
 	for _, readers := range []bool{true, false} {
 		store := connected(t, natsstore.Options{Conn: server, Readers: readers})
 		require.NoError(t, store.core.Provision(t.Context()))
-		stream, err := raw(t, server).Stream(t.Context(), "EVENTS_default")
+		stream, err := natstest.JetStream(t, server).Stream(t.Context(), "EVENTS_default")
 		require.NoError(t, err)
 		require.Equal(t, readers, stream.CachedInfo().Config.RePublish != nil)
 	}

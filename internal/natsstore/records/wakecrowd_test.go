@@ -35,11 +35,7 @@ func TestCallback_LooksUpManyStreamsTogether(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)
-	notices := make(chan wake.Notice, 16)
-	s.post = func(l wake.Letter) (int, string) {
-		notices <- told(t, l)
-		return 200, ""
-	}
+	notices := s.notices(t, "")
 	var now, most atomic.Int64
 	node, err := s.node(store, true, func(ports *wake.Deps, _ *wake.Options) {
 		ports.Streams = crowdedStreams{ports.Streams, &now, &most}

@@ -32,11 +32,7 @@ func TestEpoch_OfADeletedSubscriptionIsNotReused(t *testing.T) { // S1-114, S1-1
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)
-	notices := make(chan wake.Notice, 16)
-	s.post = func(l wake.Letter) (int, string) {
-		notices <- told(t, l)
-		return 200, `{"done":true}`
-	}
+	notices := s.notices(t, `{"done":true}`)
 	owner, err := s.node(store, true, nil)
 	require.NoError(t, err)
 	wakeUp := func() wake.Notice {

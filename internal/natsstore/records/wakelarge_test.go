@@ -18,11 +18,7 @@ func TestCallback_RefusesStreamsBeyondTheRecord(t *testing.T) { // S1-80, S1-85
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)
-	notices := make(chan wake.Notice, 16)
-	s.post = func(l wake.Letter) (int, string) {
-		notices <- told(t, l)
-		return 200, ""
-	}
+	notices := s.notices(t, "")
 	node, err := s.node(store, true, nil)
 	require.NoError(t, err)
 	defer node.stop()

@@ -97,6 +97,17 @@ func (s listedStreams) Ends(ctx context.Context, namespace string, pattern sluic
 	return err
 }
 
+// notices returns the notices to come, which get a response of 200 with a body.
+func (s *wakeSite) notices(t *testing.T, body string) <-chan wake.Notice {
+	t.Helper()
+	all := make(chan wake.Notice, 16)
+	s.post = func(l wake.Letter) (int, string) {
+		all <- told(t, l)
+		return 200, body
+	}
+	return all
+}
+
 // told reads a notice.
 func told(t *testing.T, l wake.Letter) wake.Notice {
 	t.Helper()
@@ -111,11 +122,7 @@ func TestCallback_EventDuringSubscribingWakes(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 1)
-	notices := make(chan wake.Notice, 16)
-	s.post = func(l wake.Letter) (int, string) {
-		notices <- told(t, l)
-		return 200, ""
-	}
+	notices := s.notices(t, "")
 	heard := make(chan sluice.Path, 16)
 	owner, err := s.node(store, true, func(ports *wake.Deps, _ *wake.Options) {
 		ports.Streams = heardStreams{ports.Streams, func(path sluice.Path) { heard <- path }}
@@ -222,11 +229,7 @@ func TestSubscription_LeftoversOfAnEarlierOneDelayNothing(t *testing.T) { // S1-
 	t.Parallel()
 	store := storeOn(t, natstest.New(t))
 	s := openSite(t, store, "n", sluice.Policy{}, 3)
-	notices := make(chan wake.Notice, 16)
-	s.post = func(l wake.Letter) (int, string) {
-		notices <- told(t, l)
-		return 200, `{"done":true}`
-	}
+	notices := s.notices(t, `{"done":true}`)
 	for path, state := range map[sluice.Path]sluice.WakeState{"/a/waking": sluice.WakeWaking, "/a/live": sluice.WakeLive, "/a/idle": sluice.WakeIdle} {
 		left := wake.NewConsumer(path, "earlier", 1, 100)
 		left.State, left.Epoch, left.WakeID, left.Due = state, 7, "w_left", time.Now()
