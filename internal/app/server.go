@@ -232,7 +232,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.marks = records.NewMarks(s.store, s.ledger)
 	s.announce = sysevent.New(s.log, sysevent.Options{
-		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store.Namespaces(), Letters: records.Letters{Store: s.deliveries, Stored: s.store.Subscriptions()}, Known: records.Known(s.store, s.log), Marks: s.marks.All,
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Outbox(), Namespaces: s.store.Namespaces(), Letters: records.Letters{Store: s.deliveries, Stored: s.store.Subscriptions()}, Known: records.Known(s.store, s.log), Marks: s.marks.All,
 	})
 	s.counts = quota.NewCounts(quota.Most{
 		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.index.AnswersNow,

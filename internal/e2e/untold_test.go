@@ -93,7 +93,7 @@ func TestOutbox_NextServerAnnouncesForADeadOne(t *testing.T) {
 	require.Equal(t, []string{"delivery.dead a-1"}, second.system(t, "/_sys/deliveries/changed", "event_id"))
 	second.must(t, http.StatusNotFound, "GET /v1/subscriptions/ended", "")
 	eventually(t, func() bool {
-		waiting, err := subs.Waiting(t.Context())
+		waiting, err := store.Outbox().Waiting(t.Context())
 		return err == nil && len(waiting) == 0
 	}, "nothing waits")
 	_, err = js.KeyValue(t.Context(), "subscriptions")

@@ -159,9 +159,14 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 // List returns the records whose keys match the filter, ">" for all, in the order of their
 // last change. A record that cannot be read is logged and left out.
 func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) {
+	return b.ListSince(ctx, filter, 0)
+}
+
+// ListSince is List for the records that were written after a revision.
+func (b Bucket[T]) ListSince(ctx context.Context, filter string, revision uint64) ([]Entry[T], error) {
 	all, err := AskedFor(ctx, ListTimeout, func(ctx context.Context) ([]Entry[T], error) {
 		var all []Entry[T]
-		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
+		err := b.read(ctx, filter, revision, func(e Entry[T], pending uint64) (more bool) {
 			if e.Key != "" {
 				all = append(all, e)
 			}
@@ -204,7 +209,7 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 			return err
 		}
 		w.fresh = map[string]struct{}{}
-		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
+		err := b.read(ctx, filter, 0, func(e Entry[T], pending uint64) (more bool) {
 			if w.enter(e, pending); w.fresh == nil {
 				wait.Reset()
 			}
@@ -226,9 +231,12 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 
 // read calls each for the last entry of every key and then for every new one, with the number of entries that are stored now and
 // still to come; if none is stored, for an empty entry.
-func (b Bucket[T]) read(ctx context.Context, filter string, each func(e Entry[T], pending uint64) (more bool)) error {
+func (b Bucket[T]) read(ctx context.Context, filter string, since uint64, each func(e Entry[T], pending uint64) (more bool)) error {
 	prefix := KVPrefix + b.name + "."
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + filter}
+	if since > 0 {
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, since+1
+	}
 	return b.store.FollowToEnd(ctx, KVStream+b.name, config, FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return each(Entry[T]{}, 0), nil

@@ -18,7 +18,7 @@ func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) 
 		backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
 	err := backoff.RetryNotify(func() error {
 		caughtUp := false
-		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
+		err := b.read(ctx, filter, 0, func(e Entry[T], pending uint64) (more bool) {
 			if e.Key != "" {
 				f(e)
 			}

@@ -189,6 +189,7 @@ func (s Subscriptions) Watch(ctx context.Context, f func(Entry[*sluice.Subscript
 			if told.Value, ok = s.open(ctx, e); !ok && told.Value.State == sluice.Active {
 				told.Value.State = sluice.Paused
 			}
+			told.Value.Untold = nil // a watcher tells nothing, and remembers all subscriptions
 		}
 		f(told)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -80,13 +81,28 @@ func waiting(r *subscriptionRecord, revision uint64, left []sluice.Announcement)
 	return &sluice.Subscription{ID: r.Subscription.ID, Namespace: r.Subscription.Namespace, Revision: revision, Untold: left}
 }
 
-// Waiting returns all subscriptions with announcements that are still to be told, each as Untold does.
-func (s Subscriptions) Waiting(ctx context.Context) ([]*sluice.Subscription, error) {
-	marks, err := s.marks().List(ctx, ">")
+// Outbox is the announcements of changes that are still to be told, for one process.
+type Outbox struct {
+	Subscriptions
+
+	mu             sync.Mutex
+	records, marks uint64 // the revisions up to which they were read
+}
+
+// Outbox returns the outbox of this process.
+func (s *Store) Outbox() *Outbox { return &Outbox{Subscriptions: s.Subscriptions()} }
+
+// Waiting returns the subscriptions with announcements that are still to be told, each as Untold does: at first all, from then
+// on those that changed since the last call.
+func (o *Outbox) Waiting(ctx context.Context) ([]*sluice.Subscription, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	first := o.records == 0
+	marks, err := o.Subscriptions.marks().ListSince(ctx, ">", o.marks) // before the records: what was changed later has a later mark
 	if err != nil {
 		return nil, err
 	}
-	records, err := s.bucket.List(ctx, ">")
+	records, err := o.bucket.ListSince(ctx, ">", o.records)
 	if err != nil {
 		return nil, err
 	}
@@ -101,15 +117,34 @@ func (s Subscriptions) Waiting(ctx context.Context) ([]*sluice.Subscription, err
 		}
 		delete(byID, e.Key)
 	}
-	for id, m := range byID { // left behind by a crash: the marks were read first, and these had no record afterwards
+	if first {
+		err = o.sweep(ctx, byID)
+	}
+	if err == nil {
+		o.records, o.marks = lastRevision(records, o.records), lastRevision(marks, o.marks)
+	}
+	return all, err
+}
+
+// sweep deletes the marks that a crash left behind: they were read first, and had no record afterwards.
+func (o *Outbox) sweep(ctx context.Context, orphans map[string]Entry[toldRecord]) error {
+	for id, m := range orphans {
 		if strings.HasPrefix(id, streams.ToldNamespaceKey("")) {
 			continue
 		}
-		if err := s.marks().Delete(ctx, id, m.Revision); err != nil && sluice.CodeOf(err) != sluice.Conflict {
-			return nil, err
+		if err := o.Subscriptions.marks().Delete(ctx, id, m.Revision); err != nil && sluice.CodeOf(err) != sluice.Conflict {
+			return err
 		}
 	}
-	return all, nil
+	return nil
+}
+
+// lastRevision returns the highest revision of the entries, at least least.
+func lastRevision[T any](all []Entry[T], least uint64) uint64 {
+	for _, e := range all {
+		least = max(least, e.Revision)
+	}
+	return least
 }
 
 // Told notes that the subscription's announcements were told. If the last says that it is gone, nothing is left of it.

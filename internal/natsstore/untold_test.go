@@ -44,7 +44,7 @@ func TestOutbox_WaitsWithTheRecord(t *testing.T) {
 	store, _ := provisioned(t)
 	subs, ctx := store.Subscriptions(), t.Context()
 	waiting := func() (ids []string) {
-		all, err := subs.Waiting(ctx)
+		all, err := store.Outbox().Waiting(ctx)
 		require.NoError(t, err)
 		for _, sub := range all {
 			ids = append(ids, toldIDs(sub.Untold)...)
@@ -113,6 +113,31 @@ func TestOutbox_KeepsADeletedSubscription(t *testing.T) {
 	require.NotContains(t, dump(t, server, "told"), "s")
 }
 
+// Issue 15: a process reads all subscriptions once, and from then on those that changed.
+func TestOutbox_ReadsOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	subs, out := store.Subscriptions(), store.Outbox()
+	waiting := func() (ids []string) {
+		all, err := out.Waiting(t.Context())
+		require.NoError(t, err)
+		for _, sub := range all {
+			ids = append(ids, toldIDs(sub.Untold)...)
+		}
+		return ids
+	}
+	require.Empty(t, waiting())
+	one := putSub(t, subs, changed(&sluice.Subscription{ID: "one", Namespace: ns}, "created", "a"))
+	two := putSub(t, subs, changed(&sluice.Subscription{ID: "two", Namespace: ns}, "created", "b"))
+	require.NoError(t, subs.Told(t.Context(), two))
+	require.Equal(t, []string{"a"}, waiting())
+	require.Empty(t, waiting(), "nothing changed")
+	putSub(t, subs, changed(one, "updated", "c"))
+	require.NoError(t, subs.Told(t.Context(), putSub(t, subs, changed(two, "updated", "d"))))
+	require.Equal(t, []string{"a", "c"}, waiting())
+	require.Empty(t, waiting(), "what was told has a mark")
+}
+
 // A crash between the two last writes leaves a mark without a record.
 func TestOutbox_SweepsMarksWithoutRecords(t *testing.T) {
 	t.Parallel()
@@ -122,7 +147,7 @@ func TestOutbox_SweepsMarksWithoutRecords(t *testing.T) {
 	require.NoError(t, subs.Told(t.Context(), sub))
 	require.NoError(t, subs.Delete(t.Context(), "s", sub.Revision))
 	require.Contains(t, dump(t, server, "told"), "s")
-	all, err := subs.Waiting(t.Context())
+	all, err := store.Outbox().Waiting(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, all)
 	require.NotContains(t, dump(t, server, "told"), "s")

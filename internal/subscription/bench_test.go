@@ -27,7 +27,7 @@ func BenchmarkCreate(b *testing.B) {
 		b.Run(fmt.Sprintf("named=%t", named), func(b *testing.B) {
 			bench := newBench(b)
 			bench.needs.Consumers = noConsumers{}
-			bench.needs.Announce = sysevent.New(bench.store.Log, sysevent.Options{Outbox: bench.store.Subscriptions()})
+			bench.needs.Announce = sysevent.New(bench.store.Log, sysevent.Options{Outbox: bench.store.Outbox()})
 			r := subscription.New(bench.needs).ForBatch()
 			var next atomic.Int64
 			b.SetParallelism(8)

@@ -80,7 +80,7 @@ func (l *life) write(do func() error) error {
 }
 
 type records struct {
-	natsstore.Subscriptions
+	*natsstore.Outbox
 
 	l *life
 }
@@ -160,7 +160,7 @@ func (w *world) begin(t *testing.T, left int, after bool) *life {
 	t.Helper()
 	store := storetest.Connect(t, natsstore.Options{Conn: w.server})
 	l := &life{store: store, truth: w.truth, left: left, after: after}
-	subs := records{store.Subscriptions(), l}
+	subs := records{store.Outbox(), l}
 	l.announcer = sysevent.New(dyingLog{l}, sysevent.Options{Outbox: subs, Sweep: 50 * time.Millisecond})
 	l.Registry = subscription.New(subscription.Deps{
 		Subscriptions: subs, Reservations: natsstore.OpenBucket[subscription.Reservation](store.Store, streams.Reservations),
@@ -176,7 +176,7 @@ func (l *life) settle(t *testing.T) {
 	stop := run(t, l.announcer)
 	defer stop()
 	require.Eventually(t, func() bool {
-		waiting, err := l.store.Subscriptions().Waiting(t.Context())
+		waiting, err := l.store.Outbox().Waiting(t.Context())
 		return err == nil && len(waiting) == 0
 	}, 20*time.Second, time.Millisecond)
 }

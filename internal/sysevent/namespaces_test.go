@@ -58,7 +58,7 @@ func TestNamespace_UnannouncedChangesAreAnnouncedLater(t *testing.T) {
 	said.Namespace(ctx, sluice.TypeNamespaceCreated, &gone, nil, nil)
 	require.NoError(t, store.Namespaces().Delete(ctx, "gone"))
 
-	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Subscriptions(), Namespaces: store.Namespaces(), Sweep: 20 * time.Millisecond})
+	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Outbox(), Namespaces: store.Namespaces(), Sweep: 20 * time.Millisecond})
 	stop := run(t, a)
 	defer stop()
 	lines := func() (lines []string) {
@@ -132,7 +132,7 @@ func TestNamespace_EachMissedChangeIsAnnounced(t *testing.T) {
 	require.NoError(t, store.Namespaces().Delete(ctx, "gone"))
 
 	put("found", "3")
-	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Subscriptions(), Namespaces: store.Namespaces(), Sweep: 20 * time.Millisecond})
+	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Outbox(), Namespaces: store.Namespaces(), Sweep: 20 * time.Millisecond})
 	defer run(t, a)()
 	require.Eventually(t, func() bool {
 		_, marks, err := store.Namespaces().Revisions(ctx)
