@@ -152,11 +152,6 @@ func (l *shared) place(members []*member, known map[*member]Stored, cursors map[
 		l.pos, l.began = last, false
 	}
 	l.adopt(cursors, last)
-	for m := range l.members {
-		if m.live {
-			m.after = max(m.after, l.pos) // the reader may go back
-		}
-	}
 	start := l.pos
 	for _, m := range members {
 		if m.gone {
@@ -169,15 +164,29 @@ func (l *shared) place(members []*member, known map[*member]Stored, cursors map[
 		}
 	}
 	if start < l.pos {
-		l.pos = start
-		if l.stop != nil {
-			l.stop(errMoved)
-		}
+		l.goBack(start, members)
 	}
 	for _, m := range members {
 		l.begins(m)
 	}
 	return woken
+}
+
+// goBack lets the reader read again for members that join. The others had what comes again.
+func (l *shared) goBack(start uint64, joining []*member) {
+	joins := make(map[*member]bool, len(joining))
+	for _, m := range joining {
+		joins[m] = true
+	}
+	for m := range l.members {
+		if m.live && !joins[m] {
+			m.after = max(m.after, l.pos)
+		}
+	}
+	l.pos = start
+	if l.stop != nil {
+		l.stop(errMoved)
+	}
 }
 
 // adopt enters the cursors of shards that this replica gets.
