@@ -55,9 +55,9 @@ func (r *runner) unopened(ctx context.Context, err error) {
 // severity returns the level at which the end of a run is logged.
 func (r *runner) severity(err error) slog.Level {
 	switch {
-	case errors.Is(err, errMoved):
+	case errors.Is(err, errMoved), r.failures == 1 && sluice.CodeOf(err) == sluice.Unavailable: // its position is not known yet
 		return slog.LevelDebug
-	case errors.Is(err, errSourceEnded), r.failures == 1 && sluice.CodeOf(err) == sluice.Unavailable:
+	case errors.Is(err, errSourceEnded):
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn
