@@ -7,11 +7,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Issue 15: the subscription that is one too many moves all of its namespace to the shared reader. That is no failure, and
@@ -60,6 +62,26 @@ func TestShared_DedicatedConsumerOnRequest(t *testing.T) {
 	s.must(t, http.StatusOK, "PATCH /v1/subscriptions/own", `{"policy":{"dedicated":true}}`)
 	next("own")
 	lines.doNotTell(t, "restarting")
+}
+
+// A publisher on NATS writes to a subject that is no path's: a subscription that shares the reader gets a dead letter, and what
+// follows.
+func TestShared_SubjectWithoutAPathIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	s := shareAbove(t, 0, &lastLines{})
+	hook := hooktest.New(t, nil)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", fmt.Sprintf(`{"id":"a","pattern":"/a/**","endpoint":{"url":%q}}`, hook.URL))
+	nc, err := nats.Connect(s.at.NATS, asTester())
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	require.NoError(t, nc.Publish("events.default.a.=61", []byte("x")))
+	require.NoError(t, nc.Flush())
+	s.news(t, "/a/b")
+	hook.Wait(1)
+	eventually(t, func() bool {
+		letters := s.letters(t, "a")
+		return len(letters) == 1 && letters[0].Reason == sluice.Malformed
+	}, "a dead letter")
 }
 
 func shareAbove(t *testing.T, above int, lines *lastLines) *running {

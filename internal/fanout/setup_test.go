@@ -130,7 +130,7 @@ func (m *memory) recreate(last uint64) {
 
 func message(e sluice.Event) fanout.Message {
 	if e.Path == "" { // a message that is no event
-		return fanout.Message{Subject: "events.n.x.N%", Seq: e.Seq, Event: func() (sluice.Event, error) { return e, errNoEvent }}
+		return fanout.Message{Subject: "events.n.x.=61", Seq: e.Seq, Event: func() (sluice.Event, error) { return e, errNoEvent }}
 	}
 	return fanout.Message{Subject: streams.Subject("n", e.Path), Seq: e.Seq, Event: func() (sluice.Event, error) {
 		event := e
