@@ -343,3 +343,25 @@ func TestRemove_ForgetsTheMember(t *testing.T) {
 	m.log.remove(m)
 	require.Equal(t, []int{0, 0, 0, 0}, []int{m.log.queued, len(m.log.busy), len(m.log.holds), len(m.log.members)})
 }
+
+// A reader that goes back for some does not repeat anything to others, nor skip what they read by themselves.
+func TestGoBack_KeepsOthersInTheirPlaces(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		live, joins bool
+		want        uint64
+	}{
+		"live":              {live: true, want: 10},
+		"reading by itself": {want: 5},
+		"joining":           {live: true, joins: true, want: 5},
+	} {
+		m := sharing()
+		m.live, m.after = c.live, 5
+		var joining []*member
+		if c.joins {
+			joining = append(joining, m)
+		}
+		m.log.goBack(3, joining)
+		require.Equal(t, []uint64{3, c.want}, []uint64{m.log.pos, m.after}, name)
+	}
+}
