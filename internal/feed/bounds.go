@@ -62,16 +62,7 @@ func (e *Engine) admit(c sluice.Caller) (release func(), err error) {
 }
 
 // share divides the memory for rings among the existing ones, and returns the share of each.
-func (e *Engine) share() int {
-	tails := e.hubs.Tails()
-	each := min(e.opts.RingBytes, e.opts.AllBytes/max(1, len(tails)))
-	for _, t := range tails {
-		if r := t.Ring(); r != nil {
-			r.Limit(each)
-		}
-	}
-	return each
-}
+func (e *Engine) share() int { return e.hubs.Share(e.opts.RingBytes, e.opts.AllBytes) }
 
 // Cost limit of a feed's filter expression per second, about a sixth of a processor, and the
 // maximum credit.

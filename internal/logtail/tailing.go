@@ -93,6 +93,19 @@ func (s *Set[T, W]) Tails() []*Tail[T, W] {
 	return all
 }
 
+// Share divides memory for rings among the tails, and returns the share of each: of all bytes, at most
+// each.
+func (s *Set[T, W]) Share(each, all int) int {
+	tails := s.Tails()
+	each = min(each, all/max(1, len(tails)))
+	for _, t := range tails {
+		if r := t.Ring(); r != nil {
+			r.Limit(each)
+		}
+	}
+	return each
+}
+
 // Enter returns the tail of a namespace with a ring that covers the log from before the call on,
 // and a function to call at the end.
 func (s *Set[T, W]) Enter(ctx context.Context, namespace string) (*Tail[T, W], func(), error) { //nolint:contextcheck // a tail outlives its first user

@@ -33,11 +33,11 @@ var readings = ringbuffer.Of[sluice.Event]{ //nolint:gochecknoglobals // read-on
 type tail = logtail.Tail[sluice.Event, struct{}]
 
 // newHubs returns the log readers.
-func newHubs(log Log, opts Options) *logtail.Set[sluice.Event, struct{}] {
-	return logtail.New(logtail.Deps[sluice.Event, struct{}]{
+func newHubs(log Log, opts Options) (hubs *logtail.Set[sluice.Event, struct{}]) {
+	hubs = logtail.New(logtail.Deps[sluice.Event, struct{}]{
 		Log: log, Item: func(ev sluice.Event) sluice.Event { return ev }, Beside: func(*tail) struct{} { return struct{}{} },
 		Ring: func(last uint64) *ringbuffer.Ring[sluice.Event] {
-			return ringbuffer.New(readings, opts.Ring, opts.RingBytes, last)
+			return ringbuffer.New(readings, opts.Ring, hubs.Share(opts.RingBytes, opts.AllBytes), last)
 		},
 		Over: func(ctx context.Context, t *tail) error {
 			first, last, err := log.Ends(ctx, t.Namespace)
@@ -51,4 +51,5 @@ func newHubs(log Log, opts Options) *logtail.Set[sluice.Event, struct{}] {
 		},
 		Began: func() error { return errBegan }, Stopping: func() error { return errStopping }, For: "watches", Slog: opts.Log,
 	})
+	return hubs
 }

@@ -105,6 +105,7 @@ type Options struct {
 	Every     time.Duration // interval between stores of mere progress; default: 5 s
 	Ring      int           // events that a namespace's ring keeps; default: 1,024
 	RingBytes int           // of each ring, for any number of events; default: 16 MiB
+	AllBytes  int           // of all rings; default: 64 MiB
 }
 
 // Observer counts the work of watches.
@@ -126,6 +127,7 @@ const (
 	defaultEvery     = 5 * time.Second
 	defaultRing      = 1024
 	defaultRingBytes = 16 << 20
+	defaultAllBytes  = 64 << 20
 )
 
 func (o Options) filled() Options {
@@ -137,6 +139,7 @@ func (o Options) filled() Options {
 	o.Every = cmp.Or(o.Every, defaultEvery)
 	o.Ring = cmp.Or(o.Ring, defaultRing)
 	o.RingBytes = cmp.Or(o.RingBytes, defaultRingBytes)
+	o.AllBytes = cmp.Or(o.AllBytes, defaultAllBytes)
 	if o.Observe == nil {
 		o.Observe = nobody{}
 	}
