@@ -146,10 +146,8 @@ func (e *Engine) served() []*Feed {
 	return all
 }
 
-// errStopping ends feeds when the server stops.
-func errStopping() error {
-	return sluice.Errorf(sluice.Unavailable, "the server is shutting down; reconnect after the last sequence")
-}
+// ErrStopping ends feeds when the server stops. Code Unavailable.
+var ErrStopping error = sluice.Errorf(sluice.Unavailable, "the server is shutting down; reconnect after the last sequence")
 
 // began ends feeds of a log that lost its end.
 func began() error {

@@ -51,7 +51,7 @@ func newHubs(e *Engine) *logtail.Set[*Item, *hub] {
 				f.end(why) // also those with blocked readers
 			}
 		},
-		Began: began, Stopping: errStopping, Linger: e.opts.Linger, For: "feeds", Slog: e.opts.Log,
+		Began: began, Stopping: func() error { return ErrStopping }, Linger: e.opts.Linger, For: "feeds", Slog: e.opts.Log,
 	})
 }
 

@@ -89,7 +89,7 @@ func (s *Handler) serveEvents(ctx context.Context, w *eventWriter) error {
 	if err == nil {
 		err = w.feed.Run(ctx, w.send, w.hurry)
 	}
-	stopping := s.needs.Stopping()
+	stopping := s.stopping(err)
 	if w.failed != nil || ctx.Err() != nil && !stopping {
 		return nil //nolint:nilerr // the client has gone
 	}

@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,10 +158,15 @@ func acknowledgement(f *feed.Feed) []byte {
 	return append(strconv.AppendUint([]byte(`{"subscribed":true,"current_seq":`), f.Current(), 10), '}')
 }
 
+// stopping reports whether a feed ended with the server: either may notice first.
+func (s *Handler) stopping(ended error) bool {
+	return s.needs.Stopping() || errors.Is(ended, feed.ErrStopping)
+}
+
 // feedEnd returns the last frame when a feed ends while its reader is connected.
 func (s *Handler) feedEnd(who sluice.Caller, namespace string, err error) (*sluice.Error, []byte) {
 	if s.needs.Stopping() {
-		err = sluice.Errorf(sluice.Unavailable, "the server is shutting down; reconnect after the last sequence")
+		err = feed.ErrStopping
 	}
 	e := httpkit.Conceal(who, httpkit.Public(err))
 	if e.Code == sluice.Forbidden && !who.Unbounded() && s.needs.Rights.Index.Sees(who, namespace, time.Now()) != nil {

@@ -61,7 +61,7 @@ func (s *Handler) serveSocket(ctx context.Context, end context.CancelFunc, w *fe
 		w.conn.Close(websocket.Normal, "") // the reason was sent
 		return nil
 	}
-	stopping := s.needs.Stopping() || ctx.Err() != nil // later, ctx has ended in any case
+	stopping := s.stopping(err) || ctx.Err() != nil // later, ctx has ended in any case
 	e, text := s.feedEnd(w.who, w.namespace, err)
 	said := w.write(websocket.AppendText(nil, text))
 	w.conn.Close(closeCode(e.Code), string(e.Code))
