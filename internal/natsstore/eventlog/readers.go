@@ -49,7 +49,7 @@ func (s source) Last(ctx context.Context, ns string) (uint64, error) { return s.
 
 // Tail reads a namespace's log from behind a sequence on.
 func (s source) Tail(ctx context.Context, ns string, after uint64, each func(entry) error) error {
-	return s.log.core.Tail(ctx, streams.EventsStream(ns), "", after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+	return s.log.core.TailOn(ctx, streams.EventsStream(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		return each(entry{
 			subject: msg.Subject, seq: meta.Sequence.Stream, weight: msg.Size(), data: msg.Data,
 			batch: msg.Header.Get(headerBatchID), commits: msg.Header.Get(headerBatchCommit) != "",
