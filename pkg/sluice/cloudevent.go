@@ -20,10 +20,7 @@ type Attribute struct{ Name, Value string }
 // that they sort) give the event's position. Extensions with a name that CloudEvents does not allow
 // are left out.
 func (e *Event) Attributes() []Attribute {
-	when := e.Time
-	if when.IsZero() {
-		when = e.Stored
-	}
+	when := e.occurred()
 	list := make([]Attribute, 0, 9+len(e.Extensions))
 	add := func(name, value string) {
 		if value != "" {

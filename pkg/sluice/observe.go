@@ -1,0 +1,223 @@
+package sluice
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Depth is how much of each event leaves a namespace with a mirror or a bundle (S3-04, C10).
+type Depth string
+
+// The depths.
+const (
+	DepthCatalog Depth = "catalog" // attributes only
+	DepthSummary Depth = "summary" // attributes, and the summary fields of the event type
+	DepthFull    Depth = "full"    // attributes, and all data
+)
+
+// ParseDepth returns the depth with a name; "" is catalog, and the names of S3 ("claims", "entries")
+// are those of summary and full. Code InvalidRequest.
+func ParseDepth(name string) (Depth, error) {
+	switch Depth(name) {
+	case "", DepthCatalog:
+		return DepthCatalog, nil
+	case DepthSummary, "claims":
+		return DepthSummary, nil
+	case DepthFull, "entries":
+		return DepthFull, nil
+	}
+	return "", Errorf(InvalidRequest, "depth %q: use catalog, summary or full", clip(name)).With("field", "depth")
+}
+
+// Scope returns the name of the depth in S3: catalog, claims or entries.
+func (d Depth) Scope() string {
+	switch d {
+	case DepthSummary:
+		return "claims"
+	case DepthFull:
+		return "entries"
+	case DepthCatalog:
+	}
+	return string(DepthCatalog)
+}
+
+// ChangeOp is the kind of a change to a namespace.
+type ChangeOp string
+
+// The kinds of changes.
+const (
+	OpWrite  ChangeOp = "write"  // an event was published
+	OpRevise ChangeOp = "revise" // an event was published that replaces an earlier one (RevisionOf)
+	OpDelete ChangeOp = "delete" // an event was erased
+)
+
+// RevisionOf is the extension attribute with the id of the event that an event replaces (S3-59).
+const RevisionOf = "revisionof"
+
+// Change is one entry of the log as another namespace follows it.
+type Change struct {
+	Op ChangeOp
+	// The event. Of a deletion it has Seq, the place of the deletion in the log, and the erased
+	// event's ID, and nothing else.
+	Event Event
+}
+
+// Key returns the id of the entry that the change is about: a revision is about its original.
+func (c *Change) Key() string {
+	if c.Op == OpRevise {
+		return c.Event.Extensions[RevisionOf]
+	}
+	return c.Event.ID
+}
+
+// ChangeOf returns the change that a stored event is.
+func ChangeOf(e Event) Change {
+	if e.Extensions[RevisionOf] != "" {
+		return Change{OpRevise, e}
+	}
+	return Change{OpWrite, e}
+}
+
+// MarshalJSON returns {"op","seq","id"} and, except of a deletion, {"path","type","time","source"},
+// with "revision_of", "subject", "dataschema", "datacontenttype", "extensions" and "data" or
+// "data_base64" if the event has them. JSON data is copied byte for byte.
+func (c Change) MarshalJSON() ([]byte, error) {
+	e := &c.Event
+	b := append(make([]byte, 0, len(e.Data)+512), `{"op":"`...)
+	b = append(append(b, c.Op...), `","seq":`...)
+	b = strconv.AppendUint(b, e.Seq, 10)
+	member := func(name, value string) {
+		if value != "" {
+			b = appendMember(b, name, value)
+		}
+	}
+	member("id", e.ID)
+	if c.Op == OpDelete {
+		return append(b, '}'), nil
+	}
+	member("path", string(e.Path))
+	member("type", cmp.Or(e.Type, DefaultType))
+	if at := e.occurred(); !at.IsZero() {
+		member("time", at.UTC().Format(time.RFC3339Nano))
+	}
+	member("source", cmp.Or(e.Source, "/"+e.Namespace))
+	member("subject", e.Subject)
+	member("dataschema", e.DataSchema)
+	member("revision_of", e.Extensions[RevisionOf])
+	b = appendExtensions(b, e.Extensions)
+	if len(e.Data) > 0 {
+		member("datacontenttype", cmp.Or(e.ContentType, "application/json"))
+		b = e.AppendData(append(b, ','), "data")
+	}
+	return append(b, '}'), nil
+}
+
+// occurred returns the event's time, or else when it was stored.
+func (e *Event) occurred() time.Time {
+	if e.Time.IsZero() {
+		return e.Stored
+	}
+	return e.Time
+}
+
+// appendExtensions appends the extensions, without that which says what an event revises, as a member.
+func appendExtensions(b []byte, extensions map[string]string) []byte {
+	first := true
+	for _, name := range slices.Sorted(maps.Keys(extensions)) {
+		if name == RevisionOf || !isExtension(name) {
+			continue
+		}
+		if first {
+			b = append(b, `,"extensions":{`...)
+		} else {
+			b = append(b, ',')
+		}
+		first = false
+		b = AppendString(append(AppendString(b, name), ':'), extensions[name])
+	}
+	if first {
+		return b
+	}
+	return append(b, '}')
+}
+
+// UnmarshalJSON parses the form that MarshalJSON returns. Members that it does not know are ignored.
+func (c *Change) UnmarshalJSON(text []byte) error {
+	var in struct {
+		Op          ChangeOp          `json:"op"`
+		Seq         uint64            `json:"seq"`
+		ID          string            `json:"id"`
+		Path        Path              `json:"path"`
+		Type        string            `json:"type"`
+		Time        time.Time         `json:"time"`
+		Source      string            `json:"source"`
+		Subject     string            `json:"subject"`
+		DataSchema  string            `json:"dataschema"`
+		RevisionOf  string            `json:"revision_of"`
+		Extensions  map[string]string `json:"extensions"`
+		ContentType string            `json:"datacontenttype"`
+		Data        json.RawMessage   `json:"data"`
+		Base64      *string           `json:"data_base64"`
+	}
+	if err := json.Unmarshal(text, &in); err != nil {
+		return fmt.Errorf("change: %w", err)
+	}
+	*c = Change{in.Op, Event{
+		Seq: in.Seq, ID: in.ID, Path: in.Path, Type: in.Type, Time: in.Time, Source: in.Source, Subject: in.Subject,
+		DataSchema: in.DataSchema, Extensions: in.Extensions, ContentType: in.ContentType, Data: in.Data,
+	}}
+	if in.RevisionOf != "" {
+		if c.Event.Extensions == nil {
+			c.Event.Extensions = map[string]string{}
+		}
+		c.Event.Extensions[RevisionOf] = in.RevisionOf
+	}
+	switch {
+	case in.Base64 != nil:
+		data, err := base64.StdEncoding.DecodeString(*in.Base64)
+		if err != nil {
+			return fmt.Errorf("change %d: data_base64: %w", in.Seq, err)
+		}
+		c.Event.Data = data
+	case len(in.Data) > 0 && !c.Event.IsJSON():
+		var plain string
+		if err := json.Unmarshal(in.Data, &plain); err != nil {
+			return fmt.Errorf("change %d: data of type %q is not a string: %w", in.Seq, in.ContentType, err)
+		}
+		c.Event.Data = []byte(plain)
+	}
+	return nil
+}
+
+// Hop is a log that content of a namespace has passed: one that the namespace mirrors, or one that
+// such a log mirrors (S3-119, S3-120).
+type Hop struct {
+	Incarnation string `json:"incarnation"`
+	Hops        int    `json:"hops"` // mirrors between that log and this one, from 1
+}
+
+// MaxMirrorHops is the longest chain of mirrors.
+const MaxMirrorHops = 8
+
+// ObservePage is a page of the changes of a namespace (S3-40, S3-117).
+type ObservePage struct {
+	Incarnation string `json:"incarnation"` // random id of the log, made with it
+	FirstSeq    uint64 `json:"first_seq"`   // of the first stored event
+	LastSeq     uint64 `json:"last_seq"`    // of the last one; 0: there was none yet
+	// Up to here the page has every change that the caller may read; the next page begins behind it.
+	ThroughSeq uint64 `json:"through_seq"`
+	HasMore    bool   `json:"has_more"` // there are changes behind ThroughSeq
+	// The event at the sequence that the caller named, if it is stored and the caller may read it: a
+	// caller that remembers another one reads another log than before.
+	SinceID string   `json:"since_id,omitempty"`
+	Label   Label    `json:"label"`          // of the namespace
+	Passed  []Hop    `json:"passed"`         // logs whose content the namespace has in mirrors
+	Items   []Change `json:"items"`          // ascending, at most as many as asked for
+	Lost    []Gap    `json:"lost,omitempty"` // ranges in (since, ThroughSeq] that are lost to damage
+}
