@@ -187,6 +187,9 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 	defer cancel()
 	stream, err := s.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if _, isLog := LogOf(want.Name); isLog { // of two that make it at once, one is refused and finds the other's
+			want.Metadata = streams.WithIncarnation(want.Metadata)
+		}
 		_, err = s.js.CreateStream(ctx, want)
 		return err
 	}
@@ -242,7 +245,7 @@ func takeLimits(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []st
 	return next, nil
 }
 
-// shape sets everything that holds no data.
+// shape sets everything that holds no data. The metadata stay: they have the incarnation of a log.
 func shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next := have
 	next.Metadata = unmarked(have.Metadata)

@@ -3,6 +3,10 @@ package eventlog
 import (
 	"context"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/streams"
 )
 
 // Bounds returns the sequences of the first event that is kept and of the last one that was
@@ -13,6 +17,20 @@ func (l *Log) Bounds(ctx context.Context, ns string) (first, last uint64, err er
 		return 0, 0, err
 	}
 	return info.State.FirstSeq, info.State.LastSeq, nil
+}
+
+// Incarnation returns the id of a namespace's log: one that was deleted and made again, or restored, has another. Code NotFound
+// for the namespace.
+func (l *Log) Incarnation(ctx context.Context, ns string) (string, error) {
+	info, err := l.core.EventsInfo(ctx, ns)
+	if err != nil {
+		return "", err
+	}
+	return incarnationOf(info), nil
+}
+
+func incarnationOf(info *jetstream.StreamInfo) string {
+	return streams.Incarnation(info.Config.Name, info.Created, info.Config.Metadata)
 }
 
 // LogMade returns when a namespace's log was made: one that was deleted and made again has another time. Code NotFound for the

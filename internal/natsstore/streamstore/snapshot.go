@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/jsm.go/api"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/streams"
 )
 
@@ -103,7 +104,8 @@ func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer)
 }
 
 // RestoreStream makes a stream that is not there from a snapshot, with as many replicas as this store has, and returns
-// its content in numbers.
+// its content in numbers. A log is another incarnation from then on: sequences that were given out after the snapshot are
+// given out again.
 func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (StreamState, error) {
 	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout))
 	if err != nil {
@@ -114,6 +116,9 @@ func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawM
 		return StreamState{}, fmt.Errorf("restore %s: its configuration: %w", name, err)
 	}
 	request.Config.Replicas, request.Config.Placement = s.core.Options().Replicas, nil
+	if _, isLog := natsstore.LogOf(name); isLog {
+		request.Config.Metadata = streams.WithIncarnation(request.Config.Metadata)
+	}
 	state, err := tools.RestoreSnapshotFromBuffer(ctx, name, io.NopCloser(data), io.NopCloser(bytes.NewReader(config)), jsm.RestoreConfiguration(request.Config))
 	if err != nil {
 		return StreamState{}, fmt.Errorf("restore %s: %w", name, err)
