@@ -35,16 +35,17 @@ const (
 func Return(ctx context.Context, log *slog.Logger) {
 	clock := time.NewTicker(every)
 	defer clock.Stop()
-	for was := read(); ; {
+	for was, last := read(), (sample{}); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-clock.C:
 		}
 		now := read()
-		if now.returnable(was) {
+		if now.returnable(was, last) {
 			debug.FreeOSMemory()
-			log.DebugContext(ctx, "memory returned", slog.Uint64("bytes", now.spare()))
+			log.DebugContext(ctx, "memory returned", slog.Uint64("bytes", now.spare(last)))
+			last = now
 		}
 		was = now
 	}
@@ -68,10 +69,15 @@ func read() sample {
 	return sample{live: n(0), objects: n(1), free: n(2), allocated: n(3)}
 }
 
-// spare returns the memory that is held but was not in use at the last collection.
-func (s sample) spare() uint64 { return s.free + s.objects - min(s.live, s.objects) }
+// spare returns the memory that is held and may not be in use: neither was at the last collection, or
+// was then, but was allocated after the last return. The runtime may have collected at the height of
+// a burst, whose memory is garbage since.
+func (s sample) spare(last sample) uint64 {
+	return s.free + s.objects - min(s.live, s.objects) + min(s.live, s.allocated-last.allocated)
+}
 
 // returnable reports whether the spare memory is worth a collection and will not be used soon.
-func (s sample) returnable(was sample) bool {
-	return s.spare() >= least && (s.allocated-was.allocated)*quiet < s.spare()
+func (s sample) returnable(was, last sample) bool {
+	spare := s.spare(last)
+	return spare >= least && (s.allocated-was.allocated)*quiet < spare
 }

@@ -3,6 +3,7 @@ package heap
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"runtime/metrics"
 	"testing"
 	"time"
@@ -16,18 +17,20 @@ func TestSample_IsReturnableWhenQuiet(t *testing.T) {
 	for name, c := range map[string]struct {
 		now  sample
 		took uint64 // allocated since the sample before
+		more uint64 // allocated between the last return and the sample before
 		want bool
 	}{
-		"idle after a burst":        {sample{live: 80 * mib, objects: 100 * mib, free: 60 * mib}, mib, true},
-		"all of it is garbage":      {sample{live: 10 * mib, objects: 110 * mib}, mib, true},
-		"a busy process":            {sample{live: 80 * mib, objects: 100 * mib, free: 60 * mib}, 100 * mib, false},
-		"a slow stream of events":   {sample{live: 80 * mib, objects: 100 * mib, free: 60 * mib}, 5 * mib, false},
-		"all of it is in use":       {sample{live: 80 * mib, objects: 100 * mib}, mib, false},
-		"nothing was collected yet": {sample{objects: 31 * mib}, mib, false},
-		"more is live than counted": {sample{live: 90 * mib, objects: 80 * mib, free: 31 * mib}, 0, false},
+		"idle after a burst":        {sample{live: 80 * mib, objects: 100 * mib, free: 60 * mib}, mib, 0, true},
+		"all of it is garbage":      {sample{live: 10 * mib, objects: 110 * mib}, mib, 0, true},
+		"collected at the height":   {sample{live: 128 * mib, objects: 128 * mib}, mib, 127 * mib, true},
+		"a busy process":            {sample{live: 80 * mib, objects: 100 * mib, free: 60 * mib}, 100 * mib, 0, false},
+		"a slow stream of events":   {sample{live: 80 * mib, objects: 100 * mib, free: 60 * mib}, 6 * mib, 0, false},
+		"all of it is in use":       {sample{live: 80 * mib, objects: 100 * mib}, mib, 0, false},
+		"nothing was collected yet": {sample{objects: 30 * mib}, mib, 0, false},
+		"more is live than counted": {sample{live: 90 * mib, objects: 80 * mib, free: 31 * mib}, 0, 0, false},
 	} {
 		c.now.allocated = 1000*mib + c.took
-		require.Equal(t, c.want, c.now.returnable(sample{allocated: 1000 * mib}), name)
+		require.Equal(t, c.want, c.now.returnable(sample{allocated: 1000 * mib}, sample{allocated: 1000*mib - c.more}), name)
 	}
 }
 
@@ -45,6 +48,7 @@ func TestReturn_FollowsABurst(t *testing.T) { //nolint:paralleltest // reads the
 	for range 128 {
 		held = append(held, make([]byte, 1<<20))
 	}
+	runtime.GC() // at the height of the burst: all of it is in use
 	before := returned()
 	held = nil
 	ctx, cancel := context.WithCancel(t.Context())
