@@ -5,6 +5,7 @@ import (
 	"math"
 	"regexp"
 	"regexp/syntax"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -39,8 +40,12 @@ const (
 	regexLimit = 1_000
 )
 
-// meter is the remaining cost limit of one evaluation.
-type meter struct{ left int }
+// meter is the remaining cost limit of one evaluation, and of its turn on the processor.
+type meter struct{ left, turn int }
+
+// turnCost is the cost after which an evaluation yields its processor, about 0.1 ms. Otherwise it
+// keeps it for the 10 ms after which Go preempts a goroutine, and all others wait as long.
+const turnCost = 400
 
 // spend charges the cost of the next step. If the evaluation cannot afford it, it ends as CEL ends
 // one: with a panic that Program.Eval turns into an error. A program's constants are computed while
@@ -49,6 +54,10 @@ func spend(vars interpreter.Activation, cost int) {
 	m := meterOf(vars)
 	if m.left -= cost; m.left < 0 {
 		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "cost limit exceeded"})
+	}
+	if m.turn += cost; m.turn >= turnCost {
+		m.turn = 0
+		runtime.Gosched()
 	}
 }
 
