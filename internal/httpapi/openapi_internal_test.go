@@ -349,16 +349,20 @@ func TestStatus_IsThatOfTheContract(t *testing.T) {
 	contract := map[int][]sluice.Code{
 		400: {sluice.InvalidRequest},
 		401: {sluice.Unauthenticated},
-		403: {sluice.Forbidden, sluice.CapabilityRequired},
+		403: {sluice.Forbidden, sluice.CapabilityRequired, sluice.UnknownKey},
 		404: {sluice.NotFound, sluice.SubscriptionMissing},
 		405: {httpkit.MethodNotAllowed},
-		409: {sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected},
+		409: {
+			sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected,
+			sluice.BundleImported, sluice.BundleGap, sluice.BundleFork, sluice.OriginReplaced,
+		},
 		410: {sluice.WindowExceeded, sluice.StreamGone},
 		412: {sluice.RevisionMismatch},
 		413: {sluice.TooLarge},
 		422: {
 			sluice.InsecureURL, sluice.BlockedAddress, sluice.UnknownFilter, sluice.Ambiguous, sluice.SecretTooShort,
 			sluice.WakeNotSupported, sluice.UnknownEventType, sluice.InvalidEventData, sluice.Unprocessable,
+			sluice.NoMatchingSubscription, sluice.BundleSignatureInvalid,
 		},
 		415: {httpkit.UnsupportedMedia},
 		429: {sluice.QuotaExceeded},

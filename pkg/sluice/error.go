@@ -35,6 +35,14 @@ const (
 	QuotaExceeded       Code = "quota_exceeded"
 	Unavailable         Code = "unavailable"
 	Internal            Code = "internal"
+
+	UnknownKey             Code = "unknown_key"
+	NoMatchingSubscription Code = "no_matching_subscription"
+	BundleSignatureInvalid Code = "bundle_signature_invalid"
+	BundleImported         Code = "bundle_imported"
+	BundleGap              Code = "bundle_gap"
+	BundleFork             Code = "bundle_fork"
+	OriginReplaced         Code = "origin_replaced"
 )
 
 // Error is an error that can be shown to the caller. It contains nothing internal.

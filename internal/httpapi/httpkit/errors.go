@@ -23,7 +23,7 @@ func Status(code sluice.Code) int {
 		return http.StatusBadRequest
 	case sluice.Unauthenticated, sluice.WakeTokenExpired, sluice.WakeTokenInvalid:
 		return http.StatusUnauthorized
-	case sluice.Forbidden, sluice.CapabilityRequired:
+	case sluice.Forbidden, sluice.CapabilityRequired, sluice.UnknownKey:
 		return http.StatusForbidden
 	case sluice.NotFound, sluice.SubscriptionMissing:
 		return http.StatusNotFound
@@ -31,7 +31,8 @@ func Status(code sluice.Code) int {
 		return http.StatusMethodNotAllowed
 	case UnsupportedMedia:
 		return http.StatusUnsupportedMediaType
-	case sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected, sluice.WakeTaken, sluice.WakeOffset, sluice.WakeStale:
+	case sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected, sluice.WakeTaken, sluice.WakeOffset, sluice.WakeStale,
+		sluice.BundleImported, sluice.BundleGap, sluice.BundleFork, sluice.OriginReplaced:
 		return http.StatusConflict
 	case sluice.WindowExceeded, sluice.StreamGone, sluice.WakeGone:
 		return http.StatusGone
@@ -40,7 +41,8 @@ func Status(code sluice.Code) int {
 	case sluice.TooLarge:
 		return http.StatusRequestEntityTooLarge
 	case sluice.InsecureURL, sluice.BlockedAddress, sluice.UnknownFilter, sluice.Ambiguous,
-		sluice.SecretTooShort, sluice.WakeNotSupported, sluice.UnknownEventType, sluice.InvalidEventData, sluice.Unprocessable:
+		sluice.SecretTooShort, sluice.WakeNotSupported, sluice.UnknownEventType, sluice.InvalidEventData, sluice.Unprocessable,
+		sluice.NoMatchingSubscription, sluice.BundleSignatureInvalid:
 		return http.StatusUnprocessableEntity
 	case sluice.QuotaExceeded:
 		return http.StatusTooManyRequests
