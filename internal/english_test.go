@@ -67,6 +67,7 @@ func plain() map[string]bars {
 		"internal/export":               strict,
 		"internal/natsd":                strict,
 		"internal/backup":               strict,
+		"internal/bundle":               strict,
 		"internal/callbacktoken":        strict,
 		"internal/capacity":             strict,
 		"internal/certreload":           strict,

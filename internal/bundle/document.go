@@ -1,0 +1,261 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"unicode/utf8"
+
+	"github.com/sluice-io/sluice/internal/jsonarray"
+	"github.com/sluice-io/sluice/internal/strictjson"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// MaxDocument limits a bundle in one JSON document, in bytes. A larger one is a directory.
+const MaxDocument = 64 << 20
+
+// maxEntries limits the entries of a JSON document; an entry has at least so few bytes.
+const maxEntries = MaxDocument / 64
+
+// Content is the verified content of a bundle.
+type Content struct {
+	Header Header
+	Digest string
+	each   func(ctx context.Context, yield func(*wire, []byte) error) error
+}
+
+// Entries returns the entries with sequences above after, ascending. What an entry refers to is its
+// own. It ends with an error if the content changed since it was verified; the entries before that
+// are good.
+func (c *Content) Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error] {
+	depth := c.Header.Depth()
+	return func(yield func(Entry, error) bool) {
+		err := c.each(ctx, func(w *wire, content []byte) error {
+			if w.seq <= after {
+				return nil
+			}
+			e, err := w.entry(depth, bytes.Clone(content))
+			if err == nil && !yield(e, nil) {
+				err = stopped{}
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, stopped{}) {
+			yield(Entry{}, err)
+		}
+	}
+}
+
+// stopped is the error by which a reader of entries ends.
+type stopped struct{}
+
+func (stopped) Error() string { return "the reader has enough entries" }
+
+// DocumentWriter writes a bundle as one JSON document (S3-62 to S3-67). It keeps the document in memory.
+type DocumentWriter struct {
+	depth   sluice.Depth
+	tally   *tally
+	entries []byte
+}
+
+// NewDocumentWriter returns a writer of a bundle of a scope, from behind a sequence. Code InvalidRequest.
+func NewDocumentWriter(scope string, since uint64) (*DocumentWriter, error) {
+	depth, err := depthOf(scope)
+	return &DocumentWriter{depth: depth, tally: newTally(since), entries: []byte{'['}}, err
+}
+
+// Append adds an entry; sequences ascend. Codes: Unprocessable; TooLarge if the document would be larger
+// than MaxDocument: a directory holds more.
+func (d *DocumentWriter) Append(e Entry) error {
+	w, err := toWire(&e, d.depth)
+	if err != nil {
+		return err
+	}
+	size := len(d.entries)
+	if size > 1 {
+		d.entries = append(d.entries, ',')
+	}
+	if d.entries = w.append(d.entries); len(d.entries) > MaxDocument-maxHeader {
+		d.entries = d.entries[:size]
+		return sluice.Errorf(sluice.TooLarge, "the bundle is larger than %d bytes in JSON; export it into a directory", MaxDocument)
+	}
+	return d.tally.addInline(w)
+}
+
+// Seal completes the header (Format, Alg, KeyID, Count, Heartbeat, Entries), signs it with the entries
+// and returns the document, and the header as it is in it.
+func (d *DocumentWriter) Seal(h Header, key ed25519.PrivateKey) ([]byte, Header, error) {
+	h, err := seal(h, d.depth, d.tally, key)
+	if err != nil {
+		return nil, Header{}, err
+	}
+	members, err := membersOf(&h)
+	if err != nil {
+		return nil, Header{}, err
+	}
+	members["entries"] = append(d.entries, ']')
+	message, _ := assemble(members, "")
+	members["signature"] = quoteSignature(ed25519.Sign(key, message))
+	text, _ := assemble(members, "")
+	return text, h, nil
+}
+
+// seal completes the header of a bundle.
+func seal(h Header, depth sluice.Depth, t *tally, key ed25519.PrivateKey) (Header, error) {
+	public, ok := key.Public().(ed25519.PublicKey)
+	if !ok {
+		return Header{}, invalid("there is no key to sign it")
+	}
+	h.Scope = depth.Scope()
+	return t.complete(h, KeyID(public))
+}
+
+// membersOf returns the members of a header, canonical.
+func membersOf(h *Header) (map[string][]byte, error) {
+	text, err := h.canonical()
+	if err != nil {
+		return nil, err
+	}
+	return split(text)
+}
+
+// Document is a bundle that was read from a JSON document, and is not verified yet.
+type Document struct {
+	Signed
+	entries [][]byte // canonical, parts of the signed message
+}
+
+// ReadDocument reads a bundle in JSON and checks its form: exactly the members of a bundle, once
+// each, in valid UTF-8; entries in their order and within the range; the count and the digest of the
+// header. Codes: TooLarge above MaxDocument, Unprocessable, BundleSignatureInvalid if the signature is
+// none.
+func ReadDocument(r io.Reader) (*Document, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxDocument+1))
+	if err != nil {
+		return nil, fmt.Errorf("read a bundle: %w", err)
+	}
+	if len(data) > MaxDocument {
+		return nil, sluice.Errorf(sluice.TooLarge, "the bundle is larger than %d bytes; import it as a directory", MaxDocument)
+	}
+	if !utf8.Valid(data) {
+		return nil, invalid("it is not valid UTF-8")
+	}
+	members, err := split(data)
+	if err != nil {
+		return nil, err
+	}
+	d := &Document{}
+	if d.signature, err = parseSignature(members["signature"]); err != nil {
+		return nil, err
+	}
+	entries := members["entries"]
+	delete(members, "signature")
+	delete(members, "entries")
+	if err := d.readHeader(members); err != nil {
+		return nil, err
+	}
+	return d, d.readEntries(entries)
+}
+
+func (s *Signed) readHeader(members map[string][]byte) (err error) {
+	if s.Header, err = parseHeader(members); err != nil {
+		return err
+	}
+	s.digest, err = s.Header.Digest()
+	return err
+}
+
+// readEntries reads the member entries, and makes the signed message.
+func (d *Document) readEntries(raw []byte) error {
+	elements, err := jsonarray.Split(raw, maxEntries)
+	if err != nil {
+		return invalid("entries: %v", err)
+	}
+	t, depth := newTally(d.Header.Since), d.Header.Depth()
+	joined := append(make([]byte, 0, len(raw)), '[')
+	ends := make([]int, len(elements))
+	for i, element := range elements {
+		text, err := canonicalEntry(element)
+		if err != nil {
+			return err
+		}
+		w, err := parseEntry(text, depth)
+		if err != nil {
+			return err
+		}
+		if w.file != "" {
+			return invalid("entry %d: content_file is for directories", w.seq)
+		}
+		if _, err := w.entry(depth, nil); err != nil {
+			return err
+		}
+		if err := t.addInline(w); err != nil {
+			return err
+		}
+		if i > 0 {
+			joined = append(joined, ',')
+		}
+		joined = append(joined, text...)
+		ends[i] = len(joined)
+	}
+	if err := t.match(&d.Header); err != nil {
+		return err
+	}
+	return d.setMessage(append(joined, ']'), ends)
+}
+
+// setMessage sets the signed message: the header with the entries, of which each ends at a position.
+func (d *Document) setMessage(joined []byte, ends []int) error {
+	members, err := membersOf(&d.Header)
+	if err != nil {
+		return err
+	}
+	members["entries"] = joined
+	message, at := assemble(members, "entries")
+	d.message, d.entries = message, make([][]byte, len(ends))
+	start := at + 1
+	for i, end := range ends {
+		d.entries[i] = message[start : at+end]
+		start = at + end + 1
+	}
+	return nil
+}
+
+// canonicalEntry returns the canonical form of an entry that has only one meaning.
+func canonicalEntry(element []byte) ([]byte, error) {
+	if err := strictjson.Check(element); err != nil {
+		return nil, invalid("%v", err)
+	}
+	if !shapeOf(element).exact {
+		return nil, invalid("a number in the entry %.80q does not survive RFC 8785", element)
+	}
+	return canonical(element)
+}
+
+// Verify returns the content if a trusted key of the source signed the bundle. Codes: UnknownKey,
+// BundleSignatureInvalid.
+func (d *Document) Verify(trust Trust) (*Content, error) {
+	if err := d.verify(trust); err != nil {
+		return nil, err
+	}
+	depth := d.Header.Depth()
+	return &Content{Header: d.Header, Digest: d.digest, each: func(ctx context.Context, yield func(*wire, []byte) error) error {
+		for _, text := range d.entries {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("read a bundle: %w", err)
+			}
+			w, err := parseEntry(text, depth)
+			if err == nil {
+				err = yield(w, w.content)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, nil
+}

@@ -1,0 +1,218 @@
+package bundle
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sluice-io/sluice/internal/strictjson"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// parseEntry parses an entry, and accepts only the form that wire.append returns: canonical JSON
+// with the known members. Code Unprocessable.
+func parseEntry(text []byte, depth sluice.Depth) (*wire, error) {
+	c := &cursor{b: text, bad: !utf8.Valid(text)}
+	w := &wire{}
+	c.literal(`{"claims":`)
+	w.claims = c.claims()
+	c.content(w)
+	w.contentType = c.stringOrNull(`,"content_type":`)
+	w.dataSchema = c.optional(`,"dataschema":`)
+	c.literal(`,"entry_id":`)
+	w.id = c.attribute()
+	w.extensions = c.extensions()
+	c.literal(`,"op":`)
+	w.op = sluice.ChangeOp(c.attribute())
+	w.revisionOf = c.optional(`,"revision_of":`)
+	c.literal(`,"sequence":`)
+	w.seq = c.number()
+	w.source = c.optional(`,"source":`)
+	w.subject = c.optional(`,"subject":`)
+	w.time = c.optional(`,"time":`)
+	w.topic = c.stringOrNull(`,"topic":`)
+	w.kind = c.optional(`,"type":`)
+	c.literal(`}`)
+	if c.bad || c.at != len(text) {
+		return nil, invalid("an entry has another form than Sluice writes at byte %d of %.80q", c.at, text)
+	}
+	return w, w.check(depth)
+}
+
+// cursor is a position in canonical JSON. Once bad, it stays where it is.
+type cursor struct {
+	b   []byte
+	at  int
+	bad bool
+}
+
+// skip moves behind a literal if it is next.
+func (c *cursor) skip(literal string) bool {
+	if c.bad || len(c.b)-c.at < len(literal) || string(c.b[c.at:c.at+len(literal)]) != literal {
+		return false
+	}
+	c.at += len(literal)
+	return true
+}
+
+func (c *cursor) literal(literal string) {
+	if !c.skip(literal) {
+		c.bad = true
+	}
+}
+
+// text returns a string. It is part of the text if it has no escapes.
+func (c *cursor) text() []byte {
+	c.literal(`"`)
+	if c.bad {
+		return nil
+	}
+	var plain []byte
+	start := c.at
+	for i := c.at; i < len(c.b); i++ {
+		switch b := c.b[i]; {
+		case b == '"':
+			c.at = i + 1
+			if plain == nil {
+				return c.b[start:i]
+			}
+			return append(plain, c.b[start:i]...)
+		case b < ' ':
+			c.bad = true
+			return nil
+		case b == '\\':
+			plain = append(plain, c.b[start:i]...)
+			value, size := unescape(c.b[i+1:])
+			if size == 0 {
+				c.bad = true
+				return nil
+			}
+			plain = append(plain, value)
+			i += size
+			start = i + 1
+		}
+	}
+	c.bad = true
+	return nil
+}
+
+// unescape returns the character of an escape and the size of it behind the backslash; 0 unless RFC
+// 8785 has this escape.
+func unescape(b []byte) (value byte, size int) {
+	if len(b) == 0 {
+		return 0, 0
+	}
+	if i := strings.IndexByte(escapes, b[0]); i >= 0 {
+		return escaped[i], 1
+	}
+	if len(b) < 5 || string(b[:3]) != "u00" {
+		return 0, 0
+	}
+	v, err := strconv.ParseUint(string(b[3:5]), 16, 8)
+	if err != nil || v >= ' ' || strings.IndexByte(escaped, byte(v)) >= 0 || 'A' <= b[4] && b[4] <= 'F' {
+		return 0, 0
+	}
+	return byte(v), 5
+}
+
+// attribute returns a string without NUL.
+func (c *cursor) attribute() string {
+	text := c.text()
+	c.bad = c.bad || bytes.IndexByte(text, 0) >= 0
+	return string(text)
+}
+
+// optional returns the value of a member, which is not empty; "" if it is not there.
+func (c *cursor) optional(member string) string {
+	if !c.skip(member) {
+		return ""
+	}
+	s := c.attribute()
+	c.bad = c.bad || s == ""
+	return s
+}
+
+// stringOrNull returns the value of a member; "" for null.
+func (c *cursor) stringOrNull(member string) string {
+	if c.skip(member + "null") {
+		return ""
+	}
+	if s := c.optional(member); s != "" {
+		return s
+	}
+	c.bad = true
+	return ""
+}
+
+func (c *cursor) number() uint64 {
+	start := c.at
+	for c.at < len(c.b) && '0' <= c.b[c.at] && c.b[c.at] <= '9' {
+		c.at++
+	}
+	digits := string(c.b[start:c.at])
+	n, err := strconv.ParseUint(digits, 10, 64)
+	c.bad = c.bad || err != nil || strings.HasPrefix(digits, "0")
+	return n
+}
+
+// claims returns a JSON array.
+func (c *cursor) claims() []byte {
+	if c.skip("[]") || c.bad {
+		return []byte("[]")
+	}
+	end := endOfValue(c.b, c.at)
+	claims := c.b[c.at:end]
+	if len(claims) < 2 || claims[0] != '[' || !json.Valid(claims) || strictjson.Check(claims) != nil {
+		c.bad = true
+		return []byte("[]")
+	}
+	c.at = end
+	return claims
+}
+
+// content reads the members content, content_encoding and content_file.
+func (c *cursor) content(w *wire) {
+	if c.skip(`,"content":null`) {
+		w.file = c.optional(`,"content_file":`)
+		return
+	}
+	c.literal(`,"content":`)
+	w.content = c.text()
+	if !c.skip(`,"content_encoding":"base64"`) {
+		w.text = !c.bad
+		c.bad = c.bad || len(w.content) == 0 || bytes.IndexByte(w.content, 0) >= 0
+		return
+	}
+	w.base64 = !c.bad
+	c.bad = c.bad || bytes.IndexByte(w.content, '\n') >= 0 || bytes.IndexByte(w.content, '\r') >= 0 // the decoder ignores them
+	data := make([]byte, base64.StdEncoding.DecodedLen(len(w.content)))
+	n, err := base64.StdEncoding.Strict().Decode(data, w.content)
+	w.content = data[:n]
+	c.bad = c.bad || err != nil || isText(w.content) // of which nothing is, too
+}
+
+// extensions returns names and values in turn, names ascending.
+func (c *cursor) extensions() (list []string) {
+	if !c.skip(`,"extensions":{`) {
+		return nil
+	}
+	for last := ""; !c.bad; {
+		name := c.attribute()
+		c.bad = c.bad || !isExtension(name) || name == sluice.RevisionOf || name <= last
+		c.literal(`:`)
+		list, last = append(list, name, c.attribute()), name
+		if !c.skip(`,`) {
+			break
+		}
+	}
+	c.literal(`}`)
+	return list
+}
+
+// isText reports whether content is text in an entry: UTF-8 without NUL.
+func isText(content []byte) bool {
+	return utf8.Valid(content) && bytes.IndexByte(content, 0) < 0
+}

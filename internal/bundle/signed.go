@@ -1,0 +1,50 @@
+package bundle
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Signed is the signed statement of a bundle, in either form. Nothing in it is true before its
+// signature is verified; Judge does that.
+type Signed struct {
+	Header    Header
+	digest    string
+	message   []byte // the signed bytes
+	signature []byte
+}
+
+// Digest returns the digest of the bundle (Header.Digest).
+func (s *Signed) Digest() string { return s.digest }
+
+// verify returns an error unless a trusted key of the source signed the bundle. Codes: UnknownKey,
+// BundleSignatureInvalid (S3-70).
+func (s *Signed) verify(trust Trust) error {
+	key, err := trust.Find(s.Header.KeyID, s.Header.SourceID)
+	if err != nil {
+		return err
+	}
+	if !ed25519.Verify(key, s.message, s.signature) {
+		return sluice.Errorf(sluice.BundleSignatureInvalid, "the signature is not that of key %s over this bundle", s.Header.KeyID)
+	}
+	return nil
+}
+
+// quoteSignature returns a signature as a JSON string.
+func quoteSignature(signature []byte) []byte {
+	return append(base64.StdEncoding.AppendEncode([]byte{'"'}, signature), '"')
+}
+
+// parseSignature parses a signature. Code BundleSignatureInvalid.
+func parseSignature(quoted []byte) ([]byte, error) {
+	var text string
+	err := json.Unmarshal(quoted, &text)
+	signature, bad := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || bad != nil || len(signature) != ed25519.SignatureSize || base64.StdEncoding.EncodeToString(signature) != text {
+		return nil, sluice.Errorf(sluice.BundleSignatureInvalid, "the signature is missing, or not base64 of %d bytes", ed25519.SignatureSize)
+	}
+	return signature, nil
+}
