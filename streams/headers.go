@@ -21,7 +21,7 @@ const (
 	HeaderStamp = HeaderOwn + "Stamp"
 
 	// HeaderNote holds the change that an append makes to a Durable Stream, with the server's
-	// proof.
+	// proof, or the proof of the record of an erased event.
 	HeaderNote = HeaderOwn + "Note"
 )
 
@@ -45,6 +45,6 @@ func Headers() []Header {
 		{HeaderContentType, "the data's media type; `application/cloudevents+json` says that the body is the whole event"},
 		{HeaderPrefix + "<name>", "an extension attribute; those that begin with `auth` are read only with a stamp"},
 		{HeaderStamp, "set by the server: proof that the `auth` attributes are genuine (decision 0011)"},
-		{HeaderNote, "set by the server: the change that an append made to its Durable Stream (decision 0016)"},
+		{HeaderNote, "set by the server: the change that an append made to its Durable Stream (decision 0016), or the proof of the record of an erased event"},
 	}
 }

@@ -80,6 +80,10 @@ func MoveSubject(namespace string) string { return recordsPrefix + namespace + "
 // MoveSubjectOf is MoveSubject for a single stream.
 func MoveSubjectOf(d Stream) string { return strings.TrimSuffix(d.Subjects[0], ">") + moved }
 
+// ErasedSubject returns the subject of the records of a namespace's erased events. No path's record
+// has it.
+func ErasedSubject(namespace string) string { return recordsPrefix + namespace + ".=erased" }
+
 // RecordSubject returns the subject of a path's record.
 func RecordSubject(namespace string, path sluice.Path) string {
 	return encode(recordsPrefix+namespace, path.Segments(), harmless)

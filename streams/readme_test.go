@@ -111,6 +111,7 @@ func subjectRows() []string {
 	return []string{
 		row(code(streams.Subject("<ns>", "/some/path")), "an event of the path `/some/path`"),
 		row(code(streams.RecordSubject("<ns>", "/some/path")), "the record of the path as a stream: content type, closure, producers, forks (decision 0016)"),
+		row(code(streams.ErasedSubject("<ns>")), "an erased event: its id and the sequence that it had, with the server's proof (decision 0046)"),
 		row(code(streams.TrustedSubjects("<ns>")), "messages of trusted publishers; stored under `events.<ns>.>` (decision 0011)"),
 		row(code(streams.LiveSubjects("<ns>")), "stored events again, for readers of other accounts; only if there are any"),
 		row(code(streams.AttemptsSubject("<ns>", "<id>")), "attempts of the subscription"),

@@ -126,6 +126,7 @@ func matrix() map[string]asked {
 		"DELETE /v1/namespaces/{ns}/event-types/{type}": {row: forAdmins, ok: 204},
 		"POST " + events:                                {row: "200 writer admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"path":"/a/b","type":"t","data":1}`, ok: 201},
 		"GET " + events:                                 {row: forReaders},
+		"GET " + acme + "/observe":                      {row: forReaders},
 		"GET " + events + "/{event}":                    {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
 		"GET " + acme + "/feed":                         {row: forReaders, query: "?buffer=0", ok: 400}, // or it would not end
 		"OPTIONS " + acme + "/feed":                     {row: withoutAToken, ok: 204},

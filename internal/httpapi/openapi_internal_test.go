@@ -164,6 +164,8 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Quota{}, []string{"Quota"}, nil},
 		{sluice.Storage{}, []string{"Storage"}, nil},
 		{sluice.Stored{}, []string{"Stored"}, nil},
+		{sluice.ObservePage{}, []string{"ObservePage"}, nil},
+		{sluice.Hop{}, []string{"Hop"}, nil},
 		{held{}, []string{"Held"}, nil},
 		{appointmentRequest{}, []string{"AppointmentRequest"}, nil},
 		{sluice.Action{}, []string{"Action"}, nil},

@@ -106,6 +106,7 @@ func (s *Server) routes() []route {
 		{http.MethodDelete, "/v1/namespaces/:ns/event-types/:type", namespaceAdmin, s.deleteEventType},
 		{http.MethodPost, "/v1/namespaces/:ns/events", onSomePath(sluice.VerbPublish), s.publish},
 		{http.MethodGet, "/v1/namespaces/:ns/events", onSomePath(sluice.VerbRead), s.listEvents},
+		{http.MethodGet, "/v1/namespaces/:ns/observe", onSomePath(sluice.VerbRead), s.listChanges},
 		{http.MethodGet, "/v1/namespaces/:ns/events/:event", onSomePath(sluice.VerbRead), s.getEvent},
 		{http.MethodGet, "/v1/namespaces/:ns/state", onSomePath(sluice.VerbRead), s.listState},
 		{http.MethodGet, "/v1/namespaces/:ns/state/*", onSomePath(sluice.VerbRead), s.getState},

@@ -53,6 +53,12 @@ type Log interface {
 	State(ctx context.Context, namespace string, q model.StateQuery) (model.StatePage, error)
 }
 
+// Changes is a namespace as another one follows it.
+type Changes interface {
+	// Changes returns a page of the changes behind a sequence. Codes NotFound; Unavailable.
+	Changes(ctx context.Context, namespace string, q model.ChangeQuery) (sluice.ObservePage, error)
+}
+
 // Deliveries reports the state of a subscription's deliveries.
 type Deliveries interface {
 	// Status returns the status of a subscription.
@@ -109,6 +115,13 @@ type Delivering struct {
 	Sends       Sends                                            // limits tests, retries, redrives and replays; nil: unlimited
 }
 
+// Observing holds the dependencies of requests for the changes of a namespace.
+type Observing struct {
+	Changes Changes
+	Summary func(*sluice.Event) []byte                               // the summary of an event's data, nil if it has none (C10); nil: no event has
+	Passed  func(ctx context.Context, namespace string) []sluice.Hop // the logs that a namespace has content of in mirrors (S3-119); nil: none
+}
+
 // Store reports the state of the store.
 type Store struct {
 	Ready   func(context.Context) error // nil if requests can be served; else code Unavailable
@@ -133,6 +146,7 @@ type Options struct {
 	Authentication
 	Publishing
 	Delivering
+	Observing
 	Store
 	Network
 

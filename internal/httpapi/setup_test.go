@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
+	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -180,6 +181,7 @@ func (b *bench) options() httpapi.Options {
 	opts.Catalogue, opts.EventTypes = b.catalogue, catalogue.NewKeeper(b.catalogue, b.store.EventTypes(), b.store.Log, ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)))
 	opts.Explain = explain.New(b.store.Deliveries, b.store.Log, explain.Options{})
 	opts.Fact = endpoint.Fact
+	opts.Observing = httpapi.Observing{Changes: records.EventLog{Log: b.store.Log}, Summary: b.catalogue.Summary}
 	opts.Registry, opts.Namespaces, opts.Ingest, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, b.ingest(nil), b, b, b, b.store.Ready
 	return opts
 }

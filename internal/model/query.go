@@ -26,6 +26,16 @@ type EventPage struct {
 	Gaps        []sluice.Gap // parts of that which are lost to damage
 }
 
+// ChangeQuery selects changes of a namespace. Zero values select all that are stored.
+type ChangeQuery struct {
+	Since   uint64                   // changes behind this sequence
+	Limit   int                      // default: 100; at most 1000
+	Visible func(*sluice.Event) bool // other events are left out as if they did not exist; nil: none are
+	// The paths of which the caller may know the ids of erased events with a label of their own ("": without one), or whether it
+	// may know those of every path; nil: it may.
+	Erased func(label string) (paths []sluice.Path, every bool)
+}
+
 // StateQuery selects paths of a snapshot. Zero values select all paths with events, at the latest
 // sequence.
 type StateQuery struct {

@@ -13,8 +13,8 @@ import (
 type Log interface {
 	// LastSeq returns the sequence of the last event of a namespace. Code NotFound.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
-	// PurgePath deletes the events on a path up to a sequence.
-	PurgePath(ctx context.Context, namespace string, path sluice.Path, upTo uint64) error
+	// ErasePath deletes the events on a path up to a sequence, and records which they were.
+	ErasePath(ctx context.Context, namespace string, path sluice.Path, upTo uint64) error
 }
 
 // Blocker stores the tombstones of paths.
@@ -35,7 +35,8 @@ type Eraser struct {
 	Index     Index
 }
 
-// Erase blocks everything on the path from being sent, and then deletes it.
+// Erase blocks everything on the path from being sent, and then deletes it. A record of each event
+// stays in the log, with its id, so that namespaces that follow the log delete it as well (S3-57).
 func (e Eraser) Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error) {
 	last, err := e.Log.LastSeq(ctx, namespace)
 	if err != nil {
@@ -45,7 +46,7 @@ func (e Eraser) Erase(ctx context.Context, by sluice.Caller, namespace string, p
 	if err != nil {
 		return stone, err
 	}
-	return stone, e.Log.PurgePath(ctx, namespace, path, stone.UpTo)
+	return stone, e.Log.ErasePath(ctx, namespace, path, stone.UpTo)
 }
 
 // Tombstones returns the tombstones of a namespace, by path.

@@ -221,3 +221,30 @@ type ObservePage struct {
 	Items   []Change `json:"items"`          // ascending, at most as many as asked for
 	Lost    []Gap    `json:"lost,omitempty"` // ranges in (since, ThroughSeq] that are lost to damage
 }
+
+// AppendJSON appends the page. JSON data is copied byte for byte, which json.Marshal does not do.
+func (p ObservePage) AppendJSON(b []byte) ([]byte, error) {
+	if p.Passed == nil {
+		p.Passed = []Hop{}
+	}
+	head, err := json.Marshal(struct {
+		ObservePage
+
+		Items *struct{} `json:"items,omitempty"` // in place of the page's
+	}{ObservePage: p})
+	if err != nil {
+		return nil, fmt.Errorf("page of changes: %w", err)
+	}
+	b = append(append(b, head[:len(head)-1]...), `,"items":[`...)
+	for i := range p.Items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		item, err := p.Items[i].MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		b = append(b, item...)
+	}
+	return append(b, "]}"...), nil
+}

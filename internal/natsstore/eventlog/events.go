@@ -221,15 +221,3 @@ func (l *Log) eventMissing(ctx context.Context, ns string, seq uint64) error {
 	}
 	return sluice.Errorf(sluice.NotFound, "event %d not found in %s", seq, ns)
 }
-
-// PurgePath deletes the events that lie on a path up to a sequence.
-func (l *Log) PurgePath(ctx context.Context, namespace string, path sluice.Path, upTo uint64) error {
-	stream, err := l.core.JetStream().Stream(ctx, streams.EventsStream(namespace))
-	if err == nil {
-		err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.Subject(namespace, path)), jetstream.WithPurgeSequence(upTo+1))
-	}
-	if err != nil {
-		return fmt.Errorf("purge %s: %w", namespace, natsstore.StoreError(ctx, err))
-	}
-	return nil
-}

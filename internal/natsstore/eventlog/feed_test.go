@@ -149,6 +149,10 @@ func TestFeedPage_IgnoresLaggingReplicas(t *testing.T) {
 			page, err := store.Events(t.Context(), ns, model.EventQuery{Pattern: "/few", Limit: 1000})
 			return len(page.Events), err
 		},
+		"changes": func() (int, error) {
+			page, err := store.Changes(t.Context(), ns, model.ChangeQuery{Since: last - 500, Limit: 1000})
+			return len(page.Items), err
+		},
 		"a time": func() (int, error) {
 			place, err := store.Resolve(t.Context(), ns, few.Format(time.RFC3339Nano))
 			return int(last - place), err

@@ -17,11 +17,12 @@ type Log struct {
 	readers *broadcast.Broadcaster[entry] // the one reader of each log
 	news    *pathNotifier
 
-	pages    chan struct{} // has one element for each page of a feed that is being read
-	searches chan struct{} // has one element for each event that is being looked up by its id
-	searched uint64        // messages that a lookup by id reads, at the end of a log and around the time in the id
-	batches  sync.Map      // by namespace: has one element for each open atomic batch
-	commits  *committer    // of batches of events
+	pages     chan struct{} // has one element for each page of a feed that is being read
+	observers chan struct{} // has one element for each page of changes that is being read
+	searches  chan struct{} // has one element for each event that is being looked up by its id
+	searched  uint64        // messages that a lookup by id reads, at the end of a log and around the time in the id
+	batches   sync.Map      // by namespace: has one element for each open atomic batch
+	commits   *committer    // of batches of events
 }
 
 // New returns the logs on a connection, which Provision makes ready and Close ends. There is one for each connection: it
@@ -30,6 +31,7 @@ func New(ctx context.Context, core *natsstore.Store) *Log {
 	l := &Log{
 		core: core, stamps: &stamps{}, searched: defaultSearch,
 		pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce),
+		observers: make(chan struct{}, changesAtOnce),
 	}
 	l.commits = newCommitter(l.atomic)
 	l.readers = newReaders(ctx, l)

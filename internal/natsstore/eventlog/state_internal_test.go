@@ -99,7 +99,7 @@ func meddle(t *testing.T, store *Log, want map[sluice.Path]uint64, erased map[sl
 	_, err := store.Publish(t.Context(), sluice.DefaultNamespace, events)
 	require.NoError(t, err)
 	path := crowdPath(turn * 53 % len(want))
-	require.NoError(t, store.PurgePath(t.Context(), sluice.DefaultNamespace, path, want[path]))
+	require.NoError(t, store.ErasePath(t.Context(), sluice.DefaultNamespace, path, want[path]))
 	erased[path] = true
 }
 

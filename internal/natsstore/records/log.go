@@ -203,6 +203,13 @@ func (l EventLog) Read(ctx context.Context, namespace string, q model.EventQuery
 	return page, err
 }
 
+// Changes returns a page of the changes of a namespace, with the gaps in it.
+func (l EventLog) Changes(ctx context.Context, namespace string, q model.ChangeQuery) (sluice.ObservePage, error) {
+	page, err := l.Log.Changes(ctx, namespace, q)
+	page.Lost = sluice.GapsWithin(l.Lost.of(namespace), q.Since, page.ThroughSeq, func(sluice.Path) bool { return true })
+	return page, err
+}
+
 // EventAt returns the event with the sequence.
 func (l EventLog) EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error) {
 	return l.Log.Event(ctx, namespace, seq)

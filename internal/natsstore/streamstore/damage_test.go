@@ -87,7 +87,7 @@ func TestVerify_FindsUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t)
 	d.publish(t, 1, 20)
-	require.NoError(t, d.Log.PurgePath(t.Context(), sluice.DefaultNamespace, "/b", 100))
+	require.NoError(t, d.Log.ErasePath(t.Context(), sluice.DefaultNamespace, "/b", 100))
 	before := d.counts(t)
 	d.flip(t, defaultLog, "data-0007", true)
 	for name := range d.counts(t) {

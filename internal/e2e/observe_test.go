@@ -1,0 +1,57 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// observed returns what a token's holder sees of a namespace, as "op id".
+func (s *running) observed(t *testing.T, token string) []string {
+	t.Helper()
+	all := []string{}
+	items, ok := s.must(t, http.StatusOK, "GET /v1/namespaces/default/observe?limit=1000", "", as(token)...).field(t, "items").([]any)
+	require.True(t, ok)
+	for _, item := range items {
+		fields, ok := item.(map[string]any)
+		require.True(t, ok)
+		all = append(all, fmt.Sprint(fields["op"], " ", fields["id"]))
+	}
+	return all
+}
+
+// S3-40, S3-57, S3-142, S3-145: a caller sees the changes of what it may read, and the deletions of what it could read; a token
+// that is revoked sees nothing.
+func TestObserve_ShowsReadableEventsAndDeletions(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	s.must(t, http.StatusOK, "PUT /v1/principals/user:ann", `{"clearance":{"level":"SECRET"}}`)
+	whole, cleared := s.grant(t, "user:bob", "scope:default", "read"), s.grant(t, "user:ann", "scope:default", "read")
+	part, other := s.grant(t, "user:bob", "path:default/a/**", "read"), s.grant(t, "user:bob", "path:default/b/**", "read")
+	s.labelled(t, "/a/1", "a-open", "PUBLIC", `{"mark":1}`)
+	s.labelled(t, "/a/1", "a-secret", "SECRET", `{"mark":1}`)
+	s.labelled(t, "/b/1", "b-open", "PUBLIC", `{"mark":1}`)
+	s.aboutOrders(t)
+	orders := []string{"write other", "write related", "write bare", "write first", "write second"}
+
+	require.Equal(t, append([]string{"write a-open", "write b-open"}, orders...), s.observed(t, whole.token))
+	require.Equal(t, append([]string{"write a-open", "write a-secret", "write b-open"}, orders...), s.observed(t, cleared.token))
+	require.Equal(t, []string{"write a-open"}, s.observed(t, part.token))
+	require.Equal(t, []string{"write b-open"}, s.observed(t, other.token))
+
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/tombstones", `{"path":"/a/1"}`)
+	require.Equal(t, append(append([]string{"write b-open"}, orders...), "delete a-open"), s.observed(t, whole.token))
+	require.Equal(t, append(append([]string{"write b-open"}, orders...), "delete a-open", "delete a-secret"), s.observed(t, cleared.token))
+	require.Equal(t, append(append([]string{"write b-open"}, orders...), "delete a-open", "delete a-secret"), s.observed(t, s.token))
+	require.Equal(t, []string{"delete a-open"}, s.observed(t, part.token))
+	require.Equal(t, []string{"write b-open"}, s.observed(t, other.token))
+
+	s.must(t, http.StatusOK, "POST /v1/grants/"+part.id+"/revoke", "")
+	require.Equal(t, http.StatusUnauthorized, s.call(t, "GET /v1/namespaces/default/observe", "", as(part.token)...).status)
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/default", `{"label":{"level":"SECRET"}}`)
+	require.Equal(t, http.StatusNotFound, s.call(t, "GET /v1/namespaces/default/observe", "", as(whole.token)...).status)
+	label := s.must(t, http.StatusOK, "GET /v1/namespaces/default/observe", "", as(cleared.token)...).field(t, "label")
+	require.Equal(t, map[string]any{"level": "SECRET", "compartments": []any{}}, label)
+}

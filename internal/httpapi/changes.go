@@ -1,0 +1,144 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// observeTimeout bounds the reading of a page of changes (S3-42).
+const observeTimeout = 30 * time.Second
+
+// listChanges returns a page of the changes of a namespace (S3-40). It stores nothing, so that a
+// source does not know its mirrors (S3-137).
+func (s *Server) listChanges(c echo.Context) error {
+	q, depth, err := changeQuery(c)
+	if err != nil {
+		return err
+	}
+	ns := c.Param("ns")
+	deletions := deletions{rights: s.rights, c: c, ns: ns, stones: s.opts.Tombstones}
+	q.Visible = s.rights.Visible(c, sluice.VerbRead)
+	if q.Visible != nil {
+		q.Erased = deletions.shown
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), observeTimeout)
+	defer cancel()
+	page, err := s.opts.Changes.Changes(ctx, ns, q)
+	if err = cmp.Or(err, deletions.err); err != nil {
+		return err
+	}
+	if page.Items, err = s.shownChanges(c, page.Items, depth); err != nil {
+		return err
+	}
+	if s.opts.Authority != nil {
+		page.Label = s.opts.Authority.Label(ns)
+	}
+	if s.opts.Passed != nil {
+		page.Passed = s.opts.Passed(ctx, ns)
+	}
+	body, err := page.AppendJSON(nil)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, body)
+}
+
+func changeQuery(c echo.Context) (q model.ChangeQuery, depth sluice.Depth, err error) {
+	if err := httpkit.OnlyParams(c, "since", "limit", "depth"); err != nil {
+		return q, "", err
+	}
+	if q.Limit, err = httpkit.Limit(c); err != nil {
+		return q, "", err
+	}
+	since := c.QueryParam("since")
+	if q.Since, err = strconv.ParseUint(cmp.Or(since, "0"), 10, 64); err != nil {
+		return q, "", sluice.Errorf(sluice.InvalidRequest, "since %q: use a sequence, 0 for the beginning", since).With("field", "since")
+	}
+	depth, err = sluice.ParseDepth(cmp.Or(c.QueryParam("depth"), string(sluice.DepthFull)))
+	return q, depth, err
+}
+
+// deletions decides of which erased events the caller may know: of those that it could read.
+type deletions struct {
+	rights httpkit.Rights
+	c      echo.Context
+	ns     string
+	stones Tombstones
+	err    error // code Unavailable: it could not be decided
+}
+
+// shown returns the erased paths of which the caller could read events with a label, or whether it
+// could read those of every path.
+func (d *deletions) shown(label string) (paths []sluice.Path, every bool) {
+	whole := d.rights.Require(d.c, sluice.VerbRead, authz.Target{Namespace: d.ns})
+	switch {
+	case sluice.CodeOf(whole) == sluice.Unavailable:
+		d.err = whole
+		return nil, false
+	case whole == nil:
+		return nil, d.shows("/any", label)
+	}
+	for _, stone := range d.stones.Tombstones(d.ns) {
+		if d.shows(stone.Path, label) {
+			paths = append(paths, stone.Path)
+		}
+	}
+	return paths, false
+}
+
+// shows reports whether the caller could read an event of a path with a label.
+func (d *deletions) shows(path sluice.Path, label string) bool {
+	ev := sluice.Event{Namespace: d.ns, Path: path}
+	if label != "" {
+		ev.Extensions = map[string]string{sluice.AttributeClassification: label}
+	}
+	ok, err := d.rights.Shows(d.c, sluice.VerbRead, &ev)
+	d.err = cmp.Or(d.err, err)
+	return ok
+}
+
+// shownChanges returns the changes that the caller may see, each with so much of its data. What was
+// revoked or erased while the page was read is not among them.
+func (s *Server) shownChanges(c echo.Context, items []sluice.Change, depth sluice.Depth) ([]sluice.Change, error) {
+	kept := items[:0]
+	for _, item := range items {
+		if item.Op != sluice.OpDelete {
+			ok, err := s.rights.Shows(c, sluice.VerbRead, &item.Event)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue
+			}
+			s.reduce(&item.Event, depth)
+		}
+		kept = append(kept, item)
+	}
+	return kept, nil
+}
+
+// reduce leaves so much of an event's data as a depth has (C10).
+func (s *Server) reduce(ev *sluice.Event, depth sluice.Depth) {
+	switch depth {
+	case sluice.DepthFull:
+		return
+	case sluice.DepthSummary:
+		if s.opts.Summary != nil {
+			ev.Data = s.opts.Summary(ev)
+			ev.ContentType = "application/json"
+			return
+		}
+	case sluice.DepthCatalog:
+	}
+	ev.Data = nil
+}

@@ -1,0 +1,255 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Bounds of a page of changes, besides its limit.
+const (
+	changesScan   = 10_000  // messages that are looked at
+	changesBytes  = 4 << 20 // of data
+	changesAtOnce = 4       // pages, for all
+	changesTries  = 3       // of a page whose log was made again, or lost its begin, while it was read
+)
+
+// Changes returns the changes of a namespace behind a sequence, ascending, and up to where there are no others that the caller may
+// know. Messages that are no events, system events and records of streams are passed over. A page that is not full may have a next
+// one. The log that a page is of is the one that it names, and a page has no hole that its first sequence does not tell of.
+// Codes: NotFound for the namespace; Unavailable.
+func (l *Log) Changes(ctx context.Context, ns string, q model.ChangeQuery) (sluice.ObservePage, error) {
+	select {
+	case l.observers <- struct{}{}:
+		defer func() { <-l.observers }()
+	case <-ctx.Done():
+		return sluice.ObservePage{}, context.Cause(ctx)
+	}
+	info, err := l.core.EventsInfo(ctx, ns)
+	for range changesTries {
+		if err != nil {
+			return sluice.ObservePage{}, err
+		}
+		r := l.newChangeReader(ns, q, info)
+		if err := r.read(ctx); err != nil {
+			return sluice.ObservePage{}, fmt.Errorf("read %s: %w", ns, natsstore.StoreError(ctx, err))
+		}
+		if err := r.named(ctx); err != nil {
+			return sluice.ObservePage{}, err
+		}
+		if info, err = l.core.EventsInfo(ctx, ns); err == nil && r.settle(info) {
+			return r.page, nil
+		}
+	}
+	return sluice.ObservePage{}, sluice.Errorf(sluice.Unavailable, "the log of %s loses its oldest events faster than they are read; retry", ns)
+}
+
+// known is of which erased events the caller may know.
+type known struct {
+	every  bool
+	places map[string]bool // pseudonyms of paths
+}
+
+// changeReader collects a page.
+type changeReader struct {
+	log     *Log
+	ns      string
+	q       model.ChangeQuery
+	begin   uint64 // where it began
+	until   uint64 // nothing behind is looked at
+	scanned int
+	bytes   int
+	holed   bool             // sequences were missing
+	hole    uint64           // behind it, at first
+	erased  map[string]known // by label
+	page    sluice.ObservePage
+}
+
+func (l *Log) newChangeReader(ns string, q model.ChangeQuery, info *jetstream.StreamInfo) *changeReader {
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	q.Limit = min(q.Limit, maxPage)
+	first, last := info.State.FirstSeq, info.State.LastSeq
+	begin := max(q.Since, max(first, 1)-1)
+	return &changeReader{log: l, ns: ns, q: q, begin: begin, until: last, erased: map[string]known{}, page: sluice.ObservePage{
+		Incarnation: incarnationOf(info), FirstSeq: first, LastSeq: last, ThroughSeq: begin, Items: []sluice.Change{},
+	}}
+}
+
+// read reads until the page is full, the log is at its end, or enough was looked at.
+func (r *changeReader) read(ctx context.Context) error {
+	err := natsstore.UntilCaughtUp(ctx, func() error {
+		for r.wants() {
+			if err := r.next(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, natsstore.ErrBehind) && r.page.ThroughSeq > r.begin {
+		return nil // so far it goes
+	}
+	return err
+}
+
+// next reads the next messages.
+func (r *changeReader) next(ctx context.Context) error {
+	msgs, more, err := r.log.core.Direct(ctx, r.ns, natsstore.DirectRequest{Seq: r.page.ThroughSeq + 1, Batch: r.batch()})
+	if err != nil {
+		return err
+	}
+	for _, msg := range msgs {
+		if !r.wants() {
+			return nil
+		}
+		if err := r.take(msg); err != nil {
+			return err
+		}
+	}
+	if more {
+		return nil
+	}
+	return r.atEnd(ctx)
+}
+
+func (r *changeReader) wants() bool {
+	return r.page.ThroughSeq < r.until && len(r.page.Items) < r.q.Limit && r.scanned < changesScan && r.bytes < changesBytes
+}
+
+// batch returns how many messages to ask for: more than are missing once some of them were passed over.
+func (r *changeReader) batch() int {
+	missing := r.q.Limit - len(r.page.Items)
+	if len(r.page.Items) == r.scanned {
+		return missing
+	}
+	return max(missing, 256)
+}
+
+// atEnd passes over what is not there, where the answering replica has nothing more. A replica that lags behind does not know the
+// messages that it lacks, and the leader does.
+func (r *changeReader) atEnd(ctx context.Context) error {
+	if !r.wants() {
+		return nil
+	}
+	next, err := r.log.NextSeq(ctx, r.ns, ">", r.page.ThroughSeq+1)
+	switch {
+	case err != nil:
+		return err
+	case next > 0 && next <= r.until:
+		return natsstore.ErrBehind
+	}
+	r.gap()
+	r.page.ThroughSeq = r.until
+	return nil
+}
+
+// take takes the next message.
+func (r *changeReader) take(msg *nats.Msg) error {
+	seq := seqOf(msg)
+	if seq <= r.page.ThroughSeq {
+		return fmt.Errorf("message %d after %d", seq, r.page.ThroughSeq)
+	}
+	if seq > r.page.ThroughSeq+1 {
+		r.gap()
+	}
+	r.page.ThroughSeq = min(seq, r.until)
+	if seq > r.until {
+		return nil
+	}
+	r.scanned++
+	if subject := natsstore.LastHeader(msg, natsstore.HeaderSubject); subject == streams.ErasedSubject(r.ns) {
+		r.takeErased(msg, subject, seq)
+		return nil
+	}
+	ev, err := r.log.stamps.directEvent(msg)
+	if ev.Seq == 0 {
+		return err
+	}
+	if err == nil && r.shows(&ev) {
+		r.page.Items = append(r.page.Items, sluice.ChangeOf(ev))
+		r.bytes += msg.Size()
+	}
+	return nil
+}
+
+func (r *changeReader) takeErased(msg *nats.Msg, subject string, seq uint64) {
+	record, ok := r.log.stamps.erased(msg, subject)
+	if !ok {
+		return
+	}
+	if may := r.may(record.Label); !may.every && !may.places[record.On] {
+		return
+	}
+	r.page.Items = append(r.page.Items, sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Namespace: r.ns, Seq: seq, ID: record.ID}})
+}
+
+// may returns of which erased events with a label the caller may know.
+func (r *changeReader) may(label string) known {
+	if r.q.Erased == nil {
+		return known{every: true}
+	}
+	may, ok := r.erased[label]
+	if !ok {
+		var paths []sluice.Path
+		paths, may.every = r.q.Erased(label)
+		may.places = r.log.stamps.places(r.ns, paths)
+		r.erased[label] = may
+	}
+	return may
+}
+
+// shows reports whether an event is content that the caller may see.
+func (r *changeReader) shows(ev *sluice.Event) bool {
+	return !isSystem(ev.Path) && (r.q.Visible == nil || r.q.Visible(ev))
+}
+
+// gap notes that behind the place there was no message: some may have left the log while it was read.
+func (r *changeReader) gap() {
+	if !r.holed {
+		r.holed, r.hole = true, r.page.ThroughSeq
+	}
+}
+
+// named enters the id of the event at the sequence that the caller named.
+func (r *changeReader) named(ctx context.Context) error {
+	if r.q.Since == 0 || r.q.Since < r.page.FirstSeq || r.q.Since > r.page.LastSeq {
+		return nil
+	}
+	ev, err := r.log.Event(ctx, r.ns, r.q.Since)
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
+	case sluice.NotFound, sluice.WindowExceeded, sluice.InvalidRequest:
+		return nil
+	}
+	if err == nil && r.shows(&ev) {
+		r.page.SinceID = ev.ID
+	}
+	return err
+}
+
+// settle completes the page, with the log as it is after the reading. False if nothing of it is certain: the log was made again, or
+// its begin was removed where the page begins. Where that happened farther on, the page ends.
+func (r *changeReader) settle(info *jetstream.StreamInfo) bool {
+	if incarnationOf(info) != r.page.Incarnation {
+		return false
+	}
+	if r.holed && info.State.FirstSeq > r.hole+1 {
+		if r.hole == r.begin {
+			return false
+		}
+		for n := len(r.page.Items); n > 0 && r.page.Items[n-1].Event.Seq > r.hole; n-- {
+			r.page.Items = r.page.Items[:n-1]
+		}
+		r.page.ThroughSeq = r.hole
+	}
+	r.page.HasMore = r.page.ThroughSeq < r.page.LastSeq
+	return true
+}
