@@ -179,11 +179,7 @@ func (d *Document) readEntries(raw []byte) error {
 	joined := append(make([]byte, 0, len(raw)), '[')
 	ends := make([]int, len(elements))
 	for i, element := range elements {
-		text, err := canonicalEntry(element)
-		if err != nil {
-			return err
-		}
-		w, err := parseEntry(text, depth)
+		w, text, err := canonicalEntry(element, depth)
 		if err != nil {
 			return err
 		}
@@ -225,15 +221,25 @@ func (d *Document) setMessage(joined []byte, ends []int) error {
 	return nil
 }
 
-// canonicalEntry returns the canonical form of an entry that has only one meaning.
-func canonicalEntry(element []byte) ([]byte, error) {
+// canonicalEntry parses an entry that has only one meaning, and returns it with its canonical form.
+func canonicalEntry(element []byte, depth sluice.Depth) (*wire, []byte, error) {
+	if w, err := parseEntry(element, depth); err == nil { // it has the form already, except for its claims
+		if text, err := canonical(w.claims); err == nil && bytes.Equal(text, w.claims) {
+			return w, element, nil
+		}
+	}
 	if err := strictjson.Check(element); err != nil {
-		return nil, invalid("%v", err)
+		return nil, nil, invalid("%v", err)
 	}
 	if !shapeOf(element).exact {
-		return nil, invalid("a number in the entry %.80q does not survive RFC 8785", element)
+		return nil, nil, invalid("a number in the entry %.80q does not survive RFC 8785", element)
 	}
-	return canonical(element)
+	text, err := canonical(element)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := parseEntry(text, depth)
+	return w, text, err
 }
 
 // Verify returns the content if a trusted key of the source signed the bundle. Codes: UnknownKey,

@@ -22,6 +22,7 @@ const MaxContent = 64 << 20
 const (
 	maxSummaryDepth  = 64
 	maxSummaryValues = 10_000
+	maxSummaryBytes  = 1 << 20
 )
 
 // Entry is one change in a bundle (S3-64), as a page of observe has it at the depth of the bundle:
@@ -119,7 +120,7 @@ func claimsOf(summary []byte) []byte {
 		return []byte("[]")
 	}
 	s := shapeOf(summary)
-	if s.exact && s.depth <= maxSummaryDepth && s.values <= maxSummaryValues {
+	if len(summary) <= maxSummaryBytes && s.exact && s.depth <= maxSummaryDepth && s.values <= maxSummaryValues {
 		if text, err := canonical(summary); err == nil && text[0] != '"' {
 			return slices.Concat([]byte{'['}, text, []byte{']'})
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"strconv"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -31,6 +32,16 @@ func (s *Signed) verify(trust Trust) error {
 		return sluice.Errorf(sluice.BundleSignatureInvalid, "the signature is not that of key %s over this bundle", s.Header.KeyID)
 	}
 	return nil
+}
+
+// envelope returns the bytes that are signed of a document with a type: type and document, each with
+// its length before it (the pre-authentication encoding of DSSE).
+func envelope(kind string, body []byte) []byte {
+	b := append(make([]byte, 0, len(body)+len(kind)+64), "DSSEv1 "...)
+	b = append(strconv.AppendInt(b, int64(len(kind)), 10), ' ')
+	b = append(append(b, kind...), ' ')
+	b = append(strconv.AppendInt(b, int64(len(body)), 10), ' ')
+	return append(b, body...)
 }
 
 // quoteSignature returns a signature as a JSON string.

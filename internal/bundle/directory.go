@@ -1,0 +1,326 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/internal/jsonarray"
+)
+
+// The files of a directory besides those that its manifest names. A receipt may be put beside them.
+const (
+	manifestFile = "manifest.json"
+	sumsFile     = "SHA256SUMS"
+	ReceiptFile  = "receipt.json"
+)
+
+// Limits of a directory, in bytes and files.
+const (
+	maxInline   = 64 << 10 // content of an entry that is in the entry
+	entriesSize = 8 << 20  // a file of entries; a larger one has one entry
+	maxFile     = MaxContent
+	maxManifest = 32 << 20
+	maxFiles    = 100_000
+)
+
+// partial is the end of the name of a file that is being written.
+const partial = ".part"
+
+// manifestType is the type of the document that is signed in a directory.
+const manifestType = "application/vnd.sluice.bundle.manifest+json"
+
+// file is a file of a directory.
+type file struct {
+	Name   string `json:"name"`
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+}
+
+func (f *file) canonical() []byte {
+	b := appendString([]byte(`{"name":`), f.Name)
+	b = appendString(append(b, `,"sha256":`...), f.SHA256)
+	return append(strconv.AppendInt(append(b, `,"size":`...), f.Size, 10), '}')
+}
+
+// fileOf returns the description of a file with content.
+func fileOf(name string, content []byte) file {
+	return file{Name: name, SHA256: hexSum(content), Size: int64(len(content))}
+}
+
+// entriesName returns the name of the nth file of entries, from 1.
+func entriesName(n int) string { return fmt.Sprintf("entries-%05d.ndjson", n) }
+
+// dataName returns the name of the file with content of a digest and media type.
+func dataName(sum, contentType string) string { return "data/" + sum + "." + extensionOf(contentType) }
+
+// isDataName reports whether a name has the form of a data file's, and of which digest: lower-case
+// letters and digits only, so that it is valid and unique on every file system.
+func isDataName(name string) (sum string, ok bool) {
+	rest, ok := strings.CutPrefix(name, "data/")
+	sum, extension, dot := strings.Cut(rest, ".")
+	return sum, ok && dot && isDigest(sum) && len(extension) <= 8 && isExtension(extension)
+}
+
+// extensionOf returns the extension of a file with content of a media type.
+func extensionOf(contentType string) string {
+	t, _, err := mime.ParseMediaType(contentType)
+	known := map[string]string{
+		"application/json": "json", "text/plain": "txt", "text/html": "html", "text/csv": "csv", "text/markdown": "md",
+		"application/xml": "xml", "text/xml": "xml", "image/png": "png", "image/jpeg": "jpg", "image/gif": "gif",
+		"image/webp": "webp", "image/svg+xml": "svg", "application/pdf": "pdf", "application/zip": "zip",
+		"application/gzip": "gz", "application/yaml": "yaml", "audio/mpeg": "mp3", "video/mp4": "mp4",
+	}
+	switch {
+	case err != nil:
+		return "bin"
+	case known[t] != "":
+		return known[t]
+	case strings.HasSuffix(t, "+json"):
+		return "json"
+	case strings.HasSuffix(t, "+xml"):
+		return "xml"
+	case strings.HasPrefix(t, "text/"):
+		return "txt"
+	}
+	return "bin"
+}
+
+// manifest is the signed statement of a directory, and its files in ascending order of their names.
+type manifest struct {
+	Signed
+	files []file
+}
+
+// members returns the members of the manifest without signature; files of the directory are one a line if
+// it is for people.
+func (m *manifest) members(between string) (map[string][]byte, error) {
+	members, err := membersOf(&m.Header)
+	if err != nil {
+		return nil, err
+	}
+	list := []byte{'['}
+	for i := range m.files {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(append(list, between...), m.files[i].canonical()...)
+	}
+	members["files"] = append(append(list, between...), ']')
+	return members, nil
+}
+
+// seal sets the signed message.
+func (m *manifest) seal() error {
+	members, err := m.members("")
+	if err != nil {
+		return err
+	}
+	text, _ := assemble(members, "")
+	m.message = envelope(manifestType, text)
+	return nil
+}
+
+// text returns the manifest as a file, a member and a file a line.
+func (m *manifest) text() ([]byte, error) {
+	members, err := m.members("\n")
+	if err != nil {
+		return nil, err
+	}
+	members["signature"] = quoteSignature(m.signature)
+	b := []byte{'{'}
+	for i, name := range slices.Sorted(maps.Keys(members)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(b, '\n'), '"')
+		b = append(append(append(b, name...), `": `...), members[name]...)
+	}
+	return append(b, "\n}\n"...), nil
+}
+
+// parseManifest parses a manifest and checks its form.
+func parseManifest(text []byte) (*manifest, error) {
+	members, err := split(text)
+	if err != nil {
+		return nil, err
+	}
+	m := &manifest{}
+	if m.signature, err = parseSignature(members["signature"]); err != nil {
+		return nil, err
+	}
+	list := members["files"]
+	delete(members, "signature")
+	delete(members, "files")
+	if err := m.readHeader(members); err != nil {
+		return nil, err
+	}
+	elements, err := jsonarray.Split(list, maxFiles)
+	if err != nil {
+		return nil, invalid("files: %v", err)
+	}
+	m.files = make([]file, len(elements))
+	for i, element := range elements {
+		f := &m.files[i]
+		if err := json.Unmarshal(element, f); err != nil || !bytes.Equal(f.canonical(), element) {
+			return nil, invalid("files: %.200q has another form than Sluice writes", element)
+		}
+	}
+	if err := m.checkFiles(); err != nil {
+		return nil, err
+	}
+	return m, m.seal()
+}
+
+// checkFiles returns an error unless the names are those of a bundle, ascending, and the sizes bounded.
+func (m *manifest) checkFiles() error {
+	entries, last := 0, ""
+	for i := range m.files {
+		f := &m.files[i]
+		sum, isData := isDataName(f.Name)
+		switch {
+		case f.Name <= last:
+			return invalid("files: %.200q is named twice or out of order", f.Name)
+		case !isDigest(f.SHA256) || f.Size < 1 || f.Size > maxFile:
+			return invalid("files: %.200q has no digest, or not 1 to %d bytes", f.Name, maxFile)
+		case isData && sum != f.SHA256: // not a secret: of a file
+			return invalid("files: %.200q is not named by its digest", f.Name)
+		case !isData && f.Name != entriesName(entries+1):
+			return invalid("files: %.200q is no name of a file in a bundle", f.Name)
+		case !isData:
+			entries++
+		}
+		last = f.Name
+	}
+	if (entries > 0) != (m.Header.Count > 0) {
+		return invalid("it has %d entries in %d files", m.Header.Count, entries)
+	}
+	return nil
+}
+
+// sums returns the file SHA256SUMS: the manifest, and every file that it names.
+func (m *manifest) sums(text []byte) []byte {
+	b := fmt.Appendf(nil, "%s  %s\n", hexSum(text), manifestFile)
+	for _, f := range m.files {
+		b = fmt.Appendf(b, "%s  %s\n", f.SHA256, f.Name)
+	}
+	return b
+}
+
+// readFile reads a regular file of at most so many bytes into a buffer, which grows if it is too
+// small. Code Unprocessable for a link, a directory or a device, and for a file that is larger or changes.
+func readFile(root *os.Root, name string, most int64, buffer []byte) ([]byte, error) {
+	before, err := root.Lstat(name)
+	if err != nil {
+		return nil, missing(name, err)
+	}
+	if !before.Mode().IsRegular() || before.Size() > most {
+		return nil, invalid("%s is no regular file of at most %d bytes", name, most)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, missing(name, err)
+	}
+	defer func() { _ = f.Close() }()
+	after, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	if !os.SameFile(before, after) {
+		return nil, invalid("%s was replaced while it was read", name)
+	}
+	if size := int(before.Size()) + 1; cap(buffer) < size {
+		buffer = make([]byte, size)
+	}
+	buffer = buffer[:before.Size()+1]
+	n, err := io.ReadFull(f, buffer)
+	if n != len(buffer)-1 || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, errors.Join(invalid("%s changed while it was read", name), ioFailure(err))
+	}
+	return buffer[:n], nil
+}
+
+// ioFailure returns an error of reading; nil for the end of a file.
+func ioFailure(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
+
+func missing(name string, err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return invalid("%s is missing", name)
+	}
+	return fmt.Errorf("bundle: %w", err)
+}
+
+// readDeclared is readFile for a file of the manifest, with exactly the declared bytes.
+func readDeclared(root *os.Root, f *file, buffer []byte) ([]byte, error) {
+	content, err := readFile(root, f.Name, f.Size, buffer)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(content)
+	if int64(len(content)) != f.Size || hex.EncodeToString(sum[:]) != f.SHA256 {
+		return nil, invalid("%s is not the file that the manifest declares", f.Name)
+	}
+	return content, nil
+}
+
+// writeFile writes a file under a partial name, and gives it its name when it is on the disk.
+func writeFile(root *os.Root, name string, content []byte) error {
+	f, err := root.OpenFile(name+partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(name+partial, name)
+	}
+	if err != nil {
+		return fmt.Errorf("bundle: %s: %w", name, err)
+	}
+	return nil
+}
+
+// syncDirectory makes the names in a directory durable.
+func syncDirectory(root *os.Root, name string) error {
+	f, err := root.Open(name)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	return nil
+}
+
+// finish writes the last two files of a directory, when all others are durable.
+func (m *manifest) finish(root *os.Root, text []byte) error {
+	for _, step := range []func() error{
+		func() error { return writeFile(root, sumsFile, m.sums(text)) },
+		func() error { return syncDirectory(root, "data") },
+		func() error { return syncDirectory(root, ".") },
+		func() error { return writeFile(root, manifestFile, text) },
+		func() error { return syncDirectory(root, ".") },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,264 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Directory is a bundle in a directory, and is not verified yet.
+type Directory struct {
+	manifest
+	root  *os.Root
+	text  []byte // of the manifest
+	files map[string]*file
+}
+
+// OpenDirectory reads the manifest of a directory and checks its form. Codes: Unprocessable,
+// BundleSignatureInvalid if the signature is none.
+func OpenDirectory(path string) (*Directory, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	d, err := openManifest(root)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return d, nil
+}
+
+func openManifest(root *os.Root) (*Directory, error) {
+	text, err := readFile(root, manifestFile, maxManifest, nil)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseManifest(text)
+	if err != nil {
+		return nil, err
+	}
+	d := &Directory{manifest: *m, root: root, text: text, files: make(map[string]*file, len(m.files))}
+	for i := range m.files {
+		d.files[m.files[i].Name] = &m.files[i]
+	}
+	return d, nil
+}
+
+// Close ends the reading, of its content, too.
+func (d *Directory) Close() error {
+	if err := d.root.Close(); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	return nil
+}
+
+// Verify returns the content if a trusted key of the source signed the manifest and the directory has
+// exactly the files that it declares, byte for byte, with the entries that its header declares. It
+// reads all of them. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable with the name of the file.
+func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
+	if err := d.verify(trust); err != nil {
+		return nil, err
+	}
+	if err := d.checkTree(); err != nil {
+		return nil, err
+	}
+	t, depth := newTally(d.Header.Since), d.Header.Depth()
+	used := map[string]bool{}
+	err := d.each(ctx, func(w *wire, _ []byte) error {
+		used[w.file] = true
+		if _, err := w.entry(depth, nil); err != nil {
+			return err
+		}
+		return addTo(t, w)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for name := range d.files {
+		if _, ok := isDataName(name); ok && !used[name] {
+			return nil, invalid("no entry refers to %s", name)
+		}
+	}
+	if err := t.match(&d.Header); err != nil {
+		return nil, err
+	}
+	return &Content{Header: d.Header, Digest: d.digest, each: d.each}, nil
+}
+
+// addTo counts an entry of a directory.
+func addTo(t *tally, w *wire) error {
+	if w.file == "" {
+		return t.addInline(w)
+	}
+	name, _ := isDataName(w.file)
+	sum, err := hex.DecodeString(name)
+	if err != nil || len(sum) != sha256.Size {
+		return invalid("entry %d: content_file %.200q is no name of a file in a bundle", w.seq, w.file)
+	}
+	return t.add(w, sum)
+}
+
+// checkTree returns an error unless the directory has exactly the declared files, all of them regular.
+func (d *Directory) checkTree() error {
+	found := 0
+	err := fs.WalkDir(d.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		_, declared := d.files[name]
+		switch {
+		case entry.IsDir() && (name == "." || name == "data"):
+		case !entry.Type().IsRegular():
+			return invalid("%.200q is no regular file", name)
+		case declared:
+			found++
+		case name != manifestFile && name != sumsFile && name != ReceiptFile:
+			return invalid("%.200q is not in the manifest", name)
+		}
+		return nil
+	})
+	if err != nil {
+		return wrapped(err)
+	}
+	if found < len(d.files) {
+		return invalid("%d of %d files are missing", len(d.files)-found, len(d.files))
+	}
+	want := d.sums(d.text)
+	text, err := readFile(d.root, sumsFile, int64(len(want)), nil)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(text, want) {
+		return invalid("%s does not list the files of the manifest", sumsFile)
+	}
+	return nil
+}
+
+// each calls yield with each entry and its content. It reads each file at once, and uses nothing of
+// a file that is not the declared one; content is valid during the call.
+func (d *Directory) each(ctx context.Context, yield func(*wire, []byte) error) error {
+	var lines, data []byte
+	one := func(line []byte) (err error) {
+		w, err := parseEntry(line, d.Header.Depth())
+		if err != nil {
+			return err
+		}
+		if w.base64 || len(w.content) > maxInline {
+			return invalid("entry %d: content above %d bytes or in base64 belongs into a file", w.seq, maxInline)
+		}
+		if w.file == "" {
+			return yield(w, w.content)
+		}
+		if data, err = d.content(w, data); err != nil {
+			return err
+		}
+		return yield(w, data)
+	}
+	for n := 1; d.files[entriesName(n)] != nil; n++ {
+		text, err := d.lines(ctx, n, lines)
+		if err == nil {
+			err = eachLine(text, one)
+		}
+		if err != nil {
+			return err
+		}
+		lines = text
+	}
+	return nil
+}
+
+// lines reads the nth file of entries into a buffer.
+func (d *Directory) lines(ctx context.Context, n int, buffer []byte) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	f := d.files[entriesName(n)]
+	text, err := readDeclared(d.root, f, buffer)
+	if err == nil && f.Size > entriesSize && bytes.IndexByte(text, '\n') < len(text)-1 {
+		err = invalid("%s is larger than %d bytes and has more than one entry", f.Name, entriesSize)
+	}
+	return text, err
+}
+
+// content reads the content of an entry that has it in a file into a buffer.
+func (d *Directory) content(w *wire, buffer []byte) ([]byte, error) {
+	f := d.files[w.file]
+	if _, ok := isDataName(w.file); f == nil || !ok {
+		return nil, invalid("entry %d: content_file %.200q is not in the manifest", w.seq, w.file)
+	}
+	return readDeclared(d.root, f, buffer)
+}
+
+// eachLine calls f with each line, without its end.
+func eachLine(text []byte, f func([]byte) error) error {
+	for len(text) > 0 {
+		end := bytes.IndexByte(text, '\n')
+		if end < 0 {
+			return invalid("a file of entries ends within a line")
+		}
+		if err := f(text[:end]); err != nil {
+			return err
+		}
+		text = text[end+1:]
+	}
+	return nil
+}
+
+// CopyDirectory copies a bundle, such as to a medium, file by file: files that are there are not
+// copied again, and the manifest is the last one. Each file is compared with the manifest; who signed it
+// is for the importer. Code Conflict if there is another bundle.
+func CopyDirectory(ctx context.Context, from, to string) error {
+	d, err := OpenDirectory(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to+"/data", 0o755); err != nil { //nolint:gosec // couriers read it
+		return errors.Join(fmt.Errorf("bundle: %w", err), d.Close())
+	}
+	target, err := os.OpenRoot(to)
+	if err != nil {
+		return errors.Join(fmt.Errorf("bundle: %w", err), d.Close())
+	}
+	return errors.Join(d.copyTo(ctx, target), target.Close(), d.Close())
+}
+
+func (d *Directory) copyTo(ctx context.Context, target *os.Root) error {
+	if there, err := readFile(target, manifestFile, maxManifest, nil); err == nil && !bytes.Equal(there, d.text) {
+		return sluice.Errorf(sluice.Conflict, "the target has another bundle; choose another directory")
+	}
+	var buffer []byte
+	for i := range d.manifest.files {
+		f := &d.manifest.files[i]
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("bundle: %w", err)
+		}
+		content, err := readDeclared(target, f, buffer)
+		if err == nil {
+			buffer = content
+			continue
+		}
+		if content, err = readDeclared(d.root, f, buffer); err != nil {
+			return err
+		}
+		buffer = content
+		if err := writeFile(target, f.Name, content); err != nil {
+			return err
+		}
+	}
+	return d.finish(target, d.text)
+}
+
+// wrapped returns an error of the file system with its context, and one with a code as it is.
+func wrapped(err error) error {
+	if _, ok := errors.AsType[*sluice.Error](err); ok || err == nil {
+		return err
+	}
+	return fmt.Errorf("bundle: %w", err)
+}
