@@ -15,12 +15,13 @@ import (
 
 // nsCmd manages namespaces.
 type nsCmd struct {
-	LS     nsLsCmd     `cmd:"" name:"ls" help:"List namespaces."`
-	Put    nsPutCmd    `cmd:"" help:"Create a namespace, or replace its settings."`
-	Edit   nsEditCmd   `cmd:"" help:"Change settings or the label of a namespace."`
-	Show   nsShowCmd   `cmd:"" help:"Show a namespace and its usage."`
-	Export nsExportCmd `cmd:"" help:"Export all events of a namespace to a file or stdout, one per line."`
-	RM     nsRmCmd     `cmd:"" name:"rm" help:"Delete a namespace with everything in it."`
+	LS      nsLsCmd      `cmd:"" name:"ls" help:"List namespaces."`
+	Put     nsPutCmd     `cmd:"" help:"Create a namespace, or replace its settings."`
+	Edit    nsEditCmd    `cmd:"" help:"Change settings or the label of a namespace."`
+	Show    nsShowCmd    `cmd:"" help:"Show a namespace and its usage."`
+	Export  nsExportCmd  `cmd:"" help:"Export all events of a namespace to a file or stdout, one per line."`
+	Observe nsObserveCmd `cmd:"" help:"Show a page of the changes of a namespace, with deletions."`
+	RM      nsRmCmd      `cmd:"" name:"rm" help:"Delete a namespace with everything in it."`
 }
 
 type nsLsCmd struct{}

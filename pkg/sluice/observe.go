@@ -88,9 +88,12 @@ func ChangeOf(e Event) Change {
 // with "revision_of", "subject", "dataschema", "datacontenttype", "extensions" and "data" or
 // "data_base64" if the event has them. JSON data is copied byte for byte.
 func (c Change) MarshalJSON() ([]byte, error) {
+	return c.appendJSON(make([]byte, 0, len(c.Event.Data)+512)), nil
+}
+
+func (c *Change) appendJSON(b []byte) []byte {
 	e := &c.Event
-	b := append(make([]byte, 0, len(e.Data)+512), `{"op":"`...)
-	b = append(append(b, c.Op...), `","seq":`...)
+	b = append(append(append(b, `{"op":"`...), c.Op...), `","seq":`...)
 	b = strconv.AppendUint(b, e.Seq, 10)
 	member := func(name, value string) {
 		if value != "" {
@@ -99,7 +102,7 @@ func (c Change) MarshalJSON() ([]byte, error) {
 	}
 	member("id", e.ID)
 	if c.Op == OpDelete {
-		return append(b, '}'), nil
+		return append(b, '}')
 	}
 	member("path", string(e.Path))
 	member("type", cmp.Or(e.Type, DefaultType))
@@ -115,7 +118,7 @@ func (c Change) MarshalJSON() ([]byte, error) {
 		member("datacontenttype", cmp.Or(e.ContentType, "application/json"))
 		b = e.AppendData(append(b, ','), "data")
 	}
-	return append(b, '}'), nil
+	return append(b, '}')
 }
 
 // occurred returns the event's time, or else when it was stored.
@@ -235,16 +238,16 @@ func (p ObservePage) AppendJSON(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("page of changes: %w", err)
 	}
-	b = append(append(b, head[:len(head)-1]...), `,"items":[`...)
+	size := len(head) + 16
+	for i := range p.Items {
+		size += len(p.Items[i].Event.Data) + 512
+	}
+	b = append(append(slices.Grow(b, size), head[:len(head)-1]...), `,"items":[`...)
 	for i := range p.Items {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		item, err := p.Items[i].MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
-		b = append(b, item...)
+		b = p.Items[i].appendJSON(b)
 	}
 	return append(b, "]}"...), nil
 }
