@@ -61,7 +61,7 @@ func (*feedCmd) Help() string {
 In the table format, a line is the sequence, the time, the type, the path and the start of the data. Messages about the feed go to stderr: missed events, if the
 reader is too slow, and a lost connection, after which the feed reconnects and resumes.
 
-With -o json, a line is one of {"subscribed":true,"current_seq":N}, an event with its "seq" and "resume", {"lagged":{"missed_count":N,…}}, {"away":{"code":…,"message":…}}. To resume
+With -o json, a line is one of {"subscribed":true,"current_seq":N,"incarnation":ID}, an event with its "seq" and "resume", {"lagged":{"missed_count":N,…}}, {"away":{"code":…,"message":…}}. To resume
 after a line, pass its "resume" to --since.
 
 ^C ends it with status 0.`
@@ -197,7 +197,11 @@ func (p *feedPrinter) line(item client.FeedItem) error {
 	case item.Away != nil:
 		return p.PrintLine(map[string]any{"away": terminal.FailureOf(item.Away).Error, "resume": item.Resume})
 	case item.Subscribed != nil:
-		return p.PrintLine(map[string]any{"subscribed": true, "current_seq": *item.Subscribed})
+		return p.PrintLine(struct {
+			Subscribed  bool   `json:"subscribed"`
+			Current     uint64 `json:"current_seq"`
+			Incarnation string `json:"incarnation,omitempty"`
+		}{true, *item.Subscribed, item.Incarnation})
 	}
 	return nil
 }

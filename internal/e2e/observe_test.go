@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // observed returns what a token's holder sees of a namespace, as "op id".
@@ -54,4 +57,44 @@ func TestObserve_ShowsReadableEventsAndDeletions(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.call(t, "GET /v1/namespaces/default/observe", "", as(whole.token)...).status)
 	label := s.must(t, http.StatusOK, "GET /v1/namespaces/default/observe", "", as(cleared.token)...).field(t, "label")
 	require.Equal(t, map[string]any{"level": "SECRET", "compartments": []any{}}, label)
+}
+
+// S3-40: a feed names its log, and a place in another log of the same namespace is refused.
+func TestFeed_PlaceInAnotherLogIsRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	const short = "/v1/namespaces/short"
+	made := func() string {
+		s.must(t, http.StatusCreated, "PUT "+short, `{}`)
+		s.must(t, http.StatusCreated, "POST "+short+"/events", `{"path":"/a","type":"t"}`)
+		id, ok := s.must(t, http.StatusOK, "GET "+short+"/observe", "").field(t, "incarnation").(string)
+		require.True(t, ok)
+		return id
+	}
+	follow := func(q client.FeedQuery) (incarnation string, err error) {
+		for item, err := range s.api.Feed(t.Context(), "short", q) {
+			if err != nil || item.Event != nil {
+				return incarnation, err
+			}
+			incarnation = item.Incarnation
+		}
+		return incarnation, nil
+	}
+	first := made()
+	got, err := follow(client.FeedQuery{Since: "-1", Incarnation: first})
+	require.NoError(t, err)
+	require.Equal(t, first, got)
+	s.must(t, http.StatusNoContent, "DELETE "+short, "")
+	second := made()
+	require.NotEqual(t, first, second)
+	eventually(t, func() bool { // the reader of the first log ends in its own time
+		got, err = follow(client.FeedQuery{Since: "-1", Incarnation: second})
+		return err == nil
+	}, "a reader of the new log")
+	require.Equal(t, second, got)
+	_, err = follow(client.FeedQuery{Since: "1", Incarnation: first})
+	require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(err))
+	var refused *sluice.Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, []any{"another_log", second}, []any{refused.Details["reason"], refused.Details["incarnation"]})
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -17,7 +16,7 @@ type tap chan sluice.Event
 
 func (tap) Ends(context.Context, string) (first, last uint64, err error) { return 1, 0, nil }
 
-func (tap) Made(context.Context, string) (time.Time, error) { return time.Time{}, nil }
+func (tap) Incarnation(context.Context, string) (string, error) { return "", nil }
 
 func (tap) Place(context.Context, string, string) (uint64, error) { return 0, nil }
 

@@ -18,6 +18,7 @@ type Wish struct {
 	Pattern    sluice.Pattern // "/**" if empty
 	Filter     sluice.Filter
 	Since      string // a cursor: events behind it; empty: events from now on
+	Log        string // the incarnation of the log that Since is of; empty: the present one
 	Projection Projection
 	Coalesce   Coalesce
 	Buffer     int // frames that the reader may be behind; 0: Options.MaxBuffer
@@ -55,7 +56,7 @@ type Feed struct {
 
 // Open subscribes, and then determines the end of the log and the feed's beginning (S2-124…129).
 // Codes InvalidRequest; NotFound; Forbidden; WindowExceeded, with oldest_available_seq and
-// current_seq; QuotaExceeded if there are too many feeds; Unavailable. The caller closes the feed.
+// current_seq, and for another log with its incarnation; QuotaExceeded if there are too many feeds; Unavailable. The caller closes the feed.
 func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 	w.Pattern = cmp.Or(w.Pattern, "/**")
 	w.Buffer = cmp.Or(w.Buffer, min(e.opts.Ring, e.opts.MaxBuffer))
@@ -103,9 +104,14 @@ func (e *Engine) payer(w Wish) filter.Payer {
 // begin samples the cursor, and then resolves the feed's beginning. A position behind the end
 // becomes the end: the log may have lost those events.
 func (f *Feed) begin(ctx context.Context) (err error) {
-	if _, f.current, err = f.engine.log.Ends(ctx, f.wish.Namespace); err != nil {
+	first, last, err := f.engine.log.Ends(ctx, f.wish.Namespace)
+	if err != nil {
 		return err
 	}
+	if f.wish.Log != "" && f.wish.Log != f.hub.log {
+		return anotherLog(f.hub.log, first, last)
+	}
+	f.current = last
 	f.since = f.current
 	if f.wish.Since != "" && f.wish.Since != "now" {
 		since, err := f.engine.log.Place(ctx, f.wish.Namespace, f.wish.Since)
@@ -127,6 +133,9 @@ func (f *Feed) Close() {
 // Current returns the sequence of the last event when the feed was opened: a read up to there and
 // the feed from there on are complete (S2-128, S2-129).
 func (f *Feed) Current() uint64 { return f.current }
+
+// Incarnation returns the ID of the log.
+func (f *Feed) Incarnation() string { return f.hub.log }
 
 // Since returns the sequence behind which the feed begins.
 func (f *Feed) Since() uint64 { return f.since }

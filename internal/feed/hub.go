@@ -22,7 +22,7 @@ type tail = logtail.Tail[*Item, *hub]
 type hub struct {
 	engine *Engine
 	tail   *tail
-	made   time.Time // the log
+	log    string // its incarnation
 	pages  pages
 
 	shared atomic.Uint64 // feeds that use it
@@ -40,7 +40,7 @@ func newHubs(e *Engine) *logtail.Set[*Item, *hub] {
 			return r
 		},
 		Open: func(ctx context.Context, t *tail) (err error) {
-			t.Beside.made, err = e.log.Made(ctx, t.Namespace)
+			t.Beside.log, err = e.log.Incarnation(ctx, t.Namespace)
 			return err
 		},
 		Room:  func(ctx context.Context, t *tail, it *Item) error { return t.Beside.room(ctx, it) },
@@ -117,9 +117,9 @@ func (h *hub) behind(ctx context.Context, pattern sluice.Pattern, place uint64) 
 func (h *hub) over(ctx context.Context) error {
 	head := h.ring().Last()
 	first, last, err := h.engine.log.Ends(ctx, h.tail.Namespace)
-	made := h.made
+	now := h.log
 	if err == nil {
-		made, err = h.engine.log.Made(ctx, h.tail.Namespace)
+		now, err = h.engine.log.Incarnation(ctx, h.tail.Namespace)
 	}
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 		return nil // its follower meets the error again
@@ -127,9 +127,8 @@ func (h *hub) over(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case !made.Equal(h.made):
-		return sluice.Errorf(sluice.WindowExceeded, "the namespace was deleted and recreated: its log is a new one, starting at sequence 1").
-			With("oldest_available_seq", first).With("current_seq", last)
+	case now != h.log:
+		return anotherLog(now, first, last)
 	case last < head:
 		return began()
 	case first > head+1:
@@ -137,6 +136,12 @@ func (h *hub) over(ctx context.Context) error {
 			With("oldest_available_seq", first).With("current_seq", last)
 	}
 	return nil
+}
+
+// anotherLog returns the error of a position in another incarnation of the log.
+func anotherLog(incarnation string, first, last uint64) *sluice.Error {
+	return sluice.Errorf(sluice.WindowExceeded, "the namespace was recreated or restored: its log is another one, whose sequences belong to other events").
+		With("reason", "another_log").With("incarnation", incarnation).With("oldest_available_seq", first).With("current_seq", last)
 }
 
 // room waits until an item evicts only events that all feeds have looked at. Only the log reader

@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -12,9 +11,9 @@ import (
 type Log interface {
 	// Ends returns the first and the last stored sequence, from the leader. Code NotFound.
 	Ends(ctx context.Context, namespace string) (first, last uint64, err error)
-	// Made returns when the log was created: a new one of the same name has another time. Code
+	// Incarnation returns the ID of the log: another one of the same name has another ID. Code
 	// NotFound.
-	Made(ctx context.Context, namespace string) (time.Time, error)
+	Incarnation(ctx context.Context, namespace string) (string, error)
 	// Page returns events behind a place on paths that a pattern may match, and the sequence up to
 	// which there are no others: at least upTo, unless a page is full. The log has reached upTo.
 	// Code WindowExceeded, with oldest_available_seq and current_seq, if the next events are no

@@ -103,10 +103,10 @@ func (m *memory) Ends(context.Context, string) (first, last uint64, err error) {
 	return first, last, nil
 }
 
-func (m *memory) Made(context.Context, string) (time.Time, error) {
+func (m *memory) Incarnation(context.Context, string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.made, nil
+	return m.made.String(), nil
 }
 
 func (m *memory) Page(_ context.Context, _ string, pattern sluice.Pattern, after, upTo uint64) ([]sluice.Event, uint64, error) {

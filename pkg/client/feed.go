@@ -37,9 +37,12 @@ type FeedQuery struct {
 	CEL      string
 	// A sequence, an event ID or "-1" (the start), exclusive; an RFC 3339 time; LastPerPath;
 	// default: new events only.
-	Since      string
-	Projection string // sluice.ProjectionFull, …; default: the summary if the catalogue defines one
-	Buffer     int    // number of events that the reader may lag behind
+	Since string
+	// FeedItem.Incarnation of the log that Since is of: code WindowExceeded if the log is another
+	// one by now; default: the present one.
+	Incarnation string
+	Projection  string // sluice.ProjectionFull, …; default: the summary if the catalogue defines one
+	Buffer      int    // number of events that the reader may lag behind
 
 	CoalesceLabels []string      // within a window, events with equal values of these labels are merged
 	CoalesceWindow time.Duration // default 100 ms
@@ -52,9 +55,10 @@ type FeedItem struct {
 	Seq       uint64 // the highest sequence that the event stands for
 	Coalesced int    // number of events that it stands for
 
-	Subscribed *uint64  // a connection was opened; the last sequence at that time
-	Lagged     *FeedLag // events were missed
-	Away       error    // the connection was lost; the feed reconnects and resumes
+	Subscribed  *uint64  // a connection was opened; the last sequence at that time
+	Incarnation string   // with Subscribed: the ID of the log
+	Lagged      *FeedLag // events were missed
+	Away        error    // the connection was lost; the feed reconnects and resumes
 
 	Resume string // Since of a query that resumes after this item
 }
@@ -95,7 +99,8 @@ func (c *Client) FeedTicket(ctx context.Context, namespace string, ttl time.Dura
 // as they arrive, each once. A lost connection is reopened for as long as ctx lasts, after the last
 // yielded event; the first connection is retried as often as other calls. With coalescing labels,
 // an event may then be repeated. An error is the last item: that of ctx, or a refusal of the
-// server, with code WindowExceeded if events after the position are no longer stored.
+// server, with code WindowExceeded if events after the position are no longer stored, or if the log
+// is another one than before: the namespace was recreated or restored.
 func (c *Client) Feed(ctx context.Context, namespace string, q FeedQuery) iter.Seq2[FeedItem, error] {
 	if q.Since == LastPerPath {
 		return c.fromState(ctx, namespace, q)
@@ -145,7 +150,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 func (q FeedQuery) params() url.Values {
 	query := params("pattern", string(q.Pattern), "types", strings.Join(q.Types, ","), "cel", q.CEL, "projection", q.Projection,
-		"buffer", number(q.Buffer), "coalesce_labels", strings.Join(q.CoalesceLabels, ","))
+		"incarnation", q.Incarnation, "buffer", number(q.Buffer), "coalesce_labels", strings.Join(q.CoalesceLabels, ","))
 	for _, source := range q.Sources {
 		query.Add("sources", source)
 	}
@@ -260,6 +265,7 @@ func (f *feeding) open(ctx context.Context) (io.ReadCloser, error) {
 func (f *feeding) take(text, id string) error {
 	var frame struct {
 		Subscribed bool          `json:"subscribed"`
+		Log        string        `json:"incarnation"`
 		Current    uint64        `json:"current_seq"`
 		Seq        uint64        `json:"seq"`
 		Event      *sluice.Event `json:"event"`
@@ -276,7 +282,10 @@ func (f *feeding) take(text, id string) error {
 		return frame.Error
 	case frame.Subscribed:
 		f.connected++
-		item.Subscribed = &frame.Current
+		item.Subscribed, item.Incarnation = &frame.Current, frame.Log
+		if frame.Log != "" {
+			f.query.Set("incarnation", frame.Log) // the place to resume after is one of this log
+		}
 	case frame.Event != nil:
 		item.Coalesced = max(1, frame.Coalesced)
 	case frame.Lagged == nil:

@@ -150,3 +150,22 @@ func TestFeed_LostOneWaitsForRoom(t *testing.T) {
 	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(last("full")))
 	require.Equal(t, int32(4), asked.Load())
 }
+
+// S3-40: a reader that comes back names the log that its place is of, and learns that it is another one by now.
+func TestFeed_ResumesInTheSameLogOnly(t *testing.T) {
+	t.Parallel()
+	const begun = "id: 5\ndata: {\"subscribed\":true,\"current_seq\":5,\"incarnation\":\"LOG\"}\n\n"
+	c, asked := scripted(t, begun, begun, "")
+	var named []string
+	var ended error
+	for item, err := range c.Feed(t.Context(), "ns", client.FeedQuery{Since: "1", Incarnation: "BEFORE"}) {
+		if ended = err; err == nil && item.Subscribed != nil {
+			named = append(named, item.Incarnation)
+		}
+	}
+	require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(ended))
+	require.Equal(t, []string{"LOG", "LOG"}, named)
+	for n, want := range []string{"BEFORE", "LOG", "LOG"} {
+		require.Equal(t, want, asked(n).URL.Query().Get("incarnation"))
+	}
+}

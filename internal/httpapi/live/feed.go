@@ -66,9 +66,10 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 		Namespace: c.Param("ns"), Caller: httpkit.Caller(c),
 		// A reconnecting browser repeats its first request.
 		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), httpkit.PlaceParam(c, "since")),
+		Log:   c.QueryParam("incarnation"),
 	}
 	if err := httpkit.OnlyParams(c, append([]string{
-		"pattern", "since", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce", "ticket",
+		"pattern", "since", "incarnation", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce", "ticket",
 	}, httpkit.FilterParams()...)...); err != nil {
 		return w, err
 	}
@@ -155,7 +156,8 @@ func (r coalesceRequest) coalesce() (feed.Coalesce, error) {
 
 // acknowledgement is the first frame of a feed.
 func acknowledgement(f *feed.Feed) []byte {
-	return append(strconv.AppendUint([]byte(`{"subscribed":true,"current_seq":`), f.Current(), 10), '}')
+	b := append(strconv.AppendUint([]byte(`{"subscribed":true,"current_seq":`), f.Current(), 10), `,"incarnation":`...)
+	return append(sluice.AppendString(b, f.Incarnation()), '}')
 }
 
 // stopping reports whether a feed ended with the server: either may notice first.

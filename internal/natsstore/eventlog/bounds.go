@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"context"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -31,16 +30,6 @@ func (l *Log) Incarnation(ctx context.Context, ns string) (string, error) {
 
 func incarnationOf(info *jetstream.StreamInfo) string {
 	return streams.Incarnation(info.Config.Name, info.Created, info.Config.Metadata)
-}
-
-// LogMade returns when a namespace's log was made: one that was deleted and made again has another time. Code NotFound for the
-// namespace.
-func (l *Log) LogMade(ctx context.Context, ns string) (time.Time, error) {
-	info, err := l.core.EventsInfo(ctx, ns)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return info.Created, nil
 }
 
 // LastSeq returns the sequence of the last event that was stored, 0 if none was. Code NotFound

@@ -25,9 +25,9 @@ func (l FeedLog) Ends(ctx context.Context, namespace string) (first, last uint64
 	return l.Log.Bounds(ctx, namespace)
 }
 
-// Made returns when the log was created.
-func (l FeedLog) Made(ctx context.Context, namespace string) (time.Time, error) {
-	return l.Log.LogMade(ctx, namespace)
+// Incarnation returns the ID of the log.
+func (l FeedLog) Incarnation(ctx context.Context, namespace string) (string, error) {
+	return l.Log.Incarnation(ctx, namespace)
 }
 
 // Page returns events after a position, and the position up to which the page is complete.
