@@ -86,7 +86,7 @@ func (s *server) openWatches(context.Context) error {
 func (s *server) streams() dstreams.Options {
 	return dstreams.Options{
 		Engine: s.durable, Anonymous: s.cfg.Durable.Anonymous, AtRoot: s.cfg.Durable.AtRoot, LongPoll: s.cfg.Durable.LongPoll.Std(),
-		MaxBody: s.cfg.Durable.MaxBody, PublicURL: s.publicURL(),
+		MaxBody: s.cfg.Durable.MaxBody, PublicURL: s.publicURL(), Incarnation: s.log.Incarnation,
 		Subscriptions: s.streamSubs, JWKS: s.keyService().KeySet(notify.KeyPrefix), KeyID: s.notices.KeyID,
 	}
 }

@@ -98,3 +98,12 @@ func TestFeed_PlaceInAnotherLogIsRefused(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, []any{"another_log", second}, []any{refused.Details["reason"], refused.Details["incarnation"]})
 }
+
+// S3-40: the head of a stream names the log that its offsets are of.
+func TestStream_HeadNamesItsLog(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	s.must(t, http.StatusCreated, "PUT "+durableAt+"/talk", "")
+	log := s.must(t, http.StatusOK, "GET /v1/namespaces/default/observe", "").field(t, "incarnation")
+	require.Equal(t, log, s.must(t, http.StatusOK, "HEAD "+durableAt+"/talk", "").header.Get("Sluice-Incarnation"))
+}

@@ -27,6 +27,8 @@ type Options struct {
 	MaxBody   int64         // maximum size of an append; default 10 MiB
 	PublicURL string        // public URL of the API; empty: relative URLs
 
+	Incarnation func(ctx context.Context, namespace string) (string, error) // ID of a namespace's log; nil: unknown
+
 	Subscriptions *streamsub.Engine
 	JWKS          func(context.Context) ([]byte, error) // the keys that sign notices, as a JWK set
 	KeyID         func() string                         // ID of the current signing key

@@ -33,6 +33,10 @@ const (
 	headerExpectedSeq = "Producer-Expected-Seq"
 	headerReceivedSeq = "Producer-Received-Seq"
 	headerEncoding    = "Stream-SSE-Data-Encoding"
+
+	// headerIncarnation has the ID of the log that the stream is in: offsets mean nothing in another
+	// one. It is not of the protocol.
+	headerIncarnation = "Sluice-Incarnation"
 )
 
 // maxSafeInteger is the largest integer that every client represents exactly.
@@ -48,7 +52,7 @@ func CrossOrigin(h http.Header) {
 
 // exposedHeaders are the response headers that pages of other origins may read.
 const exposedHeaders = headerNextOffset + ", " + headerUpToDate + ", " + headerClosed + ", " + headerCursor + ", " + headerTTL + ", " + headerExpiresAt + ", " +
-	headerEpoch + ", " + headerProducerSeq + ", " + headerExpectedSeq + ", " + headerReceivedSeq + ", " + headerEncoding + ", " + httpkit.HeaderUnreadable + ", ETag, " +
+	headerEpoch + ", " + headerProducerSeq + ", " + headerExpectedSeq + ", " + headerReceivedSeq + ", " + headerEncoding + ", " + httpkit.HeaderUnreadable + ", " + headerIncarnation + ", ETag, " +
 	echo.HeaderLocation + ", " + echo.HeaderContentType + ", " + echo.HeaderXRequestID + ", " + echo.HeaderRetryAfter
 
 func (s *Handler) streamOptions(c echo.Context) error {
@@ -262,6 +266,13 @@ func (s *Handler) headStream(c echo.Context) error {
 	setInfo(c, info)
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, info.ContentType)
+	if s.opts.Incarnation != nil {
+		id, err := s.opts.Incarnation(c.Request().Context(), key.Namespace)
+		if err != nil {
+			return err
+		}
+		h.Set(headerIncarnation, id)
+	}
 	if ttl := info.Lifetime.TTL; ttl != nil {
 		h.Set(headerTTL, strconv.FormatInt(int64(*ttl/time.Second), 10))
 	}
