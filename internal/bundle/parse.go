@@ -84,6 +84,9 @@ func (c *cursor) text() []byte {
 			c.bad = true
 			return nil
 		case b == '\\':
+			if plain == nil {
+				plain = make([]byte, 0, endOfString(c.b, c.at-1)-start)
+			}
 			plain = append(plain, c.b[start:i]...)
 			value, size := unescape(c.b[i+1:])
 			if size == 0 {
@@ -104,6 +107,9 @@ func (c *cursor) text() []byte {
 func unescape(b []byte) (value byte, size int) {
 	if len(b) == 0 {
 		return 0, 0
+	}
+	if b[0] == '"' || b[0] == '\\' { // most of them
+		return b[0], 1
 	}
 	if i := strings.IndexByte(escapes, b[0]); i >= 0 {
 		return escaped[i], 1
@@ -165,7 +171,7 @@ func (c *cursor) claims() []byte {
 	}
 	end := endOfValue(c.b, c.at)
 	claims := c.b[c.at:end]
-	if len(claims) < 2 || claims[0] != '[' || !json.Valid(claims) || strictjson.Check(claims) != nil {
+	if len(claims) < 2 || claims[0] != '[' || !json.Valid(claims) || strictjson.Check(claims) != nil || !shapeOf(claims).exact {
 		c.bad = true
 		return []byte("[]")
 	}
