@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -148,4 +150,27 @@ func stored(t *testing.T, b *bench) map[string]string {
 	}
 	require.NoError(t, list.Err())
 	return all
+}
+
+// waiting is a log that does not answer.
+type waiting struct{ until time.Duration }
+
+func (w *waiting) Changes(ctx context.Context, _ string, _ model.ChangeQuery) (sluice.ObservePage, error) {
+	deadline, _ := ctx.Deadline()
+	w.until = time.Until(deadline)
+	return sluice.ObservePage{}, context.DeadlineExceeded
+}
+
+// S3-42: a page that cannot be read in 30 s is refused, and may be asked for again.
+func TestObserve_EndsInTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	opts, log := b.options(), &waiting{}
+	opts.Changes = log
+	b.http.Close()
+	b.http = httptest.NewServer(httpapi.New(opts).Handler())
+	t.Cleanup(b.http.Close)
+	require.Equal(t, "unavailable", b.must(t, http.StatusServiceUnavailable, observe, "").code())
+	require.LessOrEqual(t, log.until, 30*time.Second)
+	require.Greater(t, log.until, 10*time.Second)
 }

@@ -104,3 +104,21 @@ func TestErasePath_GoesOnAfterACrash(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{"1": 2, "3": 2, "5": 2, "7": 1, "9": 1}, gone)
 }
+
+// S3-48: where the answering replica has nothing more, the leader is asked: a page does not pass over events that a replica that
+// lags behind has not got yet, and passes over those that are gone.
+func TestChangeReader_AsksTheLeaderAtTheEnd(t *testing.T) {
+	t.Parallel()
+	l, stream := tenEvents(t)
+	require.NoError(t, stream.DeleteMsg(t.Context(), 9))
+	require.NoError(t, stream.DeleteMsg(t.Context(), 10))
+	info, err := l.core.EventsInfo(t.Context(), logName)
+	require.NoError(t, err)
+	r := l.newChangeReader(logName, model.ChangeQuery{}, info)
+	r.page.ThroughSeq = 7 // as far as the replica has come
+	require.ErrorIs(t, r.atEnd(t.Context()), natsstore.ErrBehind)
+	require.Equal(t, uint64(7), r.page.ThroughSeq)
+	r.page.ThroughSeq = 8
+	require.NoError(t, r.atEnd(t.Context()))
+	require.Equal(t, uint64(10), r.page.ThroughSeq)
+}

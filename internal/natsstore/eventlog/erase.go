@@ -24,8 +24,8 @@ import (
 // Bounds of erasing. Records of erased events lie in the log before their events leave it, and may push out the oldest ones of
 // others. An event with an id or a label that is longer is not recorded.
 const (
-	eraseStep   = 4096 // events
-	eraseTries  = 3    // of reading, while another caller erases the same events
+	eraseStep   = 4 * MaxBatch // events
+	eraseTries  = 3            // of reading, while another caller erases the same events
 	maxErasedID = 16 << 10
 )
 
@@ -78,7 +78,7 @@ func (l *Log) ErasePath(ctx context.Context, ns string, path sluice.Path, upTo u
 // may erase the same path.
 func (l *Log) erasable(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) (events []sluice.Event, err error) {
 	for range eraseTries {
-		events, err = l.PathEvents(ctx, ns, path, after, upTo)
+		events, err = l.pathEvents(ctx, ns, path, span{after + 1, upTo}, MaxBatch)
 		if code := sluice.CodeOf(err); code != sluice.NotFound && code != sluice.WindowExceeded {
 			break
 		}

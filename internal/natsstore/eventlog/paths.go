@@ -101,8 +101,13 @@ func (l *Log) last(ctx context.Context, ns, subject string) (natsstore.StoredMes
 // PathEvents returns the first events on a path after a sequence and up to another, ascending: none
 // only if there are none, whichever replica answers.
 func (l *Log) PathEvents(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
+	return l.pathEvents(ctx, ns, path, span{after + 1, upTo}, pathPage)
+}
+
+// pathEvents is PathEvents for the events in a span, so many at most.
+func (l *Log) pathEvents(ctx context.Context, ns string, path sluice.Path, part span, most int) ([]sluice.Event, error) {
 	subject := streams.Subject(ns, path)
-	msgs, _, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
+	msgs, _, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: part.from, Subject: subject, Batch: most})
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +117,7 @@ func (l *Log) PathEvents(ctx context.Context, ns string, path sluice.Path, after
 		if e.Seq == 0 {
 			return nil, err
 		}
-		if e.Seq > upTo {
+		if e.Seq > part.to {
 			return events, nil
 		}
 		events = append(events, e) // an event that cannot be read comes with its data as it is
@@ -120,8 +125,8 @@ func (l *Log) PathEvents(ctx context.Context, ns string, path sluice.Path, after
 	if len(events) > 0 {
 		return events, nil
 	}
-	next, err := l.NextSeq(ctx, ns, subject, after+1)
-	if err != nil || next == 0 || next > upTo {
+	next, err := l.NextSeq(ctx, ns, subject, part.from)
+	if err != nil || next == 0 || next > part.to {
 		return nil, err
 	}
 	e, err := l.Event(ctx, ns, next)
