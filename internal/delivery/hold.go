@@ -104,7 +104,7 @@ func (j job) discardHead(ctx context.Context, p *park) error {
 // is stored when act returns.
 func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) acted {
 	a := newAct(kind, seq)
-	limit, cancel := context.WithTimeout(ctx, actLimit) // a runner that is opening finds due lanes by itself
+	limit, cancel := context.WithTimeout(ctx, actLimit)
 	defer cancel()
 	select {
 	case r.acts <- a:
@@ -119,30 +119,33 @@ func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) ac
 	}
 }
 
-// retryNow makes a parked lane due if its head is the single event of a replay, and reports whether
-// there is such a lane.
-func (r *runner) retryNow(ctx context.Context, rep sluice.Replay) bool {
-	return rep.Kind == sluice.ReplayRange && rep.From == rep.To && r.act(ctx, sluice.ReplayRetry, rep.From) == actedDone
-}
-
-// perform applies an act to a lane of the live deliveries, as soon as these are served.
-func (e *Engine) perform(ctx context.Context, r *replaying) {
+// act applies an operator's decision to the head of a parked lane of the live deliveries, as soon as
+// these are served: a runner may be opening, or rest. The outcome is actedLater only if ctx ends.
+func (e *Engine) act(ctx context.Context, rep *sluice.Replay, kind sluice.ReplayKind) acted {
 	for {
-		how := actedLater
-		if live := e.liveRunner(r.replay.Subscription); live != nil {
-			how = live.act(ctx, r.replay.Kind, r.replay.From)
-		} else {
-			e.wake(ctx, r.replay.Subscription)
-		}
-		if how != actedLater {
-			e.conclude(ctx, r.replay.Subscription, func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, r.performed(how)) })
-			return
+		if live := e.liveRunner(rep.Subscription); live == nil {
+			e.wake(ctx, rep.Subscription)
+		} else if how := live.act(ctx, kind, rep.From); how != actedLater {
+			return how
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return actedLater
 		case <-time.After(actAgain):
 		}
+	}
+}
+
+// retryNow makes a parked lane due if its head is the single event of a replay, and reports whether
+// there is such a lane.
+func (e *Engine) retryNow(ctx context.Context, rep *sluice.Replay) bool {
+	return rep.Kind == sluice.ReplayRange && rep.From == rep.To && e.act(ctx, rep, sluice.ReplayRetry) == actedDone
+}
+
+// perform applies the act that a replay is.
+func (e *Engine) perform(ctx context.Context, r *replaying) {
+	if how := e.act(ctx, &r.replay, r.replay.Kind); how != actedLater {
+		e.conclude(ctx, r.replay.Subscription, func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, r.performed(how)) })
 	}
 }
 

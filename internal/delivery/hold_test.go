@@ -293,6 +293,38 @@ func TestHold_ReplayGivesUpInstead(t *testing.T) {
 	w.heldLanes(t, 0)
 }
 
+// The retry of a parked lane's head is the next attempt of the lane, also if nothing serves the lane when it is asked for: as a
+// replay, the event would be sent once now and once when the lane is due, and the events behind it would wait until then.
+func TestRetry_MovesALaneThatIsNotServedYet(t *testing.T) {
+	t.Parallel()
+	w := newHoldingWorld(t, connect(t), "retried", sluice.Policy{Retry: steps(time.Hour, 5)})
+	w.endpoint.mu.Lock()
+	w.endpoint.fails["e1"] = 1
+	w.endpoint.mu.Unlock()
+	w.publish(t, "/a/a", "e1")
+	w.publish(t, "/a/a", "e2")
+	proc := w.start(t)
+	require.Eventually(t, func() bool {
+		parked, err := w.deliveries.Parked(t.Context(), w.sub)
+		return err == nil && len(parked) == 1 && w.endpoint.delivered() == 0
+	}, 20*time.Second, time.Millisecond)
+	proc.stop()
+	rep := sluice.Replay{
+		ID: "now", Subscription: w.sub.ID, Namespace: w.sub.Namespace, Kind: sluice.ReplayRange, State: sluice.ReplayRunning,
+		From: 1, To: 1, Next: 1, Began: w.sub.Began(), CreatedAt: time.Now(),
+	}
+	require.NoError(t, w.deliveries.Replays().Add(t.Context(), rep))
+	proc = w.start(t)
+	defer func() { proc.stop() }()
+	rep = w.done(t, rep)
+	require.Zero(t, rep.Sent)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 2 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		parked, err := w.deliveries.Parked(t.Context(), w.sub)
+		return err == nil && len(parked) == 0
+	}, 20*time.Second, time.Millisecond)
+}
+
 // TestHold_RandomActsLoseNothing drives crashes and operators who act on
 // what is held. In the end every event was delivered or is a dead letter that an operator wanted,
 // first attempts keep the order of their path, and no lane stays parked.

@@ -69,16 +69,18 @@ func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
 	r := newReplaying(rep, e.ports, e.opts.Log)
 	s := &served{runner: r.runner(sub, e)}
-	live := e.liveRunner(sub.ID)
 	run := func(inner context.Context) {
 		if rep.Acts() {
 			e.perform(inner, r)
 			return
 		}
-		if live != nil && live.retryNow(inner, rep) {
+		if e.retryNow(inner, &rep) {
 			e.conclude(inner, sub.ID, func(ctx context.Context) error {
 				return r.finish(ctx, sluice.ReplayDone, "the next attempt of its parked lane was brought forward")
 			})
+			return
+		}
+		if inner.Err() != nil {
 			return
 		}
 		e.keep(inner, s.runner)
