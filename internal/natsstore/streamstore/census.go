@@ -36,7 +36,7 @@ type Records struct {
 
 // Counts returns how far each of our streams has come, by name. Code Unavailable.
 func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
-	return natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (map[string]Count, error) {
+	all, err := natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (map[string]Count, error) {
 		all := map[string]Count{}
 		list := s.core.JetStream().ListStreams(ctx)
 		for info := range list.Info() {
@@ -45,10 +45,14 @@ func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 			}
 		}
 		if err := list.Err(); err != nil {
-			return nil, fmt.Errorf("list streams: %w", err)
+			return nil, err //nolint:wrapcheck // it is wrapped below
 		}
 		return all, nil
 	})
+	if err != nil {
+		return nil, fmt.Errorf("list streams: %w", natsstore.StoreError(ctx, err))
+	}
+	return all, nil
 }
 
 // Records returns the content of a bucket. A record that cannot be read is named, if the server still knows its key.

@@ -61,7 +61,7 @@ func (s *Store) StoredStreams(ctx context.Context) ([]string, error) {
 		}
 	}
 	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("list streams: %w", err)
+		return nil, fmt.Errorf("list streams: %w", natsstore.StoreError(ctx, err))
 	}
 	return names, nil
 }
