@@ -127,9 +127,9 @@ func (w *stopwatch) follow(b *testing.B, s *running) {
 	go func() {
 		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-				var ev struct{ ID string }
-				_ = json.Unmarshal([]byte(data), &ev)
-				w.arrives(ev.ID)
+				var frame struct{ Event struct{ ID string } }
+				_ = json.Unmarshal([]byte(data), &frame)
+				w.arrives(frame.Event.ID)
 			}
 		}
 	}()

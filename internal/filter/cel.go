@@ -186,7 +186,12 @@ func Exhausted(err error) bool { return errors.Is(err, errExhausted) }
 // within evaluates the expression, and returns the cost: more than most if it was aborted. A
 // missing field, or one of an unexpected type, is no match (C19); all other failures are errors.
 func (x *expression) within(e *sluice.Event, p *Parsed, most int) (ok bool, cost int, err error) {
-	m := &meter{left: most}
+	return x.metered(&meter{left: most}, e, p)
+}
+
+// metered is within on a meter.
+func (x *expression) metered(m *meter, e *sluice.Event, p *Parsed) (ok bool, cost int, err error) {
+	most := m.left
 	ok, err = x.evaluate(e, p, m)
 	cost = most - m.left
 	x.spent.Add(uint64(min(cost, most))) //nolint:gosec // it is not below 0

@@ -81,7 +81,7 @@ func (s *seen) judge(m *Matcher, e *sluice.Event) (v Verdict, cost int) {
 	found.once.Do(func() {
 		cost = m.cel.reading(e, &known.parsed)
 		var spent int
-		found.ok, spent, found.err = m.cel.within(e, &known.parsed, m.cel.most)
+		found.ok, spent, found.err = m.cel.metered(&meter{left: m.cel.most, yields: true}, e, &known.parsed)
 		cost += spent
 		close(found.done)
 	})

@@ -40,11 +40,17 @@ const (
 	regexLimit = 1_000
 )
 
-// meter is the remaining cost limit of one evaluation, and of its turn on the processor.
-type meter struct{ left, turn int }
+// meter is the remaining cost limit of one evaluation.
+type meter struct {
+	left int
 
-// turnCost is the cost after which an evaluation yields its processor, about 0.1 ms. Otherwise it
-// keeps it for the 10 ms after which Go preempts a goroutine, and all others wait as long.
+	yields bool
+	turn   int // cost since it yielded
+}
+
+// turnCost is the cost after which an evaluation of the pool yields its processor, about 0.1 ms.
+// Otherwise it keeps it for the 10 ms after which Go preempts a goroutine, and all others wait as
+// long. A caller that evaluates by itself may hold a lock that others wait for: it does not yield.
 const turnCost = 400
 
 // spend charges the cost of the next step. If the evaluation cannot afford it, it ends as CEL ends
@@ -55,7 +61,7 @@ func spend(vars interpreter.Activation, cost int) {
 	if m.left -= cost; m.left < 0 {
 		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "cost limit exceeded"})
 	}
-	if m.turn += cost; m.turn >= turnCost {
+	if m.turn += cost; m.yields && m.turn >= turnCost {
 		m.turn = 0
 		runtime.Gosched()
 	}
