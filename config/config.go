@@ -24,6 +24,7 @@ type Config struct {
 	Durable  Durable  `json:"durable"  envPrefix:"DURABLE_"`
 	Feed     Feed     `json:"feed"     envPrefix:"FEED_"`
 	Watches  Watches  `json:"watches"  envPrefix:"WATCHES_"`
+	Mirrors  Mirrors  `json:"mirrors"  envPrefix:"MIRRORS_"`
 	Limits   Limits   `json:"limits"   envPrefix:"LIMITS_"`
 	Export   Export   `json:"export"   envPrefix:"EXPORT_"`
 	Secrets  Secrets  `json:"secrets"  envPrefix:"SECRETS_"`
@@ -205,6 +206,7 @@ func Default() Config {
 		Durable:  Durable{Anonymous: []string{}, LongPoll: sluice.Duration(30 * time.Second), MaxBody: 10 << 20},
 		Feed:     Feed{Ring: 1024, MaxBuffer: 16384, Heartbeat: 15 * second, MaxFeeds: 20_000, MaxPerPrincipal: 1000, RingBytes: 1 << 30},
 		Watches:  Watches{PerNamespace: 100, EvaluationsPerSecond: 1000, Paths: 1024},
+		Mirrors:  Mirrors{Workers: 10, Tombstones: sluice.Duration(90 * 24 * time.Hour)},
 		Limits:   defaultLimits(),
 		Log:      Log{Level: "info", Format: "text"},
 

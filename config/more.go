@@ -91,6 +91,24 @@ func (d Durable) check() error {
 // maxAppend is the largest append that fits into one batch of events.
 const maxAppend = 256 << 20
 
+// Mirrors configures subscriptions of mode mirror.
+type Mirrors struct {
+	// Workers is the number of mirrors that sync at once; 10.
+	Workers int `json:"workers" env:"WORKERS"`
+	// Tombstones is how long an entry that its source deleted remains readable as a tombstone; 0s:
+	// for ever; 2160h (90 days).
+	Tombstones sluice.Duration `json:"tombstones" env:"TOMBSTONES"`
+}
+
+func (m Mirrors) check() error {
+	return errors.Join(
+		when(m.Workers < 1 || m.Workers > maxMirrorWorkers, "mirrors.workers %d: write a number from 1 to %d", m.Workers, maxMirrorWorkers),
+		when(m.Tombstones != 0 && m.Tombstones.Std() < time.Minute, "mirrors.tombstones %s: write at least 1m, or 0s for ever", m.Tombstones),
+	)
+}
+
+const maxMirrorWorkers = 1024
+
 // Watches configures the evaluation of watches.
 type Watches struct {
 	// PerNamespace is the maximum number of watches in a namespace; 0: unlimited; 100.

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -136,11 +137,40 @@ func Singles() []Stream {
 		DenyDelete:   true,
 		DenyPurge:    true,
 		RefuseFull:   true,
+	}, {
+		Name:         Mirror,
+		Description:  "mirrored entries, and how far each mirror has come",
+		Subjects:     []string{mirrorPrefix + ">"},
+		Dedup:        2 * time.Minute,
+		PerSubject:   1,
+		MaxConsumers: maxConsumers,
+		AllowDirect:  true,
+		AllowAtomic:  true,
+		AllowTTL:     true, // of tombstones
+		RefuseFull:   true, // otherwise old entries would go in silence
+		Again:        true, // a mirror without its place begins anew
 	}}
 }
 
 // Buckets describes the buckets.
-func Buckets() []Bucket { return append(workBuckets(), ruleBuckets()...) }
+func Buckets() []Bucket { return slices.Concat(workBuckets(), ruleBuckets(), mirrorBuckets()) }
+
+// mirrorBuckets describes the buckets of mirrors.
+func mirrorBuckets() []Bucket {
+	return []Bucket{{
+		Name:         Mirrors,
+		Description:  "mirrors, by id",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
+	}, {
+		Name:         Credentials,
+		Description:  "tokens for the sources of mirrors, by id; sealed",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
+	}}
+}
 
 // workBuckets describes the buckets of pending work and its progress.
 func workBuckets() []Bucket {

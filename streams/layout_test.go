@@ -37,7 +37,7 @@ func TestLayout_JetStreamAcceptsEveryDescription(t *testing.T) {
 	t.Parallel()
 	for _, s := range append(streams.Singles(), streams.Events(sluice.Namespace{Name: "acme"})) {
 		require.NotZero(t, s.MaxConsumers, s.Name) // 1,000 otherwise, -1 does not lift it
-		require.LessOrEqual(t, s.Dedup, s.MaxAge, s.Name)
+		require.True(t, s.MaxAge == 0 || s.Dedup <= s.MaxAge, s.Name)
 		require.NotEmpty(t, s.Subjects, s.Name)
 	}
 	for _, b := range streams.Buckets() {

@@ -17,6 +17,7 @@ const (
 	attemptsPrefix    = "attempts."
 	deadLettersPrefix = "dead."
 	ledgerPrefix      = "ledger."
+	mirrorPrefix      = "mirror."
 	recordsPrefix     = "durable."
 )
 
@@ -25,6 +26,7 @@ const (
 	Attempts    = "ATTEMPTS"    // attempts, up to 64 of a subscription in a message
 	DeadLetters = "DEADLETTERS" // one message per delivery that failed for good
 	Ledger      = "LEDGER"      // one message per change
+	Mirror      = "MIRROR"      // one message per mirrored entry, and per mirror its place
 )
 
 // Buckets.
@@ -46,6 +48,8 @@ const (
 	Watches       = "watches"       // key: WatchKey
 	Answers       = "answers"       // key: hash of holder, request and Idempotency-Key
 	Told          = "told"          // key: subscription, or ToldNamespaceKey
+	Mirrors       = "mirrors"       // key: mirror
+	Credentials   = "credentials"   // key: mirror; tokens for sources of mirrors
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -140,6 +144,28 @@ func idToken(id string) string {
 	}
 	return encode("", []string{id}, harmless)[1:]
 }
+
+// MirrorSubjects returns the subjects of everything that a mirror has.
+func MirrorSubjects(mirror string) string { return mirrorPrefix + mirror + ".>" }
+
+// MirrorPlaceSubject returns the subject of a mirror's place.
+func MirrorPlaceSubject(mirror string) string { return mirrorPrefix + mirror + ".place" }
+
+// MirrorEntrySubject returns the subject of a mirrored entry, by the source's id of the original.
+func MirrorEntrySubject(mirror, entry string) string {
+	return mirrorPrefix + mirror + ".entry." + idToken(entry)
+}
+
+// MirrorEntriesSubject returns the filter for all entries of a mirror.
+func MirrorEntriesSubject(mirror string) string { return mirrorPrefix + mirror + ".entry.*" }
+
+// MirrorGapSubject returns the subject of a gap of a mirror that begins at a sequence.
+func MirrorGapSubject(mirror string, from uint64) string {
+	return mirrorPrefix + mirror + ".gap." + strconv.FormatUint(from, 10)
+}
+
+// MirrorGapsSubject returns the filter for all gaps of a mirror.
+func MirrorGapsSubject(mirror string) string { return mirrorPrefix + mirror + ".gap.*" }
 
 // noNamespace replaces the namespace for entries without one; no namespace has this name.
 const noNamespace = "_"

@@ -10,7 +10,10 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/loopguard"
+	"github.com/sluice-io/sluice/internal/mirror"
+	"github.com/sluice-io/sluice/internal/mirror/remote"
 	"github.com/sluice-io/sluice/internal/namespace"
+	"github.com/sluice-io/sluice/internal/natsstore/mirrorstore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/notify"
 	"github.com/sluice-io/sluice/internal/schedule"
@@ -82,6 +85,21 @@ func (s *server) openWatches(context.Context) error {
 	return nil
 }
 
+// openMirrors constructs the mirror engine.
+func (s *server) openMirrors(context.Context) error {
+	s.mirrorSources = &records.MirrorSources{
+		RemoteSource: remote.Source{Fetcher: s.sender}, Index: s.index, Summary: s.catalogue.Summary,
+		Log: records.EventLog{Log: s.log, Lost: s.memory.Gaps},
+	}
+	s.mirrors = mirror.New(mirror.Deps{
+		Definitions: records.NewMirrors(s.store), Credentials: records.NewCredentials(s.store), Copies: mirrorstore.New(s.store, s.cfg.Mirrors.Tombstones.Std()),
+		Sources: s.mirrorSources, Namespaces: records.MirrorNamespaces{Index: s.index, Log: s.log}, Gate: records.MirrorGate{Index: s.index},
+		Teller: records.Teller{Log: s.log}, Ledger: s.ledger, Owns: s.owns.Part(),
+	}, mirror.Options{Workers: s.cfg.Mirrors.Workers, Log: s.opts.Log})
+	s.mirrorSources.Passed = s.mirrors.Keeper().Passed
+	return nil
+}
+
 // streams returns the handler's dependencies for Durable Streams.
 func (s *server) streams() dstreams.Options {
 	return dstreams.Options{
@@ -104,7 +122,7 @@ func (s *server) published(to ingest.Publisher) ingest.Publisher {
 // namespaces returns the service of namespaces.
 func (s *server) namespaces() namespace.Service {
 	return namespace.Service{
-		Store: s.store.Namespaces(), Scheduled: s.log.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs,
+		Store: s.store.Namespaces(), Scheduled: s.log.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs, Mirrors: s.mirrors.Keeper(),
 		Authority: s.authority, Ledger: s.ledger, Announce: s.announce, Quotas: s.quotas, Catalogue: s.catalogue,
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
+	"github.com/sluice-io/sluice/internal/mirror"
 	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
@@ -124,6 +125,8 @@ type engines struct {
 	appointments  *appointment.Engine
 	watches       *watch.Engine
 	watchKeeper   *watch.Keeper
+	mirrors       *mirror.Engine
+	mirrorSources *records.MirrorSources
 }
 
 // forget removes the addresses that a killed server left behind; the directory is locked by this
@@ -352,7 +355,7 @@ func (s *server) openAPI(context.Context) error {
 			Scheduled: s.later,
 		},
 		Delivering: s.delivering(),
-		Observing:  httpapi.Observing{Changes: records.EventLog{Log: s.log, Lost: s.memory.Gaps}, Summary: s.catalogue.Summary},
+		Observing:  httpapi.Observing{Changes: records.EventLog{Log: s.log, Lost: s.memory.Gaps}, Summary: s.catalogue.Summary, Passed: s.mirrors.Keeper().Passed},
 		Store:      s.storeState(),
 		Network: httpapi.Network{
 			MaxBody:        s.cfg.HTTP.MaxBody,
@@ -373,6 +376,7 @@ func (s *server) openAPI(context.Context) error {
 		Streams:      s.streams(),
 		Answers:      s.store.Answers(),
 		Wakes:        s.wakes,
+		Mirrors:      records.GatedMirrors{Keeper: s.mirrors.Keeper(), MirrorGate: records.MirrorGate{Index: s.index}},
 		Stopping:     s.web.Stopping(),
 		JWKS:         s.keyService().KeySet(""),
 		Keys:         s.keyService(),

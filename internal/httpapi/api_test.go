@@ -233,7 +233,7 @@ func TestRequest_RefusalsHaveCodesAndStatuses(t *testing.T) {
 		{"an unknown filter (S4-78)", "POST /v1/subscriptions", own + `,"filter":{"colour":["red"]}}`, 422, "unknown_filter"},
 		{"both shapes (S4-75)", "POST /v1/subscriptions", s0 + `,"pattern":"/a"}`, 422, "ambiguous_subscription"},
 		{"wake (S0-24, S0-87)", "POST /v1/subscriptions", `{"target":"scope:default","on_change":"wake"}`, 422, "wake_not_supported"},
-		{"another mode", "POST /v1/subscriptions", own + `,"mode":"mirror"}`, 422, "unprocessable"},
+		{"another mode", "POST /v1/subscriptions", own + `,"mode":"pull"}`, 422, "unprocessable"},
 		{"no target (S0-19)", "POST /v1/subscriptions", `{"on_change":"webhook","webhook_url":"` + hook + `"}`, 400, "invalid_request"},
 		{"http (S0-22)", "POST /v1/subscriptions", strings.Replace(s0, "https", "http", 1) + "}", 422, "insecure_url"},
 		{"an address (S1-143)", "POST /v1/subscriptions", `{"pattern":"/x","endpoint":{"url":"https://169.254.169.254/"}}`, 422, "blocked_address"},

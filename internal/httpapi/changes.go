@@ -44,7 +44,9 @@ func (s *Server) listChanges(c echo.Context) error {
 		page.Label = s.opts.Authority.Label(ns)
 	}
 	if s.opts.Passed != nil {
-		page.Passed = s.opts.Passed(ctx, ns)
+		if page.Passed, err = s.opts.Passed(ctx, ns); err != nil {
+			return err
+		}
 	}
 	body, err := page.AppendJSON(nil)
 	if err != nil {

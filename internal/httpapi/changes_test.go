@@ -113,8 +113,8 @@ func TestObserve_NamesTheLogsPassed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	opts := b.options()
-	opts.Passed = func(_ context.Context, ns string) []sluice.Hop {
-		return []sluice.Hop{{Incarnation: "of " + ns, Hops: 2}}
+	opts.Passed = func(_ context.Context, ns string) ([]sluice.Hop, error) {
+		return []sluice.Hop{{Incarnation: "of " + ns, Hops: 2}}, nil
 	}
 	b.http.Close()
 	b.http = httptest.NewServer(httpapi.New(opts).Handler())

@@ -357,6 +357,7 @@ func TestStatus_IsThatOfTheContract(t *testing.T) {
 		409: {
 			sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected,
 			sluice.BundleImported, sluice.BundleGap, sluice.BundleFork, sluice.OriginReplaced,
+			sluice.SubscriptionExists, sluice.MirrorCycle, sluice.MirrorSuspended,
 		},
 		410: {sluice.WindowExceeded, sluice.StreamGone},
 		412: {sluice.RevisionMismatch},

@@ -118,6 +118,7 @@ func (s *Server) routes() []route {
 	all = append(all, s.scheduleRoutes()...)
 	all = append(all, s.streamRoutes()...)
 	all = append(all, s.watchRoutes()...)
+	all = append(all, s.mirrorRoutes()...)
 	return append(all, s.subscriptionRoutes()...)
 }
 
@@ -170,11 +171,11 @@ func (s *Server) subscriptionRoutes() []route {
 		{http.MethodPost, "/v1/subscriptions/batch", authenticated, s.createSubscriptions},
 		{http.MethodGet, "/v1/subscriptions", authenticated, s.listSubscriptions},
 		{http.MethodPut, one, authenticated, s.putSubscription}, // same as POST
-		{http.MethodGet, one, owned, s.getSubscription},
-		{http.MethodPatch, one, edited, s.patchSubscription},
-		{http.MethodDelete, one, owned, s.deleteSubscription},
+		orMirror(route{http.MethodGet, one, owned, s.getSubscription}, s.getMirror),
+		orMirror(route{http.MethodPatch, one, edited, s.patchSubscription}, s.patchMirror),
+		orMirror(route{http.MethodDelete, one, owned, s.deleteSubscription}, s.deleteMirror),
 		{http.MethodPost, one + "/pause", owned, s.pauseSubscription},
-		{http.MethodPost, one + "/resume", owned, s.resumeSubscription},
+		orMirror(route{http.MethodPost, one + "/resume", owned, s.resumeSubscription}, s.resumeMirror),
 		{http.MethodPost, one + "/secret/rotate", owned, s.rotateSecret},
 		{http.MethodPost, one + "/test", delivering(insteadOfTesting), s.testSubscription},
 		{http.MethodPost, one + "/seek", delivering(insteadOfMoving), s.seekSubscription},
@@ -182,7 +183,7 @@ func (s *Server) subscriptionRoutes() []route {
 		{http.MethodGet, one + "/replays", owned, s.listReplays},
 		{http.MethodGet, one + "/replays/:replay", owned, s.getReplay},
 		{http.MethodPost, one + "/replays/:replay/cancel", owned, s.cancelReplay},
-		{http.MethodGet, one + "/status", owned, s.subscriptionStatus},
+		orMirror(route{http.MethodGet, one + "/status", owned, s.subscriptionStatus}, s.mirrorStatus),
 		{http.MethodGet, one + "/consumers", woken, s.listConsumers},
 		{http.MethodGet, one + "/consumers/:consumer", woken, s.getConsumer},
 		{http.MethodGet, one + "/deliveries", delivering(insteadOfLooking), s.listDeliveries},

@@ -118,8 +118,8 @@ type Delivering struct {
 // Observing holds the dependencies of requests for the changes of a namespace.
 type Observing struct {
 	Changes Changes
-	Summary func(*sluice.Event) []byte                               // the summary of an event's data, nil if it has none (C10); nil: no event has
-	Passed  func(ctx context.Context, namespace string) []sluice.Hop // the logs that a namespace has content of in mirrors (S3-119); nil: none
+	Summary func(*sluice.Event) []byte                                        // the summary of an event's data, nil if it has none (C10); nil: no event has
+	Passed  func(ctx context.Context, namespace string) ([]sluice.Hop, error) // the logs that a namespace has content of in mirrors (S3-119); nil: none
 }
 
 // Store reports the state of the store.
@@ -164,7 +164,8 @@ type Options struct {
 	Appointments Appointments // nil: 503
 	Feeds        *feed.Engine // nil: 503
 	Streams      dstreams.Options
-	Wakes        Wakes // nil: 503
+	Wakes        Wakes   // nil: 503
+	Mirrors      Mirrors // nil: 503
 
 	JWKS     func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics  http.Handler                          // for /metrics

@@ -49,7 +49,14 @@ func (s *Server) date(c echo.Context, sub *sluice.Subscription) error {
 }
 
 func (s *Server) createSubscription(c echo.Context) error {
-	req, err := subscriptionRequest(c)
+	body, err := httpkit.JSONBody(c)
+	if err != nil {
+		return err
+	}
+	if isMirror(body) {
+		return s.createMirror(c, "", body)
+	}
+	req, err := subscription.ParseRequest(body)
 	if err != nil {
 		return err
 	}
@@ -61,7 +68,14 @@ func (s *Server) createSubscription(c echo.Context) error {
 }
 
 func (s *Server) putSubscription(c echo.Context) error {
-	req, err := subscriptionRequest(c)
+	body, err := httpkit.JSONBody(c)
+	if err != nil {
+		return err
+	}
+	if isMirror(body) {
+		return s.createMirror(c, c.Param("id"), body)
+	}
+	req, err := subscription.ParseRequest(body)
 	if err != nil {
 		return err
 	}
@@ -70,14 +84,6 @@ func (s *Server) putSubscription(c echo.Context) error {
 		return err
 	}
 	return s.made(c, sub, created)
-}
-
-func subscriptionRequest(c echo.Context) (*subscription.Request, error) {
-	data, err := httpkit.JSONBody(c)
-	if err != nil {
-		return nil, err
-	}
-	return subscription.ParseRequest(data)
 }
 
 func (s *Server) made(c echo.Context, sub *sluice.Subscription, created bool) error { //nolint:revive // created is a result on its way
@@ -99,7 +105,7 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := httpkit.OneOf(c, "mode", string(sluice.Push), string(sluice.Wake)); err != nil {
+	if err := httpkit.OneOf(c, "mode", string(sluice.Push), string(sluice.Wake), string(sluice.Mirroring)); err != nil {
 		return err
 	}
 	if err := httpkit.OneOf(c, "state", string(sluice.Active), string(sluice.Paused), string(sluice.Disabled), string(sluice.Suspended), string(sluice.Cancelled)); err != nil {
@@ -107,6 +113,9 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	}
 	if err := httpkit.OneOf(c, "order", "created", "id"); err != nil {
 		return err
+	}
+	if sluice.Mode(c.QueryParam("mode")) == sluice.Mirroring {
+		return s.listMirrors(c, p)
 	}
 	page, err := s.opts.Registry.List(c.Request().Context(), subscription.Query{
 		Namespace: c.QueryParam("namespace"),

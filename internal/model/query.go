@@ -36,6 +36,13 @@ type ChangeQuery struct {
 	Erased func(label string) (paths []sluice.Path, every bool)
 }
 
+// MirrorPage is a part of the entries of a mirror.
+type MirrorPage struct {
+	Items []sluice.MirroredItem
+	Next  uint64 // cursor of the next page
+	More  bool   // there is one
+}
+
 // StateQuery selects paths of a snapshot. Zero values select all paths with events, at the latest
 // sequence.
 type StateQuery struct {

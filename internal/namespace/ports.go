@@ -46,6 +46,11 @@ type StreamSubscriptions interface {
 	Forget(ctx context.Context, namespace string, by sluice.Principal) error
 }
 
+// Mirrors deletes the mirrors of a namespace.
+type Mirrors interface {
+	DeleteAll(ctx context.Context, namespace, by string) error
+}
+
 // Announcer publishes system events.
 type Announcer interface {
 	Namespace(ctx context.Context, kind string, ns *sluice.Namespace, old, now json.RawMessage)

@@ -18,6 +18,7 @@ type Service struct {
 	Scheduled     Scheduled
 	Subscriptions Subscriptions
 	StreamSubs    StreamSubscriptions
+	Mirrors       Mirrors
 	Authority     Authority
 	Ledger        *ledger.Ledger
 	Announce      Announcer
@@ -151,6 +152,7 @@ func (s Service) remove(ctx context.Context, ns sluice.Namespace, by string) err
 		func() error { return s.Authority.EndGrants(ctx, model.CallerFrom(ctx), name) },
 		func() error { return s.Subscriptions.DeleteAll(ctx, name, by) },
 		func() error { return s.StreamSubs.Forget(ctx, name, sluice.Principal(by)) },
+		func() error { return s.Mirrors.DeleteAll(ctx, name, by) },
 		func() error { return s.Store.DeleteEventTypes(ctx, name) },
 		func() error { return s.unschedule(ctx, name) },
 		func() error { return s.Store.Delete(ctx, name) },

@@ -64,6 +64,26 @@ func (s *Store) Direct(ctx context.Context, ns string, req DirectRequest) (msgs 
 	return answer.Msgs, answer.More, StoreError(ctx, err)
 }
 
+// Lasts returns the last messages of subjects of a stream, as one replica has them, in order; a
+// subject without one is left out.
+func (s *Store) Lasts(ctx context.Context, stream string, subjects []string) ([]*nats.Msg, error) {
+	body, err := json.Marshal(DirectRequest{Batch: len(subjects), Lasts: subjects, MaxBytes: maxLasts})
+	if err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	answer, err := AskedFor(ctx, RequestTimeout, func(ctx context.Context) (DirectAnswer, error) {
+		answer, err := s.directAgain(ctx, stream, body, len(subjects)+1)
+		if err == nil && (answer.More || answer.Lost) {
+			err = fmt.Errorf("read %s: the answer is not whole", stream)
+		}
+		return answer, err
+	})
+	return answer.Msgs, StoreError(ctx, err)
+}
+
+// maxLasts limits the answer of Lasts, which has to be whole.
+const maxLasts = 256 << 20
+
 // DirectAnswer is the answer to a direct read.
 type DirectAnswer struct {
 	Msgs []*nats.Msg
@@ -78,8 +98,18 @@ var errSilent = errors.New("no replica answers")
 // DirectOnce asks until there is an answer, of at most so many messages, or ctx is done. NATS gives each request to one of the
 // replicas, a paused one too: a request without any answer is sent again, and waited for longer.
 func (s *Store) DirectOnce(ctx context.Context, ns string, body []byte, most int) (DirectAnswer, error) {
+	answer, err := s.directAgain(ctx, streams.EventsStream(ns), body, most)
+	if errors.Is(err, nats.ErrNoResponders) {
+		_, missing := s.EventsInfo(ctx, ns)
+		err = cmp.Or(missing, err)
+	}
+	return answer, err
+}
+
+// directAgain is DirectOnce for a stream.
+func (s *Store) directAgain(ctx context.Context, stream string, body []byte, most int) (DirectAnswer, error) {
 	for wait := askFirst; ; wait += wait / 2 {
-		answer, err := s.directTry(ctx, ns, body, most, wait)
+		answer, err := s.directTry(ctx, stream, body, most, wait)
 		if !errors.Is(err, errSilent) {
 			return answer, err
 		}
@@ -88,7 +118,7 @@ func (s *Store) DirectOnce(ctx context.Context, ns string, body []byte, most int
 
 // directTry sends one request. It returns errSilent if nothing comes during wait. A SubscribeSync would make
 // room for 65,536 messages (half a megabyte), which took longer than the reading.
-func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int, wait time.Duration) (DirectAnswer, error) {
+func (s *Store) directTry(ctx context.Context, stream string, body []byte, most int, wait time.Duration) (DirectAnswer, error) {
 	var answer DirectAnswer
 	inbox, msgs := s.nc.NewInbox(), make(chan *nats.Msg, most)
 	sub, err := s.nc.ChanSubscribe(inbox, msgs)
@@ -98,7 +128,7 @@ func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int,
 	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is gone, and with it the subscription
 	closed := make(chan struct{})
 	sub.SetClosedHandler(func(string) { close(closed) })
-	if err := s.nc.PublishRequest(DirectSubject+streams.EventsStream(ns), inbox, body); err != nil {
+	if err := s.nc.PublishRequest(DirectSubject+stream, inbox, body); err != nil {
 		return answer, err
 	}
 	silence := time.NewTimer(wait)
@@ -121,8 +151,7 @@ func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int,
 		}
 		switch status := msg.Header.Get(HeaderStatus); status {
 		case StatusNoAnswer:
-			_, missing := s.EventsInfo(ctx, ns)
-			return answer, cmp.Or(missing, nats.ErrNoResponders)
+			return answer, nats.ErrNoResponders
 		case statusEnd:
 			pending := LastHeader(msg, HeaderPending)
 			answer.More = pending != "" && pending != "0"
@@ -133,7 +162,7 @@ func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int,
 		case statusTooMany:
 			return answer, ErrTooMany
 		default:
-			return answer, fmt.Errorf("read %s: status %q %s", ns, status, msg.Header.Get("Description"))
+			return answer, fmt.Errorf("read %s: status %q %s", stream, status, msg.Header.Get("Description"))
 		}
 	}
 }

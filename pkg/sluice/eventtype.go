@@ -63,6 +63,7 @@ func SystemTypes() []string {
 		TypeDeliveryDead, TypeDeliveryHeld, TypeProducerUnsafe, TypeScheduledFailed, TypeScheduledCancelled, TypeEventTypeOrphaned,
 		TypeAppointmentApproaching, TypeAppointmentFired, TypeAppointmentMissed, TypeAppointmentCancelled,
 		TypeWatchFired, TypeWatchMissed, TypeWatchCancelled, TypeWatchThrottled,
+		TypeMirrorCreated, TypeMirrorUpdated, TypeMirrorDeleted, TypeMirrorSuspended, TypeMirrorResumed, TypeMirrorGap,
 	}
 }
 

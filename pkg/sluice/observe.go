@@ -87,13 +87,13 @@ func ChangeOf(e Event) Change {
 // MarshalJSON returns {"op","seq","id"} and, except of a deletion, {"path","type","time","source"},
 // with "revision_of", "subject", "dataschema", "datacontenttype", "extensions" and "data" or
 // "data_base64" if the event has them. JSON data is copied byte for byte.
-func (c Change) MarshalJSON() ([]byte, error) {
-	return c.appendJSON(make([]byte, 0, len(c.Event.Data)+512)), nil
-}
+func (c Change) MarshalJSON() ([]byte, error) { return c.appendObject(nil, "source"), nil }
 
-func (c *Change) appendJSON(b []byte) []byte {
+// appendObject appends the change as an object, with the event's source under a name.
+func (c *Change) appendObject(b []byte, source string) []byte {
 	e := &c.Event
-	b = append(append(append(b, `{"op":"`...), c.Op...), `","seq":`...)
+	b = append(slices.Grow(b, len(e.Data)+512), `{"op":"`...)
+	b = append(append(b, c.Op...), `","seq":`...)
 	b = strconv.AppendUint(b, e.Seq, 10)
 	member := func(name, value string) {
 		if value != "" {
@@ -109,7 +109,7 @@ func (c *Change) appendJSON(b []byte) []byte {
 	if at := e.occurred(); !at.IsZero() {
 		member("time", at.UTC().Format(time.RFC3339Nano))
 	}
-	member("source", cmp.Or(e.Source, "/"+e.Namespace))
+	member(source, cmp.Or(e.Source, "/"+e.Namespace))
 	member("subject", e.Subject)
 	member("dataschema", e.DataSchema)
 	member("revision_of", e.Extensions[RevisionOf])
@@ -247,7 +247,7 @@ func (p ObservePage) AppendJSON(b []byte) ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = p.Items[i].appendJSON(b)
+		b = p.Items[i].appendObject(b, "source")
 	}
 	return append(b, "]}"...), nil
 }

@@ -31,7 +31,7 @@ func Status(code sluice.Code) int {
 		return http.StatusMethodNotAllowed
 	case UnsupportedMedia:
 		return http.StatusUnsupportedMediaType
-	case sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected, sluice.WakeTaken, sluice.WakeOffset, sluice.WakeStale,
+	case sluice.Conflict, sluice.SubscriptionDiffers, sluice.SubscriptionExists, sluice.MirrorCycle, sluice.MirrorSuspended, sluice.EventLoopDetected, sluice.WakeTaken, sluice.WakeOffset, sluice.WakeStale,
 		sluice.BundleImported, sluice.BundleGap, sluice.BundleFork, sluice.OriginReplaced:
 		return http.StatusConflict
 	case sluice.WindowExceeded, sluice.StreamGone, sluice.WakeGone:

@@ -2,22 +2,10 @@ package eventlog
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
-	"fmt"
-	"strconv"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
-)
-
-// Headers of JetStream's atomic batch (ADR-50).
-const (
-	headerBatchID     = "Nats-Batch-Id"
-	headerBatchSeq    = "Nats-Batch-Sequence"
-	headerBatchCommit = "Nats-Batch-Commit"
 )
 
 // batch is how far publishing has come.
@@ -107,45 +95,5 @@ func (l *Log) atomic(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, 
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	id := rand.Text()
-	ctx, cancel := l.core.WhileWritable(ctx)
-	defer cancel()
-	for i, msg := range msgs {
-		msg.Header[headerBatchID] = []string{id}
-		msg.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
-		var err error
-		switch i {
-		case 0: // wait for the answer: a batch that cannot be begun is not sent
-			_, err = l.batchRequest(ctx, msg)
-		case len(msgs) - 1:
-			msg.Header[headerBatchCommit] = []string{"1"}
-			return l.batchRequest(ctx, msg)
-		default:
-			err = l.core.Conn().PublishMsg(msg)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("batch: %w", err)
-		}
-	}
-	return 0, fmt.Errorf("batch of %d messages: at least 2 are needed", len(msgs))
-}
-
-// batchRequest returns the sequence in the answer; the answer to all but the last message is
-// empty.
-func (l *Log) batchRequest(ctx context.Context, msg *nats.Msg) (uint64, error) {
-	resp, err := l.core.Conn().RequestMsgWithContext(ctx, msg)
-	if err != nil || len(resp.Data) == 0 {
-		return 0, err
-	}
-	var answer struct {
-		Error *jetstream.APIError `json:"error"`
-		Seq   uint64              `json:"seq"`
-	}
-	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return 0, fmt.Errorf("batch: %w", err)
-	}
-	if answer.Error != nil {
-		return 0, answer.Error
-	}
-	return answer.Seq, nil
+	return l.core.Atomic(ctx, msgs)
 }

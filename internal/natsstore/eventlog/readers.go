@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/logtail/broadcast"
 	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -52,7 +53,7 @@ func (s source) Tail(ctx context.Context, ns string, after uint64, each func(ent
 	return s.log.core.TailOn(ctx, streams.EventsStream(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		return each(entry{
 			subject: msg.Subject, seq: meta.Sequence.Stream, weight: msg.Size(), data: msg.Data,
-			batch: msg.Header.Get(headerBatchID), commits: msg.Header.Get(headerBatchCommit) != "",
+			batch: msg.Header.Get(natsstore.HeaderBatchID), commits: msg.Header.Get(natsstore.HeaderBatchCommit) != "",
 			event: sync.OnceValues(func() (sluice.Event, error) { return s.log.EventIn(msg, meta) }),
 		})
 	})

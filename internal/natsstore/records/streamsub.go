@@ -23,7 +23,7 @@ func (r streamSubscription) Transformed(key string, f natsstore.Transform) (_ st
 
 // SealedBuckets returns the buckets of this package whose records have sealed parts.
 func SealedBuckets() []natsstore.SealedBucket {
-	return []natsstore.SealedBucket{natsstore.SealedIn[streamSubscription](streams.StreamWakes)}
+	return []natsstore.SealedBucket{natsstore.SealedIn[streamSubscription](streams.StreamWakes), natsstore.SealedIn[credential](streams.Credentials)}
 }
 
 // Counts counts subscriptions for their quota.

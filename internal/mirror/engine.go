@@ -1,0 +1,342 @@
+package mirror
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/supervise"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Engine syncs the mirrors that this process owns: one clock for all of them, and a few at once
+// (S3-36). A mirror that is not due costs its record, and nothing else.
+type Engine struct {
+	deps   Deps
+	opts   Options
+	keeper *Keeper
+
+	mu      sync.Mutex
+	mirrors map[string]*job
+	queue   queue // of the owned ones, by the time at which they are due
+	busy    int
+	changed chan struct{} // has one element if the queue may have changed
+	running sync.WaitGroup
+}
+
+// job is a mirror in the engine.
+type job struct {
+	record *Stored
+	due    time.Time
+	at     int // index in the queue; -1: it is not in it
+
+	done     chan struct{} // closed when the present sync has ended; nil: none is running
+	place    Place
+	failures int
+	err      error // of the last sync
+}
+
+// New returns an engine that is idle until Run, and the keeper of its mirrors.
+func New(deps Deps, opts Options) *Engine {
+	e := &Engine{deps: deps, opts: opts.filled(rand.Float64), mirrors: map[string]*job{}, changed: make(chan struct{}, 1)}
+	e.keeper = &Keeper{deps: deps, engine: e, now: e.opts.Now, log: e.opts.Log}
+	return e
+}
+
+// Keeper returns the keeper of the engine's mirrors.
+func (e *Engine) Keeper() *Keeper { return e.keeper }
+
+// Run syncs mirrors until ctx is done, and returns when none is in progress.
+func (e *Engine) Run(ctx context.Context) error {
+	return supervise.Run(ctx, e.deps.Owns, supervise.Engine{
+		Watches: []func(context.Context) error{func(ctx context.Context) error { return e.deps.Definitions.Watch(ctx, e.change) }},
+		Changed: func(context.Context) <-chan struct{} { return e.owned() },
+		Serve:   e.serve,
+	})
+}
+
+// change takes a record from the store.
+func (e *Engine) change(id string, m *Stored) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j := e.mirrors[id]
+	switch {
+	case m == nil:
+		delete(e.mirrors, id)
+		if j != nil {
+			e.queue.drop(j)
+		}
+		return
+	case j == nil:
+		j = &job{at: -1}
+		e.mirrors[id] = j
+	}
+	j.record, j.failures, j.err = m, 0, nil
+	e.schedule(j, e.opts.Now())
+}
+
+// of returns the ids of the mirrors of a namespace, also those that other replicas sync.
+func (e *Engine) of(namespace string) (ids []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, j := range e.mirrors {
+		if j.record.Namespace == namespace && !j.record.Gone {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// owned takes that ownership may have changed. The returned channel is closed when no mirror that is
+// no longer owned is being synced.
+func (e *Engine) owned() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var leaving []<-chan struct{}
+	for id, j := range e.mirrors {
+		if e.deps.Owns.Owns(id) {
+			if j.at < 0 && j.done == nil {
+				e.schedule(j, e.opts.Now())
+			}
+			continue
+		}
+		e.queue.drop(j)
+		j.place = Place{} // another replica moves it
+		if j.done != nil {
+			leaving = append(leaving, j.done)
+		}
+	}
+	settled := make(chan struct{})
+	if len(leaving) == 0 {
+		close(settled)
+		return settled
+	}
+	e.running.Go(func() {
+		defer close(settled)
+		for _, done := range leaving {
+			<-done
+		}
+	})
+	return settled
+}
+
+// schedule makes a mirror due at a time, if there is something to do for it here. The caller holds the
+// lock.
+func (e *Engine) schedule(j *job, at time.Time) {
+	m := j.record
+	work := m.State == sluice.Active || m.Gone || len(m.Untold) > 0
+	if !work || !e.deps.Owns.Owns(m.ID) {
+		e.queue.drop(j)
+		return
+	}
+	e.queue.set(j, at)
+	select {
+	case e.changed <- struct{}{}:
+	default:
+	}
+}
+
+// serve runs what is due until ctx ends, and returns when nothing is in progress.
+func (e *Engine) serve(ctx context.Context) {
+	defer e.running.Wait()
+	clock := time.NewTimer(0)
+	defer clock.Stop()
+	for {
+		clock.Reset(e.begin(ctx))
+		select {
+		case <-ctx.Done():
+			return
+		case <-clock.C:
+		case <-e.changed:
+		}
+	}
+}
+
+// begin starts what is due, and returns the time until something else is.
+func (e *Engine) begin(ctx context.Context) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.queue) > 0 && e.busy < e.opts.Workers {
+		j := e.queue[0]
+		if wait := j.due.Sub(e.opts.Now()); wait > 0 {
+			return wait
+		}
+		e.queue.drop(j)
+		if j.done != nil { // a caller syncs it; it is scheduled again afterwards
+			continue
+		}
+		e.busy++
+		e.running.Go(func() {
+			e.turn(ctx, j)
+			e.mu.Lock()
+			e.busy--
+			e.mu.Unlock()
+			select {
+			case e.changed <- struct{}{}:
+			default:
+			}
+		})
+	}
+	return time.Hour
+}
+
+// turn does for a mirror what is to be done now.
+func (e *Engine) turn(ctx context.Context, j *job) {
+	record, place, done := e.enter(j)
+	if done == nil {
+		return
+	}
+	is := outcome{place: place}
+	switch {
+	case record.Gone:
+		is.err = e.keeper.bury(ctx, record)
+	case len(record.Untold) > 0:
+		is.err = e.keeper.tell(ctx, record)
+	}
+	if is.err == nil && record.State == sluice.Active && !record.Gone {
+		is = e.pull(ctx, &record.Mirror, place)
+	}
+	e.leave(ctx, j, record, is)
+}
+
+// enter marks a mirror as being synced; done is nil if it is already.
+func (e *Engine) enter(j *job) (record *Stored, at Place, done chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if j.done != nil {
+		return nil, Place{}, nil
+	}
+	j.done = make(chan struct{})
+	return j.record, j.place, j.done
+}
+
+// leave takes the outcome of a sync of a record, and schedules the next one.
+func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) {
+	err := is.err
+	stopped, isStop := errors.AsType[*Stop](err)
+	if isStop && ctx.Err() == nil {
+		err = e.keeper.suspend(ctx, record, stopped)
+	}
+	if err != nil && ctx.Err() == nil {
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "mirror not synced", slog.String("namespace", record.Namespace),
+			slog.String("mirror", record.ID), slog.String("source", record.Source), slog.Any("error", err))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer close(j.done)
+	j.done = nil
+	if ctx.Err() != nil {
+		return
+	}
+	j.place, j.err = is.place, err
+	wait := e.wait(j.record)
+	switch {
+	case err != nil:
+		j.failures++
+		wait = min(wait<<min(j.failures, 20), maxBackoff) // S3-50
+		j.place = Place{}                                 // read it again
+	case is.more:
+		j.failures, wait = 0, 0
+	default:
+		j.failures = 0
+	}
+	if j.record != record || e.mirrors[record.ID] != j { // it was changed meanwhile
+		wait = 0
+	}
+	if e.mirrors[record.ID] == j {
+		e.schedule(j, e.opts.Now().Add(wait))
+	}
+}
+
+// wait returns the time until the next sync: the interval, a tenth more or less, so that mirrors do not
+// ask in step.
+func (e *Engine) wait(m *Stored) time.Duration {
+	interval := float64(m.PollInterval)
+	return time.Duration(interval * (0.9 + 0.2*e.opts.Jitter()))
+}
+
+// Sync syncs a mirror now until it has come to the end of its source, or ctx ends. This process need
+// not own it. What suspends the mirror is no error. Codes: those of the source; MirrorSuspended.
+func (e *Engine) Sync(ctx context.Context, m *Stored) error {
+	e.mu.Lock()
+	j := e.mirrors[m.ID]
+	if j == nil { // it was created a moment ago
+		j = &job{at: -1, record: m}
+		e.mirrors[m.ID] = j
+	}
+	busy := j.done
+	e.mu.Unlock()
+	for busy != nil { // what the running sync reads may be from before the call
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		e.mu.Lock()
+		busy = j.done
+		e.mu.Unlock()
+	}
+	record, place, done := e.enter(j)
+	if done == nil {
+		return sluice.Errorf(sluice.Unavailable, "the mirror is being synced; try again")
+	}
+	if record.State != sluice.Active || record.Gone {
+		e.leave(ctx, j, record, outcome{place: place})
+		return sluice.Errorf(sluice.MirrorSuspended, "the mirror is suspended (%s); resume it first", record.Reason)
+	}
+	is := outcome{place: place, more: true}
+	for is.more && is.err == nil {
+		is = e.pull(ctx, &record.Mirror, is.place)
+	}
+	e.leave(ctx, j, record, is)
+	if _, stopped := errors.AsType[*Stop](is.err); stopped {
+		return nil // the mirror is suspended, as its status says
+	}
+	return is.err
+}
+
+// queue is a heap of mirrors by the time at which they are due.
+type queue []*job
+
+func (q *queue) set(j *job, due time.Time) {
+	j.due = due
+	if j.at < 0 {
+		heap.Push(q, j)
+		return
+	}
+	heap.Fix(q, j.at)
+}
+
+func (q *queue) drop(j *job) {
+	if j.at >= 0 {
+		heap.Remove(q, j.at)
+	}
+}
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(a, b int) bool { return q[a].due.Before(q[b].due) }
+func (q queue) Swap(a, b int) {
+	q[a], q[b] = q[b], q[a]
+	q[a].at, q[b].at = a, b
+}
+
+// Push is heap.Interface's.
+func (q *queue) Push(x any) {
+	j := x.(*job) //nolint:forcetypeassert // nothing else is pushed
+	j.at = len(*q)
+	*q = append(*q, j)
+}
+
+// Pop is heap.Interface's.
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	j := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	j.at = -1
+	return j
+}

@@ -1,0 +1,454 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Keeper creates, changes and deletes mirrors. The ledger has a change before it is made. It is safe
+// for concurrent use.
+type Keeper struct {
+	deps   Deps
+	engine *Engine
+	now    func() time.Time
+	log    *slog.Logger
+}
+
+// Create creates a mirror, with its defaults set, and returns it. The caller's rights were checked. Codes InvalidRequest;
+// Conflict for a mirror of itself; NotFound for the source; Forbidden if its label is not dominated,
+// or the credential permits more than to read; SubscriptionExists; MirrorCycle (S3-103…108).
+func (k *Keeper) Create(ctx context.Context, m sluice.Mirror, by sluice.Caller) (sluice.Mirror, error) {
+	if err := k.check(ctx, &m); err != nil {
+		return m, err
+	}
+	if m.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return m, fmt.Errorf("generate an ID: %w", err)
+		}
+		m.ID = id.String()
+	} else if err := streams.CheckSubscriptionID(m.ID); err != nil {
+		return m, err
+	}
+	now, credential := k.now().UTC(), m.Credential
+	m.Credential, m.State, m.Reason, m.Revision = "", sluice.Active, "", 0
+	m.CreatedAt, m.UpdatedAt, m.CreatedBy, m.ApprovedBy, m.Grant = now, now, string(by.Principal), string(by.Principal), by.Grant
+	if credential != "" {
+		m.CredentialAt = &now
+	}
+	if err := k.unlike(ctx, &m); err != nil { // most conflicts are found before anything is written
+		return m, err
+	}
+	intent, err := k.deps.Ledger.Intend(ctx, nil, ledger.Change{
+		Actor: m.CreatedBy, Namespace: m.Namespace, Resource: m.ID, Action: sluice.ActionMirrorCreate, New: &m,
+	})
+	if err != nil {
+		return m, err
+	}
+	if err := k.store(ctx, &m, credential); err != nil {
+		intent.Fail(ctx, err)
+		return m, err
+	}
+	return m, nil
+}
+
+// store stores a new mirror, and removes it if it conflicts with one that was stored before it.
+func (k *Keeper) store(ctx context.Context, m *sluice.Mirror, credential string) error {
+	if credential != "" {
+		if err := k.deps.Credentials.Put(ctx, m.ID, credential); err != nil {
+			return fmt.Errorf("store credential: %w", err)
+		}
+	}
+	record := Stored{Mirror: *m, Untold: []Said{k.said(m, sluice.TypeMirrorCreated, m.CreatedBy)}}
+	revision, err := k.deps.Definitions.Put(ctx, m.ID, record, 0)
+	if err != nil {
+		if sluice.CodeOf(err) == sluice.Conflict {
+			return sluice.Errorf(sluice.SubscriptionDiffers, "the id is in use; choose another one")
+		}
+		return fmt.Errorf("store mirror: %w", err)
+	}
+	m.Revision = revision
+	if err := k.unlike(ctx, m); err != nil {
+		ctx := shutdown.Lasting(ctx)
+		if gone := k.deps.Definitions.Delete(ctx, m.ID, revision); gone != nil {
+			k.log.LogAttrs(ctx, slog.LevelError, "conflicting mirror not removed", slog.String("mirror", m.ID), slog.Any("error", gone))
+		}
+		return err
+	}
+	return nil
+}
+
+// unlike returns an error if a mirror conflicts with an earlier one.
+func (k *Keeper) unlike(ctx context.Context, m *sluice.Mirror) error {
+	all, err := k.deps.Definitions.All(ctx)
+	if err != nil {
+		return fmt.Errorf("list mirrors: %w", err)
+	}
+	edges := make([]Edge, 0, len(all))
+	for i := range all {
+		if !all[i].Gone {
+			edges = append(edges, edgeOf(&all[i].Mirror))
+		}
+	}
+	one := edgeOf(m)
+	one.Revision = cmp.Or(one.Revision, ^uint64(0)) // a new one is the last
+	return conflict(one, edges)
+}
+
+func edgeOf(m *sluice.Mirror) Edge {
+	return Edge{ID: m.ID, Subscriber: m.Namespace, Source: m.Source, Revision: m.Revision}
+}
+
+// check returns an error unless a mirror may be made, or resumed, beside the others.
+func (k *Keeper) check(ctx context.Context, m *sluice.Mirror) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	if m.Source == m.Namespace {
+		return sluice.Errorf(sluice.Conflict, "%s cannot mirror itself", m.Namespace)
+	}
+	if _, err := k.deps.Namespaces.Incarnation(ctx, m.Namespace); err != nil {
+		return err
+	}
+	if m.Remote() {
+		if m.Credential == "" {
+			return nil // bundles are imported
+		}
+		return k.deps.Sources.CheckCredential(ctx, m, m.Credential)
+	}
+	if m.Credential != "" {
+		return sluice.Errorf(sluice.InvalidRequest, "credential: a namespace of this server needs none; omit it").With("field", "credential")
+	}
+	if _, err := k.deps.Namespaces.Incarnation(ctx, m.Source); err != nil {
+		return err
+	}
+	source, own := k.deps.Namespaces.Label(m.Source), k.deps.Namespaces.Label(m.Namespace)
+	if !own.Dominates(source) {
+		return sluice.Errorf(sluice.Forbidden, "the label of %s (%s) does not dominate that of %s (%s)", m.Namespace, labelText(own), m.Source, labelText(source))
+	}
+	return nil
+}
+
+// Get returns a mirror. Code SubscriptionMissing.
+func (k *Keeper) Get(ctx context.Context, id string) (sluice.Mirror, error) {
+	m, err := k.get(ctx, id)
+	return m.Mirror, err
+}
+
+func (k *Keeper) get(ctx context.Context, id string) (Stored, error) {
+	m, revision, err := k.deps.Definitions.Get(ctx, id)
+	if sluice.CodeOf(err) == sluice.NotFound || err == nil && m.Gone {
+		return m, sluice.Errorf(sluice.SubscriptionMissing, "subscription %q not found", id)
+	}
+	m.Revision = revision
+	return m, err
+}
+
+// List returns the mirrors of a namespace, "" for all, by id.
+func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Mirror, error) {
+	all, err := k.deps.Definitions.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list mirrors: %w", err)
+	}
+	mirrors := []sluice.Mirror{}
+	for i := range all {
+		if !all[i].Gone && (namespace == "" || all[i].Namespace == namespace) {
+			mirrors = append(mirrors, all[i].Mirror)
+		}
+	}
+	slices.SortFunc(mirrors, func(a, b sluice.Mirror) int { return cmp.Compare(a.ID, b.ID) })
+	return mirrors, nil
+}
+
+// act is a change of a mirror: its actor, its action in the ledger, and the type of its system event.
+type act struct{ by, action, kind string }
+
+// change applies an act to a stored mirror, again after concurrent ones, and returns the result.
+func (k *Keeper) change(ctx context.Context, id string, a act, apply func(m *sluice.Mirror) error) (sluice.Mirror, error) {
+	var intent *ledger.Intent
+	for {
+		was, err := k.get(ctx, id)
+		if err != nil {
+			intent.Fail(ctx, err)
+			return was.Mirror, err
+		}
+		is := was
+		if err = apply(&is.Mirror); err == nil {
+			is.UpdatedAt = k.now().UTC()
+			c := ledger.Change{Actor: a.by, Namespace: was.Namespace, Resource: id, Action: a.action, Old: &was.Mirror, New: &is.Mirror}
+			if a.by == sluice.ActorSystem {
+				intent = k.deps.Ledger.Note(ctx, intent, c)
+			} else {
+				intent, err = k.deps.Ledger.Intend(ctx, intent, c)
+			}
+		}
+		if err != nil {
+			intent.Fail(ctx, err)
+			return was.Mirror, err
+		}
+		is.Untold = append(slices.Clone(was.Untold), k.said(&is.Mirror, a.kind, a.by))
+		is.Revision, err = k.deps.Definitions.Put(ctx, id, is, was.Revision)
+		if sluice.CodeOf(err) == sluice.Conflict {
+			continue
+		}
+		if err != nil {
+			intent.Fail(ctx, err)
+			return was.Mirror, fmt.Errorf("store mirror: %w", err)
+		}
+		return is.Mirror, nil
+	}
+}
+
+// Edit changes a mirror, with a revision only that one. Codes SubscriptionMissing; InvalidRequest;
+// Unprocessable; RevisionMismatch.
+func (k *Keeper) Edit(ctx context.Context, id string, edit sluice.MirrorEdit, revision uint64, by string) (sluice.Mirror, error) {
+	return k.change(ctx, id, act{by, sluice.ActionMirrorUpdate, sluice.TypeMirrorUpdated}, func(m *sluice.Mirror) error {
+		if revision != 0 && revision != m.Revision {
+			return sluice.Errorf(sluice.RevisionMismatch, "subscription %s is at revision %d", id, m.Revision)
+		}
+		return edit.Apply(m)
+	})
+}
+
+// Sync syncs a mirror now, to the end of its source.
+func (k *Keeper) Sync(ctx context.Context, id string) error {
+	m, err := k.get(ctx, id)
+	if err != nil {
+		return err
+	}
+	return k.engine.Sync(ctx, &m)
+}
+
+// Items returns entries of a mirror behind a cursor, in the order of their last change.
+func (k *Keeper) Items(ctx context.Context, m *sluice.Mirror, after uint64, limit int) (model.MirrorPage, error) {
+	page, err := k.deps.Copies.Page(ctx, m.ID, after, limit)
+	if err != nil {
+		return model.MirrorPage{}, fmt.Errorf("read entries: %w", err)
+	}
+	label := k.deps.Namespaces.Label(m.Namespace)
+	items := make([]sluice.MirroredItem, len(page.Entries))
+	for i := range page.Entries {
+		e := &page.Entries[i]
+		items[i] = sluice.MirroredItem{
+			Source: "mirrored", Subscription: m.ID, Origin: m.Source, Weight: m.Weight, Label: &label,
+			Tombstoned: e.Tombstone(), MirroredAt: &e.MirroredAt, Cursor: e.Cursor, Change: e.Change,
+		}
+	}
+	return model.MirrorPage{Items: items, Next: page.Next, More: page.More}, nil
+}
+
+// Passed returns the logs whose content a namespace has in mirrors, with the mirrors between
+// (S3-119).
+func (k *Keeper) Passed(ctx context.Context, namespace string) ([]sluice.Hop, error) {
+	hops := map[string]int{}
+	note := func(incarnation string, far int) {
+		if had, ok := hops[incarnation]; incarnation != "" && (!ok || far < had) {
+			hops[incarnation] = far
+		}
+	}
+	for _, id := range k.engine.of(namespace) {
+		held, err := k.deps.Copies.Hold(ctx, id, nil)
+		if err != nil {
+			return nil, fmt.Errorf("read place: %w", err)
+		}
+		note(held.Place.Incarnation, 1)
+		for _, hop := range held.Place.Passed {
+			note(hop.Incarnation, min(hop.Hops+1, sluice.MaxMirrorHops))
+		}
+	}
+	passed := make([]sluice.Hop, 0, len(hops))
+	for incarnation, far := range hops {
+		passed = append(passed, sluice.Hop{Incarnation: incarnation, Hops: far})
+	}
+	slices.SortFunc(passed, func(a, b sluice.Hop) int {
+		return cmp.Or(cmp.Compare(a.Hops, b.Hops), cmp.Compare(a.Incarnation, b.Incarnation))
+	})
+	return passed, nil
+}
+
+// Suspend stops the syncs of a mirror until it is resumed. What is mirrored stays (S3-126).
+func (k *Keeper) Suspend(ctx context.Context, id, by string) (sluice.Mirror, error) {
+	return k.stop(ctx, id, by, &Stop{sluice.MirrorSuspendedByOperator, "suspended by " + by})
+}
+
+// suspend is Suspend by the server itself.
+func (k *Keeper) suspend(ctx context.Context, m *Stored, why *Stop) error {
+	_, err := k.stop(shutdown.Lasting(ctx), m.ID, sluice.ActorSystem, why)
+	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
+		return nil
+	}
+	return err
+}
+
+func (k *Keeper) stop(ctx context.Context, id, by string, why *Stop) (sluice.Mirror, error) {
+	return k.change(ctx, id, act{by, sluice.ActionMirrorSuspend, sluice.TypeMirrorSuspended}, func(m *sluice.Mirror) error {
+		now := k.now().UTC()
+		m.State, m.Reason, m.SuspendDetail, m.SuspendedAt = sluice.Suspended, why.Reason, why.Detail, &now
+		return nil
+	})
+}
+
+// Resume has a suspended mirror sync again, if it might be created now (S3-128). After its origin was
+// replaced, accept says that the mirror begins anew: what it has of the former log is removed. Codes
+// those of Create; Conflict if the origin was replaced and that is not accepted.
+func (k *Keeper) Resume(ctx context.Context, id string, by sluice.Caller, accept bool) (sluice.Mirror, error) { //nolint:revive // accept is the caller's word
+	m, err := k.get(ctx, id)
+	if err != nil {
+		return m.Mirror, err
+	}
+	if m.State == sluice.Active {
+		return m.Mirror, nil
+	}
+	if err := k.check(ctx, &m.Mirror); err != nil {
+		return m.Mirror, err
+	}
+	if err := k.unlike(ctx, &m.Mirror); err != nil {
+		return m.Mirror, err
+	}
+	if m.Reason == sluice.MirrorOriginReplaced {
+		if !accept {
+			return m.Mirror, sluice.Errorf(sluice.Conflict, "%s; resume with \"accept_origin\": true to remove what is mirrored of the former log and begin anew", m.SuspendDetail)
+		}
+		if err := k.deps.Copies.Purge(ctx, id); err != nil {
+			return m.Mirror, fmt.Errorf("remove entries of the former log: %w", err)
+		}
+	}
+	return k.change(ctx, id, act{string(by.Principal), sluice.ActionMirrorResume, sluice.TypeMirrorResumed}, func(m *sluice.Mirror) error {
+		m.State, m.Reason, m.SuspendDetail, m.SuspendedAt = sluice.Active, "", "", nil
+		m.ApprovedBy, m.Grant = string(by.Principal), by.Grant
+		return nil
+	})
+}
+
+// PutCredential replaces the token for a mirror's source (S3-144). Code Forbidden if it permits more
+// than to read (S3-142).
+func (k *Keeper) PutCredential(ctx context.Context, id, token, by string) (sluice.Mirror, error) {
+	m, err := k.get(ctx, id)
+	if err != nil {
+		return m.Mirror, err
+	}
+	m.Credential = token
+	if err := m.Validate(); err != nil {
+		return m.Mirror, err
+	}
+	if !m.Remote() {
+		return m.Mirror, sluice.Errorf(sluice.Conflict, "the source is a namespace of this server, and needs no credential")
+	}
+	if err := k.deps.Sources.CheckCredential(ctx, &m.Mirror, token); err != nil {
+		return m.Mirror, err
+	}
+	if err := k.deps.Credentials.Put(ctx, id, token); err != nil {
+		return m.Mirror, fmt.Errorf("store credential: %w", err)
+	}
+	return k.change(ctx, id, act{by, sluice.ActionMirrorUpdate, sluice.TypeMirrorUpdated}, func(m *sluice.Mirror) error {
+		now := k.now().UTC()
+		m.CredentialAt = &now
+		return nil
+	})
+}
+
+// Delete removes a mirror with everything that it has (S3-98, S3-110). Code SubscriptionMissing.
+func (k *Keeper) Delete(ctx context.Context, id, by string) error {
+	m, err := k.get(ctx, id)
+	if err != nil {
+		return err
+	}
+	intent, err := k.deps.Ledger.Intend(ctx, nil, ledger.Change{
+		Actor: by, Namespace: m.Namespace, Resource: id, Action: sluice.ActionMirrorDelete, Old: &m.Mirror,
+	})
+	if err != nil {
+		return err
+	}
+	gone := m
+	gone.Gone, gone.Untold = true, append(slices.Clone(m.Untold), k.said(&m.Mirror, sluice.TypeMirrorDeleted, by))
+	if gone.Revision, err = k.deps.Definitions.Put(ctx, id, gone, m.Revision); err != nil {
+		intent.Fail(ctx, err)
+		return fmt.Errorf("delete mirror: %w", err)
+	}
+	if err := k.bury(shutdown.Lasting(ctx), &gone); err != nil { // the engine does it again
+		k.log.LogAttrs(ctx, slog.LevelWarn, "deleted mirror not removed yet", slog.String("mirror", id), slog.Any("error", err))
+	}
+	return nil
+}
+
+// DeleteAll deletes the mirrors of a namespace.
+func (k *Keeper) DeleteAll(ctx context.Context, namespace, by string) error {
+	all, err := k.List(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if err := k.Delete(ctx, all[i].ID, by); err != nil && sluice.CodeOf(err) != sluice.SubscriptionMissing {
+			return err
+		}
+	}
+	return nil
+}
+
+// bury removes what a deleted mirror has, publishes that it is deleted, and removes its record last.
+func (k *Keeper) bury(ctx context.Context, m *Stored) error {
+	if err := k.deps.Copies.Purge(ctx, m.ID); err != nil {
+		return fmt.Errorf("remove entries: %w", err)
+	}
+	if err := k.deps.Credentials.Delete(ctx, m.ID); err != nil {
+		return fmt.Errorf("remove credential: %w", err)
+	}
+	if err := k.publish(ctx, m); err != nil {
+		return err
+	}
+	err := k.deps.Definitions.Delete(ctx, m.ID, m.Revision)
+	if sluice.CodeOf(err) == sluice.Conflict || sluice.CodeOf(err) == sluice.NotFound {
+		return nil // another replica was faster
+	}
+	return err
+}
+
+// tell publishes the pending system events of a mirror, and removes them from its record.
+func (k *Keeper) tell(ctx context.Context, m *Stored) error {
+	if err := k.publish(ctx, m); err != nil {
+		return err
+	}
+	told := *m
+	told.Untold = nil
+	_, err := k.deps.Definitions.Put(ctx, m.ID, told, m.Revision)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		return nil // it was changed, and is told again
+	}
+	return err
+}
+
+func (k *Keeper) publish(ctx context.Context, m *Stored) error {
+	for _, said := range m.Untold {
+		err := k.deps.Teller.Tell(ctx, m.Namespace, model.SystemEvent{
+			Path: sluice.SubscriptionPath(m.ID), Kind: said.Kind, ID: said.ID,
+			Data: map[string]any{
+				"subscription": m.ID, "source": m.Source, "state": m.State, "reason": m.Reason, "detail": m.SuspendDetail, "by": said.By, "at": said.At,
+			},
+		})
+		if sluice.CodeOf(err) == sluice.NotFound { // the namespace is gone, and its log with it
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("publish %s: %w", said.Kind, err)
+		}
+	}
+	return nil
+}
+
+// said returns a system event about a mirror, which is stored with the change.
+func (k *Keeper) said(m *sluice.Mirror, kind, by string) Said {
+	return Said{ID: kind + "-" + m.ID + "-" + strconv.FormatUint(m.Revision, 10), Kind: kind, At: k.now().UTC(), By: by}
+}

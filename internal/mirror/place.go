@@ -1,0 +1,71 @@
+package mirror
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Place is how far a mirror has come. It is stored with the entries, in the same atomic step.
+type Place struct {
+	Incarnation string    `json:"incarnation,omitempty"` // of the source's log; "": nothing was read yet
+	Watermark   uint64    `json:"watermark"`             // the last sequence that is accounted for (S3-07)
+	LastID      string    `json:"last_id,omitempty"`     // id of the event at Watermark, if known
+	SourceSeq   uint64    `json:"source_seq"`            // the source's last sequence
+	Live        int       `json:"live"`                  // entries that are no tombstones (S3-11)
+	SyncedAt    time.Time `json:"synced_at,omitzero"`    // the last success (S3-08)
+
+	Passed []sluice.Hop `json:"passed,omitempty"` // logs whose content the source has in mirrors
+
+	Revision uint64    `json:"-"` // of the stored place; 0: none is stored
+	stored   time.Time // when it was stored, if by this process
+}
+
+// Entry is a mirrored entry of the source, under the id of the original (Change.Key).
+type Entry struct {
+	Change       sluice.Change `json:"change"`
+	MirroredAt   time.Time     `json:"mirrored_at"`
+	DeletedSeq   uint64        `json:"deleted_seq,omitempty"`  // of the deletion in the source's log
+	TombstonedAt time.Time     `json:"tombstoned_at,omitzero"` // zero: it is no tombstone
+
+	Cursor uint64 `json:"-"` // its place in the order of the mirror's own changes
+}
+
+// Tombstone reports whether the source has deleted the entry (S3-57).
+func (e *Entry) Tombstone() bool { return !e.TombstonedAt.IsZero() }
+
+// Seq returns the sequence of the last change of the entry in the source's log.
+func (e *Entry) Seq() uint64 { return max(e.Change.Event.Seq, e.DeletedSeq) }
+
+// Held is what a mirror holds: its place, and those entries that a page is about, by key.
+type Held struct {
+	Place   Place
+	Entries map[string]Entry
+}
+
+// Commit is what changes in one step. Either all of it is stored, or nothing.
+type Commit struct {
+	Place   Place // Revision is the one that it replaces
+	Entries []Entry
+	Gaps    []sluice.MirrorGap
+}
+
+// AppendJSON appends the entry as it is stored. Its data is copied byte for byte.
+func (e *Entry) AppendJSON(b []byte) ([]byte, error) {
+	change, err := e.Change.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("encode change: %w", err)
+	}
+	rest, err := json.Marshal(struct {
+		MirroredAt   time.Time `json:"mirrored_at"`
+		DeletedSeq   uint64    `json:"deleted_seq,omitempty"`
+		TombstonedAt time.Time `json:"tombstoned_at,omitzero"`
+	}{e.MirroredAt, e.DeletedSeq, e.TombstonedAt})
+	if err != nil {
+		return nil, fmt.Errorf("encode entry: %w", err)
+	}
+	b = append(append(b, `{"change":`...), change...)
+	return append(append(b, ','), rest[1:]...), nil
+}

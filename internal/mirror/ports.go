@@ -1,0 +1,148 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/supervise"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Stored is the record of a mirror.
+type Stored struct {
+	sluice.Mirror
+
+	Untold []Said `json:"untold,omitempty"` // system events that may not be published yet, oldest first
+	Gone   bool   `json:"gone,omitempty"`   // deleted; what is left of it is being removed
+}
+
+// Said is a pending system event.
+type Said struct {
+	ID   string    `json:"id"`
+	Kind string    `json:"kind"`
+	At   time.Time `json:"at"`
+	By   string    `json:"by"`
+}
+
+// Definitions stores the records of mirrors by their id. Revision 0 stands for "nothing is stored".
+type Definitions interface {
+	// Get returns a record and its revision. Code NotFound.
+	Get(ctx context.Context, id string) (Stored, uint64, error)
+	// Put stores it and returns its new revision. Code Conflict unless the stored revision is the given one.
+	Put(ctx context.Context, id string, m Stored, revision uint64) (uint64, error)
+	// Delete removes it. Code Conflict unless the stored revision is the given one.
+	Delete(ctx context.Context, id string, revision uint64) error
+	// All returns all records with their revisions, as the leader has them.
+	All(ctx context.Context) ([]Stored, error)
+	// Watch reports every record, and then its changes, until ctx is done. A nil one is gone.
+	Watch(ctx context.Context, change func(id string, m *Stored)) error
+}
+
+// Credentials stores the tokens for sources apart from the mirrors, sealed (S3-52, S3-143).
+type Credentials interface {
+	// Get returns the token of a mirror; "" if there is none.
+	Get(ctx context.Context, id string) (string, error)
+	Put(ctx context.Context, id, token string) error
+	Delete(ctx context.Context, id string) error
+}
+
+// Copies stores the entries of mirrors and their places.
+type Copies interface {
+	// Hold returns a mirror's place, and its entries with the keys, as of one moment.
+	Hold(ctx context.Context, id string, keys []string) (Held, error)
+	// Commit stores a step whole or not at all, and returns the new revision of the place. Code
+	// Conflict unless the stored place has the revision of the given one.
+	Commit(ctx context.Context, id string, c Commit) (uint64, error)
+	// Gaps returns the last gaps of a mirror, ascending.
+	Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error)
+	// Page returns entries behind a cursor, in the order of their last change.
+	Page(ctx context.Context, id string, after uint64, limit int) (Page, error)
+	// Purge removes everything of a mirror.
+	Purge(ctx context.Context, id string) error
+}
+
+// Page is a part of a mirror's entries.
+type Page struct {
+	Entries []Entry
+	Next    uint64 // cursor of the next page
+	More    bool   // there is one
+}
+
+// Sources reads the changes of sources.
+type Sources interface {
+	// Observe returns a page of the changes of a mirror's source behind a sequence. Codes NotFound,
+	// Unauthenticated, Forbidden, CapabilityRequired, Unavailable, and any other of the source.
+	Observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error)
+	// CheckCredential returns an error (Forbidden) if a token permits more than to read (S3-142).
+	CheckCredential(ctx context.Context, m *sluice.Mirror, credential string) error
+}
+
+// Namespaces knows the namespaces of this server.
+type Namespaces interface {
+	// Label returns the label of a namespace.
+	Label(namespace string) sluice.Label
+	// Incarnation returns the incarnation of a namespace's log. Code NotFound.
+	Incarnation(ctx context.Context, namespace string) (string, error)
+}
+
+// Gate decides whether the creator of a mirror may still have it.
+type Gate interface {
+	Holds(m *sluice.Mirror) model.Decision
+}
+
+// Teller publishes a system event, once for an id.
+type Teller interface {
+	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
+}
+
+// Ownership decides which mirrors this process syncs, by their ids.
+type Ownership interface {
+	supervise.Ownership
+	Owns(id string) bool
+}
+
+// Deps are the dependencies of mirrors. All are required.
+type Deps struct {
+	Definitions Definitions
+	Credentials Credentials
+	Copies      Copies
+	Sources     Sources
+	Namespaces  Namespaces
+	Gate        Gate
+	Teller      Teller
+	Ledger      *ledger.Ledger
+	Owns        Ownership
+}
+
+// Options are the optional settings.
+type Options struct {
+	Workers int              // mirrors that sync at once; default: 10 (S3-36)
+	Pages   int              // pages of a mirror until another one takes its turn; default: 64
+	Now     func() time.Time // default: time.Now
+	Jitter  func() float64   // in [0, 1): default: rand.Float64
+	Log     *slog.Logger     // default: slog.DiscardHandler
+}
+
+const (
+	observeTimeout = 30 * time.Second // S3-42
+	maxBackoff     = time.Hour        // S3-50
+	placeEvery     = 10 * time.Minute // a success that changed nothing is stored at most so often
+)
+
+func (o Options) filled(jitter func() float64) Options {
+	o.Workers, o.Pages = cmp.Or(o.Workers, 10), cmp.Or(o.Pages, 64)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Jitter == nil {
+		o.Jitter = jitter
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}

@@ -1,0 +1,132 @@
+// Package remote reads the changes of namespaces of other servers.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	pageItems = 100       // of every request: S3-43
+	pageBytes = 64 << 20  // of a response
+	textBytes = 256 << 10 // of a response about a token
+)
+
+// Fetcher sends requests to public addresses only.
+type Fetcher interface {
+	// Check returns the reason why a URL is not allowed: InsecureURL, BlockedAddress, InvalidRequest.
+	Check(ctx context.Context, endpoint sluice.Endpoint) error
+	// Fetch returns the status and the body of a response, of which it reads at most so many bytes.
+	Fetch(req *http.Request, most int64) (status int, response []byte, err error)
+}
+
+// Source reads from other servers. All its requests for changes have one shape: the source cannot tell
+// which paths a mirror wants, nor what it has (S3-137).
+type Source struct{ Fetcher Fetcher }
+
+// Observe returns a page of the changes of a mirror's source behind a sequence. Codes Unauthenticated,
+// Forbidden, CapabilityRequired and NotFound of the source; Unavailable; TooLarge; Unprocessable if
+// the response is no page.
+func (s Source) Observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error) {
+	url := m.Source + "/observe?since=" + strconv.FormatUint(since, 10) + "&limit=" + strconv.Itoa(pageItems) + "&depth=" + string(m.Depth)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, badSource()
+	}
+	body, err := s.get(req, credential, pageBytes)
+	if err != nil {
+		return nil, err
+	}
+	var page sluice.ObservePage
+	if err := json.Unmarshal(body, &page); err != nil {
+		return nil, sluice.Errorf(sluice.Unprocessable, "the response of %s is no page of changes: %v", m.Source, err)
+	}
+	if len(page.Items) > pageItems {
+		return nil, sluice.Errorf(sluice.Unprocessable, "%s sent %d changes where %d were asked for", m.Source, len(page.Items), pageItems)
+	}
+	return &page, nil
+}
+
+// CheckCredential returns an error (Forbidden) if a token permits more than to read: what pulls content
+// upwards must not be able to write below (S3-142). Code Unprocessable if the source does not know it.
+func (s Source) CheckCredential(ctx context.Context, m *sluice.Mirror, credential string) error {
+	if err := s.Fetcher.Check(ctx, sluice.Endpoint{URL: m.Source}); err != nil {
+		return err
+	}
+	at := strings.LastIndex(m.Source, "/namespaces/")
+	token, err := json.Marshal(map[string]string{"token": credential})
+	if err != nil {
+		return fmt.Errorf("encode token: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.Source[:at]+"/grants/verify", bytes.NewReader(token))
+	if err != nil {
+		return badSource()
+	}
+	req.Header.Set("Content-Type", "application/json")
+	body, err := s.get(req, credential, textBytes)
+	if err != nil {
+		return err
+	}
+	var is struct {
+		Grant *struct {
+			Verbs []sluice.Verb `json:"verbs"`
+		} `json:"grant"`
+	}
+	if err := json.Unmarshal(body, &is); err != nil || is.Grant == nil {
+		return sluice.Errorf(sluice.Unprocessable, "credential: %s does not know it as the token of a grant", m.Source).With("field", "credential")
+	}
+	for _, verb := range is.Grant.Verbs {
+		if !slices.Contains([]sluice.Verb{sluice.VerbRead, sluice.VerbMirror}, verb) {
+			return sluice.Errorf(sluice.Forbidden, "credential: the token permits %q; use one of a grant with the verb read alone", verb).With("field", "credential")
+		}
+	}
+	return nil
+}
+
+// get returns the body of a response with status 200.
+func (s Source) get(req *http.Request, credential string, most int64) ([]byte, error) {
+	req.Header.Set("Accept", "application/json")
+	if credential != "" {
+		req.Header.Set("Authorization", "Bearer "+credential)
+	}
+	status, response, err := s.Fetcher.Fetch(req, most)
+	if err != nil || status == http.StatusOK {
+		return response, err
+	}
+	return nil, refusal(status, response)
+}
+
+// refusal returns the error for a response that is no success: in the source's words if it is of a
+// server like this one.
+func refusal(status int, response []byte) error {
+	var is struct {
+		Error sluice.Error `json:"error"`
+	}
+	if json.Unmarshal(response, &is) != nil || is.Error.Message == "" {
+		is.Error.Message = http.StatusText(status)
+	}
+	code := sluice.Unavailable
+	switch status {
+	case http.StatusUnauthorized:
+		code = sluice.Unauthenticated
+	case http.StatusForbidden:
+		code = sluice.Forbidden
+	case http.StatusNotFound:
+		code = sluice.NotFound
+	}
+	return sluice.Errorf(code, "the source responds %d: %.*s", status, maxMessage, is.Error.Message)
+}
+
+const maxMessage = 300
+
+func badSource() error {
+	return sluice.Errorf(sluice.InvalidRequest, "source: the URL cannot be requested").With("field", "source")
+}

@@ -1,0 +1,237 @@
+package mirror
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Rule is what decides about the pages of a mirror, besides them.
+type Rule struct {
+	Mirror *sluice.Mirror
+	Label  sluice.Label // of the subscriber's namespace
+	Own    string       // incarnation of the subscriber's log
+}
+
+// Stop is the error of a page after which a mirror must not go on by itself.
+type Stop struct {
+	Reason string // one of the reasons of suspended mirrors
+	Detail string // a sentence
+}
+
+// Error returns the sentence.
+func (s *Stop) Error() string { return s.Detail }
+
+func stop(reason, format string, args ...any) error {
+	return &Stop{reason, fmt.Sprintf(format, args...)}
+}
+
+// Next decides about a page that was read from behind the place's watermark: what is stored next. The
+// error is a *Stop, or says how the page contradicts itself; nothing may be stored then.
+//
+// The page's items are upserts by the key of their entry: to take a page twice changes nothing
+// (S3-56).
+func (r Rule) Next(held Held, page *sluice.ObservePage, now time.Time) (Commit, error) {
+	if err := r.accepts(&held.Place, page); err != nil {
+		return Commit{}, err
+	}
+	if err := ordered(&held.Place, page); err != nil {
+		return Commit{}, err
+	}
+	s := step{rule: r, held: held, now: now, commit: Commit{Place: held.Place}}
+	s.gaps(page)
+	for i := range page.Items {
+		s.take(&page.Items[i])
+	}
+	s.advance(page)
+	return s.commit, nil
+}
+
+// accepts returns a Stop unless the page is from the log that the mirror follows, and may be stored
+// by the subscriber.
+func (r Rule) accepts(at *Place, page *sluice.ObservePage) error {
+	if page.Incarnation == "" {
+		return fmt.Errorf("the page of %s names no incarnation", r.Mirror.Source)
+	}
+	switch {
+	case at.Incarnation != "" && at.Incarnation != page.Incarnation:
+		return stop(sluice.MirrorOriginReplaced, "the log of %s was made anew: it is %s now, and the mirror follows %s", r.Mirror.Source, page.Incarnation, at.Incarnation)
+	case page.LastSeq < at.Watermark:
+		return stop(sluice.MirrorOriginReplaced, "the log of %s ends at sequence %d, and the mirror has read up to %d: it lost its end", r.Mirror.Source, page.LastSeq, at.Watermark)
+	case at.LastID != "" && page.SinceID != "" && at.LastID != page.SinceID:
+		return stop(sluice.MirrorOriginReplaced, "sequence %d of %s is another event than the one that was mirrored: its log was restored or replaced", at.Watermark, r.Mirror.Source)
+	case !r.Label.Dominates(page.Label):
+		return stop(sluice.MirrorLabelRaised, "the label of %s is %s, which that of %s (%s) does not dominate, since sequence %d at the latest",
+			r.Mirror.Source, labelText(page.Label), r.Mirror.Namespace, labelText(r.Label), at.Watermark+1)
+	}
+	return r.acyclic(page)
+}
+
+// acyclic returns a Stop if the source has content of the subscriber, or from too far away (S3-108,
+// S3-119).
+func (r Rule) acyclic(page *sluice.ObservePage) error {
+	if page.Incarnation == r.Own {
+		return stop(sluice.MirrorInCycle, "%s is the log of %s itself", r.Mirror.Source, r.Mirror.Namespace)
+	}
+	for _, hop := range page.Passed {
+		if hop.Incarnation == r.Own {
+			return stop(sluice.MirrorInCycle, "%s mirrors %s, through %d mirrors", r.Mirror.Source, r.Mirror.Namespace, hop.Hops)
+		}
+		if hop.Hops >= sluice.MaxMirrorHops {
+			return stop(sluice.MirrorInCycle, "%s has content that has passed %d mirrors, the limit", r.Mirror.Source, hop.Hops)
+		}
+	}
+	return nil
+}
+
+// ordered returns an error unless the page begins behind the place and is ascending.
+func ordered(at *Place, page *sluice.ObservePage) error {
+	if page.ThroughSeq < at.Watermark || page.ThroughSeq > page.LastSeq {
+		return fmt.Errorf("the page goes through sequence %d, which is not from %d to %d", page.ThroughSeq, at.Watermark, page.LastSeq)
+	}
+	last := at.Watermark
+	for i := range page.Items {
+		c := &page.Items[i]
+		switch {
+		case c.Event.Seq <= last || c.Event.Seq > page.ThroughSeq:
+			return fmt.Errorf("the page has sequence %d behind %d and goes through %d", c.Event.Seq, last, page.ThroughSeq)
+		case c.Op != sluice.OpWrite && c.Op != sluice.OpRevise && c.Op != sluice.OpDelete:
+			return fmt.Errorf("sequence %d: unknown op %q", c.Event.Seq, c.Op)
+		case c.Key() == "" || c.Op != sluice.OpDelete && c.Event.Path == "":
+			return fmt.Errorf("sequence %d has no id or no path", c.Event.Seq)
+		}
+		last = c.Event.Seq
+	}
+	return nil
+}
+
+// step is a page while it is decided on.
+type step struct {
+	rule   Rule
+	held   Held
+	now    time.Time
+	commit Commit
+	place  map[string]int // of the entries in the commit, by key
+}
+
+// gaps notes the ranges that the page lacks.
+func (s *step) gaps(page *sluice.ObservePage) {
+	from := s.held.Place.Watermark + 1
+	if page.FirstSeq > from {
+		s.gap(from, page.FirstSeq-1, sluice.GapRetention)
+	}
+	for _, lost := range page.Lost {
+		if lost.To >= from && lost.From <= page.ThroughSeq {
+			s.gap(max(lost.From, from), min(lost.To, page.ThroughSeq), sluice.GapDamage)
+		}
+	}
+}
+
+func (s *step) gap(from, to uint64, cause string) {
+	s.commit.Gaps = append(s.commit.Gaps, sluice.MirrorGap{From: from, To: to, Cause: cause, At: s.now})
+}
+
+// take decides about one change.
+func (s *step) take(c *sluice.Change) {
+	key := c.Key()
+	was, known := s.entry(key)
+	if known && c.Event.Seq <= was.Seq() {
+		return // it was taken before
+	}
+	switch {
+	case c.Op != sluice.OpDelete && !s.dominated(&c.Event):
+		s.gap(c.Event.Seq, c.Event.Seq, sluice.GapLabel)
+		s.bury(key, &was, known, c.Event.Seq) // what is mirrored is outdated
+	case c.Op == sluice.OpDelete || !s.rule.Mirror.Wants(c.Event.Path):
+		s.bury(key, &was, known, c.Event.Seq)
+	default:
+		if !known || was.Tombstone() {
+			s.commit.Place.Live++
+		}
+		s.put(key, Entry{Change: s.reduced(c), MirroredAt: s.now})
+	}
+}
+
+// dominated reports whether the subscriber may have an event: an event may have a label above that of
+// its namespace. One with a malformed label may be anything.
+func (s *step) dominated(e *sluice.Event) bool {
+	text := e.Extensions[sluice.AttributeClassification]
+	if text == "" {
+		return true
+	}
+	label, err := sluice.ParseClassification(text)
+	return err == nil && s.rule.Label.Dominates(label)
+}
+
+// bury leaves a tombstone in place of an entry that is mirrored (S3-57): its content goes, and what
+// it was stays readable.
+func (s *step) bury(key string, was *Entry, known bool, seq uint64) { //nolint:revive // known is a result on its way
+	if !known || was.Tombstone() {
+		return
+	}
+	s.commit.Place.Live--
+	e := was.Change.Event
+	is := sluice.Change{Op: was.Change.Op, Event: sluice.Event{Seq: e.Seq, ID: e.ID, Path: e.Path, Type: e.Type, Time: e.Time, Source: e.Source}}
+	if is.Op == sluice.OpRevise {
+		is.Event.Extensions = map[string]string{sluice.RevisionOf: key}
+	}
+	s.put(key, Entry{Change: is, MirroredAt: was.MirroredAt, DeletedSeq: seq, TombstonedAt: s.now})
+}
+
+// reduced returns the change with what the mirror's depth keeps of it (S3-44…46). The source sends no
+// more; this is for one that does.
+func (s *step) reduced(c *sluice.Change) sluice.Change {
+	is := *c
+	if s.rule.Mirror.Depth == sluice.DepthCatalog {
+		is.Event.Data = nil
+	}
+	return is
+}
+
+// entry returns what is held under a key, after the changes before.
+func (s *step) entry(key string) (e Entry, known bool) {
+	if at, changed := s.place[key]; changed {
+		return s.commit.Entries[at], true
+	}
+	e, known = s.held.Entries[key]
+	return e, known
+}
+
+func (s *step) put(key string, e Entry) {
+	if at, changed := s.place[key]; changed {
+		s.commit.Entries[at] = e
+		return
+	}
+	if s.place == nil {
+		s.place = map[string]int{}
+	}
+	s.place[key] = len(s.commit.Entries)
+	s.commit.Entries = append(s.commit.Entries, e)
+}
+
+// advance moves the place to the end of the page (S3-48, S3-49).
+func (s *step) advance(page *sluice.ObservePage) {
+	at := &s.commit.Place
+	if page.ThroughSeq > at.Watermark {
+		at.LastID = ""
+	} else if at.LastID == "" {
+		at.LastID = page.SinceID
+	}
+	for i := range page.Items {
+		if e := &page.Items[i].Event; e.Seq == page.ThroughSeq && page.Items[i].Op != sluice.OpDelete {
+			at.LastID = e.ID
+		}
+	}
+	at.Incarnation, at.Watermark, at.SourceSeq = page.Incarnation, page.ThroughSeq, page.LastSeq
+	at.SyncedAt, at.Passed = s.now, page.Passed
+}
+
+// labelText returns a label as it is written in an event's attribute.
+func labelText(l sluice.Label) string {
+	if len(l.Compartments) == 0 {
+		return l.Level.String()
+	}
+	return l.Level.String() + "/" + strings.Join(l.Compartments, ",")
+}

@@ -1,0 +1,65 @@
+package natsstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Headers of JetStream's atomic batch (ADR-50).
+const (
+	HeaderBatchID     = "Nats-Batch-Id"
+	headerBatchSeq    = "Nats-Batch-Sequence"
+	HeaderBatchCommit = "Nats-Batch-Commit"
+)
+
+// Atomic publishes two messages or more as one batch, which is stored as a whole and in one piece, or not at all, and
+// returns the sequence of the last. The caller limits the batches that are open at once: JetStream allows 50 for each stream.
+func (s *Store) Atomic(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
+	id := rand.Text()
+	ctx, cancel := s.WhileWritable(ctx)
+	defer cancel()
+	for i, msg := range msgs {
+		msg.Header[HeaderBatchID] = []string{id}
+		msg.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
+		var err error
+		switch i {
+		case 0: // wait for the answer: a batch that cannot be begun is not sent
+			_, err = s.batchRequest(ctx, msg)
+		case len(msgs) - 1:
+			msg.Header[HeaderBatchCommit] = []string{"1"}
+			return s.batchRequest(ctx, msg)
+		default:
+			err = s.nc.PublishMsg(msg)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("batch: %w", err)
+		}
+	}
+	return 0, fmt.Errorf("batch of %d messages: at least 2 are needed", len(msgs))
+}
+
+// batchRequest returns the sequence in the answer; the answer to all but the last message is
+// empty.
+func (s *Store) batchRequest(ctx context.Context, msg *nats.Msg) (uint64, error) {
+	resp, err := s.nc.RequestMsgWithContext(ctx, msg)
+	if err != nil || len(resp.Data) == 0 {
+		return 0, err
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+		Seq   uint64              `json:"seq"`
+	}
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		return 0, fmt.Errorf("batch: %w", err)
+	}
+	if answer.Error != nil {
+		return 0, answer.Error
+	}
+	return answer.Seq, nil
+}

@@ -1,0 +1,231 @@
+// Package mirrorstore keeps what mirrors have: their entries, gaps and places, in one stream.
+package mirrorstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/mirror"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	gapsShown = 100
+	atOnce    = 40 // atomic batches of this process that are open at once; further ones wait
+)
+
+// Store keeps what mirrors have. Its methods may be called at once.
+type Store struct {
+	core       *natsstore.Store
+	tombstones time.Duration // for which a tombstone is kept; 0: for ever (S3-58)
+	batches    chan struct{}
+}
+
+var _ mirror.Copies = (*Store)(nil)
+
+// New returns the store of mirrors on a connection.
+func New(core *natsstore.Store, tombstones time.Duration) *Store {
+	return &Store{core: core, tombstones: tombstones, batches: make(chan struct{}, atOnce)}
+}
+
+// Hold returns a mirror's place, and its entries with the keys, as of one moment. With keys, any
+// replica answers, and may lag behind: the revision of the place tells.
+func (s *Store) Hold(ctx context.Context, id string, keys []string) (held mirror.Held, err error) {
+	if len(keys) == 0 {
+		held.Place, err = s.place(ctx, id)
+		return held, err
+	}
+	subjects := make([]string, 0, len(keys)+1)
+	subjects = append(subjects, streams.MirrorPlaceSubject(id))
+	for _, key := range keys {
+		subjects = append(subjects, streams.MirrorEntrySubject(id, key))
+	}
+	msgs, err := s.core.Lasts(ctx, streams.Mirror, subjects)
+	if err != nil {
+		return held, fmt.Errorf("mirror %s: %w", id, err)
+	}
+	held.Entries = make(map[string]mirror.Entry, len(msgs))
+	for _, msg := range msgs {
+		seq, err := strconv.ParseUint(natsstore.LastHeader(msg, natsstore.HeaderSequence), 10, 64)
+		if err != nil {
+			return held, fmt.Errorf("mirror %s: sequence: %w", id, err)
+		}
+		if natsstore.LastHeader(msg, natsstore.HeaderSubject) == subjects[0] {
+			held.Place, err = placeOf(msg.Data, seq)
+		} else {
+			err = hold(held.Entries, msg.Data, seq)
+		}
+		if err != nil {
+			return held, fmt.Errorf("mirror %s: message %d: %w", id, seq, err)
+		}
+	}
+	return held, nil
+}
+
+func hold(entries map[string]mirror.Entry, data []byte, seq uint64) error {
+	e, err := entryOf(data, seq)
+	entries[e.Change.Key()] = e
+	return err
+}
+
+// place returns a mirror's place as the leader has it.
+func (s *Store) place(ctx context.Context, id string) (mirror.Place, error) {
+	msg, err := s.core.LeadersMessage(ctx, streams.Mirror, natsstore.MessageRequest{Last: streams.MirrorPlaceSubject(id)})
+	if err != nil || msg.Seq == 0 {
+		return mirror.Place{}, err
+	}
+	return placeOf(msg.Data, msg.Seq)
+}
+
+func placeOf(data []byte, seq uint64) (mirror.Place, error) {
+	at := mirror.Place{Revision: seq}
+	if err := json.Unmarshal(data, &at); err != nil {
+		return at, fmt.Errorf("place: %w", err)
+	}
+	return at, nil
+}
+
+func entryOf(data []byte, seq uint64) (mirror.Entry, error) {
+	e := mirror.Entry{Cursor: seq}
+	if err := json.Unmarshal(data, &e); err != nil {
+		return e, fmt.Errorf("entry: %w", err)
+	}
+	return e, nil
+}
+
+// Commit stores a step whole or not at all, and returns the new revision of the place. Code Conflict
+// unless the stored place has the revision of the given one.
+func (s *Store) Commit(ctx context.Context, id string, c mirror.Commit) (uint64, error) {
+	msgs, err := s.messages(id, c)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.core.Writable(); err != nil { //nolint:contextcheck // it asks a context of the server's
+		return 0, err
+	}
+	seq, err := s.publish(ctx, msgs)
+	switch {
+	case err == nil:
+		return seq, nil
+	case natsstore.IsConflict(err):
+		return 0, sluice.Errorf(sluice.Conflict, "mirror %s was moved concurrently", id)
+	}
+	return 0, fmt.Errorf("mirror %s: %w", id, natsstore.StoreError(ctx, err))
+}
+
+func (s *Store) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
+	defer cancel()
+	if len(msgs) == 1 {
+		ack, err := s.core.JetStream().PublishMsg(ctx, msgs[0])
+		if err != nil {
+			return 0, err
+		}
+		return ack.Sequence, nil
+	}
+	select {
+	case s.batches <- struct{}{}:
+		defer func() { <-s.batches }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	return s.core.Atomic(ctx, msgs)
+}
+
+// messages returns the messages of a step. The place is the last: a reader that sees it sees the rest.
+func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
+	msgs := make([]*nats.Msg, 0, len(c.Entries)+len(c.Gaps)+1)
+	for i := range c.Entries {
+		e := &c.Entries[i]
+		data, err := e.AppendJSON(nil)
+		if err != nil {
+			return nil, fmt.Errorf("entry %d: %w", e.Seq(), err)
+		}
+		msg := &nats.Msg{Subject: streams.MirrorEntrySubject(id, e.Change.Key()), Data: data, Header: nats.Header{}}
+		if e.Tombstone() && s.tombstones > 0 {
+			msg.Header.Set(jetstream.MsgTTLHeader, s.tombstones.String())
+		}
+		msgs = append(msgs, msg)
+	}
+	for _, gap := range c.Gaps {
+		data, err := json.Marshal(gap)
+		if err != nil {
+			return nil, fmt.Errorf("gap: %w", err)
+		}
+		msgs = append(msgs, &nats.Msg{Subject: streams.MirrorGapSubject(id, gap.From), Data: data, Header: nats.Header{}})
+	}
+	data, err := json.Marshal(c.Place)
+	if err != nil {
+		return nil, fmt.Errorf("place: %w", err)
+	}
+	return append(msgs, &nats.Msg{Subject: streams.MirrorPlaceSubject(id), Data: data, Header: nats.Header{
+		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(c.Place.Revision, 10)},
+	}}), nil
+}
+
+// Gaps returns the last gaps of a mirror, ascending.
+func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error) {
+	gaps := []sluice.MirrorGap{}
+	err := s.scan(ctx, streams.MirrorGapsSubject(id), 1, func(msg *nats.Msg, _ uint64, _ bool) (bool, error) {
+		var gap sluice.MirrorGap
+		if err := json.Unmarshal(msg.Data, &gap); err != nil {
+			return false, fmt.Errorf("gap: %w", err)
+		}
+		if gaps = append(gaps, gap); len(gaps) > gapsShown {
+			gaps = gaps[1:]
+		}
+		return true, nil
+	})
+	return gaps, err
+}
+
+// Page returns the entries of a mirror behind a cursor in the order of their last change, at most so
+// many.
+func (s *Store) Page(ctx context.Context, id string, after uint64, limit int) (mirror.Page, error) {
+	page := mirror.Page{Next: after}
+	err := s.scan(ctx, streams.MirrorEntriesSubject(id), after+1, func(msg *nats.Msg, seq uint64, last bool) (bool, error) {
+		e, err := entryOf(msg.Data, seq)
+		if err != nil {
+			return false, err
+		}
+		page.Entries, page.Next, page.More = append(page.Entries, e), seq, !last
+		return len(page.Entries) < limit, nil
+	})
+	return page, err
+}
+
+// scan calls each for the messages of a subject from a sequence on, until it returns false or there is
+// none; last says that no other is stored.
+func (s *Store) scan(ctx context.Context, subject string, from uint64, each func(msg *nats.Msg, seq uint64, last bool) (more bool, err error)) error {
+	config := jetstream.ConsumerConfig{FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from}
+	err := s.core.Scan(ctx, streams.Mirror, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		return each(msg, meta.Sequence.Stream, meta.NumPending == 0)
+	})
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("read %s: %w", subject, natsstore.StoreError(ctx, err))
+	}
+	return nil
+}
+
+// Purge removes everything of a mirror.
+func (s *Store) Purge(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, natsstore.ListTimeout)
+	defer cancel()
+	stream, err := s.core.JetStream().Stream(ctx, streams.Mirror)
+	if err == nil {
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.MirrorSubjects(id)))
+	}
+	if err != nil {
+		return fmt.Errorf("mirror %s: %w", id, natsstore.StoreError(ctx, err))
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package records
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/mirror"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
+	"github.com/sluice-io/sluice/internal/seal"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Mirrors stores the records of mirrors.
+type Mirrors struct {
+	natsstore.Bucket[mirror.Stored]
+}
+
+var _ mirror.Definitions = Mirrors{}
+
+// NewMirrors returns the records of mirrors.
+func NewMirrors(store *natsstore.Store) Mirrors {
+	return Mirrors{natsstore.OpenBucket[mirror.Stored](store, streams.Mirrors)}
+}
+
+// All returns all records with their revisions.
+func (m Mirrors) All(ctx context.Context) ([]mirror.Stored, error) {
+	entries, err := m.List(ctx, ">")
+	all := make([]mirror.Stored, len(entries))
+	for i, e := range entries {
+		all[i] = e.Value
+		all[i].Revision = e.Revision
+	}
+	return all, err
+}
+
+// Watch calls change for every record, and then for every change.
+func (m Mirrors) Watch(ctx context.Context, change func(id string, m *mirror.Stored)) error {
+	return m.Bucket.Watch(ctx, ">", changes[mirror.Stored]{
+		set: func(e natsstore.Entry[mirror.Stored]) {
+			e.Value.Revision = e.Revision
+			change(e.Key, &e.Value)
+		},
+		removed: func(key string, _ uint64) { change(key, nil) },
+	}.handle)
+}
+
+// credential is the stored form of a token: sealed.
+type credential struct {
+	Token string `json:"token"`
+}
+
+// Transformed returns a copy in which f was applied to the token.
+func (c credential) Transformed(key string, f natsstore.Transform) (_ credential, err error) {
+	c.Token, err = f(c.Token, seal.Place(streams.Credentials, key, "token"))
+	return c, err
+}
+
+// Credentials stores the tokens for the sources of mirrors.
+type Credentials struct{ bucket natsstore.Sealed[credential] }
+
+var _ mirror.Credentials = Credentials{}
+
+// NewCredentials returns the tokens for the sources of mirrors.
+func NewCredentials(store *natsstore.Store) Credentials {
+	return Credentials{natsstore.OpenSealed[credential](store, streams.Credentials)}
+}
+
+// Get returns the token of a mirror; "" if there is none.
+func (c Credentials) Get(ctx context.Context, id string) (string, error) {
+	is, _, err := c.bucket.Get(ctx, id)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return "", nil
+	}
+	return is.Token, err
+}
+
+// Put stores the token of a mirror in place of another one.
+func (c Credentials) Put(ctx context.Context, id, token string) error {
+	for {
+		_, revision, err := c.bucket.Get(ctx, id)
+		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			return err
+		}
+		_, err = c.bucket.Put(ctx, id, credential{token}, revision)
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return err
+		}
+	}
+}
+
+// Delete removes the token of a mirror.
+func (c Credentials) Delete(ctx context.Context, id string) error { return c.bucket.Delete(ctx, id, 0) }
+
+// RemoteSource reads the changes of namespaces of other servers.
+type RemoteSource interface {
+	Observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error)
+	CheckCredential(ctx context.Context, m *sluice.Mirror, credential string) error
+}
+
+// MirrorSources reads the changes of sources: the logs of this server, and those of others.
+type MirrorSources struct {
+	RemoteSource
+
+	Log     EventLog
+	Index   *authz.Index
+	Summary func(*sluice.Event) []byte
+	Passed  func(ctx context.Context, namespace string) ([]sluice.Hop, error)
+}
+
+var _ mirror.Sources = MirrorSources{}
+
+// Observe returns a page of the changes of a mirror's source behind a sequence: of a namespace of this
+// server, what the mirror's creator may read.
+func (s MirrorSources) Observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error) {
+	if m.Remote() {
+		return s.RemoteSource.Observe(ctx, m, credential, since)
+	}
+	undecided := false
+	shows := func(ev *sluice.Event) bool {
+		d := s.Index.Shows(creatorOf(m), sluice.VerbRead, ev, time.Now())
+		undecided = undecided || d == model.Undecided
+		return d == model.Pass
+	}
+	page, err := s.Log.Changes(ctx, m.Source, model.ChangeQuery{
+		Since: since, Limit: localPage, Visible: shows,
+		Erased: func(label string) ([]sluice.Path, bool) {
+			ev := sluice.Event{Namespace: m.Source, Path: "/any"}
+			if label != "" {
+				ev.Extensions = map[string]string{sluice.AttributeClassification: label}
+			}
+			return nil, shows(&ev)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if undecided {
+		return nil, sluice.Errorf(sluice.Unavailable, "the access of %s is not known at the moment", m.CreatedBy)
+	}
+	page.Label = s.Index.Label(m.Source)
+	if page.Passed, err = s.Passed(ctx, m.Source); err != nil {
+		return nil, err
+	}
+	for i := range page.Items {
+		s.reduce(&page.Items[i].Event, m.Depth)
+	}
+	return &page, nil
+}
+
+const localPage = 100 // S3-43
+
+// reduce leaves so much of an event's data as a depth has (C10).
+func (s MirrorSources) reduce(ev *sluice.Event, depth sluice.Depth) {
+	switch depth {
+	case sluice.DepthCatalog:
+		ev.Data = nil
+	case sluice.DepthSummary:
+		ev.Data, ev.ContentType = s.Summary(ev), "application/json"
+	case sluice.DepthFull:
+	}
+}
+
+func creatorOf(m *sluice.Mirror) sluice.Caller {
+	return sluice.Caller{Principal: sluice.Principal(m.CreatedBy), Grant: m.Grant}
+}
+
+// MirrorGate decides whether the creator of a mirror may have it: an admin of its namespace that may read
+// the whole source, if that is of this server.
+type MirrorGate struct{ Index *authz.Index }
+
+var _ mirror.Gate = MirrorGate{}
+
+// Require returns an error unless a caller may have a mirror.
+func (g MirrorGate) Require(caller sluice.Caller, m *sluice.Mirror) error {
+	if err := g.Index.Require(caller, sluice.VerbAdmin, authz.Target{Namespace: m.Namespace}, time.Now()); err != nil {
+		return err
+	}
+	if m.Remote() {
+		return nil
+	}
+	return g.Index.Require(caller, sluice.VerbRead, authz.Target{Namespace: m.Source}, time.Now())
+}
+
+// Holds decides whether the creator of a mirror may still have it.
+func (g MirrorGate) Holds(m *sluice.Mirror) model.Decision {
+	switch err := g.Require(creatorOf(m), m); sluice.CodeOf(err) { //nolint:exhaustive // all other codes deny
+	case "":
+		return model.Pass
+	case sluice.Unavailable:
+		return model.Undecided
+	}
+	return model.Lost
+}
+
+// GatedMirrors is the keeper of mirrors, with the rights that they need.
+type GatedMirrors struct {
+	*mirror.Keeper
+	MirrorGate
+}
+
+// MirrorNamespaces knows the namespaces of this server.
+type MirrorNamespaces struct {
+	*authz.Index
+
+	Log *eventlog.Log
+}
+
+var _ mirror.Namespaces = MirrorNamespaces{}
+
+// Incarnation returns the incarnation of a namespace's log.
+func (n MirrorNamespaces) Incarnation(ctx context.Context, namespace string) (string, error) {
+	return n.Log.Incarnation(ctx, namespace)
+}
