@@ -77,9 +77,9 @@ func split(data []byte) (map[string][]byte, error) {
 // assemble is the inverse of split for canonical members with plain names: it returns the canonical
 // object, and where the value of one of the members is in it.
 func assemble(members map[string][]byte, name string) (text []byte, at int) {
-	size := 2
-	for name, value := range members {
-		size += len(name) + len(value) + 4
+	size := 1 << 10
+	for _, value := range members {
+		size += len(value)
 	}
 	text = append(make([]byte, 0, size), '{')
 	for _, n := range slices.Sorted(maps.Keys(members)) {
@@ -179,15 +179,12 @@ func shapeOf(text []byte) shape {
 
 // survives reports whether a number keeps its value in RFC 8785, where it is a double.
 func survives(number string) bool {
-	if len(number) <= 15 && strings.Trim(number, "0123456789") == "" {
-		return true
-	}
 	double, err := strconv.ParseFloat(number, 64)
 	if err != nil {
 		return false
 	}
 	text, err := jcs.NumberToJSON(double)
-	return err == nil && decimalOf(text) == decimalOf(number)
+	return err == nil && (text == number || decimalOf(text) == decimalOf(number))
 }
 
 // decimal is a number as digits without zeros at both ends, and the power of ten of the last one.
@@ -207,12 +204,10 @@ func decimalOf(number string) decimal {
 		return decimal{}
 	}
 	exponent := -len(fraction)
-	if power != "" {
-		n, err := strconv.Atoi(power)
-		if err != nil || n > 1e6 || n < -1e6 {
-			return decimal{exponent: n, digits: "?" + number}
-		}
+	if n, err := strconv.Atoi(power); err == nil {
 		exponent += n
+	} else if power != "" { // as far from zero as no double is
+		return decimal{digits: number}
 	}
 	kept := strings.TrimRight(digits, "0")
 	return decimal{negative, kept, exponent + len(digits) - len(kept)}

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gowebpki/jcs"
 	"github.com/stretchr/testify/require"
@@ -176,10 +178,15 @@ func TestSummary_SurvivesCanonicalJSON(t *testing.T) {
 func TestSummary_ExpensiveOneIsText(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		strings.Repeat("[", 64) + strings.Repeat("]", 64): `"claims":[[`,
-		strings.Repeat("[", 65) + strings.Repeat("]", 65): `"claims":["`,
-		"[0" + strings.Repeat(",0", 9_999) + "]":          `"claims":[[`,
-		"[0" + strings.Repeat(",0", 10_000) + "]":         `"claims":["`,
+		strings.Repeat("[", 64) + strings.Repeat("]", 64):           `"claims":[[`,
+		strings.Repeat("[", 65) + strings.Repeat("]", 65):           `"claims":["`,
+		`["` + strings.Repeat("x", 1<<20-4) + `"]`:                  `"claims":[[`,
+		`["` + strings.Repeat("x", 1<<20-3) + `"]`:                  `"claims":["`,
+		"[" + strings.Repeat("[],", 70) + "0]":                      `"claims":[[`,
+		"[" + strings.Repeat("{},", 70) + "0]":                      `"claims":[[`,
+		strings.Repeat(`{"a":`, 65) + "0" + strings.Repeat("}", 65): `"claims":["`,
+		"[0" + strings.Repeat(",0", 9_999) + "]":                    `"claims":[[`,
+		"[0" + strings.Repeat(",0", 10_000) + "]":                   `"claims":["`,
 	} {
 		e := sample(sluice.DepthSummary, 0)[:1]
 		e[0].Event.Data = []byte(in)
@@ -289,11 +296,20 @@ func TestHeader_RefusesInvalidOnes(t *testing.T) {
 	w, err := bundle.NewDocumentWriter("catalog", 40)
 	require.NoError(t, err)
 	h := header(40, 1<<53-1) // the bounds are allowed
-	h.Lost = []sluice.Gap{{From: 41, To: 41}, {From: 42, To: h.Through}}
-	h.Passed = []sluice.Hop{{Incarnation: "x", Hops: 8}}
+	h.First, h.SourceID, h.Lost, h.Passed = h.Through, strings.Repeat("x", 512), nil, nil
+	for n := range 10_000 {
+		h.Lost = append(h.Lost, sluice.Gap{From: 41 + uint64(n), To: 41 + uint64(n)})
+		h.Passed = append(h.Passed, sluice.Hop{Incarnation: strconv.Itoa(n), Hops: 1 + n%8})
+	}
+	h.Lost[9_999].To = h.Through
 	text, _, err := w.Seal(h, keyOf(1))
 	require.NoError(t, err)
 	require.Equal(t, h.Lost, read(t, text).Header.Lost)
+	h.Passed = append(h.Passed, sluice.Hop{Incarnation: "more", Hops: 1})
+	_, _, err = w.Seal(h, keyOf(1))
+	require.ErrorContains(t, err, "logs were passed")
+	_, err = (&bundle.Header{ExportedAt: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}).Digest()
+	require.Error(t, err, "a year that JSON does not have")
 }
 
 // Any entry comes back as it was, and its form is that of RFC 8785.

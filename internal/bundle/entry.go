@@ -93,12 +93,9 @@ func toWire(e *Entry, depth sluice.Depth) (*wire, error) {
 
 // setContent puts the data into the entry: as text, if it is text without NUL, else in base64.
 func (w *wire) setContent(data []byte) {
-	if len(data) == 0 {
-		return
-	}
 	w.content = data
-	w.text = isText(data)
-	w.base64 = !w.text
+	w.text = len(data) > 0 && isText(data)
+	w.base64 = len(data) > 0 && !w.text
 }
 
 // clean returns an attribute without NUL and invalid UTF-8.
@@ -141,7 +138,7 @@ func (w *wire) summary() ([]byte, error) {
 	}
 	c := cursor{b: inner}
 	text := c.text()
-	if c.bad || !json.Valid(text) {
+	if !json.Valid(text) {
 		return nil, invalid("entry %d: a string in claims is not the text of a JSON value", w.seq)
 	}
 	return text, nil
@@ -200,7 +197,7 @@ func (w *wire) entry(depth sluice.Depth, content []byte) (Entry, error) {
 		e.Event.Time = at.UTC()
 	}
 	if len(w.extensions) > 0 || w.revisionOf != "" {
-		e.Event.Extensions = make(map[string]string, len(w.extensions)/2+1)
+		e.Event.Extensions = map[string]string{}
 	}
 	for i := 0; i < len(w.extensions); i += 2 {
 		e.Event.Extensions[w.extensions[i]] = w.extensions[i+1]

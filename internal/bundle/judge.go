@@ -94,7 +94,7 @@ func Judge(k Known, s *Signed) Decision {
 	if err := s.verify(k.Trust); err != nil {
 		return refusal(err)
 	}
-	if k.Source == "" || h.SourceID != k.Source || h.Depth() != k.Depth {
+	if h.SourceID != k.Source || h.Depth() != k.Depth {
 		return refuse(OtherSource, sluice.NoMatchingSubscription, "no mirror here follows %.200q at depth %s", h.SourceID, h.Depth())
 	}
 	if k.Incarnation != "" && h.Incarnation != k.Incarnation {
@@ -124,8 +124,7 @@ func (k *Known) judgeHeartbeat(h *Header) Decision {
 func (k *Known) judgeRange(h *Header, digest string) Decision {
 	for i := range k.Imports {
 		m := &k.Imports[i]
-		same := m.Since == h.Since && m.Through == h.Through && m.Entries == h.Entries && m.Previous == h.Previous
-		if same || m.Digest == digest { // not a secret: of a bundle
+		if m.Since == h.Since && m.Through == h.Through && m.Entries == h.Entries && m.Previous == h.Previous {
 			return imported(m.At, "the bundle was imported at %s", text(m.At))
 		}
 	}
@@ -175,8 +174,9 @@ func (k *Known) behind(h *Header) Decision {
 
 // ahead refuses a range behind which changes are missing.
 func (k *Known) ahead(h *Header) Decision {
-	d := refuse(Ahead, sluice.BundleGap, "changes %d to %d are missing: import their bundles first, or accept the gap", k.Watermark+1, h.Since)
-	return d.missing(Gap{k.Watermark + 1, h.Since, CauseSkipped})
+	g := Gap{k.Watermark + 1, h.Since, CauseSkipped}
+	d := refuse(Ahead, sluice.BundleGap, "changes %d to %d are missing: import their bundles first, or accept the gap", g.From, g.To)
+	return d.missing(g)
 }
 
 func (d Decision) missing(g Gap) Decision {

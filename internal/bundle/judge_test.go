@@ -74,6 +74,17 @@ func TestJudge_EveryBundleHasItsOutcome(t *testing.T) {
 	}, 100, 200, 1)
 	text, _ := write(t, header(0, 100), sluice.DepthCatalog, nil, keyOf(1))
 	rewritten := &read(t, text).Signed
+	moved := func(previous string, since, through uint64) *bundle.Signed { // with the entry of the first bundle
+		e := []bundle.Entry{{Change: sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: 100, ID: "e"}}}}
+		h := header(since, through)
+		h.Previous = previous
+		text, _ := write(t, h, sluice.DepthCatalog, e, keyOf(1))
+		return &read(t, text).Signed
+	}
+	gapped := with(fresh, func(k *bundle.Known) {
+		k.Watermark, k.Gaps = 300, []bundle.Gap{{From: 20, To: 30, Cause: bundle.CauseDamage}, {From: 101, To: 200, Cause: bundle.CauseSkipped}}
+	})
+	inGap := bundle.Decision{Outcome: bundle.Passed, Gaps: gapped.Gaps[1:]}
 	decided := func(o bundle.Outcome) bundle.Decision { return bundle.Decision{Outcome: o} }
 	for name, tt := range map[string]struct {
 		known  bundle.Known
@@ -103,6 +114,15 @@ func TestJudge_EveryBundleHasItsOutcome(t *testing.T) {
 		"a second beginning":                     {known, chainless, bundle.Decision{Outcome: bundle.Fork, At: at}, sluice.BundleFork},
 		"a part of an imported range":            {known, bundleOf(t, nil, 50, 60, 1), bundle.Decision{Outcome: bundle.Fork, At: at}, sluice.BundleFork},
 		"another chain with an accepted gap":     {with(known, func(k *bundle.Known) { k.AcceptGap = true }), other, bundle.Decision{Outcome: bundle.Fork, At: at}, sluice.BundleFork},
+		"the same entries after another":         {known, moved(strings.Repeat("d", 64), 0, 100), bundle.Decision{Outcome: bundle.Fork, At: at}, sluice.BundleFork},
+		"the same entries from later on":         {known, moved("", 50, 100), bundle.Decision{Outcome: bundle.Fork, At: at}, sluice.BundleFork},
+		"the same entries and more":              {known, moved("", 0, 150), bundle.Decision{Outcome: bundle.Fork, At: at}, sluice.BundleFork},
+		"the same predecessor after pages":       {with(skipped, func(k *bundle.Known) { k.Watermark = 310 }), bundleOf(t, after(second.Digest()), 310, 400, 1), bundle.Decision{Outcome: bundle.Fork, At: at}, sluice.BundleFork},
+		"a range before an accepted gap":         {gapped, bundleOf(t, nil, 50, 100, 1), decided(bundle.Imported), sluice.BundleImported},
+		"a range into an accepted gap":           {gapped, bundleOf(t, nil, 50, 101, 1), inGap, sluice.BundleGap},
+		"a range out of an accepted gap":         {gapped, bundleOf(t, nil, 199, 250, 1), inGap, sluice.BundleGap},
+		"a range behind an accepted gap":         {gapped, bundleOf(t, nil, 200, 250, 1), decided(bundle.Imported), sluice.BundleImported},
+		"a range with damage":                    {gapped, bundleOf(t, nil, 10, 40, 1), decided(bundle.Imported), sluice.BundleImported},
 		"a heartbeat":                            {known, bundleOf(t, later, 100, 100, 1), bundle.Decision{Outcome: bundle.Heartbeat, After: 100}, ""},
 		"a heartbeat after pages":                {online, bundleOf(t, later, 150, 150, 1), bundle.Decision{Outcome: bundle.Heartbeat, After: 150}, ""},
 		"a heartbeat again":                      {with(known, func(k *bundle.Known) { k.HeardAt = at }), bundleOf(t, later, 100, 100, 1), bundle.Decision{Outcome: bundle.Imported, At: at}, sluice.BundleImported},

@@ -117,6 +117,9 @@ func TestTrust_KeySpeaksForItsSource(t *testing.T) {
 		_, err := trust.Add(k, of, exported)
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), of)
 	}
+	bare, err := bundle.Trust{}.Add(bundle.JWK{Type: k.Type, Curve: k.Curve, X: k.X}, "b", exported)
+	require.NoError(t, err)
+	require.Equal(t, k, bare[0].JWK)
 	_, err = trust.Add(bundle.JWK{}, "b", exported)
 	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 	text, err := json.Marshal(trust[:1])

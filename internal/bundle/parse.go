@@ -42,37 +42,32 @@ func parseEntry(text []byte, depth sluice.Depth) (*wire, error) {
 	return w, w.check(depth)
 }
 
-// cursor is a position in canonical JSON. Once bad, it stays where it is.
+// cursor is a position in canonical JSON, until the text is found to be bad.
 type cursor struct {
 	b   []byte
 	at  int
 	bad bool
 }
 
+func (c *cursor) require(good bool) { c.bad = c.bad || !good }
+
 // skip moves behind a literal if it is next.
 func (c *cursor) skip(literal string) bool {
-	if c.bad || len(c.b)-c.at < len(literal) || string(c.b[c.at:c.at+len(literal)]) != literal {
+	if !bytes.HasPrefix(c.b[c.at:], []byte(literal)) {
 		return false
 	}
 	c.at += len(literal)
 	return true
 }
 
-func (c *cursor) literal(literal string) {
-	if !c.skip(literal) {
-		c.bad = true
-	}
-}
+func (c *cursor) literal(literal string) { c.require(c.skip(literal)) }
 
-// text returns a string. It is part of the text if it has no escapes.
+// text returns a string; nil if it is bad. It is part of the text if it has no escapes.
 func (c *cursor) text() []byte {
 	c.literal(`"`)
-	if c.bad {
-		return nil
-	}
 	var plain []byte
 	start := c.at
-	for i := c.at; i < len(c.b); i++ {
+	for i := c.at; i < len(c.b) && !c.bad; i++ {
 		switch b := c.b[i]; {
 		case b == '"':
 			c.at = i + 1
@@ -82,17 +77,13 @@ func (c *cursor) text() []byte {
 			return append(plain, c.b[start:i]...)
 		case b < ' ':
 			c.bad = true
-			return nil
 		case b == '\\':
 			if plain == nil {
 				plain = make([]byte, 0, endOfString(c.b, c.at-1)-start)
 			}
 			plain = append(plain, c.b[start:i]...)
 			value, size := unescape(c.b[i+1:])
-			if size == 0 {
-				c.bad = true
-				return nil
-			}
+			c.require(size > 0)
 			plain = append(plain, value)
 			i += size
 			start = i + 1
@@ -114,11 +105,11 @@ func unescape(b []byte) (value byte, size int) {
 	if i := strings.IndexByte(escapes, b[0]); i >= 0 {
 		return escaped[i], 1
 	}
-	if len(b) < 5 || string(b[:3]) != "u00" {
+	if len(b) < 5 || b[0] != 'u' {
 		return 0, 0
 	}
-	v, err := strconv.ParseUint(string(b[3:5]), 16, 8)
-	if err != nil || v >= ' ' || strings.IndexByte(escaped, byte(v)) >= 0 || 'A' <= b[4] && b[4] <= 'F' {
+	v, err := strconv.ParseUint(string(b[1:5]), 16, 16)
+	if err != nil || v >= ' ' || string(appendString(nil, string(rune(v)))) != `"\`+string(b[:5])+`"` {
 		return 0, 0
 	}
 	return byte(v), 5
@@ -127,7 +118,7 @@ func unescape(b []byte) (value byte, size int) {
 // attribute returns a string without NUL.
 func (c *cursor) attribute() string {
 	text := c.text()
-	c.bad = c.bad || bytes.IndexByte(text, 0) >= 0
+	c.require(bytes.IndexByte(text, 0) < 0)
 	return string(text)
 }
 
@@ -137,7 +128,7 @@ func (c *cursor) optional(member string) string {
 		return ""
 	}
 	s := c.attribute()
-	c.bad = c.bad || s == ""
+	c.require(s != "")
 	return s
 }
 
@@ -146,32 +137,25 @@ func (c *cursor) stringOrNull(member string) string {
 	if c.skip(member + "null") {
 		return ""
 	}
-	if s := c.optional(member); s != "" {
-		return s
-	}
-	c.bad = true
-	return ""
+	s := c.optional(member)
+	c.require(s != "")
+	return s
 }
 
 func (c *cursor) number() uint64 {
-	start := c.at
-	for c.at < len(c.b) && '0' <= c.b[c.at] && c.b[c.at] <= '9' {
-		c.at++
-	}
-	digits := string(c.b[start:c.at])
+	rest := c.b[c.at:]
+	digits := string(rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))])
+	c.at += len(digits)
 	n, err := strconv.ParseUint(digits, 10, 64)
-	c.bad = c.bad || err != nil || strings.HasPrefix(digits, "0")
+	c.require(err == nil && digits[0] != '0')
 	return n
 }
 
 // claims returns a JSON array.
 func (c *cursor) claims() []byte {
-	if c.skip("[]") || c.bad {
-		return []byte("[]")
-	}
 	end := endOfValue(c.b, c.at)
 	claims := c.b[c.at:end]
-	if len(claims) < 2 || claims[0] != '[' || !json.Valid(claims) || strictjson.Check(claims) != nil || !shapeOf(claims).exact {
+	if !bytes.HasPrefix(claims, []byte("[")) || !json.Valid(claims) || strictjson.Check(claims) != nil || !shapeOf(claims).exact {
 		c.bad = true
 		return []byte("[]")
 	}
@@ -187,17 +171,18 @@ func (c *cursor) content(w *wire) {
 	}
 	c.literal(`,"content":`)
 	w.content = c.text()
+	c.require(len(w.content) > 0)
 	if !c.skip(`,"content_encoding":"base64"`) {
-		w.text = !c.bad
-		c.bad = c.bad || len(w.content) == 0 || bytes.IndexByte(w.content, 0) >= 0
+		w.text = true
+		c.require(isText(w.content))
 		return
 	}
-	w.base64 = !c.bad
-	c.bad = c.bad || bytes.IndexByte(w.content, '\n') >= 0 || bytes.IndexByte(w.content, '\r') >= 0 // the decoder ignores them
-	data := make([]byte, base64.StdEncoding.DecodedLen(len(w.content)))
-	n, err := base64.StdEncoding.Strict().Decode(data, w.content)
+	w.base64 = true
+	text := w.content
+	data := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := base64.StdEncoding.Strict().Decode(data, text)
 	w.content = data[:n]
-	c.bad = c.bad || err != nil || isText(w.content) // of which nothing is, too
+	c.require(err == nil && !isText(w.content) && !bytes.ContainsAny(text, "\r\n")) // which the decoder ignores
 }
 
 // extensions returns names and values in turn, names ascending.
@@ -205,12 +190,12 @@ func (c *cursor) extensions() (list []string) {
 	if !c.skip(`,"extensions":{`) {
 		return nil
 	}
-	for last := ""; !c.bad; {
+	for last := ""; ; {
 		name := c.attribute()
-		c.bad = c.bad || !isExtension(name) || name == sluice.RevisionOf || name <= last
+		c.require(isExtension(name) && name != sluice.RevisionOf && name > last)
 		c.literal(`:`)
 		list, last = append(list, name, c.attribute()), name
-		if !c.skip(`,`) {
+		if !c.skip(`,`) || c.bad {
 			break
 		}
 	}

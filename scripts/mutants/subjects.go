@@ -34,6 +34,10 @@ func subjects() []subject {
 		{pkg: "internal/explain"},
 		{pkg: "internal/strictjson"},
 		{pkg: "internal/schedule/timerqueue"},
+		{
+			pkg: "internal/bundle", files: []string{"judge.go", "key.go", "header.go", "tally.go", "entry.go"}, why: "the others read and write; they are fuzzed",
+			tests: "^Test(Judge|JWK|Trust|Header|Summary|Receipt|RedTeam_Signed|RedTeam_Ambiguous|RedTeam_OnlyTheKey|Parse|Split|Document_(Returns|Has|Signature|Format|Without|Writer|Attributes|Digest)).*", // those that take no time
+		},
 		{pkg: "internal/subscription", files: []string{"same.go", "change.go", "patch.go", "request.go"}, why: driven},
 		{pkg: "internal/wake", files: []string{"step.go", "callback.go", "ahead.go", "change.go"}, why: driven},
 		{
