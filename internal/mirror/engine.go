@@ -219,7 +219,7 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	err := is.err
 	stopped, isStop := errors.AsType[*Stop](err)
 	if isStop && ctx.Err() == nil {
-		err = e.keeper.suspend(ctx, record, stopped)
+		is.more, err = false, e.keeper.suspend(ctx, record, stopped)
 	}
 	if err != nil && ctx.Err() == nil {
 		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "mirror not synced", slog.String("namespace", record.Namespace),

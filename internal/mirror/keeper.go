@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -294,12 +295,22 @@ func (k *Keeper) suspend(ctx context.Context, m *Stored, why *Stop) error {
 }
 
 func (k *Keeper) stop(ctx context.Context, id, by string, why *Stop) (sluice.Mirror, error) {
-	return k.change(ctx, id, act{by, sluice.ActionMirrorSuspend, sluice.TypeMirrorSuspended}, func(m *sluice.Mirror) error {
+	is, err := k.change(ctx, id, act{by, sluice.ActionMirrorSuspend, sluice.TypeMirrorSuspended}, func(m *sluice.Mirror) error {
+		if m.State == sluice.Suspended {
+			return errSuspended
+		}
 		now := k.now().UTC()
 		m.State, m.Reason, m.SuspendDetail, m.SuspendedAt = sluice.Suspended, why.Reason, why.Detail, &now
 		return nil
 	})
+	if errors.Is(err, errSuspended) {
+		err = nil
+	}
+	return is, err
 }
+
+// errSuspended says that a mirror is suspended already, for its first reason.
+var errSuspended = errors.New("suspended already")
 
 // Resume has a suspended mirror sync again, if it might be created now (S3-128). After its origin was
 // replaced, accept says that the mirror begins anew: what it has of the former log is removed. Codes
