@@ -77,6 +77,7 @@ func TestBackup_GoesOnElsewhere(t *testing.T) {
 			statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return st.Parked == 1 && st.Backlog <= 2 && st.InFlight == 0 })
 			hook.Wait(21)
 			root := s.token
+			incarnation := s.must(t, http.StatusOK, "GET /v1/namespaces/default/observe", "").field(t, "incarnation")
 			s.stop(t)
 
 			saved := backUp(t, offline(first, from))
@@ -85,6 +86,7 @@ func TestBackup_GoesOnElsewhere(t *testing.T) {
 			board.accept()
 			s = start(t, second, withKey(to))
 			require.Equal(t, root, s.token)
+			require.NotEqual(t, incarnation, s.must(t, http.StatusOK, "GET /v1/namespaces/default/observe", "").field(t, "incarnation"), "sequences after the backup belong to other events")
 			s.must(t, http.StatusOK, "GET /v1/namespaces/default/events?pattern=/a/**", "", as(ann.token)...) // the grant counts
 			s.must(t, http.StatusAccepted, "POST /v1/subscriptions/w/deliveries/bad-1/retry", "")
 			put(t, s.api, "/good", 21, 21)

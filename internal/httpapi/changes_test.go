@@ -11,10 +11,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 const observe = "GET /v1/namespaces/default/observe"
@@ -173,4 +175,27 @@ func TestObserve_EndsInTime(t *testing.T) {
 	require.Equal(t, "unavailable", b.must(t, http.StatusServiceUnavailable, observe, "").code())
 	require.LessOrEqual(t, log.until, 30*time.Second)
 	require.Greater(t, log.until, 10*time.Second)
+}
+
+// S3-57: an event whose erasing began is left out, for root too, and without the permissions nothing is shown.
+func TestObserve_LeavesOutErasedEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	opts := b.options()
+	opts.Access = authz.NewIndex()
+	b.http.Close()
+	b.http = httptest.NewServer(httpapi.New(opts).Handler())
+	t.Cleanup(b.http.Close)
+	for _, id := range []string{"a", "b"} {
+		_, err := b.store.Log.Publish(t.Context(), sluice.DefaultNamespace, []sluice.Event{{ID: id, Path: sluice.Path("/" + id)}})
+		require.NoError(t, err)
+	}
+	require.Equal(t, "unavailable", b.must(t, http.StatusServiceUnavailable, observe, "").code())
+	opts.Access.CaughtUp()
+	require.Equal(t, []string{"write 1 a", "write 2 b"}, ops(t, b.must(t, http.StatusOK, observe, "")))
+	stone := sluice.Tombstone{Namespace: sluice.DefaultNamespace, Path: "/b", UpTo: 2}
+	opts.Access.Set(streams.TombstoneKey(stone.Namespace, stone.Path), authz.Record{Tombstone: &stone}, 1)
+	page := b.must(t, http.StatusOK, observe, "")
+	require.Equal(t, []string{"write 1 a"}, ops(t, page))
+	require.InDelta(t, 2, page.body["through_seq"], 0)
 }

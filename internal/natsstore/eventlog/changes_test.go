@@ -362,3 +362,29 @@ func TestErasePath_GoesBeforeItsRecords(t *testing.T) {
 	require.NoError(t, store.ErasePath(t.Context(), ns, "/a", 1))
 	require.Empty(t, changes(t, store, model.ChangeQuery{}))
 }
+
+// S3-57: the records of many events do not push the oldest events of others out of a log of limited size: events go as their
+// records come.
+func TestErasePath_KeepsTheOldestOfOthers(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	publishAt(t, store, "/other", "oldest")
+	const count = 10_000
+	for n := range count / 1000 {
+		batch := make([]sluice.Event, 1000)
+		for i := range batch {
+			batch[i] = sluice.Event{ID: strconv.Itoa(1000*n + i), Path: "/a", Data: []byte(strings.Repeat("x", 300))}
+		}
+		_, err := store.Publish(t.Context(), ns, batch)
+		require.NoError(t, err)
+	}
+	is, err := store.core.Namespaces().Get(t.Context(), ns)
+	require.NoError(t, err)
+	const room = 3 << 19 // of some 5,500 records
+	_, _, err = store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: ns, Retention: sluice.Retention{MaxBytes: int64(is.Usage.Bytes) + room}})
+	require.NoError(t, err)
+	require.NoError(t, store.ErasePath(t.Context(), ns, "/a", count+1))
+	got := changes(t, store, model.ChangeQuery{Limit: 1000})
+	require.Equal(t, 1+count, len(got)) //nolint:testifylint // a failure need not show all of them
+	require.Equal(t, "write 1 oldest", got[0])
+}
