@@ -121,7 +121,7 @@ type Deps struct {
 // Options are the optional settings.
 type Options struct {
 	Workers int              // mirrors that sync at once; default: 10 (S3-36)
-	Pages   int              // pages of a mirror until another one takes its turn; default: 64
+	Groups  int              // steps of a mirror, of up to 900 entries, until another one takes its turn; default: 8
 	Now     func() time.Time // default: time.Now
 	Jitter  func() float64   // in [0, 1): default: rand.Float64
 	Log     *slog.Logger     // default: slog.DiscardHandler
@@ -134,7 +134,7 @@ const (
 )
 
 func (o Options) filled(jitter func() float64) Options {
-	o.Workers, o.Pages = cmp.Or(o.Workers, 10), cmp.Or(o.Pages, 64)
+	o.Workers, o.Groups = cmp.Or(o.Workers, 10), cmp.Or(o.Groups, 8)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -49,6 +49,35 @@ func (r Rule) Next(held Held, page *sluice.ObservePage, now time.Time) (Commit, 
 	return s.commit, nil
 }
 
+// NextAll is Next for consecutive pages. With an error, what is to be stored is that of the pages
+// before the refused one.
+func (r Rule) NextAll(held Held, pages []*sluice.ObservePage, now time.Time) (Commit, error) {
+	all := Commit{Place: held.Place}
+	at := map[string]int{} // of the entries, by key
+	for _, page := range pages {
+		c, err := r.Next(held, page, now)
+		if err != nil {
+			return all, err
+		}
+		all.Place, all.Gaps = c.Place, append(all.Gaps, c.Gaps...)
+		if len(pages) == 1 {
+			return c, nil
+		}
+		held.Place = c.Place
+		for _, e := range c.Entries {
+			key := e.Change.Key()
+			held.Entries[key] = e
+			if i, had := at[key]; had {
+				all.Entries[i] = e
+				continue
+			}
+			at[key] = len(all.Entries)
+			all.Entries = append(all.Entries, e)
+		}
+	}
+	return all, nil
+}
+
 // accepts returns a Stop unless the page is from the log that the mirror follows, and may be stored
 // by the subscriber.
 func (r Rule) accepts(at *Place, page *sluice.ObservePage) error {

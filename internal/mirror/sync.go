@@ -11,6 +11,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// Bounds of the pages that are stored in one step. JetStream's batches have a thousand messages at
+// most, and so has a read of entries.
+const (
+	pageItems  = 100 // S3-43
+	groupItems = 900
+	groupBytes = 4 << 20 // of data; a page more
+)
+
 // How often a step is decided anew because the place has moved, and the pause before.
 const (
 	maxTries = 10
@@ -34,13 +42,13 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place) outcome {
 		return is
 	}
 	pause := supervise.Pause{First: tryAgain, Most: tryAgain}
-	for pages, tries := 0, 0; is.more && is.err == nil && pages < e.opts.Pages; pages++ {
+	for groups, tries := 0, 0; is.more && is.err == nil && groups < e.opts.Groups; groups++ {
 		if is.place.Revision == 0 {
 			if is.place, is.err = e.stored(ctx, m.ID); is.err != nil {
 				return is
 			}
 		}
-		is = e.page(ctx, rule, credential, is.place)
+		is = e.group(ctx, rule, credential, is.place)
 		if sluice.CodeOf(is.err) == sluice.Conflict && tries < maxTries && pause.Wait(ctx) { // another replica is ahead
 			tries++
 			is = outcome{more: true}
@@ -49,17 +57,27 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place) outcome {
 	return is
 }
 
-// page reads a page from behind a place and stores it.
-func (e *Engine) page(ctx context.Context, rule Rule, credential string, at Place) outcome {
-	page, err := e.observe(ctx, rule.Mirror, credential, at.Watermark)
-	if err != nil {
-		return outcome{at, true, err}
+// group reads pages from behind a place and stores them in one step: an atomic batch costs as much as
+// hundreds of entries in it.
+func (e *Engine) group(ctx context.Context, rule Rule, credential string, at Place) outcome {
+	var pages []*sluice.ObservePage
+	since, items, bytes, more := at.Watermark, 0, 0, true
+	for more && items+pageItems <= groupItems && bytes < groupBytes {
+		page, err := e.observe(ctx, rule.Mirror, credential, since)
+		if err != nil {
+			return outcome{at, true, err}
+		}
+		if len(page.Items) > pageItems {
+			return outcome{at, true, sluice.Errorf(sluice.Unprocessable, "%s sent %d changes where %d were asked for", rule.Mirror.Source, len(page.Items), pageItems)}
+		}
+		for i := range page.Items {
+			bytes += len(page.Items[i].Event.Data)
+		}
+		pages, items, more = append(pages, page), items+len(page.Items), page.HasMore && page.ThroughSeq > since
+		since = page.ThroughSeq
 	}
-	next, err := e.store(ctx, rule, at, page)
-	if err != nil {
-		return outcome{at, true, err}
-	}
-	return outcome{next, page.HasMore && next.Watermark > at.Watermark, nil}
+	next, err := e.store(ctx, rule, at, pages)
+	return outcome{next, more || err != nil, err}
 }
 
 // stored returns the stored place of a mirror.
@@ -103,27 +121,24 @@ func (e *Engine) observe(ctx context.Context, m *sluice.Mirror, credential strin
 	return e.deps.Sources.Observe(ctx, m, credential, since)
 }
 
-// store takes a step with a page that was read from behind a place, and returns the next place. Code
-// Conflict if the mirror is at another place.
-func (e *Engine) store(ctx context.Context, rule Rule, at Place, page *sluice.ObservePage) (Place, error) {
+// store takes a step with consecutive pages from behind a place, and returns the next place. Code
+// Conflict if the mirror is at another place. If a page is not to be stored, those before it are.
+func (e *Engine) store(ctx context.Context, rule Rule, at Place, pages []*sluice.ObservePage) (Place, error) {
 	held := Held{Place: at}
-	if len(page.Items) > 0 {
+	if keys := keysOf(pages); len(keys) > 0 {
 		var err error
-		if held, err = e.deps.Copies.Hold(ctx, rule.Mirror.ID, keysOf(page)); err != nil {
+		if held, err = e.deps.Copies.Hold(ctx, rule.Mirror.ID, keys); err != nil {
 			return at, fmt.Errorf("read entries: %w", err)
 		}
 		if held.Place.Revision != at.Revision {
 			return at, sluice.Errorf(sluice.Conflict, "the mirror has moved on")
 		}
+		held.Place.stored = at.stored
 	}
 	now := e.opts.Now().UTC()
-	commit, err := rule.Next(held, page, now)
-	if err != nil {
-		return at, err
-	}
-	if commit.idle(&at) && now.Sub(at.stored) < placeEvery {
-		commit.Place.stored = at.stored
-		return commit.Place, nil
+	commit, refused := rule.NextAll(held, pages, now)
+	if commit.idle(&at) && (refused != nil || now.Sub(at.stored) < placeEvery) {
+		return commit.Place, refused
 	}
 	for _, gap := range commit.Gaps {
 		if err := e.tellGap(ctx, rule.Mirror, gap); err != nil {
@@ -135,7 +150,7 @@ func (e *Engine) store(ctx context.Context, rule Rule, at Place, page *sluice.Ob
 		return at, fmt.Errorf("store step: %w", err)
 	}
 	commit.Place.Revision, commit.Place.stored = revision, now
-	return commit.Place, nil
+	return commit.Place, refused
 }
 
 // idle reports whether a commit changes nothing but times.
@@ -144,14 +159,16 @@ func (c *Commit) idle(at *Place) bool {
 		c.Place.Watermark == at.Watermark && c.Place.Incarnation == at.Incarnation && c.Place.LastID == at.LastID
 }
 
-// keysOf returns the keys of a page's entries.
-func keysOf(page *sluice.ObservePage) []string {
-	keys := make([]string, 0, len(page.Items))
-	seen := make(map[string]bool, len(page.Items))
-	for i := range page.Items {
-		if key := page.Items[i].Key(); key != "" && !seen[key] {
-			seen[key] = true
-			keys = append(keys, key)
+// keysOf returns the keys of the entries of pages.
+func keysOf(pages []*sluice.ObservePage) []string {
+	var keys []string
+	seen := map[string]bool{}
+	for _, page := range pages {
+		for i := range page.Items {
+			if key := page.Items[i].Key(); key != "" && !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
 		}
 	}
 	return keys

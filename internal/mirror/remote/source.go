@@ -49,9 +49,6 @@ func (s Source) Observe(ctx context.Context, m *sluice.Mirror, credential string
 	if err := json.Unmarshal(body, &page); err != nil {
 		return nil, sluice.Errorf(sluice.Unprocessable, "the response of %s is no page of changes: %v", m.Source, err)
 	}
-	if len(page.Items) > pageItems {
-		return nil, sluice.Errorf(sluice.Unprocessable, "%s sent %d changes where %d were asked for", m.Source, len(page.Items), pageItems)
-	}
 	return &page, nil
 }
 
