@@ -4,8 +4,8 @@
 // "request_id" under which the server logs the request. A missing response has the code
 // Unavailable. Calls are retried a few times if the server refuses the connection or returns 503,
 // unless a retry could do harm: creating a subscription without an idempotency key, rotating a
-// secret, issuing or renewing a grant, testing, and appending to a stream without a producer are
-// not retried.
+// secret, issuing or renewing a grant, testing, syncing a mirror, and appending to a stream without a
+// producer are not retried.
 package client
 
 import (

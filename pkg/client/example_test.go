@@ -47,6 +47,12 @@ func exampleServer() *httptest.Server {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = fmt.Fprint(w, `{"id":"s","endpoint":{"secret":"whsec_c2VjcmV0"}}`)
 	})
+	mux.HandleFunc("POST /v1/subscriptions/{id}/sync", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"state":"idle","watermark":7,"explanation":"1 entries, 0 sequences behind low; synced 0s ago"}`)
+	})
+	mux.HandleFunc("GET /v1/namespaces/{ns}/items", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"items":[{"source":"mirrored","subscription_id":"reports","op":"write","seq":7,"id":"a","path":"/reports/1","type":"report"}],"next_cursor":""}`)
+	})
 	mux.HandleFunc("POST /v1/namespaces/{ns}/events", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = fmt.Fprint(w, `{"events":[{"id":"a","seq":1,"path":"/orders/42"}]}`)
@@ -140,4 +146,39 @@ func ExampleClient_Feed() {
 	// 3 /orders/41 order.paid
 	// 6 /orders/42 order.placed
 	// 8 /orders/41 order.sent
+}
+
+// A copy of the namespace low in the namespace high.
+func ExampleClient_CreateMirror() {
+	server := exampleServer() // in your program: the address of a real one
+	defer server.Close()
+	ctx := context.Background()
+	c := client.New(server.URL, "the token")
+
+	if _, err := c.CreateMirror(ctx, client.MirrorSpec{ID: "reports", Namespace: "high", Source: "low", Depth: sluice.DepthFull}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	status, done, err := c.SyncMirror(ctx, "reports", 10*time.Second)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(done, "up to", status.Watermark)
+
+	q := client.ItemsQuery{Mirror: "reports"}
+	for more := true; more; more = q.After != "" {
+		page, err := c.Items(ctx, "high", q)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, item := range page.Items {
+			fmt.Println(item.Subscription, item.Change.Op, item.Change.Event.Path)
+		}
+		q.After = page.Next
+	}
+	// Output:
+	// true up to 7
+	// reports write /reports/1
 }

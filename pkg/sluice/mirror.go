@@ -238,6 +238,25 @@ func (i MirroredItem) MarshalJSON() ([]byte, error) {
 	return append(append(item[:len(item)-1], ','), i.Change.appendObject(nil, "event_source")[1:]...), nil
 }
 
+// UnmarshalJSON parses the form that MarshalJSON returns. Members that it does not know are ignored.
+func (i *MirroredItem) UnmarshalJSON(text []byte) error {
+	type bare MirroredItem
+	var in struct {
+		bare
+
+		EventSource string `json:"event_source"`
+	}
+	if err := json.Unmarshal(text, &in); err != nil {
+		return fmt.Errorf("mirrored item: %w", err)
+	}
+	if err := json.Unmarshal(text, &in.Change); err != nil {
+		return err
+	}
+	in.Change.Event.Source = in.EventSource
+	*i = MirroredItem(in.bare)
+	return nil
+}
+
 // Types of the system events about mirrors, on SubscriptionPath.
 const (
 	TypeMirrorCreated   = "mirror.created"
