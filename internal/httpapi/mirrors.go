@@ -273,6 +273,9 @@ func (s *Server) syncMirror(c echo.Context) error {
 		}
 		return err
 	}
+	if err := mirrored(s, c); err != nil { // the sync may have suspended it
+		return err
+	}
 	return s.mirrorStatus(c)
 }
 
