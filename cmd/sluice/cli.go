@@ -38,6 +38,7 @@ type cli struct {
 	Schedule    scheduleCmd    `cmd:"" help:"Schedule events, list scheduled events, and cancel them."`
 	Appointment appointmentCmd `cmd:"" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
 	Watch       watchCmd       `cmd:"" help:"Manage watches: publish an event when other events meet a condition."`
+	Mirror      mirrorCmd      `cmd:"" help:"Manage mirrors: copies of namespaces in other namespaces."`
 	Stream      streamCmd      `cmd:"" help:"Create, append to, read, close and delete Durable Streams."`
 	Grant       grantCmd       `cmd:"" help:"Issue, list, renew and revoke grants."`
 	ACL         aclCmd         `cmd:"" name:"acl" help:"Manage the access lists of namespaces."`

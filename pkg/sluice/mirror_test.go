@@ -32,8 +32,8 @@ func TestMirroredItem_SurvivesJSON(t *testing.T) {
 				`"op":"write","seq":7,"id":"a","path":"/p","type":"t","time":"2026-11-24T01:02:03Z","event_source":"/s","datacontenttype":"application/json","data":{"a":1}}`,
 		},
 		"tombstone": {
-			sluice.MirroredItem{Source: "mirrored", Subscription: "m", Tombstoned: true, Change: sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: 8, ID: "a"}}},
-			`{"source":"mirrored","subscription_id":"m","tombstoned":true,"op":"delete","seq":8,"id":"a"}`,
+			sluice.MirroredItem{Source: "mirrored", Subscription: "m", Tombstoned: true, Change: sluice.ChangeOf(sluice.Event{Seq: 8, ID: "a", Path: "/p", Type: "t", Time: at, Source: "/s"})},
+			`{"source":"mirrored","subscription_id":"m","tombstoned":true,"op":"write","seq":8,"id":"a","path":"/p","type":"t","time":"2026-11-24T01:02:03Z","event_source":"/s"}`,
 		},
 	} {
 		text, err := json.Marshal(c.item)

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/terminal"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+type mirrorSyncCmd struct {
+	ID   string `arg:"" help:"Mirror."`
+	Wait bool   `help:"Wait for the end of the source, and show the status. Ctrl-C keeps what was copied."`
+}
+
+// Run syncs the mirror. With --wait, it fails unless the mirror comes to the end of its source.
+func (c *mirrorSyncCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, _, err := findMirror(ctx, s, c.ID)
+	if err != nil {
+		return err
+	}
+	if !c.Wait {
+		if _, _, err := api.SyncMirror(ctx, c.ID, 0); err != nil {
+			return err
+		}
+		return done(s, "Mirror %s syncs.", c.ID)
+	}
+	st, err := waitForSync(ctx, s, api, c.ID)
+	if err != nil {
+		return err
+	}
+	if err := s.Show(st, func() error { return mirrorStatusTable(s, &st) }); err != nil {
+		return err
+	}
+	if st.State == sluice.SyncSuspended {
+		return errors.New("the mirror is suspended: " + st.Reason)
+	}
+	return nil
+}
+
+// waitForSync returns the status of a mirror that has come to the end of its source, or is suspended.
+func waitForSync(ctx context.Context, s *terminal.Session, api *client.Client, id string) (sluice.MirrorStatus, error) {
+	var st sluice.MirrorStatus
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for end := false; !end && err == nil; {
+			st, end, err = api.SyncMirror(ctx, id, client.MaxSyncWait)
+		}
+	}()
+	bar := terminal.NewProgress(s, -1)
+	bar.What = "syncing"
+	defer bar.Close()
+	tick := time.NewTicker(replayPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return st, err
+		case <-tick.C:
+		}
+		if !s.Terminal {
+			continue // nothing would be drawn
+		}
+		if now, unknown := api.MirrorStatus(ctx, id); unknown == nil {
+			bar.Total = int64(min(now.SourceSeq, 1<<62))
+			bar.Advance(int64(min(now.Watermark, 1<<62)))
+		}
+	}
+}
+
+type mirrorStatusCmd struct {
+	ID string `arg:"" help:"Mirror."`
+}
+
+// Run shows the status.
+func (c *mirrorStatusCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, _, err := findMirror(ctx, s, c.ID)
+	if err != nil {
+		return err
+	}
+	st, err := api.MirrorStatus(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return s.Show(st, func() error { return mirrorStatusTable(s, &st) })
+}
+
+// mirrorStatusTable prints what a mirror does, how far it has come, and what it does not have.
+func mirrorStatusTable(s *terminal.Session, st *sluice.MirrorStatus) error {
+	stale, failures := "", ""
+	if st.Stale {
+		stale = "yes"
+	}
+	if st.Failures > 0 {
+		failures = strconv.Itoa(st.Failures)
+	}
+	if err := s.Say("%s\n", st.Sentence); err != nil {
+		return err
+	}
+	err := s.Facts("state", because(string(st.State), st.Reason), "watermark", fmt.Sprintf("%d of %d", st.Watermark, st.SourceSeq), "entries", strconv.Itoa(st.MirroredCount),
+		"last sync", terminal.FormatTimePtr(st.LastSyncAt), "next sync", terminal.FormatTimePtr(st.NextSyncAt), "stale", stale, "failures", failures, "error", st.Error, "log", st.Incarnation)
+	if err != nil || len(st.Gaps) == 0 {
+		return err
+	}
+	rows := make([][]string, len(st.Gaps))
+	for i, g := range st.Gaps {
+		rows[i] = []string{strconv.FormatUint(g.From, 10), strconv.FormatUint(g.To, 10), g.Cause, terminal.FormatTime(g.At)}
+	}
+	if err := s.Say(""); err != nil {
+		return err
+	}
+	return s.Table("MISSING FROM | TO | CAUSE | FOUND", rows)
+}
