@@ -230,6 +230,9 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	defer close(j.done)
 	j.done = nil
 	if ctx.Err() != nil {
+		if j.at < 0 && e.mirrors[record.ID] == j { // it became due meanwhile
+			e.schedule(j, e.opts.Now())
+		}
 		return
 	}
 	j.place, j.err = is.place, err
