@@ -169,6 +169,12 @@ func mirrorBuckets() []Bucket {
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
+	}, {
+		Name:         TrustedKeys,
+		Description:  "public keys that sign bundles, by namespace that imports them",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
 	}}
 }
 

@@ -50,6 +50,7 @@ const (
 	Told          = "told"          // key: subscription, or ToldNamespaceKey
 	Mirrors       = "mirrors"       // key: mirror
 	Credentials   = "credentials"   // key: mirror; tokens for sources of mirrors
+	TrustedKeys   = "trustedkeys"   // key: namespace; keys that sign bundles for it
 )
 
 // EventsStream returns the name of a namespace's stream.

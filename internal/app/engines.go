@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/ingest"
+	"github.com/sluice-io/sluice/internal/keyring"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/mirror"
 	"github.com/sluice-io/sluice/internal/mirror/remote"
@@ -85,6 +86,16 @@ func (s *server) openWatches(context.Context) error {
 	return nil
 }
 
+// identity is what bundles know of this server.
+type identity struct {
+	keyring.Service
+
+	url func() string
+}
+
+// Notebook returns the name of a namespace in bundles.
+func (i identity) Notebook(name string) string { return i.url() + "/v1/namespaces/" + name }
+
 // openMirrors constructs the mirror engine.
 func (s *server) openMirrors(context.Context) error {
 	s.mirrorSources = &records.MirrorSources{
@@ -92,7 +103,8 @@ func (s *server) openMirrors(context.Context) error {
 		Log: records.EventLog{Log: s.log, Lost: s.memory.Gaps},
 	}
 	s.mirrors = mirror.New(mirror.Deps{
-		Definitions: records.NewMirrors(s.store), Credentials: records.NewCredentials(s.store), Copies: mirrorstore.New(s.store, s.cfg.Mirrors.Tombstones.Std()),
+		Definitions: records.NewMirrors(s.store), Credentials: records.NewCredentials(s.store), Trusts: records.NewTrusts(s.store),
+		Identity: identity{s.keyService(), s.publicURL}, Copies: mirrorstore.New(s.store, s.cfg.Mirrors.Tombstones.Std()),
 		Sources: s.mirrorSources, Namespaces: records.MirrorNamespaces{Index: s.index, Log: s.log}, Gate: records.MirrorGate{Index: s.index},
 		Teller: records.Teller{Log: s.log}, Ledger: s.ledger, Owns: s.owns.Part(),
 	}, mirror.Options{Workers: s.cfg.Mirrors.Workers, Log: s.opts.Log})

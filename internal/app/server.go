@@ -355,7 +355,7 @@ func (s *server) openAPI(context.Context) error {
 			Scheduled: s.later,
 		},
 		Delivering: s.delivering(),
-		Observing:  httpapi.Observing{Changes: records.EventLog{Log: s.log, Lost: s.memory.Gaps}, Summary: s.catalogue.Summary, Passed: s.mirrors.Keeper().Passed},
+		Observing:  httpapi.Observing{Changes: records.EventLog{Log: s.log, Lost: s.memory.Gaps}, Summary: s.catalogue.Summary, Passed: s.mirrors.Keeper().Passed, BundleKeys: s.keyService().BundleKeys},
 		Store:      s.storeState(),
 		Network: httpapi.Network{
 			MaxBody:        s.cfg.HTTP.MaxBody,

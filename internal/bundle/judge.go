@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -212,6 +213,9 @@ func refusal(err error) Decision {
 	outcome := UntrustedKey
 	if sluice.CodeOf(err) == sluice.BundleSignatureInvalid {
 		outcome = Forged
+	}
+	if said, ok := errors.AsType[*sluice.Error](err); ok {
+		return Decision{Outcome: outcome, err: said}
 	}
 	return refuse(outcome, sluice.CodeOf(err), "%v", err)
 }

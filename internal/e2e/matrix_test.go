@@ -152,6 +152,13 @@ func matrix() map[string]asked {
 		"DELETE /v1/namespaces/{ns}/acl/{principal}":    {row: forAdmins, ok: 204},
 		"POST /v1/namespaces/{ns}/tombstones":           {row: forAdmins, body: `{"path":"/a/none"}`, ok: 201},
 		"GET /v1/namespaces/{ns}/tombstones":            {row: forAdmins},
+		"GET " + acme + "/items":                        {row: whoeverKnows}, // each sees what it may read
+		"GET " + acme + "/export":                       {row: forAdmins},
+		"POST " + acme + "/import":                      {row: forAdmins, body: `{}`, ok: 422}, // it is no bundle
+		"GET " + acme + "/bundle-keys":                  {row: whoeverKnows},
+		"GET " + acme + "/trusted-keys":                 {row: forAdmins},
+		"PUT " + acme + "/trusted-keys/{kid}":           {row: forAdmins, body: `{"jwk":{},"source":"s"}`, ok: 400}, // it is no key
+		"DELETE " + acme + "/trusted-keys/{kid}":        {row: forAdmins, ok: 404},
 
 		"POST /v1/grants":                   {row: "200 reader narrowed seer unlisted uncleared sysadmin root admin; 403 *", body: `{"principal":"user:new","verbs":["read"],"object":"path:{ns}/a/**","expires_at":"{deadline}"}`, ok: 201},
 		"GET /v1/grants":                    {row: forEverybody},
@@ -181,6 +188,9 @@ func matrix() map[string]asked {
 		"GET " + one + "/replays/{replay}":            {row: forOwner, ok: 404}, // there is none
 		"POST " + one + "/replays/{replay}/cancel":    {row: forOwner, ok: 404},
 		"GET " + one + "/status":                      {row: forOwner},
+		"POST " + one + "/sync":                       {row: "404 *"}, // it is no mirror
+		"POST " + one + "/suspend":                    {row: "404 *"},
+		"PUT " + one + "/credential":                  {row: "404 *", body: `{"credential":"x"}`},
 		"GET " + one + "/consumers":                   {row: forOwner, ok: 422}, // it is of mode push
 		"GET " + one + "/consumers/{consumer}":        {row: forOwner, ok: 422},
 		"GET " + one + "/deliveries":                  {row: forOwner},

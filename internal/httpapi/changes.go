@@ -25,34 +25,41 @@ func (s *Server) listChanges(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ns := c.Param("ns")
-	deletions := deletions{rights: s.rights, c: c, ns: ns, stones: s.opts.Tombstones}
-	q.Visible = s.rights.Visible(c, sluice.VerbRead)
-	if q.Visible != nil {
-		q.Erased = deletions.shown
-	}
-	ctx, cancel := context.WithTimeout(c.Request().Context(), observeTimeout)
-	defer cancel()
-	page, err := s.opts.Changes.Changes(ctx, ns, q)
-	if err = cmp.Or(err, deletions.err); err != nil {
+	page, err := s.changesOf(c, q, depth)
+	if err != nil {
 		return err
-	}
-	if page.Items, err = s.shownChanges(c, page.Items, depth); err != nil {
-		return err
-	}
-	if s.opts.Authority != nil {
-		page.Label = s.opts.Authority.Label(ns)
-	}
-	if s.opts.Passed != nil {
-		if page.Passed, err = s.opts.Passed(ctx, ns); err != nil {
-			return err
-		}
 	}
 	body, err := page.AppendJSON(nil)
 	if err != nil {
 		return err
 	}
 	return c.JSONBlob(http.StatusOK, body)
+}
+
+// changesOf returns a page of the changes of the request's namespace that the caller may see.
+func (s *Server) changesOf(c echo.Context, q model.ChangeQuery, depth sluice.Depth) (page sluice.ObservePage, err error) {
+	ctx, cancel := context.WithTimeout(c.Request().Context(), observeTimeout)
+	defer cancel()
+	ns := c.Param("ns")
+	deletions := deletions{rights: s.rights, c: c, ns: ns, stones: s.opts.Tombstones}
+	q.Visible = s.rights.Visible(c, sluice.VerbRead)
+	if q.Visible != nil {
+		q.Erased = deletions.shown
+	}
+	page, err = s.opts.Changes.Changes(ctx, ns, q)
+	if err = cmp.Or(err, deletions.err); err != nil {
+		return page, err
+	}
+	if page.Items, err = s.shownChanges(c, page.Items, depth); err != nil {
+		return page, err
+	}
+	if s.opts.Authority != nil {
+		page.Label = s.opts.Authority.Label(ns)
+	}
+	if s.opts.Passed != nil {
+		page.Passed, err = s.opts.Passed(ctx, ns)
+	}
+	return page, err
 }
 
 func changeQuery(c echo.Context) (q model.ChangeQuery, depth sluice.Depth, err error) {

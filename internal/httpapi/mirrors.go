@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/strictjson"
@@ -38,6 +39,15 @@ type Mirrors interface {
 	Resume(ctx context.Context, id string, by sluice.Caller, accept bool) (sluice.Mirror, error)
 	PutCredential(ctx context.Context, id, token, by string) (sluice.Mirror, error)
 	Delete(ctx context.Context, id, by string) error
+	// Import applies a bundle to the mirror of its source. Codes BundleSignatureInvalid; UnknownKey;
+	// NoMatchingSubscription; BundleImported; BundleGap; BundleFork; OriginReplaced; MirrorSuspended.
+	Import(ctx context.Context, namespace string, doc *bundle.Document, acceptGap bool, by string) (sluice.BundleImport, error)
+	// TrustedKeys returns the keys whose bundles a namespace imports, and those that were revoked.
+	TrustedKeys(ctx context.Context, namespace string) (bundle.Trust, error)
+	// Trust adds such a key. Codes NotFound; InvalidRequest; Conflict.
+	Trust(ctx context.Context, namespace string, key bundle.JWK, source, by string) (bundle.TrustedKey, error)
+	// Distrust revokes one. Code NotFound.
+	Distrust(ctx context.Context, namespace, kid, by string) error
 	// Items returns entries of a mirror behind a cursor, in the order of their last change.
 	Items(ctx context.Context, m *sluice.Mirror, after uint64, limit int) (model.MirrorPage, error)
 }

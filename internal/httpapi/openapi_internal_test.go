@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
@@ -216,6 +217,11 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{acl{}, []string{"ACL"}, nil},
 		{sluice.Profile{}, []string{"Profile"}, nil},
 		{sluice.Tombstone{}, []string{"Tombstone"}, nil},
+		{sluice.MirrorStatus{}, []string{"MirrorStatus"}, nil},
+		{sluice.BundleImport{}, []string{"BundleImport"}, nil},
+		{bundle.Header{}, []string{"Bundle"}, []string{"entries", "signature"}},
+		{bundle.JWK{}, []string{"BundleKey"}, nil},
+		{bundle.TrustedKey{}, []string{"TrustedKey"}, nil},
 	}
 	for _, tt := range tests {
 		want := append(jsonFields(reflect.TypeOf(tt.body)), tt.also...)

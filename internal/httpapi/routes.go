@@ -65,7 +65,8 @@ func grows(r route) bool {
 		"PUT /v1/namespaces/:ns/appointments/:id",
 		"PUT " + dstreams.Subscription,
 		"POST " + dstreams.Subscription + "/streams",
-		"PUT /v1/namespaces/:ns/event-types/:type":
+		"PUT /v1/namespaces/:ns/event-types/:type",
+		"PUT /v1/namespaces/:ns/trusted-keys/:kid":
 		return true
 	}
 	return false
@@ -119,6 +120,7 @@ func (s *Server) routes() []route {
 	all = append(all, s.streamRoutes()...)
 	all = append(all, s.watchRoutes()...)
 	all = append(all, s.mirrorRoutes()...)
+	all = append(all, s.bundleRoutes()...)
 	return append(all, s.subscriptionRoutes()...)
 }
 

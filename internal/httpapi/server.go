@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"log/slog"
 	"net/http"
@@ -120,6 +121,8 @@ type Observing struct {
 	Changes Changes
 	Summary func(*sluice.Event) []byte                                        // the summary of an event's data, nil if it has none (C10); nil: no event has
 	Passed  func(ctx context.Context, namespace string) ([]sluice.Hop, error) // the logs that a namespace has content of in mirrors (S3-119); nil: none
+
+	BundleKeys func(ctx context.Context) ([]ed25519.PrivateKey, error) // that sign bundles, the newest first, which signs; nil: no bundles
 }
 
 // Store reports the state of the store.
@@ -185,6 +188,7 @@ type Server struct {
 	root     [sha256.Size]byte // hash of the root token
 	trials   oneEach
 	batches  oneEach
+	bundles  chan struct{} // has an element for each bundle that is in memory
 
 	expressions keylock.Turns[sluice.Principal] // evaluated by requests for state
 }
@@ -202,7 +206,7 @@ func New(opts Options) *Server {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
-	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
+	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), bundles: make(chan struct{}, bundlesAtOnce), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
 	s.feeds = live.New(live.Deps{
 		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,

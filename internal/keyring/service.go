@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"context"
+	"crypto/ed25519"
 	"log/slog"
 	"time"
 
@@ -57,6 +58,17 @@ func (s Service) KeySet(prefix string) func(ctx context.Context) ([]byte, error)
 		}
 		return webhook.FormatKeys(public...)
 	}
+}
+
+// BundleKeys returns the keys that sign bundles and receipts, the newest first, which signs. If there is
+// none, one is made.
+func (s Service) BundleKeys(ctx context.Context) ([]ed25519.PrivateKey, error) {
+	keys, err := s.Store.Keys().For(ctx, sluice.UseBundle)
+	private := make([]ed25519.PrivateKey, len(keys))
+	for i, k := range keys {
+		private[i] = k.Private()
+	}
+	return private, err
 }
 
 // Keys returns the public metadata of all keys.

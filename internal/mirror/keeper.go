@@ -406,7 +406,7 @@ func (k *Keeper) DeleteAll(ctx context.Context, namespace, by string) error {
 			return err
 		}
 	}
-	return nil
+	return k.deps.Trusts.Delete(ctx, namespace)
 }
 
 // bury removes what a deleted mirror has, publishes that it is deleted, and removes its record last.

@@ -3,8 +3,10 @@ package mirror
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,8 +21,25 @@ type Place struct {
 
 	Passed []sluice.Hop `json:"passed,omitempty"` // logs whose content the source has in mirrors
 
+	Imports []bundle.Import `json:"imports,omitempty"` // the last bundles that were applied, oldest first
+	HeardAt time.Time       `json:"heard_at,omitzero"` // the latest time at which a bundle was exported
+
 	Revision uint64    `json:"-"` // of the stored place; 0: none is stored
 	stored   time.Time // when it was stored, if by this process
+}
+
+// maxImports limits the imports of a place: of older ones it is only known that the watermark passed them.
+const maxImports = 64
+
+// heard notes a bundle that was applied whole; without a range, only when it was exported.
+func (p *Place) heard(i bundle.Import, exported time.Time) {
+	if i.Digest != "" {
+		all := append(slices.Clone(p.Imports), i)
+		p.Imports = all[max(0, len(all)-maxImports):]
+	}
+	if exported.After(p.HeardAt) {
+		p.HeardAt = exported
+	}
 }
 
 // Entry is a mirrored entry of the source, under the id of the original (Change.Key).

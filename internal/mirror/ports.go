@@ -3,9 +3,11 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"log/slog"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/supervise"
@@ -48,6 +50,24 @@ type Credentials interface {
 	Get(ctx context.Context, id string) (string, error)
 	Put(ctx context.Context, id, token string) error
 	Delete(ctx context.Context, id string) error
+}
+
+// Trusts stores the keys that sign bundles for namespaces.
+type Trusts interface {
+	// Get returns the keys that a namespace trusts, and their revision; 0 if there are none.
+	Get(ctx context.Context, namespace string) (bundle.Trust, uint64, error)
+	// Put stores them. Code Conflict unless the stored revision is the given one.
+	Put(ctx context.Context, namespace string, t bundle.Trust, revision uint64) error
+	Delete(ctx context.Context, namespace string) error
+}
+
+// Identity is what bundles know of this server.
+type Identity interface {
+	// Notebook returns the name of a namespace in bundles: its URL.
+	Notebook(namespace string) string
+	// BundleKeys returns the keys that sign bundles and receipts, the newest first, which signs. There is
+	// one at least.
+	BundleKeys(ctx context.Context) ([]ed25519.PrivateKey, error)
 }
 
 // Copies stores the entries of mirrors and their places.
@@ -110,6 +130,8 @@ type Deps struct {
 	Definitions Definitions
 	Credentials Credentials
 	Copies      Copies
+	Trusts      Trusts
+	Identity    Identity
 	Sources     Sources
 	Namespaces  Namespaces
 	Gate        Gate

@@ -27,6 +27,9 @@ func (k *Keeper) Status(ctx context.Context, m *sluice.Mirror) (sluice.MirrorSta
 	if !at.SyncedAt.IsZero() {
 		st.LastSyncAt = &at.SyncedAt
 	}
+	if !at.HeardAt.IsZero() {
+		st.HeardAt = &at.HeardAt
+	}
 	if m.State == sluice.Suspended {
 		st.State = sluice.SyncSuspended
 	}

@@ -35,6 +35,9 @@ type outcome struct {
 // pull reads pages of a mirror's source from its place on and stores them, as many as its turn has.
 // Another replica may do the same: of the same step, that of one of them is stored.
 func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place) outcome {
+	if m.Imported() {
+		return outcome{place: at}
+	}
 	is := outcome{place: at, more: true}
 	rule, credential, err := e.prepare(ctx, m)
 	if err != nil {
@@ -124,33 +127,52 @@ func (e *Engine) observe(ctx context.Context, m *sluice.Mirror, credential strin
 // store takes a step with consecutive pages from behind a place, and returns the next place. Code
 // Conflict if the mirror is at another place. If a page is not to be stored, those before it are.
 func (e *Engine) store(ctx context.Context, rule Rule, at Place, pages []*sluice.ObservePage) (Place, error) {
-	held := Held{Place: at}
-	if keys := keysOf(pages); len(keys) > 0 {
-		var err error
-		if held, err = e.deps.Copies.Hold(ctx, rule.Mirror.ID, keys); err != nil {
-			return at, fmt.Errorf("read entries: %w", err)
-		}
-		if held.Place.Revision != at.Revision {
-			return at, sluice.Errorf(sluice.Conflict, "the mirror has moved on")
-		}
-		held.Place.stored = at.stored
+	held, err := e.hold(ctx, rule.Mirror.ID, at, pages)
+	if err != nil {
+		return at, err
 	}
 	now := e.opts.Now().UTC()
 	commit, refused := rule.NextAll(held, pages, now)
 	if commit.idle(&at) && (refused != nil || now.Sub(at.stored) < placeEvery) {
 		return commit.Place, refused
 	}
+	next, err := e.keep(ctx, rule.Mirror, commit, now)
+	if err != nil {
+		return at, err
+	}
+	return next, refused
+}
+
+// hold returns what a mirror at a place has of the entries of pages. Code Conflict if it is at another place.
+func (e *Engine) hold(ctx context.Context, id string, at Place, pages []*sluice.ObservePage) (Held, error) {
+	keys := keysOf(pages)
+	if len(keys) == 0 {
+		return Held{Place: at}, nil
+	}
+	held, err := e.deps.Copies.Hold(ctx, id, keys)
+	if err != nil {
+		return held, fmt.Errorf("read entries: %w", err)
+	}
+	if held.Place.Revision != at.Revision {
+		return held, sluice.Errorf(sluice.Conflict, "the mirror has moved on")
+	}
+	held.Place.stored = at.stored
+	return held, nil
+}
+
+// keep stores a step, after its gaps were published, and returns the new place.
+func (e *Engine) keep(ctx context.Context, m *sluice.Mirror, commit Commit, now time.Time) (Place, error) {
 	for _, gap := range commit.Gaps {
-		if err := e.tellGap(ctx, rule.Mirror, gap); err != nil {
-			return at, err
+		if err := e.tellGap(ctx, m, gap); err != nil {
+			return Place{}, err
 		}
 	}
-	revision, err := e.deps.Copies.Commit(ctx, rule.Mirror.ID, commit)
+	revision, err := e.deps.Copies.Commit(ctx, m.ID, commit)
 	if err != nil {
-		return at, fmt.Errorf("store step: %w", err)
+		return Place{}, fmt.Errorf("store step: %w", err)
 	}
 	commit.Place.Revision, commit.Place.stored = revision, now
-	return commit.Place, refused
+	return commit.Place, nil
 }
 
 // idle reports whether a commit changes nothing but times.

@@ -12,6 +12,7 @@ const (
 	UseStamp   KeyUse = "stamp"   // symmetric: stamps trusted events
 	UseWake    KeyUse = "wake"    // symmetric: signs the callback tokens of woken workers
 	UseFeed    KeyUse = "feed"    // symmetric: signs tickets of feeds
+	UseBundle  KeyUse = "bundle"  // Ed25519: signs bundles and their receipts, and is in the sets of namespaces
 )
 
 // Symmetric reports whether a key of this use has no public half.

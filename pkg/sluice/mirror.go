@@ -156,6 +156,10 @@ func (e MirrorEdit) Apply(m *Mirror) error {
 // Remote reports whether the source is a namespace of another server.
 func (m *Mirror) Remote() bool { return strings.Contains(m.Source, "://") }
 
+// Imported reports whether the mirror gets bundles alone: its source is of another server, and there is
+// no token to pull it with.
+func (m *Mirror) Imported() bool { return m.Remote() && m.CredentialAt == nil }
+
 // SourceName returns the name of the source's namespace.
 func (m *Mirror) SourceName() string {
 	if !m.Remote() {
@@ -208,11 +212,19 @@ type MirrorStatus struct {
 	LagItems      uint64      `json:"lag_items"`    // SourceSeq - Watermark
 	LastSyncAt    *time.Time  `json:"last_sync_at"` // the last success (S3-08)
 	NextSyncAt    *time.Time  `json:"next_sync_at,omitempty"`
-	MirroredCount int         `json:"mirrored_count"` // without tombstones (S3-11)
-	Gaps          []MirrorGap `json:"gaps"`           // the last 100, ascending
+	MirroredCount int         `json:"mirrored_count"`     // without tombstones (S3-11)
+	Gaps          []MirrorGap `json:"gaps"`               // the last 100, ascending
+	HeardAt       *time.Time  `json:"heard_at,omitempty"` // when the source exported the newest bundle
 	Error         string      `json:"error,omitempty"`
 	Failures      int         `json:"failures"` // since the last success
 	Stale         bool        `json:"stale"`    // nothing was heard of the source for longer than twice the interval
+}
+
+// BundleImport is the result of an import (S3-72, S3-73).
+type BundleImport struct {
+	Applied   int             `json:"applied"`           // entries that were new to the mirror
+	Watermark uint64          `json:"watermark"`         // of the mirror
+	Receipt   json.RawMessage `json:"receipt,omitempty"` // signed, for the source; absent if no bundle with a range was imported
 }
 
 // MirroredItem is an entry of a namespace, its own or a mirrored one.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/mirror"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -94,6 +95,38 @@ func (c Credentials) Put(ctx context.Context, id, token string) error {
 
 // Delete removes the token of a mirror.
 func (c Credentials) Delete(ctx context.Context, id string) error { return c.bucket.Delete(ctx, id, 0) }
+
+// Trusts stores the keys that sign bundles for namespaces.
+type Trusts struct {
+	bucket natsstore.Bucket[bundle.Trust]
+}
+
+var _ mirror.Trusts = Trusts{}
+
+// NewTrusts returns the keys that sign bundles for namespaces.
+func NewTrusts(store *natsstore.Store) Trusts {
+	return Trusts{natsstore.OpenBucket[bundle.Trust](store, streams.TrustedKeys)}
+}
+
+// Get returns the keys that a namespace trusts, and their revision; 0 if there are none.
+func (t Trusts) Get(ctx context.Context, namespace string) (bundle.Trust, uint64, error) {
+	keys, revision, err := t.bucket.Get(ctx, namespace)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return nil, 0, nil
+	}
+	return keys, revision, err
+}
+
+// Put stores the keys that a namespace trusts. Code Conflict unless the stored revision is the given one.
+func (t Trusts) Put(ctx context.Context, namespace string, keys bundle.Trust, revision uint64) error {
+	_, err := t.bucket.Put(ctx, namespace, keys, revision)
+	return err
+}
+
+// Delete removes the keys that a namespace trusts.
+func (t Trusts) Delete(ctx context.Context, namespace string) error {
+	return t.bucket.Delete(ctx, namespace, 0)
+}
 
 // RemoteSource reads the changes of namespaces of other servers.
 type RemoteSource interface {

@@ -1,0 +1,157 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// gapped is a source and an importer that have no network between them: bundles of the source's namespace
+// default are imported into the importer's mirror m.
+type gapped struct{ low, high *running }
+
+const trusted = "PUT /v1/namespaces/default/trusted-keys/"
+
+func newGapped(t *testing.T) gapped {
+	t.Helper()
+	g := gapped{start(t, t.TempDir(), nil), start(t, t.TempDir(), nil)}
+	g.high.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","source":"`+g.source()+`","depth":"full"}`)
+	kid, body := g.key(t, g.low)
+	g.high.must(t, http.StatusOK, trusted+kid, body)
+	return g
+}
+
+func (g gapped) source() string { return g.low.at.HTTP + "/v1/namespaces/default" }
+
+// key returns the key of a server as the importer's trusted key for the source.
+func (g gapped) key(t *testing.T, s *running) (kid, body string) {
+	t.Helper()
+	var set struct{ Keys []bundle.JWK }
+	require.NoError(t, json.Unmarshal([]byte(s.must(t, http.StatusOK, "GET /v1/namespaces/default/bundle-keys", "").text), &set))
+	require.Len(t, set.Keys, 1)
+	text, err := json.Marshal(map[string]any{"jwk": set.Keys[0], "source": g.source()})
+	require.NoError(t, err)
+	return set.Keys[0].KeyID, string(text)
+}
+
+// exports returns a bundle, and its digest.
+func (s *running) exports(t *testing.T, query string) (text, digest string) {
+	t.Helper()
+	r := s.must(t, http.StatusOK, "GET /v1/namespaces/default/export?scope=entries&"+query, "")
+	return r.text, r.header.Get("Sluice-Bundle-Digest")
+}
+
+// imports imports a bundle that is accepted, and returns how many entries were applied, and the watermark.
+func (g gapped) imports(t *testing.T, text, query string) []any {
+	t.Helper()
+	r := g.high.must(t, http.StatusOK, "POST /v1/namespaces/default/import"+query, text)
+	return []any{r.field(t, "applied"), r.field(t, "watermark")}
+}
+
+// refuses imports a bundle that is refused with a status and a code.
+func (g gapped) refuses(t *testing.T, text string, status int, code string) reply {
+	t.Helper()
+	r := g.high.must(t, status, "POST /v1/namespaces/default/import", text)
+	require.Equal(t, code, r.field(t, "error.code"), r.text)
+	return r
+}
+
+// S3-61, S3-69…73, S3-102, S3-136, S3-149.
+func TestBundle_CrossesTheGap(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	g.low.publishes(t, "default", "/a one", "/a two", "/b three")
+	first, digest := g.low.exports(t, "since=0")
+	g.low.publishes(t, "default", "/a two-b of two")
+	g.low.must(t, http.StatusCreated, "POST /v1/namespaces/default/tombstones", `{"path":"/b"}`)
+	second, last := g.low.exports(t, "since=3&previous="+digest)
+
+	require.Equal(t, []any{3.0, 3.0}, g.imports(t, first, ""))
+	r := g.high.must(t, http.StatusOK, "POST /v1/namespaces/default/import", second)
+	require.Equal(t, []any{2.0, last, g.source()}, []any{r.field(t, "applied"), r.field(t, "receipt.bundle"), r.field(t, "receipt.source_notebook_id")})
+	require.Equal(t, []string{"one 1 one", "two-b 4 two-b", "three 3 gone"}, g.high.mirrorsOf(t, "default"))
+
+	again := g.refuses(t, first, http.StatusConflict, "bundle_imported")
+	require.NotEmpty(t, again.field(t, "error.details.imported_at"))
+
+	st := g.high.must(t, http.StatusOK, "GET /v1/subscriptions/m/status", "")
+	require.Equal(t, "idle", st.field(t, "state"), "it has no token, so it is not polled")
+	through := st.field(t, "watermark")
+	heartbeat, _ := g.low.exports(t, fmt.Sprint("since=", through, "&previous=", last))
+	require.Equal(t, []any{0.0, through}, g.imports(t, heartbeat, ""))
+	g.refuses(t, heartbeat, http.StatusConflict, "bundle_imported")
+}
+
+// S3-73: what is missing is said, or accepted and recorded.
+func TestBundle_GapIsRefusedOrRecorded(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	g.low.publishes(t, "default", "/a one", "/a two", "/a three")
+	missed, _ := g.low.exports(t, "since=0")
+	g.low.publishes(t, "default", "/a four")
+	later, _ := g.low.exports(t, "since=3")
+	r := g.refuses(t, later, http.StatusConflict, "bundle_gap")
+	require.Equal(t, []any{1.0, 3.0}, []any{r.field(t, "error.details.from"), r.field(t, "error.details.to")})
+	require.Equal(t, []any{1.0, 4.0}, g.imports(t, later, "?accept_gap=true"))
+	var st sluice.MirrorStatus
+	require.NoError(t, json.Unmarshal([]byte(g.high.must(t, http.StatusOK, "GET /v1/subscriptions/m/status", "").text), &st))
+	require.Len(t, st.Gaps, 1)
+	require.Equal(t, []any{uint64(1), uint64(3), sluice.GapBundle}, []any{st.Gaps[0].From, st.Gaps[0].To, st.Gaps[0].Cause})
+	g.refuses(t, missed, http.StatusConflict, "bundle_gap")
+}
+
+// S3-70, S3-71.
+func TestBundle_OnlyATrustedKeySpeaksForTheSource(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	g.low.publishes(t, "default", "/a one")
+	good, _ := g.low.exports(t, "since=0")
+	g.refuses(t, strings.Replace(good, `/a`, `/b`, 1), http.StatusUnprocessableEntity, "unprocessable")
+	g.refuses(t, strings.Replace(good, `"source_notebook_name":"default"`, `"source_notebook_name":"other"`, 1), http.StatusUnprocessableEntity, "bundle_signature_invalid")
+
+	foreign := start(t, t.TempDir(), nil)
+	foreign.publishes(t, "default", "/a one")
+	other, _ := foreign.exports(t, "since=0")
+	g.refuses(t, other, http.StatusForbidden, "unknown_key")
+
+	catalog := g.low.must(t, http.StatusOK, "GET /v1/namespaces/default/export?since=0", "").text
+	g.refuses(t, catalog, http.StatusUnprocessableEntity, "no_matching_subscription")
+	g.high.must(t, http.StatusOK, "POST /v1/subscriptions/m/suspend", "")
+	g.refuses(t, good, http.StatusConflict, "mirror_suspended")
+	g.high.must(t, http.StatusOK, "POST /v1/subscriptions/m/resume", "")
+
+	kid, body := g.key(t, g.low)
+	g.high.must(t, http.StatusUnprocessableEntity, trusted+"other", body)
+	g.high.must(t, http.StatusNoContent, "DELETE /v1/namespaces/default/trusted-keys/"+kid, "")
+	r := g.refuses(t, good, http.StatusForbidden, "unknown_key")
+	require.Equal(t, "revoked", r.field(t, "error.details.reason"))
+	g.high.must(t, http.StatusConflict, trusted+kid, body)
+	var list struct{ Keys bundle.Trust }
+	require.NoError(t, json.Unmarshal([]byte(g.high.must(t, http.StatusOK, "GET /v1/namespaces/default/trusted-keys", "").text), &list))
+	require.Len(t, list.Keys, 1)
+	require.Equal(t, []any{kid, g.source(), false}, []any{list.Keys[0].KeyID, list.Keys[0].Source, list.Keys[0].RevokedAt.IsZero()})
+	require.Empty(t, g.high.mirrorsOf(t, "default"))
+}
+
+// Two bundles with one predecessor cannot both be of the chain.
+func TestBundle_ForkIsRefused(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	g.low.publishes(t, "default", "/a one")
+	first, digest := g.low.exports(t, "since=0")
+	g.low.publishes(t, "default", "/a two")
+	second, _ := g.low.exports(t, "since=1&previous="+digest)
+	g.low.publishes(t, "default", "/a three")
+	rival, _ := g.low.exports(t, "since=1&previous="+digest)
+	g.imports(t, first, "")
+	g.imports(t, second, "")
+	g.refuses(t, rival, http.StatusConflict, "bundle_fork")
+	require.Equal(t, []string{"one 1 one", "two 2 two"}, g.high.mirrorsOf(t, "default"))
+}

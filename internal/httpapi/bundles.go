@@ -1,0 +1,284 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/strictjson"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bounds of bundles over HTTP. An export that comes to one of them ends there; the next one goes on.
+const (
+	bundlesAtOnce = 2 // in memory: each is up to bundle.MaxDocument, several times
+	bundleWait    = 10 * time.Second
+	exportEntries = 20_000
+	exportTime    = 20 * time.Second
+	exportPage    = 1000
+)
+
+const importRoute = "/v1/namespaces/:ns/import"
+
+// headerDigest has the digest of an exported bundle: the parameter previous of the next export.
+const headerDigest = "Sluice-Bundle-Digest"
+
+func (s *Server) bundleRoutes() []route {
+	const trusted = "/v1/namespaces/:ns/trusted-keys"
+	return []route{
+		{http.MethodGet, "/v1/namespaces/:ns/export", namespaceAdmin, s.exportBundle},
+		{http.MethodPost, importRoute, namespaceAdmin, s.importBundle},
+		{http.MethodGet, "/v1/namespaces/:ns/bundle-keys", seesNamespace, s.bundleKeys},
+		{http.MethodGet, trusted, namespaceAdmin, s.listTrustedKeys},
+		{http.MethodPut, trusted + "/:kid", namespaceAdmin, s.putTrustedKey},
+		{http.MethodDelete, trusted + "/:kid", namespaceAdmin, s.deleteTrustedKey},
+	}
+}
+
+// enterBundle waits for memory for a bundle, until leave. Code Unavailable.
+func (s *Server) enterBundle(ctx context.Context) (leave func(), err error) {
+	wait := time.NewTimer(bundleWait)
+	defer wait.Stop()
+	select {
+	case s.bundles <- struct{}{}:
+		return func() { <-s.bundles }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-wait.C:
+		return nil, sluice.Errorf(sluice.Unavailable, "%d bundles are being exported or imported, the limit; try again", bundlesAtOnce).With("retry_after", int(bundleWait.Seconds()))
+	}
+}
+
+// exportBundle returns the changes of a namespace behind a sequence that the caller may read as a signed
+// bundle (S3-61…68). It stores nothing, so that a source does not know its mirrors (S3-137).
+func (s *Server) exportBundle(c echo.Context) error {
+	if s.opts.BundleKeys == nil {
+		return noMirrors()
+	}
+	since, depth, err := exportQuery(c)
+	if err != nil {
+		return err
+	}
+	leave, err := s.enterBundle(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	keys, err := s.opts.BundleKeys(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	e := export{s: s, c: c, depth: depth, header: bundle.Header{
+		SourceID: s.opts.Streams.PublicURL + "/v1/namespaces/" + c.Param("ns"), SourceName: c.Param("ns"),
+		Since: since, Through: since, Previous: c.QueryParam("previous"), ExportedAt: time.Now(),
+	}}
+	if err := e.collect(); err != nil {
+		return err
+	}
+	body, header, err := e.writer.Seal(e.header, keys[0])
+	if err != nil {
+		return err
+	}
+	digest, err := header.Digest()
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(headerDigest, digest)
+	return c.JSONBlob(http.StatusOK, body)
+}
+
+func exportQuery(c echo.Context) (since uint64, depth sluice.Depth, err error) {
+	if err := httpkit.OnlyParams(c, "since", "scope", "previous"); err != nil {
+		return 0, "", err
+	}
+	text := c.QueryParam("since")
+	if since, err = strconv.ParseUint(cmp.Or(text, "0"), 10, 64); err != nil {
+		return 0, "", sluice.Errorf(sluice.InvalidRequest, "since %q: use a sequence, 0 for the beginning", text).With("field", "since")
+	}
+	depth, err = sluice.ParseDepth(c.QueryParam("scope"))
+	return since, depth, err
+}
+
+// export collects a bundle.
+type export struct {
+	s      *Server
+	c      echo.Context
+	depth  sluice.Depth
+	header bundle.Header
+	writer *bundle.DocumentWriter
+	count  int
+}
+
+// collect reads the changes, page by page, until there is no more or the bundle is large enough. Codes
+// those of observe; InvalidRequest if the log ends before it begins.
+func (e *export) collect() (err error) {
+	if e.writer, err = bundle.NewDocumentWriter(e.depth.Scope(), e.header.Since); err != nil {
+		return err
+	}
+	until := e.header.ExportedAt.Add(exportTime)
+	for more := true; more && e.count < exportEntries && time.Now().Before(until); {
+		page, err := e.s.changesOf(e.c, model.ChangeQuery{Since: e.header.Through, Limit: exportPage}, e.depth)
+		if err != nil {
+			return err
+		}
+		if more, err = e.take(&page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take adds a page, and reports whether the bundle goes on behind it.
+func (e *export) take(page *sluice.ObservePage) (more bool, err error) {
+	h := &e.header
+	switch first := h.Incarnation == ""; {
+	case first && page.LastSeq < h.Since:
+		return false, sluice.Errorf(sluice.InvalidRequest, "since %d: the log ends at %d", h.Since, page.LastSeq).With("field", "since")
+	case first:
+		h.Incarnation, h.First = page.Incarnation, page.FirstSeq
+	case page.Incarnation != h.Incarnation:
+		return false, sluice.Errorf(sluice.Unavailable, "the log was made anew during the export; try again")
+	case page.FirstSeq > h.Through+1:
+		return false, nil // the next bundle tells that its beginning is lost
+	}
+	from, through, more := h.Through, page.ThroughSeq, page.HasMore && page.ThroughSeq > h.Through
+	for i := range page.Items {
+		entry := bundle.Entry{Change: page.Items[i]}
+		if e.depth == sluice.DepthFull && e.s.opts.Summary != nil && entry.Op != sluice.OpDelete {
+			entry.Summary = e.s.opts.Summary(&entry.Event)
+		}
+		err := e.writer.Append(entry)
+		if sluice.CodeOf(err) == sluice.TooLarge && e.count > 0 {
+			through, more = entry.Event.Seq-1, false
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+		e.count++
+	}
+	h.Through, h.Label, h.Passed = through, page.Label, page.Passed
+	for _, lost := range page.Lost {
+		if lost = (sluice.Gap{From: max(lost.From, from+1), To: min(lost.To, through)}); lost.From <= lost.To {
+			h.Lost = append(h.Lost, lost)
+		}
+	}
+	return more, nil
+}
+
+// importBundle applies a bundle to the mirror of its source (S3-69…73).
+func (s *Server) importBundle(c echo.Context) error {
+	if s.opts.Mirrors == nil {
+		return noMirrors()
+	}
+	if err := httpkit.OnlyParams(c, "accept_gap"); err != nil {
+		return err
+	}
+	if err := httpkit.OneOf(c, "accept_gap", "true", "false"); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	leave, err := s.enterBundle(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	doc, err := bundle.ReadDocument(c.Request().Body)
+	if err != nil {
+		return err
+	}
+	done, err := s.opts.Mirrors.Import(ctx, c.Param("ns"), doc, c.QueryParam("accept_gap") == "true", httpkit.By(c))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, done)
+}
+
+// jwkSet is a JWK set (RFC 7517).
+type jwkSet struct {
+	Keys []bundle.JWK `json:"keys"`
+}
+
+// bundleKeys returns the public halves of the keys that sign the bundles of a namespace.
+func (s *Server) bundleKeys(c echo.Context) error {
+	if s.opts.BundleKeys == nil {
+		return noMirrors()
+	}
+	keys, err := s.opts.BundleKeys(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	var set jwkSet
+	for _, key := range keys {
+		set.Keys = append(set.Keys, bundle.NewJWK(key.Public().(ed25519.PublicKey))) //nolint:forcetypeassert // of an Ed25519 key
+	}
+	return c.JSON(http.StatusOK, set)
+}
+
+// trustedKeyList is the complete list of keys, which is short.
+type trustedKeyList struct {
+	Keys       bundle.Trust `json:"keys"`
+	NextCursor string       `json:"next_cursor"`
+}
+
+func (s *Server) listTrustedKeys(c echo.Context) error {
+	if s.opts.Mirrors == nil {
+		return noMirrors()
+	}
+	keys, err := s.opts.Mirrors.TrustedKeys(c.Request().Context(), c.Param("ns"))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, trustedKeyList{Keys: append(bundle.Trust{}, keys...)})
+}
+
+// trustedKeyRequest is the body of a PUT.
+type trustedKeyRequest struct {
+	JWK    json.RawMessage `json:"jwk"`
+	Source string          `json:"source"`
+}
+
+func (s *Server) putTrustedKey(c echo.Context) error {
+	if s.opts.Mirrors == nil {
+		return noMirrors()
+	}
+	body, err := httpkit.JSONBody(c)
+	if err != nil {
+		return err
+	}
+	var req trustedKeyRequest
+	if err := strictjson.DecodeExactly(body, &req, sluice.InvalidRequest); err != nil {
+		return err
+	}
+	key, err := bundle.ParseJWK(req.JWK)
+	if err != nil {
+		return err
+	}
+	if kid := c.Param("kid"); kid != key.KeyID {
+		return sluice.Errorf(sluice.Unprocessable, "kid %.100q is not the thumbprint of the key (RFC 7638), %s", kid, key.KeyID).With("field", "kid")
+	}
+	is, err := s.opts.Mirrors.Trust(c.Request().Context(), c.Param("ns"), key, req.Source, httpkit.By(c))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, is)
+}
+
+func (s *Server) deleteTrustedKey(c echo.Context) error {
+	if s.opts.Mirrors == nil {
+		return noMirrors()
+	}
+	if err := s.opts.Mirrors.Distrust(c.Request().Context(), c.Param("ns"), c.Param("kid"), httpkit.By(c)); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}

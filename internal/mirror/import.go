@@ -1,0 +1,292 @@
+package mirror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// maxAhead is how much later than now a bundle may say that it was exported: clocks differ.
+const maxAhead = 5 * time.Minute
+
+// importing is an import of a bundle into a mirror.
+type importing struct {
+	*Keeper
+
+	mirror *Stored
+	doc    *bundle.Document
+	trust  bundle.Trust
+	accept bool // a gap before the bundle
+	intent *ledger.Intent
+}
+
+// Import applies a bundle to the mirror of its source in a namespace, as a sync does (S3-69…73). What was
+// applied before an error stays, and the same import goes on there. Codes BundleSignatureInvalid;
+// UnknownKey; NoMatchingSubscription; BundleImported; BundleGap, unless a gap is accepted; BundleFork;
+// OriginReplaced; MirrorSuspended, also if the bundle suspends it; Unprocessable.
+func (k *Keeper) Import(ctx context.Context, namespace string, doc *bundle.Document, accept bool, by string) (sluice.BundleImport, error) {
+	trust, err := k.TrustedKeys(ctx, namespace)
+	if err != nil {
+		return sluice.BundleImport{}, err
+	}
+	is := importing{Keeper: k, doc: doc, trust: trust, accept: accept}
+	if is.mirror, err = k.follower(ctx, namespace, doc.Header.SourceID); err != nil {
+		return sluice.BundleImport{}, err
+	}
+	result, err := is.run(ctx, by)
+	for tries := 0; sluice.CodeOf(err) == sluice.Conflict && tries < maxTries; tries++ { // a sync was faster
+		result, err = is.run(ctx, by)
+	}
+	if stopped, ok := errors.AsType[*Stop](err); ok {
+		err = sluice.Errorf(sluice.MirrorSuspended, "the mirror is suspended now: %s", stopped.Detail).With("reason", stopped.Reason)
+		if failed := k.suspend(ctx, is.mirror, stopped); failed != nil {
+			err = failed
+		}
+	}
+	if err != nil {
+		is.intent.Fail(ctx, err)
+	}
+	return result, err
+}
+
+// follower returns the mirror of a source in a namespace; nil if there is none.
+func (k *Keeper) follower(ctx context.Context, namespace, source string) (*Stored, error) {
+	all, err := k.deps.Definitions.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list mirrors: %w", err)
+	}
+	for i := range all {
+		if m := &all[i]; !m.Gone && m.Namespace == namespace && k.notebook(&m.Mirror) == source {
+			return m, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // none
+}
+
+// notebook returns the name of a mirror's source in bundles.
+func (k *Keeper) notebook(m *sluice.Mirror) string {
+	if m.Remote() {
+		return m.Source
+	}
+	return k.deps.Identity.Notebook(m.Source)
+}
+
+// known returns what the mirror knows when the bundle comes.
+func (i *importing) known(ctx context.Context) (Place, bundle.Known, error) {
+	known := bundle.Known{Trust: i.trust, AcceptGap: i.accept}
+	if i.mirror == nil {
+		return Place{}, known, nil
+	}
+	held, err := i.deps.Copies.Hold(ctx, i.mirror.ID, nil)
+	if err != nil {
+		return Place{}, known, fmt.Errorf("read place: %w", err)
+	}
+	gaps, err := i.deps.Copies.Gaps(ctx, i.mirror.ID)
+	if err != nil {
+		return Place{}, known, fmt.Errorf("read gaps: %w", err)
+	}
+	at := held.Place
+	known.Source, known.Depth = i.notebook(&i.mirror.Mirror), i.mirror.Depth
+	known.Incarnation, known.Watermark, known.Imports, known.HeardAt = at.Incarnation, at.Watermark, at.Imports, at.HeardAt
+	for _, gap := range gaps {
+		if gap.Cause == sluice.GapBundle {
+			known.Gaps = append(known.Gaps, bundle.Gap{From: gap.From, To: gap.To, Cause: bundle.CauseSkipped})
+		}
+	}
+	return at, known, nil
+}
+
+// run judges the bundle and applies it. Code Conflict if the mirror was moved meanwhile.
+func (i *importing) run(ctx context.Context, by string) (sluice.BundleImport, error) {
+	at, known, err := i.known(ctx)
+	if err != nil {
+		return sluice.BundleImport{}, err
+	}
+	d, h := bundle.Judge(known, &i.doc.Signed), &i.doc.Header
+	if err := d.Err(); err != nil {
+		return sluice.BundleImport{}, err
+	}
+	if i.mirror.State != sluice.Active {
+		return sluice.BundleImport{}, sluice.Errorf(sluice.MirrorSuspended, "the mirror is suspended (%s); resume it first", i.mirror.Reason)
+	}
+	if now := i.now(); h.ExportedAt.After(now.Add(maxAhead)) {
+		return sluice.BundleImport{}, sluice.Errorf(sluice.Unprocessable, "the bundle was exported at %s, which is in the future; compare the clocks", h.ExportedAt.Format(time.RFC3339))
+	}
+	content, err := i.doc.Verify(i.trust)
+	if err != nil {
+		return sluice.BundleImport{}, err
+	}
+	rule, _, err := i.engine.prepare(ctx, &i.mirror.Mirror)
+	if err != nil {
+		return sluice.BundleImport{}, err
+	}
+	if i.intent == nil {
+		i.intent, err = i.deps.Ledger.Intend(ctx, nil, ledger.Change{
+			Actor: by, Namespace: i.mirror.Namespace, Resource: i.mirror.ID, Action: sluice.ActionMirrorImport,
+			New: importRecord{content.Digest, h.SourceID, h.KeyID, h.Since, h.Through, d.Gaps},
+		})
+		if err != nil {
+			return sluice.BundleImport{}, err
+		}
+	}
+	at, applied, err := i.engine.take(ctx, rule, at, content, d.Import)
+	if err != nil {
+		return sluice.BundleImport{}, err
+	}
+	receipt, err := i.receipt(ctx, &at)
+	return sluice.BundleImport{Applied: applied, Watermark: at.Watermark, Receipt: receipt}, err
+}
+
+// importRecord is what the ledger has of an import.
+type importRecord struct {
+	Digest  string       `json:"digest"`
+	Source  string       `json:"source"`
+	KeyID   string       `json:"kid"`
+	Since   uint64       `json:"since"`
+	Through uint64       `json:"through"`
+	Gaps    []bundle.Gap `json:"gaps,omitempty"`
+}
+
+// receipt returns the signed statement of how far bundles were imported; nil if none was.
+func (i *importing) receipt(ctx context.Context, at *Place) (json.RawMessage, error) {
+	if len(at.Imports) == 0 {
+		return nil, nil
+	}
+	keys, err := i.deps.Identity.BundleKeys(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	last := at.Imports[len(at.Imports)-1]
+	return bundle.SignReceipt(bundle.Receipt{
+		Importer: i.deps.Identity.Notebook(i.mirror.Namespace), SourceID: i.doc.Header.SourceID, Incarnation: at.Incarnation,
+		Bundle: last.Digest, Through: last.Through, At: i.now(),
+	}, keys[0])
+}
+
+// take stores the content of a bundle behind a place, step by step, and with the last one the record of the
+// bundle, which is empty for a heartbeat. It returns the new place and the number of entries.
+func (e *Engine) take(ctx context.Context, rule Rule, at Place, c *bundle.Content, record bundle.Import) (Place, int, error) {
+	applied := 0
+	for page, err := range pagesOf(ctx, c, max(at.Watermark, c.Header.Since), at.SourceSeq) {
+		if err != nil {
+			return at, applied, fmt.Errorf("read bundle: %w", err)
+		}
+		held, err := e.hold(ctx, rule.Mirror.ID, at, []*sluice.ObservePage{page})
+		if err != nil {
+			return at, applied, err
+		}
+		now := e.opts.Now().UTC()
+		commit, err := rule.nextOfBundle(held, page, c.Header.Since, now)
+		if err != nil {
+			return at, applied, err
+		}
+		if !page.HasMore {
+			if record.Digest != "" {
+				record.At = now
+			}
+			commit.Place.heard(record, c.Header.ExportedAt)
+		}
+		if at, err = e.keep(ctx, rule.Mirror, commit, now); err != nil {
+			return at, applied, err
+		}
+		applied += len(page.Items)
+	}
+	return at, applied, nil
+}
+
+// nextOfBundle is Next for a page of a bundle from behind a sequence. If the place is before that, the
+// importer has accepted the gap.
+func (r Rule) nextOfBundle(held Held, page *sluice.ObservePage, since uint64, now time.Time) (Commit, error) {
+	var skipped []sluice.MirrorGap
+	if from := held.Place.Watermark + 1; since >= from {
+		skipped = []sluice.MirrorGap{{From: from, To: since, Cause: sluice.GapBundle, At: now}}
+		held.Place.Watermark, held.Place.LastID = since, ""
+	}
+	commit, err := r.Next(held, page, now)
+	commit.Gaps = slices.Concat(skipped, commit.Gaps)
+	return commit, err
+}
+
+// Bounds of a step with a page of a bundle, besides groupItems and groupBytes.
+const lostRanges = 50
+
+// pagesOf returns the content of a bundle behind a sequence as pages, each of which fits into one step. The
+// last one goes through the end of the bundle's range, and there is always one. Known is the last sequence
+// that the source is known to have.
+func pagesOf(ctx context.Context, c *bundle.Content, after, known uint64) iter.Seq2[*sluice.ObservePage, error] {
+	h := &c.Header
+	return func(yield func(*sluice.ObservePage, error) bool) {
+		p := pager{header: h, known: max(known, h.Through), cuts: cutsOf(h, after)}
+		for e, err := range c.Entries(ctx, after) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !p.before(e.Event.Seq, yield) {
+				return
+			}
+			p.add(&e.Change)
+		}
+		if p.before(h.Through+1, yield) {
+			last := p.page(h.Through)
+			last.HasMore = false
+			yield(last, nil)
+		}
+	}
+}
+
+// cutsOf returns where pages of a bundle end so that none has too many lost ranges.
+func cutsOf(h *bundle.Header, after uint64) (cuts []uint64) {
+	for i := lostRanges - 1; i < len(h.Lost); i += lostRanges {
+		if to := h.Lost[i].To; to > after && to < h.Through {
+			cuts = append(cuts, to)
+		}
+	}
+	return cuts
+}
+
+// pager collects the changes of a bundle for the next page.
+type pager struct {
+	header      *bundle.Header
+	known       uint64 // last sequence of the source
+	cuts        []uint64
+	items       []sluice.Change
+	cost, bytes int // messages that the items may need, and bytes of data
+}
+
+// before yields the pages that end before a sequence.
+func (p *pager) before(seq uint64, yield func(*sluice.ObservePage, error) bool) bool {
+	for ; len(p.cuts) > 0 && p.cuts[0] < seq; p.cuts = p.cuts[1:] {
+		if !yield(p.page(p.cuts[0]), nil) {
+			return false
+		}
+	}
+	full := p.cost+lostRanges+2 >= groupItems || p.bytes >= groupBytes
+	return !full || yield(p.page(seq-1), nil)
+}
+
+func (p *pager) add(c *sluice.Change) {
+	p.items, p.bytes, p.cost = append(p.items, *c), p.bytes+len(c.Event.Data), p.cost+1
+	if c.Event.Extensions[sluice.AttributeClassification] != "" {
+		p.cost++ // it may be a gap, and a tombstone of the entry that it revises
+	}
+}
+
+// page returns what was collected as a page that goes through a sequence, and begins the next one.
+func (p *pager) page(through uint64) *sluice.ObservePage {
+	h := p.header
+	page := &sluice.ObservePage{
+		Incarnation: h.Incarnation, FirstSeq: min(h.First, through+1), LastSeq: p.known, ThroughSeq: through, HasMore: true,
+		Label: h.Label, Passed: h.Passed, Items: p.items, Lost: h.Lost,
+	}
+	p.items, p.cost, p.bytes = nil, 0, 0
+	return page
+}
