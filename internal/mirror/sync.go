@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -38,49 +39,88 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place) outcome {
 	if m.Imported() {
 		return outcome{place: at}
 	}
-	is := outcome{place: at, more: true}
 	rule, credential, err := e.prepare(ctx, m)
 	if err != nil {
-		is.err = err
-		return is
+		return outcome{at, true, err}
 	}
 	pause := supervise.Pause{First: tryAgain, Most: tryAgain}
-	for groups, tries := 0, 0; is.more && is.err == nil && groups < e.opts.Groups; groups++ {
-		if is.place.Revision == 0 {
-			if is.place, is.err = e.stored(ctx, m.ID); is.err != nil {
-				return is
+	for tries := 0; ; tries++ {
+		if at.Revision == 0 {
+			if at, err = e.stored(ctx, m.ID); err != nil {
+				return outcome{at, true, err}
 			}
 		}
-		is = e.group(ctx, rule, credential, is.place)
-		if sluice.CodeOf(is.err) == sluice.Conflict && tries < maxTries && pause.Wait(ctx) { // another replica is ahead
-			tries++
-			is = outcome{more: true}
+		is := e.steps(ctx, reader{e, rule.Mirror, credential}, rule, at)
+		if sluice.CodeOf(is.err) != sluice.Conflict || tries == maxTries || !pause.Wait(ctx) {
+			return is
 		}
+		at = Place{} // another replica is ahead
 	}
-	return is
 }
 
-// group reads pages from behind a place and stores them in one step: an atomic batch costs as much as
-// hundreds of entries in it.
-func (e *Engine) group(ctx context.Context, rule Rule, credential string, at Place) outcome {
-	var pages []*sluice.ObservePage
-	since, items, bytes, more := at.Watermark, 0, 0, true
-	for more && items+pageItems <= groupItems && bytes < groupBytes {
-		page, err := e.observe(ctx, rule.Mirror, credential, since)
-		if err != nil {
-			return outcome{at, true, err}
+// steps takes steps from a place on. While one is stored, the pages of the next are read.
+func (e *Engine) steps(ctx context.Context, source reader, rule Rule, at Place) outcome {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	read := source.read(ctx, at.Watermark)
+	for left := e.opts.Groups - 1; ; left-- {
+		var ahead chan batch
+		if read.more && read.err == nil && left > 0 {
+			ahead = make(chan batch, 1)
+			go func() { ahead <- source.read(ctx, read.through) }() // received below
 		}
-		if len(page.Items) > pageItems {
-			return outcome{at, true, sluice.Errorf(sluice.Unprocessable, "%s sent %d changes where %d were asked for", rule.Mirror.Source, len(page.Items), pageItems)}
+		next, err := e.store(ctx, rule, at, read.pages)
+		is := outcome{next, read.more, cmp.Or(err, read.err)}
+		if is.err != nil {
+			cancel()
+		}
+		if ahead != nil {
+			read = <-ahead
+		}
+		if is.err != nil || ahead == nil {
+			is.more = is.more || is.err != nil
+			return is
+		}
+		at = next
+	}
+}
+
+// batch is consecutive pages of a source, which are stored in one step: an atomic batch of JetStream
+// costs as much as hundreds of entries in it.
+type batch struct {
+	pages   []*sluice.ObservePage
+	through uint64 // where the next begins
+	more    bool   // there is one
+	err     error  // of the page behind them
+}
+
+// reader reads the source of a mirror.
+type reader struct {
+	engine     *Engine
+	mirror     *sluice.Mirror
+	credential string
+}
+
+// read reads pages from behind a sequence.
+func (r reader) read(ctx context.Context, since uint64) batch {
+	b := batch{through: since, more: true}
+	for items, bytes := 0, 0; b.more && items+pageItems <= groupItems && bytes < groupBytes; {
+		page, err := r.engine.observe(ctx, r.mirror, r.credential, b.through)
+		if err == nil && len(page.Items) > pageItems {
+			err = sluice.Errorf(sluice.Unprocessable, "%s sent %d changes where %d were asked for", r.mirror.Source, len(page.Items), pageItems)
+		}
+		if err != nil {
+			b.err = err
+			return b
 		}
 		for i := range page.Items {
 			bytes += len(page.Items[i].Event.Data)
 		}
-		pages, items, more = append(pages, page), items+len(page.Items), page.HasMore && page.ThroughSeq > since
-		since = page.ThroughSeq
+		items += len(page.Items)
+		b.pages, b.more = append(b.pages, page), page.HasMore && page.ThroughSeq > b.through
+		b.through = page.ThroughSeq
 	}
-	next, err := e.store(ctx, rule, at, pages)
-	return outcome{next, more || err != nil, err}
+	return b
 }
 
 // stored returns the stored place of a mirror.
@@ -127,6 +167,9 @@ func (e *Engine) observe(ctx context.Context, m *sluice.Mirror, credential strin
 // store takes a step with consecutive pages from behind a place, and returns the next place. Code
 // Conflict if the mirror is at another place. If a page is not to be stored, those before it are.
 func (e *Engine) store(ctx context.Context, rule Rule, at Place, pages []*sluice.ObservePage) (Place, error) {
+	if len(pages) == 0 {
+		return at, nil
+	}
 	held, err := e.hold(ctx, rule.Mirror.ID, at, pages)
 	if err != nil {
 		return at, err
