@@ -107,7 +107,7 @@ func TestObserve_TellsOfDeletions(t *testing.T) {
 	b.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/people/ann","id":"e1","type":"t","source":"/s","specversion":"1.0"}`, "Content-Type", "application/cloudevents+json")
 	require.NoError(t, b.store.Log.ErasePath(t.Context(), sluice.DefaultNamespace, "/people/ann", 1))
 	page := b.must(t, http.StatusOK, observe, "")
-	require.Equal(t, []map[string]any{{"op": "delete", "seq": 2.0, "id": "e1"}}, page.list(t, "items"))
+	require.Equal(t, []map[string]any{{"op": "delete", "seq": 2.0, "id": "e1", "erased_seq": 1.0}}, page.list(t, "items"))
 }
 
 // S3-119: a page names the logs that the namespace has content of.

@@ -170,6 +170,7 @@ func (s *step) take(c *sluice.Change) {
 		return // it was taken before
 	}
 	switch {
+	case c.Op == sluice.OpDelete && !erases(c, &was):
 	case c.Op != sluice.OpDelete && !s.dominated(&c.Event):
 		s.gap(c.Event.Seq, c.Event.Seq, sluice.GapLabel)
 		s.bury(key, &was, known, c.Event.Seq) // what is mirrored is outdated
@@ -181,6 +182,15 @@ func (s *step) take(c *sluice.Change) {
 		}
 		s.put(key, Entry{Change: s.reduced(c), MirroredAt: s.now})
 	}
+}
+
+// erases reports whether a deletion is of the event whose content an entry has, and not of an earlier or
+// a later version of it.
+func erases(c *sluice.Change, was *Entry) bool {
+	if c.ErasedSeq > 0 {
+		return was.Change.Event.Seq == c.ErasedSeq
+	}
+	return was.Change.Event.ID == c.Event.ID
 }
 
 // dominated reports whether the subscriber may have an event: an event may have a label above that of

@@ -63,15 +63,17 @@ const RevisionOf = "revisionof"
 // Change is one entry of the log as another namespace follows it.
 type Change struct {
 	Op ChangeOp
-	// The event. Of a deletion it has Seq, the place of the deletion in the log, and the erased
-	// event's ID, and nothing else.
+	// The event. Of a deletion it has Seq, the place of the deletion in the log, the erased event's ID,
+	// and the ID of its original if it was a revision.
 	Event Event
+	// Of a deletion: the sequence that the erased event had; 0: unknown.
+	ErasedSeq uint64
 }
 
 // Key returns the id of the entry that the change is about: a revision is about its original.
 func (c *Change) Key() string {
-	if c.Op == OpRevise {
-		return c.Event.Extensions[RevisionOf]
+	if of := c.Event.Extensions[RevisionOf]; of != "" {
+		return of
 	}
 	return c.Event.ID
 }
@@ -79,9 +81,9 @@ func (c *Change) Key() string {
 // ChangeOf returns the change that a stored event is.
 func ChangeOf(e Event) Change {
 	if e.Extensions[RevisionOf] != "" {
-		return Change{OpRevise, e}
+		return Change{Op: OpRevise, Event: e}
 	}
-	return Change{OpWrite, e}
+	return Change{Op: OpWrite, Event: e}
 }
 
 // MarshalJSON returns {"op","seq","id"} and, except of a deletion, {"path","type","time","source"},
@@ -102,6 +104,10 @@ func (c *Change) appendObject(b []byte, source string) []byte {
 	}
 	member("id", e.ID)
 	if c.Op == OpDelete {
+		member("revision_of", e.Extensions[RevisionOf])
+		if c.ErasedSeq > 0 {
+			b = strconv.AppendUint(append(b, `,"erased_seq":`...), c.ErasedSeq, 10)
+		}
 		return append(b, '}')
 	}
 	member("path", string(e.Path))
@@ -163,6 +169,7 @@ func (c *Change) UnmarshalJSON(text []byte) error {
 		Subject     string            `json:"subject"`
 		DataSchema  string            `json:"dataschema"`
 		RevisionOf  string            `json:"revision_of"`
+		ErasedSeq   uint64            `json:"erased_seq"`
 		Extensions  map[string]string `json:"extensions"`
 		ContentType string            `json:"datacontenttype"`
 		Data        json.RawMessage   `json:"data"`
@@ -171,7 +178,7 @@ func (c *Change) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &in); err != nil {
 		return fmt.Errorf("change: %w", err)
 	}
-	*c = Change{in.Op, Event{
+	*c = Change{Op: in.Op, ErasedSeq: in.ErasedSeq, Event: Event{
 		Seq: in.Seq, ID: in.ID, Path: in.Path, Type: in.Type, Time: in.Time, Source: in.Source, Subject: in.Subject,
 		DataSchema: in.DataSchema, Extensions: in.Extensions, ContentType: in.ContentType, Data: in.Data,
 	}}

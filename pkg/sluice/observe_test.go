@@ -35,8 +35,12 @@ func TestChange_SurvivesJSON(t *testing.T) {
 			`{"op":"revise","seq":10,"id":"d","path":"/p","type":"t","time":"2026-11-24T01:02:03.000000004Z","source":"/s","revision_of":"a","extensions":{"team":"x"}}`,
 		},
 		"deletion": {
-			sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: 11, ID: "a"}},
-			`{"op":"delete","seq":11,"id":"a"}`,
+			sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: 11, ID: "a"}, ErasedSeq: 7},
+			`{"op":"delete","seq":11,"id":"a","erased_seq":7}`,
+		},
+		"deletion of a revision": {
+			sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: 12, ID: "d", Extensions: map[string]string{"revisionof": "a"}}},
+			`{"op":"delete","seq":12,"id":"d","revision_of":"a"}`,
 		},
 	} {
 		text, err := c.change.MarshalJSON()

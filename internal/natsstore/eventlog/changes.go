@@ -189,7 +189,11 @@ func (r *changeReader) takeErased(msg *nats.Msg, subject string, seq uint64) {
 	if may := r.may(record.Label); !may.every && !may.places[record.On] {
 		return
 	}
-	r.page.Items = append(r.page.Items, sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Namespace: r.ns, Seq: seq, ID: record.ID}})
+	is := sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Namespace: r.ns, Seq: seq, ID: record.ID}, ErasedSeq: record.Seq}
+	if record.Of != "" {
+		is.Event.Extensions = map[string]string{sluice.RevisionOf: record.Of}
+	}
+	r.page.Items = append(r.page.Items, is)
 }
 
 // may returns of which erased events with a label the caller may know.

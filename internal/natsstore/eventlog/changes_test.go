@@ -164,7 +164,7 @@ func TestErasePath_LeavesIDsOnly(t *testing.T) {
 
 	require.Equal(t, []string{"write 3 o1", "write 6 later", "delete 7 p1", "delete 8 p2", "delete 9 p3"}, changes(t, store, model.ChangeQuery{}))
 	deletion := mustFirst(t, store, 6)
-	require.Equal(t, sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Namespace: ns, Seq: 7, ID: "p1"}}, deletion)
+	require.Equal(t, sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Namespace: ns, Seq: 7, ID: "p1"}, ErasedSeq: 1}, deletion)
 	stream, err := natstest.JetStream(t, server).Stream(t.Context(), streams.EventsStream(ns))
 	require.NoError(t, err)
 	for seq := uint64(7); seq <= 9; seq++ {

@@ -43,6 +43,7 @@ type erasedRecord struct {
 	ID    string `json:"id"`
 	Seq   uint64 `json:"seq"`             // that it had
 	On    string `json:"on"`              // a pseudonym of its path
+	Of    string `json:"of,omitempty"`    // the id of the event that it revised
 	Label string `json:"label,omitempty"` // its own
 }
 
@@ -146,7 +147,7 @@ func (l *Log) storeErased(ctx context.Context, ns string, events []sluice.Event)
 func (l *Log) erasedMessages(ctx context.Context, ns string, events []sluice.Event) ([]*nats.Msg, error) {
 	msgs := make([]*nats.Msg, 0, len(events))
 	for i := range events {
-		if len(events[i].ID)+len(events[i].Extensions[sluice.AttributeClassification]) > maxErasedID {
+		if e := &events[i]; len(e.ID)+len(e.Extensions[sluice.RevisionOf])+len(e.Extensions[sluice.AttributeClassification]) > maxErasedID {
 			l.core.Log().WarnContext(ctx, "an event is erased without a record: its id is too long", slog.String("namespace", ns), slog.Uint64("seq", events[i].Seq))
 			continue
 		}
@@ -167,7 +168,9 @@ func (st *stamps) erasedMessage(ns string, e *sluice.Event) (*nats.Msg, error) {
 		return nil, errNoStampKey
 	}
 	key := st.keys[0]
-	data, err := json.Marshal(erasedRecord{ID: e.ID, Seq: e.Seq, On: placeOf(key, ns, e.Path), Label: e.Extensions[sluice.AttributeClassification]})
+	data, err := json.Marshal(erasedRecord{
+		ID: e.ID, Seq: e.Seq, On: placeOf(key, ns, e.Path), Of: e.Extensions[sluice.RevisionOf], Label: e.Extensions[sluice.AttributeClassification],
+	})
 	if err != nil {
 		return nil, fmt.Errorf("record of an erased event: %w", err)
 	}
