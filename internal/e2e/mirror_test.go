@@ -41,6 +41,9 @@ func (s *running) mirrorsOf(t *testing.T, ns string) (all []string) {
 		var page struct {
 			Items []struct {
 				ID, Source string
+				Mirror     string    `json:"subscription_id"`
+				MirroredAt time.Time `json:"mirrored_at"`
+				Label      struct{ Level string }
 				Seq        uint64
 				RevisionOf string `json:"revision_of"`
 				Tombstoned bool
@@ -51,6 +54,11 @@ func (s *running) mirrorsOf(t *testing.T, ns string) (all []string) {
 		require.NoError(t, json.Unmarshal([]byte(r.text), &page))
 		for _, item := range page.Items {
 			require.Equal(t, "mirrored", item.Source)
+			require.Equal(t, "m", item.Mirror, "S3-33")
+			require.NotZero(t, item.MirroredAt, "S3-26")
+			if ns == "high" {
+				require.NotEqual(t, "INTERNAL", item.Label.Level, "S3-139: that of the subscriber")
+			}
 			text := item.Data.Text
 			if item.Tombstoned {
 				text = "gone"
@@ -82,6 +90,12 @@ func TestMirror_FollowsANamespaceOfTheServer(t *testing.T) {
 		st.field(t, "state"), st.field(t, "watermark"), st.field(t, "source_seq"), st.field(t, "lag_items"), st.field(t, "mirrored_count"), st.field(t, "gaps"),
 	})
 	require.Equal(t, []string{"one 1 one", "two 3 two"}, s.mirrorsOf(t, "high"))
+	require.NotNil(t, st.field(t, "last_sync_at"), "S3-08, S3-129")
+	listed, ok := s.must(t, http.StatusOK, "GET /v1/subscriptions?mode=mirror&namespace=high", "").field(t, "subscriptions").([]any)
+	require.True(t, ok)
+	require.Len(t, listed, 1)
+	require.Contains(t, listed[0], "status", "S3-99")
+	require.Contains(t, listed[0], "created_at", "S3-15")
 
 	s.publishes(t, "low", "/a/1 one-b of one")
 	s.must(t, http.StatusCreated, "POST /v1/namespaces/low/tombstones", `{"path":"/a/2"}`)
@@ -137,6 +151,32 @@ func TestMirror_IsRefusedForItsReason(t *testing.T) {
 	} {
 		require.Equal(t, []any{c.status, c.code}, []any{c.r.status, c.r.field(t, "error.code")}, "%s: %s", name, c.r.text)
 	}
+}
+
+// S3-54, S3-109, C14: the caller is an admin of the subscriber that may read the whole source. To others, mirrors do not exist.
+func TestMirror_IsTheAdminsOfItsNamespace(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	mirrorable(t, s)
+	for _, who := range []string{"user:ann", "user:bob"} {
+		s.must(t, http.StatusOK, "PUT /v1/principals/"+who, `{"clearance":{"level":"SECRET","compartments":["a","b"]}}`)
+	}
+	body := `{"id":"m","mode":"mirror","namespace":"high","source":"low"}`
+	reader, admin := s.grant(t, "user:ann", "scope:high", "read subscribe"), s.grant(t, "user:bob", "scope:high", "admin")
+	require.Equal(t, "capability_required", s.must(t, http.StatusForbidden, "POST /v1/subscriptions", body, as(reader.token)...).field(t, "error.code"))
+	s.must(t, http.StatusNotFound, "POST /v1/subscriptions", body, as(admin.token)...) // it may not know the source
+	both := s.grant(t, "user:bob", "*", "admin")
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", body, as(both.token)...)
+	for _, line := range []string{"GET /v1/subscriptions/m", "GET /v1/subscriptions/m/status", "DELETE /v1/subscriptions/m", "POST /v1/subscriptions/m/suspend"} {
+		s.must(t, http.StatusNotFound, line, "", as(reader.token)...)
+	}
+	require.Empty(t, s.must(t, http.StatusOK, "GET /v1/subscriptions?mode=mirror", "", as(reader.token)...).field(t, "subscriptions"))
+
+	s.must(t, http.StatusOK, "POST /v1/grants/"+both.id+"/revoke", "")
+	s.publishes(t, "low", "/a one")
+	s.must(t, http.StatusOK, "POST /v1/subscriptions/m/sync?wait=30s", "")
+	require.Equal(t, "access_revoked", s.must(t, http.StatusOK, "GET /v1/subscriptions/m/status", "").field(t, "reason"))
+	require.Empty(t, s.mirrorsOf(t, "high"))
 }
 
 // S3-124…128, S3-145: a label that is raised suspends before anything more is read; resume validates again.
