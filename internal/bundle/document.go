@@ -130,9 +130,8 @@ type Document struct {
 }
 
 // ReadDocument reads a bundle in JSON and checks its form: exactly the members of a bundle, once
-// each, in valid UTF-8; entries in their order and within the range; the count and the digest of the
-// header. Codes: TooLarge above MaxDocument, Unprocessable, BundleSignatureInvalid if the signature is
-// none.
+// each, in valid UTF-8; entries in their order. Codes: TooLarge above MaxDocument, Unprocessable,
+// BundleSignatureInvalid if the signature is none.
 func ReadDocument(r io.Reader) (*Document, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxDocument+1))
 	if err != nil {
@@ -198,9 +197,7 @@ func (d *Document) readEntries(raw []byte) error {
 		joined = append(joined, text...)
 		ends[i] = len(joined)
 	}
-	if err := t.match(&d.Header); err != nil {
-		return err
-	}
+	d.flaw = t.match(&d.Header)
 	return d.setMessage(append(joined, ']'), ends)
 }
 
@@ -242,8 +239,8 @@ func canonicalEntry(element []byte, depth sluice.Depth) (*wire, []byte, error) {
 	return w, text, err
 }
 
-// Verify returns the content if a trusted key of the source signed the bundle. Codes: UnknownKey,
-// BundleSignatureInvalid.
+// Verify returns the content if a trusted key of the source signed the bundle, and its entries are those
+// of the header. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable.
 func (d *Document) Verify(trust Trust) (*Content, error) {
 	if err := d.verify(trust); err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ const (
 	Passed        Outcome = "passed"         // its range is in a gap that the mirror has accepted
 	Fork          Outcome = "fork"           // it contradicts a bundle that was applied
 	UntrustedKey  Outcome = "unknown_key"    // its key is not trusted for its source, or was revoked
-	Forged        Outcome = "forged"         // its signature is not that of its key
+	Forged        Outcome = "forged"         // its signature is not that of its key, or it contradicts itself
 	OtherSource   Outcome = "other_source"   // the mirror follows another source, or at another depth
 	OtherInstance Outcome = "other_instance" // the log of the source was replaced
 )
@@ -210,9 +210,9 @@ func refuse(o Outcome, code sluice.Code, format string, args ...any) Decision {
 
 // refusal returns the decision about a bundle that does not verify.
 func refusal(err error) Decision {
-	outcome := UntrustedKey
-	if sluice.CodeOf(err) == sluice.BundleSignatureInvalid {
-		outcome = Forged
+	outcome := Forged
+	if sluice.CodeOf(err) == sluice.UnknownKey {
+		outcome = UntrustedKey
 	}
 	if said, ok := errors.AsType[*sluice.Error](err); ok {
 		return Decision{Outcome: outcome, err: said}

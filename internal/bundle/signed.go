@@ -16,13 +16,14 @@ type Signed struct {
 	digest    string
 	message   []byte // the signed bytes
 	signature []byte
+	flaw      error // the statement contradicts itself, which is only said to a trusted signer
 }
 
 // Digest returns the digest of the bundle (Header.Digest).
 func (s *Signed) Digest() string { return s.digest }
 
 // verify returns an error unless a trusted key of the source signed the bundle. Codes: UnknownKey,
-// BundleSignatureInvalid (S3-70).
+// BundleSignatureInvalid (S3-70); Unprocessable.
 func (s *Signed) verify(trust Trust) error {
 	key, err := trust.Find(s.Header.KeyID, s.Header.SourceID)
 	if err != nil {
@@ -31,7 +32,7 @@ func (s *Signed) verify(trust Trust) error {
 	if !ed25519.Verify(key, s.message, s.signature) {
 		return sluice.Errorf(sluice.BundleSignatureInvalid, "the signature is not that of key %s over this bundle", s.Header.KeyID)
 	}
-	return nil
+	return s.flaw
 }
 
 // envelope returns the bytes that are signed of a document with a type: type and document, each with

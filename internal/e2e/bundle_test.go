@@ -1,11 +1,13 @@
 package e2e_test
 
 import (
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -113,7 +115,7 @@ func TestBundle_OnlyATrustedKeySpeaksForTheSource(t *testing.T) {
 	g := newGapped(t)
 	g.low.publishes(t, "default", "/a one")
 	good, _ := g.low.exports(t, "since=0")
-	g.refuses(t, strings.Replace(good, `/a`, `/b`, 1), http.StatusUnprocessableEntity, "unprocessable")
+	g.refuses(t, strings.Replace(good, `"/a"`, `"/b"`, 1), http.StatusUnprocessableEntity, "bundle_signature_invalid")
 	g.refuses(t, strings.Replace(good, `"source_notebook_name":"default"`, `"source_notebook_name":"other"`, 1), http.StatusUnprocessableEntity, "bundle_signature_invalid")
 
 	foreign := start(t, t.TempDir(), nil)
@@ -138,6 +140,55 @@ func TestBundle_OnlyATrustedKeySpeaksForTheSource(t *testing.T) {
 	require.Len(t, list.Keys, 1)
 	require.Equal(t, []any{kid, g.source(), false}, []any{list.Keys[0].KeyID, list.Keys[0].Source, list.Keys[0].RevokedAt.IsZero()})
 	require.Empty(t, g.high.mirrorsOf(t, "default"))
+}
+
+// S3-71, S3-119…124: a trusted key is no reason to store what a page of the source would not be stored of.
+func TestBundle_IsCheckedAsAPage(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	_, seed, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	text, err := json.Marshal(map[string]any{"jwk": bundle.NewJWK(seed.Public().(ed25519.PublicKey)), "source": g.source()})
+	require.NoError(t, err)
+	g.high.must(t, http.StatusOK, trusted+bundle.KeyID(seed.Public().(ed25519.PublicKey)), string(text))
+	made := func(change func(h *bundle.Header)) string {
+		h := bundle.Header{SourceID: g.source(), Incarnation: "log", Through: 1, First: 1, ExportedAt: time.Now()}
+		change(&h)
+		w, err := bundle.NewDocumentWriter("entries", 0)
+		require.NoError(t, err)
+		require.NoError(t, w.Append(bundle.Entry{Change: sluice.Change{Op: sluice.OpWrite, Event: sluice.Event{Seq: 1, ID: "one", Path: "/a"}}}))
+		text, _, err := w.Seal(h, seed)
+		require.NoError(t, err)
+		return string(text)
+	}
+	g.refuses(t, made(func(h *bundle.Header) { h.ExportedAt = time.Now().Add(time.Hour) }), http.StatusUnprocessableEntity, "unprocessable")
+	g.refuses(t, made(func(h *bundle.Header) { h.SourceID += "2" }), http.StatusForbidden, "unknown_key")
+
+	own := g.high.must(t, http.StatusOK, "GET /v1/namespaces/default/observe", "").field(t, "incarnation").(string)
+	r := g.refuses(t, made(func(h *bundle.Header) { h.Passed = []sluice.Hop{{Incarnation: own, Hops: 1}} }), http.StatusConflict, "mirror_suspended")
+	require.Equal(t, sluice.MirrorInCycle, r.field(t, "error.details.reason"))
+	g.high.must(t, http.StatusOK, "POST /v1/subscriptions/m/resume", "")
+	r = g.refuses(t, made(func(h *bundle.Header) { h.Label.Level = sluice.LevelSecret }), http.StatusConflict, "mirror_suspended")
+	require.Equal(t, sluice.MirrorLabelRaised, r.field(t, "error.details.reason"))
+	require.Empty(t, g.high.mirrorsOf(t, "default"))
+}
+
+// S3-43, S3-72: a bundle of several steps.
+func TestBundle_LargeOneIsAppliedInSteps(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	const events = 2500
+	for at := 0; at < events; {
+		var batch []string
+		for ; len(batch) < 500; at++ {
+			batch = append(batch, fmt.Sprintf(`{"path":"/a/%d","type":"t","data":{"n":%d}}`, at, at))
+		}
+		g.low.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", "["+strings.Join(batch, ",")+"]")
+	}
+	text, _ := g.low.exports(t, "since=0")
+	require.Equal(t, []any{float64(events), float64(events)}, g.imports(t, text, ""))
+	st := g.high.must(t, http.StatusOK, "GET /v1/subscriptions/m/status", "")
+	require.Equal(t, []any{float64(events), []any{}}, []any{st.field(t, "mirrored_count"), st.field(t, "gaps")})
 }
 
 // Two bundles with one predecessor cannot both be of the chain.

@@ -128,7 +128,7 @@ func (e *Engine) owned() <-chan struct{} {
 // lock.
 func (e *Engine) schedule(j *job, at time.Time) {
 	m := j.record
-	work := m.State == sluice.Active || m.Gone || len(m.Untold) > 0
+	work := m.State == sluice.Active && !m.Imported() || m.Gone || len(m.Untold) > 0
 	if !work || !e.deps.Owns.Owns(m.ID) {
 		e.queue.drop(j)
 		return

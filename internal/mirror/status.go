@@ -37,6 +37,9 @@ func (k *Keeper) Status(ctx context.Context, m *sluice.Mirror) (sluice.MirrorSta
 	if st.LastSyncAt != nil {
 		last = *st.LastSyncAt
 	}
+	if m.Imported() && st.HeardAt != nil {
+		last = at.HeardAt // a bundle may lie on a shelf
+	}
 	st.Stale = now.Sub(last) > max(2*m.PollInterval.Std(), placeEvery)
 	st.Sentence = sentence(m, &st, now)
 	return st, nil
@@ -81,10 +84,16 @@ func sentence(m *sluice.Mirror, st *sluice.MirrorStatus, now time.Time) string {
 		return fmt.Sprintf("the last sync failed (%d in a row): %s; the last success was %s", st.Failures, st.Error, ago(st.LastSyncAt))
 	case sluice.SyncSyncing, sluice.SyncIdle:
 	}
+	if st.LastSyncAt == nil && m.Imported() {
+		return "no bundle was imported yet; there is no token to pull the source with"
+	}
 	if st.LastSyncAt == nil {
 		return "not synced yet"
 	}
 	text := fmt.Sprintf("%d entries, %d sequences behind %s; synced %s", st.MirroredCount, st.LagItems, m.Source, ago(st.LastSyncAt))
+	if m.Imported() {
+		text = fmt.Sprintf("%d entries, through sequence %d of %s; the newest bundle was exported %s", st.MirroredCount, st.Watermark, m.Source, ago(st.HeardAt))
+	}
 	if len(st.Gaps) > 0 {
 		text += fmt.Sprintf("; %d ranges are missing", len(st.Gaps))
 	}

@@ -1,0 +1,116 @@
+package mirror
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// contentOf returns the content of a bundle behind sequence 100 with a number of entries, two sequences
+// apart, each with an extension, and with ranges that are lost behind them.
+func contentOf(t *testing.T, entries, lost int) *bundle.Content {
+	t.Helper()
+	w, err := bundle.NewDocumentWriter("entries", 100)
+	require.NoError(t, err)
+	seq := uint64(100)
+	for i := range entries {
+		seq += 2
+		ev := sluice.Event{Seq: seq, ID: fmt.Sprint("id-", seq), Path: "/a", Data: []byte(`1`)}
+		if i%2 == 0 {
+			ev.Extensions = map[string]string{sluice.AttributeClassification: "SECRET"}
+		}
+		require.NoError(t, w.Append(bundle.Entry{Change: sluice.ChangeOf(ev)}))
+	}
+	h := bundle.Header{SourceID: "s", Incarnation: "origin", Since: 100, First: 1, ExportedAt: time.Now()}
+	for range lost {
+		h.Lost = append(h.Lost, sluice.Gap{From: seq + 2, To: seq + 3})
+		seq += 4
+	}
+	h.Through = seq + 1
+	seed := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	text, h, err := w.Seal(h, seed)
+	require.NoError(t, err)
+	trust, err := bundle.Trust{}.Add(bundle.NewJWK(seed.Public().(ed25519.PublicKey)), h.SourceID, time.Now())
+	require.NoError(t, err)
+	doc, err := bundle.ReadDocument(bytes.NewReader(text))
+	require.NoError(t, err)
+	c, err := doc.Verify(trust)
+	require.NoError(t, err)
+	return c
+}
+
+// steps applies a bundle to a mirror at a watermark, page by page, and returns how many entries were taken, and how many
+// sequences are in gaps. Each page has to fit into an atomic step, and the last one to end with the bundle.
+func steps(t *testing.T, c *bundle.Content, watermark uint64) (taken int, missing uint64) {
+	t.Helper()
+	held, ended := Held{Place: Place{Watermark: watermark}, Entries: map[string]Entry{}}, false
+	r := Rule{Mirror: &sluice.Mirror{Source: "s", Namespace: "high", Depth: sluice.DepthFull}, Own: "own", Label: sluice.Label{Level: sluice.LevelInternal}}
+	for page, err := range pagesOf(t.Context(), c, max(watermark, c.Header.Since), 0) {
+		require.NoError(t, err)
+		require.False(t, ended)
+		commit, err := r.nextOfBundle(held, page, c.Header.Since, time.Now())
+		require.NoError(t, err)
+		require.Less(t, len(commit.Entries)+len(commit.Gaps), 1000, "JetStream's limit")
+		for _, gap := range commit.Gaps {
+			if gap.Cause != sluice.GapLabel {
+				missing += gap.To - gap.From + 1
+			}
+		}
+		held.Place, taken, ended = commit.Place, taken+len(page.Items), !page.HasMore
+	}
+	require.True(t, ended)
+	require.Equal(t, c.Header.Through, held.Place.Watermark)
+	return taken, missing
+}
+
+// S3-72, S3-73: the pages of a bundle follow one another, each fits into an atomic step, and together they
+// have all entries and all ranges that are lost, even if the mirror begins before the bundle or within it.
+func TestPagesOf_AreTheBundleInSteps(t *testing.T) {
+	t.Parallel()
+	for _, size := range [][2]int{{0, 0}, {1, 0}, {3000, 0}, {0, 230}, {1000, 120}, {450, 50}} {
+		c := contentOf(t, size[0], size[1])
+		for _, watermark := range []uint64{0, 100, 101, c.Header.Through - 1} {
+			after := max(watermark, c.Header.Since)
+			wanted, lost := 0, after-watermark
+			for e, err := range c.Entries(t.Context(), after) {
+				require.NoError(t, err)
+				require.Greater(t, e.Event.Seq, after)
+				wanted++
+			}
+			for _, gap := range c.Header.Lost {
+				if gap.To > after {
+					lost += gap.To - max(gap.From, after+1) + 1
+				}
+			}
+			taken, missing := steps(t, c, watermark)
+			require.Equal(t, []any{wanted, lost}, []any{taken, missing}, "%v from %d", size, watermark)
+		}
+	}
+}
+
+// The last imports are remembered, oldest first, and no later time is forgotten for an earlier one.
+func TestPlace_RemembersTheLastImports(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	var p Place
+	for i := range maxImports + 5 {
+		before := p
+		p.heard(bundle.Import{Digest: strconv.Itoa(i)}, noon.Add(-time.Duration(i)*time.Hour))
+		require.Len(t, before.Imports, min(i, maxImports), "a copy of a place is its own")
+	}
+	require.Len(t, p.Imports, maxImports)
+	require.True(t, slices.IsSortedFunc(p.Imports, func(a, b bundle.Import) int { return len(a.Digest) - len(b.Digest) }))
+	require.Equal(t, []any{"5", noon}, []any{p.Imports[0].Digest, p.HeardAt})
+	p.heard(bundle.Import{}, noon.Add(time.Hour))
+	require.Len(t, p.Imports, maxImports, "a heartbeat is no import")
+	require.Equal(t, noon.Add(time.Hour), p.HeardAt)
+}
