@@ -432,9 +432,9 @@ func checkMode(mode sluice.Mode) error {
 	switch mode {
 	case sluice.Push, sluice.Wake:
 		return nil
-	default:
-		return sluice.Errorf(sluice.Unprocessable, "mode %q: use \"push\" or \"wake\"", mode)
+	case sluice.Mirroring: // has a keeper of its own
 	}
+	return sluice.Errorf(sluice.Unprocessable, "mode %q: use \"push\", \"wake\" or \"mirror\"", mode)
 }
 
 func wakeNotSupported() error {
