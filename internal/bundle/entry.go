@@ -47,6 +47,7 @@ type wire struct {
 	op          sluice.ChangeOp
 	revisionOf  string
 	seq         uint64
+	erased      uint64 // of a deletion: the sequence of the erased event; 0: unknown
 	source      string
 	subject     string
 	time        string
@@ -58,7 +59,9 @@ type wire struct {
 func toWire(e *Entry, depth sluice.Depth) (*wire, error) {
 	ev := &e.Event
 	w := &wire{op: e.Op, seq: ev.Seq, id: clean(ev.ID), claims: []byte("[]")}
+	w.revisionOf = clean(ev.Extensions[sluice.RevisionOf])
 	if e.Op == sluice.OpDelete {
+		w.erased = e.ErasedSeq
 		return w, w.check(depth)
 	}
 	w.topic, w.kind = clean(string(ev.Path)), clean(cmp.Or(ev.Type, sluice.DefaultType))
@@ -69,7 +72,6 @@ func toWire(e *Entry, depth sluice.Depth) (*wire, error) {
 	if at := cmp.Or(ev.Time, ev.Stored); !at.IsZero() {
 		w.time = at.UTC().Format(time.RFC3339Nano)
 	}
-	w.revisionOf = clean(ev.Extensions[sluice.RevisionOf])
 	for _, name := range slices.Sorted(maps.Keys(ev.Extensions)) {
 		if name != sluice.RevisionOf && isExtension(name) {
 			w.extensions = append(w.extensions, name, clean(ev.Extensions[name]))
@@ -158,8 +160,11 @@ func (w *wire) check(depth sluice.Depth) error {
 	}
 	switch w.op {
 	case sluice.OpDelete:
-		if w.topic+w.kind+w.time+w.source+w.subject+w.dataSchema+w.contentType+w.revisionOf != "" || len(w.extensions) > 0 || w.hasContent() || len(w.claims) > len("[]") {
-			return invalid("entry %d: a deletion has only entry_id and sequence", w.seq)
+		if w.topic+w.kind+w.time+w.source+w.subject+w.dataSchema+w.contentType != "" || len(w.extensions) > 0 || w.hasContent() || len(w.claims) > len("[]") {
+			return invalid("entry %d: a deletion has only entry_id, sequence, revision_of and erased_sequence", w.seq)
+		}
+		if w.erased >= w.seq {
+			return invalid("entry %d: a deletion of sequence %d, which is not before it", w.seq, w.erased)
 		}
 		return nil
 	case sluice.OpWrite, sluice.OpRevise:
@@ -171,6 +176,9 @@ func (w *wire) check(depth sluice.Depth) error {
 func (w *wire) checkEvent() error {
 	if (w.op == sluice.OpRevise) != (w.revisionOf != "") {
 		return invalid("entry %d: op is %s with revision_of %.100q", w.seq, w.op, w.revisionOf)
+	}
+	if w.erased > 0 {
+		return invalid("entry %d has erased_sequence, and is no deletion", w.seq)
 	}
 	if _, err := sluice.StoredPath(w.topic); err != nil {
 		return invalid("entry %d: %v", w.seq, err)
@@ -185,7 +193,7 @@ func (w *wire) hasContent() bool { return w.text || w.base64 || w.file != "" }
 
 // entry returns the entry that was written. The content of one in a file is passed to it.
 func (w *wire) entry(depth sluice.Depth, content []byte) (Entry, error) {
-	e := Entry{Change: sluice.Change{Op: w.op, Event: sluice.Event{
+	e := Entry{Change: sluice.Change{Op: w.op, ErasedSeq: w.erased, Event: sluice.Event{
 		Seq: w.seq, ID: w.id, Path: sluice.Path(w.topic), Type: w.kind, Source: w.source, Subject: w.subject,
 		ContentType: w.contentType, DataSchema: w.dataSchema, Data: content,
 	}}}
@@ -234,6 +242,9 @@ func (w *wire) append(b []byte) []byte {
 	b = appendOrNull(b, `,"content_type":`, w.contentType)
 	b = appendIf(b, `,"dataschema":`, w.dataSchema)
 	b = appendString(append(b, `,"entry_id":`...), w.id)
+	if w.erased > 0 {
+		b = strconv.AppendUint(append(b, `,"erased_sequence":`...), w.erased, 10)
+	}
 	for i := 0; i < len(w.extensions); i += 2 {
 		if b = append(b, ','); i == 0 {
 			b = append(b, `"extensions":{`...)

@@ -37,7 +37,7 @@ func fuzzEntries() []Entry {
 	first.Summary = json.RawMessage(`{"n":1.5,"s":"\u0000"}`)
 	return []Entry{
 		first, ev(2, "x", "\x00\xff", map[string]string{"a": "1", "b": "\u20ac"}), ev(3, "text/plain", "\u001f\u007f", map[string]string{sluice.RevisionOf: "e"}),
-		{Change: sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: 4, ID: "e"}}},
+		{Change: sluice.Change{Op: sluice.OpDelete, ErasedSeq: 1, Event: sluice.Event{Seq: 4, ID: "e", Extensions: map[string]string{sluice.RevisionOf: "d"}}}},
 	}
 }
 

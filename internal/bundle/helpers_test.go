@@ -64,7 +64,7 @@ func sample(depth sluice.Depth, since uint64) []bundle.Entry {
 		{Change: sluice.ChangeOf(event(2, "text/plain; charset=utf-8", "line\nwith \u20ac and \"quotes\" \\ \x07"))},
 		{Change: sluice.ChangeOf(event(3, "application/octet-stream", "\x00\xff\x00"))},
 		{Change: sluice.ChangeOf(revision), Summary: json.RawMessage(`{"total":2.5}`)},
-		{Change: sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: since + 6, ID: "e-2"}}},
+		{Change: sluice.Change{Op: sluice.OpDelete, ErasedSeq: since + 2, Event: sluice.Event{Seq: since + 6, ID: "e-2", Extensions: map[string]string{sluice.RevisionOf: "e-1"}}}},
 	}
 	for i := range all {
 		if depth == sluice.DepthFull {

@@ -24,6 +24,9 @@ func parseEntry(text []byte, depth sluice.Depth) (*wire, error) {
 	w.dataSchema = c.optional(`,"dataschema":`)
 	c.literal(`,"entry_id":`)
 	w.id = c.attribute()
+	if c.skip(`,"erased_sequence":`) {
+		w.erased = c.number()
+	}
 	w.extensions = c.extensions()
 	c.literal(`,"op":`)
 	w.op = sluice.ChangeOp(c.attribute())

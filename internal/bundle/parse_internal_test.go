@@ -119,7 +119,7 @@ func TestParse_AcceptsOneFormOnly(t *testing.T) {
 	}
 }
 
-// A scope has no more than it says, and a deletion nothing.
+// A scope has no more than it says, and a deletion names the erased event alone.
 func TestParse_EntryHasNoMoreThanItsScope(t *testing.T) {
 	t.Parallel()
 	const rest = `,"content_type":null,"entry_id":"i","op":"write","sequence":1,"topic":"/p","type":"k"}`
@@ -137,7 +137,7 @@ func TestParse_EntryHasNoMoreThanItsScope(t *testing.T) {
 			require.Equal(t, allowed, err == nil, "%s at %s: %v", text, depth, err)
 		}
 	}
-	const deletion = `{"claims":[],"content":null,"content_type":null,"entry_id":"i","op":"delete","sequence":1,"topic":null}`
+	const deletion = `{"claims":[],"content":null,"content_type":null,"entry_id":"i","erased_sequence":1,"op":"delete","revision_of":"x","sequence":2,"topic":null}`
 	_, err := parseEntry([]byte(deletion), sluice.DepthFull)
 	require.NoError(t, err)
 	for _, change := range [][2]string{
@@ -146,7 +146,6 @@ func TestParse_EntryHasNoMoreThanItsScope(t *testing.T) {
 		{`"content_type":null`, `"content_type":"x"`},
 		{`,"entry_id"`, `,"dataschema":"x","entry_id"`},
 		{`,"op"`, `,"extensions":{"a":"1"},"op"`},
-		{`,"sequence"`, `,"revision_of":"x","sequence"`},
 		{`,"topic"`, `,"source":"x","topic"`},
 		{`,"topic"`, `,"subject":"x","topic"`},
 		{`,"topic"`, `,"time":"x","topic"`},

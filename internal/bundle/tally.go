@@ -31,6 +31,7 @@ func (t *tally) add(w *wire, content []byte) error {
 	t.last = w.seq
 	t.count++
 	b := binary.BigEndian.AppendUint64(t.buffer[:0], w.seq)
+	b = binary.BigEndian.AppendUint64(b, w.erased)
 	for _, field := range [...]string{
 		string(w.op), w.id, w.topic, w.kind, w.time, w.source, w.subject, w.dataSchema, w.contentType, w.revisionOf,
 	} {

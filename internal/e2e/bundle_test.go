@@ -71,7 +71,7 @@ func TestBundle_CrossesTheGap(t *testing.T) {
 	g := newGapped(t)
 	g.low.publishes(t, "default", "/a one", "/a two", "/b three")
 	first, digest := g.low.exports(t, "since=0")
-	g.low.publishes(t, "default", "/a two-b of two")
+	g.low.publishes(t, "default", "/c two-b of two")
 	g.low.must(t, http.StatusCreated, "POST /v1/namespaces/default/tombstones", `{"path":"/b"}`)
 	second, last := g.low.exports(t, "since=3&previous="+digest)
 
@@ -80,12 +80,18 @@ func TestBundle_CrossesTheGap(t *testing.T) {
 	require.Equal(t, []any{2.0, last, g.source()}, []any{r.field(t, "applied"), r.field(t, "receipt.bundle"), r.field(t, "receipt.source_notebook_id")})
 	require.Equal(t, []string{"one 1 one", "two-b 4 two-b", "three 3 gone"}, g.high.mirrorsOf(t, "default"))
 
+	through := g.high.must(t, http.StatusOK, "GET /v1/subscriptions/m/status", "").field(t, "watermark")
+	g.low.must(t, http.StatusCreated, "POST /v1/namespaces/default/tombstones", `{"path":"/c"}`)
+	third, last := g.low.exports(t, fmt.Sprint("since=", through, "&previous=", last))
+	require.Equal(t, []any{1.0, 6.0}, g.imports(t, third, ""))
+	require.Equal(t, []string{"one 1 one", "three 3 gone", "two-b 4 gone"}, g.high.mirrorsOf(t, "default"), "a revision is erased")
+
 	again := g.refuses(t, first, http.StatusConflict, "bundle_imported")
 	require.NotEmpty(t, again.field(t, "error.details.imported_at"))
 
 	st := g.high.must(t, http.StatusOK, "GET /v1/subscriptions/m/status", "")
 	require.Equal(t, "idle", st.field(t, "state"), "it has no token, so it is not polled")
-	through := st.field(t, "watermark")
+	through = st.field(t, "watermark")
 	heartbeat, _ := g.low.exports(t, fmt.Sprint("since=", through, "&previous=", last))
 	require.Equal(t, []any{0.0, through}, g.imports(t, heartbeat, ""))
 	g.refuses(t, heartbeat, http.StatusConflict, "bundle_imported")
