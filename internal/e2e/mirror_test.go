@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // low is a namespace to mirror, and high one whose label dominates it.
@@ -151,6 +154,29 @@ func TestMirror_IsRefusedForItsReason(t *testing.T) {
 	} {
 		require.Equal(t, []any{c.status, c.code}, []any{c.r.status, c.r.field(t, "error.code")}, "%s: %s", name, c.r.text)
 	}
+}
+
+// S3-108, S3-119: of mirrors in both directions that are created at the same moment, one stays.
+func TestMirror_BothWaysAtOnceIsOne(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	for round := range 10 {
+		a, b := fmt.Sprint("a", round), fmt.Sprint("b", round)
+		for _, ns := range []string{a, b} {
+			s.must(t, http.StatusCreated, "PUT /v1/namespaces/"+ns, `{}`)
+		}
+		answers := make(chan error, 2)
+		for _, pair := range [][2]string{{a, b}, {b, a}} {
+			go func() {
+				_, err := s.api.CreateMirror(t.Context(), client.MirrorSpec{Namespace: pair[0], Source: pair[1]})
+				answers <- err
+			}()
+		}
+		codes := []sluice.Code{sluice.CodeOf(<-answers), sluice.CodeOf(<-answers)}
+		require.ElementsMatch(t, []sluice.Code{"", sluice.MirrorCycle}, codes)
+	}
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"a0","source":"https://example.com/v1/namespaces/x"}`)
+	require.Equal(t, "subscription_conflict", s.must(t, http.StatusConflict, "PUT /v1/subscriptions/m", `{"mode":"mirror","namespace":"a1","source":"https://example.com/v1/namespaces/x"}`).field(t, "error.code"))
 }
 
 // S3-54, S3-109, C14: the caller is an admin of the subscriber that may read the whole source. To others, mirrors do not exist.

@@ -25,6 +25,7 @@ type Engine struct {
 	queue   queue // of the owned ones, by the time at which they are due
 	busy    int
 	changed chan struct{} // has one element if the queue may have changed
+	told    chan struct{} // closed and replaced when a record has come
 	running sync.WaitGroup
 }
 
@@ -42,7 +43,7 @@ type job struct {
 
 // New returns an engine that is idle until Run, and the keeper of its mirrors.
 func New(deps Deps, opts Options) *Engine {
-	e := &Engine{deps: deps, opts: opts.filled(rand.Float64), mirrors: map[string]*job{}, changed: make(chan struct{}, 1)}
+	e := &Engine{deps: deps, opts: opts.filled(rand.Float64), mirrors: map[string]*job{}, changed: make(chan struct{}, 1), told: make(chan struct{})}
 	e.keeper = &Keeper{deps: deps, engine: e, now: e.opts.Now, log: e.opts.Log}
 	return e
 }
@@ -63,6 +64,8 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) change(id string, m *Stored) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	close(e.told)
+	e.told = make(chan struct{})
 	j := e.mirrors[id]
 	switch {
 	case m == nil:
@@ -76,7 +79,49 @@ func (e *Engine) change(id string, m *Stored) {
 		e.mirrors[id] = j
 	}
 	j.record, j.failures, j.err = m, 0, nil
-	e.schedule(j, e.opts.Now())
+	at := e.opts.Now()
+	if !m.Settled && !m.Gone {
+		at = at.Add(settleAfter)
+	}
+	e.schedule(j, at)
+}
+
+// settleAfter is how long a creator has to settle its mirror, before the engine does.
+const settleAfter = time.Minute
+
+// await waits until the engine has a record at a revision, and with it all that were stored before.
+func (e *Engine) await(ctx context.Context, id string, revision uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
+	defer cancel()
+	for {
+		e.mu.Lock()
+		j, told := e.mirrors[id], e.told
+		known := j != nil && j.record.Revision >= revision
+		e.mu.Unlock()
+		if known {
+			return nil
+		}
+		select {
+		case <-told:
+		case <-ctx.Done():
+			return sluice.Errorf(sluice.Unavailable, "the mirrors of the server are not known at the moment; retry")
+		}
+	}
+}
+
+const awaitLimit = 10 * time.Second
+
+// edges returns the mirrors of all replicas.
+func (e *Engine) edges() []Edge {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]Edge, 0, len(e.mirrors))
+	for _, j := range e.mirrors {
+		if m := j.record; !m.Gone {
+			all = append(all, Edge{ID: m.ID, Subscriber: m.Namespace, Source: m.Source, Settled: m.Settled, Revision: m.Revision})
+		}
+	}
+	return all
 }
 
 // of returns the ids of the mirrors of a namespace, also those that other replicas sync.
@@ -194,10 +239,12 @@ func (e *Engine) turn(ctx context.Context, j *job) {
 	switch {
 	case record.Gone:
 		is.err = e.keeper.bury(ctx, record)
+	case !record.Settled:
+		_, is.err = e.keeper.settle(ctx, record)
 	case len(record.Untold) > 0:
 		is.err = e.keeper.tell(ctx, record)
 	}
-	if is.err == nil && record.State == sluice.Active && !record.Gone {
+	if is.err == nil && record.State == sluice.Active && record.Settled && !record.Gone {
 		is = e.pull(ctx, &record.Mirror, place)
 	}
 	e.leave(ctx, j, record, is)

@@ -20,7 +20,7 @@ func (owner) Owns(string) bool { return true }
 func TestEngine_ResumesAfterACallerLeft(t *testing.T) {
 	t.Parallel()
 	e := New(Deps{Owns: owner{}}, Options{})
-	e.change("m", &Stored{Mirror: sluice.Mirror{ID: "m", State: sluice.Active}})
+	e.change("m", &Stored{Settled: true, Mirror: sluice.Mirror{ID: "m", State: sluice.Active}})
 	j := e.mirrors["m"]
 	record, at, done := e.enter(j)
 	require.NotNil(t, done)

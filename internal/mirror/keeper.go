@@ -50,7 +50,7 @@ func (k *Keeper) Create(ctx context.Context, m sluice.Mirror, by sluice.Caller) 
 	if credential != "" {
 		m.CredentialAt = &now
 	}
-	if err := k.unlike(ctx, &m); err != nil { // most conflicts are found before anything is written
+	if err := k.unlike(&m); err != nil { // most conflicts are found before anything is written
 		return m, err
 	}
 	intent, err := k.deps.Ledger.Intend(ctx, nil, ledger.Change{
@@ -68,49 +68,52 @@ func (k *Keeper) Create(ctx context.Context, m sluice.Mirror, by sluice.Caller) 
 
 // store stores a new mirror, and removes it if it conflicts with one that was stored before it.
 func (k *Keeper) store(ctx context.Context, m *sluice.Mirror, credential string) error {
-	if credential != "" {
-		if err := k.deps.Credentials.Put(ctx, m.ID, credential); err != nil {
-			return fmt.Errorf("store credential: %w", err)
-		}
-	}
 	record := Stored{Mirror: *m, Untold: []Said{k.said(m, sluice.TypeMirrorCreated, m.CreatedBy)}}
-	revision, err := k.deps.Definitions.Put(ctx, m.ID, record, 0)
+	var err error
+	record.Revision, err = k.deps.Definitions.Put(ctx, m.ID, record, 0)
 	if err != nil {
 		if sluice.CodeOf(err) == sluice.Conflict {
 			return sluice.Errorf(sluice.SubscriptionDiffers, "the id is in use; choose another one")
 		}
 		return fmt.Errorf("store mirror: %w", err)
 	}
-	m.Revision = revision
-	if err := k.unlike(ctx, m); err != nil {
-		ctx := shutdown.Lasting(ctx)
-		if gone := k.deps.Definitions.Delete(ctx, m.ID, revision); gone != nil {
-			k.log.LogAttrs(ctx, slog.LevelError, "conflicting mirror not removed", slog.String("mirror", m.ID), slog.Any("error", gone))
+	if credential != "" {
+		if err := k.deps.Credentials.Put(ctx, m.ID, credential); err != nil {
+			return errors.Join(fmt.Errorf("store credential: %w", err), k.discard(ctx, &record))
 		}
-		return err
+	}
+	m.Revision, err = k.settle(ctx, &record)
+	return err
+}
+
+// discard removes a mirror that is not settled.
+func (k *Keeper) discard(ctx context.Context, m *Stored) error {
+	ctx = shutdown.Lasting(ctx)
+	if err := errors.Join(k.deps.Credentials.Delete(ctx, m.ID), k.deps.Definitions.Delete(ctx, m.ID, m.Revision)); err != nil {
+		return fmt.Errorf("remove mirror %s: %w", m.ID, err)
 	}
 	return nil
 }
 
-// unlike returns an error if a mirror conflicts with an earlier one.
-func (k *Keeper) unlike(ctx context.Context, m *sluice.Mirror) error {
-	all, err := k.deps.Definitions.All(ctx)
-	if err != nil {
-		return fmt.Errorf("list mirrors: %w", err)
+// settle settles a stored mirror and returns its new revision, or removes it if it conflicts with one
+// that counts. A creator that died leaves that to the engine.
+func (k *Keeper) settle(ctx context.Context, m *Stored) (uint64, error) {
+	err := k.engine.await(ctx, m.ID, m.Revision)
+	if err == nil {
+		err = k.unlike(&m.Mirror)
 	}
-	edges := make([]Edge, 0, len(all))
-	for i := range all {
-		if !all[i].Gone {
-			edges = append(edges, edgeOf(&all[i].Mirror))
-		}
+	if err == nil {
+		settled := *m
+		settled.Settled = true
+		return k.deps.Definitions.Put(ctx, m.ID, settled, m.Revision)
 	}
-	one := edgeOf(m)
-	one.Revision = cmp.Or(one.Revision, ^uint64(0)) // a new one is the last
-	return conflict(one, edges)
+	return 0, errors.Join(err, k.discard(ctx, m))
 }
 
-func edgeOf(m *sluice.Mirror) Edge {
-	return Edge{ID: m.ID, Subscriber: m.Namespace, Source: m.Source, Revision: m.Revision}
+// unlike returns an error if a mirror conflicts with one that counts, as far as this process knows.
+func (k *Keeper) unlike(m *sluice.Mirror) error {
+	one := Edge{ID: m.ID, Subscriber: m.Namespace, Source: m.Source, Revision: cmp.Or(m.Revision, ^uint64(0))} // a new one is the last
+	return conflict(one, k.engine.edges())
 }
 
 // check returns an error unless a mirror may be made, or resumed, beside the others.
@@ -326,7 +329,7 @@ func (k *Keeper) Resume(ctx context.Context, id string, by sluice.Caller, accept
 	if err := k.check(ctx, &m.Mirror); err != nil {
 		return m.Mirror, err
 	}
-	if err := k.unlike(ctx, &m.Mirror); err != nil {
+	if err := k.unlike(&m.Mirror); err != nil {
 		return m.Mirror, err
 	}
 	if m.Reason == sluice.MirrorOriginReplaced {

@@ -18,6 +18,10 @@ import (
 type Stored struct {
 	sluice.Mirror
 
+	// Stored beside all others without a conflict. Until then nothing is synced, and the record does
+	// not change.
+	Settled bool `json:"settled"`
+
 	Untold []Said `json:"untold,omitempty"` // system events that may not be published yet, oldest first
 	Gone   bool   `json:"gone,omitempty"`   // deleted; what is left of it is being removed
 }
@@ -38,7 +42,7 @@ type Definitions interface {
 	Put(ctx context.Context, id string, m Stored, revision uint64) (uint64, error)
 	// Delete removes it. Code Conflict unless the stored revision is the given one.
 	Delete(ctx context.Context, id string, revision uint64) error
-	// All returns all records with their revisions, as the leader has them.
+	// All returns all records with their revisions.
 	All(ctx context.Context) ([]Stored, error)
 	// Watch reports every record, and then its changes, until ctx is done. A nil one is gone.
 	Watch(ctx context.Context, change func(id string, m *Stored)) error

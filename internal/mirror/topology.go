@@ -7,16 +7,22 @@ type Edge struct {
 	ID         string
 	Subscriber string
 	Source     string // a namespace or a URL
-	Revision   uint64 // of the mirror's record when it was created: of two, the later one yields
+	Settled    bool
+	Revision   uint64 // of two that are not settled, the later one yields
+}
+
+// before reports whether an edge counts against a new one.
+func (e Edge) before(one Edge) bool {
+	return e.ID != one.ID && (e.Settled || e.Revision < one.Revision)
 }
 
 // conflict returns the error (Conflict) for a new mirror beside the others: the same pair again (S3-107),
-// or a cycle (S3-108, S3-120). Only earlier ones count, so that of two that are created at once one
-// stays.
+// or a cycle (S3-108, S3-120). Of two that are created at once one stays: each was stored before it was
+// compared with the others, so that the later one sees the earlier.
 func conflict(one Edge, all []Edge) error {
 	sources := map[string][]string{}
 	for _, other := range all {
-		if other.ID == one.ID || other.Revision > one.Revision {
+		if !other.before(one) {
 			continue
 		}
 		if other.Subscriber == one.Subscriber && other.Source == one.Source {
