@@ -148,6 +148,39 @@ func TestBundle_OnlyATrustedKeySpeaksForTheSource(t *testing.T) {
 	require.Empty(t, g.high.mirrorsOf(t, "default"))
 }
 
+// A new key signs at once, and its bundles are imported once it is trusted; the old bundles still are.
+func TestBundle_KeyIsReplaced(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	g.low.publishes(t, "default", "/a one")
+	first, digest := g.low.exports(t, "since=0")
+	old, _ := g.key(t, g.low)
+	g.low.must(t, http.StatusBadRequest, "POST /v1/keys/rotate", `{"use":"grant"}`)
+	g.low.must(t, http.StatusCreated, "POST /v1/keys/rotate", `{"use":"bundle","overlap":"0s"}`)
+	g.low.publishes(t, "default", "/a two")
+	second, _ := g.low.exports(t, "since=1&previous="+digest)
+	g.imports(t, first, "")
+	g.refuses(t, second, http.StatusForbidden, "unknown_key")
+	kid, body := g.key(t, g.low)
+	require.NotEqual(t, old, kid)
+	g.high.must(t, http.StatusOK, trusted+kid, body)
+	require.Equal(t, []any{1.0, 2.0}, g.imports(t, second, ""))
+}
+
+// What a namespace trusts goes with it.
+func TestBundle_TrustEndsWithItsNamespace(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	g := gapped{s, s}
+	kid, body := g.key(t, s)
+	s.must(t, http.StatusNotFound, "PUT /v1/namespaces/short/trusted-keys/"+kid, body)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/short", `{}`)
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/short/trusted-keys/"+kid, body)
+	s.must(t, http.StatusNoContent, "DELETE /v1/namespaces/short", "")
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/short", `{}`)
+	require.Empty(t, s.must(t, http.StatusOK, "GET /v1/namespaces/short/trusted-keys", "").field(t, "keys"))
+}
+
 // S3-71, S3-119…124: a trusted key is no reason to store what a page of the source would not be stored of.
 func TestBundle_IsCheckedAsAPage(t *testing.T) {
 	t.Parallel()

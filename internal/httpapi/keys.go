@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -19,9 +20,9 @@ type Keys interface {
 	// Keys returns the public metadata of the keys that have not retired, newest first within each
 	// use.
 	Keys(ctx context.Context) ([]sluice.SigningKey, error)
-	// RotateKey creates a new key for webhooks and returns it. Previous keys also sign during the
-	// overlap. Codes Conflict; Unavailable.
-	RotateKey(ctx context.Context, overlap time.Duration, by string) (sluice.SigningKey, error)
+	// RotateKey creates a new key for a use and returns it. Previous keys stay during the overlap; those
+	// for webhooks also sign. Codes Conflict; Unavailable.
+	RotateKey(ctx context.Context, use sluice.KeyUse, overlap time.Duration, by string) (sluice.SigningKey, error)
 	// Sealing returns the keys that seal the secrets in the store.
 	Sealing(ctx context.Context) (sluice.Sealing, error)
 }
@@ -42,6 +43,7 @@ func (s *Server) listKeys(c echo.Context) error {
 
 // rotateKeyRequest is the body of a POST.
 type rotateKeyRequest struct {
+	Use     sluice.KeyUse    `json:"use"`
 	Overlap *sluice.Duration `json:"overlap"`
 }
 
@@ -57,7 +59,11 @@ func (s *Server) rotateKey(c echo.Context) error {
 	if overlap < 0 {
 		return sluice.Errorf(sluice.InvalidRequest, "overlap %s is negative", overlap).With("field", "overlap")
 	}
-	key, err := s.opts.Keys.RotateKey(c.Request().Context(), overlap, httpkit.By(c))
+	use := cmp.Or(req.Use, sluice.UseWebhook)
+	if use != sluice.UseWebhook && use != sluice.UseBundle {
+		return sluice.Errorf(sluice.InvalidRequest, "use %q: write webhook or bundle; the other keys are not rotated", use).With("field", "use")
+	}
+	key, err := s.opts.Keys.RotateKey(c.Request().Context(), use, overlap, httpkit.By(c))
 	if err != nil {
 		return err
 	}

@@ -84,16 +84,16 @@ func (s Service) Keys(ctx context.Context) ([]sluice.SigningKey, error) {
 	return shown, nil
 }
 
-// RotateKey creates a new key for webhooks.
-func (s Service) RotateKey(ctx context.Context, overlap time.Duration, by string) (sluice.SigningKey, error) {
+// RotateKey creates a new key for a use.
+func (s Service) RotateKey(ctx context.Context, use sluice.KeyUse, overlap time.Duration, by string) (sluice.SigningKey, error) {
 	type ring struct {
 		Signs   string               `json:"signs"`
 		Retires map[string]time.Time `json:"retires,omitempty"`
 	}
 	var intent *ledger.Intent
-	made, err := s.Store.Keys().Rotate(ctx, sluice.UseWebhook, overlap, func(was, will, is natsstore.Key) (err error) {
+	made, err := s.Store.Keys().Rotate(ctx, use, overlap, func(was, will, is natsstore.Key) (err error) {
 		intent, err = s.Ledger.Intend(ctx, nil, ledger.Change{
-			Actor: by, Action: sluice.ActionKeyRotate, Resource: string(sluice.UseWebhook),
+			Actor: by, Action: sluice.ActionKeyRotate, Resource: string(use),
 			Old: ring{Signs: was.ID}, New: ring{Signs: is.ID, Retires: map[string]time.Time{will.ID: will.RetiresAt}},
 		})
 		return err
