@@ -100,10 +100,12 @@ func TestMirror_FollowsANamespaceOfTheServer(t *testing.T) {
 	require.Contains(t, listed[0], "status", "S3-99")
 	require.Contains(t, listed[0], "created_at", "S3-15")
 
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/low/events", `{"path":"/c","id":"raw","data":{ "a" : "<1>" }}`)
+	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/namespaces/low/items?path_prefix=/c", "").text, `"data":{ "a" : "<1>" }`, "byte for byte")
 	s.publishes(t, "low", "/a/1 one-b of one")
 	s.must(t, http.StatusCreated, "POST /v1/namespaces/low/tombstones", `{"path":"/a/2"}`)
 	s.syncs(t)
-	require.Equal(t, []string{"one-b 4 one-b", "two 3 gone"}, s.mirrorsOf(t, "high"))
+	require.Equal(t, []string{"one-b 5 one-b", "two 3 gone"}, s.mirrorsOf(t, "high"))
 
 	require.Empty(t, s.must(t, http.StatusOK, "GET /v1/namespaces/high/observe", "").field(t, "items"), "S3-117, S3-122")
 	require.Empty(t, s.must(t, http.StatusOK, "GET /v1/namespaces/high/events?pattern=/a/**", "").field(t, "events"), "S3-31")
