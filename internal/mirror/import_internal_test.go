@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"fmt"
 	"slices"
@@ -15,9 +16,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// contentOf returns the content of a bundle behind sequence 100 with a number of entries, two sequences
-// apart, each with an extension, and with ranges that are lost behind them.
+// contentOf returns the content of documentOf.
 func contentOf(t *testing.T, entries, lost int) *bundle.Content {
+	t.Helper()
+	doc, trust := documentOf(t, entries, lost)
+	c, err := doc.Verify(trust)
+	require.NoError(t, err)
+	return c
+}
+
+// documentOf returns a bundle behind sequence 100 with a number of entries, two sequences apart, every other one
+// with a label, and with ranges that are lost behind them; and who is trusted.
+func documentOf(t *testing.T, entries, lost int) (*bundle.Document, bundle.Trust) {
 	t.Helper()
 	w, err := bundle.NewDocumentWriter("entries", 100)
 	require.NoError(t, err)
@@ -43,9 +53,7 @@ func contentOf(t *testing.T, entries, lost int) *bundle.Content {
 	require.NoError(t, err)
 	doc, err := bundle.ReadDocument(bytes.NewReader(text))
 	require.NoError(t, err)
-	c, err := doc.Verify(trust)
-	require.NoError(t, err)
-	return c
+	return doc, trust
 }
 
 // steps applies a bundle to a mirror at a watermark, page by page, and returns how many entries were taken, and how many
@@ -113,4 +121,60 @@ func TestPlace_RemembersTheLastImports(t *testing.T) {
 	p.heard(bundle.Import{}, noon.Add(time.Hour))
 	require.Len(t, p.Imports, maxImports, "a heartbeat is no import")
 	require.Equal(t, noon.Add(time.Hour), p.HeardAt)
+}
+
+// copies holds a place in memory, and fails from a number of steps on.
+type copies struct {
+	Copies
+
+	place   Place
+	entries int
+	steps   int
+}
+
+func (c *copies) Hold(context.Context, string, []string) (Held, error) {
+	return Held{Place: c.place, Entries: map[string]Entry{}}, nil
+}
+
+func (c *copies) Commit(_ context.Context, _ string, is Commit) (uint64, error) {
+	if c.steps--; c.steps < 0 {
+		return 0, sluice.Errorf(sluice.Unavailable, "NATS is away")
+	}
+	c.place, c.entries = is.Place, c.entries+len(is.Entries)
+	c.place.Revision++
+	return c.place.Revision, nil
+}
+
+// S3-73: an import that was interrupted goes on with the same bundle; the next bundle finds a gap until then.
+func TestTake_GoesOnAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	doc, trust := documentOf(t, 3000, 0)
+	h := &doc.Header
+	at := &copies{place: Place{Incarnation: h.Incarnation, Watermark: h.Since}, steps: 2}
+	e := New(Deps{Copies: at}, Options{})
+	r := Rule{Mirror: &sluice.Mirror{ID: "m", Source: h.SourceID, Namespace: "high", Depth: sluice.DepthFull}, Own: "own", Label: sluice.Label{Level: sluice.LevelSecret}}
+	judge := func() bundle.Decision {
+		return bundle.Judge(bundle.Known{
+			Source: h.SourceID, Depth: sluice.DepthFull, Incarnation: h.Incarnation, Trust: trust,
+			Watermark: at.place.Watermark, Imports: at.place.Imports, HeardAt: at.place.HeardAt,
+		}, &doc.Signed)
+	}
+	c, err := doc.Verify(trust)
+	require.NoError(t, err)
+	d := judge()
+	_, _, err = e.take(t.Context(), r, at.place, c, d.Import)
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
+	require.Empty(t, at.place.Imports)
+	require.Less(t, at.place.Watermark, h.Through)
+	require.Equal(t, uint64(at.entries), (at.place.Watermark-h.Since)/2)
+
+	at.steps = 100
+	d = judge()
+	require.Equal(t, bundle.Apply, d.Outcome)
+	_, applied, err := e.take(t.Context(), r, at.place, c, d.Import)
+	require.NoError(t, err)
+	require.Equal(t, []any{3000, h.Through, 1}, []any{at.entries, at.place.Watermark, len(at.place.Imports)})
+	require.Less(t, applied, 3000)
+	d = judge()
+	require.Equal(t, bundle.Imported, d.Outcome)
 }
