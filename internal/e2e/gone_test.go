@@ -28,11 +28,12 @@ type lossOf struct {
 func losses() map[string]lossOf {
 	all := map[string]lossOf{
 		"EVENTS_default": {mute: true}, "EVENTS_acme": {},
-		streams.Attempts: {again: true}, streams.DeadLetters: {again: true}, streams.Ledger: {},
+		streams.Attempts: {again: true}, streams.DeadLetters: {again: true}, streams.Ledger: {}, streams.Mirror: {again: true},
 	}
 	for bucket, loss := range map[string]lossOf{
 		streams.Namespaces: {}, streams.Subscriptions: {}, streams.Access: {mute: true}, streams.Keys: {}, streams.Unsafe: {},
 		streams.Wakes: {}, streams.EventTypes: {}, streams.Watches: {}, streams.StreamWakes: {},
+		streams.Mirrors: {}, streams.Credentials: {}, streams.TrustedKeys: {},
 		streams.Told: {again: true}, streams.Answers: {again: true}, streams.Reservations: {again: true}, streams.Lanes: {again: true},
 		streams.Replays: {again: true}, streams.Leases: {again: true}, streams.Scheduled: {again: true}, streams.Instructions: {again: true},
 	} {
@@ -60,6 +61,7 @@ func newLosing(t *testing.T, name string) *losing {
 	l.must(t, http.StatusCreated, "POST /v1/namespaces/acme/events", `{"path":"/a"}`)
 	l.must(t, http.StatusCreated, "PUT /v1/namespaces/default/event-types/t", `{"description":"known"}`)
 	l.subscribe(t, "s", l.hook.URL)
+	l.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"acme","source":"default"}`)
 	l.delivers(t)
 	stream, err := dial(t, l.at.NATS).Stream(t.Context(), name)
 	require.NoError(t, err)
