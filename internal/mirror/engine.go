@@ -26,6 +26,7 @@ type Engine struct {
 	busy    int
 	changed chan struct{} // has one element if the queue may have changed
 	told    chan struct{} // closed and replaced when a record has come
+	own     map[string]incarnation
 	running sync.WaitGroup
 }
 
@@ -43,7 +44,7 @@ type job struct {
 
 // New returns an engine that is idle until Run, and the keeper of its mirrors.
 func New(deps Deps, opts Options) *Engine {
-	e := &Engine{deps: deps, opts: opts.filled(rand.Float64), mirrors: map[string]*job{}, changed: make(chan struct{}, 1), told: make(chan struct{})}
+	e := &Engine{deps: deps, opts: opts.filled(rand.Float64), mirrors: map[string]*job{}, changed: make(chan struct{}, 1), told: make(chan struct{}), own: map[string]incarnation{}}
 	e.keeper = &Keeper{deps: deps, engine: e, now: e.opts.Now, log: e.opts.Log}
 	return e
 }

@@ -142,7 +142,7 @@ func (e *Engine) prepare(ctx context.Context, m *sluice.Mirror) (Rule, string, e
 		return Rule{}, "", sluice.Errorf(sluice.Unavailable, "the access of %s is not known at the moment", m.CreatedBy)
 	case model.Pass:
 	}
-	own, err := e.deps.Namespaces.Incarnation(ctx, m.Namespace)
+	own, err := e.incarnation(ctx, m.Namespace)
 	if err != nil {
 		return Rule{}, "", err
 	}
@@ -155,6 +155,34 @@ func (e *Engine) prepare(ctx context.Context, m *sluice.Mirror) (Rule, string, e
 		return rule, "", fmt.Errorf("read credential: %w", err)
 	}
 	return rule, credential, nil
+}
+
+// incarnation is that of a subscriber's log as it was a moment ago. It is only for the search for
+// cycles, which comes again with each poll.
+type incarnation struct {
+	id string
+	at time.Time
+}
+
+const ownAgain = time.Minute // how long an incarnation is remembered
+
+func (e *Engine) incarnation(ctx context.Context, namespace string) (string, error) {
+	now := e.opts.Now()
+	e.mu.Lock()
+	known := e.own[namespace]
+	e.mu.Unlock()
+	if known.id != "" && now.Sub(known.at) < ownAgain {
+		return known.id, nil
+	}
+	id, err := e.deps.Namespaces.Incarnation(ctx, namespace)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		delete(e.own, namespace)
+		return "", err
+	}
+	e.own[namespace] = incarnation{id, now}
+	return id, nil
 }
 
 // observe reads a page.

@@ -39,6 +39,9 @@ func (l *Log) Changes(ctx context.Context, ns string, q model.ChangeQuery) (slui
 			return sluice.ObservePage{}, err
 		}
 		r := l.newChangeReader(ns, q, info)
+		if q.Brief && r.begin >= r.until {
+			return r.page, nil
+		}
 		if err := r.read(ctx); err != nil {
 			return sluice.ObservePage{}, fmt.Errorf("read %s: %w", ns, natsstore.StoreError(ctx, err))
 		}

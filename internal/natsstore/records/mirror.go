@@ -159,7 +159,7 @@ func (s MirrorSources) Observe(ctx context.Context, m *sluice.Mirror, credential
 		return d == model.Pass
 	}
 	page, err := s.Log.Changes(ctx, m.Source, model.ChangeQuery{
-		Since: since, Limit: localPage, Visible: shows,
+		Since: since, Limit: localPage, Brief: true, Visible: shows,
 		Erased: func(label string) ([]sluice.Path, bool) {
 			ev := sluice.Event{Namespace: m.Source, Path: "/any"}
 			if label != "" {
