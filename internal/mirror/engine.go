@@ -27,6 +27,7 @@ type Engine struct {
 	changed chan struct{} // has one element if the queue may have changed
 	told    chan struct{} // closed and replaced when a record has come
 	own     map[string]incarnation
+	ids     map[string]map[string]bool // of the mirrors of a namespace, also those that other replicas sync
 	running sync.WaitGroup
 }
 
@@ -44,7 +45,7 @@ type job struct {
 
 // New returns an engine that is idle until Run, and the keeper of its mirrors.
 func New(deps Deps, opts Options) *Engine {
-	e := &Engine{deps: deps, opts: opts.filled(rand.Float64), mirrors: map[string]*job{}, changed: make(chan struct{}, 1), told: make(chan struct{}), own: map[string]incarnation{}}
+	e := &Engine{deps: deps, opts: opts.filled(rand.Float64), mirrors: map[string]*job{}, changed: make(chan struct{}, 1), told: make(chan struct{}), own: map[string]incarnation{}, ids: map[string]map[string]bool{}}
 	e.keeper = &Keeper{deps: deps, engine: e, now: e.opts.Now, log: e.opts.Log}
 	return e
 }
@@ -72,6 +73,7 @@ func (e *Engine) change(id string, m *Stored) {
 	case m == nil:
 		delete(e.mirrors, id)
 		if j != nil {
+			delete(e.ids[j.record.Namespace], id)
 			e.queue.drop(j)
 		}
 		return
@@ -79,6 +81,10 @@ func (e *Engine) change(id string, m *Stored) {
 		j = &job{at: -1}
 		e.mirrors[id] = j
 	}
+	if e.ids[m.Namespace] == nil {
+		e.ids[m.Namespace] = map[string]bool{}
+	}
+	e.ids[m.Namespace][id] = true
 	j.record, j.failures, j.err = m, 0, nil
 	at := e.opts.Now()
 	if !m.Settled && !m.Gone {
@@ -129,8 +135,8 @@ func (e *Engine) edges() []Edge {
 func (e *Engine) of(namespace string) (ids []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for id, j := range e.mirrors {
-		if j.record.Namespace == namespace && !j.record.Gone {
+	for id := range e.ids[namespace] {
+		if j := e.mirrors[id]; j != nil && !j.record.Gone {
 			ids = append(ids, id)
 		}
 	}
