@@ -17,8 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// peer is the address of a child, which it keeps over its restarts.
+type peer struct{ http string }
+
 // asks sends a request to a child that may be down, and returns the body of a response with a status below 300.
-func (c *child) asks(ctx context.Context, token, line, body string) ([]byte, bool) {
+func (c peer) asks(ctx context.Context, token, line, body string) ([]byte, bool) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	method, path, _ := strings.Cut(line, " ")
@@ -38,7 +41,7 @@ func (c *child) asks(ctx context.Context, token, line, body string) ([]byte, boo
 }
 
 // until repeats asks until the child responds with success.
-func (c *child) until(t *testing.T, token, line, body string) []byte {
+func (c peer) until(t *testing.T, token, line, body string) []byte {
 	t.Helper()
 	var text []byte
 	require.Eventually(t, func() (ok bool) {
@@ -78,7 +81,7 @@ func (c *changeable) UnmarshalJSON(text []byte) error {
 
 // sourceOf returns the content of a source by the ids of its entries, from its changes, and the entries of which a later version was
 // erased: a mirror that had that has a tombstone, and one that came later has the version before.
-func (c *child) sourceOf(t *testing.T, token string) (content map[string]int, either map[string]bool) {
+func (c peer) sourceOf(t *testing.T, token string) (content map[string]int, either map[string]bool) {
 	t.Helper()
 	content, either = map[string]int{}, map[string]bool{}
 	seqs, erased := map[string]uint64{}, map[string]uint64{}
@@ -107,7 +110,7 @@ func (c *child) sourceOf(t *testing.T, token string) (content map[string]int, ei
 }
 
 // copyOf returns what a mirror has, by the ids of its entries, and how often it lists one of them again.
-func (c *child) copyOf(t *testing.T, token string) (content map[string]int, twice int) {
+func (c peer) copyOf(t *testing.T, token string) (content map[string]int, twice int) {
 	t.Helper()
 	content = map[string]int{}
 	seen := map[string]bool{}
@@ -134,7 +137,7 @@ func (c *child) copyOf(t *testing.T, token string) (content map[string]int, twic
 
 // changes publishes, revises and erases in a source until ctx ends, however often the source is down. When it returns, no change is
 // in flight.
-func (c *child) changes(ctx context.Context, token string) {
+func (c peer) changes(ctx context.Context, token string) {
 	lasting := context.WithoutCancel(ctx)
 	for n := 0; ctx.Err() == nil; n++ {
 		batch := make([]string, 20)
@@ -170,28 +173,29 @@ func TestMirror_HasItsSourceAfterKills(t *testing.T) {
 		t.Cleanup(func() { _ = c.proc.Process.Kill() })
 	}
 	lows, highs := low.token(t), high.token(t)
+	lowAt, highAt := peer{low.http}, peer{high.http}
 	var issued struct{ Token string }
-	require.NoError(t, json.Unmarshal(low.until(t, lows, "POST /v1/grants", grantBody("service:mirror", "scope:default", "read")), &issued))
-	high.until(t, highs, "POST /v1/subscriptions", fmt.Sprintf(`{"id":"m","mode":"mirror","depth":"full","source":"http://%s/v1/namespaces/default","credential":%q}`, low.http, issued.Token))
+	require.NoError(t, json.Unmarshal(lowAt.until(t, lows, "POST /v1/grants", grantBody("service:mirror", "scope:default", "read")), &issued))
+	highAt.until(t, highs, "POST /v1/subscriptions", fmt.Sprintf(`{"id":"m","mode":"mirror","depth":"full","source":"http://%s/v1/namespaces/default","credential":%q}`, low.http, issued.Token))
 
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var running, publishing sync.WaitGroup
 	changing, stop := context.WithCancel(ctx)
 	defer stop()
-	publishing.Go(func() { low.changes(changing, lows) })
+	publishing.Go(func() { lowAt.changes(changing, lows) })
 	syncing, end := context.WithCancel(ctx)
 	defer end()
 	running.Go(func() {
 		for syncing.Err() == nil {
-			_, _ = high.asks(syncing, highs, "POST /v1/subscriptions/m/sync?wait=10s", "")
+			_, _ = highAt.asks(syncing, highs, "POST /v1/subscriptions/m/sync?wait=10s", "")
 		}
 	})
 	watermark := uint64(0)
 	follow := func(more uint64) {
 		from := watermark
 		require.Eventually(t, func() bool {
-			text, ok := high.asks(ctx, highs, "GET /v1/subscriptions/m/status", "")
+			text, ok := highAt.asks(ctx, highs, "GET /v1/subscriptions/m/status", "")
 			var st struct {
 				Watermark uint64
 				Reason    string
@@ -214,15 +218,15 @@ func TestMirror_HasItsSourceAfterKills(t *testing.T) {
 	follow(1)
 	stop()
 	publishing.Wait()
-	want, either := low.sourceOf(t, lows)
+	want, either := lowAt.sourceOf(t, lows)
 	var last struct {
 		LastSeq uint64 `json:"last_seq"`
 	}
-	require.NoError(t, json.Unmarshal(low.until(t, lows, "GET /v1/namespaces/default/observe?limit=1", ""), &last))
+	require.NoError(t, json.Unmarshal(lowAt.until(t, lows, "GET /v1/namespaces/default/observe?limit=1", ""), &last))
 	follow(last.LastSeq - min(last.LastSeq, watermark))
 	end()
 	running.Wait()
-	has, twice := high.copyOf(t, highs)
+	has, twice := highAt.copyOf(t, highs)
 	for key, maybe := range either {
 		if _, had := has[key]; maybe && !had {
 			delete(want, key)
