@@ -93,8 +93,10 @@ const maxAppend = 256 << 20
 
 // Mirrors configures subscriptions of mode mirror.
 type Mirrors struct {
-	// Workers is the number of mirrors that sync at once; 10.
+	// Workers is the number of mirrors that sync at once, at most half of them of one namespace; 10.
 	Workers int `json:"workers" env:"WORKERS"`
+	// PerNamespace is the maximum number of mirrors in a namespace; 0: unlimited; 100.
+	PerNamespace int `json:"per_namespace" env:"PER_NAMESPACE"`
 	// Tombstones is how long an entry that its source deleted remains readable as a tombstone; 0s:
 	// for ever; 2160h (90 days).
 	Tombstones sluice.Duration `json:"tombstones" env:"TOMBSTONES"`
@@ -103,6 +105,7 @@ type Mirrors struct {
 func (m Mirrors) check() error {
 	return errors.Join(
 		when(m.Workers < 1 || m.Workers > maxMirrorWorkers, "mirrors.workers %d: write a number from 1 to %d", m.Workers, maxMirrorWorkers),
+		when(m.PerNamespace < 0, "mirrors.per_namespace %d: write a number, or 0 for unlimited", m.PerNamespace),
 		when(m.Tombstones != 0 && m.Tombstones.Std() < time.Minute, "mirrors.tombstones %s: write at least 1m, or 0s for ever", m.Tombstones),
 	)
 }

@@ -92,7 +92,7 @@ func TestDocument_HasTheMembersOfTheSpecification(t *testing.T) {
 }
 
 // S3-67, S3-68: another program verifies the document with RFC 8785 and Ed25519 alone.
-func TestDocument_SignatureIsThatOfTheSpecification(t *testing.T) {
+func TestDocument_SignsCanonicalJSON(t *testing.T) {
 	t.Parallel()
 	text, h := write(t, header(40, 50), sluice.DepthFull, sample(sluice.DepthFull, 40), keyOf(1))
 	require.Equal(t, bundle.KeyID(publicOf(1)), h.KeyID)

@@ -116,7 +116,7 @@ func changed(tb testing.TB, text []byte, from, to string) []byte {
 	return []byte(strings.Replace(string(text), from, to, 1))
 }
 
-// signed returns a document with a signature of its own, whatever it says.
+// signed returns a document with a signature of its own, also of wrong content.
 func signed(tb testing.TB, text []byte, key ed25519.PrivateKey) []byte {
 	tb.Helper()
 	var doc map[string]json.RawMessage

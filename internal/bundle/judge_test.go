@@ -217,7 +217,7 @@ func (m *mirror) deliver(rt *rapid.T, s *bundle.Signed) bundle.Outcome {
 
 // However a chain is delivered, permuted, repeated, with bundles lost and gaps accepted: nothing is
 // applied twice, and nothing is missing but gaps.
-func TestJudge_AnyDeliveryAppliesOnceAndSkipsNothingUnsaid(t *testing.T) {
+func TestJudge_AppliesEachBundleOnce(t *testing.T) {
 	t.Parallel()
 	var chain []*bundle.Signed
 	previous, since := "", uint64(0)

@@ -102,7 +102,7 @@ func TestRedTeam_TamperedDocumentIsRefused(t *testing.T) {
 }
 
 // One bit changed anywhere is refused, or makes no difference to what was signed.
-func TestRedTeam_DocumentWithOneBitChangedIsRefused(t *testing.T) {
+func TestRedTeam_FlippedBitIsRefused(t *testing.T) {
 	t.Parallel()
 	want := sample(sluice.DepthFull, 40)
 	text, _ := write(t, header(40, 50), sluice.DepthFull, want, keyOf(1))

@@ -51,7 +51,7 @@ func restate(t *testing.T, dir string, manifest []byte) {
 	put(t, dir+"/SHA256SUMS", hex.EncodeToString(sum[:])+"  manifest.json\n"+rest)
 }
 
-// resign signs the manifest of a directory, whatever it says, and lists its files.
+// resign signs the manifest of a directory, also of a wrong one, and lists its files.
 func resign(t *testing.T, dir string, change func(m map[string]any), key ed25519.PrivateKey) {
 	t.Helper()
 	m, ok := parsed(t, manifestOf(t, dir)).(map[string]any)
@@ -340,8 +340,8 @@ func TestRedTeam_OtherThanRegularFilesAreRefused(t *testing.T) {
 			move(t, dir+"/manifest.json", outside+"2")
 			link(t, outside+"2", dir+"/manifest.json")
 		},
-		"a link for the data":    func(dir, _ string) { move(t, dir+"/data", outside+"3"); link(t, outside+"3", dir+"/data") },
-		"a link nobody declared": func(dir, _ string) { link(t, "manifest.json", dir+"/receipt.json") },
+		"a link for the data": func(dir, _ string) { move(t, dir+"/data", outside+"3"); link(t, outside+"3", dir+"/data") },
+		"an undeclared link":  func(dir, _ string) { link(t, "manifest.json", dir+"/receipt.json") },
 		"a directory for a file": func(_, entries string) {
 			require.NoError(t, os.Remove(entries))
 			require.NoError(t, os.Mkdir(entries, 0o700))

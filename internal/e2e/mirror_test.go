@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -114,6 +115,22 @@ func TestMirror_FollowsANamespaceOfTheServer(t *testing.T) {
 	s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/m", "")
 	require.Empty(t, s.mirrorsOf(t, "high"))
 	s.must(t, http.StatusNotFound, "GET /v1/subscriptions/m/status", "")
+}
+
+// A namespace has as many mirrors as its limit; a deleted one makes room.
+func TestMirror_NumberIsLimited(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), func(c *config.Config) { c.Mirrors.PerNamespace = 1 })
+	mirrorable(t, s)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/lower", `{}`)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"high","source":"low"}`)
+	r := s.must(t, http.StatusTooManyRequests, "POST /v1/subscriptions", `{"id":"n","mode":"mirror","namespace":"high","source":"lower"}`)
+	require.Equal(t, "quota_exceeded", r.field(t, "error.code"))
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"o","mode":"mirror","namespace":"low","source":"lower"}`)
+	s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/m", "")
+	eventually(t, func() bool {
+		return s.call(t, "POST /v1/subscriptions", `{"id":"n","mode":"mirror","namespace":"high","source":"lower"}`).status == http.StatusCreated
+	}, "there is room again")
 }
 
 // S3-103…108, S3-119…121: what may not be created is not.

@@ -34,6 +34,8 @@ type Mirrors interface {
 	Edit(ctx context.Context, id string, edit sluice.MirrorEdit, revision uint64, by string) (sluice.Mirror, error)
 	// Sync syncs a mirror to the end of its source, or until ctx ends.
 	Sync(ctx context.Context, id string) error
+	// SyncShared is Sync, or nothing if another one has not begun yet.
+	SyncShared(ctx context.Context, id string) error
 	Suspend(ctx context.Context, id, by string) (sluice.Mirror, error)
 	// Resume validates a mirror again and has it sync. Codes those of Create.
 	Resume(ctx context.Context, id string, by sluice.Caller, accept bool) (sluice.Mirror, error)
@@ -267,7 +269,7 @@ func (s *Server) syncMirror(c echo.Context) error {
 		ctx, cancel := s.untilStop(context.WithoutCancel(c.Request().Context()))
 		go func() { // its outcome is in the status
 			defer cancel()
-			_ = s.opts.Mirrors.Sync(ctx, m.ID)
+			_ = s.opts.Mirrors.SyncShared(ctx, m.ID)
 		}()
 		return c.NoContent(http.StatusAccepted)
 	}

@@ -24,8 +24,9 @@ type Engine struct {
 	mirrors map[string]*job
 	queue   queue // of the owned ones, by the time at which they are due
 	busy    int
-	changed chan struct{} // has one element if the queue may have changed
-	told    chan struct{} // closed and replaced when a record has come
+	holds   map[string]int // workers, by the namespace whose mirrors they sync
+	changed chan struct{}  // has one element if the queue may have changed
+	told    chan struct{}  // closed and replaced when a record has come
 	own     map[string]incarnation
 	ids     map[string]map[string]bool // of the mirrors of a namespace, also those that other replicas sync
 	running sync.WaitGroup
@@ -38,6 +39,7 @@ type job struct {
 	at     int // index in the queue; -1: it is not in it
 
 	done     chan struct{} // closed when the present sync has ended; nil: none is running
+	asked    bool          // a caller that does not wait has asked for the next one
 	place    Place
 	failures int
 	err      error // of the last sync
@@ -45,7 +47,10 @@ type job struct {
 
 // New returns an engine that is idle until Run, and the keeper of its mirrors.
 func New(deps Deps, opts Options) *Engine {
-	e := &Engine{deps: deps, opts: opts.filled(rand.Float64), mirrors: map[string]*job{}, changed: make(chan struct{}, 1), told: make(chan struct{}), own: map[string]incarnation{}, ids: map[string]map[string]bool{}}
+	e := &Engine{
+		deps: deps, opts: opts.filled(rand.Float64), changed: make(chan struct{}, 1), told: make(chan struct{}),
+		mirrors: map[string]*job{}, holds: map[string]int{}, own: map[string]incarnation{}, ids: map[string]map[string]bool{},
+	}
 	e.keeper = &Keeper{deps: deps, engine: e, now: e.opts.Now, log: e.opts.Log}
 	return e
 }
@@ -85,12 +90,19 @@ func (e *Engine) change(id string, m *Stored) {
 		e.ids[m.Namespace] = map[string]bool{}
 	}
 	e.ids[m.Namespace][id] = true
-	j.record, j.failures, j.err = m, 0, nil
-	at := e.opts.Now()
-	if !m.Settled && !m.Gone {
-		at = at.Add(settleAfter)
+	was := j.record
+	j.record = m
+	if was != nil && was.same(m) {
+		return
 	}
-	e.schedule(j, at)
+	j.failures, j.err = 0, nil
+	e.schedule(j, e.opts.Now())
+}
+
+// same reports whether a later record asks for no other work: it is the same one, or its system events
+// were published.
+func (s *Stored) same(later *Stored) bool {
+	return s == later || len(later.Untold) == 0 && s.UpdatedAt.Equal(later.UpdatedAt) && s.Settled == later.Settled && s.Gone == later.Gone
 }
 
 // settleAfter is how long a creator has to settle its mirror, before the engine does.
@@ -180,6 +192,9 @@ func (e *Engine) owned() <-chan struct{} {
 // lock.
 func (e *Engine) schedule(j *job, at time.Time) {
 	m := j.record
+	if creators := m.CreatedAt.Add(settleAfter); !m.Settled && !m.Gone && at.Before(creators) {
+		at = creators
+	}
 	work := m.State == sluice.Active && !m.Imported() || m.Gone || len(m.Untold) > 0
 	if !work || !e.deps.Owns.Owns(m.ID) {
 		e.queue.drop(j)
@@ -212,34 +227,51 @@ func (e *Engine) serve(ctx context.Context) {
 func (e *Engine) begin(ctx context.Context) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	now := e.opts.Now()
 	for len(e.queue) > 0 && e.busy < e.opts.Workers {
 		j := e.queue[0]
-		if wait := j.due.Sub(e.opts.Now()); wait > 0 {
+		if wait := j.due.Sub(now); wait > 0 {
 			return wait
 		}
-		e.queue.drop(j)
-		if j.done != nil { // a caller syncs it; it is scheduled again afterwards
-			continue
+		switch namespace := j.record.Namespace; {
+		case j.done != nil: // a caller syncs it; it is scheduled again afterwards
+			e.queue.drop(j)
+		case e.holds[namespace] >= max(1, e.opts.Workers/2): // slow sources of one namespace leave workers to others
+			e.queue.set(j, now.Add(putOff))
+		default:
+			e.queue.drop(j)
+			e.work(ctx, j, namespace)
 		}
-		e.busy++
-		e.running.Go(func() {
-			e.turn(ctx, j)
-			e.mu.Lock()
-			e.busy--
-			e.mu.Unlock()
-			select {
-			case e.changed <- struct{}{}:
-			default:
-			}
-		})
 	}
 	return time.Hour
 }
 
+// putOff is when a mirror is looked at again whose namespace has half of the workers.
+const putOff = time.Second
+
+// work has a worker take a mirror's turn. The caller holds the lock.
+func (e *Engine) work(ctx context.Context, j *job, namespace string) {
+	e.busy++
+	e.holds[namespace]++
+	e.running.Go(func() {
+		e.turn(ctx, j)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.busy--
+		if e.holds[namespace]--; e.holds[namespace] == 0 {
+			delete(e.holds, namespace)
+		}
+		select {
+		case e.changed <- struct{}{}:
+		default:
+		}
+	})
+}
+
 // turn does for a mirror what is to be done now.
 func (e *Engine) turn(ctx context.Context, j *job) {
-	record, place, done := e.enter(j)
-	if done == nil {
+	record, place, busy := e.enter(j)
+	if busy != nil {
 		return
 	}
 	is := outcome{place: place}
@@ -257,15 +289,15 @@ func (e *Engine) turn(ctx context.Context, j *job) {
 	e.leave(ctx, j, record, is)
 }
 
-// enter marks a mirror as being synced; done is nil if it is already.
-func (e *Engine) enter(j *job) (record *Stored, at Place, done chan struct{}) {
+// enter marks a mirror as being synced. If it is already, busy is closed when that has ended.
+func (e *Engine) enter(j *job) (record *Stored, at Place, busy <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if j.done != nil {
-		return nil, Place{}, nil
+		return nil, Place{}, j.done
 	}
-	j.done = make(chan struct{})
-	return j.record, j.place, j.done
+	j.done, j.asked = make(chan struct{}), false
+	return j.record, j.place, nil
 }
 
 // leave takes the outcome of a sync of a record, and schedules the next one.
@@ -301,7 +333,7 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	default:
 		j.failures = 0
 	}
-	if j.record != record || e.mirrors[record.ID] != j { // it was changed meanwhile
+	if !record.same(j.record) || e.mirrors[record.ID] != j { // it was changed meanwhile
 		wait = 0
 	}
 	if e.mirrors[record.ID] == j {
@@ -319,27 +351,15 @@ func (e *Engine) wait(m *Stored) time.Duration {
 // Sync syncs a mirror now until it has come to the end of its source, or ctx ends. This process need
 // not own it. What suspends the mirror is no error. Codes: those of the source; MirrorSuspended.
 func (e *Engine) Sync(ctx context.Context, m *Stored) error {
-	e.mu.Lock()
-	j := e.mirrors[m.ID]
-	if j == nil { // it was created a moment ago
-		j = &job{at: -1, record: m}
-		e.mirrors[m.ID] = j
-	}
-	busy := j.done
-	e.mu.Unlock()
+	j := e.job(m)
+	record, place, busy := e.enter(j)
 	for busy != nil { // what the running sync reads may be from before the call
 		select {
 		case <-busy:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		e.mu.Lock()
-		busy = j.done
-		e.mu.Unlock()
-	}
-	record, place, done := e.enter(j)
-	if done == nil {
-		return sluice.Errorf(sluice.Unavailable, "the mirror is being synced; try again")
+		record, place, busy = e.enter(j)
 	}
 	if record.State != sluice.Active || record.Gone {
 		e.leave(ctx, j, record, outcome{place: place})
@@ -354,6 +374,31 @@ func (e *Engine) Sync(ctx context.Context, m *Stored) error {
 		return nil // the mirror is suspended, as its status says
 	}
 	return is.err
+}
+
+// SyncShared is Sync, unless another SyncShared of the mirror has not begun yet: that one is for both.
+func (e *Engine) SyncShared(ctx context.Context, m *Stored) error {
+	j := e.job(m)
+	e.mu.Lock()
+	asked := j.asked
+	j.asked = true
+	e.mu.Unlock()
+	if asked {
+		return nil
+	}
+	return e.Sync(ctx, m)
+}
+
+// job returns the job of a mirror, also of one that was created a moment ago.
+func (e *Engine) job(m *Stored) *job {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j := e.mirrors[m.ID]
+	if j == nil {
+		j = &job{at: -1, record: m}
+		e.mirrors[m.ID] = j
+	}
+	return j
 }
 
 // queue is a heap of mirrors by the time at which they are due.

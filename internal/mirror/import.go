@@ -215,7 +215,7 @@ func (r Rule) nextOfBundle(held Held, page *sluice.ObservePage, since uint64, no
 	return commit, err
 }
 
-// Bounds of a step with a page of a bundle, besides groupItems and groupBytes.
+// Bounds of a step with a page of a bundle, besides groupMessages and groupBytes.
 const lostRanges = 50
 
 // pagesOf returns the content of a bundle behind a sequence as pages, each of which fits into one step. The
@@ -255,11 +255,12 @@ func cutsOf(h *bundle.Header, after uint64) (cuts []uint64) {
 
 // pager collects the changes of a bundle for the next page.
 type pager struct {
-	header      *bundle.Header
-	known       uint64 // last sequence of the source
-	cuts        []uint64
-	items       []sluice.Change
-	cost, bytes int // messages that the items may need, and bytes of data
+	header   *bundle.Header
+	known    uint64 // last sequence of the source
+	cuts     []uint64
+	items    []sluice.Change
+	messages int // that the items may need
+	bytes    int // of data
 }
 
 // before yields the pages that end before a sequence.
@@ -269,15 +270,12 @@ func (p *pager) before(seq uint64, yield func(*sluice.ObservePage, error) bool) 
 			return false
 		}
 	}
-	full := p.cost+lostRanges+2 >= groupItems || p.bytes >= groupBytes
+	full := p.messages+lostRanges+2 >= groupMessages || p.bytes >= groupBytes
 	return !full || yield(p.page(seq-1), nil)
 }
 
 func (p *pager) add(c *sluice.Change) {
-	p.items, p.bytes, p.cost = append(p.items, *c), p.bytes+len(c.Event.Data), p.cost+1
-	if c.Event.Extensions[sluice.AttributeClassification] != "" {
-		p.cost++ // it may be a gap, and a tombstone of the entry that it revises
-	}
+	p.items, p.bytes, p.messages = append(p.items, *c), p.bytes+len(c.Event.Data), p.messages+messagesFor(c)
 }
 
 // page returns what was collected as a page that goes through a sequence, and begins the next one.
@@ -287,6 +285,6 @@ func (p *pager) page(through uint64) *sluice.ObservePage {
 		Incarnation: h.Incarnation, FirstSeq: min(h.First, through+1), LastSeq: p.known, ThroughSeq: through, HasMore: true,
 		Label: h.Label, Passed: h.Passed, Items: p.items, Lost: h.Lost,
 	}
-	p.items, p.cost, p.bytes = nil, 0, 0
+	p.items, p.messages, p.bytes = nil, 0, 0
 	return page
 }

@@ -10,13 +10,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // Keeper creates, changes and deletes mirrors. The ledger has a change before it is made. It is safe
@@ -26,124 +23,6 @@ type Keeper struct {
 	engine *Engine
 	now    func() time.Time
 	log    *slog.Logger
-}
-
-// Create creates a mirror, with its defaults set, and returns it. The caller's rights were checked. Codes InvalidRequest;
-// Conflict for a mirror of itself; NotFound for the source; Forbidden if its label is not dominated,
-// or the credential permits more than to read; SubscriptionExists; MirrorCycle (S3-103…108).
-func (k *Keeper) Create(ctx context.Context, m sluice.Mirror, by sluice.Caller) (sluice.Mirror, error) {
-	if err := k.check(ctx, &m); err != nil {
-		return m, err
-	}
-	if m.ID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return m, fmt.Errorf("generate an ID: %w", err)
-		}
-		m.ID = id.String()
-	} else if err := streams.CheckSubscriptionID(m.ID); err != nil {
-		return m, err
-	}
-	now, credential := k.now().UTC(), m.Credential
-	m.Credential, m.State, m.Reason, m.Revision = "", sluice.Active, "", 0
-	m.CreatedAt, m.UpdatedAt, m.CreatedBy, m.ApprovedBy, m.Grant = now, now, string(by.Principal), string(by.Principal), by.Grant
-	if credential != "" {
-		m.CredentialAt = &now
-	}
-	if err := k.unlike(&m); err != nil { // most conflicts are found before anything is written
-		return m, err
-	}
-	intent, err := k.deps.Ledger.Intend(ctx, nil, ledger.Change{
-		Actor: m.CreatedBy, Namespace: m.Namespace, Resource: m.ID, Action: sluice.ActionMirrorCreate, New: &m,
-	})
-	if err != nil {
-		return m, err
-	}
-	if err := k.store(ctx, &m, credential); err != nil {
-		intent.Fail(ctx, err)
-		return m, err
-	}
-	return m, nil
-}
-
-// store stores a new mirror, and removes it if it conflicts with one that was stored before it.
-func (k *Keeper) store(ctx context.Context, m *sluice.Mirror, credential string) error {
-	record := Stored{Mirror: *m, Untold: []Said{k.said(m, sluice.TypeMirrorCreated, m.CreatedBy)}}
-	var err error
-	record.Revision, err = k.deps.Definitions.Put(ctx, m.ID, record, 0)
-	if err != nil {
-		if sluice.CodeOf(err) == sluice.Conflict {
-			return sluice.Errorf(sluice.SubscriptionDiffers, "the id is in use; choose another one")
-		}
-		return fmt.Errorf("store mirror: %w", err)
-	}
-	if credential != "" {
-		if err := k.deps.Credentials.Put(ctx, m.ID, credential); err != nil {
-			return errors.Join(fmt.Errorf("store credential: %w", err), k.discard(ctx, &record))
-		}
-	}
-	m.Revision, err = k.settle(ctx, &record)
-	return err
-}
-
-// discard removes a mirror that is not settled.
-func (k *Keeper) discard(ctx context.Context, m *Stored) error {
-	ctx = shutdown.Lasting(ctx)
-	if err := errors.Join(k.deps.Credentials.Delete(ctx, m.ID), k.deps.Definitions.Delete(ctx, m.ID, m.Revision)); err != nil {
-		return fmt.Errorf("remove mirror %s: %w", m.ID, err)
-	}
-	return nil
-}
-
-// settle settles a stored mirror and returns its new revision, or removes it if it conflicts with one
-// that counts. A creator that died leaves that to the engine.
-func (k *Keeper) settle(ctx context.Context, m *Stored) (uint64, error) {
-	err := k.engine.await(ctx, m.ID, m.Revision)
-	if err == nil {
-		err = k.unlike(&m.Mirror)
-	}
-	if err == nil {
-		settled := *m
-		settled.Settled = true
-		return k.deps.Definitions.Put(ctx, m.ID, settled, m.Revision)
-	}
-	return 0, errors.Join(err, k.discard(ctx, m))
-}
-
-// unlike returns an error if a mirror conflicts with one that counts, as far as this process knows.
-func (k *Keeper) unlike(m *sluice.Mirror) error {
-	one := Edge{ID: m.ID, Subscriber: m.Namespace, Source: m.Source, Revision: cmp.Or(m.Revision, ^uint64(0))} // a new one is the last
-	return conflict(one, k.engine.edges())
-}
-
-// check returns an error unless a mirror may be made, or resumed, beside the others.
-func (k *Keeper) check(ctx context.Context, m *sluice.Mirror) error {
-	if err := m.Validate(); err != nil {
-		return err
-	}
-	if m.Source == m.Namespace {
-		return sluice.Errorf(sluice.Conflict, "%s cannot mirror itself", m.Namespace)
-	}
-	if _, err := k.deps.Namespaces.Incarnation(ctx, m.Namespace); err != nil {
-		return err
-	}
-	if m.Remote() {
-		if m.Credential == "" {
-			return nil // bundles are imported
-		}
-		return k.deps.Sources.CheckCredential(ctx, m, m.Credential)
-	}
-	if m.Credential != "" {
-		return sluice.Errorf(sluice.InvalidRequest, "credential: a namespace of this server needs none; omit it").With("field", "credential")
-	}
-	if _, err := k.deps.Namespaces.Incarnation(ctx, m.Source); err != nil {
-		return err
-	}
-	source, own := k.deps.Namespaces.Label(m.Source), k.deps.Namespaces.Label(m.Namespace)
-	if !own.Dominates(source) {
-		return sluice.Errorf(sluice.Forbidden, "the label of %s (%s) does not dominate that of %s (%s)", m.Namespace, labelText(own), m.Source, labelText(source))
-	}
-	return nil
 }
 
 // Get returns a mirror. Code SubscriptionMissing.
@@ -234,6 +113,15 @@ func (k *Keeper) Sync(ctx context.Context, id string) error {
 		return err
 	}
 	return k.engine.Sync(ctx, &m)
+}
+
+// SyncShared is Sync, unless another SyncShared of the mirror has not begun yet: that one is for both.
+func (k *Keeper) SyncShared(ctx context.Context, id string) error {
+	m, err := k.get(ctx, id)
+	if err != nil {
+		return err
+	}
+	return k.engine.SyncShared(ctx, &m)
 }
 
 // Items returns entries of a mirror behind a cursor, in the order of their last change.

@@ -146,7 +146,8 @@ type Deps struct {
 
 // Options are the optional settings.
 type Options struct {
-	Workers int              // mirrors that sync at once; default: 10 (S3-36)
+	Workers int              // mirrors that sync at once, half of them of one namespace; default: 10 (S3-36)
+	Most    int              // mirrors of a namespace; 0: unlimited
 	Groups  int              // steps of a mirror, of up to 900 entries, until another one takes its turn; default: 8
 	Now     func() time.Time // default: time.Now
 	Jitter  func() float64   // in [0, 1): default: rand.Float64

@@ -133,6 +133,27 @@ func ordered(at *Place, page *sluice.ObservePage) error {
 		}
 		last = c.Event.Seq
 	}
+	return apart(page)
+}
+
+// maxLost limits the lost ranges in a page: each is a message of the step.
+const maxLost = 500
+
+// apart returns an error unless the lost ranges of a page are few, ascending and do not overlap: a gap
+// is stored under its first sequence.
+func apart(page *sluice.ObservePage) error {
+	end, within := uint64(0), 0
+	for _, lost := range page.Lost {
+		if lost.From <= end || lost.To < lost.From {
+			return fmt.Errorf("the page has the lost range from %d to %d behind %d", lost.From, lost.To, end)
+		}
+		if end = lost.To; lost.From <= page.ThroughSeq {
+			within++
+		}
+	}
+	if within > maxLost {
+		return fmt.Errorf("the page has %d lost ranges, more than %d", within, maxLost)
+	}
 	return nil
 }
 
@@ -152,8 +173,8 @@ func (s *step) gaps(page *sluice.ObservePage) {
 		s.gap(from, page.FirstSeq-1, sluice.GapRetention)
 	}
 	for _, lost := range page.Lost {
-		if lost.To >= from && lost.From <= page.ThroughSeq {
-			s.gap(max(lost.From, from), min(lost.To, page.ThroughSeq), sluice.GapDamage)
+		if begin, end := max(lost.From, from, page.FirstSeq), min(lost.To, page.ThroughSeq); begin <= end {
+			s.gap(begin, end, sluice.GapDamage)
 		}
 	}
 }

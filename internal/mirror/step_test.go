@@ -123,7 +123,7 @@ func TestNext_RevisionThatLeavesThePathsBuries(t *testing.T) {
 	require.Zero(t, held.Place.Live)
 }
 
-// S3-44: at depth catalog no content is kept, whatever the source sends.
+// S3-44: at depth catalog no content is kept, even if the source sends some.
 func TestNext_CatalogKeepsNoContent(t *testing.T) {
 	t.Parallel()
 	r := rule()
@@ -141,7 +141,7 @@ func TestNext_NotesMissingRanges(t *testing.T) {
 	p.Lost = []sluice.Gap{{From: 8, To: 11}, {From: 15, To: 30}}
 	_, c := take(t, r, mirror.Held{Place: mirror.Place{Incarnation: "origin", Watermark: 5}}, p)
 	require.Equal(t, []sluice.MirrorGap{
-		{From: 6, To: 9, Cause: sluice.GapRetention, At: noon}, {From: 8, To: 11, Cause: sluice.GapDamage, At: noon}, {From: 15, To: 20, Cause: sluice.GapDamage, At: noon},
+		{From: 6, To: 9, Cause: sluice.GapRetention, At: noon}, {From: 10, To: 11, Cause: sluice.GapDamage, At: noon}, {From: 15, To: 20, Cause: sluice.GapDamage, At: noon},
 	}, c.Gaps)
 	p = page(20)
 	p.FirstSeq = 6
@@ -209,6 +209,15 @@ func TestNext_StopsWithTheReason(t *testing.T) {
 func TestNext_RefusesPagesThatContradictThemselves(t *testing.T) {
 	t.Parallel()
 	at := mirror.Place{Incarnation: "origin", Watermark: 5}
+	lost := func(gaps ...sluice.Gap) *sluice.ObservePage {
+		p := page(900)
+		p.Lost = gaps
+		return p
+	}
+	many := make([]sluice.Gap, 501)
+	for i := range many {
+		many[i] = sluice.Gap{From: uint64(i) + 6, To: uint64(i) + 6}
+	}
 	for name, p := range map[string]*sluice.ObservePage{
 		"no incarnation":      {LastSeq: 9, ThroughSeq: 9},
 		"a falling watermark": {Incarnation: "origin", LastSeq: 9, ThroughSeq: 4},
@@ -219,6 +228,9 @@ func TestNext_RefusesPagesThatContradictThemselves(t *testing.T) {
 		"behind its end":      page(9, write(10, "x", "/a")),
 		"no id":               page(9, write(7, "", "/a")),
 		"no path":             page(9, write(7, "x", "")),
+		"overlapping ranges":  lost(sluice.Gap{From: 6, To: 8}, sluice.Gap{From: 8, To: 8}),
+		"an inverted range":   lost(sluice.Gap{From: 8, To: 7}),
+		"too many ranges":     lost(many...),
 		"an unknown op":       page(9, sluice.Change{Op: "merge", Event: sluice.Event{Seq: 7, ID: "x", Path: "/a"}}),
 	} {
 		_, err := rule().Next(mirror.Held{Place: at}, p, noon)

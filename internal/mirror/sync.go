@@ -15,9 +15,9 @@ import (
 // Bounds of the pages that are stored in one step. JetStream's batches have a thousand messages at
 // most, and so has a read of entries.
 const (
-	pageItems  = 100 // S3-43
-	groupItems = 900
-	groupBytes = 4 << 20 // of data; a page more
+	pageItems     = 100 // S3-43
+	groupMessages = 950
+	groupBytes    = 4 << 20 // of data; a page more
 )
 
 // How often a step is decided anew because the place has moved, and the pause before.
@@ -50,7 +50,7 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place) outcome {
 				return outcome{at, true, err}
 			}
 		}
-		is := e.steps(ctx, reader{e, rule.Mirror, credential}, rule, at)
+		is := e.steps(ctx, reader{e, rule.Mirror, credential, e.opts.Now().Add(turnTime)}, rule, at)
 		if sluice.CodeOf(is.err) != sluice.Conflict || tries == maxTries || !pause.Wait(ctx) {
 			return is
 		}
@@ -65,7 +65,7 @@ func (e *Engine) steps(ctx context.Context, source reader, rule Rule, at Place) 
 	read := source.read(ctx, at.Watermark)
 	for left := e.opts.Groups - 1; ; left-- {
 		var ahead chan batch
-		if read.more && read.err == nil && left > 0 {
+		if read.more && read.err == nil && left > 0 && source.inTime() {
 			ahead = make(chan batch, 1)
 			go func() { ahead <- source.read(ctx, read.through) }() // received below
 		}
@@ -99,12 +99,19 @@ type reader struct {
 	engine     *Engine
 	mirror     *sluice.Mirror
 	credential string
+	until      time.Time // when the turn ends
 }
+
+// turnTime is how long a mirror reads until another one takes its turn: a slow source holds a worker
+// for that, and for one response.
+const turnTime = 30 * time.Second
+
+func (r reader) inTime() bool { return r.engine.opts.Now().Before(r.until) }
 
 // read reads pages from behind a sequence.
 func (r reader) read(ctx context.Context, since uint64) batch {
 	b := batch{through: since, more: true}
-	for items, bytes := 0, 0; b.more && items+pageItems <= groupItems && bytes < groupBytes; {
+	for messages, bytes := 0, 0; b.more && messages+pageItems <= groupMessages && bytes < groupBytes; {
 		page, err := r.engine.observe(ctx, r.mirror, r.credential, b.through)
 		if err == nil && len(page.Items) > pageItems {
 			err = sluice.Errorf(sluice.Unprocessable, "%s sent %d changes where %d were asked for", r.mirror.Source, len(page.Items), pageItems)
@@ -113,14 +120,34 @@ func (r reader) read(ctx context.Context, since uint64) batch {
 			b.err = err
 			return b
 		}
+		if messages += messagesOf(page); messages > groupMessages && len(b.pages) > 0 {
+			return b // the next step begins with it
+		}
 		for i := range page.Items {
 			bytes += len(page.Items[i].Event.Data)
 		}
-		items += len(page.Items)
 		b.pages, b.more = append(b.pages, page), page.HasMore && page.ThroughSeq > b.through
-		b.through = page.ThroughSeq
+		if b.through = page.ThroughSeq; !r.inTime() {
+			return b
+		}
 	}
 	return b
+}
+
+// messagesOf returns how many messages a step with a page may need, without that of the place.
+func messagesOf(page *sluice.ObservePage) int {
+	n := len(page.Lost) + 1
+	for i := range page.Items {
+		n += messagesFor(&page.Items[i])
+	}
+	return n
+}
+
+func messagesFor(c *sluice.Change) int {
+	if c.Event.Extensions[sluice.AttributeClassification] != "" {
+		return 2 // it may be a gap, and a tombstone of the entry that it revises
+	}
+	return 1
 }
 
 // stored returns the stored place of a mirror.

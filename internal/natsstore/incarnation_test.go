@@ -22,7 +22,7 @@ func (r rooms) incarnation(tb testing.TB, ns string) string {
 	return id
 }
 
-// S3-40: a log has one incarnation for as long as it is there, whatever happens to its settings, and every replica names it.
+// S3-40: a log has one incarnation as long as it exists, also after its settings changed, and every replica names it.
 func TestIncarnation_StaysWithTheLog(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)

@@ -85,6 +85,18 @@ func GapsWithin(gaps []Gap, after, upTo uint64, wants func(Path) bool) (within [
 	return within
 }
 
+// Ranges returns the ranges of gaps, which are ascending, without overlaps.
+func Ranges(gaps []Gap) (ranges []Gap) {
+	for _, g := range gaps {
+		if last := len(ranges) - 1; last >= 0 && g.From <= ranges[last].To {
+			ranges[last].To = max(ranges[last].To, g.To)
+			continue
+		}
+		ranges = append(ranges, Gap{From: g.From, To: g.To})
+	}
+	return ranges
+}
+
 // Verification is the progress of a verification of the whole store.
 type Verification struct {
 	StartedAt time.Time `json:"started_at"`

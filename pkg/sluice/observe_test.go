@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// S3-40, S3-57, S3-59: what the other side reads is what was stored, whatever the data is.
+// S3-40, S3-57, S3-59: the other side reads any data as it was stored.
 func TestChange_SurvivesJSON(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 24, 1, 2, 3, 4, time.UTC)

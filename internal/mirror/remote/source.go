@@ -16,7 +16,7 @@ import (
 
 const (
 	pageItems = 100       // of every request: S3-43
-	pageBytes = 64 << 20  // of a response
+	pageBytes = 32 << 20  // of a response: 4 MiB and one event more, of which JSON may need three times as many
 	textBytes = 256 << 10 // of a response about a token
 )
 

@@ -303,8 +303,8 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 // requeue asks for everything that was handed out and not acknowledged, in the order of the
 // log. It returns when the server has put it in front of new events.
 //
-// A delivery that the server is about to hand out again already keeps its place there, whatever order is
-// asked for; an answer with a delay takes it out first.
+// A delivery that the server is about to hand out again already keeps its place there, in spite of the
+// asked order; an answer with a delay takes it out first.
 func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
 	info, err := natsstore.Asked(ctx, c.Info)
 	if err != nil || info.NumAckPending == 0 {

@@ -31,8 +31,8 @@ type commitment struct {
 	err  error
 }
 
-// committer stores the requests of a namespace in groups, each as one atomic batch, because a batch costs the same whatever
-// its size. The first request is stored at once, and those that come before that is done are the next group.
+// committer stores the requests of a namespace in groups, each as one atomic batch, because a batch costs about the same at
+// any size. The first request is stored at once, and those that come before that is done are the next group.
 type committer struct {
 	store func(ctx context.Context, ns string, msgs []*nats.Msg) (last uint64, err error)
 

@@ -23,7 +23,7 @@ const structuredType = "application/cloudevents+json"
 
 // eventOf returns the event that a stored message is: CloudEvents in binary or structured
 // mode, or a plain message, whose id, type, source and time come from where it lies. Header
-// names are read whatever their case; of several that differ in case only, the one in lower case
+// names are read in any case; of several that differ in case only, the one in lower case
 // counts, so that a message is the same event whenever it is read. Auth attributes are there only if a stamp proves them.
 //
 // Code InvalidRequest if the subject is not a path's, or that of a path without writers, or a

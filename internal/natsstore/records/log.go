@@ -206,7 +206,7 @@ func (l EventLog) Read(ctx context.Context, namespace string, q model.EventQuery
 // Changes returns a page of the changes of a namespace, with the gaps in it.
 func (l EventLog) Changes(ctx context.Context, namespace string, q model.ChangeQuery) (sluice.ObservePage, error) {
 	page, err := l.Log.Changes(ctx, namespace, q)
-	page.Lost = sluice.GapsWithin(l.Lost.of(namespace), q.Since, page.ThroughSeq, func(sluice.Path) bool { return true })
+	page.Lost = sluice.Ranges(sluice.GapsWithin(l.Lost.of(namespace), q.Since, page.ThroughSeq, func(sluice.Path) bool { return true }))
 	return page, err
 }
 
