@@ -169,7 +169,7 @@ func natsFaults() []natsFault {
 				<-time.After(300 * time.Millisecond)
 			}
 			watch.Recovered()
-		}, 30},
+		}, 10},
 	}
 }
 
