@@ -48,7 +48,7 @@ func TestMirrorSync_WaitsToTheEnd(t *testing.T) {
 // What a mirror lacks, and why, is in its status.
 func TestMirrorSync_ShowsGapsAndFailures(t *testing.T) {
 	t.Parallel()
-	url, _ := syncing(t, 0, `{"state":"suspended","reason":"label_raised","explanation":"suspended: why","watermark":8,"source_seq":9,"mirrored_count":5,"failures":2,"stale":true,"error":"the error",`+
+	url, _ := syncing(t, 0, `{"state":"suspended","reason":"label_raised","explanation":"suspended: why","watermark":8,"source_seq":9,"mirrored_count":5,"deleted_count":4,"gap_count":2,"lag_items":1,"lag_seconds":90.4,"failures":2,"stale":true,"error":"the error",`+
 		`"gaps":[{"from":1,"to":3,"cause":"retention","at":"2026-11-24T01:02:03Z"},{"from":7,"to":7,"cause":"label","at":"2026-11-24T01:02:04Z"}]}`)
 	status, stdout, stderr := runUntil(t.Context(), "", "mirror", "sync", "m", "--wait", "--server", url)
 	require.Equal(t, terminal.ExitFailure, status)
@@ -57,7 +57,10 @@ func TestMirrorSync_ShowsGapsAndFailures(t *testing.T) {
 
 state      suspended: label_raised
 watermark  8 of 9
+lag        1 sequences, 1m30s
 entries    5
+deleted    4
+gaps       2
 last sync  -
 next sync  -
 stale      yes

@@ -104,7 +104,8 @@ func mirrorStatusTable(s *terminal.Session, st *sluice.MirrorStatus) error {
 	if err := s.Say("%s\n", st.Sentence); err != nil {
 		return err
 	}
-	err := s.Facts("state", because(string(st.State), st.Reason), "watermark", fmt.Sprintf("%d of %d", st.Watermark, st.SourceSeq), "entries", strconv.Itoa(st.MirroredCount),
+	err := s.Facts("state", because(string(st.State), st.Reason), "watermark", fmt.Sprintf("%d of %d", st.Watermark, st.SourceSeq), "lag", fmt.Sprintf("%d sequences, %s", st.LagItems, terminal.FormatDuration(sluice.Duration(time.Duration(st.LagSeconds)*time.Second))),
+		"entries", strconv.Itoa(st.MirroredCount), "deleted", strconv.Itoa(st.DeletedCount), "gaps", strconv.Itoa(st.GapCount),
 		"last sync", terminal.FormatTimePtr(st.LastSyncAt), "next sync", terminal.FormatTimePtr(st.NextSyncAt), "stale", stale, "failures", failures, "error", st.Error, "log", st.Incarnation)
 	if err != nil || len(st.Gaps) == 0 {
 		return err

@@ -107,7 +107,8 @@ func (s *server) openMirrors(context.Context) error {
 		Identity: identity{s.keyService(), s.publicURL}, Copies: mirrorstore.New(s.store, s.cfg.Mirrors.Tombstones.Std()),
 		Sources: s.mirrorSources, Namespaces: records.MirrorNamespaces{Index: s.index, Log: s.log}, Gate: records.MirrorGate{Index: s.index},
 		Teller: records.Teller{Log: s.log}, Ledger: s.ledger, Owns: s.owns.Part(),
-	}, mirror.Options{Workers: s.cfg.Mirrors.Workers, Most: s.cfg.Mirrors.PerNamespace, Log: s.opts.Log})
+	}, mirror.Options{Workers: s.cfg.Mirrors.Workers, Most: s.cfg.Mirrors.PerNamespace, Log: s.opts.Log, Observe: s.metrics})
+	s.metrics.WatchMirrors(s.mirrors.Gauges)
 	s.mirrorSources.Passed = s.mirrors.Keeper().Passed
 	return nil
 }

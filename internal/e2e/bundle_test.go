@@ -95,6 +95,11 @@ func TestBundle_CrossesTheGap(t *testing.T) {
 	heartbeat, _ := g.low.exports(t, fmt.Sprint("since=", through, "&previous=", last))
 	require.Equal(t, []any{0.0, through}, g.imports(t, heartbeat, ""))
 	g.refuses(t, heartbeat, http.StatusConflict, "bundle_imported")
+
+	kid, _ := g.key(t, g.low)
+	g.high.must(t, http.StatusNoContent, "DELETE /v1/namespaces/default/trusted-keys/"+kid, "")
+	require.Equal(t, []string{"mirror.create", "mirror.import", "mirror.import", "mirror.import", "mirror.import"}, g.high.acts(t, "m"))
+	require.Equal(t, []string{"trusted_key.add", "trusted_key.revoke"}, g.high.acts(t, kid))
 }
 
 // S3-73: what is missing is said, or accepted and recorded.

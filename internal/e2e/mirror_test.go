@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -236,7 +237,7 @@ func TestMirror_IsSuspendedByALabel(t *testing.T) {
 	s.publishes(t, "low", "/a two")
 	st := s.syncs(t)
 	require.Equal(t, []any{"suspended", "label_raised"}, []any{st.field(t, "state"), st.field(t, "reason")})
-	require.Contains(t, st.field(t, "explanation"), "the label of low is TOP_SECRET")
+	require.Contains(t, st.field(t, "explanation"), "the label of low changed from INTERNAL/a to TOP_SECRET after sequence 1; that of high (SECRET/a,b) does not dominate it")
 	require.Equal(t, []string{"one 1 one"}, s.mirrorsOf(t, "high"), "S3-126")
 	require.Equal(t, "mirror_suspended", s.must(t, http.StatusConflict, "POST /v1/subscriptions/m/sync", "").field(t, "error.code"))
 	require.Equal(t, "forbidden", s.must(t, http.StatusForbidden, "POST /v1/subscriptions/m/resume", "").field(t, "error.code"))
@@ -290,6 +291,10 @@ func TestMirror_FollowsAnotherServer(t *testing.T) {
 	low.publishes(t, "default", "/a three")
 	high.syncs(t)
 	require.Len(t, high.mirrorsOf(t, "default"), 3)
+	eventually(t, func() bool {
+		kinds := high.typesOn(t, "default", "/_sys/subscriptions/m")
+		return slices.Contains(kinds, "mirror.failing") && kinds[len(kinds)-1] == "mirror.recovered"
+	}, "the turn to failure, and the one back")
 
 	// A cycle between servers is noticed when the first page is read.
 	back := high.grant(t, "service:mirror", "scope:default", "read")

@@ -43,6 +43,12 @@ func TestScrape_ShowsCountersAndGauges(t *testing.T) {
 	m.Ended("event", "acme", "fired", 20*time.Millisecond)
 	m.Ended("appointment", "acme", "missed", time.Hour)
 
+	m.WatchMirrors(func() []model.MirrorGauges {
+		return []model.MirrorGauges{{Namespace: "acme", Mirror: "low", Known: true, LagItems: 12, LagSeconds: 1.5, State: sluice.SyncError}, {Namespace: "acme", Mirror: "new"}}
+	})
+	m.Synced(&sluice.Mirror{Namespace: "acme", ID: "low"}, 3, 0)
+	m.Synced(&sluice.Mirror{Namespace: "acme", ID: "low"}, 4, 2)
+	m.SyncFailed(&sluice.Mirror{Namespace: "acme", ID: "low"})
 	scrape := httptest.NewRecorder()
 	m.Handler().ServeHTTP(scrape, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
@@ -74,6 +80,13 @@ func TestScrape_ShowsCountersAndGauges(t *testing.T) {
 		`sluice_breaker_state{namespace="acme",subscription="erp"} 2`,
 		`sluice_storage_damage 2`,
 		`sluice_source_unopened{namespace="acme",subscription="erp"} 1`,
+		`sluice_mirror_state{namespace="acme",subscription="low"} 2`,
+		`sluice_mirror_state{namespace="acme",subscription="new"} 0`,
+		`sluice_mirror_lag_items{namespace="acme",subscription="low"} 12`,
+		`sluice_mirror_lag_seconds{namespace="acme",subscription="low"} 1.5`,
+		`sluice_mirror_entries_total{namespace="acme",subscription="low"} 7`,
+		`sluice_mirror_gaps_total{namespace="acme",subscription="low"} 2`,
+		`sluice_mirror_sync_failures_total{namespace="acme",subscription="low"} 1`,
 		`sluice_breaker_openings_total{namespace="acme",subscription="erp"} 1`,
 		`sluice_throttled_total{namespace="acme",subscription="erp"} 1`,
 		`sluice_gate_withheld_total{namespace="acme",subscription="erp"} 1`,
@@ -81,6 +94,7 @@ func TestScrape_ShowsCountersAndGauges(t *testing.T) {
 	} {
 		require.Contains(t, scrape.Body.String(), line+"\n")
 	}
+	require.NotContains(t, scrape.Body.String(), `sluice_mirror_lag_seconds{namespace="acme",subscription="new"}`, "not synced yet")
 }
 
 // A subscription that is deleted leaves no figure behind, and one of its id elsewhere begins anew.

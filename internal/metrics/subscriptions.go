@@ -11,7 +11,7 @@ import (
 // subscriptions counts the work of subscriptions, in some 40 bytes for each figure: there are thousands of
 // subscriptions, and those that are deleted have to be forgotten.
 type subscriptions struct {
-	matched, attempts, seconds, dead, opened, waited, failing, withheld, woken, callbacks *prometheus.Desc
+	matched, attempts, seconds, dead, opened, waited, failing, withheld, woken, callbacks, mirrored, gaps, unsynced *prometheus.Desc
 
 	mu  sync.Mutex
 	all map[string]*figures // by id
@@ -45,6 +45,9 @@ func newSubscriptions() *subscriptions {
 		withheld:  counter("sluice_gate_withheld_total", "Events that matched a subscription, but that its owner may not read."),
 		woken:     counter("sluice_wakes_total", "Number of wakes; their notices count as attempts."),
 		callbacks: counter("sluice_wake_callbacks_total", "Callbacks of wake consumers, by response: OK, STALE_EPOCH, CONSUMER_GONE, …", "code"),
+		mirrored:  counter("sluice_mirror_entries_total", "Entries that a mirror stored, including revisions and tombstones."),
+		gaps:      counter("sluice_mirror_gaps_total", "Ranges of its source that a mirror found missing."),
+		unsynced:  counter("sluice_mirror_sync_failures_total", "Failed syncs of a mirror."),
 		all:       map[string]*figures{},
 	}
 }
@@ -76,7 +79,7 @@ func (s *subscriptions) forget(id string) {
 
 // Describe is for prometheus.Collector.
 func (s *subscriptions) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{s.matched, s.attempts, s.seconds, s.dead, s.opened, s.waited, s.failing, s.withheld, s.woken, s.callbacks} {
+	for _, desc := range []*prometheus.Desc{s.matched, s.attempts, s.seconds, s.dead, s.opened, s.waited, s.failing, s.withheld, s.woken, s.callbacks, s.mirrored, s.gaps, s.unsynced} {
 		out <- desc
 	}
 }

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"log/slog"
@@ -40,9 +39,11 @@ type job struct {
 
 	done     chan struct{} // closed when the present sync has ended; nil: none is running
 	asked    bool          // a caller that does not wait has asked for the next one
-	place    Place
+	place    Place         // to sync from; zero: it has to be read
+	seen     Place         // the last known, for the status
 	failures int
 	err      error // of the last sync
+	alarmed  bool  // the last published turn is that to failure
 }
 
 // New returns an engine that is idle until Run, and the keeper of its mirrors.
@@ -81,6 +82,7 @@ func (e *Engine) change(id string, m *Stored) {
 			delete(e.ids[j.record.Namespace], id)
 			e.queue.drop(j)
 		}
+		e.opts.Observe.Forget(id)
 		return
 	case j == nil:
 		j = &job{at: -1}
@@ -169,7 +171,7 @@ func (e *Engine) owned() <-chan struct{} {
 			continue
 		}
 		e.queue.drop(j)
-		j.place = Place{} // another replica moves it
+		j.place, j.seen = Place{}, Place{} // another replica moves it
 		if j.done != nil {
 			leaving = append(leaving, j.done)
 		}
@@ -310,6 +312,10 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	if err != nil && ctx.Err() == nil {
 		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "mirror not synced", slog.String("namespace", record.Namespace),
 			slog.String("mirror", record.ID), slog.String("source", record.Source), slog.Any("error", err))
+		e.opts.Observe.SyncFailed(&record.Mirror)
+	}
+	if !isStop && ctx.Err() == nil {
+		e.turned(ctx, j, record, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -322,6 +328,9 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 		return
 	}
 	j.place, j.err = is.place, err
+	if is.place.Revision > 0 {
+		j.seen = is.place
+	}
 	wait := e.wait(j.record)
 	switch {
 	case err != nil:
@@ -389,7 +398,7 @@ func (e *Engine) SyncShared(ctx context.Context, m *Stored) error {
 	return e.Sync(ctx, m)
 }
 
-// job returns the job of a mirror, also of one that was created a moment ago.
+// job returns the job of a mirror, also of one that was created or resumed a moment ago.
 func (e *Engine) job(m *Stored) *job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -398,47 +407,8 @@ func (e *Engine) job(m *Stored) *job {
 		j = &job{at: -1, record: m}
 		e.mirrors[m.ID] = j
 	}
-	return j
-}
-
-// queue is a heap of mirrors by the time at which they are due.
-type queue []*job
-
-func (q *queue) set(j *job, due time.Time) {
-	j.due = due
-	if j.at < 0 {
-		heap.Push(q, j)
-		return
+	if j.record.Revision < m.Revision { // it is on its way here
+		j.record = m
 	}
-	heap.Fix(q, j.at)
-}
-
-func (q *queue) drop(j *job) {
-	if j.at >= 0 {
-		heap.Remove(q, j.at)
-	}
-}
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(a, b int) bool { return q[a].due.Before(q[b].due) }
-func (q queue) Swap(a, b int) {
-	q[a], q[b] = q[b], q[a]
-	q[a].at, q[b].at = a, b
-}
-
-// Push is heap.Interface's.
-func (q *queue) Push(x any) {
-	j := x.(*job) //nolint:forcetypeassert // nothing else is pushed
-	j.at = len(*q)
-	*q = append(*q, j)
-}
-
-// Pop is heap.Interface's.
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	j := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	j.at = -1
 	return j
 }

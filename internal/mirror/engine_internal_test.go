@@ -36,6 +36,14 @@ func TestEngine_ResumesAfterACallerLeft(t *testing.T) {
 	require.Equal(t, queue{j}, e.queue)
 }
 
+// told has the types of the system events that were published.
+type told struct{ kinds []string }
+
+func (t *told) Tell(_ context.Context, _ string, e model.SystemEvent) error {
+	t.kinds = append(t.kinds, e.Kind)
+	return nil
+}
+
 // gate does not know the access of a creator. Its answer is late until it is told.
 type gate struct {
 	asked  chan string // namespaces
@@ -57,7 +65,7 @@ func TestEngine_LeavesWorkersToOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := gate{make(chan string, 10), make(chan struct{})}
-		e := New(Deps{Owns: owner{}, Gate: g}, Options{Workers: 4})
+		e := New(Deps{Owns: owner{}, Gate: g, Teller: &told{}}, Options{Workers: 4})
 		for i := range 6 {
 			e.change(fmt.Sprint("a", i), active(fmt.Sprint("a", i), "a"))
 		}
@@ -82,7 +90,7 @@ func TestEngine_SharesTheNextSync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := gate{make(chan string, 10), make(chan struct{})}
-		e := New(Deps{Owns: owner{}, Gate: g}, Options{})
+		e := New(Deps{Owns: owner{}, Gate: g, Teller: &told{}}, Options{})
 		m := active("m", "a")
 		e.change("m", m)
 		go func() { _ = e.Sync(t.Context(), m) }() // it runs until the gate answers
@@ -100,6 +108,22 @@ func TestEngine_SharesTheNextSync(t *testing.T) {
 		require.Error(t, e.SyncShared(t.Context(), m), "another one syncs again")
 		require.Len(t, g.asked, 3)
 	})
+}
+
+// A mirror that was resumed a moment ago is synced, before its record has come by the watch. It is due again afterwards.
+func TestEngine_SyncsTheRecordOfItsCaller(t *testing.T) {
+	t.Parallel()
+	g := gate{make(chan string, 10), make(chan struct{})}
+	close(g.answer)
+	e := New(Deps{Owns: owner{}, Gate: g, Teller: &told{}}, Options{})
+	m := active("m", "a")
+	m.State, m.Revision = sluice.Suspended, 1
+	e.change("m", m)
+	resumed := *m
+	resumed.State, resumed.Revision = sluice.Active, 2
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(e.Sync(t.Context(), &resumed)), "the gate was asked")
+	require.Len(t, e.queue, 1)
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(e.Sync(t.Context(), m)), "a record that was read earlier counts no more")
 }
 
 // A creator has a minute to settle its mirror, also if ownership changes meanwhile. Then the engine does.

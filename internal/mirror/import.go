@@ -209,6 +209,7 @@ func (r Rule) nextOfBundle(held Held, page *sluice.ObservePage, since uint64, no
 	if from := held.Place.Watermark + 1; since >= from {
 		skipped = []sluice.MirrorGap{{From: from, To: since, Cause: sluice.GapBundle, At: now}}
 		held.Place.Watermark, held.Place.LastID = since, ""
+		held.Place.Gaps++
 	}
 	commit, err := r.Next(held, page, now)
 	commit.Gaps = slices.Concat(skipped, commit.Gaps)

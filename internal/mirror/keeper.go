@@ -264,26 +264,42 @@ func (k *Keeper) PutCredential(ctx context.Context, id, token, by string) (sluic
 
 // Delete removes a mirror with everything that it has (S3-98, S3-110). Code SubscriptionMissing.
 func (k *Keeper) Delete(ctx context.Context, id, by string) error {
-	m, err := k.get(ctx, id)
+	gone, err := k.leave(ctx, id, by)
 	if err != nil {
 		return err
-	}
-	intent, err := k.deps.Ledger.Intend(ctx, nil, ledger.Change{
-		Actor: by, Namespace: m.Namespace, Resource: id, Action: sluice.ActionMirrorDelete, Old: &m.Mirror,
-	})
-	if err != nil {
-		return err
-	}
-	gone := m
-	gone.Gone, gone.Untold = true, append(slices.Clone(m.Untold), k.said(&m.Mirror, sluice.TypeMirrorDeleted, by))
-	if gone.Revision, err = k.deps.Definitions.Put(ctx, id, gone, m.Revision); err != nil {
-		intent.Fail(ctx, err)
-		return fmt.Errorf("delete mirror: %w", err)
 	}
 	if err := k.bury(shutdown.Lasting(ctx), &gone); err != nil { // the engine does it again
 		k.log.LogAttrs(ctx, slog.LevelWarn, "deleted mirror not removed yet", slog.String("mirror", id), slog.Any("error", err))
 	}
 	return nil
+}
+
+// leave stores that a mirror is deleted, again after concurrent changes, and returns its record.
+func (k *Keeper) leave(ctx context.Context, id, by string) (Stored, error) {
+	var intent *ledger.Intent
+	for {
+		m, err := k.get(ctx, id)
+		if err == nil {
+			intent, err = k.deps.Ledger.Intend(ctx, intent, ledger.Change{
+				Actor: by, Namespace: m.Namespace, Resource: id, Action: sluice.ActionMirrorDelete, Old: &m.Mirror,
+			})
+		}
+		if err != nil {
+			intent.Fail(ctx, err)
+			return m, err
+		}
+		was := m.Revision
+		m.Gone, m.Untold = true, append(slices.Clone(m.Untold), k.said(&m.Mirror, sluice.TypeMirrorDeleted, by))
+		m.Revision, err = k.deps.Definitions.Put(ctx, id, m, was)
+		if sluice.CodeOf(err) == sluice.Conflict {
+			continue
+		}
+		if err != nil {
+			intent.Fail(ctx, err)
+			return m, fmt.Errorf("delete mirror: %w", err)
+		}
+		return m, nil
+	}
 }
 
 // DeleteAll deletes the mirrors of a namespace.

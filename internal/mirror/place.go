@@ -17,7 +17,12 @@ type Place struct {
 	LastID      string    `json:"last_id,omitempty"`     // id of the event at Watermark, if known
 	SourceSeq   uint64    `json:"source_seq"`            // the source's last sequence
 	Live        int       `json:"live"`                  // entries that are no tombstones (S3-11)
+	Deleted     int       `json:"deleted,omitempty"`     // entries that became tombstones
+	Gaps        int       `json:"gaps,omitempty"`        // ranges that are missing
 	SyncedAt    time.Time `json:"synced_at,omitzero"`    // the last success (S3-08)
+	CaughtUpAt  time.Time `json:"caught_up_at,omitzero"` // the last success at the end of the source
+
+	Label *sluice.Label `json:"label,omitempty"` // of the source, as of the last page
 
 	Passed []sluice.Hop `json:"passed,omitempty"` // logs whose content the source has in mirrors
 

@@ -144,6 +144,22 @@ type Deps struct {
 	Owns        Ownership
 }
 
+// Observer counts the work of mirrors.
+type Observer interface {
+	// Synced counts a stored step.
+	Synced(m *sluice.Mirror, entries, gaps int)
+	SyncFailed(m *sluice.Mirror)
+	// Forget removes the counters of a mirror that was deleted.
+	Forget(id string)
+}
+
+// unobserved counts nothing.
+type unobserved struct{}
+
+func (unobserved) Synced(*sluice.Mirror, int, int) {}
+func (unobserved) SyncFailed(*sluice.Mirror)       {}
+func (unobserved) Forget(string)                   {}
+
 // Options are the optional settings.
 type Options struct {
 	Workers int              // mirrors that sync at once, half of them of one namespace; default: 10 (S3-36)
@@ -152,6 +168,7 @@ type Options struct {
 	Now     func() time.Time // default: time.Now
 	Jitter  func() float64   // in [0, 1): default: rand.Float64
 	Log     *slog.Logger     // default: slog.DiscardHandler
+	Observe Observer         // nil: nothing is counted
 }
 
 const (
@@ -167,6 +184,9 @@ func (o Options) filled(jitter func() float64) Options {
 	}
 	if o.Jitter == nil {
 		o.Jitter = jitter
+	}
+	if o.Observe == nil {
+		o.Observe = unobserved{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -23,7 +24,8 @@ func (k *Keeper) Status(ctx context.Context, m *sluice.Mirror) (sluice.MirrorSta
 	st := sluice.MirrorStatus{State: sluice.SyncIdle, Reason: m.Reason, Gaps: gaps}
 	k.engine.live(m.ID, &at, &st)
 	st.Watermark, st.SourceSeq, st.Incarnation = at.Watermark, at.SourceSeq, at.Incarnation
-	st.LagItems, st.MirroredCount = at.SourceSeq-min(at.SourceSeq, at.Watermark), at.Live
+	st.LagItems, st.LagSeconds = at.lag(m, now)
+	st.MirroredCount, st.DeletedCount, st.GapCount = at.Live, at.Deleted, at.Gaps
 	if !at.SyncedAt.IsZero() {
 		st.LastSyncAt = &at.SyncedAt
 	}
@@ -53,15 +55,12 @@ func (e *Engine) live(id string, at *Place, st *sluice.MirrorStatus) {
 	if j == nil {
 		return
 	}
-	if j.place.Watermark >= at.Watermark && j.place.Incarnation == at.Incarnation && j.place.SyncedAt.After(at.SyncedAt) {
-		*at = j.place
+	if seen := &j.seen; seen.Watermark >= at.Watermark && seen.Incarnation == at.Incarnation && seen.SyncedAt.After(at.SyncedAt) {
+		*at = *seen
 	}
 	st.Failures = j.failures
-	switch {
-	case j.done != nil:
-		st.State = sluice.SyncSyncing
-	case j.err != nil:
-		st.State, st.Error = sluice.SyncError, j.err.Error()
+	if st.State = j.state(); st.State == sluice.SyncError {
+		st.Error = j.err.Error()
 	}
 	if j.at >= 0 {
 		due := j.due
@@ -94,8 +93,54 @@ func sentence(m *sluice.Mirror, st *sluice.MirrorStatus, now time.Time) string {
 	if m.Imported() {
 		text = fmt.Sprintf("%d entries, through sequence %d of %s; the newest bundle was exported %s", st.MirroredCount, st.Watermark, m.Source, ago(st.HeardAt))
 	}
-	if len(st.Gaps) > 0 {
-		text += fmt.Sprintf("; %d ranges are missing", len(st.Gaps))
+	if st.GapCount > 0 {
+		text += fmt.Sprintf("; %d ranges are missing", st.GapCount)
 	}
 	return text
+}
+
+// lag returns how many sequences of its source a mirror does not have, and for how many seconds it may not
+// have had all: since it was at the end of the source, or since the export of the newest bundle.
+func (p *Place) lag(m *sluice.Mirror, now time.Time) (items uint64, seconds float64) {
+	complete := p.CaughtUpAt
+	if m.Imported() {
+		complete = p.HeardAt
+	}
+	if complete.IsZero() {
+		complete = m.CreatedAt
+	}
+	return p.SourceSeq - min(p.SourceSeq, p.Watermark), max(0, now.Sub(complete).Seconds())
+}
+
+// Gauges returns snapshots of the mirrors that this process syncs, and whose place it knows.
+func (e *Engine) Gauges() []model.MirrorGauges {
+	now := e.opts.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]model.MirrorGauges, 0, len(e.mirrors))
+	for id, j := range e.mirrors {
+		m := &j.record.Mirror
+		if j.record.Gone || !e.deps.Owns.Owns(id) {
+			continue
+		}
+		g := model.MirrorGauges{Namespace: m.Namespace, Mirror: id, State: j.state()}
+		if g.Known = j.seen.Revision > 0; g.Known {
+			g.LagItems, g.LagSeconds = j.seen.lag(m, now)
+		}
+		all = append(all, g)
+	}
+	return all
+}
+
+// state returns what a mirror does, as far as this process knows. The caller holds the lock.
+func (j *job) state() sluice.SyncState {
+	switch {
+	case j.record.State == sluice.Suspended:
+		return sluice.SyncSuspended
+	case j.done != nil:
+		return sluice.SyncSyncing
+	case j.err != nil:
+		return sluice.SyncError
+	}
+	return sluice.SyncIdle
 }

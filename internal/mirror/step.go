@@ -92,10 +92,27 @@ func (r Rule) accepts(at *Place, page *sluice.ObservePage) error {
 	case at.LastID != "" && page.SinceID != "" && at.LastID != page.SinceID:
 		return stop(sluice.MirrorOriginReplaced, "sequence %d of %s is another event than the one that was mirrored: its log was restored or replaced", at.Watermark, r.Mirror.Source)
 	case !r.Label.Dominates(page.Label):
-		return stop(sluice.MirrorLabelRaised, "the label of %s is %s, which that of %s (%s) does not dominate, since sequence %d at the latest",
-			r.Mirror.Source, labelText(page.Label), r.Mirror.Namespace, labelText(r.Label), at.Watermark+1)
+		return r.raised(at, page.Label)
 	}
 	return r.acyclic(page)
+}
+
+// raised returns the Stop for a label of the source that the subscriber's does not dominate. The mirror
+// knows the former one from the page before.
+func (r Rule) raised(at *Place, label sluice.Label) error {
+	source, own, how := r.Mirror.Source, r.Mirror.Namespace, "is "+labelText(label)
+	if was := at.Label; was != nil {
+		switch from := labelText(*was); {
+		case from == labelText(label):
+			return stop(sluice.MirrorLabelRaised, "the label of %s fell to %s after sequence %d of %s; it does not dominate that of %s (%s)",
+				own, labelText(r.Label), at.Watermark, source, source, from)
+		case label.Dominates(*was):
+			how = "rose from " + from + " to " + labelText(label)
+		default:
+			how = "changed from " + from + " to " + labelText(label)
+		}
+	}
+	return stop(sluice.MirrorLabelRaised, "the label of %s %s after sequence %d; that of %s (%s) does not dominate it", source, how, at.Watermark, own, labelText(r.Label))
 }
 
 // acyclic returns a Stop if the source has content of the subscriber, or from too far away (S3-108,
@@ -181,6 +198,7 @@ func (s *step) gaps(page *sluice.ObservePage) {
 
 func (s *step) gap(from, to uint64, cause string) {
 	s.commit.Gaps = append(s.commit.Gaps, sluice.MirrorGap{From: from, To: to, Cause: cause, At: s.now})
+	s.commit.Place.Gaps++
 }
 
 // take decides about one change.
@@ -232,6 +250,7 @@ func (s *step) bury(key string, was *Entry, known bool, seq uint64) { //nolint:r
 		return
 	}
 	s.commit.Place.Live--
+	s.commit.Place.Deleted++
 	e := was.Change.Event
 	is := sluice.Change{Op: was.Change.Op, Event: sluice.Event{Seq: e.Seq, ID: e.ID, Path: e.Path, Type: e.Type, Time: e.Time, Source: e.Source}}
 	if is.Op == sluice.OpRevise {
@@ -285,7 +304,10 @@ func (s *step) advance(page *sluice.ObservePage) {
 		}
 	}
 	at.Incarnation, at.Watermark, at.SourceSeq = page.Incarnation, page.ThroughSeq, page.LastSeq
-	at.SyncedAt, at.Passed = s.now, page.Passed
+	at.SyncedAt, at.Passed, at.Label = s.now, page.Passed, &page.Label
+	if page.ThroughSeq == page.LastSeq {
+		at.CaughtUpAt = s.now
+	}
 }
 
 // labelText returns a label as it is written in an event's attribute.

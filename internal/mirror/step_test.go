@@ -64,7 +64,7 @@ func TestNext_TakesAPageOnce(t *testing.T) {
 	p := page(9, write(2, "x", "/a/1"), write(5, "y", "/b/1"), write(7, "z", "/ab"))
 	held, c := take(t, r, mirror.Held{}, p)
 	require.Len(t, c.Entries, 2, "S3-60: a prefix of the path's text")
-	require.Equal(t, mirror.Place{Incarnation: "origin", Watermark: 9, SourceSeq: 9, Live: 2, SyncedAt: noon}, c.Place)
+	require.Equal(t, mirror.Place{Incarnation: "origin", Watermark: 9, SourceSeq: 9, Live: 2, SyncedAt: noon, CaughtUpAt: noon, Label: &sluice.Label{}}, c.Place)
 	again := held
 	again.Place.Watermark = 0
 	_, c = take(t, r, again, p)
@@ -86,7 +86,7 @@ func TestNext_RevisionsReplaceAndDeletionsBury(t *testing.T) {
 	require.Nil(t, y.Change.Event.Data)
 	require.Equal(t, sluice.Path("/a"), y.Change.Event.Path)
 	require.EqualValues(t, 4, y.Seq())
-	require.Equal(t, 1, held.Place.Live)
+	require.Equal(t, []int{1, 1}, []int{held.Place.Live, held.Place.Deleted})
 	held, _ = take(t, r, held, page(6, erase(5, "never seen"), erase(6, "y")))
 	require.Equal(t, 1, held.Place.Live)
 	require.Len(t, held.Entries, 2, "what was never mirrored leaves no tombstone")
@@ -168,6 +168,7 @@ func TestNext_KeepsNothingAboveTheLabel(t *testing.T) {
 	require.True(t, x.Tombstone())
 	require.Equal(t, 1, held.Place.Live)
 	require.Equal(t, []sluice.MirrorGap{{From: 3, To: 3, Cause: sluice.GapLabel, At: noon}, {From: 4, To: 4, Cause: sluice.GapLabel, At: noon}}, c.Gaps)
+	require.Equal(t, 2, c.Place.Gaps)
 }
 
 // S3-108, S3-119, S3-124: what must stop a mirror stops it before anything is stored.

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -270,6 +272,7 @@ func (e *Engine) keep(ctx context.Context, m *sluice.Mirror, commit Commit, now 
 		return Place{}, fmt.Errorf("store step: %w", err)
 	}
 	commit.Place.Revision, commit.Place.stored = revision, now
+	e.opts.Observe.Synced(m, len(commit.Entries), len(commit.Gaps))
 	return commit.Place, nil
 }
 
@@ -292,6 +295,33 @@ func keysOf(pages []*sluice.ObservePage) []string {
 		}
 	}
 	return keys
+}
+
+// turned publishes that the syncs of a mirror begin to fail, or succeed again. What cannot be published is
+// published after the next sync.
+func (e *Engine) turned(ctx context.Context, j *job, m *Stored, failed error) {
+	e.mu.Lock()
+	alarmed, failures := j.alarmed, j.failures
+	e.mu.Unlock()
+	if alarmed == (failed != nil) || m.Gone {
+		return
+	}
+	data := map[string]any{"subscription": m.ID, "source": m.Source}
+	kind, now := sluice.TypeMirrorRecovered, e.opts.Now().UTC()
+	if data["failures"] = failures; failed != nil {
+		kind, data["failures"], data["error"] = sluice.TypeMirrorFailing, failures+1, failed.Error()
+	}
+	data["at"] = now
+	err := e.deps.Teller.Tell(shutdown.Lasting(ctx), m.Namespace, model.SystemEvent{
+		Path: sluice.SubscriptionPath(m.ID), Kind: kind, ID: kind + "-" + m.ID + "-" + strconv.FormatInt(now.UnixNano(), 10), Data: data,
+	})
+	if err != nil {
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "turn of a mirror not published", slog.String("mirror", m.ID), slog.Any("error", err))
+		return
+	}
+	e.mu.Lock()
+	j.alarmed = failed != nil
+	e.mu.Unlock()
 }
 
 // tellGap publishes that a mirror lacks a range, before it is stored: its id is the same each time.

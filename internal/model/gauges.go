@@ -34,6 +34,16 @@ type WatchGauges struct {
 	Lag       time.Duration // age of the event in evaluation; 0: it has caught up
 }
 
+// MirrorGauges is a snapshot of one mirror, in the process that syncs it.
+type MirrorGauges struct {
+	Namespace  string
+	Mirror     string
+	State      sluice.SyncState
+	Known      bool // how far it has come; false until the first sync of this process
+	LagItems   uint64
+	LagSeconds float64
+}
+
 // FeedGauges is the use of a server's resources by feeds.
 type FeedGauges struct {
 	Feeds     int    // open now

@@ -210,9 +210,12 @@ type MirrorStatus struct {
 	SourceSeq     uint64      `json:"source_seq"` // the source's last sequence, as of the last sync
 	Incarnation   string      `json:"incarnation,omitempty"`
 	LagItems      uint64      `json:"lag_items"`    // SourceSeq - Watermark
+	LagSeconds    float64     `json:"lag_seconds"`  // since the mirror had all that the source had
 	LastSyncAt    *time.Time  `json:"last_sync_at"` // the last success (S3-08)
 	NextSyncAt    *time.Time  `json:"next_sync_at,omitempty"`
 	MirroredCount int         `json:"mirrored_count"`     // without tombstones (S3-11)
+	DeletedCount  int         `json:"deleted_count"`      // entries that became tombstones
+	GapCount      int         `json:"gap_count"`          // of all gaps
 	Gaps          []MirrorGap `json:"gaps"`               // the last 100, ascending
 	HeardAt       *time.Time  `json:"heard_at,omitempty"` // when the source exported the newest bundle
 	Error         string      `json:"error,omitempty"`
@@ -277,4 +280,6 @@ const (
 	TypeMirrorSuspended = "mirror.suspended" // S3-127
 	TypeMirrorResumed   = "mirror.resumed"
 	TypeMirrorGap       = "mirror.gap"
+	TypeMirrorFailing   = "mirror.failing"
+	TypeMirrorRecovered = "mirror.recovered"
 )
