@@ -15,7 +15,7 @@ import (
 // keysCmd manages the server's signing keys.
 type keysCmd struct {
 	LS     keysLsCmd     `cmd:"" name:"ls" help:"List the server's own keys, without secrets."`
-	Rotate keysRotateCmd `cmd:"" help:"Rotate the key of the signature scheme ed25519."`
+	Rotate keysRotateCmd `cmd:"" help:"Rotate the key of the signature scheme ed25519, or the key that signs bundles."`
 }
 
 type keysLsCmd struct{}
@@ -42,7 +42,8 @@ func (keysLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 type keysRotateCmd struct {
 	terminal.Confirmation
 
-	Overlap time.Duration `help:"Time during which the old key also signs and stays in the JWKS; 0s: all other keys are deleted." default:"24h"`
+	Use     string        `help:"Key: webhook for the signature scheme ed25519, bundle for bundles." enum:"webhook,bundle" default:"webhook" placeholder:"USE"`
+	Overlap time.Duration `help:"Time during which the old key stays listed, and that for webhooks also signs; 0s: all other keys are deleted." default:"24h"`
 }
 
 // Run creates the new key.
@@ -53,6 +54,15 @@ func (c *keysRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
+	}
+	if c.Use == "bundle" {
+		key, err := api.RotateBundleKey(ctx, c.Overlap)
+		if err != nil {
+			return err
+		}
+		return s.Show(key, func() error {
+			return s.Say("Key %s signs bundles from now on. Bring it to the importers before the next bundle: sluice mirror keys.", key.ID)
+		})
 	}
 	if c.Overlap == 0 {
 		if err := c.Confirm(s, terminal.Question("Delete all keys except the new one? Receivers that have not fetched it will reject requests, and the old keys cannot be restored.")); err != nil {

@@ -27,6 +27,12 @@ type mirrorCmd struct {
 	RM         mirrorRmCmd         `cmd:"" name:"rm" help:"Delete mirrors with their copies."`
 	Items      mirrorItemsCmd      `cmd:"" help:"List the entries of a mirror, or of all mirrors of a namespace."`
 	Credential mirrorCredentialCmd `cmd:"" help:"Replace the token with which a mirror reads its source."`
+	Export     mirrorExportCmd     `cmd:"" help:"Export the changes of a namespace as signed bundles, for mirrors without a network."`
+	Import     mirrorImportCmd     `cmd:"" help:"Import bundles into the mirror of their source."`
+	Keys       mirrorKeysCmd       `cmd:"" help:"Show the public keys that sign the bundles of a namespace."`
+	Trust      mirrorTrustCmd      `cmd:"" help:"Trust a key to sign bundles of a source."`
+	Trusted    mirrorTrustedCmd    `cmd:"" help:"List the keys whose bundles a namespace imports, the revoked ones included."`
+	Distrust   mirrorDistrustCmd   `cmd:"" help:"Revoke a key: nothing that it signed is imported any more."`
 }
 
 // credentialFlags name a token for a source. It is no argument, because other users see arguments.

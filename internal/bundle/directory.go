@@ -20,7 +20,7 @@ import (
 
 // The files of a directory besides those that its manifest names. A receipt may be put beside them.
 const (
-	manifestFile = "manifest.json"
+	ManifestFile = "manifest.json"
 	sumsFile     = "SHA256SUMS"
 	ReceiptFile  = "receipt.json"
 )
@@ -210,7 +210,7 @@ func (m *manifest) checkFiles() error {
 
 // sums returns the file SHA256SUMS: the manifest, and every file that it names.
 func (m *manifest) sums(text []byte) []byte {
-	b := fmt.Appendf(nil, "%s  %s\n", hexSum(text), manifestFile)
+	b := fmt.Appendf(nil, "%s  %s\n", hexSum(text), ManifestFile)
 	for _, f := range m.files {
 		b = fmt.Appendf(b, "%s  %s\n", f.SHA256, f.Name)
 	}
@@ -315,7 +315,7 @@ func (m *manifest) finish(root *os.Root, text []byte) error {
 		func() error { return writeFile(root, sumsFile, m.sums(text)) },
 		func() error { return syncDirectory(root, "data") },
 		func() error { return syncDirectory(root, ".") },
-		func() error { return writeFile(root, manifestFile, text) },
+		func() error { return writeFile(root, ManifestFile, text) },
 		func() error { return syncDirectory(root, ".") },
 	} {
 		if err := step(); err != nil {

@@ -36,7 +36,7 @@ func OpenDirectory(path string) (*Directory, error) {
 }
 
 func openManifest(root *os.Root) (*Directory, error) {
-	text, err := readFile(root, manifestFile, maxManifest, nil)
+	text, err := readFile(root, ManifestFile, maxManifest, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (d *Directory) checkTree() error {
 			return invalid("%.200q is no regular file", name)
 		case declared:
 			found++
-		case name != manifestFile && name != sumsFile && name != ReceiptFile:
+		case name != ManifestFile && name != sumsFile && name != ReceiptFile:
 			return invalid("%.200q is not in the manifest", name)
 		}
 		return nil
@@ -230,7 +230,7 @@ func CopyDirectory(ctx context.Context, from, to string) error {
 }
 
 func (d *Directory) copyTo(ctx context.Context, target *os.Root) error {
-	if there, err := readFile(target, manifestFile, maxManifest, nil); err == nil && !bytes.Equal(there, d.text) {
+	if there, err := readFile(target, ManifestFile, maxManifest, nil); err == nil && !bytes.Equal(there, d.text) {
 		return sluice.Errorf(sluice.Conflict, "the target has another bundle; choose another directory")
 	}
 	var buffer []byte

@@ -70,7 +70,7 @@ func (d *DirectoryWriter) begin() error {
 	if len(names) == 0 {
 		return d.mark()
 	}
-	if _, err := d.root.Lstat(manifestFile); err == nil {
+	if _, err := d.root.Lstat(ManifestFile); err == nil {
 		return sluice.Errorf(sluice.Conflict, "the directory has a bundle; choose another one")
 	}
 	if err := d.checkMark(); err != nil {
@@ -88,7 +88,7 @@ func (d *DirectoryWriter) mark() error {
 		"source_notebook_id": d.start.SourceID, "incarnation": d.start.Incarnation, "scope": d.depth.Scope(), "since_sequence": d.start.Since,
 	})
 	if err == nil {
-		err = writeFile(d.root, manifestFile+partial, text)
+		err = writeFile(d.root, ManifestFile+partial, text)
 	}
 	if err == nil {
 		err = d.root.Mkdir("data", 0o755)
@@ -101,7 +101,7 @@ func (d *DirectoryWriter) mark() error {
 
 func (d *DirectoryWriter) checkMark() error {
 	other := sluice.Errorf(sluice.Conflict, "the directory has other files or another export; choose another one")
-	text, err := readFile(d.root, manifestFile+partial, maxManifest, nil)
+	text, err := readFile(d.root, ManifestFile+partial, maxManifest, nil)
 	if err != nil {
 		return other
 	}
@@ -178,7 +178,7 @@ func (d *DirectoryWriter) sweep() error {
 		_, isData := isDataName(finished)
 		isEntries := slices.ContainsFunc(d.entries, func(f file) bool { return f.Name == name })
 		switch {
-		case known, isEntries, name == manifestFile+partial, name == sumsFile:
+		case known, isEntries, name == ManifestFile+partial, name == sumsFile:
 			return nil
 		case isData, strings.HasPrefix(name, "entries-"), unfinished && finished == sumsFile:
 			return d.root.Remove(name) //nolint:wrapcheck // walk does

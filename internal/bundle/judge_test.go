@@ -274,7 +274,7 @@ func TestReceipt_NamesTheLastImport(t *testing.T) {
 	t.Parallel()
 	trust, err := bundle.Trust{}.Add(bundle.NewJWK(publicOf(3)), "high side", exported)
 	require.NoError(t, err)
-	r := bundle.Receipt{Importer: "high side", SourceID: source, Incarnation: "log-1", Bundle: strings.Repeat("a", 64), Through: 100, At: exported}
+	r := bundle.Receipt{Importer: "high side", SourceID: source, Incarnation: "log-1", Scope: "entries", Bundle: strings.Repeat("a", 64), Through: 100, At: exported}
 	text, err := bundle.SignReceipt(r, keyOf(3))
 	require.NoError(t, err)
 	got, err := bundle.ReadReceipt(append(text, '\n'), trust)
@@ -287,6 +287,7 @@ func TestReceipt_NamesTheLastImport(t *testing.T) {
 		"no source":      func(r *bundle.Receipt) { r.SourceID = "" },
 		"no incarnation": func(r *bundle.Receipt) { r.Incarnation = "" },
 		"no bundle":      func(r *bundle.Receipt) { r.Bundle = "" },
+		"no scope":       func(r *bundle.Receipt) { r.Scope = "" },
 		"no time":        func(r *bundle.Receipt) { r.At = time.Time{} },
 		"far ahead":      func(r *bundle.Receipt) { r.Through = 1 << 53 },
 	} {
@@ -301,7 +302,7 @@ func TestRedTeam_TamperedReceiptIsRefused(t *testing.T) {
 	t.Parallel()
 	trust, err := bundle.Trust{}.Add(bundle.NewJWK(publicOf(3)), "high side", exported)
 	require.NoError(t, err)
-	r := bundle.Receipt{Importer: "high side", SourceID: source, Incarnation: "log-1", Bundle: strings.Repeat("a", 64), Through: 100, At: exported}
+	r := bundle.Receipt{Importer: "high side", SourceID: source, Incarnation: "log-1", Scope: "entries", Bundle: strings.Repeat("a", 64), Through: 100, At: exported}
 	text, err := bundle.SignReceipt(r, keyOf(3))
 	require.NoError(t, err)
 	for bit := range 8 * len(text) {

@@ -23,6 +23,7 @@ type Receipt struct {
 	Importer    string    `json:"importer"` // the name under which the source trusts its key
 	SourceID    string    `json:"source_notebook_id"`
 	Incarnation string    `json:"incarnation"`
+	Scope       string    `json:"scope"`
 	Bundle      string    `json:"bundle"` // digest of the last bundle that was imported
 	Through     uint64    `json:"through_sequence"`
 	At          time.Time `json:"at"`
@@ -68,9 +69,12 @@ func SignReceipt(r Receipt, key ed25519.PrivateKey) ([]byte, error) {
 }
 
 func (r *Receipt) check() error {
+	depth, err := sluice.ParseDepth(r.Scope)
 	switch {
 	case r.Alg != Alg:
 		return invalid("algorithm %.100q is refused; use %s", r.Alg, Alg)
+	case err != nil || depth.Scope() != r.Scope:
+		return invalid("scope %.100q: use catalog, claims or entries", r.Scope)
 	case !isPlain(r.Importer, 1), !isPlain(r.SourceID, 1), !isPlain(r.Incarnation, 1), !isPlain(r.KeyID, 1):
 		return invalid("a receipt names importer, source, incarnation and key")
 	case !isDigest(r.Bundle), r.Through > maxSequence, r.At.IsZero():

@@ -167,7 +167,7 @@ func (i *importing) receipt(ctx context.Context, at *Place) (json.RawMessage, er
 	last := at.Imports[len(at.Imports)-1]
 	return bundle.SignReceipt(bundle.Receipt{
 		Importer: i.deps.Identity.Notebook(i.mirror.Namespace), SourceID: i.doc.Header.SourceID, Incarnation: at.Incarnation,
-		Bundle: last.Digest, Through: last.Through, At: i.now(),
+		Scope: i.doc.Header.Scope, Bundle: last.Digest, Through: last.Through, At: i.now(),
 	}, keys[0])
 }
 

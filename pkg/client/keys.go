@@ -24,6 +24,15 @@ func (c *Client) RotateKey(ctx context.Context, overlap time.Duration) (sluice.S
 	return send[sluice.SigningKey](ctx, c, call{method: http.MethodPost, path: "/v1/keys/rotate", once: true}, body)
 }
 
+// RotateBundleKey creates a new key for bundles and receipts, which signs at once, and returns it. BundleKeys
+// lists the previous key, too, during the overlap.
+func (c *Client) RotateBundleKey(ctx context.Context, overlap time.Duration) (sluice.SigningKey, error) {
+	return send[sluice.SigningKey](ctx, c, call{method: http.MethodPost, path: "/v1/keys/rotate", once: true}, struct {
+		Use     string          `json:"use"`
+		Overlap sluice.Duration `json:"overlap"`
+	}{"bundle", sluice.Duration(overlap)})
+}
+
 // Sealing returns the keys that seal the secrets in the server's store.
 func (c *Client) Sealing(ctx context.Context) (sluice.Sealing, error) {
 	return send[sluice.Sealing](ctx, c, call{method: http.MethodGet, path: "/v1/secrets"}, nil)

@@ -61,6 +61,29 @@ func TestMirror_CallsMatchTheContract(t *testing.T) {
 			_, err := c.Items(ctx, "high", client.ItemsQuery{Source: client.ItemsAll, Mirror: "m", PathPrefix: "/a", Limit: 5, After: "m.7"})
 			return err
 		}, "GET /v1/namespaces/high/items?after=m.7&limit=5&path_prefix=%2Fa&source=all&subscription=m", ""},
+		{"export", func(ctx context.Context, c *client.Client) error {
+			_, _, err := c.ExportBundle(ctx, "low", client.ExportQuery{Since: 7, Depth: sluice.DepthFull, Previous: "d"})
+			return err
+		}, "GET /v1/namespaces/low/export?previous=d&scope=full&since=7", ""},
+		{"import", func(ctx context.Context, c *client.Client) error {
+			_, err := c.ImportBundle(ctx, "high", []byte(`{"a":1}`), false)
+			return err
+		}, "POST /v1/namespaces/high/import", `{"a":1}`},
+		{"import behind a gap", func(ctx context.Context, c *client.Client) error {
+			_, err := c.ImportBundle(ctx, "high", []byte(`{}`), true)
+			return err
+		}, "POST /v1/namespaces/high/import?accept_gap=true", `{}`},
+		{"bundle keys", func(ctx context.Context, c *client.Client) error { _, err := c.BundleKeys(ctx, "low"); return err }, "GET /v1/namespaces/low/bundle-keys", ""},
+		{"trusted keys", func(ctx context.Context, c *client.Client) error { _, err := c.TrustedKeys(ctx, "high"); return err }, "GET /v1/namespaces/high/trusted-keys", ""},
+		{"trust", func(ctx context.Context, c *client.Client) error {
+			_, err := c.TrustKey(ctx, "high", client.BundleKey{Type: "OKP", Curve: "Ed25519", X: "x", KeyID: "k"}, "https://low")
+			return err
+		}, "PUT /v1/namespaces/high/trusted-keys/k", `{"jwk":{"kty":"OKP","crv":"Ed25519","x":"x","kid":"k"},"source":"https://low"}`},
+		{"distrust", func(ctx context.Context, c *client.Client) error { return c.DistrustKey(ctx, "high", "k") }, "DELETE /v1/namespaces/high/trusted-keys/k", ""},
+		{"rotate the key", func(ctx context.Context, c *client.Client) error {
+			_, err := c.RotateBundleKey(ctx, time.Hour)
+			return err
+		}, "POST /v1/keys/rotate", `{"use":"bundle","overlap":"1h0m0s"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/internal/bundle/medium"
+	"github.com/sluice-io/sluice/internal/terminal"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+type mirrorExportCmd struct {
+	NS       string  `arg:"" name:"namespace" help:"Namespace."`
+	Dir      string  `arg:"" help:"Directory of the bundles, such as a mounted medium." type:"path"`
+	Depth    string  `help:"How much of the data is exported: catalog (none), summary or full; default: that of the bundles in the directory, or catalog." enum:",catalog,summary,full" default:"" placeholder:"DEPTH"`
+	Since    *uint64 `help:"Sequence (exclusive) at which the first bundle begins; default: the end of the last bundle or receipt in the directory, or 0." placeholder:"SEQ"`
+	Previous string  `help:"Digest of the bundle before it, with --since." placeholder:"DIGEST"`
+}
+
+// Help describes the directory and the order of exports.
+func (*mirrorExportCmd) Help() string {
+	return `Writes signed bundles of the changes of a namespace, for mirrors that no network connects with it.
+
+  sluice mirror export orders /media/courier --depth full
+
+Running the command again exports the changes since, also after an interruption, and without the bundles that were
+taken away if the receipt of the importer is there. If there is no change, a heartbeat says so.`
+}
+
+// exportBundles is an export in progress.
+type exportBundles struct {
+	api   *client.Client
+	ns    string
+	dir   string
+	begun *medium.Place // nil: from the beginning, or where the flags say
+	query client.ExportQuery
+	bar   *terminal.Progress
+	made  []exportedBundle
+}
+
+// exportedBundle is a bundle that was written.
+type exportedBundle struct {
+	File       string    `json:"file"`
+	Since      uint64    `json:"since"`
+	Through    uint64    `json:"through"`
+	Entries    uint64    `json:"entries"`
+	Digest     string    `json:"digest"`
+	ExportedAt time.Time `json:"exported_at"`
+}
+
+// Run exports bundles up to the end of the log.
+func (c *mirrorExportCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	x := exportBundles{api: api, ns: c.NS, dir: c.Dir}
+	if err := c.begin(&x); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil { //nolint:gosec // couriers read it
+		return fmt.Errorf("export: %w", err)
+	}
+	x.bar = terminal.NewProgress(s, -1)
+	x.bar.What = "exporting"
+	if s.Terminal {
+		if tail, unknown := api.State(ctx, c.NS, client.StateQuery{Limit: 1}); unknown == nil {
+			x.bar.Total = int64(min(tail.Seq, 1<<62))
+		}
+	}
+	err = x.run(ctx)
+	x.bar.Close()
+	if err != nil && len(x.made) == 0 {
+		return err
+	}
+	return errors.Join(s.Show(x.made, func() error { return x.table(s) }), err)
+}
+
+// begin sets where the export begins: at the flags, else at the end of the last one in the directory.
+func (c *mirrorExportCmd) begin(x *exportBundles) error {
+	if c.Previous != "" && c.Since == nil {
+		return terminal.Usagef("--previous requires --since: the end of the bundle with that digest")
+	}
+	x.query.Depth = sluice.Depth(c.Depth)
+	if c.Since != nil {
+		x.query.Since, x.query.Previous = *c.Since, c.Previous
+		return nil
+	}
+	last, err := medium.Last(c.Dir, c.NS)
+	if last == nil || err != nil {
+		return err
+	}
+	if c.Depth != "" && x.query.Depth != last.Depth {
+		return terminal.Usagef("--depth %s: the bundles in %s have %s; export into another directory", c.Depth, c.Dir, last.Depth)
+	}
+	x.begun, x.query = last, client.ExportQuery{Since: last.Through, Depth: last.Depth, Previous: last.Digest}
+	return nil
+}
+
+// run exports until a bundle has no range.
+func (x *exportBundles) run(ctx context.Context) error {
+	for {
+		h, err := x.document(ctx)
+		if err != nil {
+			return err
+		}
+		if h.Since == h.Through {
+			return nil
+		}
+		x.query.Since = h.Through
+		x.bar.Advance(int64(min(h.Through, 1<<62)))
+	}
+}
+
+// document exports one bundle as a JSON document. A heartbeat is written only if it says something.
+func (x *exportBundles) document(ctx context.Context) (*bundle.Header, error) {
+	text, digest, err := x.api.ExportBundle(ctx, x.ns, x.query)
+	if err != nil {
+		return nil, err
+	}
+	var h bundle.Header
+	if err := json.Unmarshal(text, &h); err != nil {
+		return nil, fmt.Errorf("export: the server sent no bundle: %w", err)
+	}
+	if err := x.follows(&h); err != nil {
+		return nil, err
+	}
+	if h.Since == h.Through && len(x.made) > 0 {
+		return &h, nil
+	}
+	name := medium.Name(x.ns, &h, false)
+	if err := medium.Write(filepath.Join(x.dir, name), text); err != nil {
+		return nil, err
+	}
+	x.wrote(name, &h, digest)
+	return &h, nil
+}
+
+// wrote notes a bundle, behind which the next one begins.
+func (x *exportBundles) wrote(name string, h *bundle.Header, digest string) {
+	x.made = append(x.made, exportedBundle{File: name, Since: h.Since, Through: h.Through, Entries: h.Count, Digest: digest, ExportedAt: h.ExportedAt})
+	if h.Since < h.Through {
+		x.query.Previous = digest
+	}
+}
+
+// follows returns an error unless a bundle is of the log of the bundles in the directory.
+func (x *exportBundles) follows(h *bundle.Header) error {
+	switch was := x.begun; {
+	case was == nil:
+		return nil
+	case was.Source != h.SourceID:
+		return fmt.Errorf("the bundles in %s are of %s, and the server is %s: export into another directory", x.dir, was.Source, h.SourceID)
+	case was.Incarnation != h.Incarnation:
+		return fmt.Errorf("the log of %s was made anew since the last export: export into another directory, and create a new mirror for it", x.ns)
+	}
+	return nil
+}
+
+func (x *exportBundles) table(s *terminal.Session) error {
+	for _, m := range x.made {
+		var err error
+		if m.Since == m.Through {
+			err = s.Say("%s: nothing new through sequence %d at %s.", m.File, m.Through, terminal.FormatTime(m.ExportedAt))
+		} else {
+			err = s.Say("%s: %d entries, sequences %d to %d.", m.File, m.Entries, m.Since+1, m.Through)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

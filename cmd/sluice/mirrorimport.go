@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/bundle/medium"
+	"github.com/sluice-io/sluice/internal/terminal"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+type mirrorImportCmd struct {
+	NS        string `arg:"" name:"namespace" help:"Namespace with the mirror."`
+	Path      string `arg:"" help:"Bundle, or directory with bundles, such as a mounted medium." type:"existingpath"`
+	AcceptGap bool   `name:"accept-gap" help:"Import a bundle even if changes before it are missing; the mirror records the gap for good."`
+	Receipt   string `help:"File for the signed receipt; default: beside the bundles." placeholder:"FILE" type:"path"`
+}
+
+// Help describes the order and the receipt.
+func (*mirrorImportCmd) Help() string {
+	return `Imports bundles in their order into the mirror of their source (sluice mirror add URL, without a token). The server
+verifies all of a bundle before it applies any of it. Bundles that were imported are passed over, and an interrupted
+import goes on where it was.
+
+The receipt beside the bundles is for the way back: the next export begins behind it.`
+}
+
+// The outcomes of imports.
+const (
+	outcomeImported  = "imported"
+	outcomeAgain     = "already imported"
+	outcomeHeartbeat = "heartbeat"
+)
+
+// importedBundle is the outcome of a bundle.
+type importedBundle struct {
+	File       string    `json:"file"`
+	Outcome    string    `json:"outcome"`
+	Applied    int       `json:"applied"`
+	Watermark  uint64    `json:"watermark,omitempty"`
+	ImportedAt string    `json:"imported_at,omitempty"` // of one that was imported already, if that is known
+	ExportedAt time.Time `json:"exported_at"`
+}
+
+// Run imports the bundles, up to the first that is refused.
+func (c *mirrorImportCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	found, err := medium.Scan(c.Path)
+	if err != nil {
+		return err
+	}
+	if found, err = c.wanted(ctx, s, api, found); err != nil {
+		return err
+	}
+	var total, done int64
+	for i := range found {
+		total += found[i].Size
+	}
+	bar := terminal.NewProgress(s, total)
+	bar.What = "importing"
+	var results []importedBundle
+	for i := range found {
+		result, refused := c.one(ctx, s, api, &found[i])
+		if err = refused; err != nil {
+			break
+		}
+		results = append(results, result)
+		done += found[i].Size
+		bar.Advance(done)
+	}
+	bar.Close()
+	if err != nil && len(results) == 0 {
+		return err
+	}
+	return errors.Join(s.Show(results, func() error { return importTable(s, results) }), err)
+}
+
+// wanted leaves out the bundles of sources that the namespace does not mirror, if there are others.
+func (c *mirrorImportCmd) wanted(ctx context.Context, s *terminal.Session, api *client.Client, found []medium.Bundle) ([]medium.Bundle, error) {
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s has no bundles", c.Path)
+	}
+	if found[0].Header.SourceID == found[len(found)-1].Header.SourceID { // they are sorted
+		return found, nil
+	}
+	mirrors, err := terminal.Collect(0, func(cursor string, most int) (client.Page[client.MirrorSummary], error) {
+		return api.Mirrors(ctx, client.MirrorsQuery{Namespace: c.NS, Limit: most, Cursor: cursor})
+	})
+	if err != nil {
+		return nil, err
+	}
+	sources := map[string]bool{}
+	for i := range mirrors {
+		sources[mirrors[i].Source] = true
+	}
+	var wanted []medium.Bundle
+	for i := range found {
+		if sources[found[i].Header.SourceID] {
+			wanted = append(wanted, found[i])
+			continue
+		}
+		s.Complain("%s is left out: %s does not mirror %s.", filepath.Base(found[i].Path), c.NS, found[i].Header.SourceID)
+	}
+	if len(wanted) == 0 {
+		return nil, fmt.Errorf("%s mirrors none of the sources: create a mirror with sluice mirror add", c.NS)
+	}
+	return wanted, nil
+}
+
+// one imports one bundle.
+func (c *mirrorImportCmd) one(ctx context.Context, s *terminal.Session, api *client.Client, b *medium.Bundle) (importedBundle, error) {
+	is := importedBundle{File: filepath.Base(b.Path), Outcome: outcomeImported, ExportedAt: b.Header.ExportedAt}
+	if b.Heartbeat() {
+		is.Outcome = outcomeHeartbeat
+	}
+	text, err := os.ReadFile(b.Path)
+	if err != nil {
+		return is, err
+	}
+	done, err := api.ImportBundle(ctx, c.NS, text, c.AcceptGap)
+	if sluice.CodeOf(err) == sluice.BundleImported {
+		is.Outcome, is.ImportedAt = outcomeAgain, detailOf(err, "imported_at")
+		return is, nil
+	}
+	if err != nil {
+		return is, fmt.Errorf("%s: %w%s", is.File, err, remedyOf(err, c.NS))
+	}
+	is.Applied, is.Watermark = done.Applied, done.Watermark
+	c.keepReceipt(s, b, done.Receipt)
+	return is, nil
+}
+
+// keepReceipt writes a receipt. The bundle is imported all the same if it cannot: a medium may be read-only.
+func (c *mirrorImportCmd) keepReceipt(s *terminal.Session, b *medium.Bundle, receipt json.RawMessage) {
+	if len(receipt) == 0 {
+		return
+	}
+	file := c.Receipt
+	if file == "" {
+		file = filepath.Join(filepath.Dir(b.Path), medium.ReceiptName(b.Header.SourceName))
+	}
+	if err := medium.Write(file, receipt); err != nil {
+		s.Complain("The receipt is not written (%v); name another file with --receipt.", err)
+	}
+}
+
+// detailOf returns a detail of the server's error; "" if it has none.
+func detailOf(err error, name string) string {
+	if e, ok := errors.AsType[*sluice.Error](err); ok {
+		text, _ := e.Details[name].(string)
+		return text
+	}
+	return ""
+}
+
+// remedyOf returns the end of a sentence about a refused bundle.
+func remedyOf(err error, ns string) string {
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the others say it themselves
+	case sluice.BundleGap:
+		return "; or use --accept-gap to leave them out for good"
+	case sluice.UnknownKey:
+		if detailOf(err, "reason") == "revoked" {
+			return ""
+		}
+		return "; compare it with the source, then: sluice mirror trust " + ns
+	case sluice.BundleSignatureInvalid:
+		return "; the bundle was changed on its way: take it from the source again"
+	}
+	return ""
+}
+
+func importTable(s *terminal.Session, results []importedBundle) error {
+	for _, r := range results {
+		var err error
+		switch {
+		case r.Outcome == outcomeAgain && r.ImportedAt != "":
+			err = s.Say("%s: already imported at %s.", r.File, r.ImportedAt)
+		case r.Outcome == outcomeAgain:
+			err = s.Say("%s: already imported.", r.File)
+		case r.Outcome == outcomeHeartbeat:
+			err = s.Say("%s: nothing new through sequence %d at %s.", r.File, r.Watermark, terminal.FormatTime(r.ExportedAt))
+		default:
+			err = s.Say("%s: imported %d entries, through sequence %d.", r.File, r.Applied, r.Watermark)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

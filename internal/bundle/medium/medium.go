@@ -1,0 +1,228 @@
+// Package medium knows the bundles in a directory that travels between servers: their names, their
+// order, and where the next export begins. It verifies no signature: servers do that.
+package medium
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bundle is a bundle on a medium, as it describes itself.
+type Bundle struct {
+	Path      string // of the document, or of the directory
+	Directory bool
+	Header    bundle.Header
+	Digest    string
+	Size      int64 // in bytes
+}
+
+// Heartbeat reports whether the bundle is about no range of the log.
+func (b *Bundle) Heartbeat() bool { return b.Header.Since == b.Header.Through }
+
+// Partial is the end of the name of an export that has not ended.
+const Partial = ".part"
+
+const (
+	receiptEnd   = ".receipt.json"
+	heartbeatEnd = ".heartbeat.json"
+)
+
+// Name returns the name of the bundle of a range of a namespace's log, in a form.
+func Name(namespace string, h *bundle.Header, directory bool) string {
+	end := ".json"
+	switch {
+	case h.Since == h.Through:
+		return namespace + heartbeatEnd
+	case directory:
+		end = ""
+	}
+	return fmt.Sprintf("%s-%016d-%016d%s", namespace, h.Since, h.Through, end)
+}
+
+// ReceiptName returns the name of the receipt of the bundles of a namespace.
+func ReceiptName(namespace string) string {
+	if sluice.CheckNamespaceName(namespace) != nil {
+		namespace = "bundle"
+	}
+	return namespace + receiptEnd
+}
+
+// maxFile limits the size of a file that may be a document.
+const maxFile = bundle.MaxDocument
+
+// Scan returns the bundles at a path, which is a bundle or a directory with bundles, in the order in which
+// they are imported. Other files in a directory are left out.
+func Scan(path string) ([]Bundle, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read bundles: %w", err)
+	}
+	if !info.IsDir() || exists(filepath.Join(path, bundle.ManifestFile)) {
+		b, ok, err := read(path)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s is no bundle", path)
+		}
+		return []Bundle{b}, err
+	}
+	names, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("read bundles: %w", err)
+	}
+	var found []Bundle
+	for _, name := range names {
+		b, ok, err := read(filepath.Join(path, name.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			found = append(found, b)
+		}
+	}
+	slices.SortStableFunc(found, inOrder)
+	return found, nil
+}
+
+func inOrder(a, b Bundle) int {
+	return cmp.Or(cmp.Compare(a.Header.SourceID, b.Header.SourceID), cmp.Compare(a.Header.Since, b.Header.Since),
+		cmp.Compare(a.Header.Through, b.Header.Through), a.Header.ExportedAt.Compare(b.Header.ExportedAt))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// read reads the header of a bundle, and reports whether it is one.
+func read(path string) (b Bundle, ok bool, err error) {
+	b = Bundle{Path: path}
+	info, err := os.Stat(path)
+	if err != nil {
+		return b, false, fmt.Errorf("read bundle: %w", err)
+	}
+	file := path
+	switch {
+	case strings.HasSuffix(path, Partial):
+		return b, false, nil
+	case info.IsDir():
+		b.Directory, file = true, filepath.Join(path, bundle.ManifestFile)
+	case !info.Mode().IsRegular() || info.Size() > maxFile || !strings.HasSuffix(path, ".json"):
+		return b, false, nil
+	}
+	text, err := os.ReadFile(filepath.Clean(file))
+	if b.Directory && errors.Is(err, fs.ErrNotExist) {
+		return b, false, nil
+	}
+	if err != nil {
+		return b, false, fmt.Errorf("read bundle: %w", err)
+	}
+	var is struct {
+		bundle.Header
+
+		Files []struct {
+			Size int64 `json:"size"`
+		} `json:"files"`
+	}
+	if notJSON := json.Unmarshal(text, &is); notJSON != nil || is.Format != bundle.Format {
+		return b, false, nil //nolint:nilerr // another file
+	}
+	b.Header, b.Size = is.Header, int64(len(text))
+	for _, f := range is.Files {
+		b.Size += f.Size
+	}
+	b.Digest, err = is.Digest()
+	return b, err == nil, err
+}
+
+// Place is where an export ended.
+type Place struct {
+	Source, Incarnation string
+	Depth               sluice.Depth
+	Through             uint64 // the last exported sequence
+	Digest              string // of the bundle that goes through it; "" if there is none
+}
+
+// Last returns where the exports of a namespace ended: its last bundle in a directory, or the receipt for
+// one, whichever is further. Nil if there is neither, or no directory.
+func Last(dir, namespace string) (*Place, error) {
+	if !exists(dir) {
+		return nil, nil //nolint:nilnil // the first export
+	}
+	found, err := Scan(dir)
+	if err != nil {
+		return nil, err
+	}
+	var last *Place
+	for i := range found {
+		h := &found[i].Header
+		if h.SourceName != namespace {
+			continue
+		}
+		p := Place{Source: h.SourceID, Incarnation: h.Incarnation, Depth: h.Depth(), Through: h.Through, Digest: found[i].Digest}
+		if found[i].Heartbeat() {
+			p.Digest = h.Previous
+		}
+		if last, err = later(last, &p); err != nil {
+			return nil, err
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Clean(dir), ReceiptName(namespace)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return last, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read receipt: %w", err)
+	}
+	var r bundle.Receipt
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("%s is no receipt: %w", ReceiptName(namespace), err)
+	}
+	depth, err := sluice.ParseDepth(r.Scope)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no receipt: %w", ReceiptName(namespace), err)
+	}
+	return later(last, &Place{Source: r.SourceID, Incarnation: r.Incarnation, Depth: depth, Through: r.Through, Digest: r.Bundle})
+}
+
+// later returns the further one of two places of the same chain.
+func later(a, b *Place) (*Place, error) {
+	switch {
+	case a == nil:
+		return b, nil
+	case a.Source != b.Source, a.Incarnation != b.Incarnation, a.Depth != b.Depth:
+		return nil, errors.New("the directory has bundles of different sources, logs or depths under one name: export into another directory")
+	case a.Through == b.Through && a.Digest != b.Digest: // not a secret: of a bundle
+		return nil, fmt.Errorf("the directory has two bundles through sequence %d, %s and %s: export into another directory", a.Through, a.Digest, b.Digest)
+	case b.Through > a.Through:
+		return b, nil
+	}
+	return a, nil
+}
+
+// Write writes a file of a medium: under another name until it is on the disk.
+func Write(path string, content []byte) error {
+	f, err := os.OpenFile(filepath.Clean(path+Partial), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644) //nolint:gosec // couriers read it
+	if err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(path+Partial, path)
+	}
+	if err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+	return nil
+}
