@@ -35,6 +35,7 @@ type cli struct {
 	Feed        feedCmd        `cmd:"" help:"Follow events live."`
 	Ticket      ticketCmd      `cmd:"" help:"Create a URL that opens feeds without a token, for a web page or curl."`
 	State       stateCmd       `cmd:"" help:"Show the latest event on each path."`
+	Topics      topicsCmd      `cmd:"" help:"List the paths of a namespace and of its mirrors."`
 	Schedule    scheduleCmd    `cmd:"" help:"Schedule events, list scheduled events, and cancel them."`
 	Appointment appointmentCmd `cmd:"" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
 	Watch       watchCmd       `cmd:"" help:"Manage watches: publish an event when other events meet a condition."`

@@ -153,6 +153,7 @@ func matrix() map[string]asked {
 		"POST /v1/namespaces/{ns}/tombstones":           {row: forAdmins, body: `{"path":"/a/none"}`, ok: 201},
 		"GET /v1/namespaces/{ns}/tombstones":            {row: forAdmins},
 		"GET " + acme + "/items":                        {row: whoeverKnows}, // each sees what it may read
+		"GET " + acme + "/topics":                       {row: forReaders},
 		"GET " + acme + "/export":                       {row: forAdmins},
 		"POST " + acme + "/import":                      {row: forAdmins, body: `{}`, ok: 422}, // it is no bundle
 		"GET " + acme + "/bundle-keys":                  {row: whoeverKnows},

@@ -57,3 +57,81 @@ func TestMirror_ActsAndTurnsAreSeen(t *testing.T) {
 	}, "the system events")
 	require.NotContains(t, s.must(t, http.StatusOK, "GET /metrics", "").text, `subscription="m"`)
 }
+
+// topicsOf returns all pages of the topics of a namespace: "path seq" of its own, "path seq count mirror source" of mirrors.
+func (s *running) topicsOf(t *testing.T, query string, headers ...string) (own, mirrored []string) {
+	t.Helper()
+	for cursor := ""; ; {
+		r := s.must(t, http.StatusOK, "GET /v1/namespaces/high/topics?"+query+"&cursor="+cursor, "", headers...)
+		var page struct {
+			Topics []struct {
+				Topic string
+				Seq   uint64 `json:"latest_sequence"`
+			}
+			Mirrored []struct {
+				Topic  string
+				Source string `json:"source_notebook_id"`
+				Mirror string `json:"subscription_id"`
+				Count  int    `json:"entry_count"`
+				Seq    uint64 `json:"latest_sequence"`
+			} `json:"mirrored_topics"`
+			NextCursor string `json:"next_cursor"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(r.text), &page))
+		for _, is := range page.Topics {
+			own = append(own, fmt.Sprint(is.Topic, " ", is.Seq))
+		}
+		for _, is := range page.Mirrored {
+			mirrored = append(mirrored, fmt.Sprint(is.Topic, " ", is.Seq, " ", is.Count, " ", is.Mirror, " ", is.Source))
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			return own, mirrored
+		}
+	}
+}
+
+// S3-113, S3-114: topics are the namespace's own unless those of its mirrors are asked for, too; page by page none is missing
+// and none there twice.
+func TestTopics_ListMirroredOnesOnRequest(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	mirrorable(t, s)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/other", `{}`)
+	s.publishes(t, "low", "/a/1 one", "/a/2 two", "/a/1 three", "/b four", "/c five")
+	s.publishes(t, "other", "/a/9 six")
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"high","source":"low"}`)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"n","mode":"mirror","namespace":"high","source":"other"}`)
+	s.syncs(t)
+	s.must(t, http.StatusOK, "POST /v1/subscriptions/n/sync?wait=30s", "")
+	s.publishes(t, "high", "/x own", "/a/3 mine", "/x again")
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/low/tombstones", `{"path":"/c"}`)
+	s.syncs(t)
+	seqs, _ := s.topicsOf(t, "")
+	require.Len(t, seqs, 2)
+	plain := s.must(t, http.StatusOK, "GET /v1/namespaces/high/topics?include_mirrored=false", "").text
+	require.NotContains(t, plain, "mirrored_topics")
+	require.Equal(t, plain, s.must(t, http.StatusOK, "GET /v1/namespaces/high/topics", "").text)
+	all := []string{"/a/1 3 2 m low", "/a/2 2 1 m low", "/b 4 1 m low", "/a/9 1 1 n other"}
+	for _, limit := range []string{"1", "2", "3", "1000"} {
+		var own, mirrored []string
+		eventually(t, func() bool { // a list may be of a moment before the last sync
+			own, mirrored = s.topicsOf(t, "include_mirrored=true&limit="+limit)
+			return slices.Equal(mirrored, all)
+		}, "limit "+limit)
+		require.Equal(t, seqs, own)
+	}
+	own, mirrored := s.topicsOf(t, "include_mirrored=true&path_prefix=/a/")
+	require.Len(t, own, 1)
+	require.Contains(t, own[0], "/a/3 ")
+	require.Equal(t, []string{all[0], all[1], all[3]}, mirrored)
+	s.must(t, http.StatusBadRequest, "GET /v1/namespaces/high/topics?include_mirrored=yes", "")
+	s.must(t, http.StatusBadRequest, "GET /v1/namespaces/high/topics?cursor=x", "")
+
+	// A caller that may read a part sees that, and nothing mirrored.
+	s.must(t, http.StatusOK, "PUT /v1/principals/user:ann", `{"clearance":{"level":"SECRET","compartments":["a","b"]}}`)
+	part := s.grant(t, "user:ann", "path:high/a/**", "read")
+	own, _ = s.topicsOf(t, "", as(part.token)...)
+	require.Len(t, own, 1)
+	require.Contains(t, own[0], "/a/3 ")
+	s.must(t, http.StatusForbidden, "GET /v1/namespaces/high/topics?include_mirrored=true", "", as(part.token)...)
+}

@@ -52,6 +52,9 @@ type Mirrors interface {
 	Distrust(ctx context.Context, namespace, kid, by string) error
 	// Items returns entries of a mirror behind a cursor, in the order of their last change.
 	Items(ctx context.Context, m *sluice.Mirror, after uint64, limit int) (model.MirrorPage, error)
+	// Topics returns the paths of a mirror's entries that begin so, by name. Code Unprocessable if there are too
+	// many of them.
+	Topics(ctx context.Context, m *sluice.Mirror, prefix string) ([]sluice.MirroredTopic, error)
 }
 
 // mirrorKey is the context key of the request's mirror.
@@ -110,6 +113,7 @@ func (s *Server) mirrorRoutes() []route {
 		{http.MethodPost, one + "/suspend", mirrored, s.suspendMirror},
 		{http.MethodPut, one + "/credential", mirrored, s.putCredential},
 		{http.MethodGet, "/v1/namespaces/:ns/items", seesNamespace, s.listItems},
+		{http.MethodGet, "/v1/namespaces/:ns/topics", onSomePath(sluice.VerbRead), s.listTopics},
 	}
 }
 

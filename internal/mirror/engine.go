@@ -52,7 +52,7 @@ func New(deps Deps, opts Options) *Engine {
 		deps: deps, opts: opts.filled(rand.Float64), changed: make(chan struct{}, 1), told: make(chan struct{}),
 		mirrors: map[string]*job{}, holds: map[string]int{}, own: map[string]incarnation{}, ids: map[string]map[string]bool{},
 	}
-	e.keeper = &Keeper{deps: deps, engine: e, now: e.opts.Now, log: e.opts.Log}
+	e.keeper = &Keeper{deps: deps, engine: e, topics: newTopics(), now: e.opts.Now, log: e.opts.Log}
 	return e
 }
 

@@ -21,6 +21,7 @@ import (
 type Keeper struct {
 	deps   Deps
 	engine *Engine
+	topics *topics
 	now    func() time.Time
 	log    *slog.Logger
 }

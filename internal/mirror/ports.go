@@ -85,6 +85,9 @@ type Copies interface {
 	Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error)
 	// Page returns entries behind a cursor, in the order of their last change.
 	Page(ctx context.Context, id string, after uint64, limit int) (Page, error)
+	// Topics returns the paths of a mirror's entries that begin so, without tombstones, in any order. Code
+	// Unprocessable if there are more than most.
+	Topics(ctx context.Context, id, prefix string, most int) ([]sluice.MirroredTopic, error)
 	// Purge removes everything of a mirror.
 	Purge(ctx context.Context, id string) error
 }

@@ -57,6 +57,10 @@ func TestMirror_CallsMatchTheContract(t *testing.T) {
 			_, err := c.PutMirrorCredential(ctx, "m", "cap_x")
 			return err
 		}, "PUT /v1/subscriptions/m/credential", `{"credential":"cap_x"}`},
+		{"topics", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Topics(ctx, "high", client.TopicsQuery{IncludeMirrored: true, PathPrefix: "/a", Limit: 5, Cursor: "x"})
+			return err
+		}, "GET /v1/namespaces/high/topics?cursor=x&include_mirrored=true&limit=5&path_prefix=%2Fa", ""},
 		{"items", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Items(ctx, "high", client.ItemsQuery{Source: client.ItemsAll, Mirror: "m", PathPrefix: "/a", Limit: 5, After: "m.7"})
 			return err

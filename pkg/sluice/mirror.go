@@ -230,6 +230,21 @@ type BundleImport struct {
 	Receipt   json.RawMessage `json:"receipt,omitempty"` // signed, for the source; absent if no bundle with a range was imported
 }
 
+// Topic is a path of a namespace.
+type Topic struct {
+	Topic          Path   `json:"topic"`
+	LatestSequence uint64 `json:"latest_sequence"` // of its last event
+}
+
+// MirroredTopic is a path of entries in a mirror (S3-114).
+type MirroredTopic struct {
+	Topic          Path   `json:"topic"`
+	Source         string `json:"source_notebook_id"` // the mirror's
+	Subscription   string `json:"subscription_id"`
+	EntryCount     int    `json:"entry_count"`     // without tombstones
+	LatestSequence uint64 `json:"latest_sequence"` // of the source, of the last of them
+}
+
 // MirroredItem is an entry of a namespace, its own or a mirrored one.
 type MirroredItem struct {
 	Source       string     `json:"source"` // "local" or "mirrored" (S3-116)

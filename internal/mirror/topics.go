@@ -1,0 +1,107 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bounds of lists of topics: such a list is made of all entries of a mirror.
+const (
+	maxTopics   = 100_000 // of a list
+	topicLists  = 4       // that are kept
+	topicScans  = 2       // that are made at once
+	topicsAgain = 10      // times as long as a list took, it is used although the mirror has moved
+)
+
+// topics keeps the last lists of topics, for the next pages of their readers.
+type topics struct {
+	scans chan struct{}
+
+	mu    sync.Mutex
+	lists map[topicsKey]*topicsOf
+}
+
+type topicsKey struct {
+	mirror, prefix string
+	made           time.Time // an id may be given again
+}
+
+// topicsOf is a list of topics by name.
+type topicsOf struct {
+	all      []sluice.MirroredTopic
+	revision uint64 // of the mirror's place before
+	at       time.Time
+	took     time.Duration
+}
+
+func newTopics() *topics {
+	return &topics{scans: make(chan struct{}, topicScans), lists: map[topicsKey]*topicsOf{}}
+}
+
+// Topics returns the paths of a mirror's entries that begin so, by name (S3-114). A list that took long may be
+// ten times as old. Code Unprocessable if there are too many.
+func (k *Keeper) Topics(ctx context.Context, m *sluice.Mirror, prefix string) ([]sluice.MirroredTopic, error) {
+	held, err := k.deps.Copies.Hold(ctx, m.ID, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read place: %w", err)
+	}
+	key, revision := topicsKey{m.ID, prefix, m.CreatedAt}, held.Place.Revision
+	if all := k.topics.kept(key, revision, k.now()); all != nil {
+		return all, nil
+	}
+	select {
+	case k.topics.scans <- struct{}{}:
+		defer func() { <-k.topics.scans }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if all := k.topics.kept(key, revision, k.now()); all != nil { // another request made it meanwhile
+		return all, nil
+	}
+	begun := k.now()
+	all, err := k.deps.Copies.Topics(ctx, m.ID, prefix, maxTopics)
+	if err != nil {
+		return nil, fmt.Errorf("read topics: %w", err)
+	}
+	for i := range all {
+		all[i].Source, all[i].Subscription = m.Source, m.ID
+	}
+	slices.SortFunc(all, func(a, b sluice.MirroredTopic) int { return strings.Compare(string(a.Topic), string(b.Topic)) })
+	now := k.now()
+	k.topics.keep(key, &topicsOf{all, revision, now, now.Sub(begun)})
+	return all, nil
+}
+
+// kept returns a list that is of the present place of a mirror, or not too old; nil if there is none.
+func (t *topics) kept(key topicsKey, revision uint64, now time.Time) []sluice.MirroredTopic {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	is := t.lists[key]
+	if is == nil || is.revision != revision && now.Sub(is.at) > topicsAgain*is.took {
+		return nil
+	}
+	return is.all
+}
+
+// keep keeps a list, in place of the oldest if there are too many.
+func (t *topics) keep(key topicsKey, is *topicsOf) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lists[key] = is
+	if len(t.lists) <= topicLists {
+		return
+	}
+	oldest := key
+	for other, was := range t.lists {
+		if was.at.Before(t.lists[oldest].at) {
+			oldest = other
+		}
+	}
+	delete(t.lists, oldest)
+}
