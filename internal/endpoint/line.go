@@ -38,13 +38,34 @@ func (l *line) follow(limit context.Context) (context.Context, func()) {
 	}
 }
 
-func (l *line) got(info httptrace.GotConnInfo) {
+// watch cuts the line when its attempt is interrupted. Call the returned function when the request is
+// over; it returns when nothing of the request can leave any more.
+func (l *line) watch() (over func()) {
+	stop := context.AfterFunc(l.parent, l.end)
+	return func() {
+		if !stop() {
+			l.end()
+		}
+	}
+}
+
+func (l *line) got(info httptrace.GotConnInfo) { l.hold(info.Conn) }
+
+func (l *line) hold(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conn = info.Conn
+	l.conn = conn
 	if l.over {
 		l.cut()
 	}
+}
+
+// release says that the connection is not the attempt's any more, and reports whether it was not cut.
+func (l *line) release() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conn = nil
+	return !l.over
 }
 
 // put says that the request was answered, and that the connection is released.

@@ -27,27 +27,20 @@ type Reply struct {
 // connecting, headers and body, and ends as Send does when ctx is done.
 func (s *Sender) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Reply {
 	defer shutdown.Sending(ctx)()
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	l := line{parent: ctx}
-	held, over := l.follow(limited)
-	defer over()
-	req, err := s.postRequest(held, url, header, body)
+	until := time.Now().Add(timeout)
+	req, err := s.postRequest(ctx, url, header, body)
 	if err != nil {
 		return Reply{Outcome: sluice.Refused, Error: err.Error()}
 	}
-	res, err := s.transport.RoundTrip(req)
-	if err == nil {
-		defer func() { _ = res.Body.Close() }() // the needed part was read before
-		var reply Reply
-		if reply, err = s.reply(res); err == nil {
-			return reply
-		}
+	var reply Reply
+	err = s.exchange(ctx, req, until, func(res *http.Response) (err error) {
+		reply, err = s.reply(res)
+		return err
+	})
+	if err != nil {
+		return Reply{Outcome: sluice.Failed, Error: failure(ctx, err, timeout)}
 	}
-	if limited.Err() != nil { // the connection failed because of that
-		err = limited.Err()
-	}
-	return Reply{Outcome: sluice.Failed, Error: failure(ctx, err, timeout)}
+	return reply
 }
 
 func (s *Sender) postRequest(ctx context.Context, url string, header http.Header, body []byte) (*http.Request, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"net"
 	"net/http"
@@ -56,6 +57,7 @@ type Sender struct {
 	agent     string
 	guard     *guard
 	transport *http.Transport
+	wires     *wires
 }
 
 // New returns a Sender. It opens nothing; Close it when no Send is in flight any more.
@@ -80,11 +82,15 @@ func New(opts Options) *Sender {
 		DisableCompression:     true, // or an answer could unpack to more than its counted bytes
 		MaxResponseHeaderBytes: 64 << 10,
 	}
+	s.wires = newWires(s.guard.dial, func() *tls.Config { return s.transport.TLSClientConfig })
 	return s
 }
 
 // Close closes the idle connections. It does not interrupt Sends in flight.
-func (s *Sender) Close() { s.transport.CloseIdleConnections() }
+func (s *Sender) Close() {
+	s.wires.close()
+	s.transport.CloseIdleConnections()
+}
 
 // Check returns an error if e can never be sent to: InsecureURL unless it is https (or loopback
 // where that is allowed), BlockedAddress if the host is, spells or now resolves to an address that
@@ -122,12 +128,8 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 	}
 	timeout := cmp.Or(sub.Policy.Timeout.Std(), defaultTimeout)
 	defer shutdown.Sending(ctx)()
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	l := line{parent: ctx}
-	held, over := l.follow(limited)
-	defer over()
-	req, body, err := s.request(held, sub, ev, &a)
+	until := time.Now().Add(timeout)
+	req, body, err := s.request(ctx, sub, ev, &a)
 	if err != nil {
 		a.Outcome, a.Error = sluice.Refused, newMask(sub).apply(err.Error())
 		if sluice.CodeOf(err) == sluice.TooLarge {
@@ -138,24 +140,46 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 	hash := sha256.Sum256(body)
 	a.PayloadHash = hex.EncodeToString(hash[:])
 	secrets := func() mask { return newMask(sub) }
-	if err := s.exchange(req, secrets, &a); err != nil {
-		if limited.Err() != nil { // the connection failed because of that
-			err = limited.Err()
-		}
+	err = s.exchange(ctx, req, until, func(res *http.Response) error { return s.read(res, secrets, &a) })
+	if err != nil {
 		a.Outcome, a.Error = sluice.Failed, secrets().apply(failure(ctx, err, timeout))
 	}
 	return s.ended(a)
 }
 
-// exchange sends the request and enters the meaning of the answer into a. It uses the transport,
-// not a client: it follows no redirect and keeps no cookie (C06).
-func (s *Sender) exchange(req *http.Request, secrets func() mask, a *sluice.Attempt) error {
-	res, err := s.transport.RoundTrip(req)
-	if err != nil {
-		return err
+// exchange makes a request and has its answer read. It follows no redirect and keeps no cookie (C06).
+func (s *Sender) exchange(ctx context.Context, req *http.Request, until time.Time, read func(*http.Response) error) error {
+	if size(req) <= maxRequest && s.wires.serves(req.URL) {
+		return s.wires.exchange(ctx, req, until, read)
 	}
-	defer func() { _ = res.Body.Close() }() // the needed part was read before
-	return s.read(res, secrets, a)
+	limited, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	l := line{parent: ctx}
+	held, over := l.follow(limited)
+	defer over()
+	res, err := s.transport.RoundTrip(req.WithContext(held))
+	if err == nil {
+		defer func() { _ = res.Body.Close() }() // the needed part was read before
+		if res.ProtoMajor == 1 {
+			s.wires.speaks(req.URL)
+		}
+		err = read(res)
+	}
+	if err != nil && limited.Err() != nil { // the connection failed because of that
+		return limited.Err()
+	}
+	return err
+}
+
+// size returns about how many bytes a request has.
+func size(req *http.Request) int {
+	n := int(req.ContentLength) + len(req.URL.Path) + len(req.URL.RawQuery)
+	for name, values := range req.Header {
+		for _, value := range values {
+			n += len(name) + len(value) + len(": \r\n")
+		}
+	}
+	return n
 }
 
 func (s *Sender) ended(a sluice.Attempt) sluice.Attempt {

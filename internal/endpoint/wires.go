@@ -1,0 +1,358 @@
+package endpoint
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/url"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	fewWires = 32                    // connections to a host, for each processor, that are opened at once; 64 at least
+	turnover = 10 * time.Millisecond // beyond them, only if answers take longer than this
+)
+
+// origin is where connections lead.
+type origin struct {
+	secure bool
+	host   string // as in the URL, with the port if it has one
+}
+
+func originOf(u *url.URL) origin { return origin{u.Scheme == "https", u.Host} }
+
+// wires are the kept connections that speak HTTP/1.1 (decision 0049). The transport has those that
+// speak HTTP/2, and the first ones to a host behind TLS, whose protocol is not known yet.
+type wires struct {
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	config func() *tls.Config // of connections with TLS; a nil result: the default
+	enough int                // connections to a host that answers quickly, to keep the processors busy
+	soon   time.Duration      // until a look
+
+	requests, answers sync.Pool // memory of exchanges: free connections have none
+
+	mu      sync.Mutex
+	closed  bool
+	hosts   map[origin]*wiresOf
+	idle    int
+	sweeper *time.Timer // nil: no host is known
+}
+
+// wiresOf is the connections to one host.
+type wiresOf struct {
+	origin  origin
+	name    string // for the dialler and TLS
+	address string
+	used    time.Time // of the last request
+
+	free     []*wire // the last one was used last
+	open     int     // in use or free
+	dialling int
+	waiting  []*waiter
+	turned   int  // connections that were released since the last look
+	looks    bool // a look is due
+}
+
+// waiter is an attempt that waits for a connection.
+type waiter struct {
+	host  *wiresOf
+	ready chan connected // has room for one
+	over  bool           // it has one, or gave up
+	dials bool           // a connection is made for it
+}
+
+// connected is a connection, or why there is none.
+type connected struct {
+	wire *wire
+	err  error
+}
+
+func newWires(dial func(context.Context, string, string) (net.Conn, error), config func() *tls.Config) *wires {
+	return &wires{
+		dial: dial, config: config, enough: fewWires * max(2, runtime.GOMAXPROCS(0)), soon: turnover, hosts: map[origin]*wiresOf{},
+		requests: sync.Pool{New: func() any { return new(bytes.Buffer) }},
+		answers:  sync.Pool{New: func() any { return bufio.NewReader(nil) }},
+	}
+}
+
+// speaks notes that a host with TLS speaks HTTP/1.1.
+func (w *wires) speaks(u *url.URL) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.host(u)
+}
+
+// serves reports whether requests to a host use these connections.
+func (w *wires) serves(u *url.URL) bool {
+	if u.Scheme == "http" {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hosts[originOf(u)] != nil
+}
+
+// host returns the connections to a host. The caller holds the lock.
+func (w *wires) host(u *url.URL) *wiresOf {
+	o := originOf(u)
+	h := w.hosts[o]
+	if h == nil {
+		h = &wiresOf{origin: o, name: u.Hostname()}
+		port := u.Port()
+		switch {
+		case port != "":
+		case o.secure:
+			port = "443"
+		default:
+			port = "80"
+		}
+		h.address = net.JoinHostPort(h.name, port)
+		w.hosts[o] = h
+	}
+	h.used = time.Now()
+	if w.sweeper == nil {
+		w.sweeper = time.AfterFunc(idle, w.sweep)
+	}
+	return h
+}
+
+// take returns a connection to a host: a free one, or the first of one that becomes free and one that
+// is made. reused reports whether it served a request before.
+func (w *wires) take(ctx context.Context, u *url.URL, until time.Time) (c *wire, reused bool, err error) {
+	for {
+		c, wait := w.pick(ctx, u)
+		if wait != nil {
+			c, err = w.await(ctx, wait, until)
+			return c, c != nil && c.served, err
+		}
+		if c.quiet() {
+			return c, true, nil
+		}
+		w.drop(ctx, c)
+	}
+}
+
+// pick returns a free connection, or a waiter for one.
+func (w *wires) pick(ctx context.Context, u *url.URL) (*wire, *waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.host(u)
+	if last := len(h.free) - 1; last >= 0 {
+		c := h.free[last]
+		h.free[last], h.free = nil, h.free[:last]
+		w.idle--
+		return c, nil
+	}
+	wait := &waiter{host: h, ready: make(chan connected, 1)}
+	h.waiting = append(h.waiting, wait)
+	if h.open+h.dialling < w.enough {
+		w.connect(ctx, h, wait)
+	} else {
+		w.lookLater(ctx, h)
+	}
+	return nil, wait
+}
+
+// await returns what a waiter gets.
+func (w *wires) await(ctx context.Context, wait *waiter, until time.Time) (*wire, error) {
+	limit := time.NewTimer(time.Until(until))
+	defer limit.Stop()
+	err := context.DeadlineExceeded
+	select {
+	case got := <-wait.ready:
+		return got.wire, got.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-limit.C:
+	}
+	w.mu.Lock()
+	late := wait.over
+	wait.leave()
+	w.mu.Unlock()
+	if late {
+		if got := <-wait.ready; got.wire != nil {
+			w.put(got.wire)
+		}
+	}
+	return nil, err
+}
+
+// leave takes a waiter out of the line. The caller holds the lock.
+func (wait *waiter) leave() {
+	wait.over = true
+	if i := slices.Index(wait.host.waiting, wait); i >= 0 {
+		wait.host.waiting = slices.Delete(wait.host.waiting, i, i+1)
+	}
+}
+
+// look makes as many connections again as there are, for the waiters, unless those that are there were
+// released meanwhile, each once: then they are enough.
+func (w *wires) look(ctx context.Context, h *wiresOf) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	room := 0
+	if h.turned == 0 || h.turned < h.open {
+		room = max(w.enough, h.open+h.dialling)
+	}
+	h.turned, h.looks = 0, false
+	for _, wait := range h.waiting {
+		switch {
+		case wait.dials:
+		case room > 0:
+			w.connect(ctx, h, wait)
+			room--
+		default:
+			w.lookLater(ctx, h)
+			return
+		}
+	}
+}
+
+// lookLater lets look be called soon. The caller holds the lock.
+func (w *wires) lookLater(ctx context.Context, h *wiresOf) {
+	if !h.looks {
+		h.looks = true
+		time.AfterFunc(w.soon, func() { w.look(ctx, h) })
+	}
+}
+
+// connect makes a connection for a waiter, or for another one if that has one first. The caller holds
+// the lock.
+func (w *wires) connect(ctx context.Context, h *wiresOf, wait *waiter) {
+	wait.dials = true
+	h.dialling++
+	go func() { // ends with the connection, after setUp at the latest
+		c, err := w.open(ctx, h)
+		w.mu.Lock()
+		h.dialling--
+		if err == nil {
+			h.open++
+		} else if !wait.over {
+			wait.leave()
+			wait.ready <- connected{err: err}
+		}
+		w.mu.Unlock()
+		if err == nil {
+			w.put(c)
+		}
+	}()
+}
+
+// open dials a host. That outlives the attempt that began it.
+func (w *wires) open(ctx context.Context, h *wiresOf) (*wire, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), setUp)
+	defer cancel()
+	conn, err := w.dial(ctx, "tcp", h.address)
+	if err != nil {
+		return nil, err
+	}
+	c := newWire(w, h, conn)
+	if !h.origin.secure {
+		return c, nil
+	}
+	config := w.config().Clone()
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if config.ServerName == "" {
+		config.ServerName = h.name
+	}
+	config.NextProtos = []string{"http/1.1"}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close() // the handshake's error says more
+		return nil, err
+	}
+	c.conn = secure
+	return c, nil
+}
+
+// put hands a connection that can be used again to the first waiter, or keeps it for a while.
+func (w *wires) put(c *wire) {
+	w.mu.Lock()
+	h := c.host
+	if c.served {
+		h.turned++
+	}
+	if len(h.waiting) > 0 {
+		wait := h.waiting[0]
+		wait.over = true
+		h.waiting[0], h.waiting = nil, h.waiting[1:]
+		wait.ready <- connected{wire: c}
+		w.mu.Unlock()
+		return
+	}
+	kept := w.idle < idleAll && !w.closed
+	if kept {
+		c.since = time.Now()
+		h.free = append(h.free, c)
+		w.idle++
+	} else {
+		h.open--
+	}
+	w.mu.Unlock()
+	if !kept {
+		_ = c.conn.Close() // nothing is in flight on it
+	}
+}
+
+// drop closes a connection. One that is waited for is made in its place.
+func (w *wires) drop(ctx context.Context, c *wire) {
+	w.mu.Lock()
+	h := c.host
+	h.open--
+	h.turned++
+	for _, wait := range h.waiting {
+		if !wait.dials {
+			w.connect(ctx, h, wait)
+			break
+		}
+	}
+	w.mu.Unlock()
+	_ = c.conn.Close() // it may be closed already
+}
+
+// sweep closes connections that were free for long, and forgets hosts without any.
+func (w *wires) sweep() {
+	w.mu.Lock()
+	var closing []*wire
+	now := time.Now()
+	for o, h := range w.hosts {
+		n := 0
+		for n < len(h.free) && (now.Sub(h.free[n].since) >= idle || w.closed) {
+			n++
+		}
+		closing = append(closing, h.free[:n]...)
+		h.free = append([]*wire(nil), h.free[n:]...)
+		h.open -= n
+		if h.open+h.dialling == 0 && len(h.waiting) == 0 && now.Sub(h.used) >= idle {
+			delete(w.hosts, o)
+		}
+	}
+	w.idle -= len(closing)
+	if len(w.hosts) == 0 || w.closed {
+		w.sweeper = nil
+	} else {
+		w.sweeper = time.AfterFunc(idle/4, w.sweep)
+	}
+	w.mu.Unlock()
+	for _, c := range closing {
+		_ = c.conn.Close() // nothing is in flight on it
+	}
+}
+
+// close closes the free connections, and the others when they are released.
+func (w *wires) close() {
+	w.mu.Lock()
+	w.closed = true
+	if w.sweeper != nil {
+		w.sweeper.Stop()
+	}
+	w.mu.Unlock()
+	w.sweep()
+}

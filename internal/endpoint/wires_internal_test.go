@@ -1,0 +1,337 @@
+package endpoint
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// plain returns a listener on loopback whose connections are each handled so, and a Sender and a subscription to it.
+func plain(tb testing.TB, handle func(net.Conn)) (*Sender, *sluice.Subscription) {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer func() { _ = conn.Close() }()
+				handle(conn)
+			})
+		}
+	})
+	s := New(Options{AllowLoopback: true})
+	tb.Cleanup(func() {
+		s.Close()
+		require.NoError(tb, listener.Close())
+		running.Wait()
+	})
+	return s, to("http://" + listener.Addr().String() + "/hook?k=v")
+}
+
+func to(address string) *sluice.Subscription {
+	return &sluice.Subscription{
+		Endpoint: sluice.Endpoint{URL: address, Headers: map[string]string{"X-Env": "test"}},
+		Policy:   sluice.Policy{Timeout: sluice.Duration(time.Minute)},
+		Secrets:  []sluice.Secret{{Value: "whsec_bmV3LXNlY3JldC1uZXctc2VjcmV0LW5ldy1zZWNyZXQ="}},
+	}
+}
+
+// heard reads a request, and returns its bytes; nil if there is none.
+func heard(from *bufio.Reader) []byte {
+	var all strings.Builder
+	req, err := http.ReadRequest(bufio.NewReader(io.TeeReader(from, &all)))
+	if err != nil {
+		return nil
+	}
+	if _, err := io.Copy(io.Discard, req.Body); err != nil {
+		return nil
+	}
+	return []byte(all.String())
+}
+
+const fine = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+// A receiver cannot tell an exchange on a wire from one of net/http.
+func TestWire_SendsTheBytesOfTheTransport(t *testing.T) {
+	t.Parallel()
+	came := make(chan []byte, 2)
+	s, sub := plain(t, func(conn net.Conn) {
+		came <- heard(bufio.NewReader(conn))
+		_, _ = io.WriteString(conn, fine)
+	})
+	ev := &sluice.Event{ID: "1", Path: "/a", Type: "t", Source: "/s", Data: []byte(`{"a":1}`)}
+	for _, number := range []int{1, 2} { // a retry closes its connection
+		a := sluice.Attempt{Number: number, StartedAt: time.Now()}
+		req, _, err := s.request(t.Context(), sub, ev, &a)
+		require.NoError(t, err)
+		require.NoError(t, s.wires.exchange(t.Context(), req, time.Now().Add(time.Minute), func(*http.Response) error { return nil }))
+		req.Body, err = req.GetBody()
+		require.NoError(t, err)
+		res, err := s.transport.RoundTrip(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		ours, theirs := <-came, <-came
+		require.Equal(t, string(theirs), string(ours))
+		require.Contains(t, string(ours), "X-Env: test\r\n")
+	}
+}
+
+// Nothing that came before a request is its answer: not with the answer before, nor later.
+func TestWire_UnaskedAnswerIsIgnored(t *testing.T) { // C06
+	t.Parallel()
+	const forged = "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"
+	for name, extra := range map[string]string{"with the answer": fine + forged, "half of it": fine + "H"} {
+		s, sub := plain(t, func(conn net.Conn) {
+			from := bufio.NewReader(conn)
+			for heard(from) != nil {
+				_, _ = io.WriteString(conn, extra)
+			}
+		})
+		for range 3 {
+			require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Outcome, name)
+		}
+	}
+	wrote := make(chan struct{})
+	s, sub := plain(t, func(conn net.Conn) {
+		from := bufio.NewReader(conn)
+		for heard(from) != nil {
+			_, _ = io.WriteString(conn, fine)
+			wrote <- struct{}{} // the answer was read
+			_, _ = io.WriteString(conn, forged)
+			wrote <- struct{}{}
+		}
+	})
+	for range 3 {
+		require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Outcome)
+		<-wrote
+		<-wrote
+	}
+}
+
+// A connection that the endpoint closed while it was free costs no attempt.
+func TestWire_ClosedConnectionIsNotUsed(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{})
+	s, sub := plain(t, func(conn net.Conn) {
+		heard(bufio.NewReader(conn))
+		_, _ = io.WriteString(conn, fine) // without a word that this was all
+		_ = conn.Close()
+		closed <- struct{}{}
+	})
+	for range 3 {
+		require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Outcome)
+		<-closed
+	}
+}
+
+func TestWire_PassesInformationalAnswers(t *testing.T) {
+	t.Parallel()
+	s, sub := plain(t, func(conn net.Conn) {
+		from := bufio.NewReader(conn)
+		for heard(from) != nil {
+			_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n"+fine)
+		}
+	})
+	for range 3 {
+		a := s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1)
+		require.Equal(t, []any{sluice.Delivered, 200}, []any{a.Outcome, a.Status})
+	}
+	require.Len(t, s.wires.hosts[origin{host: strings.Split(sub.Endpoint.URL, "/")[2]}].free, 1)
+}
+
+// Of a header without an end only the first bytes are read.
+func TestWire_BoundsTheHeaderOfAnswers(t *testing.T) {
+	t.Parallel()
+	wrote := make(chan int, 1)
+	s, sub := plain(t, func(conn net.Conn) {
+		heard(bufio.NewReader(conn))
+		n, line := 0, "X-Line: "+strings.Repeat("x", 1000)+"\r\n"
+		for _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n"); err == nil; n += len(line) {
+			_, err = io.WriteString(conn, line)
+		}
+		wrote <- n
+	})
+	a := s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1)
+	require.Equal(t, []any{sluice.Failed, "no valid HTTP response"}, []any{a.Outcome, a.Error})
+	require.Less(t, <-wrote, 32<<20, "what the sockets hold, and then the connection is closed")
+}
+
+// speaker returns a TLS endpoint with HTTP/1.1 alone, and a Sender that trusts it.
+func speaker(t *testing.T) (*Sender, *sluice.Subscription, *sync.Map) {
+	t.Helper()
+	var seen sync.Map
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.Store(r.RemoteAddr, r.Proto) }))
+	t.Cleanup(server.Close)
+	s := New(Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	t.Cleanup(s.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	s.transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	return s, to(server.URL), &seen
+}
+
+// The first exchange behind TLS shows which protocol the host speaks.
+func TestWire_SpeaksTLSToHostsWithoutHTTP2(t *testing.T) {
+	t.Parallel()
+	s, sub, seen := speaker(t)
+	for range 4 {
+		require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Outcome)
+	}
+	n := 0
+	seen.Range(func(_, proto any) bool { n++; return proto == "HTTP/1.1" })
+	require.Equal(t, 2, n, "one connection of the transport, and a wire")
+	require.Len(t, s.wires.hosts[origin{true, strings.TrimPrefix(sub.Endpoint.URL, "https://")}].free, 1)
+}
+
+func TestWire_VerifiesCertificates(t *testing.T) { // S1-143
+	t.Parallel()
+	s, sub, _ := speaker(t)
+	u, err := url.Parse(sub.Endpoint.URL)
+	require.NoError(t, err)
+	s.wires.speaks(u)
+	s.transport.TLSClientConfig = nil
+	a := s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1)
+	require.Equal(t, "certificate rejected: certificate signed by unknown authority", a.Error)
+}
+
+// The guard of addresses is that of the transport.
+func TestWire_IsGuarded(t *testing.T) { // S1-143
+	t.Parallel()
+	s := New(Options{})
+	t.Cleanup(s.Close)
+	u, err := url.Parse("https://169.254.169.254/")
+	require.NoError(t, err)
+	s.wires.speaks(u)
+	require.Equal(t, "address 169.254.169.254 is link-local", s.Send(t.Context(), to(u.String()), &sluice.Event{ID: "1"}, 1).Error)
+}
+
+// piped returns wires whose connections lead nowhere, and the number that was made.
+func piped(t *testing.T, failing error) (*wires, func() int) {
+	t.Helper()
+	var mu sync.Mutex
+	n := 0
+	w := newWires(func(context.Context, string, string) (net.Conn, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		n++
+		if failing != nil {
+			return nil, failing
+		}
+		conn, other := net.Pipe()
+		t.Cleanup(func() { _ = other.Close() })
+		return conn, nil
+	}, nil)
+	w.enough, w.soon = 2, time.Hour
+	t.Cleanup(w.close)
+	return w, func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
+}
+
+// A host that answers quickly needs no more connections than keep the processors busy; one that does not
+// gets twice as many at each look.
+func TestWires_GrowWhileAnswersAreSlow(t *testing.T) {
+	t.Parallel()
+	w, made := piped(t, nil)
+	u := &url.URL{Scheme: "http", Host: "a"}
+	got := make(chan *wire, 20)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			c, _, err := w.take(context.Background(), u, time.Now().Add(time.Minute))
+			if err == nil {
+				got <- c
+			}
+		})
+	}
+	first, second := <-got, <-got
+	host := first.host
+	waiting := func(n int) func() bool {
+		return func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(host.waiting) == n
+		}
+	}
+	require.Eventually(t, waiting(18), time.Minute, time.Millisecond)
+	first.served, second.served = true, true
+	w.put(first)
+	w.put(second)
+	<-got
+	<-got
+	w.look(t.Context(), host)
+	require.Equal(t, 2, made(), "each was released once: they are enough")
+	w.look(t.Context(), host)
+	require.Eventually(t, waiting(14), time.Minute, time.Millisecond)
+	require.Equal(t, 4, made())
+	w.look(t.Context(), host)
+	require.Eventually(t, waiting(10), time.Minute, time.Millisecond)
+	require.Equal(t, 8, made())
+	w.drop(t.Context(), first)
+	require.Eventually(t, waiting(9), time.Minute, time.Millisecond, "one is made in the place of one that was closed")
+	for range 9 {
+		c := <-got
+		w.put(c)
+	}
+	all.Wait()
+}
+
+// Each attempt that waits for a host out of reach is told, and none is kept.
+func TestWires_TellAllWaitersOfAFailure(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("no way")
+	w, _ := piped(t, failed)
+	w.soon = time.Millisecond
+	u := &url.URL{Scheme: "http", Host: "a"}
+	errs := make(chan error, 20)
+	for range cap(errs) {
+		go func() {
+			_, _, err := w.take(context.Background(), u, time.Now().Add(time.Minute))
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		require.ErrorIs(t, <-errs, failed)
+	}
+	require.Empty(t, w.hosts[originOf(u)].waiting)
+}
+
+// An attempt that gives up while it waits leaves what comes to others.
+func TestWires_KeepAConnectionThatCameTooLate(t *testing.T) {
+	t.Parallel()
+	w, _ := piped(t, nil)
+	u := &url.URL{Scheme: "http", Host: "a"}
+	_, wait := w.pick(t.Context(), u)
+	_, err := w.await(t.Context(), wait, time.Now()) // the connection may be there already
+	if err == nil {
+		t.Skip("it came in time")
+	}
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	c, _, err := w.take(t.Context(), u, time.Now().Add(time.Minute))
+	require.NoError(t, err)
+	w.put(c)
+	require.Empty(t, wait.host.waiting)
+}
