@@ -11,6 +11,7 @@ import (
 // arrive puts a delivery from the source into its lane, or acknowledges it at once if there is
 // nothing to do for it.
 func (r *runner) arrive(work context.Context, d *model.Delivery) {
+	r.active = true
 	if r.isSettled(d) || d.Event.Path != "" && !r.takes(r.sub, &d.Event) {
 		r.answer(d.Receipt.Ack())
 		return

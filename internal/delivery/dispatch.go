@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// dispatch starts the tasks that may start now, and sets the timer to the next decision.
-func (r *runner) dispatch(work context.Context, wake *time.Timer) {
+// dispatch starts the tasks that may start now, and sets the time of the next decision.
+func (r *runner) dispatch(work context.Context, t *timers) {
 	now := time.Now()
 	p := r.decide(now)
-	for _, t := range p.tasks {
-		t.match = r.match
+	for _, one := range p.tasks {
+		one.match = r.match
 		r.busy.Add(1)
-		r.workers.give(order{work, r, t})
+		r.workers.give(order{work, r, one})
 	}
 	clear(p.tasks) // lanes end
 	for _, why := range p.waits {
@@ -23,6 +23,6 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 		r.tellBreaker(work)
 	}
 	if !p.wake.IsZero() {
-		wake.Reset(max(0, p.wake.Sub(now)))
+		t.set(max(0, p.wake.Sub(now)))
 	}
 }

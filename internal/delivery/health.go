@@ -153,6 +153,14 @@ type healthStored struct {
 	err    error
 }
 
+// written returns the channel of the outcome of a write, nil if none is in progress.
+func (r *runner) written() <-chan healthStored {
+	if !r.storing {
+		return nil
+	}
+	return r.stores
+}
+
 // healthWritten enters the outcome of a write, and waits before the next.
 func (r *runner) healthWritten(ctx context.Context, s healthStored) {
 	r.nextStore = time.After(saveEvery)

@@ -48,16 +48,54 @@ type Seat interface {
 	Forget() // it has ended: nothing is stored
 }
 
-// clocks returns the ticks at which deliveries are held on to, and those at which the runner looks whether
-// it can rest: a source that can be left hands nothing out twice.
-func (r *runner) clocks() (hold, rest *time.Ticker) {
-	hold, rest = time.NewTicker(holdEvery), time.NewTicker(restEvery)
-	if r.rests == nil {
-		rest.Stop()
-	} else {
-		hold.Stop()
+// timers are the clocks of a runner that serves.
+type timers struct {
+	beat  *time.Ticker // deliveries are held on to, or of a source that can be left: it may rest
+	looks *time.Ticker
+	wake  *time.Timer // the next decision of the dispatcher
+	armed bool        // there is one
+}
+
+func (r *runner) timers() *timers {
+	every := holdEvery
+	if r.rests != nil { // which hands nothing out twice
+		every = restEvery
 	}
-	return hold, rest
+	return &timers{beat: time.NewTicker(every), looks: time.NewTicker(r.lookEvery)}
+}
+
+func (t *timers) stop() {
+	t.beat.Stop()
+	t.looks.Stop()
+	if t.wake != nil {
+		t.wake.Stop()
+	}
+}
+
+// set sets the time until the next decision.
+func (t *timers) set(wait time.Duration) {
+	if t.armed = true; t.wake == nil {
+		t.wake = time.NewTimer(wait)
+		return
+	}
+	t.wake.Reset(wait)
+}
+
+// due returns the channel of the next decision, nil if there is none.
+func (t *timers) due() <-chan time.Time {
+	if !t.armed {
+		return nil
+	}
+	return t.wake.C
+}
+
+// beat holds on to deliveries, or lets the runner end if it has no work, and reports whether it does.
+func (r *runner) beat(now time.Time) (rests bool) {
+	if r.rests != nil {
+		return r.rest(now)
+	}
+	r.lanes.each(func(d *model.Delivery) { r.answer(d.Receipt.Hold()) })
+	return false
 }
 
 // rest lets the runner end if it has no work, and reports whether it does.

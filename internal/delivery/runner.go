@@ -241,19 +241,20 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 
 // serve is the loop. It ends when ctx is done or after a failure that the runner cannot fix.
 func (r *runner) serve(ctx, work context.Context) error {
-	hold, rest := r.clocks()
-	defer hold.Stop()
-	defer rest.Stop()
+	t := r.timers()
+	defer t.stop()
 	defer r.share.Pass()
-	looks := time.NewTicker(r.lookEvery)
-	defer looks.Stop()
-	wake := time.NewTimer(0)
-	defer wake.Stop()
 	exhausted := r.source.Exhausted()
-	for exhausted != nil || !r.replayed() {
-		r.dispatch(work, wake)
+	for quick := 0; exhausted != nil || !r.replayed(); {
+		r.dispatch(work, t)
 		r.storeHealth(work)
 		r.publishGauges()
+		switch busy, err := r.hurry(ctx, work, &quick); {
+		case err != nil:
+			return err
+		case busy:
+			continue
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -262,7 +263,6 @@ func (r *runner) serve(ctx, work context.Context) error {
 		case <-exhausted:
 			exhausted = nil
 		case d := <-r.source.Deliveries():
-			r.active = true
 			r.arrive(work, d)
 		case res := <-r.results:
 			if err := r.take(ctx, work, res); err != nil {
@@ -272,21 +272,19 @@ func (r *runner) serve(ctx, work context.Context) error {
 			r.applyVerdicts()
 		case <-r.unsaved:
 			return errors.Join(errLanesLost, r.saveLanes(work))
-		case now := <-rest.C:
-			if r.rest(now) {
+		case now := <-t.beat.C:
+			if r.beat(now) {
 				return errResting
 			}
-		case <-wake.C:
+		case <-t.due():
 		case <-r.share.Freed():
 		case a := <-r.acts:
 			r.lanes.act(a, time.Now())
-		case s := <-r.stores:
+		case s := <-r.written():
 			r.healthWritten(ctx, s)
 		case <-r.nextStore:
 			r.storing, r.nextStore = false, nil
-		case <-hold.C:
-			r.lanes.each(func(d *model.Delivery) { r.answer(d.Receipt.Hold()) })
-		case <-looks.C:
+		case <-t.looks.C:
 			r.lookAside(work)
 		case sub := <-r.changed:
 			if err := r.reconfigure(sub); err != nil {
@@ -296,6 +294,36 @@ func (r *runner) serve(ctx, work context.Context) error {
 		}
 	}
 	return errReplayed
+}
+
+// mostQuick is how many turns of the loop look at deliveries and results alone.
+const mostQuick = 16
+
+// hurry takes a result or a delivery that is there, without a look at anything else, and reports whether there
+// was one: a look at everything costs as much as an attempt's decisions.
+func (r *runner) hurry(ctx, work context.Context, quick *int) (busy bool, err error) {
+	if *quick++; *quick > mostQuick {
+		*quick = 0
+		return false, nil
+	}
+	select {
+	case <-ctx.Done():
+		return false, nil
+	default:
+	}
+	select {
+	case res := <-r.results:
+		return true, r.take(ctx, work, res)
+	default:
+	}
+	select {
+	case d := <-r.source.Deliveries():
+		r.arrive(work, d)
+		return true, nil
+	default:
+	}
+	*quick = 0
+	return false, nil
 }
 
 // ended returns why the source ended.
