@@ -149,6 +149,17 @@ func Singles() []Stream {
 		AllowTTL:     true, // of tombstones
 		RefuseFull:   true, // otherwise old entries would go in silence
 		Again:        true, // a mirror without its place begins anew
+	}, {
+		Name:         Knowledge,
+		Description:  "embeddings and comparisons, with the states of their jobs",
+		Subjects:     []string{knowledgePrefix + ">"},
+		Dedup:        2 * time.Minute,
+		PerSubject:   1,
+		MaxConsumers: maxConsumers,
+		AllowDirect:  true,
+		AllowTTL:     true, // of jobs that failed with their mirror
+		RefuseFull:   true, // otherwise results would go in silence
+		Again:        true, // what is missing is made again
 	}}
 }
 
@@ -172,6 +183,12 @@ func mirrorBuckets() []Bucket {
 	}, {
 		Name:         TrustedKeys,
 		Description:  "public keys that sign bundles, by namespace that imports them",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
+	}, {
+		Name:         Enrichments,
+		Description:  "enrichment of entries, by namespace",
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,

@@ -18,6 +18,7 @@ const (
 	deadLettersPrefix = "dead."
 	ledgerPrefix      = "ledger."
 	mirrorPrefix      = "mirror."
+	knowledgePrefix   = "knowledge."
 	recordsPrefix     = "durable."
 )
 
@@ -27,6 +28,7 @@ const (
 	DeadLetters = "DEADLETTERS" // one message per delivery that failed for good
 	Ledger      = "LEDGER"      // one message per change
 	Mirror      = "MIRROR"      // one message per mirrored entry, and per mirror its place
+	Knowledge   = "KNOWLEDGE"   // one message per embedding and per comparison
 )
 
 // Buckets.
@@ -51,6 +53,7 @@ const (
 	Mirrors       = "mirrors"       // key: mirror
 	Credentials   = "credentials"   // key: mirror; tokens for sources of mirrors
 	TrustedKeys   = "trustedkeys"   // key: namespace; keys that sign bundles for it
+	Enrichments   = "enrichments"   // key: namespace; how its entries are enriched
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -167,6 +170,32 @@ func MirrorGapSubject(mirror string, from uint64) string {
 
 // MirrorGapsSubject returns the filter for all gaps of a mirror.
 func MirrorGapsSubject(mirror string) string { return mirrorPrefix + mirror + ".gap.*" }
+
+// KnowledgeSubjects returns the filter for all embeddings and comparisons of a namespace.
+func KnowledgeSubjects(namespace string) string { return knowledgePrefix + namespace + ".>" }
+
+// KnowledgeSubject returns the subject of an embedding or a comparison.
+func KnowledgeSubject(namespace, id string) string { return knowledgePrefix + namespace + "." + id }
+
+// KnowledgeID returns the id of the embedding or comparison of a subject in a namespace.
+func KnowledgeID(namespace, subject string) string {
+	return strings.TrimPrefix(subject, knowledgePrefix+namespace+".")
+}
+
+// LocalKnowledge returns the id of the embedding of an own entry.
+func LocalKnowledge(entry string) string { return "entry." + idToken(entry) }
+
+// MirroredKnowledge returns the id of the embedding of a mirrored entry.
+func MirroredKnowledge(mirror, entry string) string {
+	return "mirrored." + mirror + "." + idToken(entry)
+}
+
+// Comparisons returns the beginning of the ids of an own entry's comparisons, which a dot and a hash
+// follow.
+func Comparisons(entry string) string { return "comparison." + idToken(entry) }
+
+// Comparison returns the id of a comparison of an own entry.
+func Comparison(entry, hash string) string { return Comparisons(entry) + "." + hash }
 
 // noNamespace replaces the namespace for entries without one; no namespace has this name.
 const noNamespace = "_"

@@ -24,7 +24,7 @@ const bucketPrefix = "KV_"
 func ShareOf(stream string) Share {
 	bucket, isBucket := strings.CutPrefix(stream, bucketPrefix)
 	switch {
-	case strings.HasPrefix(stream, EventsStream("")), stream == Mirror, isBucket && bucket == Scheduled:
+	case strings.HasPrefix(stream, EventsStream("")), stream == Mirror, stream == Knowledge, isBucket && bucket == Scheduled:
 		return Published
 	case stream == Attempts:
 		return Remembered

@@ -13,7 +13,7 @@ func TestShareOf_EveryStreamHasOne(t *testing.T) {
 	t.Parallel()
 	want := map[string]streams.Share{
 		"EVENTS_acme": streams.Published, "KV_" + streams.Scheduled: streams.Published,
-		streams.Mirror: streams.Published, streams.Attempts: streams.Remembered, streams.DeadLetters: streams.Delivered, streams.Ledger: streams.Recorded,
+		streams.Mirror: streams.Published, streams.Knowledge: streams.Published, streams.Attempts: streams.Remembered, streams.DeadLetters: streams.Delivered, streams.Ledger: streams.Recorded,
 	}
 	for _, b := range streams.Buckets() {
 		if _, ok := want["KV_"+b.Name]; !ok {

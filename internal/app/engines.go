@@ -10,10 +10,12 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/keyring"
+	"github.com/sluice-io/sluice/internal/knowledge"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/mirror"
 	"github.com/sluice-io/sluice/internal/mirror/remote"
 	"github.com/sluice-io/sluice/internal/namespace"
+	"github.com/sluice-io/sluice/internal/natsstore/knowledgestore"
 	"github.com/sluice-io/sluice/internal/natsstore/mirrorstore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/notify"
@@ -113,6 +115,17 @@ func (s *server) openMirrors(context.Context) error {
 	return nil
 }
 
+// openKnowledge constructs the engine of enrichment.
+func (s *server) openKnowledge(context.Context) error {
+	s.knowledge = knowledge.New(knowledge.Deps{
+		Definitions: records.NewEnrichments(s.store), Records: knowledgestore.New(s.store),
+		Log:     records.KnowledgeLog{EventLog: records.EventLog{Log: s.log, Lost: s.memory.Gaps}},
+		Mirrors: records.KnowledgeMirrors{Mirrors: records.NewMirrors(s.store), Copies: mirrorstore.New(s.store, s.cfg.Mirrors.Tombstones.Std())},
+		Access:  s.index, Keys: &s.wakeKeys, Ledger: s.ledger, Owns: s.owns.Part(),
+	}, knowledge.Options{Log: s.opts.Log})
+	return nil
+}
+
 // streams returns the handler's dependencies for Durable Streams.
 func (s *server) streams() dstreams.Options {
 	return dstreams.Options{
@@ -135,7 +148,7 @@ func (s *server) published(to ingest.Publisher) ingest.Publisher {
 // namespaces returns the service of namespaces.
 func (s *server) namespaces() namespace.Service {
 	return namespace.Service{
-		Store: s.store.Namespaces(), Scheduled: s.log.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs, Mirrors: s.mirrors.Keeper(),
+		Store: s.store.Namespaces(), Scheduled: s.log.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs, Mirrors: s.mirrors.Keeper(), Enrichment: s.knowledge,
 		Authority: s.authority, Ledger: s.ledger, Announce: s.announce, Quotas: s.quotas, Catalogue: s.catalogue,
 	}
 }

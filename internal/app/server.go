@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-io/sluice/internal/httpserver"
 	"github.com/sluice-io/sluice/internal/integrity"
 	"github.com/sluice-io/sluice/internal/keyring"
+	"github.com/sluice-io/sluice/internal/knowledge"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
@@ -127,6 +128,7 @@ type engines struct {
 	watchKeeper   *watch.Keeper
 	mirrors       *mirror.Engine
 	mirrorSources *records.MirrorSources
+	knowledge     *knowledge.Engine
 }
 
 // forget removes the addresses that a killed server left behind; the directory is locked by this
@@ -377,6 +379,7 @@ func (s *server) openAPI(context.Context) error {
 		Answers:      s.store.Answers(),
 		Wakes:        s.wakes,
 		Mirrors:      records.GatedMirrors{Keeper: s.mirrors.Keeper(), MirrorGate: records.MirrorGate{Index: s.index}},
+		Knowledge:    s.knowledge,
 		Stopping:     s.web.Stopping(),
 		JWKS:         s.keyService().KeySet(""),
 		Keys:         s.keyService(),

@@ -28,12 +28,12 @@ type lossOf struct {
 func losses() map[string]lossOf {
 	all := map[string]lossOf{
 		"EVENTS_default": {mute: true}, "EVENTS_acme": {},
-		streams.Attempts: {again: true}, streams.DeadLetters: {again: true}, streams.Ledger: {}, streams.Mirror: {again: true},
+		streams.Attempts: {again: true}, streams.DeadLetters: {again: true}, streams.Ledger: {}, streams.Mirror: {again: true}, streams.Knowledge: {again: true},
 	}
 	for bucket, loss := range map[string]lossOf{
 		streams.Namespaces: {}, streams.Subscriptions: {}, streams.Access: {mute: true}, streams.Keys: {}, streams.Unsafe: {},
 		streams.Wakes: {}, streams.EventTypes: {}, streams.Watches: {}, streams.StreamWakes: {},
-		streams.Mirrors: {}, streams.Credentials: {}, streams.TrustedKeys: {},
+		streams.Mirrors: {}, streams.Credentials: {}, streams.TrustedKeys: {}, streams.Enrichments: {},
 		streams.Told: {again: true}, streams.Answers: {again: true}, streams.Reservations: {again: true}, streams.Lanes: {again: true},
 		streams.Replays: {again: true}, streams.Leases: {again: true}, streams.Scheduled: {again: true}, streams.Instructions: {again: true},
 	} {

@@ -66,7 +66,10 @@ func grows(r route) bool {
 		"PUT " + dstreams.Subscription,
 		"POST " + dstreams.Subscription + "/streams",
 		"PUT /v1/namespaces/:ns/event-types/:type",
-		"PUT /v1/namespaces/:ns/trusted-keys/:kid":
+		"PUT /v1/namespaces/:ns/trusted-keys/:kid",
+		"PUT /v1/namespaces/:ns/enrichment",
+		"POST /v1/namespaces/:ns/jobs/claim",
+		"POST /v1/namespaces/:ns/jobs/:job/complete":
 		return true
 	}
 	return false
@@ -121,6 +124,7 @@ func (s *Server) routes() []route {
 	all = append(all, s.watchRoutes()...)
 	all = append(all, s.mirrorRoutes()...)
 	all = append(all, s.bundleRoutes()...)
+	all = append(all, s.knowledgeRoutes()...)
 	return append(all, s.subscriptionRoutes()...)
 }
 

@@ -167,8 +167,9 @@ type Options struct {
 	Appointments Appointments // nil: 503
 	Feeds        *feed.Engine // nil: 503
 	Streams      dstreams.Options
-	Wakes        Wakes   // nil: 503
-	Mirrors      Mirrors // nil: 503
+	Wakes        Wakes     // nil: 503
+	Mirrors      Mirrors   // nil: 503
+	Knowledge    Knowledge // nil: 503
 
 	JWKS     func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics  http.Handler                          // for /metrics

@@ -51,6 +51,11 @@ type Mirrors interface {
 	DeleteAll(ctx context.Context, namespace, by string) error
 }
 
+// Enrichment deletes the enrichment of a namespace, with its results.
+type Enrichment interface {
+	DeleteAll(ctx context.Context, namespace, by string) error
+}
+
 // Announcer publishes system events.
 type Announcer interface {
 	Namespace(ctx context.Context, kind string, ns *sluice.Namespace, old, now json.RawMessage)

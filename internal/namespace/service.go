@@ -19,6 +19,7 @@ type Service struct {
 	Subscriptions Subscriptions
 	StreamSubs    StreamSubscriptions
 	Mirrors       Mirrors
+	Enrichment    Enrichment
 	Authority     Authority
 	Ledger        *ledger.Ledger
 	Announce      Announcer
@@ -153,6 +154,7 @@ func (s Service) remove(ctx context.Context, ns sluice.Namespace, by string) err
 		func() error { return s.Subscriptions.DeleteAll(ctx, name, by) },
 		func() error { return s.StreamSubs.Forget(ctx, name, sluice.Principal(by)) },
 		func() error { return s.Mirrors.DeleteAll(ctx, name, by) },
+		func() error { return s.Enrichment.DeleteAll(ctx, name, by) },
 		func() error { return s.Store.DeleteEventTypes(ctx, name) },
 		func() error { return s.unschedule(ctx, name) },
 		func() error { return s.Store.Delete(ctx, name) },

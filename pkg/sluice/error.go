@@ -46,6 +46,10 @@ const (
 	BundleGap              Code = "bundle_gap"
 	BundleFork             Code = "bundle_fork"
 	OriginReplaced         Code = "origin_replaced"
+
+	TokenInvalid Code = "token_invalid" // of a worker; the three are also those of the Durable Streams protocol
+	TokenExpired Code = "token_expired"
+	Fenced       Code = "fenced" // the claim has ended
 )
 
 // Error is an error that can be shown to the caller. It contains nothing internal.

@@ -26,6 +26,8 @@ const (
 	ActionMirrorResume        = "mirror.resume"
 	ActionMirrorDelete        = "mirror.delete"
 	ActionMirrorImport        = "mirror.import"
+	ActionEnrichmentPut       = "enrichment.put" // created or replaced
+	ActionEnrichmentDelete    = "enrichment.delete"
 	ActionTrustedKeyAdd       = "trusted_key.add"
 	ActionTrustedKeyRevoke    = "trusted_key.revoke"
 	ActionStreamWakeCreate    = "stream_subscription.create"

@@ -21,7 +21,7 @@ func Status(code sluice.Code) int {
 	switch code {
 	case sluice.InvalidRequest, sluice.WakeInvalid:
 		return http.StatusBadRequest
-	case sluice.Unauthenticated, sluice.WakeTokenExpired, sluice.WakeTokenInvalid:
+	case sluice.Unauthenticated, sluice.WakeTokenExpired, sluice.WakeTokenInvalid, sluice.TokenInvalid, sluice.TokenExpired:
 		return http.StatusUnauthorized
 	case sluice.Forbidden, sluice.CapabilityRequired, sluice.UnknownKey:
 		return http.StatusForbidden
@@ -32,7 +32,7 @@ func Status(code sluice.Code) int {
 	case UnsupportedMedia:
 		return http.StatusUnsupportedMediaType
 	case sluice.Conflict, sluice.SubscriptionDiffers, sluice.SubscriptionExists, sluice.MirrorCycle, sluice.MirrorSuspended, sluice.EventLoopDetected, sluice.WakeTaken, sluice.WakeOffset, sluice.WakeStale,
-		sluice.BundleImported, sluice.BundleGap, sluice.BundleFork, sluice.OriginReplaced:
+		sluice.BundleImported, sluice.BundleGap, sluice.BundleFork, sluice.OriginReplaced, sluice.Fenced:
 		return http.StatusConflict
 	case sluice.WindowExceeded, sluice.StreamGone, sluice.WakeGone:
 		return http.StatusGone

@@ -70,6 +70,14 @@ func (l *Log) lastOfPaths(ctx context.Context, ns, subject string, each func(slu
 	return last, err
 }
 
+// FollowChanges calls each when it begins, and then when something was stored in the log, until ctx ends or the log fails.
+func (l *Log) FollowChanges(ctx context.Context, ns string, each func()) error {
+	return l.readers.Follow(ctx, ns, broadcast.FromNow, each, func(entry) error {
+		each()
+		return nil
+	})
+}
+
 // FollowPaths calls each without a path when it begins, and then for every event that is stored, until ctx ends or the log
 // fails.
 func (l *Log) FollowPaths(ctx context.Context, ns string, each func(sluice.Path, uint64)) error {

@@ -203,6 +203,28 @@ func (s *Store) Page(ctx context.Context, id string, after uint64, limit int) (m
 	return page, err
 }
 
+// Follow calls each for every entry of a mirror, then once caughtUp, then each for every change, until ctx
+// ends or there is trouble.
+func (s *Store) Follow(ctx context.Context, id string, each func(mirror.Entry), caughtUp func()) error {
+	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: streams.MirrorEntriesSubject(id)}
+	behind := true
+	err := s.core.FollowToEnd(ctx, streams.Mirror, config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		if msg != nil && !natsstore.IsMarker(msg.Header) {
+			e, err := entryOf(msg.Data, meta.Sequence.Stream)
+			if err != nil {
+				return false, err
+			}
+			each(e)
+		}
+		if behind && (msg == nil || meta.NumPending == 0) {
+			behind = false
+			caughtUp()
+		}
+		return true, nil
+	})
+	return fmt.Errorf("follow mirror %s: %w", id, natsstore.StoreError(ctx, err))
+}
+
 // scan calls each for the messages of a subject from a sequence on, until it returns false or there is
 // none; last says that no other is stored.
 func (s *Store) scan(ctx context.Context, subject string, from uint64, each func(msg *nats.Msg, seq uint64, last bool) (more bool, err error)) error {

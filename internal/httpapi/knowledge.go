@@ -1,0 +1,392 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/jsonarray"
+	"github.com/sluice-io/sluice/internal/knowledge"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Knowledge enriches the entries of namespaces.
+type Knowledge interface {
+	// Get returns the configuration of a namespace. Code NotFound.
+	Get(ctx context.Context, namespace string) (sluice.Enrichment, error)
+	// Put configures a namespace. Codes InvalidRequest; RevisionMismatch.
+	Put(ctx context.Context, c sluice.Enrichment, by string) (sluice.Enrichment, error)
+	// Delete ends the enrichment of a namespace. Code NotFound.
+	Delete(ctx context.Context, namespace, by string) error
+	// Claim gives jobs to a worker. Codes InvalidRequest; NotFound; Unavailable.
+	Claim(ctx context.Context, namespace string, q knowledge.ClaimRequest, by sluice.Caller) ([]sluice.ClaimedJob, error)
+	// Renew, Complete and Fail take the report of a worker. Codes TokenInvalid; TokenExpired; Fenced;
+	// InvalidRequest; NotFound; Unavailable.
+	Renew(ctx context.Context, c knowledge.Claim) (sluice.Job, error)
+	Complete(ctx context.Context, c knowledge.Claim, result sluice.JobResult) error
+	Fail(ctx context.Context, c knowledge.Claim, f knowledge.Failure) (sluice.Job, error)
+	// Job returns a job. Code NotFound.
+	Job(ctx context.Context, namespace, id string) (sluice.Job, error)
+	// Jobs returns the jobs of a state and a type, "" for all.
+	Jobs(ctx context.Context, namespace string, state sluice.JobState, kind sluice.JobType) ([]sluice.Job, error)
+	// Retry has a failed job tried again. Codes NotFound; Conflict.
+	Retry(ctx context.Context, namespace, id string) (sluice.Job, error)
+	// Search returns the nearest entries. Codes InvalidRequest; NotFound; Unavailable.
+	Search(ctx context.Context, namespace string, q knowledge.SearchRequest, by sluice.Caller) (knowledge.Found, error)
+	// Comparisons returns the comparisons of an own entry. Code NotFound.
+	Comparisons(ctx context.Context, namespace, entry string, by sluice.Caller) (sluice.Review, []sluice.Comparison, error)
+	// Reviews returns the own entries that were compared, or those that need a review.
+	Reviews(ctx context.Context, namespace string, needed bool, by sluice.Caller) ([]sluice.Review, error)
+}
+
+// worker requires that the caller may read the whole namespace, with its label, and work on what is
+// stored there, as workers of stream subscriptions may (S3-95).
+func worker(s *Server, c echo.Context) error {
+	t := authz.Target{Namespace: c.Param("ns")}
+	if err := s.rights.Require(c, sluice.VerbRead, t); err != nil {
+		return err
+	}
+	return s.rights.Require(c, sluice.VerbSubscribe, t)
+}
+
+// wholeReader requires that the caller may read the whole namespace, with its label.
+func wholeReader(s *Server, c echo.Context) error {
+	return s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: c.Param("ns")})
+}
+
+func (s *Server) knowledgeRoutes() []route {
+	const ns = "/v1/namespaces/:ns"
+	all := []route{
+		{http.MethodGet, ns + "/enrichment", seesNamespace, s.getEnrichment},
+		{http.MethodPut, ns + "/enrichment", namespaceAdmin, s.putEnrichment},
+		{http.MethodDelete, ns + "/enrichment", namespaceAdmin, s.deleteEnrichment},
+		{http.MethodPost, ns + "/jobs/claim", worker, s.claimJobs},
+		{http.MethodGet, ns + "/jobs", wholeReader, s.listJobs},
+		{http.MethodGet, ns + "/jobs/:job", wholeReader, s.getJob},
+		{http.MethodPost, ns + "/jobs/:job/renew", worker, s.renewJob},
+		{http.MethodPost, ns + "/jobs/:job/complete", worker, s.completeJob},
+		{http.MethodPost, ns + "/jobs/:job/fail", worker, s.failJob},
+		{http.MethodPost, ns + "/jobs/:job/retry", namespaceAdmin, s.retryJob},
+		{http.MethodPost, ns + "/search", wholeReader, s.search},
+		{http.MethodGet, ns + "/comparisons", wholeReader, s.listReviews},
+		{http.MethodGet, ns + "/comparisons/:entry", wholeReader, s.getComparisons},
+	}
+	for i := range all {
+		handle := all[i].handle
+		all[i].handle = func(c echo.Context) error {
+			if s.opts.Knowledge == nil {
+				return sluice.Errorf(sluice.Unavailable, "this server has no enrichment")
+			}
+			return handle(c)
+		}
+	}
+	return all
+}
+
+// enrichmentRequest is the body of a PUT.
+type enrichmentRequest struct {
+	Model       string          `json:"model"`
+	Dimensions  int             `json:"dimensions"`
+	Pattern     sluice.Pattern  `json:"pattern"`
+	TopK        *int            `json:"top_k"`
+	ReviewAbove *float64        `json:"review_above"`
+	Lease       sluice.Duration `json:"lease"`
+	MaxAttempts int             `json:"max_attempts"`
+}
+
+func (s *Server) putEnrichment(c echo.Context) error {
+	var req enrichmentRequest
+	if err := httpkit.Bind(c, &req); err != nil {
+		return err
+	}
+	revision, err := httpkit.IfMatch(c)
+	if err != nil {
+		return err
+	}
+	topK, above := sluice.DefaultTopK, sluice.DefaultReviewAbove
+	is := sluice.Enrichment{
+		Namespace: c.Param("ns"), Model: req.Model, Dimensions: req.Dimensions, Pattern: req.Pattern, TopK: *cmp.Or(req.TopK, &topK),
+		ReviewAbove: *cmp.Or(req.ReviewAbove, &above), Lease: req.Lease, MaxAttempts: req.MaxAttempts, Revision: revision,
+	}
+	is.SetDefaults()
+	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), is.Namespace); err != nil {
+		return err
+	}
+	stored, err := s.opts.Knowledge.Put(c.Request().Context(), is, httpkit.By(c))
+	return showEnrichment(c, stored, err)
+}
+
+func showEnrichment(c echo.Context, is sluice.Enrichment, err error) error {
+	if err != nil {
+		return err
+	}
+	httpkit.SetETag(c, is.Revision)
+	return c.JSON(http.StatusOK, is)
+}
+
+func (s *Server) getEnrichment(c echo.Context) error {
+	is, err := s.opts.Knowledge.Get(c.Request().Context(), c.Param("ns"))
+	return showEnrichment(c, is, err)
+}
+
+func (s *Server) deleteEnrichment(c echo.Context) error {
+	if err := s.opts.Knowledge.Delete(c.Request().Context(), c.Param("ns"), httpkit.By(c)); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// claimRequest is the body of a claim.
+type claimRequest struct {
+	Worker string           `json:"worker"`
+	Max    int              `json:"max"`
+	Types  []sluice.JobType `json:"types"`
+	Wait   sluice.Duration  `json:"wait"`
+}
+
+type claimedJobs struct {
+	Jobs []sluice.ClaimedJob `json:"jobs"`
+}
+
+func (s *Server) claimJobs(c echo.Context) error {
+	var req claimRequest
+	if err := httpkit.Bind(c, &req); err != nil {
+		return err
+	}
+	for _, t := range req.Types {
+		if _, err := sluice.ParseJobType(string(t)); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := s.untilStop(c.Request().Context())
+	defer cancel()
+	jobs, err := s.opts.Knowledge.Claim(ctx, c.Param("ns"), knowledge.ClaimRequest{
+		Worker: req.Worker, Max: req.Max, Types: req.Types, Wait: time.Duration(req.Wait),
+	}, httpkit.Caller(c))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, claimedJobs{jobs})
+}
+
+// numbers is an embedding in a request. One that is too long is refused before its elements cost
+// memory.
+type numbers []float32
+
+// UnmarshalJSON reads the array. Errors are those of jsonarray.Decode.
+func (n *numbers) UnmarshalJSON(data []byte) (err error) {
+	*n, err = jsonarray.Decode[float32](data, sluice.MaxDimensions)
+	return err
+}
+
+// bindNumbers is httpkit.Bind for a body with an embedding.
+func bindNumbers(c echo.Context, target any) error {
+	err := httpkit.Bind(c, target)
+	if errors.Is(err, jsonarray.ErrTooMany) {
+		return sluice.Errorf(sluice.InvalidRequest, "an embedding has at most %d elements", sluice.MaxDimensions)
+	}
+	return err
+}
+
+// bindReport parses a worker's report, and returns the id of its job.
+func bindReport(c echo.Context, target any) (id string, err error) {
+	if id, err = httpkit.Param(c, "job"); err != nil {
+		return id, err
+	}
+	return id, bindNumbers(c, target)
+}
+
+func showJob(c echo.Context, j sluice.Job, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, j)
+}
+
+func (s *Server) renewJob(c echo.Context) error {
+	var req struct {
+		Token string `json:"token"`
+	}
+	id, err := bindReport(c, &req)
+	if err != nil {
+		return err
+	}
+	j, err := s.opts.Knowledge.Renew(c.Request().Context(), knowledge.Claim{Namespace: c.Param("ns"), Job: id, Token: req.Token})
+	return showJob(c, j, err)
+}
+
+func (s *Server) completeJob(c echo.Context) error {
+	var req struct {
+		Token      string          `json:"token"`
+		Embedding  numbers         `json:"embedding"`
+		Comparison json.RawMessage `json:"comparison"`
+	}
+	id, err := bindReport(c, &req)
+	if err != nil {
+		return err
+	}
+	result := sluice.JobResult{Embedding: req.Embedding, Comparison: req.Comparison}
+	if err := s.opts.Knowledge.Complete(c.Request().Context(), knowledge.Claim{Namespace: c.Param("ns"), Job: id, Token: req.Token}, result); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (s *Server) failJob(c echo.Context) error {
+	var req struct {
+		Token string `json:"token"`
+		Error string `json:"error"`
+		Final bool   `json:"final"`
+	}
+	id, err := bindReport(c, &req)
+	if err != nil {
+		return err
+	}
+	j, err := s.opts.Knowledge.Fail(c.Request().Context(), knowledge.Claim{Namespace: c.Param("ns"), Job: id, Token: req.Token}, knowledge.Failure{Error: req.Error, Final: req.Final})
+	return showJob(c, j, err)
+}
+
+func (s *Server) retryJob(c echo.Context) error {
+	id, err := httpkit.Param(c, "job")
+	if err != nil {
+		return err
+	}
+	j, err := s.opts.Knowledge.Retry(c.Request().Context(), c.Param("ns"), id)
+	return showJob(c, j, err)
+}
+
+func (s *Server) getJob(c echo.Context) error {
+	id, err := httpkit.Param(c, "job")
+	if err != nil {
+		return err
+	}
+	j, err := s.opts.Knowledge.Job(c.Request().Context(), c.Param("ns"), id)
+	return showJob(c, j, err)
+}
+
+// jobList is one page of jobs.
+type jobList struct {
+	Jobs       []sluice.Job `json:"jobs"`
+	NextCursor string       `json:"next_cursor"`
+}
+
+func (s *Server) listJobs(c echo.Context) error {
+	p, err := httpkit.PageOf(c, "state", "type")
+	if err == nil {
+		err = httpkit.OneOf(c, "state", string(sluice.JobPending), string(sluice.JobClaimed), string(sluice.JobFailed))
+	}
+	if err == nil {
+		err = httpkit.OneOf(c, "type", string(sluice.JobEmbed), string(sluice.JobEmbedMirrored), string(sluice.JobCompare))
+	}
+	if err != nil {
+		return err
+	}
+	all, err := s.opts.Knowledge.Jobs(c.Request().Context(), c.Param("ns"), sluice.JobState(c.QueryParam("state")), sluice.JobType(c.QueryParam("type")))
+	if err != nil {
+		return err
+	}
+	page, next, err := httpkit.Paginate(p, all, func(j *sluice.Job) string { return j.ID })
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, jobList{page, next})
+}
+
+// searchRequest is the body of a search.
+type searchRequest struct {
+	Vector       numbers `json:"vector"`
+	Entry        string  `json:"entry"`
+	Subscription string  `json:"subscription_id"` // the mirror of the entry
+	TopK         int     `json:"top_k"`
+	Source       string  `json:"source"`
+}
+
+type searchResult struct {
+	Model      string             `json:"model"`
+	Neighbours []sluice.Neighbour `json:"neighbours"`
+}
+
+// search returns the neighbours of a vector or of an entry (S3-75, S3-115). It is a method of its own
+// beside the lists of entries, which do not change (S3-79).
+func (s *Server) search(c echo.Context) error {
+	var req searchRequest
+	if err := bindNumbers(c, &req); err != nil {
+		return err
+	}
+	switch {
+	case (req.Vector == nil) == (req.Entry == ""):
+		return sluice.Errorf(sluice.InvalidRequest, "send either a vector or an entry").With("field", "vector")
+	case req.Subscription != "" && req.Entry == "":
+		return sluice.Errorf(sluice.InvalidRequest, "subscription_id: it names the mirror of an entry").With("field", "subscription_id")
+	case req.TopK < 0 || req.TopK > knowledge.MaxResults:
+		return sluice.Errorf(sluice.InvalidRequest, "top_k %d: use 1 to %d", req.TopK, knowledge.MaxResults).With("field", "top_k")
+	case req.Source != "" && req.Source != itemsAll && req.Source != itemsLocal && req.Source != itemsMirrored:
+		return sluice.Errorf(sluice.InvalidRequest, "source %q: use local, mirrored or all", req.Source).With("field", "source")
+	}
+	q := knowledge.SearchRequest{Vector: req.Vector, Top: req.TopK, Source: req.Source}
+	if q.Source == itemsAll {
+		q.Source = ""
+	}
+	if req.Entry != "" {
+		q.Entry = &sluice.EntryRef{Source: sluice.SourceLocal, ID: req.Entry}
+		if req.Subscription != "" {
+			q.Entry.Source, q.Entry.Subscription = sluice.SourceMirrored, req.Subscription
+		}
+	}
+	found, err := s.opts.Knowledge.Search(c.Request().Context(), c.Param("ns"), q, httpkit.Caller(c))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, searchResult{found.Model, found.Neighbours})
+}
+
+// entryComparisons is an own entry with its comparisons.
+type entryComparisons struct {
+	sluice.Review
+
+	All []sluice.Comparison `json:"comparisons"`
+}
+
+func (s *Server) getComparisons(c echo.Context) error {
+	entry, err := httpkit.Param(c, "entry")
+	if err != nil {
+		return err
+	}
+	review, all, err := s.opts.Knowledge.Comparisons(c.Request().Context(), c.Param("ns"), entry, httpkit.Caller(c))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, entryComparisons{review, all})
+}
+
+// reviewList is one page of entries that were compared.
+type reviewList struct {
+	Entries    []sluice.Review `json:"entries"`
+	NextCursor string          `json:"next_cursor"`
+}
+
+func (s *Server) listReviews(c echo.Context) error {
+	p, err := httpkit.PageOf(c, "needs_review")
+	if err == nil {
+		err = httpkit.OneOf(c, "needs_review", "true", "false")
+	}
+	if err != nil {
+		return err
+	}
+	all, err := s.opts.Knowledge.Reviews(c.Request().Context(), c.Param("ns"), c.QueryParam("needs_review") == "true", httpkit.Caller(c))
+	if err != nil {
+		return err
+	}
+	page, next, err := httpkit.Paginate(p, all, func(r *sluice.Review) string { return r.Entry })
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, reviewList{page, next})
+}

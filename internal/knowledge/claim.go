@@ -1,0 +1,303 @@
+package knowledge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bounds of a claim.
+const (
+	MaxClaims    = 100 // jobs
+	MaxClaimWait = 30 * time.Second
+	maxWorker    = 256  // bytes
+	maxHidden    = 1000 // jobs that a worker may not see and a claim passes over
+)
+
+// ClaimRequest asks for jobs.
+type ClaimRequest struct {
+	Worker string
+	Max    int
+	Types  []sluice.JobType // nil: all
+	Wait   time.Duration    // for the first job
+}
+
+// Validate sets the defaults and checks the request. Code InvalidRequest.
+func (q *ClaimRequest) Validate() error {
+	switch {
+	case q.Worker == "" || len(q.Worker) > maxWorker:
+		return sluice.Errorf(sluice.InvalidRequest, "worker: use a name of 1 to %d bytes", maxWorker).With("field", "worker")
+	case q.Max < 0 || q.Max > MaxClaims:
+		return sluice.Errorf(sluice.InvalidRequest, "max %d: use 1 to %d", q.Max, MaxClaims).With("field", "max")
+	case q.Wait < 0 || q.Wait > MaxClaimWait:
+		return sluice.Errorf(sluice.InvalidRequest, "wait %s: use a duration up to %s", q.Wait, MaxClaimWait).With("field", "wait")
+	}
+	q.Max = max(q.Max, 1)
+	if q.Types == nil {
+		q.Types = []sluice.JobType{sluice.JobEmbed, sluice.JobEmbedMirrored, sluice.JobCompare}
+	}
+	slices.SortFunc(q.Types, func(a, b sluice.JobType) int { return b.Priority() - a.Priority() })
+	return nil
+}
+
+// errSkip says that a job cannot be claimed by this caller, or at this moment.
+var errSkip = errors.New("not this one")
+
+// Claim gives jobs to a worker, those of the highest priority first, in the order of their entries
+// (S3-84). The caller may read the whole namespace; an entry with a label of its own that it may not
+// see is left to others (S3-95). Codes InvalidRequest; NotFound; Unavailable.
+func (e *Engine) Claim(ctx context.Context, namespace string, q ClaimRequest, by sluice.Caller) ([]sluice.ClaimedJob, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	over := time.NewTimer(q.Wait)
+	defer over.Stop()
+	for {
+		s, err := e.space(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		news := s.news()
+		jobs, err := s.claim(ctx, &q, by)
+		if err != nil || len(jobs) > 0 || q.Wait == 0 {
+			return jobs, err
+		}
+		if err := s.await(ctx, news, over.C); err != nil {
+			return jobs, unlessOver(err)
+		}
+	}
+}
+
+// errOver says that a claim has waited long enough.
+var errOver = errors.New("the wait is over")
+
+func unlessOver(err error) error {
+	if errors.Is(err, errOver) {
+		return nil
+	}
+	return err
+}
+
+// await waits until a task may be ready.
+func (s *space) await(ctx context.Context, news <-chan struct{}, over <-chan time.Time) error {
+	s.mu.Lock()
+	next := s.queue.next()
+	s.mu.Unlock()
+	var due <-chan time.Time
+	if !next.IsZero() {
+		timer := time.NewTimer(next.Sub(s.opts.Now()))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-news:
+	case <-due:
+	case <-over:
+		return errOver
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// claim claims ready tasks.
+func (s *space) claim(ctx context.Context, q *ClaimRequest, by sluice.Caller) ([]sluice.ClaimedJob, error) {
+	jobs := []sluice.ClaimedJob{}
+	var aside []*task
+	defer func() { s.back(aside) }()
+	for len(jobs) < q.Max && len(aside) < maxHidden {
+		t := s.next(q.Types)
+		if t == nil {
+			break
+		}
+		job, err := s.claimOne(ctx, t, q.Worker, by)
+		if err == nil {
+			jobs = append(jobs, job)
+			continue
+		}
+		aside = append(aside, t)
+		if !errors.Is(err, errSkip) {
+			if len(jobs) > 0 { // these are claimed
+				return jobs, nil
+			}
+			return nil, err
+		}
+	}
+	return jobs, nil
+}
+
+// next takes a ready task out of the queue.
+func (s *space) next(types []sluice.JobType) *task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue.advance(s.opts.Now())
+	for {
+		t := s.queue.take(types)
+		if t == nil {
+			return nil
+		}
+		if t.state = s.job(t).State; t.state != sluice.JobFailed {
+			return t
+		}
+	}
+}
+
+// back returns tasks to the queue, unless others have taken their place.
+func (s *space) back(all []*task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range all {
+		if s.tasks[t.id] == t && t.in == nil {
+			s.queue.set(t, time.Time{})
+		}
+	}
+}
+
+// claimOne claims a task: errSkip if the caller may not see its entries, or they have changed, or another
+// replica was faster.
+func (s *space) claimOne(ctx context.Context, t *task, worker string, by sluice.Caller) (job sluice.ClaimedJob, err error) {
+	r, ok := s.toClaim(t)
+	if !ok {
+		return job, errSkip
+	}
+	if job.Item, err = s.shown(ctx, t.entry, r.Seq, r.Fingerprint, by); err != nil {
+		return job, err
+	}
+	if t.pair != nil {
+		if job.With, err = s.shown(ctx, t.pair.Against, s.seqOf(t.pair.Against), "", by); err != nil {
+			return job, err
+		}
+	}
+	now := s.opts.Now()
+	r = r.claim(worker, s.config.Lease.Std(), now)
+	if err = s.store(ctx, &r); err != nil {
+		return job, err
+	}
+	s.mu.Lock()
+	job.Job = s.job(t)
+	s.mu.Unlock()
+	job.LeaseTTL = s.config.Lease.Std().Milliseconds()
+	job.Token, err = token(s.deps.Keys, &s.config, &r, now)
+	return job, err
+}
+
+// toClaim returns the record of a task as it is before its claim.
+func (s *space) toClaim(t *task) (Record, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	it := s.items[t.entry]
+	if it == nil || s.tasks[t.id] != t {
+		return Record{}, false
+	}
+	r := s.view(s.records[t.id], s.modelOf(t), it.fingerprint)
+	r.ID, r.Type, r.Entry, r.Pair, r.Embedding, r.Pairs, r.Seq = t.id, t.kind, t.entry, t.pair, nil, nil, 0
+	if t.entry.Source == sluice.SourceLocal {
+		r.Seq = it.seq
+	}
+	return r, true
+}
+
+func (s *space) seqOf(ref sluice.EntryRef) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if it := s.items[ref]; it != nil {
+		return it.seq
+	}
+	return 0
+}
+
+// store stores a record and enters it. errSkip if another replica was faster: its record is entered.
+func (s *space) store(ctx context.Context, r *Record) (err error) {
+	r.Revision, err = s.deps.Records.Put(ctx, s.config.Namespace, *r, 0)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		is, err := s.deps.Records.Get(ctx, s.config.Namespace, r.ID)
+		if err != nil {
+			return err
+		}
+		if is.Revision == 0 {
+			s.lost(r.ID)
+		} else {
+			s.learn(is)
+		}
+		return errSkip
+	}
+	if err == nil {
+		s.learn(*r)
+	}
+	return err
+}
+
+// lost forgets a record that is not stored any more.
+func (s *space) lost(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was := s.records[id]; was != nil {
+		delete(s.records, id)
+		s.settle(was.Entry)
+	}
+}
+
+// shown returns the content of an entry for a caller. errSkip if it is not there any more, or has another
+// fingerprint than the given one, or the caller may not see it.
+func (s *space) shown(ctx context.Context, ref sluice.EntryRef, seq uint64, fingerprint string, by sluice.Caller) (*sluice.MirroredItem, error) {
+	item, err := s.content(ctx, ref, seq)
+	if err != nil {
+		return nil, err
+	}
+	if is := Fingerprint(&item.Change.Event); fingerprint != "" && is != fingerprint {
+		return nil, errSkip
+	}
+	if ref.Source == sluice.SourceMirrored {
+		return item, nil // it has the label of the namespace
+	}
+	switch s.deps.Access.Shows(by, sluice.VerbRead, &item.Change.Event, s.opts.Now()) {
+	case model.Pass:
+		return item, nil
+	case model.Undecided:
+		return nil, model.PermissionsUnknown()
+	case model.Withhold, model.Lost:
+	}
+	return nil, errSkip
+}
+
+// content returns an entry as it is stored, an own one at a sequence; errSkip if it is not there any
+// more.
+func (s *space) content(ctx context.Context, ref sluice.EntryRef, seq uint64) (*sluice.MirroredItem, error) {
+	if ref.Source == sluice.SourceLocal {
+		ev, err := s.deps.Log.EventAt(ctx, s.config.Namespace, seq)
+		if code := sluice.CodeOf(err); code == sluice.NotFound || code == sluice.WindowExceeded {
+			return nil, errSkip
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &sluice.MirroredItem{Source: sluice.SourceLocal, Change: sluice.ChangeOf(ev)}, nil
+	}
+	entries, err := s.deps.Mirrors.Entries(ctx, ref.Subscription, []string{ref.ID})
+	if err != nil {
+		return nil, err
+	}
+	e, ok := entries[ref.ID]
+	if !ok || e.Tombstone {
+		return nil, errSkip
+	}
+	return s.mirroredItem(ref.Subscription, &e), nil
+}
+
+// mirroredItem returns a mirrored entry with the label of the namespace and what its mirror gives it.
+func (s *space) mirroredItem(mirror string, e *MirrorEntry) *sluice.MirroredItem {
+	label := s.deps.Access.Label(s.config.Namespace)
+	item := &sluice.MirroredItem{
+		Source: sluice.SourceMirrored, Subscription: mirror, Label: &label, MirroredAt: &e.MirroredAt, Cursor: e.Cursor, Change: e.Change,
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.mirrors[mirror]; m != nil {
+		item.Origin, item.Weight = m.Source, m.Weight
+	}
+	return item
+}

@@ -1,0 +1,216 @@
+package knowledge
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/supervise"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Engine enriches the namespaces that have a configuration. It is safe for concurrent use.
+type Engine struct {
+	deps Deps
+	opts Options
+
+	spaces supervise.Set[*space]
+
+	mu   sync.Mutex
+	told chan struct{} // closed and replaced when a configuration has come
+}
+
+// New returns an engine that is idle until Run.
+func New(deps Deps, opts Options) *Engine {
+	return &Engine{deps: deps, opts: opts.filled(), told: make(chan struct{})}
+}
+
+// Run follows the namespaces with a configuration until ctx is done.
+func (e *Engine) Run(ctx context.Context) error {
+	defer e.spaces.Wait()
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	err := e.deps.Definitions.Watch(ctx, func(namespace string, c *Stored) {
+		defer e.tell()
+		if c == nil {
+			e.spaces.Stop(namespace)
+			return
+		}
+		s := newSpace(*c, e.deps, e.opts)
+		e.spaces.Start(inner, namespace, func(ctx context.Context) (*space, func()) {
+			return s, func() {
+				defer s.ended()
+				s.run(ctx)
+			}
+		})
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// ended has waiting claims look for the space's successor.
+func (s *space) ended() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake()
+}
+
+func (e *Engine) tell() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.told)
+	e.told = make(chan struct{})
+}
+
+func (e *Engine) news() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.told
+}
+
+// readyWithin limits waiting for a namespace whose entries are being read.
+const readyWithin = 10 * time.Second
+
+// space returns the space of a namespace once everything was read. Codes NotFound if the namespace has
+// no enrichment; Unavailable.
+func (e *Engine) space(ctx context.Context, namespace string) (*space, error) {
+	return e.spaceAt(ctx, namespace, 0)
+}
+
+// spaceAt is space for a configuration with a revision at least.
+func (e *Engine) spaceAt(ctx context.Context, namespace string, revision uint64) (*space, error) {
+	limit := time.NewTimer(readyWithin)
+	defer limit.Stop()
+	for known := false; ; {
+		news := e.news()
+		s, ok := e.spaces.Get(namespace)
+		var changed <-chan struct{}
+		var err error = sluice.Errorf(sluice.Unavailable, "the enrichment of %s is being read; retry", namespace)
+		if ok {
+			changed = s.news()
+			if err = s.ready(); err == nil && s.config.Revision >= revision {
+				return s, nil
+			}
+		} else if !known {
+			if _, _, err := e.deps.Definitions.Get(ctx, namespace); err != nil {
+				return nil, missing(err)
+			}
+			known = true
+			continue // it may have come meanwhile
+		}
+		select {
+		case <-news:
+		case <-changed:
+		case <-limit.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func missing(err error) error {
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return sluice.Errorf(sluice.NotFound, "the namespace has no enrichment; an admin configures it with PUT /v1/namespaces/<namespace>/enrichment")
+	}
+	return err
+}
+
+// news returns a channel that is closed when a task may be ready, or something was read.
+func (s *space) news() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// Get returns the configuration of a namespace. Code NotFound.
+func (e *Engine) Get(ctx context.Context, namespace string) (sluice.Enrichment, error) {
+	c, revision, err := e.deps.Definitions.Get(ctx, namespace)
+	c.Revision = revision
+	return c.Enrichment, missing(err)
+}
+
+// Put configures the enrichment of a namespace, with its defaults set; with a revision only that one.
+// Another model has all entries embedded again (S3-82). Codes InvalidRequest; RevisionMismatch.
+func (e *Engine) Put(ctx context.Context, c sluice.Enrichment, by string) (sluice.Enrichment, error) {
+	if err := c.Validate(); err != nil {
+		return c, err
+	}
+	var intent *ledger.Intent
+	for {
+		is, change, err := e.change(ctx, c, by)
+		if err == nil {
+			intent, err = e.deps.Ledger.Intend(ctx, intent, change)
+		}
+		if err != nil {
+			intent.Fail(ctx, err)
+			return c, err
+		}
+		is.Revision, err = e.deps.Definitions.Put(ctx, c.Namespace, is, is.Revision)
+		if sluice.CodeOf(err) == sluice.Conflict {
+			continue
+		}
+		if err != nil {
+			intent.Fail(ctx, err)
+			return c, fmt.Errorf("store enrichment: %w", err)
+		}
+		_, err = e.spaceAt(ctx, c.Namespace, is.Revision) // the caller's next request is for this configuration
+		if sluice.CodeOf(err) == sluice.Unavailable {
+			err = nil
+		}
+		return is.Enrichment, err
+	}
+}
+
+// change returns a configuration to store in place of the present one, whose revision it has.
+func (e *Engine) change(ctx context.Context, c sluice.Enrichment, by string) (Stored, ledger.Change, error) {
+	was, revision, err := e.deps.Definitions.Get(ctx, c.Namespace)
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return was, ledger.Change{}, err
+	}
+	if c.Revision != 0 && c.Revision != revision {
+		return was, ledger.Change{}, sluice.Errorf(sluice.RevisionMismatch, "the enrichment of %s is at revision %d", c.Namespace, revision)
+	}
+	is := Stored{Enrichment: c, Incarnation: cmp.Or(was.Incarnation, rand.Text())}
+	is.UpdatedAt, is.UpdatedBy, is.Revision = e.opts.Now().UTC(), by, revision
+	change := ledger.Change{Actor: by, Namespace: c.Namespace, Resource: c.Namespace, Action: sluice.ActionEnrichmentPut, New: &is.Enrichment}
+	if revision != 0 {
+		change.Old = &was.Enrichment
+	}
+	return is, change, nil
+}
+
+// Delete ends the enrichment of a namespace, and removes all its embeddings and comparisons. Code
+// NotFound.
+func (e *Engine) Delete(ctx context.Context, namespace, by string) error {
+	was, _, err := e.deps.Definitions.Get(ctx, namespace)
+	if err != nil {
+		return missing(err)
+	}
+	intent, err := e.deps.Ledger.Intend(ctx, nil, ledger.Change{
+		Actor: by, Namespace: namespace, Resource: namespace, Action: sluice.ActionEnrichmentDelete, Old: &was.Enrichment,
+	})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(e.deps.Definitions.Delete(ctx, namespace, 0), e.deps.Records.PurgeAll(ctx, namespace)); err != nil {
+		intent.Fail(ctx, err)
+		return fmt.Errorf("delete enrichment: %w", err)
+	}
+	return nil
+}
+
+// DeleteAll is Delete for a namespace that is being deleted; it may have no enrichment.
+func (e *Engine) DeleteAll(ctx context.Context, namespace, by string) error {
+	if err := e.Delete(ctx, namespace, by); sluice.CodeOf(err) != sluice.NotFound {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package knowledge
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// task is a job in memory: that there is something to do. What happened to it is in its record.
+type task struct {
+	id    string
+	kind  sluice.JobType
+	entry sluice.EntryRef
+	pair  *Pair  // of a comparison
+	order uint64 // of its appearance
+	due   time.Time
+	state sluice.JobState
+
+	in    *tasks // the heap that it is in; nil: none
+	place int
+}
+
+// queue holds the tasks that can be claimed now by their types, and those that can be later by time.
+type queue struct {
+	ready map[sluice.JobType]*tasks
+	later *tasks
+}
+
+func newQueue() queue {
+	first := func(a, b *task) bool { return a.order < b.order }
+	return queue{
+		ready: map[sluice.JobType]*tasks{sluice.JobEmbed: {less: first}, sluice.JobEmbedMirrored: {less: first}, sluice.JobCompare: {less: first}},
+		later: &tasks{less: func(a, b *task) bool { return a.due.Before(b.due) }},
+	}
+}
+
+// set places a task that can be claimed from a time on; zero: now.
+func (q *queue) set(t *task, due time.Time) {
+	q.drop(t)
+	t.due = due
+	t.in = q.later
+	if due.IsZero() {
+		t.in = q.ready[t.kind]
+	}
+	heap.Push(t.in, t)
+}
+
+func (q *queue) drop(t *task) {
+	if t.in != nil {
+		heap.Remove(t.in, t.place)
+	}
+}
+
+// advance makes the tasks ready that are due.
+func (q *queue) advance(now time.Time) {
+	for q.later.Len() > 0 && !q.later.all[0].due.After(now) {
+		q.set(q.later.all[0], time.Time{})
+	}
+}
+
+// next returns when a task becomes ready; zero: none will.
+func (q *queue) next() time.Time {
+	if q.later.Len() == 0 {
+		return time.Time{}
+	}
+	return q.later.all[0].due
+}
+
+// take removes the first ready task of the first type that has one (S3-84); nil: there is none.
+func (q *queue) take(types []sluice.JobType) *task {
+	for _, kind := range types {
+		if ready := q.ready[kind]; ready != nil && ready.Len() > 0 {
+			t := ready.all[0]
+			q.drop(t)
+			return t
+		}
+	}
+	return nil
+}
+
+// tasks is a heap.
+type tasks struct {
+	less func(a, b *task) bool
+	all  []*task
+}
+
+func (h *tasks) Len() int           { return len(h.all) }
+func (h *tasks) Less(i, j int) bool { return h.less(h.all[i], h.all[j]) }
+func (h *tasks) Swap(i, j int) {
+	h.all[i], h.all[j] = h.all[j], h.all[i]
+	h.all[i].place, h.all[j].place = i, j
+}
+
+// Push is heap.Interface's.
+func (h *tasks) Push(x any) {
+	t := x.(*task) //nolint:forcetypeassert // nothing else is pushed
+	t.place = len(h.all)
+	h.all = append(h.all, t)
+}
+
+// Pop is heap.Interface's.
+func (h *tasks) Pop() any {
+	last := len(h.all) - 1
+	t := h.all[last]
+	h.all[last] = nil
+	h.all = h.all[:last]
+	t.in = nil
+	return t
+}

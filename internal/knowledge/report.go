@@ -1,0 +1,227 @@
+package knowledge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/sluice-io/sluice/internal/callbacktoken"
+	"github.com/sluice-io/sluice/internal/knowledge/vector"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// tries limits the attempts to store a report beside concurrent ones.
+const tries = 5
+
+// Claim is a worker's claim of a job, with the token that proves it.
+type Claim struct{ Namespace, Job, Token string }
+
+// report applies a worker's report to the record of its claim. Codes TokenInvalid; TokenExpired;
+// Fenced; NotFound; Unavailable; those of apply.
+func (e *Engine) report(ctx context.Context, c Claim, apply func(s *space, r *Record) error) (*space, error) {
+	s, err := e.space(ctx, c.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	b, err := readToken(e.deps.Keys, c.Token, &s.config, c.Job, e.opts.Now())
+	if errors.Is(err, callbacktoken.ErrForged) {
+		err = sluice.Errorf(sluice.TokenInvalid, "the token was not issued for this job")
+	}
+	if err != nil {
+		return nil, err
+	}
+	for range tries {
+		r, err := s.deps.Records.Get(ctx, c.Namespace, c.Job)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.fence(b, e.opts.Now()); err != nil {
+			return nil, err
+		}
+		if err := apply(s, &r); err != nil {
+			return nil, err
+		}
+		r.Revision, err = s.deps.Records.Put(ctx, c.Namespace, r, 0)
+		if sluice.CodeOf(err) == sluice.Conflict {
+			continue
+		}
+		if err == nil {
+			s.learn(r)
+		}
+		return s, err
+	}
+	return nil, sluice.Errorf(sluice.Unavailable, "the job is being changed concurrently; retry")
+}
+
+// Renew extends the lease of a claimed job. Codes as of report.
+func (e *Engine) Renew(ctx context.Context, c Claim) (sluice.Job, error) {
+	s, err := e.report(ctx, c, func(s *space, r *Record) error {
+		*r = r.renewed(s.config.Lease.Std(), s.opts.Now())
+		return nil
+	})
+	if err != nil {
+		return sluice.Job{}, err
+	}
+	return s.find(c.Job)
+}
+
+// Fail reports that a job could not be done. It is tried again later, unless it
+// never can be, or was tried too often. Codes as of report.
+func (e *Engine) Fail(ctx context.Context, c Claim, f Failure) (sluice.Job, error) {
+	s, err := e.report(ctx, c, func(s *space, r *Record) error {
+		f.Error = cmp.Or(f.Error, "the worker gave no reason")
+		*r = r.failed(f, s.config.MaxAttempts, s.opts.Jitter(), s.opts.Now())
+		return nil
+	})
+	if err != nil {
+		return sluice.Job{}, err
+	}
+	return s.find(c.Job)
+}
+
+// Complete stores the result of a job: of an own entry's embedding also the neighbours that the entry is
+// compared with (S3-86). Codes as of report; InvalidRequest for a result of another kind, or one that
+// is no vector of the configured dimensions.
+func (e *Engine) Complete(ctx context.Context, c Claim, result sluice.JobResult) error {
+	_, err := e.report(ctx, c, func(s *space, r *Record) error {
+		if err := s.accept(r, &result); err != nil {
+			return err
+		}
+		item, err := s.content(ctx, r.Entry, r.Seq)
+		if errors.Is(err, errSkip) || err == nil && Fingerprint(&item.Change.Event) != r.Fingerprint {
+			return sluice.Errorf(sluice.Fenced, "the entry was deleted or has another content since")
+		}
+		if err != nil {
+			return err
+		}
+		*r = r.completed(s.opts.Now())
+		return nil
+	})
+	return err
+}
+
+// accept enters a result into a record.
+func (s *space) accept(r *Record, result *sluice.JobResult) error {
+	if r.Type == sluice.JobCompare {
+		if result.Embedding != nil {
+			return sluice.Errorf(sluice.InvalidRequest, "embedding: this job is a comparison").With("field", "embedding")
+		}
+		friction, err := sluice.CheckFriction(result.Comparison)
+		r.Comparison, r.Friction = result.Comparison, friction
+		return err
+	}
+	if result.Comparison != nil {
+		return sluice.Errorf(sluice.InvalidRequest, "comparison: this job is an embedding").With("field", "comparison")
+	}
+	if r.Model != s.config.Model {
+		return sluice.Errorf(sluice.Fenced, "the embedding model is %s now", s.config.Model)
+	}
+	if _, err := vector.Normal(result.Embedding, s.config.Dimensions); err != nil {
+		return badVector("embedding", err)
+	}
+	r.Embedding = encodeVector(result.Embedding)
+	if r.Type == sluice.JobEmbed { // a mirrored entry starts nothing (S3-85)
+		near, err := s.nearest(result.Embedding, s.config.TopK, &r.Entry, "")
+		if err != nil {
+			return err
+		}
+		r.Pairs = s.pairs(near)
+	}
+	return nil
+}
+
+func badVector(field string, err error) error {
+	return sluice.Errorf(sluice.InvalidRequest, "%s: %s", field, err).With("field", field)
+}
+
+// nearest returns the most similar entries of a source, "" for both, without one of them.
+func (s *space) nearest(v []float32, top int, without *sluice.EntryRef, source string) (near []vector.Neighbour[sluice.EntryRef], err error) {
+	if top == 0 {
+		return nil, nil
+	}
+	for of, index := range map[string]*vector.Index[sluice.EntryRef]{sluice.SourceLocal: s.local, sluice.SourceMirrored: s.mirrored} {
+		if source != "" && source != of {
+			continue
+		}
+		found, err := index.Nearest(v, top+1)
+		if err != nil {
+			return nil, err
+		}
+		near = append(near, found...)
+	}
+	near = slices.DeleteFunc(near, func(n vector.Neighbour[sluice.EntryRef]) bool { return without != nil && n.Key == *without })
+	slices.SortFunc(near, func(a, b vector.Neighbour[sluice.EntryRef]) int {
+		return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), cmp.Compare(a.Key.ID, b.Key.ID))
+	})
+	return near[:min(top, len(near))], nil
+}
+
+// pairs returns neighbours with the discount of each: the weight of its mirror (S3-87).
+func (s *space) pairs(near []vector.Neighbour[sluice.EntryRef]) []Pair {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pairs := make([]Pair, len(near))
+	for i, n := range near {
+		pairs[i] = Pair{Against: n.Key, Similarity: n.Similarity, Discount: 1}
+		if m := s.mirrors[n.Key.Subscription]; pairs[i].crosses() && m != nil {
+			pairs[i].Discount = m.Weight
+		}
+	}
+	return pairs
+}
+
+// find returns a job. Code NotFound.
+func (s *space) find(id string) (sluice.Job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.tasks[id]; t != nil {
+		return s.job(t), nil
+	}
+	return sluice.Job{}, sluice.Errorf(sluice.NotFound, "job not found: it was done, or its entry is gone")
+}
+
+// Job returns a job. Code NotFound.
+func (e *Engine) Job(ctx context.Context, namespace, id string) (sluice.Job, error) {
+	s, err := e.space(ctx, namespace)
+	if err != nil {
+		return sluice.Job{}, err
+	}
+	return s.find(id)
+}
+
+// Jobs returns the jobs of a state and a type, "" for all, in the order of their priorities and ids.
+func (e *Engine) Jobs(ctx context.Context, namespace string, state sluice.JobState, kind sluice.JobType) ([]sluice.Job, error) {
+	s, err := e.space(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return s.jobs(state, kind), nil
+}
+
+// Retry has a failed job tried again. Codes NotFound; Conflict if it has not failed, or its neighbour is
+// gone.
+func (e *Engine) Retry(ctx context.Context, namespace, id string) (sluice.Job, error) {
+	s, err := e.space(ctx, namespace)
+	if err != nil {
+		return sluice.Job{}, err
+	}
+	j, err := s.find(id)
+	switch {
+	case err != nil:
+		return j, err
+	case j.State != sluice.JobFailed:
+		return j, sluice.Errorf(sluice.Conflict, "the job is %s; only a failed one is tried again", j.State)
+	case j.Error == mirrorDeleted || j.Error == entryDeleted:
+		return j, sluice.Errorf(sluice.Conflict, "%s", j.Error)
+	}
+	r, err := s.deps.Records.Get(ctx, namespace, id)
+	if err != nil {
+		return j, err
+	}
+	r = r.again(e.opts.Now())
+	if err := s.store(ctx, &r); err != nil && !errors.Is(err, errSkip) {
+		return j, err
+	}
+	return s.find(id)
+}

@@ -1,0 +1,136 @@
+// Package knowledgestore keeps embeddings and comparisons, with the states of their jobs, in one stream.
+package knowledgestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/knowledge"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Store keeps the records of all namespaces. Its methods may be called at once.
+type Store struct{ core *natsstore.Store }
+
+var _ knowledge.Records = (*Store)(nil)
+
+// New returns the store on a connection.
+func New(core *natsstore.Store) *Store { return &Store{core} }
+
+// Get returns a record as the leader has it. Revision 0: there is none.
+func (s *Store) Get(ctx context.Context, namespace, id string) (knowledge.Record, error) {
+	msg, err := s.core.LeadersMessage(ctx, streams.Knowledge, natsstore.MessageRequest{Last: streams.KnowledgeSubject(namespace, id)})
+	if err != nil || msg.Seq == 0 {
+		return knowledge.Record{ID: id}, err
+	}
+	return recordOf(namespace, msg.Subject, msg.Data, msg.Seq)
+}
+
+func recordOf(namespace, subject string, data []byte, seq uint64) (r knowledge.Record, err error) {
+	if err = json.Unmarshal(data, &r); err != nil {
+		err = fmt.Errorf("record %s: %w", subject, err)
+	}
+	r.ID, r.Revision = streams.KnowledgeID(namespace, subject), seq
+	return r, err
+}
+
+// Put stores a record and returns its new revision. Code Conflict unless the stored revision is that of
+// the record. With a lifetime it is gone after it.
+func (s *Store) Put(ctx context.Context, namespace string, r knowledge.Record, life time.Duration) (uint64, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return 0, fmt.Errorf("encode record %s: %w", r.ID, err)
+	}
+	if err := s.core.Writable(); err != nil { //nolint:contextcheck // it asks a context of the server's
+		return 0, err
+	}
+	msg := &nats.Msg{Subject: streams.KnowledgeSubject(namespace, r.ID), Data: data, Header: nats.Header{
+		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(r.Revision, 10)},
+	}}
+	if life > 0 {
+		msg.Header.Set(jetstream.MsgTTLHeader, life.String())
+	}
+	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
+	defer cancel()
+	ack, err := s.core.JetStream().PublishMsg(ctx, msg)
+	switch {
+	case err == nil:
+		return ack.Sequence, nil
+	case natsstore.IsConflict(err):
+		return 0, sluice.Errorf(sluice.Conflict, "the job was changed concurrently")
+	}
+	return 0, fmt.Errorf("store %s: %w", r.ID, natsstore.StoreError(ctx, err))
+}
+
+// Follow calls each for every record of a namespace, then once caughtUp, then each for every change,
+// until ctx ends or there is trouble.
+func (s *Store) Follow(ctx context.Context, namespace string, each func(knowledge.Record), caughtUp func()) error {
+	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: streams.KnowledgeSubjects(namespace)}
+	behind := true
+	err := s.core.FollowToEnd(ctx, streams.Knowledge, config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		if msg != nil && !natsstore.IsMarker(msg.Header) {
+			r, err := recordOf(namespace, msg.Subject, msg.Data, meta.Sequence.Stream)
+			if err != nil {
+				s.core.Log().ErrorContext(ctx, "record cannot be read", slog.String("subject", msg.Subject), slog.Any("error", err))
+			} else {
+				each(r)
+			}
+		}
+		if behind && (msg == nil || meta.NumPending == 0) {
+			behind = false
+			caughtUp()
+		}
+		return true, nil
+	})
+	return fmt.Errorf("follow %s: %w", namespace, natsstore.StoreError(ctx, err))
+}
+
+// Comparisons returns the comparisons of an own entry, in the order of their last change.
+func (s *Store) Comparisons(ctx context.Context, namespace, entry string) (all []knowledge.Record, err error) {
+	config := jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: streams.KnowledgeSubject(namespace, streams.Comparisons(entry)) + ".*",
+	}
+	err = s.core.Scan(ctx, streams.Knowledge, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		r, err := recordOf(namespace, msg.Subject, msg.Data, meta.Sequence.Stream)
+		all = append(all, r)
+		return true, err
+	})
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("read comparisons: %w", natsstore.StoreError(ctx, err))
+	}
+	return all, nil
+}
+
+// Purge removes the record with an id, and those whose ids begin with it and a dot.
+func (s *Store) Purge(ctx context.Context, namespace, id string) error {
+	subject := streams.KnowledgeSubject(namespace, id)
+	return errors.Join(s.purge(ctx, subject), s.purge(ctx, subject+".>"))
+}
+
+// PurgeAll removes all records of a namespace.
+func (s *Store) PurgeAll(ctx context.Context, namespace string) error {
+	return s.purge(ctx, streams.KnowledgeSubjects(namespace))
+}
+
+func (s *Store) purge(ctx context.Context, subject string) error {
+	ctx, cancel := context.WithTimeout(ctx, natsstore.ListTimeout)
+	defer cancel()
+	stream, err := s.core.JetStream().Stream(ctx, streams.Knowledge)
+	if err == nil {
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("purge %s: %w", subject, natsstore.StoreError(ctx, err))
+	}
+	return nil
+}
