@@ -27,6 +27,7 @@ type Engine struct {
 	changed chan struct{}  // has one element if the queue may have changed
 	told    chan struct{}  // closed and replaced when a record has come
 	own     map[string]incarnation
+	heads   heads
 	ids     map[string]map[string]bool // of the mirrors of a namespace, also those that other replicas sync
 	running sync.WaitGroup
 }
@@ -51,6 +52,7 @@ func New(deps Deps, opts Options) *Engine {
 	e := &Engine{
 		deps: deps, opts: opts.filled(rand.Float64), changed: make(chan struct{}, 1), told: make(chan struct{}),
 		mirrors: map[string]*job{}, holds: map[string]int{}, own: map[string]incarnation{}, ids: map[string]map[string]bool{},
+		heads: heads{all: map[string]head{}},
 	}
 	e.keeper = &Keeper{deps: deps, engine: e, topics: newTopics(), now: e.opts.Now, log: e.opts.Log}
 	return e
@@ -80,6 +82,7 @@ func (e *Engine) change(id string, m *Stored) {
 		delete(e.mirrors, id)
 		if j != nil {
 			delete(e.ids[j.record.Namespace], id)
+			e.heads.forget(j.record.Source)
 			e.queue.drop(j)
 		}
 		e.opts.Observe.Forget(id)
@@ -286,7 +289,7 @@ func (e *Engine) turn(ctx context.Context, j *job) {
 		is.err = e.keeper.tell(ctx, record)
 	}
 	if is.err == nil && record.State == sluice.Active && record.Settled && !record.Gone {
-		is = e.pull(ctx, &record.Mirror, place)
+		is = e.pull(ctx, &record.Mirror, place, sharedAge(&record.Mirror))
 	}
 	e.leave(ctx, j, record, is)
 }
@@ -376,7 +379,7 @@ func (e *Engine) Sync(ctx context.Context, m *Stored) error {
 	}
 	is := outcome{place: place, more: true}
 	for is.more && is.err == nil {
-		is = e.pull(ctx, &record.Mirror, is.place)
+		is = e.pull(ctx, &record.Mirror, is.place, 0)
 	}
 	e.leave(ctx, j, record, is)
 	if _, stopped := errors.AsType[*Stop](is.err); stopped {

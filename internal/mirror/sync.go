@@ -36,8 +36,9 @@ type outcome struct {
 }
 
 // pull reads pages of a mirror's source from its place on and stores them, as many as its turn has.
-// Another replica may do the same: of the same step, that of one of them is stored.
-func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place) outcome {
+// Another replica may do the same: of the same step, that of one of them is stored. The answer that there is
+// nothing new may be of a given age.
+func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place, age time.Duration) outcome {
 	if m.Imported() {
 		return outcome{place: at}
 	}
@@ -52,7 +53,7 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place) outcome {
 				return outcome{at, true, err}
 			}
 		}
-		is := e.steps(ctx, reader{e, rule.Mirror, credential, e.opts.Now().Add(turnTime)}, rule, at)
+		is := e.steps(ctx, reader{e, rule.Mirror, credential, e.opts.Now().Add(turnTime), age}, rule, at)
 		if sluice.CodeOf(is.err) != sluice.Conflict || tries == maxTries || !pause.Wait(ctx) {
 			return is
 		}
@@ -102,6 +103,7 @@ type reader struct {
 	mirror     *sluice.Mirror
 	credential string
 	until      time.Time // when the turn ends
+	age        time.Duration
 }
 
 // turnTime is how long a mirror reads until another one takes its turn: a slow source holds a worker
@@ -114,7 +116,7 @@ func (r reader) inTime() bool { return r.engine.opts.Now().Before(r.until) }
 func (r reader) read(ctx context.Context, since uint64) batch {
 	b := batch{through: since, more: true}
 	for messages, bytes := 0, 0; b.more && messages+pageItems <= groupMessages && bytes < groupBytes; {
-		page, err := r.engine.observe(ctx, r.mirror, r.credential, b.through)
+		page, err := r.observe(ctx, b.through)
 		if err == nil && len(page.Items) > pageItems {
 			err = sluice.Errorf(sluice.Unprocessable, "%s sent %d changes where %d were asked for", r.mirror.Source, len(page.Items), pageItems)
 		}
@@ -214,11 +216,23 @@ func (e *Engine) incarnation(ctx context.Context, namespace string) (string, err
 	return id, nil
 }
 
-// observe reads a page.
-func (e *Engine) observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error) {
+// observe reads a page. At the end of a log of this server, another mirror may have read it a moment ago.
+func (r reader) observe(ctx context.Context, since uint64) (*sluice.ObservePage, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
-	return e.deps.Sources.Observe(ctx, m, credential, since)
+	e, now := r.engine, r.engine.opts.Now()
+	if r.mirror.Remote() {
+		return e.deps.Sources.Observe(ctx, r.mirror, r.credential, since)
+	}
+	if page := e.heads.page(r.mirror.Source, since, now.Add(-r.age)); r.age > 0 && page != nil {
+		page.Label = e.deps.Namespaces.Label(r.mirror.Source)
+		return page, nil
+	}
+	page, err := e.deps.Sources.Observe(ctx, r.mirror, r.credential, since)
+	if err == nil {
+		e.heads.note(r.mirror.Source, page, now)
+	}
+	return page, err
 }
 
 // store takes a step with consecutive pages from behind a place, and returns the next place. Code
