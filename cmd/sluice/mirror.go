@@ -105,9 +105,10 @@ func (c *mirrorAddCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 type mirrorLsCmd struct {
-	NS    string `name:"ns" help:"Filter by the namespace that has the copy." placeholder:"NAME"`
-	State string `help:"Filter by state: active or suspended." enum:",active,suspended" default:"" placeholder:"STATE"`
-	Limit int    `help:"Maximum number of results; 0: all." default:"0"`
+	NS     string `name:"ns" help:"Filter by the namespace that has the copy." placeholder:"NAME"`
+	Source string `help:"Filter by source: a namespace or a URL." placeholder:"SOURCE"`
+	State  string `help:"Filter by state: active or suspended." enum:",active,suspended" default:"" placeholder:"STATE"`
+	Limit  int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
 // Run lists the mirrors.
@@ -117,7 +118,7 @@ func (c *mirrorLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 		return err
 	}
 	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[client.MirrorSummary], error) {
-		return api.Mirrors(ctx, client.MirrorsQuery{Namespace: c.NS, State: sluice.State(c.State), Limit: most, Cursor: cursor})
+		return api.Mirrors(ctx, client.MirrorsQuery{Namespace: c.NS, Source: c.Source, State: sluice.State(c.State), Limit: most, Cursor: cursor})
 	})
 	if err != nil {
 		return err

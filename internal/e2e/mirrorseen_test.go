@@ -135,3 +135,30 @@ func TestTopics_ListMirroredOnesOnRequest(t *testing.T) {
 	require.Contains(t, own[0], "/a/3 ")
 	s.must(t, http.StatusForbidden, "GET /v1/namespaces/high/topics?include_mirrored=true", "", as(part.token)...)
 }
+
+// S3-21, S3-45: a mirror of claims has the summary fields of an entry, and not the rest of its data. S3-17: it is found by its
+// source and by its subscriber. S3-96: who reads it is cleared for the level of the subscriber.
+func TestMirror_OfClaimsHasTheSummary(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	mirrorable(t, s)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/low/event-types/claim", `{"summary_fields":["claims"]}`)
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/low/events", `{"path":"/a","id":"one","type":"claim","data":{"claims":["the sky is blue"],"content":"long"}}`)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"high","source":"low","depth":"claims"}`)
+	s.syncs(t)
+	items := s.must(t, http.StatusOK, "GET /v1/namespaces/high/items?subscription=m", "").text
+	require.Contains(t, items, `"data":{"claims":["the sky is blue"]}`)
+	require.NotContains(t, items, "long")
+
+	for query, want := range map[string]int{"source=low": 1, "source=other": 0, "namespace=high": 1, "namespace=low": 0, "namespace=high&source=low": 1} {
+		require.Len(t, s.must(t, http.StatusOK, "GET /v1/subscriptions?mode=mirror&"+query, "").field(t, "subscriptions"), want, query)
+	}
+	require.Equal(t, "invalid_request", s.must(t, http.StatusBadRequest, "GET /v1/subscriptions?source=low", "").field(t, "error.code"))
+
+	for who, clearance := range map[string]string{"user:low": `{"level":"INTERNAL","compartments":["a"]}`, "user:high": `{"level":"SECRET","compartments":["a","b"]}`} {
+		s.must(t, http.StatusOK, "PUT /v1/principals/"+who, `{"clearance":`+clearance+`}`)
+	}
+	require.Contains(t, []int{http.StatusForbidden, http.StatusNotFound},
+		s.call(t, "GET /v1/namespaces/high/items?source=mirrored", "", as(s.grant(t, "user:low", "scope:high", "read").token)...).status)
+	s.must(t, http.StatusOK, "GET /v1/namespaces/high/items?source=mirrored", "", as(s.grant(t, "user:high", "scope:high", "read").token)...)
+}

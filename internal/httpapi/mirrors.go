@@ -192,8 +192,8 @@ func (s *Server) listMirrors(c echo.Context, p httpkit.Page) error {
 	}
 	visible := all[:0]
 	for _, m := range all {
-		state := c.QueryParam("state")
-		if (state == "" || state == string(m.State)) && s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: m.Namespace}) == nil {
+		state, source := c.QueryParam("state"), c.QueryParam("source")
+		if (state == "" || state == string(m.State)) && (source == "" || source == m.Source) && s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: m.Namespace}) == nil {
 			visible = append(visible, m)
 		}
 	}

@@ -101,7 +101,7 @@ type subscriptionList struct {
 }
 
 func (s *Server) listSubscriptions(c echo.Context) error {
-	p, err := httpkit.PageOf(c, "namespace", "mode", "state", "order")
+	p, err := httpkit.PageOf(c, "namespace", "mode", "state", "order", "source")
 	if err != nil {
 		return err
 	}
@@ -116,6 +116,9 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	}
 	if sluice.Mode(c.QueryParam("mode")) == sluice.Mirroring {
 		return s.listMirrors(c, p)
+	}
+	if c.QueryParam("source") != "" {
+		return sluice.Errorf(sluice.InvalidRequest, "source: only mirrors have one; add mode=mirror").With("field", "source")
 	}
 	page, err := s.opts.Registry.List(c.Request().Context(), subscription.Query{
 		Namespace: c.QueryParam("namespace"),

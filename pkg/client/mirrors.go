@@ -53,6 +53,7 @@ type MirrorSummary struct {
 // MirrorsQuery filters mirrors; all fields are optional.
 type MirrorsQuery struct {
 	Namespace string       // the subscriber
+	Source    string       // as the mirror has it
 	State     sluice.State // active or suspended
 	Limit     int
 	Cursor    string // Page.Next of the previous page
@@ -61,7 +62,7 @@ type MirrorsQuery struct {
 // Mirrors returns a page of the mirrors of the namespaces that the caller administers, by ID.
 func (c *Client) Mirrors(ctx context.Context, q MirrorsQuery) (Page[MirrorSummary], error) {
 	return list[MirrorSummary](ctx, c, subscriptions, "subscriptions", params("mode", string(sluice.Mirroring),
-		"namespace", q.Namespace, "state", string(q.State), "limit", number(q.Limit), "cursor", q.Cursor))
+		"namespace", q.Namespace, "state", string(q.State), "source", q.Source, "limit", number(q.Limit), "cursor", q.Cursor))
 }
 
 // UpdateMirror changes the fields of an edit that are set, and returns the mirror. A revision above 0

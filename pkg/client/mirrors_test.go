@@ -34,9 +34,9 @@ func TestMirror_CallsMatchTheContract(t *testing.T) {
 			`"credential":"cap_x","description":"d","metadata":{"k":"v"},"mode":"mirror"}`},
 		{"one", func(ctx context.Context, c *client.Client) error { _, err := c.Mirror(ctx, "a/b"); return err }, "GET /v1/subscriptions/a%2Fb", ""},
 		{"list", func(ctx context.Context, c *client.Client) error {
-			_, err := c.Mirrors(ctx, client.MirrorsQuery{Namespace: "high", State: sluice.Suspended, Limit: 5, Cursor: "x"})
+			_, err := c.Mirrors(ctx, client.MirrorsQuery{Namespace: "high", Source: "low", State: sluice.Suspended, Limit: 5, Cursor: "x"})
 			return err
-		}, "GET /v1/subscriptions?cursor=x&limit=5&mode=mirror&namespace=high&state=suspended", ""},
+		}, "GET /v1/subscriptions?cursor=x&limit=5&mode=mirror&namespace=high&source=low&state=suspended", ""},
 		{"update", func(ctx context.Context, c *client.Client) error {
 			_, err := c.UpdateMirror(ctx, "m", sluice.MirrorEdit{Weight: &weight}, 7)
 			return err
