@@ -206,7 +206,7 @@ func Default() Config {
 		Durable:  Durable{Anonymous: []string{}, LongPoll: sluice.Duration(30 * time.Second), MaxBody: 10 << 20},
 		Feed:     Feed{Ring: 1024, MaxBuffer: 16384, Heartbeat: 15 * second, MaxFeeds: 20_000, MaxPerPrincipal: 1000, RingBytes: 1 << 30},
 		Watches:  Watches{PerNamespace: 100, EvaluationsPerSecond: 1000, Paths: 1024},
-		Mirrors:  Mirrors{Workers: 10, PerNamespace: 100, Tombstones: sluice.Duration(90 * 24 * time.Hour)},
+		Mirrors:  Mirrors{Workers: 10, PerNamespace: 100, Tombstones: sluice.Duration(90 * 24 * time.Hour), StagingBytes: 4 << 30},
 		Limits:   defaultLimits(),
 		Log:      Log{Level: "info", Format: "text"},
 

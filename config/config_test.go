@@ -147,6 +147,7 @@ func TestCheck_SaysTheRightForm(t *testing.T) {
 		{"watches that look at nothing", func(c *config.Config) { c.Watches.EvaluationsPerSecond = 0 }, "watches.evaluations_per_second 0"},
 		{"watches that remember nothing", func(c *config.Config) { c.Watches.Paths = 0 }, "watches.paths 0"},
 		{"watches that remember everything", func(c *config.Config) { c.Watches.Paths = 1 << 20 }, "watches.paths 1048576"},
+		{"less than no bundles", func(c *config.Config) { c.Mirrors.StagingBytes = -1 }, "mirrors.staging_bytes -1"},
 		{"fewer mirrors than none", func(c *config.Config) { c.Mirrors.PerNamespace = -1 }, "mirrors.per_namespace -1"},
 		{"metrics for friends", func(c *config.Config) { c.HTTP.Metrics = "friends" }, "write loopback, open or token"},
 		{"a proxy's address", func(c *config.Config) { c.HTTP.TrustedProxies = []string{"10.0.0.1"} }, `http.trusted_proxies "10.0.0.1": write a network`},

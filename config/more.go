@@ -100,12 +100,16 @@ type Mirrors struct {
 	// Tombstones is how long an entry that its source deleted remains readable as a tombstone; 0s:
 	// for ever; 2160h (90 days).
 	Tombstones sluice.Duration `json:"tombstones" env:"TOMBSTONES"`
+	// StagingBytes is the maximum size of all bundles that arrive as directories, in <data>/imports; a
+	// larger one is refused; 4294967296 (4 GiB).
+	StagingBytes int64 `json:"staging_bytes" env:"STAGING_BYTES"`
 }
 
 func (m Mirrors) check() error {
 	return errors.Join(
 		when(m.Workers < 1 || m.Workers > maxMirrorWorkers, "mirrors.workers %d: write a number from 1 to %d", m.Workers, maxMirrorWorkers),
 		when(m.PerNamespace < 0, "mirrors.per_namespace %d: write a number, or 0 for unlimited", m.PerNamespace),
+		when(m.StagingBytes < 0, "mirrors.staging_bytes %d: write a number of bytes", m.StagingBytes),
 		when(m.Tombstones != 0 && m.Tombstones.Std() < time.Minute, "mirrors.tombstones %s: write at least 1m, or 0s for ever", m.Tombstones),
 	)
 }

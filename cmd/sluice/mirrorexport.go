@@ -22,6 +22,8 @@ type mirrorExportCmd struct {
 	Dir      string  `arg:"" help:"Directory of the bundles, such as a mounted medium." type:"path"`
 	Depth    string  `help:"How much of the data is exported: catalog (none), summary or full; default: that of the bundles in the directory, or catalog." enum:",catalog,summary,full" default:"" placeholder:"DEPTH"`
 	Since    *uint64 `help:"Sequence (exclusive) at which the first bundle begins; default: the end of the last bundle or receipt in the directory, or 0." placeholder:"SEQ"`
+	Form     string  `help:"Form of the bundles: document for JSON files of up to 64 MiB, directory for directories of plain files; default: that of the bundles in the directory, or document." enum:",document,directory" default:"" placeholder:"FORM"`
+	MaxBytes int64   `name:"max-bytes" help:"Size of a bundle in a directory, about; the rest goes into the next one; default: 1 GiB." placeholder:"BYTES"`
 	Previous string  `help:"Digest of the bundle before it, with --since." placeholder:"DIGEST"`
 }
 
@@ -42,6 +44,8 @@ type exportBundles struct {
 	dir   string
 	begun *medium.Place // nil: from the beginning, or where the flags say
 	query client.ExportQuery
+	plain bool // directories of plain files
+	most  int64
 	bar   *terminal.Progress
 	made  []exportedBundle
 }
@@ -62,7 +66,7 @@ func (c *mirrorExportCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	x := exportBundles{api: api, ns: c.NS, dir: c.Dir}
+	x := exportBundles{api: api, ns: c.NS, dir: c.Dir, most: c.MaxBytes}
 	if err := c.begin(&x); err != nil {
 		return err
 	}
@@ -89,7 +93,7 @@ func (c *mirrorExportCmd) begin(x *exportBundles) error {
 	if c.Previous != "" && c.Since == nil {
 		return terminal.Usagef("--previous requires --since: the end of the bundle with that digest")
 	}
-	x.query.Depth = sluice.Depth(c.Depth)
+	x.query.Depth, x.plain = sluice.Depth(c.Depth), c.Form == "directory"
 	if c.Since != nil {
 		x.query.Since, x.query.Previous = *c.Since, c.Previous
 		return nil
@@ -101,14 +105,19 @@ func (c *mirrorExportCmd) begin(x *exportBundles) error {
 	if c.Depth != "" && x.query.Depth != last.Depth {
 		return terminal.Usagef("--depth %s: the bundles in %s have %s; export into another directory", c.Depth, c.Dir, last.Depth)
 	}
+	x.plain = x.plain || c.Form == "" && last.Directory
 	x.begun, x.query = last, client.ExportQuery{Since: last.Through, Depth: last.Depth, Previous: last.Digest}
 	return nil
 }
 
 // run exports until a bundle has no range.
 func (x *exportBundles) run(ctx context.Context) error {
+	next := x.document
+	if x.plain {
+		next = x.directory
+	}
 	for {
-		h, err := x.document(ctx)
+		h, err := next(ctx)
 		if err != nil {
 			return err
 		}
@@ -142,6 +151,39 @@ func (x *exportBundles) document(ctx context.Context) (*bundle.Header, error) {
 	}
 	x.wrote(name, &h, digest)
 	return &h, nil
+}
+
+// directory exports one bundle as a directory, which has its name when it is complete. The files of an export that
+// was interrupted are written again. A heartbeat is a document.
+func (x *exportBundles) directory(ctx context.Context) (*bundle.Header, error) {
+	partial := filepath.Join(x.dir, x.ns+medium.Partial)
+	if err := os.RemoveAll(partial); err != nil {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	stream, err := x.api.ExportDirectory(ctx, x.ns, x.query, x.most)
+	if err != nil {
+		return nil, err
+	}
+	m, err := bundle.Receive(ctx, stream, partial, func(int) {})
+	if err = errors.Join(err, stream.Close()); err != nil {
+		return nil, err
+	}
+	h := &m.Header
+	if err := x.follows(h); err != nil {
+		return nil, err
+	}
+	if h.Since == h.Through {
+		if err := os.RemoveAll(partial); err != nil {
+			return nil, fmt.Errorf("export: %w", err)
+		}
+		return x.document(ctx)
+	}
+	name := medium.Name(x.ns, h, true)
+	if err := os.Rename(partial, filepath.Join(x.dir, name)); err != nil {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	x.wrote(name, h, m.Digest())
+	return h, nil
 }
 
 // wrote notes a bundle, behind which the next one begins.

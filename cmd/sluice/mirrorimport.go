@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/bundle/medium"
 	"github.com/sluice-io/sluice/internal/terminal"
 
@@ -62,21 +64,20 @@ func (c *mirrorImportCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if found, err = c.wanted(ctx, s, api, found); err != nil {
 		return err
 	}
-	var total, done int64
+	var total int64
 	for i := range found {
 		total += found[i].Size
 	}
 	bar := terminal.NewProgress(s, total)
 	bar.What = "importing"
+	shown := &importBar{bar: bar}
 	var results []importedBundle
 	for i := range found {
-		result, refused := c.one(ctx, s, api, &found[i])
+		result, refused := c.one(ctx, s, api, &found[i], shown)
 		if err = refused; err != nil {
 			break
 		}
 		results = append(results, result)
-		done += found[i].Size
-		bar.Advance(done)
 	}
 	bar.Close()
 	if err != nil && len(results) == 0 {
@@ -118,16 +119,12 @@ func (c *mirrorImportCmd) wanted(ctx context.Context, s *terminal.Session, api *
 }
 
 // one imports one bundle.
-func (c *mirrorImportCmd) one(ctx context.Context, s *terminal.Session, api *client.Client, b *medium.Bundle) (importedBundle, error) {
+func (c *mirrorImportCmd) one(ctx context.Context, s *terminal.Session, api *client.Client, b *medium.Bundle, bar *importBar) (importedBundle, error) {
 	is := importedBundle{File: filepath.Base(b.Path), Outcome: outcomeImported, ExportedAt: b.Header.ExportedAt}
 	if b.Heartbeat() {
 		is.Outcome = outcomeHeartbeat
 	}
-	text, err := os.ReadFile(b.Path)
-	if err != nil {
-		return is, err
-	}
-	done, err := api.ImportBundle(ctx, c.NS, text, c.AcceptGap)
+	done, err := c.send(ctx, api, b, bar)
 	if sluice.CodeOf(err) == sluice.BundleImported {
 		is.Outcome, is.ImportedAt = outcomeAgain, detailOf(err, "imported_at")
 		return is, nil
@@ -138,6 +135,75 @@ func (c *mirrorImportCmd) one(ctx context.Context, s *terminal.Session, api *cli
 	is.Applied, is.Watermark = done.Applied, done.Watermark
 	c.keepReceipt(s, b, done.Receipt)
 	return is, nil
+}
+
+// send sends a bundle to the server, which applies it.
+func (c *mirrorImportCmd) send(ctx context.Context, api *client.Client, b *medium.Bundle, bar *importBar) (sluice.BundleImport, error) {
+	if b.Directory {
+		return c.sendDirectory(ctx, api, b, bar)
+	}
+	text, err := os.ReadFile(b.Path)
+	if err != nil {
+		return sluice.BundleImport{}, err
+	}
+	done, err := api.ImportBundle(ctx, c.NS, text, c.AcceptGap)
+	bar.add(int(b.Size))
+	return done, err
+}
+
+// sendDirectory sends the files of a directory that the server does not have: none before it has accepted the
+// manifest.
+func (c *mirrorImportCmd) sendDirectory(ctx context.Context, api *client.Client, b *medium.Bundle, bar *importBar) (done sluice.BundleImport, err error) {
+	dir, err := bundle.OpenDirectory(b.Path)
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := dir.Check(); err != nil {
+		return done, err
+	}
+	var missing []string
+	for has := b.Size; ; {
+		result, err := c.sendFiles(ctx, api, dir, missing, bar)
+		if err != nil || len(result.Missing) == 0 {
+			return result.BundleImport, err
+		}
+		if missing != nil && result.MissingBytes >= has {
+			return done, fmt.Errorf("the server has not received %d files", len(result.Missing))
+		}
+		if missing == nil {
+			bar.add(int(b.Size - result.MissingBytes)) // they arrived before
+		}
+		missing, has = result.Missing, result.MissingBytes
+	}
+}
+
+// sendFiles sends the manifest, and the files that are named.
+func (c *mirrorImportCmd) sendFiles(ctx context.Context, api *client.Client, dir *bundle.Directory, names []string, bar *importBar) (client.DirectoryImport, error) {
+	r, w := io.Pipe()
+	sent := make(chan error, 1)
+	go func() {
+		err := dir.Send(ctx, w, names, bar.add)
+		w.CloseWithError(err)
+		sent <- err
+	}()
+	result, err := api.ImportDirectory(ctx, c.NS, r, c.AcceptGap)
+	_ = r.Close() // the server has answered: nothing more is read
+	if unread := <-sent; unread != nil && sluice.CodeOf(unread) == sluice.Unprocessable {
+		return result, unread // the cause of the server's error, if it has one
+	}
+	return result, err
+}
+
+// importBar shows the bytes that were sent.
+type importBar struct {
+	bar  *terminal.Progress
+	done int64
+}
+
+func (b *importBar) add(n int) {
+	b.done += int64(n)
+	b.bar.Advance(b.done)
 }
 
 // keepReceipt writes a receipt. The bundle is imported all the same if it cannot: a medium may be read-only.

@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/bundle/staging"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
@@ -15,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/mirror"
 	"github.com/sluice-io/sluice/internal/mirror/remote"
 	"github.com/sluice-io/sluice/internal/namespace"
+	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore/knowledgestore"
 	"github.com/sluice-io/sluice/internal/natsstore/mirrorstore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
@@ -98,6 +101,9 @@ type identity struct {
 // Notebook returns the name of a namespace in bundles.
 func (i identity) Notebook(name string) string { return i.url() + "/v1/namespaces/" + name }
 
+// keepStaged is how long a bundle stays that was not imported to its end.
+const keepStaged = 24 * time.Hour
+
 // openMirrors constructs the mirror engine.
 func (s *server) openMirrors(context.Context) error {
 	s.mirrorSources = &records.MirrorSources{
@@ -112,6 +118,9 @@ func (s *server) openMirrors(context.Context) error {
 	}, mirror.Options{Workers: s.cfg.Mirrors.Workers, Most: s.cfg.Mirrors.PerNamespace, Log: s.opts.Log, Observe: s.metrics})
 	s.metrics.WatchMirrors(s.mirrors.Gauges)
 	s.mirrorSources.Passed = s.mirrors.Keeper().Passed
+	s.staging = staging.New(staging.Options{
+		Dir: filepath.Join(s.cfg.Data, "imports"), Limit: s.cfg.Mirrors.StagingBytes, Keep: keepStaged, Free: natsd.Free, Log: s.opts.Log,
+	})
 	return nil
 }
 

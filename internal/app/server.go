@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/bundle/staging"
 	"github.com/sluice-io/sluice/internal/capacity"
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/datadir"
@@ -129,6 +130,7 @@ type engines struct {
 	mirrors       *mirror.Engine
 	mirrorSources *records.MirrorSources
 	knowledge     *knowledge.Engine
+	staging       *staging.Staging
 }
 
 // forget removes the addresses that a killed server left behind; the directory is locked by this
@@ -378,6 +380,7 @@ func (s *server) openAPI(context.Context) error {
 		Streams:      s.streams(),
 		Answers:      s.store.Answers(),
 		Wakes:        s.wakes,
+		Staging:      s.staging,
 		Mirrors:      records.GatedMirrors{Keeper: s.mirrors.Keeper(), MirrorGate: records.MirrorGate{Index: s.index}},
 		Knowledge:    s.knowledge,
 		Stopping:     s.web.Stopping(),

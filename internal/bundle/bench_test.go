@@ -52,7 +52,7 @@ func fill(b *testing.B, total, size int) (string, float64) {
 	b.Helper()
 	h := headerOf(sluice.DepthFull, 0, uint64(total))
 	dir := filepath.Join(b.TempDir(), "bundle")
-	w, err := bundle.CreateDirectory(dir, h)
+	w, err := bundle.NewDirectoryWriter(h.Scope, h.Since, into(b, dir))
 	require.NoError(b, err)
 	row := []byte(`{"id":123456,"name":"Jos\u00e9","total":12.5},`)
 	start := time.Now()
@@ -69,7 +69,6 @@ func fill(b *testing.B, total, size int) (string, float64) {
 	}
 	_, err = w.Seal(h, keyOf(1))
 	require.NoError(b, err)
-	require.NoError(b, w.Close())
 	took, all := time.Since(start), 0
 	require.NoError(b, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		require.NoError(b, err)

@@ -34,9 +34,6 @@ const (
 	maxFiles    = 100_000
 )
 
-// partial is the end of the name of a file that is being written.
-const partial = ".part"
-
 // manifestType is the type of the document that is signed in a directory.
 const manifestType = "application/vnd.sluice.bundle.manifest+json"
 
@@ -96,15 +93,30 @@ func extensionOf(contentType string) string {
 	return "bin"
 }
 
-// manifest is the signed statement of a directory, and its files in ascending order of their names.
-type manifest struct {
+// Manifest is the signed statement of a directory, and its files in ascending order of their names. It is not
+// verified yet; Judge does that.
+type Manifest struct {
 	Signed
+
 	files []file
+	named map[string]*file
+	text  []byte // as it was read
 }
+
+// Size returns the bytes of the directory.
+func (m *Manifest) Size() (n int64) {
+	for i := range m.files {
+		n += m.files[i].Size
+	}
+	return n + int64(len(m.text)+len(m.sums()))
+}
+
+// Sum returns the SHA-256 of the manifest as it was read, in hex.
+func (m *Manifest) Sum() string { return hexSum(m.text) }
 
 // members returns the members of the manifest without signature; files of the directory are one a line if
 // it is for people.
-func (m *manifest) members(between string) (map[string][]byte, error) {
+func (m *Manifest) members(between string) (map[string][]byte, error) {
 	members, err := membersOf(&m.Header)
 	if err != nil {
 		return nil, err
@@ -121,7 +133,7 @@ func (m *manifest) members(between string) (map[string][]byte, error) {
 }
 
 // seal sets the signed message.
-func (m *manifest) seal() error {
+func (m *Manifest) seal() error {
 	members, err := m.members("")
 	if err != nil {
 		return err
@@ -131,8 +143,8 @@ func (m *manifest) seal() error {
 	return nil
 }
 
-// text returns the manifest as a file, a member and a file a line.
-func (m *manifest) text() ([]byte, error) {
+// format returns the manifest as a file, a member and a file a line.
+func (m *Manifest) format() ([]byte, error) {
 	members, err := m.members("\n")
 	if err != nil {
 		return nil, err
@@ -149,13 +161,14 @@ func (m *manifest) text() ([]byte, error) {
 	return append(b, "\n}\n"...), nil
 }
 
-// parseManifest parses a manifest and checks its form.
-func parseManifest(text []byte) (*manifest, error) {
+// ParseManifest parses a manifest and checks its form. Codes: Unprocessable, BundleSignatureInvalid if the
+// signature is none.
+func ParseManifest(text []byte) (*Manifest, error) {
 	members, err := split(text)
 	if err != nil {
 		return nil, err
 	}
-	m := &manifest{}
+	m := &Manifest{text: text}
 	if m.signature, err = parseSignature(members["signature"]); err != nil {
 		return nil, err
 	}
@@ -183,8 +196,9 @@ func parseManifest(text []byte) (*manifest, error) {
 }
 
 // checkFiles returns an error unless the names are those of a bundle, ascending, and the sizes bounded.
-func (m *manifest) checkFiles() error {
+func (m *Manifest) checkFiles() error {
 	entries, last := 0, ""
+	m.named = make(map[string]*file, len(m.files))
 	for i := range m.files {
 		f := &m.files[i]
 		sum, isData := isDataName(f.Name)
@@ -201,6 +215,7 @@ func (m *manifest) checkFiles() error {
 			entries++
 		}
 		last = f.Name
+		m.named[f.Name] = f
 	}
 	if (entries > 0) != (m.Header.Count > 0) {
 		return invalid("it has %d entries in %d files", m.Header.Count, entries)
@@ -209,8 +224,8 @@ func (m *manifest) checkFiles() error {
 }
 
 // sums returns the file SHA256SUMS: the manifest, and every file that it names.
-func (m *manifest) sums(text []byte) []byte {
-	b := fmt.Appendf(nil, "%s  %s\n", hexSum(text), ManifestFile)
+func (m *Manifest) sums() []byte {
+	b := fmt.Appendf(nil, "%s  %s\n", hexSum(m.text), ManifestFile)
 	for _, f := range m.files {
 		b = fmt.Appendf(b, "%s  %s\n", f.SHA256, f.Name)
 	}
@@ -276,51 +291,4 @@ func readDeclared(root *os.Root, f *file, buffer []byte) ([]byte, error) {
 		return nil, invalid("%s is not the file that the manifest declares", f.Name)
 	}
 	return content, nil
-}
-
-// writeFile writes a file under a partial name, and gives it its name when it is on the disk.
-func writeFile(root *os.Root, name string, content []byte) error {
-	f, err := root.OpenFile(name+partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = root.Rename(name+partial, name)
-	}
-	if err != nil {
-		return fmt.Errorf("bundle: %s: %w", name, err)
-	}
-	return nil
-}
-
-// syncDirectory makes the names in a directory durable.
-func syncDirectory(root *os.Root, name string) error {
-	f, err := root.Open(name)
-	if err == nil {
-		err = errors.Join(f.Sync(), f.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	return nil
-}
-
-// finish writes the last two files of a directory, when all others are durable.
-func (m *manifest) finish(root *os.Root, text []byte) error {
-	for _, step := range []func() error{
-		func() error { return writeFile(root, sumsFile, m.sums(text)) },
-		func() error { return syncDirectory(root, "data") },
-		func() error { return syncDirectory(root, ".") },
-		func() error { return writeFile(root, ManifestFile, text) },
-		func() error { return syncDirectory(root, ".") },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

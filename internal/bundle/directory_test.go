@@ -19,7 +19,8 @@ import (
 )
 
 // large returns entries with content of every kind that a directory has in files.
-func large(since uint64) []bundle.Entry {
+func large() []bundle.Entry {
+	const since = 40
 	all := sample(sluice.DepthFull, since)
 	for i, content := range []struct{ kind, data string }{
 		{"text/plain", strings.Repeat("x", 64<<10)},
@@ -48,13 +49,21 @@ func headerOf(depth sluice.Depth, since, through uint64) bundle.Header {
 func writeDirectory(tb testing.TB, h bundle.Header, entries []bundle.Entry) (string, bundle.Header) {
 	tb.Helper()
 	dir := filepath.Join(tb.TempDir(), "bundle")
-	w, err := bundle.CreateDirectory(dir, h)
+	w, err := bundle.NewDirectoryWriter(h.Scope, h.Since, into(tb, dir))
 	require.NoError(tb, err)
-	appendAll(tb, w, entries)
+	for _, e := range entries {
+		require.NoError(tb, w.Append(e))
+	}
 	h, err = w.Seal(h, keyOf(1))
 	require.NoError(tb, err)
-	require.NoError(tb, w.Close())
 	return dir, h
+}
+
+// into returns a function that writes files into a new directory.
+func into(tb testing.TB, dir string) func(name string, content []byte) error {
+	tb.Helper()
+	require.NoError(tb, os.MkdirAll(dir+"/data", 0o700))
+	return func(name string, content []byte) error { return os.WriteFile(filepath.Join(dir, name), content, 0o600) }
 }
 
 func open(tb testing.TB, dir string) *bundle.Directory {
@@ -89,7 +98,7 @@ func TestDirectory_ReturnsTheEntriesOfItsWriter(t *testing.T) { // S3-61, S3-74
 			t.Parallel()
 			want := sample(depth, 40)
 			if depth == sluice.DepthFull {
-				want = large(40)
+				want = large()
 			}
 			dir, h := writeDirectory(t, headerOf(depth, 40, 60), want)
 			d := open(t, dir)
@@ -107,12 +116,12 @@ func TestDirectory_ReturnsTheEntriesOfItsWriter(t *testing.T) { // S3-61, S3-74
 // The same export has the same digest in both forms, so that a chain may change its form.
 func TestDirectory_DigestIsThatOfTheDocument(t *testing.T) {
 	t.Parallel()
-	dir, inDirectory := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large(40))
-	text, inDocument := write(t, header(40, 60), sluice.DepthFull, large(40), keyOf(1))
+	dir, inDirectory := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large())
+	text, inDocument := write(t, header(40, 60), sluice.DepthFull, large(), keyOf(1))
 	require.Equal(t, inDocument, inDirectory)
 	require.Equal(t, read(t, text).Digest(), open(t, dir).Digest())
 
-	other, _ := write(t, header(40, 61), sluice.DepthFull, large(40), keyOf(1))
+	other, _ := write(t, header(40, 61), sluice.DepthFull, large(), keyOf(1))
 	require.NotEqual(t, read(t, other).Digest(), open(t, dir).Digest())
 }
 
@@ -120,7 +129,7 @@ func TestDirectory_DigestIsThatOfTheDocument(t *testing.T) {
 // every file system accepts.
 func TestDirectory_IsPlainFilesThatAPersonCanAudit(t *testing.T) {
 	t.Parallel()
-	dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large(40))
+	dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large())
 	files := filesOf(t, dir)
 	listed := map[string]bool{"SHA256SUMS": true}
 	for line := range strings.Lines(files["SHA256SUMS"]) {
@@ -166,67 +175,6 @@ func TestDirectory_EntriesAreInFilesOfBoundedSize(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// An export that ended early goes on behind the last entry on the disk, and becomes the same bundle.
-func TestDirectory_InterruptedExportGoesOn(t *testing.T) {
-	t.Parallel()
-	h := headerOf(sluice.DepthFull, 0, 1000)
-	var all []bundle.Entry
-	for n := range uint64(300) {
-		e := sample(sluice.DepthFull, 2*n)[1]
-		e.Event.Data = bytes.Repeat([]byte{byte('a' + n%26)}, 64<<10)
-		if n%50 == 7 {
-			e.Event.Data = append(e.Event.Data, 'x')
-		}
-		all = append(all, e)
-	}
-	whole, _ := writeDirectory(t, h, all)
-	want := filesOf(t, whole)
-	for name, damage := range map[string]func(dir string){
-		"nothing":               func(string) {},
-		"a torn file":           func(dir string) { truncate(t, dir+"/entries-00002.ndjson") },
-		"a missing file":        func(dir string) { require.NoError(t, os.Remove(dir+"/entries-00001.ndjson")) },
-		"files in writing":      func(dir string) { put(t, dir+"/SHA256SUMS.part", "x"); put(t, dir+"/entries-00003.ndjson.part", "x") },
-		"data without an entry": func(dir string) { put(t, dir+"/data/"+strings.Repeat("a", 64)+".txt", "x") },
-		"torn data": func(dir string) {
-			data, err := filepath.Glob(dir + "/data/*.txt")
-			require.NoError(t, err)
-			truncate(t, data[0])
-		},
-		"missing data": func(dir string) { require.NoError(t, os.RemoveAll(dir+"/data")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := filepath.Join(t.TempDir(), "b")
-			w, err := bundle.CreateDirectory(dir, h)
-			require.NoError(t, err)
-			appendAll(t, w, all[:290])
-			require.NoError(t, w.Close())
-			_, err = bundle.OpenDirectory(dir)
-			require.ErrorContains(t, err, "missing", "it is no bundle yet")
-			damage(dir)
-			w, err = bundle.CreateDirectory(dir, h)
-			require.NoError(t, err)
-			require.LessOrEqual(t, w.Last(), all[289].Event.Seq)
-			require.True(t, name != "nothing" || w.Last() > all[200].Event.Seq)
-			appendAll(t, w, all)
-			_, err = w.Seal(h, keyOf(1))
-			require.NoError(t, err)
-			require.NoError(t, w.Close())
-			require.Equal(t, want, filesOf(t, dir))
-		})
-	}
-}
-
-// appendAll appends the entries behind the last one.
-func appendAll(tb testing.TB, w *bundle.DirectoryWriter, all []bundle.Entry) {
-	tb.Helper()
-	for _, e := range all {
-		if e.Event.Seq > w.Last() {
-			require.NoError(tb, w.Append(e))
-		}
-	}
-}
-
 func truncate(tb testing.TB, path string) {
 	tb.Helper()
 	info, err := os.Stat(path)
@@ -239,44 +187,10 @@ func put(tb testing.TB, path, text string) {
 	require.NoError(tb, os.WriteFile(path, []byte(text), 0o600))
 }
 
-func TestDirectory_OtherContentIsNotOverwritten(t *testing.T) {
-	t.Parallel()
-	h := headerOf(sluice.DepthFull, 0, 60)
-	complete, _ := writeDirectory(t, h, large(0))
-	_, err := bundle.CreateDirectory(complete, h)
-	require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
-
-	foreign := t.TempDir()
-	put(t, foreign+"/letter.txt", "x")
-	_, err = bundle.CreateDirectory(foreign, h)
-	require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
-
-	for name, change := range map[string]func(*bundle.Header){
-		"source":      func(h *bundle.Header) { h.SourceID = "x" },
-		"incarnation": func(h *bundle.Header) { h.Incarnation = "x" },
-		"scope":       func(h *bundle.Header) { h.Scope = "claims" },
-		"since":       func(h *bundle.Header) { h.Since = 1 },
-	} {
-		dir := filepath.Join(t.TempDir(), "b")
-		w, err := bundle.CreateDirectory(dir, h)
-		require.NoError(t, err)
-		require.NoError(t, w.Close())
-		other := h
-		change(&other)
-		_, err = bundle.CreateDirectory(dir, other)
-		require.Equal(t, sluice.Conflict, sluice.CodeOf(err), name)
-		put(t, dir+"/data/letter.txt", "x")
-		_, err = bundle.CreateDirectory(dir, h)
-		require.Equal(t, sluice.Conflict, sluice.CodeOf(err), name)
-	}
-	_, err = bundle.CreateDirectory(filepath.Join(t.TempDir(), "b"), bundle.Header{Scope: "all"})
-	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
-}
-
 func TestDirectory_WriterRefusesInvalidEntries(t *testing.T) {
 	t.Parallel()
 	h := headerOf(sluice.DepthFull, 40, 60)
-	w, err := bundle.CreateDirectory(filepath.Join(t.TempDir(), "b"), h)
+	w, err := bundle.NewDirectoryWriter(h.Scope, h.Since, into(t, t.TempDir()))
 	require.NoError(t, err)
 	all := sample(sluice.DepthFull, 40)
 	require.NoError(t, w.Append(all[1]))
@@ -286,16 +200,13 @@ func TestDirectory_WriterRefusesInvalidEntries(t *testing.T) {
 	huge.Summary = fmt.Appendf(nil, "%q", strings.Repeat("x", bundle.MaxContent))
 	require.Equal(t, sluice.TooLarge, sluice.CodeOf(w.Append(huge)))
 	other := h
-	other.Incarnation = "log-2"
-	_, err = w.Seal(other, keyOf(1))
-	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err))
-	other = h
 	other.Through = 41
 	_, err = w.Seal(other, keyOf(1))
 	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err))
 	_, err = w.Seal(h, keyOf(1))
 	require.NoError(t, err)
-	require.NoError(t, w.Close())
+	_, err = bundle.NewDirectoryWriter("all", 0, nil)
+	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 }
 
 func TestDirectory_WithoutEntriesIsAHeartbeat(t *testing.T) {
@@ -305,35 +216,4 @@ func TestDirectory_WithoutEntriesIsAHeartbeat(t *testing.T) {
 	c, err := open(t, dir).Verify(t.Context(), trusting(t, 1))
 	require.NoError(t, err)
 	require.Empty(t, entriesOf(t, c, 0))
-}
-
-// A copy that ended early goes on: files that are there are not written again, and damaged ones are.
-func TestDirectory_InterruptedCopyGoesOn(t *testing.T) {
-	t.Parallel()
-	dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large(40))
-	want := filesOf(t, dir)
-	target := filepath.Join(t.TempDir(), "medium", "b")
-	require.NoError(t, bundle.CopyDirectory(t.Context(), dir, target))
-	require.Equal(t, want, filesOf(t, target))
-
-	entries := filepath.Join(target, "entries-00001.ndjson")
-	kept, err := os.Stat(entries)
-	require.NoError(t, err)
-	for name := range want {
-		if name != "entries-00001.ndjson" {
-			truncate(t, filepath.Join(target, name))
-		}
-	}
-	require.NoError(t, os.Remove(filepath.Join(target, "manifest.json")))
-	require.NoError(t, bundle.CopyDirectory(t.Context(), dir, target))
-	require.Equal(t, want, filesOf(t, target))
-	after, err := os.Stat(entries)
-	require.NoError(t, err)
-	require.True(t, os.SameFile(kept, after))
-
-	other, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 61), large(40))
-	require.Equal(t, sluice.Conflict, sluice.CodeOf(bundle.CopyDirectory(t.Context(), other, target)))
-	truncate(t, filepath.Join(other, "entries-00001.ndjson"))
-	err = bundle.CopyDirectory(t.Context(), other, filepath.Join(t.TempDir(), "b"))
-	require.ErrorContains(t, err, "entries-00001.ndjson")
 }

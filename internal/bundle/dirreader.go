@@ -15,10 +15,9 @@ import (
 
 // Directory is a bundle in a directory, and is not verified yet.
 type Directory struct {
-	manifest
-	root  *os.Root
-	text  []byte // of the manifest
-	files map[string]*file
+	*Manifest
+
+	root *os.Root
 }
 
 // OpenDirectory reads the manifest of a directory and checks its form. Codes: Unprocessable,
@@ -40,15 +39,11 @@ func openManifest(root *os.Root) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := parseManifest(text)
+	m, err := ParseManifest(text)
 	if err != nil {
 		return nil, err
 	}
-	d := &Directory{manifest: *m, root: root, text: text, files: make(map[string]*file, len(m.files))}
-	for i := range m.files {
-		d.files[m.files[i].Name] = &m.files[i]
-	}
-	return d, nil
+	return &Directory{m, root}, nil
 }
 
 // Close ends the reading, of its content, too.
@@ -66,7 +61,7 @@ func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 	if err := d.verify(trust); err != nil {
 		return nil, err
 	}
-	if err := d.checkTree(); err != nil {
+	if err := d.Check(); err != nil {
 		return nil, err
 	}
 	t, depth := newTally(d.Header.Since), d.Header.Depth()
@@ -81,7 +76,7 @@ func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name := range d.files {
+	for name := range d.named {
 		if _, ok := isDataName(name); ok && !used[name] {
 			return nil, invalid("no entry refers to %s", name)
 		}
@@ -105,14 +100,15 @@ func addTo(t *tally, w *wire) error {
 	return t.add(w, sum)
 }
 
-// checkTree returns an error unless the directory has exactly the declared files, all of them regular.
-func (d *Directory) checkTree() error {
+// Check returns an error (Unprocessable) unless the directory has exactly the declared files, all of them regular,
+// and a list of them. Their content is not read.
+func (d *Directory) Check() error {
 	found := 0
 	err := fs.WalkDir(d.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		_, declared := d.files[name]
+		_, declared := d.named[name]
 		switch {
 		case entry.IsDir() && (name == "." || name == "data"):
 		case !entry.Type().IsRegular():
@@ -130,7 +126,7 @@ func (d *Directory) checkTree() error {
 	if found < len(d.files) {
 		return invalid("%d of %d files are missing", len(d.files)-found, len(d.files))
 	}
-	want := d.sums(d.text)
+	want := d.sums()
 	text, err := readFile(d.root, sumsFile, int64(len(want)), nil)
 	if err != nil {
 		return err
@@ -161,7 +157,7 @@ func (d *Directory) each(ctx context.Context, yield func(*wire, []byte) error) e
 		}
 		return yield(w, data)
 	}
-	for n := 1; d.files[entriesName(n)] != nil; n++ {
+	for n := 1; d.named[entriesName(n)] != nil; n++ {
 		text, err := d.lines(ctx, n, lines)
 		if err == nil {
 			err = eachLine(text, one)
@@ -179,7 +175,7 @@ func (d *Directory) lines(ctx context.Context, n int, buffer []byte) ([]byte, er
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
 	}
-	f := d.files[entriesName(n)]
+	f := d.named[entriesName(n)]
 	text, err := readDeclared(d.root, f, buffer)
 	if err == nil && f.Size > entriesSize && bytes.IndexByte(text, '\n') < len(text)-1 {
 		err = invalid("%s is larger than %d bytes and has more than one entry", f.Name, entriesSize)
@@ -189,7 +185,7 @@ func (d *Directory) lines(ctx context.Context, n int, buffer []byte) ([]byte, er
 
 // content reads the content of an entry that has it in a file into a buffer.
 func (d *Directory) content(w *wire, buffer []byte) ([]byte, error) {
-	f := d.files[w.file]
+	f := d.named[w.file]
 	if _, ok := isDataName(w.file); f == nil || !ok {
 		return nil, invalid("entry %d: content_file %.200q is not in the manifest", w.seq, w.file)
 	}
@@ -209,50 +205,6 @@ func eachLine(text []byte, f func([]byte) error) error {
 		text = text[end+1:]
 	}
 	return nil
-}
-
-// CopyDirectory copies a bundle, such as to a medium, file by file: files that are there are not
-// copied again, and the manifest is the last one. Each file is compared with the manifest; who signed it
-// is for the importer. Code Conflict if there is another bundle.
-func CopyDirectory(ctx context.Context, from, to string) error {
-	d, err := OpenDirectory(from)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(to+"/data", 0o755); err != nil { //nolint:gosec // couriers read it
-		return errors.Join(fmt.Errorf("bundle: %w", err), d.Close())
-	}
-	target, err := os.OpenRoot(to)
-	if err != nil {
-		return errors.Join(fmt.Errorf("bundle: %w", err), d.Close())
-	}
-	return errors.Join(d.copyTo(ctx, target), target.Close(), d.Close())
-}
-
-func (d *Directory) copyTo(ctx context.Context, target *os.Root) error {
-	if there, err := readFile(target, ManifestFile, maxManifest, nil); err == nil && !bytes.Equal(there, d.text) {
-		return sluice.Errorf(sluice.Conflict, "the target has another bundle; choose another directory")
-	}
-	var buffer []byte
-	for i := range d.manifest.files {
-		f := &d.manifest.files[i]
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("bundle: %w", err)
-		}
-		content, err := readDeclared(target, f, buffer)
-		if err == nil {
-			buffer = content
-			continue
-		}
-		if content, err = readDeclared(d.root, f, buffer); err != nil {
-			return err
-		}
-		buffer = content
-		if err := writeFile(target, f.Name, content); err != nil {
-			return err
-		}
-	}
-	return d.finish(target, d.text)
 }
 
 // wrapped returns an error of the file system with its context, and one with a code as it is.

@@ -241,7 +241,7 @@ func canonicalEntry(element []byte, depth sluice.Depth) (*wire, []byte, error) {
 
 // Verify returns the content if a trusted key of the source signed the bundle, and its entries are those
 // of the header. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable.
-func (d *Document) Verify(trust Trust) (*Content, error) {
+func (d *Document) Verify(_ context.Context, trust Trust) (*Content, error) {
 	if err := d.verify(trust); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func TestDocument_ReturnsTheEntriesOfItsWriter(t *testing.T) { // S3-61, S3-64
 			digest, err := h.Digest()
 			require.NoError(t, err)
 			require.Equal(t, digest, d.Digest())
-			c, err := d.Verify(trusting(t, 1))
+			c, err := d.Verify(t.Context(), trusting(t, 1))
 			require.NoError(t, err)
 			require.Equal(t, h, c.Header)
 			require.Equal(t, digest, c.Digest)
@@ -121,7 +121,7 @@ func TestDocument_FormatOfTheJSONDoesNotMatter(t *testing.T) {
 	require.NoError(t, json.Indent(&pretty, text, " ", "\t"))
 	escaped := strings.ReplaceAll(pretty.String(), "/", `\/`)
 	d := read(t, []byte(strings.Replace(escaped, `"through_sequence": 50`, `"through_sequence": 5e1`, 1)))
-	c, err := d.Verify(trusting(t, 1))
+	c, err := d.Verify(t.Context(), trusting(t, 1))
 	require.NoError(t, err)
 	require.Equal(t, h, c.Header)
 	require.Equal(t, sample(sluice.DepthFull, 40), entriesOf(t, c, 0))
@@ -133,7 +133,7 @@ func TestDocument_WithoutEntriesIsAHeartbeat(t *testing.T) {
 	for _, through := range []uint64{40, 50} {
 		text, h := write(t, header(40, through), sluice.DepthCatalog, nil, keyOf(1))
 		require.True(t, h.Heartbeat)
-		c, err := read(t, text).Verify(trusting(t, 1))
+		c, err := read(t, text).Verify(t.Context(), trusting(t, 1))
 		require.NoError(t, err)
 		require.Empty(t, entriesOf(t, c, 0))
 	}
@@ -163,7 +163,7 @@ func TestSummary_SurvivesCanonicalJSON(t *testing.T) {
 		e[0].Event.Data = []byte(in)
 		text, _ := write(t, header(0, 9), sluice.DepthSummary, e, keyOf(1))
 		require.Contains(t, string(text), `"claims":`+claims+`,`, in)
-		c, err := read(t, text).Verify(trusting(t, 1))
+		c, err := read(t, text).Verify(t.Context(), trusting(t, 1))
 		require.NoError(t, err)
 		got := string(entriesOf(t, c, 0)[0].Event.Data)
 		if strings.HasPrefix(claims, `["`) {
@@ -192,7 +192,7 @@ func TestSummary_ExpensiveOneIsText(t *testing.T) {
 		e[0].Event.Data = []byte(in)
 		text, _ := write(t, header(0, 9), sluice.DepthSummary, e, keyOf(1))
 		require.Contains(t, string(text), want)
-		c, err := read(t, text).Verify(trusting(t, 1))
+		c, err := read(t, text).Verify(t.Context(), trusting(t, 1))
 		require.NoError(t, err)
 		require.Equal(t, in, string(entriesOf(t, c, 0)[0].Event.Data))
 	}
@@ -243,7 +243,7 @@ func TestDocument_AboveItsLimitIsForADirectory(t *testing.T) {
 	text, h, err := w.Seal(header(0, 3), keyOf(1))
 	require.NoError(t, err)
 	require.EqualValues(t, 3, h.Count)
-	c, err := read(t, text).Verify(trusting(t, 1))
+	c, err := read(t, text).Verify(t.Context(), trusting(t, 1))
 	require.NoError(t, err)
 	require.Len(t, entriesOf(t, c, 0), 3)
 
@@ -344,7 +344,7 @@ func TestDocument_AnyEntryComesBack(t *testing.T) {
 		same, err := jcs.Transform(doc)
 		require.NoError(rt, err)
 		require.Equal(rt, string(same), string(doc))
-		c, err := read(t, doc).Verify(trusting(t, 1))
+		c, err := read(t, doc).Verify(t.Context(), trusting(t, 1))
 		require.NoError(rt, err)
 		require.Equal(rt, all, entriesOf(t, c, 0))
 	})

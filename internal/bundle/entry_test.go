@@ -34,14 +34,14 @@ func TestDocument_AttributesAreThoseOfAPage(t *testing.T) {
 	text, _ := write(t, header(0, 9), sluice.DepthFull, []bundle.Entry{e}, keyOf(1))
 	require.Contains(t, string(text), `"entries":[{"claims":[],"content":"{}","content_type":"application/json","entry_id":"a�b","op":"revise","revision_of":"o",`+
 		`"sequence":1,"source":"/osint","subject":"x�y","time":"2026-02-19T12:00:00Z","topic":"/a","type":"message"}]`)
-	c, err := read(t, text).Verify(trusting(t, 1))
+	c, err := read(t, text).Verify(t.Context(), trusting(t, 1))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{sluice.RevisionOf: "o"}, entriesOf(t, c, 0)[0].Event.Extensions)
 
 	bare := bundle.Entry{Change: sluice.ChangeOf(sluice.Event{Seq: 1, ID: "\x00", Path: "/a", Extensions: map[string]string{"a": "b"}})}
 	text, _ = write(t, header(0, 9), sluice.DepthFull, []bundle.Entry{bare}, keyOf(1))
 	require.Contains(t, string(text), `"entry_id":"�","extensions":{"a":"b"},"op":"write","sequence":1,"topic":"/a"`)
-	c, err = read(t, text).Verify(trusting(t, 1))
+	c, err = read(t, text).Verify(t.Context(), trusting(t, 1))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"a": "b"}, entriesOf(t, c, 0)[0].Event.Extensions)
 

@@ -119,7 +119,7 @@ func FuzzDocument(f *testing.F) {
 // A manifest that is accepted names plain files within its directory, each once, and is the same when it
 // is written again.
 func FuzzManifest(f *testing.F) {
-	m := &manifest{Signed: Signed{Header: fuzzHeader()}}
+	m := &Manifest{Signed: Signed{Header: fuzzHeader()}}
 	t := newTally(0)
 	for _, e := range fuzzEntries() {
 		w, err := toWire(&e, sluice.DepthFull)
@@ -134,12 +134,12 @@ func FuzzManifest(f *testing.F) {
 	m.files = []file{data, fileOf(entriesName(1), []byte("x")), fileOf(entriesName(2), []byte("y"))}
 	require.NoError(f, m.seal())
 	m.signature = ed25519.Sign(fuzzKey(), m.message)
-	text, err := m.text()
+	text, err := m.format()
 	require.NoError(f, err)
 	f.Add(text)
 	f.Add(bytes.ReplaceAll(text, []byte("entries-00002"), []byte("../entries-2")))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		m, err := parseManifest(text)
+		m, err := ParseManifest(text)
 		if err != nil {
 			require.NotEqual(t, sluice.Internal, sluice.CodeOf(err))
 			return
@@ -153,10 +153,11 @@ func FuzzManifest(f *testing.F) {
 			dir := path.Dir(file.Name)
 			require.True(t, dir == "." || dir == "data")
 		}
-		written, err := m.text()
+		written, err := m.format()
 		require.NoError(t, err)
-		again, err := parseManifest(written)
+		again, err := ParseManifest(written)
 		require.NoError(t, err)
+		again.text = m.text
 		require.Equal(t, m, again)
 	})
 }

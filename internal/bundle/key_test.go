@@ -68,7 +68,7 @@ func TestTrust_KeysOverlapUntilRevoked(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, publicOf(n), key)
 		text, _ := write(t, header(0, 0), sluice.DepthCatalog, nil, keyOf(n))
-		_, err = read(t, text).Verify(trust)
+		_, err = read(t, text).Verify(t.Context(), trust)
 		require.NoError(t, err)
 	}
 	old := bundle.KeyID(publicOf(1))

@@ -21,7 +21,7 @@ func refusedDocument(t *testing.T, text []byte, trust bundle.Trust) (sluice.Code
 	t.Helper()
 	d, err := bundle.ReadDocument(bytes.NewReader(text))
 	if err == nil {
-		_, err = d.Verify(trust)
+		_, err = d.Verify(t.Context(), trust)
 	}
 	require.Error(t, err, "%s", text)
 	return sluice.CodeOf(err), err
@@ -114,7 +114,7 @@ func TestRedTeam_FlippedBitIsRefused(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if c, err := d.Verify(trust); err == nil {
+		if c, err := d.Verify(t.Context(), trust); err == nil {
 			require.Equal(t, want, entriesOf(t, c, 0), "bit %d", bit)
 		}
 	}

@@ -113,18 +113,18 @@ func rewrite(t *testing.T, dir, from, to string) {
 
 func TestRedTeam_ResignedDirectoryIsGood(t *testing.T) { // or the tests below say nothing
 	t.Parallel()
-	dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large(40))
+	dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large())
 	resign(t, dir, func(map[string]any) {}, keyOf(1))
 	c, err := open(t, dir).Verify(t.Context(), trusting(t, 1))
 	require.NoError(t, err)
-	require.Equal(t, large(40), entriesOf(t, c, 0))
+	require.Equal(t, large(), entriesOf(t, c, 0))
 }
 
 func TestRedTeam_TamperedManifestIsRefused(t *testing.T) {
 	t.Parallel()
 	h := headerOf(sluice.DepthFull, 40, 60)
 	h.Lost = []sluice.Gap{{From: 48, To: 49}}
-	dir, _ := writeDirectory(t, h, large(40))
+	dir, _ := writeDirectory(t, h, large())
 	text := manifestOf(t, dir)
 	tried := 0
 	variants(parsed(t, text), func(what string, changed any) {
@@ -146,7 +146,7 @@ func TestRedTeam_TamperedManifestIsRefused(t *testing.T) {
 // One byte changed, added or removed in any file is refused.
 func TestRedTeam_TamperedFileIsRefused(t *testing.T) {
 	t.Parallel()
-	dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large(40))
+	dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large())
 	for name, text := range filesOf(t, dir) {
 		path := filepath.Join(dir, name)
 		for at := 0; at < len(text); at += 1 + len(text)/50 {
@@ -170,7 +170,7 @@ func TestRedTeam_TamperedFileIsRefused(t *testing.T) {
 
 func TestRedTeam_OnlyTheKeyOfTheSourceSignsDirectories(t *testing.T) {
 	t.Parallel()
-	dir, h := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large(40))
+	dir, h := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large())
 	code, _ := refusedDirectory(t, dir, trusting(t, 2))
 	require.Equal(t, sluice.UnknownKey, code)
 	resign(t, dir, func(map[string]any) {}, keyOf(2))
@@ -273,7 +273,7 @@ func TestRedTeam_SignedLiesAboutFilesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large(40))
+			dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large())
 			if tt.change != nil {
 				resign(t, dir, tt.change, keyOf(1))
 			} else {
@@ -363,13 +363,13 @@ func TestRedTeam_OtherThanRegularFilesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large(40))
+			dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large())
 			change(dir, dir+"/entries-00001.ndjson")
 			code, _ := refusedDirectory(t, dir, trusting(t, 1))
 			require.Equal(t, sluice.Unprocessable, code)
 		})
 	}
-	dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large(40))
+	dir, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large())
 	put(t, dir+"/receipt.json", "{}")
 	_, err := open(t, dir).Verify(t.Context(), trusting(t, 1))
 	require.NoError(t, err, "a receipt may be put beside it")

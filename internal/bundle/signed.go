@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -8,6 +9,14 @@ import (
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
+
+// Bundle is a bundle in either form, and is not verified yet.
+type Bundle interface {
+	Statement() *Signed
+	// Verify returns the content if a trusted key of the source signed all of it. Codes: UnknownKey,
+	// BundleSignatureInvalid, Unprocessable.
+	Verify(ctx context.Context, trust Trust) (*Content, error)
+}
 
 // Signed is the signed statement of a bundle, in either form. Nothing in it is true before its
 // signature is verified; Judge does that.
@@ -18,6 +27,9 @@ type Signed struct {
 	signature []byte
 	flaw      error // the statement contradicts itself, which is only said to a trusted signer
 }
+
+// Statement returns the signed statement.
+func (s *Signed) Statement() *Signed { return s }
 
 // Digest returns the digest of the bundle (Header.Digest).
 func (s *Signed) Digest() string { return s.digest }

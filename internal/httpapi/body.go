@@ -80,6 +80,8 @@ func (s *Server) maxBody(c echo.Context) int64 {
 	switch {
 	case dstreams.IsStream(c.Request().URL.Path):
 		return s.streams.MaxBody()
+	case c.Path() == importRoute && isTar(c):
+		return s.maxTar()
 	case c.Path() == importRoute:
 		return bundle.MaxDocument
 	case isCallback(c):

@@ -20,11 +20,12 @@ import (
 
 // Bounds of bundles over HTTP. An export that comes to one of them ends there; the next one goes on.
 const (
-	bundlesAtOnce = 2 // in memory: each is up to bundle.MaxDocument, several times
-	bundleWait    = 10 * time.Second
-	exportEntries = 20_000
-	exportTime    = 20 * time.Second
-	exportPage    = 1000
+	bundlesAtOnce   = 2 // in memory: each is up to bundle.MaxDocument, several times
+	transfersAtOnce = 4 // directories on their way: each has a manifest and a file in memory
+	bundleWait      = 10 * time.Second
+	exportEntries   = 20_000
+	exportTime      = 20 * time.Second
+	exportPage      = 1000
 )
 
 const importRoute = "/v1/namespaces/:ns/import"
@@ -46,15 +47,20 @@ func (s *Server) bundleRoutes() []route {
 
 // enterBundle waits for memory for a bundle, until leave. Code Unavailable.
 func (s *Server) enterBundle(ctx context.Context) (leave func(), err error) {
+	return enter(ctx, s.bundles)
+}
+
+// enter waits for one of the places in a channel, until leave. Code Unavailable.
+func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
 	wait := time.NewTimer(bundleWait)
 	defer wait.Stop()
 	select {
-	case s.bundles <- struct{}{}:
-		return func() { <-s.bundles }, nil
+	case places <- struct{}{}:
+		return func() { <-places }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-wait.C:
-		return nil, sluice.Errorf(sluice.Unavailable, "%d bundles are being exported or imported, the limit; try again", bundlesAtOnce).With("retry_after", int(bundleWait.Seconds()))
+		return nil, sluice.Errorf(sluice.Unavailable, "%d bundles are being exported or imported, the limit; try again", cap(places)).With("retry_after", int(bundleWait.Seconds()))
 	}
 }
 
@@ -64,27 +70,32 @@ func (s *Server) exportBundle(c echo.Context) error {
 	if s.opts.BundleKeys == nil {
 		return noMirrors()
 	}
-	since, depth, err := exportQuery(c)
+	q, err := exportQuery(c)
 	if err != nil {
 		return err
+	}
+	keys, err := s.opts.BundleKeys(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	if q.directory {
+		return s.exportDirectory(c, q, keys[0])
 	}
 	leave, err := s.enterBundle(c.Request().Context())
 	if err != nil {
 		return err
 	}
 	defer leave()
-	keys, err := s.opts.BundleKeys(c.Request().Context())
+	w, err := bundle.NewDocumentWriter(q.depth.Scope(), q.since)
 	if err != nil {
 		return err
 	}
-	e := export{s: s, c: c, depth: depth, header: bundle.Header{
-		SourceID: s.opts.Streams.PublicURL + "/v1/namespaces/" + c.Param("ns"), SourceName: c.Param("ns"),
-		Since: since, Through: since, Previous: c.QueryParam("previous"), ExportedAt: time.Now(),
-	}}
+	e := s.newExport(c, q, w.Append)
+	e.most, e.until = exportEntries, e.header.ExportedAt.Add(exportTime)
 	if err := e.collect(); err != nil {
 		return err
 	}
-	body, header, err := e.writer.Seal(e.header, keys[0])
+	body, header, err := w.Seal(e.header, keys[0])
 	if err != nil {
 		return err
 	}
@@ -96,16 +107,40 @@ func (s *Server) exportBundle(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, body)
 }
 
-func exportQuery(c echo.Context) (since uint64, depth sluice.Depth, err error) {
-	if err := httpkit.OnlyParams(c, "since", "scope", "previous"); err != nil {
-		return 0, "", err
+// exportParams are the parameters of an export.
+type exportParams struct {
+	since     uint64
+	depth     sluice.Depth
+	directory bool
+	most      int64 // bytes of a directory
+}
+
+// Bounds of the parameter max_bytes.
+const (
+	leastBytes   = 8 << 20
+	defaultBytes = 1 << 30
+	mostBytes    = 1 << 40
+)
+
+func exportQuery(c echo.Context) (q exportParams, err error) {
+	if err := httpkit.OnlyParams(c, "since", "scope", "previous", "form", "max_bytes"); err != nil {
+		return q, err
+	}
+	if err := httpkit.OneOf(c, "form", "document", "directory"); err != nil {
+		return q, err
 	}
 	text := c.QueryParam("since")
-	if since, err = strconv.ParseUint(cmp.Or(text, "0"), 10, 64); err != nil {
-		return 0, "", sluice.Errorf(sluice.InvalidRequest, "since %q: use a sequence, 0 for the beginning", text).With("field", "since")
+	if q.since, err = strconv.ParseUint(cmp.Or(text, "0"), 10, 64); err != nil {
+		return q, sluice.Errorf(sluice.InvalidRequest, "since %q: use a sequence, 0 for the beginning", text).With("field", "since")
 	}
-	depth, err = sluice.ParseDepth(c.QueryParam("scope"))
-	return since, depth, err
+	q.directory, q.most = c.QueryParam("form") == "directory", defaultBytes
+	if text := c.QueryParam("max_bytes"); text != "" {
+		if q.most, err = strconv.ParseInt(text, 10, 64); err != nil || q.most < leastBytes || q.most > mostBytes || !q.directory {
+			return q, sluice.Errorf(sluice.InvalidRequest, "max_bytes %q: use %d to %d, with form=directory", text, leastBytes, mostBytes).With("field", "max_bytes")
+		}
+	}
+	q.depth, err = sluice.ParseDepth(c.QueryParam("scope"))
+	return q, err
 }
 
 // export collects a bundle.
@@ -114,18 +149,24 @@ type export struct {
 	c      echo.Context
 	depth  sluice.Depth
 	header bundle.Header
-	writer *bundle.DocumentWriter
+	append func(bundle.Entry) error
+	enough func() bool
+	most   int       // entries; 0: unlimited
+	until  time.Time // zero: unlimited
 	count  int
+}
+
+func (s *Server) newExport(c echo.Context, q exportParams, add func(bundle.Entry) error) *export {
+	return &export{s: s, c: c, depth: q.depth, append: add, enough: func() bool { return false }, header: bundle.Header{
+		SourceID: s.opts.Streams.PublicURL + "/v1/namespaces/" + c.Param("ns"), SourceName: c.Param("ns"),
+		Since: q.since, Through: q.since, Previous: c.QueryParam("previous"), ExportedAt: time.Now(),
+	}}
 }
 
 // collect reads the changes, page by page, until there is no more or the bundle is large enough. Codes
 // those of observe; InvalidRequest if the log ends before it begins.
-func (e *export) collect() (err error) {
-	if e.writer, err = bundle.NewDocumentWriter(e.depth.Scope(), e.header.Since); err != nil {
-		return err
-	}
-	until := e.header.ExportedAt.Add(exportTime)
-	for more := true; more && e.count < exportEntries && time.Now().Before(until); {
+func (e *export) collect() error {
+	for more := true; more && !e.ends(); {
 		page, err := e.s.changesOf(e.c, model.ChangeQuery{Since: e.header.Through, Limit: exportPage}, e.depth)
 		if err != nil {
 			return err
@@ -135,6 +176,11 @@ func (e *export) collect() (err error) {
 		}
 	}
 	return nil
+}
+
+// ends reports whether the bundle is large enough.
+func (e *export) ends() bool {
+	return e.most > 0 && e.count >= e.most || !e.until.IsZero() && !time.Now().Before(e.until) || e.enough()
 }
 
 // take adds a page, and reports whether the bundle goes on behind it.
@@ -156,7 +202,7 @@ func (e *export) take(page *sluice.ObservePage) (more bool, err error) {
 		if e.depth == sluice.DepthFull && e.s.opts.Summary != nil && entry.Op != sluice.OpDelete {
 			entry.Summary = e.s.opts.Summary(&entry.Event)
 		}
-		err := e.writer.Append(entry)
+		err := e.append(entry)
 		if sluice.CodeOf(err) == sluice.TooLarge && e.count > 0 {
 			through, more = entry.Event.Seq-1, false
 			break
@@ -187,6 +233,9 @@ func (s *Server) importBundle(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
+	if isTar(c) {
+		return s.importDirectory(c)
+	}
 	leave, err := s.enterBundle(ctx)
 	if err != nil {
 		return err

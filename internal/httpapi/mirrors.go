@@ -43,7 +43,9 @@ type Mirrors interface {
 	Delete(ctx context.Context, id, by string) error
 	// Import applies a bundle to the mirror of its source. Codes BundleSignatureInvalid; UnknownKey;
 	// NoMatchingSubscription; BundleImported; BundleGap; BundleFork; OriginReplaced; MirrorSuspended.
-	Import(ctx context.Context, namespace string, doc *bundle.Document, acceptGap bool, by string) (sluice.BundleImport, error)
+	Import(ctx context.Context, namespace string, b bundle.Bundle, acceptGap bool, by string) (sluice.BundleImport, error)
+	// Examine returns an error unless Import would apply a bundle, before its content is there.
+	Examine(ctx context.Context, namespace string, s *bundle.Signed, acceptGap bool) error
 	// TrustedKeys returns the keys whose bundles a namespace imports, and those that were revoked.
 	TrustedKeys(ctx context.Context, namespace string) (bundle.Trust, error)
 	// Trust adds such a key. Codes NotFound; InvalidRequest; Conflict.

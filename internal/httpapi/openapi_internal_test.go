@@ -226,6 +226,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Tombstone{}, []string{"Tombstone"}, nil},
 		{sluice.MirrorStatus{}, []string{"MirrorStatus"}, nil},
 		{sluice.BundleImport{}, []string{"BundleImport"}, nil},
+		{arrived{}, []string{"BundleArrival"}, nil},
 		{bundle.Header{}, []string{"Bundle"}, []string{"entries", "signature"}},
 		{bundle.JWK{}, []string{"BundleKey"}, nil},
 		{bundle.TrustedKey{}, []string{"TrustedKey"}, nil},

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/bundle/staging"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
@@ -167,9 +168,10 @@ type Options struct {
 	Appointments Appointments // nil: 503
 	Feeds        *feed.Engine // nil: 503
 	Streams      dstreams.Options
-	Wakes        Wakes     // nil: 503
-	Mirrors      Mirrors   // nil: 503
-	Knowledge    Knowledge // nil: 503
+	Wakes        Wakes            // nil: 503
+	Mirrors      Mirrors          // nil: 503
+	Knowledge    Knowledge        // nil: 503
+	Staging      *staging.Staging // where directories of bundles arrive; nil: 503
 
 	JWKS     func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics  http.Handler                          // for /metrics
@@ -191,6 +193,8 @@ type Server struct {
 	batches  oneEach
 	bundles  chan struct{} // has an element for each bundle that is in memory
 
+	transfers chan struct{} // has an element for each directory that is on its way
+
 	expressions keylock.Turns[sluice.Principal] // evaluated by requests for state
 }
 
@@ -207,7 +211,7 @@ func New(opts Options) *Server {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
-	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), bundles: make(chan struct{}, bundlesAtOnce), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
+	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), bundles: make(chan struct{}, bundlesAtOnce), transfers: make(chan struct{}, transfersAtOnce), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
 	s.feeds = live.New(live.Deps{
 		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,

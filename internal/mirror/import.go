@@ -22,7 +22,7 @@ type importing struct {
 	*Keeper
 
 	mirror *Stored
-	doc    *bundle.Document
+	bundle bundle.Bundle
 	trust  bundle.Trust
 	accept bool // a gap before the bundle
 	intent *ledger.Intent
@@ -32,13 +32,9 @@ type importing struct {
 // applied before an error stays, and the same import goes on there. Codes BundleSignatureInvalid;
 // UnknownKey; NoMatchingSubscription; BundleImported; BundleGap, unless a gap is accepted; BundleFork;
 // OriginReplaced; MirrorSuspended, also if the bundle suspends it; Unprocessable.
-func (k *Keeper) Import(ctx context.Context, namespace string, doc *bundle.Document, accept bool, by string) (sluice.BundleImport, error) {
-	trust, err := k.TrustedKeys(ctx, namespace)
+func (k *Keeper) Import(ctx context.Context, namespace string, b bundle.Bundle, accept bool, by string) (sluice.BundleImport, error) {
+	is, err := k.importing(ctx, namespace, b, accept)
 	if err != nil {
-		return sluice.BundleImport{}, err
-	}
-	is := importing{Keeper: k, doc: doc, trust: trust, accept: accept}
-	if is.mirror, err = k.follower(ctx, namespace, doc.Header.SourceID); err != nil {
 		return sluice.BundleImport{}, err
 	}
 	result, err := is.run(ctx, by)
@@ -55,6 +51,34 @@ func (k *Keeper) Import(ctx context.Context, namespace string, doc *bundle.Docum
 		is.intent.Fail(ctx, err)
 	}
 	return result, err
+}
+
+// Examine returns an error unless Import would apply a bundle with a signed statement. Its content need not be
+// there yet. Codes those of Import.
+func (k *Keeper) Examine(ctx context.Context, namespace string, s *bundle.Signed, accept bool) error {
+	is, err := k.importing(ctx, namespace, unread{s}, accept)
+	if err != nil {
+		return err
+	}
+	_, _, err = is.judge(ctx)
+	return err
+}
+
+// unread is a bundle without its content.
+type unread struct{ *bundle.Signed }
+
+// Verify returns an error.
+func (unread) Verify(context.Context, bundle.Trust) (*bundle.Content, error) {
+	return nil, errors.New("the content of the bundle is not there")
+}
+
+func (k *Keeper) importing(ctx context.Context, namespace string, b bundle.Bundle, accept bool) (*importing, error) {
+	trust, err := k.TrustedKeys(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	m, err := k.follower(ctx, namespace, b.Statement().Header.SourceID)
+	return &importing{Keeper: k, mirror: m, bundle: b, trust: trust, accept: accept}, err
 }
 
 // follower returns the mirror of a source in a namespace; nil if there is none.
@@ -104,23 +128,34 @@ func (i *importing) known(ctx context.Context) (Place, bundle.Known, error) {
 	return at, known, nil
 }
 
+// judge returns the place of the mirror, and the decision about the bundle if it is to be applied.
+func (i *importing) judge(ctx context.Context) (Place, bundle.Decision, error) {
+	at, known, err := i.known(ctx)
+	if err != nil {
+		return at, bundle.Decision{}, err
+	}
+	signed := i.bundle.Statement()
+	d, h := bundle.Judge(known, signed), &signed.Header
+	if err := d.Err(); err != nil {
+		return at, d, err
+	}
+	if i.mirror.State != sluice.Active {
+		return at, d, sluice.Errorf(sluice.MirrorSuspended, "the mirror is suspended (%s); resume it first", i.mirror.Reason)
+	}
+	if now := i.now(); h.ExportedAt.After(now.Add(maxAhead)) {
+		return at, d, sluice.Errorf(sluice.Unprocessable, "the bundle was exported at %s, which is in the future; compare the clocks", h.ExportedAt.Format(time.RFC3339))
+	}
+	return at, d, nil
+}
+
 // run judges the bundle and applies it. Code Conflict if the mirror was moved meanwhile.
 func (i *importing) run(ctx context.Context, by string) (sluice.BundleImport, error) {
-	at, known, err := i.known(ctx)
+	at, d, err := i.judge(ctx)
 	if err != nil {
 		return sluice.BundleImport{}, err
 	}
-	d, h := bundle.Judge(known, &i.doc.Signed), &i.doc.Header
-	if err := d.Err(); err != nil {
-		return sluice.BundleImport{}, err
-	}
-	if i.mirror.State != sluice.Active {
-		return sluice.BundleImport{}, sluice.Errorf(sluice.MirrorSuspended, "the mirror is suspended (%s); resume it first", i.mirror.Reason)
-	}
-	if now := i.now(); h.ExportedAt.After(now.Add(maxAhead)) {
-		return sluice.BundleImport{}, sluice.Errorf(sluice.Unprocessable, "the bundle was exported at %s, which is in the future; compare the clocks", h.ExportedAt.Format(time.RFC3339))
-	}
-	content, err := i.doc.Verify(i.trust)
+	h := &i.bundle.Statement().Header
+	content, err := i.bundle.Verify(ctx, i.trust)
 	if err != nil {
 		return sluice.BundleImport{}, err
 	}
@@ -164,10 +199,10 @@ func (i *importing) receipt(ctx context.Context, at *Place) (json.RawMessage, er
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
-	last := at.Imports[len(at.Imports)-1]
+	last, h := at.Imports[len(at.Imports)-1], &i.bundle.Statement().Header
 	return bundle.SignReceipt(bundle.Receipt{
-		Importer: i.deps.Identity.Notebook(i.mirror.Namespace), SourceID: i.doc.Header.SourceID, Incarnation: at.Incarnation,
-		Scope: i.doc.Header.Scope, Bundle: last.Digest, Through: last.Through, At: i.now(),
+		Importer: i.deps.Identity.Notebook(i.mirror.Namespace), SourceID: h.SourceID, Incarnation: at.Incarnation,
+		Scope: h.Scope, Bundle: last.Digest, Through: last.Through, At: i.now(),
 	}, keys[0])
 }
 

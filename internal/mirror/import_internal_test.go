@@ -20,7 +20,7 @@ import (
 func contentOf(t *testing.T, entries, lost int) *bundle.Content {
 	t.Helper()
 	doc, trust := documentOf(t, entries, lost)
-	c, err := doc.Verify(trust)
+	c, err := doc.Verify(t.Context(), trust)
 	require.NoError(t, err)
 	return c
 }
@@ -159,7 +159,7 @@ func TestTake_GoesOnAfterAnInterruption(t *testing.T) {
 			Watermark: at.place.Watermark, Imports: at.place.Imports, HeardAt: at.place.HeardAt,
 		}, &doc.Signed)
 	}
-	c, err := doc.Verify(trust)
+	c, err := doc.Verify(t.Context(), trust)
 	require.NoError(t, err)
 	d := judge()
 	_, _, err = e.take(t.Context(), r, at.place, c, d.Import)

@@ -2,6 +2,10 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -65,8 +69,8 @@ type ExportQuery struct {
 	Previous string       // digest of the bundle before; "" for the first
 }
 
-func (q ExportQuery) params() url.Values {
-	return params("since", strconv.FormatUint(q.Since, 10), "scope", string(q.Depth), "previous", q.Previous)
+func (q ExportQuery) params(more ...string) url.Values {
+	return params(append(more, "since", strconv.FormatUint(q.Since, 10), "scope", string(q.Depth), "previous", q.Previous)...)
 }
 
 // ExportBundle returns the changes of a namespace as a signed bundle, one JSON document of up to 64 MiB, and
@@ -83,6 +87,63 @@ func (c *Client) ImportBundle(ctx context.Context, namespace string, document []
 	var result sluice.BundleImport
 	_, err := c.do(ctx, call{method: http.MethodPost, path: join(namespaces, namespace, "import"), query: params("accept_gap", orNothing[accept]), media: "application/json", body: document}, &result)
 	return result, err
+}
+
+// ExportDirectory returns the changes of a namespace as a signed bundle of plain files: a tar stream, which ends
+// with manifest.json, of about so many bytes at most; 0: the server's default. Close it. A stream without
+// manifest.json is not complete.
+func (c *Client) ExportDirectory(ctx context.Context, namespace string, q ExportQuery, most int64) (io.ReadCloser, error) {
+	limit := ""
+	if most > 0 {
+		limit = strconv.FormatInt(most, 10)
+	}
+	req := call{method: http.MethodGet, path: join(namespaces, namespace, "export"), query: q.params("form", "directory", "max_bytes", limit)}
+	resp, err := c.open(ctx, req, nil)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+		if err = errors.Join(err, resp.Body.Close()); err != nil {
+			return nil, noResponse(ctx, c.base, err)
+		}
+		return nil, readError(resp, body)
+	}
+	return resp.Body, nil
+}
+
+// DirectoryImport is the result of ImportDirectory.
+type DirectoryImport struct {
+	sluice.BundleImport
+
+	// Files that the server does not have yet. Nothing is applied until it has all.
+	Missing      []string `json:"missing"`
+	MissingBytes int64    `json:"missing_bytes"`
+}
+
+// ImportDirectory sends files of a bundle of plain files, as a tar stream that begins with manifest.json. When the
+// server has all of them, from this call or an earlier one, it applies the bundle as ImportBundle does; else
+// the result names the missing ones. The call is not retried.
+func (c *Client) ImportDirectory(ctx context.Context, namespace string, files io.Reader, accept bool) (DirectoryImport, error) {
+	var result DirectoryImport
+	req := call{
+		method: http.MethodPost, path: join(namespaces, namespace, "import"), query: params("accept_gap", orNothing[accept]), media: "application/x-tar",
+	}
+	resp, err := c.open(ctx, req, files)
+	if err != nil {
+		return result, err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return result, noResponse(ctx, c.base, err)
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return result, readError(resp, body)
+	}
+	if err := json.Unmarshal(body, &result); err != nil {
+		return result, fmt.Errorf("%s %s: the response does not have the expected JSON structure: %w", req.method, req.path, err)
+	}
+	return result, nil
 }
 
 // orNothing is a parameter that is false by default.

@@ -100,29 +100,9 @@ func transient(status int, err error) bool {
 // try sends the request once. With an error, it returns the status and headers of the response, or
 // 0 and nil without a response.
 func (c *Client) try(ctx context.Context, req call) (response, error) {
-	if strings.HasSuffix(req.path, "/") || strings.Contains(req.path, "//") {
-		return response{}, sluice.Errorf(sluice.InvalidRequest, "a name is empty; set it")
-	}
-	target := c.base + req.path
-	if len(req.query) > 0 {
-		target += "?" + req.query.Encode()
-	}
-	r, err := http.NewRequestWithContext(ctx, req.method, target, bytes.NewReader(req.body))
+	resp, err := c.open(ctx, req, bytes.NewReader(req.body))
 	if err != nil {
-		return response{}, sluice.Errorf(sluice.InvalidRequest, "%q is not a server URL: %v", c.base, err)
-	}
-	if req.body != nil {
-		r.Header.Set("Content-Type", req.media)
-	}
-	for name, value := range req.header {
-		r.Header.Set(name, value)
-	}
-	if c.token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	resp, err := c.HTTP.Do(r)
-	if err != nil {
-		return response{}, noResponse(ctx, c.base, err)
+		return response{}, err
 	}
 	defer func() { _ = resp.Body.Close() }() // the body has been read; the error does not matter
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
@@ -133,6 +113,35 @@ func (c *Client) try(ctx context.Context, req call) (response, error) {
 		return response{status: resp.StatusCode, header: resp.Header}, readError(resp, body)
 	}
 	return response{resp.StatusCode, resp.Header, body}, nil
+}
+
+// open sends the request with a body and returns the response as it begins.
+func (c *Client) open(ctx context.Context, req call, body io.Reader) (*http.Response, error) {
+	if strings.HasSuffix(req.path, "/") || strings.Contains(req.path, "//") {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "a name is empty; set it")
+	}
+	target := c.base + req.path
+	if len(req.query) > 0 {
+		target += "?" + req.query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, req.method, target, body)
+	if err != nil {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "%q is not a server URL: %v", c.base, err)
+	}
+	if req.media != "" {
+		r.Header.Set("Content-Type", req.media)
+	}
+	for name, value := range req.header {
+		r.Header.Set(name, value)
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.HTTP.Do(r)
+	if err != nil {
+		return nil, noResponse(ctx, c.base, err)
+	}
+	return resp, nil
 }
 
 func noResponse(ctx context.Context, base string, err error) error {

@@ -149,6 +149,7 @@ type Place struct {
 	Depth               sluice.Depth
 	Through             uint64 // the last exported sequence
 	Digest              string // of the bundle that goes through it; "" if there is none
+	Directory           bool   // the last bundle is a directory
 }
 
 // Last returns where the exports of a namespace ended: its last bundle in a directory, or the receipt for
@@ -167,7 +168,7 @@ func Last(dir, namespace string) (*Place, error) {
 		if h.SourceName != namespace {
 			continue
 		}
-		p := Place{Source: h.SourceID, Incarnation: h.Incarnation, Depth: h.Depth(), Through: h.Through, Digest: found[i].Digest}
+		p := Place{Source: h.SourceID, Incarnation: h.Incarnation, Depth: h.Depth(), Through: h.Through, Digest: found[i].Digest, Directory: found[i].Directory}
 		if found[i].Heartbeat() {
 			p.Digest = h.Previous
 		}
@@ -205,6 +206,7 @@ func later(a, b *Place) (*Place, error) {
 	case b.Through > a.Through:
 		return b, nil
 	}
+	a.Directory = a.Directory || b.Directory
 	return a, nil
 }
 

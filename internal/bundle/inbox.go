@@ -1,0 +1,192 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"slices"
+)
+
+// Inbox is a directory in which the files of a manifest arrive.
+type Inbox struct {
+	*Manifest
+
+	root *os.Root
+	has  map[string]bool
+}
+
+// OpenInbox opens a directory for the files of a manifest. Files that arrived there before, and are as the
+// manifest declares, stay; all others are removed.
+func (m *Manifest) OpenInbox(ctx context.Context, path string) (*Inbox, error) {
+	if err := os.MkdirAll(path+"/data", 0o700); err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	b := &Inbox{m, root, map[string]bool{}}
+	if err := b.sweep(ctx); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return b, nil
+}
+
+// sweep keeps the files that are intact, and removes all others.
+func (b *Inbox) sweep(ctx context.Context) error {
+	var buffer []byte
+	for _, dir := range []string{"", "data/"} {
+		names, err := readDir(b.root, "./"+dir)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if name = dir + name; name == "data" {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("bundle: %w", err)
+			}
+			if buffer, err = b.keep(name, buffer); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keep keeps a file that is as declared, else removes it. It returns the buffer for the next one.
+func (b *Inbox) keep(name string, buffer []byte) ([]byte, error) {
+	if f := b.declared(name); f != nil {
+		if content, damaged := readDeclared(b.root, f, buffer); damaged == nil {
+			b.has[name] = true
+			return content, nil
+		}
+	}
+	if err := b.root.RemoveAll(name); err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	return buffer, nil
+}
+
+func readDir(root *os.Root, name string) ([]string, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	names, err := f.Readdirnames(-1)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	return names, nil
+}
+
+// declared returns the description of a file of the directory; nil if it has none of that name.
+func (m *Manifest) declared(name string) *file {
+	switch name {
+	case ManifestFile:
+		f := fileOf(name, m.text)
+		return &f
+	case sumsFile:
+		f := fileOf(name, m.sums())
+		return &f
+	}
+	return m.named[name]
+}
+
+// Missing returns the names of the files that have not arrived, and their bytes.
+func (b *Inbox) Missing() (names []string, size int64) {
+	for _, name := range slices.Concat([]string{sumsFile}, b.names()) {
+		if !b.has[name] {
+			names, size = append(names, name), size+b.declared(name).Size
+		}
+	}
+	return names, size
+}
+
+func (m *Manifest) names() []string {
+	names := make([]string, len(m.files))
+	for i := range m.files {
+		names[i] = m.files[i].Name
+	}
+	return names
+}
+
+// Take stores the files of a stream. Beat is called for each part of them. Code Unprocessable for a file that
+// the manifest does not declare so, or that is there twice.
+func (b *Inbox) Take(ctx context.Context, in *Arriving, beat func()) error {
+	if err := b.store(ManifestFile, bytes.NewReader(b.text), beat); err != nil {
+		return err
+	}
+	taken := map[string]bool{ManifestFile: true}
+	for {
+		head, err := next(in.tar)
+		if head == nil || err != nil {
+			return err
+		}
+		f := b.declared(head.Name)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("bundle: %w", ctx.Err())
+		case f == nil:
+			return invalid("%.200q is not in the manifest", head.Name)
+		case taken[head.Name]:
+			return invalid("%s is there twice", head.Name)
+		case head.Size != f.Size:
+			return invalid("%s has %d bytes, and the manifest declares %d", head.Name, head.Size, f.Size)
+		}
+		taken[head.Name] = true
+		if b.has[head.Name] {
+			continue
+		}
+		if err := b.store(head.Name, in.tar, beat); err != nil {
+			return err
+		}
+	}
+}
+
+// store writes a file under a partial name, and gives it its name if it is as declared. It need not be
+// durable: it is read again before it is used.
+func (b *Inbox) store(name string, content io.Reader, beat func()) error {
+	f, err := b.root.OpenFile(name+partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(f, sum, beater(beat)), content)
+	if err = errors.Join(err, f.Close()); err == nil && !b.declared(name).is(sum) {
+		err = invalid("%s is not the file that the manifest declares", name)
+	}
+	if err == nil {
+		err = b.root.Rename(name+partial, name)
+	}
+	if err != nil {
+		return errors.Join(wrapped(err), b.root.Remove(name+partial))
+	}
+	b.has[name] = true
+	return nil
+}
+
+func (f *file) is(sum hash.Hash) bool { return hex.EncodeToString(sum.Sum(nil)) == f.SHA256 } // not a secret: of a file
+
+// beater calls a function for each part that is written.
+type beater func()
+
+func (b beater) Write(p []byte) (int, error) {
+	b()
+	return len(p), nil
+}
+
+// Close ends the arrival; the files stay.
+func (b *Inbox) Close() error {
+	if err := b.root.Close(); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package staging
+
+func full(err error) error { return err }

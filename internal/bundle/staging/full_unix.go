@@ -1,0 +1,16 @@
+//go:build unix
+
+package staging
+
+import (
+	"errors"
+	"syscall"
+)
+
+// full returns an error of a disk without space as one that says so (Unavailable).
+func full(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return noSpace("the disk is full, and the import has ended; free space, and import again: it goes on where it was")
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+// Package staging keeps the directories of bundles while they arrive: bounded in bytes, so that an import goes
+// on after an interruption, and for a limited time.
+package staging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Options are the settings. All but Now and Log are required.
+type Options struct {
+	Dir   string // is created when the first bundle arrives
+	Limit int64  // bytes of all bundles in it
+	Keep  time.Duration
+	Free  func(dir string) (uint64, error) // free bytes of the file system; an error: unknown
+	Now   func() time.Time                 // default: time.Now
+	Log   *slog.Logger                     // default: slog.DiscardHandler
+}
+
+// Staging is a directory in which bundles arrive, each in a directory of its own. Its name tells how many
+// bytes the bundle has, as its signed manifest declares.
+type Staging struct {
+	opts Options
+
+	mu   sync.Mutex
+	busy map[string]bool // names of those that a request uses
+}
+
+// New returns a staging area.
+func New(opts Options) *Staging {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Staging{opts: opts, busy: map[string]bool{}}
+}
+
+// Limit returns the most bytes that a bundle may have.
+func (s *Staging) Limit() int64 { return s.opts.Limit }
+
+const sweepEvery = time.Hour
+
+// Run removes bundles that were not imported in time, those of an earlier process included, until ctx is done.
+func (s *Staging) Run(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if err := s.sweep(); err != nil {
+			s.opts.Log.LogAttrs(ctx, slog.LevelWarn, "staged bundles not removed", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// sweep removes what is old, or has another name than this package gives.
+func (s *Staging) sweep() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names, err := s.names()
+	if err != nil {
+		return err
+	}
+	oldest := s.opts.Now().Add(-s.opts.Keep)
+	for _, name := range names {
+		info, err := os.Lstat(filepath.Join(s.opts.Dir, name))
+		if err != nil {
+			return fmt.Errorf("staging: %w", err)
+		}
+		if _, known := sizeOf(name); s.busy[name] || known && info.ModTime().After(oldest) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(s.opts.Dir, name)); err != nil {
+			return fmt.Errorf("staging: %w", err)
+		}
+	}
+	return nil
+}
+
+// names returns the names of the staged bundles.
+func (s *Staging) names() ([]string, error) {
+	entries, err := os.ReadDir(s.opts.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("staging: %w", err)
+	}
+	names := make([]string, len(entries))
+	for i := range entries {
+		names[i] = entries[i].Name()
+	}
+	return names, nil
+}
+
+func nameOf(namespace string, m *bundle.Manifest) string {
+	return namespace + "." + m.Sum() + "." + strconv.FormatInt(m.Size(), 10)
+}
+
+func sizeOf(name string) (size int64, ok bool) {
+	size, err := strconv.ParseInt(name[strings.LastIndexByte(name, '.')+1:], 10, 64)
+	return size, err == nil && size >= 0
+}
+
+// Arrival is a bundle that arrives. Close it.
+type Arrival struct {
+	*bundle.Inbox
+
+	staging *Staging
+	name    string
+}
+
+// Open reserves space for a bundle of a namespace, with a manifest that a trusted key signed, and finds the files
+// of it that arrived before. Codes: TooLarge; Unavailable if another request imports it, or if there is no
+// space.
+func (s *Staging) Open(ctx context.Context, namespace string, m *bundle.Manifest) (*Arrival, error) {
+	name := nameOf(namespace, m)
+	path := filepath.Join(s.opts.Dir, name)
+	if err := s.reserve(name, path, m.Size()); err != nil {
+		return nil, err
+	}
+	a := &Arrival{staging: s, name: name}
+	box, err := m.OpenInbox(ctx, path)
+	if err != nil {
+		s.release(name)
+		return nil, full(err)
+	}
+	a.Inbox = box
+	_, missing := box.Missing()
+	if err := s.fits(missing, m.Size()); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+// reserve marks a bundle as used, if it fits beside the others.
+func (s *Staging) reserve(name, path string, size int64) error {
+	if size > s.opts.Limit {
+		return sluice.Errorf(sluice.TooLarge, "the bundle has %d bytes, and mirrors.staging_bytes permits %d", size, s.opts.Limit)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[name] {
+		return sluice.Errorf(sluice.Unavailable, "another request imports this bundle; try again when it has ended").With("retry_after", 10)
+	}
+	names, err := s.names()
+	if err != nil {
+		return err
+	}
+	used := size
+	for _, other := range names {
+		if n, ok := sizeOf(other); ok && other != name {
+			used += n
+		}
+	}
+	if used > s.opts.Limit {
+		return noSpace("bundles that were not imported to their end use the space of this one: import them first, wait %s for their removal, or raise mirrors.staging_bytes, now %d", s.opts.Keep, s.opts.Limit)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return full(fmt.Errorf("staging: %w", err))
+	}
+	now := s.opts.Now()
+	if err := os.Chtimes(path, now, now); err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	s.busy[name] = true
+	return nil
+}
+
+// fits returns an error unless the disk has space for the files that are missing, and for the copy of all of
+// them in the store.
+func (s *Staging) fits(missing, size int64) error {
+	free, err := s.opts.Free(s.opts.Dir)
+	if err != nil {
+		return nil //nolint:nilerr // not known on this system
+	}
+	if need := missing + size; free < uint64(need) { //nolint:gosec // both are sizes
+		return noSpace("the disk has %d bytes free, and the import needs %d: for the files of the bundle, and for their copy in the store", free, need)
+	}
+	return nil
+}
+
+// noSpace returns an error (Unavailable) that says that there is no space.
+func noSpace(format string, args ...any) error {
+	return sluice.Errorf(sluice.Unavailable, format, args...).With("reason", sluice.ReasonStorage).With("retry_after", 60)
+}
+
+func (s *Staging) release(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.busy, name)
+}
+
+// Take stores the files of a stream. Beat is called for each part of them. Codes: Unprocessable for a file that
+// the manifest does not declare so; Unavailable if the disk is full.
+func (a *Arrival) Take(ctx context.Context, in *bundle.Arriving, beat func()) error {
+	return full(a.Inbox.Take(ctx, in, beat))
+}
+
+// Directory opens the bundle when no file is missing.
+func (a *Arrival) Directory() (*bundle.Directory, error) {
+	return bundle.OpenDirectory(filepath.Join(a.staging.opts.Dir, a.name)) //nolint:wrapcheck // names the file
+}
+
+// Close ends the arrival. The files stay for the next one.
+func (a *Arrival) Close() error {
+	defer a.staging.release(a.name)
+	return a.Inbox.Close() //nolint:wrapcheck // names the bundle
+}
+
+// Remove removes the files: the bundle was imported, or never will be.
+func (a *Arrival) Remove() error {
+	if err := os.RemoveAll(filepath.Join(a.staging.opts.Dir, a.name)); err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	return nil
+}

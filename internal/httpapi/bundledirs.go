@@ -1,0 +1,188 @@
+package httpapi
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/internal/bundle/staging"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const mediaTar = "application/x-tar"
+
+// isTar reports whether a request has a directory of a bundle in its body.
+func isTar(c echo.Context) bool {
+	kind, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
+	return err == nil && kind == mediaTar
+}
+
+// maxTar returns the maximum size of a tar stream: of the largest directory, with the headers of its files.
+func (s *Server) maxTar() int64 {
+	if s.opts.Staging == nil {
+		return s.opts.MaxBody
+	}
+	return s.opts.Staging.Limit() + tarOverhead
+}
+
+const tarOverhead = 256 << 20
+
+// transferStall is how long a client may send or read nothing of a directory.
+const transferStall = time.Minute
+
+// pace extends the deadlines of a connection while a client goes on.
+type pace struct {
+	control *http.ResponseController
+	next    time.Time
+}
+
+// beat takes that the client has sent or read something. A connection that does not know deadlines has none.
+func (p *pace) beat() {
+	if now := time.Now(); now.After(p.next) {
+		p.next = now.Add(time.Second)
+		_ = p.control.SetReadDeadline(now.Add(transferStall))
+		_ = p.control.SetWriteDeadline(now.Add(transferStall))
+	}
+}
+
+// work removes the deadlines while the client waits.
+func (p *pace) work() {
+	_ = p.control.SetReadDeadline(time.Time{})
+	_ = p.control.SetWriteDeadline(time.Time{})
+}
+
+func newPace(c echo.Context) *pace {
+	return &pace{control: http.NewResponseController(c.Response().Writer)}
+}
+
+// pacedWriter writes in parts, so that a slow client is seen to go on.
+type pacedWriter struct {
+	to   http.ResponseWriter
+	pace *pace
+}
+
+const sliceBytes = 256 << 10
+
+func (w pacedWriter) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		w.pace.beat()
+		var m int
+		m, err = w.to.Write(p[:min(len(p), sliceBytes)])
+		n, p = n+m, p[m:]
+	}
+	return n, err //nolint:wrapcheck // a writer returns the error of the writer below it
+}
+
+// exportDirectory sends the changes of a namespace as a directory of plain files in a tar stream, its manifest
+// last (S3-61, S3-74). Nothing of it is stored, and one file is in memory.
+func (s *Server) exportDirectory(c echo.Context, q exportParams, key ed25519.PrivateKey) error {
+	leave, err := enter(c.Request().Context(), s.transfers)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c.Response().Header().Set(echo.HeaderContentType, mediaTar)
+	to, sent := bundle.NewTarWriter(pacedWriter{c.Response(), newPace(c)}), int64(0)
+	w, err := bundle.NewDirectoryWriter(q.depth.Scope(), q.since, func(name string, content []byte) error {
+		sent += int64(len(content))
+		return to.Put(name, content)
+	})
+	if err != nil {
+		return err
+	}
+	e := s.newExport(c, q, w.Append)
+	e.enough = func() bool { return sent >= q.most }
+	if err = e.collect(); err == nil {
+		_, err = w.Seal(e.header, key)
+	}
+	if err == nil {
+		return to.Close()
+	}
+	if !c.Response().Committed {
+		c.Response().Header().Del(echo.HeaderContentType)
+		return err
+	}
+	return errors.Join(err, to.Fail(httpkit.Public(err).Message), to.Close()) // the response has begun
+}
+
+// arrived is the response to a directory of which files are missing.
+type arrived struct {
+	Missing []string `json:"missing"`
+	Bytes   int64    `json:"missing_bytes"`
+}
+
+// importDirectory takes files of a directory whose manifest is the first, and applies it when it has all of them
+// (S3-69…74). Nothing is stored unless the manifest would be applied.
+func (s *Server) importDirectory(c echo.Context) error {
+	if s.opts.Staging == nil {
+		return noMirrors()
+	}
+	ctx, ns, accept := c.Request().Context(), c.Param("ns"), c.QueryParam("accept_gap") == "true"
+	leave, err := enter(ctx, s.transfers)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if s.opts.Room != nil {
+		if err := s.opts.Room.Grow(); err != nil {
+			return err
+		}
+	}
+	pace := newPace(c)
+	pace.beat()
+	in, err := bundle.ReadTar(c.Request().Body)
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Mirrors.Examine(ctx, ns, in.Statement(), accept); err != nil {
+		return err
+	}
+	arrival, err := s.opts.Staging.Open(ctx, ns, in.Manifest)
+	if err != nil {
+		return err
+	}
+	defer s.endArrival(c, arrival)
+	if err := arrival.Take(ctx, in, pace.beat); err != nil {
+		return err
+	}
+	pace.work()
+	if missing, n := arrival.Missing(); len(missing) > 0 {
+		return c.JSON(http.StatusAccepted, arrived{missing, n})
+	}
+	return s.applyDirectory(c, arrival)
+}
+
+// applyDirectory applies a directory that has arrived.
+func (s *Server) applyDirectory(c echo.Context, arrival *staging.Arrival) error {
+	ctx := c.Request().Context()
+	leave, err := s.enterBundle(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	dir, err := arrival.Directory()
+	if err != nil {
+		return err
+	}
+	done, err := s.opts.Mirrors.Import(ctx, c.Param("ns"), dir, c.QueryParam("accept_gap") == "true", httpkit.By(c))
+	if err = errors.Join(err, dir.Close()); err == nil || sluice.CodeOf(err) == sluice.Unprocessable {
+		err = errors.Join(err, arrival.Remove()) // it will never be wanted again
+	}
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, done)
+}
+
+func (s *Server) endArrival(c echo.Context, arrival *staging.Arrival) {
+	if err := arrival.Close(); err != nil {
+		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "staged bundle not closed", slog.Any("error", err))
+	}
+}
