@@ -87,7 +87,7 @@ func TestCommandLine_Scripts(t *testing.T) {
 	})
 }
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])

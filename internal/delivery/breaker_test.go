@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long a test waits for what has to happen.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // mood is an endpoint that is well or not, with everything.
 type mood struct {

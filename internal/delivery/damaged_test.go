@@ -31,11 +31,11 @@ func TestConsumer_TornFileLosesNothing(t *testing.T) { // S0-41, C01
 	}
 	proc := w.start(t)
 	publish(20)
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == w.total && inFlight(t, w) == 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == w.total && inFlight(t, w) == 0 }, time.Minute, time.Millisecond)
 	w.endpoint.failing("later", 1)
 	w.publish(t, "/a/parked", "later")
 	w.total++
-	require.Eventually(t, func() bool { return parked(t, w) == 1 && inFlight(t, w) == 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return parked(t, w) == 1 && inFlight(t, w) == 0 }, time.Minute, time.Millisecond)
 	proc.stop()
 	publish(20) // no replica serves it
 
@@ -49,15 +49,15 @@ func TestConsumer_TornFileLosesNothing(t *testing.T) { // S0-41, C01
 	}
 	server.Start(t)
 	watch.Recovered()
-	require.Eventually(t, func() bool { return parked(t, w) == 1 }, 30*time.Second, time.Millisecond, "NATS is back")
+	require.Eventually(t, func() bool { return parked(t, w) == 1 }, time.Minute, time.Millisecond, "NATS is back")
 	dueNow(t, w)
 	proc = w.start(t)
 	defer proc.stop()
 	before := w.endpoint.delivered()
-	require.Eventually(t, func() bool { return w.endpoint.delivered() > before }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() > before }, time.Minute, time.Millisecond)
 	watch.Resumed()
 	publish(20)
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == w.total }, 30*time.Second, time.Millisecond, "all arrive")
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == w.total }, time.Minute, time.Millisecond, "all arrive")
 	a := w.compare(sluice.OrderByPath)
 	require.LessOrEqual(t, a.Twice, 2*w.sub.Policy.Window, "the window of each of the two consumers")
 	watch.End(a, fmt.Sprintf("%d consumers were made again", len(states)))
@@ -72,12 +72,12 @@ func TestStatus_SaysThatTheSourceCannotBeOpened(t *testing.T) { // S4-17
 	operate.limit(w.sub.Namespace, 4) // NATS refuses the window
 	proc := w.start(t)
 	defer proc.stop()
-	require.Eventually(t, func() bool { return w.status(t).SourceError != "" }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.status(t).SourceError != "" }, time.Minute, time.Millisecond)
 	require.Contains(t, w.status(t).SourceError, "max_ack_pending")
 	require.True(t, proc.engine.Gauges()[0].Unopened)
 
 	operate.limit(w.sub.Namespace, 0)
 	w.publish(t, "/a/1", "e")
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 1 && w.status(t).SourceError == "" }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 1 && w.status(t).SourceError == "" }, time.Minute, time.Millisecond)
 	require.False(t, proc.engine.Gauges()[0].Unopened)
 }

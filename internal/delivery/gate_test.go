@@ -204,7 +204,7 @@ func (g *gated) publishData(path sluice.Path, id, data string) {
 
 func (g *gated) eventually(what string, f func() bool) {
 	g.t.Helper()
-	require.Eventually(g.t, f, 30*time.Second, 2*time.Millisecond, what)
+	require.Eventually(g.t, f, time.Minute, 2*time.Millisecond, what)
 }
 
 func (g *gated) parked(n int) {
@@ -225,7 +225,7 @@ func (g *gated) revoke() int {
 
 func (g *gated) withdraw() {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(g.t.Context(), time.Minute)
 	defer cancel()
 	for _, e := range g.engines {
 		require.NoError(g.t, e.Withdraw(ctx, func(sub *sluice.Subscription) bool { return sub.Grant == "g" }))

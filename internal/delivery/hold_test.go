@@ -71,7 +71,7 @@ func (w *world) done(t require.TestingT, rep sluice.Replay) sluice.Replay {
 		var err error
 		rep, err = w.deliveries.Replays().Replay(context.Background(), rep)
 		return err == nil && rep.State == sluice.ReplayDone
-	}, 20*time.Second, time.Millisecond, "the act is done")
+	}, time.Minute, time.Millisecond, "the act is done")
 	return rep
 }
 
@@ -81,7 +81,7 @@ func (w *world) heldLanes(t require.TestingT, n int) (held []sluice.Parked) {
 		st, err := w.deliveries.Status(context.Background(), w.sub)
 		held = slices.DeleteFunc(st.ParkedLanes, func(p sluice.Parked) bool { return p.Held == "" })
 		return err == nil && st.Held == n && len(held) == n && st.Backlog == 0
-	}, 20*time.Second, time.Millisecond, "held lanes")
+	}, time.Minute, time.Millisecond, "held lanes")
 	slices.SortFunc(held, func(a, b sluice.Parked) int { return cmp.Compare(a.FromSeq, b.FromSeq) })
 	return held
 }
@@ -126,7 +126,7 @@ func TestHold_LaneWaitsForAnOperator(t *testing.T) { // issue 3, item 1
 			require.Equal(t, uint64(1), w.done(t, w.operate(t, sluice.ReplayDiscard, lane)).Dead)
 			require.Equal(t, "it no longer holds its lane", w.done(t, w.operate(t, sluice.ReplayDiscard, lane)).Reason)
 			w.heldLanes(t, 0)
-			require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, 20*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, time.Minute, time.Millisecond)
 			proc.stop()
 			letters := w.letters(t)
 			require.Len(t, letters, 1)
@@ -149,7 +149,7 @@ func TestHold_RetryRestartsTheTimetable(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st, err := w.deliveries.Status(t.Context(), w.sub)
 		return err == nil && st.Parked == 1 && st.ParkedLanes[0].Attempts == 2
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	proc.stop() // two attempts are recovered
 	proc = w.start(t)
 	for i := range 2 {
@@ -157,10 +157,10 @@ func TestHold_RetryRestartsTheTimetable(t *testing.T) {
 		require.Equal(t, []int{3, 3 * (i + 1)}, []int{lane.Attempts, w.endpoint.tries["e"]})
 		w.done(t, w.operate(t, sluice.ReplayRetry, lane))
 		if i == 0 {
-			require.Eventually(t, func() bool { w.endpoint.mu.Lock(); defer w.endpoint.mu.Unlock(); return w.endpoint.tries["e"] == 6 }, 20*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { w.endpoint.mu.Lock(); defer w.endpoint.mu.Unlock(); return w.endpoint.tries["e"] == 6 }, time.Minute, time.Millisecond)
 		}
 	}
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 1 }, time.Minute, time.Millisecond)
 	proc.stop()
 	attempts, _, err := w.deliveries.Attempts(t.Context(), w.sub, model.HistoryQuery{Limit: 10})
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestHold_StopsTheSubscriptionUnderTotalOrder(t *testing.T) {
 	require.Equal(t, lane, w.heldLanes(t, 1)[0])
 	require.Equal(t, 1, w.endpoint.tries["e1"])
 	w.done(t, w.operate(t, sluice.ReplayRetry, lane))
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, time.Minute, time.Millisecond)
 	proc.stop()
 	require.Equal(t, []uint64{1, 2, 3, 4, 5}, w.endpoint.all)
 	require.Len(t, w.letters(t), 1, "e3, under the new policy")
@@ -219,22 +219,22 @@ func TestHold_UndecidableEventHoldsItsLane(t *testing.T) {
 	publish("/a/b", "b2", `{"a":0}`) // it fails behind another
 	w.done(t, w.operate(t, sluice.ReplayRetry, held[1]))
 	w.done(t, w.operate(t, sluice.ReplayRetry, held[0])) // the filter cannot tell still
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 1 }, time.Minute, time.Millisecond)
 	held = w.heldLanes(t, 2)
 	require.Equal(t, []string{"a1", "b2"}, []string{held[0].EventID, held[1].EventID})
 	require.Contains(t, held[1].LastError, "division by zero")
-	require.Eventually(t, func() bool { return len(cried.heldIDs()) == 4 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(cried.heldIDs()) == 4 }, time.Minute, time.Millisecond)
 	require.ElementsMatch(t, []string{"a1", "b1", "a1", "b2"}, cried.heldIDs())
 	proc.stop() // who comes next has it told if it was not (C32)
 	proc = w.start(t)
-	require.Eventually(t, func() bool { return len(cried.stillHeld()) == 2 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(cried.stillHeld()) == 2 }, time.Minute, time.Millisecond)
 	for i, d := range cried.stillHeld() {
 		require.Equal(t, []any{held[i].EventID, held[i].FromSeq, held[i].Path, sluice.FilterError, true}, []any{d.EventID, d.Seq, d.Path, d.Reason, d.At.Equal(held[i].HeldAt)})
 	}
 	w.watch.change(func(sub *sluice.Subscription) { sub.Filter.CEL = "" })
 	w.done(t, w.operate(t, sluice.ReplayDiscard, held[0]))
 	w.done(t, w.operate(t, sluice.ReplayRetry, held[1]))
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 3 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 3 }, time.Minute, time.Millisecond)
 	w.heldLanes(t, 0)
 	letters := w.letters(t)
 	require.Len(t, letters, 1)
@@ -260,7 +260,7 @@ func TestHold_HeadMayLeaveTheLog(t *testing.T) {
 	w.heldLanes(t, 2)
 	w.done(t, w.operate(t, sluice.ReplayRetry, held[0]))
 	w.done(t, w.operate(t, sluice.ReplayDiscard, held[1]))
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 2 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 2 }, time.Minute, time.Millisecond)
 	w.heldLanes(t, 0)
 	var got []string
 	for _, d := range w.letters(t) {
@@ -278,7 +278,7 @@ func TestHold_ReplayGivesUpInstead(t *testing.T) {
 	w.publish(t, "/a/a", "e2")
 	proc := w.start(t)
 	defer func() { proc.stop() }()
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 2 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 2 }, time.Minute, time.Millisecond)
 	w.endpoint.mu.Lock()
 	w.endpoint.fails["e1"] = 1000
 	w.endpoint.mu.Unlock()
@@ -307,7 +307,7 @@ func TestRetry_MovesALaneThatIsNotServedYet(t *testing.T) {
 	require.Eventually(t, func() bool {
 		parked, err := w.deliveries.Parked(t.Context(), w.sub)
 		return err == nil && len(parked) == 1 && w.endpoint.delivered() == 0
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	proc.stop()
 	rep := sluice.Replay{
 		ID: "now", Subscription: w.sub.ID, Namespace: w.sub.Namespace, Kind: sluice.ReplayRange, State: sluice.ReplayRunning,
@@ -318,11 +318,11 @@ func TestRetry_MovesALaneThatIsNotServedYet(t *testing.T) {
 	defer func() { proc.stop() }()
 	rep = w.done(t, rep)
 	require.Zero(t, rep.Sent)
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 2 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 2 }, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool {
 		parked, err := w.deliveries.Parked(t.Context(), w.sub)
 		return err == nil && len(parked) == 0
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // TestHold_RandomActsLoseNothing drives crashes and operators who act on

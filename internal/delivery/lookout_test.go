@@ -39,7 +39,7 @@ func (o operator) age(ns string) {
 	require.Eventually(o.t, func() bool {
 		info, err := stream.Info(o.t.Context())
 		return err == nil && info.State.Msgs == 0
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	_, err = o.js.UpdateStream(o.t.Context(), before)
 	require.NoError(o.t, err)
 }
@@ -93,7 +93,7 @@ func (o operator) requireLost(sub *sluice.Subscription, from, to uint64) {
 	require.Eventually(o.t, func() bool {
 		last = o.letters(sub)
 		return len(last) > 0 && last[len(last)-1].LastSeq >= to
-	}, 30*time.Second, 20*time.Millisecond, "a dead letter")
+	}, time.Minute, 20*time.Millisecond, "a dead letter")
 	for _, d := range last {
 		require.Equal(o.t, sluice.Expired, d.Reason)
 		require.Equal(o.t, from, d.Seq, "nothing else, and nothing twice: %v", last)
@@ -192,7 +192,7 @@ func waitForLook(t *testing.T, op operator, sub *sluice.Subscription, next uint6
 		require.NoError(t, json.Unmarshal(entry.Value(), &l))
 		m := l.Marks[0]
 		return m.Open == next || m.Next == next || m.Seen >= next
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // A subscription whose filter wants nothing of what ages out is not alarmed.

@@ -64,7 +64,7 @@ func TestLoop_IsADeadLetter(t *testing.T) {
 		w.caused(t, "/a/y", "behind")
 		w.publish(t, "/a/y", "after")
 		p := w.start(t)
-		require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 && len(w.letters(t)) == 2 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 && len(w.letters(t)) == 2 }, time.Minute, time.Millisecond)
 		p.stop()
 		for _, d := range w.letters(t) {
 			require.Equal(t, []any{sluice.Loop, 0, "it is part of an event loop"}, []any{d.Reason, d.Attempts, d.LastError}, d.EventID)
@@ -91,7 +91,7 @@ func TestLoop_UncheckableEventWaits(t *testing.T) {
 			return j.denied >= n && w.endpoint.delivered() == 1
 		}
 	}
-	require.Eventually(t, asked(6), 20*time.Second, time.Millisecond, "it is asked again, and others are sent")
+	require.Eventually(t, asked(6), time.Minute, time.Millisecond, "it is asked again, and others are sent")
 	p.stop() // a restart changes nothing
 	require.Zero(t, w.endpoint.tries["e"]+w.endpoint.tries["loop"])
 	require.Empty(t, w.letters(t))
@@ -99,9 +99,9 @@ func TestLoop_UncheckableEventWaits(t *testing.T) {
 	j.set(func() { before = j.denied })
 	p = w.start(t)
 	defer p.stop()
-	require.Eventually(t, asked(before+4), 60*time.Second, time.Millisecond)
+	require.Eventually(t, asked(before+4), time.Minute, time.Millisecond)
 	j.set(func() { j.away = false })
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 2 && len(w.letters(t)) == 1 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 2 && len(w.letters(t)) == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, map[string]int{"e": 1, "plain": 1}, w.endpoint.good)
 	require.Equal(t, "loop", w.letters(t)[0].EventID)
 }
@@ -120,9 +120,9 @@ func TestLoop_FoundLateKeepsItsAttempts(t *testing.T) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		return j.asked["e"] > 2
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	j.set(func() { j.loops["e"] = true })
-	require.Eventually(t, func() bool { return len(w.letters(t)) == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.letters(t)) == 1 }, time.Minute, time.Millisecond)
 	d := w.letters(t)[0]
 	require.Equal(t, sluice.Loop, d.Reason)
 	require.Positive(t, d.Attempts)

@@ -128,7 +128,7 @@ func TestDeadLetter_IsWrittenAfterACrash(t *testing.T) { // S4-23, C01
 			require.Eventually(t, func() bool {
 				status, err := w.deliveries.Status(t.Context(), w.sub)
 				return err == nil && status.DeadLetters == 1
-			}, 30*time.Second, 10*time.Millisecond, "the dead letter is written")
+			}, time.Minute, 10*time.Millisecond, "the dead letter is written")
 		})
 	}
 }

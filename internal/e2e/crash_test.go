@@ -53,7 +53,7 @@ func (c *child) start(t *testing.T) {
 	require.Eventually(t, func() bool {
 		data, err := os.ReadFile(file)
 		return err == nil && json.Unmarshal(data, &at) == nil
-	}, 30*time.Second, 10*time.Millisecond, "the server is ready")
+	}, time.Minute, 10*time.Millisecond, "the server is ready")
 	c.http, c.nats = strings.TrimPrefix(at.HTTP, "http://"), strings.TrimPrefix(at.NATS, "nats://")
 }
 

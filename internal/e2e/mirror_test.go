@@ -251,7 +251,7 @@ func TestMirror_IsSuspendedByALabel(t *testing.T) {
 		}
 		return kinds
 	}
-	require.Eventually(t, func() bool { return len(kinds()) == 3 }, 30*time.Second, 10*time.Millisecond, "S3-127")
+	require.Eventually(t, func() bool { return len(kinds()) == 3 }, time.Minute, 10*time.Millisecond, "S3-127")
 	require.Equal(t, []any{"mirror.created", "mirror.suspended", "mirror.resumed"}, kinds())
 }
 

@@ -54,7 +54,7 @@ func TestOrphanedTypes_AreToldAtStart(t *testing.T) {
 	run := func(lines int, during func(s *running)) {
 		var log lockedBuffer
 		s := startWith(t, dir, nil, app.Options{Version: "1", Log: slog.New(slog.NewTextHandler(&log, nil))})
-		require.Eventually(t, func() bool { return strings.Count(log.String(), line) >= lines }, 30*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Count(log.String(), line) >= lines }, time.Minute, 20*time.Millisecond)
 		during(s)
 		s.stop(t)
 		require.Equal(t, lines, strings.Count(log.String(), line), log.String())
@@ -73,7 +73,7 @@ func TestOrphanedTypes_AreToldAtStart(t *testing.T) {
 	})
 	var first any
 	run(2, func(s *running) {
-		require.Eventually(t, func() bool { return len(told(s)) == 2 }, 30*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return len(told(s)) == 2 }, time.Minute, 20*time.Millisecond)
 		is := told(s)
 		require.Equal(t, "order.lost", is[0]["type"])
 		require.InEpsilon(t, 2, is[0]["count"], 0)
@@ -89,7 +89,7 @@ func TestOrphanedTypes_AreToldAtStart(t *testing.T) {
 		require.NoError(t, s.api.DeleteEventType(t.Context(), "acme", "order.paid"))
 	})
 	run(1, func(s *running) {
-		require.Eventually(t, func() bool { return len(told(s)) == 3 }, 30*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return len(told(s)) == 3 }, time.Minute, 20*time.Millisecond)
 		is := told(s)[2]
 		require.Equal(t, "order.paid", is["type"])
 		require.InEpsilon(t, 2, is["count"], 0)

@@ -29,12 +29,12 @@ func interrupt(t *testing.T, url string, ev *sluice.Event, begun func() bool) sl
 	sub := subscription(url)
 	sub.Policy.Timeout = sluice.Duration(time.Hour)
 	go func() { ended <- s.Send(ctx, sub, ev, 1) }()
-	require.Eventually(t, begun, 20*time.Second, time.Millisecond, "the attempt is under way")
+	require.Eventually(t, begun, time.Minute, time.Millisecond, "the attempt is under way")
 	cancel()
 	select {
 	case a := <-ended:
 		return a
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		require.Fail(t, "an interrupted attempt goes on")
 		return sluice.Attempt{}
 	}
@@ -49,7 +49,7 @@ func requireSilent(t *testing.T, tap *hooktest.Tap) {
 		settled := tap.Len() == last
 		last = tap.Len()
 		return settled
-	}, 20*time.Second, 500*time.Millisecond)
+	}, time.Minute, 500*time.Millisecond)
 	require.Less(t, last, 512<<10, "what our kernel held of the eight megabytes has come too")
 }
 

@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what should come soon, on a machine that is busy.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // world is a store and a directory to export to.
 type world struct {

@@ -20,7 +20,7 @@ import (
 
 const (
 	ns       = "n"
-	patience = 30 * time.Second
+	patience = time.Minute
 )
 
 // memory is a log whose end is only in memory, whose pages are small, and whose readers have trouble.

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -19,8 +20,9 @@ import (
 )
 
 const (
-	patience = 20 * time.Second
-	ttl      = 2 * time.Second // of a presence
+	patience = time.Minute
+	ttl      = 15 * time.Second // of a presence, as a server has it
+	shortTTL = 6 * time.Second  // where its end is waited for: an announcement may take 0.8 s
 )
 
 // replica is one of the servers that share a store.
@@ -62,6 +64,12 @@ func (r *replica) Cancel(_ context.Context, id, reason string) error {
 	return nil
 }
 
+// decides waits for a decision: a replica that got no processor, or no answer, for a while is undecided.
+func (r *replica) decides(t *testing.T, want model.Decision, sub *sluice.Subscription, ev *sluice.Event) {
+	t.Helper()
+	require.Eventually(t, func() bool { return r.index.Decide(sub, ev, time.Now()) == want }, patience, 10*time.Millisecond)
+}
+
 func (r *replica) ended() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,6 +77,12 @@ func (r *replica) ended() []string {
 }
 
 func start(t *testing.T, server *natstest.Server, id string) *replica {
+	t.Helper()
+	return startFor(t, server, id, ttl)
+}
+
+// startFor starts a replica that may be silent for ttl.
+func startFor(t *testing.T, server *natstest.Server, id string, ttl time.Duration) *replica {
 	t.Helper()
 	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: server})
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsd"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // guarded returns a server with the users, and JetStream as its own process has it: with the logs
 // of the namespaces acme and other, told again as the product does.

@@ -150,7 +150,7 @@ func next(tb testing.TB, told <-chan natsstore.Entry[record]) string {
 	select {
 	case e := <-told:
 		return [...]string{"set", "removed", "caught up"}[e.Change] + " " + e.Key + " " + strconv.Itoa(e.Value.N)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		tb.Fatal("nothing is told")
 		return ""
 	}

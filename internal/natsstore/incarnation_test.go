@@ -81,6 +81,6 @@ func TestIncarnation_OfAnOlderLogStays(t *testing.T) {
 	require.Equal(t, first, store.incarnation(t, ns))
 	require.NotContains(t, configs(t, js)[streams.EventsStream(ns)].Metadata, "sluice.incarnation")
 	server.Restart(t)
-	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, time.Minute, time.Millisecond)
 	require.Equal(t, first, store.incarnation(t, ns))
 }

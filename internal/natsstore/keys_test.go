@@ -152,7 +152,7 @@ func TestKeys_WatchGivesItsUseOnly(t *testing.T) {
 	}()
 	await := func(want ...string) {
 		t.Helper()
-		limit := time.After(20 * time.Second)
+		limit := time.After(time.Minute)
 		for {
 			select {
 			case got := <-told:

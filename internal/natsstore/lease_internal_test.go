@@ -1,12 +1,67 @@
 package natsstore
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
+
+// owned returns how many of a hundred subscriptions a replica has.
+func owned(l *Leases) (n int) {
+	for i := range 100 {
+		if l.Owns(fmt.Sprint("s", i)) {
+			n++
+		}
+	}
+	return n
+}
+
+// S4-22: a replica that joins gets its share when what is under way elsewhere is finished, and
+// not before: it would be sent twice. Rounds are an hour apart, so that no clock decides.
+func TestLease_IsHandedOverAfterItsWork(t *testing.T) {
+	t.Parallel()
+	s, err := Connect(t.Context(), Options{Conn: natstest.New(t), LeaseTTL: 3 * time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.Provision(t.Context()))
+	one, err := s.Leases(t.Context(), "one")
+	require.NoError(t, err)
+	two, err := s.Leases(t.Context(), "two")
+	require.NoError(t, err)
+	round := func(l *Leases) {
+		_, said := l.round(t.Context())
+		require.True(t, said)
+	}
+	round(one)
+	require.Equal(t, 100, owned(one))
+	round(two)
+	require.Zero(t, owned(two), "the other one has all of them")
+
+	settled, told := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = one.Run(ctx, func() <-chan struct{} { close(told); return settled }) // it only ends with ctx
+	})
+	defer func() { cancel(); running.Wait() }()
+	<-told
+	left := owned(one)
+	require.Less(t, left, 100)
+	for range 2 {
+		round(two)
+		require.Zero(t, owned(two), "deliveries are in flight")
+	}
+	close(settled)
+	require.Eventually(t, func() bool { round(two); return owned(two) == 100-left }, time.Minute, time.Millisecond)
+	require.Equal(t, left, owned(one))
+}
 
 func TestLease_ReplicasShareTheShards(t *testing.T) {
 	t.Parallel()

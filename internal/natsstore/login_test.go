@@ -182,7 +182,7 @@ func TestLogin_RetriesWhileRefused(t *testing.T) {
 	opts.Password = "changed"
 	second, err := natsd.Start(t.Context(), opts)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return refusals.n.Load() >= 3 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return refusals.n.Load() >= 3 }, time.Minute, 10*time.Millisecond)
 	requireCode(t, sluice.Unavailable, store.Ready(t.Context()))
 	require.NoError(t, second.Shutdown())
 
@@ -190,7 +190,7 @@ func TestLogin_RetriesWhileRefused(t *testing.T) {
 	third, err := natsd.Start(t.Context(), opts)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, third.Shutdown()) }()
-	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
 }
 
 // Credentials that end are renewed in their file, and nothing is started again.
@@ -204,7 +204,7 @@ func TestLogin_TakesRenewedCredentials(t *testing.T) {
 	require.NoError(t, store.Ready(t.Context()))
 	require.Eventually(t, func() bool {
 		return sluice.CodeOf(store.Ready(t.Context())) == sluice.Unavailable
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	account.WriteCreds(t, file, time.Time{})
-	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
 }

@@ -51,7 +51,7 @@ func TestLog_RecreatedOneIsFollowedFromItsBeginning(t *testing.T) {
 	_, _, err = store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "n"})
 	require.NoError(t, err)
 	publish(1)
-	require.Eventually(t, func() bool { return end(tails) == 1 }, 20*time.Second, 2*time.Millisecond)
+	require.Eventually(t, func() bool { return end(tails) == 1 }, time.Minute, 2*time.Millisecond)
 	publish(1)
-	require.Eventually(t, func() bool { return end(tails) == 2 }, 20*time.Second, 2*time.Millisecond)
+	require.Eventually(t, func() bool { return end(tails) == 2 }, time.Minute, 2*time.Millisecond)
 }

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	patience   = 20 * time.Second
+	patience   = time.Minute
 	sweepEvery = 100 * time.Millisecond // of the processes
 )
 

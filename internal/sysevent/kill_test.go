@@ -178,7 +178,7 @@ func (l *life) settle(t *testing.T) {
 	require.Eventually(t, func() bool {
 		waiting, err := l.store.Outbox().Waiting(t.Context())
 		return err == nil && len(waiting) == 0
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 const wish = `{"pattern":"/a","endpoint":{"url":"https://192.0.2.1/hook"}}`

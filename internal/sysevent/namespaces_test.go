@@ -71,11 +71,11 @@ func TestNamespace_UnannouncedChangesAreAnnouncedLater(t *testing.T) {
 		}
 		return lines
 	}
-	require.Eventually(t, func() bool { return len(lines()) >= 6 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(lines()) >= 6 }, time.Minute, 5*time.Millisecond)
 	require.Eventually(t, func() bool {
 		is, marks, err := store.Namespaces().Revisions(ctx)
 		return err == nil && len(marks) == len(is) && marks["before"] == old.Revision
-	}, 20*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	require.ElementsMatch(t, []string{
 		fmt.Sprintf("/_sys/namespaces/told namespace.created %d", told.Revision),
 		fmt.Sprintf("/_sys/namespaces/changed namespace.created %d", told.Revision+1),
@@ -138,7 +138,7 @@ func TestNamespace_EachMissedChangeIsAnnounced(t *testing.T) {
 		_, marks, err := store.Namespaces().Revisions(ctx)
 		left, errLeft := store.Namespaces().Untold(ctx, "found")
 		return err == nil && errLeft == nil && len(left) == 0 && marks["gone"] == 0
-	}, 20*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	require.Equal(t, all, lines("found"))
 	require.Equal(t, append(all, "namespace.deleted >"), lines("gone"))
 	require.Equal(t, all, lines("next"))

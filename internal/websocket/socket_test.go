@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-io/sluice/internal/websocket"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // handshake returns the one of RFC 6455, 1.3, with some headers in others' place.
 func handshake(t *testing.T, headers ...string) *http.Request {

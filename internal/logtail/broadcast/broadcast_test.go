@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	waitFor = 10 * time.Second
+	waitFor = time.Minute
 	tick    = time.Millisecond
 )
 

@@ -67,7 +67,7 @@ func inOrder(n int) (all []int) {
 // recorded waits until all of the attempts are recorded.
 func recorded(t *testing.T, done <-chan error, n int) {
 	t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(time.Minute)
 	for range n {
 		select {
 		case err := <-done:

@@ -3,6 +3,7 @@ package deliverystore_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -16,6 +17,9 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what has to come, on a machine that has much else to do.
+const patience = time.Minute
 
 // rooms is a store with everything in place, and its room for deliveries.
 type rooms struct {

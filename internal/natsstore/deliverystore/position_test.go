@@ -210,7 +210,7 @@ func TestAdopt_GoesOnWhereConsumersWere(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, err := store.Status(t.Context(), sub)
 		return err == nil && status.InFlight == 2
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	src.Close()
 	at, err := store.Positions().Adopt(t.Context(), sub)
 	require.NoError(t, err)

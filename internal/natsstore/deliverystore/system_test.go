@@ -41,5 +41,5 @@ func TestLook_SettlesUnansweredSystemEvents(t *testing.T) {
 	lost := func(from, to uint64) error { return fmt.Errorf("%d to %d are not lost", from, to) }
 	wanted := func(e *sluice.Event) bool { return sub.Pattern.Match(e.Path) }
 	require.NoError(t, store.Look(t.Context(), sub, wanted, lost))
-	require.Eventually(t, func() bool { return backlog() == 1 }, 10*time.Second, 5*time.Millisecond, "only /a waits")
+	require.Eventually(t, func() bool { return backlog() == 1 }, time.Minute, 5*time.Millisecond, "only /a waits")
 }

@@ -57,7 +57,7 @@ func damaged(t *testing.T, paths int, lost ...int) (*Log, map[sluice.Path]uint64
 	}
 	require.NoError(t, os.WriteFile(blocks[0], data, 0o600))
 	server.Start(t)
-	require.Eventually(t, func() bool { return core.Ready(t.Context()) == nil }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return core.Ready(t.Context()) == nil }, time.Minute, time.Millisecond)
 	return store, want
 }
 

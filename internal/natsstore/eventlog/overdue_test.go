@@ -30,7 +30,7 @@ func TestOverdue_TTLDoesNotOutliveMaxAge(t *testing.T) {
 		require.NoError(t, store.SweepOverdueOnce(t.Context(), 0))
 		_, err := store.Event(t.Context(), "short", 3)
 		return sluice.CodeOf(err) == sluice.NotFound
-	}, 30*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	short, err := js.Stream(t.Context(), "EVENTS_short")
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), short.CachedInfo().State.Msgs, "the record stays")

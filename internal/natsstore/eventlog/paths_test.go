@@ -175,7 +175,7 @@ func TestRecord_OutlivesItsEventsAndEndsWithItsStream(t *testing.T) {
 	require.Eventually(t, func() bool {
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Msgs == 1
-	}, 20*time.Second, 50*time.Millisecond, "one record is left")
+	}, time.Minute, 50*time.Millisecond, "one record is left")
 	for path, want := range map[sluice.Path]string{"/kept": "kept", "/gone": "", "/brief": ""} {
 		data, _, err := store.PathRecord(t.Context(), "short", path)
 		require.NoError(t, err)

@@ -78,11 +78,11 @@ func TestLog_OneConsumerForAllFollowers(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(end)
 	t.Cleanup(func() { stop(); all.Wait() })
-	require.Eventually(t, func() bool { return h.last("behind") == before && h.last("tails") == before && h.isThere("wakes") }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return h.last("behind") == before && h.last("tails") == before && h.isThere("wakes") }, time.Minute, time.Millisecond)
 
 	last := publish(2)
 	for _, name := range []string{"feed", "behind", "export", "wakes", "tails"} {
-		require.Eventually(t, func() bool { return h.last(name) == last }, 10*time.Second, time.Millisecond, name)
+		require.Eventually(t, func() bool { return h.last(name) == last }, time.Minute, time.Millisecond, name)
 	}
 	require.NotEmpty(t, <-news)
 	js := natstest.JetStream(t, server)

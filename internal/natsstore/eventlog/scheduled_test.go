@@ -130,7 +130,7 @@ func TestWatch_TellsOfABucketMadeAgain(t *testing.T) {
 			select {
 			case one := <-told:
 				got = append(got, one)
-			case <-time.After(30 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("told %q only, not %q", got, want)
 			}
 		}

@@ -52,17 +52,17 @@ func TestTails_AreGivenAndFollowed(t *testing.T) {
 		return f
 	}
 	empty := follow()
-	require.Eventually(t, func() bool { return empty.is(0, map[sluice.Path]uint64{}) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return empty.is(0, map[sluice.Path]uint64{}) }, time.Minute, time.Millisecond)
 	publish("/a")
 	publish("/b/c")
 	publish("/a")
 	want := map[sluice.Path]uint64{"/a": 3, "/b/c": 2}
-	require.Eventually(t, func() bool { return empty.is(3, want) }, 10*time.Second, time.Millisecond, "live")
+	require.Eventually(t, func() bool { return empty.is(3, want) }, time.Minute, time.Millisecond, "live")
 	late := follow()
-	require.Eventually(t, func() bool { return late.is(3, want) }, 10*time.Second, time.Millisecond, "later")
+	require.Eventually(t, func() bool { return late.is(3, want) }, time.Minute, time.Millisecond, "later")
 	_, err := store.CommitPaths(t.Context(), "default", eventlog.PathCommit{Fence: eventlog.PathFence{Path: "/r"}, Puts: []eventlog.PathPut{{PathFence: eventlog.PathFence{Path: "/r"}, Data: []byte("{}"), For: eventlog.RecordForever}}})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return late.is(4, want) }, 10*time.Second, time.Millisecond, "a record is no event, but part of the log")
+	require.Eventually(t, func() bool { return late.is(4, want) }, time.Minute, time.Millisecond, "a record is no event, but part of the log")
 
 	err = store.FollowTails(t.Context(), "nowhere", late.tell)
 	requireCode(t, sluice.NotFound, err)

@@ -175,7 +175,7 @@ func TestTrusted_PublishersSeePlainJetStream(t *testing.T) {
 	}
 	select {
 	case <-ann.PublishAsyncComplete():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		require.FailNow(t, "not all are answered")
 	}
 	for i, future := range futures {
@@ -185,7 +185,7 @@ func TestTrusted_PublishersSeePlainJetStream(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{sluice.Path("/b"), "no answer wanted"}, []any{e.Path, string(e.Data)})
 
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	batch := func(i, commit string) *nats.Msg {
 		msg := said("batch", "b"+i)

@@ -66,9 +66,10 @@ func TestWatch_OvertakenByRetentionContinues(t *testing.T) { // S2-44
 	node := watchNodeOn(t, store, "acme", watch.Options{})
 	site.read("/sensors/1", 40)
 	site.settled(1)
-	node.stop()
 	_, before, err := store.Log.Bounds(t.Context(), "acme")
 	require.NoError(t, err)
+	require.Eventually(t, func() bool { return placeOfWatch(t, store) == before }, watchPatience, 5*time.Millisecond, "it has read what it said itself")
+	node.stop()
 	site.read("/sensors/1", 2, 40, 2, 40, 2)
 	_, after, err := store.Log.Bounds(t.Context(), "acme")
 	require.NoError(t, err)
@@ -87,7 +88,11 @@ func TestWatch_OvertakenByRetentionContinues(t *testing.T) { // S2-44
 	want := site.read("/sensors/2", 50)
 	site.settled(1)
 	require.Equal(t, want, idsOn(site.on("/alarms/hot")))
-	missed := site.told(sluice.TypeWatchMissed)
+	var missed []map[string]any
+	require.Eventually(t, func() bool {
+		missed = site.told(sluice.TypeWatchMissed)
+		return len(missed) > 0
+	}, watchPatience, 5*time.Millisecond, "what was missed may be told after what fired")
 	require.Len(t, missed, 1)
 	require.Equal(t, []any{"expired", float64(5), float64(before + 1)}, []any{missed[0]["reason"], missed[0]["count"], missed[0]["seq"]})
 }

@@ -60,7 +60,7 @@ func (d *damaged) flip(t *testing.T, stream, text string, withIndex indexed) {
 	}
 	require.True(t, flipped, "%q is in no block of %s", text, stream)
 	d.server.Start(t)
-	require.Eventually(t, func() bool { return d.Ready(t.Context()) == nil }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return d.Ready(t.Context()) == nil }, time.Minute, time.Millisecond)
 }
 
 func (d *damaged) publish(t *testing.T, from, to int) {

@@ -43,7 +43,7 @@ func TestRestart_ClientsReconnect(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := js.Stream(t.Context(), "S")
 				return err == nil
-			}, 30*time.Second, 10*time.Millisecond)
+			}, time.Minute, 10*time.Millisecond)
 		})
 	}
 }
