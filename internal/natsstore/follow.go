@@ -44,6 +44,9 @@ var (
 	errSilence   = errors.New("no message for a while")
 )
 
+// IsReconnect reports whether reading ended because the connection is a new one, which the store logs once.
+func IsReconnect(err error) bool { return errors.Is(err, errReconnect) }
+
 // ErrBehind says that the answering replica has not got as far as was asked for.
 var ErrBehind = errors.New("the replica is behind")
 
