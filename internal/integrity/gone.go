@@ -97,14 +97,20 @@ func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) {
 		return
 	}
 	if !a.told {
-		m.tellGone(ctx, name, &a)
+		a.told = true
+		m.mu.Lock()
+		m.gone[name] = a // before its damage is known: a server that reports the one is not ready
+		m.mu.Unlock()
+		m.tellGone(ctx, name, a)
 	}
 	if streams.MadeAgain(name) {
 		m.remake(ctx, name, &a)
 	}
 	m.mu.Lock()
-	m.gone[name] = a
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	if _, still := m.gone[name]; still { // and was not given up meanwhile
+		m.gone[name] = a
+	}
 }
 
 // found forgets that a stream is missing: it exists again, or its namespace was deleted.
@@ -116,7 +122,7 @@ func (m *Memory) found(name string) {
 }
 
 // tellGone reports a deleted stream, in the log and as damage.
-func (m *Memory) tellGone(ctx context.Context, name string, a *absence) {
+func (m *Memory) tellGone(ctx context.Context, name string, a absence) {
 	d := sluice.Damage{Kind: sluice.DamageMissing, Stream: name, From: a.was.First, To: a.was.Last}
 	var had map[string]deliverystore.Had
 	if isLog(name) {
@@ -129,7 +135,6 @@ func (m *Memory) tellGone(ctx context.Context, name string, a *absence) {
 	if err := m.enter(ctx, []sluice.Damage{d}, had); err != nil {
 		m.log.WarnContext(ctx, "damage not recorded", slog.String("stream", name), slog.Any("error", err))
 	}
-	a.told = true
 }
 
 // remake recreates a stream. A failure is logged once and retried at the next check.
