@@ -97,7 +97,7 @@ func testFiles(t *testing.T, files *token.FileSet) map[string][]*ast.File {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		text, err := os.ReadFile(path) //nolint:gosec // a file of the repository
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
@@ -113,23 +113,18 @@ func testFiles(t *testing.T, files *token.FileSet) map[string][]*ast.File {
 func durations(parsed []*ast.File) map[string]time.Duration {
 	known := map[string]time.Duration{}
 	for _, file := range parsed {
-		for _, decl := range file.Decls {
-			group, ok := decl.(*ast.GenDecl)
-			if !ok || group.Tok != token.CONST {
-				continue
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Names) != len(spec.Values) {
+				return true
 			}
-			for _, spec := range group.Specs {
-				value, ok := spec.(*ast.ValueSpec)
-				if !ok || len(value.Names) != len(value.Values) {
-					continue
-				}
-				for i, name := range value.Names {
-					if d, ok := durationOf(value.Values[i], nil); ok {
-						known[name.Name] = d
-					}
+			for i, name := range spec.Names {
+				if d, ok := durationOf(spec.Values[i], nil); ok {
+					known[name.Name] = d
 				}
 			}
-		}
+			return true
+		})
 	}
 	return known
 }
@@ -141,7 +136,7 @@ func durationOf(e ast.Expr, known map[string]time.Duration) (time.Duration, bool
 		x, ok := durationOf(e.X, known)
 		y, right := durationOf(e.Y, known)
 		if e.Op == token.MUL && ok && right {
-			return x * y, true
+			return time.Duration(int64(x) * int64(y)), true
 		}
 	case *ast.BasicLit:
 		n, err := strconv.ParseInt(strings.ReplaceAll(e.Value, "_", ""), 10, 64)
