@@ -50,11 +50,12 @@ func (s *Sender) Handshake(ctx context.Context, sub *sluice.Subscription) (*slui
 }
 
 func (s *Sender) handshakeRequest(ctx context.Context, sub *sluice.Subscription) (*http.Request, error) {
-	req, err := s.postRequest(ctx, sub.Endpoint.URL, nil, nil)
+	req, err := s.postRequest(ctx, sub.Endpoint.URL, nil, 0)
 	if err != nil {
 		return nil, err
 	}
-	req.Method, req.Body, req.ContentLength = http.MethodOptions, nil, 0
+	req = req.WithContext(ctx)
+	req.Method = http.MethodOptions
 	for name, value := range sub.Endpoint.Headers {
 		req.Header.Set(name, value)
 	}

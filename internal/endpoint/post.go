@@ -1,9 +1,7 @@
 package endpoint
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -28,12 +26,12 @@ type Reply struct {
 func (s *Sender) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Reply {
 	defer shutdown.Sending(ctx)()
 	until := time.Now().Add(timeout)
-	req, err := s.postRequest(ctx, url, header, body)
+	req, err := s.postRequest(ctx, url, header, int64(len(body)))
 	if err != nil {
 		return Reply{Outcome: sluice.Refused, Error: err.Error()}
 	}
 	var reply Reply
-	err = s.exchange(ctx, req, until, func(res *http.Response) (err error) {
+	err = s.exchange(ctx, req, body, until, func(res *http.Response) (err error) {
 		reply, err = s.reply(res)
 		return err
 	})
@@ -43,19 +41,16 @@ func (s *Sender) Post(ctx context.Context, url string, header http.Header, body 
 	return reply
 }
 
-func (s *Sender) postRequest(ctx context.Context, url string, header http.Header, body []byte) (*http.Request, error) {
+// postRequest returns a request without its body, which has so many bytes.
+func (s *Sender) postRequest(ctx context.Context, url string, header http.Header, size int64) (*http.Request, error) {
 	u, err := s.checkURL(url)
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(body)) > s.opts.MaxBody {
+	if size > s.opts.MaxBody {
 		return nil, sluice.Errorf(sluice.TooLarge, "the request would be larger than webhooks.max_body, %d bytes", s.opts.MaxBody)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("create the request: %w", err)
-	}
-	req.URL, req.Host, req.Header = u, u.Host, header.Clone()
+	req := post(u, header.Clone())
 	if req.Header == nil {
 		req.Header = http.Header{}
 	}

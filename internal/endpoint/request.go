@@ -1,11 +1,13 @@
 package endpoint
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"fmt"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
+	"net/textproto"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -22,11 +24,22 @@ type draft struct {
 	at      time.Time // of signing: each attempt has its own (S1-67)
 	secrets []string  // live ones, newest first
 	header  http.Header
+	values  []string // of the header: one memory for all
 	body    []byte
+	hash    string // of the body; "": not known yet
+
+	rendered *renderings
 }
 
-// request returns the request of an attempt and its body, which is rendered once: the signed bytes
-// are the sent ones (S1-70). An error means that it can never be made (S4-63, S4-76).
+// set sets a header of a canonical name.
+func (d *draft) set(name, value string) {
+	d.values = append(d.values, value)
+	n := len(d.values)
+	d.header[name] = d.values[n-1 : n : n]
+}
+
+// request returns the request of an attempt and its body, which is rendered once: the signed bytes are the
+// sent ones (S1-70). It enters the hash of the body into a. An error means that it can never be made (S4-63, S4-76).
 func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) (*http.Request, []byte, error) {
 	u, err := s.checkURL(sub.Endpoint.URL)
 	if err != nil {
@@ -35,20 +48,23 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 	if err := checkHeaders(sub.Endpoint.Headers); err != nil {
 		return nil, nil, err
 	}
-	d := draft{sub: sub, ev: s.project(sub, ev), number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt)}
+	d := draft{
+		sub: sub, ev: s.project(sub, ev), number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt), rendered: &s.rendered,
+	}
 	if len(d.secrets) == 0 {
 		return nil, nil, sluice.Errorf(sluice.Unprocessable, "the subscription has no live secret")
 	}
 	if ev.ID == "" {
 		return nil, nil, sluice.Errorf(sluice.Unprocessable, "the event has no id")
 	}
-	d.header = make(http.Header, 16+len(sub.Endpoint.Headers)+len(ev.Extensions))
+	d.header = make(http.Header, 8+len(sub.Endpoint.Headers)+len(ev.Extensions))
+	d.values = make([]string, 0, 6+len(sub.Endpoint.Headers))
 	for name, value := range sub.Endpoint.Headers {
-		d.header.Set(name, value)
+		d.set(textproto.CanonicalMIMEHeaderKey(name), value)
 	}
-	d.header.Set("User-Agent", s.agent)
-	d.header.Set(webhook.HeaderID, headerID(ev.ID))
-	d.header.Set(webhook.HeaderAttempt, strconv.Itoa(a.Number))
+	d.set("User-Agent", s.agent)
+	d.set(webhook.HeaderID, headerID(ev.ID))
+	d.set(webhook.HeaderAttempt, strconv.Itoa(a.Number))
 	if s.opts.Trace != nil {
 		s.opts.Trace(ctx, d.header)
 	}
@@ -58,13 +74,22 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 	if err := d.sign(s.opts.Keys); err != nil {
 		return nil, nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(d.body))
-	if err != nil {
-		return nil, nil, fmt.Errorf("create the request: %w", err)
+	if a.PayloadHash = d.hash; d.hash == "" {
+		a.PayloadHash = hashOf(d.body)
 	}
-	req.URL, req.Host, req.Header = u, u.Host, d.header
+	req := post(u, d.header)
 	req.Close = a.Number > 1 // or an address that DNS has left long ago would be used for ever, if it answers at all
 	return req, d.body, nil
+}
+
+// post returns a request without its body.
+func post(u *url.URL, header http.Header) *http.Request {
+	return &http.Request{Method: http.MethodPost, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+}
+
+func hashOf(body []byte) string {
+	hash := sha256.Sum256(body)
+	return hex.EncodeToString(hash[:])
 }
 
 // headerID returns the event's id as a header value: unchanged, or percent-encoded if it has spaces
@@ -96,16 +121,16 @@ func (d *draft) packWithin(limit int64) error {
 func (d *draft) pack() error {
 	switch d.sub.Policy.Envelope {
 	case sluice.EnvelopeCloudEvents, "":
-		d.header.Set("Content-Type", structuredType)
-		d.body = d.ev.AppendJSON(nil)
+		d.set("Content-Type", structuredType)
+		d.body, d.hash = d.rendered.of(d.ev)
 	case sluice.EnvelopeBinary:
 		setBinary(d.header, d.ev)
 		return d.packRaw()
 	case sluice.EnvelopeFact:
-		d.header.Set("Content-Type", jsonType)
+		d.set("Content-Type", jsonType)
 		d.body = Fact(d.sub, d.ev)
 	case sluice.EnvelopeAttempt:
-		d.header.Set("Content-Type", jsonType)
+		d.set("Content-Type", jsonType)
 		body, err := attempt(d.sub, d.ev, d.number, d.at, d.secrets[0])
 		if err != nil {
 			return err
@@ -129,7 +154,7 @@ func (d *draft) packRaw() error {
 	if !isHeaderValue(t) {
 		return sluice.Errorf(sluice.Unprocessable, "the event's content type %q is not a valid header", t)
 	}
-	d.header.Set("Content-Type", t)
+	d.set("Content-Type", t)
 	d.body = d.ev.Data
 	return nil
 }
@@ -144,13 +169,13 @@ func (d *draft) sign(keys KeyRing) error {
 	case sluice.SchemeEd25519:
 		return d.signEd25519(keys)
 	case sluice.SchemeT:
-		d.header.Set(webhook.HeaderSignature, webhook.SignT(d.secrets[0], d.at, d.body))
+		d.set(webhook.HeaderSignature, webhook.SignT(d.secrets[0], d.at, d.body))
 	case sluice.SchemeHeader:
 		name := cmp.Or(d.sub.Policy.Signature.Name, webhook.DefaultHeader)
 		if err := CheckHeaderName(name); err != nil {
 			return err
 		}
-		d.header.Set(name, webhook.SignHeader(d.secrets[0], d.body))
+		d.set(textproto.CanonicalMIMEHeaderKey(name), webhook.SignHeader(d.secrets[0], d.body))
 	default:
 		return sluice.Errorf(sluice.Unprocessable, "the signature scheme %q is unknown", d.sub.Policy.Signature.Scheme)
 	}
@@ -167,7 +192,7 @@ func (d *draft) signStandard() error {
 		signatures[i] = signature
 	}
 	d.setTimestamp()
-	d.header.Set(webhook.HeaderSignature, strings.Join(signatures, " "))
+	d.set(webhook.HeaderSignature, strings.Join(signatures, " "))
 	return nil
 }
 
@@ -180,10 +205,10 @@ func (d *draft) signEd25519(keys KeyRing) error {
 		signatures = append(signatures, webhook.SignEd25519(key, d.header.Get(webhook.HeaderID), d.at, d.body))
 	}
 	d.setTimestamp()
-	d.header.Set(webhook.HeaderSignature, strings.Join(signatures, " "))
+	d.set(webhook.HeaderSignature, strings.Join(signatures, " "))
 	return nil
 }
 
 func (d *draft) setTimestamp() {
-	d.header.Set(webhook.HeaderTimestamp, strconv.FormatInt(d.at.Unix(), 10))
+	d.set(webhook.HeaderTimestamp, strconv.FormatInt(d.at.Unix(), 10))
 }

@@ -1,12 +1,12 @@
 package endpoint
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -58,6 +58,7 @@ type Sender struct {
 	guard     *guard
 	transport *http.Transport
 	wires     *wires
+	rendered  renderings
 }
 
 // New returns a Sender. It opens nothing; Close it when no Send is in flight any more.
@@ -137,10 +138,8 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 		}
 		return s.ended(a)
 	}
-	hash := sha256.Sum256(body)
-	a.PayloadHash = hex.EncodeToString(hash[:])
 	secrets := func() mask { return newMask(sub) }
-	err = s.exchange(ctx, req, until, func(res *http.Response) error { return s.read(res, secrets, &a) })
+	err = s.exchange(ctx, req, body, until, func(res *http.Response) error { return s.read(res, secrets, &a) })
 	if err != nil {
 		a.Outcome, a.Error = sluice.Failed, secrets().apply(failure(ctx, err, timeout))
 	}
@@ -148,9 +147,14 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 }
 
 // exchange makes a request and has its answer read. It follows no redirect and keeps no cookie (C06).
-func (s *Sender) exchange(ctx context.Context, req *http.Request, until time.Time, read func(*http.Response) error) error {
-	if size(req) <= maxRequest && s.wires.serves(req.URL) {
-		return s.wires.exchange(ctx, req, until, read)
+func (s *Sender) exchange(ctx context.Context, req *http.Request, body []byte, until time.Time, read func(*http.Response) error) error {
+	if size(req)+len(body) <= maxRequest && s.wires.serves(req.URL) {
+		return s.wires.exchange(ctx, req, body, until, read)
+	}
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	if len(body) == 0 {
+		req.Body = http.NoBody
 	}
 	limited, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -171,9 +175,9 @@ func (s *Sender) exchange(ctx context.Context, req *http.Request, until time.Tim
 	return err
 }
 
-// size returns about how many bytes a request has.
+// size returns about how many bytes a request has before its body.
 func size(req *http.Request) int {
-	n := int(req.ContentLength) + len(req.URL.Path) + len(req.URL.RawQuery)
+	n := len(req.URL.Path) + len(req.URL.RawQuery)
 	for name, values := range req.Header {
 		for _, value := range values {
 			n += len(name) + len(value) + len(": \r\n")

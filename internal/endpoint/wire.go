@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +45,11 @@ func newWire(w *wires, h *wiresOf, conn net.Conn) *wire {
 }
 
 // exchange makes a request and has its answer read. It reports whether the connection can be used again.
-func (c *wire) exchange(req *http.Request, until time.Time, read func(*http.Response) error) (again bool, err error) {
+func (c *wire) exchange(req *http.Request, body []byte, until time.Time, read func(*http.Response) error) (again bool, err error) {
 	if err := c.conn.SetDeadline(until); err != nil {
 		return false, errUnsent
 	}
-	if err := c.send(req); err != nil {
+	if err := c.send(req, body); err != nil {
 		return false, err
 	}
 	from, ok := c.of.answers.Get().(*bufio.Reader)
@@ -66,27 +65,28 @@ func (c *wire) exchange(req *http.Request, until time.Time, read func(*http.Resp
 	if err != nil {
 		return false, err
 	}
-	body := &ending{ReadCloser: res.Body}
-	res.Body = body
+	rest := &ending{ReadCloser: res.Body}
+	res.Body = rest
 	if err := read(res); err != nil {
 		return false, err
 	}
 	c.served = true
-	return body.over && !res.Close && !req.Close && res.StatusCode >= http.StatusOK && from.Buffered() == 0, nil
+	return rest.over && !res.Close && !req.Close && res.StatusCode >= http.StatusOK && from.Buffered() == 0, nil
 }
 
 // send writes a request at once.
-func (c *wire) send(req *http.Request) error {
-	buf, ok := c.of.requests.Get().(*bytes.Buffer)
+func (c *wire) send(req *http.Request, body []byte) error {
+	buf, ok := c.of.requests.Get().(*[]byte)
 	if !ok {
-		buf = new(bytes.Buffer)
+		buf = new([]byte)
 	}
-	buf.Reset()
 	defer c.of.requests.Put(buf)
-	if err := req.Write(buf); err != nil {
-		return fmt.Errorf("write the request: %w", err)
+	head, err := appendHead((*buf)[:0], req, len(body))
+	if err != nil {
+		return err
 	}
-	n, err := c.conn.Write(buf.Bytes())
+	*buf = append(head, body...)
+	n, err := c.conn.Write(*buf)
 	if err != nil && n == 0 && !c.host.origin.secure && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) {
 		return errUnsent
 	}
@@ -132,7 +132,7 @@ func (e *ending) Read(p []byte) (int, error) {
 }
 
 // exchange makes a request and has its answer read, on one connection. It ends with ctx, or at a time.
-func (w *wires) exchange(ctx context.Context, req *http.Request, until time.Time, read func(*http.Response) error) error {
+func (w *wires) exchange(ctx context.Context, req *http.Request, body []byte, until time.Time, read func(*http.Response) error) error {
 	l := line{parent: ctx}
 	defer l.watch()()
 	for {
@@ -141,7 +141,7 @@ func (w *wires) exchange(ctx context.Context, req *http.Request, until time.Time
 			return err
 		}
 		l.hold(c.conn)
-		again, err := c.exchange(req, until, read)
+		again, err := c.exchange(req, body, until, read)
 		if errors.Is(err, errUnsent) && reused && l.release() {
 			w.drop(ctx, c)
 			continue

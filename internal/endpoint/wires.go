@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"net"
@@ -75,7 +74,7 @@ type connected struct {
 func newWires(dial func(context.Context, string, string) (net.Conn, error), config func() *tls.Config) *wires {
 	return &wires{
 		dial: dial, config: config, enough: fewWires * max(2, runtime.GOMAXPROCS(0)), soon: turnover, hosts: map[origin]*wiresOf{},
-		requests: sync.Pool{New: func() any { return new(bytes.Buffer) }},
+		requests: sync.Pool{New: func() any { return new([]byte) }},
 		answers:  sync.Pool{New: func() any { return bufio.NewReader(nil) }},
 	}
 }

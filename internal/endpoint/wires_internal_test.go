@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -83,17 +84,57 @@ func TestWire_SendsTheBytesOfTheTransport(t *testing.T) {
 	ev := &sluice.Event{ID: "1", Path: "/a", Type: "t", Source: "/s", Data: []byte(`{"a":1}`)}
 	for _, number := range []int{1, 2} { // a retry closes its connection
 		a := sluice.Attempt{Number: number, StartedAt: time.Now()}
-		req, _, err := s.request(t.Context(), sub, ev, &a)
+		req, body, err := s.request(t.Context(), sub, ev, &a)
 		require.NoError(t, err)
-		require.NoError(t, s.wires.exchange(t.Context(), req, time.Now().Add(time.Minute), func(*http.Response) error { return nil }))
-		req.Body, err = req.GetBody()
-		require.NoError(t, err)
-		res, err := s.transport.RoundTrip(req)
+		until, ignore := time.Now().Add(time.Minute), func(*http.Response) error { return nil }
+		require.NoError(t, s.wires.exchange(t.Context(), req, body, until, ignore))
+		other := req.Clone(t.Context())
+		other.Body, other.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		res, err := s.transport.RoundTrip(other)
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
 		ours, theirs := <-came, <-came
 		require.Equal(t, string(theirs), string(ours))
 		require.Contains(t, string(ours), "X-Env: test\r\n")
+	}
+}
+
+func small() *sluice.Event {
+	return &sluice.Event{ID: "1", Namespace: "acme", Path: "/a/b", Type: "t", Source: "/s", Seq: 7, Data: bytes.Repeat([]byte("7"), 260)}
+}
+
+func TestHead_RefusesLineBreaks(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"a\r\nX: y", "a\nb", "a\x00"} {
+		_, err := appendHead(nil, post(&url.URL{Host: "a"}, http.Header{"X-A": {value}}), 0)
+		require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err))
+	}
+}
+
+// Issue 15: an event for several subscriptions is rendered once for all but the first of them.
+func TestRenderings_AreShared(t *testing.T) {
+	t.Parallel()
+	var r renderings
+	ev := small()
+	first, _ := r.of(ev)
+	second, hash := r.of(ev)
+	require.Equal(t, hashOf(first), hash)
+	copied := *ev // as for each subscription
+	third, _ := r.of(&copied)
+	require.Same(t, &second[0], &third[0])
+	require.Equal(t, first, third)
+
+	other := *ev // of another log, with the same sequence
+	other.ID, other.Data = "2", bytes.Clone(ev.Data)
+	body, hash := r.of(&other)
+	require.Contains(t, string(body), `"id":"2"`)
+	require.Empty(t, hash)
+	again, _ := r.of(ev)
+	require.Equal(t, first, again)
+	ev.Data = bytes.Repeat([]byte("7"), mostRendered+1)
+	for range 3 {
+		_, hash = r.of(ev)
+		require.Empty(t, hash, "large ones are not kept")
 	}
 }
 
