@@ -53,7 +53,7 @@ func (k *Keeper) Create(ctx context.Context, m sluice.Mirror, by sluice.Caller) 
 		intent.Fail(ctx, err)
 		return m, err
 	}
-	return m, nil
+	return m, k.outlived(ctx, &m)
 }
 
 // store stores a new mirror, and removes it if it conflicts with one that was stored before it.
@@ -73,6 +73,22 @@ func (k *Keeper) store(ctx context.Context, m *sluice.Mirror, credential string)
 		}
 	}
 	m.Revision, err = k.settle(ctx, &record)
+	if sluice.CodeOf(err) == sluice.SubscriptionMissing { // it was deleted before its token was stored
+		return errors.Join(err, k.deps.Credentials.Delete(shutdown.Lasting(ctx), m.ID))
+	}
+	return err
+}
+
+// outlived returns an error (NotFound) if the namespace of a new mirror was deleted meanwhile, and deletes
+// the mirror: its namespace's deletion may have looked for mirrors before.
+func (k *Keeper) outlived(ctx context.Context, m *sluice.Mirror) error {
+	_, err := k.deps.Namespaces.Incarnation(ctx, m.Namespace)
+	if sluice.CodeOf(err) != sluice.NotFound {
+		return nil //nolint:nilerr // the mirror is created
+	}
+	if failed := k.Delete(shutdown.Lasting(ctx), m.ID, sluice.ActorSystem); failed != nil && sluice.CodeOf(failed) != sluice.SubscriptionMissing {
+		return errors.Join(err, failed)
+	}
 	return err
 }
 

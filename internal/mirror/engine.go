@@ -100,7 +100,7 @@ func (e *Engine) change(id string, m *Stored) {
 	if was != nil && was.same(m) {
 		return
 	}
-	j.failures, j.err = 0, nil
+	j.place, j.failures, j.err = Place{}, 0, nil // what was known of the place may be from before the change
 	e.schedule(j, e.opts.Now())
 }
 
@@ -338,19 +338,34 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	switch {
 	case err != nil:
 		j.failures++
-		wait = min(wait<<min(j.failures, 20), maxBackoff) // S3-50
-		j.place = Place{}                                 // read it again
+		wait = backoff(wait, j.failures)
+		j.place = Place{} // read it again
 	case is.more:
 		j.failures, wait = 0, 0
 	default:
 		j.failures = 0
 	}
+	if isStop {
+		j.place = Place{}
+	}
 	if !record.same(j.record) || e.mirrors[record.ID] != j { // it was changed meanwhile
-		wait = 0
+		j.place, wait = Place{}, 0
 	}
 	if e.mirrors[record.ID] == j {
 		e.schedule(j, e.opts.Now().Add(wait))
 	}
+}
+
+// backoff returns the time until the next sync after failures in a row: the interval is doubled with each,
+// up to an hour (S3-50).
+func backoff(interval time.Duration, failures int) time.Duration {
+	for range failures {
+		if interval >= maxBackoff {
+			break
+		}
+		interval *= 2
+	}
+	return min(interval, maxBackoff)
 }
 
 // wait returns the time until the next sync: the interval, a tenth more or less, so that mirrors do not
@@ -373,19 +388,34 @@ func (e *Engine) Sync(ctx context.Context, m *Stored) error {
 		}
 		record, place, busy = e.enter(j)
 	}
-	if record.State != sluice.Active || record.Gone {
+	if err := syncable(record); err != nil {
 		e.leave(ctx, j, record, outcome{place: place})
-		return sluice.Errorf(sluice.MirrorSuspended, "the mirror is suspended (%s); resume it first", record.Reason)
+		return err
 	}
 	is := outcome{place: place, more: true}
-	for is.more && is.err == nil {
-		is = e.pull(ctx, &record.Mirror, is.place, 0)
+	for is.more && is.err == nil && syncable(record) == nil {
+		if is = e.pull(ctx, &record.Mirror, is.place, 0); e.superseded(&record.Mirror) {
+			record, is.place = e.latest(record), Place{}
+		}
 	}
 	e.leave(ctx, j, record, is)
 	if _, stopped := errors.AsType[*Stop](is.err); stopped {
 		return nil // the mirror is suspended, as its status says
 	}
 	return is.err
+}
+
+// syncable returns an error unless a mirror is to be synced.
+func syncable(m *Stored) error {
+	switch {
+	case m.Gone:
+		return sluice.Errorf(sluice.SubscriptionMissing, "the mirror was deleted")
+	case !m.Settled:
+		return sluice.Errorf(sluice.Unavailable, "the mirror is being created; retry")
+	case m.State != sluice.Active:
+		return sluice.Errorf(sluice.MirrorSuspended, "the mirror is suspended (%s); resume it first", m.Reason)
+	}
+	return nil
 }
 
 // SyncShared is Sync, unless another SyncShared of the mirror has not begun yet: that one is for both.
@@ -401,17 +431,17 @@ func (e *Engine) SyncShared(ctx context.Context, m *Stored) error {
 	return e.Sync(ctx, m)
 }
 
-// job returns the job of a mirror, also of one that was created or resumed a moment ago.
+// job returns the job of a mirror, also of one that was resumed a moment ago. One that this process does not know was
+// created a moment ago, or deleted: it has a job of its own.
 func (e *Engine) job(m *Stored) *job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	j := e.mirrors[m.ID]
 	if j == nil {
-		j = &job{at: -1, record: m}
-		e.mirrors[m.ID] = j
+		return &job{at: -1, record: m}
 	}
 	if j.record.Revision < m.Revision { // it is on its way here
-		j.record = m
+		j.record, j.place = m, Place{}
 	}
 	return j
 }

@@ -235,3 +235,36 @@ func TestReader_EndsWithItsTurn(t *testing.T) {
 		}
 	})
 }
+
+// S3-50: the wait is doubled with each failure up to an hour, however many there are and however long the interval is.
+func TestBackoff_DoublesUpToAnHour(t *testing.T) {
+	t.Parallel()
+	for failures, want := range map[int]time.Duration{1: 20 * time.Second, 2: 40 * time.Second, 8: 2560 * time.Second, 9: time.Hour, 1000: time.Hour} {
+		require.Equal(t, want, backoff(10*time.Second, failures))
+	}
+	for failures := range 100 {
+		require.Equal(t, time.Hour, backoff(24*time.Hour, failures))
+	}
+}
+
+// A sync of a mirror that was deleted meanwhile leaves no trace: the same pair can be created again.
+func TestEngine_ForgetsADeletedMirror(t *testing.T) {
+	t.Parallel()
+	e := New(Deps{Owns: owner{}, Definitions: settledByOthers{record: Stored{Gone: true}}}, Options{})
+	m := active("m", "a")
+	e.change("m", m)
+	e.change("m", nil)
+	gone := *m
+	gone.Gone = true
+	require.Equal(t, sluice.SubscriptionMissing, sluice.CodeOf(e.Sync(t.Context(), &gone)))
+	require.Empty(t, e.edges())
+}
+
+// Until a mirror is settled, no caller can sync it.
+func TestEngine_SyncsSettledMirrorsAlone(t *testing.T) {
+	t.Parallel()
+	e := New(Deps{Owns: owner{}}, Options{})
+	m := active("m", "a")
+	m.Settled = false
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(e.Sync(t.Context(), m)))
+}

@@ -88,7 +88,7 @@ func (k *Keeper) follower(ctx context.Context, namespace, source string) (*Store
 		return nil, fmt.Errorf("list mirrors: %w", err)
 	}
 	for i := range all {
-		if m := &all[i]; !m.Gone && m.Namespace == namespace && k.notebook(&m.Mirror) == source {
+		if m := &all[i]; m.Settled && !m.Gone && m.Namespace == namespace && k.notebook(&m.Mirror) == source {
 			return m, nil
 		}
 	}
@@ -109,15 +109,14 @@ func (i *importing) known(ctx context.Context) (Place, bundle.Known, error) {
 	if i.mirror == nil {
 		return Place{}, known, nil
 	}
-	held, err := i.deps.Copies.Hold(ctx, i.mirror.ID, nil)
+	at, err := i.engine.opened(ctx, &i.mirror.Mirror)
 	if err != nil {
-		return Place{}, known, fmt.Errorf("read place: %w", err)
+		return Place{}, known, err
 	}
 	gaps, err := i.deps.Copies.Gaps(ctx, i.mirror.ID)
 	if err != nil {
 		return Place{}, known, fmt.Errorf("read gaps: %w", err)
 	}
-	at := held.Place
 	known.Source, known.Depth = i.notebook(&i.mirror.Mirror), i.mirror.Depth
 	known.Incarnation, known.Watermark, known.Imports, known.HeardAt = at.Incarnation, at.Watermark, at.Imports, at.HeardAt
 	for _, gap := range gaps {
@@ -159,7 +158,7 @@ func (i *importing) run(ctx context.Context, by string) (sluice.BundleImport, er
 	if err != nil {
 		return sluice.BundleImport{}, err
 	}
-	rule, _, err := i.engine.prepare(ctx, &i.mirror.Mirror)
+	rule, err := i.engine.rule(ctx, &i.mirror.Mirror)
 	if err != nil {
 		return sluice.BundleImport{}, err
 	}

@@ -174,21 +174,22 @@ func (k *Keeper) Passed(ctx context.Context, namespace string) ([]sluice.Hop, er
 
 // Suspend stops the syncs of a mirror until it is resumed. What is mirrored stays (S3-126).
 func (k *Keeper) Suspend(ctx context.Context, id, by string) (sluice.Mirror, error) {
-	return k.stop(ctx, id, by, &Stop{sluice.MirrorSuspendedByOperator, "suspended by " + by})
+	return k.stop(ctx, id, by, &Stop{sluice.MirrorSuspendedByOperator, "suspended by " + by}, func(*sluice.Mirror) bool { return true })
 }
 
-// suspend is Suspend by the server itself.
+// suspend is Suspend by the server itself, of a mirror that has not changed since its record was read.
 func (k *Keeper) suspend(ctx context.Context, m *Stored, why *Stop) error {
-	_, err := k.stop(shutdown.Lasting(ctx), m.ID, sluice.ActorSystem, why)
+	_, err := k.stop(shutdown.Lasting(ctx), m.ID, sluice.ActorSystem, why, func(is *sluice.Mirror) bool { return is.UpdatedAt.Equal(m.UpdatedAt) })
 	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
 		return nil
 	}
 	return err
 }
 
-func (k *Keeper) stop(ctx context.Context, id, by string, why *Stop) (sluice.Mirror, error) {
-	is, err := k.change(ctx, id, act{by, sluice.ActionMirrorSuspend, sluice.TypeMirrorSuspended}, func(m *sluice.Mirror) error {
-		if m.State == sluice.Suspended {
+// stop suspends a mirror if it is as it should be.
+func (k *Keeper) stop(ctx context.Context, id, by string, why *Stop, is func(m *sluice.Mirror) bool) (sluice.Mirror, error) {
+	stopped, err := k.change(ctx, id, act{by, sluice.ActionMirrorSuspend, sluice.TypeMirrorSuspended}, func(m *sluice.Mirror) error {
+		if m.State == sluice.Suspended || !is(m) {
 			return errSuspended
 		}
 		now := k.now().UTC()
@@ -198,10 +199,10 @@ func (k *Keeper) stop(ctx context.Context, id, by string, why *Stop) (sluice.Mir
 	if errors.Is(err, errSuspended) {
 		err = nil
 	}
-	return is, err
+	return stopped, err
 }
 
-// errSuspended says that a mirror is suspended already, for its first reason.
+// errSuspended says that a mirror is suspended already, for its first reason, or is another one by now.
 var errSuspended = errors.New("suspended already")
 
 // Resume has a suspended mirror sync again, if it might be created now (S3-128). After its origin was
@@ -256,11 +257,15 @@ func (k *Keeper) PutCredential(ctx context.Context, id, token, by string) (sluic
 	if err := k.deps.Credentials.Put(ctx, id, token); err != nil {
 		return m.Mirror, fmt.Errorf("store credential: %w", err)
 	}
-	return k.change(ctx, id, act{by, sluice.ActionMirrorUpdate, sluice.TypeMirrorUpdated}, func(m *sluice.Mirror) error {
+	m.Mirror, err = k.change(ctx, id, act{by, sluice.ActionMirrorUpdate, sluice.TypeMirrorUpdated}, func(m *sluice.Mirror) error {
 		now := k.now().UTC()
 		m.CredentialAt = &now
 		return nil
 	})
+	if sluice.CodeOf(err) == sluice.SubscriptionMissing { // it was deleted before its token was stored
+		err = errors.Join(err, k.deps.Credentials.Delete(shutdown.Lasting(ctx), id))
+	}
+	return m.Mirror, err
 }
 
 // Delete removes a mirror with everything that it has (S3-98, S3-110). Code SubscriptionMissing.

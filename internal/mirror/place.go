@@ -12,6 +12,7 @@ import (
 
 // Place is how far a mirror has come. It is stored with the entries, in the same atomic step.
 type Place struct {
+	Of          time.Time `json:"of,omitzero"`           // when the mirror was created
 	Incarnation string    `json:"incarnation,omitempty"` // of the source's log; "": nothing was read yet
 	Watermark   uint64    `json:"watermark"`             // the last sequence that is accounted for (S3-07)
 	LastID      string    `json:"last_id,omitempty"`     // id of the event at Watermark, if known

@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -42,18 +43,22 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place, age time.
 	if m.Imported() {
 		return outcome{place: at}
 	}
-	rule, credential, err := e.prepare(ctx, m)
+	if _, err := e.rule(ctx, m); err != nil {
+		return outcome{at, true, err}
+	}
+	credential, err := e.credential(ctx, m)
 	if err != nil {
 		return outcome{at, true, err}
 	}
 	pause := supervise.Pause{First: tryAgain, Most: tryAgain}
 	for tries := 0; ; tries++ {
 		if at.Revision == 0 {
-			if at, err = e.stored(ctx, m.ID); err != nil {
-				return outcome{at, true, err}
-			}
+			at, err = e.opened(ctx, m)
 		}
-		is := e.steps(ctx, reader{e, rule.Mirror, credential, e.opts.Now().Add(turnTime), age}, rule, at)
+		is := outcome{at, true, err}
+		if err == nil {
+			is = e.steps(ctx, reader{e, m, credential, e.opts.Now().Add(turnTime), age}, at)
+		}
 		if sluice.CodeOf(is.err) != sluice.Conflict || tries == maxTries || !pause.Wait(ctx) {
 			return is
 		}
@@ -61,8 +66,9 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place, age time.
 	}
 }
 
-// steps takes steps from a place on. While one is stored, the pages of the next are read.
-func (e *Engine) steps(ctx context.Context, source reader, rule Rule, at Place) outcome {
+// steps takes steps from a place on, until the mirror is changed. While one is stored, the pages of the next
+// are read.
+func (e *Engine) steps(ctx context.Context, source reader, at Place) outcome {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	read := source.read(ctx, at.Watermark)
@@ -72,20 +78,44 @@ func (e *Engine) steps(ctx context.Context, source reader, rule Rule, at Place) 
 			ahead = make(chan batch, 1)
 			go func() { ahead <- source.read(ctx, read.through) }() // received below
 		}
-		next, err := e.store(ctx, rule, at, read.pages)
+		next, err := e.step(ctx, source.mirror, at, read.pages)
 		is := outcome{next, read.more, cmp.Or(err, read.err)}
-		if is.err != nil {
+		changed := e.superseded(source.mirror)
+		if is.err != nil || changed {
 			cancel()
 		}
 		if ahead != nil {
 			read = <-ahead
 		}
-		if is.err != nil || ahead == nil {
-			is.more = is.more || is.err != nil
+		if is.err != nil || changed || ahead == nil {
+			is.more = is.more || is.err != nil || changed
 			return is
 		}
 		at = next
 	}
+}
+
+// step stores pages that were read from behind a place, with what is permitted now, and returns the next
+// place.
+func (e *Engine) step(ctx context.Context, m *sluice.Mirror, at Place, pages []*sluice.ObservePage) (Place, error) {
+	if e.superseded(m) {
+		return at, nil
+	}
+	rule, err := e.rule(ctx, m)
+	if err != nil {
+		return at, err
+	}
+	next, err := e.store(ctx, rule, at, pages)
+	if _, stops := errors.AsType[*Stop](err); stops { // the place may be of another log than the mirror follows by now
+		is, failed := e.opened(ctx, m)
+		if failed != nil {
+			return at, failed
+		}
+		if is.Revision != next.Revision {
+			return at, sluice.Errorf(sluice.Conflict, "the mirror has moved on")
+		}
+	}
+	return next, err
 }
 
 // batch is consecutive pages of a source, which are stored in one step: an atomic batch of JetStream
@@ -154,38 +184,32 @@ func messagesFor(c *sluice.Change) int {
 	return 1
 }
 
-// stored returns the stored place of a mirror.
-func (e *Engine) stored(ctx context.Context, id string) (Place, error) {
-	held, err := e.deps.Copies.Hold(ctx, id, nil)
-	if err != nil {
-		return Place{}, fmt.Errorf("read place: %w", err)
-	}
-	return held.Place, nil
-}
-
-// prepare returns the rule for a mirror's pages now, and its credential. The error is a *Stop if its
-// creator has lost access.
-func (e *Engine) prepare(ctx context.Context, m *sluice.Mirror) (Rule, string, error) {
+// rule returns the rule for a mirror's pages now. The error is a *Stop if its creator has lost access.
+func (e *Engine) rule(ctx context.Context, m *sluice.Mirror) (Rule, error) {
 	switch e.deps.Gate.Holds(m) {
 	case model.Lost:
-		return Rule{}, "", stop(sluice.MirrorAccessLost, "%s may not mirror %s any more", m.CreatedBy, m.Source)
+		return Rule{}, stop(sluice.MirrorAccessLost, "%s may not mirror %s any more", m.CreatedBy, m.Source)
 	case model.Undecided, model.Withhold:
-		return Rule{}, "", sluice.Errorf(sluice.Unavailable, "the access of %s is not known at the moment", m.CreatedBy)
+		return Rule{}, sluice.Errorf(sluice.Unavailable, "the access of %s is not known at the moment", m.CreatedBy)
 	case model.Pass:
 	}
 	own, err := e.incarnation(ctx, m.Namespace)
 	if err != nil {
-		return Rule{}, "", err
+		return Rule{}, err
 	}
-	rule := Rule{Mirror: m, Label: e.deps.Namespaces.Label(m.Namespace), Own: own}
+	return Rule{Mirror: m, Label: e.deps.Namespaces.Label(m.Namespace), Own: own}, nil
+}
+
+// credential returns the token for a mirror's source; "" for a namespace of this server.
+func (e *Engine) credential(ctx context.Context, m *sluice.Mirror) (string, error) {
 	if !m.Remote() {
-		return rule, "", nil
+		return "", nil
 	}
 	credential, err := e.deps.Credentials.Get(ctx, m.ID)
 	if err != nil {
-		return rule, "", fmt.Errorf("read credential: %w", err)
+		return "", fmt.Errorf("read credential: %w", err)
 	}
-	return rule, credential, nil
+	return credential, nil
 }
 
 // incarnation is that of a subscriber's log as it was a moment ago. It is only for the search for

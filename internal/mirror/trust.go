@@ -2,11 +2,13 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -34,6 +36,12 @@ func (k *Keeper) Trust(ctx context.Context, namespace string, key bundle.JWK, so
 		}
 		return t.Add(key, source, k.now().UTC())
 	})
+	if err == nil {
+		_, err = k.deps.Namespaces.Incarnation(ctx, namespace)
+		if sluice.CodeOf(err) == sluice.NotFound { // it was deleted meanwhile, and what it trusted before
+			err = errors.Join(err, k.deps.Trusts.Delete(shutdown.Lasting(ctx), namespace))
+		}
+	}
 	if err != nil {
 		return bundle.TrustedKey{}, err
 	}
