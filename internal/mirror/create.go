@@ -84,7 +84,7 @@ func (k *Keeper) store(ctx context.Context, m *sluice.Mirror, credential string)
 func (k *Keeper) outlived(ctx context.Context, m *sluice.Mirror) error {
 	_, err := k.deps.Namespaces.Incarnation(ctx, m.Namespace)
 	if sluice.CodeOf(err) != sluice.NotFound {
-		return nil //nolint:nilerr // the mirror is created
+		return nil // it is created
 	}
 	if failed := k.Delete(shutdown.Lasting(ctx), m.ID, sluice.ActorSystem); failed != nil && sluice.CodeOf(failed) != sluice.SubscriptionMissing {
 		return errors.Join(err, failed)

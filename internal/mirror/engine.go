@@ -334,26 +334,30 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	if is.place.Revision > 0 {
 		j.seen = is.place
 	}
-	wait := e.wait(j.record)
-	switch {
-	case err != nil:
-		j.failures++
-		wait = backoff(wait, j.failures)
+	wait := j.next(err, is.more, e.wait(j.record))
+	changed := !record.same(j.record) || e.mirrors[record.ID] != j
+	if changed {
+		wait = 0
+	}
+	if changed || isStop || err != nil {
 		j.place = Place{} // read it again
-	case is.more:
-		j.failures, wait = 0, 0
-	default:
-		j.failures = 0
-	}
-	if isStop {
-		j.place = Place{}
-	}
-	if !record.same(j.record) || e.mirrors[record.ID] != j { // it was changed meanwhile
-		j.place, wait = Place{}, 0
 	}
 	if e.mirrors[record.ID] == j {
 		e.schedule(j, e.opts.Now().Add(wait))
 	}
+}
+
+// next counts failures in a row, and returns the time until the next sync.
+func (j *job) next(err error, more bool, interval time.Duration) time.Duration { //nolint:revive // more is a result on its way
+	if err != nil {
+		j.failures++
+		return backoff(interval, j.failures)
+	}
+	j.failures = 0
+	if more {
+		return 0
+	}
+	return interval
 }
 
 // backoff returns the time until the next sync after failures in a row: the interval is doubled with each,
