@@ -51,7 +51,7 @@ func (s *running) fills(t *testing.T, ns string, times int) {
 	}
 }
 
-// S3-98, S3-110: a mirror that is deleted while it is synced, on either replica, leaves nothing behind, and another one
+// S3-98, S3-110: a mirror that is deleted while it is synced, leaves nothing behind, and another one
 // of the same namespaces can be created.
 func TestMirror_DeletionDuringASyncLeavesNothing(t *testing.T) {
 	t.Parallel()

@@ -88,6 +88,8 @@ type Copies interface {
 	// Topics returns the paths of a mirror's entries that begin so, without tombstones, in any order. Code
 	// Unprocessable if there are more than most.
 	Topics(ctx context.Context, id, prefix string, most int) ([]sluice.MirroredTopic, error)
+	// MaxEntry returns how many bytes of data and attributes an entry may have.
+	MaxEntry() int
 	// Purge removes everything of a mirror.
 	Purge(ctx context.Context, id string) error
 }

@@ -13,6 +13,7 @@ type Rule struct {
 	Mirror *sluice.Mirror
 	Label  sluice.Label // of the subscriber's namespace
 	Own    string       // incarnation of the subscriber's log
+	Most   int          // bytes of an entry; 0: unlimited
 }
 
 // Stop is the error of a page after which a mirror must not go on by itself.
@@ -82,7 +83,7 @@ func (r Rule) NextAll(held Held, pages []*sluice.ObservePage, now time.Time) (Co
 // by the subscriber.
 func (r Rule) accepts(at *Place, page *sluice.ObservePage) error {
 	if page.Incarnation == "" {
-		return fmt.Errorf("the page of %s names no incarnation", r.Mirror.Source)
+		return contradiction("the page of %s names no incarnation", r.Mirror.Source)
 	}
 	switch {
 	case at.Incarnation != "" && at.Incarnation != page.Incarnation:
@@ -132,26 +133,40 @@ func (r Rule) acyclic(page *sluice.ObservePage) error {
 	return nil
 }
 
+// contradiction is what is wrong with a page.
+func contradiction(format string, args ...any) error {
+	return sluice.Errorf(sluice.Unprocessable, format, args...)
+}
+
 // ordered returns an error unless the page begins behind the place and is ascending.
 func ordered(at *Place, page *sluice.ObservePage) error {
+	if page.LastSeq > maxSeq {
+		return contradiction("the page has sequence %d, above the limit %d", page.LastSeq, uint64(maxSeq))
+	}
+	if page.FirstSeq > page.ThroughSeq+1 {
+		return contradiction("the page begins at sequence %d and goes through %d", page.FirstSeq, page.ThroughSeq)
+	}
 	if page.ThroughSeq < at.Watermark || page.ThroughSeq > page.LastSeq {
-		return fmt.Errorf("the page goes through sequence %d, which is not from %d to %d", page.ThroughSeq, at.Watermark, page.LastSeq)
+		return contradiction("the page goes through sequence %d, which is not from %d to %d", page.ThroughSeq, at.Watermark, page.LastSeq)
 	}
 	last := at.Watermark
 	for i := range page.Items {
 		c := &page.Items[i]
 		switch {
 		case c.Event.Seq <= last || c.Event.Seq > page.ThroughSeq:
-			return fmt.Errorf("the page has sequence %d behind %d and goes through %d", c.Event.Seq, last, page.ThroughSeq)
+			return contradiction("the page has sequence %d behind %d and goes through %d", c.Event.Seq, last, page.ThroughSeq)
 		case c.Op != sluice.OpWrite && c.Op != sluice.OpRevise && c.Op != sluice.OpDelete:
-			return fmt.Errorf("sequence %d: unknown op %q", c.Event.Seq, c.Op)
+			return contradiction("sequence %d: unknown op %q", c.Event.Seq, c.Op)
 		case c.Key() == "" || c.Op != sluice.OpDelete && c.Event.Path == "":
-			return fmt.Errorf("sequence %d has no id or no path", c.Event.Seq)
+			return contradiction("sequence %d has no id or no path", c.Event.Seq)
 		}
 		last = c.Event.Seq
 	}
 	return apart(page)
 }
+
+// maxSeq is the last sequence that every JSON parser reads exactly.
+const maxSeq = 1<<53 - 1
 
 // maxLost limits the lost ranges in a page: each is a message of the step.
 const maxLost = 500
@@ -162,14 +177,14 @@ func apart(page *sluice.ObservePage) error {
 	end, within := uint64(0), 0
 	for _, lost := range page.Lost {
 		if lost.From <= end || lost.To < lost.From {
-			return fmt.Errorf("the page has the lost range from %d to %d behind %d", lost.From, lost.To, end)
+			return contradiction("the page has the lost range from %d to %d behind %d", lost.From, lost.To, end)
 		}
 		if end = lost.To; lost.From <= page.ThroughSeq {
 			within++
 		}
 	}
 	if within > maxLost {
-		return fmt.Errorf("the page has %d lost ranges, more than %d", within, maxLost)
+		return contradiction("the page has %d lost ranges, more than %d", within, maxLost)
 	}
 	return nil
 }
@@ -214,6 +229,9 @@ func (s *step) take(c *sluice.Change) {
 		s.gap(c.Event.Seq, c.Event.Seq, sluice.GapLabel)
 		s.bury(key, &was, known, c.Event.Seq) // what is mirrored is outdated
 	case c.Op == sluice.OpDelete || !s.rule.Mirror.Wants(c.Event.Path):
+		s.bury(key, &was, known, c.Event.Seq)
+	case !s.rule.fits(c):
+		s.gap(c.Event.Seq, c.Event.Seq, sluice.GapSize)
 		s.bury(key, &was, known, c.Event.Seq)
 	default:
 		if !known || was.Tombstone() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,6 +170,27 @@ func TestNext_KeepsNothingAboveTheLabel(t *testing.T) {
 	require.Equal(t, 1, held.Place.Live)
 	require.Equal(t, []sluice.MirrorGap{{From: 3, To: 3, Cause: sluice.GapLabel, At: noon}, {From: 4, To: 4, Cause: sluice.GapLabel, At: noon}}, c.Gaps)
 	require.Equal(t, 2, c.Place.Gaps)
+}
+
+// Issue 16: an entry that the subscriber's store does not admit is a gap, and an older version of it goes. A mirror
+// does not stop at it.
+func TestNext_NotesLargeEntries(t *testing.T) {
+	t.Parallel()
+	r := rule()
+	r.Most = 4 << 10
+	large := revise(2, "x2", "x", "/a")
+	large.Event.Data = make([]byte, 2<<10)
+	wide := write(4, "z", "/a")
+	wide.Event.Subject = strings.Repeat("\x00", 1<<10) // six bytes each in JSON
+	held, c := take(t, r, mirror.Held{}, page(4, write(1, "x", "/a"), large, write(3, "y", "/a"), wide))
+	x := held.Entries["x"]
+	require.True(t, x.Tombstone())
+	require.Len(t, held.Entries, 2)
+	require.Equal(t, []sluice.MirrorGap{{From: 2, To: 2, Cause: sluice.GapSize, At: noon}, {From: 4, To: 4, Cause: sluice.GapSize, At: noon}}, c.Gaps)
+	r.Most, wide.Event.Subject = 5<<10, strings.Repeat("x", 1<<10)
+	held, c = take(t, r, mirror.Held{}, page(4, large, wide))
+	require.Empty(t, c.Gaps, "what it takes in JSON counts")
+	require.Len(t, held.Entries, 2)
 }
 
 // S3-108, S3-119, S3-124: what must stop a mirror stops it before anything is stored.

@@ -158,7 +158,7 @@ func (r reader) read(ctx context.Context, since uint64) batch {
 			return b // the next step begins with it
 		}
 		for i := range page.Items {
-			bytes += len(page.Items[i].Event.Data)
+			bytes += len(page.Items[i].Event.Data) + attributeBytes(&page.Items[i].Event)
 		}
 		b.pages, b.more = append(b.pages, page), page.HasMore && page.ThroughSeq > b.through
 		if b.through = page.ThroughSeq; !r.inTime() {
@@ -177,8 +177,11 @@ func messagesOf(page *sluice.ObservePage) int {
 	return n
 }
 
+// largeData is data that may not fit into an entry.
+const largeData = 256 << 10
+
 func messagesFor(c *sluice.Change) int {
-	if c.Event.Extensions[sluice.AttributeClassification] != "" {
+	if c.Event.Extensions[sluice.AttributeClassification] != "" || len(c.Event.Data) >= largeData {
 		return 2 // it may be a gap, and a tombstone of the entry that it revises
 	}
 	return 1
@@ -197,7 +200,7 @@ func (e *Engine) rule(ctx context.Context, m *sluice.Mirror) (Rule, error) {
 	if err != nil {
 		return Rule{}, err
 	}
-	return Rule{Mirror: m, Label: e.deps.Namespaces.Label(m.Namespace), Own: own}, nil
+	return Rule{Mirror: m, Label: e.deps.Namespaces.Label(m.Namespace), Own: own, Most: e.deps.Copies.MaxEntry()}, nil
 }
 
 // credential returns the token for a mirror's source; "" for a namespace of this server.

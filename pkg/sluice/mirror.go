@@ -196,6 +196,7 @@ const (
 	GapRetention = "retention" // the source removed the range before it was read
 	GapDamage    = "damage"    // the source lost the range to damage
 	GapLabel     = "label"     // an entry of the source has a label that the subscriber does not dominate
+	GapSize      = "size"      // an entry of the source is larger than the store of the subscriber admits
 	GapBundle    = "bundle"    // a bundle of the range never came, and the gap was accepted
 	GapOrigin    = "origin"    // the source's log was made anew, and that was accepted
 )

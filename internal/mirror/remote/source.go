@@ -45,11 +45,11 @@ func (s Source) Observe(ctx context.Context, m *sluice.Mirror, credential string
 	if err != nil {
 		return nil, err
 	}
-	var page sluice.ObservePage
-	if err := json.Unmarshal(body, &page); err != nil {
-		return nil, sluice.Errorf(sluice.Unprocessable, "the response of %s is no page of changes: %v", m.Source, err)
+	page, err := decodePage(body)
+	if err != nil {
+		return nil, sluice.Errorf(sluice.Unprocessable, "the response of %s is no page of changes: %.*s", m.Source, maxMessage, err.Error())
 	}
-	return &page, nil
+	return page, nil
 }
 
 // CheckCredential returns an error (Forbidden) if a token permits more than to read: what pulls content

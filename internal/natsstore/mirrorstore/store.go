@@ -62,7 +62,7 @@ func (s *Store) Hold(ctx context.Context, id string, keys []string) (held mirror
 		if natsstore.LastHeader(msg, natsstore.HeaderSubject) == subjects[0] {
 			held.Place, err = placeOf(msg.Data, seq)
 		} else {
-			err = hold(held.Entries, msg.Data, seq)
+			err = hold(held.Entries, msg, seq)
 		}
 		if err != nil {
 			return held, fmt.Errorf("mirror %s: message %d: %w", id, seq, err)
@@ -71,8 +71,8 @@ func (s *Store) Hold(ctx context.Context, id string, keys []string) (held mirror
 	return held, nil
 }
 
-func hold(entries map[string]mirror.Entry, data []byte, seq uint64) error {
-	e, err := entryOf(data, seq)
+func hold(entries map[string]mirror.Entry, msg *nats.Msg, seq uint64) error {
+	e, err := entryOf(msg, seq)
 	entries[e.Change.Key()] = e
 	return err
 }
@@ -94,12 +94,57 @@ func placeOf(data []byte, seq uint64) (mirror.Place, error) {
 	return at, nil
 }
 
-func entryOf(data []byte, seq uint64) (mirror.Entry, error) {
-	e := mirror.Entry{Cursor: seq}
-	if err := json.Unmarshal(data, &e); err != nil {
-		return e, fmt.Errorf("entry: %w", err)
+// headerData is the header with the size of an entry's data, if that is stored behind the entry.
+const headerData = "Sluice-Data"
+
+// MaxEntry returns how many bytes of data and attributes an entry may have.
+func (s *Store) MaxEntry() int { return int(s.core.Conn().MaxPayload()) }
+
+// inJSON is the size up to which the data of an entry is a part of its JSON.
+func (s *Store) inJSON() int { return s.MaxEntry() - 2<<10 }
+
+// encode returns the message of an entry.
+func (s *Store) encode(id string, e *mirror.Entry) (*nats.Msg, error) {
+	data, err := e.AppendJSON(nil)
+	msg := &nats.Msg{Subject: streams.MirrorEntrySubject(id, e.Change.Key()), Data: data, Header: nats.Header{}}
+	if content := e.Change.Event.Data; err == nil && len(data) > s.inJSON() {
+		data, err = e.AppendApart(nil)
+		msg.Data = append(data, content...)
+		msg.Header.Set(headerData, strconv.Itoa(len(content)))
 	}
-	return e, nil
+	if err != nil {
+		return nil, fmt.Errorf("entry %d: %w", e.Seq(), err)
+	}
+	if e.Tombstone() && s.tombstones > 0 {
+		msg.Header.Set(jetstream.MsgTTLHeader, s.tombstones.String())
+	}
+	return msg, nil
+}
+
+// parts returns the JSON of a stored entry, and its data if that is stored behind it.
+func parts(msg *nats.Msg) (text, data []byte, err error) {
+	size := 0
+	if apart := natsstore.LastHeader(msg, headerData); apart != "" {
+		if size, err = strconv.Atoi(apart); err != nil || size <= 0 || size > len(msg.Data) {
+			return nil, nil, fmt.Errorf("entry: its data has %q of %d bytes", apart, len(msg.Data))
+		}
+	}
+	at := len(msg.Data) - size
+	return msg.Data[:at], msg.Data[at:], nil
+}
+
+func entryOf(msg *nats.Msg, seq uint64) (e mirror.Entry, err error) {
+	text, data, err := parts(msg)
+	if err != nil {
+		return e, err
+	}
+	if len(data) > 0 {
+		e, err = mirror.ParseApart(text, data)
+	} else if err = json.Unmarshal(text, &e); err != nil {
+		err = fmt.Errorf("entry: %w", err)
+	}
+	e.Cursor = seq
+	return e, err
 }
 
 // Commit stores a step whole or not at all, and returns the new revision of the place. Code Conflict
@@ -145,14 +190,9 @@ func (s *Store) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
 	msgs := make([]*nats.Msg, 0, len(c.Entries)+len(c.Gaps)+1)
 	for i := range c.Entries {
-		e := &c.Entries[i]
-		data, err := e.AppendJSON(nil)
+		msg, err := s.encode(id, &c.Entries[i])
 		if err != nil {
-			return nil, fmt.Errorf("entry %d: %w", e.Seq(), err)
-		}
-		msg := &nats.Msg{Subject: streams.MirrorEntrySubject(id, e.Change.Key()), Data: data, Header: nats.Header{}}
-		if e.Tombstone() && s.tombstones > 0 {
-			msg.Header.Set(jetstream.MsgTTLHeader, s.tombstones.String())
+			return nil, err
 		}
 		msgs = append(msgs, msg)
 	}
@@ -193,7 +233,7 @@ func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error)
 func (s *Store) Page(ctx context.Context, id string, after uint64, limit int) (mirror.Page, error) {
 	page := mirror.Page{Next: after}
 	err := s.scan(ctx, streams.MirrorEntriesSubject(id), after+1, func(msg *nats.Msg, seq uint64, last bool) (bool, error) {
-		e, err := entryOf(msg.Data, seq)
+		e, err := entryOf(msg, seq)
 		if err != nil {
 			return false, err
 		}
@@ -210,7 +250,7 @@ func (s *Store) Follow(ctx context.Context, id string, each func(mirror.Entry), 
 	behind := true
 	err := s.core.FollowToEnd(ctx, streams.Mirror, config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg != nil && !natsstore.IsMarker(msg.Header) {
-			e, err := entryOf(msg.Data, meta.Sequence.Stream)
+			e, err := entryOf(msg, meta.Sequence.Stream)
 			if err != nil {
 				return false, err
 			}

@@ -1,6 +1,7 @@
 package mirrorstore_test
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -69,6 +70,32 @@ func TestStore_KeepsAStepWholeOrNotAtAll(t *testing.T) {
 	gaps, err := s.Gaps(t.Context(), "m")
 	require.NoError(t, err)
 	require.Equal(t, []sluice.MirrorGap{gap}, gaps)
+}
+
+// Data that JSON would make larger than a message of NATS is stored as it is.
+func TestStore_KeepsLargeData(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	c := mirror.Commit{Place: mirror.Place{Incarnation: "i", Watermark: 5, Live: 2}}
+	for i, kind := range []string{"application/octet-stream", "text/plain", "application/json"} {
+		e := entry(uint64(i+1), kind, "")
+		e.Change.Event.ContentType, e.Change.Event.Data = kind, bytes.Repeat([]byte{0}, s.MaxEntry()-2<<10-len(kind)-1000)
+		c.Entries = append(c.Entries, e)
+	}
+	_, err := s.Commit(t.Context(), "m", c)
+	require.NoError(t, err)
+	held, err := s.Hold(t.Context(), "m", []string{"text/plain"})
+	require.NoError(t, err)
+	require.Equal(t, c.Entries[1].Change, held.Entries["text/plain"].Change)
+	page, err := s.Page(t.Context(), "m", 0, 10)
+	require.NoError(t, err)
+	for i := range c.Entries {
+		page.Entries[i].Cursor = 0
+	}
+	topics, err := s.Topics(t.Context(), "m", "/", 10)
+	require.NoError(t, err)
+	require.Equal(t, 3, topics[0].EntryCount)
+	require.Equal(t, c.Entries, page.Entries)
 }
 
 // S3-98, S3-110: what a mirror has goes with it, and nothing of another one.

@@ -29,7 +29,11 @@ func (s *Store) Topics(ctx context.Context, id, prefix string, most int) ([]slui
 	topics := []sluice.MirroredTopic{}
 	err := s.scan(ctx, streams.MirrorEntriesSubject(id), 1, func(msg *nats.Msg, seq uint64, _ bool) (bool, error) {
 		var e pathOf
-		if err := json.Unmarshal(msg.Data, &e); err != nil {
+		text, _, err := parts(msg)
+		if err == nil {
+			err = json.Unmarshal(text, &e)
+		}
+		if err != nil {
 			return false, fmt.Errorf("message %d: entry: %w", seq, err)
 		}
 		if !e.TombstonedAt.IsZero() || !strings.HasPrefix(string(e.Change.Path), prefix) {

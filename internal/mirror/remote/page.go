@@ -1,0 +1,75 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-io/sluice/internal/jsonarray"
+	"github.com/sluice-io/sluice/internal/strictjson"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bounds of a page, besides pageBytes. Decoded first and counted afterwards, a body of short elements takes a
+// hundred times its size.
+const (
+	pageHops   = 4096     // logs whose content the source has in mirrors
+	pageLost   = 10_000   // ranges
+	labelBytes = 16 << 10 // of the label's text
+	nameBytes  = 256      // of an incarnation
+)
+
+// encodedPage is a page whose lists are not decoded yet.
+type encodedPage struct {
+	Incarnation string          `json:"incarnation"`
+	FirstSeq    uint64          `json:"first_seq"`
+	LastSeq     uint64          `json:"last_seq"`
+	ThroughSeq  uint64          `json:"through_seq"`
+	HasMore     bool            `json:"has_more"`
+	SinceID     string          `json:"since_id"`
+	Label       json.RawMessage `json:"label"`
+	Passed      json.RawMessage `json:"passed"`
+	Items       json.RawMessage `json:"items"`
+	Lost        json.RawMessage `json:"lost"`
+}
+
+// decodePage returns the page in a response. What is too much, or ambiguous, is refused before it is decoded.
+func decodePage(body []byte) (*sluice.ObservePage, error) {
+	var in encodedPage
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, err //nolint:wrapcheck // the caller names the source
+	}
+	page := &sluice.ObservePage{
+		Incarnation: in.Incarnation, FirstSeq: in.FirstSeq, LastSeq: in.LastSeq, ThroughSeq: in.ThroughSeq, HasMore: in.HasMore, SinceID: in.SinceID,
+	}
+	if len(in.Incarnation) > nameBytes || len(in.Label) > labelBytes {
+		return nil, errors.New("its incarnation or its label is too long")
+	}
+	if len(in.Label) > 0 {
+		if err := json.Unmarshal(in.Label, &page.Label); err != nil {
+			return nil, fmt.Errorf("label: %w", err)
+		}
+	}
+	var err error
+	if page.Passed, err = list[sluice.Hop](in.Passed, pageHops); err != nil {
+		return nil, fmt.Errorf("passed: %w", err)
+	}
+	if page.Lost, err = list[sluice.Gap](in.Lost, pageLost); err != nil {
+		return nil, fmt.Errorf("lost: %w", err)
+	}
+	if page.Items, err = list[sluice.Change](in.Items, pageItems); err != nil {
+		return nil, fmt.Errorf("items: %w", err)
+	}
+	return page, nil
+}
+
+// list returns the elements of a list, at most so many. Only the data of events may be large.
+func list[T any](text json.RawMessage, most int) ([]T, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	if err := strictjson.CheckEvents(text); err != nil {
+		return nil, err
+	}
+	return jsonarray.Decode[T](text, most) //nolint:wrapcheck // the caller names the list
+}
