@@ -312,13 +312,10 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	if isStop && ctx.Err() == nil {
 		is.more, err = false, e.keeper.suspend(ctx, record, stopped)
 	}
-	if err != nil && ctx.Err() == nil {
-		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "mirror not synced", slog.String("namespace", record.Namespace),
-			slog.String("mirror", record.ID), slog.String("source", record.Source), slog.Any("error", err))
-		e.opts.Observe.SyncFailed(&record.Mirror)
-	}
-	if !isStop && ctx.Err() == nil {
-		e.turned(ctx, j, record, err)
+	if sluice.CodeOf(err) == sluice.SubscriptionMissing { // it was deleted meanwhile
+		err = nil
+	} else if ctx.Err() == nil {
+		e.report(ctx, j, record, err, isStop)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -347,36 +344,16 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	}
 }
 
-// next counts failures in a row, and returns the time until the next sync.
-func (j *job) next(err error, more bool, interval time.Duration) time.Duration { //nolint:revive // more is a result on its way
+// report says how a sync has ended.
+func (e *Engine) report(ctx context.Context, j *job, record *Stored, err error, stopped bool) { //nolint:revive // stopped is a result on its way
 	if err != nil {
-		j.failures++
-		return backoff(interval, j.failures)
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "mirror not synced", slog.String("namespace", record.Namespace),
+			slog.String("mirror", record.ID), slog.String("source", record.Source), slog.Any("error", err))
+		e.opts.Observe.SyncFailed(&record.Mirror)
 	}
-	j.failures = 0
-	if more {
-		return 0
+	if !stopped {
+		e.turned(ctx, j, record, err)
 	}
-	return interval
-}
-
-// backoff returns the time until the next sync after failures in a row: the interval is doubled with each,
-// up to an hour (S3-50).
-func backoff(interval time.Duration, failures int) time.Duration {
-	for range failures {
-		if interval >= maxBackoff {
-			break
-		}
-		interval *= 2
-	}
-	return min(interval, maxBackoff)
-}
-
-// wait returns the time until the next sync: the interval, a tenth more or less, so that mirrors do not
-// ask in step.
-func (e *Engine) wait(m *Stored) time.Duration {
-	interval := float64(m.PollInterval)
-	return time.Duration(interval * (0.9 + 0.2*e.opts.Jitter()))
 }
 
 // Sync syncs a mirror now until it has come to the end of its source, or ctx ends. This process need

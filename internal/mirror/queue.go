@@ -46,3 +46,35 @@ func (q *queue) Pop() any {
 	j.at = -1
 	return j
 }
+
+// next counts failures in a row, and returns the time until the next sync.
+func (j *job) next(err error, more bool, interval time.Duration) time.Duration { //nolint:revive // more is a result on its way
+	if err != nil {
+		j.failures++
+		return backoff(interval, j.failures)
+	}
+	j.failures = 0
+	if more {
+		return 0
+	}
+	return interval
+}
+
+// backoff returns the time until the next sync after failures in a row: the interval is doubled with each,
+// up to an hour (S3-50).
+func backoff(interval time.Duration, failures int) time.Duration {
+	for range failures {
+		if interval >= maxBackoff {
+			break
+		}
+		interval *= 2
+	}
+	return min(interval, maxBackoff)
+}
+
+// wait returns the time until the next sync: the interval, a tenth more or less, so that mirrors do not
+// ask in step.
+func (e *Engine) wait(m *Stored) time.Duration {
+	interval := float64(m.PollInterval)
+	return time.Duration(interval * (0.9 + 0.2*e.opts.Jitter()))
+}
