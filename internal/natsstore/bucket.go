@@ -221,7 +221,7 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 		return err
 	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
 		level := slog.LevelWarn
-		if IsGone(err) || IsReconnect(err) { // the server says once which stream is missing, or that NATS was away
+		if IsGone(err) || IsInterrupted(err) { // the server says once which stream is missing, or that NATS was away
 			level = slog.LevelDebug
 		}
 		b.store.opts.Log.Log(ctx, level, "watch", slog.String("bucket", b.name), slog.Any("error", err), slog.Duration("again", again))

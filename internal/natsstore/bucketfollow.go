@@ -34,7 +34,11 @@ func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) 
 		}
 		return err
 	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
-		b.store.opts.Log.WarnContext(ctx, "follow", slog.String("bucket", b.name), slog.Any("error", err), slog.Duration("again", again))
+		level := slog.LevelWarn
+		if IsInterrupted(err) {
+			level = slog.LevelDebug
+		}
+		b.store.opts.Log.Log(ctx, level, "follow", slog.String("bucket", b.name), slog.Any("error", err), slog.Duration("again", again))
 	})
 	return fmt.Errorf("follow %s: %w", b.name, err)
 }

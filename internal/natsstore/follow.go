@@ -44,8 +44,19 @@ var (
 	errSilence   = errors.New("no message for a while")
 )
 
-// IsReconnect reports whether reading ended because the connection is a new one, which the store logs once.
-func IsReconnect(err error) bool { return errors.Is(err, errReconnect) }
+// IsInterrupted reports whether reading ended because the server stops, or the connection is a new one. The store logs that
+// once, for all readers.
+func IsInterrupted(err error) bool {
+	return errors.Is(err, errReconnect) || errors.Is(err, errServerStops)
+}
+
+// Interruption returns why a call failed whose ctx is of UntilReconnect: not that ctx was cancelled, but the reason.
+func Interruption(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errReconnect) {
+		return fmt.Errorf("%w: %w", errReconnect, err)
+	}
+	return err
+}
 
 // ErrBehind says that the answering replica has not got as far as was asked for.
 var ErrBehind = errors.New("the replica is behind")
@@ -118,9 +129,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (s *Store) followAs(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, begun func(*jetstream.ConsumerInfo) Taker) error {
+func (s *Store) followAs(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, begun func(*jetstream.ConsumerInfo) Taker) (err error) {
 	ctx, stop := s.UntilReconnect(ctx)
 	defer stop()
+	defer func() { err = Interruption(ctx, err) }()
 	config.AckPolicy = jetstream.AckNonePolicy
 	config.MemoryStorage, config.Replicas = true, 1
 	config.InactiveThreshold = Unused // and so goes one that JetStream makes after it was given up

@@ -35,11 +35,13 @@ const (
 	statusHeartbeat = "100"
 	StatusNoAnswer  = "503"
 	statusExpired   = "408"
+	serverStops     = "Server Shutdown"
 )
 
 var (
-	errPullEnded  = errors.New("the server ended the request for deliveries")
-	errPullSilent = errors.New("the server has dropped the request for deliveries")
+	errPullEnded   = errors.New("the server ended the request for deliveries")
+	errServerStops = errors.New("the NATS server stops")
+	errPullSilent  = errors.New("the server has dropped the request for deliveries")
 )
 
 // pace is how a consumer is asked.
@@ -155,12 +157,20 @@ func (p *puller) receive(msg *nats.Msg) {
 		p.end(nats.ErrNoResponders)
 		return
 	default:
-		p.end(fmt.Errorf("%w: %s %s", errPullEnded, status, msg.Header.Get("Description")))
+		p.end(endOf(status, msg.Header.Get("Description")))
 		return
 	}
 	if err := p.ask(max(0, wanted)); err != nil {
 		p.end(err)
 	}
+}
+
+// endOf returns the reason for which the server ended a request.
+func endOf(status, description string) error {
+	if description == serverStops {
+		return fmt.Errorf("%w: %w", errPullEnded, errServerStops)
+	}
+	return fmt.Errorf("%w: %s %s", errPullEnded, status, description)
 }
 
 // left returns how many deliveries an ended request did not get.

@@ -38,7 +38,7 @@ func lettersAgain() *backoff.ExponentialBackOff {
 func (s *Store) insistOnLetters(ctx context.Context, wait backoff.BackOff, do func() error) error {
 	return backoff.RetryNotify(do, backoff.WithContext(wait, ctx), func(err error, next time.Duration) {
 		level := slog.LevelWarn
-		if natsstore.IsReconnect(err) {
+		if natsstore.IsInterrupted(err) {
 			level = slog.LevelDebug // which was logged
 		}
 		s.core.Log().Log(ctx, level, "system events of dead letters not published", slog.Any("error", err), slog.Duration("again", next))
@@ -62,7 +62,7 @@ func (s *Store) followLetters(ctx context.Context, well func(), tell func(contex
 	defer end(nil)
 	consumer, err := s.core.LettersConsumer(ctx)
 	if err != nil {
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	most := streams.LettersConsumer().MaxPending
 	l := &letters{store: s, arrived: make(chan *nats.Msg, most)}
