@@ -57,6 +57,25 @@ func TestCursor_IsStoredAfterAFailure(t *testing.T) {
 	})
 }
 
+// Fault F8: a store that does not answer for the cursors of many shards holds up a subscription that joins for a moment only.
+func TestCursor_SilentStoreHoldsUpNoMember(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		t := w.t
+		w.join(sub("b", "/y", 6), sub("c", "/y", 6)) // of two shards
+		<-time.After(3 * aLittle)
+		w.mu.Lock()
+		w.silent = true
+		w.mu.Unlock()
+		w.publish("/none")
+		<-time.After(aLittle)
+		a := sub("a", "/x", 4)
+		w.join(a)
+		<-time.After(3 * time.Second)
+		require.Equal(t, "4 5 ", settleAll(t, w.open(a)))
+	})
+}
+
 // Failures of the log delay a subscription that is behind, with pauses.
 func TestRead_FailuresAreRetried(t *testing.T) {
 	t.Parallel()

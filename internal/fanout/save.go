@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -9,6 +10,10 @@ import (
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
+
+// saveLimit is how long a write is waited for. A paused leader of a cluster never answers, and the next try reaches another
+// one. A write that was made without an answer is met as a conflict.
+const saveLimit = 2 * time.Second
 
 // write is a position to store.
 type write struct {
@@ -35,7 +40,9 @@ func (r *Router) store(ctx context.Context, of func(*shared) []write) {
 	for _, w := range writes {
 		slots <- struct{}{}
 		writing.Go(func() {
-			err := r.deps.Records.PutPosition(ctx, w.sub, w.position)
+			limit, cancel := context.WithTimeout(ctx, saveLimit)
+			defer cancel()
+			err := r.deps.Records.PutPosition(limit, w.sub, w.position)
 			w.member.log.moved(w, err)
 			if err != nil && ctx.Err() == nil {
 				r.log.LogAttrs(ctx, slog.LevelWarn, "shared deliveries", slog.String("failed", "store the position of "+w.sub.ID), slog.Any("error", err))
@@ -162,24 +169,38 @@ func (l *shared) unattach(m *member) {
 	m.attached = false
 }
 
-// saveCursors stores the cursors that moved.
+// saveCursors stores the cursors that moved. It gives up at the first that has no answer: the others have none either, and
+// members that join wait meanwhile.
 func (r *Router) saveCursors(ctx context.Context) {
 	for _, l := range r.all() {
 		for shard, c := range l.moving() {
-			next, err := r.deps.Records.PutCursor(ctx, l.namespace, shard, c)
-			if sluice.CodeOf(err) == sluice.Conflict {
-				next, err = r.overtaken(ctx, l, shard, c)
-			}
-			if err != nil {
-				if ctx.Err() == nil {
-					r.log.LogAttrs(ctx, slog.LevelWarn, "shared deliveries", slog.String("failed", "store a cursor"),
-						slog.String("namespace", l.namespace), slog.Int("shard", shard), slog.Any("error", err))
-				}
+			err := r.saveCursor(ctx, l, shard, c)
+			if err == nil {
 				continue
 			}
-			l.enterCursor(shard, next)
+			if ctx.Err() == nil {
+				r.log.LogAttrs(ctx, slog.LevelWarn, "shared deliveries", slog.String("failed", "store a cursor"),
+					slog.String("namespace", l.namespace), slog.Int("shard", shard), slog.Any("error", err))
+			}
+			if errors.Is(err, context.DeadlineExceeded) {
+				return
+			}
 		}
 	}
+}
+
+func (r *Router) saveCursor(ctx context.Context, l *shared, shard int, c Cursor) error {
+	ctx, cancel := context.WithTimeout(ctx, saveLimit)
+	defer cancel()
+	next, err := r.deps.Records.PutCursor(ctx, l.namespace, shard, c)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		next, err = r.overtaken(ctx, l, shard, c)
+	}
+	if err != nil {
+		return err
+	}
+	l.enterCursor(shard, next)
+	return nil
 }
 
 // overtaken handles a cursor that was stored by another process, or by this one without an answer.

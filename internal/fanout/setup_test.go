@@ -38,6 +38,7 @@ type memory struct {
 	reads     int                      // calls of Next
 	asked     int                      // calls of Stored and Bounds
 	full      bool                     // nothing can be stored
+	silent    bool                     // cursors are not stored, and no answer comes
 	data      []byte                   // of each event
 	failed    error                    // what following ends with, once
 	hooks     map[string]func() error  // by method: called first, and its error is the method's
@@ -285,11 +286,16 @@ func (m *memory) Cursor(_ context.Context, _ string, shard int) (fanout.Cursor, 
 	return m.cursors[shard], nil
 }
 
-func (m *memory) PutCursor(_ context.Context, _ string, shard int, c fanout.Cursor) (fanout.Cursor, error) {
+func (m *memory) PutCursor(ctx context.Context, _ string, shard int, c fanout.Cursor) (fanout.Cursor, error) {
 	if err := m.called("PutCursor"); err != nil {
 		return c, err
 	}
 	m.mu.Lock()
+	if m.silent {
+		m.mu.Unlock()
+		<-ctx.Done()
+		return c, ctx.Err()
+	}
 	defer m.mu.Unlock()
 	if m.full {
 		return c, sluice.Errorf(sluice.QuotaExceeded, "full")
