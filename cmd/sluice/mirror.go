@@ -63,7 +63,7 @@ type mirrorAddCmd struct {
 	NS           string            `name:"ns" help:"Namespace that gets the copy; its label must dominate that of the source." default:"default"`
 	Depth        string            `help:"How much of the data is copied: catalog (none), summary or full." enum:"catalog,summary,full" default:"catalog"`
 	PathPrefix   string            `name:"path-prefix" help:"Copy only entries whose path begins so, such as /orders/; default: all." placeholder:"PREFIX"`
-	PollInterval sluice.Duration   `name:"poll-interval" help:"Interval between syncs, 10s to 24h; default: 1m." placeholder:"DURATION"`
+	PollInterval sluice.Duration   `name:"poll-interval" help:"Interval between syncs, 10s to 24h; default: 1m. For bundles, the interval in which they or heartbeats are expected, up to 744h; default: 24h." placeholder:"DURATION"`
 	Weight       float64           `help:"Weight on each copied entry, above 0, up to 1; default: 0.3." placeholder:"N"`
 	Description  string            `help:"Description." placeholder:"TEXT"`
 	Metadata     map[string]string `help:"Metadata, such as embedding_model=NAME; repeatable." placeholder:"K=V" mapsep:"none"`
@@ -178,7 +178,7 @@ func showMirror(s *terminal.Session, m sluice.Mirror) error {
 
 type mirrorEditCmd struct {
 	ID           string            `arg:"" help:"Mirror."`
-	PollInterval *sluice.Duration  `name:"poll-interval" help:"Interval between syncs, 10s to 24h." placeholder:"DURATION"`
+	PollInterval *sluice.Duration  `name:"poll-interval" help:"Interval between syncs, 10s to 24h, or of bundles, up to 744h." placeholder:"DURATION"`
 	Weight       *float64          `help:"Weight on each copied entry, above 0, up to 1." placeholder:"N"`
 	Description  *string           `help:"Description." placeholder:"TEXT"`
 	Metadata     map[string]string `help:"Metadata, instead of the present; repeatable." placeholder:"K=V" mapsep:"none"`

@@ -107,6 +107,9 @@ func mirrorStatusTable(s *terminal.Session, st *sluice.MirrorStatus) error {
 	err := s.Facts("state", because(string(st.State), st.Reason), "watermark", fmt.Sprintf("%d of %d", st.Watermark, st.SourceSeq), "lag", fmt.Sprintf("%d sequences, %s", st.LagItems, terminal.FormatDuration(sluice.Duration(time.Duration(st.LagSeconds)*time.Second))),
 		"entries", strconv.Itoa(st.MirroredCount), "deleted", strconv.Itoa(st.DeletedCount), "gaps", strconv.Itoa(st.GapCount),
 		"last sync", terminal.FormatTimePtr(st.LastSyncAt), "next sync", terminal.FormatTimePtr(st.NextSyncAt), "stale", stale, "failures", failures, "error", st.Error, "log", st.Incarnation)
+	if err == nil && len(st.Forks) > 0 {
+		err = forkTable(s, st.Forks)
+	}
 	if err != nil || len(st.Gaps) == 0 {
 		return err
 	}
@@ -118,4 +121,16 @@ func mirrorStatusTable(s *terminal.Session, st *sluice.MirrorStatus) error {
 		return err
 	}
 	return s.Table("MISSING FROM | TO | CAUSE | FOUND", rows)
+}
+
+// forkTable prints the bundles that contradict imported ones.
+func forkTable(s *terminal.Session, forks []sluice.MirrorFork) error {
+	rows := make([][]string, len(forks))
+	for i, f := range forks {
+		rows[i] = []string{f.Digest, f.Against, fmt.Sprintf("%d to %d", f.Since+1, f.Through), f.KeyID, terminal.FormatTime(f.ExportedAt), terminal.FormatTime(f.At)}
+	}
+	if err := s.Say(""); err != nil {
+		return err
+	}
+	return s.Table("REFUSED BUNDLE | CONTRADICTS | SEQUENCES | KEY | EXPORTED | REFUSED", rows)
 }

@@ -74,7 +74,7 @@ type Decision struct {
 	Gaps []Gap
 	// Imported: when, if it is known. Fork: when the bundle that it contradicts was applied.
 	At time.Time
-	// Apply: the record of the bundle, without At.
+	// Apply: the record of the bundle, without At. Fork: that of the imported bundle.
 	Import Import
 	err    *sluice.Error
 }
@@ -229,9 +229,9 @@ func imported(at time.Time, format string, args ...any) Decision {
 }
 
 func fork(h *Header, m *Import) Decision {
-	d := refuse(Fork, sluice.BundleFork, "the bundle from %d to %d is not of the chain of bundle %s from %d to %d, which was imported at %s; keep both and ask the source",
+	d := refuse(Fork, sluice.BundleFork, "the bundle from %d to %d is not of the chain of bundle %s from %d to %d, which was imported at %s; nothing of it was applied: keep both and ask the source",
 		h.Since, h.Through, m.Digest, m.Since, m.Through, text(m.At))
-	d.At = m.At
+	d.At, d.Import = m.At, *m
 	d.err = d.err.With("imported_digest", m.Digest).With("imported_at", text(m.At))
 	return d
 }

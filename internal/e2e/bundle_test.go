@@ -247,6 +247,12 @@ func TestBundle_ForkIsRefused(t *testing.T) {
 	rival, _ := g.low.exports(t, "since=1&previous="+digest)
 	g.imports(t, first, "")
 	g.imports(t, second, "")
-	g.refuses(t, rival, http.StatusConflict, "bundle_fork")
+	for range 2 {
+		r := g.refuses(t, rival, http.StatusConflict, "bundle_fork")
+		var st sluice.MirrorStatus
+		require.NoError(t, json.Unmarshal([]byte(g.high.must(t, http.StatusOK, "GET /v1/subscriptions/m/status", "").text), &st))
+		require.Len(t, st.Forks, 1, "both are on record, and once")
+		require.Equal(t, []any{r.field(t, "error.details.imported_digest"), uint64(1), uint64(3)}, []any{st.Forks[0].Against, st.Forks[0].Since, st.Forks[0].Through})
+	}
 	require.Equal(t, []string{"one 1 one", "two 2 two"}, g.high.mirrorsOf(t, "default"))
 }

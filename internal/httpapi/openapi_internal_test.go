@@ -227,6 +227,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.MirrorStatus{}, []string{"MirrorStatus"}, nil},
 		{sluice.BundleImport{}, []string{"BundleImport"}, nil},
 		{arrived{}, []string{"BundleArrival"}, nil},
+		{sluice.MirrorFork{}, []string{"MirrorFork"}, nil},
 		{bundle.Header{}, []string{"Bundle"}, []string{"entries", "signature"}},
 		{bundle.JWK{}, []string{"BundleKey"}, nil},
 		{bundle.TrustedKey{}, []string{"TrustedKey"}, nil},

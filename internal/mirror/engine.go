@@ -200,7 +200,7 @@ func (e *Engine) schedule(j *job, at time.Time) {
 	if creators := m.CreatedAt.Add(settleAfter); !m.Settled && !m.Gone && at.Before(creators) {
 		at = creators
 	}
-	work := m.State == sluice.Active && !m.Imported() || m.Gone || len(m.Untold) > 0
+	work := m.State == sluice.Active || m.Gone || len(m.Untold) > 0
 	if !work || !e.deps.Owns.Owns(m.ID) {
 		e.queue.drop(j)
 		return
@@ -289,9 +289,25 @@ func (e *Engine) turn(ctx context.Context, j *job) {
 		is.err = e.keeper.tell(ctx, record)
 	}
 	if is.err == nil && record.State == sluice.Active && record.Settled && !record.Gone {
-		is = e.pull(ctx, &record.Mirror, place, sharedAge(&record.Mirror))
+		is = e.heard(ctx, &record.Mirror, e.pull(ctx, &record.Mirror, place, sharedAge(&record.Mirror)))
 	}
 	e.leave(ctx, j, record, is)
+}
+
+// heard publishes that a mirror is stale, if it is after its turn: it gets bundles, or the sync has failed. The
+// outcome of a failed sync is its own.
+func (e *Engine) heard(ctx context.Context, m *sluice.Mirror, is outcome) outcome {
+	if !m.Imported() && is.err == nil || ctx.Err() != nil {
+		return is
+	}
+	at, err := e.tellStale(ctx, m)
+	if m.Imported() {
+		return outcome{place: at, err: err}
+	}
+	if err != nil {
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "stale mirror not published", slog.String("mirror", m.ID), slog.Any("error", err))
+	}
+	return is
 }
 
 // enter marks a mirror as being synced. If it is already, busy is closed when that has ended.
@@ -331,7 +347,7 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	if is.place.Revision > 0 {
 		j.seen = is.place
 	}
-	wait := j.next(err, is.more, e.wait(j.record))
+	wait := j.next(err, is.more, e.wait(j.record, &is.place))
 	changed := !record.same(j.record) || e.mirrors[record.ID] != j
 	if changed {
 		wait = 0

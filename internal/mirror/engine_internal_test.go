@@ -65,7 +65,7 @@ func TestEngine_LeavesWorkersToOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := gate{make(chan string, 10), make(chan struct{})}
-		e := New(Deps{Owns: owner{}, Gate: g, Teller: &told{}}, Options{Workers: 4})
+		e := New(Deps{Owns: owner{}, Copies: &onePlace{}, Gate: g, Teller: &told{}}, Options{Workers: 4})
 		for i := range 6 {
 			e.change(fmt.Sprint("a", i), active(fmt.Sprint("a", i), "a"))
 		}
@@ -90,7 +90,7 @@ func TestEngine_SharesTheNextSync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := gate{make(chan string, 10), make(chan struct{})}
-		e := New(Deps{Owns: owner{}, Gate: g, Teller: &told{}}, Options{})
+		e := New(Deps{Owns: owner{}, Copies: &onePlace{}, Gate: g, Teller: &told{}}, Options{})
 		m := active("m", "a")
 		e.change("m", m)
 		go func() { _ = e.Sync(t.Context(), m) }() // it runs until the gate answers
@@ -115,7 +115,7 @@ func TestEngine_SyncsTheRecordOfItsCaller(t *testing.T) {
 	t.Parallel()
 	g := gate{make(chan string, 10), make(chan struct{})}
 	close(g.answer)
-	e := New(Deps{Owns: owner{}, Gate: g, Teller: &told{}}, Options{})
+	e := New(Deps{Owns: owner{}, Copies: &onePlace{}, Gate: g, Teller: &told{}}, Options{})
 	m := active("m", "a")
 	m.State, m.Revision = sluice.Suspended, 1
 	e.change("m", m)

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,6 +137,9 @@ func (i *importing) judge(ctx context.Context) (Place, bundle.Decision, error) {
 	signed := i.bundle.Statement()
 	d, h := bundle.Judge(known, signed), &signed.Header
 	if err := d.Err(); err != nil {
+		if d.Outcome == bundle.Fork {
+			err = i.noteFork(ctx, at, &d, err)
+		}
 		return at, d, err
 	}
 	if i.mirror.State != sluice.Active {
@@ -145,6 +149,21 @@ func (i *importing) judge(ctx context.Context) (Place, bundle.Decision, error) {
 		return at, d, sluice.Errorf(sluice.Unprocessable, "the bundle was exported at %s, which is in the future; compare the clocks", h.ExportedAt.Format(time.RFC3339))
 	}
 	return at, d, nil
+}
+
+// noteFork keeps the statement of a bundle that contradicts an imported one, and returns the error about it.
+func (i *importing) noteFork(ctx context.Context, at Place, d *bundle.Decision, refused error) error {
+	signed := i.bundle.Statement()
+	h := &signed.Header
+	is := at.forked(sluice.MirrorFork{
+		Digest: signed.Digest(), Against: d.Import.Digest, Since: h.Since, Through: h.Through, Entries: h.Entries, KeyID: h.KeyID,
+		ExportedAt: h.ExportedAt, At: i.now().UTC(),
+	})
+	if !is {
+		return refused
+	}
+	_, err := i.deps.Copies.Commit(ctx, i.mirror.ID, Commit{Place: at})
+	return cmp.Or(err, refused) // a conflict is tried again
 }
 
 // run judges the bundle and applies it. Code Conflict if the mirror was moved meanwhile.

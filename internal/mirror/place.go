@@ -30,12 +30,28 @@ type Place struct {
 	Imports []bundle.Import `json:"imports,omitempty"` // the last bundles that were applied, oldest first
 	HeardAt time.Time       `json:"heard_at,omitzero"` // the latest time at which a bundle was exported
 
+	Forks     []sluice.MirrorFork `json:"forks,omitempty"`     // the last bundles that contradict Imports, oldest first
+	StaleTold time.Time           `json:"stale_told,omitzero"` // mirror.stale was published of the silence since then
+
 	Revision uint64    `json:"-"` // of the stored place; 0: none is stored
 	stored   time.Time // when it was stored, if by this process
 }
 
 // maxImports limits the imports of a place: of older ones it is only known that the watermark passed them.
 const maxImports = 64
+
+// maxForks limits the forks of a place.
+const maxForks = 16
+
+// forked notes a bundle that contradicts an imported one, and reports whether it is new.
+func (p *Place) forked(f sluice.MirrorFork) bool {
+	if slices.ContainsFunc(p.Forks, func(known sluice.MirrorFork) bool { return known.Digest == f.Digest }) { // not a secret: of a bundle
+		return false
+	}
+	all := append(slices.Clone(p.Forks), f)
+	p.Forks = all[max(0, len(all)-maxForks):]
+	return true
+}
 
 // heard notes a bundle that was applied whole; without a range, only when it was exported.
 func (p *Place) heard(i bundle.Import, exported time.Time) {

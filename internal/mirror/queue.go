@@ -73,8 +73,11 @@ func backoff(interval time.Duration, failures int) time.Duration {
 }
 
 // wait returns the time until the next sync: the interval, a tenth more or less, so that mirrors do not
-// ask in step.
-func (e *Engine) wait(m *Stored) time.Duration {
+// ask in step. A mirror that gets bundles is looked at again when it may be stale.
+func (e *Engine) wait(m *Stored, at *Place) time.Duration {
+	if m.Imported() {
+		return m.untilStale(at, e.opts.Now())
+	}
 	interval := float64(m.PollInterval)
 	return time.Duration(interval * (0.9 + 0.2*e.opts.Jitter()))
 }

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/model"
@@ -35,16 +36,68 @@ func (k *Keeper) Status(ctx context.Context, m *sluice.Mirror) (sluice.MirrorSta
 	if m.State == sluice.Suspended {
 		st.State = sluice.SyncSuspended
 	}
-	last := m.CreatedAt
-	if st.LastSyncAt != nil {
-		last = *st.LastSyncAt
-	}
-	if m.Imported() && st.HeardAt != nil {
-		last = at.HeardAt // a bundle may lie on a shelf
-	}
-	st.Stale = now.Sub(last) > max(2*m.PollInterval.Std(), placeEvery)
+	st.Forks, st.Stale = at.Forks, !now.Before(at.staleAt(m))
 	st.Sentence = sentence(m, &st, now)
 	return st, nil
+}
+
+// heardOf returns when a mirror last heard of its source; of one that gets bundles, when the newest was exported:
+// it may lie on a shelf.
+func (p *Place) heardOf(m *sluice.Mirror) time.Time {
+	switch {
+	case m.Imported() && !p.HeardAt.IsZero():
+		return p.HeardAt
+	case !p.SyncedAt.IsZero():
+		return p.SyncedAt
+	}
+	return m.CreatedAt
+}
+
+// staleAt returns when a mirror is stale if it hears nothing of its source until then: silence is told from
+// loss, which the next bundle or page shows.
+func (p *Place) staleAt(m *sluice.Mirror) time.Time {
+	patience := 2 * m.PollInterval.Std()
+	if !m.Imported() { // each success is not stored
+		patience = max(patience, placeEvery)
+	}
+	return p.heardOf(m).Add(patience)
+}
+
+// tellStale publishes that a mirror is stale, once for each time that it was heard of its source, and returns its
+// place.
+func (e *Engine) tellStale(ctx context.Context, m *sluice.Mirror) (Place, error) {
+	held, err := e.deps.Copies.Hold(ctx, m.ID, nil)
+	if err != nil {
+		return Place{}, fmt.Errorf("read place: %w", err)
+	}
+	at := held.Place
+	heard, now := at.heardOf(m), e.opts.Now().UTC()
+	if now.Before(at.staleAt(m)) || at.StaleTold.Equal(heard) {
+		return at, nil
+	}
+	err = e.deps.Teller.Tell(ctx, m.Namespace, model.SystemEvent{
+		Path: sluice.SubscriptionPath(m.ID), Kind: sluice.TypeMirrorStale,
+		ID:   "mirror-stale-" + m.ID + "-" + strconv.FormatInt(heard.UnixNano(), 10),
+		Data: map[string]any{"subscription": m.ID, "source": m.Source, "heard_at": heard.UTC(), "poll_interval": m.PollInterval, "watermark": at.Watermark, "at": now},
+	})
+	if err != nil {
+		return at, fmt.Errorf("publish %s: %w", sluice.TypeMirrorStale, err)
+	}
+	told := at
+	told.StaleTold = heard
+	told.Revision, err = e.deps.Copies.Commit(ctx, m.ID, Commit{Place: told})
+	if sluice.CodeOf(err) == sluice.Conflict { // it has heard of its source since
+		return at, nil
+	}
+	return told, err
+}
+
+// untilStale returns the time until a mirror that gets bundles may be stale, or stale again.
+func (m *Stored) untilStale(at *Place, now time.Time) time.Duration {
+	if wait := at.staleAt(&m.Mirror).Sub(now); wait > 0 {
+		return wait
+	}
+	return 2 * m.PollInterval.Std()
 }
 
 // live adds what this process knows of a mirror that it syncs.
@@ -62,7 +115,7 @@ func (e *Engine) live(id string, at *Place, st *sluice.MirrorStatus) {
 	if st.State = j.state(); st.State == sluice.SyncError {
 		st.Error = j.err.Error()
 	}
-	if j.at >= 0 {
+	if j.at >= 0 && !j.record.Imported() {
 		due := j.due
 		st.NextSyncAt = &due
 	}
@@ -92,6 +145,12 @@ func sentence(m *sluice.Mirror, st *sluice.MirrorStatus, now time.Time) string {
 	text := fmt.Sprintf("%d entries, %d sequences behind %s; synced %s", st.MirroredCount, st.LagItems, m.Source, ago(st.LastSyncAt))
 	if m.Imported() {
 		text = fmt.Sprintf("%d entries, through sequence %d of %s; the newest bundle was exported %s", st.MirroredCount, st.Watermark, m.Source, ago(st.HeardAt))
+	}
+	if st.Stale && m.Imported() {
+		text += "; stale: neither a bundle nor a heartbeat for twice the interval"
+	}
+	if len(st.Forks) > 0 {
+		text += fmt.Sprintf("; %d bundles contradict imported ones: ask the source", len(st.Forks))
 	}
 	if st.GapCount > 0 {
 		text += fmt.Sprintf("; %d ranges are missing", st.GapCount)

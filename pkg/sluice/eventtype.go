@@ -64,7 +64,7 @@ func SystemTypes() []string {
 		TypeAppointmentApproaching, TypeAppointmentFired, TypeAppointmentMissed, TypeAppointmentCancelled,
 		TypeWatchFired, TypeWatchMissed, TypeWatchCancelled, TypeWatchThrottled,
 		TypeMirrorCreated, TypeMirrorUpdated, TypeMirrorDeleted, TypeMirrorSuspended, TypeMirrorResumed, TypeMirrorGap,
-		TypeMirrorFailing, TypeMirrorRecovered,
+		TypeMirrorFailing, TypeMirrorRecovered, TypeMirrorStale,
 	}
 }
 

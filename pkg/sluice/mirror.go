@@ -50,7 +50,11 @@ const (
 	MaxPollInterval = Duration(24 * time.Hour)
 	DefaultWeight   = 0.3
 
-	defaultPollInterval = Duration(time.Minute)
+	// MaxBundleInterval is the longest interval in which bundles or heartbeats are expected.
+	MaxBundleInterval = Duration(31 * 24 * time.Hour)
+
+	defaultPollInterval   = Duration(time.Minute)
+	defaultBundleInterval = MaxPollInterval
 )
 
 // The reasons of suspended mirrors.
@@ -67,7 +71,12 @@ func (m *Mirror) SetDefaults() {
 	m.Mode = Mirroring
 	m.Namespace = cmp.Or(m.Namespace, DefaultNamespace)
 	m.Depth = cmp.Or(m.Depth, DepthCatalog)
-	m.PollInterval = cmp.Or(m.PollInterval, defaultPollInterval)
+	if m.PollInterval == 0 {
+		m.PollInterval = defaultPollInterval
+		if m.Imported() {
+			m.PollInterval = defaultBundleInterval
+		}
+	}
 	m.Weight = cmp.Or(m.Weight, DefaultWeight)
 }
 
@@ -86,8 +95,12 @@ func (m *Mirror) Validate() error {
 	if m.PathPrefix != "" && !strings.HasPrefix(m.PathPrefix, "/") {
 		return Errorf(InvalidRequest, "path_prefix %q: begin it with /", clip(m.PathPrefix)).With("field", "path_prefix")
 	}
-	if m.PollInterval < MinPollInterval || m.PollInterval > MaxPollInterval {
-		return Errorf(Unprocessable, "poll_interval %s: use %s to %s", m.PollInterval, MinPollInterval, MaxPollInterval).With("field", "poll_interval")
+	longest := MaxPollInterval
+	if m.Imported() {
+		longest = MaxBundleInterval
+	}
+	if m.PollInterval < MinPollInterval || m.PollInterval > longest {
+		return Errorf(Unprocessable, "poll_interval %s: use %s to %s", m.PollInterval, MinPollInterval, longest).With("field", "poll_interval")
 	}
 	if !(m.Weight > 0 && m.Weight <= 1) { // not a number, too
 		return Errorf(Unprocessable, "weight %v: use a number above 0, up to 1", m.Weight).With("field", "weight")
@@ -158,7 +171,7 @@ func (m *Mirror) Remote() bool { return strings.Contains(m.Source, "://") }
 
 // Imported reports whether the mirror gets bundles alone: its source is of another server, and there is
 // no token to pull it with.
-func (m *Mirror) Imported() bool { return m.Remote() && m.CredentialAt == nil }
+func (m *Mirror) Imported() bool { return m.Remote() && m.CredentialAt == nil && m.Credential == "" }
 
 // SourceName returns the name of the source's namespace.
 func (m *Mirror) SourceName() string {
@@ -207,21 +220,35 @@ type MirrorStatus struct {
 	Reason   string    `json:"reason,omitempty"`
 	Sentence string    `json:"explanation"` // the state in a sentence
 
-	Watermark     uint64      `json:"watermark"`  // the source's last sequence that is mirrored (S3-07)
-	SourceSeq     uint64      `json:"source_seq"` // the source's last sequence, as of the last sync
-	Incarnation   string      `json:"incarnation,omitempty"`
-	LagItems      uint64      `json:"lag_items"`    // SourceSeq - Watermark
-	LagSeconds    float64     `json:"lag_seconds"`  // since the mirror had all that the source had
-	LastSyncAt    *time.Time  `json:"last_sync_at"` // the last success (S3-08)
-	NextSyncAt    *time.Time  `json:"next_sync_at,omitempty"`
-	MirroredCount int         `json:"mirrored_count"`     // without tombstones (S3-11)
-	DeletedCount  int         `json:"deleted_count"`      // entries that became tombstones
-	GapCount      int         `json:"gap_count"`          // of all gaps
-	Gaps          []MirrorGap `json:"gaps"`               // the last 100, ascending
-	HeardAt       *time.Time  `json:"heard_at,omitempty"` // when the source exported the newest bundle
-	Error         string      `json:"error,omitempty"`
-	Failures      int         `json:"failures"` // since the last success
-	Stale         bool        `json:"stale"`    // nothing was heard of the source for longer than twice the interval
+	Watermark     uint64       `json:"watermark"`  // the source's last sequence that is mirrored (S3-07)
+	SourceSeq     uint64       `json:"source_seq"` // the source's last sequence, as of the last sync
+	Incarnation   string       `json:"incarnation,omitempty"`
+	LagItems      uint64       `json:"lag_items"`    // SourceSeq - Watermark
+	LagSeconds    float64      `json:"lag_seconds"`  // since the mirror had all that the source had
+	LastSyncAt    *time.Time   `json:"last_sync_at"` // the last success (S3-08)
+	NextSyncAt    *time.Time   `json:"next_sync_at,omitempty"`
+	MirroredCount int          `json:"mirrored_count"`     // without tombstones (S3-11)
+	DeletedCount  int          `json:"deleted_count"`      // entries that became tombstones
+	GapCount      int          `json:"gap_count"`          // of all gaps
+	Gaps          []MirrorGap  `json:"gaps"`               // the last 100, ascending
+	HeardAt       *time.Time   `json:"heard_at,omitempty"` // when the source exported the newest bundle
+	Forks         []MirrorFork `json:"forks,omitempty"`    // the last 16 bundles that contradict imported ones
+	Error         string       `json:"error,omitempty"`
+	Failures      int          `json:"failures"` // since the last success
+	Stale         bool         `json:"stale"`    // nothing was heard of the source for longer than twice the interval
+}
+
+// MirrorFork is a bundle that a trusted key signed and that contradicts one that was imported. Nothing of it was
+// applied.
+type MirrorFork struct {
+	Digest     string    `json:"digest"`
+	Against    string    `json:"imported_digest"` // the bundle that was imported
+	Since      uint64    `json:"since_sequence"`
+	Through    uint64    `json:"through_sequence"`
+	Entries    string    `json:"entries_sha256"`
+	KeyID      string    `json:"kid"`
+	ExportedAt time.Time `json:"exported_at"`
+	At         time.Time `json:"at"` // when it was refused first
 }
 
 // BundleImport is the result of an import (S3-72, S3-73).
@@ -298,4 +325,5 @@ const (
 	TypeMirrorGap       = "mirror.gap"
 	TypeMirrorFailing   = "mirror.failing"
 	TypeMirrorRecovered = "mirror.recovered"
+	TypeMirrorStale     = "mirror.stale"
 )
