@@ -347,7 +347,8 @@ func (l *life) patchOften(t *testing.T, who uint64) {
 	t.Helper()
 	for n := 0; n < 12 && !l.dead(); n++ {
 		_, err := l.Patch(t.Context(), "s", fmt.Appendf(nil, `{"description":"%d-%d"}`, who, n), 0, "ann")
-		if err != nil && !strings.Contains(err.Error(), errDead.Error()) {
+		slow := sluice.CodeOf(err) == sluice.Unavailable // of a machine with much else to do: the change may have been made or not
+		if err != nil && !slow && !strings.Contains(err.Error(), errDead.Error()) {
 			t.Error(err)
 		}
 	}
