@@ -96,6 +96,9 @@ func (e *Engine) change(id string, m *Stored) {
 	}
 	e.ids[m.Namespace][id] = true
 	was := j.record
+	if was != nil && m.Revision < was.Revision { // a caller has brought a later one
+		return
+	}
 	j.record = m
 	if was != nil && was.same(m) {
 		return
@@ -236,13 +239,14 @@ func (e *Engine) begin(ctx context.Context) time.Duration {
 	for len(e.queue) > 0 && e.busy < e.opts.Workers {
 		j := e.queue[0]
 		if wait := j.due.Sub(now); wait > 0 {
-			return wait
+			return max(wait, tick) // many are due in each second
 		}
 		switch namespace := j.record.Namespace; {
 		case j.done != nil: // a caller syncs it; it is scheduled again afterwards
 			e.queue.drop(j)
 		case e.holds[namespace] >= max(1, e.opts.Workers/2): // slow sources of one namespace leave workers to others
 			e.queue.set(j, now.Add(putOff))
+		case e.polled(j, now): // by another mirror
 		default:
 			e.queue.drop(j)
 			e.work(ctx, j, namespace)
@@ -250,6 +254,9 @@ func (e *Engine) begin(ctx context.Context) time.Duration {
 	}
 	return time.Hour
 }
+
+// tick is how exact the clock is.
+const tick = 250 * time.Millisecond
 
 // putOff is when a mirror is looked at again whose namespace has half of the workers.
 const putOff = time.Second
@@ -357,18 +364,6 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	}
 	if e.mirrors[record.ID] == j {
 		e.schedule(j, e.opts.Now().Add(wait))
-	}
-}
-
-// report says how a sync has ended.
-func (e *Engine) report(ctx context.Context, j *job, record *Stored, err error, stopped bool) { //nolint:revive // stopped is a result on its way
-	if err != nil {
-		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "mirror not synced", slog.String("namespace", record.Namespace),
-			slog.String("mirror", record.ID), slog.String("source", record.Source), slog.Any("error", err))
-		e.opts.Observe.SyncFailed(&record.Mirror)
-	}
-	if !stopped {
-		e.turned(ctx, j, record, err)
 	}
 }
 

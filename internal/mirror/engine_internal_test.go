@@ -124,6 +124,8 @@ func TestEngine_SyncsTheRecordOfItsCaller(t *testing.T) {
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(e.Sync(t.Context(), &resumed)), "the gate was asked")
 	require.Len(t, e.queue, 1)
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(e.Sync(t.Context(), m)), "a record that was read earlier counts no more")
+	e.change("m", m)
+	require.Equal(t, sluice.Active, e.mirrors["m"].record.State, "nor one that comes late")
 }
 
 // A creator has a minute to settle its mirror, also if ownership changes meanwhile. Then the engine does.
@@ -157,9 +159,11 @@ func TestEngine_IgnoresThatEventsWerePublished(t *testing.T) {
 	e.change("m", &told)
 	e.leave(t.Context(), j, record, outcome{place: at})
 	require.Greater(t, time.Until(j.due), time.Second)
+	j.place = Place{Revision: 1}
 	edited := told
 	edited.UpdatedAt = time.Now()
 	e.change("m", &edited)
+	require.Equal(t, Place{}, j.place, "it may have been resumed with another log")
 	require.LessOrEqual(t, time.Until(j.due), time.Duration(0))
 }
 

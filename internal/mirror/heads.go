@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -21,6 +22,29 @@ type head struct {
 
 // sharedAge is how old the answer to a poll may be: as much as its time varies.
 func sharedAge(m *sluice.Mirror) time.Duration { return m.PollInterval.Std() / 10 }
+
+// polled reports whether a due mirror has nothing to do, because another one has read the end of its source a
+// moment ago. Then it has had its turn, without a request and without a worker. The caller holds the lock.
+func (e *Engine) polled(j *job, now time.Time) bool {
+	m, own := j.record, e.own[j.record.Namespace]
+	quiet := m.Settled && !m.Gone && m.State == sluice.Active && len(m.Untold) == 0 && !m.Remote() && j.failures == 0 && j.place.Revision > 0
+	if !quiet || own.id == "" || now.Sub(own.at) >= ownAgain || now.Sub(j.place.stored) >= placeEvery {
+		return false
+	}
+	page := e.heads.page(m.Source, j.place.Watermark, now.Add(-sharedAge(&m.Mirror)))
+	if page == nil || e.deps.Gate.Holds(&m.Mirror) != model.Pass {
+		return false
+	}
+	page.Label = e.deps.Namespaces.Label(m.Source)
+	rule := Rule{Mirror: &m.Mirror, Label: e.deps.Namespaces.Label(m.Namespace), Own: own.id}
+	commit, err := rule.Next(Held{Place: j.place}, page, now.UTC())
+	if err != nil || !commit.idle(&j.place) {
+		return false
+	}
+	j.place, j.seen, j.err = commit.Place, commit.Place, nil
+	e.queue.set(j, now.Add(e.wait(m, &j.place)))
+	return true
+}
 
 // note takes a page that was read from a time on.
 func (h *heads) note(namespace string, page *sluice.ObservePage, at time.Time) {

@@ -338,6 +338,18 @@ func keysOf(pages []*sluice.ObservePage) []string {
 	return keys
 }
 
+// report says how a sync has ended.
+func (e *Engine) report(ctx context.Context, j *job, record *Stored, err error, stopped bool) { //nolint:revive // stopped is a result on its way
+	if err != nil {
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "mirror not synced", slog.String("namespace", record.Namespace),
+			slog.String("mirror", record.ID), slog.String("source", record.Source), slog.Any("error", err))
+		e.opts.Observe.SyncFailed(&record.Mirror)
+	}
+	if !stopped {
+		e.turned(ctx, j, record, err)
+	}
+}
+
 // turned publishes that the syncs of a mirror begin to fail, or succeed again. What cannot be published is
 // published after the next sync.
 func (e *Engine) turned(ctx context.Context, j *job, m *Stored, failed error) {
