@@ -26,6 +26,7 @@ type mirrorCmd struct {
 	Resume     mirrorResumeCmd     `cmd:"" help:"Validate a suspended mirror again, and continue."`
 	RM         mirrorRmCmd         `cmd:"" name:"rm" help:"Delete mirrors with their copies."`
 	Items      mirrorItemsCmd      `cmd:"" help:"List the entries of a mirror, or of all mirrors of a namespace."`
+	Follow     mirrorFollowCmd     `cmd:"" help:"Follow the changes of a mirror live."`
 	Credential mirrorCredentialCmd `cmd:"" help:"Replace the token with which a mirror reads its source."`
 	Export     mirrorExportCmd     `cmd:"" help:"Export the changes of a namespace as signed bundles, for mirrors without a network."`
 	Import     mirrorImportCmd     `cmd:"" help:"Import bundles into the mirror of their source."`

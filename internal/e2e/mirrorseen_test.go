@@ -1,13 +1,20 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/testkit/sockettest"
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // acts returns the actions on a resource in the ledger, oldest first.
@@ -161,4 +168,146 @@ func TestMirror_OfClaimsHasTheSummary(t *testing.T) {
 	require.Contains(t, []int{http.StatusForbidden, http.StatusNotFound},
 		s.call(t, "GET /v1/namespaces/high/items?source=mirrored", "", as(s.grant(t, "user:low", "scope:high", "read").token)...).status)
 	s.must(t, http.StatusOK, "GET /v1/namespaces/high/items?source=mirrored", "", as(s.grant(t, "user:high", "scope:high", "read").token)...)
+}
+
+// followed are the items of a mirror's feed, as "id seq" of entries, "gap from to" and "at watermark".
+func followed(ctx context.Context, c *client.Client, q client.MirrorFeedQuery) (items <-chan string, ended <-chan error) {
+	out, end := make(chan string, 100), make(chan error, 1)
+	go func() {
+		for item, err := range c.MirrorFeed(ctx, "high", q) {
+			switch {
+			case err != nil:
+				end <- err
+				return
+			case item.Mirrored != nil && item.Mirrored.Tombstoned:
+				out <- "gone " + item.Mirrored.Change.Event.ID
+			case item.Mirrored != nil:
+				out <- fmt.Sprint(item.Mirrored.Change.Event.ID, " ", item.Mirrored.Change.Event.Seq, " ", item.Mirrored.Source, " ", item.Mirrored.Origin, " ", item.Mirrored.Weight, " ", item.Mirrored.Label.Level, " ", item.Resume)
+			case item.Gap != nil:
+				out <- fmt.Sprint("gap ", item.Gap.From, " ", item.Gap.To)
+			case item.Synced != nil:
+				out <- fmt.Sprint("at ", item.Synced.Watermark)
+			case item.Subscribed != nil:
+				out <- "subscribed"
+			}
+		}
+	}()
+	return out, end
+}
+
+// S3-35, S3-116: a mirror is followed live, apart from the events of its namespace: entries with their provenance, weight and the
+// subscriber's label, deletions and gaps. A reader resumes behind a cursor. The feed ends at once with the access of its reader, and
+// with the copy.
+func TestMirrorFeed_GoesOnLiveAndResumes(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	mirrorable(t, s)
+	s.publishes(t, "low", "/a/1 one", "/b/2 two")
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"high","source":"low","depth":"full"}`)
+	s.syncs(t)
+	s.must(t, http.StatusOK, "PUT /v1/principals/user:ann", `{"clearance":{"level":"SECRET","compartments":["a","b"]}}`)
+	reader := s.grant(t, "user:ann", "scope:high", "read")
+	ann := client.New(s.at.HTTP, reader.token)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	items, ended := followed(ctx, ann, client.MirrorFeedQuery{Mirror: "m", After: "0"})
+	next := func() string {
+		select {
+		case item := <-items:
+			return item
+		case err := <-ended:
+			return err.Error()
+		case <-time.After(time.Minute):
+			return "nothing"
+		}
+	}
+	require.Equal(t, "subscribed", next())
+	one, two := next(), next()
+	require.Regexp(t, `^one 1 mirrored low 0.3 SECRET \d+$`, one)
+	require.Contains(t, two, "two 2 mirrored")
+	require.Equal(t, "at 2", next())
+	s.publishes(t, "low", "/a/1 three")
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/low/events", `{"specversion":"1.0","type":"t","source":"/s","id":"four","path":"/c","dataclassification":"TOP_SECRET","data":1}`)
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/low/tombstones", `{"path":"/b/2"}`)
+	s.syncs(t)
+	live := []string{next(), next(), next(), next()}
+	require.Contains(t, live[0], "three 3 mirrored")
+	require.ElementsMatch(t, []string{"gone two", "gap 4 4", live[0], "at 5"}, live)
+
+	later, _ := followed(ctx, ann, client.MirrorFeedQuery{Mirror: "m", PathPrefix: "/a", After: one[strings.LastIndexByte(one, ' ')+1:]})
+	require.Equal(t, "subscribed", <-later)
+	require.Contains(t, <-later, "three 3", "what has changed since")
+	require.Equal(t, "gap 4 4", <-later)
+	require.Equal(t, "at 5", <-later)
+	for _, line := range []string{"POST /v1/namespaces/high/items/feed?subscription=m", "DELETE /v1/namespaces/high/items/feed?subscription=m", "PUT /v1/namespaces/high/items/feed"} {
+		require.Equal(t, http.StatusMethodNotAllowed, s.call(t, line, "").status, "it is read only")
+	}
+	require.Empty(t, s.must(t, http.StatusOK, "GET /v1/namespaces/high/events?pattern=/**", "").field(t, "events"))
+	s.must(t, http.StatusBadRequest, "GET /v1/namespaces/high/items/feed", "")
+	s.must(t, http.StatusNotFound, "GET /v1/namespaces/low/items/feed?subscription=m", "")
+	gone := s.must(t, http.StatusGone, "GET /v1/namespaces/high/items/feed?subscription=m&incarnation=other", "")
+	require.NotEmpty(t, gone.field(t, "error.details.incarnation"))
+
+	s.must(t, http.StatusOK, "POST /v1/grants/"+reader.id+"/revoke", "")
+	select {
+	case err := <-ended:
+		require.Contains(t, []sluice.Code{sluice.NotFound, sluice.CapabilityRequired, sluice.Unauthenticated}, sluice.CodeOf(err), err)
+	case <-time.After(time.Minute):
+		require.Fail(t, "the feed goes on")
+	}
+}
+
+// The feed of a mirror ends when the mirror is begun anew with another log, and a reader that resumes is told. It ends with the mirror.
+func TestMirrorFeed_EndsWithTheCopy(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	mirrorable(t, s)
+	s.publishes(t, "low", "/a/1 one", "/a/2 two")
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"high","source":"low"}`)
+	s.syncs(t)
+	items, ended := followed(t.Context(), s.api, client.MirrorFeedQuery{Mirror: "m"})
+	require.Equal(t, "subscribed", <-items)
+	s.must(t, http.StatusNoContent, "DELETE /v1/namespaces/low?confirm=low", "")
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/low", `{}`)
+	s.publishes(t, "low", "/a/1 other")
+	s.call(t, "POST /v1/subscriptions/m/sync?wait=30s", "") // unless it has found out by itself
+	require.Equal(t, "origin_replaced", s.must(t, http.StatusOK, "GET /v1/subscriptions/m/status", "").field(t, "reason"))
+	s.must(t, http.StatusOK, "POST /v1/subscriptions/m/resume", `{"accept_origin":true}`)
+	s.syncs(t)
+	select {
+	case err := <-ended:
+		require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(err), err)
+	case <-time.After(time.Minute):
+		require.Fail(t, "the feed goes on")
+	}
+	items, ended = followed(t.Context(), s.api, client.MirrorFeedQuery{Mirror: "m", After: "0"})
+	require.Equal(t, "subscribed", <-items)
+	require.Contains(t, <-items, "other 1")
+	s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/m", "")
+	select {
+	case err := <-ended:
+		require.Contains(t, []sluice.Code{sluice.NotFound, sluice.SubscriptionMissing}, sluice.CodeOf(err), err)
+	case <-time.After(time.Minute):
+		require.Fail(t, "the feed goes on")
+	}
+}
+
+// A mirror is followed over a WebSocket, too.
+func TestMirrorFeed_SpeaksWebSocket(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	mirrorable(t, s)
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/low/events", `{"path":"/a","id":"one","data":{ "text" :
+		"x" }}`)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"high","source":"low","depth":"full"}`)
+	s.syncs(t)
+	header := http.Header{"Authorization": {"Bearer " + s.token}}
+	conn, _, err := sockettest.Dial(t.Context(), s.api.HTTP, s.at.HTTP+"/v1/namespaces/high/items/feed?subscription=m&after=0", header) //nolint:bodyclose // it is the connection's
+	require.NoError(t, err)
+	t.Cleanup(conn.CloseNow)
+	for _, want := range []string{`^{"subscribed":true,"current_seq":\d+,"incarnation":".+"}$`, `^{"cursor":\d+,"item":{"source":"mirrored",.*"data":{"text":"x"}.*}}$`, `^{"cursor":\d+,"synced":{.*"watermark":1,.*}}$`} {
+		text, err := conn.Read(t.Context())
+		require.NoError(t, err)
+		require.Regexp(t, want, string(text))
+	}
 }

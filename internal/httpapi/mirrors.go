@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -19,13 +20,13 @@ import (
 
 // Mirrors keeps subscriptions of mode mirror.
 type Mirrors interface {
+	live.Mirrors
+
 	// Create creates a mirror. Codes InvalidRequest; Conflict; NotFound; Forbidden; SubscriptionExists;
 	// MirrorCycle; Unprocessable.
 	Create(ctx context.Context, m sluice.Mirror, by sluice.Caller) (sluice.Mirror, error)
 	// Require returns an error unless a caller may have a mirror.
 	Require(who sluice.Caller, m *sluice.Mirror) error
-	// Get returns a mirror. Code SubscriptionMissing.
-	Get(ctx context.Context, id string) (sluice.Mirror, error)
 	// List returns the mirrors of a namespace, "" for all, by id.
 	List(ctx context.Context, namespace string) ([]sluice.Mirror, error)
 	// Status returns the state of a mirror.

@@ -134,13 +134,17 @@ func (k *Keeper) Items(ctx context.Context, m *sluice.Mirror, after uint64, limi
 	label := k.deps.Namespaces.Label(m.Namespace)
 	items := make([]sluice.MirroredItem, len(page.Entries))
 	for i := range page.Entries {
-		e := &page.Entries[i]
-		items[i] = sluice.MirroredItem{
-			Source: "mirrored", Subscription: m.ID, Origin: m.Source, Weight: m.Weight, Label: &label,
-			Tombstoned: e.Tombstone(), MirroredAt: &e.MirroredAt, Cursor: e.Cursor, Change: e.Change,
-		}
+		items[i] = itemOf(m, label, &page.Entries[i])
 	}
 	return model.MirrorPage{Items: items, Next: page.Next, More: page.More}, nil
+}
+
+// itemOf returns an entry of a mirror with its provenance, and the label of the namespace that has it.
+func itemOf(m *sluice.Mirror, label sluice.Label, e *Entry) sluice.MirroredItem {
+	return sluice.MirroredItem{
+		Source: "mirrored", Subscription: m.ID, Origin: m.Source, Weight: m.Weight, Label: &label,
+		Tombstoned: e.Tombstone(), MirroredAt: &e.MirroredAt, Cursor: e.Cursor, Change: e.Change,
+	}
 }
 
 // Passed returns the logs whose content a namespace has in mirrors, with the mirrors between

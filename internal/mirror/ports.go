@@ -90,8 +90,19 @@ type Copies interface {
 	Topics(ctx context.Context, id, prefix string, most int) ([]sluice.MirroredTopic, error)
 	// MaxEntry returns how many bytes of data and attributes an entry may have.
 	MaxEntry() int
+	// FollowChanges calls each for the changes of a mirror behind a cursor and then for new ones, until each returns an
+	// error, ctx ends or the store fails.
+	FollowChanges(ctx context.Context, id string, after uint64, each func(Followed) error) error
 	// Purge removes everything of a mirror.
 	Purge(ctx context.Context, id string) error
+}
+
+// Followed is a stored change of a mirror: an entry, a gap or a place.
+type Followed struct {
+	Cursor uint64
+	Entry  *Entry
+	Gap    *sluice.MirrorGap
+	Place  *Place
 }
 
 // Page is a part of a mirror's entries.

@@ -60,6 +60,11 @@ type FeedItem struct {
 	Lagged      *FeedLag // events were missed
 	Away        error    // the connection was lost; the feed reconnects and resumes
 
+	// Of the feed of a mirror: an entry, a range that it lacks, or how far it has come after a step.
+	Mirrored *sluice.MirroredItem
+	Gap      *sluice.MirrorGap
+	Synced   *sluice.MirrorSynced
+
 	Resume string // Since of a query that resumes after this item
 }
 
@@ -106,30 +111,34 @@ func (c *Client) Feed(ctx context.Context, namespace string, q FeedQuery) iter.S
 		return c.fromState(ctx, namespace, q)
 	}
 	return func(yield func(FeedItem, error) bool) {
-		f := feeding{client: c, path: join(namespaces, namespace, "feed"), query: q.params(), resume: q.Since, yield: yield}
-		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(feedAgain), backoff.WithMultiplier(2),
-			backoff.WithMaxInterval(feedMost), backoff.WithMaxElapsedTime(0))
-		for tries := uint64(0); ; tries++ {
-			was := f.connected
-			err := f.connect(ctx)
-			switch {
-			case f.stopped:
-				return
-			case ctx.Err() != nil:
-				yield(FeedItem{}, fmt.Errorf("feed: %w", context.Cause(ctx)))
-				return
-			case !f.mayAgain(err), f.connected == 0 && tries >= c.Retries:
-				yield(FeedItem{}, err)
-				return
-			}
-			if f.connected > was {
-				wait.Reset()
-				if !yield(FeedItem{Away: err, Resume: f.resume}, nil) {
-					return
-				}
-			}
-			pause(ctx, wait.NextBackOff())
+		c.follow(ctx, feeding{client: c, path: join(namespaces, namespace, "feed"), query: q.params(), resume: q.Since, yield: yield})
+	}
+}
+
+// follow yields the items of a feed, over as many connections as it takes.
+func (c *Client) follow(ctx context.Context, f feeding) {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(feedAgain), backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(feedMost), backoff.WithMaxElapsedTime(0))
+	for tries := uint64(0); ; tries++ {
+		was := f.connected
+		err := f.connect(ctx)
+		switch {
+		case f.stopped:
+			return
+		case ctx.Err() != nil:
+			f.yield(FeedItem{}, fmt.Errorf("feed: %w", context.Cause(ctx)))
+			return
+		case !f.mayAgain(err), f.connected == 0 && tries >= c.Retries:
+			f.yield(FeedItem{}, err)
+			return
 		}
+		if f.connected > was {
+			wait.Reset()
+			if !f.yield(FeedItem{Away: err, Resume: f.resume}, nil) {
+				return
+			}
+		}
+		pause(ctx, wait.NextBackOff())
 	}
 }
 
@@ -272,11 +281,15 @@ func (f *feeding) take(text, id string) error {
 		Coalesced  int           `json:"coalesced"`
 		Lagged     *FeedLag      `json:"lagged"`
 		Error      *sluice.Error `json:"error"`
+
+		Item   *sluice.MirroredItem `json:"item"`
+		Gap    *sluice.MirrorGap    `json:"gap"`
+		Synced *sluice.MirrorSynced `json:"synced"`
 	}
 	if err := json.Unmarshal([]byte(text), &frame); err != nil {
 		return fmt.Errorf("GET %s: a frame does not have the expected JSON structure: %w", f.path, err)
 	}
-	item := FeedItem{Event: frame.Event, Seq: frame.Seq, Lagged: frame.Lagged, Resume: id}
+	item := FeedItem{Event: frame.Event, Seq: frame.Seq, Lagged: frame.Lagged, Resume: id, Mirrored: frame.Item, Gap: frame.Gap, Synced: frame.Synced}
 	switch {
 	case frame.Error != nil:
 		return frame.Error
@@ -288,7 +301,7 @@ func (f *feeding) take(text, id string) error {
 		}
 	case frame.Event != nil:
 		item.Coalesced = max(1, frame.Coalesced)
-	case frame.Lagged == nil:
+	case frame.Lagged == nil && frame.Item == nil && frame.Gap == nil && frame.Synced == nil:
 		return nil
 	}
 	f.stopped = !f.yield(item, nil)

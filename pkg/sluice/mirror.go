@@ -251,6 +251,13 @@ type MirrorFork struct {
 	At         time.Time `json:"at"` // when it was refused first
 }
 
+// MirrorSynced is how far a mirror has come after a step.
+type MirrorSynced struct {
+	Incarnation string `json:"incarnation"` // of the source's log; another one: what was read before is outdated
+	Watermark   uint64 `json:"watermark"`
+	SourceSeq   uint64 `json:"source_seq"`
+}
+
 // BundleImport is the result of an import (S3-72, S3-73).
 type BundleImport struct {
 	Applied   int             `json:"applied"`           // entries that were new to the mirror

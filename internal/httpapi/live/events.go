@@ -21,7 +21,7 @@ import (
 // openEvents answers a request for a feed with server-sent events. Over HTTP/1.1 they continue
 // after the request, and end with their connection; over HTTP/2, with several requests per
 // connection, they are sent within the request.
-func (s *Handler) openEvents(c echo.Context, f *feed.Feed) error {
+func (s *Handler) openEvents(c echo.Context, f view) error {
 	w := &eventWriter{feed: f, who: httpkit.Caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, "text/event-stream")
@@ -121,7 +121,7 @@ type answer struct {
 
 // eventWriter writes frames as server-sent events.
 type eventWriter struct {
-	feed      *feed.Feed
+	feed      view
 	to        stream
 	who       sluice.Caller
 	namespace string

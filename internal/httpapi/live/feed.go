@@ -155,7 +155,7 @@ func (r coalesceRequest) coalesce() (feed.Coalesce, error) {
 }
 
 // acknowledgement is the first frame of a feed.
-func acknowledgement(f *feed.Feed) []byte {
+func acknowledgement(f view) []byte {
 	b := append(strconv.AppendUint([]byte(`{"subscribed":true,"current_seq":`), f.Current(), 10), `,"incarnation":`...)
 	return append(sluice.AppendString(b, f.Incarnation()), '}')
 }

@@ -3,6 +3,8 @@ package live
 import (
 	"context"
 	"net/http"
+	"slices"
+	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 
@@ -15,6 +17,7 @@ import (
 // Deps are what a handler needs from the API around it.
 type Deps struct {
 	Feeds     *feed.Engine // nil: 503
+	Mirrors   Mirrors      // nil: 503
 	Rights    httpkit.Rights
 	PublicURL string                            // public URL of the API; empty: relative URLs
 	Authority func() (*grants.Authority, error) // code Unavailable if there is none
@@ -27,10 +30,24 @@ type Deps struct {
 	Stopping  func() bool // the server is shutting down
 }
 
+// view is a live view: a feed of a namespace's events, or of a mirror's entries.
+type view interface {
+	Current() uint64 // when it was opened
+	Since() uint64
+	Incarnation() string
+	// Run sends frames until it ends, and returns the reason.
+	Run(ctx context.Context, send func([]feed.Frame) error, hurry func()) error
+	// Rendered returns a frame that others send, too; nil for others.
+	Rendered(frame feed.Frame) []byte
+	AppendFrame(b []byte, frame feed.Frame) []byte
+	Close()
+}
+
 // Handler handles the requests for feeds.
 type Handler struct {
-	needs  Deps
-	pieces pieces
+	needs   Deps
+	pieces  pieces
+	mirrors atomic.Int64 // open feeds of mirrors
 }
 
 // New returns a handler.
@@ -38,12 +55,12 @@ func New(needs Deps) *Handler { return &Handler{needs: needs} }
 
 // Routes returns the routes of feeds.
 func (s *Handler) Routes() []httpkit.Route {
-	return []httpkit.Route{
+	return slices.Concat(s.mirrorRoutes(), []httpkit.Route{
 		httpkit.On(http.MethodGet, Route, s.somewhere, s.getFeed),
 		httpkit.On(http.MethodOptions, Route, httpkit.Open, feedOptions),
 		httpkit.On(http.MethodPost, TicketRoute, s.somewhere, s.postTicket),
 		httpkit.On(http.MethodOptions, TicketRoute, httpkit.Open, feedOptions),
-	}
+	})
 }
 
 // somewhere requires the verb read on some path of the namespace in the URL.

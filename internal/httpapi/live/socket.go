@@ -35,7 +35,7 @@ func checkOrigin(c echo.Context) error {
 }
 
 // openSocket answers the handshake of a feed over a WebSocket, which continues after the request.
-func (s *Handler) openSocket(c echo.Context, f *feed.Feed) error {
+func (s *Handler) openSocket(c echo.Context, f view) error {
 	conn, err := upgrade(c)
 	if err != nil {
 		f.Close()
@@ -107,7 +107,7 @@ func closeCode(code sluice.Code) websocket.Code {
 
 // feedSocket is a feed over a WebSocket: one text message per frame. Its reader sends nothing.
 type feedSocket struct {
-	feed      *feed.Feed
+	feed      view
 	conn      *websocket.Conn
 	who       sluice.Caller
 	namespace string

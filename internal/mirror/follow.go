@@ -1,0 +1,35 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// End returns the cursor of the last change of a mirror, and the log of the source that it has; "" if it has
+// nothing yet.
+func (k *Keeper) End(ctx context.Context, m *sluice.Mirror) (cursor uint64, incarnation string, err error) {
+	held, err := k.deps.Copies.Hold(ctx, m.ID, nil)
+	if err != nil {
+		return 0, "", fmt.Errorf("read place: %w", err)
+	}
+	return held.Place.Revision, held.Place.Incarnation, nil
+}
+
+// Follow calls each for the changes of a mirror behind a cursor and then for new ones, until each returns an
+// error, ctx ends or the store fails. An entry that changed again has its last change only.
+func (k *Keeper) Follow(ctx context.Context, m *sluice.Mirror, after uint64, each func(model.MirrorChange) error) error {
+	return k.deps.Copies.FollowChanges(ctx, m.ID, after, func(f Followed) error {
+		change := model.MirrorChange{Cursor: f.Cursor, Gap: f.Gap}
+		switch {
+		case f.Entry != nil:
+			item := itemOf(m, k.deps.Namespaces.Label(m.Namespace), f.Entry)
+			change.Item = &item
+		case f.Place != nil:
+			change.Synced = &sluice.MirrorSynced{Incarnation: f.Place.Incarnation, Watermark: f.Place.Watermark, SourceSeq: f.Place.SourceSeq}
+		}
+		return each(change)
+	})
+}

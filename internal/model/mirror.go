@@ -1,0 +1,39 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// MirrorChange is a change of a mirror: an entry, a gap, or how far it has come after a step. One of them is set.
+type MirrorChange struct {
+	Cursor uint64 // a reader that has it resumes behind it
+	Item   *sluice.MirroredItem
+	Gap    *sluice.MirrorGap
+	Synced *sluice.MirrorSynced
+}
+
+// AppendJSON appends the change on one line.
+func (c *MirrorChange) AppendJSON(b []byte) ([]byte, error) {
+	kind, value := "synced", any(c.Synced)
+	switch {
+	case c.Item != nil:
+		kind, value = "item", c.Item
+	case c.Gap != nil:
+		kind, value = "gap", c.Gap
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return b, fmt.Errorf("change of a mirror: %w", err)
+	}
+	b = append(strconv.AppendUint(append(b, `{"cursor":`...), c.Cursor, 10), `,"`+kind+`":`...)
+	line := bytes.NewBuffer(b)
+	if err := json.Compact(line, text); err != nil {
+		return b, fmt.Errorf("change of a mirror: %w", err)
+	}
+	return append(line.Bytes(), '}'), nil
+}
