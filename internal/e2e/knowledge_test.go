@@ -27,10 +27,10 @@ func (s *running) completes(t *testing.T, j *sluice.ClaimedJob, result string) r
 }
 
 // embeds does n embedding jobs with the vectors of their entries.
-func (s *running) embeds(t *testing.T, ns string, n int, vectors map[string]string) {
+func (s *running) embeds(t *testing.T, n int, vectors map[string]string) {
 	t.Helper()
 	for range n {
-		jobs := s.claims(t, ns, `{"worker":"w","types":["embed","embed_mirrored"],"wait":"10s"}`)
+		jobs := s.claims(t, "high", `{"worker":"w","types":["embed","embed_mirrored"],"wait":"10s"}`)
 		require.Len(t, jobs, 1)
 		require.Contains(t, vectors, jobs[0].Entry.ID)
 		require.Equal(t, http.StatusNoContent, s.completes(t, &jobs[0], `"embedding":`+vectors[jobs[0].Entry.ID]).status)
@@ -68,18 +68,18 @@ func TestKnowledge_CrossesTheBoundary(t *testing.T) {
 	t.Parallel()
 	s := enriched(t)
 	vectors := map[string]string{"one": "[1,0]", "two": "[0,1]", "own": "[1,0.1]"}
-	s.embeds(t, "high", 1, vectors)
+	s.embeds(t, 1, vectors)
 	require.Equal(t, []string{"one mirrored m"}, s.neighbours(t, `{"vector":[1,1]}`), "the other has no embedding")
 
 	s.publishes(t, "high", "/own own")
-	s.hasJobs(t, "high", "?type=embed", "entry.own pending")
+	s.hasJobs(t, "?type=embed", "entry.own pending")
 	jobs := s.claims(t, "high", `{"worker":"w","max":10}`)
 	require.Len(t, jobs, 2)
 	require.Equal(t, []any{"own", 30, "two", 25}, []any{jobs[0].Entry.ID, jobs[0].Priority, jobs[1].Entry.ID, jobs[1].Priority}, "S3-84")
 	require.JSONEq(t, `{"text":"two"}`, string(jobs[1].Item.Change.Event.Data), "S3-21")
 	require.Equal(t, sluice.LevelSecret, jobs[1].Item.Label.Level)
 	require.Equal(t, http.StatusNoContent, s.completes(t, &jobs[1], `"embedding":[0,1]`).status)
-	s.hasJobs(t, "high", "", "entry.own claimed") // S3-85: a mirrored embedding starts nothing
+	s.hasJobs(t, "", "entry.own claimed") // S3-85: a mirrored embedding starts nothing
 	require.Equal(t, http.StatusNoContent, s.completes(t, &jobs[0], `"embedding":[1,0.1]`).status)
 	require.Equal(t, []string{"one mirrored m", "two mirrored m"}, s.neighbours(t, `{"entry":"own"}`))
 	require.Equal(t, []string{"own local "}, s.neighbours(t, `{"vector":[0,1],"source":"local"}`))
@@ -96,12 +96,12 @@ func TestKnowledge_CrossesTheBoundary(t *testing.T) {
 }
 
 // hasJobs waits until the jobs of a list are these, as "id state".
-func (s *running) hasJobs(t *testing.T, ns, query string, want ...string) {
+func (s *running) hasJobs(t *testing.T, query string, want ...string) {
 	t.Helper()
 	var got []string
 	eventually(t, func() bool {
 		var list struct{ Jobs []sluice.Job }
-		require.NoError(t, json.Unmarshal([]byte(s.must(t, http.StatusOK, "GET /v1/namespaces/"+ns+"/jobs"+query, "").text), &list))
+		require.NoError(t, json.Unmarshal([]byte(s.must(t, http.StatusOK, "GET /v1/namespaces/high/jobs"+query, "").text), &list))
 		got = nil
 		for _, j := range list.Jobs {
 			got = append(got, j.ID+" "+string(j.State))

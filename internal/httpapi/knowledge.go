@@ -32,10 +32,10 @@ type Knowledge interface {
 	Renew(ctx context.Context, c knowledge.Claim) (sluice.Job, error)
 	Complete(ctx context.Context, c knowledge.Claim, result sluice.JobResult) error
 	Fail(ctx context.Context, c knowledge.Claim, f knowledge.Failure) (sluice.Job, error)
-	// Job returns a job. Code NotFound.
-	Job(ctx context.Context, namespace, id string) (sluice.Job, error)
-	// Jobs returns the jobs of a state and a type, "" for all.
-	Jobs(ctx context.Context, namespace string, state sluice.JobState, kind sluice.JobType) ([]sluice.Job, error)
+	// Job returns a job about entries that the caller may see. Code NotFound.
+	Job(ctx context.Context, namespace, id string, by sluice.Caller) (sluice.Job, error)
+	// Jobs returns jobs about entries that the caller may see.
+	Jobs(ctx context.Context, namespace string, q knowledge.JobsRequest, by sluice.Caller) ([]sluice.Job, error)
 	// Retry has a failed job tried again. Codes NotFound; Conflict.
 	Retry(ctx context.Context, namespace, id string) (sluice.Job, error)
 	// Search returns the nearest entries. Codes InvalidRequest; NotFound; Unavailable.
@@ -170,6 +170,9 @@ func (s *Server) claimJobs(c echo.Context) error {
 	jobs, err := s.opts.Knowledge.Claim(ctx, c.Param("ns"), knowledge.ClaimRequest{
 		Worker: req.Worker, Max: req.Max, Types: req.Types, Wait: time.Duration(req.Wait),
 	}, httpkit.Caller(c))
+	if err != nil && s.stopping() {
+		return sluice.Errorf(sluice.Unavailable, "the server is stopping; retry")
+	}
 	if err != nil {
 		return err
 	}
@@ -267,7 +270,7 @@ func (s *Server) getJob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	j, err := s.opts.Knowledge.Job(c.Request().Context(), c.Param("ns"), id)
+	j, err := s.opts.Knowledge.Job(c.Request().Context(), c.Param("ns"), id, httpkit.Caller(c))
 	return showJob(c, j, err)
 }
 
@@ -288,7 +291,8 @@ func (s *Server) listJobs(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	all, err := s.opts.Knowledge.Jobs(c.Request().Context(), c.Param("ns"), sluice.JobState(c.QueryParam("state")), sluice.JobType(c.QueryParam("type")))
+	q := knowledge.JobsRequest{State: sluice.JobState(c.QueryParam("state")), Type: sluice.JobType(c.QueryParam("type"))}
+	all, err := s.opts.Knowledge.Jobs(c.Request().Context(), c.Param("ns"), q, httpkit.Caller(c))
 	if err != nil {
 		return err
 	}

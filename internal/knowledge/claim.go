@@ -1,6 +1,7 @@
 package knowledge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -161,8 +162,11 @@ func (s *space) back(all []*task) {
 // replica was faster.
 func (s *space) claimOne(ctx context.Context, t *task, worker string, by sluice.Caller) (job sluice.ClaimedJob, err error) {
 	r, ok := s.toClaim(t)
-	if !ok {
-		return job, errSkip
+	if ok {
+		ok, err = s.maySee(t, by)
+	}
+	if err != nil || !ok {
+		return job, cmp.Or(err, errSkip)
 	}
 	if job.Item, err = s.shown(ctx, t.entry, r.Seq, r.Fingerprint, by); err != nil {
 		return job, err
@@ -183,6 +187,15 @@ func (s *space) claimOne(ctx context.Context, t *task, worker string, by sluice.
 	job.LeaseTTL = s.config.Lease.Std().Milliseconds()
 	job.Token, err = token(s.deps.Keys, &s.config, &r, now)
 	return job, err
+}
+
+// maySee reports whether a caller may see the entries of a task.
+func (s *space) maySee(t *task, by sluice.Caller) (bool, error) {
+	ok, err := s.mayKnow(t.entry, by)
+	if ok && t.pair != nil {
+		ok, err = s.mayKnow(t.pair.Against, by)
+	}
+	return ok, err
 }
 
 // toClaim returns the record of a task as it is before its claim.

@@ -48,9 +48,22 @@ func (s *space) keep(ctx context.Context, what string, follow func(context.Conte
 	}
 }
 
-// followRecords follows the stored records.
+// followRecords follows the stored records. Those that are not there any more when it begins again were
+// lost with their stream, and the revisions of a stream that was made anew are lower.
 func (s *space) followRecords(ctx context.Context) error {
-	return s.deps.Records.Follow(ctx, s.config.Namespace, s.learn, func() { s.loaded(loadRecords) })
+	seen := map[string]bool{}
+	return s.deps.Records.Follow(ctx, s.config.Namespace, func(r Record) {
+		if seen != nil {
+			seen[r.ID] = true
+			s.replace(r)
+			return
+		}
+		s.learn(r)
+	}, func() {
+		s.lose(seen)
+		seen = nil
+		s.loaded(loadRecords)
+	})
 }
 
 // followLog reads the log from its beginning, and then whenever something was stored; from time to time
@@ -111,10 +124,11 @@ func (s *space) readLog(ctx context.Context, at *place) error {
 			s.take(&page.Items[i])
 		}
 		s.expire(page.FirstSeq)
-		at.since = max(at.since, page.ThroughSeq)
-		if at.since >= page.LastSeq {
+		if page.ThroughSeq <= at.since || page.ThroughSeq >= page.LastSeq { // or nothing more can be read now
+			at.since = max(at.since, page.ThroughSeq)
 			return nil
 		}
+		at.since = page.ThroughSeq
 	}
 }
 

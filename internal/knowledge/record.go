@@ -48,6 +48,7 @@ type Pair struct {
 	Against    sluice.EntryRef `json:"against"`
 	Similarity float64         `json:"similarity"`
 	Discount   float64         `json:"discount_factor"` // 1 for an own entry (S3-87, S3-90)
+	Label      string          `json:"label,omitempty"` // of an own entry, if it has one of its own
 }
 
 // crosses reports whether a pair crosses the boundary of the namespace.

@@ -167,6 +167,9 @@ func (s *space) pairs(near []vector.Neighbour[sluice.EntryRef]) []Pair {
 		if m := s.mirrors[n.Key.Subscription]; pairs[i].crosses() && m != nil {
 			pairs[i].Discount = m.Weight
 		}
+		if it := s.items[n.Key]; it != nil {
+			pairs[i].Label = it.about.Extensions[sluice.AttributeClassification]
+		}
 	}
 	return pairs
 }
@@ -181,22 +184,37 @@ func (s *space) find(id string) (sluice.Job, error) {
 	return sluice.Job{}, sluice.Errorf(sluice.NotFound, "job not found: it was done, or its entry is gone")
 }
 
-// Job returns a job. Code NotFound.
-func (e *Engine) Job(ctx context.Context, namespace, id string) (sluice.Job, error) {
+// Job returns a job about entries that the caller may see. Code NotFound.
+func (e *Engine) Job(ctx context.Context, namespace, id string, by sluice.Caller) (sluice.Job, error) {
 	s, err := e.space(ctx, namespace)
 	if err != nil {
 		return sluice.Job{}, err
 	}
-	return s.find(id)
+	all, err := s.jobs(by, func(t *task) bool { return t.id == id })
+	if err != nil {
+		return sluice.Job{}, err
+	}
+	if len(all) == 0 {
+		return s.find("")
+	}
+	return all[0], nil
 }
 
-// Jobs returns the jobs of a state and a type, "" for all, in the order of their priorities and ids.
-func (e *Engine) Jobs(ctx context.Context, namespace string, state sluice.JobState, kind sluice.JobType) ([]sluice.Job, error) {
+// Jobs returns the jobs of a state and a type, "" for all, about entries that the caller may see, in the
+// order of their priorities and ids.
+func (e *Engine) Jobs(ctx context.Context, namespace string, q JobsRequest, by sluice.Caller) ([]sluice.Job, error) {
 	s, err := e.space(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	return s.jobs(state, kind), nil
+	all, err := s.jobs(by, func(t *task) bool { return q.Type == "" || t.kind == q.Type })
+	return slices.DeleteFunc(all, func(j sluice.Job) bool { return q.State != "" && j.State != q.State }), err
+}
+
+// JobsRequest selects jobs; zero values select all.
+type JobsRequest struct {
+	State sluice.JobState
+	Type  sluice.JobType
 }
 
 // Retry has a failed job tried again. Codes NotFound; Conflict if it has not failed, or its neighbour is

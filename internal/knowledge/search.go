@@ -41,7 +41,7 @@ func (e *Engine) Search(ctx context.Context, namespace string, q SearchRequest, 
 		return found, err
 	}
 	if q.Top == 0 {
-		q.Top = max(s.config.TopK, 1)
+		q.Top = cmp.Or(s.config.TopK, sluice.DefaultTopK)
 	}
 	found.Model = s.config.Model
 	if q.Entry != nil {
@@ -72,19 +72,43 @@ func (s *space) vectorOf(ref sluice.EntryRef, by sluice.Caller) ([]float32, erro
 // mayKnow reports whether a caller, who may read the namespace, may see an entry.
 func (s *space) mayKnow(ref sluice.EntryRef, by sluice.Caller) (bool, error) {
 	s.mu.Lock()
-	it := s.items[ref]
-	s.mu.Unlock()
-	switch {
-	case it == nil:
-		return false, nil
-	case ref.Source == sluice.SourceMirrored:
-		return true, nil
-	}
-	d := s.deps.Access.Shows(by, sluice.VerbRead, &it.about, s.opts.Now())
-	if d == model.Undecided {
+	defer s.mu.Unlock()
+	it, sees := s.items[ref], s.eyes(by)
+	ok := it != nil && sees.entry(it)
+	if sees.undecided {
 		return false, model.PermissionsUnknown()
 	}
-	return d == model.Pass, nil
+	return ok, nil
+}
+
+// eyes are what a caller sees, who may read the whole namespace with its label.
+type eyes struct {
+	space     *space
+	by        sluice.Caller
+	undecided bool // for some entry
+}
+
+func (s *space) eyes(by sluice.Caller) *eyes { return &eyes{space: s, by: by} }
+
+// entry reports whether the caller sees an entry; one that is gone has nothing to hide.
+func (e *eyes) entry(it *item) bool {
+	return it == nil || it.ref.Source == sluice.SourceMirrored || e.shows(&it.about)
+}
+
+// pair reports whether the caller sees the neighbour of a pair, which may be gone by now.
+func (e *eyes) pair(p *Pair) bool {
+	if p.crosses() || p.Label == "" {
+		return true
+	}
+	return e.shows(&sluice.Event{
+		Namespace: e.space.config.Namespace, Path: "/any", Extensions: map[string]string{sluice.AttributeClassification: p.Label},
+	})
+}
+
+func (e *eyes) shows(ev *sluice.Event) bool {
+	d := e.space.deps.Access.Shows(e.by, sluice.VerbRead, ev, e.space.opts.Now())
+	e.undecided = e.undecided || d == model.Undecided
+	return d == model.Pass
 }
 
 // show returns neighbours with their content, at most top that the caller may see.
@@ -135,39 +159,41 @@ func (e *Engine) Comparisons(ctx context.Context, namespace, entry string, by sl
 	for i := range stored {
 		s.learn(stored[i]) // of another replica, perhaps
 	}
+	return s.compared(ref, stored, by)
+}
+
+// compared returns an own entry's comparisons that a caller may see, and the sum of them.
+func (s *space) compared(ref sluice.EntryRef, stored []Record, by sluice.Caller) (sluice.Review, []sluice.Comparison, error) {
 	s.mu.Lock()
-	review, fingerprint := s.review(s.items[ref]), ""
-	if it := s.items[ref]; it != nil {
-		fingerprint = it.fingerprint
-	}
-	s.mu.Unlock()
-	all := []sluice.Comparison{}
+	defer s.mu.Unlock()
+	it, sees := s.items[ref], s.eyes(by)
+	review, all := s.review(it, sees), []sluice.Comparison{}
 	for i := range stored {
-		if r := &stored[i]; r.State == done {
+		if r := &stored[i]; r.State == done && sees.pair(r.Pair) {
 			all = append(all, sluice.Comparison{
 				Against: r.Pair.Against, Comparison: r.Comparison, EffectiveFriction: r.effective(), DiscountFactor: r.Pair.Discount,
-				Similarity: r.Pair.Similarity, Superseded: r.Fingerprint != fingerprint, ComparedAt: r.At,
+				Similarity: r.Pair.Similarity, Superseded: it == nil || r.Fingerprint != it.fingerprint, ComparedAt: r.At,
 			})
 		}
 	}
+	if sees.undecided {
+		return review, nil, model.PermissionsUnknown()
+	}
 	slices.SortStableFunc(all, func(a, b sluice.Comparison) int {
-		switch {
-		case a.Superseded != b.Superseded && b.Superseded:
-			return -1
-		case a.Superseded != b.Superseded:
-			return 1
-		case a.EffectiveFriction > b.EffectiveFriction:
-			return -1
-		case a.EffectiveFriction < b.EffectiveFriction:
+		if a.Superseded != b.Superseded {
+			if b.Superseded {
+				return -1
+			}
 			return 1
 		}
-		return 0
+		return cmp.Compare(b.EffectiveFriction, a.EffectiveFriction)
 	})
 	return review, all, nil
 }
 
-// review sums up the comparisons of an entry's present content. The caller holds the lock.
-func (s *space) review(it *item) sluice.Review {
+// review sums up the comparisons of an entry's present content with neighbours that a caller sees. The
+// caller of the function holds the lock.
+func (s *space) review(it *item, sees *eyes) sluice.Review {
 	if it == nil {
 		return sluice.Review{}
 	}
@@ -177,8 +203,11 @@ func (s *space) review(it *item) sluice.Review {
 	if rec == nil || rec.Fingerprint != it.fingerprint {
 		return is
 	}
-	is.ExpectedComparisons = len(rec.Pairs) // local and mirrored (S3-88)
 	for i := range rec.Pairs {
+		if !sees.pair(&rec.Pairs[i]) {
+			continue
+		}
+		is.ExpectedComparisons++ // local and mirrored (S3-88)
 		r := s.records[comparisonID(it.ref, it.fingerprint, rec.Pairs[i].Against)]
 		if r == nil || r.State != done {
 			continue
@@ -202,25 +231,19 @@ func (e *Engine) Reviews(ctx context.Context, namespace string, needed bool, by 
 		return nil, err
 	}
 	s.mu.Lock()
-	var all []sluice.Review
+	defer s.mu.Unlock()
+	sees, all := s.eyes(by), []sluice.Review{}
 	for ref, it := range s.items {
-		if ref.Source == sluice.SourceLocal && len(it.comparisons) > 0 {
-			if is := s.review(it); is.Comparisons > 0 && (is.NeedsReview || !needed) {
-				all = append(all, is)
-			}
+		if ref.Source != sluice.SourceLocal || len(it.comparisons) == 0 || !sees.entry(it) {
+			continue
+		}
+		if is := s.review(it, sees); is.Comparisons > 0 && (is.NeedsReview || !needed) {
+			all = append(all, is)
 		}
 	}
-	s.mu.Unlock()
+	if sees.undecided {
+		return nil, model.PermissionsUnknown()
+	}
 	slices.SortFunc(all, func(a, b sluice.Review) int { return cmp.Compare(a.Entry, b.Entry) })
-	kept := []sluice.Review{}
-	for i := range all {
-		ok, err := s.mayKnow(sluice.EntryRef{Source: sluice.SourceLocal, ID: all[i].Entry}, by)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			kept = append(kept, all[i])
-		}
-	}
-	return kept, nil
+	return all, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/knowledge/vector"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -171,6 +172,32 @@ func (s *space) learn(r Record) {
 	if was := s.records[r.ID]; was != nil && was.Revision >= r.Revision {
 		return
 	}
+	s.enter(r)
+}
+
+// replace enters a record in place of any other revision.
+func (s *space) replace(r Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was := s.records[r.ID]; was == nil || was.Revision != r.Revision {
+		s.enter(r)
+	}
+}
+
+// lose forgets the records that are not among those.
+func (s *space) lose(keep map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, rec := range s.records {
+		if !keep[id] {
+			delete(s.records, id)
+			s.settle(rec.Entry)
+		}
+	}
+}
+
+// enter sets a record. The caller holds the lock.
+func (s *space) enter(r Record) {
 	r.Comparison = nil
 	s.records[r.ID] = &held{Record: r}
 	s.settle(r.Entry)
@@ -247,12 +274,12 @@ func (s *space) settlePairs(it *item, rec *held) {
 	it.comparisons = ids
 }
 
-// view returns the record of a job for a content, as of now.
-func (s *space) view(rec *held, model, fingerprint string) Record {
+// view returns the record of a job for a model and a content, as of now.
+func (s *space) view(rec *held, of, fingerprint string) Record {
 	if rec == nil {
-		return Record{Model: model, Fingerprint: fingerprint, State: sluice.JobPending}
+		return Record{Model: of, Fingerprint: fingerprint, State: sluice.JobPending}
 	}
-	return rec.renewedFor(model, fingerprint).asOf(s.opts.Now(), s.config.MaxAttempts)
+	return rec.renewedFor(of, fingerprint).asOf(s.opts.Now(), s.config.MaxAttempts)
 }
 
 // task enters a task with the state that its record has. The caller holds the lock.
@@ -343,21 +370,23 @@ func when(t time.Time) *time.Time {
 	return &t
 }
 
-// jobs returns the jobs of a state and a type, "" for all, in the order of their ids.
-func (s *space) jobs(state sluice.JobState, kind sluice.JobType) []sluice.Job {
+// jobs returns the wanted jobs about entries that a caller may see, in the order of their priorities and
+// ids.
+func (s *space) jobs(by sluice.Caller, wanted func(*task) bool) ([]sluice.Job, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	sees := s.eyes(by)
 	all := []sluice.Job{}
 	for _, t := range s.tasks {
-		if kind != "" && t.kind != kind {
-			continue
+		if wanted(t) && sees.entry(s.items[t.entry]) && (t.pair == nil || sees.pair(t.pair)) {
+			all = append(all, s.job(t))
 		}
-		if j := s.job(t); state == "" || j.State == state {
-			all = append(all, j)
-		}
+	}
+	if sees.undecided {
+		return nil, model.PermissionsUnknown()
 	}
 	slices.SortFunc(all, func(a, b sluice.Job) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
 	})
-	return all
+	return all, nil
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -19,15 +18,6 @@ func gaussian(r *rand.Rand, dims int) []float32 {
 	v := make([]float32, dims)
 	for i := range v {
 		v[i] = float32(r.NormFloat64())
-	}
-	return v
-}
-
-// near returns a vector in the neighbourhood of another one, as texts on one topic have.
-func near(r *rand.Rand, centre []float32, noise float64) []float32 {
-	v := make([]float32, len(centre))
-	for i := range v {
-		v[i] = centre[i] + float32(noise*r.NormFloat64())
 	}
 	return v
 }
@@ -157,51 +147,4 @@ func TestIndex_IsChangedWhileItIsSearched(t *testing.T) {
 		})
 	}
 	all.Wait()
-}
-
-// BenchmarkIndex_Nearest measures the bar of issue 16: 100,000 vectors of 384 dimensions, top 5, in the
-// worst case and with the structure that texts have.
-func BenchmarkIndex_Nearest(b *testing.B) {
-	const dims, size, top = 384, 100_000, 5
-	centres := make([][]float32, 500)
-	r := random(1)
-	for i := range centres {
-		centres[i] = gaussian(r, dims)
-	}
-	for name, make := range map[string]func() []float32{
-		"gaussian":  func() []float32 { return gaussian(r, dims) },
-		"clustered": func() []float32 { return near(r, centres[r.IntN(len(centres))], 0.8) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			x, began := vector.New[int](dims), time.Now()
-			for key := range size {
-				require.NoError(b, x.Put(key, make()))
-			}
-			b.ReportMetric(time.Since(began).Seconds(), "s/build")
-			measure(b, x, make, top)
-		})
-	}
-}
-
-func measure(b *testing.B, x *vector.Index[int], query func() []float32, top int) {
-	b.Helper()
-	var took []time.Duration
-	var sum float64
-	for b.Loop() {
-		q := query()
-		began := time.Now()
-		found, err := x.Nearest(q, top)
-		took = append(took, time.Since(began))
-		require.NoError(b, err)
-		if len(took)%10 != 0 {
-			continue
-		}
-		exact, err := x.Exact(q, top)
-		require.NoError(b, err)
-		sum += recall(found, exact)
-	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms/p50")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "ms/p99")
-	b.ReportMetric(sum/max(1, float64(len(took)/10)), "recall")
 }
