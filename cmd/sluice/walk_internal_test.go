@@ -57,7 +57,9 @@ func lastCommand(commands string) (before, last string) {
 func walk(ts *testscript.TestScript, _ bool, args []string) {
 	text, err := os.ReadFile(filepath.Join(repository, filepath.FromSlash(args[0])))
 	ts.Check(err)
-	document := string(text)
+	examples, err := filepath.Abs(filepath.Join(repository, "docs", "examples"))
+	ts.Check(err)
+	document := strings.ReplaceAll(string(text), "docs/examples/", examples+"/") // a reader is in a checkout
 	for _, pair := range args[1:] {
 		old, now, _ := strings.Cut(pair, "=")
 		document = strings.ReplaceAll(document, old, now)
