@@ -89,5 +89,5 @@ func TestStore_RecordWithALifetimeGoes(t *testing.T) {
 		r, err := s.Get(t.Context(), "acme", "mirrored.m.e")
 		require.NoError(t, err)
 		return r.Revision == 0
-	}, 20*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 }

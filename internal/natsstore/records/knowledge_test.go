@@ -133,7 +133,7 @@ func TestKnowledge_ReplicasGiveEachJobOnce(t *testing.T) {
 			found, err := e.Search(t.Context(), "acme", knowledge.SearchRequest{Vector: []float32{1, 1}, Top: 100}, sluice.Caller{})
 			require.NoError(t, err)
 			return len(found.Neighbours) == 60
-		}, 20*time.Second, 5*time.Millisecond)
+		}, time.Minute, 5*time.Millisecond)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestKnowledge_RecordsGoWithTheirEvent(t *testing.T) {
 		r, err := stored.Get(t.Context(), "acme", "entry.gone")
 		require.NoError(t, err)
 		return r.Revision == 0 && of("gone") == 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	r, err := stored.Get(t.Context(), "acme", "entry.kept")
 	require.NoError(t, err)
 	require.NotZero(t, r.Revision)
