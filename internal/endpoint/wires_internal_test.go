@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,7 +144,9 @@ func TestWire_UnaskedAnswerIsIgnored(t *testing.T) { // C06
 	t.Parallel()
 	const forged = "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"
 	for name, extra := range map[string]string{"with the answer": fine + forged, "half of it": fine + "H"} {
+		var opened atomic.Int32
 		s, sub := plain(t, func(conn net.Conn) {
+			opened.Add(1)
 			from := bufio.NewReader(conn)
 			for heard(from) != nil {
 				_, _ = io.WriteString(conn, extra)
@@ -152,6 +155,7 @@ func TestWire_UnaskedAnswerIsIgnored(t *testing.T) { // C06
 		for range 3 {
 			require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Outcome, name)
 		}
+		require.EqualValues(t, 3, opened.Load(), "%s: the connection is used no more", name)
 	}
 	wrote := make(chan struct{})
 	s, sub := plain(t, func(conn net.Conn) {
@@ -167,6 +171,42 @@ func TestWire_UnaskedAnswerIsIgnored(t *testing.T) { // C06
 		require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Outcome)
 		<-wrote
 		<-wrote
+	}
+}
+
+// A retry closes its connection, even if the endpoint does not.
+func TestWire_EndsAtARetry(t *testing.T) {
+	t.Parallel()
+	var opened atomic.Int32
+	s, sub := plain(t, func(conn net.Conn) {
+		opened.Add(1)
+		from := bufio.NewReader(conn)
+		for heard(from) != nil {
+			_, _ = io.WriteString(conn, fine)
+		}
+	})
+	for range 3 {
+		require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 2).Outcome)
+	}
+	require.EqualValues(t, 3, opened.Load())
+}
+
+// The rest of a body that was not read to its end is not the next answer.
+func TestWire_IsNotUsedWithARestOfABody(t *testing.T) {
+	t.Parallel()
+	answered := make(chan struct{}, 3)
+	s, sub := plain(t, func(conn net.Conn) {
+		heard(bufio.NewReader(conn))
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n"+strings.Repeat("x", 100))
+		<-answered
+		_, _ = io.WriteString(conn, strings.Repeat("x", 100))
+	})
+	s.opts.MaxResponse = 100
+	for range 3 {
+		require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Outcome)
+	}
+	for range 3 {
+		answered <- struct{}{}
 	}
 }
 
@@ -318,22 +358,22 @@ func TestWires_GrowWhileAnswersAreSlow(t *testing.T) {
 		}
 	}
 	require.Eventually(t, waiting(18), time.Minute, time.Millisecond)
-	first.served, second.served = true, true
-	w.put(first)
-	w.put(second)
-	<-got
-	<-got
 	w.look(t.Context(), host)
-	require.Equal(t, 2, made(), "each was released once: they are enough")
+	require.Eventually(t, waiting(16), time.Minute, time.Millisecond, "none was released")
+	third, fourth := <-got, <-got
+	for _, c := range []*wire{first, second, third, fourth} {
+		c.served = true
+		w.put(c)
+		<-got
+	}
 	w.look(t.Context(), host)
-	require.Eventually(t, waiting(14), time.Minute, time.Millisecond)
-	require.Equal(t, 4, made())
+	require.Equal(t, 4, made(), "each was released once: they are enough")
 	w.look(t.Context(), host)
-	require.Eventually(t, waiting(10), time.Minute, time.Millisecond)
+	require.Eventually(t, waiting(8), time.Minute, time.Millisecond)
 	require.Equal(t, 8, made())
 	w.drop(t.Context(), first)
-	require.Eventually(t, waiting(9), time.Minute, time.Millisecond, "one is made in the place of one that was closed")
-	for range 9 {
+	require.Eventually(t, waiting(7), time.Minute, time.Millisecond, "one is made in the place of one that was closed")
+	for range 7 {
 		c := <-got
 		w.put(c)
 	}
