@@ -39,3 +39,10 @@ func TestConflict_ConcernsTheLaterMirror(t *testing.T) {
 		require.Equal(t, c.want, sluice.CodeOf(conflict(c.one, all)), name)
 	}
 }
+
+// Mirrors in a circle elsewhere end the search, too.
+func TestConflict_EndsInACircle(t *testing.T) {
+	t.Parallel()
+	circle := []Edge{{ID: "1", Subscriber: "a", Source: "b", Settled: true}, {ID: "2", Subscriber: "b", Source: "d", Settled: true}, {ID: "4", Subscriber: "d", Source: "b", Settled: true}}
+	require.NoError(t, conflict(Edge{ID: "3", Subscriber: "c", Source: "a"}, circle))
+}

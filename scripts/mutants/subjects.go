@@ -38,6 +38,7 @@ func subjects() []subject {
 			pkg: "internal/bundle", files: []string{"judge.go", "key.go", "header.go", "tally.go", "entry.go"}, why: "the others read and write; they are fuzzed",
 			tests: "^Test(Judge|JWK|Trust|Header|Summary|Receipt|RedTeam_Signed|RedTeam_Ambiguous|RedTeam_OnlyTheKey|Parse|Split|Document_(Returns|Has|Signature|Format|Without|Writer|Attributes|Digest)).*", // those that take no time
 		},
+		{pkg: "internal/mirror", files: []string{"step.go", "topology.go"}, why: driven, tests: "^Test(Next|NextAll|Conflict)_.*$"}, // the model takes longer
 		{pkg: "internal/subscription", files: []string{"same.go", "change.go", "patch.go", "request.go"}, why: driven},
 		{pkg: "internal/wake", files: []string{"step.go", "callback.go", "ahead.go", "change.go"}, why: driven},
 		{
