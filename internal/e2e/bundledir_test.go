@@ -1,0 +1,94 @@
+package e2e_test
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// directory exports a directory from a server.
+func (s *running) directory(t *testing.T, since uint64, previous string) *bundle.Directory {
+	t.Helper()
+	api, dir := client.New(s.at.HTTP, s.token), filepath.Join(t.TempDir(), "b")
+	stream, err := api.ExportDirectory(t.Context(), "default", client.ExportQuery{Since: since, Depth: sluice.DepthFull, Previous: previous}, 0)
+	require.NoError(t, err)
+	_, err = bundle.Receive(t.Context(), stream, dir, func(int) {})
+	require.NoError(t, err)
+	require.NoError(t, stream.Close())
+	d, err := bundle.OpenDirectory(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// sends sends files of a directory to the importer.
+func (g gapped) sends(t *testing.T, d *bundle.Directory, names []string, change func([]byte) []byte) (client.DirectoryImport, error) {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, d.Send(t.Context(), &out, names, func(int) {}))
+	stream := out.Bytes()
+	if change != nil {
+		stream = change(stream)
+	}
+	return client.New(g.high.at.HTTP, g.high.token).ImportDirectory(t.Context(), "default", bytes.NewReader(stream), false)
+}
+
+// S3-69…74: nothing is stored of a manifest that would not be applied, and nothing applied of a directory that has not arrived
+// whole. Afterwards nothing is left of it.
+func TestBundleDirectory_IsStoredOnlyIfItWouldBeApplied(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	g.low.publishes(t, "default", "/a one", "/a two")
+	first := g.low.directory(t, 0, "")
+	staged := func() int {
+		found, err := os.ReadDir(filepath.Join(g.high.dir, "imports"))
+		if !os.IsNotExist(err) {
+			require.NoError(t, err)
+		}
+		return len(found)
+	}
+	_, err := g.sends(t, first, nil, func(tar []byte) []byte { return bytes.Replace(tar, []byte(`"count": 2`), []byte(`"count": 1`), 1) })
+	require.Equal(t, sluice.BundleSignatureInvalid, sluice.CodeOf(err), "%v", err)
+	_, err = g.sends(t, first, nil, func(tar []byte) []byte { return bytes.Replace(tar, []byte(`"Ed25519"`), []byte(`"Ed25518"`), 1) })
+	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err), "another algorithm: %v", err)
+	g.low.publishes(t, "default", "/a three")
+	_, err = g.sends(t, g.low.directory(t, 2, ""), nil, nil)
+	require.Equal(t, sluice.BundleGap, sluice.CodeOf(err), "%v", err)
+	foreign := start(t, t.TempDir(), nil)
+	foreign.publishes(t, "default", "/a one")
+	_, err = g.sends(t, foreign.directory(t, 0, ""), nil, nil)
+	require.Equal(t, sluice.UnknownKey, sluice.CodeOf(err), "%v", err)
+	require.Zero(t, staged())
+
+	part, err := g.sends(t, first, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"SHA256SUMS", "entries-00001.ndjson"}, part.Missing)
+	_, err = g.sends(t, first, part.Missing, func(tar []byte) []byte { return bytes.Replace(tar, []byte(`"one"`), []byte(`"ONE"`), 1) })
+	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err), "%v", err)
+	require.Empty(t, g.high.mirrorsOf(t, "default"))
+	require.Equal(t, 1, staged())
+
+	part, err = g.sends(t, first, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"entries-00001.ndjson"}, part.Missing, "the other file has arrived")
+	done, err := g.sends(t, first, part.Missing, nil)
+	require.NoError(t, err)
+	require.Equal(t, []any{2, uint64(2)}, []any{done.Applied, done.Watermark})
+	require.Equal(t, []string{"one 1 one", "two 2 two"}, g.high.mirrorsOf(t, "default"))
+	require.Zero(t, staged())
+
+	_, err = g.sends(t, first, nil, nil)
+	require.Equal(t, sluice.BundleImported, sluice.CodeOf(err), "a replay is refused before it is sent: %v", err)
+	require.Zero(t, staged())
+	r := g.high.must(t, http.StatusUnprocessableEntity, "POST /v1/namespaces/default/import", strings.Repeat("x", 2048), "Content-Type", "application/x-tar")
+	require.Equal(t, "unprocessable", r.field(t, "error.code"))
+}
