@@ -48,6 +48,7 @@ type wiresOf struct {
 	name    string // for the dialler and TLS
 	address string
 	used    time.Time // of the last request
+	unsure  bool      // a handshake has failed: the host may not speak HTTP/1.1 any more
 
 	free     []*wire // the last one was used last
 	open     int     // in use or free
@@ -83,7 +84,7 @@ func newWires(dial func(context.Context, string, string) (net.Conn, error), conf
 func (w *wires) speaks(u *url.URL) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.host(u)
+	w.host(u).unsure = false
 }
 
 // serves reports whether requests to a host use these connections.
@@ -93,7 +94,8 @@ func (w *wires) serves(u *url.URL) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.hosts[originOf(u)] != nil
+	h := w.hosts[originOf(u)]
+	return h != nil && !h.unsure
 }
 
 // host returns the connections to a host. The caller holds the lock.
@@ -265,6 +267,9 @@ func (w *wires) open(ctx context.Context, h *wiresOf) (*wire, error) {
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close() // the handshake's error says more
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		h.unsure = true // the next exchange is the transport's
 		return nil, err
 	}
 	c.conn = secure

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -283,6 +284,39 @@ func TestWire_SpeaksTLSToHostsWithoutHTTP2(t *testing.T) {
 	seen.Range(func(_, proto any) bool { n++; return proto == "HTTP/1.1" })
 	require.Equal(t, 2, n, "one connection of the transport, and a wire")
 	require.Len(t, s.wires.hosts[origin{true, strings.TrimPrefix(sub.Endpoint.URL, "https://")}].free, 1)
+}
+
+// A host that stops speaking HTTP/1.1 fails one attempt, and not all that follow.
+func TestWire_HostMayChangeItsProtocol(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2 = true
+	var modern atomic.Bool
+	server.TLS = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if modern.Load() && !slices.Contains(hello.SupportedProtos, "h2") {
+			return nil, errors.New("no common protocol")
+		}
+		config := server.TLS.Clone()
+		if config.GetConfigForClient = nil; !modern.Load() {
+			config.NextProtos = []string{"http/1.1"}
+		}
+		return config, nil
+	}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	s := New(Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	t.Cleanup(s.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	s.transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	sub := to(server.URL)
+	send := func() sluice.Outcome { return s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Outcome }
+	require.Equal(t, []sluice.Outcome{sluice.Delivered, sluice.Delivered}, []sluice.Outcome{send(), send()})
+	modern.Store(true)
+	server.CloseClientConnections()
+	for tries := 0; send() != sluice.Delivered; tries++ {
+		require.Less(t, tries, 2, "the transport speaks to it again")
+	}
 }
 
 func TestWire_VerifiesCertificates(t *testing.T) { // S1-143
