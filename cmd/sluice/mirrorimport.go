@@ -28,8 +28,8 @@ type mirrorImportCmd struct {
 // Help describes the order and the receipt.
 func (*mirrorImportCmd) Help() string {
 	return `Imports bundles in their order into the mirror of their source (sluice mirror add URL, without a token). The server
-verifies all of a bundle before it applies any of it. Bundles that were imported are passed over, and an interrupted
-import goes on where it was.
+verifies all of a bundle before it applies any of it. Bundles that were imported are passed over, and so are
+those of a revoked key that later ones do not need. An interrupted import goes on where it was.
 
 The receipt beside the bundles is for the way back: the next export begins behind it.`
 }
@@ -51,7 +51,7 @@ type importedBundle struct {
 	ExportedAt time.Time `json:"exported_at"`
 }
 
-// Run imports the bundles, up to the first that is refused.
+// Run imports the bundles, up to the first that is refused for another reason than a revoked key.
 func (c *mirrorImportCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -72,18 +72,51 @@ func (c *mirrorImportCmd) Run(ctx context.Context, s *terminal.Session) error {
 	bar.What = "importing"
 	shown := &importBar{bar: bar}
 	var results []importedBundle
+	passed := passedOver{}
 	for i := range found {
 		result, refused := c.one(ctx, s, api, &found[i], shown)
+		source := found[i].Header.SourceID
+		if revoked(refused) {
+			passed[source] = append(passed[source], refused)
+			continue
+		}
 		if err = refused; err != nil {
 			break
 		}
+		passed.settle(s, source)
 		results = append(results, result)
 	}
 	bar.Close()
+	err = errors.Join(passed.all(), err)
 	if err != nil && len(results) == 0 {
 		return err
 	}
 	return errors.Join(s.Show(results, func() error { return importTable(s, results) }), err)
+}
+
+// passedOver has the refusals of bundles whose key was revoked, by their source. A medium may still have bundles that
+// were imported before that, and the later ones do not need them.
+type passedOver map[string][]error
+
+// revoked reports whether a bundle was refused because its key was revoked.
+func revoked(err error) bool {
+	return sluice.CodeOf(err) == sluice.UnknownKey && detailOf(err, "reason") == "revoked"
+}
+
+// settle says that bundles of a source are passed over: a later one was taken without them.
+func (p passedOver) settle(s *terminal.Session, source string) {
+	for _, refused := range p[source] {
+		s.Complain("Passed over %v.", refused)
+	}
+	delete(p, source)
+}
+
+// all returns the refusals that no later bundle has settled.
+func (p passedOver) all() (err error) {
+	for _, refused := range p {
+		err = errors.Join(err, errors.Join(refused...))
+	}
+	return err
 }
 
 // wanted leaves out the bundles of sources that the namespace does not mirror, if there are others.
