@@ -48,12 +48,13 @@ func TestObserve_IsReadPageByPage(t *testing.T) {
 	}
 	first := b.must(t, http.StatusOK, observe+"?limit=2", "")
 	require.Equal(t, []string{"write 1 e0", "revise 2 e1"}, ops(t, first))
-	require.Equal(t, []any{1.0, 3.0, 2.0, true, nil}, []any{first.body["first_seq"], first.body["last_seq"], first.body["through_seq"], first.body["has_more"], first.body["since_id"]})
+	require.Equal(t, []any{1.0, 3.0, 2.0, true, nil}, []any{first.body["first_seq"], first.body["last_seq"], first.body["through_seq"], first.body["has_more"], first.body["since_tag"]})
 	require.Contains(t, first.text, `"data":{"n" : 0.0, "<": 1}`, "data stays byte for byte what it is")
 	require.Equal(t, "e0", first.list(t, "items")[1]["revision_of"])
 	second := b.must(t, http.StatusOK, observe+"?since=2&limit=2", "")
 	require.Equal(t, []string{"write 3 e2"}, ops(t, second))
-	require.Equal(t, []any{3.0, false, "e1"}, []any{second.body["through_seq"], second.body["has_more"], second.body["since_id"]})
+	require.Equal(t, []any{3.0, false, first.body["through_tag"]}, []any{second.body["through_seq"], second.body["has_more"], second.body["since_tag"]})
+	require.NotEmpty(t, second.body["since_tag"])
 	beyond := b.must(t, http.StatusOK, observe+"?since=9", "")
 	require.Equal(t, []any{[]any{}, 3.0, 9.0, false}, []any{beyond.body["items"], beyond.body["last_seq"], beyond.body["through_seq"], beyond.body["has_more"]})
 }

@@ -49,7 +49,7 @@ func (e *Engine) polled(j *job, now time.Time) bool {
 // note takes a page that was read from a time on.
 func (h *heads) note(namespace string, page *sluice.ObservePage, at time.Time) {
 	is := head{page: *page, at: at}
-	is.page.Items, is.page.Lost, is.page.SinceID = nil, nil, ""
+	is.page.Items, is.page.Lost, is.page.SinceTag, is.page.ThroughTag = nil, nil, "", ""
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !at.Before(h.all[namespace].at) {

@@ -22,7 +22,7 @@ type quiet struct {
 
 func (q *quiet) Observe(_ context.Context, _ *sluice.Mirror, _ string, since uint64) (*sluice.ObservePage, error) {
 	q.reads++
-	page := &sluice.ObservePage{Incarnation: "i", FirstSeq: 1, LastSeq: q.last, ThroughSeq: q.last, SinceID: "x"}
+	page := &sluice.ObservePage{Incarnation: "i", FirstSeq: 1, LastSeq: q.last, ThroughSeq: q.last, SinceTag: "x"}
 	if since < q.last {
 		page.Items = []sluice.Change{{Op: sluice.OpWrite, Event: sluice.Event{Seq: q.last, ID: "x", Path: "/a"}}}
 	}
@@ -82,7 +82,7 @@ func TestEngine_PollsAQuietSourceOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		high, now := sluice.Label{Level: sluice.LevelSecret}, time.Now()
-		at := Place{Incarnation: "i", Watermark: 5, LastID: "x", Revision: 7, Live: 1, Label: &high, stored: now}
+		at := Place{Incarnation: "i", Watermark: 5, Tag: "x", Revision: 7, Live: 1, Label: &high, stored: now}
 		type world struct {
 			engine *Engine
 			job    *job

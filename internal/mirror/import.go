@@ -261,7 +261,7 @@ func (r Rule) nextOfBundle(held Held, page *sluice.ObservePage, since uint64, no
 	var skipped []sluice.MirrorGap
 	if from := held.Place.Watermark + 1; since >= from {
 		skipped = []sluice.MirrorGap{{From: from, To: since, Cause: sluice.GapBundle, At: now}}
-		held.Place.Watermark, held.Place.LastID = since, ""
+		held.Place.Watermark, held.Place.Tag = since, ""
 		held.Place.Gaps++
 	}
 	commit, err := r.Next(held, page, now)

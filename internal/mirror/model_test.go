@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,14 +34,14 @@ type site struct {
 	events map[uint64]sluice.Change // of this log, by sequence
 	copied *site                    // an older copy
 	gone   map[uint64]bool          // sequences of events that were erased, also if the log was restored since
-	fork   uint64                   // behind it, the log may have other events than a mirror has read
+	tags   map[uint64]string        // of this log's messages
 }
 
 // copyOf returns a copy of a site.
 func (s *site) copyOf() *site {
 	w := *s.world
 	w.log, w.all, w.erased = slices.Clone(w.log), slices.Clone(w.all), maps.Clone(w.erased)
-	return &site{world: &w, name: s.name, label: s.label, events: maps.Clone(s.events)}
+	return &site{world: &w, name: s.name, label: s.label, events: maps.Clone(s.events), tags: maps.Clone(s.tags)}
 }
 
 // change does something to the source, and reports whether its log is an older copy now.
@@ -50,7 +50,7 @@ func (s *site) change() (restored bool) {
 	case 0: // it is made anew
 		*s.world = world{Rand: s.Rand, first: 1, erased: map[uint64]bool{}}
 		s.name, s.events, s.copied = fmt.Sprint("log-", s.Uint64()), map[uint64]sluice.Change{}, nil
-		s.gone = map[uint64]bool{}
+		s.gone, s.tags = map[uint64]bool{}, map[uint64]string{}
 	case 1: // it is copied
 		s.copied = s.copyOf()
 	case 2: // it is restored from the copy
@@ -58,7 +58,7 @@ func (s *site) change() (restored bool) {
 			return false
 		}
 		old := s.copied.copyOf()
-		s.world, s.events, s.fork = old.world, old.events, min(s.fork, old.last)
+		s.world, s.events, s.tags = old.world, old.events, old.tags
 		return true
 	case 3:
 		s.label = []sluice.Label{{}, {}, secret("a"), {Level: sluice.LevelTopSecret}}[s.IntN(4)]
@@ -74,6 +74,9 @@ func (s *site) change() (restored bool) {
 func (s *site) note() {
 	for i := range s.log {
 		c := &s.log[i]
+		if s.tags[c.Event.Seq] == "" {
+			s.tags[c.Event.Seq] = strconv.FormatUint(s.Uint64(), 10)
+		}
 		if _, known := s.events[c.Event.Seq]; known || c.Op == sluice.OpDelete {
 			continue
 		}
@@ -94,9 +97,12 @@ func (s *site) note() {
 func (s *site) page(since uint64, limit int) *sluice.ObservePage {
 	p := s.read(since, limit)
 	p.Incarnation, p.Label, p.Items = s.name, s.label, slices.Clone(p.Items)
-	for _, c := range s.log {
-		if c.Event.Seq == since && c.Op != sluice.OpDelete {
-			p.SinceID = c.Event.ID
+	for _, c := range s.log { // others are gone
+		switch c.Event.Seq {
+		case since:
+			p.SinceTag = s.tags[since]
+		case p.ThroughSeq:
+			p.ThroughTag = s.tags[p.ThroughSeq]
 		}
 	}
 	return p
@@ -126,7 +132,7 @@ func (m *copyist) sync(s *site, replica, limit int) error {
 	}
 	held := mirror.Held{Place: at, Entries: maps.Clone(m.entries)}
 	p := s.page(at.Watermark, limit)
-	unknown := at.LastID == "" || p.SinceID == "" || at.LastID == p.SinceID && at.Watermark > s.fork // an id that was given again
+	unknown := at.Tag == "" || p.SinceTag == ""
 	if m.restored && unknown && p.LastSeq >= at.Watermark && at.Incarnation == p.Incarnation {
 		m.blind = true
 	}
@@ -266,7 +272,7 @@ func (m *copyist) explains(s *site, key string, c *sluice.Change, told uint64) e
 func history(seed uint64, f fault) (stops int, err error) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	s := &site{
-		world: &world{Rand: random, first: 1, erased: map[uint64]bool{}}, name: "log", events: map[uint64]sluice.Change{}, gone: map[uint64]bool{}, fork: math.MaxUint64,
+		world: &world{Rand: random, first: 1, erased: map[uint64]bool{}}, name: "log", events: map[uint64]sluice.Change{}, gone: map[uint64]bool{}, tags: map[uint64]string{},
 	}
 	m := &copyist{rule: rule(), fault: f, entries: map[string]mirror.Entry{}}
 	m.rule.Mirror.PathPrefix = []string{"", "/a", "/a/1"}[random.IntN(3)]
@@ -334,10 +340,11 @@ func faults() map[string]fault {
 		"a step is stored over any place":            {unsafe: true},
 		"the incarnation is ignored": {page: func(p *sluice.ObservePage, held *mirror.Held) {
 			if held.Place.Incarnation != "" {
-				held.Place.Incarnation, p.SinceID = p.Incarnation, ""
+				held.Place.Incarnation, p.SinceTag = p.Incarnation, ""
 			}
 		}},
-		"a gap is forgotten": {commit: func(c *mirror.Commit, _ *mirror.Held) { c.Gaps = nil }},
+		"another message at the watermark is ignored": {page: func(p *sluice.ObservePage, _ *mirror.Held) { p.SinceTag = "" }},
+		"a gap is forgotten":                          {commit: func(c *mirror.Commit, _ *mirror.Held) { c.Gaps = nil }},
 		"a gap ends one too early": {commit: func(c *mirror.Commit, _ *mirror.Held) {
 			for i := range c.Gaps {
 				c.Gaps[i].To--

@@ -15,7 +15,7 @@ type Place struct {
 	Of          time.Time `json:"of,omitzero"`           // when the mirror was created
 	Incarnation string    `json:"incarnation,omitempty"` // of the source's log; "": nothing was read yet
 	Watermark   uint64    `json:"watermark"`             // the last sequence that is accounted for (S3-07)
-	LastID      string    `json:"last_id,omitempty"`     // id of the event at Watermark, if known
+	Tag         string    `json:"tag,omitempty"`         // of the message at Watermark, if known
 	SourceSeq   uint64    `json:"source_seq"`            // the source's last sequence
 	Live        int       `json:"live"`                  // entries that are no tombstones (S3-11)
 	Deleted     int       `json:"deleted,omitempty"`     // entries that became tombstones

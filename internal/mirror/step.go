@@ -90,8 +90,8 @@ func (r Rule) accepts(at *Place, page *sluice.ObservePage) error {
 		return stop(sluice.MirrorOriginReplaced, "the log of %s was made anew: it is %s now, and the mirror follows %s", r.Mirror.Source, page.Incarnation, at.Incarnation)
 	case page.LastSeq < at.Watermark:
 		return stop(sluice.MirrorOriginReplaced, "the log of %s ends at sequence %d, and the mirror has read up to %d: it lost its end", r.Mirror.Source, page.LastSeq, at.Watermark)
-	case at.LastID != "" && page.SinceID != "" && at.LastID != page.SinceID:
-		return stop(sluice.MirrorOriginReplaced, "sequence %d of %s is another event than the one that was mirrored: its log was restored or replaced", at.Watermark, r.Mirror.Source)
+	case at.Tag != "" && page.SinceTag != "" && at.Tag != page.SinceTag:
+		return stop(sluice.MirrorOriginReplaced, "sequence %d of %s is another message than when it was mirrored: its log was restored or replaced", at.Watermark, r.Mirror.Source)
 	case !r.Label.Dominates(page.Label):
 		return r.raised(at, page.Label)
 	}
@@ -312,14 +312,9 @@ func (s *step) put(key string, e Entry) {
 func (s *step) advance(page *sluice.ObservePage) {
 	at := &s.commit.Place
 	if page.ThroughSeq > at.Watermark {
-		at.LastID = ""
-	} else if at.LastID == "" {
-		at.LastID = page.SinceID
-	}
-	for i := range page.Items {
-		if e := &page.Items[i].Event; e.Seq == page.ThroughSeq && page.Items[i].Op != sluice.OpDelete {
-			at.LastID = e.ID
-		}
+		at.Tag = page.ThroughTag
+	} else if at.Tag == "" {
+		at.Tag = page.SinceTag
 	}
 	at.Incarnation, at.Watermark, at.SourceSeq = page.Incarnation, page.ThroughSeq, page.LastSeq
 	at.SyncedAt, at.Passed, at.Label = s.now, page.Passed, &page.Label

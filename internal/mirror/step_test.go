@@ -196,21 +196,21 @@ func TestNext_NotesLargeEntries(t *testing.T) {
 // S3-108, S3-119, S3-124: what must stop a mirror stops it before anything is stored.
 func TestNext_StopsWithTheReason(t *testing.T) {
 	t.Parallel()
-	at := mirror.Place{Incarnation: "origin", Watermark: 5, LastID: "five"}
+	at := mirror.Place{Incarnation: "origin", Watermark: 5, Tag: "five"}
 	for name, c := range map[string]struct {
 		change func(p *sluice.ObservePage)
 		want   string
 	}{
 		"another log":         {func(p *sluice.ObservePage) { p.Incarnation = "other" }, sluice.MirrorOriginReplaced},
 		"a log that is short": {func(p *sluice.ObservePage) { p.LastSeq, p.ThroughSeq, p.Items = 4, 4, nil }, sluice.MirrorOriginReplaced},
-		"another event":       {func(p *sluice.ObservePage) { p.SinceID = "six" }, sluice.MirrorOriginReplaced},
+		"another event":       {func(p *sluice.ObservePage) { p.SinceTag = "six" }, sluice.MirrorOriginReplaced},
 		"a raised level":      {func(p *sluice.ObservePage) { p.Label.Level = sluice.LevelTopSecret }, sluice.MirrorLabelRaised},
 		"a new compartment":   {func(p *sluice.ObservePage) { p.Label = secret("b") }, sluice.MirrorLabelRaised},
 		"itself":              {func(p *sluice.ObservePage) { p.Incarnation, at.Incarnation = "own", "own" }, sluice.MirrorInCycle},
 		"a cycle":             {func(p *sluice.ObservePage) { p.Passed = []sluice.Hop{{Incarnation: "own", Hops: 3}} }, sluice.MirrorInCycle},
 		"too many hops":       {func(p *sluice.ObservePage) { p.Passed = []sluice.Hop{{Incarnation: "far", Hops: 8}} }, sluice.MirrorInCycle},
 		"nothing": {func(p *sluice.ObservePage) {
-			p.SinceID, p.Label, p.Passed = "five", secret("a"), []sluice.Hop{{Incarnation: "far", Hops: 7}}
+			p.SinceTag, p.Label, p.Passed = "five", secret("a"), []sluice.Hop{{Incarnation: "far", Hops: 7}}
 		}, ""},
 	} {
 		at.Incarnation = "origin"
@@ -263,18 +263,20 @@ func TestNext_RefusesPagesThatContradictThemselves(t *testing.T) {
 	}
 }
 
-// The event at the watermark is remembered, and learned from the source if it is not known.
-func TestNext_RemembersTheEventAtItsPlace(t *testing.T) {
+// The message at the watermark is remembered, and learned from the source if it is not known.
+func TestNext_RemembersTheMessageAtItsPlace(t *testing.T) {
 	t.Parallel()
 	r := rule()
-	_, c := take(t, r, mirror.Held{}, page(2, write(1, "x", "/a"), write(2, "y", "/b")))
-	require.Equal(t, "y", c.Place.LastID)
+	p := page(2, write(1, "x", "/a"), write(2, "y", "/b"))
+	p.ThroughTag = "two"
+	_, c := take(t, r, mirror.Held{}, p)
+	require.Equal(t, "two", c.Place.Tag)
 	_, c = take(t, r, mirror.Held{Place: c.Place}, page(3))
-	require.Empty(t, c.Place.LastID, "what is at 3 is not known")
-	p := page(3)
-	p.SinceID = "three"
+	require.Empty(t, c.Place.Tag, "the message at 3 is not known")
+	p = page(3)
+	p.SinceTag = "three"
 	_, c = take(t, r, mirror.Held{Place: c.Place}, p)
-	require.Equal(t, "three", c.Place.LastID)
+	require.Equal(t, "three", c.Place.Tag)
 }
 
 // world is a source's log in a model test.

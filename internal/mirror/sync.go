@@ -320,7 +320,7 @@ func (e *Engine) keep(ctx context.Context, m *sluice.Mirror, commit Commit, now 
 // idle reports whether a commit changes nothing but times.
 func (c *Commit) idle(at *Place) bool {
 	return len(c.Entries)+len(c.Gaps) == 0 && at.Revision > 0 &&
-		c.Place.Watermark == at.Watermark && c.Place.Incarnation == at.Incarnation && c.Place.LastID == at.LastID
+		c.Place.Watermark == at.Watermark && c.Place.Incarnation == at.Incarnation && c.Place.Tag == at.Tag
 }
 
 // keysOf returns the keys of the entries of pages.

@@ -30,7 +30,7 @@ type EventPage struct {
 type ChangeQuery struct {
 	Since   uint64                   // changes behind this sequence
 	Limit   int                      // default: 100; at most 1000
-	Brief   bool                     // a page without changes has no since_id: nothing is read for it
+	Brief   bool                     // a page without changes has no tags: nothing is read for them
 	Visible func(*sluice.Event) bool // other events are left out as if they did not exist; nil: none are
 	// The paths of which the caller may know the ids of erased events with a label of their own ("": without one), or whether it
 	// may know those of every path; nil: it may.

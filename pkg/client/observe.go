@@ -17,8 +17,7 @@ type ObserveQuery struct {
 
 // Observe returns a page of the changes of a namespace that the caller may read, in log order, with
 // deletions. A page with HasMore has a next one, even if it has no items. The caller remembers
-// Incarnation, ThroughSeq and the ID of the last event: another incarnation, or another SinceID, is
-// another log. If FirstSeq is greater than Since + 1, the events in between are no longer stored.
+// Incarnation, ThroughSeq and ThroughTag: another incarnation, or another SinceTag, is another log. If FirstSeq is greater than Since + 1, the events in between are no longer stored.
 func (c *Client) Observe(ctx context.Context, namespace string, q ObserveQuery) (sluice.ObservePage, error) {
 	return send[sluice.ObservePage](ctx, c, call{
 		method: http.MethodGet, path: join(namespaces, namespace, "observe"),

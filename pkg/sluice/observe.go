@@ -223,13 +223,14 @@ type ObservePage struct {
 	// Up to here the page has every change that the caller may read; the next page begins behind it.
 	ThroughSeq uint64 `json:"through_seq"`
 	HasMore    bool   `json:"has_more"` // there are changes behind ThroughSeq
-	// The event at the sequence that the caller named, if it is stored and the caller may read it: a
-	// caller that remembers another one reads another log than before.
-	SinceID string   `json:"since_id,omitempty"`
-	Label   Label    `json:"label"`          // of the namespace
-	Passed  []Hop    `json:"passed"`         // logs whose content the namespace has in mirrors
-	Items   []Change `json:"items"`          // ascending, at most as many as asked for
-	Lost    []Gap    `json:"lost,omitempty"` // ranges in (since, ThroughSeq] that are lost to damage
+	// Tags of the messages at the sequence that the caller named and at ThroughSeq; "" if none is stored
+	// there. A caller whose last ThroughTag is another one than SinceTag reads another log than before.
+	SinceTag   string   `json:"since_tag,omitempty"`
+	ThroughTag string   `json:"through_tag,omitempty"`
+	Label      Label    `json:"label"`          // of the namespace
+	Passed     []Hop    `json:"passed"`         // logs whose content the namespace has in mirrors
+	Items      []Change `json:"items"`          // ascending, at most as many as asked for
+	Lost       []Gap    `json:"lost,omitempty"` // ranges in (since, ThroughSeq] that are lost to damage
 }
 
 // AppendJSON appends the page. JSON data is copied byte for byte, which json.Marshal does not do.

@@ -26,7 +26,8 @@ type encodedPage struct {
 	LastSeq     uint64          `json:"last_seq"`
 	ThroughSeq  uint64          `json:"through_seq"`
 	HasMore     bool            `json:"has_more"`
-	SinceID     string          `json:"since_id"`
+	SinceTag    string          `json:"since_tag"`
+	ThroughTag  string          `json:"through_tag"`
 	Label       json.RawMessage `json:"label"`
 	Passed      json.RawMessage `json:"passed"`
 	Items       json.RawMessage `json:"items"`
@@ -40,10 +41,11 @@ func decodePage(body []byte) (*sluice.ObservePage, error) {
 		return nil, err //nolint:wrapcheck // the caller names the source
 	}
 	page := &sluice.ObservePage{
-		Incarnation: in.Incarnation, FirstSeq: in.FirstSeq, LastSeq: in.LastSeq, ThroughSeq: in.ThroughSeq, HasMore: in.HasMore, SinceID: in.SinceID,
+		Incarnation: in.Incarnation, FirstSeq: in.FirstSeq, LastSeq: in.LastSeq, ThroughSeq: in.ThroughSeq, HasMore: in.HasMore,
+		SinceTag: in.SinceTag, ThroughTag: in.ThroughTag,
 	}
-	if len(in.Incarnation) > nameBytes || len(in.Label) > labelBytes {
-		return nil, errors.New("its incarnation or its label is too long")
+	if max(len(in.Incarnation), len(in.SinceTag), len(in.ThroughTag)) > nameBytes || len(in.Label) > labelBytes {
+		return nil, errors.New("its incarnation, a tag or its label is too long")
 	}
 	if len(in.Label) > 0 {
 		if err := json.Unmarshal(in.Label, &page.Label); err != nil {

@@ -41,13 +41,13 @@ func TestDecodePage_RefusesExpandingText(t *testing.T) {
 // A page is decoded as it was sent.
 func TestDecodePage_HasEveryMember(t *testing.T) {
 	t.Parallel()
-	page, err := decodePage([]byte(`{"incarnation":"i","first_seq":1,"last_seq":9,"through_seq":8,"has_more":true,"since_id":"s","label":{"level":"SECRET","compartments":["a"]},` +
+	page, err := decodePage([]byte(`{"incarnation":"i","first_seq":1,"last_seq":9,"through_seq":8,"has_more":true,"since_tag":"s","through_tag":"t","label":{"level":"SECRET","compartments":["a"]},` +
 		`"passed":[{"incarnation":"j","hops":2}],"lost":[{"from":3,"to":4}],"items":[{"op":"write","seq":5,"id":"a","path":"/p","data":{"a":1,"a":2}}],"unknown":1}`))
 	require.NoError(t, err)
 	require.Equal(t, "i", page.Incarnation)
 	require.Equal(t, []uint64{1, 9, 8}, []uint64{page.FirstSeq, page.LastSeq, page.ThroughSeq})
 	require.True(t, page.HasMore)
-	require.Equal(t, "s", page.SinceID)
+	require.Equal(t, []string{"s", "t"}, []string{page.SinceTag, page.ThroughTag})
 	require.Equal(t, []string{"a"}, page.Label.Compartments)
 	require.Equal(t, 2, page.Passed[0].Hops)
 	require.EqualValues(t, 4, page.Lost[0].To)

@@ -2,8 +2,11 @@ package eventlog
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -73,6 +76,7 @@ type changeReader struct {
 	holed   bool             // sequences were missing
 	hole    uint64           // behind it, at first
 	erased  map[string]known // by label
+	stored  string           // when the message at the page's ThroughSeq was stored; "": unknown
 	page    sluice.ObservePage
 }
 
@@ -151,7 +155,7 @@ func (r *changeReader) atEnd(ctx context.Context) error {
 		return natsstore.ErrBehind
 	}
 	r.gap()
-	r.page.ThroughSeq = r.until
+	r.page.ThroughSeq, r.stored = r.until, ""
 	return nil
 }
 
@@ -164,10 +168,11 @@ func (r *changeReader) take(msg *nats.Msg) error {
 	if seq > r.page.ThroughSeq+1 {
 		r.gap()
 	}
-	r.page.ThroughSeq = min(seq, r.until)
+	r.page.ThroughSeq, r.stored = min(seq, r.until), ""
 	if seq > r.until {
 		return nil
 	}
+	r.stored = natsstore.LastHeader(msg, natsstore.HeaderStored)
 	r.scanned++
 	if subject := natsstore.LastHeader(msg, natsstore.HeaderSubject); subject == streams.ErasedSubject(r.ns) {
 		r.takeErased(msg, subject, seq)
@@ -226,20 +231,23 @@ func (r *changeReader) gap() {
 	}
 }
 
-// named enters the id of the event at the sequence that the caller named.
+// named enters the tag of the message at the sequence that the caller named, if it is stored.
 func (r *changeReader) named(ctx context.Context) error {
 	if r.q.Since == 0 || r.q.Since < r.page.FirstSeq || r.q.Since > r.page.LastSeq {
 		return nil
 	}
-	ev, err := r.log.Event(ctx, r.ns, r.q.Since)
-	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
-	case sluice.NotFound, sluice.WindowExceeded, sluice.InvalidRequest:
-		return nil
-	}
-	if err == nil && r.shows(&ev) {
-		r.page.SinceID = ev.ID
+	msg, err := r.log.leaders(ctx, r.ns, natsstore.MessageRequest{Seq: r.q.Since})
+	if err == nil && msg.Seq > 0 {
+		r.page.SinceTag = r.tag(msg.Seq, msg.Time)
 	}
 	return err
+}
+
+// tag returns the tag of a message that was stored at a time. It has 32 bits, too few to find the time of a message that the
+// caller may not see by trying all times.
+func (r *changeReader) tag(seq uint64, at time.Time) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", r.page.Incarnation, seq, at.UnixNano()))
+	return hex.EncodeToString(sum[:4])
 }
 
 // settle completes the page, with the log as it is after the reading. False if nothing of it is certain: the log was made again, or
@@ -255,7 +263,10 @@ func (r *changeReader) settle(info *jetstream.StreamInfo) bool {
 		for n := len(r.page.Items); n > 0 && r.page.Items[n-1].Event.Seq > r.hole; n-- {
 			r.page.Items = r.page.Items[:n-1]
 		}
-		r.page.ThroughSeq = r.hole
+		r.page.ThroughSeq, r.stored = r.hole, ""
+	}
+	if at, err := time.Parse(time.RFC3339Nano, r.stored); err == nil {
+		r.page.ThroughTag = r.tag(r.page.ThroughSeq, at)
 	}
 	r.page.HasMore = r.page.ThroughSeq < r.page.LastSeq
 	return true
