@@ -56,7 +56,7 @@ func (d *Directory) Close() error {
 
 // Verify returns the content if a trusted key of the source signed the manifest and the directory has
 // exactly the files that it declares, byte for byte, with the entries that its header declares. It
-// reads all of them. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable with the name of the file.
+// reads all of them, in bounded memory. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable with the name of the file.
 func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 	if err := d.verify(trust); err != nil {
 		return nil, err
@@ -65,12 +65,14 @@ func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 		return nil, err
 	}
 	t, depth := newTally(d.Header.Since), d.Header.Depth()
+	verifying := walk{dir: d, ahead: 2, spare: make(chan []byte, 3), check: func(w *wire) error {
+		w.sum = w.inlineSum()
+		_, err := w.entry(depth, nil)
+		return err
+	}}
 	used := map[string]bool{}
-	err := d.each(ctx, func(w *wire, _ []byte) error {
+	err := verifying.each(ctx, func(w *wire, _ []byte) error {
 		used[w.file] = true
-		if _, err := w.entry(depth, nil); err != nil {
-			return err
-		}
 		return addTo(t, w)
 	})
 	if err != nil {
@@ -84,7 +86,8 @@ func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 	if err := t.match(&d.Header); err != nil {
 		return nil, err
 	}
-	return &Content{Header: d.Header, Digest: d.digest, each: d.each}, nil
+	reading := walk{dir: d, ahead: 1, check: func(*wire) error { return nil }}
+	return &Content{Header: d.Header, Digest: d.digest, each: reading.each}, nil
 }
 
 // addTo counts an entry of a directory.
@@ -133,76 +136,6 @@ func (d *Directory) Check() error {
 	}
 	if !bytes.Equal(text, want) {
 		return invalid("%s does not list the files of the manifest", sumsFile)
-	}
-	return nil
-}
-
-// each calls yield with each entry and its content. It reads each file at once, and uses nothing of
-// a file that is not the declared one; content is valid during the call.
-func (d *Directory) each(ctx context.Context, yield func(*wire, []byte) error) error {
-	var lines, data []byte
-	one := func(line []byte) (err error) {
-		w, err := parseEntry(line, d.Header.Depth())
-		if err != nil {
-			return err
-		}
-		if w.base64 || len(w.content) > maxInline {
-			return invalid("entry %d: content above %d bytes or in base64 belongs into a file", w.seq, maxInline)
-		}
-		if w.file == "" {
-			return yield(w, w.content)
-		}
-		if data, err = d.content(w, data); err != nil {
-			return err
-		}
-		return yield(w, data)
-	}
-	for n := 1; d.named[entriesName(n)] != nil; n++ {
-		text, err := d.lines(ctx, n, lines)
-		if err == nil {
-			err = eachLine(text, one)
-		}
-		if err != nil {
-			return err
-		}
-		lines = text
-	}
-	return nil
-}
-
-// lines reads the nth file of entries into a buffer.
-func (d *Directory) lines(ctx context.Context, n int, buffer []byte) ([]byte, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("bundle: %w", err)
-	}
-	f := d.named[entriesName(n)]
-	text, err := readDeclared(d.root, f, buffer)
-	if err == nil && f.Size > entriesSize && bytes.IndexByte(text, '\n') < len(text)-1 {
-		err = invalid("%s is larger than %d bytes and has more than one entry", f.Name, entriesSize)
-	}
-	return text, err
-}
-
-// content reads the content of an entry that has it in a file into a buffer.
-func (d *Directory) content(w *wire, buffer []byte) ([]byte, error) {
-	f := d.named[w.file]
-	if _, ok := isDataName(w.file); f == nil || !ok {
-		return nil, invalid("entry %d: content_file %.200q is not in the manifest", w.seq, w.file)
-	}
-	return readDeclared(d.root, f, buffer)
-}
-
-// eachLine calls f with each line, without its end.
-func eachLine(text []byte, f func([]byte) error) error {
-	for len(text) > 0 {
-		end := bytes.IndexByte(text, '\n')
-		if end < 0 {
-			return invalid("a file of entries ends within a line")
-		}
-		if err := f(text[:end]); err != nil {
-			return err
-		}
-		text = text[end+1:]
 	}
 	return nil
 }

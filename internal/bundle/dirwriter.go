@@ -19,6 +19,7 @@ type DirectoryWriter struct {
 	entries []file
 	data    map[string]file
 	lines   []byte
+	line    []byte // of the last entry
 }
 
 // NewDirectoryWriter returns a writer of a bundle of a scope, from behind a sequence, that passes each file to
@@ -43,7 +44,8 @@ func (d *DirectoryWriter) Append(e Entry) error {
 			return err
 		}
 	}
-	line := append(w.append(nil), '\n')
+	d.line = append(w.append(d.line[:0]), '\n')
+	line := d.line
 	if len(line) > maxFile {
 		return sluice.Errorf(sluice.TooLarge, "bundle: entry %d is larger than %d bytes", w.seq, maxFile)
 	}

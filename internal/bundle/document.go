@@ -28,8 +28,8 @@ type Content struct {
 	each   func(ctx context.Context, yield func(*wire, []byte) error) error
 }
 
-// Entries returns the entries with sequences above after, ascending. What an entry refers to is its
-// own. It ends with an error if the content changed since it was verified; the entries before that
+// Entries returns the entries with sequences above after, ascending. Their content is the caller's, but may share memory
+// with that of other entries. It ends with an error if the content changed since it was verified; the entries before that
 // are good.
 func (c *Content) Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error] {
 	depth := c.Header.Depth()
@@ -38,7 +38,7 @@ func (c *Content) Entries(ctx context.Context, after uint64) iter.Seq2[Entry, er
 			if w.seq <= after {
 				return nil
 			}
-			e, err := w.entry(depth, bytes.Clone(content))
+			e, err := w.entry(depth, content)
 			if err == nil && !yield(e, nil) {
 				err = stopped{}
 			}

@@ -40,6 +40,7 @@ type wire struct {
 	base64      bool   // the content is in the entry in base64
 	file        string // the content is in this file
 	content     []byte
+	sum         []byte // SHA-256 of the content; nil: it is not known yet
 	contentType string // "": null
 	dataSchema  string
 	id          string

@@ -52,7 +52,10 @@ func FuzzEntry(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, depth := range []sluice.Depth{sluice.DepthCatalog, sluice.DepthSummary, sluice.DepthFull} {
 			w, err := parseEntry([]byte(text), depth)
+			consumed, same := consumeEntry([]byte(text), depth)
+			require.Equal(t, err == nil, same == nil, "%v, %v", err, same)
 			if err == nil {
+				require.Equal(t, w, consumed)
 				requireOneForm(t, w, text, depth)
 			}
 		}

@@ -13,9 +13,19 @@ import (
 )
 
 // parseEntry parses an entry, and accepts only the form that wire.append returns: canonical JSON
-// with the known members. Code Unprocessable.
+// with the known members. The entry refers to the text. Code Unprocessable.
 func parseEntry(text []byte, depth sluice.Depth) (*wire, error) {
-	c := &cursor{b: text, bad: !utf8.Valid(text)}
+	return (&cursor{b: text}).entry(depth)
+}
+
+// consumeEntry is parseEntry for a text that nobody reads afterwards: strings with escapes are decoded in place.
+func consumeEntry(text []byte, depth sluice.Depth) (*wire, error) {
+	return (&cursor{b: text, consumes: true}).entry(depth)
+}
+
+func (c *cursor) entry(depth sluice.Depth) (*wire, error) {
+	text := c.b
+	c.bad = !utf8.Valid(text)
 	w := &wire{}
 	c.literal(`{"claims":`)
 	w.claims = c.claims()
@@ -47,9 +57,10 @@ func parseEntry(text []byte, depth sluice.Depth) (*wire, error) {
 
 // cursor is a position in canonical JSON, until the text is found to be bad.
 type cursor struct {
-	b   []byte
-	at  int
-	bad bool
+	b        []byte
+	at       int
+	bad      bool
+	consumes bool // the text behind the position is its own
 }
 
 func (c *cursor) require(good bool) { c.bad = c.bad || !good }
@@ -65,35 +76,74 @@ func (c *cursor) skip(literal string) bool {
 
 func (c *cursor) literal(literal string) { c.require(c.skip(literal)) }
 
-// text returns a string; nil if it is bad. It is part of the text if it has no escapes.
+// text returns a string; nil if it is bad. It is part of the text if it has no escapes, or if the text is
+// consumed.
 func (c *cursor) text() []byte {
 	c.literal(`"`)
-	var plain []byte
-	start := c.at
-	for i := c.at; i < len(c.b) && !c.bad; i++ {
-		switch b := c.b[i]; {
-		case b == '"':
-			c.at = i + 1
-			if plain == nil {
-				return c.b[start:i]
-			}
-			return append(plain, c.b[start:i]...)
-		case b < ' ':
-			c.bad = true
-		case b == '\\':
-			if plain == nil {
-				plain = make([]byte, 0, endOfString(c.b, c.at-1)-start)
-			}
-			plain = append(plain, c.b[start:i]...)
-			value, size := unescape(c.b[i+1:])
-			c.require(size > 0)
-			plain = append(plain, value)
-			i += size
-			start = i + 1
-		}
+	if c.bad {
+		return nil
 	}
-	c.bad = true
-	return nil
+	start := c.at
+	at := endOfPlain(c.b, start)
+	plain := c.b[start:at:at]
+	if at < len(c.b) && c.b[at] == '\\' {
+		room := c.b[start:]
+		if !c.consumes {
+			room = make([]byte, endOfString(c.b, start-1)-start)
+			copy(room, plain)
+		}
+		var n int
+		n, at = decode(room, len(plain), c.b, at)
+		plain = room[:n:n]
+	}
+	if at >= len(c.b) || c.b[at] != '"' {
+		c.bad = true
+		return nil
+	}
+	c.at = at + 1
+	return plain
+}
+
+// decode writes the rest of a string from an escape on, up to its quote or what is no part of it, and
+// returns the ends of both. Both may share memory: a string is not longer than it is with escapes.
+func decode(to []byte, n int, from []byte, at int) (end, next int) {
+	for at < len(from) && n < len(to) {
+		b := from[at]
+		if ordinary(b) {
+			to[n] = b
+			n++
+			at++
+			continue
+		}
+		if b != '\\' {
+			return n, at
+		}
+		if rest := from[at+1:]; len(rest) > 0 && (rest[0] == '"' || rest[0] == '\\') { // most of them: a quote or a backslash
+			to[n] = rest[0]
+			n++
+			at += 2
+			continue
+		}
+		value, size := unescape(from[at+1:])
+		if size == 0 {
+			return n, at
+		}
+		to[n] = value
+		n++
+		at += 1 + size
+	}
+	return n, at
+}
+
+// ordinary reports whether a byte is part of a string as it is.
+func ordinary(b byte) bool { return b >= ' ' && b != '"' && b != '\\' }
+
+// endOfPlain returns the position of the first other byte from a position on.
+func endOfPlain(b []byte, at int) int {
+	for at < len(b) && ordinary(b[at]) {
+		at++
+	}
+	return at
 }
 
 // unescape returns the character of an escape and the size of it behind the backslash; 0 unless RFC
@@ -101,9 +151,6 @@ func (c *cursor) text() []byte {
 func unescape(b []byte) (value byte, size int) {
 	if len(b) == 0 {
 		return 0, 0
-	}
-	if b[0] == '"' || b[0] == '\\' { // most of them
-		return b[0], 1
 	}
 	if i := strings.IndexByte(escapes, b[0]); i >= 0 {
 		return escaped[i], 1

@@ -17,8 +17,11 @@ func TestParse_AcceptsOneFormOnly(t *testing.T) {
 	accepted := func(from, to string) bool {
 		text := strings.Replace(plainEntry, from, to, 1)
 		w, err := parseEntry([]byte(text), sluice.DepthFull)
+		consumed, same := consumeEntry([]byte(text), sluice.DepthFull)
+		require.Equal(t, err == nil, same == nil, "%v, %v", err, same)
 		if err == nil {
 			require.Equal(t, text, string(w.append(nil)))
+			require.Equal(t, w, consumed)
 		}
 		return err == nil
 	}

@@ -50,11 +50,19 @@ func (t *tally) add(w *wire, content []byte) error {
 
 // addInline is add for an entry with its content in it, or with none.
 func (t *tally) addInline(w *wire) error {
-	if !w.hasContent() {
-		return t.add(w, nil)
+	if w.sum == nil {
+		w.sum = w.inlineSum()
+	}
+	return t.add(w, w.sum)
+}
+
+// inlineSum returns the SHA-256 of the content in an entry; nil if it has none.
+func (w *wire) inlineSum() []byte {
+	if !w.text && !w.base64 {
+		return nil
 	}
 	sum := sha256.Sum256(w.content)
-	return t.add(w, sum[:])
+	return sum[:]
 }
 
 // digest returns the digest of the entries, in hex.

@@ -16,10 +16,10 @@ import (
 )
 
 // directory exports a directory from a server.
-func (s *running) directory(t *testing.T, since uint64, previous string) *bundle.Directory {
+func (s *running) directory(t *testing.T, since uint64) *bundle.Directory {
 	t.Helper()
 	api, dir := client.New(s.at.HTTP, s.token), filepath.Join(t.TempDir(), "b")
-	stream, err := api.ExportDirectory(t.Context(), "default", client.ExportQuery{Since: since, Depth: sluice.DepthFull, Previous: previous}, 0)
+	stream, err := api.ExportDirectory(t.Context(), "default", client.ExportQuery{Since: since, Depth: sluice.DepthFull}, 0)
 	require.NoError(t, err)
 	_, err = bundle.Receive(t.Context(), stream, dir, func(int) {})
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestBundleDirectory_IsStoredOnlyIfItWouldBeApplied(t *testing.T) {
 	t.Parallel()
 	g := newGapped(t)
 	g.low.publishes(t, "default", "/a one", "/a two")
-	first := g.low.directory(t, 0, "")
+	first := g.low.directory(t, 0)
 	staged := func() int {
 		found, err := os.ReadDir(filepath.Join(g.high.dir, "imports"))
 		if !os.IsNotExist(err) {
@@ -61,11 +61,11 @@ func TestBundleDirectory_IsStoredOnlyIfItWouldBeApplied(t *testing.T) {
 	_, err = g.sends(t, first, nil, func(tar []byte) []byte { return bytes.Replace(tar, []byte(`"Ed25519"`), []byte(`"Ed25518"`), 1) })
 	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err), "another algorithm: %v", err)
 	g.low.publishes(t, "default", "/a three")
-	_, err = g.sends(t, g.low.directory(t, 2, ""), nil, nil)
+	_, err = g.sends(t, g.low.directory(t, 2), nil, nil)
 	require.Equal(t, sluice.BundleGap, sluice.CodeOf(err), "%v", err)
 	foreign := start(t, t.TempDir(), nil)
 	foreign.publishes(t, "default", "/a one")
-	_, err = g.sends(t, foreign.directory(t, 0, ""), nil, nil)
+	_, err = g.sends(t, foreign.directory(t, 0), nil, nil)
 	require.Equal(t, sluice.UnknownKey, sluice.CodeOf(err), "%v", err)
 	require.Zero(t, staged())
 

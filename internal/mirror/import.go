@@ -228,7 +228,9 @@ func (i *importing) receipt(ctx context.Context, at *Place) (json.RawMessage, er
 // bundle, which is empty for a heartbeat. It returns the new place and the number of entries.
 func (e *Engine) take(ctx context.Context, rule Rule, at Place, c *bundle.Content, record bundle.Import) (Place, int, error) {
 	applied := 0
-	for page, err := range pagesOf(ctx, c, max(at.Watermark, c.Header.Since), at.SourceSeq) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for page, err := range ahead(pagesOf(ctx, c, max(at.Watermark, c.Header.Since), at.SourceSeq), cancel) {
 		if err != nil {
 			return at, applied, fmt.Errorf("read bundle: %w", err)
 		}
@@ -269,8 +271,45 @@ func (r Rule) nextOfBundle(held Held, page *sluice.ObservePage, since uint64, no
 	return commit, err
 }
 
-// Bounds of a step with a page of a bundle, besides groupMessages and groupBytes.
-const lostRanges = 50
+// ahead returns a sequence that is read on another goroutine, one element ahead of its use. Stop ends the reading when the
+// rest is not wanted.
+func ahead[T any](all iter.Seq2[T, error], stop func()) iter.Seq2[T, error] {
+	type element struct {
+		value T
+		err   error
+	}
+	return func(yield func(T, error) bool) {
+		elements, ended := make(chan element), make(chan struct{})
+		go func() {
+			defer close(elements)
+			for value, err := range all {
+				select {
+				case elements <- element{value, err}:
+				case <-ended:
+					return
+				}
+			}
+		}()
+		defer func() {
+			close(ended)
+			stop()
+			for range elements { // until the reader has ended: what it reads is closed next
+			}
+		}()
+		for e := range elements {
+			if !yield(e.value, e.err) {
+				return
+			}
+		}
+	}
+}
+
+// Bounds of a step with a page of a bundle, besides groupMessages. Nothing but the range of the bundle ends it, so it is
+// larger than a step of a sync: each costs a round trip, and JetStream keeps the block with the place in memory for ten seconds.
+const (
+	bundleBytes = 16 << 20 // of data
+	lostRanges  = 50
+)
 
 // pagesOf returns the content of a bundle behind a sequence as pages, each of which fits into one step. The
 // last one goes through the end of the bundle's range, and there is always one. Known is the last sequence
@@ -324,7 +363,7 @@ func (p *pager) before(seq uint64, yield func(*sluice.ObservePage, error) bool) 
 			return false
 		}
 	}
-	full := p.messages+lostRanges+2 >= groupMessages || p.bytes >= groupBytes
+	full := p.messages+lostRanges+2 >= groupMessages || p.bytes >= bundleBytes
 	return !full || yield(p.page(seq-1), nil)
 }
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"testing"
@@ -106,6 +108,57 @@ func TestPagesOf_AreTheBundleInSteps(t *testing.T) {
 }
 
 // The last imports are remembered, oldest first, and no later time is forgotten for an earlier one.
+// A page of a bundle with large entries ends behind 16 MiB of data.
+func TestPagesOf_AreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	p := pager{header: &bundle.Header{Through: 100}}
+	var pages []int
+	yield := func(page *sluice.ObservePage, _ error) bool {
+		pages = append(pages, len(page.Items))
+		return true
+	}
+	for seq := range uint64(40) {
+		require.True(t, p.before(seq+1, yield))
+		p.add(&sluice.Change{Op: sluice.OpWrite, Event: sluice.Event{Seq: seq + 1, Data: make([]byte, 1<<20)}})
+	}
+	require.Equal(t, []int{16, 16}, pages)
+	require.Len(t, p.items, 8)
+}
+
+func TestAhead_YieldsAllInOrder(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("e")
+	upTo := func(n int, ended chan struct{}) iter.Seq2[int, error] {
+		return func(yield func(int, error) bool) {
+			defer close(ended)
+			for i := range n {
+				if !yield(i, nil) {
+					return
+				}
+			}
+			yield(n, failure)
+		}
+	}
+	ended, stops, got := make(chan struct{}), 0, []int{}
+	for i, err := range ahead(upTo(5, ended), func() { stops++ }) {
+		require.Equal(t, i == 5, errors.Is(err, failure))
+		got = append(got, i)
+	}
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, got)
+	ended = make(chan struct{})
+	for i, err := range ahead(upTo(1<<20, ended), func() { stops++ }) {
+		if require.NoError(t, err); i == 3 {
+			break
+		}
+	}
+	select {
+	case <-ended:
+	default:
+		require.Fail(t, "the reader goes on after the end")
+	}
+	require.Equal(t, 2, stops)
+}
+
 func TestPlace_RemembersTheLastImports(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)

@@ -100,17 +100,20 @@ const headerData = "Sluice-Data"
 // MaxEntry returns how many bytes of data and attributes an entry may have.
 func (s *Store) MaxEntry() int { return int(s.core.Conn().MaxPayload()) }
 
-// inJSON is the size up to which the data of an entry is a part of its JSON.
-func (s *Store) inJSON() int { return s.MaxEntry() - 2<<10 }
+// inJSON is the size up to which the data of an entry is a part of its JSON. To store more of it there would cost a check
+// of its syntax, and for binary data or text a third more room and up to six times as much.
+const inJSON = 1 << 10
 
 // encode returns the message of an entry.
 func (s *Store) encode(id string, e *mirror.Entry) (*nats.Msg, error) {
-	data, err := e.AppendJSON(nil)
-	msg := &nats.Msg{Subject: streams.MirrorEntrySubject(id, e.Change.Key()), Data: data, Header: nats.Header{}}
-	if content := e.Change.Event.Data; err == nil && len(data) > s.inJSON() {
-		data, err = e.AppendApart(nil)
-		msg.Data = append(data, content...)
+	msg := &nats.Msg{Subject: streams.MirrorEntrySubject(id, e.Change.Key()), Header: nats.Header{}}
+	var err error
+	if content := e.Change.Event.Data; len(content) > inJSON {
+		msg.Data, err = e.AppendApart(make([]byte, 0, len(content)+inJSON))
+		msg.Data = append(msg.Data, content...)
 		msg.Header.Set(headerData, strconv.Itoa(len(content)))
+	} else {
+		msg.Data, err = e.AppendJSON(nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("entry %d: %w", e.Seq(), err)
@@ -157,7 +160,7 @@ func (s *Store) Commit(ctx context.Context, id string, c mirror.Commit) (uint64,
 	if err := s.core.Writable(); err != nil { //nolint:contextcheck // it asks a context of the server's
 		return 0, err
 	}
-	seq, err := s.publish(ctx, msgs)
+	seq, err := s.publish(ctx, msgs, storeTime(msgs))
 	switch {
 	case err == nil:
 		return seq, nil
@@ -167,8 +170,17 @@ func (s *Store) Commit(ctx context.Context, id string, c mirror.Commit) (uint64,
 	return 0, fmt.Errorf("mirror %s: %w", id, natsstore.StoreError(ctx, err))
 }
 
-func (s *Store) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
+// storeTime returns how long a step may take: the slowest disk that is of use stores a MiB in a second.
+func storeTime(msgs []*nats.Msg) time.Duration {
+	size := 0
+	for _, msg := range msgs {
+		size += len(msg.Data)
+	}
+	return natsstore.RequestTimeout + time.Duration(size>>20)*time.Second
+}
+
+func (s *Store) publish(ctx context.Context, msgs []*nats.Msg, limit time.Duration) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if len(msgs) == 1 {
 		ack, err := s.core.JetStream().PublishMsg(ctx, msgs[0])

@@ -82,6 +82,11 @@ func TestStore_KeepsLargeData(t *testing.T) {
 		e.Change.Event.ContentType, e.Change.Event.Data = kind, bytes.Repeat([]byte{0}, s.MaxEntry()-2<<10-len(kind)-1000)
 		c.Entries = append(c.Entries, e)
 	}
+	for i, size := range []int{1 << 10, 1<<10 + 1} { // in the JSON, and behind it
+		e := entry(uint64(i+4), fmt.Sprint("of ", size), "")
+		e.Change.Event.ContentType, e.Change.Event.Data = "application/json", bytes.Repeat([]byte{'1'}, size)
+		c.Entries = append(c.Entries, e)
+	}
 	_, err := s.Commit(t.Context(), "m", c)
 	require.NoError(t, err)
 	held, err := s.Hold(t.Context(), "m", []string{"text/plain"})
@@ -94,7 +99,7 @@ func TestStore_KeepsLargeData(t *testing.T) {
 	}
 	topics, err := s.Topics(t.Context(), "m", "/", 10)
 	require.NoError(t, err)
-	require.Equal(t, 3, topics[0].EntryCount)
+	require.Equal(t, 5, topics[0].EntryCount)
 	require.Equal(t, c.Entries, page.Entries)
 }
 
