@@ -31,7 +31,7 @@ func (e *Engine) polled(j *job, now time.Time) bool {
 	if !quiet || own.id == "" || now.Sub(own.at) >= ownAgain || now.Sub(j.place.stored) >= placeEvery {
 		return false
 	}
-	page := e.heads.page(m.Source, j.place.Watermark, now.Add(-sharedAge(&m.Mirror)))
+	page := e.heads.page(m.Source, &j.place, now.Add(-sharedAge(&m.Mirror)))
 	if page == nil || e.deps.Gate.Holds(&m.Mirror) != model.Pass {
 		return false
 	}
@@ -57,15 +57,16 @@ func (h *heads) note(namespace string, page *sluice.ObservePage, at time.Time) {
 	}
 }
 
-// page returns the page behind a sequence if that was the end of the log since a time; nil if that is not known.
-func (h *heads) page(namespace string, since uint64, from time.Time) *sluice.ObservePage {
+// page returns the page behind a place if that was the end of its log since a time; nil if that is not known. A log that was
+// made anew meanwhile, as another replica knows, is another one.
+func (h *heads) page(namespace string, at *Place, from time.Time) *sluice.ObservePage {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	is, known := h.all[namespace]
-	if !known || is.at.Before(from) || is.page.LastSeq != since {
+	if !known || is.at.Before(from) || is.page.LastSeq != at.Watermark || is.page.Incarnation != at.Incarnation {
 		return nil
 	}
-	is.page.ThroughSeq, is.page.HasMore = since, false
+	is.page.ThroughSeq, is.page.HasMore = at.Watermark, false
 	return &is.page
 }
 

@@ -39,15 +39,16 @@ type labels struct {
 func (l labels) Label(string) sluice.Label { return l.label }
 
 // Polls of one source share the answer that there is nothing new, while it is not older than a tenth of their interval. A
-// caller that syncs, a mirror that is at another place, and one of another server get one of their own.
+// caller that syncs, a mirror that is at another place or follows another log, and one of another server get one of their own.
 func TestReader_SharesThatThereIsNothingNew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := &quiet{last: 5}
 		e := New(Deps{Sources: source, Namespaces: labels{label: sluice.Label{Level: sluice.LevelSecret}}}, Options{})
+		log := "i"
 		reads := func(m *sluice.Mirror, since uint64, age time.Duration, times int) *sluice.ObservePage {
 			t.Helper()
-			page, err := reader{engine: e, mirror: m, age: age}.observe(t.Context(), since)
+			page, err := reader{engine: e, mirror: m, age: age, log: log}.observe(t.Context(), since)
 			require.NoError(t, err)
 			require.Equal(t, times, source.reads)
 			return page
@@ -68,6 +69,10 @@ func TestReader_SharesThatThereIsNothingNew(t *testing.T) {
 		reads(far, 6, time.Minute, 7)
 		e.heads.forget("low")
 		reads(low, 6, time.Minute, 8)
+		for n, is := range []string{"", "j"} { // begun anew, or by another replica, after the log was replaced
+			log = is
+			reads(low, 6, time.Minute, 9+n)
+		}
 	})
 }
 

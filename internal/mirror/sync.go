@@ -57,7 +57,7 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place, age time.
 		}
 		is := outcome{at, true, err}
 		if err == nil {
-			is = e.steps(ctx, reader{e, m, credential, e.opts.Now().Add(turnTime), age}, at)
+			is = e.steps(ctx, reader{e, m, credential, e.opts.Now().Add(turnTime), age, at.Incarnation}, at)
 		}
 		if sluice.CodeOf(is.err) != sluice.Conflict || tries == maxTries || !pause.Wait(ctx) {
 			return is
@@ -134,6 +134,7 @@ type reader struct {
 	credential string
 	until      time.Time // when the turn ends
 	age        time.Duration
+	log        string // incarnation of the log that the mirror follows; "": not known yet
 }
 
 // turnTime is how long a mirror reads until another one takes its turn: a slow source holds a worker
@@ -251,7 +252,7 @@ func (r reader) observe(ctx context.Context, since uint64) (*sluice.ObservePage,
 	if r.mirror.Remote() {
 		return e.deps.Sources.Observe(ctx, r.mirror, r.credential, since)
 	}
-	if page := e.heads.page(r.mirror.Source, since, now.Add(-r.age)); r.age > 0 && page != nil {
+	if page := e.heads.page(r.mirror.Source, &Place{Incarnation: r.log, Watermark: since}, now.Add(-r.age)); r.age > 0 && page != nil {
 		page.Label = e.deps.Namespaces.Label(r.mirror.Source)
 		return page, nil
 	}
