@@ -154,6 +154,8 @@ func matrix() map[string]asked {
 		"GET /v1/namespaces/{ns}/tombstones":            {row: forAdmins},
 		"GET " + acme + "/items":                        {row: whoeverKnows}, // each sees what it may read
 		"GET " + acme + "/items/feed":                   {row: "200 reader admin sysadmin root; 404 unlisted uncleared stranger; 403 *", query: "?subscription=none", ok: 404},
+		"GET " + acme + "/items/stream":                 {row: "200 reader admin sysadmin root; 404 unlisted uncleared stranger; 403 *", query: "?subscription=none", ok: 404},
+		"HEAD " + acme + "/items/stream":                {row: "200 reader admin sysadmin root; 404 unlisted uncleared stranger; 403 *", query: "?subscription=none", ok: 404},
 		"GET " + acme + "/topics":                       {row: forReaders},
 		"GET " + acme + "/export":                       {row: forAdmins},
 		"POST " + acme + "/import":                      {row: forAdmins, body: `{}`, ok: 422}, // it is no bundle

@@ -411,5 +411,5 @@ func TestOpenAPI_OnlyFeedsStream(t *testing.T) {
 			streaming = append(streaming, path)
 		}
 	}
-	require.ElementsMatch(t, []string{"/v1/namespaces/{ns}/feed", "/v1/namespaces/{ns}/items/feed"}, streaming)
+	require.ElementsMatch(t, []string{"/v1/namespaces/{ns}/feed", "/v1/namespaces/{ns}/items/feed", "/v1/namespaces/{ns}/items/stream"}, streaming)
 }

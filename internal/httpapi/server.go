@@ -215,7 +215,7 @@ func New(opts Options) *Server {
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
 	s.feeds = live.New(live.Deps{
 		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,
-		Mirrors: opts.Mirrors, StartsAtShown: s.startsAtShown, UntilStop: s.untilStop, Stopping: s.stopping,
+		Mirrors: opts.Mirrors, LongPoll: s.streams.Wait(), StartsAtShown: s.startsAtShown, UntilStop: s.untilStop, Stopping: s.stopping,
 	})
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
 	s.echo.Pre(before(s.streams.AtRoot, dstreams.Rooted))

@@ -8,14 +8,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// End returns the cursor of the last change of a mirror, and the log of the source that it has; "" if it has
-// nothing yet.
-func (k *Keeper) End(ctx context.Context, m *sluice.Mirror) (cursor uint64, incarnation string, err error) {
+// End returns how far a mirror has come.
+func (k *Keeper) End(ctx context.Context, m *sluice.Mirror) (model.MirrorEnd, error) {
 	held, err := k.deps.Copies.Hold(ctx, m.ID, nil)
 	if err != nil {
-		return 0, "", fmt.Errorf("read place: %w", err)
+		return model.MirrorEnd{}, fmt.Errorf("read place: %w", err)
 	}
-	return held.Place.Revision, held.Place.Incarnation, nil
+	return model.MirrorEnd{Cursor: held.Place.Revision, Incarnation: held.Place.Incarnation, Begun: held.Place.begun()}, nil
 }
 
 // Follow calls each for the changes of a mirror behind a cursor and then for new ones, until each returns an
@@ -28,6 +27,7 @@ func (k *Keeper) Follow(ctx context.Context, m *sluice.Mirror, after uint64, eac
 			item := itemOf(m, k.deps.Namespaces.Label(m.Namespace), f.Entry)
 			change.Item = &item
 		case f.Place != nil:
+			change.Begun = f.Place.begun()
 			change.Synced = &sluice.MirrorSynced{Incarnation: f.Place.Incarnation, Watermark: f.Place.Watermark, SourceSeq: f.Place.SourceSeq}
 		}
 		return each(change)

@@ -13,6 +13,7 @@ import (
 // Place is how far a mirror has come. It is stored with the entries, in the same atomic step.
 type Place struct {
 	Of          time.Time `json:"of,omitzero"`           // when the mirror was created
+	Begun       time.Time `json:"begun,omitzero"`        // when it began with the log; zero: before builds that know
 	Incarnation string    `json:"incarnation,omitempty"` // of the source's log; "": nothing was read yet
 	Watermark   uint64    `json:"watermark"`             // the last sequence that is accounted for (S3-07)
 	Tag         string    `json:"tag,omitempty"`         // of the message at Watermark, if known
@@ -35,6 +36,19 @@ type Place struct {
 
 	Revision uint64    `json:"-"` // of the stored place; 0: none is stored
 	stored   time.Time // when it was stored, if by this process
+}
+
+// begun names the beginning of a copy: another one begins when its origin was replaced, or another mirror has its id.
+// 0 if there is none yet.
+func (p *Place) begun() uint64 {
+	at := p.Begun
+	if at.IsZero() {
+		at = p.Of
+	}
+	if at.IsZero() {
+		return 0
+	}
+	return uint64(at.UnixNano())
 }
 
 // maxImports limits the imports of a place: of older ones it is only known that the watermark passed them.

@@ -35,7 +35,7 @@ func (e *Engine) opened(ctx context.Context, m *sluice.Mirror) (Place, error) {
 			return Place{}, fmt.Errorf("remove what another mirror left: %w", err)
 		}
 	}
-	at := Place{Of: m.CreatedAt}
+	at := Place{Of: m.CreatedAt, Begun: e.keeper.now().UTC()}
 	if at.Revision, err = e.deps.Copies.Commit(ctx, m.ID, Commit{Place: at}); err != nil {
 		return Place{}, fmt.Errorf("store place: %w", err)
 	}

@@ -15,6 +15,14 @@ type MirrorChange struct {
 	Item   *sluice.MirroredItem
 	Gap    *sluice.MirrorGap
 	Synced *sluice.MirrorSynced
+	Begun  uint64 // with Synced: MirrorEnd.Begun
+}
+
+// MirrorEnd is how far a mirror has come.
+type MirrorEnd struct {
+	Cursor      uint64 // of the last change; 0: none
+	Incarnation string // of the source's log; "": it has nothing yet
+	Begun       uint64 // names the copy: another one if the mirror was begun anew
 }
 
 // AppendJSON appends the change on one line.

@@ -264,6 +264,12 @@ func (c *Client) ReadStream(ctx context.Context, namespace string, path sluice.P
 	return c.readStream(ctx, streamPath(namespace, path), params("offset", offset))
 }
 
+// ReadMirrorStream is ReadStream for the entries of a mirror, which are messages of JSON. Code WindowExceeded
+// if the offset is from before the mirror was begun anew.
+func (c *Client) ReadMirrorStream(ctx context.Context, namespace, mirror, offset string) (StreamPage, error) {
+	return c.readStream(ctx, join(namespaces, namespace, "items", "stream"), params("subscription", mirror, "offset", offset))
+}
+
 func (c *Client) readStream(ctx context.Context, path string, query url.Values) (StreamPage, error) {
 	got, err := c.do(ctx, call{method: http.MethodGet, path: path, query: query}, nil)
 	if err != nil {

@@ -289,6 +289,45 @@ test('@durable-streams/client reads iterators until the end', long, async (t) =>
   assert.deepEqual(seen, [1, 2, 3])
 })
 
+test('@durable-streams/client reads a mirror', long, async (t) => {
+  const { server, at } = await start(t)
+  for (const [method, path, body] of [
+    ['PUT', '/v1/namespaces/low', {}],
+    ['PUT', '/v1/namespaces/high', {}],
+    ['POST', '/v1/namespaces/low/events', { path: '/a', id: 'one', data: { n: 1 } }],
+    ['POST', '/v1/subscriptions', { id: 'm', mode: 'mirror', namespace: 'high', source: 'low', depth: 'full' }],
+  ]) {
+    const { status, json } = await server.call(method, path, body)
+    assert.equal(status, 201, JSON.stringify(json))
+  }
+  const sync = async () => assert.equal((await server.call('POST', '/v1/subscriptions/m/sync?wait=30s')).status, 200)
+  await sync()
+  const options = at('', { url: `${server.http}/v1/namespaces/high/items/stream?subscription=m` })
+  const { exists, contentType } = await DurableStream.head(options)
+  assert.deepEqual([exists, contentType], [true, JSONType])
+  const ids = (items) => items.map(({ id, source, origin }) => `${id} ${source} ${origin}`)
+  const { data, offset } = await readAll(options)
+  assert.deepEqual(ids(data), ['one mirrored low'])
+
+  for (const [live, id] of [['long-poll', 'two'], ['sse', 'three']]) {
+    const response = await stream({ ...options, live, offset: live === 'sse' ? 'now' : offset })
+    const seen = []
+    response.subscribeJson((batch) => { seen.push(...batch.items) })
+    await server.call('POST', '/v1/namespaces/low/events', { path: '/a', id, data: {} })
+    await sync()
+    await eventually(`an entry by ${live}`, () => seen.length > 0)
+    response.cancel()
+    assert.deepEqual(ids(seen), [`${id} mirrored low`])
+  }
+  await assert.rejects(new DurableStream(options).append('1', { contentType: JSONType }), refused(405))
+
+  await server.call('DELETE', '/v1/subscriptions/m')
+  await server.call('POST', '/v1/subscriptions', { id: 'm', mode: 'mirror', namespace: 'high', source: 'low', depth: 'full' })
+  await sync()
+  await assert.rejects(stream({ ...options, live: false, offset }), refused(410))
+  assert.deepEqual(ids((await readAll(options)).data), ['one mirrored low', 'two mirrored low', 'three mirrored low'])
+})
+
 /** A schema for @durable-streams/state that takes objects with an id. */
 const record = {
   '~standard': {

@@ -59,5 +59,8 @@ func New(opts Options, needs Deps) *Handler {
 	return &Handler{opts, needs}
 }
 
+// Wait returns how long a read waits for new data.
+func (s *Handler) Wait() time.Duration { return s.opts.LongPoll }
+
 // MaxBody returns the maximum size of an append.
 func (s *Handler) MaxBody() int64 { return s.opts.MaxBody }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -16,8 +17,9 @@ import (
 
 // Deps are what a handler needs from the API around it.
 type Deps struct {
-	Feeds     *feed.Engine // nil: 503
-	Mirrors   Mirrors      // nil: 503
+	Feeds     *feed.Engine  // nil: 503
+	Mirrors   Mirrors       // nil: 503
+	LongPoll  time.Duration // how long a read of a mirror's stream waits for changes
 	Rights    httpkit.Rights
 	PublicURL string                            // public URL of the API; empty: relative URLs
 	Authority func() (*grants.Authority, error) // code Unavailable if there is none
@@ -47,7 +49,7 @@ type view interface {
 type Handler struct {
 	needs   Deps
 	pieces  pieces
-	mirrors atomic.Int64 // open feeds of mirrors
+	mirrors atomic.Int64 // open readers of mirrors
 }
 
 // New returns a handler.

@@ -21,15 +21,14 @@ import (
 type Mirrors interface {
 	// Get returns a mirror. Code SubscriptionMissing.
 	Get(ctx context.Context, id string) (sluice.Mirror, error)
-	// End returns the cursor of the last change of a mirror, and the log of the source that it has; "" if it has
-	// nothing yet.
-	End(ctx context.Context, m *sluice.Mirror) (cursor uint64, incarnation string, err error)
+	// End returns how far a mirror has come.
+	End(ctx context.Context, m *sluice.Mirror) (model.MirrorEnd, error)
 	// Follow calls each for the changes of a mirror behind a cursor and then for new ones, until it returns an error,
 	// ctx ends or the store fails.
 	Follow(ctx context.Context, m *sluice.Mirror, after uint64, each func(model.MirrorChange) error) error
 }
 
-// Limits of feeds of mirrors: each has a consumer of its own.
+// Limits of readers of mirrors: each has a consumer of its own.
 const (
 	mostMirrorFeeds = 1000
 	mirrorHeartbeat = 15 * time.Second
@@ -58,6 +57,18 @@ func (s *Handler) openMirror(c echo.Context) (*mirrorView, error) {
 	if err := httpkit.OnlyParams(c, "subscription", "after", "path_prefix", "incarnation"); err != nil {
 		return nil, err
 	}
+	v, err := s.findMirror(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.begin(c); err != nil {
+		return nil, err
+	}
+	return v, s.admit(v)
+}
+
+// findMirror returns a view of the mirror that a request names.
+func (s *Handler) findMirror(c echo.Context) (*mirrorView, error) {
 	if s.needs.Mirrors == nil {
 		return nil, sluice.Errorf(sluice.Unavailable, "this server has no mirrors")
 	}
@@ -70,18 +81,17 @@ func (s *Handler) openMirror(c echo.Context) (*mirrorView, error) {
 	if v.mirror, err = s.needs.Mirrors.Get(c.Request().Context(), id); err == nil && v.mirror.Namespace != c.Param("ns") {
 		err = sluice.Errorf(sluice.SubscriptionMissing, "no mirror with this id, or not visible to you")
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := v.begin(c); err != nil {
-		return nil, err
-	}
+	return v, err
+}
+
+// admit counts a view until it is closed. Code QuotaExceeded if there are too many.
+func (s *Handler) admit(v *mirrorView) error {
 	if s.mirrors.Add(1) > mostMirrorFeeds {
 		s.mirrors.Add(-1)
-		return nil, sluice.Errorf(sluice.QuotaExceeded, "the server has %d feeds of mirrors, the limit; retry later", mostMirrorFeeds)
+		return sluice.Errorf(sluice.QuotaExceeded, "the server has %d readers of mirrors, the limit; retry later", mostMirrorFeeds)
 	}
 	v.open = &s.mirrors
-	return v, nil
+	return nil
 }
 
 // mirrorView is a feed of a mirror.
@@ -99,10 +109,12 @@ type mirrorView struct {
 
 // begin reads where the mirror is, and where the feed begins. Code WindowExceeded if the reader has a copy of
 // another log.
-func (v *mirrorView) begin(c echo.Context) (err error) {
-	if v.current, v.incarnation, err = v.needs.Mirrors.End(c.Request().Context(), &v.mirror); err != nil {
+func (v *mirrorView) begin(c echo.Context) error {
+	at, err := v.needs.Mirrors.End(c.Request().Context(), &v.mirror)
+	if err != nil {
 		return err
 	}
+	v.current, v.incarnation = at.Cursor, at.Incarnation
 	if known := c.QueryParam("incarnation"); known != "" && known != v.incarnation {
 		return v.anew(v.incarnation)
 	}
@@ -259,5 +271,9 @@ func (s *Handler) knowsMirrors(c echo.Context) error {
 }
 
 func (s *Handler) mirrorRoutes() []httpkit.Route {
-	return []httpkit.Route{httpkit.On(http.MethodGet, MirrorRoute, s.knowsMirrors, s.getMirrorFeed)}
+	return []httpkit.Route{
+		httpkit.On(http.MethodGet, MirrorRoute, s.knowsMirrors, s.getMirrorFeed),
+		httpkit.On(http.MethodGet, MirrorStreamRoute, s.knowsMirrors, s.getMirrorStream),
+		httpkit.On(http.MethodHead, MirrorStreamRoute, s.knowsMirrors, s.headMirrorStream),
+	}
 }
