@@ -62,7 +62,7 @@ func (f *fleet) start(t *testing.T, i int) {
 	sources := &logs{labels: f.labels, EventLog: records.EventLog{Log: rooms.Log}}
 	e := mirror.New(mirror.Deps{
 		Definitions: records.NewMirrors(rooms.Store), Credentials: records.NewCredentials(rooms.Store), Trusts: records.NewTrusts(rooms.Store),
-		Identity: f, Copies: mirrorstore.New(rooms.Store, 0), Sources: sources, Namespaces: namespaces{f.labels, rooms}, Gate: admitted{},
+		Identity: f, Copies: overtaken{mirrorstore.New(rooms.Store, 0)}, Sources: sources, Namespaces: namespaces{f.labels, rooms}, Gate: admitted{},
 		Teller: records.Teller{Log: rooms.Log}, Ledger: ledger.New(unwritten{}, nil), Owns: part{f.owners, i},
 	}, mirror.Options{})
 	sources.passed = e.Keeper().Passed
@@ -136,6 +136,18 @@ func (l *logs) Observe(ctx context.Context, m *sluice.Mirror, _ string, since ui
 
 func (*logs) CheckCredential(context.Context, *sluice.Mirror, string) error { return nil }
 
+// overtaken is the copies of a replica. Before a step is stored, the function under meanwhile in its context is called.
+type overtaken struct{ *mirrorstore.Store }
+
+type meanwhile struct{}
+
+func (o overtaken) Commit(ctx context.Context, id string, c mirror.Commit) (uint64, error) {
+	if f, ok := ctx.Value(meanwhile{}).(func()); ok {
+		f()
+	}
+	return o.Store.Commit(ctx, id, c)
+}
+
 // admitted lets everybody have mirrors.
 type admitted struct{}
 
@@ -186,4 +198,14 @@ func (p part) Run(ctx context.Context, changed func() <-chan struct{}) error {
 		case <-told:
 		}
 	}
+}
+
+// skipped returns the number of gaps that were accepted.
+func skipped(gaps []sluice.MirrorGap) (n int) {
+	for _, gap := range gaps {
+		if gap.Cause == sluice.GapBundle {
+			n++
+		}
+	}
+	return n
 }
