@@ -57,6 +57,7 @@ const (
 	forReaders      row = "200 reader narrowed seer admin sysadmin root; 404 unlisted uncleared stranger; 403 *"
 	forWriters      row = "200 writer admin sysadmin root; 404 unlisted uncleared stranger; 403 *"
 	forOwner        row = "200 owner admin sysadmin root; 404 *"
+	forWholeReaders row = "200 reader admin sysadmin root; 404 unlisted uncleared stranger; 403 *"
 	forReadersThere row = "200 reader narrowed admin sysadmin root; 404 unlisted uncleared stranger; 403 *"
 	whoeverKnows    row = "404 unlisted uncleared stranger; 200 *"
 	withoutAToken   row = "200 * nobody forged expired revoked replayed"
@@ -153,9 +154,9 @@ func matrix() map[string]asked {
 		"POST /v1/namespaces/{ns}/tombstones":           {row: forAdmins, body: `{"path":"/a/none"}`, ok: 201},
 		"GET /v1/namespaces/{ns}/tombstones":            {row: forAdmins},
 		"GET " + acme + "/items":                        {row: whoeverKnows}, // each sees what it may read
-		"GET " + acme + "/items/feed":                   {row: "200 reader admin sysadmin root; 404 unlisted uncleared stranger; 403 *", query: "?subscription=none", ok: 404},
-		"GET " + acme + "/items/stream":                 {row: "200 reader admin sysadmin root; 404 unlisted uncleared stranger; 403 *", query: "?subscription=none", ok: 404},
-		"HEAD " + acme + "/items/stream":                {row: "200 reader admin sysadmin root; 404 unlisted uncleared stranger; 403 *", query: "?subscription=none", ok: 404},
+		"GET " + acme + "/items/feed":                   {row: forWholeReaders, query: "?subscription=none", ok: 404},
+		"GET " + acme + "/items/stream":                 {row: forWholeReaders, query: "?subscription=none", ok: 404},
+		"HEAD " + acme + "/items/stream":                {row: forWholeReaders, query: "?subscription=none", ok: 404},
 		"GET " + acme + "/topics":                       {row: forReaders},
 		"GET " + acme + "/export":                       {row: forAdmins},
 		"POST " + acme + "/import":                      {row: forAdmins, body: `{}`, ok: 422}, // it is no bundle
@@ -163,6 +164,20 @@ func matrix() map[string]asked {
 		"GET " + acme + "/trusted-keys":                 {row: forAdmins},
 		"PUT " + acme + "/trusted-keys/{kid}":           {row: forAdmins, body: `{"jwk":{},"source":"s"}`, ok: 400}, // it is no key
 		"DELETE " + acme + "/trusted-keys/{kid}":        {row: forAdmins, ok: 404},
+
+		"GET " + acme + "/enrichment":           {row: whoeverKnows, ok: 404}, // there is none
+		"PUT " + acme + "/enrichment":           {row: forAdmins, body: `{}`, ok: 400},
+		"DELETE " + acme + "/enrichment":        {row: forAdmins, ok: 404},
+		"POST " + acme + "/jobs/claim":          {row: forAdmins, body: `{"worker":"w"}`, ok: 404}, // a worker reads and subscribes
+		"GET " + acme + "/jobs":                 {row: forWholeReaders, ok: 404},
+		"GET " + acme + "/jobs/{job}":           {row: forWholeReaders, ok: 404},
+		"POST " + acme + "/jobs/{job}/renew":    {row: forAdmins, body: `{"token":"t"}`, ok: 404},
+		"POST " + acme + "/jobs/{job}/complete": {row: forAdmins, body: `{"token":"t","embedding":[1]}`, ok: 404},
+		"POST " + acme + "/jobs/{job}/fail":     {row: forAdmins, body: `{"token":"t","error":"e"}`, ok: 404},
+		"POST " + acme + "/jobs/{job}/retry":    {row: forAdmins, ok: 404},
+		"POST " + acme + "/search":              {row: forWholeReaders, body: `{"vector":[1]}`, ok: 404},
+		"GET " + acme + "/comparisons":          {row: forWholeReaders, ok: 404},
+		"GET " + acme + "/comparisons/{entry}":  {row: forWholeReaders, ok: 404},
 
 		"POST /v1/grants":                   {row: "200 reader narrowed seer unlisted uncleared sysadmin root admin; 403 *", body: `{"principal":"user:new","verbs":["read"],"object":"path:{ns}/a/**","expires_at":"{deadline}"}`, ok: 201},
 		"GET /v1/grants":                    {row: forEverybody},
