@@ -190,8 +190,11 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 		if _, isLog := LogOf(want.Name); isLog { // of two that make it at once, one is refused and finds the other's
 			want.Metadata = streams.WithIncarnation(want.Metadata)
 		}
-		_, err = s.js.CreateStream(ctx, want)
-		return err
+		made, err := s.js.CreateStream(ctx, want)
+		if err != nil {
+			return err
+		}
+		return discardLeftovers(ctx, made)
 	}
 	if err != nil {
 		return err
@@ -207,6 +210,16 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 	}
 	_, err = s.js.UpdateStream(ctx, next)
 	return err
+}
+
+// discardLeftovers removes what a new stream has of a deleted one with its name: nats-server 2.15 cannot move the files of a
+// stream away while it still removes those of one before, and then the next stream of the name takes them over.
+func discardLeftovers(ctx context.Context, made jetstream.Stream) error {
+	info := made.CachedInfo()
+	if last := info.State.LastSeq; last > 0 && info.State.LastTime.Before(info.Created) && !info.Config.DenyPurge {
+		return made.Purge(ctx, jetstream.WithPurgeSequence(last+1))
+	}
+	return nil
 }
 
 // merge returns the configuration that a stream shall have, and the names of the settings that
