@@ -103,6 +103,7 @@ type mirrorView struct {
 	current     uint64 // cursor of the last change when it was opened
 	after       uint64
 	incarnation string // of the log that the mirror had then
+	begun       uint64 // names the copy: also another one of the same log, if that lost its end
 	text        []byte // of the frame that is being sent
 	open        *atomic.Int64
 }
@@ -114,7 +115,7 @@ func (v *mirrorView) begin(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	v.current, v.incarnation = at.Cursor, at.Incarnation
+	v.current, v.incarnation, v.begun = at.Cursor, at.Incarnation, at.Begun
 	if known := c.QueryParam("incarnation"); known != "" && known != v.incarnation {
 		return v.anew(v.incarnation)
 	}
@@ -256,10 +257,10 @@ func (v *mirrorView) take(change *model.MirrorChange) (wanted bool, err error) {
 		return false, nil
 	}
 	if is := change.Synced; is != nil {
-		if v.incarnation != "" && is.Incarnation != v.incarnation {
+		if v.incarnation != "" && (is.Incarnation != v.incarnation || change.Begun != v.begun) {
 			return false, v.anew(is.Incarnation)
 		}
-		v.incarnation = is.Incarnation
+		v.incarnation, v.begun = is.Incarnation, change.Begun
 	}
 	v.text, err = change.AppendJSON(v.text[:0])
 	return err == nil, err

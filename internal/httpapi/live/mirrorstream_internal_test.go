@@ -284,3 +284,16 @@ func TestMirrorStream_EventsEndWithTheCopy(t *testing.T) {
 	b.read(http.StatusTooManyRequests, "&offset=-1")
 	require.EqualValues(t, mostMirrorFeeds, b.handler.mirrors.Load())
 }
+
+// A feed ends when its mirror is begun anew, also with the same log, which may have lost its end.
+func TestMirrorFeed_EndsWithTheCopy(t *testing.T) {
+	t.Parallel()
+	v := mirrorView{incarnation: "i", begun: 1}
+	synced := func(incarnation string, begun uint64) error {
+		_, err := v.take(&model.MirrorChange{Begun: begun, Synced: &sluice.MirrorSynced{Incarnation: incarnation}})
+		return err
+	}
+	require.NoError(t, synced("i", 1))
+	require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(synced("i", 2)))
+	require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(synced("j", 1)))
+}
