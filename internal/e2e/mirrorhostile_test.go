@@ -50,7 +50,7 @@ var answers = map[string]func(h *hostile, w http.ResponseWriter, since uint64, n
 	"bomb": func(_ *hostile, w http.ResponseWriter, _ uint64, _ int) {
 		w.Header().Set("Content-Encoding", "gzip")
 		zip := gzip.NewWriter(w)
-		_, _ = io.Copy(zip, io.LimitReader(endless{}, 1<<30))
+		_, _ = io.Copy(zip, io.LimitReader(endless{}, 1<<26))
 		_ = zip.Close()
 	},
 	"endless": func(_ *hostile, w http.ResponseWriter, _ uint64, _ int) { _, _ = io.Copy(w, endless{}) },
