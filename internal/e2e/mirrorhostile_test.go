@@ -211,11 +211,7 @@ func TestMirror_HostileSourceHarmsNoOther(t *testing.T) {
 	require.Equal(t, []string{"one 1 one"}, s.mirrorsOf(t, "high"))
 	all.Wait()
 	for name, want := range wants {
-		var st reply
-		within(t, 3*patience, func() bool { // its turn by the engine may come meanwhile
-			st = s.must(t, http.StatusOK, "GET /v1/subscriptions/"+name+"/status", "")
-			return st.field(t, "state") == want.state || name == "stalls" && strings.Contains(st.text, "the time is over") // after 30 s
-		}, name)
+		st := s.untilMirrorIs(t, name, want.state)
 		if st.field(t, "state") == want.state {
 			require.Contains(t, st.field(t, "explanation"), want.says, name)
 		}
@@ -223,6 +219,16 @@ func TestMirror_HostileSourceHarmsNoOther(t *testing.T) {
 		require.Equal(t, want.has, s.hasOf(t, "of-"+name), name)
 	}
 	s.must(t, http.StatusOK, "POST /v1/subscriptions/m/sync?wait=30s", "")
+}
+
+// untilMirrorIs waits until a mirror has a state, and returns its status. The time of a source that stalls is over after 30 s.
+func (s *running) untilMirrorIs(t *testing.T, name, state string) (st reply) {
+	t.Helper()
+	within(t, 3*patience, func() bool { // its turn by the engine may come meanwhile
+		st = s.must(t, http.StatusOK, "GET /v1/subscriptions/"+name+"/status", "")
+		return st.field(t, "state") == state || name == "stalls" && strings.Contains(st.text, "the time is over")
+	}, name)
+	return st
 }
 
 // hasOf returns the entries in mirrors of a namespace, as "id seq text".
