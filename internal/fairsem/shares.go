@@ -26,7 +26,6 @@ type Shares struct {
 type Share struct {
 	of    *Shares
 	freed chan struct{} // has an element when a permit was granted
-	lines bool          // it is in line, or was granted a permit; its holder's alone
 
 	// guarded by of.mu
 	held    int           // permits, a granted one included
@@ -40,23 +39,12 @@ func New(bound int) *Shares { return &Shares{free: bound} }
 // Join returns a share without permits.
 func (s *Shares) Join() *Share { return &Share{of: s, freed: make(chan struct{}, 1)} }
 
-// Freed signals a free permit after Take found none. It is nil otherwise.
-func (s *Share) Freed() <-chan struct{} {
-	if !s.lines {
-		return nil
-	}
-	return s.freed
-}
+// Freed signals a free permit after Take found none.
+func (s *Share) Freed() <-chan struct{} { return s.freed }
 
 // Take takes a permit, and reports whether there is one. If not, Freed signals when there is; then
 // call Take or Pass.
 func (s *Share) Take() bool {
-	taken := s.take()
-	s.lines = !taken
-	return taken
-}
-
-func (s *Share) take() bool {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	switch {
@@ -75,10 +63,6 @@ func (s *Share) take() bool {
 
 // Pass says that no permit is needed at the moment: a granted one goes to the next.
 func (s *Share) Pass() {
-	if !s.lines {
-		return
-	}
-	s.lines = false
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	if s.turn != nil {
