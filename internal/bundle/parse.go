@@ -18,7 +18,7 @@ func parseEntry(text []byte, depth sluice.Depth) (*wire, error) {
 	return (&cursor{b: text}).entry(depth)
 }
 
-// consumeEntry is parseEntry for a text that nobody reads afterwards: strings with escapes are decoded in place.
+// consumeEntry is parseEntry for a text that is not read afterwards: strings with escapes are decoded in place.
 func consumeEntry(text []byte, depth sluice.Depth) (*wire, error) {
 	return (&cursor{b: text, consumes: true}).entry(depth)
 }

@@ -156,7 +156,7 @@ type raw struct {
 	content string
 }
 
-// S3-74: a stream names no file that its manifest does not declare, whatever the tar format permits.
+// S3-74: a stream names no file that its manifest does not declare, although the tar format permits it.
 func TestRedTeam_HostileTarStreamIsRefused(t *testing.T) {
 	t.Parallel()
 	from, _ := writeDirectory(t, headerOf(sluice.DepthFull, 40, 60), large())

@@ -44,7 +44,7 @@ func (g gapped) sends(t *testing.T, d *bundle.Directory, names []string, change 
 
 // S3-69…74: nothing is stored of a manifest that would not be applied, and nothing applied of a directory that has not arrived
 // whole. Afterwards nothing is left of it.
-func TestBundleDirectory_IsStoredOnlyIfItWouldBeApplied(t *testing.T) {
+func TestBundleDirectory_IsJudgedBeforeItsFiles(t *testing.T) {
 	t.Parallel()
 	g := newGapped(t)
 	g.low.publishes(t, "default", "/a one", "/a two")

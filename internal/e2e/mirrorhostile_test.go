@@ -151,7 +151,7 @@ func newHostile(t *testing.T) *hostile {
 	return h
 }
 
-// Issue 16: whatever a source responds, a mirror of it says so, takes bounded memory, has only what is consistent, and delays no
+// Issue 16: a mirror says how its source responds, takes bounded memory, has only what is consistent, and delays no
 // other mirror.
 func TestMirror_HostileSourceHarmsNoOther(t *testing.T) {
 	t.Parallel()

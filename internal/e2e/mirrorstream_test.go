@@ -29,7 +29,7 @@ func (s *running) opens(t *testing.T, path, token string) io.Reader {
 
 // S3-35, S3-116: a mirror is a Durable Stream that is read only; its messages are the entries as items lists them. Live reads end at
 // once with the access of the reader, and an offset with the copy.
-func TestMirrorStream_IsReadAsItemsAndEndsWithAccess(t *testing.T) {
+func TestMirrorStream_EqualsItems(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	mirrorable(t, s)

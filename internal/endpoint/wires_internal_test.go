@@ -438,13 +438,16 @@ func TestWires_TellAllWaitersOfAFailure(t *testing.T) {
 func TestWires_KeepAConnectionThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	w, _ := piped(t, nil)
+	late, dial := make(chan struct{}), w.dial
+	w.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		<-late
+		return dial(ctx, network, address)
+	}
 	u := &url.URL{Scheme: "http", Host: "a"}
 	_, wait := w.pick(t.Context(), u)
-	_, err := w.await(t.Context(), wait, time.Now()) // the connection may be there already
-	if err == nil {
-		t.Skip("it came in time")
-	}
+	_, err := w.await(t.Context(), wait, time.Now())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+	close(late)
 	c, _, err := w.take(t.Context(), u, time.Now().Add(time.Minute))
 	require.NoError(t, err)
 	w.put(c)

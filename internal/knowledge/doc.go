@@ -6,7 +6,7 @@
 // Jobs are derived, never enqueued. An entry with content needs an embedding of the configured model;
 // an own entry that was embedded needs a comparison with each of its neighbours of that moment. What is
 // stored is the record of an embedding or of a comparison, which has the state of its job: its claim,
-// its failed attempts, at last its result. So a job exists once, whatever was restarted or repeated,
+// its failed attempts, at last its result. So a job exists once, also after restarts and repetitions,
 // and each step of it is one write by compare-and-set.
 //
 //	           claim                    complete

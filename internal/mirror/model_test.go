@@ -194,8 +194,8 @@ func (m *copyist) inGap(seq uint64) bool {
 	return slices.ContainsFunc(m.gaps, func(g sluice.MirrorGap) bool { return g.From <= seq && seq <= g.To })
 }
 
-// check compares what is stored with the source: whatever is live was published in this log and may be here, nothing
-// that was erased is live once that was told, and whatever is missing lies in a gap.
+// check compares what is stored with the source: a live entry was published in this log and may be here, an erased
+// one is not live once that was told, and a missing one lies in a gap.
 func (m *copyist) check(s *site) error {
 	live := 0
 	for key, e := range m.entries {

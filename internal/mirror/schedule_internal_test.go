@@ -64,7 +64,7 @@ func (c crowded) Observe(_ context.Context, _ *sluice.Mirror, _ string, since ui
 	return &sluice.ObservePage{ThroughSeq: through, LastSeq: through, Items: make([]sluice.Change, c.items)}, nil
 }
 
-// S3-43: a page has a hundred changes at most, whatever the source sends.
+// S3-43: a page has a hundred changes at most, also if the source sends more.
 func TestReader_RefusesAPageOfMore(t *testing.T) {
 	t.Parallel()
 	for items, code := range map[int]sluice.Code{100: "", 101: sluice.Unprocessable} {

@@ -363,7 +363,7 @@ func (c *courier) bring(t *testing.T, text []byte, accept bool) {
 	switch code := sluice.CodeOf(err); code {
 	case "":
 		require.False(t, changed)
-		require.True(t, accept || skipped(was.gaps) == skipped(c.gaps), "a gap that nobody has accepted")
+		require.True(t, accept || skipped(was.gaps) == skipped(c.gaps), "a gap that was not accepted")
 	case sluice.OriginReplaced:
 		require.NoError(t, keeper.Delete(t.Context(), c.rule.Mirror.ID, "root"))
 		c.create(t)
@@ -425,7 +425,7 @@ func past(t *testing.T, f *fleet, seed uint64) {
 
 // Issue 16: what is true of a mirror in the model of its rules is true of mirrors in NATS, with two replicas that both may sync,
 // and of those that import bundles.
-func TestModel_StoresMirrorTheFilteredLogWithoutGaps(t *testing.T) {
+func TestModel_HoldsOverStores(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("mutants of the rules are found by the model of the rules")

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Issue 16: a namespace that is deleted and made again at once has none of its former events, whatever files nats-server has left.
+// Issue 16: a namespace that is deleted and made again at once has none of its former events, although nats-server has left files.
 func TestNamespaces_MadeAgainHasNoFormerEvents(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)

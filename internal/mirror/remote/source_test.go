@@ -29,7 +29,7 @@ func (fetcher) Fetch(req *http.Request, most int64) (int, []byte, error) {
 	return resp.StatusCode, body, err
 }
 
-// S3-43, S3-54, S3-137: a source gets requests of one shape for a hundred changes, whatever the mirror wants; each has ended when
+// S3-43, S3-54, S3-137: a source gets requests of one shape for a hundred changes, for mirrors of any depth and prefix; each has ended when
 // its page is there.
 func TestObserve_AsksForOnePageAtATime(t *testing.T) {
 	t.Parallel()

@@ -96,7 +96,7 @@ func TestChanges_AreTheContentInOrder(t *testing.T) {
 	requireCode(t, sluice.NotFound, err)
 }
 
-// Issue 16: a page has the tags of the messages at both of its ends, whatever they are; a message that was stored again has another.
+// Issue 16: a page has the tags of the messages at both of its ends, events or not; a message that was stored again has another.
 func TestChanges_TagTheEndsOfAPage(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
