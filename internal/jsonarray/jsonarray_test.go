@@ -90,3 +90,39 @@ func FuzzSplit(f *testing.F) {
 		}
 	})
 }
+
+func TestCut_LeavesNullInItsPlace(t *testing.T) {
+	t.Parallel()
+	for object, want := range map[string][2]string{
+		`{"a":1}`:                         {"1", `{"a":null}`},
+		"[\"a\",1]":                       {"", "[\"a\",1]"},
+		`{"b":"a","c":{"a":1},"d":["a"]}`: {"", `{"b":"a","c":{"a":1},"d":["a"]}`},
+		`{"\u0061":1}`:                    {"", `{"\u0061":1}`},
+		" {\n\"b\" : [ {\"a\":2} ] ,\t\"a\" :\r{\"x\":\"}\\\"\"} ,\"c\":3} ": {`{"x":"}\""}`, " {\n\"b\" : [ {\"a\":2} ] ,\t\"a\" :\rnull ,\"c\":3} "},
+		`{"":0,"a": "\\" }`: {`"\\"`, `{"":0,"a": null }`},
+	} {
+		value, rest := jsonarray.Cut([]byte(object), "a")
+		require.Equal(t, want, [2]string{string(value), string(rest)})
+	}
+}
+
+func FuzzCut(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"a":1}`, `{"b":{"a":[]},"a":"\""}`, `[]`, `{"a":1,"a":2}`, " { \"b\" : 1 , \"a\" : [ 1 ] } "} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var want map[string]json.RawMessage
+		if !json.Valid(data) || bytes.Count(data, []byte(`"a"`)) > 1 || bytes.Contains(data, []byte(`\u0061`)) {
+			return
+		}
+		value, rest := jsonarray.Cut(data, "a")
+		if json.Unmarshal(data, &want) != nil {
+			require.Equal(t, string(data), string(rest))
+			return
+		}
+		require.Equal(t, string(want["a"]), string(value))
+		var left map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(rest, &left))
+		require.Len(t, left, len(want))
+	})
+}

@@ -36,9 +36,16 @@ type encodedPage struct {
 
 // decodePage returns the page in a response. What is too much, or ambiguous, is refused before it is decoded.
 func decodePage(body []byte) (*sluice.ObservePage, error) {
+	if !json.Valid(body) {
+		return nil, jsonarray.ErrNotJSON
+	}
 	var in encodedPage
-	if err := json.Unmarshal(body, &in); err != nil {
+	encoded, head := jsonarray.Cut(body, "items")
+	if err := json.Unmarshal(head, &in); err != nil {
 		return nil, err //nolint:wrapcheck // the caller names the source
+	}
+	if encoded == nil || string(in.Items) != "null" {
+		return nil, errors.New("it has not one list of items")
 	}
 	page := &sluice.ObservePage{
 		Incarnation: in.Incarnation, FirstSeq: in.FirstSeq, LastSeq: in.LastSeq, ThroughSeq: in.ThroughSeq, HasMore: in.HasMore,
@@ -59,8 +66,13 @@ func decodePage(body []byte) (*sluice.ObservePage, error) {
 	if page.Lost, err = list[sluice.Gap](in.Lost, pageLost); err != nil {
 		return nil, fmt.Errorf("lost: %w", err)
 	}
-	if page.Items, err = list[sluice.Change](in.Items, pageItems); err != nil {
+	items, err := list[change](encoded, pageItems)
+	if err != nil {
 		return nil, fmt.Errorf("items: %w", err)
+	}
+	page.Items = make([]sluice.Change, len(items))
+	for i := range items {
+		page.Items[i] = items[i].Change
 	}
 	return page, nil
 }
@@ -74,4 +86,20 @@ func list[T any](text json.RawMessage, most int) ([]T, error) {
 		return nil, err
 	}
 	return jsonarray.Decode[T](text, most) //nolint:wrapcheck // the caller names the list
+}
+
+// change is a change that is decoded without a look at the data of its event: the page is known to be JSON.
+type change struct{ sluice.Change }
+
+// UnmarshalJSON reads a change as sluice.Change does.
+func (c *change) UnmarshalJSON(text []byte) error {
+	data, head := jsonarray.Cut(text, "data")
+	if err := c.Change.UnmarshalJSON(head); err != nil || data == nil {
+		return err //nolint:wrapcheck // the caller names the list
+	}
+	if !c.Event.IsJSON() {
+		return c.Change.UnmarshalJSON(text) //nolint:wrapcheck // the caller names the list
+	}
+	c.Event.Data = data
+	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // What a hostile source packs into one response is refused before it takes a hundred times its size.
@@ -26,6 +28,8 @@ func TestDecodePage_RefusesExpandingText(t *testing.T) {
 		"levels":         `{"items":[{"extensions":` + strings.Repeat(`[`, half) + strings.Repeat(`]`, half) + `}]}`,
 		"no list":        `{"items":{"a":1}}`,
 		"no object":      `[]`,
+		"no items":       `{"first_seq":1}`,
+		"two lists":      `{"items":[],"Items":[{}]}`,
 		"half":           `{"items":[{"op":"wri`,
 		"a number":       `{"first_seq":` + strings.Repeat("9", half) + `}`,
 	} {
@@ -52,4 +56,24 @@ func TestDecodePage_HasEveryMember(t *testing.T) {
 	require.Equal(t, 2, page.Passed[0].Hops)
 	require.EqualValues(t, 4, page.Lost[0].To)
 	require.Equal(t, `{"a":1,"a":2}`, string(page.Items[0].Event.Data), "data may be anything")
+}
+
+// Data of every content type is that of sluice.Change.
+func TestDecodePage_DataIsThatOfTheEvent(t *testing.T) {
+	t.Parallel()
+	for _, members := range []string{
+		`"data":{ "a": 1 }`, `"datacontenttype":"text/plain","data":"a\nb"`, `"data":"text","datacontenttype":"application/json"`, `"data_base64":"AAE="`, `"data":null`, `"type":"t"`,
+	} {
+		item := `{"op":"write","seq":5,"id":"a",` + members + `}`
+		var want sluice.Change
+		require.NoError(t, want.UnmarshalJSON([]byte(item)))
+		page, err := decodePage([]byte(`{"items":[` + item + `]}`))
+		require.NoError(t, err, item)
+		require.Equal(t, want, page.Items[0], item)
+	}
+	for _, item := range []string{`{"datacontenttype":"text/plain","data":{}}`, `{"data":1,"seq":"x"}`, `1`, `null`} {
+		var want sluice.Change
+		_, err := decodePage([]byte(`{"items":[` + item + `]}`))
+		require.Equal(t, want.UnmarshalJSON([]byte(item)) == nil, err == nil, item)
+	}
 }
