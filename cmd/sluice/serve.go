@@ -50,6 +50,7 @@ func (c *serveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	heap.Pace()
 	go heap.Return(ctx, log)
 	if err := app.Run(ctx, cfg, app.Options{Log: log, Version: terminal.Version()}); err != nil {
 		return fmt.Errorf("serve: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"testing"
 	"time"
@@ -57,4 +58,33 @@ func TestReturn_FollowsABurst(t *testing.T) { //nolint:paralleltest // reads the
 	require.Eventually(t, func() bool { return returned() > before+64<<20 }, time.Minute, 50*time.Millisecond)
 	cancel()
 	<-done
+}
+
+func TestTargetFor_BoundsTheGarbage(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for live, want := range map[uint64]int{0: 100, mib: 100, 128 * mib: 100, 129 * mib: 95, 200 * mib: 60, 256 * mib: 50, 512 * mib: 25, 4096 * mib: 25} {
+		require.Equal(t, want, targetFor(live), "%d MiB", live/mib)
+	}
+}
+
+// Garbage on a heap of 200 MiB is collected before there is as much again.
+func TestPace_FollowsTheHeap(t *testing.T) { //nolint:paralleltest // reads and sets the collector of the process
+	t.Cleanup(func() { held = nil; debug.SetGCPercent(100) })
+	for range 200 {
+		held = append(held, make([]byte, 1<<20))
+	}
+	Pace()
+	target := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		metrics.Read(target)
+		return target[0].Value.Uint64() == 60
+	}, time.Minute, time.Millisecond)
+	held = nil
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		metrics.Read(target)
+		return target[0].Value.Uint64() == 100
+	}, time.Minute, time.Millisecond)
 }

@@ -37,7 +37,7 @@ type encodedPage struct {
 // decodePage returns the page in a response. What is too much, or ambiguous, is refused before it is decoded.
 func decodePage(body []byte) (*sluice.ObservePage, error) {
 	if !json.Valid(body) {
-		return nil, jsonarray.ErrNotJSON
+		return nil, json.Unmarshal(body, &json.RawMessage{}) //nolint:wrapcheck // it says where it is broken; the caller names the source
 	}
 	var in encodedPage
 	encoded, head := jsonarray.Cut(body, "items")
