@@ -21,33 +21,6 @@ func invalid(format string, args ...any) *sluice.Error {
 	return sluice.Errorf(sluice.Unprocessable, "bundle: "+format, args...)
 }
 
-// appendString appends s, which is valid UTF-8, as a string of RFC 8785.
-func appendString(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	b = append(b, '"')
-	start := 0
-	for i := range len(s) {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		b = append(b, s[start:i]...)
-		if short := strings.IndexByte(escaped, c); short >= 0 {
-			b = append(b, '\\', escapes[short])
-		} else {
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
-		}
-		start = i + 1
-	}
-	return append(append(b, s[start:]...), '"')
-}
-
-// The characters with a short escape in RFC 8785, and the letters of these.
-const (
-	escaped = "\"\\\b\f\n\r\t"
-	escapes = `"\bfnrt`
-)
-
 // split returns the members of a JSON object, without copies.
 func split(data []byte) (map[string][]byte, error) {
 	if !json.Valid(data) {

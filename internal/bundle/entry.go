@@ -110,7 +110,12 @@ func clean(s string) string {
 }
 
 func isExtension(name string) bool {
-	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+	for _, c := range []byte(name) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
 }
 
 // claimsOf returns the member claims of a summary: an array of it, or of a string of its text, if
@@ -231,7 +236,7 @@ func (w *wire) append(b []byte) []byte {
 	b = append(append(b, `{"claims":`...), w.claims...)
 	switch {
 	case w.text:
-		b = appendString(append(b, `,"content":`...), string(w.content))
+		b = appendString(append(b, `,"content":`...), w.content)
 	case w.base64:
 		b = append(b, `,"content":"`...)
 		b = append(base64.StdEncoding.AppendEncode(b, w.content), `","content_encoding":"base64"`...)

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/sluice-io/sluice/internal/strictjson"
@@ -104,67 +103,6 @@ func (c *cursor) text() []byte {
 	return plain
 }
 
-// decode writes the rest of a string from an escape on, up to its quote or what is no part of it, and
-// returns the ends of both. Both may share memory: a string is not longer than it is with escapes.
-func decode(to []byte, n int, from []byte, at int) (end, next int) {
-	for at < len(from) && n < len(to) {
-		b := from[at]
-		if ordinary(b) {
-			to[n] = b
-			n++
-			at++
-			continue
-		}
-		if b != '\\' {
-			return n, at
-		}
-		if rest := from[at+1:]; len(rest) > 0 && (rest[0] == '"' || rest[0] == '\\') { // most of them: a quote or a backslash
-			to[n] = rest[0]
-			n++
-			at += 2
-			continue
-		}
-		value, size := unescape(from[at+1:])
-		if size == 0 {
-			return n, at
-		}
-		to[n] = value
-		n++
-		at += 1 + size
-	}
-	return n, at
-}
-
-// ordinary reports whether a byte is part of a string as it is.
-func ordinary(b byte) bool { return b >= ' ' && b != '"' && b != '\\' }
-
-// endOfPlain returns the position of the first other byte from a position on.
-func endOfPlain(b []byte, at int) int {
-	for at < len(b) && ordinary(b[at]) {
-		at++
-	}
-	return at
-}
-
-// unescape returns the character of an escape and the size of it behind the backslash; 0 unless RFC
-// 8785 has this escape.
-func unescape(b []byte) (value byte, size int) {
-	if len(b) == 0 {
-		return 0, 0
-	}
-	if i := strings.IndexByte(escapes, b[0]); i >= 0 {
-		return escaped[i], 1
-	}
-	if len(b) < 5 || b[0] != 'u' {
-		return 0, 0
-	}
-	v, err := strconv.ParseUint(string(b[1:5]), 16, 16)
-	if err != nil || v >= ' ' || string(appendString(nil, string(rune(v)))) != `"\`+string(b[:5])+`"` {
-		return 0, 0
-	}
-	return byte(v), 5
-}
-
 // attribute returns a string without NUL.
 func (c *cursor) attribute() string {
 	text := c.text()
@@ -203,6 +141,9 @@ func (c *cursor) number() uint64 {
 
 // claims returns a JSON array.
 func (c *cursor) claims() []byte {
+	if c.skip("[]") {
+		return c.b[c.at-len("[]") : c.at : c.at]
+	}
 	end := endOfValue(c.b, c.at)
 	claims := c.b[c.at:end]
 	if !bytes.HasPrefix(claims, []byte("[")) || !json.Valid(claims) || strictjson.Check(claims) != nil || !shapeOf(claims).exact {

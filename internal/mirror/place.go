@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/bundle"
@@ -108,32 +109,30 @@ type Commit struct {
 }
 
 // AppendJSON appends the entry as it is stored. Its data is copied byte for byte.
-func (e *Entry) AppendJSON(b []byte) ([]byte, error) { return e.append(b, "") }
+func (e *Entry) AppendJSON(b []byte) []byte { return e.append(b, "") }
 
 // AppendApart is AppendJSON without the data, which is stored behind it as it is: in JSON, binary data takes
 // a third more room, and text up to six times as much.
-func (e *Entry) AppendApart(b []byte) ([]byte, error) {
+func (e *Entry) AppendApart(b []byte) []byte {
 	bare := *e
 	bare.Change.Event.Data = nil
 	return bare.append(b, e.Change.Event.ContentType)
 }
 
-func (e *Entry) append(b []byte, contentType string) ([]byte, error) {
-	change, err := e.Change.MarshalJSON()
-	if err != nil {
-		return nil, fmt.Errorf("encode change: %w", err)
+// append appends the entry with the content type of data that is stored apart.
+func (e *Entry) append(b []byte, contentType string) []byte {
+	b = e.Change.AppendJSON(append(b, `{"change":`...))
+	b = append(e.MirroredAt.AppendFormat(append(b, `,"mirrored_at":"`...), time.RFC3339Nano), '"')
+	if e.DeletedSeq > 0 {
+		b = strconv.AppendUint(append(b, `,"deleted_seq":`...), e.DeletedSeq, 10)
 	}
-	rest, err := json.Marshal(struct {
-		MirroredAt   time.Time `json:"mirrored_at"`
-		DeletedSeq   uint64    `json:"deleted_seq,omitempty"`
-		TombstonedAt time.Time `json:"tombstoned_at,omitzero"`
-		ContentType  string    `json:"content_type,omitempty"` // of data that is stored apart
-	}{e.MirroredAt, e.DeletedSeq, e.TombstonedAt, contentType})
-	if err != nil {
-		return nil, fmt.Errorf("encode entry: %w", err)
+	if e.Tombstone() {
+		b = append(e.TombstonedAt.AppendFormat(append(b, `,"tombstoned_at":"`...), time.RFC3339Nano), '"')
 	}
-	b = append(append(b, `{"change":`...), change...)
-	return append(append(b, ','), rest[1:]...), nil
+	if contentType != "" {
+		b = sluice.AppendString(append(b, `,"content_type":`...), contentType)
+	}
+	return append(b, '}')
 }
 
 // ParseApart returns the entry that AppendApart has written, with its data.
@@ -159,8 +158,7 @@ func (r *Rule) fits(c *sluice.Change) bool {
 		return true
 	}
 	bare := Entry{Change: *c}
-	text, err := bare.AppendApart(nil)
-	return err == nil && len(text)+len(c.Event.Data)+entryRoom <= r.Most
+	return len(bare.AppendApart(nil))+len(c.Event.Data)+entryRoom <= r.Most
 }
 
 // attributeBytes returns the size of an event's attributes.

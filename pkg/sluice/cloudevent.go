@@ -55,7 +55,12 @@ func isExtension(name string) bool {
 		"data", "data_base64", "path", "namespace", "sequence":
 		return false
 	}
-	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+	for _, c := range []byte(name) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
 }
 
 // sequence is empty for an event that is not stored, such as a test event.

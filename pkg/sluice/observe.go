@@ -89,7 +89,10 @@ func ChangeOf(e Event) Change {
 // MarshalJSON returns {"op","seq","id"} and, except of a deletion, {"path","type","time","source"},
 // with "revision_of", "subject", "dataschema", "datacontenttype", "extensions" and "data" or
 // "data_base64" if the event has them. JSON data is copied byte for byte.
-func (c Change) MarshalJSON() ([]byte, error) { return c.appendObject(nil, "source"), nil }
+func (c Change) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil), nil }
+
+// AppendJSON appends the form that MarshalJSON returns.
+func (c *Change) AppendJSON(b []byte) []byte { return c.appendObject(b, "source") }
 
 // appendObject appends the change as an object, with the event's source under a name.
 func (c *Change) appendObject(b []byte, source string) []byte {
@@ -138,7 +141,9 @@ func (e *Event) occurred() time.Time {
 // appendExtensions appends the extensions, without that which says what an event revises, as a member.
 func appendExtensions(b []byte, extensions map[string]string) []byte {
 	first := true
-	for _, name := range slices.Sorted(maps.Keys(extensions)) {
+	names := slices.AppendSeq(make([]string, 0, 8), maps.Keys(extensions))
+	slices.Sort(names)
+	for _, name := range names {
 		if name == RevisionOf || !isExtension(name) {
 			continue
 		}

@@ -105,23 +105,18 @@ func (s *Store) MaxEntry() int { return int(s.core.Conn().MaxPayload()) }
 const inJSON = 1 << 10
 
 // encode returns the message of an entry.
-func (s *Store) encode(id string, e *mirror.Entry) (*nats.Msg, error) {
+func (s *Store) encode(id string, e *mirror.Entry) *nats.Msg {
 	msg := &nats.Msg{Subject: streams.MirrorEntrySubject(id, e.Change.Key()), Header: nats.Header{}}
-	var err error
 	if content := e.Change.Event.Data; len(content) > inJSON {
-		msg.Data, err = e.AppendApart(make([]byte, 0, len(content)+inJSON))
-		msg.Data = append(msg.Data, content...)
-		msg.Header.Set(headerData, strconv.Itoa(len(content)))
+		msg.Data = append(e.AppendApart(make([]byte, 0, len(content)+inJSON)), content...)
+		msg.Header[headerData] = []string{strconv.Itoa(len(content))}
 	} else {
-		msg.Data, err = e.AppendJSON(nil)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("entry %d: %w", e.Seq(), err)
+		msg.Data = e.AppendJSON(nil)
 	}
 	if e.Tombstone() && s.tombstones > 0 {
 		msg.Header.Set(jetstream.MsgTTLHeader, s.tombstones.String())
 	}
-	return msg, nil
+	return msg
 }
 
 // parts returns the JSON of a stored entry, and its data if that is stored behind it.
@@ -202,11 +197,7 @@ func (s *Store) publish(ctx context.Context, msgs []*nats.Msg, limit time.Durati
 func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
 	msgs := make([]*nats.Msg, 0, len(c.Entries)+len(c.Gaps)+1)
 	for i := range c.Entries {
-		msg, err := s.encode(id, &c.Entries[i])
-		if err != nil {
-			return nil, err
-		}
-		msgs = append(msgs, msg)
+		msgs = append(msgs, s.encode(id, &c.Entries[i]))
 	}
 	for _, gap := range c.Gaps {
 		data, err := json.Marshal(gap)
