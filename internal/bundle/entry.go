@@ -101,12 +101,38 @@ func (w *wire) setContent(data []byte) {
 	w.base64 = len(data) > 0 && !w.text
 }
 
+// CleanAttributes gives an event the attributes that it has in a bundle: U+FFFD stands for NUL, and for each byte that is
+// no UTF-8.
+func CleanAttributes(ev *sluice.Event) {
+	for _, s := range [...]*string{&ev.ID, (*string)(&ev.Path), &ev.Type, &ev.Source, &ev.Subject, &ev.DataSchema, &ev.ContentType} {
+		*s = clean(*s)
+	}
+	for name, value := range ev.Extensions {
+		if is := clean(value); is != value {
+			ev.Extensions = maps.Clone(ev.Extensions)
+			ev.Extensions[name] = is
+		}
+	}
+}
+
 // clean returns an attribute without NUL and invalid UTF-8.
 func clean(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+	return strings.Map(func(r rune) rune { // which gets U+FFFD for each invalid byte
+		if r == 0 {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}
+
+// CanonicalSummary returns a summary as it is read from a bundle: in the form of RFC 8785 if that keeps all values.
+// Code Unprocessable if it is no JSON.
+func CanonicalSummary(summary []byte) ([]byte, error) {
+	w := wire{claims: claimsOf(summary)}
+	return w.summary()
 }
 
 func isExtension(name string) bool {

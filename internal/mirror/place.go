@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -145,7 +146,7 @@ func ParseApart(text, data []byte) (Entry, error) {
 	if err := json.Unmarshal(text, &is); err != nil {
 		return is.Entry, fmt.Errorf("entry: %w", err)
 	}
-	is.Change.Event.ContentType, is.Change.Event.Data = is.ContentType, data
+	is.Change.Event.ContentType, is.Change.Event.Data = cmp.Or(is.ContentType, "application/json"), data
 	return is.Entry, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -278,11 +279,17 @@ func (s *step) bury(key string, was *Entry, known bool, seq uint64) { //nolint:r
 }
 
 // reduced returns the change with what the mirror's depth keeps of it (S3-44…46). The source sends no
-// more; this is for one that does.
+// more; this is for one that does. A summary has the form that it has in bundles.
 func (s *step) reduced(c *sluice.Change) sluice.Change {
 	is := *c
-	if s.rule.Mirror.Depth == sluice.DepthCatalog {
+	switch s.rule.Mirror.Depth {
+	case sluice.DepthCatalog:
 		is.Event.Data = nil
+	case sluice.DepthSummary:
+		if summary, err := bundle.CanonicalSummary(is.Event.Data); err == nil {
+			is.Event.Data = summary
+		}
+	case sluice.DepthFull:
 	}
 	return is
 }

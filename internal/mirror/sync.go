@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/supervise"
@@ -159,6 +160,7 @@ func (r reader) read(ctx context.Context, since uint64) batch {
 			return b // the next step begins with it
 		}
 		for i := range page.Items {
+			bundle.CleanAttributes(&page.Items[i].Event) // as those that bundles bring
 			bytes += len(page.Items[i].Event.Data) + attributeBytes(&page.Items[i].Event)
 		}
 		b.pages, b.more = append(b.pages, page), page.HasMore && page.ThroughSeq > b.through

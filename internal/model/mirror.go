@@ -25,16 +25,21 @@ type MirrorEnd struct {
 	Begun       uint64 // names the copy: another one if the mirror was begun anew
 }
 
-// AppendJSON appends the change on one line.
+// AppendJSON appends the change on one line: JSON data is as it was stored, without white space.
 func (c *MirrorChange) AppendJSON(b []byte) ([]byte, error) {
-	kind, value := "synced", any(c.Synced)
+	var text []byte
+	var err error
+	kind := "synced"
 	switch {
 	case c.Item != nil:
-		kind, value = "item", c.Item
+		kind = "item"
+		text, err = c.Item.MarshalJSON() // json.Marshal escapes HTML
 	case c.Gap != nil:
-		kind, value = "gap", c.Gap
+		kind = "gap"
+		text, err = json.Marshal(c.Gap)
+	default:
+		text, err = json.Marshal(c.Synced)
 	}
-	text, err := json.Marshal(value)
 	if err != nil {
 		return b, fmt.Errorf("change of a mirror: %w", err)
 	}

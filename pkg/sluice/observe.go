@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
@@ -8,7 +9,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Depth is how much of each event leaves a namespace with a mirror or a bundle (S3-04, C10).
@@ -88,7 +91,8 @@ func ChangeOf(e Event) Change {
 
 // MarshalJSON returns {"op","seq","id"} and, except of a deletion, {"path","type","time","source"},
 // with "revision_of", "subject", "dataschema", "datacontenttype", "extensions" and "data" or
-// "data_base64" if the event has them. JSON data is copied byte for byte.
+// "data_base64" if the event has them. JSON data is copied byte for byte; white space around it is in
+// "data_before" and "data_after".
 func (c Change) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil), nil }
 
 // AppendJSON appends the form that MarshalJSON returns.
@@ -125,9 +129,64 @@ func (c *Change) appendObject(b []byte, source string) []byte {
 	b = appendExtensions(b, e.Extensions)
 	if len(e.Data) > 0 {
 		member("datacontenttype", cmp.Or(e.ContentType, "application/json"))
-		b = e.AppendData(append(b, ','), "data")
+		b = e.appendExactData(append(b, ','))
 	}
 	return append(b, '}')
+}
+
+// jsonSpace is the white space of JSON.
+const jsonSpace = " \t\r\n"
+
+// appendExactData appends the event's data as members of an object from which it is read byte for byte. JSON that not every
+// parser reads is "data_base64".
+func (e *Event) appendExactData(b []byte) []byte {
+	data := e.JSONData()
+	switch {
+	case data == nil && !e.IsJSON():
+		return e.AppendData(b, "data")
+	case data == nil, !utf8.Valid(data), nestsDeep(data):
+		b = append(b, `"data_base64":"`...)
+		return append(base64.StdEncoding.AppendEncode(b, e.Data), '"')
+	}
+	value := bytes.TrimLeft(data, jsonSpace)
+	before := data[:len(data)-len(value)]
+	value = bytes.TrimRight(value, jsonSpace)
+	after := data[len(before)+len(value):]
+	b = append(append(b, `"data":`...), value...)
+	if len(before) > 0 {
+		b = appendMember(b, "data_before", string(before))
+	}
+	if len(after) > 0 {
+		b = appendMember(b, "data_after", string(after))
+	}
+	return b
+}
+
+// maxDataDepth is how deep data may nest in the list of a page: a reader of pages admits 1,000 levels.
+const maxDataDepth = 900
+
+// nestsDeep reports whether JSON has more levels than the data of a page may have.
+func nestsDeep(data []byte) bool {
+	if bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) <= maxDataDepth {
+		return false
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > maxDataDepth {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
 }
 
 // occurred returns the event's time, or else when it was stored.
@@ -178,6 +237,8 @@ func (c *Change) UnmarshalJSON(text []byte) error {
 		Extensions  map[string]string `json:"extensions"`
 		ContentType string            `json:"datacontenttype"`
 		Data        json.RawMessage   `json:"data"`
+		Before      string            `json:"data_before"`
+		After       string            `json:"data_after"`
 		Base64      *string           `json:"data_base64"`
 	}
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -206,6 +267,10 @@ func (c *Change) UnmarshalJSON(text []byte) error {
 			return fmt.Errorf("change %d: data of type %q is not a string: %w", in.Seq, in.ContentType, err)
 		}
 		c.Event.Data = []byte(plain)
+	case strings.Trim(in.Before+in.After, jsonSpace) != "":
+		return fmt.Errorf("change %d: data_before and data_after are white space", in.Seq)
+	case len(in.Data) > 0 && in.Before+in.After != "":
+		c.Event.Data = slices.Concat([]byte(in.Before), in.Data, []byte(in.After))
 	}
 	return nil
 }

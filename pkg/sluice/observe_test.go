@@ -2,6 +2,7 @@ package sluice_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,18 @@ func TestChange_SurvivesJSON(t *testing.T) {
 		"JSON": {
 			sluice.ChangeOf(sluice.Event{Seq: 7, ID: "a", Path: "/p", Type: "t", Time: at, Source: "/s", ContentType: "application/json", Data: []byte(`{ "a":"<b>" }`)}),
 			`{"op":"write","seq":7,"id":"a","path":"/p","type":"t","time":"2026-11-24T01:02:03.000000004Z","source":"/s","datacontenttype":"application/json","data":{ "a":"<b>" }}`,
+		},
+		"white space": {
+			sluice.ChangeOf(sluice.Event{Seq: 7, ID: "a", Path: "/p", Type: "t", Time: at, Source: "/s", ContentType: "application/json", Data: []byte(" \t{}\r\n")}),
+			`{"op":"write","seq":7,"id":"a","path":"/p","type":"t","time":"2026-11-24T01:02:03.000000004Z","source":"/s","datacontenttype":"application/json","data":{},"data_before":" \u0009","data_after":"\u000d\u000a"}`,
+		},
+		"JSON that is not in UTF-8": {
+			sluice.ChangeOf(sluice.Event{Seq: 7, ID: "a", Path: "/p", Type: "t", Time: at, Source: "/s", ContentType: "application/json", Data: []byte("\"\xff\"")}),
+			`{"op":"write","seq":7,"id":"a","path":"/p","type":"t","time":"2026-11-24T01:02:03.000000004Z","source":"/s","datacontenttype":"application/json","data_base64":"Iv8i"}`,
+		},
+		"many brackets in a string": {
+			sluice.ChangeOf(sluice.Event{Seq: 7, ID: "a", Path: "/p", Type: "t", Time: at, Source: "/s", ContentType: "application/json", Data: []byte(`"\\\"` + strings.Repeat("[", 2000) + `"`)}),
+			`{"op":"write","seq":7,"id":"a","path":"/p","type":"t","time":"2026-11-24T01:02:03.000000004Z","source":"/s","datacontenttype":"application/json","data":"\\\"` + strings.Repeat("[", 2000) + `"}`,
 		},
 		"text": {
 			sluice.ChangeOf(sluice.Event{Seq: 8, ID: "b", Path: "/p", Type: "t", Time: at, Source: "/s", Subject: "x", DataSchema: "y", ContentType: "text/plain", Data: []byte("no <json>")}),

@@ -1,9 +1,11 @@
 package remote
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sluice-io/sluice/internal/jsonarray"
 	"github.com/sluice-io/sluice/internal/strictjson"
@@ -99,6 +101,9 @@ func (c *change) UnmarshalJSON(text []byte) error {
 	}
 	if !c.Event.IsJSON() {
 		return c.Change.UnmarshalJSON(text) //nolint:wrapcheck // the caller names the list
+	}
+	if before, after, _ := bytes.Cut(c.Event.Data, []byte("null")); len(before)+len(after) > 0 { // white space around what was cut
+		data = slices.Concat(before, data, after)
 	}
 	c.Event.Data = data
 	return nil

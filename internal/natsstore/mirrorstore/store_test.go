@@ -103,6 +103,28 @@ func TestStore_KeepsLargeData(t *testing.T) {
 	require.Equal(t, c.Entries, page.Entries)
 }
 
+// S3-46: data of any size is kept byte for byte, and JSON without a content type has that of JSON.
+func TestStore_KeepsDataByteForByte(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	c := mirror.Commit{Place: mirror.Place{Incarnation: "i", Watermark: 9}}
+	for i, size := range []int{1, 2000} { // in the JSON of the entry, and behind it
+		for j, data := range []string{" {\"t\": \"%s\"}\n\n", "\t\"\xff%s\"", "%s", "{%s"} {
+			e := entry(uint64(10*i+j+1), fmt.Sprint(size, j), fmt.Sprintf(data, strings.Repeat("x", size)))
+			e.Change.Event.ContentType = ""
+			c.Entries = append(c.Entries, e)
+		}
+	}
+	_, err := s.Commit(t.Context(), "m", c)
+	require.NoError(t, err)
+	page, err := s.Page(t.Context(), "m", 0, 10)
+	require.NoError(t, err)
+	for i, e := range page.Entries {
+		require.Equal(t, string(c.Entries[i].Change.Event.Data), string(e.Change.Event.Data))
+		require.Equal(t, "application/json", e.Change.Event.ContentType)
+	}
+}
+
 // S3-98, S3-110: what a mirror has goes with it, and nothing of another one.
 func TestPurge_RemovesOneMirror(t *testing.T) {
 	t.Parallel()
