@@ -37,6 +37,10 @@ type Limits struct {
 	// AppointmentsPerNamespace is the maximum number of appointments in a namespace; 0: unlimited;
 	// 1000.
 	AppointmentsPerNamespace int `json:"appointments_per_namespace" env:"APPOINTMENTS_PER_NAMESPACE"`
+	// KnowledgeMemory is the approximate memory for the enrichment of all namespaces together, in
+	// bytes; one of them gets at most half of it, and entries without room get no jobs and are not
+	// found; 0: unlimited; 1073741824 (1 GiB).
+	KnowledgeMemory int64 `json:"knowledge_memory" env:"KNOWLEDGE_MEMORY"`
 }
 
 func defaultLimits() Limits {
@@ -44,6 +48,7 @@ func defaultLimits() Limits {
 		SubscriptionsPerNamespace: 10_000, SubscriptionsPerPrincipal: 1000, SubscriptionsPerHost: 100, SendsPerSubscription: 60, SendsPerPrincipal: 300,
 		FilterCostPerPrincipal: 1_000_000, FilterCostPerNamespace: 4_000_000,
 		ScheduledPerNamespace: 10_000, ScheduleAhead: sluice.Duration(365 * 24 * time.Hour), AppointmentsPerNamespace: 1000,
+		KnowledgeMemory: 1 << 30,
 	}
 }
 
@@ -59,8 +64,12 @@ func (l Limits) check() error {
 		when(l.ScheduledPerNamespace < 0, "limits.scheduled_per_namespace %d: write a number, or 0 for unlimited", l.ScheduledPerNamespace),
 		when(l.ScheduleAhead != 0 && l.ScheduleAhead < second, "limits.schedule_ahead %s: write a duration of at least 1s, such as 8760h, or 0s for unlimited", l.ScheduleAhead),
 		when(l.AppointmentsPerNamespace < 0, "limits.appointments_per_namespace %d: write a number, or 0 for unlimited", l.AppointmentsPerNamespace),
+		when(l.KnowledgeMemory != 0 && l.KnowledgeMemory < minKnowledge, "limits.knowledge_memory %d: write at least %d (1 MiB), or 0 for unlimited", l.KnowledgeMemory, minKnowledge),
 	)
 }
+
+// minKnowledge is the memory for the enrichment of a few entries.
+const minKnowledge = 1 << 20
 
 // Durable configures Durable Streams, which are below /streams/<namespace>/.
 type Durable struct {

@@ -60,16 +60,16 @@ func (c *knowledgePutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	return showEnrichment(s, is)
+	return s.Show(is, func() error { return s.Facts(enrichmentFacts(is)...) })
 }
 
-func showEnrichment(s *terminal.Session, is sluice.Enrichment) error {
-	return s.Show(is, func() error {
-		return s.Facts("namespace", is.Namespace, "model", is.Model, "dimensions", strconv.Itoa(is.Dimensions), "pattern", string(is.Pattern),
-			"top k", strconv.Itoa(is.TopK), "review above", decimal(is.ReviewAbove), "lease", terminal.FormatDuration(is.Lease),
-			"max attempts", strconv.Itoa(is.MaxAttempts), "revision", strconv.FormatUint(is.Revision, 10),
-			"updated", terminal.FormatTime(is.UpdatedAt)+terminal.By(is.UpdatedBy))
-	})
+func enrichmentFacts(is sluice.Enrichment) []string {
+	return []string{
+		"namespace", is.Namespace, "model", is.Model, "dimensions", strconv.Itoa(is.Dimensions), "pattern", string(is.Pattern),
+		"top k", strconv.Itoa(is.TopK), "review above", decimal(is.ReviewAbove), "lease", terminal.FormatDuration(is.Lease),
+		"max attempts", strconv.Itoa(is.MaxAttempts), "revision", strconv.FormatUint(is.Revision, 10),
+		"updated", terminal.FormatTime(is.UpdatedAt) + terminal.By(is.UpdatedBy),
+	}
 }
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'g', 4, 64) }
@@ -86,7 +86,19 @@ func (c *knowledgeShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	return showEnrichment(s, is)
+	return s.Show(is, func() error { return s.Facts(append(enrichmentFacts(is.Enrichment), heldFacts(is.Status)...)...) })
+}
+
+// heldFacts are the entries that a replica has in memory.
+func heldFacts(is *sluice.EnrichmentStatus) []string {
+	if is == nil {
+		return []string{"entries", "being read"}
+	}
+	facts := []string{"entries", fmt.Sprintf("%d in memory, %d embedded", is.Entries, is.Embedded), "memory", fmt.Sprintf("%.1f MiB", float64(is.MemoryBytes)/(1<<20))}
+	if is.Problem != "" {
+		facts = append(facts, "problem", is.Problem)
+	}
+	return facts
 }
 
 type knowledgeRmCmd struct {
@@ -138,17 +150,20 @@ func (c *knowledgeSearchCmd) Run(ctx context.Context, s *terminal.Session) error
 	if err != nil {
 		return err
 	}
-	all, err := api.Search(ctx, c.NS, q)
+	found, err := api.Search(ctx, c.NS, q)
 	if err != nil {
 		return err
 	}
-	return s.Show(all, func() error {
-		rows := make([][]string, len(all))
-		for i, n := range all {
+	return s.Show(found, func() error {
+		rows := make([][]string, len(found.Neighbours))
+		for i, n := range found.Neighbours {
 			ev := &n.Item.Change.Event
 			rows[i] = []string{decimal(n.Similarity), n.Item.Source, n.Item.Subscription, ev.ID, string(ev.Path), excerpt(ev.Data)}
 		}
-		return s.Table("SIMILARITY | SOURCE | MIRROR | ID | PATH | DATA", rows)
+		if err := s.Table("SIMILARITY | SOURCE | MIRROR | ID | PATH | DATA", rows); err != nil || found.Problem == "" {
+			return err
+		}
+		return s.Say("The result may be incomplete: %s.", found.Problem)
 	})
 }
 

@@ -131,7 +131,8 @@ func (s *server) openKnowledge(context.Context) error {
 		Log:     records.KnowledgeLog{EventLog: records.EventLog{Log: s.log, Lost: s.memory.Gaps}},
 		Mirrors: records.KnowledgeMirrors{Mirrors: records.NewMirrors(s.store), Copies: mirrorstore.New(s.store, s.cfg.Mirrors.Tombstones.Std())},
 		Access:  s.index, Keys: &s.wakeKeys, Ledger: s.ledger, Owns: s.owns.Part(),
-	}, knowledge.Options{Log: s.opts.Log})
+	}, knowledge.Options{Memory: s.cfg.Limits.KnowledgeMemory, Log: s.opts.Log})
+	s.metrics.WatchKnowledge(s.knowledge.Gauges)
 	return nil
 }
 

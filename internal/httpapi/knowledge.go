@@ -21,7 +21,9 @@ import (
 type Knowledge interface {
 	// Get returns the configuration of a namespace. Code NotFound.
 	Get(ctx context.Context, namespace string) (sluice.Enrichment, error)
-	// Put configures a namespace. Codes InvalidRequest; RevisionMismatch.
+	// Status returns what this replica has of the entries of a namespace. Codes NotFound; Unavailable.
+	Status(ctx context.Context, namespace string) (sluice.EnrichmentStatus, error)
+	// Put configures a namespace. Codes InvalidRequest; RevisionMismatch; QuotaExceeded.
 	Put(ctx context.Context, c sluice.Enrichment, by string) (sluice.Enrichment, error)
 	// Delete ends the enrichment of a namespace. Code NotFound.
 	Delete(ctx context.Context, namespace, by string) error
@@ -131,9 +133,28 @@ func showEnrichment(c echo.Context, is sluice.Enrichment, err error) error {
 	return c.JSON(http.StatusOK, is)
 }
 
+// enrichment is a configuration with the state of this replica; nil: it reads the entries.
+type enrichment struct {
+	sluice.Enrichment
+
+	Status *sluice.EnrichmentStatus `json:"status"`
+}
+
 func (s *Server) getEnrichment(c echo.Context) error {
 	is, err := s.opts.Knowledge.Get(c.Request().Context(), c.Param("ns"))
-	return showEnrichment(c, is, err)
+	if err != nil {
+		return err
+	}
+	full := enrichment{Enrichment: is}
+	status, err := s.opts.Knowledge.Status(c.Request().Context(), c.Param("ns"))
+	switch {
+	case err == nil:
+		full.Status = &status
+	case sluice.CodeOf(err) != sluice.Unavailable:
+		return err
+	}
+	httpkit.SetETag(c, is.Revision)
+	return c.JSON(http.StatusOK, full)
 }
 
 func (s *Server) deleteEnrichment(c echo.Context) error {
@@ -315,6 +336,8 @@ type searchRequest struct {
 type searchResult struct {
 	Model      string             `json:"model"`
 	Neighbours []sluice.Neighbour `json:"neighbours"`
+	NotHeld    int                `json:"not_held"`
+	Problem    string             `json:"problem,omitempty"`
 }
 
 // search returns the neighbours of a vector or of an entry (S3-75, S3-115). It is a method of its own
@@ -348,7 +371,7 @@ func (s *Server) search(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, searchResult{found.Model, found.Neighbours})
+	return c.JSON(http.StatusOK, searchResult{found.Model, found.Neighbours, found.Status.NotHeld, found.Status.Problem})
 }
 
 // entryComparisons is an own entry with its comparisons.

@@ -249,7 +249,7 @@ func (s *space) lost(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if was := s.records[id]; was != nil {
-		delete(s.records, id)
+		s.discard(id)
 		s.settle(was.Entry)
 	}
 }

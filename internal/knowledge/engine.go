@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -19,6 +20,8 @@ type Engine struct {
 	deps Deps
 	opts Options
 
+	memory *budget
+	scans  chan struct{} // searches at once
 	spaces supervise.Set[*space]
 
 	mu   sync.Mutex
@@ -27,7 +30,8 @@ type Engine struct {
 
 // New returns an engine that is idle until Run.
 func New(deps Deps, opts Options) *Engine {
-	return &Engine{deps: deps, opts: opts.filled(), told: make(chan struct{})}
+	opts = opts.filled()
+	return &Engine{deps: deps, opts: opts, memory: &budget{limit: opts.Memory}, scans: make(chan struct{}, opts.Scans), told: make(chan struct{})}
 }
 
 // Run follows the namespaces with a configuration until ctx is done.
@@ -41,7 +45,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.spaces.Stop(namespace)
 			return
 		}
-		s := newSpace(*c, e.deps, e.opts)
+		s := newSpace(*c, e.deps, e.opts, e.memory)
 		e.spaces.Start(inner, namespace, func(ctx context.Context) (*space, func()) {
 			return s, func() {
 				defer s.ended()
@@ -137,8 +141,28 @@ func (e *Engine) Get(ctx context.Context, namespace string) (sluice.Enrichment, 
 	return c.Enrichment, missing(err)
 }
 
+// Status returns what this replica has of the entries of a namespace. Codes NotFound; Unavailable.
+func (e *Engine) Status(ctx context.Context, namespace string) (sluice.EnrichmentStatus, error) {
+	s, err := e.space(ctx, namespace)
+	if err != nil {
+		return sluice.EnrichmentStatus{}, err
+	}
+	return s.state(), nil
+}
+
+// Gauges returns what this replica has of each namespace.
+func (e *Engine) Gauges() []model.KnowledgeGauges {
+	spaces := e.spaces.All()
+	all := make([]model.KnowledgeGauges, 0, len(spaces))
+	for namespace, s := range spaces {
+		all = append(all, model.KnowledgeGauges{Namespace: namespace, Status: s.state()})
+	}
+	return all
+}
+
 // Put configures the enrichment of a namespace, with its defaults set; with a revision only that one.
-// Another model has all entries embedded again (S3-82). Codes InvalidRequest; RevisionMismatch.
+// Another model has all entries embedded again (S3-82). Codes InvalidRequest; RevisionMismatch;
+// QuotaExceeded if there is no room for a further enrichment.
 func (e *Engine) Put(ctx context.Context, c sluice.Enrichment, by string) (sluice.Enrichment, error) {
 	if err := c.Validate(); err != nil {
 		return c, err
@@ -169,11 +193,17 @@ func (e *Engine) Put(ctx context.Context, c sluice.Enrichment, by string) (sluic
 	}
 }
 
+const retryFull = 60 // seconds
+
 // change returns a configuration to store in place of the present one, whose revision it has.
 func (e *Engine) change(ctx context.Context, c sluice.Enrichment, by string) (Stored, ledger.Change, error) {
 	was, revision, err := e.deps.Definitions.Get(ctx, c.Namespace)
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 		return was, ledger.Change{}, err
+	}
+	if revision == 0 && !e.memory.admits(spaceBytes(c.Dimensions)) {
+		return was, ledger.Change{}, sluice.Errorf(sluice.QuotaExceeded,
+			"limits.knowledge_memory is used up by other namespaces; raise it, or delete an enrichment").With("retry_after", retryFull)
 	}
 	if c.Revision != 0 && c.Revision != revision {
 		return was, ledger.Change{}, sluice.Errorf(sluice.RevisionMismatch, "the enrichment of %s is at revision %d", c.Namespace, revision)

@@ -3,6 +3,8 @@ package knowledge
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,15 +20,36 @@ const (
 	cancelLife = 7 * 24 * time.Hour // of the records of jobs that failed because their mirror was deleted
 )
 
-// run follows everything that a space is made of, until ctx ends.
+// run follows everything that a space is made of, until ctx ends. It reads the entries again, while the
+// space answers from what it has, when there is room for more of them.
 func (s *space) run(ctx context.Context) {
+	defer s.account.close()
+	s.account.force(spaceBytes(s.config.Dimensions))
+	for ctx.Err() == nil {
+		s.follow(ctx)
+		s.load()
+	}
+}
+
+// follow follows everything until ctx ends or the entries are to be read again.
+func (s *space) follow(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var all sync.WaitGroup
 	defer all.Wait()
 	for what, follow := range map[string]func(context.Context) error{
-		"log": s.followLog, "records": s.followRecords, "mirrors": s.followMirrors, "housekeeping": s.housekeep,
+		"log": s.followLog, "records": s.followRecords, "mirrors": s.followMirrors, "results": s.fetchWanted,
+		"housekeeping": func(ctx context.Context) error { return s.housekeep(ctx, stop) },
 	} {
 		all.Go(func() { s.keep(ctx, what, follow) })
 	}
+}
+
+// load notes that everything has to be read.
+func (s *space) load() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loading, s.reread = map[string]bool{loadLog: true, loadRecords: true, loadMirrors: true}, false
 }
 
 // keep runs a follower, again after trouble, until ctx ends.
@@ -48,22 +71,100 @@ func (s *space) keep(ctx context.Context, what string, follow func(context.Conte
 	}
 }
 
-// followRecords follows the stored records. Those that are not there any more when it begins again were
-// lost with their stream, and the revisions of a stream that was made anew are lower.
+// followRecords follows the stored records, once all entries are known: it depends on them which records
+// have room. Those that are not there any more when it begins again were lost with their stream, and the
+// revisions of a stream that was made anew are lower.
 func (s *space) followRecords(ctx context.Context) error {
-	seen := map[string]bool{}
+	for s.entriesLoad() {
+		news := s.news()
+		if !s.entriesLoad() {
+			break
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	reading, behind := s.beginRecords(), true
 	return s.deps.Records.Follow(ctx, s.config.Namespace, func(r Record) {
-		if seen != nil {
-			seen[r.ID] = true
-			s.replace(r)
+		if behind {
+			s.replace(r, reading)
 			return
 		}
 		s.learn(r)
 	}, func() {
-		s.lose(seen)
-		seen = nil
+		s.lose(reading)
+		behind = false
 		s.loaded(loadRecords)
 	})
+}
+
+// entriesLoad reports whether entries have not been read yet.
+func (s *space) entriesLoad() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.loading)
+	if s.loading[loadRecords] {
+		n--
+	}
+	return n > 0
+}
+
+// fetchWanted reads the results of entries that are stored and not here: of entries that were deleted or
+// changed, and came back.
+func (s *space) fetchWanted(ctx context.Context) error {
+	for {
+		news := s.news()
+		for _, ref := range s.takeWanted() {
+			if err := s.fetch(ctx, ref); err != nil {
+				s.want(ref)
+				return err
+			}
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *space) takeWanted() []sluice.EntryRef {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Collect(maps.Keys(s.wanted))
+	clear(s.wanted)
+	return all
+}
+
+func (s *space) want(ref sluice.EntryRef) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settle(ref)
+}
+
+// fetch reads the results of an entry: its comparisons first, which its embedding asks for.
+func (s *space) fetch(ctx context.Context, ref sluice.EntryRef) error {
+	if ref.Source == sluice.SourceLocal {
+		all, err := s.deps.Records.Comparisons(ctx, s.config.Namespace, ref.ID)
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			s.learn(all[i])
+		}
+	}
+	r, err := s.deps.Records.Get(ctx, s.config.Namespace, embeddingID(ref))
+	switch {
+	case err != nil:
+		return err
+	case r.Revision == 0:
+		s.lost(r.ID)
+	default:
+		s.restore(r)
+	}
+	return nil
 }
 
 // followLog reads the log from its beginning, and then whenever something was stored; from time to time
@@ -85,7 +186,7 @@ func (s *space) followLog(ctx context.Context) error {
 	defer stop(nil)
 	tick := time.NewTicker(s.opts.Sweep)
 	defer tick.Stop()
-	var at place
+	at := place{reading: s.begin("")}
 	for {
 		if err := s.readLog(ctx, &at); err != nil {
 			return err
@@ -104,27 +205,27 @@ func (s *space) followLog(ctx context.Context) error {
 type place struct {
 	incarnation string
 	since       uint64
+	reading     uint64
+	whole       bool // to its end
 }
 
 // readLog reads the log to its end.
 func (s *space) readLog(ctx context.Context, at *place) error {
 	for {
-		page, err := s.deps.Log.Changes(ctx, s.config.Namespace, model.ChangeQuery{Since: at.since, Limit: pageOfLog, Brief: true})
+		page, err := s.changes(ctx, at)
 		if err != nil {
 			return err
 		}
-		if page.Incarnation != at.incarnation || page.LastSeq < at.since { // another log: nothing of it is known
-			*at = place{incarnation: page.Incarnation}
-			s.retain(sluice.SourceLocal, "", nil)
-			if page, err = s.deps.Log.Changes(ctx, s.config.Namespace, model.ChangeQuery{Limit: pageOfLog}); err != nil {
-				return err
-			}
-		}
 		for i := range page.Items {
-			s.take(&page.Items[i])
+			s.take(&page.Items[i], at.reading)
 		}
 		s.expire(page.FirstSeq)
-		if page.ThroughSeq <= at.since || page.ThroughSeq >= page.LastSeq { // or nothing more can be read now
+		atEnd := page.ThroughSeq >= page.LastSeq
+		if atEnd && !at.whole {
+			s.retain(sluice.SourceLocal, "", at.reading)
+			at.whole = true
+		}
+		if atEnd || page.ThroughSeq <= at.since { // or nothing more can be read now
 			at.since = max(at.since, page.ThroughSeq)
 			return nil
 		}
@@ -132,14 +233,33 @@ func (s *space) readLog(ctx context.Context, at *place) error {
 	}
 }
 
+// changes returns the next page of the log: the first one if it is another log than before.
+func (s *space) changes(ctx context.Context, at *place) (sluice.ObservePage, error) {
+	page, err := s.deps.Log.Changes(ctx, s.config.Namespace, model.ChangeQuery{Since: at.since, Limit: pageOfLog, Brief: true})
+	if err != nil || page.Incarnation == at.incarnation && page.LastSeq >= at.since {
+		return page, err
+	}
+	s.anew(page.Incarnation, at)
+	return s.deps.Log.Changes(ctx, s.config.Namespace, model.ChangeQuery{Limit: pageOfLog})
+}
+
+// anew begins with a log: the first one, or another one than that which was read.
+func (s *space) anew(incarnation string, at *place) {
+	if s.incarnation != "" && (s.incarnation != incarnation || at.since > 0) {
+		s.renumber()
+	}
+	s.incarnation = incarnation
+	*at = place{incarnation: incarnation, reading: s.begin("")}
+}
+
 // take enters a change of the log.
-func (s *space) take(c *sluice.Change) {
+func (s *space) take(c *sluice.Change, reading uint64) {
 	ref := sluice.EntryRef{Source: sluice.SourceLocal, ID: c.Key()}
 	switch {
 	case c.Op == sluice.OpDelete:
 		s.drop(ref, c.ErasedSeq)
 	case s.config.Pattern.Match(c.Event.Path):
-		s.set(ref, &c.Event, c.Event.Seq)
+		s.set(ref, &c.Event, c.Event.Seq, reading)
 	}
 }
 
@@ -149,38 +269,62 @@ func (s *space) followMirrors(ctx context.Context) error {
 	defer mirrors.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	known := map[string]*sluice.Mirror{}
+	gone := func(id string) {
+		delete(known, id)
+		ended := mirrors.Stop(id)
+		mirrors.Go(func() {
+			if ended != nil {
+				<-ended
+			}
+			s.forgetMirror(ctx, id)
+		})
+	}
 	return s.deps.Mirrors.Watch(ctx, func(id string, m *sluice.Mirror) {
 		switch {
 		case id == "":
+			for _, id := range s.without(known) { // deleted while nothing was followed
+				gone(id)
+			}
 			s.loaded(loadMirrors)
 		case m != nil && m.Namespace == s.config.Namespace:
-			if !s.meet(m) {
+			was := known[id]
+			known[id] = m
+			s.meet(m)
+			if was != nil && was.UpdatedAt.Equal(m.UpdatedAt) {
 				return
 			}
 			mirrors.Start(ctx, id, func(ctx context.Context) (struct{}, func()) {
 				return struct{}{}, func() { s.keep(ctx, "mirror "+id, func(ctx context.Context) error { return s.followMirror(ctx, id) }) }
 			})
 		case m == nil && s.leave(id):
-			gone := mirrors.Stop(id)
-			mirrors.Go(func() {
-				<-gone
-				s.forgetMirror(ctx, id)
-			})
+			gone(id)
 		}
 	})
 }
 
-// meet enters a mirror, and reports whether its entries must be read: it is new, or was changed, and a
-// mirror that was resumed may have begun anew.
-func (s *space) meet(m *sluice.Mirror) bool {
+// meet enters a mirror. Its entries are read, also those of one that was changed: a mirror that was
+// resumed may have begun anew.
+func (s *space) meet(m *sluice.Mirror) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.mirrors[m.ID]
-	if was == nil && s.loading[loadMirrors] {
+	if s.loading[loadMirrors] {
 		s.loading[m.ID] = true
 	}
 	s.mirrors[m.ID] = m
-	return was == nil || !was.UpdatedAt.Equal(m.UpdatedAt)
+}
+
+// without removes the mirrors that are not among the known ones, and returns them.
+func (s *space) without(known map[string]*sluice.Mirror) (ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.mirrors {
+		if known[id] == nil {
+			delete(s.mirrors, id)
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // leave removes a mirror, and reports whether there was one.
@@ -190,26 +334,23 @@ func (s *space) leave(id string) bool {
 	had := s.mirrors[id] != nil
 	delete(s.mirrors, id)
 	delete(s.loading, id)
+	s.wake()
 	return had
 }
 
 // followMirror follows the entries of a mirror. Those that are not there any more were removed all at
 // once, which leaves no trace in the stream.
 func (s *space) followMirror(ctx context.Context, id string) error {
-	seen := map[string]bool{}
+	reading := s.begin(id)
 	return s.deps.Mirrors.Follow(ctx, id, func(e *MirrorEntry) {
 		ref := sluice.EntryRef{Source: sluice.SourceMirrored, Subscription: id, ID: e.Change.Key()}
-		if seen != nil {
-			seen[ref.ID] = true
-		}
 		if e.Tombstone {
 			s.drop(ref, 0)
 			return
 		}
-		s.set(ref, &e.Change.Event, e.Cursor)
+		s.set(ref, &e.Change.Event, e.Cursor, reading)
 	}, func() {
-		s.retain(sluice.SourceMirrored, id, seen)
-		seen = nil
+		s.retain(sluice.SourceMirrored, id, reading)
 		s.loaded(id)
 	})
 }
@@ -228,8 +369,10 @@ func (s *space) forgetMirror(ctx context.Context, id string) {
 			pending = append(pending, r)
 		}
 	}
+	s.reread = s.reread || s.partial(id) // its records are stored, and nothing here knows them
+	s.forgive(id)
 	s.mu.Unlock()
-	s.retain(sluice.SourceMirrored, id, nil)
+	s.retain(sluice.SourceMirrored, id, 0)
 	if !s.deps.Owns.Owns(s.config.Namespace) {
 		return
 	}

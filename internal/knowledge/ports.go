@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/callbacktoken"
@@ -106,6 +107,8 @@ type Deps struct {
 // Options are the optional settings.
 type Options struct {
 	Sweep  time.Duration    // interval of the housekeeping, and of looking for events that retention removed; default: 15 s
+	Memory int64            // bytes for the entries of all namespaces; default: unlimited
+	Scans  int              // searches and lists at once; default: four for each processor
 	Now    func() time.Time // default: time.Now
 	Jitter func() float64   // in [0, 1); default: rand.Float64
 	Log    *slog.Logger     // default: slog.DiscardHandler
@@ -113,6 +116,7 @@ type Options struct {
 
 func (o Options) filled() Options {
 	o.Sweep = cmp.Or(o.Sweep, 15*time.Second)
+	o.Scans = cmp.Or(o.Scans, 4*runtime.GOMAXPROCS(0))
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -19,28 +19,28 @@ type Claim struct{ Namespace, Job, Token string }
 
 // report applies a worker's report to the record of its claim. Codes TokenInvalid; TokenExpired;
 // Fenced; NotFound; Unavailable; those of apply.
-func (e *Engine) report(ctx context.Context, c Claim, apply func(s *space, r *Record) error) (*space, error) {
+func (e *Engine) report(ctx context.Context, c Claim, apply func(s *space, r *Record) error) (sluice.Job, error) {
 	s, err := e.space(ctx, c.Namespace)
 	if err != nil {
-		return nil, err
+		return sluice.Job{}, err
 	}
 	b, err := readToken(e.deps.Keys, c.Token, &s.config, c.Job, e.opts.Now())
 	if errors.Is(err, callbacktoken.ErrForged) {
 		err = sluice.Errorf(sluice.TokenInvalid, "the token was not issued for this job")
 	}
 	if err != nil {
-		return nil, err
+		return sluice.Job{}, err
 	}
 	for range tries {
 		r, err := s.deps.Records.Get(ctx, c.Namespace, c.Job)
 		if err != nil {
-			return nil, err
+			return sluice.Job{}, err
 		}
 		if err := r.fence(b, e.opts.Now()); err != nil {
-			return nil, err
+			return sluice.Job{}, err
 		}
 		if err := apply(s, &r); err != nil {
-			return nil, err
+			return sluice.Job{}, err
 		}
 		r.Revision, err = s.deps.Records.Put(ctx, c.Namespace, r, 0)
 		if sluice.CodeOf(err) == sluice.Conflict {
@@ -49,35 +49,27 @@ func (e *Engine) report(ctx context.Context, c Claim, apply func(s *space, r *Re
 		if err == nil {
 			s.learn(r)
 		}
-		return s, err
+		return s.reported(&r), err
 	}
-	return nil, sluice.Errorf(sluice.Unavailable, "the job is being changed concurrently; retry")
+	return sluice.Job{}, sluice.Errorf(sluice.Unavailable, "the job is being changed concurrently; retry")
 }
 
 // Renew extends the lease of a claimed job. Codes as of report.
 func (e *Engine) Renew(ctx context.Context, c Claim) (sluice.Job, error) {
-	s, err := e.report(ctx, c, func(s *space, r *Record) error {
+	return e.report(ctx, c, func(s *space, r *Record) error {
 		*r = r.renewed(s.config.Lease.Std(), s.opts.Now())
 		return nil
 	})
-	if err != nil {
-		return sluice.Job{}, err
-	}
-	return s.find(c.Job)
 }
 
 // Fail reports that a job could not be done. It is tried again later, unless it
 // never can be, or was tried too often. Codes as of report.
 func (e *Engine) Fail(ctx context.Context, c Claim, f Failure) (sluice.Job, error) {
-	s, err := e.report(ctx, c, func(s *space, r *Record) error {
+	return e.report(ctx, c, func(s *space, r *Record) error {
 		f.Error = cmp.Or(f.Error, "the worker gave no reason")
 		*r = r.failed(f, s.config.MaxAttempts, s.opts.Jitter(), s.opts.Now())
 		return nil
 	})
-	if err != nil {
-		return sluice.Job{}, err
-	}
-	return s.find(c.Job)
 }
 
 // Complete stores the result of a job: of an own entry's embedding also the neighbours that the entry is
@@ -85,7 +77,7 @@ func (e *Engine) Fail(ctx context.Context, c Claim, f Failure) (sluice.Job, erro
 // is no vector of the configured dimensions.
 func (e *Engine) Complete(ctx context.Context, c Claim, result sluice.JobResult) error {
 	_, err := e.report(ctx, c, func(s *space, r *Record) error {
-		if err := s.accept(r, &result); err != nil {
+		if err := e.accept(ctx, s, r, &result); err != nil {
 			return err
 		}
 		item, err := s.content(ctx, r.Entry, r.Seq)
@@ -102,7 +94,7 @@ func (e *Engine) Complete(ctx context.Context, c Claim, result sluice.JobResult)
 }
 
 // accept enters a result into a record.
-func (s *space) accept(r *Record, result *sluice.JobResult) error {
+func (e *Engine) accept(ctx context.Context, s *space, r *Record, result *sluice.JobResult) error {
 	if r.Type == sluice.JobCompare {
 		if result.Embedding != nil {
 			return sluice.Errorf(sluice.InvalidRequest, "embedding: this job is a comparison").With("field", "embedding")
@@ -122,6 +114,11 @@ func (s *space) accept(r *Record, result *sluice.JobResult) error {
 	}
 	r.Embedding = encodeVector(result.Embedding)
 	if r.Type == sluice.JobEmbed { // a mirrored entry starts nothing (S3-85)
+		leave, err := e.turn(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		near, err := s.nearest(result.Embedding, s.config.TopK, &r.Entry, "")
 		if err != nil {
 			return err
@@ -174,6 +171,23 @@ func (s *space) pairs(near []vector.Neighbour[sluice.EntryRef]) []Pair {
 	return pairs
 }
 
+// reported returns the job of a record that a worker reported on; one without room here, too.
+func (s *space) reported(r *Record) sluice.Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.tasks[r.ID]; t != nil {
+		return s.job(t)
+	}
+	j := sluice.Job{
+		ID: r.ID, Namespace: s.config.Namespace, Type: r.Type, Priority: r.Type.Priority(), State: r.State, Model: s.config.Model, Entry: r.Entry,
+		Attempts: r.Attempts, Error: r.Error, Worker: r.Worker, Generation: r.Generation, NotBefore: when(r.NotBefore), LeaseUntil: when(r.Until),
+	}
+	if r.Pair != nil {
+		j.Against, j.CrossBoundary, j.DiscountFactor = &r.Pair.Against, r.Pair.crosses(), r.Pair.Discount
+	}
+	return j
+}
+
 // find returns a job. Code NotFound.
 func (s *space) find(id string) (sluice.Job, error) {
 	s.mu.Lock()
@@ -207,6 +221,11 @@ func (e *Engine) Jobs(ctx context.Context, namespace string, q JobsRequest, by s
 	if err != nil {
 		return nil, err
 	}
+	leave, err := e.turn(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	all, err := s.jobs(by, func(t *task) bool { return q.Type == "" || t.kind == q.Type })
 	return slices.DeleteFunc(all, func(j sluice.Job) bool { return q.State != "" && j.State != q.State }), err
 }

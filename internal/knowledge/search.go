@@ -30,6 +30,7 @@ type SearchRequest struct {
 type Found struct {
 	Model      string
 	Neighbours []sluice.Neighbour
+	Status     sluice.EnrichmentStatus // it says whether all entries were searched
 }
 
 // Search returns the entries with the most similar embeddings, the most similar first: own ones and
@@ -49,12 +50,37 @@ func (e *Engine) Search(ctx context.Context, namespace string, q SearchRequest, 
 			return found, err
 		}
 	}
+	leave, err := e.turn(ctx, s)
+	if err != nil {
+		return found, err
+	}
+	found.Status = s.state()
 	near, err := s.nearest(q.Vector, q.Top*(1+hiddenMore), q.Entry, q.Source)
+	leave()
 	if err != nil {
 		return found, badVector("vector", err)
 	}
 	found.Neighbours, err = s.show(ctx, near, q.Top, by)
 	return found, err
+}
+
+// turn waits until a search or a list may begin: each needs memory for every entry. Those of one
+// namespace have at most half of the places. The returned function ends it.
+func (e *Engine) turn(ctx context.Context, s *space) (leave func(), err error) {
+	for i, places := range []chan struct{}{s.scans, e.scans} {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			if i > 0 {
+				<-s.scans
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+	return func() {
+		<-e.scans
+		<-s.scans
+	}, nil
 }
 
 // vectorOf returns the embedding of an entry that the caller may see. Code NotFound.
@@ -230,6 +256,11 @@ func (e *Engine) Reviews(ctx context.Context, namespace string, needed bool, by 
 	if err != nil {
 		return nil, err
 	}
+	leave, err := e.turn(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sees, all := s.eyes(by), []sluice.Review{}

@@ -1,13 +1,12 @@
 package knowledge
 
 import (
-	"cmp"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/knowledge/vector"
-	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,16 +18,29 @@ type space struct {
 	deps   Deps
 	opts   Options
 
-	mu      sync.Mutex
-	items   map[sluice.EntryRef]*item
-	records map[string]*held
-	tasks   map[string]*task
-	queue   queue
-	order   uint64
-	changed chan struct{}   // closed and replaced when a task may be ready
-	loading map[string]bool // what has not been read yet
-	byAge   []aged          // own entries by sequence
-	mirrors map[string]*sluice.Mirror
+	mu          sync.Mutex
+	items       map[sluice.EntryRef]*item
+	records     map[string]*held
+	tasks       map[string]*task
+	queue       queue
+	order       uint64
+	changed     chan struct{}   // closed and replaced when a task may be ready
+	loading     map[string]bool // what has not been read yet
+	whole       bool            // everything was read once
+	reading     uint64          // number of readings that began, of sources and of records
+	incarnation string          // of the log that was read; of its follower
+	byAge       []aged          // own entries by sequence
+	mirrors     map[string]*sluice.Mirror
+	wanted      map[sluice.EntryRef]bool // entries with a result that is stored and not here
+
+	scans   chan struct{} // searches and lists at once
+	account *account
+	seed    maphash.Seed
+	missed  map[string]*missed // by source: "" is the log
+	notes   int                // in all of missed
+	first   uint64             // sequence of the log
+	reread  bool               // records may be stored that are not known
+	told    bool               // that entries have no room
 
 	local, mirrored *vector.Index[sluice.EntryRef]
 }
@@ -40,6 +52,8 @@ type item struct {
 	seq         uint64 // in the log, or in the order of its mirror
 	order       uint64
 	about       sluice.Event // of an own entry: what access decisions need, without its data
+	reading     uint64       // the last one that found it
+	bytes       int64        // of the account
 
 	comparisons []string // tasks
 }
@@ -54,13 +68,17 @@ type aged struct {
 type held struct {
 	Record
 
-	placed bool // its embedding is in the index
-	orphan bool // it had no entry at the last sweep
+	placed  bool   // its embedding is in the index
+	unfit   bool   // its embedding is none for the index
+	orphan  int    // sweeps in a row without its entry
+	gone    bool   // its entry was here, and is deleted
+	loose   bool   // it has no entry, and is in the account by itself
+	reading uint64 // the last one that found it
 }
 
-func newSpace(c Stored, deps Deps, opts Options) *space {
+func newSpace(c Stored, deps Deps, opts Options, memory *budget) *space {
 	return &space{
-		config: c, deps: deps, opts: opts,
+		config: c, deps: deps, opts: opts, account: &account{of: memory}, scans: make(chan struct{}, max(1, opts.Scans/2)), seed: maphash.MakeSeed(), missed: map[string]*missed{}, wanted: map[sluice.EntryRef]bool{},
 		items: map[sluice.EntryRef]*item{}, records: map[string]*held{}, tasks: map[string]*task{}, queue: newQueue(),
 		changed: make(chan struct{}), mirrors: map[string]*sluice.Mirror{}, loading: map[string]bool{loadLog: true, loadRecords: true, loadMirrors: true},
 		local: vector.New[sluice.EntryRef](c.Dimensions), mirrored: vector.New[sluice.EntryRef](c.Dimensions),
@@ -79,6 +97,7 @@ func (s *space) loaded(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.loading, what)
+	s.whole = s.whole || len(s.loading) == 0
 	s.wake()
 }
 
@@ -86,7 +105,7 @@ func (s *space) loaded(what string) {
 func (s *space) ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.loading) > 0 {
+	if !s.whole {
 		return sluice.Errorf(sluice.Unavailable, "the entries of %s are being read; retry", s.config.Namespace)
 	}
 	return nil
@@ -106,135 +125,59 @@ func (s *space) index(ref sluice.EntryRef) *vector.Index[sluice.EntryRef] {
 	return s.local
 }
 
-// set enters the present content of an entry.
-func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	it := s.items[ref]
-	if it == nil {
-		s.order++
-		it = &item{ref: ref, order: s.order}
-		s.items[ref] = it
-	}
-	it.fingerprint, it.seq = Fingerprint(ev), seq
-	if ref.Source == sluice.SourceLocal {
-		it.about = *ev
-		it.about.Data = nil
-		s.byAge = append(s.byAge, aged{seq, ref})
-	}
-	s.settle(ref)
-}
-
-// drop removes an entry that has the sequence, or with 0 any.
-func (s *space) drop(ref sluice.EntryRef, seq uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dropLocked(ref, seq)
-}
-
-func (s *space) dropLocked(ref sluice.EntryRef, seq uint64) {
-	it := s.items[ref]
-	if it == nil || seq != 0 && it.seq != seq {
-		return
-	}
-	for _, id := range it.comparisons {
-		s.end(id)
-	}
-	delete(s.items, ref)
-	s.settle(ref)
-}
-
-// expire drops the own entries before the first sequence of the log.
-func (s *space) expire(first uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.byAge) > 0 && s.byAge[0].seq < first {
-		s.dropLocked(s.byAge[0].ref, s.byAge[0].seq)
-		s.byAge = s.byAge[1:]
-	}
-}
-
-// retain drops the entries of a source that are not among those.
-func (s *space) retain(source, mirror string, keep map[string]bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ref := range s.items {
-		if ref.Source == source && ref.Subscription == mirror && !keep[ref.ID] {
-			s.dropLocked(ref, 0)
-		}
-	}
-}
-
-// learn enters a record, unless a later one is known.
-func (s *space) learn(r Record) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if was := s.records[r.ID]; was != nil && was.Revision >= r.Revision {
-		return
-	}
-	s.enter(r)
-}
-
-// replace enters a record in place of any other revision.
-func (s *space) replace(r Record) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if was := s.records[r.ID]; was == nil || was.Revision != r.Revision {
-		s.enter(r)
-	}
-}
-
-// lose forgets the records that are not among those.
-func (s *space) lose(keep map[string]bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, rec := range s.records {
-		if !keep[id] {
-			delete(s.records, id)
-			s.settle(rec.Entry)
-		}
-	}
-}
-
-// enter sets a record. The caller holds the lock.
-func (s *space) enter(r Record) {
-	r.Comparison = nil
-	s.records[r.ID] = &held{Record: r}
-	s.settle(r.Entry)
-}
-
 // settle decides what follows for an entry from what is known of it. The caller holds the lock.
 func (s *space) settle(ref sluice.EntryRef) {
 	it, id := s.items[ref], embeddingID(ref)
 	rec := s.records[id]
-	embedded := it != nil && it.fingerprint != "" && rec != nil && rec.Model == s.config.Model && rec.Fingerprint == it.fingerprint && rec.State == done && s.place(rec)
-	if embedded {
-		s.end(id)
-	} else {
+	where := nowhere
+	if it != nil && it.fingerprint != "" && rec != nil && rec.Model == s.config.Model && rec.Fingerprint == it.fingerprint && rec.State == done {
+		where = s.place(rec)
+	}
+	if where == nowhere {
 		s.index(ref).Delete(ref)
 		if rec != nil {
 			rec.placed = false
 		}
 		s.needEmbedding(ref, it, id, rec)
+	} else {
+		s.end(id)
 	}
 	if it != nil && ref.Source == sluice.SourceLocal {
-		if !embedded {
+		if where == nowhere {
 			rec = nil
 		}
 		s.settlePairs(it, rec)
 	}
 }
 
-// place enters a record's embedding into the index, and reports whether it is there.
-func (s *space) place(rec *held) bool {
-	if rec.placed {
-		return true
+// placement is where the embedding of a record is.
+type placement int
+
+const (
+	nowhere placement = iota // in no form that the index accepts
+	stored                   // only in the store, from where it comes
+	placed                   // in the index
+)
+
+// place enters a record's embedding into the index.
+func (s *space) place(rec *held) placement {
+	switch {
+	case rec.placed:
+		return placed
+	case rec.unfit:
+		return nowhere
+	case rec.Embedding == nil:
+		s.index(rec.Entry).Delete(rec.Entry)
+		s.wanted[rec.Entry] = true
+		s.wake()
+		return stored
 	}
-	if rec.Embedding == nil || s.index(rec.Entry).Put(rec.Entry, decodeVector(rec.Embedding)) != nil {
-		return false
+	rec.placed = s.index(rec.Entry).Put(rec.Entry, decodeVector(rec.Embedding)) == nil
+	rec.Embedding, rec.unfit = nil, !rec.placed // the index has it
+	if rec.unfit {
+		return nowhere
 	}
-	rec.placed, rec.Embedding = true, nil // the index has it
-	return true
+	return placed
 }
 
 // needEmbedding has an entry with content embedded. The caller holds the lock.
@@ -259,19 +202,26 @@ func (s *space) settlePairs(it *item, rec *held) {
 			pair := &rec.Pairs[i]
 			id := comparisonID(it.ref, it.fingerprint, pair.Against)
 			ids = append(ids, id)
-			if was := s.records[id]; was != nil && was.State == done {
-				s.end(id)
-				continue
-			}
-			s.task(&task{id: id, kind: sluice.JobCompare, entry: it.ref, pair: pair, order: it.order}, s.view(s.records[id], "", it.fingerprint))
+			s.settlePair(it, pair, id)
 		}
 	}
 	for _, id := range it.comparisons {
 		if !slices.Contains(ids, id) {
 			s.end(id)
+			delete(s.records, id) // superseded: the store has it
 		}
 	}
 	it.comparisons = ids
+}
+
+// settlePair has an own entry compared with a neighbour. The caller holds the lock.
+func (s *space) settlePair(it *item, pair *Pair, id string) {
+	was := s.records[id]
+	if was != nil && was.State == done {
+		s.end(id)
+		return
+	}
+	s.task(&task{id: id, kind: sluice.JobCompare, entry: it.ref, pair: pair, order: it.order}, s.view(was, "", it.fingerprint))
 }
 
 // view returns the record of a job for a model and a content, as of now.
@@ -324,69 +274,3 @@ const (
 	mirrorDeleted = "subscription deleted" // S3-111
 	entryDeleted  = "the neighbour was deleted"
 )
-
-// job returns a task as a job. The caller holds the lock.
-func (s *space) job(t *task) sluice.Job {
-	rec := s.records[t.id]
-	fingerprint := ""
-	if it := s.items[t.entry]; it != nil {
-		fingerprint = it.fingerprint
-	}
-	r := s.view(rec, s.modelOf(t), fingerprint)
-	if rec != nil && s.items[t.entry] == nil {
-		r = rec.Record
-	}
-	j := sluice.Job{
-		ID: t.id, Namespace: s.config.Namespace, Type: t.kind, Priority: t.kind.Priority(), State: r.State, Model: s.config.Model, Entry: t.entry,
-		Attempts: r.Attempts, Error: r.Error, Worker: r.Worker, Generation: r.Generation, NotBefore: when(r.NotBefore), LeaseUntil: when(r.Until),
-	}
-	if r.State == done {
-		j.State = sluice.JobPending
-	}
-	if t.pair != nil {
-		j.Against, j.CrossBoundary, j.DiscountFactor = &t.pair.Against, t.pair.crosses(), t.pair.Discount
-		if why := s.missing(t.pair.Against); why != "" {
-			j.State, j.Error, j.NotBefore, j.LeaseUntil = sluice.JobFailed, why, nil, nil
-		}
-	}
-	return j
-}
-
-// missing returns why a neighbour is not there; "" if it is. The caller holds the lock.
-func (s *space) missing(ref sluice.EntryRef) string {
-	switch it := s.items[ref]; {
-	case it != nil && it.fingerprint != "":
-		return ""
-	case ref.Source == sluice.SourceMirrored && s.mirrors[ref.Subscription] == nil:
-		return mirrorDeleted
-	}
-	return entryDeleted
-}
-
-func when(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// jobs returns the wanted jobs about entries that a caller may see, in the order of their priorities and
-// ids.
-func (s *space) jobs(by sluice.Caller, wanted func(*task) bool) ([]sluice.Job, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sees := s.eyes(by)
-	all := []sluice.Job{}
-	for _, t := range s.tasks {
-		if wanted(t) && sees.entry(s.items[t.entry]) && (t.pair == nil || sees.pair(t.pair)) {
-			all = append(all, s.job(t))
-		}
-	}
-	if sees.undecided {
-		return nil, model.PermissionsUnknown()
-	}
-	slices.SortFunc(all, func(a, b sluice.Job) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
-	})
-	return all, nil
-}

@@ -52,3 +52,9 @@ type FeedGauges struct {
 	Rings     int    // namespaces with a ring
 	RingBytes int    // bytes of these
 }
+
+// KnowledgeGauges are figures of the enrichment of a namespace on this replica.
+type KnowledgeGauges struct {
+	Namespace string
+	Status    sluice.EnrichmentStatus
+}

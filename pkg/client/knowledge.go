@@ -26,9 +26,16 @@ func (c *Client) PutEnrichment(ctx context.Context, namespace string, spec Enric
 	return send[sluice.Enrichment](ctx, c, req, spec)
 }
 
+// EnrichmentState is an enrichment with the entries that the answering replica has in memory.
+type EnrichmentState struct {
+	sluice.Enrichment
+
+	Status *sluice.EnrichmentStatus `json:"status"` // nil: they are being read
+}
+
 // Enrichment returns the enrichment of a namespace. Code NotFound if it has none.
-func (c *Client) Enrichment(ctx context.Context, namespace string) (sluice.Enrichment, error) {
-	return send[sluice.Enrichment](ctx, c, call{method: http.MethodGet, path: join(namespaces, namespace, "enrichment")}, nil)
+func (c *Client) Enrichment(ctx context.Context, namespace string) (EnrichmentState, error) {
+	return send[EnrichmentState](ctx, c, call{method: http.MethodGet, path: join(namespaces, namespace, "enrichment")}, nil)
 }
 
 // DeleteEnrichment ends the enrichment of a namespace, and removes its embeddings and comparisons.
@@ -126,10 +133,17 @@ type SearchQuery struct {
 	Source string    `json:"source,omitempty"`          // ItemsLocal, ItemsMirrored or ItemsAll, the default
 }
 
-// Search returns the entries with the most similar embeddings, the most similar first.
-func (c *Client) Search(ctx context.Context, namespace string, q SearchQuery) ([]sluice.Neighbour, error) {
-	got, err := send[struct{ Neighbours []sluice.Neighbour }](ctx, c, call{method: http.MethodPost, path: join(namespaces, namespace, "search")}, q)
-	return got.Neighbours, err
+// SearchResult are neighbours, the most similar first.
+type SearchResult struct {
+	Model      string             `json:"model"`
+	Neighbours []sluice.Neighbour `json:"neighbours"`
+	NotHeld    int                `json:"not_held"`          // entries without room in memory, which are not found
+	Problem    string             `json:"problem,omitempty"` // why the result may be incomplete; "": it is complete
+}
+
+// Search returns the entries with the most similar embeddings.
+func (c *Client) Search(ctx context.Context, namespace string, q SearchQuery) (SearchResult, error) {
+	return send[SearchResult](ctx, c, call{method: http.MethodPost, path: join(namespaces, namespace, "search")}, q)
 }
 
 // EntryComparisons is an own entry with its comparisons.

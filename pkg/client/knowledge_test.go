@@ -93,7 +93,7 @@ func TestKnowledge_ReadsAsWritten(t *testing.T) {
 	text, err := item.MarshalJSON()
 	require.NoError(t, err)
 	s := serve(t, answer{200, `{"jobs":[{"id":"mirrored.m.a","namespace":"high","type":"embed_mirrored","priority":25,"state":"claimed","generation":2,"token":"t","lease_ttl_ms":30000,"item":` + string(text) + `}]}`},
-		answer{200, `{"model":"m","neighbours":[{"similarity":0.5,"item":` + string(text) + `}]}`},
+		answer{200, `{"model":"m","neighbours":[{"similarity":0.5,"item":` + string(text) + `}],"not_held":2,"problem":"no room"}`},
 		answer{200, `{"entry":"e","max_friction":0.27,"needs_review":true,"comparisons":[{"against":{"source":"mirrored","subscription_id":"m","id":"a"},"comparison":{"friction":0.9},"effective_friction":0.27,"discount_factor":0.3}]}`})
 	jobs, err := s.ClaimJobs(t.Context(), "high", client.ClaimQuery{Worker: "w"})
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestKnowledge_ReadsAsWritten(t *testing.T) {
 	require.Equal(t, []any{25, uint64(2), item}, []any{jobs[0].Priority, jobs[0].Generation, *jobs[0].Item})
 	found, err := s.Search(t.Context(), "high", client.SearchQuery{Vector: []float32{1}})
 	require.NoError(t, err)
-	require.Equal(t, []sluice.Neighbour{{Similarity: 0.5, Item: item}}, found)
+	require.Equal(t, client.SearchResult{Model: "m", Neighbours: []sluice.Neighbour{{Similarity: 0.5, Item: item}}, NotHeld: 2, Problem: "no room"}, found)
 	is, err := s.Comparisons(t.Context(), "high", "e")
 	require.NoError(t, err)
 	require.InDelta(t, 0.27, *is.MaxFriction, 0)

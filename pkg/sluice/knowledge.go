@@ -25,6 +25,16 @@ type Enrichment struct {
 	UpdatedBy string    `json:"updated_by"`
 }
 
+// EnrichmentStatus is what a replica has of the entries of a namespace in memory.
+type EnrichmentStatus struct {
+	Entries     int    `json:"entries"`                 // in memory
+	Embedded    int    `json:"embedded"`                // of these, with an embedding of the present model and content
+	NotHeld     int    `json:"not_held"`                // entries without room
+	NotHeldMore bool   `json:"not_held_more,omitempty"` // there may be more of them
+	MemoryBytes int64  `json:"memory_bytes"`
+	Problem     string `json:"problem,omitempty"` // why results are incomplete, and the remedy
+}
+
 // Defaults and bounds of an enrichment.
 const (
 	DefaultTopK        = 5

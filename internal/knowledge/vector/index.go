@@ -47,7 +47,7 @@ type Index[K comparable] struct {
 
 // New returns an empty index of vectors with so many dimensions.
 func New[K comparable](dims int) *Index[K] {
-	return &Index[K]{dims: dims, rotation: newRotation(dims), slots: map[K]int{}, vectors: slab[float32]{width: dims}}
+	return &Index[K]{dims: dims, rotation: newRotation(dims), slots: map[K]int{}, vectors: newSlab[float32](dims)}
 }
 
 // Normal returns a vector of the length 1 with the direction of v. Errors ErrDimensions, ErrNotFinite,
@@ -216,28 +216,32 @@ func dot(a, b []float32) float64 {
 	return float64(s0+s1) + float64(s2+s3)
 }
 
-// slab holds rows of one width in blocks, so that growing copies nothing.
+// slab holds rows of one width in blocks, so that growing copies nothing, and few rows take little.
 type slab[T any] struct {
-	width  int
-	blocks [][]T
+	width, rows int // rows of a block
+	blocks      [][]T
 }
 
-const slabRows = 1024
+const blockElements = 4096
+
+func newSlab[T any](width int) slab[T] {
+	return slab[T]{width: width, rows: max(1, blockElements/width)}
+}
 
 func (s *slab[T]) grow(row int) {
-	if row/slabRows == len(s.blocks) {
-		s.blocks = append(s.blocks, make([]T, slabRows*s.width))
+	if row/s.rows == len(s.blocks) {
+		s.blocks = append(s.blocks, make([]T, s.rows*s.width))
 	}
 }
 
 func (s *slab[T]) at(row int) []T {
-	from := row % slabRows * s.width
-	return s.blocks[row/slabRows][from : from+s.width : from+s.width]
+	from := row % s.rows * s.width
+	return s.blocks[row/s.rows][from : from+s.width : from+s.width]
 }
 
 // shrink frees the blocks that so many rows do not need.
 func (s *slab[T]) shrink(rows int) {
-	need := (rows + slabRows - 1) / slabRows
+	need := (rows + s.rows - 1) / s.rows
 	clear(s.blocks[need:])
 	s.blocks = s.blocks[:need]
 }

@@ -46,12 +46,18 @@ func (a always) Owns(string) bool { return bool(a) }
 // enriches returns an engine of enrichment on a store, which runs until the test ends.
 func enriches(t *testing.T, store storetest.Rooms, owner bool) *knowledge.Engine {
 	t.Helper()
+	return enrichesWithin(t, store, owner, 0)
+}
+
+// enrichesWithin is enriches with a limit of memory.
+func enrichesWithin(t *testing.T, store storetest.Rooms, owner bool, memory int64) *knowledge.Engine {
+	t.Helper()
 	e := knowledge.New(knowledge.Deps{
 		Definitions: records.NewEnrichments(store.Store), Records: knowledgestore.New(store.Store),
 		Log:     records.KnowledgeLog{EventLog: records.EventLog{Log: store.Log}},
 		Mirrors: records.KnowledgeMirrors{Mirrors: records.NewMirrors(store.Store), Copies: mirrorstore.New(store.Store, 0)},
 		Access:  openAccess{}, Keys: oneKey{}, Ledger: ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)), Owns: always(owner),
-	}, knowledge.Options{Sweep: 20 * time.Millisecond})
+	}, knowledge.Options{Sweep: 20 * time.Millisecond, Memory: memory})
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { require.NoError(t, e.Run(ctx)) })

@@ -1,0 +1,305 @@
+package knowledge
+
+import (
+	"slices"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// begin begins a reading of a source, and returns its number. Entries that it does not find are gone.
+func (s *space) begin(mirror string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgive(mirror)
+	if mirror == "" {
+		s.byAge, s.first = nil, 0
+	}
+	s.reading++
+	return s.reading
+}
+
+// renumber forgets the sequences of the own entries: they are those of another log.
+func (s *space) renumber() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ref, it := range s.items {
+		if ref.Source == sluice.SourceLocal {
+			it.seq = 0
+		}
+	}
+}
+
+// set enters the present content of an entry, which a reading has found, unless there is no room for it.
+func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := &item{ref: ref, fingerprint: Fingerprint(ev), seq: seq, reading: reading}
+	if ref.Source == sluice.SourceLocal {
+		is.about = *ev
+		is.about.Data = nil
+	}
+	is.bytes = s.bytesOf(is)
+	was := s.items[ref]
+	if was != nil {
+		was.reading = reading
+		if ref.Source == sluice.SourceLocal && seq < was.seq { // it is read again
+			return
+		}
+		is.order, is.comparisons = was.order, was.comparisons
+	} else {
+		s.order++
+		is.order = s.order
+		was = &item{}
+	}
+	if !s.account.take(is.bytes - was.bytes) {
+		s.omit(ref)
+		s.miss(ref, seq)
+		return
+	}
+	s.unmiss(ref, 0)
+	s.items[ref] = is
+	if rec := s.records[embeddingID(ref)]; rec != nil && rec.loose { // what is stored may be more than it
+		s.attach(rec)
+		s.wanted[ref] = true
+		s.wake()
+	}
+	if ref.Source == sluice.SourceLocal {
+		s.byAge = append(s.byAge, aged{seq, ref})
+		s.thin()
+	}
+	s.settle(ref)
+}
+
+// thin removes the entries from the list by age that have another sequence since. The caller holds the
+// lock.
+func (s *space) thin() {
+	if len(s.byAge) < 2*len(s.items)+1024 {
+		return
+	}
+	kept := make([]aged, 0, len(s.items))
+	for _, a := range s.byAge {
+		if it := s.items[a.ref]; it != nil && it.seq == a.seq {
+			kept = append(kept, a)
+		}
+	}
+	s.byAge = kept
+}
+
+// attach notes that a record has an entry again, in whose bytes it is counted. The caller holds the lock.
+func (s *space) attach(rec *held) {
+	s.account.force(-s.looseBytes(&rec.Record))
+	rec.loose, rec.gone, rec.orphan = false, false, 0
+}
+
+// omit forgets an entry for which there is no room any more, with its records. The caller holds the lock.
+func (s *space) omit(ref sluice.EntryRef) {
+	if it := s.items[ref]; it != nil {
+		s.remove(it)
+	}
+	s.discard(embeddingID(ref))
+	s.end(embeddingID(ref))
+}
+
+// remove removes an entry and its comparisons, without its embedding. The caller holds the lock.
+func (s *space) remove(it *item) {
+	for _, id := range it.comparisons {
+		s.end(id)
+		delete(s.records, id)
+	}
+	delete(s.items, it.ref)
+	delete(s.wanted, it.ref)
+	s.index(it.ref).Delete(it.ref)
+	s.account.force(-it.bytes)
+}
+
+// discard forgets a record. The caller holds the lock.
+func (s *space) discard(id string) {
+	rec := s.records[id]
+	if rec != nil && rec.loose {
+		s.account.force(-s.looseBytes(&rec.Record))
+	}
+	delete(s.records, id)
+}
+
+func (s *space) looseBytes(r *Record) int64 {
+	return int64(looseBytes + len(r.ID) + len(r.Entry.ID) + len(r.Error))
+}
+
+// drop removes an entry that has the sequence, or with 0 any: it was deleted.
+func (s *space) drop(ref sluice.EntryRef, seq uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropLocked(ref, seq)
+}
+
+func (s *space) dropLocked(ref sluice.EntryRef, seq uint64) {
+	it, id := s.items[ref], embeddingID(ref)
+	if it == nil {
+		if s.unmiss(ref, seq) { // its records may be stored
+			s.loosen(&held{Record: Record{ID: id, Type: embeddingType(ref), Entry: ref}})
+		}
+		return
+	}
+	if seq != 0 && it.seq != seq {
+		return
+	}
+	s.remove(it)
+	if rec := s.records[id]; rec != nil {
+		s.loosen(rec)
+	}
+	s.settle(ref)
+}
+
+// loosen keeps the record of an entry that is gone, until a sweep removes it.
+func (s *space) loosen(rec *held) {
+	s.discard(rec.ID)
+	rec.Embedding, rec.Pairs, rec.placed, rec.gone, rec.loose = nil, nil, false, true, true
+	s.account.force(s.looseBytes(&rec.Record))
+	s.records[rec.ID] = rec
+}
+
+// expire drops the own entries before the first sequence of the log.
+func (s *space) expire(first uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outdate(first)
+	for len(s.byAge) > 0 && s.byAge[0].seq < first {
+		s.dropLocked(s.byAge[0].ref, s.byAge[0].seq)
+		s.byAge = s.byAge[1:]
+	}
+}
+
+// retain drops the entries of a source that a reading has not found.
+func (s *space) retain(source, mirror string, reading uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ref, it := range s.items {
+		if ref.Source == source && ref.Subscription == mirror && it.reading != reading {
+			s.dropLocked(ref, 0)
+		}
+	}
+}
+
+// learn enters a record, unless a later one is known.
+func (s *space) learn(r Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was := s.records[r.ID]; was != nil && was.Revision >= r.Revision {
+		return
+	}
+	s.enter(r)
+}
+
+// beginRecords begins a reading of the records, and returns its number.
+func (s *space) beginRecords() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading++
+	return s.reading
+}
+
+// replace enters a record, which a reading has found, in place of any other revision.
+func (s *space) replace(r Record, reading uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was := s.records[r.ID]; was == nil || was.Revision != r.Revision {
+		s.enter(r)
+	}
+	for _, id := range []string{r.ID, embeddingID(r.Entry)} { // the second may stand for the first
+		if is := s.records[id]; is != nil && (id == r.ID || is.loose) {
+			is.reading = reading
+		}
+	}
+}
+
+// lose forgets the records that a reading has not found.
+func (s *space) lose(reading uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, rec := range s.records {
+		if rec.reading != reading {
+			s.discard(id)
+			s.settle(rec.Entry)
+		}
+	}
+}
+
+// restore enters a record as it is stored, with its embedding.
+func (s *space) restore(r Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was := s.records[r.ID]; was != nil && was.Revision > r.Revision {
+		return
+	}
+	s.enter(r)
+	if rec := s.records[r.ID]; rec != nil && r.State == done && r.Embedding == nil {
+		rec.unfit = true
+		s.settle(r.Entry)
+	}
+}
+
+// enter sets a record. The caller holds the lock.
+func (s *space) enter(r Record) {
+	r.Comparison = nil
+	it := s.items[r.Entry]
+	if it == nil {
+		s.enterLoose(r)
+		return
+	}
+	if r.Pair != nil && r.Fingerprint != it.fingerprint && r.Seq <= it.seq { // superseded: the store has it
+		s.discard(r.ID)
+		return
+	}
+	// Strings that are equal to others are not kept twice, nor more pairs than are compared.
+	r.Entry, r.Pairs = it.ref, r.Pairs[:min(len(r.Pairs), s.config.TopK)]
+	if r.Model == s.config.Model {
+		r.Model = s.config.Model
+	}
+	if r.Fingerprint == it.fingerprint {
+		r.Fingerprint = it.fingerprint
+	}
+	s.discard(r.ID)
+	s.records[r.ID] = &held{Record: r}
+	if r.Pair == nil {
+		s.settle(r.Entry)
+		return
+	}
+	if rec := s.records[embeddingID(it.ref)]; rec != nil && slices.Contains(it.comparisons, r.ID) {
+		for i := range rec.Pairs {
+			if rec.Pairs[i].Against == r.Pair.Against {
+				s.settlePair(it, &rec.Pairs[i], r.ID)
+			}
+		}
+	}
+}
+
+// enterLoose sets a record without an entry: its entry comes, or it has none any more, or there is no
+// room for it. One record stands for all of an entry. The caller holds the lock.
+func (s *space) enterLoose(r Record) {
+	id := embeddingID(r.Entry)
+	was := s.records[id]
+	if r.Pair != nil {
+		if was != nil {
+			return
+		}
+		r = Record{ID: id, Type: embeddingType(r.Entry), Entry: r.Entry}
+	}
+	rec := &held{Record: r, loose: true}
+	if was != nil {
+		rec.gone, rec.orphan = was.gone, was.orphan
+	}
+	s.discard(id)
+	rec.Embedding, rec.Pairs = nil, nil
+	if s.partial(r.Entry.Subscription) && !rec.gone && !s.outlives(&r) || !s.account.take(s.looseBytes(&r)) {
+		s.end(id)
+		return
+	}
+	s.records[id] = rec
+	s.settle(r.Entry)
+}
+
+// outlives reports whether a record stays without its entry: its job failed because its mirror was
+// deleted.
+func (s *space) outlives(r *Record) bool {
+	return r.State == sluice.JobFailed && r.Entry.Source == sluice.SourceMirrored && s.mirrors[r.Entry.Subscription] == nil
+}
