@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -144,6 +145,9 @@ func (d *Directory) Check() error {
 func wrapped(err error) error {
 	if _, ok := errors.AsType[*sluice.Error](err); ok || err == nil {
 		return err
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return broken(err)
 	}
 	return fmt.Errorf("bundle: %w", err)
 }

@@ -118,10 +118,20 @@ func (m *Manifest) names() []string {
 	return names
 }
 
-// Take stores the files of a stream. Beat is called for each part of them. Code Unprocessable for a file that
-// the manifest does not declare so, or that is there twice.
-func (b *Inbox) Take(ctx context.Context, in *Arriving, beat func()) error {
-	if err := b.store(ManifestFile, bytes.NewReader(b.text), beat); err != nil {
+// Begun reports whether a file besides the manifest has arrived.
+func (b *Inbox) Begun() bool {
+	for name := range b.has {
+		if name != ManifestFile { // which comes with every request
+			return true
+		}
+	}
+	return false
+}
+
+// Take stores the files of a stream. Code Unprocessable for a file that the manifest does not declare so, or that
+// is there twice or not whole.
+func (b *Inbox) Take(ctx context.Context, in *Arriving) error {
+	if err := b.store(ManifestFile, bytes.NewReader(b.text)); err != nil {
 		return err
 	}
 	taken := map[string]bool{ManifestFile: true}
@@ -145,7 +155,7 @@ func (b *Inbox) Take(ctx context.Context, in *Arriving, beat func()) error {
 		if b.has[head.Name] {
 			continue
 		}
-		if err := b.store(head.Name, in.tar, beat); err != nil {
+		if err := b.store(head.Name, in.tar); err != nil {
 			return err
 		}
 	}
@@ -153,13 +163,13 @@ func (b *Inbox) Take(ctx context.Context, in *Arriving, beat func()) error {
 
 // store writes a file under a partial name, and gives it its name if it is as declared. It need not be
 // durable: it is read again before it is used.
-func (b *Inbox) store(name string, content io.Reader, beat func()) error {
+func (b *Inbox) store(name string, content io.Reader) error {
 	f, err := b.root.OpenFile(name+partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
 	sum := sha256.New()
-	_, err = io.Copy(io.MultiWriter(f, sum, beater(beat)), content)
+	_, err = io.Copy(io.MultiWriter(f, sum), content)
 	if err = errors.Join(err, f.Close()); err == nil && !b.declared(name).is(sum) {
 		err = invalid("%s is not the file that the manifest declares", name)
 	}
@@ -174,14 +184,6 @@ func (b *Inbox) store(name string, content io.Reader, beat func()) error {
 }
 
 func (f *file) is(sum hash.Hash) bool { return hex.EncodeToString(sum.Sum(nil)) == f.SHA256 } // not a secret: of a file
-
-// beater calls a function for each part that is written.
-type beater func()
-
-func (b beater) Write(p []byte) (int, error) {
-	b()
-	return len(p), nil
-}
 
 // Close ends the arrival; the files stay.
 func (b *Inbox) Close() error {

@@ -145,7 +145,7 @@ func isSparse(head *tar.Header) bool {
 
 // broken returns the error of a stream that cannot be read.
 func broken(err error) error {
-	if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, tar.ErrInsecurePath) {
+	if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, tar.ErrInsecurePath) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return invalid("the tar stream is damaged: %v", err)
 	}
 	return fmt.Errorf("read bundle: %w", err)

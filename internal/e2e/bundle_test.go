@@ -222,13 +222,7 @@ func TestBundle_LargeOneIsAppliedInSteps(t *testing.T) {
 	t.Parallel()
 	g := newGapped(t)
 	const events = 2500
-	for at := 0; at < events; {
-		var batch []string
-		for ; len(batch) < 500; at++ {
-			batch = append(batch, fmt.Sprintf(`{"path":"/a/%d","type":"t","data":{"n":%d}}`, at, at))
-		}
-		g.low.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", "["+strings.Join(batch, ",")+"]")
-	}
+	g.low.fills(t, "default", events/500)
 	text, _ := g.low.exports(t, "since=0")
 	require.Equal(t, []any{float64(events), float64(events)}, g.imports(t, text, ""))
 	st := g.high.must(t, http.StatusOK, "GET /v1/subscriptions/m/status", "")

@@ -1,12 +1,18 @@
 package e2e_test
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -91,4 +97,89 @@ func TestBundleDirectory_IsJudgedBeforeItsFiles(t *testing.T) {
 	require.Zero(t, staged())
 	r := g.high.must(t, http.StatusUnprocessableEntity, "POST /v1/namespaces/default/import", strings.Repeat("x", 2048), "Content-Type", "application/x-tar")
 	require.Equal(t, "unprocessable", r.field(t, "error.code"))
+}
+
+// Uploads that begin and never end are bounded in number and leave nothing: others are told to wait, and import when they are gone.
+func TestBundleDirectory_HalfOpenUploadsAreBounded(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	g.low.publishes(t, "default", "/a one")
+	d := g.low.directory(t, 0)
+	var stream bytes.Buffer
+	require.NoError(t, d.Send(t.Context(), &stream, nil, func(int) {}))
+	half := fmt.Sprintf("POST /v1/namespaces/default/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/x-tar\r\nContent-Length: %d\r\n\r\n%s",
+		g.high.token, 1<<30, stream.Bytes()[:1024])
+	const uploads, atOnce = 200, 2
+	var refused atomic.Int32
+	var ended sync.WaitGroup
+	conns := make([]net.Conn, uploads)
+	for i := range conns {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(g.high.at.HTTP, "http://"))
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		_, err = conn.Write([]byte(half))
+		require.NoError(t, err)
+		conns[i] = conn
+		ended.Go(func() {
+			if r, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+				if r.StatusCode == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != "" {
+					refused.Add(1)
+				}
+				_ = r.Body.Close()
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return refused.Load() == uploads-atOnce }, patience, 10*time.Millisecond)
+	_, err := os.Stat(filepath.Join(g.high.dir, "imports"))
+	require.ErrorIs(t, err, os.ErrNotExist, "nothing is stored of them")
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
+	ended.Wait()
+	part, err := g.sends(t, d, nil, nil)
+	require.NoError(t, err)
+	done, err := g.sends(t, d, part.Missing, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, done.Applied)
+}
+
+// Importers of one bundle at once apply it once, in either form.
+func TestBundle_ImportersAtOnceApplyItOnce(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	const events, importers = 2500, 4
+	g.low.fills(t, "default", events/500)
+	text, _ := g.low.exports(t, "since=0")
+	d := g.low.directory(t, 0)
+	files := []string{"SHA256SUMS", "entries-00001.ndjson"}
+	var stream bytes.Buffer
+	require.NoError(t, d.Send(t.Context(), &stream, files, func(int) {}))
+	var all sync.WaitGroup
+	outcomes := make([]error, 2*importers)
+	for i := range importers {
+		api := client.New(g.high.at.HTTP, g.high.token)
+		all.Go(func() { _, outcomes[2*i] = api.ImportBundle(t.Context(), "default", []byte(text), false) })
+		all.Go(func() {
+			_, outcomes[2*i+1] = api.ImportDirectory(t.Context(), "default", bytes.NewReader(stream.Bytes()), false)
+		})
+	}
+	all.Wait()
+	good := 0
+	for _, err := range outcomes {
+		switch sluice.CodeOf(err) {
+		case "":
+			good++
+		case sluice.BundleImported, sluice.Unavailable, sluice.Conflict:
+		default:
+			require.NoError(t, err)
+		}
+	}
+	require.Equal(t, 1, good, "%v", outcomes)
+	st := g.high.must(t, http.StatusOK, "GET /v1/subscriptions/m/status", "")
+	require.Equal(t, []any{float64(events), float64(events), []any{}}, []any{st.field(t, "mirrored_count"), st.field(t, "watermark"), st.field(t, "gaps")})
+	left, err := os.ReadDir(filepath.Join(g.high.dir, "imports"))
+	if !os.IsNotExist(err) {
+		require.NoError(t, err)
+	}
+	require.Empty(t, left)
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -34,62 +33,18 @@ func (s *Server) maxTar() int64 {
 
 const tarOverhead = 256 << 20
 
-// transferStall is how long a client may send or read nothing of a directory.
-const transferStall = time.Minute
-
-// pace extends the deadlines of a connection while a client goes on.
-type pace struct {
-	control *http.ResponseController
-	next    time.Time
-}
-
-// beat takes that the client has sent or read something. A connection that does not know deadlines has none.
-func (p *pace) beat() {
-	if now := time.Now(); now.After(p.next) {
-		p.next = now.Add(time.Second)
-		_ = p.control.SetReadDeadline(now.Add(transferStall))
-		_ = p.control.SetWriteDeadline(now.Add(transferStall))
-	}
-}
-
-// work removes the deadlines while the client waits.
-func (p *pace) work() {
-	_ = p.control.SetReadDeadline(time.Time{})
-	_ = p.control.SetWriteDeadline(time.Time{})
-}
-
-func newPace(c echo.Context) *pace {
-	return &pace{control: http.NewResponseController(c.Response().Writer)}
-}
-
-// pacedWriter writes in parts, so that a slow client is seen to go on.
-type pacedWriter struct {
-	to   http.ResponseWriter
-	pace *pace
-}
-
-const sliceBytes = 256 << 10
-
-func (w pacedWriter) Write(p []byte) (n int, err error) {
-	for len(p) > 0 && err == nil {
-		w.pace.beat()
-		var m int
-		m, err = w.to.Write(p[:min(len(p), sliceBytes)])
-		n, p = n+m, p[m:]
-	}
-	return n, err //nolint:wrapcheck // a writer returns the error of the writer below it
-}
-
 // exportDirectory sends the changes of a namespace as a directory of plain files in a tar stream, its manifest
 // last (S3-61, S3-74). Nothing of it is stored, and one file is in memory.
 func (s *Server) exportDirectory(c echo.Context, q exportParams, key ed25519.PrivateKey) error {
-	leave, err := enter(c.Request().Context(), s.transfers)
+	leave, err := s.transfers.enter(c.Request().Context(), c.Param("ns"))
 	if err != nil {
 		return err
 	}
 	defer leave()
 	c.Response().Header().Set(echo.HeaderContentType, mediaTar)
-	to, sent := bundle.NewTarWriter(pacedWriter{c.Response(), newPace(c)}), int64(0)
+	pace := s.newPace(c)
+	defer pace.respond()
+	to, sent := bundle.NewTarWriter(pacedWriter{c.Response(), pace}), int64(0)
 	w, err := bundle.NewDirectoryWriter(q.depth.Scope(), q.since, func(name string, content []byte) error {
 		sent += int64(len(content))
 		return to.Put(name, content)
@@ -125,7 +80,7 @@ func (s *Server) importDirectory(c echo.Context) error {
 		return noMirrors()
 	}
 	ctx, ns, accept := c.Request().Context(), c.Param("ns"), c.QueryParam("accept_gap") == "true"
-	leave, err := enter(ctx, s.transfers)
+	leave, err := s.transfers.enter(ctx, ns)
 	if err != nil {
 		return err
 	}
@@ -135,9 +90,9 @@ func (s *Server) importDirectory(c echo.Context) error {
 			return err
 		}
 	}
-	pace := newPace(c)
-	pace.beat()
-	in, err := bundle.ReadTar(c.Request().Body)
+	pace := s.newPace(c)
+	defer pace.respond()
+	in, err := bundle.ReadTar(pacedBody{c.Request().Body, pace})
 	if err != nil {
 		return err
 	}
@@ -149,10 +104,9 @@ func (s *Server) importDirectory(c echo.Context) error {
 		return err
 	}
 	defer s.endArrival(c, arrival)
-	if err := arrival.Take(ctx, in, pace.beat); err != nil {
+	if err := arrival.Take(ctx, in); err != nil {
 		return err
 	}
-	pace.work()
 	if missing, n := arrival.Missing(); len(missing) > 0 {
 		return c.JSON(http.StatusAccepted, arrived{missing, n})
 	}
@@ -162,7 +116,7 @@ func (s *Server) importDirectory(c echo.Context) error {
 // applyDirectory applies a directory that has arrived.
 func (s *Server) applyDirectory(c echo.Context, arrival *staging.Arrival) error {
 	ctx := c.Request().Context()
-	leave, err := s.enterBundle(ctx)
+	leave, err := s.bundles.enter(ctx, c.Param("ns"))
 	if err != nil {
 		return err
 	}
@@ -172,8 +126,10 @@ func (s *Server) applyDirectory(c echo.Context, arrival *staging.Arrival) error 
 		return err
 	}
 	done, err := s.opts.Mirrors.Import(ctx, c.Param("ns"), dir, c.QueryParam("accept_gap") == "true", httpkit.By(c))
-	if err = errors.Join(err, dir.Close()); err == nil || sluice.CodeOf(err) == sluice.Unprocessable {
-		err = errors.Join(err, arrival.Remove()) // it will never be wanted again
+	err = errors.Join(err, dir.Close())
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the others are not about the bundle for good
+	case "", sluice.Unprocessable, sluice.BundleImported, sluice.BundleFork: // it will never be wanted again
+		err = errors.Join(err, arrival.Remove())
 	}
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"cmp"
-	"context"
 	"crypto/ed25519"
 	"encoding/json"
 	"net/http"
@@ -22,6 +21,7 @@ import (
 const (
 	bundlesAtOnce   = 2 // in memory: each is up to bundle.MaxDocument, several times
 	transfersAtOnce = 4 // directories on their way: each has a manifest and a file in memory
+	transfersOfOne  = 2 // of them, of a namespace
 	bundleWait      = 10 * time.Second
 	exportEntries   = 20_000
 	exportTime      = 20 * time.Second
@@ -45,25 +45,6 @@ func (s *Server) bundleRoutes() []route {
 	}
 }
 
-// enterBundle waits for memory for a bundle, until leave. Code Unavailable.
-func (s *Server) enterBundle(ctx context.Context) (leave func(), err error) {
-	return enter(ctx, s.bundles)
-}
-
-// enter waits for one of the places in a channel, until leave. Code Unavailable.
-func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
-	wait := time.NewTimer(bundleWait)
-	defer wait.Stop()
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-wait.C:
-		return nil, sluice.Errorf(sluice.Unavailable, "%d bundles are being exported or imported, the limit; try again", cap(places)).With("retry_after", int(bundleWait.Seconds()))
-	}
-}
-
 // exportBundle returns the changes of a namespace behind a sequence that the caller may read as a signed
 // bundle (S3-61…68). It stores nothing, so that a source does not know its mirrors (S3-137).
 func (s *Server) exportBundle(c echo.Context) error {
@@ -81,7 +62,7 @@ func (s *Server) exportBundle(c echo.Context) error {
 	if q.directory {
 		return s.exportDirectory(c, q, keys[0])
 	}
-	leave, err := s.enterBundle(c.Request().Context())
+	leave, err := s.bundles.enter(c.Request().Context(), c.Param("ns"))
 	if err != nil {
 		return err
 	}
@@ -236,12 +217,12 @@ func (s *Server) importBundle(c echo.Context) error {
 	if isTar(c) {
 		return s.importDirectory(c)
 	}
-	leave, err := s.enterBundle(ctx)
+	leave, err := s.bundles.enter(ctx, c.Param("ns"))
 	if err != nil {
 		return err
 	}
 	defer leave()
-	doc, err := bundle.ReadDocument(c.Request().Body)
+	doc, err := bundle.ReadDocument(pacedBody{from: c.Request().Body})
 	if err != nil {
 		return err
 	}

@@ -191,9 +191,10 @@ type Server struct {
 	root     [sha256.Size]byte // hash of the root token
 	trials   oneEach
 	batches  oneEach
-	bundles  chan struct{} // has an element for each bundle that is in memory
 
-	transfers chan struct{} // has an element for each directory that is on its way
+	bundles   *places       // for bundles in memory
+	transfers *places       // for directories on their way
+	paceTime  time.Duration // in which a client of one sends or reads leastPace
 
 	expressions keylock.Turns[sluice.Principal] // evaluated by requests for state
 }
@@ -211,7 +212,7 @@ func New(opts Options) *Server {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
-	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), bundles: make(chan struct{}, bundlesAtOnce), transfers: make(chan struct{}, transfersAtOnce), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
+	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
 	s.feeds = live.New(live.Deps{
 		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,

@@ -207,10 +207,10 @@ func (s *Staging) release(name string) {
 	delete(s.busy, name)
 }
 
-// Take stores the files of a stream. Beat is called for each part of them. Codes: Unprocessable for a file that
-// the manifest does not declare so; Unavailable if the disk is full.
-func (a *Arrival) Take(ctx context.Context, in *bundle.Arriving, beat func()) error {
-	return full(a.Inbox.Take(ctx, in, beat))
+// Take stores the files of a stream. Codes: Unprocessable for a file that the manifest does not declare so;
+// Unavailable if the disk is full.
+func (a *Arrival) Take(ctx context.Context, in *bundle.Arriving) error {
+	return full(a.Inbox.Take(ctx, in))
 }
 
 // Directory opens the bundle when no file is missing.
@@ -218,10 +218,14 @@ func (a *Arrival) Directory() (*bundle.Directory, error) {
 	return bundle.OpenDirectory(filepath.Join(a.staging.opts.Dir, a.name)) //nolint:wrapcheck // names the file
 }
 
-// Close ends the arrival. The files stay for the next one.
+// Close ends the arrival. The files stay for the next one; without any, no space is reserved.
 func (a *Arrival) Close() error {
 	defer a.staging.release(a.name)
-	return a.Inbox.Close() //nolint:wrapcheck // names the bundle
+	err := a.Inbox.Close()
+	if !a.Begun() {
+		err = errors.Join(err, a.Remove())
+	}
+	return err //nolint:wrapcheck // names the bundle
 }
 
 // Remove removes the files: the bundle was imported, or never will be.

@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// The least of a directory that a client sends or reads in a time, whose places others wait for.
+const (
+	leastPace = 1 << 20
+	paceTime  = time.Minute
+)
+
+// pace sets the deadlines of a connection so that a client goes on. Only time in which the server waits for the client
+// counts: otherwise there is no deadline.
+type pace struct {
+	control *http.ResponseController
+	within  time.Duration // the time for leastPace
+
+	left  time.Duration // of it
+	moved int           // since it began
+}
+
+func (s *Server) newPace(c echo.Context) *pace {
+	p := &pace{control: http.NewResponseController(c.Response().Writer), within: s.paceTime, left: s.paceTime}
+	_, _ = p.control.SetReadDeadline(time.Time{}), p.control.SetWriteDeadline(time.Time{})
+	return p
+}
+
+// transfer reads or writes within a deadline. A connection that does not know deadlines has none.
+func (p *pace) transfer(deadline func(time.Time) error, move func([]byte) (int, error), part []byte) (int, error) {
+	began := time.Now()
+	_ = deadline(began.Add(p.left))
+	n, err := move(part)
+	_ = deadline(time.Time{})
+	p.left -= time.Since(began)
+	if p.moved += n; p.moved >= leastPace {
+		p.moved, p.left = 0, p.within
+	}
+	return n, err
+}
+
+// respond gives the client time to read the end of a response.
+func (p *pace) respond() { _ = p.control.SetWriteDeadline(time.Now().Add(p.within)) }
+
+// pacedBody is the body of a request with a bundle.
+type pacedBody struct {
+	from io.Reader
+	pace *pace // nil: the server's timeouts are those of any request
+}
+
+// Read reads from the client. Codes: Unavailable if it is too slow; InvalidRequest if it is gone.
+func (b pacedBody) Read(p []byte) (n int, err error) {
+	if b.pace == nil {
+		n, err = b.from.Read(p)
+	} else {
+		n, err = b.pace.transfer(b.pace.control.SetReadDeadline, b.from.Read, p)
+	}
+	switch _, tooLarge := errors.AsType[*http.MaxBytesError](err); {
+	case err == nil, errors.Is(err, io.EOF), tooLarge:
+		return n, err //nolint:wrapcheck // a reader returns the error of the reader below it
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		return n, sluice.Errorf(sluice.InvalidRequest, "the body is incomplete")
+	case b.pace == nil:
+		return n, sluice.Errorf(sluice.Unavailable, "the bundle has not arrived within http.timeouts.request: export it as a directory, which may arrive at any pace above %d bytes in %s", leastPace, paceTime)
+	}
+	return n, sluice.Errorf(sluice.Unavailable, "less than %d bytes of the bundle have arrived in %s: import it again, it goes on behind the files that arrived whole", leastPace, b.pace.within)
+}
+
+// pacedWriter writes in parts, so that a slow client is seen to go on.
+type pacedWriter struct {
+	to   http.ResponseWriter
+	pace *pace
+}
+
+const sliceBytes = 256 << 10
+
+func (w pacedWriter) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		var m int
+		m, err = w.pace.transfer(w.pace.control.SetWriteDeadline, w.to.Write, p[:min(len(p), sliceBytes)])
+		n, p = n+m, p[m:]
+	}
+	return n, err //nolint:wrapcheck // a writer returns the error of the writer below it
+}
+
+// places are what so many requests may have at once, of them only some of one namespace: its clients may be slow.
+type places struct {
+	most, each int
+
+	mu    sync.Mutex
+	used  int
+	of    map[string]int // by namespace
+	freed chan struct{}  // closed when a place was freed
+}
+
+func newPlaces(most, each int) *places {
+	return &places{most: most, each: each, of: map[string]int{}, freed: make(chan struct{})}
+}
+
+// enter waits for a place for a request about a namespace, until leave. Code Unavailable.
+func (p *places) enter(ctx context.Context, namespace string) (leave func(), err error) {
+	wait := time.NewTimer(bundleWait)
+	defer wait.Stop()
+	for {
+		freed := p.take(namespace)
+		if freed == nil {
+			return func() { p.leave(namespace) }, nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-wait.C:
+			return nil, sluice.Errorf(sluice.Unavailable, "%d bundles are being exported or imported, or %d of this namespace, the limit; try again", p.most, p.each).With("retry_after", int(bundleWait.Seconds()))
+		}
+	}
+}
+
+// take takes a place; if there is none, it returns what is closed when there may be one.
+func (p *places) take(namespace string) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.used == p.most || p.of[namespace] == p.each {
+		return p.freed
+	}
+	p.used++
+	p.of[namespace]++
+	return nil
+}
+
+func (p *places) leave(namespace string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used--
+	if p.of[namespace]--; p.of[namespace] == 0 {
+		delete(p.of, namespace)
+	}
+	close(p.freed)
+	p.freed = make(chan struct{})
+}
