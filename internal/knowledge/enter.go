@@ -2,6 +2,7 @@ package knowledge
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -33,13 +34,14 @@ func (s *space) renumber() {
 func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	is := &item{ref: ref, fingerprint: Fingerprint(ev), seq: seq, reading: reading}
-	if ref.Source == sluice.SourceLocal {
-		is.about = *ev
-		is.about.Data = nil
-	}
-	is.bytes = s.bytesOf(is)
 	was := s.items[ref]
+	if was != nil {
+		ref = was.ref
+	} else {
+		ref.ID = strings.Clone(ref.ID) // it is a part of a larger one
+	}
+	is := newItem(ref, ev)
+	is.seq, is.reading, is.bytes = seq, reading, s.bytesOf(is)
 	if was != nil {
 		was.reading = reading
 		if ref.Source == sluice.SourceLocal && seq < was.seq { // it is read again
@@ -68,6 +70,25 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 		s.thin()
 	}
 	s.settle(ref)
+}
+
+// newItem returns an entry without the parts of its event that are not needed, nor what they are parts of.
+func newItem(ref sluice.EntryRef, ev *sluice.Event) *item {
+	is := &item{ref: ref, fingerprint: Fingerprint(ev)}
+	if ref.Source == sluice.SourceLocal {
+		is.path, is.subject = strings.Clone(string(ev.Path)), strings.Clone(ev.Subject)
+		is.label = strings.Clone(ev.Extensions[sluice.AttributeClassification])
+	}
+	return is
+}
+
+// about returns the event of an own entry with as much as access decisions need.
+func (it *item) about(namespace string) *sluice.Event {
+	ev := &sluice.Event{Namespace: namespace, Path: sluice.Path(it.path), Seq: it.seq, ID: it.ref.ID, Subject: it.subject}
+	if it.label != "" {
+		ev.Extensions = map[string]string{sluice.AttributeClassification: it.label}
+	}
+	return ev
 }
 
 // thin removes the entries from the list by age that have another sequence since. The caller holds the

@@ -10,7 +10,7 @@ import (
 // Bytes of memory, measured: BenchmarkSpace_Memory.
 const (
 	emptyBytes  = 32 << 10 // of a namespace without entries, besides its rotations
-	entryBytes  = 1400     // of an entry with its record and its job, without its strings and its vector
+	entryBytes  = 1300     // of an entry with its record and its job, without its strings and its vector
 	vectorBytes = 240      // of a vector besides its elements: its sketch and its place
 	pairBytes   = 900      // of a neighbour of an own entry, with the record and the job of the comparison
 	looseBytes  = 700      // of a record without an entry
@@ -28,7 +28,7 @@ func spaceBytes(dims int) int64 { return int64(emptyBytes + 24*max(1024, 2*dims)
 // bytesOf returns the memory that an entry takes, with all that will follow from it: so a job that is
 // given to a worker has room for its result.
 func (s *space) bytesOf(it *item) int64 {
-	n := entryBytes + stringsFor*len(it.ref.ID) + len(it.ref.Subscription) + textOf(&it.about)
+	n := entryBytes + stringsFor*len(it.ref.ID) + len(it.ref.Subscription) + len(it.path) + len(it.subject) + len(it.label)
 	if it.fingerprint != "" {
 		n += vectorBytes + perVector*s.config.Dimensions
 		if it.ref.Source == sluice.SourceLocal {
@@ -36,14 +36,6 @@ func (s *space) bytesOf(it *item) int64 {
 		}
 	}
 	return int64(n)
-}
-
-func textOf(ev *sluice.Event) int {
-	n := len(ev.ID) + len(ev.Path) + len(ev.Type) + len(ev.Source) + len(ev.Subject) + len(ev.DataSchema) + len(ev.ContentType)
-	for k, v := range ev.Extensions {
-		n += 64 + len(k) + len(v)
-	}
-	return n
 }
 
 // missed are the entries of a source, the log or a mirror, for which there was no room: hashes of their

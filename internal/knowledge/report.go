@@ -165,7 +165,7 @@ func (s *space) pairs(near []vector.Neighbour[sluice.EntryRef]) []Pair {
 			pairs[i].Discount = m.Weight
 		}
 		if it := s.items[n.Key]; it != nil {
-			pairs[i].Label = it.about.Extensions[sluice.AttributeClassification]
+			pairs[i].Label = it.label
 		}
 	}
 	return pairs

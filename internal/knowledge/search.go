@@ -118,7 +118,7 @@ func (s *space) eyes(by sluice.Caller) *eyes { return &eyes{space: s, by: by} }
 
 // entry reports whether the caller sees an entry; one that is gone has nothing to hide.
 func (e *eyes) entry(it *item) bool {
-	return it == nil || it.ref.Source == sluice.SourceMirrored || e.shows(&it.about)
+	return it == nil || it.ref.Source == sluice.SourceMirrored || e.shows(it.about(e.space.config.Namespace))
 }
 
 // pair reports whether the caller sees the neighbour of a pair, which may be gone by now.
@@ -224,7 +224,7 @@ func (s *space) review(it *item, sees *eyes) sluice.Review {
 		return sluice.Review{}
 	}
 	label := s.deps.Access.Label(s.config.Namespace)
-	is := sluice.Review{Entry: it.ref.ID, Path: it.about.Path, Label: &label}
+	is := sluice.Review{Entry: it.ref.ID, Path: sluice.Path(it.path), Label: &label}
 	rec := s.records[embeddingID(it.ref)]
 	if rec == nil || rec.Fingerprint != it.fingerprint {
 		return is

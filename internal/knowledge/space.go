@@ -47,13 +47,13 @@ type space struct {
 
 // item is an entry.
 type item struct {
-	ref         sluice.EntryRef
-	fingerprint string // of its content; "": it has none
-	seq         uint64 // in the log, or in the order of its mirror
-	order       uint64
-	about       sluice.Event // of an own entry: what access decisions need, without its data
-	reading     uint64       // the last one that found it
-	bytes       int64        // of the account
+	ref                  sluice.EntryRef
+	fingerprint          string // of its content; "": it has none
+	seq                  uint64 // in the log, or in the order of its mirror
+	order                uint64
+	path, subject, label string // of an own entry: access decisions need them
+	reading              uint64 // the last one that found it
+	bytes                int64  // of the account
 
 	comparisons []string // tasks
 }
