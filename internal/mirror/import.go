@@ -39,8 +39,10 @@ func (k *Keeper) Import(ctx context.Context, namespace string, b bundle.Bundle, 
 		return sluice.BundleImport{}, err
 	}
 	result, err := is.run(ctx, by)
-	for tries := 0; sluice.CodeOf(err) == sluice.Conflict && tries < maxTries; tries++ { // a sync was faster
-		result, err = is.run(ctx, by)
+	for tries := 0; sluice.CodeOf(err) == sluice.Conflict && tries < maxTries; tries++ { // a sync was faster, or a change
+		if err = is.reread(ctx); err == nil {
+			result, err = is.run(ctx, by)
+		}
 	}
 	if stopped, ok := errors.AsType[*Stop](err); ok {
 		err = sluice.Errorf(sluice.MirrorSuspended, "the mirror is suspended now: %s", stopped.Detail).With("reason", stopped.Reason)
@@ -80,6 +82,17 @@ func (k *Keeper) importing(ctx context.Context, namespace string, b bundle.Bundl
 	}
 	m, err := k.follower(ctx, namespace, b.Statement().Header.SourceID)
 	return &importing{Keeper: k, mirror: m, bundle: b, trust: trust, accept: accept}, err
+}
+
+// reread reads the record of the mirror again.
+func (i *importing) reread(ctx context.Context) error {
+	m, err := i.get(ctx, i.mirror.ID)
+	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
+		i.mirror = nil
+		return nil
+	}
+	i.mirror = &m
+	return err
 }
 
 // follower returns the mirror of a source in a namespace; nil if there is none.
@@ -233,6 +246,12 @@ func (e *Engine) take(ctx context.Context, rule Rule, at Place, c *bundle.Conten
 	for page, err := range ahead(pagesOf(ctx, c, max(at.Watermark, c.Header.Since), at.SourceSeq), cancel) {
 		if err != nil {
 			return at, applied, fmt.Errorf("read bundle: %w", err)
+		}
+		if e.superseded(rule.Mirror) {
+			return at, applied, sluice.Errorf(sluice.Conflict, "the mirror was changed meanwhile")
+		}
+		if rule, err = e.rule(ctx, rule.Mirror); err != nil {
+			return at, applied, err
 		}
 		held, err := e.hold(ctx, rule.Mirror.ID, at, []*sluice.ObservePage{page})
 		if err != nil {

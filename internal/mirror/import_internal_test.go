@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -198,13 +199,23 @@ func (c *copies) Commit(_ context.Context, _ string, is Commit) (uint64, error) 
 	return c.place.Revision, nil
 }
 
+func (*copies) MaxEntry() int { return 0 }
+
+// permitted has a label for every namespace, and permits everything.
+type permitted struct{ labels }
+
+func (permitted) Holds(*sluice.Mirror) model.Decision { return model.Pass }
+
+func (permitted) Incarnation(context.Context, string) (string, error) { return "own", nil }
+
 // S3-73: an import that was interrupted goes on with the same bundle; the next bundle finds a gap until then.
 func TestTake_GoesOnAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	doc, trust := documentOf(t, 3000, 0)
 	h := &doc.Header
 	at := &copies{place: Place{Incarnation: h.Incarnation, Watermark: h.Since}, steps: 2}
-	e := New(Deps{Copies: at}, Options{})
+	may := permitted{labels{label: sluice.Label{Level: sluice.LevelSecret}}}
+	e := New(Deps{Copies: at, Gate: may, Namespaces: may}, Options{})
 	r := Rule{Mirror: &sluice.Mirror{ID: "m", Source: h.SourceID, Namespace: "high", Depth: sluice.DepthFull}, Own: "own", Label: sluice.Label{Level: sluice.LevelSecret}}
 	judge := func() bundle.Decision {
 		return bundle.Judge(bundle.Known{

@@ -209,38 +209,6 @@ func (k *Keeper) stop(ctx context.Context, id, by string, why *Stop, is func(m *
 // errSuspended says that a mirror is suspended already, for its first reason, or is another one by now.
 var errSuspended = errors.New("suspended already")
 
-// Resume has a suspended mirror sync again, if it might be created now (S3-128). After its origin was
-// replaced, accept says that the mirror begins anew: what it has of the former log is removed. Codes
-// those of Create; Conflict if the origin was replaced and that is not accepted.
-func (k *Keeper) Resume(ctx context.Context, id string, by sluice.Caller, accept bool) (sluice.Mirror, error) { //nolint:revive // accept is the caller's word
-	m, err := k.get(ctx, id)
-	if err != nil {
-		return m.Mirror, err
-	}
-	if m.State == sluice.Active {
-		return m.Mirror, nil
-	}
-	if err := k.check(ctx, &m.Mirror); err != nil {
-		return m.Mirror, err
-	}
-	if err := k.unlike(&m.Mirror); err != nil {
-		return m.Mirror, err
-	}
-	if m.Reason == sluice.MirrorOriginReplaced {
-		if !accept {
-			return m.Mirror, sluice.Errorf(sluice.Conflict, "%s; resume with \"accept_origin\": true to remove what is mirrored of the former log and begin anew", m.SuspendDetail)
-		}
-		if err := k.deps.Copies.Purge(ctx, id); err != nil {
-			return m.Mirror, fmt.Errorf("remove entries of the former log: %w", err)
-		}
-	}
-	return k.change(ctx, id, act{string(by.Principal), sluice.ActionMirrorResume, sluice.TypeMirrorResumed}, func(m *sluice.Mirror) error {
-		m.State, m.Reason, m.SuspendDetail, m.SuspendedAt = sluice.Active, "", "", nil
-		m.ApprovedBy, m.Grant = string(by.Principal), by.Grant
-		return nil
-	})
-}
-
 // PutCredential replaces the token for a mirror's source (S3-144). Code Forbidden if it permits more
 // than to read (S3-142).
 func (k *Keeper) PutCredential(ctx context.Context, id, token, by string) (sluice.Mirror, error) {
@@ -328,8 +296,8 @@ func (k *Keeper) DeleteAll(ctx context.Context, namespace, by string) error {
 
 // bury removes what a deleted mirror has, publishes that it is deleted, and removes its record last.
 func (k *Keeper) bury(ctx context.Context, m *Stored) error {
-	if err := k.deps.Copies.Purge(ctx, m.ID); err != nil {
-		return fmt.Errorf("remove entries: %w", err)
+	if err := k.engine.clear(ctx, &m.Mirror); err != nil {
+		return err
 	}
 	if err := k.deps.Credentials.Delete(ctx, m.ID); err != nil {
 		return fmt.Errorf("remove credential: %w", err)

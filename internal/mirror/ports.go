@@ -93,8 +93,8 @@ type Copies interface {
 	// FollowChanges calls each for the changes of a mirror behind a cursor and then for new ones, until each returns an
 	// error, ctx ends or the store fails.
 	FollowChanges(ctx context.Context, id string, after uint64, each func(Followed) error) error
-	// Purge removes everything of a mirror.
-	Purge(ctx context.Context, id string) error
+	// Purge removes a place of a mirror and everything that was stored before it. What was stored since stays.
+	Purge(ctx context.Context, id string, revision uint64) error
 }
 
 // Followed is a stored change of a mirror: an entry, a gap or a place.

@@ -15,7 +15,9 @@ import (
 //	record stored ──► first sync: no place ──► place stored ──► steps
 //	record gone   ──► place and entries purged ──► a step finds no place ──► no record: the sync ends
 //
-// A place names the mirror by its creation: another mirror with the same id begins with a place of its own.
+// A place names the mirror by its creation, or by the time at which it was begun anew: another mirror with the same id, or
+// the same one after its origin was replaced, begins with a place of its own. Only what is older than that place is
+// removed, so it does not matter how many replicas do it, nor when.
 
 // opened returns the stored place of a mirror, and stores one if there is none. Code SubscriptionMissing if
 // the mirror was deleted.
@@ -24,37 +26,54 @@ func (e *Engine) opened(ctx context.Context, m *sluice.Mirror) (Place, error) {
 	if err != nil {
 		return Place{}, fmt.Errorf("read place: %w", err)
 	}
-	if held.Place.Revision > 0 && held.Place.Of.Equal(m.CreatedAt) {
+	if held.Place.Revision > 0 && held.Place.Of.Equal(m.Begun()) {
 		return held.Place, nil
 	}
 	if err := e.stands(ctx, m); err != nil {
 		return Place{}, err
 	}
-	if held.Place.Revision > 0 { // of a mirror that had the id before
-		if err := e.deps.Copies.Purge(ctx, m.ID); err != nil {
+	if left := held.Place.Revision; left > 0 { // of a mirror that had the id before, or of another log
+		if err := e.deps.Copies.Purge(ctx, m.ID, left); err != nil {
 			return Place{}, fmt.Errorf("remove what another mirror left: %w", err)
 		}
 	}
-	at := Place{Of: m.CreatedAt, Begun: e.keeper.now().UTC()}
+	at := Place{Of: m.Begun(), Begun: e.keeper.now().UTC()}
 	if at.Revision, err = e.deps.Copies.Commit(ctx, m.ID, Commit{Place: at}); err != nil {
 		return Place{}, fmt.Errorf("store place: %w", err)
 	}
 	if err := e.stands(ctx, m); err != nil { // it was deleted meanwhile: the place may have come after the purge
 		if sluice.CodeOf(err) == sluice.SubscriptionMissing {
-			err = errors.Join(err, e.deps.Copies.Purge(shutdown.Lasting(ctx), m.ID))
+			err = errors.Join(err, e.deps.Copies.Purge(shutdown.Lasting(ctx), m.ID, at.Revision))
 		}
 		return Place{}, err
 	}
 	return at, nil
 }
 
-// stands returns an error unless a mirror is stored. Code SubscriptionMissing.
+// stands returns an error unless a mirror is stored, and was begun when a record of it says. Codes SubscriptionMissing, Conflict.
 func (e *Engine) stands(ctx context.Context, m *sluice.Mirror) error {
 	record, err := e.keeper.get(ctx, m.ID)
-	if err == nil && !record.CreatedAt.Equal(m.CreatedAt) {
-		return sluice.Errorf(sluice.Conflict, "the mirror was deleted and created again")
+	if err == nil && !record.Begun().Equal(m.Begun()) {
+		e.job(&record) // it may be on its way here
+		return sluice.Errorf(sluice.Conflict, "the mirror was created again, or begun anew")
 	}
 	return err
+}
+
+// clear removes what a deleted mirror has. Another one with its id may have begun.
+func (e *Engine) clear(ctx context.Context, m *sluice.Mirror) error {
+	for {
+		held, err := e.deps.Copies.Hold(ctx, m.ID, nil)
+		if err != nil {
+			return fmt.Errorf("read place: %w", err)
+		}
+		if held.Place.Revision == 0 || held.Place.Of.After(m.Begun()) {
+			return nil
+		}
+		if err := e.deps.Copies.Purge(ctx, m.ID, held.Place.Revision); err != nil {
+			return fmt.Errorf("remove entries: %w", err)
+		}
+	}
 }
 
 // superseded reports whether a mirror has changed since a record of it was read, as far as this process

@@ -113,6 +113,9 @@ type namespaces struct {
 }
 
 func (n namespaces) Incarnation(ctx context.Context, ns string) (string, error) {
+	if f, ok := ctx.Value(checked{}).(func()); ok {
+		f()
+	}
 	return n.rooms.Log.Incarnation(ctx, ns)
 }
 
@@ -136,10 +139,22 @@ func (l *logs) Observe(ctx context.Context, m *sluice.Mirror, _ string, since ui
 
 func (*logs) CheckCredential(context.Context, *sluice.Mirror, string) error { return nil }
 
-// overtaken is the copies of a replica. Before a step is stored, the function under meanwhile in its context is called.
+// overtaken is the copies of a replica. Before a step is stored, the function under meanwhile in its context is called; before
+// a place is removed, that under removed.
 type overtaken struct{ *mirrorstore.Store }
 
-type meanwhile struct{}
+type (
+	meanwhile struct{}
+	removed   struct{}
+	checked   struct{} // is called when a caller of the keeper has read the record of a mirror
+)
+
+func (o overtaken) Purge(ctx context.Context, id string, revision uint64) error {
+	if f, ok := ctx.Value(removed{}).(func()); ok {
+		f()
+	}
+	return o.Store.Purge(ctx, id, revision)
+}
 
 func (o overtaken) Commit(ctx context.Context, id string, c mirror.Commit) (uint64, error) {
 	if f, ok := ctx.Value(meanwhile{}).(func()); ok {

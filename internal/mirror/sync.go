@@ -63,6 +63,9 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place, age time.
 		if sluice.CodeOf(is.err) != sluice.Conflict || tries == maxTries || !pause.Wait(ctx) {
 			return is
 		}
+		if e.superseded(m) {
+			return outcome{Place{}, true, nil}
+		}
 		at = Place{} // another replica is ahead
 	}
 }

@@ -42,6 +42,15 @@ type Mirror struct {
 	CredentialAt  *time.Time `json:"credential_at,omitempty"` // when the credential was set
 	SuspendedAt   *time.Time `json:"suspended_at,omitempty"`
 	SuspendDetail string     `json:"suspend_detail,omitempty"` // a sentence about the reason
+	BegunAt       *time.Time `json:"begun_at,omitempty"`       // when it was begun anew with another log; nil: with its creation
+}
+
+// Begun returns when the mirror was created, or begun anew: a copy that was begun before is not its copy.
+func (m *Mirror) Begun() time.Time {
+	if m.BegunAt != nil {
+		return *m.BegunAt
+	}
+	return m.CreatedAt
 }
 
 // Bounds and defaults of a mirror.

@@ -95,7 +95,7 @@ func (b *bench) step(begun int64, ids ...string) {
 
 func (b *bench) purge() {
 	b.t.Helper()
-	require.NoError(b.t, b.store.Purge(b.t.Context(), "m"))
+	require.NoError(b.t, b.store.Purge(b.t.Context(), "m", b.place.Revision))
 	b.place = mirror.Place{}
 }
 

@@ -281,13 +281,13 @@ func (s *Store) scan(ctx context.Context, subject string, from uint64, each func
 	return nil
 }
 
-// Purge removes everything of a mirror.
-func (s *Store) Purge(ctx context.Context, id string) error {
+// Purge removes a place of a mirror and everything that was stored before it. What was stored since stays.
+func (s *Store) Purge(ctx context.Context, id string, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.ListTimeout)
 	defer cancel()
 	stream, err := s.core.JetStream().Stream(ctx, streams.Mirror)
 	if err == nil {
-		err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.MirrorSubjects(id)))
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.MirrorSubjects(id)), jetstream.WithPurgeSequence(revision+1))
 	}
 	if err != nil {
 		return fmt.Errorf("mirror %s: %w", id, natsstore.StoreError(ctx, err))

@@ -125,15 +125,33 @@ func TestStore_KeepsDataByteForByte(t *testing.T) {
 	}
 }
 
+// What a mirror has stored behind a place stays when that place is removed.
+func TestPurge_KeepsWhatCameLater(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	first, err := s.Commit(t.Context(), "m", mirror.Commit{Place: mirror.Place{Watermark: 2}, Entries: []mirror.Entry{entry(1, "x", `1`), entry(2, "y", `2`)}})
+	require.NoError(t, err)
+	_, err = s.Commit(t.Context(), "m", mirror.Commit{Place: mirror.Place{Watermark: 3, Revision: first}, Entries: []mirror.Entry{entry(3, "y", `3`)}})
+	require.NoError(t, err)
+	require.NoError(t, s.Purge(t.Context(), "m", first))
+	held, err := s.Hold(t.Context(), "m", []string{"x", "y"})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, held.Place.Watermark)
+	require.Len(t, held.Entries, 1)
+	require.Equal(t, `3`, string(held.Entries["y"].Change.Event.Data))
+}
+
 // S3-98, S3-110: what a mirror has goes with it, and nothing of another one.
 func TestPurge_RemovesOneMirror(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	for _, id := range []string{"m", "mm"} {
-		_, err := s.Commit(t.Context(), id, mirror.Commit{Place: mirror.Place{Watermark: 1}, Entries: []mirror.Entry{entry(1, "x", `1`)}})
+	places := map[string]uint64{}
+	for _, id := range []string{"mm", "m"} {
+		var err error
+		places[id], err = s.Commit(t.Context(), id, mirror.Commit{Place: mirror.Place{Watermark: 1}, Entries: []mirror.Entry{entry(1, "x", `1`)}})
 		require.NoError(t, err)
 	}
-	require.NoError(t, s.Purge(t.Context(), "m"))
+	require.NoError(t, s.Purge(t.Context(), "m", places["m"]))
 	for id, want := range map[string]int{"m": 0, "mm": 1} {
 		held, err := s.Hold(t.Context(), id, []string{"x"})
 		require.NoError(t, err)
