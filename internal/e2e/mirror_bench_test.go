@@ -94,6 +94,30 @@ func BenchmarkMirror_Idle(b *testing.B) {
 	}
 }
 
+// BenchmarkMirror_Create prints how many mirrors a second are created: the first thousand, and the last thousand of 10,000.
+func BenchmarkMirror_Create(b *testing.B) {
+	const side, all = 100, 10_000
+	s := start(b, b.TempDir(), nil)
+	for i := range side {
+		s.must(b, http.StatusCreated, fmt.Sprintf("PUT /v1/namespaces/low%d", i), `{}`)
+		s.must(b, http.StatusCreated, fmt.Sprintf("PUT /v1/namespaces/high%d", i), `{}`)
+	}
+	for range b.N {
+		var begun time.Time
+		for i := range all {
+			if i == 0 || i == all-1000 {
+				begun = time.Now()
+			}
+			_, err := s.api.CreateMirror(b.Context(), client.MirrorSpec{Namespace: fmt.Sprint("high", i/side), Source: fmt.Sprint("low", i%side), PollInterval: sluice.MaxPollInterval})
+			require.NoError(b, err)
+			if i == 999 {
+				b.ReportMetric(1000/time.Since(begun).Seconds(), "first/s")
+			}
+		}
+		b.ReportMetric(1000/time.Since(begun).Seconds(), "last/s")
+	}
+}
+
 // restingProcessor returns which part of a processor this process uses in 70 seconds.
 func restingProcessor(b *testing.B) float64 {
 	b.Helper()

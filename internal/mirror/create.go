@@ -37,8 +37,10 @@ func (k *Keeper) Create(ctx context.Context, m sluice.Mirror, by sluice.Caller) 
 	if credential != "" {
 		m.CredentialAt = &now
 	}
-	if has := len(k.engine.of(m.Namespace)); k.engine.opts.Most > 0 && has >= k.engine.opts.Most {
-		return m, sluice.Errorf(sluice.QuotaExceeded, "%s has %d mirrors, the limit; delete some", m.Namespace, has).With("limit", k.engine.opts.Most)
+	if most := k.engine.opts.Most; most > 0 {
+		if has := len(k.engine.of(m.Namespace)); has >= most {
+			return m, sluice.Errorf(sluice.QuotaExceeded, "%s has %d mirrors, the limit; delete some", m.Namespace, has).With("limit", most)
+		}
 	}
 	if err := k.unlike(&m); err != nil { // most conflicts are found before anything is written
 		return m, err
@@ -126,7 +128,7 @@ func (k *Keeper) settle(ctx context.Context, m *Stored) (uint64, error) {
 // unlike returns an error if a mirror conflicts with one that counts, as far as this process knows.
 func (k *Keeper) unlike(m *sluice.Mirror) error {
 	one := Edge{ID: m.ID, Subscriber: m.Namespace, Source: m.Source, Revision: cmp.Or(m.Revision, ^uint64(0))} // a new one is the last
-	return conflict(one, k.engine.edges())
+	return k.engine.conflict(one)
 }
 
 // check returns an error unless a mirror may be made, or resumed, beside the others.

@@ -28,7 +28,7 @@ type Engine struct {
 	told    chan struct{}  // closed and replaced when a record has come
 	own     map[string]incarnation
 	heads   heads
-	ids     map[string]map[string]bool // of the mirrors of a namespace, also those that other replicas sync
+	edges   edges // of all replicas
 	running sync.WaitGroup
 }
 
@@ -51,7 +51,7 @@ type job struct {
 func New(deps Deps, opts Options) *Engine {
 	e := &Engine{
 		deps: deps, opts: opts.filled(rand.Float64), changed: make(chan struct{}, 1), told: make(chan struct{}),
-		mirrors: map[string]*job{}, holds: map[string]int{}, own: map[string]incarnation{}, ids: map[string]map[string]bool{},
+		mirrors: map[string]*job{}, holds: map[string]int{}, own: map[string]incarnation{}, edges: edges{},
 		heads: heads{all: map[string]head{}},
 	}
 	e.keeper = &Keeper{deps: deps, engine: e, topics: newTopics(), now: e.opts.Now, log: e.opts.Log}
@@ -81,7 +81,7 @@ func (e *Engine) change(id string, m *Stored) {
 	case m == nil:
 		delete(e.mirrors, id)
 		if j != nil {
-			delete(e.ids[j.record.Namespace], id)
+			e.edges.drop(j.record.edge())
 			e.heads.forget(j.record.Source)
 			e.queue.drop(j)
 		}
@@ -91,15 +91,11 @@ func (e *Engine) change(id string, m *Stored) {
 		j = &job{at: -1}
 		e.mirrors[id] = j
 	}
-	if e.ids[m.Namespace] == nil {
-		e.ids[m.Namespace] = map[string]bool{}
-	}
-	e.ids[m.Namespace][id] = true
 	was := j.record
 	if was != nil && m.Revision < was.Revision { // a caller has brought a later one
 		return
 	}
-	j.record = m
+	e.know(j, m)
 	if was != nil && was.same(m) {
 		return
 	}
@@ -138,25 +134,33 @@ func (e *Engine) await(ctx context.Context, id string, revision uint64) error {
 
 const awaitLimit = 10 * time.Second
 
-// edges returns the mirrors of all replicas.
-func (e *Engine) edges() []Edge {
+// know takes a later record of a mirror. The caller holds the lock.
+func (e *Engine) know(j *job, m *Stored) {
+	if j.record != nil { // one that was deleted may have had another source
+		e.edges.drop(j.record.edge())
+	}
+	if j.record = m; !m.Gone {
+		e.edges.set(m.edge())
+	}
+}
+
+func (s *Stored) edge() Edge {
+	return Edge{ID: s.ID, Subscriber: s.Namespace, Source: s.Source, Settled: s.Settled, Revision: s.Revision}
+}
+
+// conflict returns the error for a new mirror beside those of all replicas.
+func (e *Engine) conflict(one Edge) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := make([]Edge, 0, len(e.mirrors))
-	for _, j := range e.mirrors {
-		if m := j.record; !m.Gone {
-			all = append(all, Edge{ID: m.ID, Subscriber: m.Namespace, Source: m.Source, Settled: m.Settled, Revision: m.Revision})
-		}
-	}
-	return all
+	return e.edges.conflict(one)
 }
 
 // of returns the ids of the mirrors of a namespace, also those that other replicas sync.
 func (e *Engine) of(namespace string) (ids []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for id := range e.ids[namespace] {
-		if j := e.mirrors[id]; j != nil && !j.record.Gone {
+	for _, mirrors := range e.edges[namespace] {
+		for id := range mirrors {
 			ids = append(ids, id)
 		}
 	}
@@ -433,7 +437,8 @@ func (e *Engine) job(m *Stored) *job {
 		return &job{at: -1, record: m}
 	}
 	if j.record.Revision < m.Revision { // it is on its way here
-		j.record, j.place = m, Place{}
+		e.know(j, m)
+		j.place = Place{}
 	}
 	return j
 }

@@ -261,7 +261,7 @@ func TestEngine_ForgetsADeletedMirror(t *testing.T) {
 	gone := *m
 	gone.Gone = true
 	require.Equal(t, sluice.SubscriptionMissing, sluice.CodeOf(e.Sync(t.Context(), &gone)))
-	require.Empty(t, e.edges())
+	require.Empty(t, e.edges)
 }
 
 // Until a mirror is settled, no caller can sync it.

@@ -16,38 +16,69 @@ func (e Edge) before(one Edge) bool {
 	return e.ID != one.ID && (e.Settled || e.Revision < one.Revision)
 }
 
+// edges are all mirrors by subscriber, source and id: the time that a new one takes does not grow with them.
+type edges map[string]map[string]map[string]Edge
+
+// set takes an edge, which may be known.
+func (all edges) set(e Edge) {
+	if all[e.Subscriber] == nil {
+		all[e.Subscriber] = map[string]map[string]Edge{}
+	}
+	of := all[e.Subscriber]
+	if of[e.Source] == nil {
+		of[e.Source] = map[string]Edge{}
+	}
+	of[e.Source][e.ID] = e
+}
+
+// drop forgets an edge.
+func (all edges) drop(e Edge) {
+	of := all[e.Subscriber]
+	if delete(of[e.Source], e.ID); len(of[e.Source]) == 0 {
+		delete(of, e.Source)
+	}
+	if len(of) == 0 {
+		delete(all, e.Subscriber)
+	}
+}
+
 // conflict returns the error (Conflict) for a new mirror beside the others: the same pair again (S3-107),
 // or a cycle (S3-108, S3-120). Of two that are created at once one stays: each was stored before it was
 // compared with the others, so that the later one sees the earlier.
-func conflict(one Edge, all []Edge) error {
-	sources := map[string][]string{}
-	for _, other := range all {
-		if !other.before(one) {
-			continue
-		}
-		if other.Subscriber == one.Subscriber && other.Source == one.Source {
+func (all edges) conflict(one Edge) error {
+	for _, other := range all[one.Subscriber][one.Source] {
+		if other.before(one) {
 			return sluice.Errorf(sluice.SubscriptionExists, "%s mirrors %s already", one.Subscriber, one.Source).With("subscription_id", other.ID)
 		}
-		sources[other.Subscriber] = append(sources[other.Subscriber], other.Source)
 	}
-	if reaches(one.Source, one.Subscriber, sources) {
+	if all.reaches(one) {
 		return sluice.Errorf(sluice.MirrorCycle, "%s mirrors %s, directly or through others; content flows one way", one.Source, one.Subscriber)
 	}
 	return nil
 }
 
-// reaches reports whether a namespace has content of another in mirrors, breadth first.
-func reaches(from, to string, sources map[string][]string) bool {
-	seen := map[string]bool{from: true}
-	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
-		if queue[0] == to {
+// reaches reports whether the source of a new mirror has content of its subscriber in mirrors, breadth first.
+func (all edges) reaches(one Edge) bool {
+	seen := map[string]bool{one.Source: true}
+	for queue := []string{one.Source}; len(queue) > 0; queue = queue[1:] {
+		if queue[0] == one.Subscriber {
 			return true
 		}
-		for _, next := range sources[queue[0]] {
-			if !seen[next] {
+		for next, mirrors := range all[queue[0]] {
+			if !seen[next] && counts(mirrors, one) {
 				seen[next] = true
 				queue = append(queue, next)
 			}
+		}
+	}
+	return false
+}
+
+// counts reports whether one of the mirrors of a pair counts against a new one.
+func counts(mirrors map[string]Edge, one Edge) bool {
+	for _, other := range mirrors {
+		if other.before(one) {
+			return true
 		}
 	}
 	return false
