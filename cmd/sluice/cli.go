@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/demo"
@@ -77,12 +80,31 @@ func run(ctx context.Context, args []string, s *terminal.Session) int {
 	command, err := parser.Parse(args)
 	s.Flags = c.Flags
 	if err != nil {
-		return s.Fail(terminal.Usage(err))
+		return s.Fail(terminal.Usage(refusal(err)))
 	}
 	if err := command.Run(); err != nil {
 		return s.Fail(err)
 	}
 	return 0
+}
+
+// refusal returns the error of a command line. For a flag with a value that is not one of its own it names these, where the
+// parser names those that stand for no flag, too.
+func refusal(err error) error {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || !strings.Contains(err.Error(), "must be one of") {
+		return err
+	}
+	for _, flag := range parse.Context.Flags() {
+		values, is := flag.EnumSlice(), fmt.Sprint(flag.Target)
+		if flag.Enum == "" || slices.Contains(values, is) {
+			continue
+		}
+		values = slices.DeleteFunc(values, func(v string) bool { return v == "" })
+		last := len(values) - 1
+		return fmt.Errorf("--%s %q: use %s or %s", flag.Name, is, strings.Join(values[:last], ", "), values[last])
+	}
+	return err
 }
 
 // decodeTime reads a flag that is a time.
