@@ -247,33 +247,50 @@ func (e *Engine) take(ctx context.Context, rule Rule, at Place, c *bundle.Conten
 		if err != nil {
 			return at, applied, fmt.Errorf("read bundle: %w", err)
 		}
-		if e.superseded(rule.Mirror) {
-			return at, applied, sluice.Errorf(sluice.Conflict, "the mirror was changed meanwhile")
-		}
-		if rule, err = e.rule(ctx, rule.Mirror); err != nil {
-			return at, applied, err
-		}
-		held, err := e.hold(ctx, rule.Mirror.ID, at, []*sluice.ObservePage{page})
+		rule, err := e.current(ctx, rule.Mirror)
 		if err != nil {
 			return at, applied, err
 		}
-		now := e.opts.Now().UTC()
-		commit, err := rule.nextOfBundle(held, page, c.Header.Since, now)
-		if err != nil {
-			return at, applied, err
-		}
-		if !page.HasMore {
-			if record.Digest != "" {
-				record.At = now
-			}
-			commit.Place.heard(record, c.Header.ExportedAt)
-		}
-		if at, err = e.keep(ctx, rule.Mirror, commit, now); err != nil {
+		if at, err = e.takePage(ctx, rule, at, page, arrival{&c.Header, record}); err != nil {
 			return at, applied, err
 		}
 		applied += len(page.Items)
 	}
 	return at, applied, nil
+}
+
+// arrival is a bundle that is being applied.
+type arrival struct {
+	header *bundle.Header
+	record bundle.Import
+}
+
+// takePage stores a page of a bundle, and with the last one the record of the bundle.
+func (e *Engine) takePage(ctx context.Context, rule Rule, at Place, page *sluice.ObservePage, is arrival) (Place, error) {
+	held, err := e.hold(ctx, rule.Mirror.ID, at, []*sluice.ObservePage{page})
+	if err != nil {
+		return at, err
+	}
+	now := e.opts.Now().UTC()
+	commit, err := rule.nextOfBundle(held, page, is.header.Since, now)
+	if err != nil {
+		return at, err
+	}
+	if !page.HasMore {
+		if is.record.Digest != "" {
+			is.record.At = now
+		}
+		commit.Place.heard(is.record, is.header.ExportedAt)
+	}
+	return e.keep(ctx, rule.Mirror, commit, now)
+}
+
+// current returns the rule for the next step of a bundle. Code Conflict if the mirror was changed.
+func (e *Engine) current(ctx context.Context, m *sluice.Mirror) (Rule, error) {
+	if e.superseded(m) {
+		return Rule{}, sluice.Errorf(sluice.Conflict, "the mirror was changed meanwhile")
+	}
+	return e.rule(ctx, m)
 }
 
 // nextOfBundle is Next for a page of a bundle from behind a sequence. If the place is before that, the

@@ -12,7 +12,7 @@ import (
 // Resume has a suspended mirror sync again, if it might be created now (S3-128). After its origin was
 // replaced, accept says that the mirror begins anew: what it has of the former log is removed. Of several calls at
 // once one does so. Codes those of Create; Conflict if the origin was replaced and that is not accepted.
-func (k *Keeper) Resume(ctx context.Context, id string, by sluice.Caller, accept bool) (sluice.Mirror, error) { //nolint:revive // accept is the caller's word
+func (k *Keeper) Resume(ctx context.Context, id string, by sluice.Caller, accept bool) (sluice.Mirror, error) {
 	for {
 		m, err := k.get(ctx, id)
 		if err != nil || m.State == sluice.Active {
