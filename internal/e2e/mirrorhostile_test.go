@@ -170,7 +170,7 @@ func TestMirror_HostileSourceHarmsNoOther(t *testing.T) {
 		"page":      {422, "error", "is no page of changes: invalid character '<'", nil},
 		"escape":    {503, "error", "responds 500: ", nil},
 		"cut":       {503, "error", "ended early", nil},
-		"bomb":      {422, "error", "is no page of changes", nil},
+		"bomb":      {422, "error", `is encoded as "gzip", which was not asked for`, nil},
 		"endless":   {413, "error", "has more than 33554432 bytes", nil},
 		"stalls":    {202, "syncing", "not synced yet", nil},
 		"elements":  {422, "error", "items: the JSON has more than 100000 values", nil},

@@ -36,7 +36,7 @@ func (s *Sender) read(res *http.Response, secrets func() mask, a *sluice.Attempt
 		a.Outcome = sluice.Gone
 	}
 	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable {
-		a.RetryAfter = retryAfter(res.Header.Get("Retry-After"), s.opts.Now())
+		a.RetryAfter = sluice.RetryAfter(res.Header.Get("Retry-After"), s.opts.Now())
 	}
 	if res.StatusCode >= 200 { // the body of a 101 is an open connection
 		a.Response = excerpt(body, secrets())
@@ -79,17 +79,4 @@ func clip(s string, limit int) string {
 		limit--
 	}
 	return s[:limit]
-}
-
-// retryAfter returns the delay of a Retry-After header, in seconds or as a date; 0 if it is neither
-// or over, a year at most.
-func retryAfter(value string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxWait)
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), maxWait)
 }

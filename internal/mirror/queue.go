@@ -2,7 +2,10 @@ package mirror
 
 import (
 	"container/heap"
+	"errors"
 	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // queue is a heap of mirrors by the time at which they are due.
@@ -51,7 +54,7 @@ func (q *queue) Pop() any {
 func (j *job) next(err error, more bool, interval time.Duration) time.Duration { //nolint:revive // more is a result on its way
 	if err != nil {
 		j.failures++
-		return backoff(interval, j.failures)
+		return min(max(backoff(interval, j.failures), asked(err)), maxBackoff)
 	}
 	j.failures = 0
 	if more {
@@ -70,6 +73,16 @@ func backoff(interval time.Duration, failures int) time.Duration {
 		interval *= 2
 	}
 	return min(interval, maxBackoff)
+}
+
+// asked returns how long a source that is overloaded asks to be left alone.
+func asked(err error) time.Duration {
+	e, ok := errors.AsType[*sluice.Error](err)
+	if !ok {
+		return 0
+	}
+	seconds, _ := e.Details["retry_after"].(int)
+	return time.Duration(seconds) * time.Second
 }
 
 // wait returns the time until the next sync: the interval, a tenth more or less, so that mirrors do not

@@ -33,6 +33,7 @@ type fleet struct {
 	owners  *owners
 	engines [2]*mirror.Engine
 	stops   [2]func()
+	outside mirror.Sources // of other servers; nil: there are none
 }
 
 // newFleet returns replicas that run until the test ends.
@@ -59,7 +60,7 @@ func newFleet(t *testing.T) *fleet {
 func (f *fleet) start(t *testing.T, i int) {
 	t.Helper()
 	rooms := f.rooms[i]
-	sources := &logs{labels: f.labels, EventLog: records.EventLog{Log: rooms.Log}}
+	sources := &logs{labels: f.labels, outside: f.outside, EventLog: records.EventLog{Log: rooms.Log}}
 	e := mirror.New(mirror.Deps{
 		Definitions: records.NewMirrors(rooms.Store), Credentials: records.NewCredentials(rooms.Store), Trusts: records.NewTrusts(rooms.Store),
 		Identity: f, Copies: overtaken{mirrorstore.New(rooms.Store, 0)}, Sources: sources, Namespaces: namespaces{f.labels, rooms}, Gate: admitted{},
@@ -123,11 +124,15 @@ func (n namespaces) Incarnation(ctx context.Context, ns string) (string, error) 
 type logs struct {
 	records.EventLog
 
-	labels *labels
-	passed func(ctx context.Context, ns string) ([]sluice.Hop, error)
+	labels  *labels
+	outside mirror.Sources
+	passed  func(ctx context.Context, ns string) ([]sluice.Hop, error)
 }
 
-func (l *logs) Observe(ctx context.Context, m *sluice.Mirror, _ string, since uint64) (*sluice.ObservePage, error) {
+func (l *logs) Observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error) {
+	if m.Remote() {
+		return l.outside.Observe(ctx, m, credential, since)
+	}
 	page, err := l.Changes(ctx, m.Source, model.ChangeQuery{Since: since, Limit: 3, Brief: true})
 	if err != nil {
 		return nil, err

@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -24,8 +26,8 @@ const (
 type Fetcher interface {
 	// Check returns the reason why a URL is not allowed: InsecureURL, BlockedAddress, InvalidRequest.
 	Check(ctx context.Context, endpoint sluice.Endpoint) error
-	// Fetch returns the status and the body of a response, of which it reads at most so many bytes.
-	Fetch(req *http.Request, most int64) (status int, response []byte, err error)
+	// Fetch returns the head and the body of a response, of which it reads at most so many bytes.
+	Fetch(req *http.Request, most int64) (head *http.Response, body []byte, err error)
 }
 
 // Source reads from other servers. All its requests for changes have one shape: the source cannot tell
@@ -94,20 +96,21 @@ func (s Source) get(req *http.Request, credential string, most int64) ([]byte, e
 	if credential != "" {
 		req.Header.Set("Authorization", "Bearer "+credential)
 	}
-	status, response, err := s.Fetcher.Fetch(req, most)
-	if err != nil || status == http.StatusOK {
-		return response, err
+	head, body, err := s.Fetcher.Fetch(req, most) //nolint:bodyclose // it was read
+	if err != nil || head.StatusCode == http.StatusOK {
+		return body, err
 	}
-	return nil, refusal(status, response)
+	return nil, refusal(head, body, time.Now())
 }
 
 // refusal returns the error for a response that is no success: in the source's words if it is of a
-// server like this one.
-func refusal(status int, response []byte) error {
+// server like this one. Its detail retry_after has the seconds for which an overloaded source asks.
+func refusal(head *http.Response, body []byte, now time.Time) error {
+	status := head.StatusCode
 	var is struct {
 		Error sluice.Error `json:"error"`
 	}
-	if json.Unmarshal(response, &is) != nil || is.Error.Message == "" {
+	if json.Unmarshal(body, &is) != nil || is.Error.Message == "" {
 		is.Error.Message = http.StatusText(status)
 	}
 	code := sluice.Unavailable
@@ -119,7 +122,12 @@ func refusal(status int, response []byte) error {
 	case http.StatusNotFound:
 		code = sluice.NotFound
 	}
-	return sluice.Errorf(code, "the source responds %d: %.*s", status, maxMessage, is.Error.Message)
+	err := sluice.Errorf(code, "the source responds %d: %.*s", status, maxMessage, is.Error.Message)
+	wait := sluice.RetryAfter(head.Header.Get("Retry-After"), now)
+	if wait <= 0 || status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+		return err
+	}
+	return err.With("retry_after", int(math.Ceil(wait.Seconds())))
 }
 
 const maxMessage = 300

@@ -19,14 +19,14 @@ type fetcher struct{}
 
 func (fetcher) Check(context.Context, sluice.Endpoint) error { return nil }
 
-func (fetcher) Fetch(req *http.Request, most int64) (int, []byte, error) {
+func (fetcher) Fetch(req *http.Request, most int64) (*http.Response, []byte, error) {
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
-	return resp.StatusCode, body, err
+	return resp, body, err
 }
 
 // S3-43, S3-54, S3-137: a source gets requests of one shape for a hundred changes, for mirrors of any depth and prefix; each has ended when

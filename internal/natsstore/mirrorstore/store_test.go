@@ -126,7 +126,7 @@ func TestStore_KeepsDataByteForByte(t *testing.T) {
 }
 
 // What a mirror has stored behind a place stays when that place is removed.
-func TestPurge_KeepsWhatCameLater(t *testing.T) {
+func TestPurge_KeepsLaterSteps(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	first, err := s.Commit(t.Context(), "m", mirror.Commit{Place: mirror.Place{Watermark: 2}, Entries: []mirror.Entry{entry(1, "x", `1`), entry(2, "y", `2`)}})
