@@ -187,11 +187,12 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 	defer cancel()
 	stream, err := s.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if _, isLog := LogOf(want.Name); isLog { // of two that make it at once, one is refused and finds the other's
+		_, isLog := LogOf(want.Name)
+		if isLog { // of two that make it at once, one is refused and finds the other's
 			want.Metadata = streams.WithIncarnation(want.Metadata)
 		}
 		made, err := s.js.CreateStream(ctx, want)
-		if err != nil {
+		if err != nil || !isLog { // only logs are deleted and made again
 			return err
 		}
 		return discardLeftovers(ctx, made)
@@ -213,7 +214,8 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 }
 
 // discardLeftovers removes what a new stream has of a deleted one with its name: nats-server 2.15 cannot move the files of a
-// stream away while it still removes those of one before, and then the next stream of the name takes them over.
+// stream away while it still removes those of one before, and then the next stream of the name takes them over. Until then the
+// files lie on the disk without meta.inf: no server shows them, nor after a restart.
 func discardLeftovers(ctx context.Context, made jetstream.Stream) error {
 	info := made.CachedInfo()
 	if last := info.State.LastSeq; last > 0 && info.State.LastTime.Before(info.Created) && !info.Config.DenyPurge {
