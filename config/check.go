@@ -36,6 +36,7 @@ func (c Config) Check() error {
 		c.Feed.check(),
 		c.Watches.check(),
 		c.Mirrors.check(),
+		c.Modules.check(),
 		c.Limits.check(),
 		c.Log.check(),
 		when(c.ShutdownGrace < second, "shutdown_grace %s: write a duration of at least 1s, such as 5s", c.ShutdownGrace),

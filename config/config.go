@@ -25,6 +25,7 @@ type Config struct {
 	Feed     Feed     `json:"feed"     envPrefix:"FEED_"`
 	Watches  Watches  `json:"watches"  envPrefix:"WATCHES_"`
 	Mirrors  Mirrors  `json:"mirrors"  envPrefix:"MIRRORS_"`
+	Modules  Modules  `json:"modules"  envPrefix:"MODULES_"`
 	Limits   Limits   `json:"limits"   envPrefix:"LIMITS_"`
 	Export   Export   `json:"export"   envPrefix:"EXPORT_"`
 	Secrets  Secrets  `json:"secrets"  envPrefix:"SECRETS_"`
@@ -207,6 +208,7 @@ func Default() Config {
 		Feed:     Feed{Ring: 1024, MaxBuffer: 16384, Heartbeat: 15 * second, MaxFeeds: 20_000, MaxPerPrincipal: 1000, RingBytes: 1 << 30},
 		Watches:  Watches{PerNamespace: 100, EvaluationsPerSecond: 1000, Paths: 1024},
 		Mirrors:  Mirrors{Workers: 10, PerNamespace: 100, Tombstones: sluice.Duration(90 * 24 * time.Hour), StagingBytes: 4 << 30},
+		Modules:  Modules{Dirs: []string{}},
 		Limits:   defaultLimits(),
 		Log:      Log{Level: "info", Format: "text"},
 

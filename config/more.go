@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"path/filepath"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -124,6 +125,23 @@ func (m Mirrors) check() error {
 }
 
 const maxMirrorWorkers = 1024
+
+// Modules configures programs that run on events.
+type Modules struct {
+	// Dirs are directories whose directories are modules. An admin approves each module before its
+	// programs run; none.
+	Dirs []string `json:"dirs" env:"DIRS"`
+	// User is the user that programs run as, if the server is root; "": the server's user.
+	User string `json:"user" env:"USER"`
+}
+
+func (m Modules) check() error {
+	var errs []error
+	for _, dir := range m.Dirs {
+		errs = append(errs, when(!filepath.IsAbs(dir), "modules.dirs %q: write absolute paths", dir))
+	}
+	return errors.Join(errs...)
+}
 
 // Watches configures the evaluation of watches.
 type Watches struct {

@@ -192,6 +192,12 @@ func mirrorBuckets() []Bucket {
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
+	}, {
+		Name:         Modules,
+		Description:  "approvals of modules, by name",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
 	}}
 }
 

@@ -54,6 +54,7 @@ const (
 	Credentials   = "credentials"   // key: mirror; tokens for sources of mirrors
 	TrustedKeys   = "trustedkeys"   // key: namespace; keys that sign bundles for it
 	Enrichments   = "enrichments"   // key: namespace; how its entries are enriched
+	Modules       = "modules"       // key: module; its approval
 )
 
 // EventsStream returns the name of a namespace's stream.

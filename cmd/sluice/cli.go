@@ -44,6 +44,7 @@ type cli struct {
 	Watch       watchCmd       `cmd:"" help:"Manage watches: publish an event when other events meet a condition."`
 	Mirror      mirrorCmd      `cmd:"" help:"Manage mirrors: copies of namespaces in other namespaces."`
 	Knowledge   knowledgeCmd   `cmd:"" help:"Manage enrichment: embeddings, neighbours and comparisons of entries, and the jobs of workers."`
+	Module      moduleCmd      `cmd:"" help:"Manage modules: programs that run on events."`
 	Stream      streamCmd      `cmd:"" help:"Create, append to, read, close and delete Durable Streams."`
 	Grant       grantCmd       `cmd:"" help:"Issue, list, renew and revoke grants."`
 	ACL         aclCmd         `cmd:"" name:"acl" help:"Manage the access lists of namespaces."`

@@ -32,6 +32,7 @@ import (
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/mirror"
+	"github.com/sluice-io/sluice/internal/module/host"
 	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
@@ -130,6 +131,8 @@ type engines struct {
 	mirrors       *mirror.Engine
 	mirrorSources *records.MirrorSources
 	knowledge     *knowledge.Engine
+	modules       *host.Host
+	moduleService *host.Service
 	staging       *staging.Staging
 }
 
@@ -309,7 +312,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Lanes:     s.deliveries,
 		Healths:   s.deliveries,
 		Events:    s.log,
-		Sender:    s.tracing.Sender(s.sender),
+		Sender:    s.tracing.Sender(s.attemptSender()),
 		Gate:      ownership.Gate{Of: s.index, Owns: s.owns.Part()},
 		Pace:      s.limits,
 		Registry:  s.registry,
@@ -383,6 +386,7 @@ func (s *server) openAPI(context.Context) error {
 		Staging:      s.staging,
 		Mirrors:      records.GatedMirrors{Keeper: s.mirrors.Keeper(), MirrorGate: records.MirrorGate{Index: s.index}},
 		Knowledge:    s.knowledge,
+		Modules:      s.moduleService,
 		Stopping:     s.web.Stopping(),
 		JWKS:         s.keyService().KeySet(""),
 		Keys:         s.keyService(),
@@ -393,10 +397,15 @@ func (s *server) openAPI(context.Context) error {
 	return nil
 }
 
+// attemptSender returns what makes attempts.
+func (s *server) attemptSender() host.Sender {
+	return host.Sender{Programs: s.modules, Requests: s.sender}
+}
+
 // delivering returns the API's dependencies for requests about deliveries.
 func (s *server) delivering() httpapi.Delivering {
 	return httpapi.Delivering{
-		Deliveries:  subscription.Deliveries{Statuses: s.deliveries, Sender: s.tracing.Sender(s.sender), Pace: s.limits},
+		Deliveries:  subscription.Deliveries{Statuses: s.deliveries, Sender: s.tracing.Sender(s.attemptSender()), Pace: s.limits},
 		DeadLetters: subscription.DeadLetters{DeadLetterStore: s.deliveries, Discarder: s.deliveries, Ledger: s.ledger},
 		Replays:     s.registry,
 		Explain:     explain.New(s.deliveries, s.log, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.index.Payer}),

@@ -10,7 +10,7 @@ import (
 func (s *server) open(ctx context.Context) error {
 	begin := []func(context.Context) error{s.web.LoadTLS, s.openNATS, s.forget}
 	rest := []func(context.Context) error{
-		s.openRoom, s.openSender, s.openRegistry, s.openReports, s.openAccess, s.openEngine, s.openWakes, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openMirrors, s.openKnowledge, s.openAPI,
+		s.openRoom, s.openSender, s.openRegistry, s.openReports, s.openAccess, s.openModules, s.openEngine, s.openWakes, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openMirrors, s.openKnowledge, s.openAPI,
 	}
 	if err := within(ctx, readyLimit, begin); err != nil {
 		return err

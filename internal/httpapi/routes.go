@@ -125,6 +125,7 @@ func (s *Server) routes() []route {
 	all = append(all, s.mirrorRoutes()...)
 	all = append(all, s.bundleRoutes()...)
 	all = append(all, s.knowledgeRoutes()...)
+	all = append(all, s.moduleRoutes()...)
 	return append(all, s.subscriptionRoutes()...)
 }
 

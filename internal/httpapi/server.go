@@ -171,6 +171,7 @@ type Options struct {
 	Wakes        Wakes            // nil: 503
 	Mirrors      Mirrors          // nil: 503
 	Knowledge    Knowledge        // nil: 503
+	Modules      Modules          // nil: there are none
 	Staging      *staging.Staging // where directories of bundles arrive; nil: 503
 
 	JWKS     func(context.Context) ([]byte, error) // the public keys as a JWK set

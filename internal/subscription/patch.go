@@ -45,6 +45,9 @@ func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision 
 		if reflect.DeepEqual(before, sub) {
 			return false, nil
 		}
+		if !reflect.DeepEqual(before.Endpoint, sub.Endpoint) && (sub.Module != "" || len(sub.Endpoint.Exec) > 0) {
+			return false, notByHand("endpoint")
+		}
 		rebind(model.CallerFrom(ctx), before, sub)
 		return true, r.recheck(ctx, before, sub)
 	})

@@ -340,8 +340,10 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	if err := r.checkTypes(sub); err != nil {
 		return nil, err
 	}
-	if err := r.needs.Endpoints.Check(ctx, sub.Endpoint); err != nil {
-		return nil, err
+	if len(sub.Endpoint.Exec) == 0 {
+		if err := r.needs.Endpoints.Check(ctx, sub.Endpoint); err != nil {
+			return nil, err
+		}
 	}
 	last, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
 	if err != nil {

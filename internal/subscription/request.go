@@ -19,6 +19,7 @@ type Request struct {
 	Description    string            `json:"description"`
 	Metadata       map[string]string `json:"metadata"`
 	IdempotencyKey string            `json:"idempotency_key"`
+	Module         string            `json:"-"` // whose program it runs; set by the service of modules
 
 	// Sluice's form.
 	Namespace string          `json:"namespace"`
@@ -81,6 +82,10 @@ func (r *Request) subscription() (*sluice.Subscription, error) {
 		Description:    r.Description,
 		Metadata:       r.Metadata,
 		IdempotencyKey: r.IdempotencyKey,
+		Module:         r.Module,
+	}
+	if len(r.Endpoint.Exec) > 0 && r.Module == "" {
+		return nil, notByHand("endpoint.exec")
 	}
 	var err error
 	switch {
@@ -94,6 +99,12 @@ func (r *Request) subscription() (*sluice.Subscription, error) {
 		err = r.fill(sub)
 	}
 	return sub, err
+}
+
+// notByHand returns the error for what only the approval of a module does: a caller that may subscribe may not run
+// programs on the server.
+func notByHand(field string) error {
+	return sluice.Errorf(sluice.Forbidden, "%s: programs run as modules, which an admin approves (sluice module approve)", field).With("field", field)
 }
 
 func (r *Request) inS0() bool {

@@ -20,6 +20,7 @@ type configuration struct {
 	Target         string            `json:"target"`
 	Filter         sluice.Filter     `json:"filter"`
 	URL            string            `json:"url"`
+	Exec           []string          `json:"exec,omitempty"`
 	Handshake      bool              `json:"handshake,omitempty"`
 	Headers        map[string]string `json:"headers,omitempty"`
 	Start          string            `json:"start"`
@@ -39,13 +40,14 @@ type structure struct {
 	Target    string         `json:"target"`
 	Filter    sluice.Filter  `json:"filter"`
 	URL       string         `json:"url"`
+	Exec      []string       `json:"exec,omitempty"`
 	Principal string         `json:"principal"`
 }
 
 func configHash(sub *sluice.Subscription) (string, error) {
 	return hash(configuration{
 		Namespace: sub.Namespace, Mode: sub.Mode, Pattern: sub.Pattern, Target: sub.Target, Filter: sub.Filter,
-		URL: sub.Endpoint.URL, Handshake: sub.Endpoint.Handshake, Headers: sub.Endpoint.Headers, Start: sub.Start, Policy: sub.Policy,
+		URL: sub.Endpoint.URL, Exec: sub.Endpoint.Exec, Handshake: sub.Endpoint.Handshake, Headers: sub.Endpoint.Headers, Start: sub.Start, Policy: sub.Policy,
 		ReplayWindow: sub.ReplayWindow, Description: sub.Description, Metadata: sub.Metadata, IdempotencyKey: sub.IdempotencyKey,
 	})
 }
@@ -54,7 +56,7 @@ func configHash(sub *sluice.Subscription) (string, error) {
 func structureKey(sub *sluice.Subscription) (string, error) {
 	return hash(structure{
 		Namespace: sub.Namespace, Mode: sub.Mode, Pattern: sub.Pattern, Target: sub.Target, Filter: sub.Filter,
-		URL: sub.Endpoint.URL, Principal: sub.CreatedBy,
+		URL: sub.Endpoint.URL, Exec: sub.Endpoint.Exec, Principal: sub.CreatedBy,
 	})
 }
 

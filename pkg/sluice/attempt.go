@@ -34,6 +34,8 @@ type Attempt struct {
 	Error     string    `json:"error,omitempty"`
 	// The first KiB of the response body of a failed attempt.
 	Response string `json:"response,omitempty"`
+	// The first 64 KiB of what a module's program wrote.
+	Output string `json:"output,omitempty"`
 	// SHA-256 of the request body, hex-encoded.
 	PayloadHash string `json:"payload_hash,omitempty"`
 	// The replay that it belongs to; numbers start over within it.
@@ -75,11 +77,13 @@ const (
 	FilterError   Reason = "filter_error"  // the filter could not be evaluated
 	Malformed     Reason = "invalid"       // the event cannot be read
 	Loop          Reason = "loop"          // the event is part of a causation loop, or its producer is marked unsafe
+	// The program of a module refused the event for good, by its exit code.
+	HandlerRefused Reason = "handler_refused"
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{Exhausted, Expired, Unreadable, NotSendable, EndpointGone, EventTooLarge, FilterError, Malformed, Loop}
+	return []Reason{Exhausted, Expired, Unreadable, NotSendable, EndpointGone, EventTooLarge, FilterError, Malformed, Loop, HandlerRefused}
 }
 
 // Sendable reports whether an event that was given up for the reason can be sent: it is there and can be read.

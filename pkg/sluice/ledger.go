@@ -62,6 +62,9 @@ const (
 	ActionAppointmentCreate   = "appointment.create"
 	ActionAppointmentUpdate   = "appointment.update"
 	ActionAppointmentDelete   = "appointment.delete" // including cancellations
+	ActionModuleApprove       = "module.approve"
+	ActionModuleDisable       = "module.disable"
+	ActionModuleRemove        = "module.remove"
 )
 
 // LedgerOutcome is the outcome of a change.

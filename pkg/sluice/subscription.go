@@ -48,7 +48,9 @@ type Subscription struct {
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by"`
 	// Grant that it was created under and ends with; "": created by root.
-	Grant         string     `json:"grant,omitempty"`
+	Grant string `json:"grant,omitempty"`
+	// Module whose program handles the events; "": an endpoint elsewhere.
+	Module        string     `json:"module,omitempty"`
 	UpdatedAt     time.Time  `json:"updated_at"`
 	SoughtAt      *time.Time `json:"sought_at,omitempty"` // when it was last moved by a seek
 	CancelledAt   *time.Time `json:"cancelled_at,omitempty"`
@@ -106,6 +108,9 @@ type Endpoint struct {
 
 	// Nothing is sent until the endpoint has agreed (CloudEvents, abuse protection).
 	Handshake bool `json:"handshake,omitempty"`
+
+	// Exec is a program of the subscription's module and its arguments, in place of the URL (S4-29).
+	Exec []string `json:"exec,omitempty"`
 }
 
 // Agreement is an endpoint's response to a handshake (CloudEvents, abuse protection for webhooks).

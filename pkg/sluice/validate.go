@@ -149,6 +149,12 @@ func values(field string, list []string) error {
 }
 
 func (e Endpoint) check() error {
+	if len(e.Exec) > 0 {
+		if e.URL != "" || len(e.Headers) > 0 || e.Handshake {
+			return Errorf(InvalidRequest, "endpoint.exec is in place of url, headers and handshake; write one of them").With("field", "endpoint.exec")
+		}
+		return nil
+	}
 	return cmp.Or(CheckURL("endpoint.url", e.URL), checkHeaders(e.Headers))
 }
 

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/module"
+	"github.com/sluice-io/sluice/internal/module/host"
+	"github.com/sluice-io/sluice/internal/terminal"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// moduleCmd manages modules.
+type moduleCmd struct {
+	New     moduleNewCmd     `cmd:"" help:"Write a module that works, to begin with."`
+	Check   moduleCheckCmd   `cmd:"" help:"Read a module as the server would, and print its digest."`
+	Run     moduleRunCmd     `cmd:"" help:"Run a handler on an event, exactly as the server would."`
+	Test    moduleTestCmd    `cmd:"" help:"Run the tests of a module: events/tests.json."`
+	LS      moduleLsCmd      `cmd:"" name:"ls" help:"List the modules of the server."`
+	Show    moduleShowCmd    `cmd:"" help:"Show a module of the server."`
+	Approve moduleApproveCmd `cmd:"" help:"Have the programs of a module run, as its files are now."`
+	Disable moduleDisableCmd `cmd:"" help:"Stop the programs of a module; its events wait."`
+	RM      moduleRmCmd      `cmd:"" name:"rm" help:"End the approval of a module, and its subscriptions with it."`
+}
+
+type moduleNewCmd struct {
+	Dir  string `arg:"" help:"Directory to write; its name is that of the module." type:"path"`
+	Lang string `help:"Language of the handler." enum:"sh,python,node" default:"sh"`
+	Type string `help:"Type of the events that it handles." default:"order.placed"`
+}
+
+// Run writes the module.
+func (c *moduleNewCmd) Run(s *terminal.Session) error {
+	if err := module.New(c.Dir, c.Lang, c.Type); err != nil {
+		return err
+	}
+	return done(s, "Wrote %s. Try it: sluice module test "+c.Dir, c.Dir)
+}
+
+type moduleDir struct {
+	Dir string `arg:"" help:"Directory of the module." type:"existingdir"`
+}
+
+type moduleCheckCmd struct{ moduleDir }
+
+// Run prints what the server would see.
+func (c *moduleCheckCmd) Run(s *terminal.Session) error {
+	m, err := module.Open(c.Dir)
+	if err != nil {
+		return err
+	}
+	return showModule(s, sluice.Module{Name: m.Name, State: sluice.ModuleFound, Digest: m.Digest, Handlers: host.Handlers(m)})
+}
+
+type moduleRunCmd struct {
+	moduleDir
+
+	Event   string `help:"File with the event, a CloudEvent in JSON; - is stdin." required:"" placeholder:"FILE"`
+	Handler string `help:"ID of the handler; default: the only one." placeholder:"ID"`
+}
+
+// Run runs the handler, prints its output, and fails if the event was not handled.
+func (c *moduleRunCmd) Run(ctx context.Context, s *terminal.Session) error {
+	m, err := module.Open(c.Dir)
+	if err != nil {
+		return err
+	}
+	if c.Handler == "" && len(m.Manifest.Handlers) == 1 {
+		c.Handler = m.Manifest.Handlers[0].ID
+	}
+	if c.Handler == "" {
+		return terminal.Usagef("--handler: the module has %d handlers; name one", len(m.Manifest.Handlers))
+	}
+	ev, err := readEvent(s, c.Event)
+	if err != nil {
+		return err
+	}
+	a, err := try(ctx, m, c.Handler, ev)
+	if err != nil {
+		return err
+	}
+	err = s.Show(a, func() error {
+		if _, err := io.WriteString(s.Stdout, a.Output); err != nil {
+			return err //nolint:wrapcheck // of stdout
+		}
+		s.Complain("%s after %s", outcomeOf(a), terminal.FormatDuration(a.Duration))
+		return nil
+	})
+	if err == nil && a.Outcome != sluice.Delivered {
+		err = fmt.Errorf("the event was not handled: %s", a.Error)
+	}
+	return err
+}
+
+func outcomeOf(a sluice.Attempt) string {
+	switch a.Outcome {
+	case sluice.Delivered:
+		return "handled"
+	case sluice.Refused:
+		return "given up for good"
+	case sluice.Failed, sluice.Gone:
+	}
+	return "failed: it would be tried again"
+}
+
+// readEvent returns the event in a file.
+func readEvent(s *terminal.Session, file string) (*sluice.Event, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // the user's own
+	if file == "-" {
+		text, err = io.ReadAll(s.Stdin)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the event: %w", err)
+	}
+	var ev sluice.Event
+	if err := json.Unmarshal(text, &ev); err != nil {
+		return nil, fmt.Errorf("read the event: %w", err)
+	}
+	if ev.ID == "" || ev.Path == "" {
+		return nil, terminal.Usagef("the event in %s has no id or no path", file)
+	}
+	return &ev, nil
+}
+
+func try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event) (sluice.Attempt, error) {
+	if ev.Namespace == "" {
+		ev.Namespace = m.Manifest.Namespaces[0]
+	}
+	sender := endpoint.New(endpoint.Options{Version: terminal.Version()})
+	defer sender.Close()
+	return host.Try(ctx, m, handler, ev, sender)
+}
+
+type moduleTestCmd struct{ moduleDir }
+
+// testReport is the result of one row.
+type testReport struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Run runs each row, and fails if one does.
+func (c *moduleTestCmd) Run(ctx context.Context, s *terminal.Session) error {
+	m, err := module.Open(c.Dir)
+	if err != nil {
+		return err
+	}
+	tests, err := m.Tests()
+	if err != nil {
+		return err
+	}
+	if len(tests) == 0 {
+		return fmt.Errorf("module %s has no tests: write %s", m.Name, module.TestsFile)
+	}
+	reports, failed := make([]testReport, len(tests)), 0
+	for i := range tests {
+		a, err := try(ctx, m, tests[i].Handler, &tests[i].Event)
+		if err != nil {
+			return err
+		}
+		reports[i] = judge(&tests[i], a)
+		if !reports[i].OK {
+			failed++
+		}
+	}
+	err = s.Show(reports, func() error {
+		rows := make([][]string, len(reports))
+		for i, r := range reports {
+			rows[i] = []string{map[bool]string{true: "ok", false: "FAIL"}[r.OK], r.Name, r.Reason}
+		}
+		return s.Table("", rows)
+	})
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%d of %d tests failed", failed, len(tests))
+	}
+	return err
+}
+
+func judge(test *module.Test, a sluice.Attempt) testReport {
+	r := testReport{Name: test.Name, OK: true}
+	switch {
+	case a.Outcome != test.Outcome:
+		r.OK, r.Reason = false, strings.TrimSpace(fmt.Sprintf("it is %s, not %s: %s %s", a.Outcome, test.Outcome, a.Error, a.Output))
+	case !strings.Contains(a.Output, test.Output):
+		r.OK, r.Reason = false, fmt.Sprintf("%q is not in its output: %s", test.Output, strings.TrimSpace(a.Output))
+	}
+	return r
+}
+
+type moduleLsCmd struct{}
+
+// Run lists the modules.
+func (moduleLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	all, err := api.Modules(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Show(map[string]any{"modules": all}, func() error {
+		rows := make([][]string, len(all))
+		for i, m := range all {
+			rows[i] = []string{m.Name, string(m.State), m.Digest, m.Reason}
+		}
+		return s.Table("NAME STATE DIGEST REASON", rows)
+	})
+}
+
+type moduleName struct {
+	Name string `arg:"" help:"Name of the module."`
+}
+
+type moduleShowCmd struct{ moduleName }
+
+// Run shows the module.
+func (c *moduleShowCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	m, err := api.Module(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	return showModule(s, m)
+}
+
+func showModule(s *terminal.Session, m sluice.Module) error {
+	return s.Show(m, func() error {
+		facts := []string{"name", m.Name, "state", string(m.State), "reason", m.Reason, "digest", m.Digest, "approved", m.Approved}
+		if m.ApprovedAt != nil {
+			facts = append(facts, "approved at", terminal.FormatTime(*m.ApprovedAt)+terminal.By(m.ApprovedBy))
+		}
+		facts = append(facts, "changed files", strings.Join(m.Changed, ", "), "restrictions", strings.Join(m.Restrictions, ", "))
+		if err := s.Facts(facts...); err != nil {
+			return err
+		}
+		rows := make([][]string, len(m.Handlers))
+		for i, h := range m.Handlers {
+			rows[i] = []string{h.ID, h.EventType, string(h.Pattern), strings.Join(h.Namespaces, ", "), h.Program, strings.Join(h.Subscriptions, ", ")}
+		}
+		return s.Table("HANDLER TYPE PATTERN NAMESPACES PROGRAM SUBSCRIPTIONS", rows)
+	})
+}
+
+type moduleApproveCmd struct {
+	moduleName
+
+	Digest string `help:"Digest of the files that were checked (sluice module check); default: that of the server's files." placeholder:"sha256:…"`
+}
+
+// Run approves the module.
+func (c *moduleApproveCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	if c.Digest == "" {
+		m, err := api.Module(ctx, c.Name)
+		if err != nil {
+			return err
+		}
+		if m.Digest == "" {
+			return fmt.Errorf("module %s cannot be approved: %s", c.Name, m.Reason)
+		}
+		c.Digest = m.Digest
+	}
+	m, err := api.ApproveModule(ctx, c.Name, c.Digest)
+	if err != nil {
+		return err
+	}
+	return showModule(s, m)
+}
+
+type moduleDisableCmd struct{ moduleName }
+
+// Run disables the module.
+func (c *moduleDisableCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	if _, err := api.DisableModule(ctx, c.Name); err != nil {
+		return err
+	}
+	return done(s, "Disabled %s. Its events wait.", c.Name)
+}
+
+type moduleRmCmd struct {
+	moduleName
+	terminal.Confirmation
+}
+
+// Run removes the approval.
+func (c *moduleRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	if err := c.Confirm(s, terminal.Question("End the approval of %s? Its subscriptions lose their places.", c.Name)); err != nil {
+		return err
+	}
+	if err := api.RemoveModule(ctx, c.Name); err != nil {
+		return err
+	}
+	return done(s, "Ended the approval of %s.", c.Name)
+}

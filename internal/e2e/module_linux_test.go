@@ -1,0 +1,204 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/config"
+)
+
+// moduleOf writes a module with a handler in sh for events of the type t, and more files.
+func moduleOf(t *testing.T, dirs, name, script string, more ...string) {
+	t.Helper()
+	dir := filepath.Join(dirs, name)
+	files := map[string]string{
+		"events/subscribe.json": `{"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"retry":{"preset":"custom","steps":["100ms"],"max_attempts":3},"timeout":"20s"}]}`,
+		"handlers/run":          "#!/bin/sh\n" + script + "\n",
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		files[more[i]] = more[i+1]
+	}
+	for path, text := range files {
+		path = filepath.Join(dir, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) //nolint:gosec // handlers are run
+	}
+}
+
+// withModules starts a server with a directory of modules.
+func withModules(t *testing.T) (s *running, dirs string) {
+	t.Helper()
+	dirs = t.TempDir()
+	return start(t, t.TempDir(), func(c *config.Config) { c.Modules.Dirs = []string{dirs} }), dirs
+}
+
+// approves approves a module as it is.
+func (s *running) approves(t *testing.T, name string) {
+	t.Helper()
+	digest := s.must(t, http.StatusOK, "GET /v1/modules/"+name, "").field(t, "digest")
+	s.must(t, http.StatusOK, "POST /v1/modules/"+name+"/approve", fmt.Sprintf(`{"digest":%q}`, digest))
+}
+
+// A program gets each event as its subscription's envelope, in the order of its path, and only after the approval (S4-29).
+func TestModule_RunsOnEventsOnceApproved(t *testing.T) {
+	t.Parallel()
+	s, dirs := withModules(t)
+	moduleOf(t, dirs, "billing", `cat; echo; echo "$SLUICE_EVENT_ID $SLUICE_EVENT_TYPE $SLUICE_EVENT_PATH $SLUICE_ATTEMPT $SLUICE_MODULE"`)
+	r := s.must(t, http.StatusOK, "GET /v1/modules/billing", "")
+	require.Equal(t, "found", r.field(t, "state"))
+	s.must(t, http.StatusNotFound, "GET /v1/subscriptions/billing-run", "")
+	s.must(t, http.StatusPreconditionFailed, "POST /v1/modules/billing/approve", `{"digest":"sha256:00"}`)
+
+	s.approves(t, "billing")
+	require.Equal(t, "approved", s.must(t, http.StatusOK, "GET /v1/modules/billing", "").field(t, "state"))
+	sub := s.must(t, http.StatusOK, "GET /v1/subscriptions/billing-run", "")
+	require.Equal(t, "billing", sub.field(t, "module"))
+	s.publishes(t, "default", "/a one", "/a two", "/a three")
+	for _, id := range []string{"one", "two", "three"} {
+		a := s.attemptsOf(t, "billing-run", id)[0]
+		require.Equal(t, "delivered", a["outcome"], a)
+		event, more, _ := strings.Cut(a["output"].(string), "\n")
+		var ev map[string]any
+		require.NoError(t, json.Unmarshal([]byte(event), &ev))
+		require.Equal(t, map[string]any{"text": id}, ev["data"])
+		require.Equal(t, id+" t /a 1 billing\n", more)
+	}
+}
+
+// attemptsOf waits until a delivery has ended, and returns its attempts.
+func (s *running) attemptsOf(t *testing.T, subscription, event string) (all []map[string]any) {
+	t.Helper()
+	line := "GET /v1/subscriptions/" + subscription + "/deliveries/" + event
+	within(t, patience, func() bool {
+		r := s.call(t, line, "")
+		return r.status == http.StatusOK && slices.Contains([]any{"delivered", "dead"}, r.field(t, "state"))
+	}, event)
+	return s.membersOf(t, line, "attempts")
+}
+
+// membersOf returns the elements of a list in a response.
+func (s *running) membersOf(t *testing.T, line, list string) []map[string]any {
+	t.Helper()
+	var page map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal([]byte(s.must(t, http.StatusOK, line, "").text), &page))
+	var all []map[string]any
+	require.NoError(t, json.Unmarshal(page[list], &all), line)
+	return all
+}
+
+// Exit codes decide: 0 is done, 75 is tried again under the policy, 65 is a dead letter at once with what the program said.
+func TestModule_ExitCodesDecide(t *testing.T) {
+	t.Parallel()
+	s, dirs := withModules(t)
+	moduleOf(t, dirs, "picky", `case "$SLUICE_EVENT_ID" in ok) exit 0;; later) [ "$SLUICE_ATTEMPT" = 2 ] && exit 0; exit 75;; bad) echo "no such order" >&2; exit 65;; *) kill -9 $$;; esac`)
+	s.approves(t, "picky")
+	s.publishes(t, "default", "/1 ok", "/2 later", "/3 bad", "/4 dies")
+	outcomes := map[string][]string{}
+	for _, id := range []string{"ok", "later", "bad", "dies"} {
+		for _, a := range s.attemptsOf(t, "picky-run", id) {
+			outcomes[id] = append(outcomes[id], fmt.Sprint(a["outcome"], " ", a["error"]))
+		}
+	}
+	killed := "failed the program was ended by signal 9 (killed)"
+	require.Equal(t, map[string][]string{
+		"ok": {"delivered <nil>"}, "later": {"failed the program ended with exit code 75", "delivered <nil>"},
+		"bad": {"refused the program ended with exit code 65: no such order"}, "dies": {killed, killed, killed},
+	}, outcomes)
+	reasons := map[string]any{}
+	for _, letter := range s.membersOf(t, "GET /v1/subscriptions/picky-run/dead-letters", "dead_letters") {
+		reasons[letter["event_id"].(string)] = letter["reason"]
+	}
+	require.Equal(t, map[string]any{"bad": "handler_refused", "dies": "exhausted"}, reasons)
+}
+
+// A file that changes stops its module until it is approved again, and its events wait. What runs is what was approved.
+func TestModule_ChangedFileStopsIt(t *testing.T) {
+	t.Parallel()
+	s, dirs := withModules(t)
+	moduleOf(t, dirs, "billing", `cat lib/word`, "lib/word", "first")
+	s.approves(t, "billing")
+	require.NoError(t, os.WriteFile(filepath.Join(dirs, "billing/lib/word"), []byte("other"), 0o600))
+	m := s.must(t, http.StatusOK, "GET /v1/modules/billing", "")
+	require.Equal(t, []any{"changed", []any{"lib/word"}}, []any{m.field(t, "state"), m.field(t, "changed")})
+	sub := s.must(t, http.StatusOK, "GET /v1/subscriptions/billing-run", "")
+	require.Equal(t, "suspended", sub.field(t, "state"))
+	require.Contains(t, sub.field(t, "reason"), "lib/word")
+	s.publishes(t, "default", "/a one")
+	s.approves(t, "billing")
+	require.Equal(t, "other", s.attemptsOf(t, "billing-run", "one")[0]["output"])
+	var kinds []any
+	for _, ev := range s.membersOf(t, "GET /v1/namespaces/default/events?pattern=/_sys/modules/billing", "events") {
+		kinds = append(kinds, ev["type"])
+	}
+	require.ElementsMatch(t, []any{"module.enabled", "module.changed", "module.enabled"}, kinds)
+}
+
+// A module that is disabled keeps its place; one that is removed loses its subscriptions.
+func TestModule_IsDisabledAndRemoved(t *testing.T) {
+	t.Parallel()
+	s, dirs := withModules(t)
+	moduleOf(t, dirs, "billing", `exit 0`)
+	s.must(t, http.StatusNotFound, "POST /v1/modules/billing/disable", "")
+	s.approves(t, "billing")
+	require.Equal(t, "disabled", s.must(t, http.StatusOK, "POST /v1/modules/billing/disable", "").field(t, "state"))
+	s.publishes(t, "default", "/a one")
+	require.Equal(t, "paused", s.must(t, http.StatusOK, "GET /v1/subscriptions/billing-run", "").field(t, "state"))
+	s.approves(t, "billing")
+	require.Len(t, s.attemptsOf(t, "billing-run", "one"), 1, "it goes on where it was")
+	s.must(t, http.StatusNoContent, "DELETE /v1/modules/billing", "")
+	s.must(t, http.StatusNotFound, "GET /v1/subscriptions/billing-run", "")
+	require.Equal(t, "found", s.must(t, http.StatusOK, "GET /v1/modules/billing", "").field(t, "state"))
+	s.must(t, http.StatusNotFound, "DELETE /v1/modules/billing", "")
+}
+
+// A caller that may subscribe may not run programs, and an approved program cannot be changed by hand.
+func TestModule_ProgramsNeedAnApproval(t *testing.T) {
+	t.Parallel()
+	s, dirs := withModules(t)
+	moduleOf(t, dirs, "billing", `exit 0`)
+	s.approves(t, "billing")
+	for _, line := range []string{"POST /v1/subscriptions", "PUT /v1/subscriptions/x"} {
+		s.must(t, http.StatusForbidden, line, `{"pattern":"/**","endpoint":{"exec":["/bin/sh","-c","id"]}}`)
+	}
+	s.must(t, http.StatusBadRequest, "POST /v1/subscriptions", `{"pattern":"/**","module":"billing","endpoint":{"exec":["handlers/run"]}}`)
+	s.must(t, http.StatusForbidden, "PATCH /v1/subscriptions/billing-run", `{"endpoint":{"exec":["handlers/run","-x"]}}`)
+	s.must(t, http.StatusForbidden, "PATCH /v1/subscriptions/billing-run", `{"endpoint":{"exec":null,"url":"https://example.com/"}}`)
+	s.must(t, http.StatusBadRequest, "PATCH /v1/subscriptions/billing-run", `{"module":"other"}`)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", wish("http://127.0.0.1:9/", `"id":"plain"`, `"enabled":false`))
+	s.must(t, http.StatusForbidden, "PATCH /v1/subscriptions/plain", `{"endpoint":{"exec":["/bin/sh"],"url":null}}`)
+
+	admin := s.grant(t, "user:ann", "scope:default", "admin")
+	s.must(t, http.StatusForbidden, "GET /v1/modules", "", as(admin.token)...)
+}
+
+// System events are for modules that root has approved (S4-33), and a module that is unclear is not loaded, with the line (S4-32).
+func TestModule_UnclearOneIsNotLoaded(t *testing.T) {
+	t.Parallel()
+	s, dirs := withModules(t)
+	moduleOf(t, dirs, "unclear", `exit 0`, "events/subscribe.json", "{\n\"events\":[\n{\"eventType\":\"t\",\"handler\":\"handlers/run\"}]}")
+	m := s.must(t, http.StatusOK, "GET /v1/modules/unclear", "")
+	require.Equal(t, "invalid", m.field(t, "state"))
+	require.Contains(t, m.field(t, "reason"), "events/subscribe.json:3: events[0]: filter.projectScoped is missing")
+	r := s.must(t, http.StatusUnprocessableEntity, "POST /v1/modules/unclear/approve", `{"digest":"sha256:1"}`)
+	require.Contains(t, r.text, "filter.projectScoped is missing")
+
+	moduleOf(t, dirs, "warden", `echo "$SLUICE_EVENT_TYPE"`, "events/subscribe.json", `{"events":[{"eventType":"namespace.created","handler":"handlers/run","filter":{"projectScoped":false}}]}`)
+	require.Equal(t, true, s.must(t, http.StatusOK, "GET /v1/modules/warden", "").field(t, "system"))
+	s.approves(t, "warden")
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/eu", `{}`)
+	var events []map[string]any
+	within(t, patience, func() bool {
+		events = s.membersOf(t, "GET /v1/subscriptions/warden-run/deliveries", "deliveries")
+		return len(events) == 1
+	}, "it gets the event")
+	require.Equal(t, "namespace.created\n", s.attemptsOf(t, "warden-run", url.PathEscape(events[0]["event_id"].(string)))[0]["output"])
+}

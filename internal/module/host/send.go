@@ -1,0 +1,146 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/module"
+	"github.com/sluice-io/sluice/internal/module/program"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Renderer returns the body of an attempt.
+type Renderer interface {
+	// Body returns the body that a request of the attempt would have, and the traceparent header. Codes Unprocessable; TooLarge.
+	Body(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) (body []byte, traceparent string, err error)
+}
+
+const (
+	grace     = 5 * time.Second // from SIGTERM to SIGKILL
+	outputMax = 64 << 10        // bytes that are kept of an attempt
+	minMasked = 6               // shorter values are too common to be masked
+	masked    = "***"
+)
+
+// Variables of a program's environment, besides those that its manifest names.
+const (
+	envPath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	envMark  = "SLUICE_RUN" // names the server's data directory: what is left of a killed server is found by it
+	envEvent = "SLUICE_EVENT_"
+)
+
+// Send runs the program of a subscription on an event: attempt number of its delivery. It sets everything but the verdict.
+// Exit codes decide about the outcome (module.OutcomeOf).
+func (h *Host) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+	a := sluice.Attempt{Subscription: sub.ID, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path, Type: ev.Type, Number: number, StartedAt: h.opts.Now().UTC()}
+	defer shutdown.Sending(ctx)()
+	h.run(ctx, sub, ev, &a)
+	a.Duration = sluice.Duration(h.opts.Now().Sub(a.StartedAt))
+	return a
+}
+
+func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) {
+	m, handler, err := h.handler(sub)
+	if err != nil {
+		a.Outcome, a.Error = sluice.Failed, err.Error()
+		return
+	}
+	body, trace, err := h.opts.Render.Body(ctx, sub, ev, a)
+	if err != nil {
+		a.Outcome, a.Error = sluice.Refused, err.Error()
+		if sluice.CodeOf(err) == sluice.TooLarge {
+			a.Dead = sluice.EventTooLarge
+		}
+		return
+	}
+	temp, err := os.MkdirTemp(h.opts.Copies, ".run-")
+	if err != nil {
+		a.Outcome, a.Error = sluice.Failed, "no temporary directory: "+err.Error()
+		return
+	}
+	res, err := h.runner.Run(ctx, h.program(m, handler, sub, ev, a, temp, body, trace))
+	err = errors.Join(err, os.RemoveAll(temp))
+	if err != nil {
+		a.Outcome, a.Error = sluice.Failed, "the program could not be run: "+err.Error()
+		return
+	}
+	a.Outcome, a.Dead, a.Error = module.OutcomeOf(res.Exit, handler.Dialect)
+	a.Output = mask(res.Output, handler.Env)
+	if a.Outcome == sluice.Refused {
+		if line := lastLine(a.Output); line != "" {
+			a.Error += ": " + line
+		}
+	}
+}
+
+// handler returns the module and the handler of a subscription, if they run here.
+func (h *Host) handler(sub *sluice.Subscription) (*copied, *module.Handler, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.ready[sub.Module]
+	if m == nil {
+		return nil, nil, fmt.Errorf("module %s does not run here: %s", sub.Module, h.shown(sub.Module).Reason)
+	}
+	for i := range m.Manifest.Handlers {
+		handler := &m.Manifest.Handlers[i]
+		if slices.Equal(sub.Endpoint.Exec, append([]string{handler.Program}, handler.Args...)) && slices.Equal(sub.Filter.Types, handler.Filter.Types) {
+			return m, handler, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("module %s has no handler %s", sub.Module, strings.Join(sub.Endpoint.Exec, " "))
+}
+
+func (h *Host) program(m *copied, handler *module.Handler, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt, temp string, body []byte, trace string) program.Program {
+	timeout := sub.Policy.Timeout.Std()
+	env := []string{
+		"PATH=" + envPath, "LANG=C.UTF-8", "HOME=" + temp, "TMPDIR=" + temp, envMark + "=" + h.opts.Copies,
+		"SLUICE_MODULE=" + m.Name, "SLUICE_SUBSCRIPTION=" + sub.ID, "SLUICE_NAMESPACE=" + ev.Namespace,
+		envEvent + "ID=" + ev.ID, envEvent + "TYPE=" + ev.Type, envEvent + "PATH=" + string(ev.Path), envEvent + "SEQ=" + strconv.FormatUint(ev.Seq, 10),
+		"SLUICE_ATTEMPT=" + strconv.Itoa(a.Number), "SLUICE_DEADLINE=" + a.StartedAt.Add(timeout).Format(time.RFC3339Nano),
+	}
+	if trace != "" {
+		env = append(env, "TRACEPARENT="+trace)
+	}
+	for _, name := range handler.Env {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	for i := range env {
+		env[i] = strings.ReplaceAll(env[i], "\x00", "\ufffd")
+	}
+	return program.Program{
+		Path: filepath.Join(m.Dir, filepath.FromSlash(handler.Program)), Args: handler.Args, Dir: m.Dir, Temp: temp, Env: env, Input: body,
+		Timeout: timeout, Grace: grace, Output: outputMax, Limits: limitsOf(handler.Limits), Network: handler.Network,
+	}
+}
+
+// mask returns an output without the values of variables.
+func mask(output string, names []string) string {
+	output = strings.ToValidUTF8(output, "\ufffd")
+	for _, name := range names {
+		if value := os.Getenv(name); len(value) >= minMasked {
+			output = strings.ReplaceAll(output, value, masked)
+		}
+	}
+	return output
+}
+
+// lastLine returns the last line of an output that is not empty, up to 300 bytes.
+func lastLine(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	line := strings.TrimSpace(lines[len(lines)-1])
+	return line[:min(len(line), 300)]
+}
+
+func limitsOf(l module.Limits) program.Limits {
+	return program.Limits{Memory: l.MemoryMiB << 20, Processor: l.Processor.Std(), Files: l.OpenFiles, FileSize: l.FileMiB << 20}
+}

@@ -1,0 +1,26 @@
+package host
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Attempts makes attempts.
+type Attempts interface {
+	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt
+}
+
+// Sender makes each attempt where its subscription wants it: by a program of a module, or by a request.
+type Sender struct {
+	Programs *Host
+	Requests Attempts
+}
+
+// Send makes an attempt. It sets everything but the verdict.
+func (s Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+	if len(sub.Endpoint.Exec) > 0 {
+		return s.Programs.Send(ctx, sub, ev, number)
+	}
+	return s.Requests.Send(ctx, sub, ev, number)
+}

@@ -1,0 +1,283 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/module"
+	"github.com/sluice-io/sluice/internal/subscription"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Approvals stores approvals by the names of their modules.
+type Approvals interface {
+	// Get returns an approval and its revision. Code NotFound.
+	Get(ctx context.Context, name string) (Approval, uint64, error)
+	// Put stores an approval. Code Conflict unless the stored revision is the given one; 0: none.
+	Put(ctx context.Context, name string, a Approval, revision uint64) (uint64, error)
+	// Delete removes an approval. Code Conflict unless the stored revision is the given one.
+	Delete(ctx context.Context, name string, revision uint64) error
+}
+
+// Subscriptions makes and ends the subscriptions of handlers.
+type Subscriptions interface {
+	PutHandler(ctx context.Context, id string, req *subscription.Request, by string) (*sluice.Subscription, error)
+	Pause(ctx context.Context, id, by string) (*sluice.Subscription, error)
+	Suspend(ctx context.Context, id, reason string) error
+	Delete(ctx context.Context, id, by string) error
+}
+
+// Teller publishes system events.
+type Teller interface {
+	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
+}
+
+// Service approves and disables modules.
+type Service struct {
+	Host          *Host
+	Approvals     Approvals
+	Subscriptions Subscriptions
+	Ledger        *ledger.Ledger
+	Teller        Teller
+	Log           *slog.Logger
+	Now           func() time.Time
+}
+
+// Modules returns the modules of this server, as they are now.
+func (s *Service) Modules(ctx context.Context) []sluice.Module {
+	s.Host.Look(ctx)
+	return s.Host.List()
+}
+
+// Module returns a module as it is now. Code NotFound.
+func (s *Service) Module(ctx context.Context, name string) (sluice.Module, error) {
+	s.Host.Look(ctx)
+	return s.Host.Get(name)
+}
+
+// Approve has the programs of a module run on events, if its files are those of the digest. Its subscriptions are made, or changed
+// and resumed. The caller owns them. Codes NotFound; Unprocessable if it is not loaded; RevisionMismatch if its files have another
+// digest; Forbidden if it handles system events and the caller is not root (S4-33); those of the subscriptions.
+func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.Module, error) {
+	s.Host.Look(ctx)
+	m, err := s.Host.Found(name)
+	if err != nil {
+		return sluice.Module{}, err
+	}
+	if digest != m.Digest {
+		return sluice.Module{}, sluice.Errorf(sluice.RevisionMismatch, "module %q has the digest %s, not %s; check its files again", name, m.Digest, digest).With("digest", m.Digest)
+	}
+	system := slices.ContainsFunc(m.Manifest.Handlers, func(h module.Handler) bool { return h.System })
+	if system && !model.CallerFrom(ctx).Unbounded() {
+		return sluice.Module{}, sluice.Errorf(sluice.Forbidden, "module %q handles system events: only root may approve it", name)
+	}
+	before, err := s.stored(ctx, name)
+	if err != nil {
+		return sluice.Module{}, err
+	}
+	after := Approval{Digest: m.Digest, Files: m.Files, By: by, At: s.Now().UTC()}
+	requests, err := requests(m)
+	if err != nil {
+		return sluice.Module{}, err
+	}
+	for _, one := range requests {
+		after.Subscriptions = append(after.Subscriptions, one.ID)
+	}
+	// The approval first: a subscription whose program may not run yet would fail its first attempts.
+	if err := s.store(ctx, name, before, &after, sluice.ActionModuleApprove, by); err != nil {
+		return sluice.Module{}, err
+	}
+	s.Host.Set(ctx, name, &after)
+	for _, one := range requests {
+		if _, err := s.Subscriptions.PutHandler(ctx, one.ID, one, by); err != nil {
+			return sluice.Module{}, fmt.Errorf("subscription of handler %s: %w", one.ID, err)
+		}
+	}
+	if before != nil {
+		gone := slices.DeleteFunc(slices.Clone(before.Subscriptions), func(id string) bool { return slices.Contains(after.Subscriptions, id) })
+		if err := s.end(ctx, gone, by); err != nil {
+			return sluice.Module{}, err
+		}
+	}
+	if err := s.tell(ctx, name, after.Revision, sluice.TypeModuleEnabled, map[string]any{"digest": m.Digest, "by": by}); err != nil {
+		return sluice.Module{}, err
+	}
+	return s.Host.Get(name)
+}
+
+// stored returns the approval of a module; nil: it has none.
+func (s *Service) stored(ctx context.Context, name string) (*Approval, error) {
+	a, revision, err := s.Approvals.Get(ctx, name)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return nil, nil //nolint:nilnil // it has none
+	}
+	a.Revision = revision
+	return &a, err
+}
+
+// store stores an approval in place of another one, with its entry in the ledger; nil: none.
+func (s *Service) store(ctx context.Context, name string, before, after *Approval, action, by string) error {
+	change, revision := ledger.Change{Actor: by, Resource: name, Action: action}, uint64(0)
+	if before != nil {
+		change.Old, revision = before.public(), before.Revision
+	}
+	if after != nil {
+		change.New = after.public()
+	}
+	intent, err := s.Ledger.Intend(ctx, nil, change)
+	if err != nil {
+		return err
+	}
+	if after == nil {
+		err = s.Approvals.Delete(ctx, name, revision)
+	} else {
+		after.Revision, err = s.Approvals.Put(ctx, name, *after, revision)
+	}
+	if err != nil {
+		intent.Fail(ctx, err)
+		return fmt.Errorf("store approval of module %s: %w", name, err)
+	}
+	return nil
+}
+
+// public returns what the ledger has of an approval: not each file.
+func (a *Approval) public() any {
+	return struct {
+		Digest        string   `json:"digest"`
+		Disabled      bool     `json:"disabled,omitempty"`
+		Subscriptions []string `json:"subscriptions"`
+	}{a.Digest, a.Disabled, a.Subscriptions}
+}
+
+// Disable stops the programs of a module: its subscriptions pause, and keep their places. Code NotFound if it is not approved.
+func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, error) {
+	before, err := s.approved(ctx, name)
+	if err != nil {
+		return sluice.Module{}, err
+	}
+	if !before.Disabled {
+		after := *before
+		after.Disabled = true
+		if err := s.store(ctx, name, before, &after, sluice.ActionModuleDisable, by); err != nil {
+			return sluice.Module{}, err
+		}
+		s.Host.Set(ctx, name, &after)
+	}
+	for _, id := range before.Subscriptions {
+		_, err := s.Subscriptions.Pause(ctx, id, by)
+		if code := sluice.CodeOf(err); err != nil && code != sluice.SubscriptionMissing && code != sluice.Conflict {
+			return sluice.Module{}, err
+		}
+	}
+	if err := s.tell(ctx, name, before.Revision, sluice.TypeModuleDisabled, map[string]any{"by": by}); err != nil {
+		return sluice.Module{}, err
+	}
+	return s.Host.Get(name)
+}
+
+// approved returns the approval of a module. Code NotFound.
+func (s *Service) approved(ctx context.Context, name string) (*Approval, error) {
+	a, err := s.stored(ctx, name)
+	if err == nil && a == nil {
+		err = sluice.Errorf(sluice.NotFound, "module %q is not approved", name)
+	}
+	return a, err
+}
+
+// Remove ends the approval of a module, and its subscriptions with it. Code NotFound if it is not approved.
+func (s *Service) Remove(ctx context.Context, name, by string) error {
+	before, err := s.approved(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := s.end(ctx, before.Subscriptions, by); err != nil {
+		return err
+	}
+	if err := s.store(ctx, name, before, nil, sluice.ActionModuleRemove, by); err != nil {
+		return err
+	}
+	s.Host.Set(ctx, name, nil)
+	return s.tell(ctx, name, before.Revision, sluice.TypeModuleDisabled, map[string]any{"by": by})
+}
+
+// end deletes subscriptions.
+func (s *Service) end(ctx context.Context, ids []string, by string) error {
+	for _, id := range ids {
+		if err := s.Subscriptions.Delete(ctx, id, by); err != nil && sluice.CodeOf(err) != sluice.SubscriptionMissing {
+			return fmt.Errorf("delete subscription %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// tell publishes a system event about a module, once for each of its revisions.
+func (s *Service) tell(ctx context.Context, name string, revision uint64, kind string, data map[string]any) error {
+	data["module"] = name
+	return s.Teller.Tell(ctx, sluice.DefaultNamespace, model.SystemEvent{
+		Path: sluice.ModulePath(name), Kind: kind, Data: data, ID: fmt.Sprintf("%s/%s/%d", kind, name, revision),
+	})
+}
+
+// Changed suspends the subscriptions of a module whose files have changed. It is Options.Changed.
+func (s *Service) Changed(ctx context.Context, name string, a Approval, files []string) {
+	for _, id := range a.Subscriptions {
+		if err := s.Subscriptions.Suspend(ctx, id, ChangedReason(name, files)); err != nil {
+			s.Log.WarnContext(ctx, "subscription of a changed module not suspended yet", slog.String("module", name), slog.String("subscription", id), slog.Any("error", err))
+			return
+		}
+	}
+	if err := s.tell(ctx, name, a.Revision, sluice.TypeModuleChanged, map[string]any{"files": files}); err != nil {
+		s.Log.WarnContext(ctx, "change of a module not told yet", slog.String("module", name), slog.Any("error", err))
+	}
+}
+
+// requests returns the requests for the subscriptions of a module.
+func requests(m *module.Module) ([]*subscription.Request, error) {
+	var all []*subscription.Request
+	for _, h := range m.Manifest.Handlers {
+		text, err := json.Marshal(h.Filter)
+		if err != nil {
+			return nil, fmt.Errorf("filter of handler %s: %w", h.ID, err)
+		}
+		for _, ns := range m.Manifest.Namespaces {
+			policy := h.Policy
+			all = append(all, &subscription.Request{
+				ID: SubscriptionID(m.Name, h.ID, ns), Module: m.Name, Namespace: ns, Pattern: h.Pattern, Filter: text, Policy: &policy,
+				Endpoint: sluice.Endpoint{Exec: append([]string{h.Program}, h.Args...)}, Description: "module " + m.Name + ", handler " + h.ID,
+			})
+		}
+	}
+	return all, nil
+}
+
+// maxID is the most bytes of a subscription's ID.
+const maxID = 64
+
+// SubscriptionID returns the ID of a handler's subscription: "<module>-<handler>", and the namespace if it is not the default one. A
+// long one ends in a hash.
+func SubscriptionID(name, handler, namespace string) string {
+	parts := []string{name, handler}
+	if namespace != sluice.DefaultNamespace {
+		parts = append(parts, namespace)
+	}
+	id := strings.Map(func(r rune) rune {
+		if r == '.' {
+			return '_'
+		}
+		return r
+	}, strings.Join(parts, "-"))
+	if len(id) <= maxID {
+		return id
+	}
+	hash := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return id[:maxID-17] + "-" + hex.EncodeToString(hash[:8])
+}

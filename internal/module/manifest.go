@@ -1,0 +1,355 @@
+package module
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/retry"
+	"github.com/sluice-io/sluice/internal/strictjson"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// ManifestFile is the path of the manifest in a module (S4-29).
+const ManifestFile = "events/subscribe.json"
+
+const (
+	maxManifest = 256 << 10 // bytes
+	maxHandlers = 100       // of one module
+	maxArgs     = 64
+	maxEnv      = 64
+
+	defaultConcurrency = 4 // programs of a handler at once
+	defaultFiles       = 256
+	defaultFileMiB     = 64
+)
+
+// Manifest says which events a module handles. The specification's form (S4-30) has the members eventType, handler
+// and filter.projectScoped of each event; everything else is optional.
+type Manifest struct {
+	Handlers []Handler
+	// Where the events are; default: the default namespace.
+	Namespaces []string
+}
+
+// Handler is one program of a module, and the events that it handles.
+type Handler struct {
+	ID      string         // unique in the module; default: the name of its file
+	Type    string         // exact, or a prefix followed by ".*"
+	Program string         // path of the file in the module
+	Args    []string       // of the program
+	Mode    Mode           // default: exec
+	Dialect Dialect        // meaning of exit codes; default: sysexits
+	Env     []string       // names of variables of the server's environment that it gets
+	System  bool           // it handles system events, which root approves (S4-33)
+	Pattern sluice.Pattern // of the paths
+	Filter  sluice.Filter  // besides the type
+	Policy  sluice.Policy  // timeout, window, retries and envelope
+	Limits  Limits         // of each of its processes
+	Network bool           // it may make connections
+	Line    int            // in the manifest
+}
+
+// Limits bound a program's processes.
+type Limits struct {
+	MemoryMiB uint64          `json:"memoryMiB"` // address space; 0: unlimited
+	Processor sluice.Duration `json:"processor"` // time; 0s: unlimited
+	OpenFiles uint64          `json:"openFiles"` // default: 256
+	FileMiB   uint64          `json:"fileMiB"`   // size of a file that it writes; default: 64
+}
+
+// Mode is how a program gets its events.
+type Mode string
+
+// The modes.
+const (
+	Exec Mode = "exec" // one process for each event
+)
+
+// Dialect is the meaning of the exit codes of a program.
+type Dialect string
+
+// The dialects.
+const (
+	Sysexits Dialect = "sysexits" // those of sysexits.h
+	Hooks    Dialect = "hooks"    // those of agents' hooks, where 2 refuses the event
+)
+
+// encoded is a manifest in JSON.
+type encoded struct {
+	Events     []json.RawMessage `json:"events"`
+	Namespaces []string          `json:"namespaces"`
+}
+
+type encodedEvent struct {
+	EventType string         `json:"eventType"`
+	Handler   string         `json:"handler"`
+	Filter    *encodedFilter `json:"filter"`
+
+	ID          string          `json:"id"`
+	Args        []string        `json:"args"`
+	Mode        Mode            `json:"mode"`
+	Dialect     Dialect         `json:"dialect"`
+	Env         []string        `json:"env"`
+	Pattern     sluice.Pattern  `json:"pattern"`
+	Timeout     sluice.Duration `json:"timeout"`
+	Concurrency int             `json:"concurrency"`
+	Retry       sluice.Retry    `json:"retry"`
+	Envelope    sluice.Envelope `json:"envelope"`
+	Limits      Limits          `json:"limits"`
+	Network     bool            `json:"network"`
+}
+
+type encodedFilter struct {
+	ProjectScoped *bool `json:"projectScoped"`
+
+	Sources  []string            `json:"sources"`
+	Subjects []string            `json:"subjects"`
+	Labels   map[string][]string `json:"labels"`
+	CEL      string              `json:"cel"`
+}
+
+// Fault is the reason why a module is not loaded (S4-32).
+type Fault struct {
+	File   string // path in the module; "": the module itself
+	Line   int    // 0: none
+	Reason string
+}
+
+// Error returns the place and the reason.
+func (f *Fault) Error() string {
+	switch {
+	case f.File == "":
+		return f.Reason
+	case f.Line == 0:
+		return f.File + ": " + f.Reason
+	}
+	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Reason)
+}
+
+// ParseManifest returns the manifest in a text. Files of the module are not looked at. The error is a *Fault.
+func ParseManifest(text []byte) (Manifest, error) {
+	if len(text) > maxManifest {
+		return Manifest{}, fault(0, "more than %d bytes", maxManifest)
+	}
+	if err := strictjson.Check(text); err != nil {
+		return Manifest{}, fault(0, "%v", err)
+	}
+	var in encoded
+	if err := strictjson.DecodeExactly(text, &in, sluice.InvalidRequest); err != nil {
+		return Manifest{}, fault(lineOfError(text, err), "%v", err)
+	}
+	m := Manifest{Namespaces: in.Namespaces}
+	if len(m.Namespaces) == 0 {
+		m.Namespaces = []string{sluice.DefaultNamespace}
+	}
+	for _, ns := range m.Namespaces {
+		if err := sluice.CheckNamespaceName(ns); err != nil {
+			return Manifest{}, fault(0, "namespaces: %v", err)
+		}
+	}
+	if len(in.Events) == 0 || len(in.Events) > maxHandlers {
+		return Manifest{}, fault(0, "it has %d events; list 1 to %d", len(in.Events), maxHandlers)
+	}
+	lines := linesOfEvents(text)
+	for i, event := range in.Events {
+		h, err := parseHandler(event)
+		if err == nil && slices.ContainsFunc(m.Handlers, func(other Handler) bool { return other.ID == h.ID }) {
+			err = fmt.Errorf("the id %q is of another event as well; give each an id", h.ID)
+		}
+		if err != nil {
+			return Manifest{}, fault(lines[i], "events[%d]: %v", i, err)
+		}
+		h.Line = lines[i]
+		m.Handlers = append(m.Handlers, h)
+	}
+	return m, nil
+}
+
+func fault(line int, format string, args ...any) error {
+	return &Fault{File: ManifestFile, Line: line, Reason: fmt.Sprintf(format, args...)}
+}
+
+var (
+	validID  = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
+	validEnv = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	unfitID  = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+func parseHandler(text []byte) (Handler, error) {
+	var in encodedEvent
+	if err := strictjson.DecodeExactly(text, &in, sluice.InvalidRequest); err != nil {
+		return Handler{}, err
+	}
+	h := Handler{
+		ID: in.ID, Type: in.EventType, Program: in.Handler, Args: in.Args, Env: in.Env,
+		Mode: cmp.Or(in.Mode, Exec), Dialect: cmp.Or(in.Dialect, Sysexits), Pattern: in.Pattern,
+		Policy: sluice.Policy{Timeout: in.Timeout, Window: cmp.Or(in.Concurrency, defaultConcurrency), Retry: in.Retry, Envelope: in.Envelope},
+		Limits: in.Limits, Network: in.Network,
+	}
+	h.Limits.OpenFiles, h.Limits.FileMiB = cmp.Or(h.Limits.OpenFiles, defaultFiles), cmp.Or(h.Limits.FileMiB, defaultFileMiB)
+	if err := cmp.Or(h.setEvents(in.Filter), h.setProgram(), h.checkRest(), h.checkPolicy()); err != nil {
+		return Handler{}, err
+	}
+	return h, nil
+}
+
+// setEvents sets which events the handler gets. It fails if that is unclear (S4-32).
+func (h *Handler) setEvents(in *encodedFilter) error {
+	if in == nil || in.ProjectScoped == nil {
+		return errors.New("filter.projectScoped is missing: write true for events of the namespaces, false for events of the server")
+	}
+	if of, ok := systemTypes[h.Type]; ok || sluice.IsSystemType(h.Type) {
+		if *in.ProjectScoped {
+			return fmt.Errorf("%s is an event of the server, but filter.projectScoped is true: write false", h.Type)
+		}
+		h.Type = cmp.Or(of, h.Type)
+	} else if err := checkType(h.Type); err != nil {
+		return err
+	}
+	h.System = !*in.ProjectScoped
+	h.Pattern = cmp.Or(h.Pattern, map[bool]sluice.Pattern{false: "/**", true: systemPaths + "/**"}[h.System])
+	pattern, err := sluice.ParsePattern(string(h.Pattern))
+	if err != nil {
+		return fmt.Errorf("pattern: %w", err)
+	}
+	if h.System != (strings.HasPrefix(string(pattern), systemPaths+"/")) {
+		return fmt.Errorf("pattern %s: with filter.projectScoped %t, write one %s", pattern, !h.System, map[bool]string{false: "that is not below " + systemPaths, true: "below " + systemPaths}[h.System])
+	}
+	h.Pattern = pattern
+	h.Filter = sluice.Filter{Types: []string{h.Type}, Sources: in.Sources, Subjects: in.Subjects, Labels: in.Labels, CEL: in.CEL}
+	if _, err := filter.Compile(h.Filter); err != nil {
+		return fmt.Errorf("filter: %w", err)
+	}
+	return nil
+}
+
+const systemPaths = "/_sys"
+
+// systemTypes are the types of the specification that only the server publishes (S4-34), and what Sluice calls them.
+var systemTypes = map[string]string{
+	"system.start": sluice.TypeServerStarted, "system.shutdown": sluice.TypeServerStopping, "module.enabled": "", "module.disabled": "",
+}
+
+func checkType(name string) error {
+	if name == "" {
+		return errors.New("eventType is missing")
+	}
+	if err := sluice.CheckTypeName(strings.TrimSuffix(name, ".*")); err != nil {
+		return fmt.Errorf("eventType: %w", err)
+	}
+	return nil
+}
+
+// setProgram sets the program, which is a file of the module.
+func (h *Handler) setProgram() error {
+	if h.Program == "" {
+		return errors.New("handler is missing")
+	}
+	if !fs.ValidPath(h.Program) || h.Program == "." || strings.ContainsAny(h.Program, "\\\x00") {
+		return fmt.Errorf("handler %q: write the path of a file in the module, such as handlers/on-paid", h.Program)
+	}
+	if h.ID == "" {
+		base := path.Base(h.Program)
+		h.ID = strings.Trim(unfitID.ReplaceAllString(strings.ToLower(strings.TrimSuffix(base, path.Ext(base))), "-"), "-")
+	}
+	if !validID.MatchString(h.ID) {
+		return fmt.Errorf("id %q: use 1 to 32 of a-z, 0-9, - and _", h.ID)
+	}
+	return nil
+}
+
+// checkPolicy returns the reason why the subscription of the handler would be refused.
+func (h *Handler) checkPolicy() error {
+	sub := sluice.Subscription{
+		Namespace: sluice.DefaultNamespace, Pattern: h.Pattern, Filter: h.Filter, Policy: h.Policy, Endpoint: sluice.Endpoint{Exec: []string{h.Program}},
+	}
+	sub.SetDefaults()
+	return cmp.Or(sub.Validate(), retry.Check(sub.Policy.Retry))
+}
+
+func (h *Handler) checkRest() error {
+	if h.Mode != Exec {
+		return fmt.Errorf("mode %q: use %q", h.Mode, Exec)
+	}
+	if h.Dialect != Sysexits && h.Dialect != Hooks {
+		return fmt.Errorf("dialect %q: use %q or %q", h.Dialect, Sysexits, Hooks)
+	}
+	if len(h.Args) > maxArgs || len(h.Env) > maxEnv {
+		return fmt.Errorf("it has %d args and %d env; at most %d and %d are allowed", len(h.Args), len(h.Env), maxArgs, maxEnv)
+	}
+	for _, arg := range h.Args {
+		if strings.ContainsRune(arg, 0) {
+			return errors.New("args: NUL is not allowed")
+		}
+	}
+	for _, name := range h.Env {
+		if !validEnv.MatchString(name) || strings.HasPrefix(name, "SLUICE_") {
+			return fmt.Errorf("env %q: write the name of a variable, which does not begin with SLUICE_", name)
+		}
+	}
+	return nil
+}
+
+// linesOfEvents returns the line at which each event of a valid manifest begins.
+func linesOfEvents(text []byte) (lines []int) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	for depth := 0; ; {
+		token, err := dec.Token()
+		if err != nil {
+			return lines
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		case "events":
+			if depth != 1 {
+				continue
+			}
+			if _, err := dec.Token(); err != nil {
+				return lines
+			}
+			for dec.More() {
+				lines = append(lines, lineAt(text, dec.InputOffset()))
+				var skipped json.RawMessage
+				if dec.Decode(&skipped) != nil {
+					return lines
+				}
+			}
+			return lines
+		}
+	}
+}
+
+// lineAt returns the line of what follows an offset, white space and a comma left out.
+func lineAt(text []byte, offset int64) int {
+	rest := text[offset:]
+	begin := int(offset) + len(rest) - len(bytes.TrimLeft(rest, ", \t\r\n"))
+	return 1 + bytes.Count(text[:begin], []byte("\n"))
+}
+
+// lineOfError returns the line of a syntax error; 0 if the error is another one.
+func lineOfError(text []byte, err error) int {
+	if json.Valid(text) {
+		return 0
+	}
+	var syntax *json.SyntaxError
+	if errors.As(json.Unmarshal(text, new(any)), &syntax) {
+		return 1 + bytes.Count(text[:min(int(syntax.Offset), len(text))], []byte("\n"))
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return 1 + bytes.Count(text, []byte("\n"))
+	}
+	return 0
+}

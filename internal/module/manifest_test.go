@@ -1,0 +1,222 @@
+package module_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/module"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// The example of the specification is a manifest as it is (S4-30).
+func TestParseManifest_TakesTheSpecificationsForm(t *testing.T) {
+	t.Parallel()
+	m, err := module.ParseManifest([]byte(`{
+  "events": [
+    {
+      "eventType": "map.updated",
+      "handler": "handlers/onMapUpdated.js",
+      "filter": { "projectScoped": true }
+    }
+  ]
+}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"default"}, m.Namespaces)
+	h := m.Handlers[0]
+	require.Equal(t, []any{"onmapupdated", "map.updated", "handlers/onMapUpdated.js", module.Exec, module.Sysexits, sluice.Pattern("/**"), false, 3},
+		[]any{h.ID, h.Type, h.Program, h.Mode, h.Dialect, h.Pattern, h.System, h.Line})
+	require.Equal(t, sluice.Filter{Types: []string{"map.updated"}}, h.Filter)
+	require.Equal(t, 4, h.Policy.Window)
+}
+
+func TestParseManifest_TakesOptions(t *testing.T) {
+	t.Parallel()
+	m, err := module.ParseManifest([]byte(`{"namespaces":["eu"],"events":[{"eventType":"order.*","handler":"handlers/a","filter":{"projectScoped":true,"cel":"event.data.n > 1"},
+"id":"a","args":["-v"],"mode":"exec","dialect":"hooks","env":["API_KEY"],"pattern":"/orders/**","timeout":"3s","concurrency":9,"retry":{"preset":"short"},"envelope":"fact",
+"limits":{"memoryMiB":100,"processor":"2s","openFiles":9,"fileMiB":1},"network":true},{"eventType":"system.start","handler":"handlers/b","filter":{"projectScoped":false}}]}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"eu"}, m.Namespaces)
+	require.Equal(t, module.Handler{
+		ID: "a", Type: "order.*", Program: "handlers/a", Args: []string{"-v"}, Mode: module.Exec, Dialect: module.Hooks, Env: []string{"API_KEY"}, Pattern: "/orders/**",
+		Filter: sluice.Filter{Types: []string{"order.*"}, CEL: "event.data.n > 1"}, Line: 1, Network: true,
+		Policy: sluice.Policy{Timeout: sluice.Duration(3 * time.Second), Window: 9, Retry: sluice.Retry{Preset: "short"}, Envelope: "fact"},
+		Limits: module.Limits{MemoryMiB: 100, Processor: sluice.Duration(2 * time.Second), OpenFiles: 9, FileMiB: 1},
+	}, m.Handlers[0])
+	b := m.Handlers[1]
+	require.Equal(t, []any{"sys.start", sluice.Pattern("/_sys/**"), true, 3}, []any{b.Type, b.Pattern, b.System, b.Line})
+}
+
+// A manifest that is unclear in any point is refused, with the line and the reason (S4-32).
+func TestParseManifest_RefusesWhatIsUnclear(t *testing.T) {
+	t.Parallel()
+	event := func(members string) string {
+		return "{\n\"events\": [\n{\"eventType\":\"a.b\",\"handler\":\"handlers/a\",\"filter\":{\"projectScoped\":true}},\n{" + members + "}]}"
+	}
+	for text, want := range map[string]string{
+		"":                              "events/subscribe.json:1: ",
+		"{\n\"events\": [\n{]}":         "events/subscribe.json:3: ",
+		`{"events":[]}`:                 "it has 0 events",
+		`{"events":[],"more":1}`:        `field "more" is unknown`,
+		`{"events":[],"events":[]}`:     "duplicate",
+		`{"namespaces":["A b"]}`:        "namespaces: ",
+		event(`"handler":"handlers/b"`): "events/subscribe.json:4: events[1]: filter.projectScoped is missing",
+		event(`"handler":"handlers/b","filter":{"projectScoped":true}`):                                        "eventType is missing",
+		event(`"eventType":"a*b","handler":"handlers/b","filter":{"projectScoped":true}`):                      "eventType: ",
+		event(`"eventType":"a","filter":{"projectScoped":true}`):                                               "handler is missing",
+		event(`"eventType":"a","handler":"handlers/b","filter":{}`):                                            "filter.projectScoped is missing",
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectscoped":true}`):                        `"projectscoped" is unknown`,
+		event(`"eventType":"system.start","handler":"handlers/b","filter":{"projectScoped":true}`):             "is an event of the server",
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"pattern":"/_sys/**"`):   "pattern /_sys/**: ",
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":false},"pattern":"/a/**"`):     "pattern /a/**: ",
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true,"cel":"("}`):              "filter: ",
+		event(`"eventType":"a","handler":"../b","filter":{"projectScoped":true}`):                              `handler "../b"`,
+		event(`"eventType":"a","handler":"/bin/sh","filter":{"projectScoped":true}`):                           `handler "/bin/sh"`,
+		event(`"eventType":"a","handler":"handlers/./b","filter":{"projectScoped":true}`):                      `handler "handlers/./b"`,
+		event(`"eventType":"a","handler":"handlers/b\u0000","filter":{"projectScoped":true}`):                  "handler ",
+		event(`"eventType":"a","handler":"handlers/a.py","filter":{"projectScoped":true}`):                     `the id "a" is of another event`,
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"id":"A"`):               `id "A"`,
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"mode":"shell"`):         `mode "shell"`,
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"dialect":"x"`):          `dialect "x"`,
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"env":["SLUICE_TOKEN"]`): "env ",
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"env":["A=B"]`):          "env ",
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"args":["a\u0000"]`):     "NUL",
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"timeout":"-1s"`):        "policy.timeout",
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"retry":{"preset":"x"}`): "retry",
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"envelope":"notice"`):    "envelope",
+		`{"events":[` + strings.Repeat(`{},`, 101) + `{}]}`:                                                    "it has 102 events",
+		`"` + strings.Repeat("x", 300_000) + `"`:                                                               "more than 262144 bytes",
+	} {
+		_, err := module.ParseManifest([]byte(text))
+		var fault *module.Fault
+		require.ErrorAs(t, err, &fault, text[:min(len(text), 200)])
+		require.Contains(t, err.Error(), want)
+	}
+}
+
+// fill writes files into a module's directory; those below handlers are executable.
+func fill(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "billing")
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		mode := os.FileMode(0o600)
+		if strings.HasPrefix(name, "handlers/") {
+			mode = 0o700
+		}
+		require.NoError(t, os.WriteFile(path, []byte(text), mode))
+	}
+	return dir
+}
+
+const manifest = `{"events":[{"eventType":"a.b","handler":"handlers/a","filter":{"projectScoped":true}}]}`
+
+func TestOpen_DigestCoversEveryFile(t *testing.T) {
+	t.Parallel()
+	dir := fill(t, map[string]string{module.ManifestFile: manifest, "handlers/a": "#!/bin/sh\n", "lib/x": "1"})
+	first, err := module.Open(dir)
+	require.NoError(t, err)
+	require.Equal(t, "billing", first.Name)
+	require.Len(t, first.Files, 3)
+	digests := map[string]bool{first.Digest: true}
+	for _, change := range []func() error{
+		func() error { return os.WriteFile(filepath.Join(dir, "lib/x"), []byte("2"), 0o600) },
+		func() error { return os.WriteFile(filepath.Join(dir, "lib/y"), nil, 0o600) },
+		func() error { return os.Rename(filepath.Join(dir, "lib/y"), filepath.Join(dir, "lib/z")) },
+		func() error { return os.Chmod(filepath.Join(dir, "lib/z"), 0o700) }, //nolint:gosec // that is the change
+		func() error {
+			return os.WriteFile(filepath.Join(dir, "handlers/a"), []byte("#!/bin/sh\nexit 1\n"), 0o700)
+		}, //nolint:gosec // it is run
+	} {
+		require.NoError(t, change())
+		m, err := module.Open(dir)
+		require.NoError(t, err)
+		require.False(t, digests[m.Digest])
+		digests[m.Digest] = true
+	}
+	last, err := module.Open(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{"handlers/a", "lib/x", "lib/z"}, module.Changed(first.Files, last.Files))
+}
+
+func TestOpen_RefusesWhatCannotRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files map[string]string
+		more  func(dir string) error
+		want  string
+	}{
+		"no manifest":        {map[string]string{"handlers/a": ""}, nil, "events/subscribe.json: no such file"},
+		"no handler":         {map[string]string{module.ManifestFile: manifest}, nil, "events/subscribe.json:1: the handler handlers/a is missing"},
+		"not executable":     {map[string]string{module.ManifestFile: strings.Replace(manifest, "handlers/a", "lib/a", 1), "lib/a": ""}, nil, "is not executable"},
+		"a link":             {map[string]string{module.ManifestFile: manifest, "handlers/a": ""}, func(dir string) error { return os.Symlink("/bin/sh", filepath.Join(dir, "lib")) }, "lib: only directories"},
+		"a linked handler":   {map[string]string{module.ManifestFile: manifest, "handlers/b": ""}, func(dir string) error { return os.Symlink("/bin/sh", filepath.Join(dir, "handlers/a")) }, "handlers/a: only directories"},
+		"a pipe":             {map[string]string{module.ManifestFile: manifest, "handlers/a": ""}, func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600) }, "pipe: only directories"},
+		"a manifest outside": {map[string]string{"handlers/a": ""}, func(dir string) error { return os.Symlink(t.TempDir(), filepath.Join(dir, "events")) }, "events/subscribe.json: "},
+	} {
+		dir := fill(t, c.files)
+		if c.more != nil {
+			require.NoError(t, c.more(dir), name)
+		}
+		_, err := module.Open(dir)
+		require.ErrorContains(t, err, c.want, name)
+		var fault *module.Fault
+		require.ErrorAs(t, err, &fault, name)
+	}
+	_, err := module.Open(filepath.Join(t.TempDir(), "Big Name"))
+	require.ErrorContains(t, err, `module "Big Name": use 1 to 64`)
+}
+
+// The copy that runs is what was read, even if the module's files are replaced while they are copied.
+func TestCopyTo_TakesWhatWasRead(t *testing.T) {
+	t.Parallel()
+	dir := fill(t, map[string]string{module.ManifestFile: manifest, "handlers/a": "#!/bin/sh\n", "lib/x": "1"})
+	m, err := module.Open(dir)
+	require.NoError(t, err)
+	to := filepath.Join(t.TempDir(), "copies", m.Name)
+	require.NoError(t, m.CopyTo(to))
+	again, err := module.Open(to)
+	require.NoError(t, err)
+	require.Equal(t, m.Digest, again.Digest)
+	info, err := os.Stat(filepath.Join(to, "handlers/a"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o555), info.Mode())
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "lib/x"), []byte("3"), 0o600))
+	other := filepath.Join(t.TempDir(), "copies", m.Name)
+	require.ErrorContains(t, m.CopyTo(other), "lib/x: it changed while it was copied")
+	left, err := os.ReadDir(filepath.Dir(other))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// Every line of the table of exit codes (docs/modules.md).
+func TestOutcomeOf_FollowsTheTable(t *testing.T) {
+	t.Parallel()
+	for code := range 256 {
+		want, dead := sluice.Failed, sluice.Reason("")
+		switch code {
+		case 0:
+			want = sluice.Delivered
+		case 64, 65, 66, 67, 68, 69, 70, 72, 73, 74, 76, 77, 78:
+			want, dead = sluice.Refused, sluice.HandlerRefused
+		}
+		outcome, reason, text := module.OutcomeOf(module.Exit{Code: code}, module.Sysexits)
+		require.Equal(t, []any{want, dead, code == 0}, []any{outcome, reason, text == ""}, code)
+		if code == 2 {
+			want, dead = sluice.Refused, sluice.HandlerRefused
+		}
+		outcome, reason, _ = module.OutcomeOf(module.Exit{Code: code}, module.Hooks)
+		require.Equal(t, []any{want, dead}, []any{outcome, reason}, code)
+	}
+	outcome, _, text := module.OutcomeOf(module.Exit{Code: -1, Signal: syscall.SIGSEGV}, module.Sysexits)
+	require.Equal(t, []any{sluice.Failed, "the program was ended by signal 11 (segmentation fault)"}, []any{outcome, text})
+	outcome, _, _ = module.OutcomeOf(module.Exit{Code: 0, TimedOut: true}, module.Sysexits)
+	require.Equal(t, sluice.Failed, outcome)
+}

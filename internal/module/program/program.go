@@ -1,0 +1,63 @@
+package program
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/module"
+)
+
+// Program is one run of a program.
+type Program struct {
+	Path  string   // of the file
+	Args  []string // without the program's name
+	Dir   string   // working directory, which the program may read
+	Temp  string   // a directory that the program may write; "": none
+	Env   []string // the whole environment
+	Input []byte   // standard input
+
+	Timeout time.Duration // until it is asked to end
+	Grace   time.Duration // from then until it is killed
+	Output  int           // bytes of standard output and error that are kept
+	Limits  Limits
+	Network bool // it may make connections
+}
+
+// Limits bound the resources of each process of a program; zero: unlimited.
+type Limits struct {
+	Memory    uint64        // bytes of address space
+	Processor time.Duration // time
+	Files     uint64        // open at once
+	FileSize  uint64        // bytes
+}
+
+// Result is the end of a run.
+type Result struct {
+	Exit      module.Exit
+	Output    string // standard output and error, in the order in which they arrived
+	Truncated bool   // there was more
+}
+
+// output keeps the first bytes that are written to it, and drops the others: a program that writes without end is
+// bounded by its time.
+type output struct {
+	mu   sync.Mutex
+	most int
+	kept []byte
+	more bool
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	take := min(len(p), o.most-len(o.kept))
+	o.kept = append(o.kept, p[:take]...)
+	o.more = o.more || take < len(p)
+	return len(p), nil
+}
+
+func (o *output) text() (kept string, more bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.kept), o.more
+}

@@ -1,0 +1,160 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-io/sluice/internal/module"
+)
+
+// User is the user that programs run as, if the server is root.
+type User struct{ UID, GID uint32 }
+
+// Runner runs programs. The zero value runs them as the server's user.
+type Runner struct {
+	As *User // nil: the server's user
+}
+
+// drain is how long the output of a program is read after its end: a process that left its group may hold it open.
+const drain = time.Second
+
+// Run runs a program to its end, and returns how it ended. When the context is done, or its time is over, it is asked to
+// end (SIGTERM to its group) and killed after the grace. Nothing of its group outlives it, and if this process is killed,
+// so is the program. The error says why it could not be started.
+func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
+	started, ended := make(chan error, 1), make(chan struct{})
+	out := &output{most: p.Output}
+	cmd := r.command(p, out)
+	// The thread that starts a process gives it its restrictions, and must live as long as the process: the kernel kills
+	// the process at the end of that thread (PDEATHSIG).
+	go onOwnThread(func() {
+		if err := restrict(p); err != nil {
+			started <- err
+			return
+		}
+		started <- cmd.Start()
+		<-ended
+	})
+	defer close(ended)
+	if err := <-started; err != nil {
+		return Result{}, fmt.Errorf("start %s: %w", p.Path, err)
+	}
+	if err := limit(cmd.Process.Pid, p.Limits); err != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it has not been waited for: the number is its own
+		return Result{}, errors.Join(err, ignoreExit(cmd.Wait()))
+	}
+	timedOut := await(ctx, cmd.Process.Pid, p)
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind in its group
+	err := cmd.Wait()
+	res := Result{Exit: exitOf(cmd, timedOut)}
+	res.Output, res.Truncated = out.text()
+	return res, ignoreExit(err)
+}
+
+// onOwnThread calls f on a thread that ends with it. It is not the main thread, which cannot end.
+func onOwnThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return // the thread is still locked, and ends
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		runtime.LockOSThread()
+		f()
+	}()
+	<-over
+	runtime.UnlockOSThread()
+}
+
+func (r *Runner) command(p Program, out *output) *exec.Cmd {
+	cmd := &exec.Cmd{
+		Path: p.Path, Args: append([]string{p.Path}, p.Args...), Dir: p.Dir, Env: p.Env,
+		Stdin: bytes.NewReader(p.Input), Stdout: out, Stderr: out, WaitDelay: drain,
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	if r.As != nil {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: r.As.UID, Gid: r.As.GID, Groups: []uint32{}}
+	}
+	return cmd
+}
+
+// ignoreExit returns nil for the errors that are a program's own: its exit code, and that it did not read its input
+// or that its output was still open.
+func ignoreExit(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) || errors.Is(err, exec.ErrWaitDelay) || errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
+}
+
+func exitOf(cmd *exec.Cmd, timedOut bool) module.Exit {
+	exit := module.Exit{Code: cmd.ProcessState.ExitCode(), TimedOut: timedOut}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		exit.Signal = status.Signal()
+	}
+	return exit
+}
+
+// await returns when a process has ended, which it is asked to when its time is over. The process is not reaped: until it
+// is, its number stays that of its group.
+func await(ctx context.Context, pid int, p Program) (timedOut bool) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+			if !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	}()
+	limited, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	select {
+	case <-over:
+		return false
+	case <-limited.Done():
+	}
+	_ = syscall.Kill(-pid, syscall.SIGTERM) // it may have ended
+	grace := time.NewTimer(p.Grace)
+	defer grace.Stop()
+	select {
+	case <-over:
+	case <-grace.C:
+		_ = syscall.Kill(-pid, syscall.SIGKILL) // it may have ended
+		<-over
+	}
+	return ctx.Err() == nil
+}
+
+// limit sets the limits of a process that has just been started.
+func limit(pid int, l Limits) error {
+	all := map[int]uint64{
+		unix.RLIMIT_AS: l.Memory, unix.RLIMIT_CPU: uint64(l.Processor.Seconds()), unix.RLIMIT_NOFILE: l.Files, unix.RLIMIT_FSIZE: l.FileSize,
+	}
+	for which, most := range all {
+		if most == 0 {
+			continue
+		}
+		err := unix.Prlimit(pid, which, &unix.Rlimit{Cur: most, Max: most}, nil)
+		if err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
+			return fmt.Errorf("limit a program: %w", err)
+		}
+	}
+	err := unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) // its memory may hold secrets
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("limit a program: %w", err)
+	}
+	return nil
+}

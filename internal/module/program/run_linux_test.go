@@ -1,0 +1,202 @@
+package program_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/module"
+	"github.com/sluice-io/sluice/internal/module/program"
+)
+
+// shell returns a run of a script in a directory of its own.
+func shell(t *testing.T, script string, args ...string) program.Program {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "handler")
+	require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755)) //nolint:gosec // it is run
+	return program.Program{
+		Path: file, Args: args, Dir: dir, Temp: t.TempDir(), Env: []string{"PATH=/usr/bin:/bin"},
+		Timeout: time.Minute, Grace: time.Minute, Output: 64 << 10,
+	}
+}
+
+func run(t *testing.T, p program.Program) program.Result {
+	t.Helper()
+	res, err := (&program.Runner{}).Run(t.Context(), p)
+	require.NoError(t, err)
+	return res
+}
+
+func TestRun_GivesInputArgumentsAndEnvironment(t *testing.T) {
+	t.Parallel()
+	p := shell(t, `cat; echo "$#|$1|$2|$WORD|$HOME|$(pwd)"`, "a b", "$(date)")
+	p.Input, p.Env = []byte("an event\n"), append(p.Env, "WORD=;rm -rf")
+	require.Equal(t, program.Result{Output: "an event\n2|a b|$(date)|;rm -rf||" + p.Dir + "\n"}, run(t, p))
+}
+
+func TestRun_TellsHowItEnded(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, module.Exit{Code: 75}, run(t, shell(t, "exit 75")).Exit)
+	require.Equal(t, module.Exit{Code: -1, Signal: syscall.SIGSEGV}, run(t, shell(t, "kill -SEGV $$")).Exit)
+	_, err := (&program.Runner{}).Run(t.Context(), program.Program{Path: filepath.Join(t.TempDir(), "none"), Dir: t.TempDir(), Timeout: time.Minute})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	res := run(t, shell(t, "exit 0")) // does not read its input
+	require.Equal(t, program.Result{}, res)
+}
+
+func TestRun_LeavesLargeInputUnread(t *testing.T) {
+	t.Parallel()
+	p := shell(t, "exit 3")
+	p.Input = make([]byte, 8<<20)
+	require.Equal(t, 3, run(t, p).Exit.Code)
+}
+
+func TestRun_KeepsTheFirstOutput(t *testing.T) {
+	t.Parallel()
+	p := shell(t, "head -c 10000000 /dev/zero | tr '\\0' x; echo end >&2")
+	p.Output = 1000
+	res := run(t, p)
+	require.Equal(t, strings.Repeat("x", 1000), res.Output)
+	require.True(t, res.Truncated)
+}
+
+func TestRun_AsksThenKills(t *testing.T) {
+	t.Parallel()
+	p := shell(t, `trap 'echo asked; exit 9' TERM; echo on; while :; do sleep 0.01; done`)
+	p.Timeout = 300 * time.Millisecond
+	res := run(t, p)
+	require.Equal(t, module.Exit{Code: 9, TimedOut: true}, res.Exit)
+	p = shell(t, `trap '' TERM; while :; do sleep 0.01; done`)
+	p.Timeout, p.Grace = 200*time.Millisecond, 50*time.Millisecond
+	require.Equal(t, module.Exit{Code: -1, Signal: syscall.SIGKILL, TimedOut: true}, run(t, p).Exit)
+}
+
+func TestRun_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := shell(t, `echo on > "$1/on"; while :; do sleep 0.01; done`)
+	p.Args = []string{p.Temp}
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(p.Temp, "on")); err == nil {
+				cancel()
+			}
+		}
+	}()
+	res, err := (&program.Runner{}).Run(ctx, p)
+	require.NoError(t, err)
+	require.Equal(t, module.Exit{Code: -1, Signal: syscall.SIGTERM}, res.Exit)
+}
+
+// A program that leaves processes behind, which hold its output open and ignore signals, ends with all of them.
+func TestRun_EndsTheWholeGroup(t *testing.T) {
+	t.Parallel()
+	p := shell(t, `(trap '' TERM HUP; sleep 1000 & echo $! > "$1/pid"; wait) & while [ ! -s "$1/pid" ]; do :; done; exit 0`)
+	p.Args = []string{p.Temp}
+	require.Equal(t, 0, run(t, p).Exit.Code)
+	text, err := os.ReadFile(filepath.Join(p.Temp, "pid"))
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil || isZombie(t, pid) }, time.Minute, time.Millisecond)
+}
+
+// isZombie reports whether a process has ended, but was not reaped by its new parent yet.
+func isZombie(t *testing.T, pid int) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err != nil || strings.Contains(string(text), ") Z ")
+}
+
+func TestRun_LimitsResources(t *testing.T) {
+	t.Parallel()
+	p := shell(t, `sleep 0.2; head -c 100000 /dev/zero > "$1/file"; wc -c < "$1/file"; ulimit -c; ulimit -n`)
+	p.Args, p.Limits = []string{p.Temp}, program.Limits{FileSize: 1000, Files: 32}
+	require.Equal(t, "1000\n0\n32\n", strings.ReplaceAll(run(t, p).Output, "File size limit exceeded\n", ""))
+	p = shell(t, `sleep 0.2; while :; do :; done`)
+	p.Limits.Processor = time.Second
+	require.Equal(t, syscall.SIGKILL, run(t, p).Exit.Signal)
+}
+
+func TestRun_ReachesNoFilesOfOthers(t *testing.T) {
+	t.Parallel()
+	if !has("files (Landlock)") {
+		t.Skip("this kernel has no Landlock")
+	}
+	secret := filepath.Join(t.TempDir(), "secrets.key")
+	require.NoError(t, os.WriteFile(secret, []byte("hidden"), 0o600))
+	p := shell(t, `cat "$1"; echo x > "$1"; echo x > "$2"; rm -f "$0"; ls /root; echo mine > "$3/own" && cat "$3/own"`)
+	p.Args = []string{secret, filepath.Join(p.Dir, "new"), p.Temp}
+	res := run(t, p)
+	require.NotContains(t, res.Output, "hidden")
+	require.Contains(t, res.Output, "mine\n")
+	require.NoFileExists(t, filepath.Join(p.Dir, "new"))
+	require.FileExists(t, p.Path)
+	kept, err := os.ReadFile(secret) //nolint:gosec // the test's own
+	require.NoError(t, err)
+	require.Equal(t, "hidden", string(kept))
+	require.Equal(t, 5, strings.Count(res.Output, "denied"), res.Output)
+}
+
+func TestRun_ReachesNoNetwork(t *testing.T) {
+	t.Parallel()
+	const python = "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil || !has("network (seccomp)") {
+		t.Skip("needs python3, and a kernel with seccomp")
+	}
+	const try = `import socket,sys
+try: socket.socket(socket.AF_INET); print("open")
+except PermissionError: print("refused")
+socket.socket(socket.AF_UNIX).close(); print("local")`
+	p := shell(t, "exec "+python+` -c "$1"`, try)
+	require.Equal(t, "refused\nlocal\n", run(t, p).Output)
+	p.Network = true
+	require.Equal(t, "open\nlocal\n", run(t, p).Output)
+}
+
+func has(restriction string) bool {
+	for _, r := range program.InForce() {
+		if r == restriction {
+			return true
+		}
+	}
+	return false
+}
+
+// The restrictions of a program are of its thread alone: this process keeps its rights.
+func TestRun_RestrictsNothingElse(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		run(t, shell(t, "exit 0"))
+	}
+	_, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Close(fd))
+	text, err := os.ReadFile("/proc/self/status")
+	require.NoError(t, err)
+	require.Contains(t, string(text), "NoNewPrivs:\t0")
+}
+
+func BenchmarkRun(b *testing.B) {
+	dir := b.TempDir()
+	p := program.Program{Path: "/bin/true", Dir: dir, Temp: dir, Timeout: time.Minute, Grace: time.Second, Output: 1000}
+	r := &program.Runner{}
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := r.Run(b.Context(), p); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}

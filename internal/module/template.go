@@ -1,0 +1,137 @@
+package module
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// TestsFile is the path of a module's table of tests.
+const TestsFile = "events/tests.json"
+
+// Test is one row of a module's table: an event, and what its handler makes of it.
+type Test struct {
+	Name    string         `json:"name"`
+	Handler string         `json:"handler,omitempty"` // id; default: that of the only handler
+	Event   sluice.Event   `json:"event"`             // a CloudEvent
+	Outcome sluice.Outcome `json:"outcome"`
+	Output  string         `json:"output,omitempty"` // a part of what it writes
+}
+
+// template is a handler that a new module begins with.
+type template struct{ file, text string }
+
+var templates = map[string]template{
+	"sh": {"handlers/on-event", `#!/bin/sh
+# The event, a CloudEvent in JSON, is on standard input. Exit code 0: done; 75: try again later; 65: give this event up.
+set -eu
+event=$(cat)
+echo "handled $SLUICE_EVENT_TYPE on $SLUICE_EVENT_PATH, attempt $SLUICE_ATTEMPT"
+`},
+	"python": {"handlers/on_event.py", `#!/usr/bin/env python3
+# The event, a CloudEvent in JSON, is on standard input. Exit code 0: done; 75: try again later; 65: give this event up.
+import json
+import sys
+
+event = json.load(sys.stdin)
+print(f"handled {event['type']} on {event['path']}")
+`},
+	"node": {"handlers/on-event.mjs", `#!/usr/bin/env node
+// The event, a CloudEvent in JSON, is on standard input. Exit code 0: done; 75: try again later; 65: give this event up.
+import { readFileSync } from "node:fs";
+
+const event = JSON.parse(readFileSync(0, "utf8"));
+console.log("handled " + event.type + " on " + event.path);
+`},
+}
+
+// Languages returns the languages that New knows.
+func Languages() []string { return slices.Sorted(maps.Keys(templates)) }
+
+// New writes a module that works into a new directory, for events of a type.
+func New(dir, language, eventType string) (err error) {
+	if err := CheckName(filepath.Base(dir)); err != nil {
+		return err
+	}
+	of, ok := templates[language]
+	if !ok {
+		return sluice.Errorf(sluice.InvalidRequest, "language %q: use one of %s", language, strings.Join(Languages(), ", "))
+	}
+	if err := checkType(eventType); err != nil {
+		return sluice.Errorf(sluice.InvalidRequest, "%v", err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // the server may be another user
+		return fmt.Errorf("new module: %w", err)
+	}
+	handler := strings.TrimSuffix(filepath.Base(of.file), filepath.Ext(of.file))
+	manifest, err := indented(map[string]any{"events": []any{map[string]any{
+		"eventType": eventType, "handler": of.file, "filter": map[string]any{"projectScoped": true},
+	}}})
+	if err != nil {
+		return err
+	}
+	tests, err := indented([]any{map[string]any{
+		"name": "an event is handled", "outcome": "delivered", "output": "handled " + eventType,
+		"event": map[string]any{"specversion": "1.0", "id": "1", "source": "/test", "type": eventType, "path": "/example/1", "data": map[string]any{}},
+	}})
+	if err != nil {
+		return err
+	}
+	files := map[string]string{ManifestFile: manifest, TestsFile: tests, of.file: of.text, "README.md": "# " + filepath.Base(dir) + "\n\nThe handler `" + handler + "` runs on `" + eventType + "`.\n"}
+	for path, text := range files {
+		path = filepath.Join(dir, filepath.FromSlash(path))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // the server may be another user
+			return fmt.Errorf("new module: %w", err)
+		}
+		mode := os.FileMode(0o644)
+		if strings.HasPrefix(text, "#!") {
+			mode = 0o755
+		}
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			return fmt.Errorf("new module: %w", err)
+		}
+	}
+	return nil
+}
+
+func indented(v any) (string, error) {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("new module: %w", err)
+	}
+	return string(text) + "\n", nil
+}
+
+// Tests returns the table of tests of a module; none if it has no such file. The error is a *Fault.
+func (m *Module) Tests() ([]Test, error) {
+	text, err := os.ReadFile(filepath.Join(m.Dir, filepath.FromSlash(TestsFile)))
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &Fault{File: TestsFile, Reason: plain(err)}
+	}
+	var tests []Test
+	if err := json.Unmarshal(text, &tests); err != nil {
+		return nil, &Fault{File: TestsFile, Line: lineOfError(text, err), Reason: err.Error()}
+	}
+	for i := range tests {
+		test := &tests[i]
+		if test.Handler == "" && len(m.Manifest.Handlers) == 1 {
+			test.Handler = m.Manifest.Handlers[0].ID
+		}
+		if !slices.ContainsFunc(m.Manifest.Handlers, func(h Handler) bool { return h.ID == test.Handler }) {
+			return nil, &Fault{File: TestsFile, Reason: fmt.Sprintf("test %q: the module has no handler %q", test.Name, test.Handler)}
+		}
+		if test.Event.ID == "" || test.Event.Path == "" {
+			return nil, &Fault{File: TestsFile, Reason: fmt.Sprintf("test %q: the event has no id or no path", test.Name)}
+		}
+	}
+	return tests, nil
+}

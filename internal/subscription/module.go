@@ -1,0 +1,47 @@
+package subscription
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// PutHandler creates the subscription of a module's handler, or changes the existing one to the request and resumes it: it goes on
+// where it was. One with another namespace or pattern is made anew. Codes as for Put; SubscriptionDiffers if the ID is of a
+// subscription that is not the module's.
+func (r *Registry) PutHandler(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, error) {
+	existing, err := r.load(ctx, id)
+	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
+		created, _, err := r.Put(ctx, id, req, by)
+		return created, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if existing.Module != req.Module {
+		return nil, sluice.Errorf(sluice.SubscriptionDiffers, "the id %q is in use; give the handler another id in its manifest", id)
+	}
+	want, err := r.prepare(ctx, req, by)
+	if err != nil {
+		return nil, err
+	}
+	if existing.State == sluice.Cancelled || existing.Namespace != want.Namespace || existing.Pattern != want.Pattern || existing.Policy.Ordering != want.Policy.Ordering {
+		if err := unlessMissing(r.Delete(ctx, id, by)); err != nil {
+			return nil, err
+		}
+		created, _, err := r.Put(ctx, id, req, by)
+		return created, err
+	}
+	a := act{by: by, action: sluice.ActionSubscriptionUpdate, event: sluice.TypeSubscriptionUpdated}
+	after, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
+		before := *sub
+		sub.Filter, sub.Endpoint, sub.Policy, sub.Grant = want.Filter, want.Endpoint, want.Policy, want.Grant
+		sub.State, sub.Enabled, sub.Reason = sluice.Active, true, ""
+		return !reflect.DeepEqual(&before, sub), nil
+	})
+	if err == nil {
+		r.awaitApplied(ctx, after)
+	}
+	return after, err
+}
