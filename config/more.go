@@ -128,8 +128,7 @@ const maxMirrorWorkers = 1024
 
 // Modules configures programs that run on events.
 type Modules struct {
-	// Dirs are directories whose directories are modules. An admin approves each module before its
-	// programs run; none.
+	// Dirs are directories of modules. An admin approves each module before its programs run; none.
 	Dirs []string `json:"dirs" env:"DIRS"`
 	// User is the user that programs run as, if the server is root; "": the server's user.
 	User string `json:"user" env:"USER"`

@@ -54,3 +54,8 @@ func userOf(name string) (*program.User, error) {
 func (s *server) followModules(ctx context.Context) error {
 	return records.NewModules(s.store).Watch(ctx, func(name string, a *host.Approval) { s.modules.Set(ctx, name, a) })
 }
+
+// attemptSender returns the sender of attempts.
+func (s *server) attemptSender() host.Sender {
+	return host.Sender{Programs: s.modules, Requests: s.sender}
+}

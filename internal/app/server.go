@@ -397,11 +397,6 @@ func (s *server) openAPI(context.Context) error {
 	return nil
 }
 
-// attemptSender returns what makes attempts.
-func (s *server) attemptSender() host.Sender {
-	return host.Sender{Programs: s.modules, Requests: s.sender}
-}
-
 // delivering returns the API's dependencies for requests about deliveries.
 func (s *server) delivering() httpapi.Delivering {
 	return httpapi.Delivering{

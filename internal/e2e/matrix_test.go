@@ -111,6 +111,11 @@ func matrix() map[string]asked {
 		"POST /v1/storage/verify":                {row: forSysadmins, ok: 202},
 		"DELETE /v1/storage/damage":              {row: forSysadmins, ok: 204},
 		"GET /v1/audit":                          {row: forSysadmins},
+		"GET /v1/modules":                        {row: forSysadmins},
+		"GET /v1/modules/{module}":               {row: forSysadmins, ok: 404},
+		"POST /v1/modules/{module}/approve":      {row: forSysadmins, body: `{"digest":"sha256:00"}`, ok: 404},
+		"POST /v1/modules/{module}/disable":      {row: forSysadmins, ok: 404},
+		"DELETE /v1/modules/{module}":            {row: forSysadmins, ok: 404},
 		"GET /v1/keys":                           {row: forSysadmins},
 		"POST /v1/keys/rotate":                   {row: forSysadmins, body: `{"overlap":"0s"}`, ok: 201},
 		"GET /v1/secrets":                        {row: forSysadmins},
@@ -360,7 +365,7 @@ func forged(t *testing.T) string {
 // fill fills in the placeholders of a text.
 func (c cast) fill(text string) string {
 	return strings.NewReplacer("{ns}", c.ns, "{id}", c.id, "{event}", url.PathEscape(c.event), "{grant}", c.grantID, "{principal}", "user:x", "{type}", "t",
-		"{producer}", "nobody", "{path}", "a/b", "{consumer}", "nobody:%2Fa%2Fb", "{replay}", uuid.NewString(), "{hook}", c.hook, "{deadline}", deadline.Format(time.RFC3339)).Replace(text)
+		"{producer}", "nobody", "{module}", "none", "{path}", "a/b", "{consumer}", "nobody:%2Fa%2Fb", "{replay}", uuid.NewString(), "{hook}", c.hook, "{deadline}", deadline.Format(time.RFC3339)).Replace(text)
 }
 
 // changes reports whether a request may change what others ask about, so that every caller needs things of its own.

@@ -30,7 +30,7 @@ func moduleOf(t *testing.T, dirs, name, script string, more ...string) {
 	for path, text := range files {
 		path = filepath.Join(dir, path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) //nolint:gosec // handlers are run
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o700))
 	}
 }
 

@@ -200,6 +200,8 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 		said = "the published event is unreadable, or violates the namespace's catalogue"
 	case sluice.Loop:
 		said = "it is part of an event loop, or its producer is marked unsafe because of one"
+	case sluice.HandlerRefused:
+		said = "the module's program refused it for good"
 	default:
 		said = "the reason is " + string(reason)
 	}

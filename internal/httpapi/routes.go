@@ -54,6 +54,7 @@ func grows(r route) bool {
 		"POST " + dstreams.Streams,
 		"POST /v1/subscriptions",
 		"POST /v1/subscriptions/batch",
+		"POST /v1/modules/:module/approve",
 		"PUT /v1/subscriptions/:id",
 		"POST /v1/subscriptions/:id/test",
 		"POST /v1/subscriptions/:id/replay",

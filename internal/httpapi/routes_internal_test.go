@@ -17,7 +17,7 @@ func TestGrows_NamesEveryRouteThatAdds(t *testing.T) {
 	needed := map[string]bool{
 		"POST " + callbackRoute: true, "POST /v1/keys/rotate": true, "PUT /v1/namespaces/:ns": true, "POST " + live.TicketRoute: true,
 		"POST /v1/grants/verify": true, "POST /v1/grants/:grant/revoke": true, "PUT /v1/principals/:principal": true,
-		"PUT /v1/namespaces/:ns/acl/:principal": true, "POST /v1/namespaces/:ns/tombstones": true, "POST /v1/namespaces/:ns/watches/test": true, "POST /v1/storage/verify": true,
+		"PUT /v1/namespaces/:ns/acl/:principal": true, "POST /v1/namespaces/:ns/tombstones": true, "POST /v1/namespaces/:ns/watches/test": true, "POST /v1/storage/verify": true, "POST /v1/modules/:module/disable": true,
 		"POST /v1/subscriptions/:id/sync": true, "POST /v1/subscriptions/:id/suspend": true, "PUT /v1/subscriptions/:id/credential": true, "POST " + importRoute: true, // the copy is refused by its stream
 		"POST /v1/namespaces/:ns/jobs/:job/renew": true, "POST /v1/namespaces/:ns/jobs/:job/fail": true, "POST /v1/namespaces/:ns/jobs/:job/retry": true, "POST /v1/namespaces/:ns/search": true,
 		"PATCH /v1/subscriptions/:id": true, "POST /v1/subscriptions/:id/pause": true, "POST /v1/subscriptions/:id/resume": true,

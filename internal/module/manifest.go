@@ -208,7 +208,7 @@ func (h *Handler) setEvents(in *encodedFilter) error {
 	if in == nil || in.ProjectScoped == nil {
 		return errors.New("filter.projectScoped is missing: write true for events of the namespaces, false for events of the server")
 	}
-	if of, ok := systemTypes[h.Type]; ok || sluice.IsSystemType(h.Type) {
+	if of, ok := systemTypes()[h.Type]; ok || sluice.IsSystemType(h.Type) {
 		if *in.ProjectScoped {
 			return fmt.Errorf("%s is an event of the server, but filter.projectScoped is true: write false", h.Type)
 		}
@@ -222,7 +222,7 @@ func (h *Handler) setEvents(in *encodedFilter) error {
 	if err != nil {
 		return fmt.Errorf("pattern: %w", err)
 	}
-	if h.System != (strings.HasPrefix(string(pattern), systemPaths+"/")) {
+	if h.System != strings.HasPrefix(string(pattern), systemPaths+"/") {
 		return fmt.Errorf("pattern %s: with filter.projectScoped %t, write one %s", pattern, !h.System, map[bool]string{false: "that is not below " + systemPaths, true: "below " + systemPaths}[h.System])
 	}
 	h.Pattern = pattern
@@ -235,9 +235,11 @@ func (h *Handler) setEvents(in *encodedFilter) error {
 
 const systemPaths = "/_sys"
 
-// systemTypes are the types of the specification that only the server publishes (S4-34), and what Sluice calls them.
-var systemTypes = map[string]string{
-	"system.start": sluice.TypeServerStarted, "system.shutdown": sluice.TypeServerStopping, "module.enabled": "", "module.disabled": "",
+// systemTypes returns the types of the specification that only the server publishes (S4-34), and their names in Sluice.
+func systemTypes() map[string]string {
+	return map[string]string{
+		"system.start": sluice.TypeServerStarted, "system.shutdown": sluice.TypeServerStopping, "module.enabled": "", "module.disabled": "",
+	}
 }
 
 func checkType(name string) error {
@@ -303,33 +305,39 @@ func (h *Handler) checkRest() error {
 // linesOfEvents returns the line at which each event of a valid manifest begins.
 func linesOfEvents(text []byte) (lines []int) {
 	dec := json.NewDecoder(bytes.NewReader(text))
-	for depth := 0; ; {
-		token, err := dec.Token()
-		if err != nil {
-			return lines
-		}
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-		case "events":
-			if depth != 1 {
-				continue
-			}
-			if _, err := dec.Token(); err != nil {
-				return lines
-			}
-			for dec.More() {
-				lines = append(lines, lineAt(text, dec.InputOffset()))
-				var skipped json.RawMessage
-				if dec.Decode(&skipped) != nil {
-					return lines
-				}
-			}
+	if !toEvents(dec) {
+		return nil
+	}
+	for dec.More() {
+		lines = append(lines, lineAt(text, dec.InputOffset()))
+		var skipped json.RawMessage
+		if dec.Decode(&skipped) != nil {
 			return lines
 		}
 	}
+	return lines
+}
+
+// toEvents reads a manifest up to its first event, and reports whether it has a list of them.
+func toEvents(dec *json.Decoder) bool {
+	if _, err := dec.Token(); err != nil {
+		return false
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return false
+		}
+		if name == "events" {
+			list, err := dec.Token()
+			return err == nil && list == json.Delim('[')
+		}
+		var skipped json.RawMessage
+		if dec.Decode(&skipped) != nil {
+			return false
+		}
+	}
+	return false
 }
 
 // lineAt returns the line of what follows an offset, white space and a comma left out.
@@ -344,8 +352,7 @@ func lineOfError(text []byte, err error) int {
 	if json.Valid(text) {
 		return 0
 	}
-	var syntax *json.SyntaxError
-	if errors.As(json.Unmarshal(text, new(any)), &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, new(any))); ok {
 		return 1 + bytes.Count(text[:min(int(syntax.Offset), len(text))], []byte("\n"))
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {

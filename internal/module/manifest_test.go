@@ -53,7 +53,7 @@ func TestParseManifest_TakesOptions(t *testing.T) {
 }
 
 // A manifest that is unclear in any point is refused, with the line and the reason (S4-32).
-func TestParseManifest_RefusesWhatIsUnclear(t *testing.T) {
+func TestParseManifest_RefusesUnclearOnes(t *testing.T) {
 	t.Parallel()
 	event := func(members string) string {
 		return "{\n\"events\": [\n{\"eventType\":\"a.b\",\"handler\":\"handlers/a\",\"filter\":{\"projectScoped\":true}},\n{" + members + "}]}"
@@ -129,10 +129,10 @@ func TestOpen_DigestCoversEveryFile(t *testing.T) {
 		func() error { return os.WriteFile(filepath.Join(dir, "lib/x"), []byte("2"), 0o600) },
 		func() error { return os.WriteFile(filepath.Join(dir, "lib/y"), nil, 0o600) },
 		func() error { return os.Rename(filepath.Join(dir, "lib/y"), filepath.Join(dir, "lib/z")) },
-		func() error { return os.Chmod(filepath.Join(dir, "lib/z"), 0o700) }, //nolint:gosec // that is the change
+		func() error { return os.Chmod(filepath.Join(dir, "lib/z"), 0o700) },
 		func() error {
 			return os.WriteFile(filepath.Join(dir, "handlers/a"), []byte("#!/bin/sh\nexit 1\n"), 0o700)
-		}, //nolint:gosec // it is run
+		},
 	} {
 		require.NoError(t, change())
 		m, err := module.Open(dir)
@@ -145,7 +145,7 @@ func TestOpen_DigestCoversEveryFile(t *testing.T) {
 	require.Equal(t, []string{"handlers/a", "lib/x", "lib/z"}, module.Changed(first.Files, last.Files))
 }
 
-func TestOpen_RefusesWhatCannotRun(t *testing.T) {
+func TestOpen_RefusesUnfitModules(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -174,7 +174,7 @@ func TestOpen_RefusesWhatCannotRun(t *testing.T) {
 }
 
 // The copy that runs is what was read, even if the module's files are replaced while they are copied.
-func TestCopyTo_TakesWhatWasRead(t *testing.T) {
+func TestCopyTo_TakesTheFilesThatWereRead(t *testing.T) {
 	t.Parallel()
 	dir := fill(t, map[string]string{module.ManifestFile: manifest, "handlers/a": "#!/bin/sh\n", "lib/x": "1"})
 	m, err := module.Open(dir)

@@ -1,6 +1,7 @@
 package module
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -27,14 +28,15 @@ type Test struct {
 // template is a handler that a new module begins with.
 type template struct{ file, text string }
 
-var templates = map[string]template{
-	"sh": {"handlers/on-event", `#!/bin/sh
+func templates() map[string]template {
+	return map[string]template{
+		"sh": {"handlers/on-event", `#!/bin/sh
 # The event, a CloudEvent in JSON, is on standard input. Exit code 0: done; 75: try again later; 65: give this event up.
 set -eu
 event=$(cat)
 echo "handled $SLUICE_EVENT_TYPE on $SLUICE_EVENT_PATH, attempt $SLUICE_ATTEMPT"
 `},
-	"python": {"handlers/on_event.py", `#!/usr/bin/env python3
+		"python": {"handlers/on_event.py", `#!/usr/bin/env python3
 # The event, a CloudEvent in JSON, is on standard input. Exit code 0: done; 75: try again later; 65: give this event up.
 import json
 import sys
@@ -42,31 +44,32 @@ import sys
 event = json.load(sys.stdin)
 print(f"handled {event['type']} on {event['path']}")
 `},
-	"node": {"handlers/on-event.mjs", `#!/usr/bin/env node
+		"node": {"handlers/on-event.mjs", `#!/usr/bin/env node
 // The event, a CloudEvent in JSON, is on standard input. Exit code 0: done; 75: try again later; 65: give this event up.
 import { readFileSync } from "node:fs";
 
 const event = JSON.parse(readFileSync(0, "utf8"));
 console.log("handled " + event.type + " on " + event.path);
 `},
+	}
 }
 
 // Languages returns the languages that New knows.
-func Languages() []string { return slices.Sorted(maps.Keys(templates)) }
+func Languages() []string { return slices.Sorted(maps.Keys(templates())) }
 
 // New writes a module that works into a new directory, for events of a type.
 func New(dir, language, eventType string) (err error) {
 	if err := CheckName(filepath.Base(dir)); err != nil {
 		return err
 	}
-	of, ok := templates[language]
+	of, ok := templates()[language]
 	if !ok {
 		return sluice.Errorf(sluice.InvalidRequest, "language %q: use one of %s", language, strings.Join(Languages(), ", "))
 	}
 	if err := checkType(eventType); err != nil {
 		return sluice.Errorf(sluice.InvalidRequest, "%v", err)
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // the server may be another user
+	if err := cmp.Or(os.MkdirAll(filepath.Dir(dir), 0o755), os.Mkdir(dir, 0o755)); err != nil { //nolint:gosec // the server may be another user
 		return fmt.Errorf("new module: %w", err)
 	}
 	handler := strings.TrimSuffix(filepath.Base(of.file), filepath.Ext(of.file))

@@ -231,7 +231,7 @@ func copyFile(from *os.Root, path, to string, want File) (err error) {
 	if want.Executable {
 		mode = 0o555
 	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) //nolint:gosec // below a new directory
 	if err != nil {
 		return err //nolint:wrapcheck // the caller names the file
 	}

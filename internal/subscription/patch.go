@@ -45,9 +45,6 @@ func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision 
 		if reflect.DeepEqual(before, sub) {
 			return false, nil
 		}
-		if !reflect.DeepEqual(before.Endpoint, sub.Endpoint) && (sub.Module != "" || len(sub.Endpoint.Exec) > 0) {
-			return false, notByHand("endpoint")
-		}
 		rebind(model.CallerFrom(ctx), before, sub)
 		return true, r.recheck(ctx, before, sub)
 	})
@@ -183,6 +180,9 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 	}
 	if err := unchangedBut(mutable(), old, merged); err != nil {
 		return err
+	}
+	if (sub.Module != "" || len(next.Endpoint.Exec) > 0) && !reflect.DeepEqual(sub.Endpoint, next.Endpoint) {
+		return notByHand("endpoint")
 	}
 	if sub.Mode == sluice.Wake {
 		if err := unchangedBut(mutableOfWake(), old, merged); err != nil {

@@ -35,6 +35,7 @@ func TestConfigHash_CoversAllThatIsChosen(t *testing.T) { // S0-26, S0-27, C09
 		"Target":         {func(sub *sluice.Subscription) { sub.Target = "entity:x" }, true},
 		"Filter":         {func(sub *sluice.Subscription) { sub.Filter.Types = []string{"u"} }, true},
 		"URL":            {func(sub *sluice.Subscription) { sub.Endpoint.URL += "x" }, true},
+		"Exec":           {func(sub *sluice.Subscription) { sub.Endpoint.Exec = []string{"handlers/a"} }, true},
 		"Handshake":      {func(sub *sluice.Subscription) { sub.Endpoint.Handshake = true }, false},
 		"Headers":        {func(sub *sluice.Subscription) { sub.Endpoint.Headers = map[string]string{"x-a": "2"} }, false},
 		"Start":          {func(sub *sluice.Subscription) { sub.Start = "all" }, false},

@@ -68,17 +68,16 @@ type Reason string
 
 // The reasons.
 const (
-	Exhausted     Reason = "exhausted"     // no attempt is left
-	Expired       Reason = "expired"       // the event aged out of the log before it could be sent
-	Unreadable    Reason = "unreadable"    // the log's files are damaged: the events cannot be read any more
-	NotSendable   Reason = "refused"       // the request could not be created
-	EndpointGone  Reason = "endpoint_gone" // a 410 ended the subscription
-	EventTooLarge Reason = "too_large"     // the request would exceed the server's limit
-	FilterError   Reason = "filter_error"  // the filter could not be evaluated
-	Malformed     Reason = "invalid"       // the event cannot be read
-	Loop          Reason = "loop"          // the event is part of a causation loop, or its producer is marked unsafe
-	// The program of a module refused the event for good, by its exit code.
-	HandlerRefused Reason = "handler_refused"
+	Exhausted      Reason = "exhausted"       // no attempt is left
+	Expired        Reason = "expired"         // the event aged out of the log before it could be sent
+	Unreadable     Reason = "unreadable"      // the log's files are damaged: the events cannot be read any more
+	NotSendable    Reason = "refused"         // the request could not be created
+	EndpointGone   Reason = "endpoint_gone"   // a 410 ended the subscription
+	EventTooLarge  Reason = "too_large"       // the request would exceed the server's limit
+	FilterError    Reason = "filter_error"    // the filter could not be evaluated
+	Malformed      Reason = "invalid"         // the event cannot be read
+	Loop           Reason = "loop"            // the event is part of a causation loop, or its producer is marked unsafe
+	HandlerRefused Reason = "handler_refused" // a module's program refused the event for good, by its exit code
 )
 
 // Reasons returns all reasons.

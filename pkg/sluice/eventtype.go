@@ -65,6 +65,7 @@ func SystemTypes() []string {
 		TypeWatchFired, TypeWatchMissed, TypeWatchCancelled, TypeWatchThrottled,
 		TypeMirrorCreated, TypeMirrorUpdated, TypeMirrorDeleted, TypeMirrorSuspended, TypeMirrorResumed, TypeMirrorGap,
 		TypeMirrorFailing, TypeMirrorRecovered, TypeMirrorStale,
+		TypeModuleEnabled, TypeModuleDisabled, TypeModuleChanged,
 	}
 }
 

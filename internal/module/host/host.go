@@ -217,7 +217,7 @@ func (h *Host) settle(ctx context.Context) {
 	var changes []change
 	h.mu.Lock()
 	for name := range h.ready {
-		if a, ok := h.approvals[name]; !ok || a.Disabled || h.found[name].digest() != a.Digest {
+		if a, ok := h.approvals[name]; !ok || a.Disabled || h.found[name].digest() != a.Digest { // not a secret: of files
 			delete(h.ready, name)
 		}
 	}
@@ -226,7 +226,7 @@ func (h *Host) settle(ctx context.Context) {
 		switch {
 		case a.Disabled || h.ready[name] != nil:
 		case is.module == nil: // missing here, or invalid
-		case is.module.Digest != a.Digest:
+		case is.module.Digest != a.Digest: // not a secret: of files
 			changes = append(changes, change{name, a, module.Changed(a.Files, is.module.Files)})
 		default:
 			ready, err := h.copy(is.module)
@@ -258,7 +258,7 @@ func (f found) digest() string {
 func (h *Host) copy(m *module.Module) (*copied, error) {
 	dir := filepath.Join(h.opts.Copies, strings.ReplaceAll(m.Digest, ":", "-"), m.Name)
 	there, err := module.Open(dir)
-	if err == nil && there.Digest == m.Digest {
+	if err == nil && there.Digest == m.Digest { // not a secret: of files
 		return &copied{there, m.Digest}, nil
 	}
 	if err == nil || !errors.Is(err, fs.ErrNotExist) { // it is damaged
@@ -336,7 +336,7 @@ func (h *Host) shown(name string) sluice.Module {
 		m.Reason = "it waits for its approval: sluice module approve " + name
 	case a.Disabled:
 		m.State, m.Reason = sluice.ModuleDisabled, "an admin has disabled it"
-	case a.Digest != is.module.Digest:
+	case a.Digest != is.module.Digest: // not a secret: of files
 		m.State, m.Changed = sluice.ModuleChanged, module.Changed(a.Files, is.module.Files)
 		m.Reason = ChangedReason(name, m.Changed)
 	case h.ready[name] == nil:

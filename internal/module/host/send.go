@@ -53,32 +53,51 @@ func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Eve
 		a.Outcome, a.Error = sluice.Failed, err.Error()
 		return
 	}
-	body, trace, err := h.opts.Render.Body(ctx, sub, ev, a)
-	if err != nil {
+	p := programOf(m, handler)
+	if p.Input, p.Trace, err = h.opts.Render.Body(ctx, sub, ev, a); err != nil {
 		a.Outcome, a.Error = sluice.Refused, err.Error()
 		if sluice.CodeOf(err) == sluice.TooLarge {
 			a.Dead = sluice.EventTooLarge
 		}
 		return
 	}
-	temp, err := os.MkdirTemp(h.opts.Copies, ".run-")
-	if err != nil {
-		a.Outcome, a.Error = sluice.Failed, "no temporary directory: "+err.Error()
-		return
-	}
-	res, err := h.runner.Run(ctx, h.program(m, handler, sub, ev, a, temp, body, trace))
-	err = errors.Join(err, os.RemoveAll(temp))
+	p.Timeout = sub.Policy.Timeout.Std()
+	res, err := h.runIn(ctx, p, h.environment(sub, ev, a))
 	if err != nil {
 		a.Outcome, a.Error = sluice.Failed, "the program could not be run: "+err.Error()
 		return
 	}
 	a.Outcome, a.Dead, a.Error = module.OutcomeOf(res.Exit, handler.Dialect)
 	a.Output = mask(res.Output, handler.Env)
-	if a.Outcome == sluice.Refused {
-		if line := lastLine(a.Output); line != "" {
-			a.Error += ": " + line
+	if line := lastLine(a.Output); a.Outcome == sluice.Refused && line != "" {
+		a.Error += ": " + line
+	}
+}
+
+// runIn runs a program with a temporary directory of its own.
+func (h *Host) runIn(ctx context.Context, p started, env []string) (res program.Result, err error) {
+	if p.Temp, err = os.MkdirTemp(h.opts.Copies, ".run-"); err != nil {
+		return res, fmt.Errorf("temporary directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(p.Temp)) }()
+	if as := h.opts.User; as != nil {
+		if err := os.Chown(p.Temp, int(as.UID), int(as.GID)); err != nil {
+			return res, fmt.Errorf("temporary directory: %w", err)
 		}
 	}
+	p.Env = append(env, "HOME="+p.Temp, "TMPDIR="+p.Temp)
+	if p.Trace != "" {
+		p.Env = append(p.Env, "TRACEPARENT="+p.Trace)
+	}
+	for _, name := range p.pass {
+		if value, ok := os.LookupEnv(name); ok {
+			p.Env = append(p.Env, name+"="+value)
+		}
+	}
+	for i := range p.Env {
+		p.Env[i] = strings.ReplaceAll(p.Env[i], "\x00", "\ufffd")
+	}
+	return h.runner.Run(ctx, p.Program)
 }
 
 // handler returns the module and the handler of a subscription, if they run here.
@@ -98,28 +117,28 @@ func (h *Host) handler(sub *sluice.Subscription) (*copied, *module.Handler, erro
 	return nil, nil, fmt.Errorf("module %s has no handler %s", sub.Module, strings.Join(sub.Endpoint.Exec, " "))
 }
 
-func (h *Host) program(m *copied, handler *module.Handler, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt, temp string, body []byte, trace string) program.Program {
-	timeout := sub.Policy.Timeout.Std()
-	env := []string{
-		"PATH=" + envPath, "LANG=C.UTF-8", "HOME=" + temp, "TMPDIR=" + temp, envMark + "=" + h.opts.Copies,
-		"SLUICE_MODULE=" + m.Name, "SLUICE_SUBSCRIPTION=" + sub.ID, "SLUICE_NAMESPACE=" + ev.Namespace,
+// started is a program that is about to be run.
+type started struct {
+	program.Program
+
+	Trace string   // traceparent; "": none
+	pass  []string // variables of the server that it gets
+}
+
+func programOf(m *copied, h *module.Handler) started {
+	return started{pass: h.Env, Program: program.Program{
+		Path: filepath.Join(m.Dir, filepath.FromSlash(h.Program)), Args: h.Args, Dir: m.Dir, Grace: grace, Output: outputMax, Network: h.Network,
+		Limits: program.Limits{Memory: h.Limits.MemoryMiB << 20, Processor: h.Limits.Processor.Std(), Files: h.Limits.OpenFiles, FileSize: h.Limits.FileMiB << 20},
+	}}
+}
+
+// environment returns the variables that describe an attempt.
+func (h *Host) environment(sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) []string {
+	return []string{
+		"PATH=" + envPath, "LANG=C.UTF-8", envMark + "=" + h.opts.Copies,
+		"SLUICE_MODULE=" + sub.Module, "SLUICE_SUBSCRIPTION=" + sub.ID, "SLUICE_NAMESPACE=" + ev.Namespace,
 		envEvent + "ID=" + ev.ID, envEvent + "TYPE=" + ev.Type, envEvent + "PATH=" + string(ev.Path), envEvent + "SEQ=" + strconv.FormatUint(ev.Seq, 10),
-		"SLUICE_ATTEMPT=" + strconv.Itoa(a.Number), "SLUICE_DEADLINE=" + a.StartedAt.Add(timeout).Format(time.RFC3339Nano),
-	}
-	if trace != "" {
-		env = append(env, "TRACEPARENT="+trace)
-	}
-	for _, name := range handler.Env {
-		if value, ok := os.LookupEnv(name); ok {
-			env = append(env, name+"="+value)
-		}
-	}
-	for i := range env {
-		env[i] = strings.ReplaceAll(env[i], "\x00", "\ufffd")
-	}
-	return program.Program{
-		Path: filepath.Join(m.Dir, filepath.FromSlash(handler.Program)), Args: handler.Args, Dir: m.Dir, Temp: temp, Env: env, Input: body,
-		Timeout: timeout, Grace: grace, Output: outputMax, Limits: limitsOf(handler.Limits), Network: handler.Network,
+		"SLUICE_ATTEMPT=" + strconv.Itoa(a.Number), "SLUICE_DEADLINE=" + a.StartedAt.Add(sub.Policy.Timeout.Std()).Format(time.RFC3339Nano),
 	}
 }
 
@@ -139,8 +158,4 @@ func lastLine(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	line := strings.TrimSpace(lines[len(lines)-1])
 	return line[:min(len(line), 300)]
-}
-
-func limitsOf(l module.Limits) program.Limits {
-	return program.Limits{Memory: l.MemoryMiB << 20, Processor: l.Processor.Std(), Files: l.OpenFiles, FileSize: l.FileMiB << 20}
 }

@@ -73,7 +73,7 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 	if err != nil {
 		return sluice.Module{}, err
 	}
-	if digest != m.Digest {
+	if digest != m.Digest { // not a secret: of files
 		return sluice.Module{}, sluice.Errorf(sluice.RevisionMismatch, "module %q has the digest %s, not %s; check its files again", name, m.Digest, digest).With("digest", m.Digest)
 	}
 	system := slices.ContainsFunc(m.Manifest.Handlers, func(h module.Handler) bool { return h.System })
@@ -93,7 +93,7 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 		after.Subscriptions = append(after.Subscriptions, one.ID)
 	}
 	// The approval first: a subscription whose program may not run yet would fail its first attempts.
-	if err := s.store(ctx, name, before, &after, sluice.ActionModuleApprove, by); err != nil {
+	if err := s.store(ctx, act{name, sluice.ActionModuleApprove, by}, before, &after); err != nil {
 		return sluice.Module{}, err
 	}
 	s.Host.Set(ctx, name, &after)
@@ -124,9 +124,12 @@ func (s *Service) stored(ctx context.Context, name string) (*Approval, error) {
 	return &a, err
 }
 
+// act is a change of a module's approval.
+type act struct{ module, action, by string }
+
 // store stores an approval in place of another one, with its entry in the ledger; nil: none.
-func (s *Service) store(ctx context.Context, name string, before, after *Approval, action, by string) error {
-	change, revision := ledger.Change{Actor: by, Resource: name, Action: action}, uint64(0)
+func (s *Service) store(ctx context.Context, a act, before, after *Approval) error {
+	change, revision := ledger.Change{Actor: a.by, Resource: a.module, Action: a.action}, uint64(0)
 	if before != nil {
 		change.Old, revision = before.public(), before.Revision
 	}
@@ -138,13 +141,13 @@ func (s *Service) store(ctx context.Context, name string, before, after *Approva
 		return err
 	}
 	if after == nil {
-		err = s.Approvals.Delete(ctx, name, revision)
+		err = s.Approvals.Delete(ctx, a.module, revision)
 	} else {
-		after.Revision, err = s.Approvals.Put(ctx, name, *after, revision)
+		after.Revision, err = s.Approvals.Put(ctx, a.module, *after, revision)
 	}
 	if err != nil {
 		intent.Fail(ctx, err)
-		return fmt.Errorf("store approval of module %s: %w", name, err)
+		return fmt.Errorf("store approval of module %s: %w", a.module, err)
 	}
 	return nil
 }
@@ -167,7 +170,7 @@ func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, 
 	if !before.Disabled {
 		after := *before
 		after.Disabled = true
-		if err := s.store(ctx, name, before, &after, sluice.ActionModuleDisable, by); err != nil {
+		if err := s.store(ctx, act{name, sluice.ActionModuleDisable, by}, before, &after); err != nil {
 			return sluice.Module{}, err
 		}
 		s.Host.Set(ctx, name, &after)
@@ -202,7 +205,7 @@ func (s *Service) Remove(ctx context.Context, name, by string) error {
 	if err := s.end(ctx, before.Subscriptions, by); err != nil {
 		return err
 	}
-	if err := s.store(ctx, name, before, nil, sluice.ActionModuleRemove, by); err != nil {
+	if err := s.store(ctx, act{name, sluice.ActionModuleRemove, by}, before, nil); err != nil {
 		return err
 	}
 	s.Host.Set(ctx, name, nil)

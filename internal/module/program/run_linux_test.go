@@ -3,7 +3,9 @@ package program_test
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,7 +23,7 @@ func shell(t *testing.T, script string, args ...string) program.Program {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "handler")
-	require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	return program.Program{
 		Path: file, Args: args, Dir: dir, Temp: t.TempDir(), Env: []string{"PATH=/usr/bin:/bin"},
 		Timeout: time.Minute, Grace: time.Minute, Output: 64 << 10,
@@ -140,7 +142,7 @@ func TestRun_ReachesNoFilesOfOthers(t *testing.T) {
 	require.Contains(t, res.Output, "mine\n")
 	require.NoFileExists(t, filepath.Join(p.Dir, "new"))
 	require.FileExists(t, p.Path)
-	kept, err := os.ReadFile(secret) //nolint:gosec // the test's own
+	kept, err := os.ReadFile(secret)
 	require.NoError(t, err)
 	require.Equal(t, "hidden", string(kept))
 	require.Equal(t, 5, strings.Count(res.Output, "denied"), res.Output)
@@ -163,12 +165,7 @@ socket.socket(socket.AF_UNIX).close(); print("local")`
 }
 
 func has(restriction string) bool {
-	for _, r := range program.InForce() {
-		if r == restriction {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(program.InForce(), restriction)
 }
 
 // The restrictions of a program are of its thread alone: this process keeps its rights.
@@ -185,6 +182,50 @@ func TestRun_RestrictsNothingElse(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)
 	require.Contains(t, string(text), "NoNewPrivs:\t0")
+}
+
+// parent makes this test binary a server that is killed while a program runs.
+const parent = "SLUICE_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(parent); file != "" {
+		_, err := (&program.Runner{}).Run(context.Background(), program.Program{
+			Path: file, Args: []string{filepath.Dir(file)}, Dir: filepath.Dir(file), Temp: filepath.Dir(file), Env: []string{"PATH=/usr/bin:/bin", "SLUICE_RUN=" + file}, Timeout: time.Hour, Grace: time.Hour,
+		})
+		if err != nil {
+			panic(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// A program dies with its server, and what it has started is ended at the server's next start.
+func TestSweep_EndsTheRestOfAKilledServer(t *testing.T) {
+	t.Parallel()
+	p := shell(t, `(sleep 1000 & echo $! > "$1/grandchild"; wait) & echo $$ > "$1/child"; wait`)
+	server := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this test
+	server.Env = append(os.Environ(), parent+"="+p.Path)
+	require.NoError(t, server.Start())
+	pids := map[string]int{}
+	for _, name := range []string{"child", "grandchild"} {
+		require.Eventually(t, func() bool {
+			text, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err == nil {
+				pids[name], err = strconv.Atoi(strings.TrimSpace(string(text)))
+			}
+			return err == nil
+		}, time.Minute, time.Millisecond, name)
+	}
+	gone := func(name string) func() bool {
+		return func() bool { return syscall.Kill(pids[name], 0) != nil || isZombie(t, pids[name]) }
+	}
+	require.NoError(t, server.Process.Kill())
+	require.Error(t, server.Wait())
+	require.Eventually(t, gone("child"), time.Minute, time.Millisecond)
+	require.False(t, gone("grandchild")())
+	require.NoError(t, program.Sweep("SLUICE_RUN="+p.Path))
+	require.Eventually(t, gone("grandchild"), time.Minute, time.Millisecond)
 }
 
 func BenchmarkRun(b *testing.B) {

@@ -35,11 +35,13 @@ const (
 	mayUse  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE // a device
 )
 
-// system are the paths that programs, interpreters and libraries need.
-var system = map[string]uint64{
-	"/usr": mayRun, "/bin": mayRun, "/sbin": mayRun, "/lib": mayRun, "/lib32": mayRun, "/lib64": mayRun, "/opt": mayRun, "/nix/store": mayRun,
-	"/etc": mayRead, "/proc": mayRead, "/sys/fs/cgroup": mayRead, "/sys/devices/system/cpu": mayRead, "/run/systemd/resolve": mayRead,
-	"/dev/null": mayUse, "/dev/zero": mayUse, "/dev/full": mayUse, "/dev/random": mayUse, "/dev/urandom": mayUse, "/dev/tty": mayUse,
+// system returns the paths that programs, interpreters and libraries need, with the rights to them.
+func system() map[string]uint64 {
+	return map[string]uint64{
+		"/usr": mayRun, "/bin": mayRun, "/sbin": mayRun, "/lib": mayRun, "/lib32": mayRun, "/lib64": mayRun, "/opt": mayRun, "/nix/store": mayRun,
+		"/etc": mayRead, "/proc": mayRead, "/sys/fs/cgroup": mayRead, "/sys/devices/system/cpu": mayRead, "/run/systemd/resolve": mayRead,
+		"/dev/null": mayUse, "/dev/zero": mayUse, "/dev/full": mayUse, "/dev/random": mayUse, "/dev/urandom": mayUse, "/dev/tty": mayUse,
+	}
 }
 
 // landlock returns the version of Landlock that the kernel has; 0: none.
@@ -57,13 +59,13 @@ func confine(p Program) error {
 		return nil
 	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0)
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0) //nolint:gosec // the kernel reads it
 	if errno != 0 {
 		return fmt.Errorf("landlock: %w", errno)
 	}
 	rules := int(fd)
 	defer func() { _ = unix.Close(rules) }() // it is in force
-	for path, access := range system {
+	for path, access := range system() {
 		if err := permit(rules, path, access); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("landlock: %s: %w", path, err)
 		}
@@ -87,9 +89,9 @@ func permit(rules int, path string, access uint64) error {
 	if err != nil {
 		return err //nolint:wrapcheck // the caller names the path
 	}
-	defer func() { _ = unix.Close(fd) }() // the rule has it
-	attr := unix.LandlockPathBeneathAttr{Allowed_access: access, Parent_fd: int32(fd)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
+	defer func() { _ = unix.Close(fd) }()                                                                                                              // the rule has it
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: access, Parent_fd: int32(fd)}                                                                 //nolint:gosec // a descriptor
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0) //nolint:gosec // the kernel reads it
 	if errno != 0 {
 		return errno
 	}
@@ -121,9 +123,9 @@ func denyNetwork() error {
 		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
 		{Code: answer, K: refuse},
 	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))
-	if errno != 0 && errno != unix.ENOSYS && errno != unix.EINVAL { // the kernel has no filters
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}                                           //nolint:gosec // a dozen
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))) //nolint:gosec // the kernel reads it
+	if errno != 0 && errno != unix.ENOSYS && errno != unix.EINVAL {                                                   // the kernel has no filters
 		return fmt.Errorf("seccomp: %w", errno)
 	}
 	return nil
@@ -135,7 +137,8 @@ func InForce() []string {
 	if landlock() > 0 {
 		all = append(all, "files (Landlock)")
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&[]uint32{unix.SECCOMP_RET_ERRNO}[0]))); errno == 0 {
+	action := uint32(unix.SECCOMP_RET_ERRNO)
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action))); errno == 0 { //nolint:gosec // the kernel reads it
 		all = append(all, "network (seccomp)")
 	}
 	return all

@@ -6,46 +6,66 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/cenkalti/backoff/v4"
 )
+
+// sweepTime is how long killed processes have to be gone.
+const sweepTime = 10 * time.Second
+
+var errLeft = errors.New("a process that was killed is still there")
 
 // Sweep kills all processes that have a variable in their environment, "NAME=value", and returns when there is none left. A
 // process that hides its environment is not found.
 func Sweep(variable string) error {
-	for {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Millisecond), backoff.WithMaxElapsedTime(sweepTime))
+	return backoff.Retry(func() error {
 		found, err := withVariable(variable)
-		if err != nil || len(found) == 0 {
-			return err
+		if err != nil {
+			return backoff.Permanent(err)
 		}
 		for _, pid := range found {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return err //nolint:wrapcheck // the caller says what for
+				return backoff.Permanent(err)
 			}
 		}
-		time.Sleep(time.Millisecond) // until they are gone
-	}
+		if len(found) > 0 {
+			return errLeft
+		}
+		return nil
+	}, wait)
 }
 
+// withVariable returns the processes with a variable in their environment, but this one.
 func withVariable(variable string) (pids []int, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the pattern is fine
+	}
 	for _, file := range files {
-		text, err := os.ReadFile(file) //nolint:gosec // of /proc
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ESRCH) {
-			continue // it has ended, or is another user's
-		}
+		has, err := hasVariable(file, variable)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // it names the file
+			return nil, err
 		}
-		for entry := range bytes.SplitSeq(text, []byte{0}) {
-			if string(entry) == variable {
-				pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-				if err == nil && pid != os.Getpid() {
-					pids = append(pids, pid)
-				}
-			}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if has && err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
 		}
 	}
-	return pids, err //nolint:wrapcheck // the pattern is fine
+	return pids, nil
+}
+
+// hasVariable reports whether an environment has a variable. One of a process that has ended, or of another user, has none.
+func hasVariable(file, variable string) (bool, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // of /proc
+	for _, harmless := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.ESRCH} {
+		if errors.Is(err, harmless) {
+			return false, nil
+		}
+	}
+	return slices.ContainsFunc(bytes.Split(text, []byte{0}), func(entry []byte) bool { return string(entry) == variable }), err
 }
