@@ -21,7 +21,7 @@ func (s *server) openModules(context.Context) error {
 	}
 	approvals := records.NewModules(s.store)
 	s.moduleService = &host.Service{
-		Approvals: approvals, Subscriptions: s.registry, Ledger: s.ledger, Teller: records.Teller{Log: s.log}, Log: s.opts.Log, Now: time.Now,
+		Approvals: approvals, Subscriptions: s.registry, Ledger: s.ledger, Teller: records.Teller{Log: s.log}, Now: time.Now,
 	}
 	s.modules = host.New(host.Options{
 		Dirs: s.cfg.Modules.Dirs, Copies: filepath.Join(s.cfg.Data, "modules"), User: as, Log: s.opts.Log, Render: s.sender, Changed: s.moduleService.Changed,

@@ -42,8 +42,9 @@ type Options struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 
-	// Changed is called when the files of an approved module are found to be others than those that were approved.
-	Changed func(ctx context.Context, name string, approval Approval, files []string)
+	// Changed is called once when the files of an approved module are found to be others than those that were approved,
+	// and again if it returns an error.
+	Changed func(ctx context.Context, name string, approval Approval, files []string) error
 	Render  Renderer
 }
 
@@ -57,6 +58,7 @@ type Host struct {
 	approvals map[string]Approval
 	ready     map[string]*copied // by name
 	said      map[string]string  // the last reason that was logged, by name
+	told      map[string]string  // the last digest that Changed was called for, by name
 }
 
 // found is a module's directory.
@@ -81,7 +83,7 @@ func New(opts Options) *Host {
 	}
 	return &Host{
 		opts: opts, runner: program.Runner{As: opts.User},
-		found: map[string]found{}, approvals: map[string]Approval{}, ready: map[string]*copied{}, said: map[string]string{},
+		found: map[string]found{}, approvals: map[string]Approval{}, ready: map[string]*copied{}, said: map[string]string{}, told: map[string]string{},
 	}
 }
 
@@ -227,7 +229,10 @@ func (h *Host) settle(ctx context.Context) {
 		case a.Disabled || h.ready[name] != nil:
 		case is.module == nil: // missing here, or invalid
 		case is.module.Digest != a.Digest: // not a secret: of files
-			changes = append(changes, change{name, a, module.Changed(a.Files, is.module.Files)})
+			if h.told[name] != is.module.Digest {
+				h.told[name] = is.module.Digest
+				changes = append(changes, change{name, a, module.Changed(a.Files, is.module.Files)})
+			}
 		default:
 			ready, err := h.copy(is.module)
 			if err != nil {
@@ -235,14 +240,17 @@ func (h *Host) settle(ctx context.Context) {
 				continue
 			}
 			h.say(ctx, name, "")
-			h.ready[name] = ready
+			h.ready[name], h.told[name] = ready, ""
 			h.opts.Log.InfoContext(ctx, "module runs", slog.String("module", name), slog.String("digest", a.Digest))
 		}
 	}
 	h.mu.Unlock()
 	for _, c := range changes {
-		if h.opts.Changed != nil {
-			h.opts.Changed(ctx, c.name, c.approval, c.files)
+		if err := h.opts.Changed(ctx, c.name, c.approval, c.files); err != nil {
+			h.opts.Log.WarnContext(ctx, "changed module not suspended yet", slog.String("module", c.name), slog.Any("error", err))
+			h.mu.Lock()
+			h.told[c.name] = ""
+			h.mu.Unlock()
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -48,7 +47,6 @@ type Service struct {
 	Subscriptions Subscriptions
 	Ledger        *ledger.Ledger
 	Teller        Teller
-	Log           *slog.Logger
 	Now           func() time.Time
 }
 
@@ -231,16 +229,13 @@ func (s *Service) tell(ctx context.Context, name string, revision uint64, kind s
 }
 
 // Changed suspends the subscriptions of a module whose files have changed. It is Options.Changed.
-func (s *Service) Changed(ctx context.Context, name string, a Approval, files []string) {
+func (s *Service) Changed(ctx context.Context, name string, a Approval, files []string) error {
 	for _, id := range a.Subscriptions {
 		if err := s.Subscriptions.Suspend(ctx, id, ChangedReason(name, files)); err != nil {
-			s.Log.WarnContext(ctx, "subscription of a changed module not suspended yet", slog.String("module", name), slog.String("subscription", id), slog.Any("error", err))
-			return
+			return fmt.Errorf("suspend subscription %s: %w", id, err)
 		}
 	}
-	if err := s.tell(ctx, name, a.Revision, sluice.TypeModuleChanged, map[string]any{"files": files}); err != nil {
-		s.Log.WarnContext(ctx, "change of a module not told yet", slog.String("module", name), slog.Any("error", err))
-	}
+	return s.tell(ctx, name, a.Revision, sluice.TypeModuleChanged, map[string]any{"files": files})
 }
 
 // requests returns the requests for the subscriptions of a module.
