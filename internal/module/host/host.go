@@ -209,43 +209,16 @@ func (h *Host) Set(ctx context.Context, name string, a *Approval) {
 	h.settle(ctx)
 }
 
+// change is an approved module whose files are others now.
+type change struct {
+	name     string
+	approval Approval
+	files    []string
+}
+
 // settle decides which modules run: those that are approved, not disabled, and whose files here are the approved ones.
 func (h *Host) settle(ctx context.Context) {
-	type change struct {
-		name     string
-		approval Approval
-		files    []string
-	}
-	var changes []change
-	h.mu.Lock()
-	for name := range h.ready {
-		if a, ok := h.approvals[name]; !ok || a.Disabled || h.found[name].digest() != a.Digest { // not a secret: of files
-			delete(h.ready, name)
-		}
-	}
-	for name, a := range h.approvals {
-		is := h.found[name]
-		switch {
-		case a.Disabled || h.ready[name] != nil:
-		case is.module == nil: // missing here, or invalid
-		case is.module.Digest != a.Digest: // not a secret: of files
-			if h.told[name] != is.module.Digest {
-				h.told[name] = is.module.Digest
-				changes = append(changes, change{name, a, module.Changed(a.Files, is.module.Files)})
-			}
-		default:
-			ready, err := h.copy(is.module)
-			if err != nil {
-				h.say(ctx, name, err.Error())
-				continue
-			}
-			h.say(ctx, name, "")
-			h.ready[name], h.told[name] = ready, ""
-			h.opts.Log.InfoContext(ctx, "module runs", slog.String("module", name), slog.String("digest", a.Digest))
-		}
-	}
-	h.mu.Unlock()
-	for _, c := range changes {
+	for _, c := range h.decide(ctx) {
 		if err := h.opts.Changed(ctx, c.name, c.approval, c.files); err != nil {
 			h.opts.Log.WarnContext(ctx, "changed module not suspended yet", slog.String("module", c.name), slog.Any("error", err))
 			h.mu.Lock()
@@ -253,6 +226,40 @@ func (h *Host) settle(ctx context.Context) {
 			h.mu.Unlock()
 		}
 	}
+}
+
+// decide enters which modules run, and returns those that have changed and were not reported yet.
+func (h *Host) decide(ctx context.Context) (changes []change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.ready, func(name string, _ *copied) bool {
+		a, ok := h.approvals[name]
+		return !ok || a.Disabled || h.found[name].digest() != a.Digest // not a secret: of files
+	})
+	for name, a := range h.approvals {
+		is := h.found[name].module
+		switch {
+		case a.Disabled || h.ready[name] != nil || is == nil: // nil: missing here, or invalid
+		case is.Digest == a.Digest: // not a secret: of files
+			h.enter(ctx, is)
+		case h.told[name] != is.Digest: // not a secret: of files
+			h.told[name] = is.Digest
+			changes = append(changes, change{name, a, module.Changed(a.Files, is.Files)})
+		}
+	}
+	return changes
+}
+
+// enter has a module's programs run.
+func (h *Host) enter(ctx context.Context, m *module.Module) {
+	ready, err := h.copy(m)
+	if err != nil {
+		h.say(ctx, m.Name, err.Error())
+		return
+	}
+	h.say(ctx, m.Name, "")
+	h.ready[m.Name], h.told[m.Name] = ready, ""
+	h.opts.Log.InfoContext(ctx, "module runs", slog.String("module", m.Name), slog.String("digest", m.Digest))
 }
 
 func (f found) digest() string {

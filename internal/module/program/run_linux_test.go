@@ -204,7 +204,7 @@ func TestMain(m *testing.M) {
 func TestSweep_EndsTheRestOfAKilledServer(t *testing.T) {
 	t.Parallel()
 	p := shell(t, `(sleep 1000 & echo $! > "$1/grandchild"; wait) & echo $$ > "$1/child"; wait`)
-	server := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this test
+	server := exec.CommandContext(t.Context(), os.Args[0])
 	server.Env = append(os.Environ(), parent+"="+p.Path)
 	require.NoError(t, server.Start())
 	pids := map[string]int{}
