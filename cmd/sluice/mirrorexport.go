@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/bundle"
@@ -61,17 +62,25 @@ type exportedBundle struct {
 }
 
 // Run exports bundles up to the end of the log.
-func (c *mirrorExportCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *mirrorExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) {
+	if c.Previous != "" && c.Since == nil {
+		return terminal.Usagef("--previous requires --since: the end of the bundle with that digest")
+	}
 	api, err := s.Client()
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil { //nolint:gosec // couriers read it
+		return fmt.Errorf("export: %w", err)
+	}
+	unlock, err := medium.Lock(c.Dir)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	x := exportBundles{api: api, ns: c.NS, dir: c.Dir, most: c.MaxBytes}
 	if err := c.begin(&x); err != nil {
 		return err
-	}
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil { //nolint:gosec // couriers read it
-		return fmt.Errorf("export: %w", err)
 	}
 	x.bar = terminal.NewProgress(s, -1)
 	x.bar.What = "exporting"
@@ -90,9 +99,6 @@ func (c *mirrorExportCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 // begin sets where the export begins: at the flags, else at the end of the last one in the directory.
 func (c *mirrorExportCmd) begin(x *exportBundles) error {
-	if c.Previous != "" && c.Since == nil {
-		return terminal.Usagef("--previous requires --since: the end of the bundle with that digest")
-	}
 	x.query.Depth, x.plain = sluice.Depth(c.Depth), c.Form == "directory"
 	if c.Since != nil {
 		x.query.Since, x.query.Previous = *c.Since, c.Previous
@@ -147,7 +153,7 @@ func (x *exportBundles) document(ctx context.Context) (*bundle.Header, error) {
 	}
 	name := medium.Name(x.ns, &h, false)
 	if err := medium.Write(filepath.Join(x.dir, name), text); err != nil {
-		return nil, err
+		return nil, onMedium(err)
 	}
 	x.wrote(name, &h, digest)
 	return &h, nil
@@ -164,9 +170,9 @@ func (x *exportBundles) directory(ctx context.Context) (*bundle.Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := bundle.Receive(ctx, stream, partial, func(int) {})
+	m, err := bundle.Receive(ctx, stream, partial)
 	if err = errors.Join(err, stream.Close()); err != nil {
-		return nil, err
+		return nil, errors.Join(onMedium(err), os.RemoveAll(partial)) // the next export begins with it anew
 	}
 	h := &m.Header
 	if err := x.follows(h); err != nil {
@@ -184,6 +190,14 @@ func (x *exportBundles) directory(ctx context.Context) (*bundle.Header, error) {
 	}
 	x.wrote(name, h, m.Digest())
 	return h, nil
+}
+
+// onMedium returns an error of writing with its remedy.
+func onMedium(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("%w: the bundles before are complete; export again into another directory with --since and --previous, or free space and run the command again; --max-bytes makes directories smaller", err)
+	}
+	return err
 }
 
 // wrote notes a bundle, behind which the next one begins.

@@ -153,8 +153,7 @@ func broken(err error) error {
 
 // Receive writes a directory that arrives as a tar stream with its manifest last, and returns it when it is on
 // the disk. Without an error, each file is as the manifest declares; the signature is for the importer.
-// Got is told the bytes of each part.
-func Receive(ctx context.Context, r io.Reader, path string, got func(int)) (*Manifest, error) {
+func Receive(ctx context.Context, r io.Reader, path string) (*Manifest, error) {
 	if err := os.MkdirAll(path+"/data", 0o755); err != nil { //nolint:gosec // couriers read it
 		return nil, fmt.Errorf("bundle: %w", err)
 	}
@@ -162,7 +161,7 @@ func Receive(ctx context.Context, r io.Reader, path string, got func(int)) (*Man
 	if err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
 	}
-	x := receiving{root: root, tar: tar.NewReader(r), files: map[string]file{}, got: got}
+	x := receiving{root: root, tar: tar.NewReader(r), files: map[string]file{}}
 	m, err := x.run(ctx)
 	return m, errors.Join(err, root.Close())
 }
@@ -173,7 +172,6 @@ type receiving struct {
 	tar   *tar.Reader
 	files map[string]file
 	sums  []byte
-	got   func(int)
 }
 
 func (x *receiving) run(ctx context.Context) (*Manifest, error) {
@@ -238,7 +236,6 @@ func (x *receiving) store(head *tar.Header) error {
 		return fmt.Errorf("bundle: %s: %w", head.Name, err)
 	}
 	x.files[head.Name] = file{Name: head.Name, SHA256: hex.EncodeToString(sum.Sum(nil)), Size: n}
-	x.got(int(n))
 	return nil
 }
 

@@ -27,7 +27,7 @@ func (s *running) directory(t *testing.T, since uint64) *bundle.Directory {
 	api, dir := client.New(s.at.HTTP, s.token), filepath.Join(t.TempDir(), "b")
 	stream, err := api.ExportDirectory(t.Context(), "default", client.ExportQuery{Since: since, Depth: sluice.DepthFull}, 0)
 	require.NoError(t, err)
-	_, err = bundle.Receive(t.Context(), stream, dir, func(int) {})
+	_, err = bundle.Receive(t.Context(), stream, dir)
 	require.NoError(t, err)
 	require.NoError(t, stream.Close())
 	d, err := bundle.OpenDirectory(dir)

@@ -115,7 +115,7 @@ func (w ways) carry(t *testing.T) {
 	stream, err := w.low.api.ExportDirectory(t.Context(), "low", client.ExportQuery{Depth: w.depth}, 0)
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), string(w.depth))
-	_, err = bundle.Receive(t.Context(), stream, dir, func(int) {})
+	_, err = bundle.Receive(t.Context(), stream, dir)
 	require.NoError(t, err)
 	require.NoError(t, stream.Close())
 	d, err := bundle.OpenDirectory(dir)

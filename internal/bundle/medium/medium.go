@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gofrs/flock"
+
 	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -210,9 +212,25 @@ func later(a, b *Place) (*Place, error) {
 	return a, nil
 }
 
-// Write writes a file of a medium: under another name until it is on the disk.
+// Lock takes a medium for the exports of one process, until unlock: two at once would write bundles of one range under one
+// name. Nothing is left on the medium.
+func Lock(dir string) (unlock func() error, err error) {
+	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
+	switch ok, err := lock.TryLock(); {
+	case errors.Is(err, errors.ErrUnsupported):
+		return func() error { return nil }, nil // such as some network file systems
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	case !ok:
+		return nil, fmt.Errorf("%s: another process exports into it; wait until it has ended", dir)
+	}
+	return lock.Unlock, nil
+}
+
+// Write writes a file of a medium: under another name until it is on the disk. Nothing is left of a failure.
 func Write(path string, content []byte) error {
-	f, err := os.OpenFile(filepath.Clean(path+Partial), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644) //nolint:gosec // couriers read it
+	part := filepath.Clean(path + Partial)
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644) //nolint:gosec // couriers read it
 	if err != nil {
 		return fmt.Errorf("write bundle: %w", err)
 	}
@@ -221,10 +239,10 @@ func Write(path string, content []byte) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(path+Partial, path)
+		err = os.Rename(part, path)
 	}
 	if err != nil {
-		return fmt.Errorf("write bundle: %w", err)
+		return fmt.Errorf("write bundle: %w", errors.Join(err, os.Remove(part)))
 	}
 	return nil
 }

@@ -137,3 +137,23 @@ func TestReceiptName_StaysOnTheMedium(t *testing.T) {
 		require.Equal(t, "bundle.receipt.json", medium.ReceiptName(name))
 	}
 }
+
+// Exports of two processes into one medium would overwrite each other; a file is there whole, or not at all.
+func TestMedium_HasOneWriter(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	unlock, err := medium.Lock(dir)
+	require.NoError(t, err)
+	_, err = medium.Lock(dir)
+	require.ErrorContains(t, err, "another process exports into it")
+	require.NoError(t, unlock())
+	unlock, err = medium.Lock(dir)
+	require.NoError(t, err)
+	require.NoError(t, unlock())
+
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
+	require.Error(t, medium.Write(filepath.Join(dir, "taken"), []byte("x")))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 1, "nothing but the directory that was there")
+}

@@ -3,13 +3,11 @@ package staging_test
 import (
 	"bytes"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,24 +15,9 @@ import (
 
 	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/bundle/staging"
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
-
-// smallDisk returns a directory on a file system of so many bytes, and a function that changes the size.
-func smallDisk(t *testing.T, size int) (dir string, resize func(int)) {
-	t.Helper()
-	dir = t.TempDir()
-	mount := func(size int, flags uintptr) error {
-		return syscall.Mount("tmpfs", dir, "tmpfs", flags, fmt.Sprintf("size=%d", size))
-	}
-	err := mount(size, 0)
-	if errors.Is(err, syscall.EPERM) {
-		t.Skip("it may not mount a small disk")
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, 0)) })
-	return dir, func(size int) { require.NoError(t, mount(size, syscall.MS_REMOUNT)) }
-}
 
 // sample returns a directory of about 10 files of 128 KiB, as it is sent, and its manifest.
 func sample(t *testing.T) (*bundle.Manifest, []byte) {
@@ -67,7 +50,7 @@ func sample(t *testing.T) (*bundle.Manifest, []byte) {
 // S3-74: a disk that is full while files arrive is told with its remedy; nothing half is left, and the import goes on.
 func TestStaging_FullDiskEndsTheArrival(t *testing.T) {
 	t.Parallel()
-	disk, resize := smallDisk(t, 600<<10)
+	disk, resize := faulttest.SmallDisk(t, 600<<10)
 	m, stream := sample(t)
 	opts := options(t, 1<<30, 1<<40) // what others store meanwhile is not known when it begins
 	opts.Dir = filepath.Join(disk, "imports")
