@@ -29,6 +29,15 @@ func TestRedTeam_FileThatChangesLaterIsNotRead(t *testing.T) {
 		"a byte of the first file": {func(t *testing.T, dir string) { t.Helper(); flip(t, dir+"/entries-00001.ndjson") }, 0},
 		"a byte of the second":     {func(t *testing.T, dir string) { t.Helper(); flip(t, dir+"/entries-00002.ndjson") }, 127},
 		"the file is gone":         {func(t *testing.T, dir string) { t.Helper(); require.NoError(t, os.Remove(dir+"/entries-00002.ndjson")) }, 127},
+		"the file is exchanged for another one of the bundle": {func(t *testing.T, dir string) {
+			t.Helper()
+			require.NoError(t, os.Rename(dir+"/entries-00001.ndjson", dir+"/entries-00002.ndjson"))
+		}, 0},
+		"the file is a link to the verified one": {func(t *testing.T, dir string) {
+			t.Helper()
+			require.NoError(t, os.Rename(dir+"/entries-00002.ndjson", dir+"/moved"))
+			require.NoError(t, os.Symlink("moved", dir+"/entries-00002.ndjson"))
+		}, 127},
 		"a byte of the data": {func(t *testing.T, dir string) {
 			t.Helper()
 			data, err := filepath.Glob(dir + "/data/*")
