@@ -266,18 +266,21 @@ func (m *mirrored) ends(t *testing.T) {
 	if !m.of.steady {
 		m.of.fleet.labels.set(m.of.ns, sluice.Label{})
 	}
+	var last uint64
 	for range 3 { // a replaced log is noticed, and accepted
 		if is := m.state(t); is.State == sluice.Suspended {
 			m.resume(t, &is, true)
 		}
+		var err error
+		last, err = m.of.fleet.rooms[0].Log.LastSeq(t.Context(), m.of.ns)
+		require.NoError(t, err)
 		if err := m.of.fleet.engines[0].Keeper().Sync(t.Context(), m.rule.Mirror.ID); sluice.CodeOf(err) != sluice.MirrorSuspended {
 			require.NoError(t, err)
 		}
 	}
 	m.judged(t)
-	last, err := m.of.fleet.rooms[0].Log.LastSeq(t.Context(), m.of.ns)
-	require.NoError(t, err)
-	require.Equal(t, []any{m.of.name, last}, []any{m.place.Incarnation, m.place.Watermark}, m.rule.Mirror.ID)
+	require.Equal(t, m.of.name, m.place.Incarnation, m.rule.Mirror.ID)
+	require.GreaterOrEqual(t, m.place.Watermark, last, "%s: what was there when the sync began; the source's own mirrors may tell more meanwhile", m.rule.Mirror.ID)
 }
 
 // courier exports bundles of a source, and brings them to a mirror in any order.
