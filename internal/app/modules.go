@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -14,10 +15,13 @@ import (
 )
 
 // openModules constructs the host of modules.
-func (s *server) openModules(context.Context) error {
+func (s *server) openModules(ctx context.Context) error {
 	as, err := userOf(s.cfg.Modules.User)
 	if err != nil {
 		return err
+	}
+	if as == nil && len(s.cfg.Modules.Dirs) > 0 && os.Geteuid() == 0 {
+		s.opts.Log.WarnContext(ctx, "programs of modules run as root; set modules.user")
 	}
 	approvals := records.NewModules(s.store)
 	s.moduleService = &host.Service{

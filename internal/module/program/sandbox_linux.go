@@ -39,7 +39,7 @@ const (
 func system() map[string]uint64 {
 	return map[string]uint64{
 		"/usr": mayRun, "/bin": mayRun, "/sbin": mayRun, "/lib": mayRun, "/lib32": mayRun, "/lib64": mayRun, "/opt": mayRun, "/nix/store": mayRun,
-		"/etc": mayRead, "/proc": mayRead, "/sys/fs/cgroup": mayRead, "/sys/devices/system/cpu": mayRead, "/run/systemd/resolve": mayRead,
+		"/etc": mayRead, "/sys/fs/cgroup": mayRead, "/sys/devices/system/cpu": mayRead, "/run/systemd/resolve": mayRead,
 		"/dev/null": mayUse, "/dev/zero": mayUse, "/dev/full": mayUse, "/dev/random": mayUse, "/dev/urandom": mayUse, "/dev/tty": mayUse,
 	}
 }
