@@ -33,7 +33,7 @@ func losses() map[string]lossOf {
 	for bucket, loss := range map[string]lossOf{
 		streams.Namespaces: {}, streams.Subscriptions: {}, streams.Access: {mute: true}, streams.Keys: {}, streams.Unsafe: {},
 		streams.Wakes: {}, streams.EventTypes: {}, streams.Watches: {}, streams.StreamWakes: {},
-		streams.Mirrors: {}, streams.Credentials: {}, streams.TrustedKeys: {}, streams.Enrichments: {},
+		streams.Mirrors: {}, streams.Credentials: {}, streams.TrustedKeys: {}, streams.Enrichments: {}, streams.Modules: {},
 		streams.Told: {again: true}, streams.Answers: {again: true}, streams.Reservations: {again: true}, streams.Lanes: {again: true},
 		streams.Replays: {again: true}, streams.Leases: {again: true}, streams.Scheduled: {again: true}, streams.Instructions: {again: true},
 	} {
