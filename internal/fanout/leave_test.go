@@ -115,8 +115,9 @@ func TestSave_UncertainPositionLosesNothing(t *testing.T) {
 		require.Len(t, got(w.open(a)), 2)
 		require.Equal(t, "6 7 ", settleAll(t, w.open(c)))
 		<-time.After(aLittle)
-		again := over(t, w.memory)
+		w.stop() // or it would store it now
 		w.on("PutPosition", nil)
+		again := over(t, w.memory)
 		again.join(a)
 		require.Equal(t, "6 7 ", settleAll(t, again.open(a)))
 	})

@@ -147,15 +147,27 @@ func (r *Router) Run(ctx context.Context) {
 			r.apply(ctx)
 		case <-r.soon:
 			r.save(ctx)
+			r.catchUp(ctx)
 			pauseFor(ctx, saveSoon)
 		case <-tick.C:
 			r.save(ctx)
+			r.catchUp(ctx)
 			if r.changed {
 				r.changed = false
 				r.recheck()
 				r.prune()
 			}
 		}
+	}
+}
+
+// catchUp makes the changes that came during a save. A store that does not answer holds one up for as long as one save, however
+// many are due.
+func (r *Router) catchUp(ctx context.Context) {
+	select {
+	case <-r.news:
+		r.apply(ctx)
+	default:
 	}
 }
 
