@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -125,7 +126,7 @@ func attemptTable(s *terminal.Session, attempts []sluice.Attempt) error {
 	for i, a := range attempts {
 		rows[i] = []string{
 			attemptNumber(a), terminal.FormatTime(a.StartedAt), a.Duration.Std().Round(time.Microsecond).String(), string(a.Outcome),
-			httpStatus(a.Status), terminal.OrDash(a.Error), terminal.OrDash(a.Response),
+			httpStatus(a.Status), terminal.OrDash(a.Error), terminal.OrDash(cmp.Or(a.Response, a.Output)),
 		}
 	}
 	return s.Table("ATTEMPT | STARTED | DURATION | OUTCOME | STATUS | ERROR | RESPONSE", rows)

@@ -23,12 +23,16 @@ func (s *server) openModules(ctx context.Context) error {
 	if as == nil && len(s.cfg.Modules.Dirs) > 0 && os.Geteuid() == 0 {
 		s.opts.Log.WarnContext(ctx, "programs of modules run as root; set modules.user")
 	}
+	data, err := filepath.Abs(s.cfg.Data)
+	if err != nil {
+		return fmt.Errorf("modules: %w", err)
+	}
 	approvals := records.NewModules(s.store)
 	s.moduleService = &host.Service{
 		Approvals: approvals, Subscriptions: s.registry, Ledger: s.ledger, Teller: records.Teller{Log: s.log}, Now: time.Now,
 	}
 	s.modules = host.New(host.Options{
-		Dirs: s.cfg.Modules.Dirs, Copies: filepath.Join(s.cfg.Data, "modules"), User: as, Log: s.opts.Log, Render: s.sender, Changed: s.moduleService.Changed,
+		Dirs: s.cfg.Modules.Dirs, Copies: filepath.Join(data, "modules"), User: as, Log: s.opts.Log, Render: s.sender, Changed: s.moduleService.Changed,
 	})
 	s.moduleService.Host = s.modules
 	return s.modules.Open()

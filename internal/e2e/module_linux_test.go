@@ -202,3 +202,51 @@ func TestModule_UnclearOneIsNotLoaded(t *testing.T) {
 	}, "it gets the event")
 	require.Equal(t, "namespace.created\n", s.attemptsOf(t, "warden-run", url.PathEscape(events[0]["event_id"].(string)))[0]["output"])
 }
+
+// Two handlers may share a program: each has its own arguments, rights and dialect, and none gets those of the other.
+func TestModule_HandlersOfOneProgramDiffer(t *testing.T) {
+	t.Setenv("MODULE_WORD", "sesame")
+	s, dirs := withModules(t)
+	one := `{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"pattern":"/%s/**","id":%q%s}`
+	manifest := `{"events":[` + fmt.Sprintf(one, "a", "a", `,"env":["MODULE_WORD"]`) + `,` + fmt.Sprintf(one, "b", "b", `,"dialect":"hooks"`) + `]}`
+	moduleOf(t, dirs, "twins", `echo "word=$MODULE_WORD"; exit 2`, "events/subscribe.json", manifest)
+	s.approves(t, "twins")
+	s.publishes(t, "default", "/b/1 refused")
+	a := s.attemptsOf(t, "twins-b", "refused")
+	require.Len(t, a, 1, "2 refuses in its dialect alone")
+	require.Equal(t, []any{"refused", "word=\n"}, []any{a[0]["outcome"], a[0]["output"]})
+	why := s.must(t, http.StatusOK, "GET /v1/subscriptions/twins-b/deliveries/refused", "")
+	require.Contains(t, why.field(t, "explanation"), "the module's program refused it for good")
+}
+
+// Handlers that would share a subscription are refused before anything is stored.
+func TestModule_HandlersNeedSubscriptionsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	s, dirs := withModules(t)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/a-b", `{}`)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/b", `{}`)
+	one := `{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"id":%q}`
+	moduleOf(t, dirs, "m", `exit 0`, "events/subscribe.json", `{"namespaces":["b","a-b"],"events":[`+fmt.Sprintf(one, "x")+`,`+fmt.Sprintf(one, "x-a")+`]}`)
+	digest := s.must(t, http.StatusOK, "GET /v1/modules/m", "").field(t, "digest")
+	r := s.must(t, http.StatusUnprocessableEntity, "POST /v1/modules/m/approve", fmt.Sprintf(`{"digest":%q}`, digest))
+	require.Contains(t, r.text, "m-x-a-b")
+	require.Equal(t, "found", s.must(t, http.StatusOK, "GET /v1/modules/m", "").field(t, "state"))
+}
+
+// A server of root runs programs as another user, to whom its data directory is closed but for the copies.
+func TestModule_RunsAsItsUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	dirs, data := t.TempDir(), t.TempDir()
+	for _, dir := range []string{data, filepath.Dir(data)} {
+		require.NoError(t, os.Chmod(dir, 0o711))
+	}
+	s := start(t, data, func(c *config.Config) { c.Modules.Dirs, c.Modules.User = []string{dirs}, "nobody" })
+	moduleOf(t, dirs, "who", `id -un; cat "$1/root.token" 2>/dev/null; ls "$1" 2>/dev/null; echo x > "$TMPDIR/x" && echo wrote; exit 0`,
+		"events/subscribe.json", fmt.Sprintf(`{"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"args":[%q]}]}`, data))
+	s.approves(t, "who")
+	s.publishes(t, "default", "/a one")
+	require.Equal(t, "nobody\nwrote\n", s.attemptsOf(t, "who-run", "one")[0]["output"])
+}

@@ -152,7 +152,11 @@ func (q *question) delivered() bool {
 	for i := range q.t.Attempts {
 		if a := &q.t.Attempts[i]; a.Verdict.Settled {
 			q.d.attempted(a)
-			q.say(Delivered, "", "Attempt %d at %s got status %d.", a.Number, moment(a.StartedAt), a.Status)
+			if len(q.sub.Endpoint.Exec) > 0 {
+				q.say(Delivered, "", "The program handled it in attempt %d at %s.", a.Number, moment(a.StartedAt))
+			} else {
+				q.say(Delivered, "", "Attempt %d at %s got status %d.", a.Number, moment(a.StartedAt), a.Status)
+			}
 			return true
 		}
 	}

@@ -31,7 +31,7 @@ func TestBudget_GrantsAsMuchAsStaysFree(t *testing.T) {
 	require.Equal(t, []int64{50, 25, 0, 0}, []int64{room(100, 0, 0), room(100, 50, 0), room(100, 50, 50), room(100, 130, 0)})
 }
 
-// Whatever namespaces take and return, all together stay within the limit, a taking never takes from
+// All namespaces together stay within the limit, a taking never takes from
 // others, and a namespace without anything gets something as long as anything is free.
 func TestBudget_StaysWithinItsLimitAndShares(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func event(id string, content int) *sluice.Event {
 	return &sluice.Event{Path: sluice.Path("/" + id), ID: id, Type: "t", Data: fmt.Appendf(nil, "%d", content)}
 }
 
-// Whatever happens to entries and records, a space stays within its budget, counts what it has, gives no
+// A space stays within its budget, counts what it has, gives no
 // job for an entry that it does not have, and knows each entry as held or as missed.
 func TestSpace_StaysWithinItsBudget(t *testing.T) {
 	t.Parallel()

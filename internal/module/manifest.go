@@ -59,6 +59,9 @@ type Handler struct {
 	Line    int            // in the manifest
 }
 
+// Command returns the program and its arguments.
+func (h *Handler) Command() []string { return append([]string{h.Program}, h.Args...) }
+
 // Limits bound a program's processes.
 type Limits struct {
 	MemoryMiB uint64          `json:"memoryMiB"` // address space; 0: unlimited

@@ -2,5 +2,5 @@
 // has approved, and stops those that have changed since.
 //
 // A program runs from a copy of its module's files, made and verified when the server first sees the approval. So what
-// runs is what was approved, whatever happens to the module's directory in the meantime.
+// runs is what was approved.
 package host

@@ -36,7 +36,7 @@ type Approval struct {
 // Options configure a Host.
 type Options struct {
 	Dirs   []string // each has modules as its directories
-	Copies string   // directory for the copies of approved modules
+	Copies string   // directory in the data directory, for the copies of approved modules; an absolute path
 	User   *program.User
 	Every  time.Duration // between two looks at the directories; 5 s
 	Log    *slog.Logger
@@ -56,9 +56,9 @@ type Host struct {
 	mu        sync.Mutex
 	found     map[string]found
 	approvals map[string]Approval
-	ready     map[string]*copied // by name
-	said      map[string]string  // the last reason that was logged, by name
-	told      map[string]string  // the last digest that Changed was called for, by name
+	ready     map[string]*module.Module // verified copies, by name
+	said      map[string]string         // the last reason that was logged, by name
+	told      map[string]string         // the last digest that Changed was called for, by name
 }
 
 // found is a module's directory.
@@ -66,13 +66,6 @@ type found struct {
 	module *module.Module
 	err    error // why it is not loaded
 	print  string
-}
-
-// copied is a module whose programs can run.
-type copied struct {
-	*module.Module
-
-	digest string
 }
 
 // New returns a host. Without directories it has no modules.
@@ -83,7 +76,7 @@ func New(opts Options) *Host {
 	}
 	return &Host{
 		opts: opts, runner: program.Runner{As: opts.User},
-		found: map[string]found{}, approvals: map[string]Approval{}, ready: map[string]*copied{}, said: map[string]string{}, told: map[string]string{},
+		found: map[string]found{}, approvals: map[string]Approval{}, ready: map[string]*module.Module{}, said: map[string]string{}, told: map[string]string{},
 	}
 }
 
@@ -95,6 +88,9 @@ func (h *Host) Open() error {
 	if err := os.MkdirAll(h.opts.Copies, 0o755); err != nil { //nolint:gosec // programs may run as another user
 		return fmt.Errorf("modules: %w", err)
 	}
+	if err := h.letIn(); err != nil {
+		return fmt.Errorf("modules.user: %w", err)
+	}
 	if err := program.Sweep(envMark + "=" + h.opts.Copies); err != nil {
 		return fmt.Errorf("end programs of a killed server: %w", err)
 	}
@@ -103,6 +99,17 @@ func (h *Host) Open() error {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	return err
+}
+
+// letIn lets the user of programs, and its group alone, pass through the data directory to the copies. It cannot list the directory,
+// and every other file in it is closed to it.
+func (h *Host) letIn() error {
+	as := h.opts.User
+	if as == nil {
+		return nil
+	}
+	data := filepath.Dir(h.opts.Copies)
+	return cmp.Or(os.Chown(data, -1, int(as.GID)), os.Chmod(data, 0o710)) //nolint:gosec // that is meant
 }
 
 // Run looks at the directories until the context is done.
@@ -164,6 +171,8 @@ func (h *Host) read(ctx context.Context, name, dir string) {
 	h.found[name] = is
 	if is.err != nil {
 		h.say(ctx, name, is.err.Error())
+	} else {
+		h.say(ctx, name, "")
 	}
 }
 
@@ -232,7 +241,7 @@ func (h *Host) settle(ctx context.Context) {
 func (h *Host) decide(ctx context.Context) (changes []change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.ready, func(name string, _ *copied) bool {
+	maps.DeleteFunc(h.ready, func(name string, _ *module.Module) bool {
 		a, ok := h.approvals[name]
 		return !ok || a.Disabled || h.found[name].digest() != a.Digest // not a secret: of files
 	})
@@ -270,25 +279,19 @@ func (f found) digest() string {
 }
 
 // copy returns the module whose directory is a verified copy.
-func (h *Host) copy(m *module.Module) (*copied, error) {
+func (h *Host) copy(m *module.Module) (*module.Module, error) {
 	dir := filepath.Join(h.opts.Copies, strings.ReplaceAll(m.Digest, ":", "-"), m.Name)
 	there, err := module.Open(dir)
 	if err == nil && there.Digest == m.Digest { // not a secret: of files
-		return &copied{there, m.Digest}, nil
+		return there, nil
 	}
-	if err == nil || !errors.Is(err, fs.ErrNotExist) { // it is damaged
-		if err := os.RemoveAll(dir); err != nil {
-			return nil, err
-		}
+	if err := os.RemoveAll(dir); err != nil { // it is damaged, or there is none
+		return nil, err
 	}
 	if err := m.CopyTo(dir); err != nil {
 		return nil, err
 	}
-	there, err = module.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	return &copied{there, m.Digest}, nil
+	return module.Open(dir)
 }
 
 // Found returns the module of a name as it is here. Code NotFound; Unprocessable if it is not loaded.

@@ -2,8 +2,8 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,7 +79,11 @@ func (h *Host) runIn(ctx context.Context, p started, env []string) (res program.
 	if p.Temp, err = os.MkdirTemp(h.opts.Copies, ".run-"); err != nil {
 		return res, fmt.Errorf("temporary directory: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(p.Temp)) }()
+	defer func() {
+		if left := os.RemoveAll(p.Temp); left != nil { // the event is handled all the same; the next start removes it
+			h.opts.Log.WarnContext(ctx, "temporary directory of a program not removed", slog.Any("error", left))
+		}
+	}()
 	if as := h.opts.User; as != nil {
 		if err := os.Chown(p.Temp, int(as.UID), int(as.GID)); err != nil {
 			return res, fmt.Errorf("temporary directory: %w", err)
@@ -101,7 +105,7 @@ func (h *Host) runIn(ctx context.Context, p started, env []string) (res program.
 }
 
 // handler returns the module and the handler of a subscription, if they run here.
-func (h *Host) handler(sub *sluice.Subscription) (*copied, *module.Handler, error) {
+func (h *Host) handler(sub *sluice.Subscription) (*module.Module, *module.Handler, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.ready[sub.Module]
@@ -110,7 +114,7 @@ func (h *Host) handler(sub *sluice.Subscription) (*copied, *module.Handler, erro
 	}
 	for i := range m.Manifest.Handlers {
 		handler := &m.Manifest.Handlers[i]
-		if slices.Equal(sub.Endpoint.Exec, append([]string{handler.Program}, handler.Args...)) && slices.Equal(sub.Filter.Types, handler.Filter.Types) {
+		if SubscriptionID(m.Name, handler.ID, sub.Namespace) == sub.ID && slices.Equal(sub.Endpoint.Exec, handler.Command()) {
 			return m, handler, nil
 		}
 	}
@@ -125,7 +129,7 @@ type started struct {
 	pass  []string // variables of the server that it gets
 }
 
-func programOf(m *copied, h *module.Handler) started {
+func programOf(m *module.Module, h *module.Handler) started {
 	return started{pass: h.Env, Program: program.Program{
 		Path: filepath.Join(m.Dir, filepath.FromSlash(h.Program)), Args: h.Args, Dir: m.Dir, Grace: grace, Output: outputMax, Network: h.Network,
 		Limits: program.Limits{Memory: h.Limits.MemoryMiB << 20, Processor: h.Limits.Processor.Std(), Files: h.Limits.OpenFiles, FileSize: h.Limits.FileMiB << 20},

@@ -238,7 +238,7 @@ func (s *Service) Changed(ctx context.Context, name string, a Approval, files []
 	return s.tell(ctx, name, a.Revision, sluice.TypeModuleChanged, map[string]any{"files": files})
 }
 
-// requests returns the requests for the subscriptions of a module.
+// requests returns the requests for the subscriptions of a module. Code Unprocessable if two of them would have one ID.
 func requests(m *module.Module) ([]*subscription.Request, error) {
 	var all []*subscription.Request
 	for _, h := range m.Manifest.Handlers {
@@ -247,10 +247,13 @@ func requests(m *module.Module) ([]*subscription.Request, error) {
 			return nil, fmt.Errorf("filter of handler %s: %w", h.ID, err)
 		}
 		for _, ns := range m.Manifest.Namespaces {
-			policy := h.Policy
+			policy, id := h.Policy, SubscriptionID(m.Name, h.ID, ns)
+			if slices.ContainsFunc(all, func(other *subscription.Request) bool { return other.ID == id }) {
+				return nil, sluice.Errorf(sluice.Unprocessable, "two handlers would have the subscription %q; give one of them another id", id)
+			}
 			all = append(all, &subscription.Request{
-				ID: SubscriptionID(m.Name, h.ID, ns), Module: m.Name, Namespace: ns, Pattern: h.Pattern, Filter: text, Policy: &policy,
-				Endpoint: sluice.Endpoint{Exec: append([]string{h.Program}, h.Args...)}, Description: "module " + m.Name + ", handler " + h.ID,
+				ID: id, Module: m.Name, Namespace: ns, Pattern: h.Pattern, Filter: text, Policy: &policy,
+				Endpoint: sluice.Endpoint{Exec: h.Command()}, Description: "module " + m.Name + ", handler " + h.ID,
 			})
 		}
 	}
@@ -267,12 +270,7 @@ func SubscriptionID(name, handler, namespace string) string {
 	if namespace != sluice.DefaultNamespace {
 		parts = append(parts, namespace)
 	}
-	id := strings.Map(func(r rune) rune {
-		if r == '.' {
-			return '_'
-		}
-		return r
-	}, strings.Join(parts, "-"))
+	id := strings.Join(parts, "-")
 	if len(id) <= maxID {
 		return id
 	}

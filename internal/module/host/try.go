@@ -42,7 +42,7 @@ func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event
 	is := m.Manifest.Handlers[at]
 	sub := &sluice.Subscription{
 		ID: SubscriptionID(m.Name, is.ID, ev.Namespace), Namespace: ev.Namespace, Module: m.Name, Pattern: is.Pattern, Filter: is.Filter, Policy: is.Policy,
-		Endpoint: sluice.Endpoint{Exec: append([]string{is.Program}, is.Args...)},
+		Endpoint: sluice.Endpoint{Exec: is.Command()},
 	}
 	sub.SetDefaults()
 	secret, err := sluice.NewSecret()

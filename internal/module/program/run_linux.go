@@ -32,24 +32,16 @@ const drain = time.Second
 func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	started, ended := make(chan error, 1), make(chan struct{})
 	out := &output{most: p.Output}
-	cmd := r.command(p, out)
+	cmd := command(p, out)
 	// The thread that starts a process gives it its restrictions, and must live as long as the process: the kernel kills
 	// the process at the end of that thread (PDEATHSIG).
 	go onOwnThread(func() {
-		if err := restrict(p); err != nil {
-			started <- err
-			return
-		}
-		started <- cmd.Start()
+		started <- r.start(cmd, p)
 		<-ended
 	})
 	defer close(ended)
 	if err := <-started; err != nil {
 		return Result{}, fmt.Errorf("start %s: %w", p.Path, err)
-	}
-	if err := limit(cmd.Process.Pid, p.Limits); err != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it has not been waited for: the number is its own
-		return Result{}, errors.Join(err, ignoreExit(cmd.Wait()))
 	}
 	timedOut := await(ctx, cmd.Process.Pid, p)
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind in its group
@@ -57,6 +49,23 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	res := Result{Exit: exitOf(cmd, timedOut)}
 	res.Output, res.Truncated = out.text()
 	return res, ignoreExit(err)
+}
+
+// start starts a process from the calling thread, which has the restrictions and the user of the process from then on: only a thread of
+// the same user may set its limits.
+func (r *Runner) start(cmd *exec.Cmd, p Program) error {
+	if err := restrict(p, r.As); err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err //nolint:wrapcheck // the caller names the program
+	}
+	err := limit(cmd.Process.Pid, p.Limits)
+	if err != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it has not been waited for: the number is its own
+		err = errors.Join(err, ignoreExit(cmd.Wait()))
+	}
+	return err
 }
 
 // onOwnThread calls f on a thread that ends with it. It is not the main thread, which cannot end.
@@ -76,16 +85,12 @@ func onOwnThread(f func()) {
 	runtime.UnlockOSThread()
 }
 
-func (r *Runner) command(p Program, out *output) *exec.Cmd {
-	cmd := &exec.Cmd{
+func command(p Program, out *output) *exec.Cmd {
+	return &exec.Cmd{
 		Path: p.Path, Args: append([]string{p.Path}, p.Args...), Dir: p.Dir, Env: p.Env,
 		Stdin: bytes.NewReader(p.Input), Stdout: out, Stderr: out, WaitDelay: drain,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
-	if r.As != nil {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: r.As.UID, Gid: r.As.GID, Groups: []uint32{}}
-	}
-	return cmd
 }
 
 // ignoreExit returns nil for the errors that are a program's own: its exit code, and that it did not read its input

@@ -11,17 +11,33 @@ import (
 // restrict takes from the calling thread, and from the processes that it starts, what a program does not need: more
 // rights by set-user-ID files, files outside of its own, and the network. What the kernel does not have is left out
 // (InForce says what it has).
-func restrict(p Program) error {
+func restrict(p Program, as *User) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
 	}
 	if err := confine(p); err != nil {
 		return err
 	}
+	if as != nil {
+		if err := become(*as); err != nil {
+			return err
+		}
+	}
 	if p.Network {
 		return nil
 	}
 	return denyNetwork()
+}
+
+// become makes the calling thread, and no other, one of a user. The functions of package syscall would change all threads.
+func become(as User) error {
+	uid, gid := uintptr(as.UID), uintptr(as.GID)
+	for _, call := range [][4]uintptr{{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, gid, gid, gid}, {unix.SYS_SETRESUID, uid, uid, uid}} {
+		if _, _, errno := unix.RawSyscall(call[0], call[1], call[2], call[3]); errno != 0 {
+			return fmt.Errorf("become user %d: %w", as.UID, errno)
+		}
+	}
+	return nil
 }
 
 // Rights of Landlock, version 1.

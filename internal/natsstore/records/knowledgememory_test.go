@@ -121,7 +121,7 @@ func TestKnowledge_FullMemoryIsSaidAndHeals(t *testing.T) {
 }
 
 // An enrichment that would have no memory at all is refused, with the remedy.
-func TestKnowledge_FullMemoryRefusesFurtherEnrichments(t *testing.T) {
+func TestKnowledge_FullMemoryRefusesMore(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.Listening(t))
 	e := enrichesWithin(t, store, true, 200<<10)
@@ -143,7 +143,7 @@ func TestKnowledge_FullMemoryRefusesFurtherEnrichments(t *testing.T) {
 
 // The results of entries outlast a reader of the log that begins again, and a content that changes and
 // comes back.
-func TestKnowledge_ContentThatComesBackHasItsResult(t *testing.T) {
+func TestKnowledge_OldContentHasItsResult(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.Listening(t))
 	acme(t, store)
