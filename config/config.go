@@ -208,7 +208,7 @@ func Default() Config {
 		Feed:     Feed{Ring: 1024, MaxBuffer: 16384, Heartbeat: 15 * second, MaxFeeds: 20_000, MaxPerPrincipal: 1000, RingBytes: 1 << 30},
 		Watches:  Watches{PerNamespace: 100, EvaluationsPerSecond: 1000, Paths: 1024},
 		Mirrors:  Mirrors{Workers: 10, PerNamespace: 100, Tombstones: sluice.Duration(90 * 24 * time.Hour), StagingBytes: 4 << 30},
-		Modules:  Modules{Dirs: []string{}},
+		Modules:  Modules{Dirs: []string{}, MaxInFlight: 256},
 		Limits:   defaultLimits(),
 		Log:      Log{Level: "info", Format: "text"},
 

@@ -132,10 +132,18 @@ type Modules struct {
 	Dirs []string `json:"dirs" env:"DIRS"`
 	// User is the user that programs run as, if the server is root; "": the server's user.
 	User string `json:"user" env:"USER"`
+	// MaxInFlight limits the programs of this server at a time, shared fairly among their subscriptions; at most 4096;
+	// 256.
+	MaxInFlight int `json:"max_in_flight" env:"MAX_IN_FLIGHT"`
 }
 
+// maxPrograms is the most of Modules.MaxInFlight: each program has a thread of the server, which may have 10,000.
+const maxPrograms = 4096
+
 func (m Modules) check() error {
-	var errs []error
+	errs := []error{
+		when(m.MaxInFlight < 1 || m.MaxInFlight > maxPrograms, "modules.max_in_flight %d: write a number from 1 to %d", m.MaxInFlight, maxPrograms),
+	}
 	for _, dir := range m.Dirs {
 		errs = append(errs, when(!filepath.IsAbs(dir), "modules.dirs %q: write absolute paths", dir))
 	}

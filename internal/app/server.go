@@ -327,6 +327,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Lost:      s.memory.Gaps,
 	}, delivery.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
+		MaxPrograms: s.cfg.Modules.MaxInFlight,
 	})
 	s.memory.Remade = map[string]func(context.Context){streams.BucketStream(streams.Lanes): func(ctx context.Context) {
 		s.arrivals.Restore()

@@ -40,7 +40,8 @@ type Options struct {
 	Replays ReplayWatcher
 
 	LookEvery   time.Duration // interval between looks at waiting events; default: ten seconds
-	MaxInFlight int           // concurrent attempts of all subscriptions; default: 1,024
+	MaxInFlight int           // concurrent requests of all subscriptions; default: 1,024
+	MaxPrograms int           // concurrent programs of all subscriptions; default: 256
 }
 
 // ReplayWatcher reports every replay, first its current state, then its changes and its end, until
@@ -49,8 +50,11 @@ type ReplayWatcher interface {
 	Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error
 }
 
-// maxInFlight is the default of Options.MaxInFlight.
-const maxInFlight = 1024
+// The defaults of Options.
+const (
+	maxInFlight = 1024
+	maxPrograms = 256
+)
 
 // Engine serves the push subscriptions that this process owns, one runner each.
 type Engine struct {
@@ -64,7 +68,8 @@ type Engine struct {
 	seats    seats                  // with arrivals: of the subscriptions that joined
 	complete bool                   // all present subscriptions were reported
 	replays  replays
-	shares   *fairsem.Shares // permits for attempts in flight
+	shares   *fairsem.Shares // permits for requests in flight
+	programs *fairsem.Shares // permits for programs: those that hang take none from requests
 	outbound *outbound       // the only holder of the sender
 	workers  *workers        // of all runners; while it serves
 	ahead    atomic.Int64    // bytes of the budget used by read-ahead
@@ -114,7 +119,8 @@ func New(watch Watcher, owns Ownership, ports Deps, opts Options) *Engine {
 	ports.Gate, ports.Sender = nil, nil // outbound alone sends
 	return &Engine{
 		watch: watch, owns: owns, ports: ports, opts: opts, shares: fairsem.New(cmp.Or(opts.MaxInFlight, maxInFlight)), outbound: way,
-		changes: make(chan change), replays: replays{all: map[string]sluice.Replay{}}, seats: seats{all: map[string]seat{}},
+		programs: fairsem.New(cmp.Or(opts.MaxPrograms, maxPrograms)),
+		changes:  make(chan change), replays: replays{all: map[string]sluice.Replay{}}, seats: seats{all: map[string]seat{}},
 	}
 }
 
@@ -338,7 +344,11 @@ func (e *Engine) liveRunner(id string) *runner {
 }
 
 func (e *Engine) newRunner(sub *sluice.Subscription, ports Deps) *runner {
-	r := newRunner(sub, ports, e.opts, &e.ahead, e.shares.Join())
+	shares := e.shares
+	if len(sub.Endpoint.Exec) > 0 { // for good: no request changes the kind of an endpoint
+		shares = e.programs
+	}
+	r := newRunner(sub, ports, e.opts, &e.ahead, shares.Join())
 	r.outbound, r.workers = e.outbound, e.workers
 	return r
 }

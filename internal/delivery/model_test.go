@@ -267,7 +267,7 @@ type world struct {
 	ports      func(*delivery.Deps)   // changes what an engine works with; nil: nothing
 	beside     *one                   // another subscription that its engine serves; nil: none
 	replays    delivery.ReplayWatcher // nil: there are none
-	places     int                    // attempts that its engine makes at once; 0: as an engine does
+	places     int                    // attempts that its engine makes at once, of each kind; 0: as an engine does
 	observe    delivery.Observer      // nil: none
 	looks      time.Duration          // how often it looks at what waits; 0: as an engine does
 	log        *slog.Logger           // of engines; nil: none
@@ -311,7 +311,7 @@ func (w *world) start(t require.TestingT) *process {
 		w.ports(&ports)
 	}
 	p.share(&ports)
-	engine := delivery.New(w, always{}, ports, delivery.Options{LookEvery: w.looks, MaxInFlight: w.places, Observe: w.observe, Log: w.log, Replays: w.replays})
+	engine := delivery.New(w, always{}, ports, delivery.Options{LookEvery: w.looks, MaxInFlight: w.places, MaxPrograms: w.places, Observe: w.observe, Log: w.log, Replays: w.replays})
 	p.engine = engine
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })

@@ -61,3 +61,26 @@ func TestShare_HungEndpointLeavesPlacesToOthers(t *testing.T) {
 	require.LessOrEqual(t, h.most.Load(), int32(places))
 	require.Empty(t, quick.endpoint.all)
 }
+
+// Programs of modules that hang, and hold every permit of programs, take none from requests.
+func TestShare_HangingProgramsTakeNoneOfRequests(t *testing.T) {
+	t.Parallel()
+	const events = 20
+	store := connect(t)
+	w := newWorld(t, store, "program", sluice.Policy{Window: 8, Retry: quickRetries})
+	w.sub.Endpoint, w.sub.Module = sluice.Endpoint{Exec: []string{"handlers/run"}}, "m"
+	quick := newWorld(t, store, "request", sluice.Policy{Window: 8, Retry: quickRetries})
+	h := &hung{endpoint: w.endpoint, id: w.sub.ID, open: make(chan struct{})}
+	w.beside, w.places = quick.watch, 1
+	w.ports = func(p *delivery.Deps) { p.Sender = h }
+	proc := w.start(t)
+	defer proc.stop()
+	w.publish(t, "/a", "program")
+	require.Eventually(t, func() bool { return h.now.Load() == 1 }, patience, time.Millisecond, "it hangs")
+	for i := range events {
+		quick.publish(t, "/a", fmt.Sprint("request", i))
+	}
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == events }, time.Minute, time.Millisecond)
+	close(h.open)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == events+1 }, time.Minute, time.Millisecond)
+}

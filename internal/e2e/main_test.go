@@ -35,6 +35,8 @@ const (
 	serveGraceEnv = "SLUICE_TEST_SHUTDOWN_GRACE"
 	serveStoreEnv = "SLUICE_TEST_MAX_STORE"
 	serveShareEnv = "SLUICE_TEST_SHARED_ABOVE"
+
+	serveModulesEnv = "SLUICE_TEST_MODULES" // the directory of modules
 )
 
 // sharedKey seals the secrets of servers that share a NATS.
@@ -69,6 +71,9 @@ func serveAsChild(dir string) {
 	}
 	if above, err := strconv.Atoi(os.Getenv(serveShareEnv)); err == nil {
 		cfg.Webhooks.SharedAbove = above
+	}
+	if dir := os.Getenv(serveModulesEnv); dir != "" {
+		cfg.Modules.Dirs = []string{dir}
 	}
 	withTester(&cfg, nil)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))

@@ -17,8 +17,8 @@ import (
 )
 
 // moduleOf writes a module with a handler in sh for events of the type t, and more files.
-func moduleOf(t *testing.T, dirs, name, script string, more ...string) {
-	t.Helper()
+func moduleOf(tb testing.TB, dirs, name, script string, more ...string) {
+	tb.Helper()
 	dir := filepath.Join(dirs, name)
 	files := map[string]string{
 		"events/subscribe.json": `{"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"retry":{"preset":"custom","steps":["100ms"],"max_attempts":3},"timeout":"20s"}]}`,
@@ -29,8 +29,8 @@ func moduleOf(t *testing.T, dirs, name, script string, more ...string) {
 	}
 	for path, text := range files {
 		path = filepath.Join(dir, path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o700))
+		require.NoError(tb, os.MkdirAll(filepath.Dir(path), 0o750))
+		require.NoError(tb, os.WriteFile(path, []byte(text), 0o700))
 	}
 }
 

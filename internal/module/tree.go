@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"syscall"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -64,7 +65,7 @@ func Open(dir string) (*Module, error) {
 		return nil, fmt.Errorf("module %s: %w", m.Name, err)
 	}
 	defer func() { _ = root.Close() }() // it was only read
-	text, err := root.ReadFile(ManifestFile)
+	text, err := readManifest(root)
 	if err != nil {
 		return nil, &Fault{File: ManifestFile, Reason: plain(err)}
 	}
@@ -81,6 +82,16 @@ func Open(dir string) (*Module, error) {
 		return nil, &Fault{File: ManifestFile, Reason: "it changed while it was read"}
 	}
 	return m, nil
+}
+
+// readManifest reads the manifest, or as much of it as tells that it is too large.
+func readManifest(root *os.Root) (text []byte, err error) {
+	f, _, err := openRegular(root, ManifestFile)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return io.ReadAll(io.LimitReader(f, maxManifest+1))
 }
 
 func plain(err error) string {
@@ -132,18 +143,11 @@ func scan(root *os.Root) (map[string]File, error) {
 var errLarge = fmt.Errorf("more than %d MiB in all files", maxBytes>>20)
 
 func hashed(root *os.Root, path string, most int64) (file File, err error) {
-	f, err := root.Open(path)
+	f, info, err := openRegular(root, path)
 	if err != nil {
-		return file, err //nolint:wrapcheck // the caller names the file
+		return file, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return file, err //nolint:wrapcheck // the caller names the file
-	}
-	if !info.Mode().IsRegular() {
-		return file, errors.New("it is no regular file any more")
-	}
 	hash := sha256.New()
 	if file.Size, err = io.Copy(hash, io.LimitReader(f, most+1)); err != nil {
 		return file, err //nolint:wrapcheck // the caller names the file
@@ -153,6 +157,22 @@ func hashed(root *os.Root, path string, most int64) (file File, err error) {
 	}
 	file.Executable, file.SHA256 = info.Mode()&0o100 != 0, hex.EncodeToString(hash.Sum(nil))
 	return file, nil
+}
+
+// openRegular opens a file that was a regular one a moment ago. A pipe in its place would wait for a writer.
+func openRegular(root *os.Root, path string) (*os.File, fs.FileInfo, error) {
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // the caller names the file
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file any more")
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
 }
 
 func sum(text []byte) string {
@@ -222,9 +242,9 @@ func copyFile(from *os.Root, path, to string, want File) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // programs may run as another user
 		return err //nolint:wrapcheck // the caller names the file
 	}
-	in, err := from.Open(path)
+	in, _, err := openRegular(from, path)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller names the file
+		return err
 	}
 	defer func() { _ = in.Close() }() // it was only read
 	mode := os.FileMode(0o444)

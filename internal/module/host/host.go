@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -53,7 +52,11 @@ type Host struct {
 	opts   Options
 	runner program.Runner
 
-	mu        sync.Mutex
+	looking  sync.Mutex // one look at a time
+	looked   time.Time  // guarded by looking
+	settling sync.Mutex // one decision about what runs, with its copies, at a time
+
+	mu        sync.Mutex // the last one of these to be taken, and held for moments
 	found     map[string]found
 	approvals map[string]Approval
 	ready     map[string]*module.Module // verified copies, by name
@@ -64,8 +67,8 @@ type Host struct {
 // found is a module's directory.
 type found struct {
 	module *module.Module
-	err    error // why it is not loaded
-	print  string
+	err    error  // why it is not loaded
+	print  string // of its files
 }
 
 // New returns a host. Without directories it has no modules.
@@ -91,7 +94,7 @@ func (h *Host) Open() error {
 	if err := h.letIn(); err != nil {
 		return fmt.Errorf("modules.user: %w", err)
 	}
-	if err := program.Sweep(envMark + "=" + h.opts.Copies); err != nil {
+	if err := program.Sweep(program.MarkName + "=" + h.opts.Copies + string(filepath.Separator)); err != nil {
 		return fmt.Errorf("end programs of a killed server: %w", err)
 	}
 	left, err := filepath.Glob(filepath.Join(h.opts.Copies, ".run-*"))
@@ -110,188 +113,6 @@ func (h *Host) letIn() error {
 	}
 	data := filepath.Dir(h.opts.Copies)
 	return cmp.Or(os.Chown(data, -1, int(as.GID)), os.Chmod(data, 0o710)) //nolint:gosec // that is meant
-}
-
-// Run looks at the directories until the context is done.
-func (h *Host) Run(ctx context.Context) error {
-	if len(h.opts.Dirs) == 0 {
-		<-ctx.Done()
-		return nil
-	}
-	clock := time.NewTicker(h.opts.Every)
-	defer clock.Stop()
-	for {
-		h.Look(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-clock.C:
-		}
-	}
-}
-
-// Look reads the modules that have changed since the last look.
-func (h *Host) Look(ctx context.Context) {
-	seen := map[string]string{} // directory by name
-	for _, dir := range h.opts.Dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			h.opts.Log.WarnContext(ctx, "directory of modules not readable", slog.String("dir", dir), slog.Any("error", err))
-			continue
-		}
-		for _, entry := range entries {
-			path := filepath.Join(dir, entry.Name())
-			if _, err := os.Stat(filepath.Join(path, module.ManifestFile)); err == nil && seen[entry.Name()] == "" {
-				seen[entry.Name()] = path
-			}
-		}
-	}
-	h.mu.Lock()
-	maps.DeleteFunc(h.found, func(name string, _ found) bool { return seen[name] == "" })
-	h.mu.Unlock()
-	for name, dir := range seen {
-		h.read(ctx, name, dir)
-	}
-	h.settle(ctx)
-}
-
-// read reads a module unless it looks as it did.
-func (h *Host) read(ctx context.Context, name, dir string) {
-	print := fingerprint(dir)
-	h.mu.Lock()
-	was, ok := h.found[name]
-	h.mu.Unlock()
-	if ok && was.print == print && print != "" {
-		return
-	}
-	is := found{print: print}
-	is.module, is.err = module.Open(dir)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.found[name] = is
-	if is.err != nil {
-		h.say(ctx, name, is.err.Error())
-	} else {
-		h.say(ctx, name, "")
-	}
-}
-
-// say logs why a module is not loaded, once.
-func (h *Host) say(ctx context.Context, name, reason string) {
-	if h.said[name] == reason {
-		return
-	}
-	h.said[name] = reason
-	if reason != "" {
-		h.opts.Log.WarnContext(ctx, "module not loaded", slog.String("module", name), slog.String("reason", reason))
-	}
-}
-
-// fingerprint returns a text that changes with the files of a directory, without reading them; "" if it is not readable.
-func fingerprint(dir string) string {
-	var text strings.Builder
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil && !d.IsDir() {
-			_, err = text.WriteString(path + " " + info.Mode().String() + " " + info.ModTime().Format(time.RFC3339Nano) + " " + inode(info) + "\n")
-		}
-		return err
-	})
-	if err != nil {
-		return ""
-	}
-	return text.String()
-}
-
-// Set enters the approval of a module; nil: it has none any more.
-func (h *Host) Set(ctx context.Context, name string, a *Approval) {
-	h.mu.Lock()
-	if a == nil {
-		delete(h.approvals, name)
-	} else {
-		h.approvals[name] = *a
-	}
-	h.mu.Unlock()
-	h.settle(ctx)
-}
-
-// change is an approved module whose files are others now.
-type change struct {
-	name     string
-	approval Approval
-	files    []string
-}
-
-// settle decides which modules run: those that are approved, not disabled, and whose files here are the approved ones.
-func (h *Host) settle(ctx context.Context) {
-	for _, c := range h.decide(ctx) {
-		if err := h.opts.Changed(ctx, c.name, c.approval, c.files); err != nil {
-			h.opts.Log.WarnContext(ctx, "changed module not suspended yet", slog.String("module", c.name), slog.Any("error", err))
-			h.mu.Lock()
-			h.told[c.name] = ""
-			h.mu.Unlock()
-		}
-	}
-}
-
-// decide enters which modules run, and returns those that have changed and were not reported yet.
-func (h *Host) decide(ctx context.Context) (changes []change) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	maps.DeleteFunc(h.ready, func(name string, _ *module.Module) bool {
-		a, ok := h.approvals[name]
-		return !ok || a.Disabled || h.found[name].digest() != a.Digest // not a secret: of files
-	})
-	for name, a := range h.approvals {
-		is := h.found[name].module
-		switch {
-		case a.Disabled || h.ready[name] != nil || is == nil: // nil: missing here, or invalid
-		case is.Digest == a.Digest: // not a secret: of files
-			h.enter(ctx, is)
-		case h.told[name] != is.Digest: // not a secret: of files
-			h.told[name] = is.Digest
-			changes = append(changes, change{name, a, module.Changed(a.Files, is.Files)})
-		}
-	}
-	return changes
-}
-
-// enter has a module's programs run.
-func (h *Host) enter(ctx context.Context, m *module.Module) {
-	ready, err := h.copy(m)
-	if err != nil {
-		h.say(ctx, m.Name, err.Error())
-		return
-	}
-	h.say(ctx, m.Name, "")
-	h.ready[m.Name], h.told[m.Name] = ready, ""
-	h.opts.Log.InfoContext(ctx, "module runs", slog.String("module", m.Name), slog.String("digest", m.Digest))
-}
-
-func (f found) digest() string {
-	if f.module == nil {
-		return ""
-	}
-	return f.module.Digest
-}
-
-// copy returns the module whose directory is a verified copy.
-func (h *Host) copy(m *module.Module) (*module.Module, error) {
-	dir := filepath.Join(h.opts.Copies, strings.ReplaceAll(m.Digest, ":", "-"), m.Name)
-	there, err := module.Open(dir)
-	if err == nil && there.Digest == m.Digest { // not a secret: of files
-		return there, nil
-	}
-	if err := os.RemoveAll(dir); err != nil { // it is damaged, or there is none
-		return nil, err
-	}
-	if err := m.CopyTo(dir); err != nil {
-		return nil, err
-	}
-	return module.Open(dir)
 }
 
 // Found returns the module of a name as it is here. Code NotFound; Unprocessable if it is not loaded.

@@ -33,7 +33,6 @@ const (
 // Variables of a program's environment, besides those that its manifest names.
 const (
 	envPath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	envMark  = "SLUICE_RUN" // names the server's data directory: what is left of a killed server is found by it
 	envEvent = "SLUICE_EVENT_"
 )
 
@@ -89,7 +88,8 @@ func (h *Host) runIn(ctx context.Context, p started, env []string) (res program.
 			return res, fmt.Errorf("temporary directory: %w", err)
 		}
 	}
-	p.Env = append(env, "HOME="+p.Temp, "TMPDIR="+p.Temp)
+	p.Mark = program.MarkName + "=" + p.Temp
+	p.Env = append(env, "HOME="+p.Temp, "TMPDIR="+p.Temp, p.Mark)
 	if p.Trace != "" {
 		p.Env = append(p.Env, "TRACEPARENT="+p.Trace)
 	}
@@ -139,7 +139,7 @@ func programOf(m *module.Module, h *module.Handler) started {
 // environment returns the variables that describe an attempt.
 func (h *Host) environment(sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) []string {
 	return []string{
-		"PATH=" + envPath, "LANG=C.UTF-8", envMark + "=" + h.opts.Copies,
+		"PATH=" + envPath, "LANG=C.UTF-8",
 		"SLUICE_MODULE=" + sub.Module, "SLUICE_SUBSCRIPTION=" + sub.ID, "SLUICE_NAMESPACE=" + ev.Namespace,
 		envEvent + "ID=" + ev.ID, envEvent + "TYPE=" + ev.Type, envEvent + "PATH=" + string(ev.Path), envEvent + "SEQ=" + strconv.FormatUint(ev.Seq, 10),
 		"SLUICE_ATTEMPT=" + strconv.Itoa(a.Number), "SLUICE_DEADLINE=" + a.StartedAt.Add(sub.Policy.Timeout.Std()).Format(time.RFC3339Nano),

@@ -50,15 +50,15 @@ type Service struct {
 	Now           func() time.Time
 }
 
-// Modules returns the modules of this server, as they are now.
+// Modules returns the modules of this server, as they are now or were a moment ago.
 func (s *Service) Modules(ctx context.Context) []sluice.Module {
-	s.Host.Look(ctx)
+	s.Host.Refresh(ctx)
 	return s.Host.List()
 }
 
 // Module returns a module as it is now. Code NotFound.
 func (s *Service) Module(ctx context.Context, name string) (sluice.Module, error) {
-	s.Host.Look(ctx)
+	s.Host.LookAt(ctx, name)
 	return s.Host.Get(name)
 }
 
@@ -66,7 +66,7 @@ func (s *Service) Module(ctx context.Context, name string) (sluice.Module, error
 // and resumed. The caller owns them. Codes NotFound; Unprocessable if it is not loaded; RevisionMismatch if its files have another
 // digest; Forbidden if it handles system events and the caller is not root (S4-33); those of the subscriptions.
 func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.Module, error) {
-	s.Host.Look(ctx)
+	s.Host.LookAt(ctx, name)
 	m, err := s.Host.Found(name)
 	if err != nil {
 		return sluice.Module{}, err

@@ -14,6 +14,7 @@ type Program struct {
 	Dir   string   // working directory, which the program may read
 	Temp  string   // a directory that the program may write; "": none
 	Env   []string // the whole environment
+	Mark  string   // an entry of Env, "SLUICE_RUN=…", that no other run has: what it leaves behind is known by it
 	Input []byte   // standard input
 
 	Timeout time.Duration // until it is asked to end
@@ -22,6 +23,9 @@ type Program struct {
 	Limits  Limits
 	Network bool // it may make connections
 }
+
+// MarkName is the variable whose value is a run's own.
+const MarkName = "SLUICE_RUN"
 
 // Limits bound the resources of each process of a program; zero: unlimited.
 type Limits struct {

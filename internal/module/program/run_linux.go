@@ -27,25 +27,33 @@ type Runner struct {
 const drain = time.Second
 
 // Run runs a program to its end, and returns how it ended. When the context is done, or its time is over, it is asked to
-// end (SIGTERM to its group) and killed after the grace. Nothing of its group outlives it, and if this process is killed,
-// so is the program. The error says why it could not be started.
+// end (SIGTERM to its group) and killed after the grace. Nothing that it has started outlives it, and if this process is
+// killed, so is the program. The error says why it could not be started.
 func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
-	started, ended := make(chan error, 1), make(chan struct{})
+	started, over, reaped := make(chan error, 1), make(chan struct{}), make(chan struct{})
 	out := &output{most: p.Output}
 	cmd := command(p, out)
 	// The thread that starts a process gives it its restrictions, and must live as long as the process: the kernel kills
 	// the process at the end of that thread (PDEATHSIG).
+	adopted.expect(p.Mark)
 	go onOwnThread(func() {
-		started <- r.start(cmd, p)
-		<-ended
+		err := r.start(cmd, p)
+		started <- err
+		if err == nil {
+			awaitEnd(cmd.Process.Pid)
+			close(over)
+		}
+		<-reaped
 	})
-	defer close(ended)
+	defer close(reaped)
 	if err := <-started; err != nil {
+		adopted.ended(0, p.Mark)
 		return Result{}, fmt.Errorf("start %s: %w", p.Path, err)
 	}
-	timedOut := await(ctx, cmd.Process.Pid, p)
+	timedOut := await(ctx, over, cmd.Process.Pid, p)
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind in its group
 	err := cmd.Wait()
+	adopted.ended(cmd.Process.Pid, p.Mark)
 	res := Result{Exit: exitOf(cmd, timedOut)}
 	res.Output, res.Truncated = out.text()
 	return res, ignoreExit(err)
@@ -60,6 +68,7 @@ func (r *Runner) start(cmd *exec.Cmd, p Program) error {
 	if err := cmd.Start(); err != nil {
 		return err //nolint:wrapcheck // the caller names the program
 	}
+	adopted.began(cmd.Process.Pid)
 	err := limit(cmd.Process.Pid, p.Limits)
 	if err != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it has not been waited for: the number is its own
@@ -89,7 +98,7 @@ func command(p Program, out *output) *exec.Cmd {
 	return &exec.Cmd{
 		Path: p.Path, Args: append([]string{p.Path}, p.Args...), Dir: p.Dir, Env: p.Env,
 		Stdin: bytes.NewReader(p.Input), Stdout: out, Stderr: out, WaitDelay: drain,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 }
 
@@ -111,19 +120,18 @@ func exitOf(cmd *exec.Cmd, timedOut bool) module.Exit {
 	return exit
 }
 
-// await returns when a process has ended, which it is asked to when its time is over. The process is not reaped: until it
-// is, its number stays that of its group.
-func await(ctx context.Context, pid int, p Program) (timedOut bool) {
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		for {
-			err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-			if !errors.Is(err, unix.EINTR) {
-				return
-			}
+// awaitEnd returns when a process has ended. The process is not reaped: until it is, its number stays that of its group.
+func awaitEnd(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
 		}
-	}()
+	}
+}
+
+// await returns when a process is over, which it is asked to be when its time is.
+func await(ctx context.Context, over <-chan struct{}, pid int, p Program) (timedOut bool) {
 	limited, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	select {

@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-io/sluice/internal/module"
 	"github.com/sluice-io/sluice/internal/module/program"
@@ -104,11 +106,47 @@ func TestRun_EndsTheWholeGroup(t *testing.T) {
 	p := shell(t, `(trap '' TERM HUP; sleep 1000 & echo $! > "$1/pid"; wait) & while [ ! -s "$1/pid" ]; do :; done; exit 0`)
 	p.Args = []string{p.Temp}
 	require.Equal(t, 0, run(t, p).Exit.Code)
-	text, err := os.ReadFile(filepath.Join(p.Temp, "pid"))
-	require.NoError(t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil || isZombie(t, pid) }, time.Minute, time.Millisecond)
+	require.ErrorIs(t, syscall.Kill(numberIn(t, p.Temp, "pid"), 0), syscall.ESRCH)
+}
+
+// numberIn waits for a file with the number of a process, and returns it.
+func numberIn(t *testing.T, dir, name string) (pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		return err == nil
+	}, time.Minute, time.Millisecond, name)
+	return pid
+}
+
+// A process that has left the group and the session of its program, its output, and even its environment, ends with the
+// program all the same. That of a program that still runs is left alone.
+func TestRun_EndsProcessesOutsideItsGroup(t *testing.T) {
+	t.Parallel()
+	const leave = `(setsid sh -c 'echo $$ > "$0/marked"; exec sleep 1000' "$1" >/dev/null 2>&1 &)
+(setsid env -i /bin/sh -c 'echo $$ > "$0/bare"; exec /bin/sleep 1000' "$1" >/dev/null 2>&1 &)
+while [ ! -s "$1/marked" ] || [ ! -s "$1/bare" ]; do :; done; `
+	other := shell(t, leave+`while [ ! -e "$1/end" ]; do sleep 0.01; done`)
+	other.Args, other.Mark = []string{other.Temp}, "SLUICE_RUN="+other.Temp
+	other.Env = append(other.Env, other.Mark)
+	var running sync.WaitGroup
+	running.Go(func() { run(t, other) })
+	stays := numberIn(t, other.Temp, "marked")
+
+	p := shell(t, leave+`exit 0`)
+	p.Args, p.Mark = []string{p.Temp}, "SLUICE_RUN="+p.Temp
+	p.Env = append(p.Env, p.Mark)
+	require.Equal(t, 0, run(t, p).Exit.Code)
+	for _, name := range []string{"marked", "bare"} {
+		require.ErrorIs(t, syscall.Kill(numberIn(t, p.Temp, name), 0), syscall.ESRCH, name)
+	}
+	require.NoError(t, syscall.Kill(stays, 0))
+	require.NoError(t, os.WriteFile(filepath.Join(other.Temp, "end"), nil, 0o600))
+	running.Wait()
+	require.ErrorIs(t, syscall.Kill(stays, 0), syscall.ESRCH)
 }
 
 // isZombie reports whether a process has ended, but was not reaped by its new parent yet.
@@ -184,10 +222,17 @@ func TestRun_RestrictsNothingElse(t *testing.T) {
 	require.Contains(t, string(text), "NoNewPrivs:\t0")
 }
 
-// parent makes this test binary a server that is killed while a program runs.
-const parent = "SLUICE_TEST_PROGRAM"
+// parent makes this test binary a server that is killed while a program runs, and above the parent of such a server.
+const (
+	parent = "SLUICE_TEST_PROGRAM"
+	above  = "SLUICE_TEST_PROGRAM_ABOVE"
+)
 
 func TestMain(m *testing.M) {
+	if file := os.Getenv(above); file != "" {
+		adopt(file)
+		return
+	}
 	if file := os.Getenv(parent); file != "" {
 		_, err := (&program.Runner{}).Run(context.Background(), program.Program{
 			Path: file, Args: []string{filepath.Dir(file)}, Dir: filepath.Dir(file), Temp: filepath.Dir(file), Env: []string{"PATH=/usr/bin:/bin", "SLUICE_RUN=" + file}, Timeout: time.Hour, Grace: time.Hour,
@@ -200,32 +245,46 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// adopt starts a server, and adopts what is left of it, as the first process of a machine does. It ends with its input.
+func adopt(file string) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+	server := exec.CommandContext(context.Background(), os.Args[0])
+	server.Env = append(os.Environ(), above+"=", parent+"="+file)
+	if err := server.Start(); err != nil {
+		panic(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "server"), []byte(strconv.Itoa(server.Process.Pid)), 0o600); err != nil {
+		panic(err)
+	}
+	_ = server.Wait() // it is killed
+	_, _ = os.Stdin.Read(make([]byte, 1))
+}
+
 // A program dies with its server, and what it has started is ended at the server's next start.
 func TestSweep_EndsTheRestOfAKilledServer(t *testing.T) {
 	t.Parallel()
 	p := shell(t, `(sleep 1000 & echo $! > "$1/grandchild"; wait) & echo $$ > "$1/child"; wait`)
-	server := exec.CommandContext(t.Context(), os.Args[0])
-	server.Env = append(os.Environ(), parent+"="+p.Path)
-	require.NoError(t, server.Start())
+	adopting := exec.CommandContext(t.Context(), os.Args[0])
+	adopting.Env = append(os.Environ(), above+"="+p.Path)
+	end, err := adopting.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, adopting.Start())
 	pids := map[string]int{}
-	for _, name := range []string{"child", "grandchild"} {
-		require.Eventually(t, func() bool {
-			text, err := os.ReadFile(filepath.Join(p.Dir, name))
-			if err == nil {
-				pids[name], err = strconv.Atoi(strings.TrimSpace(string(text)))
-			}
-			return err == nil
-		}, time.Minute, time.Millisecond, name)
+	for _, name := range []string{"server", "child", "grandchild"} {
+		pids[name] = numberIn(t, p.Dir, name)
 	}
 	gone := func(name string) func() bool {
 		return func() bool { return syscall.Kill(pids[name], 0) != nil || isZombie(t, pids[name]) }
 	}
-	require.NoError(t, server.Process.Kill())
-	require.Error(t, server.Wait())
+	require.NoError(t, syscall.Kill(pids["server"], syscall.SIGKILL))
 	require.Eventually(t, gone("child"), time.Minute, time.Millisecond)
 	require.False(t, gone("grandchild")())
 	require.NoError(t, program.Sweep("SLUICE_RUN="+p.Path))
 	require.Eventually(t, gone("grandchild"), time.Minute, time.Millisecond)
+	require.NoError(t, end.Close())
+	require.NoError(t, adopting.Wait())
 }
 
 func BenchmarkRun(b *testing.B) {

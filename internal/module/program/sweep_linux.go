@@ -19,8 +19,8 @@ const sweepTime = 10 * time.Second
 
 var errLeft = errors.New("a process that was killed is still there")
 
-// Sweep kills all processes that have a variable in their environment, "NAME=value", and returns when there is none left. A
-// process that hides its environment is not found.
+// Sweep kills all processes whose mark begins with a text, "SLUICE_RUN=…", and returns when there is none left. A process
+// that hides its environment is not found.
 func Sweep(variable string) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Millisecond), backoff.WithMaxElapsedTime(sweepTime))
 	return backoff.Retry(func() error {
@@ -40,7 +40,7 @@ func Sweep(variable string) error {
 	}, wait)
 }
 
-// withVariable returns the processes with a variable in their environment, but this one.
+// withVariable returns the processes with a variable in their environment that begins so, but this one.
 func withVariable(variable string) (pids []int, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -67,5 +67,5 @@ func hasVariable(file, variable string) (bool, error) {
 			return false, nil
 		}
 	}
-	return slices.ContainsFunc(bytes.Split(text, []byte{0}), func(entry []byte) bool { return string(entry) == variable }), err
+	return slices.ContainsFunc(bytes.Split(text, []byte{0}), func(entry []byte) bool { return bytes.HasPrefix(entry, []byte(variable)) }), err
 }

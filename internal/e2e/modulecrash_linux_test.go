@@ -1,0 +1,216 @@
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/datadir"
+	"github.com/sluice-io/sluice/pkg/client"
+)
+
+// handled records what the programs of a module tell a test.
+type handled struct {
+	arrivals
+
+	running map[int]string // events by the numbers of the processes that have begun and were not asked about yet
+}
+
+// listen hears programs until the test ends. One in ten is told to fail.
+func (r *handled) listen(t *testing.T) (addr string) {
+	t.Helper()
+	at, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = at.Close() })
+	go func() {
+		for {
+			conn, err := at.Accept()
+			if err != nil {
+				return
+			}
+			go r.hear(conn)
+		}
+	}()
+	return at.Addr().String()
+}
+
+func (r *handled) hear(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	lines := bufio.NewReader(conn)
+	first, err := lines.ReadString('\n')
+	if err != nil {
+		return
+	}
+	id, number, _ := strings.Cut(strings.TrimSpace(first), " ")
+	pid, _ := strconv.Atoi(number)
+	path, n, _ := strings.Cut(id, "-")
+	event, _ := strconv.Atoi(n)
+	r.mu.Lock()
+	r.running[pid] = id
+	if r.tries[id]++; r.tries[id] == 1 {
+		r.first[path] = append(r.first[path], event)
+	}
+	r.mu.Unlock()
+	if _, err := lines.ReadString('\n'); err != nil {
+		return // it was killed
+	}
+	r.mu.Lock()
+	r.requests++
+	answer := "fail\n"
+	if r.requests%10 != 0 {
+		answer = "well\n"
+		r.settled[id]++
+	}
+	r.mu.Unlock()
+	_, _ = conn.Write([]byte(answer)) // it may have been killed
+}
+
+// begun returns the processes that have begun since the last call.
+func (r *handled) begun() map[int]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.running
+	r.running = map[int]string{}
+	return all
+}
+
+// buildsHandler writes a module whose handler is a program in Go of testdata.
+func buildsHandler(tb testing.TB, dirs, name, source, manifest string) {
+	tb.Helper()
+	dir := filepath.Join(dirs, name)
+	require.NoError(tb, os.MkdirAll(filepath.Join(dir, "events"), 0o750))
+	require.NoError(tb, os.WriteFile(filepath.Join(dir, "events/subscribe.json"), []byte(manifest), 0o600))
+	build := exec.CommandContext(tb.Context(), "go", "build", "-o", filepath.Join(dir, "handlers/run"), "./"+source)
+	build.Dir, build.Env = "testdata", append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(tb, err, string(out))
+}
+
+// marked returns the processes of the modules of a server.
+func marked(tb testing.TB, data string) (pids []string) {
+	tb.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	require.NoError(tb, err)
+	for _, file := range files {
+		env, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(env, []byte("SLUICE_RUN="+data)) {
+			pids = append(pids, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return pids
+}
+
+const crashModule = `{"events":[{"eventType":"message","handler":"handlers/run","filter":{"projectScoped":true},"pattern":"/crash/*","args":[%q],
+	"network":true,"concurrency":%d,"timeout":"20s","retry":{"preset":"custom","steps":["200ms"],"max_attempts":100}}]}`
+
+// TestModuleCrash_LosesNoEventAndLeavesNoProcess kills the server while programs run: no event is lost, the order of paths is kept,
+// at most the window is repeated for each kill, and no program or child of one outlives its server's next start.
+func TestModuleCrash_LosesNoEventAndLeavesNoProcess(t *testing.T) { // S4-17, S4-22, S4-29
+	t.Parallel()
+	const window = 8
+	events, kills, paths := 150, 3, 50
+	if os.Getenv("SLUICE_LONG") != "" {
+		events, kills = 20_000, 200
+	}
+	got := &handled{running: map[int]string{}, arrivals: *newArrivals()}
+	dirs := t.TempDir()
+	buildsHandler(t, dirs, "crash", "crashhandler", fmt.Sprintf(crashModule, got.listen(t), window))
+	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0", env: []string{serveModulesEnv + "=" + dirs}}
+	c.start(t)
+	t.Cleanup(func() { _ = c.proc.Process.Kill() })
+	c.approves(t, "crash")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	var publishing sync.WaitGroup
+	publishing.Go(func() { publish(ctx, t, "nats://"+c.nats, events, paths) })
+	var slowest time.Duration
+	for k := range kills {
+		require.Eventually(t, func() bool { return got.count() > (k+1)*events/(kills+2) }, 2*time.Minute, time.Millisecond)
+		c.kill(t)
+		before := got.begun()
+		began := time.Now()
+		c.start(t)
+		slowest = max(slowest, time.Since(began))
+		for pid, id := range before {
+			require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil || got.began(pid) || !isProgram(pid, c.dir, id) }, time.Minute, time.Millisecond, id)
+		}
+	}
+	publishing.Wait()
+	require.Eventually(t, func() bool { return got.count() == events }, 5*time.Minute, 10*time.Millisecond, "all are handled")
+	require.NoError(t, c.proc.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, c.proc.Wait())
+	require.Empty(t, marked(t, c.dir), "processes that were left")
+
+	got.mu.Lock()
+	defer got.mu.Unlock()
+	twice := 0
+	for _, n := range got.settled {
+		twice += n - 1
+	}
+	t.Logf("%d events, %d programs, %d kills, %d handled twice; the slowest start took %s", events, got.requests, kills, twice, slowest)
+	require.LessOrEqual(t, twice, kills*window)
+	for path, numbers := range got.first {
+		require.IsIncreasing(t, numbers, "first attempts of %s", path)
+	}
+}
+
+func (r *handled) began(pid int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running[pid] != ""
+}
+
+// isProgram reports whether a process runs a program for an event.
+func isProgram(pid int, data, event string) bool {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && bytes.Contains(env, []byte("SLUICE_RUN="+data)) && bytes.Contains(env, []byte("SLUICE_EVENT_ID="+event+"\x00"))
+}
+
+// approves approves a module of a child.
+func (c *child) approves(t *testing.T, name string) {
+	t.Helper()
+	s := &running{api: client.New("http://"+c.http, c.token(t)), at: datadir.Addresses{HTTP: "http://" + c.http}, token: c.token(t)}
+	s.approves(t, name)
+}
+
+// A server that is told to end waits for its programs, and ends those whose time is over with all that they have started.
+func TestModuleStop_WaitsThenKills(t *testing.T) { // S4-29
+	t.Parallel()
+	dirs := t.TempDir()
+	moduleOf(t, dirs, "stop", `case "$SLUICE_EVENT_ID" in quick) sleep 0.3; echo well;; *) setsid sleep 1000 & sleep 1000 & wait;; esac`, "events/subscribe.json",
+		`{"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"timeout":"1s","retry":{"preset":"custom","steps":["1h"],"max_attempts":1}}]}`)
+	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0", env: []string{serveModulesEnv + "=" + dirs}}
+	c.start(t)
+	t.Cleanup(func() { _ = c.proc.Process.Kill() })
+	c.approves(t, "stop")
+	s := &running{api: client.New("http://"+c.http, c.token(t)), at: datadir.Addresses{HTTP: "http://" + c.http}, token: c.token(t)}
+	s.publishes(t, "default", "/a quick", "/b hangs")
+	require.Eventually(t, func() bool { return len(marked(t, c.dir)) >= 5 }, time.Minute, time.Millisecond, "both run, with their children")
+	require.NoError(t, c.proc.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, c.proc.Wait())
+	require.Empty(t, marked(t, c.dir))
+	c.start(t)
+	s.at.HTTP = "http://" + c.http
+	quick, hangs := s.attemptsOf(t, "stop-run", "quick"), s.attemptsOf(t, "stop-run", "hangs")
+	require.Len(t, quick, 1)
+	require.Equal(t, "well\n", quick[0]["output"])
+	require.Len(t, hangs, 1)
+	require.Contains(t, hangs[0]["error"], "did not end within its timeout")
+	r := s.call(t, "GET /v1/modules/stop", "")
+	require.Equal(t, http.StatusOK, r.status)
+}

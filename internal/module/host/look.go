@@ -1,0 +1,178 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/module"
+)
+
+const (
+	// maxModules is how many modules of its directories a server loads.
+	maxModules = 1000
+	// share bounds the time that looks take: one part in so many.
+	share = 20
+	// fresh is how long a list of the modules holds without another look.
+	fresh = time.Second
+)
+
+// Run looks at the directories until the context is done.
+func (h *Host) Run(ctx context.Context) error {
+	if len(h.opts.Dirs) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	for {
+		began := time.Now()
+		h.Look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(max(h.opts.Every, share*time.Since(began))):
+		}
+	}
+}
+
+// Look reads the modules that have changed since the last look.
+func (h *Host) Look(ctx context.Context) {
+	h.looking.Lock()
+	seen := h.directories(ctx)
+	h.mu.Lock()
+	maps.DeleteFunc(h.found, func(name string, _ found) bool { return seen[name] == "" })
+	h.mu.Unlock()
+	for name, dir := range seen {
+		h.read(ctx, name, dir)
+	}
+	h.looked = time.Now()
+	h.looking.Unlock()
+	h.settle(ctx)
+}
+
+// Refresh looks unless the last look is fresh.
+func (h *Host) Refresh(ctx context.Context) {
+	h.looking.Lock()
+	recent := time.Since(h.looked) < fresh
+	h.looking.Unlock()
+	if !recent {
+		h.Look(ctx)
+	}
+}
+
+// LookAt reads one module if it has changed since the last look.
+func (h *Host) LookAt(ctx context.Context, name string) {
+	if module.CheckName(name) != nil { // no module has it; and it may be a path
+		return
+	}
+	h.looking.Lock()
+	dir := ""
+	for _, in := range h.opts.Dirs {
+		if path := filepath.Join(in, name); dir == "" && isModule(path) {
+			dir = path
+		}
+	}
+	h.mu.Lock()
+	_, known := h.found[name]
+	full := len(h.found) >= maxModules
+	if dir == "" {
+		delete(h.found, name)
+	}
+	h.mu.Unlock()
+	if dir != "" && (known || !full) {
+		h.read(ctx, name, dir)
+	}
+	h.looking.Unlock()
+	h.settle(ctx)
+}
+
+// directories returns the directories of modules, by name: the first ones of a name, up to the bound.
+func (h *Host) directories(ctx context.Context) map[string]string {
+	seen, more := map[string]string{}, 0
+	for _, dir := range h.opts.Dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			h.opts.Log.WarnContext(ctx, "directory of modules not readable", slog.String("dir", dir), slog.Any("error", err))
+			continue
+		}
+		for _, entry := range entries {
+			path := filepath.Join(dir, entry.Name())
+			switch {
+			case seen[entry.Name()] != "" || !isModule(path):
+			case len(seen) == maxModules:
+				more++
+			default:
+				seen[entry.Name()] = path
+			}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	reason := ""
+	if more > 0 {
+		reason = fmt.Sprintf("%d modules in modules.dirs are too many: the first %d, by name, are loaded", len(seen)+more, maxModules)
+	}
+	h.say(ctx, "", reason)
+	return seen
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, module.ManifestFile))
+	return err == nil
+}
+
+// read reads a module unless it looks as it did.
+func (h *Host) read(ctx context.Context, name, dir string) {
+	print := fingerprint(dir)
+	h.mu.Lock()
+	was, ok := h.found[name]
+	h.mu.Unlock()
+	if ok && was.print == print && print != "" {
+		return
+	}
+	is := found{print: print}
+	is.module, is.err = module.Open(dir)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.found[name] = is
+	if is.err != nil {
+		h.say(ctx, name, is.err.Error())
+	} else {
+		h.say(ctx, name, "")
+	}
+}
+
+// say logs why a module is not loaded, once. The caller holds the lock.
+func (h *Host) say(ctx context.Context, name, reason string) {
+	if h.said[name] == reason {
+		return
+	}
+	h.said[name] = reason
+	if reason != "" {
+		h.opts.Log.WarnContext(ctx, "module not loaded", slog.String("module", name), slog.String("reason", reason))
+	}
+}
+
+// fingerprint returns a text that changes with the files of a directory, without reading them; "" if it is not readable.
+func fingerprint(dir string) string {
+	sum := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && !d.IsDir() {
+			_, err = sum.Write([]byte(path + " " + info.Mode().String() + " " + info.ModTime().Format(time.RFC3339Nano) + " " + inode(info) + "\n"))
+		}
+		return err
+	})
+	if err != nil {
+		return ""
+	}
+	return string(sum.Sum(nil))
+}

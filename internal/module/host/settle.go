@@ -1,0 +1,119 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-io/sluice/internal/module"
+)
+
+// Set enters the approval of a module; nil: it has none any more. When it returns, the module's programs run if they may.
+func (h *Host) Set(ctx context.Context, name string, a *Approval) {
+	h.mu.Lock()
+	if a == nil {
+		delete(h.approvals, name)
+	} else {
+		h.approvals[name] = *a
+	}
+	h.mu.Unlock()
+	h.settle(ctx)
+}
+
+// change is an approved module whose files are others now.
+type change struct {
+	name     string
+	approval Approval
+	files    []string
+}
+
+// settle decides which modules run: those that are approved, not disabled, and whose files here are the approved ones.
+func (h *Host) settle(ctx context.Context) {
+	for _, c := range h.enterAll(ctx) {
+		if err := h.opts.Changed(ctx, c.name, c.approval, c.files); err != nil {
+			h.opts.Log.WarnContext(ctx, "changed module not suspended yet", slog.String("module", c.name), slog.Any("error", err))
+			h.mu.Lock()
+			h.told[c.name] = ""
+			h.mu.Unlock()
+		}
+	}
+}
+
+// enterAll enters which modules run, and returns those that have changed and were not reported yet. A copy takes as long as
+// it takes: attempts of other modules go on meanwhile.
+func (h *Host) enterAll(ctx context.Context) []change {
+	h.settling.Lock()
+	defer h.settling.Unlock()
+	ready, changes := h.decide()
+	for _, m := range ready {
+		h.enter(ctx, m)
+	}
+	return changes
+}
+
+// decide stops the modules that may not run any more, and returns those that may and do not yet, and those that have
+// changed and were not reported.
+func (h *Host) decide() (ready []*module.Module, changes []change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.ready, func(name string, m *module.Module) bool { return !h.mayRun(name, m.Digest) })
+	for name, a := range h.approvals {
+		is := h.found[name].module
+		switch {
+		case a.Disabled || h.ready[name] != nil || is == nil: // nil: missing here, or invalid
+		case is.Digest == a.Digest: // not a secret: of files
+			ready = append(ready, is)
+		case h.told[name] != is.Digest: // not a secret: of files
+			h.told[name] = is.Digest
+			changes = append(changes, change{name, a, module.Changed(a.Files, is.Files)})
+		}
+	}
+	return ready, changes
+}
+
+// mayRun reports whether a module may run with the files of a digest. The caller holds the lock.
+func (h *Host) mayRun(name, digest string) bool {
+	a, ok := h.approvals[name]
+	return ok && !a.Disabled && a.Digest == digest && h.found[name].digest() == digest // not a secret: of files
+}
+
+// enter has a module's programs run, if they still may once they are copied.
+func (h *Host) enter(ctx context.Context, m *module.Module) {
+	ready, err := h.copy(m)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err != nil:
+		h.say(ctx, m.Name, err.Error())
+	case h.mayRun(m.Name, m.Digest):
+		h.say(ctx, m.Name, "")
+		h.ready[m.Name], h.told[m.Name] = ready, ""
+		h.opts.Log.InfoContext(ctx, "module runs", slog.String("module", m.Name), slog.String("digest", m.Digest))
+	}
+}
+
+func (f found) digest() string {
+	if f.module == nil {
+		return ""
+	}
+	return f.module.Digest
+}
+
+// copy returns the module whose directory is a verified copy.
+func (h *Host) copy(m *module.Module) (*module.Module, error) {
+	dir := filepath.Join(h.opts.Copies, strings.ReplaceAll(m.Digest, ":", "-"), m.Name)
+	there, err := module.Open(dir)
+	if err == nil && there.Digest == m.Digest { // not a secret: of files
+		return there, nil
+	}
+	if err := os.RemoveAll(dir); err != nil { // it is damaged, or there is none
+		return nil, err
+	}
+	if err := m.CopyTo(dir); err != nil {
+		return nil, err
+	}
+	return module.Open(dir)
+}
