@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/httpapi/cloudevent"
+	"github.com/sluice-io/sluice/internal/cloudevent"
 	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"

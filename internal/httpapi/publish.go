@@ -7,7 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/httpapi/cloudevent"
+	"github.com/sluice-io/sluice/internal/cloudevent"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/model"

@@ -1,0 +1,28 @@
+package cloudevent
+
+import (
+	"encoding/json"
+
+	"github.com/sluice-io/sluice/internal/strictjson"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// ParseLine returns the event of one JSON text: a CloudEvent or the short form. Unlike in a request,
+// a namespace in it is kept. Code InvalidRequest; Forbidden for reserved values.
+func ParseLine(line []byte) (sluice.Event, error) {
+	if err := strictjson.CheckEvents(line); err != nil {
+		return sluice.Event{}, err
+	}
+	e, err := parsePlain(line)
+	if err != nil {
+		return e, err
+	}
+	var named struct {
+		Namespace string `json:"namespace"`
+	}
+	if err := json.Unmarshal(line, &named); err != nil {
+		return e, sluice.Errorf(sluice.InvalidRequest, "namespace: write a string")
+	}
+	e.Namespace = named.Namespace
+	return e, nil
+}
