@@ -27,7 +27,7 @@ func plain() map[string]bars {
 		"internal/httpapi":              strict,
 		"internal/httpapi/httpkit":      strict,
 		"internal/httpapi/live":         strict,
-		"internal/cloudevent":   strict,
+		"internal/cloudevent":           strict,
 		"internal/httpapi/dstreams":     strict,
 		"internal/strictjson":           strict,
 		"internal/authz":                strict,

@@ -22,7 +22,7 @@ type deadCmd struct {
 
 type deadLsCmd struct {
 	Sub    string `arg:"" help:"Subscription."`
-	Reason string `help:"Filter by reason: exhausted, expired, unreadable, refused, too_large, endpoint_gone, filter_error, handler_refused, invalid or loop." placeholder:"REASON"`
+	Reason string `help:"Filter by reason: exhausted, expired, unreadable, refused, too_large, endpoint_gone, filter_error, handler_refused, output_refused, invalid or loop." placeholder:"REASON"`
 	Path   string `aliases:"pattern" help:"Filter by the event's path." placeholder:"PATTERN"`
 	Since  string `help:"Earliest time of failure: RFC 3339, or an age such as 10m or 7d." placeholder:"WHEN"`
 	Limit  int    `help:"Maximum number of results; 0: all." default:"100"`

@@ -81,21 +81,37 @@ func (c *moduleRunCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	a, err := try(ctx, m, c.Handler, ev)
+	t, err := try(ctx, m, c.Handler, ev)
 	if err != nil {
 		return err
 	}
-	err = s.Show(a, func() error {
-		if _, err := io.WriteString(s.Stdout, a.Output); err != nil {
-			return err //nolint:wrapcheck // of stdout
-		}
-		s.Complain("%s after %s", outcomeOf(a), terminal.FormatDuration(a.Duration))
-		return nil
-	})
+	a := t.Attempt
+	err = s.Show(t, func() error { return showTrial(s, t) })
 	if err == nil && a.Outcome != sluice.Delivered {
 		err = fmt.Errorf("the event was not handled: %s", a.Error)
 	}
 	return err
+}
+
+// showTrial prints the output of a run, or the events that would be published, with the output on stderr.
+func showTrial(s *terminal.Session, t host.Trial) error {
+	to := s.Stdout
+	if len(t.Events) > 0 {
+		to = s.Stderr
+	}
+	if _, err := io.WriteString(to, t.Output); err != nil {
+		return err //nolint:wrapcheck // of stdout
+	}
+	for i := range t.Events {
+		if err := s.PrintText(t.Events[i].AppendJSON(nil), nil); err != nil {
+			return err
+		}
+	}
+	s.Complain("%s after %s", outcomeOf(t.Attempt), terminal.FormatDuration(t.Duration))
+	if n := len(t.Events); n > 0 {
+		s.Complain("the server would publish %d", n)
+	}
+	return nil
 }
 
 func outcomeOf(a sluice.Attempt) string {
@@ -128,7 +144,7 @@ func readEvent(s *terminal.Session, file string) (*sluice.Event, error) {
 	return &ev, nil
 }
 
-func try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event) (sluice.Attempt, error) {
+func try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event) (host.Trial, error) {
 	if ev.Namespace == "" {
 		ev.Namespace = m.Manifest.Namespaces[0]
 	}
@@ -161,11 +177,11 @@ func (c *moduleTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 	reports, failed := make([]testReport, len(tests)), 0
 	for i := range tests {
-		a, err := try(ctx, m, tests[i].Handler, &tests[i].Event)
+		t, err := try(ctx, m, tests[i].Handler, &tests[i].Event)
 		if err != nil {
 			return err
 		}
-		reports[i] = judge(&tests[i], a)
+		reports[i] = judge(&tests[i], t)
 		if !reports[i].OK {
 			failed++
 		}
@@ -183,14 +199,17 @@ func (c *moduleTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return err
 }
 
-func judge(test *module.Test, a sluice.Attempt) testReport {
-	r := testReport{Name: test.Name, OK: true}
+func judge(test *module.Test, t host.Trial) testReport {
+	a, r := t.Attempt, testReport{Name: test.Name}
 	switch {
 	case a.Outcome != test.Outcome:
-		r.OK, r.Reason = false, strings.TrimSpace(fmt.Sprintf("it is %s, not %s: %s %s", a.Outcome, test.Outcome, a.Error, a.Output))
+		r.Reason = strings.TrimSpace(fmt.Sprintf("it is %s, not %s: %s %s", a.Outcome, test.Outcome, a.Error, a.Output))
 	case !strings.Contains(a.Output, test.Output):
-		r.OK, r.Reason = false, fmt.Sprintf("%q is not in its output: %s", test.Output, strings.TrimSpace(a.Output))
+		r.Reason = fmt.Sprintf("%q is not in its output: %s", test.Output, strings.TrimSpace(a.Output))
+	default:
+		r.Reason = test.Differs(t.Events)
 	}
+	r.OK = r.Reason == ""
 	return r
 }
 
@@ -246,10 +265,25 @@ func showModule(s *terminal.Session, m sluice.Module) error {
 		}
 		rows := make([][]string, len(m.Handlers))
 		for i, h := range m.Handlers {
-			rows[i] = []string{h.ID, h.EventType, string(h.Pattern), strings.Join(h.Namespaces, ", "), h.Program, strings.Join(h.Subscriptions, ", ")}
+			rows[i] = []string{h.ID, h.EventType, string(h.Pattern), strings.Join(h.Namespaces, ", "), h.Program, mayOf(&h), strings.Join(h.Subscriptions, ", ")}
 		}
-		return s.Table("HANDLER TYPE PATTERN NAMESPACES PROGRAM SUBSCRIPTIONS", rows)
+		return s.Table("HANDLER TYPE PATTERN NAMESPACES PROGRAM MAY SUBSCRIPTIONS", rows)
 	})
+}
+
+// mayOf returns what a program may do besides handling its events.
+func mayOf(h *sluice.ModuleHandler) string {
+	var may []string
+	for _, p := range h.Publish {
+		may = append(may, "publish "+p.String())
+	}
+	for _, p := range h.Read {
+		may = append(may, "read "+string(p))
+	}
+	if h.Network {
+		may = append(may, "connect")
+	}
+	return terminal.OrDash(strings.Join(may, ", "))
 }
 
 type moduleApproveCmd struct {

@@ -9,9 +9,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/module/host"
 	"github.com/sluice-io/sluice/internal/module/program"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
+	"github.com/sluice-io/sluice/internal/schedule/action"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // openModules constructs the host of modules.
@@ -28,11 +31,13 @@ func (s *server) openModules(ctx context.Context) error {
 		return fmt.Errorf("modules: %w", err)
 	}
 	approvals := records.NewModules(s.store)
-	s.moduleService = &host.Service{
+	s.moduleService = host.NewService(host.Deps{
 		Approvals: approvals, Subscriptions: s.registry, Ledger: s.ledger, Teller: records.Teller{Log: s.log}, Now: time.Now,
-	}
+		Marks: moduleMarks{s.marks, s.producers()},
+	})
 	s.modules = host.New(host.Options{
 		Dirs: s.cfg.Modules.Dirs, Copies: filepath.Join(data, "modules"), User: as, Log: s.opts.Log, Render: s.sender, Changed: s.moduleService.Changed,
+		Publish: host.Ingested{Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.log}), Log: records.NewModuleLog(s.log, s.store), Now: time.Now},
 	})
 	s.moduleService.Host = s.modules
 	return s.modules.Open()
@@ -66,4 +71,28 @@ func (s *server) followModules(ctx context.Context) error {
 // attemptSender returns the sender of attempts.
 func (s *server) attemptSender() host.Sender {
 	return host.Sender{Programs: s.modules, Requests: s.sender}
+}
+
+// moduleMarks are the marks of modules as unsafe producers.
+type moduleMarks struct {
+	records.Marks
+	loopguard.Producers
+}
+
+// producers returns the operations on unsafe producers.
+func (s *server) producers() loopguard.Producers {
+	return loopguard.Producers{Marks: s.marks, Guard: s.causes, Ledger: s.ledger}
+}
+
+// markFollower passes the marks of producers to the loop guard, and those of modules to their service, too.
+type markFollower struct {
+	*loopguard.Guard
+
+	modules *host.Service
+}
+
+// SetMark enters a stored mark.
+func (f markFollower) SetMark(is sluice.Unsafe, revision uint64) {
+	f.Guard.SetMark(is, revision)
+	f.modules.Marked(is.Producer)
 }

@@ -64,11 +64,11 @@ func (s *server) components() []component {
 	keys := s.keyService()
 	namespaces := namespace.Follower{Quotas: s.quotas, Catalogue: s.catalogue, Streams: s.durable}
 	return []component{
-		s.engine.Run, s.wakes.Run, s.streamSubs.Run, s.feeds.Run, s.later.Run, s.appointments.Run, s.watches.Run, s.mirrors.Run, s.knowledge.Run, s.staging.Run, s.modules.Run, s.followModules,
+		s.engine.Run, s.wakes.Run, s.streamSubs.Run, s.feeds.Run, s.later.Run, s.appointments.Run, s.watches.Run, s.mirrors.Run, s.knowledge.Run, s.staging.Run, s.modules.Run, s.moduleService.Run, s.followModules,
 		s.log.SweepOverdue, s.verification.Run,
 		keys.Follow(sluice.UseWebhook, s.keys.Set), keys.Follow(sluice.UseWake, s.wakeKeys.Set), keys.Follow(sluice.UseFeed, s.ticketKeys.Set), keys.Sweep,
 		func(ctx context.Context) error { return s.streamSubsOwn.Run(ctx, s.streamSubs.Changed) },
-		func(ctx context.Context) error { return s.marks.Follow(ctx, s.causes) },
+		func(ctx context.Context) error { return s.marks.Follow(ctx, markFollower{s.causes, s.moduleService}) },
 		func(ctx context.Context) error {
 			return records.FollowNamespaces(ctx, s.store, namespaces.Set, namespaces.Remove)
 		},

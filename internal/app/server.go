@@ -376,7 +376,7 @@ func (s *server) openAPI(context.Context) error {
 		Namespaces:   s.namespaces(),
 		Audit:        s.store.Ledger(),
 		EventTypes:   catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.log, s.ledger),
-		Producers:    loopguard.Producers{Marks: s.marks, Guard: s.causes, Ledger: s.ledger},
+		Producers:    s.producers(),
 		Log:          records.EventLog{Log: s.log, Lost: s.memory.Gaps},
 		Feeds:        s.feeds,
 		Appointments: appointment.NewSerial(s.appointments),

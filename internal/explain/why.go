@@ -206,6 +206,8 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 		said = "it is part of an event loop, or its producer is marked unsafe because of one"
 	case sluice.HandlerRefused:
 		said = "the module's program refused it for good"
+	case sluice.OutputRefused:
+		said = "an event that the module's program published for it was refused for good"
 	default:
 		said = "the reason is " + string(reason)
 	}

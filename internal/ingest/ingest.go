@@ -72,6 +72,8 @@ type Request struct {
 	Namespace string
 	Bytes     int  // that the quota is charged
 	Paid      bool // the quota was charged before
+
+	For *model.Handling // a module's program publishes, with the caller's rights; nil: the caller itself
 }
 
 // Denied is a refusal for lack of a right, or because that is not known yet. Its code and words are
@@ -82,9 +84,10 @@ type Denied struct{ error }
 func (d Denied) Unwrap() error { return d.error }
 
 // Admit returns an error unless the events of a request may be stored, and sets their namespace and
-// their producer (S4-80). Codes Forbidden for reserved names; those of the access decision, as
-// Denied; QuotaExceeded and TooLarge; those of the catalogue; EventLoopDetected, with the chain only
-// for a caller that may read the namespace: a publisher may not learn the paths of other events.
+// their producer (S4-80). Codes Forbidden for reserved names, and for events that a module does not
+// declare; those of the access decision, as Denied; QuotaExceeded and TooLarge; those of the
+// catalogue; EventLoopDetected, with the chain only for a caller that may read the namespace: a
+// publisher may not learn the paths of other events.
 func (in *Ingest) Admit(ctx context.Context, r Request, events []sluice.Event) error {
 	if err := in.allowed(r, events); err != nil {
 		return err
@@ -99,7 +102,12 @@ func (in *Ingest) Admit(ctx context.Context, r Request, events []sluice.Event) e
 	}
 	authType := in.authType(r.Caller)
 	for i := range events {
-		events[i].ProducedBy(r.Caller.Principal, authType)
+		if r.For == nil {
+			events[i].ProducedBy(r.Caller.Principal, authType)
+			continue
+		}
+		r.For.Stamp(&events[i])
+		events[i].ProducedBy(r.For.Producer(), r.For.AuthType(authType))
 	}
 	if in.needs.Causes == nil {
 		return nil
@@ -127,6 +135,11 @@ func (in *Ingest) allowed(r Request, events []sluice.Event) error {
 	for i := range events {
 		if err := events[i].CheckReserved(); err != nil {
 			return err
+		}
+		if r.For != nil {
+			if err := r.For.Admits(&events[i]); err != nil {
+				return err
+			}
 		}
 		if err := in.require(r, sluice.VerbPublish, events[i].Path); err != nil {
 			return Denied{err}
@@ -162,6 +175,9 @@ func (in *Ingest) catalogued(r Request, events []sluice.Event) error {
 
 // answers returns the principal that is marked unsafe if an event is part of a loop.
 func (in *Ingest) answers(r Request) string {
+	if r.For != nil {
+		return string(r.For.Producer())
+	}
 	if in.needs.Access == nil || r.Caller.Unbounded() {
 		return string(r.Caller.Principal)
 	}

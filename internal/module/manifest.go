@@ -27,6 +27,7 @@ const (
 	maxHandlers = 100       // of one module
 	maxArgs     = 64
 	maxEnv      = 64
+	maxPublish  = 64 // parts of a declaration
 
 	defaultConcurrency = 4 // programs of a handler at once
 	defaultFiles       = 256
@@ -56,7 +57,10 @@ type Handler struct {
 	Policy  sluice.Policy  // timeout, window, retries and envelope
 	Limits  Limits         // of each of its processes
 	Network bool           // it may make connections
-	Line    int            // in the manifest
+	Output  Output         // of its standard output; default: log
+	Publish []sluice.Publishable
+	Read    []sluice.Pattern // paths that it reads besides its events
+	Line    int              // in the manifest
 }
 
 // Command returns the program and its arguments.
@@ -76,6 +80,15 @@ type Mode string
 // The modes.
 const (
 	Exec Mode = "exec" // one process for each event
+)
+
+// Output is the meaning of a program's standard output.
+type Output string
+
+// The meanings.
+const (
+	OutputLog    Output = "log"    // text that is kept with the attempt
+	OutputEvents Output = "events" // an event in JSON on each line, which is published
 )
 
 // Dialect is the meaning of the exit codes of a program.
@@ -110,6 +123,10 @@ type encodedEvent struct {
 	Envelope    sluice.Envelope `json:"envelope"`
 	Limits      Limits          `json:"limits"`
 	Network     bool            `json:"network"`
+
+	Output  Output               `json:"output"`
+	Publish []sluice.Publishable `json:"publish"`
+	Read    []sluice.Pattern     `json:"read"`
 }
 
 type encodedFilter struct {
@@ -197,10 +214,10 @@ func parseHandler(text []byte) (Handler, error) {
 		ID: in.ID, Type: in.EventType, Program: in.Handler, Args: in.Args, Env: in.Env,
 		Mode: cmp.Or(in.Mode, Exec), Dialect: cmp.Or(in.Dialect, Sysexits), Pattern: in.Pattern,
 		Policy: sluice.Policy{Timeout: in.Timeout, Window: cmp.Or(in.Concurrency, defaultConcurrency), Retry: in.Retry, Envelope: in.Envelope},
-		Limits: in.Limits, Network: in.Network,
+		Limits: in.Limits, Network: in.Network, Output: cmp.Or(in.Output, OutputLog), Publish: in.Publish, Read: in.Read,
 	}
 	h.Limits.OpenFiles, h.Limits.FileMiB = cmp.Or(h.Limits.OpenFiles, defaultFiles), cmp.Or(h.Limits.FileMiB, defaultFileMiB)
-	if err := cmp.Or(h.setEvents(in.Filter), h.setProgram(), h.checkRest(), h.checkPolicy()); err != nil {
+	if err := cmp.Or(h.setEvents(in.Filter), h.setProgram(), h.checkRest(), h.checkDeclaration(), h.checkPolicy()); err != nil {
 		return Handler{}, err
 	}
 	return h, nil

@@ -39,17 +39,23 @@ func TestParseManifest_TakesOptions(t *testing.T) {
 	t.Parallel()
 	m, err := module.ParseManifest([]byte(`{"namespaces":["eu"],"events":[{"eventType":"order.*","handler":"handlers/a","filter":{"projectScoped":true,"cel":"event.data.n > 1"},
 "id":"a","args":["-v"],"mode":"exec","dialect":"hooks","env":["API_KEY"],"pattern":"/orders/**","timeout":"3s","concurrency":9,"retry":{"preset":"short"},"envelope":"fact",
-"limits":{"memoryMiB":100,"processor":"2s","openFiles":9,"fileMiB":1},"network":true},{"eventType":"system.start","handler":"handlers/b","filter":{"projectScoped":false}}]}`))
+"limits":{"memoryMiB":100,"processor":"2s","openFiles":9,"fileMiB":1},"network":true,"output":"events","publish":[{"pattern":"/a/**","types":["b.*"]},{"pattern":"/c"}],"read":["/d/*"]},{"eventType":"system.start","handler":"handlers/b","filter":{"projectScoped":false}}]}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{"eu"}, m.Namespaces)
 	require.Equal(t, module.Handler{
 		ID: "a", Type: "order.*", Program: "handlers/a", Args: []string{"-v"}, Mode: module.Exec, Dialect: module.Hooks, Env: []string{"API_KEY"}, Pattern: "/orders/**",
-		Filter: sluice.Filter{Types: []string{"order.*"}, CEL: "event.data.n > 1"}, Line: 1, Network: true,
+		Filter: sluice.Filter{Types: []string{"order.*"}, CEL: "event.data.n > 1"}, Line: 1, Network: true, Output: module.OutputEvents,
+		Publish: []sluice.Publishable{{Pattern: "/a/**", Types: []string{"b.*"}}, {Pattern: "/c"}}, Read: []sluice.Pattern{"/d/*"},
 		Policy: sluice.Policy{Timeout: sluice.Duration(3 * time.Second), Window: 9, Retry: sluice.Retry{Preset: "short"}, Envelope: "fact"},
 		Limits: module.Limits{MemoryMiB: 100, Processor: sluice.Duration(2 * time.Second), OpenFiles: 9, FileMiB: 1},
 	}, m.Handlers[0])
 	b := m.Handlers[1]
 	require.Equal(t, []any{"sys.start", sluice.Pattern("/_sys/**"), true, 3}, []any{b.Type, b.Pattern, b.System, b.Line})
+}
+
+// declaring returns the members of an event with more of them.
+func declaring(members string) string {
+	return `"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},` + members
 }
 
 // A manifest that is unclear in any point is refused, with the line and the reason (S4-32).
@@ -89,6 +95,17 @@ func TestParseManifest_RefusesUnclearOnes(t *testing.T) {
 		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"timeout":"-1s"`):        "policy.timeout",
 		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"retry":{"preset":"x"}`): "retry",
 		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"envelope":"notice"`):    "envelope",
+		event(declaring(`"output":"lines"`)):                                                                   `output "lines"`,
+		event(declaring(`"output":"events"`)):                                                                  "publish is missing",
+		event(declaring(`"publish":[{"pattern":"/a"}]`)):                                                       `set output to "events"`,
+		event(declaring(`"read":["/a"]`)):                                                                      "set network to true",
+		event(declaring(`"output":"events","publish":[{"types":["a"]}]`)):                                      "publish[0]: pattern",
+		event(declaring(`"output":"events","publish":[{"pattern":"/a"},{"pattern":"/_sys/**"}]`)):              "publish[1]: pattern",
+		event(declaring(`"output":"events","publish":[{"pattern":"/a","types":["sys.x"]}]`)):                   "publish[0]: types",
+		event(declaring(`"output":"events","publish":[{"pattern":"/a","types":["*"]}]`)):                       "publish[0]: types",
+		event(declaring(`"output":"events","publish":[{"pattern":"/a","type":"a"}]`)):                          `"type" is unknown`,
+		event(declaring(`"network":true,"read":["/_sys/**"]`)):                                                 "read[0]: pattern",
+		event(declaring(`"network":true,"publish":[` + strings.Repeat(`{},`, 64) + `{}]`)):                     "65 publish",
 		`{"events":[` + strings.Repeat(`{},`, 101) + `{}]}`:                                                    "it has 102 events",
 		`"` + strings.Repeat("x", 300_000) + `"`:                                                               "more than 262144 bytes",
 	} {

@@ -23,6 +23,36 @@ type Test struct {
 	Event   sluice.Event   `json:"event"`             // a CloudEvent
 	Outcome sluice.Outcome `json:"outcome"`
 	Output  string         `json:"output,omitempty"` // a part of what it writes
+	// What it publishes, in order; absent: anything, empty: nothing.
+	Publishes []TestEvent `json:"publishes,omitempty"`
+}
+
+// TestEvent is an event that a test expects.
+type TestEvent struct {
+	Path sluice.Path     `json:"path"`
+	Type string          `json:"type"`
+	Data json.RawMessage `json:"data,omitempty"` // absent: any
+}
+
+// Differs returns how published events differ from those that the test expects; "" if they do not.
+func (t *Test) Differs(events []sluice.Event) string {
+	if t.Publishes == nil {
+		return ""
+	}
+	if len(events) != len(t.Publishes) {
+		return fmt.Sprintf("it publishes %d events, not %d", len(events), len(t.Publishes))
+	}
+	for i, want := range t.Publishes {
+		is := &events[i]
+		expected := sluice.Event{Type: want.Type, Data: want.Data}
+		switch {
+		case is.Path != want.Path || is.Type != want.Type:
+			return fmt.Sprintf("it publishes %s on %s, not %s on %s", is.Type, is.Path, want.Type, want.Path)
+		case want.Data != nil && !is.Repeats(&expected):
+			return fmt.Sprintf("the data of %s on %s is %s, not %s", is.Type, is.Path, is.Data, want.Data)
+		}
+	}
+	return ""
 }
 
 // template is a handler that a new module begins with.

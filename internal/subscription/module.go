@@ -36,7 +36,8 @@ func (r *Registry) PutHandler(ctx context.Context, id string, req *Request, by s
 	a := act{by: by, action: sluice.ActionSubscriptionUpdate, event: sluice.TypeSubscriptionUpdated}
 	after, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
 		before := *sub
-		sub.Filter, sub.Endpoint, sub.Policy, sub.Grant = want.Filter, want.Endpoint, want.Policy, want.Grant
+		sub.Filter, sub.Endpoint, sub.Policy = want.Filter, want.Endpoint, want.Policy
+		sub.CreatedBy, sub.Grant = want.CreatedBy, want.Grant
 		sub.State, sub.Enabled, sub.Reason = sluice.Active, true, ""
 		return !reflect.DeepEqual(&before, sub), nil
 	})

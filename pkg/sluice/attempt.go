@@ -36,6 +36,8 @@ type Attempt struct {
 	Response string `json:"response,omitempty"`
 	// The first 64 KiB of what a module's program wrote.
 	Output string `json:"output,omitempty"`
+	// Number of events that a module's program printed, and that were published.
+	Published int `json:"published,omitempty"`
 	// SHA-256 of the request body, hex-encoded.
 	PayloadHash string `json:"payload_hash,omitempty"`
 	// The replay that it belongs to; numbers start over within it.
@@ -78,11 +80,12 @@ const (
 	Malformed      Reason = "invalid"         // the event cannot be read
 	Loop           Reason = "loop"            // the event is part of a causation loop, or its producer is marked unsafe
 	HandlerRefused Reason = "handler_refused" // a module's program refused the event for good, by its exit code
+	OutputRefused  Reason = "output_refused"  // an event that a module's program published for it was refused for good
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{Exhausted, Expired, Unreadable, NotSendable, EndpointGone, EventTooLarge, FilterError, Malformed, Loop, HandlerRefused}
+	return []Reason{Exhausted, Expired, Unreadable, NotSendable, EndpointGone, EventTooLarge, FilterError, Malformed, Loop, HandlerRefused, OutputRefused}
 }
 
 // Sendable reports whether an event that was given up for the reason can be sent: it is there and can be read.

@@ -100,7 +100,7 @@ func AuthTypeOf(principal Principal) string {
 		return AuthSystem
 	case named && kind == "user":
 		return AuthUser
-	case named && kind == "service":
+	case named && (kind == "service" || kind == "module"):
 		return AuthService
 	case named && kind == "ai_agent":
 		return AuthAgent

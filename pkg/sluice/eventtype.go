@@ -65,7 +65,7 @@ func SystemTypes() []string {
 		TypeWatchFired, TypeWatchMissed, TypeWatchCancelled, TypeWatchThrottled,
 		TypeMirrorCreated, TypeMirrorUpdated, TypeMirrorDeleted, TypeMirrorSuspended, TypeMirrorResumed, TypeMirrorGap,
 		TypeMirrorFailing, TypeMirrorRecovered, TypeMirrorStale,
-		TypeModuleEnabled, TypeModuleDisabled, TypeModuleChanged,
+		TypeModuleEnabled, TypeModuleDisabled, TypeModuleChanged, TypeModuleUnsafe,
 	}
 }
 

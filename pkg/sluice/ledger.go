@@ -65,6 +65,7 @@ const (
 	ActionModuleApprove       = "module.approve"
 	ActionModuleDisable       = "module.disable"
 	ActionModuleRemove        = "module.remove"
+	ActionModuleUnsafe        = "module.unsafe" // its subscriptions are suspended
 )
 
 // LedgerOutcome is the outcome of a change.

@@ -1,6 +1,9 @@
 package sluice
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // ModuleState is the state of a module.
 type ModuleState string
@@ -13,6 +16,7 @@ const (
 	ModuleChanged  ModuleState = "changed"  // its files are not those that were approved
 	ModuleInvalid  ModuleState = "invalid"  // it cannot be loaded (S4-32)
 	ModuleMissing  ModuleState = "missing"  // it was approved, and is not on this server
+	ModuleUnsafe   ModuleState = "unsafe"   // an event of it would have caused itself (S4-82); it is approved again, or not
 )
 
 // Module is a directory with programs that run on events (S4-29), as a server sees it.
@@ -45,6 +49,30 @@ type ModuleHandler struct {
 	Namespaces []string `json:"namespaces"`
 	// Of each namespace, in the same order.
 	Subscriptions []string `json:"subscriptions"`
+	// What it may publish in the namespace of the event that it handles; empty: nothing.
+	Publish []Publishable `json:"publish,omitempty"`
+	// Paths that it may read in that namespace; empty: nothing but its events.
+	Read []Pattern `json:"read,omitempty"`
+	// Its standard output is events that are published.
+	PrintsEvents bool `json:"prints_events,omitempty"`
+	// It may make connections.
+	Network bool `json:"network,omitempty"`
+}
+
+// Publishable is events that a module's program may publish.
+type Publishable struct {
+	Pattern Pattern  `json:"pattern"`         // of the paths
+	Types   []string `json:"types,omitempty"` // exact, or a prefix followed by ".*"; none: every type
+}
+
+// Covers reports whether an event is one of them.
+func (p Publishable) Covers(e *Event) bool {
+	return p.Pattern.Match(e.Path) && (len(p.Types) == 0 || MatchType(p.Types, e.Type))
+}
+
+// String returns the pattern and the types.
+func (p Publishable) String() string {
+	return strings.TrimSpace(string(p.Pattern) + " " + strings.Join(p.Types, " "))
 }
 
 // Events of modules, at ModulePath in the default namespace.
@@ -52,7 +80,19 @@ const (
 	TypeModuleEnabled  = "module.enabled"  // S4-34
 	TypeModuleDisabled = "module.disabled" // S4-34
 	TypeModuleChanged  = "module.changed"
+	TypeModuleUnsafe   = "module.unsafe"
 )
 
 // ModulePath returns the path of system events about a module.
 func ModulePath(name string) Path { return Path("/_sys/modules/" + name) }
+
+// modulePrefix is the prefix of producers that are modules. No principal that holds a grant has it.
+const modulePrefix = "module:"
+
+// ModuleProducer returns the producer of the events of a module's programs (S4-80).
+func ModuleProducer(name string) Principal { return Principal(modulePrefix + name) }
+
+// ModuleOf returns the module that is a producer; false if it is none.
+func ModuleOf(producer string) (name string, ok bool) {
+	return strings.CutPrefix(producer, modulePrefix)
+}

@@ -26,11 +26,15 @@ type Approval struct {
 	By       string                 `json:"by"`
 	At       time.Time              `json:"at"`
 	Disabled bool                   `json:"disabled,omitempty"`
+	Unsafe   *Unsafe                `json:"unsafe,omitempty"` // since it was approved
 	// Its subscriptions.
 	Subscriptions []string `json:"subscriptions"`
 
 	Revision uint64 `json:"-"`
 }
+
+// stopped reports whether the module does not run, whatever its files are.
+func (a *Approval) stopped() bool { return a.Disabled || a.Unsafe != nil }
 
 // Options configure a Host.
 type Options struct {
@@ -45,6 +49,7 @@ type Options struct {
 	// and again if it returns an error.
 	Changed func(ctx context.Context, name string, approval Approval, files []string) error
 	Render  Renderer
+	Publish Publisher
 }
 
 // Host knows the modules of this server.
@@ -175,6 +180,8 @@ func (h *Host) shown(name string) sluice.Module {
 		m.Reason = "it waits for its approval: sluice module approve " + name
 	case a.Disabled:
 		m.State, m.Reason = sluice.ModuleDisabled, "an admin has disabled it"
+	case a.Unsafe != nil:
+		m.State, m.Reason = sluice.ModuleUnsafe, a.Unsafe.Reason
 	case a.Digest != is.module.Digest: // not a secret: of files
 		m.State, m.Changed = sluice.ModuleChanged, module.Changed(a.Files, is.module.Files)
 		m.Reason = ChangedReason(name, m.Changed)
@@ -199,11 +206,19 @@ func ChangedReason(name string, files []string) string {
 // Handlers returns the handlers of a module, with the subscriptions that it gets when it is approved.
 func Handlers(m *module.Module) []sluice.ModuleHandler {
 	all := make([]sluice.ModuleHandler, len(m.Manifest.Handlers))
-	for i, h := range m.Manifest.Handlers {
-		all[i] = sluice.ModuleHandler{ID: h.ID, EventType: h.Type, Program: h.Program, Mode: string(h.Mode), Pattern: h.Pattern, Namespaces: m.Manifest.Namespaces}
-		for _, ns := range m.Manifest.Namespaces {
-			all[i].Subscriptions = append(all[i].Subscriptions, SubscriptionID(m.Name, h.ID, ns))
-		}
+	for i := range m.Manifest.Handlers {
+		all[i] = shownHandler(m, &m.Manifest.Handlers[i])
 	}
 	return all
+}
+
+func shownHandler(m *module.Module, h *module.Handler) sluice.ModuleHandler {
+	shown := sluice.ModuleHandler{
+		ID: h.ID, EventType: h.Type, Program: h.Program, Mode: string(h.Mode), Pattern: h.Pattern, Namespaces: m.Manifest.Namespaces,
+		Publish: h.Publish, Read: h.Read, PrintsEvents: h.Output == module.OutputEvents, Network: h.Network,
+	}
+	for _, ns := range m.Manifest.Namespaces {
+		shown.Subscriptions = append(shown.Subscriptions, SubscriptionID(m.Name, h.ID, ns))
+	}
+	return shown
 }

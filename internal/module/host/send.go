@@ -61,6 +61,9 @@ func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Eve
 		return
 	}
 	p.Timeout = sub.Policy.Timeout.Std()
+	if handler.Output == module.OutputEvents {
+		p.Apart = maxPrinted
+	}
 	res, err := h.runIn(ctx, p, h.environment(sub, ev, a))
 	if err != nil {
 		a.Outcome, a.Error = sluice.Failed, "the program could not be run: "+err.Error()
@@ -70,6 +73,10 @@ func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Eve
 	a.Output = mask(res.Output, handler.Env)
 	if line := lastLine(a.Output); a.Outcome == sluice.Refused && line != "" {
 		a.Error += ": " + line
+	}
+	if a.Outcome == sluice.Delivered && handler.Output == module.OutputEvents {
+		h.publishPrinted(ctx, handlingOf(handler, sub, ev), ev, res, a)
+		a.Error = mask(a.Error, handler.Env)
 	}
 }
 

@@ -33,6 +33,8 @@ type Subscriptions interface {
 	Pause(ctx context.Context, id, by string) (*sluice.Subscription, error)
 	Suspend(ctx context.Context, id, reason string) error
 	Delete(ctx context.Context, id, by string) error
+	// Get returns a subscription. Code SubscriptionMissing.
+	Get(ctx context.Context, id string) (*sluice.Subscription, error)
 }
 
 // Teller publishes system events.
@@ -40,15 +42,26 @@ type Teller interface {
 	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
 }
 
-// Service approves and disables modules.
-type Service struct {
+// Deps are a service's dependencies.
+type Deps struct {
 	Host          *Host
 	Approvals     Approvals
 	Subscriptions Subscriptions
 	Ledger        *ledger.Ledger
 	Teller        Teller
+	Marks         Marks
 	Now           func() time.Time
 }
+
+// Service approves and disables modules, and stops unsafe ones.
+type Service struct {
+	Deps
+
+	marked *marked
+}
+
+// NewService returns a service. Its Run stops unsafe modules.
+func NewService(deps Deps) *Service { return &Service{Deps: deps, marked: newMarked()} }
 
 // Modules returns the modules of this server, as they are now or were a moment ago.
 func (s *Service) Modules(ctx context.Context) []sluice.Module {
@@ -91,7 +104,7 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 		after.Subscriptions = append(after.Subscriptions, one.ID)
 	}
 	// The approval first: a subscription whose program may not run yet would fail its first attempts.
-	if err := s.store(ctx, act{name, sluice.ActionModuleApprove, by}, before, &after); err != nil {
+	if err := s.enterApproval(ctx, act{name, sluice.ActionModuleApprove, by}, before, &after); err != nil {
 		return sluice.Module{}, err
 	}
 	s.Host.Set(ctx, name, &after)
@@ -155,8 +168,9 @@ func (a *Approval) public() any {
 	return struct {
 		Digest        string   `json:"digest"`
 		Disabled      bool     `json:"disabled,omitempty"`
+		Unsafe        *Unsafe  `json:"unsafe,omitempty"`
 		Subscriptions []string `json:"subscriptions"`
-	}{a.Digest, a.Disabled, a.Subscriptions}
+	}{a.Digest, a.Disabled, a.Unsafe, a.Subscriptions}
 }
 
 // Disable stops the programs of a module: its subscriptions pause, and keep their places. Code NotFound if it is not approved.

@@ -63,7 +63,7 @@ func (h *Host) decide() (ready []*module.Module, changes []change) {
 	for name, a := range h.approvals {
 		is := h.found[name].module
 		switch {
-		case a.Disabled || h.ready[name] != nil || is == nil: // nil: missing here, or invalid
+		case a.stopped() || h.ready[name] != nil || is == nil: // nil: missing here, or invalid
 		case is.Digest == a.Digest: // not a secret: of files
 			ready = append(ready, is)
 		case h.told[name] != is.Digest: // not a secret: of files
@@ -77,7 +77,7 @@ func (h *Host) decide() (ready []*module.Module, changes []change) {
 // mayRun reports whether a module may run with the files of a digest. The caller holds the lock.
 func (h *Host) mayRun(name, digest string) bool {
 	a, ok := h.approvals[name]
-	return ok && !a.Disabled && a.Digest == digest && h.found[name].digest() == digest // not a secret: of files
+	return ok && !a.stopped() && a.Digest == digest && h.found[name].digest() == digest // not a secret: of files
 }
 
 // enter has a module's programs run, if they still may once they are copied.

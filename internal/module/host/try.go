@@ -9,20 +9,44 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/module"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Try runs a handler of a module on an event as a server would: from a copy, with its environment and limits. The error says why it
-// could not be run.
-func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event, render Renderer) (a sluice.Attempt, err error) {
+// Trial is what a handler made of an event.
+type Trial struct {
+	sluice.Attempt
+
+	Events []sluice.Event `json:"events,omitempty"` // that would be published
+}
+
+// Publish keeps the events.
+func (t *Trial) Publish(_ context.Context, w *model.Handling, _ *sluice.Event, events []sluice.Event, _ int) (int, error) {
+	for i := range events {
+		if err := t.May(w, events[i]); err != nil {
+			return 0, err
+		}
+		events[i].Namespace = w.Namespace
+		w.Stamp(&events[i])
+	}
+	t.Events = append(t.Events, events...)
+	return len(events), nil
+}
+
+// May returns an error unless a module declares an event.
+func (*Trial) May(w *model.Handling, e sluice.Event) error { return w.Admits(&e) }
+
+// Try runs a handler of a module on an event as a server would: from a copy, with its environment and limits. It publishes nothing. The
+// error says why it could not be run.
+func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event, render Renderer) (t Trial, err error) {
 	at := slices.IndexFunc(m.Manifest.Handlers, func(h module.Handler) bool { return h.ID == handler })
 	if at < 0 {
-		return a, sluice.Errorf(sluice.NotFound, "module %s has no handler %q", m.Name, handler)
+		return t, sluice.Errorf(sluice.NotFound, "module %s has no handler %q", m.Name, handler)
 	}
 	copies, err := os.MkdirTemp("", "sluice-module-")
 	if err != nil {
-		return a, fmt.Errorf("try module %s: %w", m.Name, err)
+		return t, fmt.Errorf("try module %s: %w", m.Name, err)
 	}
 	defer func() {
 		if gone := os.RemoveAll(copies); err == nil {
@@ -31,12 +55,12 @@ func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event
 	}()
 	copies, err = filepath.EvalSymlinks(copies)
 	if err != nil {
-		return a, fmt.Errorf("try module %s: %w", m.Name, err)
+		return t, fmt.Errorf("try module %s: %w", m.Name, err)
 	}
-	h := New(Options{Copies: copies, Log: slog.New(slog.DiscardHandler), Render: render})
+	h := New(Options{Copies: copies, Log: slog.New(slog.DiscardHandler), Render: render, Publish: &t})
 	ready, err := h.copy(m)
 	if err != nil {
-		return a, err
+		return t, err
 	}
 	h.ready[m.Name] = ready
 	is := m.Manifest.Handlers[at]
@@ -47,8 +71,9 @@ func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event
 	sub.SetDefaults()
 	secret, err := sluice.NewSecret()
 	if err != nil {
-		return a, err
+		return t, err
 	}
 	sub.Secrets = []sluice.Secret{{Value: secret, CreatedAt: time.Now()}}
-	return h.Send(ctx, sub, ev, 1), nil
+	t.Attempt = h.Send(ctx, sub, ev, 1)
+	return t, nil
 }

@@ -20,6 +20,7 @@ type Program struct {
 	Timeout time.Duration // until it is asked to end
 	Grace   time.Duration // from then until it is killed
 	Output  int           // bytes of standard output and error that are kept
+	Apart   int           // bytes of standard output that are kept apart from standard error; 0: both are kept together
 	Limits  Limits
 	Network bool // it may make connections
 }
@@ -40,6 +41,9 @@ type Result struct {
 	Exit      module.Exit
 	Output    string // standard output and error, in the order in which they arrived
 	Truncated bool   // there was more
+
+	Printed  []byte // standard output, if it is kept apart
+	Overflow bool   // there was more of it
 }
 
 // output keeps the first bytes that are written to it, and drops the others: a program that writes without end is

@@ -31,8 +31,11 @@ const drain = time.Second
 // killed, so is the program. The error says why it could not be started.
 func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	started, over, reaped := make(chan error, 1), make(chan struct{}), make(chan struct{})
-	out := &output{most: p.Output}
+	out, printed := &output{most: p.Output}, &output{most: p.Apart}
 	cmd := command(p, out)
+	if p.Apart > 0 {
+		cmd.Stdout = printed
+	}
 	// The thread that starts a process gives it its restrictions, and must live as long as the process: the kernel kills
 	// the process at the end of that thread (PDEATHSIG).
 	adopted.expect(p.Mark)
@@ -56,6 +59,10 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	adopted.ended(cmd.Process.Pid, p.Mark)
 	res := Result{Exit: exitOf(cmd, timedOut)}
 	res.Output, res.Truncated = out.text()
+	if p.Apart > 0 {
+		text, more := printed.text()
+		res.Printed, res.Overflow = []byte(text), more
+	}
 	return res, ignoreExit(err)
 }
 

@@ -5,6 +5,8 @@ import (
 
 	"github.com/sluice-io/sluice/internal/module/host"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
+	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
@@ -29,4 +31,23 @@ func (m Modules) Watch(ctx context.Context, change func(name string, a *host.App
 		},
 		removed: func(key string, _ uint64) { change(key, nil) },
 	}.handle)
+}
+
+// ModuleLog looks up the events that programs of modules have published.
+type ModuleLog struct {
+	ActionLog
+
+	watch WatchLog
+}
+
+var _ host.Log = ModuleLog{}
+
+// NewModuleLog returns the lookups in the logs.
+func NewModuleLog(log *eventlog.Log, store *natsstore.Store) ModuleLog {
+	return ModuleLog{ActionLog{Log: log, Store: store}, NewWatchLog(log)}
+}
+
+// Has reports whether an event with an ID is on a path behind a sequence.
+func (l ModuleLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
+	return l.watch.Has(ctx, namespace, path, id, after)
 }

@@ -1,0 +1,64 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Handling is an event that a module's program handles. Everything that the program publishes names
+// it as its cause, stays in its namespace, where loops are detected, and is declared in the manifest.
+type Handling struct {
+	Module       string
+	Handler      string // ID
+	Subscription string // ID
+	Namespace    string // of the handled event
+	Event        string // ID of the handled event
+	Correlation  string
+	By           sluice.Caller // the approver: the program has no right that it lacks
+
+	Publish []sluice.Publishable
+	Read    []sluice.Pattern
+}
+
+// Producer returns the producer of the program's events.
+func (h *Handling) Producer() sluice.Principal { return sluice.ModuleProducer(h.Module) }
+
+// Admits returns an error (Forbidden) unless the module declares that it publishes the event.
+func (h *Handling) Admits(e *sluice.Event) error {
+	_, scheduled := e.Extensions[sluice.AttributeDeliverAt]
+	switch {
+	case e.Namespace != "" && e.Namespace != h.Namespace:
+		return sluice.Errorf(sluice.Forbidden, "module %q handles an event of the namespace %s, and publishes nothing in %s", h.Module, h.Namespace, e.Namespace)
+	case scheduled:
+		return sluice.Errorf(sluice.Forbidden, "module %q publishes while it handles an event; %s is not allowed", h.Module, sluice.AttributeDeliverAt)
+	case !slices.ContainsFunc(h.Publish, func(p sluice.Publishable) bool { return p.Covers(e) }):
+		return sluice.Errorf(sluice.Forbidden, "module %q does not declare that it publishes %s on %s (publish in its manifest)", h.Module, e.Type, e.Path)
+	}
+	return nil
+}
+
+// Stamp sets the causes of an event, whatever it says itself, and its source unless it has one.
+func (h *Handling) Stamp(e *sluice.Event) {
+	if e.Extensions == nil {
+		e.Extensions = map[string]string{}
+	}
+	e.Extensions[sluice.CausationID], e.Extensions[sluice.CorrelationID] = h.Event, h.Correlation
+	if e.Source == "" {
+		e.Source = "/modules/" + h.Module
+	}
+}
+
+// AuthType returns the authtype of the program's events from that of its approver: an agent stays
+// an agent, and a module is no user.
+func (*Handling) AuthType(approver string) string {
+	if approver == sluice.AuthAgent || approver == sluice.AuthUnknown {
+		return approver
+	}
+	return sluice.AuthService
+}
+
+// Shows reports whether the module declares that it reads a path.
+func (h *Handling) Shows(path sluice.Path) bool {
+	return !path.Reserved() && slices.ContainsFunc(h.Read, func(p sluice.Pattern) bool { return p.Match(path) })
+}

@@ -1,0 +1,106 @@
+package host
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/ingest"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Log looks up events that are stored.
+type Log interface {
+	// Window returns how long a namespace remembers the IDs of its events. Code NotFound.
+	Window(ctx context.Context, namespace string) (time.Duration, error)
+	// Has reports whether an event with an ID is on a path behind a sequence.
+	Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error)
+	// RecentByID returns an event by an ID that its namespace remembers. Code NotFound.
+	RecentByID(ctx context.Context, namespace, id string) (sluice.Event, error)
+}
+
+// Ingested publishes the events of programs as those of every publisher, with the rights of the approver.
+type Ingested struct {
+	Ingest *ingest.Ingest
+	Log    Log
+	Now    func() time.Time
+}
+
+// publishTime is how long publishing may take, at most.
+const publishTime = time.Minute
+
+// Publish publishes events of a handling. An event that is not stored, of a test, has none published.
+func (p Ingested) Publish(ctx context.Context, w *model.Handling, of *sluice.Event, events []sluice.Event, size int) (int, error) {
+	if of.Seq == 0 {
+		return 0, nil
+	}
+	fresh, err := p.forgotten(ctx, of, events)
+	if err == nil && len(fresh) > 0 {
+		err = p.Ingest.Admit(ctx, ingest.Request{Caller: w.By, Namespace: w.Namespace, Bytes: size, For: w}, fresh)
+	}
+	if err == nil {
+		err = p.store(ctx, w, fresh)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(events), nil
+}
+
+// store stores admitted events. Of one that an earlier attempt has stored on another path, the first counts.
+func (p Ingested) store(ctx context.Context, w *model.Handling, events []sluice.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	_, err := p.Ingest.Store(ctx, w.Namespace, events)
+	if sluice.CodeOf(err) != sluice.Conflict {
+		return err
+	}
+	rest, unknown := p.others(ctx, w, events)
+	switch {
+	case unknown != nil || len(rest) == len(events):
+		return err
+	case len(rest) == 0:
+		return nil
+	}
+	_, err = p.Ingest.Store(ctx, w.Namespace, rest)
+	return err
+}
+
+// May returns the error of publishing one event, as far as it does not pass.
+func (p Ingested) May(w *model.Handling, e sluice.Event) error {
+	return p.Ingest.May(ingest.Request{Caller: w.By, Namespace: w.Namespace, For: w}, []sluice.Event{e})
+}
+
+// forgotten returns the events that no earlier attempt has stored, if the namespace may have forgotten their IDs.
+func (p Ingested) forgotten(ctx context.Context, of *sluice.Event, events []sluice.Event) (fresh []sluice.Event, err error) {
+	window, err := p.Log.Window(ctx, of.Namespace)
+	if err != nil || p.Now().Add(publishTime).Sub(of.Stored) < window {
+		return events, err
+	}
+	for i := range events {
+		stored, err := p.Log.Has(ctx, of.Namespace, events[i].Path, events[i].ID, of.Seq)
+		if err != nil {
+			return nil, err
+		}
+		if !stored {
+			fresh = append(fresh, events[i])
+		}
+	}
+	return fresh, nil
+}
+
+// others returns the events whose IDs are not of events that an earlier attempt stored on another path: the first one counts.
+func (p Ingested) others(ctx context.Context, w *model.Handling, events []sluice.Event) (rest []sluice.Event, err error) {
+	for i := range events {
+		stored, err := p.Log.RecentByID(ctx, w.Namespace, events[i].ID)
+		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			return nil, err
+		}
+		earlier := stored.Extensions[sluice.AuthID] == string(w.Producer()) && stored.Extensions[sluice.CausationID] == w.Event
+		if err != nil || !earlier {
+			rest = append(rest, events[i])
+		}
+	}
+	return rest, nil
+}

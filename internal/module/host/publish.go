@@ -1,0 +1,184 @@
+package host
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/cloudevent"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/module"
+	"github.com/sluice-io/sluice/internal/module/program"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bounds of the events that a program prints for one event.
+const (
+	maxPrinted      = 1 << 20 // bytes
+	maxPrintedLines = 1000    // events: as many as are stored atomically
+	maxShownLine    = 300     // bytes of a refused line that are shown
+)
+
+// Publisher publishes the events that a program prints.
+type Publisher interface {
+	// Publish publishes events of a handling, all or none, each once however often it is repeated, and returns their
+	// number. The size is that of the text that they were printed in. Codes Unavailable, Internal and QuotaExceeded may pass; the
+	// others do not.
+	Publish(ctx context.Context, w *model.Handling, of *sluice.Event, events []sluice.Event, size int) (int, error)
+	// May returns the error of publishing one event, as far as it does not pass.
+	May(w *model.Handling, e sluice.Event) error
+}
+
+// handlingOf returns the handling of an event by a handler.
+func handlingOf(h *module.Handler, sub *sluice.Subscription, ev *sluice.Event) *model.Handling {
+	return &model.Handling{
+		Module: sub.Module, Handler: h.ID, Subscription: sub.ID, Namespace: ev.Namespace, Event: ev.ID,
+		Correlation: cmp.Or(ev.Extensions[sluice.CorrelationID], ev.ID),
+		By:          sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant},
+		Publish:     h.Publish, Read: h.Read,
+	}
+}
+
+// printed is the events that a program has printed, in order.
+type printed struct {
+	events []sluice.Event
+	lines  []string // of each
+	places []int    // of each: the number of its line, from 1
+	bytes  int
+}
+
+// refusedLine says that an event in the output of a program can never be published.
+type refusedLine struct {
+	line int // from 1; 0: it is not of one line
+	text string
+	err  error
+}
+
+// Error returns the line and the reason.
+func (r *refusedLine) Error() string {
+	if r.line == 0 {
+		return "the events on standard output were refused: " + r.err.Error()
+	}
+	return fmt.Sprintf("line %d of standard output was refused: %v: %s", r.line, r.err, clipped(r.text))
+}
+
+func (r *refusedLine) Unwrap() error { return r.err }
+
+// publishPrinted is publish for the standard output of a program.
+func (h *Host) publishPrinted(ctx context.Context, w *model.Handling, of *sluice.Event, res program.Result, a *sluice.Attempt) {
+	if res.Overflow {
+		a.Outcome, a.Dead = sluice.Refused, sluice.OutputRefused
+		a.Error = (&refusedLine{err: sluice.Errorf(sluice.TooLarge, "more than %d bytes", maxPrinted)}).Error()
+		return
+	}
+	h.publish(ctx, w, of, bytes.Split(res.Printed, []byte("\n")), a)
+}
+
+// publish publishes the events in the lines that a program has printed, all or none, and enters in the attempt how that ended: what is
+// refused for good is given up, because it is never right later, and an error that may pass is tried again under the retry policy.
+func (h *Host) publish(ctx context.Context, w *model.Handling, of *sluice.Event, lines [][]byte, a *sluice.Attempt) {
+	p, err := read(w, lines)
+	if err == nil && len(p.events) > 0 {
+		a.Published, err = h.opts.Publish.Publish(ctx, w, of, p.events, p.bytes)
+		if err != nil && !passing(err) {
+			err = h.blame(w, p, err)
+		}
+	}
+	switch {
+	case err == nil:
+	case passing(err):
+		a.Outcome, a.Error, a.RetryAfter = sluice.Failed, "its events were not published: "+err.Error(), retryAfter(err)
+	default:
+		a.Outcome, a.Dead, a.Error = sluice.Refused, sluice.OutputRefused, err.Error()
+		if sluice.CodeOf(err) == sluice.EventLoopDetected {
+			a.Dead = sluice.Loop
+		}
+	}
+}
+
+// read returns the events in lines. The error is a *refusedLine.
+func read(w *model.Handling, lines [][]byte) (p printed, err error) {
+	for i, line := range lines {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		if len(p.events) == maxPrintedLines {
+			return p, &refusedLine{err: sluice.Errorf(sluice.TooLarge, "more than %d events", maxPrintedLines)}
+		}
+		e, err := cloudevent.ParseLine(line)
+		if err == nil {
+			err = w.Admits(&e)
+		}
+		if err != nil {
+			return p, &refusedLine{line: i + 1, text: string(line), err: err}
+		}
+		e.ID = printedID(w, i)
+		p.events, p.lines, p.places, p.bytes = append(p.events, e), append(p.lines, string(line)), append(p.places, i+1), p.bytes+len(line)
+	}
+	return p, nil
+}
+
+// printedID returns the ID of the event on a line: an attempt that is repeated publishes nothing twice, and no program chooses an ID that
+// another event has.
+func printedID(w *model.Handling, line int) string {
+	hash := sha256.New()
+	for _, part := range []string{w.Subscription, w.Namespace, w.Event, strconv.Itoa(line)} {
+		_, _ = fmt.Fprintf(hash, "%d:%s", len(part), part) // a hash does not fail
+	}
+	return "mod-" + hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// blame returns the error of events with the line that it is about, if it is about one.
+func (h *Host) blame(w *model.Handling, p printed, err error) error {
+	if at, ok := detail(err, "index"); ok && at < len(p.lines) {
+		return &refusedLine{line: p.places[at], text: p.lines[at], err: err}
+	}
+	for i := range p.events {
+		if one := h.opts.Publish.May(w, p.events[i]); one != nil && sluice.CodeOf(one) == sluice.CodeOf(err) {
+			return &refusedLine{line: p.places[i], text: p.lines[i], err: one}
+		}
+	}
+	if len(p.events) == 1 {
+		return &refusedLine{line: p.places[0], text: p.lines[0], err: err}
+	}
+	return &refusedLine{err: err}
+}
+
+// passing reports whether an error may pass.
+func passing(err error) bool {
+	return slices.Contains([]sluice.Code{sluice.Unavailable, sluice.Internal, sluice.QuotaExceeded}, sluice.CodeOf(err))
+}
+
+// retryAfter returns how long an error asks to wait.
+func retryAfter(err error) time.Duration {
+	seconds, _ := detail(err, "retry_after")
+	return time.Duration(seconds) * time.Second
+}
+
+// detail returns a number in the details of an error.
+func detail(err error, name string) (int, bool) {
+	e, ok := errors.AsType[*sluice.Error](err)
+	if !ok {
+		return 0, false
+	}
+	n, ok := e.Details[name].(int)
+	return n, ok
+}
+
+// clipped returns the beginning of a line, as text.
+func clipped(line string) string {
+	line = strings.ToValidUTF8(line, "\ufffd")
+	if len(line) > maxShownLine {
+		line = strings.ToValidUTF8(line[:maxShownLine], "") + "…"
+	}
+	return line
+}

@@ -1,0 +1,169 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Marks are the marks of producers with an event that caused itself.
+type Marks interface {
+	// Mark returns the mark of a producer. Code NotFound if it has none.
+	Mark(ctx context.Context, producer string) (sluice.Unsafe, uint64, error)
+	// ClearProducer removes the mark of a producer. Code NotFound if it has none.
+	ClearProducer(ctx context.Context, producer, by string) error
+}
+
+// Unsafe says why a module is unsafe.
+type Unsafe struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+}
+
+// marked is the modules that have been marked and are to be stopped. The zero value is not ready.
+type marked struct {
+	mu    sync.Mutex
+	names map[string]struct{}
+	news  chan struct{}
+}
+
+func newMarked() *marked {
+	return &marked{names: map[string]struct{}{}, news: make(chan struct{}, 1)}
+}
+
+func (m *marked) add(name string) {
+	m.mu.Lock()
+	m.names[name] = struct{}{}
+	m.mu.Unlock()
+	select {
+	case m.news <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the modules, and forgets them.
+func (m *marked) take() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for name := range m.names {
+		names = append(names, name)
+	}
+	clear(m.names)
+	return names
+}
+
+// Marked enters that a producer is marked. It returns at once; Run stops the producer's module.
+func (s *Service) Marked(producer string) {
+	if name, ok := sluice.ModuleOf(producer); ok {
+		s.marked.add(name)
+	}
+}
+
+// Run stops the modules that are marked, until the context is done.
+func (s *Service) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.marked.news:
+		}
+		for _, name := range s.marked.take() {
+			again := backoff.NewExponentialBackOff(backoff.WithMaxInterval(10*time.Second), backoff.WithMaxElapsedTime(0))
+			err := backoff.Retry(func() error { return s.stopUnsafe(ctx, name) }, backoff.WithContext(again, ctx))
+			if err != nil && ctx.Err() == nil {
+				s.Host.opts.Log.WarnContext(ctx, "unsafe module not stopped", slog.String("module", name), slog.Any("error", err))
+			}
+		}
+	}
+}
+
+// stopUnsafe stores that a marked module is unsafe, suspends its subscriptions and tells. It does that once for each approval, and goes on
+// where a crash ended it.
+func (s *Service) stopUnsafe(ctx context.Context, name string) error {
+	mark, _, err := s.Marks.Mark(ctx, string(sluice.ModuleProducer(name)))
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return nil // it was approved again
+	}
+	if err != nil {
+		return err
+	}
+	a, err := s.stored(ctx, name)
+	if err != nil || a == nil {
+		return err
+	}
+	told := a.Unsafe != nil
+	if !told {
+		after := *a
+		after.Unsafe = &Unsafe{At: s.Now().UTC(), Reason: unsafeReason(name, &mark)}
+		// First: a replica that approves the module in the meantime fails, or this one does and looks again.
+		if err := s.store(ctx, act{name, sluice.ActionModuleUnsafe, sluice.ActorSystem}, a, &after); err != nil {
+			return err
+		}
+		a = &after
+		s.Host.Set(ctx, name, a)
+	}
+	if active, err := s.anyActive(ctx, a.Subscriptions); err != nil || told && !active {
+		return err
+	}
+	err = s.tell(ctx, name, a.Revision, sluice.TypeModuleUnsafe, map[string]any{
+		"reason": a.Unsafe.Reason, "namespace": mark.Namespace, "event": mark.Event, "chain": mark.Chain, "hops": mark.Hops,
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range a.Subscriptions {
+		if err := s.Subscriptions.Suspend(ctx, id, a.Unsafe.Reason); err != nil {
+			return fmt.Errorf("suspend subscription %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// anyActive reports whether one of the subscriptions is active.
+func (s *Service) anyActive(ctx context.Context, ids []string) (bool, error) {
+	for _, id := range ids {
+		sub, err := s.Subscriptions.Get(ctx, id)
+		switch {
+		case sluice.CodeOf(err) == sluice.SubscriptionMissing:
+		case err != nil:
+			return false, fmt.Errorf("subscription %s: %w", id, err)
+		case sub.State == sluice.Active:
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// unsafeReason returns why a marked module does not run, with the chain of causes.
+func unsafeReason(name string, mark *sluice.Unsafe) string {
+	const most = 8
+	chain := []string{linkOf(mark.Event)}
+	for i, l := range mark.Chain {
+		if i == most {
+			chain = append(chain, "…")
+			break
+		}
+		chain = append(chain, linkOf(l))
+	}
+	return "an event of it would have caused itself in namespace " + mark.Namespace + " (" + strings.Join(chain, " ← ") +
+		"): end the circle, then sluice module approve " + name
+}
+
+func linkOf(l sluice.Link) string { return l.Type + " on " + string(l.Path) }
+
+// enterApproval stores an approval, after the module's mark is removed: a later one is of a later event.
+func (s *Service) enterApproval(ctx context.Context, a act, before, after *Approval) error {
+	err := s.Marks.ClearProducer(ctx, string(sluice.ModuleProducer(a.module)), a.by)
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return err
+	}
+	return s.store(ctx, a, before, after)
+}
