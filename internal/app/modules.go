@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-io/sluice/internal/module/host"
 	"github.com/sluice-io/sluice/internal/module/program"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
+	"github.com/sluice-io/sluice/internal/ownership"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -38,6 +39,7 @@ func (s *server) openModules(ctx context.Context) error {
 	s.modules = host.New(host.Options{
 		Dirs: s.cfg.Modules.Dirs, Copies: filepath.Join(data, "modules"), User: as, Log: s.opts.Log, Render: s.sender, Changed: s.moduleService.Changed,
 		Publish: host.Ingested{Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.log}), Log: records.NewModuleLog(s.log, s.store), Now: time.Now},
+		Moved:   func() { s.divide() },
 	})
 	s.moduleService.Host = s.modules
 	return s.modules.Open()
@@ -95,4 +97,14 @@ type markFollower struct {
 func (f markFollower) SetMark(is sluice.Unsafe, revision uint64) {
 	f.Guard.SetMark(is, revision)
 	f.modules.Marked(is.Producer)
+}
+
+// openLeases constructs the leases of this replica, which are divided anew when it can run other modules.
+func (s *server) openLeases(ctx context.Context) error {
+	leases, err := s.store.Leases(ctx, s.replica, s.modules.Ready)
+	if err != nil {
+		return err
+	}
+	s.divide, s.owns = leases.Poke, ownership.New(leases)
+	return nil
 }

@@ -133,6 +133,7 @@ type engines struct {
 	knowledge     *knowledge.Engine
 	modules       *host.Host
 	moduleService *host.Service
+	divide        func() // divides the leases anew
 	staging       *staging.Staging
 }
 
@@ -293,11 +294,9 @@ func (s *server) openEngine(ctx context.Context) error {
 	if s.replica, err = datadir.ReplicaID(s.cfg.Data); err != nil {
 		return err
 	}
-	leases, err := s.store.Leases(ctx, s.replica)
-	if err != nil {
+	if err := s.openLeases(ctx); err != nil {
 		return err
 	}
-	s.owns = ownership.New(leases)
 	s.durable = durable.New(records.Paths{Log: s.log, Published: s.published, Lost: s.memory.Gaps}, time.Now)
 	s.openStreamSubs()
 	var arrivals delivery.Arrivals

@@ -30,7 +30,7 @@ type Watcher interface {
 // Ownership decides which subscriptions this process serves.
 type Ownership interface {
 	supervise.Ownership
-	Owns(subscription string) bool
+	Owns(key string) bool // by model.LeaseKey
 }
 
 // Options are an engine's optional dependencies and settings.
@@ -251,7 +251,7 @@ func (e *Engine) settle(settled chan struct{}) {
 // idle returns the subscriptions that this process owns and does not serve.
 func (e *Engine) idle(all map[string]*sluice.Subscription) (subs []*sluice.Subscription) {
 	for _, sub := range all {
-		if sub.Mode == sluice.Push && (sub.State == sluice.Paused || sub.State == sluice.Disabled || sub.State == sluice.Suspended) && e.owns.Owns(sub.ID) {
+		if sub.Mode == sluice.Push && (sub.State == sluice.Paused || sub.State == sluice.Disabled || sub.State == sluice.Suspended) && e.owns.Owns(model.LeaseKey(sub)) {
 			subs = append(subs, sub)
 		}
 	}
@@ -264,7 +264,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 	case sub.State == sluice.Cancelled:
 		e.end(sub.ID)
 		return
-	case sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID):
+	case sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(model.LeaseKey(sub)):
 		e.stop(sub)
 		return
 	}
@@ -293,7 +293,7 @@ func (e *Engine) wake(ctx context.Context, id string) { e.tell(ctx, change{id: i
 
 // awake starts a runner for a subscription, unless it has one that works or is not served here.
 func (e *Engine) awake(ctx context.Context, sub *sluice.Subscription) {
-	if sub == nil || sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID) {
+	if sub == nil || sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(model.LeaseKey(sub)) {
 		return
 	}
 	if s, ok := e.serving.Get(sub.ID); ok && s.serves(sub) && !s.runner.resting.Load() {
@@ -317,7 +317,7 @@ func (e *Engine) stop(sub *sluice.Subscription) {
 	}
 	seat := e.seats.take(sub.ID)
 	switch {
-	case !e.owns.Owns(sub.ID):
+	case !e.owns.Owns(model.LeaseKey(sub)):
 		if seat != nil {
 			seat.Drop()
 		}

@@ -107,7 +107,7 @@ func (w *world) run(t *testing.T, p *process) (endLog func()) {
 	t.Helper()
 	log, err := p.deliveries.AttemptLog()
 	require.NoError(t, err)
-	leases, err := p.store.Leases(t.Context(), "replica")
+	leases, err := p.store.Leases(t.Context(), "replica", nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))

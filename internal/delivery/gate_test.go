@@ -148,7 +148,7 @@ func (g *gated) start() (stop func()) { return g.startOver(g.store, always{}) }
 
 func (g *gated) startReplica(name string) (stop func()) {
 	store := connectTo(g.t, g.server)
-	leases, err := store.Leases(g.t.Context(), name)
+	leases, err := store.Leases(g.t.Context(), name, nil)
 	require.NoError(g.t, err)
 	return g.startOver(store, leases)
 }

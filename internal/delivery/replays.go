@@ -7,6 +7,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -51,7 +52,7 @@ func (e *Engine) leaveReplay(ctx context.Context, rep sluice.Replay) {
 // applyReplay starts or stops a replay's runner, as its state requires. If the subscription is
 // unknown, a later change announces it.
 func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
-	owned := sub != nil && e.owns.Owns(sub.ID)
+	owned := sub != nil && e.owns.Owns(model.LeaseKey(sub))
 	s, serving := e.replays.serving.Get(rep.ID)
 	switch {
 	case owned && (sub.State == sluice.Cancelled || !sub.Began().Equal(rep.Began)):

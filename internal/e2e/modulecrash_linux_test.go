@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -33,7 +34,7 @@ type handled struct {
 // listen hears programs until the test ends. One in ten is told to fail.
 func (r *handled) listen(t *testing.T) (addr string) {
 	t.Helper()
-	at, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	at, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(t.TempDir(), "s")) // a TCP connection may take the port of a killed server
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = at.Close() })
 	go func() {
@@ -77,6 +78,18 @@ func (r *handled) hear(conn net.Conn) {
 	}
 	r.mu.Unlock()
 	_, _ = conn.Write([]byte(answer)) // it may have been killed
+}
+
+// quietAddress returns a free address whose port no outgoing connection takes while its server is away.
+func quietAddress(t *testing.T) string {
+	t.Helper()
+	for {
+		at, err := new(net.ListenConfig).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.N(12_000)))
+		if err == nil {
+			require.NoError(t, at.Close())
+			return at.Addr().String()
+		}
+	}
 }
 
 // begun returns the processes that have begun since the last call.
@@ -129,7 +142,7 @@ func TestModuleCrash_LosesNoEventAndLeavesNoProcess(t *testing.T) { // S4-17, S4
 	got := &handled{running: map[int]string{}, arrivals: *newArrivals()}
 	dirs := t.TempDir()
 	buildsHandler(t, dirs, "crash", "crashhandler", fmt.Sprintf(crashModule, got.listen(t), window))
-	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0", env: []string{serveModulesEnv + "=" + dirs}}
+	c := &child{dir: t.TempDir(), http: quietAddress(t), nats: quietAddress(t), env: []string{serveModulesEnv + "=" + dirs}}
 	c.start(t)
 	t.Cleanup(func() { _ = c.proc.Process.Kill() })
 	c.approves(t, "crash")

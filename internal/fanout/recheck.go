@@ -51,11 +51,11 @@ func (l *shared) misplaced(m *member) (how changeKind, moves bool) {
 
 // Above returns Deps.Shares for the subscriptions of namespaces with more than a number of them, and for
 // all if the log has replicas; below 0 for none. A namespace goes back when it has less than half of the
-// number. A subscription that asks for it, and a start with the last event of each path, have a consumer
-// of their own.
+// number. A subscription that asks for it, one of a module, and a start with the last event of each path, have a
+// consumer of their own: the replicas that can run a module need not be those that read for others.
 func Above(most int, replicated bool, count func(namespace string) int) func(*sluice.Subscription, Stored) bool {
 	return func(sub *sluice.Subscription, stored Stored) bool {
-		if most < 0 || sub.Mode != sluice.Push || sub.Policy.Dedicated || sub.From.Kind == sluice.StartLastPerPath && !stored.Shared {
+		if most < 0 || sub.Mode != sluice.Push || sub.Policy.Dedicated || sub.Module != "" || sub.From.Kind == sluice.StartLastPerPath && !stored.Shared {
 			return false
 		}
 		n := count(sub.Namespace)

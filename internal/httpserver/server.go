@@ -12,7 +12,10 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
+	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"golang.org/x/net/netutil"
 
 	"github.com/sluice-io/sluice/config"
@@ -40,14 +43,25 @@ type Server struct {
 
 // Listen opens the address of http.listen. Close closes it.
 func Listen(ctx context.Context, cfg config.HTTP, log *slog.Logger) (*Server, error) {
-	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp", cfg.Listen)
+	listener, err := listen(ctx, cfg.Listen)
 	if err != nil {
 		return nil, config.ListenError("http.listen", cfg.Listen, "--http", err)
 	}
 	s := &Server{cfg: cfg, log: log, listener: listener}
 	s.stopping, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return s, nil
+}
+
+// listen opens an address, which a server that was just killed may have for a moment yet: a process that it was about to
+// start a program in is a copy of it until then.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	return backoff.RetryWithData(func() (net.Listener, error) {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+			err = backoff.Permanent(err)
+		}
+		return listener, err
+	}, backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithInitialInterval(10*time.Millisecond), backoff.WithMaxInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(time.Second)), ctx))
 }
 
 // Close closes the address.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
-	"strconv"
-	"strings"
+	"maps"
 	"sync"
 	"time"
 
@@ -27,11 +25,14 @@ const (
 // Leases shares subscriptions among replicas. Subscriptions fall into shards; the running
 // replicas divide the shards among themselves by rendezvous hashing, and each holds a lease, a
 // key with a time to live, on each of its shards. A replica that restarts under its old id has
-// its leases at once.
+// its leases at once. Each module is a unit of its own, beside the shards, which those replicas
+// share among themselves that can run it.
 type Leases struct {
 	store   *Store
 	kv      jetstream.KeyValue
 	replica string
+	runs    func() []string // names of the modules that this replica can run
+	poked   chan struct{}   // has an element when the modules have changed
 
 	ttl   time.Duration // after which others may take a lease that is not renewed
 	renew time.Duration // interval of rounds: two may fail before the lease expires
@@ -41,7 +42,7 @@ type Leases struct {
 	ours  time.Duration // after which this replica stops using a lease, before others may take it
 
 	mu   sync.Mutex
-	held map[int]lease
+	held map[string]lease // by unit
 }
 
 type lease struct {
@@ -52,24 +53,33 @@ type lease struct {
 	settled <-chan struct{} // closed when no delivery is in flight any more; nil: the engine was not told yet
 }
 
-// Leases returns the leases of a replica. Two replicas never have the same id.
-func (s *Store) Leases(ctx context.Context, replica string) (*Leases, error) {
+// Leases returns the leases of a replica. Two replicas never have the same id. runs returns the modules
+// that it can run; nil: none.
+func (s *Store) Leases(ctx context.Context, replica string, runs func() []string) (*Leases, error) {
 	kv, err := s.js.KeyValue(ctx, streams.Leases)
 	if err != nil {
 		return nil, fmt.Errorf("leases: %w", err)
 	}
 	ttl := s.opts.LeaseTTL
 	return &Leases{
-		store: s, kv: kv, replica: replica, held: map[int]lease{},
+		store: s, kv: kv, replica: replica, held: map[string]lease{}, runs: runs, poked: make(chan struct{}, 1),
 		ttl: ttl, renew: ttl / 3, limit: ttl * 4 / 15, first: ttl * 2 / 15, again: ttl / 15, ours: ttl * 13 / 15,
 	}, nil
 }
 
-// Owns reports whether this replica serves the subscription now.
-func (l *Leases) Owns(subscription string) bool {
+// Poke has the leases of modules divided anew at once: this replica can run others now.
+func (l *Leases) Poke() {
+	select {
+	case l.poked <- struct{}{}:
+	default: // it has not looked since the last one
+	}
+}
+
+// Owns reports whether this replica serves a subscription now, by its lease key (model.LeaseKey).
+func (l *Leases) Owns(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held, ok := l.held[ShardOf(subscription)]
+	held, ok := l.held[unitOf(key)]
 	return ok && !held.leaving && held.good()
 }
 
@@ -98,6 +108,7 @@ func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error 
 			return nil
 		case <-settled:
 			settled = nil
+		case <-l.poked:
 		case <-tick.C:
 		}
 	}
@@ -107,16 +118,16 @@ func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error 
 func (l *Leases) leave(settled <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for shard, held := range l.held {
+	for unit, held := range l.held {
 		if held.leaving && held.settled == nil {
 			held.settled = settled
-			l.held[shard] = held
+			l.held[unit] = held
 		}
 	}
 }
 
 // round announces this replica and takes, renews and gives up leases. It reports whether the set of owned
-// shards changed, and whether the store answered.
+// units changed, and whether the store answered.
 func (l *Leases) round(ctx context.Context) (different, said bool) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
@@ -124,43 +135,43 @@ func (l *Leases) round(ctx context.Context) (different, said bool) {
 	if err := l.announce(ctx); err != nil {
 		l.store.opts.Log.WarnContext(ctx, "leases not renewed", slog.Any("error", err))
 		l.dropExpired()
-		return l.owned() != before, false
+		return !maps.Equal(l.owned(), before), false
 	}
-	replicas, err := l.Replicas(ctx)
+	able, err := l.candidates(ctx)
 	if err != nil {
 		l.store.opts.Log.WarnContext(ctx, "replicas not listed", slog.Any("error", err))
 		l.dropExpired()
-		return l.owned() != before, false
+		return !maps.Equal(l.owned(), before), false
 	}
-	for shard := range shards {
-		if preferred(shard, replicas) == l.replica {
-			l.stay(shard)
-			l.take(ctx, shard)
+	for _, unit := range l.units(able) {
+		if preferred(unit, able[unit]) == l.replica {
+			l.stay(unit)
+			l.take(ctx, unit)
 		} else {
-			l.yield(ctx, shard)
+			l.yield(ctx, unit)
 		}
 	}
 	l.dropExpired()
-	return l.owned() != before, true
+	return !maps.Equal(l.owned(), before), true
 }
 
 // stay keeps a lease that was to be given up.
-func (l *Leases) stay(shard int) {
+func (l *Leases) stay(unit string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if held, ok := l.held[shard]; ok {
+	if held, ok := l.held[unit]; ok {
 		held.leaving, held.settled = false, nil
-		l.held[shard] = held
+		l.held[unit] = held
 	}
 }
 
 // yield gives up a lease as soon as no delivery is in flight, and keeps it until then.
-func (l *Leases) yield(ctx context.Context, shard int) {
+func (l *Leases) yield(ctx context.Context, unit string) {
 	l.mu.Lock()
-	held, ok := l.held[shard]
+	held, ok := l.held[unit]
 	if ok {
 		held.leaving = true
-		l.held[shard] = held
+		l.held[unit] = held
 	}
 	l.mu.Unlock()
 	if !ok {
@@ -168,19 +179,20 @@ func (l *Leases) yield(ctx context.Context, shard int) {
 	}
 	select {
 	case <-held.settled:
-		l.release(ctx, shard)
+		l.release(ctx, unit)
 	default:
-		l.take(ctx, shard)
+		l.take(ctx, unit)
 	}
 }
 
-// owned returns the set of shards that are held and not about to go.
-func (l *Leases) owned() (set uint64) {
+// owned returns the set of units that are held and not about to go.
+func (l *Leases) owned() map[string]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for shard, held := range l.held {
+	set := map[string]bool{}
+	for unit, held := range l.held {
 		if !held.leaving {
-			set |= 1 << shard
+			set[unit] = true
 		}
 	}
 	return set
@@ -189,9 +201,9 @@ func (l *Leases) owned() (set uint64) {
 func (l *Leases) dropExpired() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for shard, held := range l.held {
+	for unit, held := range l.held {
 		if !held.good() {
-			delete(l.held, shard)
+			delete(l.held, unit)
 		}
 	}
 }
@@ -213,32 +225,22 @@ func holds(monotonic, wall time.Duration) bool { return monotonic > 0 && wall > 
 func (l *Leases) announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.first)
 	defer cancel()
-	_, err := l.put(ctx, "replica."+l.replica)
+	said, err := l.announcement()
+	if err != nil {
+		return err
+	}
+	_, err = l.put(ctx, replicaPrefix+l.replica, said)
 	return err
 }
 
-// Replicas returns the ids of the replicas that have announced themselves within the time to live of a lease.
-func (l *Leases) Replicas(ctx context.Context) ([]string, error) {
-	keys, err := l.kv.ListKeysFiltered(ctx, "replica.*")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = keys.Stop() }() // it has ended by itself
-	var all []string
-	for key := range keys.Keys() {
-		all = append(all, strings.TrimPrefix(key, "replica."))
-	}
-	return all, ctx.Err() // without it some may be missing
-}
-
 // take renews a lease, or takes one that is free or was this replica's own in a former life.
-func (l *Leases) take(ctx context.Context, shard int) {
+func (l *Leases) take(ctx context.Context, unit string) {
 	began := time.Now()
 	l.mu.Lock()
-	held, ok := l.held[shard]
+	held, ok := l.held[unit]
 	l.mu.Unlock()
 	if !ok {
-		entry, err := l.kv.Get(ctx, shardKey(shard))
+		entry, err := l.kv.Get(ctx, unitKey(unit))
 		switch {
 		case err == nil && string(entry.Value()) != l.replica:
 			return
@@ -248,39 +250,39 @@ func (l *Leases) take(ctx context.Context, shard int) {
 			return
 		}
 	}
-	revision, err := l.compareAndPut(ctx, shardKey(shard), held.revision)
+	revision, err := l.compareAndPut(ctx, unitKey(unit), held.revision)
 	if IsConflict(err) {
 		l.mu.Lock()
-		delete(l.held, shard)
+		delete(l.held, unit)
 		l.mu.Unlock()
 	}
 	if err != nil {
 		return
 	}
 	l.mu.Lock()
-	held = l.held[shard]
+	held = l.held[unit]
 	held.revision, held.until = revision, began.Add(l.ours)
-	l.held[shard] = held
+	l.held[unit] = held
 	l.mu.Unlock()
 }
 
-func (l *Leases) release(ctx context.Context, shard int) {
+func (l *Leases) release(ctx context.Context, unit string) {
 	l.mu.Lock()
-	held, ok := l.held[shard]
-	delete(l.held, shard)
+	held, ok := l.held[unit]
+	delete(l.held, unit)
 	l.mu.Unlock()
 	if ok {
-		l.remove(ctx, shardKey(shard), jetstream.LastRevision(held.revision))
+		l.remove(ctx, unitKey(unit), jetstream.LastRevision(held.revision))
 	}
 }
 
 func (l *Leases) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaseGrace)
 	defer cancel()
-	for shard := range shards {
-		l.release(ctx, shard)
+	for _, unit := range l.units(nil) {
+		l.release(ctx, unit)
 	}
-	l.remove(ctx, "replica."+l.replica)
+	l.remove(ctx, replicaPrefix+l.replica)
 }
 
 // remove deletes a key. If it cannot, the key expires by itself.
@@ -290,9 +292,9 @@ func (l *Leases) remove(ctx context.Context, key string, opts ...jetstream.KVDel
 	}
 }
 
-// put stores this replica's id under a key that expires.
-func (l *Leases) put(ctx context.Context, key string, opts ...jetstream.PublishOpt) (uint64, error) {
-	msg := &nats.Msg{Subject: "$KV." + streams.Leases + "." + key, Data: []byte(l.replica)}
+// put stores a value under a key that expires.
+func (l *Leases) put(ctx context.Context, key string, value []byte, opts ...jetstream.PublishOpt) (uint64, error) {
+	msg := &nats.Msg{Subject: "$KV." + streams.Leases + "." + key, Data: value}
 	ack, err := l.store.js.PublishMsg(ctx, msg, append(opts, jetstream.WithMsgTTL(l.ttl))...)
 	if err != nil {
 		return 0, err
@@ -304,30 +306,7 @@ func (l *Leases) put(ctx context.Context, key string, opts ...jetstream.PublishO
 // has a marker with a revision of its own.
 func (l *Leases) compareAndPut(ctx context.Context, key string, revision uint64) (uint64, error) {
 	if revision > 0 {
-		return l.put(ctx, key, jetstream.WithExpectLastSequencePerSubject(revision))
+		return l.put(ctx, key, []byte(l.replica), jetstream.WithExpectLastSequencePerSubject(revision))
 	}
 	return l.kv.Create(ctx, key, []byte(l.replica), jetstream.KeyTTL(l.ttl))
-}
-
-func shardKey(shard int) string { return "push." + strconv.Itoa(shard) }
-
-// ShardOf returns the shard of a subscription, from 0 on: each shard is one replica's at a time.
-func ShardOf(subscription string) int { return int(sum(subscription) % shards) }
-
-// preferred returns the replica that should hold the shard: the one with the highest hash. The
-// shard is hashed first: the last few bytes move the high bits of this hash too little.
-func preferred(shard int, replicas []string) (best string) {
-	var highest uint64
-	for _, r := range replicas {
-		if h := sum(strconv.Itoa(shard) + "/" + r); best == "" || h > highest {
-			best, highest = r, h
-		}
-	}
-	return best
-}
-
-func sum(s string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(s)) // a hash does not fail
-	return h.Sum64()
 }

@@ -3,6 +3,7 @@ package natsstore
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -31,9 +32,9 @@ func TestLease_IsHandedOverAfterItsWork(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	require.NoError(t, s.Provision(t.Context()))
-	one, err := s.Leases(t.Context(), "one")
+	one, err := s.Leases(t.Context(), "one", nil)
 	require.NoError(t, err)
-	two, err := s.Leases(t.Context(), "two")
+	two, err := s.Leases(t.Context(), "two", nil)
 	require.NoError(t, err)
 	round := func(l *Leases) {
 		_, said := l.round(t.Context())
@@ -71,7 +72,7 @@ func TestLease_ReplicasShareTheShards(t *testing.T) {
 		replicas := []string{uuid.NewString(), uuid.NewString()}
 		share := map[string]int{}
 		for shard := range shards {
-			share[preferred(shard, replicas)]++
+			share[preferred(strconv.Itoa(shard), replicas)]++
 		}
 		if len(share) == 1 {
 			alone++
@@ -103,4 +104,43 @@ func TestLease_EndsByBothClocks(t *testing.T) {
 	require.Equal(t, []time.Duration{time.Second, time.Second}, []time.Duration{monotonic, wall})
 	_, wall = remaining(now.Round(0).Add(time.Minute), now.Add(time.Second))
 	require.Equal(t, -59*time.Second, wall)
+}
+
+// A module's lease is of a replica that can run it, and goes to another one when it cannot any more, after its work.
+func TestLease_ModuleIsWhereItRuns(t *testing.T) {
+	t.Parallel()
+	s, err := Connect(t.Context(), Options{Conn: natstest.New(t), LeaseTTL: 3 * time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.Provision(t.Context()))
+	runs := map[string][]string{}
+	all := map[string]*Leases{}
+	for _, name := range []string{"a", "b", "c"} {
+		all[name], err = s.Leases(t.Context(), name, func() []string { return runs[name] })
+		require.NoError(t, err)
+	}
+	rounds := func() (owners []string) {
+		for _, name := range []string{"a", "b", "c", "a", "b", "c"} {
+			different, said := all[name].round(t.Context())
+			require.True(t, said)
+			if different {
+				settled := make(chan struct{})
+				close(settled)
+				all[name].leave(settled)
+			}
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			if all[name].Owns("module/m") {
+				owners = append(owners, name)
+			}
+		}
+		return owners
+	}
+	require.Empty(t, rounds())
+	runs["b"] = []string{"m"}
+	require.Equal(t, []string{"b"}, rounds())
+	runs["b"], runs["c"] = nil, []string{"m"}
+	require.Equal(t, []string{"c"}, rounds())
+	runs["c"] = nil
+	require.Empty(t, rounds())
 }

@@ -35,7 +35,7 @@ func TestProvision_RepeatsUnansweredRequests(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 			defer cancel()
 			require.NoError(t, store.Provision(ctx))
-			_, err := store.Leases(ctx, "r")
+			_, err := store.Leases(ctx, "r", nil)
 			require.NoError(t, err)
 		})
 	}

@@ -13,7 +13,7 @@ import (
 // Leases reports the subscriptions that this replica serves.
 type Leases interface {
 	Run(ctx context.Context, changed func() <-chan struct{}) error
-	Owns(subscription string) bool
+	Owns(key string) bool
 }
 
 // Ownership gives each engine a view of the same leases. A lease is handed over once all engines
@@ -36,8 +36,8 @@ type Part struct{ of *Ownership }
 // Part returns the view of one engine.
 func (o *Ownership) Part() *Part { return &Part{o} }
 
-// Owns reports whether this replica serves a subscription.
-func (p *Part) Owns(subscription string) bool { return p.of.leases.Owns(subscription) }
+// Owns reports whether this replica serves a subscription, by its lease key (model.LeaseKey).
+func (p *Part) Owns(key string) bool { return p.of.leases.Owns(key) }
 
 // Run calls changed whenever the result of Owns may have changed, until ctx is done.
 func (p *Part) Run(ctx context.Context, changed func() <-chan struct{}) error {
@@ -95,7 +95,7 @@ type Gate struct {
 
 // Decide decides whether an event may be sent.
 func (g Gate) Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) model.Decision {
-	if !g.Owns.Owns(sub.ID) {
+	if !g.Owns.Owns(model.LeaseKey(sub)) {
 		return model.Undecided
 	}
 	return g.Of.Decide(sub, ev, now)

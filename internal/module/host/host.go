@@ -45,11 +45,12 @@ type Options struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 
-	// Changed is called once when the files of an approved module are found to be others than those that were approved,
-	// and again if it returns an error.
+	// Changed is called once when the files of an approved module that ran here are found to be others than those that were
+	// approved, and again if it returns an error.
 	Changed func(ctx context.Context, name string, approval Approval, files []string) error
 	Render  Renderer
 	Publish Publisher
+	Moved   func() // is called when the modules that run here (Ready) have changed; nil: nothing is
 }
 
 // Host knows the modules of this server.
@@ -106,7 +107,7 @@ func (h *Host) Open() error {
 	for _, dir := range left {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
-	return err
+	return errors.Join(err, h.removeOld())
 }
 
 // letIn lets the user of programs, and its group alone, pass through the data directory to the copies. It cannot list the directory,

@@ -129,6 +129,47 @@ func TestHost_RunsApprovedFiles(t *testing.T) {
 	require.Equal(t, sluice.Failed, h.sends(t).Outcome)
 }
 
+// A server with other files than the approved ones reports a change if the module ran there with these last, also before a restart.
+func TestHost_ReportsChangesOfFilesThatRan(t *testing.T) {
+	t.Parallel()
+	dirs, r := t.TempDir(), &reports{}
+	h := open(t, dirs, r)
+	writes(t, dirs, "m", "echo one")
+	h.approves(t)
+	writes(t, dirs, "m", "echo two")
+	again := New(h.opts)
+	require.NoError(t, again.Open())
+	again.Look(t.Context())
+	a := Approval{Digest: h.ready["m"].Digest, Files: h.ready["m"].Files}
+	again.Set(t.Context(), "m", &a)
+	require.Equal(t, [][]string{{"handlers/run"}}, r.files, "it changed while the server was down")
+
+	other := open(t, dirs, r)
+	other.Look(t.Context())
+	other.Set(t.Context(), "m", &a)
+	require.Equal(t, sluice.ModuleChanged, other.stateOf(t, "m"))
+	require.Len(t, r.files, 1, "it never ran there")
+}
+
+// Copies that are not needed any more are removed at the next start.
+func TestHost_RemovesOldCopies(t *testing.T) {
+	t.Parallel()
+	dirs := t.TempDir()
+	h := open(t, dirs, &reports{})
+	for _, script := range []string{"echo one", "echo two"} {
+		writes(t, dirs, "m", script)
+		h.approves(t)
+	}
+	copies := func() []string {
+		all, err := filepath.Glob(filepath.Join(h.opts.Copies, "sha256-*", "m"))
+		require.NoError(t, err)
+		return all
+	}
+	require.Len(t, copies(), 2)
+	require.NoError(t, New(h.opts).Open())
+	require.Equal(t, []string{h.ready["m"].Dir}, copies())
+}
+
 // A module whose directory goes, or becomes unclear, stops; one that comes back as it was goes on.
 func TestHost_StopsWithoutItsFiles(t *testing.T) {
 	t.Parallel()

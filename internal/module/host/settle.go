@@ -2,10 +2,12 @@ package host
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sluice-io/sluice/internal/module"
@@ -47,12 +49,38 @@ func (h *Host) settle(ctx context.Context) {
 func (h *Host) enterAll(ctx context.Context) []change {
 	h.settling.Lock()
 	defer h.settling.Unlock()
+	before := h.Ready()
 	ready, changes := h.decide()
 	for _, m := range ready {
 		h.enter(ctx, m)
 	}
-	return changes
+	if h.opts.Moved != nil && !slices.Equal(before, h.Ready()) {
+		h.opts.Moved()
+	}
+	return slices.DeleteFunc(changes, func(c change) bool { return h.ranLast(c.name) != c.approval.Digest }) // not a secret: of files
 }
+
+// Ready returns the modules whose programs run here, sorted: those that are approved, and whose files here are the approved ones.
+func (h *Host) Ready() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.ready))
+}
+
+// ranLast returns the digest with which a module ran here last, also before a restart; "": it never did. Another server may have
+// run it with other files: that these are not here is no change.
+func (h *Host) ranLast(name string) string {
+	digest, err := os.ReadFile(h.lastFile(name))
+	if err != nil {
+		return ""
+	}
+	return string(digest)
+}
+
+// lastFile returns the file with the digest of a module's copy that ran last.
+func (h *Host) lastFile(name string) string { return filepath.Join(h.opts.Copies, name+lastSuffix) }
+
+const lastSuffix = ".last"
 
 // decide stops the modules that may not run any more, and returns those that may and do not yet, and those that have
 // changed and were not reported.
@@ -83,6 +111,9 @@ func (h *Host) mayRun(name, digest string) bool {
 // enter has a module's programs run, if they still may once they are copied.
 func (h *Host) enter(ctx context.Context, m *module.Module) {
 	ready, err := h.copy(m)
+	if err == nil {
+		err = os.WriteFile(h.lastFile(m.Name), []byte(m.Digest), 0o600)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -102,9 +133,29 @@ func (f found) digest() string {
 	return f.module.Digest
 }
 
+// copyOf returns the name of the directory of copies with a digest.
+func copyOf(digest string) string { return strings.ReplaceAll(digest, ":", "-") }
+
+// removeOld removes the copies that did not run last. Nothing runs yet.
+func (h *Host) removeOld() error {
+	last, err := filepath.Glob(filepath.Join(h.opts.Copies, "*"+lastSuffix))
+	keep := map[string]bool{}
+	for _, file := range last {
+		keep[copyOf(h.ranLast(strings.TrimSuffix(filepath.Base(file), lastSuffix)))] = true
+	}
+	copies, none := filepath.Glob(filepath.Join(h.opts.Copies, copyOf("sha256:")+"*"))
+	err = errors.Join(err, none)
+	for _, dir := range copies {
+		if !keep[filepath.Base(dir)] {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	return err
+}
+
 // copy returns the module whose directory is a verified copy.
 func (h *Host) copy(m *module.Module) (*module.Module, error) {
-	dir := filepath.Join(h.opts.Copies, strings.ReplaceAll(m.Digest, ":", "-"), m.Name)
+	dir := filepath.Join(h.opts.Copies, copyOf(m.Digest), m.Name)
 	there, err := module.Open(dir)
 	if err == nil && there.Digest == m.Digest { // not a secret: of files
 		return there, nil

@@ -69,7 +69,7 @@ func (s *Store) StoredStreams(ctx context.Context) ([]string, error) {
 // Replicas returns the ids of the replicas that serve this store: those that run, and for a lease's duration those that
 // were killed.
 func (s *Store) Replicas(ctx context.Context) ([]string, error) {
-	leases, err := s.core.Leases(ctx, "")
+	leases, err := s.core.Leases(ctx, "", nil)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, nil
 	}

@@ -20,7 +20,7 @@ func main() {
 
 // run says "<event> <pid>", works, says "done", and exits as the answer says.
 func run() error {
-	test, err := net.Dial("tcp", os.Args[1])
+	test, err := net.Dial("unix", os.Args[1])
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,127 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/model"
+)
+
+const (
+	replicaPrefix = "replica."
+	unitPrefix    = "push."
+	modulePrefix  = "module-" // of the unit of a module; a shard's is its number
+)
+
+// announced is what a replica says about itself. Earlier builds say their id, and run no modules.
+type announced struct {
+	Modules []string `json:"modules,omitempty"` // that it can run
+}
+
+func (l *Leases) announcement() ([]byte, error) {
+	var is announced
+	if l.runs != nil {
+		is.Modules = l.runs()
+	}
+	text, err := json.Marshal(is)
+	if err != nil {
+		return nil, fmt.Errorf("leases: %w", err)
+	}
+	return text, nil
+}
+
+// Replicas returns the ids of the replicas that have announced themselves within the time to live of a lease.
+func (l *Leases) Replicas(ctx context.Context) ([]string, error) {
+	all, err := l.announcements(ctx)
+	return slices.Collect(maps.Keys(all)), err
+}
+
+// announcements returns what each replica says that has announced itself within the time to live of a lease.
+func (l *Leases) announcements(ctx context.Context) (map[string]announced, error) {
+	watch, err := l.kv.Watch(ctx, replicaPrefix+"*", jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = watch.Stop() }() // everything was read
+	all := map[string]announced{}
+	for {
+		select {
+		case entry := <-watch.Updates():
+			if entry == nil {
+				return all, ctx.Err()
+			}
+			var said announced
+			_ = json.Unmarshal(entry.Value(), &said) // an earlier build's id runs none
+			all[strings.TrimPrefix(entry.Key(), replicaPrefix)] = said
+		case <-ctx.Done():
+			return nil, ctx.Err() // some may be missing
+		}
+	}
+}
+
+// candidates returns the replicas that may have each unit.
+func (l *Leases) candidates(ctx context.Context) (able map[string][]string, err error) {
+	said, err := l.announcements(ctx)
+	if err != nil {
+		return nil, err
+	}
+	able = map[string][]string{}
+	for replica, is := range said {
+		for shard := range shards {
+			able[strconv.Itoa(shard)] = append(able[strconv.Itoa(shard)], replica)
+		}
+		for _, name := range is.Modules {
+			able[modulePrefix+name] = append(able[modulePrefix+name], replica)
+		}
+	}
+	return able, nil
+}
+
+// units returns the units that a replica may have, and those that it holds, shards first: they matter most if time runs out.
+func (l *Leases) units(able map[string][]string) []string {
+	all := slices.Collect(maps.Keys(able))
+	l.mu.Lock()
+	all = slices.AppendSeq(all, maps.Keys(l.held))
+	l.mu.Unlock()
+	slices.Sort(all) // digits before letters
+	return slices.Compact(all)
+}
+
+func unitKey(unit string) string { return unitPrefix + unit }
+
+// unitOf returns the unit of a lease key.
+func unitOf(key string) string {
+	if name, ok := model.ModuleOfLease(key); ok {
+		return modulePrefix + name
+	}
+	return strconv.Itoa(ShardOf(key))
+}
+
+// ShardOf returns the shard of a subscription, from 0 on: each shard is one replica's at a time.
+func ShardOf(subscription string) int { return int(sum(subscription) % shards) }
+
+// preferred returns the replica that should hold the unit: the one with the highest hash; "" if there is none. The
+// unit is hashed first: the last few bytes move the high bits of this hash too little.
+func preferred(unit string, replicas []string) (best string) {
+	var highest uint64
+	for _, r := range replicas {
+		if h := sum(unit + "/" + r); best == "" || h > highest {
+			best, highest = r, h
+		}
+	}
+	return best
+}
+
+func sum(s string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s)) // a hash does not fail
+	return h.Sum64()
+}
