@@ -31,14 +31,18 @@ type moduleCmd struct {
 
 type moduleNewCmd struct {
 	Dir  string `arg:"" help:"Directory to write; its name is that of the module." type:"path"`
-	Lang string `help:"Language of the handler." enum:"sh,python,node" default:"sh"`
+	Lang string `help:"Language of the handler." enum:"sh,python,node,go" default:"sh"`
+	Mode string `help:"exec: a process for each event; worker: a process that stays." enum:"exec,worker" default:"exec"`
 	Type string `help:"Type of the events that it handles." default:"order.placed"`
 }
 
 // Run writes the module.
 func (c *moduleNewCmd) Run(s *terminal.Session) error {
-	if err := module.New(c.Dir, c.Lang, c.Type); err != nil {
+	if err := module.New(c.Dir, c.Lang, c.Type, module.Mode(c.Mode)); err != nil {
 		return err
+	}
+	if c.Lang == "go" {
+		return done(s, "Wrote %s. Build it there: "+module.Build, c.Dir)
 	}
 	return done(s, "Wrote %s. Try it: sluice module test "+c.Dir, c.Dir)
 }

@@ -109,6 +109,9 @@ func (s *server) await(parts *sync.WaitGroup) {
 // lists unfinished work.
 func (s *server) close(ctx context.Context) error {
 	s.deadline.Begin()
+	if s.modules != nil {
+		s.modules.Close(s.deadline.Closing()) //nolint:contextcheck // ctx has no end; this is the end of the shutdown
+	}
 	if s.sender != nil {
 		s.sender.Close()
 	}

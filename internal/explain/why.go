@@ -208,6 +208,8 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 		said = "the module's program refused it for good"
 	case sluice.OutputRefused:
 		said = "an event that the module's program published for it was refused for good"
+	case sluice.HandlerCrashed:
+		said = "the module's worker crashes at it, and handles other events"
 	default:
 		said = "the reason is " + string(reason)
 	}

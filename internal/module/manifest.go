@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/retry"
@@ -29,7 +30,9 @@ const (
 	maxEnv      = 64
 	maxPublish  = 64 // parts of a declaration
 
-	defaultConcurrency = 4 // programs of a handler at once
+	defaultConcurrency = 4 // events of a handler at once
+	maxProcesses       = 64
+	defaultReady       = 10 * time.Second
 	defaultFiles       = 256
 	defaultFileMiB     = 64
 )
@@ -61,6 +64,9 @@ type Handler struct {
 	Publish []sluice.Publishable
 	Read    []sluice.Pattern // paths that it reads besides its events
 	Line    int              // in the manifest
+
+	Processes int           // copies of a worker; default: 1
+	Ready     time.Duration // that a worker has to become ready; default: 10s
 }
 
 // Command returns the program and its arguments.
@@ -79,7 +85,8 @@ type Mode string
 
 // The modes.
 const (
-	Exec Mode = "exec" // one process for each event
+	Exec   Mode = "exec"   // one process for each event
+	Worker Mode = "worker" // processes that stay, and get an event a line
 )
 
 // Output is the meaning of a program's standard output.
@@ -124,9 +131,11 @@ type encodedEvent struct {
 	Limits      Limits          `json:"limits"`
 	Network     bool            `json:"network"`
 
-	Output  Output               `json:"output"`
-	Publish []sluice.Publishable `json:"publish"`
-	Read    []sluice.Pattern     `json:"read"`
+	Output    Output               `json:"output"`
+	Publish   []sluice.Publishable `json:"publish"`
+	Read      []sluice.Pattern     `json:"read"`
+	Processes int                  `json:"processes"`
+	Ready     sluice.Duration      `json:"ready"`
 }
 
 type encodedFilter struct {
@@ -215,9 +224,10 @@ func parseHandler(text []byte) (Handler, error) {
 		Mode: cmp.Or(in.Mode, Exec), Dialect: cmp.Or(in.Dialect, Sysexits), Pattern: in.Pattern,
 		Policy: sluice.Policy{Timeout: in.Timeout, Window: cmp.Or(in.Concurrency, defaultConcurrency), Retry: in.Retry, Envelope: in.Envelope},
 		Limits: in.Limits, Network: in.Network, Output: cmp.Or(in.Output, OutputLog), Publish: in.Publish, Read: in.Read,
+		Processes: in.Processes, Ready: in.Ready.Std(),
 	}
 	h.Limits.OpenFiles, h.Limits.FileMiB = cmp.Or(h.Limits.OpenFiles, defaultFiles), cmp.Or(h.Limits.FileMiB, defaultFileMiB)
-	if err := cmp.Or(h.setEvents(in.Filter), h.setProgram(), h.checkRest(), h.checkDeclaration(), h.checkPolicy()); err != nil {
+	if err := cmp.Or(h.setEvents(in.Filter), h.setProgram(), h.setMode(&in), h.checkRest(), h.checkDeclaration(), h.checkPolicy()); err != nil {
 		return Handler{}, err
 	}
 	return h, nil
@@ -299,10 +309,33 @@ func (h *Handler) checkPolicy() error {
 	return cmp.Or(sub.Validate(), retry.Check(sub.Policy.Retry))
 }
 
-func (h *Handler) checkRest() error {
-	if h.Mode != Exec {
-		return fmt.Errorf("mode %q: use %q", h.Mode, Exec)
+// setMode checks what only one of the modes has.
+func (h *Handler) setMode(in *encodedEvent) error {
+	switch h.Mode {
+	case Exec:
+		if in.Processes != 0 || in.Ready != 0 {
+			return fmt.Errorf("processes and ready are of the mode %q", Worker)
+		}
+		return nil
+	case Worker:
+	default:
+		return fmt.Errorf("mode %q: use %q or %q", h.Mode, Exec, Worker)
 	}
+	h.Processes, h.Ready = cmp.Or(h.Processes, 1), cmp.Or(h.Ready, defaultReady)
+	switch {
+	case h.Processes < 1 || h.Processes > maxProcesses:
+		return fmt.Errorf("processes %d: use 1 to %d", h.Processes, maxProcesses)
+	case h.Ready < 0:
+		return fmt.Errorf("ready %s: write a duration such as 10s", in.Ready)
+	case in.Dialect != "" || in.Output != "":
+		return fmt.Errorf("dialect and output are of the mode %q: a worker answers with lines", Exec)
+	case h.Policy.Envelope == sluice.EnvelopeRaw || h.Policy.Envelope == sluice.EnvelopeBinary:
+		return fmt.Errorf("envelope %q: a worker gets JSON; use %q, %q or %q", h.Policy.Envelope, sluice.EnvelopeCloudEvents, sluice.EnvelopeFact, sluice.EnvelopeAttempt)
+	}
+	return nil
+}
+
+func (h *Handler) checkRest() error {
 	if h.Dialect != Sysexits && h.Dialect != Hooks {
 		return fmt.Errorf("dialect %q: use %q or %q", h.Dialect, Sysexits, Hooks)
 	}

@@ -237,3 +237,32 @@ func TestOutcomeOf_FollowsTheTable(t *testing.T) {
 	outcome, _, _ = module.OutcomeOf(module.Exit{Code: 0, TimedOut: true}, module.Sysexits)
 	require.Equal(t, sluice.Failed, outcome)
 }
+
+func TestParseManifest_TakesWorkers(t *testing.T) {
+	t.Parallel()
+	event := func(members string) string {
+		return `{"events":[{"eventType":"a","handler":"handlers/a","filter":{"projectScoped":true},` + members + `}]}`
+	}
+	m, err := module.ParseManifest([]byte(event(`"mode":"worker"`)))
+	require.NoError(t, err)
+	h := m.Handlers[0]
+	require.Equal(t, []any{module.Worker, 1, 10 * time.Second, 4}, []any{h.Mode, h.Processes, h.Ready, h.Policy.Window})
+	m, err = module.ParseManifest([]byte(event(`"mode":"worker","processes":3,"ready":"1m","concurrency":9,"envelope":"fact"`)))
+	require.NoError(t, err)
+	h = m.Handlers[0]
+	require.Equal(t, []any{3, time.Minute, 9}, []any{h.Processes, h.Ready, h.Policy.Window})
+	for members, want := range map[string]string{
+		`"mode":"serve"`:                                  `mode "serve": use "exec" or "worker"`,
+		`"processes":2`:                                   "processes and ready are of the mode",
+		`"ready":"1s"`:                                    "processes and ready are of the mode",
+		`"mode":"worker","processes":-1`:                  "processes -1: use 1 to 64",
+		`"mode":"worker","processes":65`:                  "processes 65: use 1 to 64",
+		`"mode":"worker","ready":"-1s"`:                   "ready -1s",
+		`"mode":"worker","dialect":"hooks"`:               "dialect and output are of the mode",
+		`"mode":"worker","envelope":"raw"`:                `envelope "raw": a worker gets JSON`,
+		`"mode":"worker","envelope":"cloudevents-binary"`: "a worker gets JSON",
+	} {
+		_, err := module.ParseManifest([]byte(event(members)))
+		require.ErrorContains(t, err, want, members)
+	}
+}

@@ -55,46 +55,14 @@ func (t *Test) Differs(events []sluice.Event) string {
 	return ""
 }
 
-// template is a handler that a new module begins with.
-type template struct{ file, text string }
-
-func templates() map[string]template {
-	return map[string]template{
-		"sh": {"handlers/on-event", `#!/bin/sh
-# The event, a CloudEvent in JSON, is on standard input. Exit code 0: done; 75: try again later; 65: give this event up.
-set -eu
-event=$(cat)
-echo "handled $SLUICE_EVENT_TYPE on $SLUICE_EVENT_PATH, attempt $SLUICE_ATTEMPT"
-`},
-		"python": {"handlers/on_event.py", `#!/usr/bin/env python3
-# The event, a CloudEvent in JSON, is on standard input. Exit code 0: done; 75: try again later; 65: give this event up.
-import json
-import sys
-
-event = json.load(sys.stdin)
-print(f"handled {event['type']} on {event['path']}")
-`},
-		"node": {"handlers/on-event.mjs", `#!/usr/bin/env node
-// The event, a CloudEvent in JSON, is on standard input. Exit code 0: done; 75: try again later; 65: give this event up.
-import { readFileSync } from "node:fs";
-
-const event = JSON.parse(readFileSync(0, "utf8"));
-console.log("handled " + event.type + " on " + event.path);
-`},
-	}
-}
-
-// Languages returns the languages that New knows.
-func Languages() []string { return slices.Sorted(maps.Keys(templates())) }
-
-// New writes a module that works into a new directory, for events of a type.
-func New(dir, language, eventType string) (err error) {
+// New writes a module that works into a new directory, for events of a type. The handler in Go has to be built first (Build).
+func New(dir, language, eventType string, mode Mode) (err error) {
 	if err := CheckName(filepath.Base(dir)); err != nil {
 		return err
 	}
-	of, ok := templates()[language]
+	of, ok := templates()[[2]string{language, string(mode)}]
 	if !ok {
-		return sluice.Errorf(sluice.InvalidRequest, "language %q: use one of %s", language, strings.Join(Languages(), ", "))
+		return sluice.Errorf(sluice.InvalidRequest, "no template in language %q of mode %q: use sh, python, node or go, and for a worker one of the last three", language, mode)
 	}
 	if err := checkType(eventType); err != nil {
 		return sluice.Errorf(sluice.InvalidRequest, "%v", err)
@@ -102,10 +70,11 @@ func New(dir, language, eventType string) (err error) {
 	if err := cmp.Or(os.MkdirAll(filepath.Dir(dir), 0o755), os.Mkdir(dir, 0o755)); err != nil { //nolint:gosec // the server may be another user
 		return fmt.Errorf("new module: %w", err)
 	}
-	handler := strings.TrimSuffix(filepath.Base(of.file), filepath.Ext(of.file))
-	manifest, err := indented(map[string]any{"events": []any{map[string]any{
-		"eventType": eventType, "handler": of.file, "filter": map[string]any{"projectScoped": true},
-	}}})
+	event := map[string]any{"eventType": eventType, "handler": of.handler, "filter": map[string]any{"projectScoped": true}}
+	if mode != Exec {
+		event["mode"] = mode
+	}
+	manifest, err := indented(map[string]any{"events": []any{event}})
 	if err != nil {
 		return err
 	}
@@ -116,7 +85,12 @@ func New(dir, language, eventType string) (err error) {
 	if err != nil {
 		return err
 	}
-	files := map[string]string{ManifestFile: manifest, TestsFile: tests, of.file: of.text, "README.md": "# " + filepath.Base(dir) + "\n\nThe handler `" + handler + "` runs on `" + eventType + "`.\n"}
+	readme := "# " + filepath.Base(dir) + "\n\nThe program `" + of.handler + "` handles `" + eventType + "`.\n"
+	if language == "go" {
+		readme += "Build it: `" + Build + "`\n"
+	}
+	files := map[string]string{ManifestFile: manifest, TestsFile: tests, of.file: of.text, "README.md": readme}
+	maps.Copy(files, of.more)
 	for path, text := range files {
 		path = filepath.Join(dir, filepath.FromSlash(path))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // the server may be another user

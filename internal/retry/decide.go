@@ -21,7 +21,7 @@ func Decide(p sluice.Policy, a sluice.Attempt, firstFailed, now time.Time, rando
 // lane waits for an operator's decision. A delivery that has become impossible is not held.
 func Holds(p sluice.Policy, reason sluice.Reason) bool {
 	switch reason {
-	case sluice.Exhausted, sluice.NotSendable, sluice.EventTooLarge, sluice.FilterError, sluice.HandlerRefused, sluice.OutputRefused:
+	case sluice.Exhausted, sluice.NotSendable, sluice.EventTooLarge, sluice.FilterError, sluice.HandlerRefused, sluice.HandlerCrashed, sluice.OutputRefused:
 		return p.OnDead == sluice.DeadHolds
 	case sluice.Expired, sluice.Unreadable, sluice.EndpointGone, sluice.Malformed, sluice.Loop:
 	}

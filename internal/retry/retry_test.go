@@ -241,7 +241,7 @@ func TestVerdict_IsExactlyOneAction(t *testing.T) {
 // An event that cannot be delivered any more is a dead letter under any policy.
 func TestHold_OnlyRepairableFailuresAreHeld(t *testing.T) { // issue 3, item 1
 	t.Parallel()
-	held := map[sluice.Reason]bool{sluice.Exhausted: true, sluice.NotSendable: true, sluice.EventTooLarge: true, sluice.FilterError: true, sluice.HandlerRefused: true, sluice.OutputRefused: true}
+	held := map[sluice.Reason]bool{sluice.Exhausted: true, sluice.NotSendable: true, sluice.EventTooLarge: true, sluice.FilterError: true, sluice.HandlerRefused: true, sluice.HandlerCrashed: true, sluice.OutputRefused: true}
 	for _, reason := range append(sluice.Reasons(), "") {
 		require.Equal(t, held[reason], retry.Holds(sluice.Policy{OnDead: sluice.DeadHolds}, reason), reason)
 		require.False(t, retry.Holds(sluice.Policy{OnDead: sluice.DeadContinues}, reason), reason)

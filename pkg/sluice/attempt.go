@@ -79,13 +79,14 @@ const (
 	FilterError    Reason = "filter_error"    // the filter could not be evaluated
 	Malformed      Reason = "invalid"         // the event cannot be read
 	Loop           Reason = "loop"            // the event is part of a causation loop, or its producer is marked unsafe
-	HandlerRefused Reason = "handler_refused" // a module's program refused the event for good, by its exit code
+	HandlerRefused Reason = "handler_refused" // a module's program refused the event for good, by its exit code or answer
+	HandlerCrashed Reason = "handler_crashed" // a module's worker crashed at the event twice, and handled others in between
 	OutputRefused  Reason = "output_refused"  // an event that a module's program published for it was refused for good
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{Exhausted, Expired, Unreadable, NotSendable, EndpointGone, EventTooLarge, FilterError, Malformed, Loop, HandlerRefused, OutputRefused}
+	return []Reason{Exhausted, Expired, Unreadable, NotSendable, EndpointGone, EventTooLarge, FilterError, Malformed, Loop, HandlerRefused, HandlerCrashed, OutputRefused}
 }
 
 // Sendable reports whether an event that was given up for the reason can be sent: it is there and can be read.

@@ -42,6 +42,7 @@ type Options struct {
 	Copies string   // directory in the data directory, for the copies of approved modules; an absolute path
 	User   *program.User
 	Every  time.Duration // between two looks at the directories; 5 s
+	Idle   time.Duration // without an event, until workers are stopped; 5 min
 	Log    *slog.Logger
 	Now    func() time.Time
 
@@ -68,6 +69,7 @@ type Host struct {
 	ready     map[string]*module.Module // verified copies, by name
 	said      map[string]string         // the last reason that was logged, by name
 	told      map[string]string         // the last digest that Changed was called for, by name
+	pools     pools
 }
 
 // found is a module's directory.
@@ -79,13 +81,14 @@ type found struct {
 
 // New returns a host. Without directories it has no modules.
 func New(opts Options) *Host {
-	opts.Every = cmp.Or(opts.Every, 5*time.Second)
+	opts.Every, opts.Idle = cmp.Or(opts.Every, 5*time.Second), cmp.Or(opts.Idle, 5*time.Minute)
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
 	return &Host{
 		opts: opts, runner: program.Runner{As: opts.User},
 		found: map[string]found{}, approvals: map[string]Approval{}, ready: map[string]*module.Module{}, said: map[string]string{}, told: map[string]string{},
+		pools: pools{of: map[string]*pool{}},
 	}
 }
 

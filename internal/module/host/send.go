@@ -52,19 +52,24 @@ func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Eve
 		a.Outcome, a.Error = sluice.Failed, err.Error()
 		return
 	}
-	p := programOf(m, handler)
-	if p.Input, p.Trace, err = h.opts.Render.Body(ctx, sub, ev, a); err != nil {
+	body, trace, err := h.opts.Render.Body(ctx, sub, ev, a)
+	if err != nil {
 		a.Outcome, a.Error = sluice.Refused, err.Error()
 		if sluice.CodeOf(err) == sluice.TooLarge {
 			a.Dead = sluice.EventTooLarge
 		}
 		return
 	}
-	p.Timeout = sub.Policy.Timeout.Std()
+	if handler.Mode == module.Worker {
+		h.work(ctx, h.poolOf(sub, m, handler), &item{event: ev.ID, timeout: sub.Policy.Timeout.Std(), trace: trace, body: body}, a)
+		return
+	}
+	p := programOf(m, handler)
+	p.Input, p.Trace, p.Timeout = body, trace, sub.Policy.Timeout.Std()
 	if handler.Output == module.OutputEvents {
 		p.Apart = maxPrinted
 	}
-	res, err := h.runIn(ctx, p, h.environment(sub, ev, a))
+	res, err := h.runIn(ctx, p, append(h.environment(sub), variables(ev, a, p.Timeout)...))
 	if err != nil {
 		a.Outcome, a.Error = sluice.Failed, "the program could not be run: "+err.Error()
 		return
@@ -82,17 +87,28 @@ func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Eve
 
 // runIn runs a program with a temporary directory of its own.
 func (h *Host) runIn(ctx context.Context, p started, env []string) (res program.Result, err error) {
-	if p.Temp, err = os.MkdirTemp(h.opts.Copies, ".run-"); err != nil {
-		return res, fmt.Errorf("temporary directory: %w", err)
+	remove, err := h.furnish(&p, env)
+	if err != nil {
+		return res, err
 	}
-	defer func() {
+	defer remove()
+	return h.runner.Run(ctx, p.Program)
+}
+
+// furnish gives a program its environment, and a temporary directory of its own, which remove removes.
+func (h *Host) furnish(p *started, env []string) (remove func(), err error) {
+	if p.Temp, err = os.MkdirTemp(h.opts.Copies, ".run-"); err != nil {
+		return nil, fmt.Errorf("temporary directory: %w", err)
+	}
+	remove = func() {
 		if left := os.RemoveAll(p.Temp); left != nil { // the event is handled all the same; the next start removes it
-			h.opts.Log.WarnContext(ctx, "temporary directory of a program not removed", slog.Any("error", left))
+			h.opts.Log.Warn("temporary directory of a program not removed", slog.Any("error", left))
 		}
-	}()
+	}
 	if as := h.opts.User; as != nil {
 		if err := os.Chown(p.Temp, int(as.UID), int(as.GID)); err != nil {
-			return res, fmt.Errorf("temporary directory: %w", err)
+			remove()
+			return nil, fmt.Errorf("temporary directory: %w", err)
 		}
 	}
 	p.Mark = program.MarkName + "=" + p.Temp
@@ -108,7 +124,7 @@ func (h *Host) runIn(ctx context.Context, p started, env []string) (res program.
 	for i := range p.Env {
 		p.Env[i] = strings.ReplaceAll(p.Env[i], "\x00", "\ufffd")
 	}
-	return h.runner.Run(ctx, p.Program)
+	return remove, nil
 }
 
 // handler returns the module and the handler of a subscription, if they run here.
@@ -143,13 +159,19 @@ func programOf(m *module.Module, h *module.Handler) started {
 	}}
 }
 
-// environment returns the variables that describe an attempt.
-func (h *Host) environment(sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) []string {
+// environment returns the variables of every program of a subscription.
+func (h *Host) environment(sub *sluice.Subscription) []string {
 	return []string{
 		"PATH=" + envPath, "LANG=C.UTF-8",
-		"SLUICE_MODULE=" + sub.Module, "SLUICE_SUBSCRIPTION=" + sub.ID, "SLUICE_NAMESPACE=" + ev.Namespace,
+		"SLUICE_MODULE=" + sub.Module, "SLUICE_SUBSCRIPTION=" + sub.ID, "SLUICE_NAMESPACE=" + sub.Namespace,
+	}
+}
+
+// variables returns the variables that describe an attempt.
+func variables(ev *sluice.Event, a *sluice.Attempt, timeout time.Duration) []string {
+	return []string{
 		envEvent + "ID=" + ev.ID, envEvent + "TYPE=" + ev.Type, envEvent + "PATH=" + string(ev.Path), envEvent + "SEQ=" + strconv.FormatUint(ev.Seq, 10),
-		"SLUICE_ATTEMPT=" + strconv.Itoa(a.Number), "SLUICE_DEADLINE=" + a.StartedAt.Add(sub.Policy.Timeout.Std()).Format(time.RFC3339Nano),
+		"SLUICE_ATTEMPT=" + strconv.Itoa(a.Number), "SLUICE_DEADLINE=" + a.StartedAt.Add(timeout).Format(time.RFC3339Nano),
 	}
 }
 

@@ -88,6 +88,7 @@ func (h *Host) decide() (ready []*module.Module, changes []change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.ready, func(name string, m *module.Module) bool { return !h.mayRun(name, m.Digest) })
+	h.retireOthers()
 	for name, a := range h.approvals {
 		is := h.found[name].module
 		switch {

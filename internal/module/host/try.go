@@ -75,5 +75,10 @@ func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event
 	}
 	sub.Secrets = []sluice.Secret{{Value: secret, CreatedAt: time.Now()}}
 	t.Attempt = h.Send(ctx, sub, ev, 1)
+	worker := h.pools.of[sub.ID]
+	h.Close(ctx)
+	if worker != nil { // it had no other event
+		t.Attempt.Output = mask(worker.logs, is.Env)
+	}
 	return t, nil
 }

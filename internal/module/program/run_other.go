@@ -4,7 +4,9 @@ package program
 
 import (
 	"context"
+	"os"
 
+	"github.com/sluice-io/sluice/internal/module"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -24,3 +26,29 @@ func InForce() []string { return nil }
 
 // Sweep finds none.
 func Sweep(string) error { return nil }
+
+// Process is a program that runs, which none does here.
+type Process struct {
+	In, Out *os.File
+	Log     *Tail
+}
+
+// Start returns an error (Unavailable).
+func (*Runner) Start(Program) (*Process, error) {
+	return nil, sluice.Errorf(sluice.Unavailable, "programs of modules run on Linux only")
+}
+
+// Done returns nil.
+func (*Process) Done() <-chan struct{} { return nil }
+
+// Exit returns nothing.
+func (*Process) Exit() module.Exit { return module.Exit{} }
+
+// Stop does nothing.
+func (*Process) Stop() {}
+
+// Kill does nothing.
+func (*Process) Kill() {}
+
+// Close does nothing.
+func (*Process) Close() {}

@@ -1,0 +1,130 @@
+package module
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// MaxAnswer is the most bytes of a line that a worker writes to its standard output.
+const MaxAnswer = 64 << 10
+
+// maxText is the most bytes of a worker's reason that are kept.
+const maxText = 1 << 10
+
+// Answer is a worker's answer to an event.
+type Answer struct {
+	ID      string // of the event's line
+	Outcome sluice.Outcome
+	Dead    sluice.Reason // with Refused
+	After   time.Duration // with Failed: the next attempt is not before that
+	Text    string        // why it failed or was refused
+}
+
+type encodedAnswer struct {
+	ID    string          `json:"id"`
+	OK    bool            `json:"ok"`
+	Retry *string         `json:"retry"`
+	After json.RawMessage `json:"after"`
+	Dead  *string         `json:"dead"`
+}
+
+// ParseAnswer returns the answer in a line: {"id":…,"ok":true}, {"id":…,"retry":"why","after":"10s"} or
+// {"id":…,"dead":"why"}. Members that it does not know are ignored. An answer that has an id and nothing else that is clear
+// fails the attempt of its event. The error says why the line is no answer.
+func ParseAnswer(line []byte) (Answer, error) {
+	var in encodedAnswer
+	err := json.Unmarshal(line, &in)
+	if in.ID == "" {
+		return Answer{}, notAnAnswer(line, err)
+	}
+	return answerOf(in, err), nil
+}
+
+func notAnAnswer(line []byte, err error) error {
+	if json.Valid(line) && err == nil {
+		err = errors.New("it has no id")
+	}
+	return fmt.Errorf("%q on standard output is no answer to an event (%w); log to standard error", clip(string(bytes.TrimSpace(line)), 200), err)
+}
+
+func answerOf(in encodedAnswer, err error) Answer {
+	var after sluice.Duration
+	if len(in.After) > 0 && err == nil {
+		err = json.Unmarshal(in.After, &after)
+	}
+	verbs := 0
+	for _, given := range []bool{in.OK, in.Retry != nil, in.Dead != nil} {
+		if given {
+			verbs++
+		}
+	}
+	const unclear = "the worker's answer is unclear: "
+	a := Answer{ID: in.ID, Outcome: sluice.Failed}
+	switch {
+	case err != nil:
+		a.Text = unclear + err.Error()
+	case verbs != 1 || len(in.After) > 0 && in.Retry == nil || after < 0:
+		a.Text = unclear + `write one of "ok": true, "retry": "why" (with "after": "10s" or without), "dead": "why"`
+	case in.OK:
+		a.Outcome = sluice.Delivered
+	case in.Dead != nil:
+		a.Outcome, a.Dead, a.Text = sluice.Refused, sluice.HandlerRefused, said("the worker refused the event", *in.Dead)
+	default:
+		a.After, a.Text = after.Std(), said("the worker asked for another attempt", *in.Retry)
+	}
+	return a
+}
+
+func said(what, why string) string {
+	if why = strings.TrimSpace(why); why == "" {
+		return what
+	}
+	return what + ": " + clip(why, maxText)
+}
+
+// clip returns at most n bytes of a text, valid as UTF-8.
+func clip(text string, n int) string {
+	return strings.ToValidUTF8(text[:min(len(text), n)], "")
+}
+
+// CheckReady returns an error unless a line is the first that a worker has to write: {"ready":true}.
+func CheckReady(line []byte) error {
+	var in struct {
+		Ready bool `json:"ready"`
+	}
+	if err := json.Unmarshal(line, &in); err != nil || !in.Ready {
+		return fmt.Errorf(`the first line on standard output is %q, not {"ready":true}; log to standard error`, clip(string(bytes.TrimSpace(line)), 200))
+	}
+	return nil
+}
+
+// AppendEventLine appends the line by which a worker gets an event. The body is the subscription's envelope, in JSON.
+func AppendEventLine(line []byte, head EventHead, body []byte) ([]byte, error) {
+	text, err := json.Marshal(head)
+	if err != nil {
+		return nil, fmt.Errorf("line of an event: %w", err)
+	}
+	line = append(append(line, text[:len(text)-1]...), `,"event":`...)
+	from := len(line)
+	line = append(line, body...)
+	for i, c := range line[from:] {
+		if c == '\n' || c == '\r' { // white space, since JSON has no such character in a string
+			line[from+i] = ' '
+		}
+	}
+	return append(line, "}\n"...), nil
+}
+
+// EventHead is the beginning of an event's line.
+type EventHead struct {
+	ID          string    `json:"id"` // of this line, for its answer
+	Attempt     int       `json:"attempt"`
+	Deadline    time.Time `json:"deadline"`
+	TraceParent string    `json:"traceparent,omitempty"`
+}

@@ -1,0 +1,220 @@
+package host
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/module"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// run starts the process of a worker, and returns when it has ended.
+func (p *pool) run(w *worker) {
+	proc, remove, err := p.start()
+	if err != nil {
+		p.ended(w, "it could not be started: "+err.Error())
+		return
+	}
+	defer remove()
+	defer proc.Close()
+	p.mu.Lock()
+	w.proc = proc
+	w.stopIfDone() // the pool was retired in the meantime
+	if w.asked {
+		proc.Kill()
+	}
+	p.mu.Unlock()
+	late := time.AfterFunc(p.handler.Ready, func() { p.notReady(w) })
+	defer late.Stop()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		w.write()
+	}()
+	cause := p.read(w)
+	if cause != nil { // it is alive, and does not keep to the rules
+		proc.Kill()
+	}
+	<-proc.Done()
+	_ = proc.In.Close() // or a process that has left the group could hold a write up
+	<-written
+	why := describe(proc.Exit())
+	if cause != nil {
+		why = cause.Error()
+	}
+	p.ended(w, why)
+}
+
+// write writes the lines of a worker until it has ended.
+func (w *worker) write() {
+	out := bufio.NewWriterSize(w.proc.In, 64<<10)
+	for {
+		select {
+		case <-w.proc.Done():
+			return
+		case line := <-w.lines:
+			_, err := out.Write(line)
+			if err == nil && len(w.lines) == 0 {
+				err = out.Flush()
+			}
+			if err != nil {
+				return // it reads no more: its events are not answered in time, or it has ended
+			}
+		}
+	}
+}
+
+// read reads the lines of a worker until its end. The error says how it broke the rules.
+func (p *pool) read(w *worker) error {
+	in, hear := bufio.NewReaderSize(w.proc.Out, module.MaxAnswer), p.begins
+	for {
+		line, err := in.ReadSlice('\n')
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			return fmt.Errorf("a line on its standard output has more than %d bytes", module.MaxAnswer)
+		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
+			return nil // a line without an end is no answer
+		case err != nil:
+			return fmt.Errorf("read its standard output: %w", err)
+		}
+		if err := hear(w, line); err != nil {
+			return err
+		}
+		hear = p.answered
+	}
+}
+
+// begins enters that a worker is ready. The error says that its first line does not say so.
+func (p *pool) begins(w *worker, line []byte) error {
+	if err := module.CheckReady(line); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.ready = true
+	p.assign()
+	p.rest()
+	return nil
+}
+
+// notReady kills a worker that is not ready in time.
+func (p *pool) notReady(w *worker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !w.ready {
+		w.cause = fmt.Sprintf("it was not ready within %s", p.handler.Ready)
+		w.proc.Kill()
+	}
+}
+
+// ended enters the end of a worker. If it was not asked for, the next one is started after a pause.
+func (p *pool) ended(w *worker, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live = slices.DeleteFunc(p.live, func(other *worker) bool { return other == w })
+	held := slices.SortedFunc(maps.Values(w.held), func(a, b *item) int { return cmp.Compare(a.line, b.line) })
+	for _, it := range held {
+		it.timer.Stop()
+	}
+	why = cmp.Or(w.cause, why)
+	if w.proc != nil {
+		p.logs = w.proc.Log.Since(0)
+		if line := lastLine(mask(p.logs, p.handler.Env)); line != "" {
+			why += ": " + line
+		}
+	}
+	switch {
+	case w.asked:
+		p.again(held)
+	case !w.ready:
+		p.neverReady(why)
+	default:
+		p.crashed(w, held, why)
+	}
+	p.assign()
+}
+
+// again has events sent again that are not over, before others.
+func (p *pool) again(held []*item) {
+	held = slices.DeleteFunc(held, func(it *item) bool {
+		if it.over {
+			p.crashes.ended(it.event)
+		}
+		return it.over
+	})
+	if !p.closed {
+		p.queue = append(held, p.queue...)
+		return
+	}
+	for _, it := range held {
+		it.finish(failure("the worker was stopped"))
+	}
+}
+
+// neverReady fails the events that wait for a worker, if no other will take them.
+func (p *pool) neverReady(why string) {
+	p.backOff("it did not become ready: " + why)
+	if slices.ContainsFunc(p.live, func(w *worker) bool { return !w.leaves }) {
+		return
+	}
+	for _, it := range p.queue {
+		res := failure("the worker did not become ready: " + why)
+		res.output = p.logs
+		it.finish(res)
+	}
+	p.queue = nil
+}
+
+// crashed decides about the events of a worker that has crashed.
+func (p *pool) crashed(w *worker, held []*item, why string) {
+	p.backOff(why)
+	if len(held) == 0 {
+		return
+	}
+	events := make([]string, len(held))
+	for i, it := range held {
+		events[i] = it.event
+	}
+	res := failure("the worker crashed at this event: " + why)
+	switch p.crashes.crashed(events) {
+	case blameNone:
+		p.again(held)
+		return
+	case blamePoison:
+		res.Outcome, res.Dead = sluice.Refused, sluice.HandlerCrashed
+		res.Text = "the worker crashed at this event again, and has handled others in between: " + why
+	case blameFails:
+	}
+	res.output = w.proc.Log.Since(held[0].wrote)
+	held[0].finish(res)
+}
+
+// backOff has no worker started for a while.
+func (p *pool) backOff(why string) {
+	if p.closed || p.pausing {
+		return
+	}
+	p.pausing = true
+	pause := p.pause.NextBackOff()
+	p.log.Warn("worker ended", slog.String("module", p.module.Name), slog.String("handler", p.handler.ID), slog.String("reason", why), slog.Duration("again", pause))
+	time.AfterFunc(pause, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pausing = false
+		p.assign()
+	})
+}
+
+// describe returns how a process ended.
+func describe(exit module.Exit) string {
+	_, _, text := module.OutcomeOf(exit, module.Sysexits)
+	return cmp.Or(text, "the program ended with exit code 0")
+}

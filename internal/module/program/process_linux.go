@@ -1,0 +1,132 @@
+package program
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/module"
+)
+
+// Process is a program that runs until it ends or is stopped.
+type Process struct {
+	In  *os.File // standard input; nobody but the writer closes it before the end
+	Out *os.File // standard output; it ends soon after the process
+	Log *Tail    // standard error
+
+	grace time.Duration
+	errs  *os.File // standard error
+	ended chan struct{}
+	exit  module.Exit // once it has ended
+
+	mu      sync.Mutex
+	pid     int // 0: its number may be that of another process
+	stopped bool
+	killer  *time.Timer
+}
+
+// Start starts a program, with the restrictions of Run, and returns at once. Input and timeout of the program are not used. Nothing
+// that it has started outlives it, and if this process is killed, so is the program. The caller calls Close once Done is closed.
+func (r *Runner) Start(p Program) (*Process, error) {
+	var files []*os.File // the ends of the program, and ours
+	for range 3 {
+		reads, writes, err := os.Pipe()
+		if err != nil {
+			closeAll(files)
+			return nil, fmt.Errorf("start %s: %w", p.Path, err)
+		}
+		files = append(files, reads, writes)
+	}
+	proc := &Process{
+		In: files[1], Out: files[2], errs: files[4], Log: &Tail{Most: p.Output}, grace: p.Grace, ended: make(chan struct{}),
+	}
+	cmd := command(p, nil)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[3], files[5]
+	started, over := make(chan error, 1), make(chan struct{})
+	adopted.expect(p.Mark)
+	go onOwnThread(func() { // the thread lives as long as the process (PDEATHSIG)
+		err := r.start(cmd, p)
+		started <- err
+		if err == nil {
+			awaitEnd(cmd.Process.Pid)
+			close(over)
+			<-proc.ended
+		}
+	})
+	err := <-started
+	closeAll([]*os.File{files[0], files[3], files[5]})
+	if err != nil {
+		adopted.ended(0, p.Mark)
+		closeAll([]*os.File{files[1], files[2], files[4]})
+		return nil, fmt.Errorf("start %s: %w", p.Path, err)
+	}
+	proc.pid = cmd.Process.Pid
+	go proc.wait(cmd, over, p.Mark)
+	return proc, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		_ = file.Close() // a pipe
+	}
+}
+
+// wait reads the log of a process until it is over, and ends what it left behind.
+func (p *Process) wait(cmd *exec.Cmd, over <-chan struct{}, mark string) {
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		_, _ = io.Copy(p.Log, p.errs) // until its end, or the deadline
+	}()
+	<-over
+	p.mu.Lock()
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // what it left behind in its group
+	p.pid = 0
+	if p.killer != nil {
+		p.killer.Stop()
+	}
+	p.mu.Unlock()
+	_ = cmd.Wait() // its state says how it ended
+	adopted.ended(cmd.Process.Pid, mark)
+	p.exit = exitOf(cmd, false)
+	until := time.Now().Add(drain) // a process that left its group may hold them open
+	_ = p.Out.SetReadDeadline(until)
+	_ = p.errs.SetReadDeadline(until)
+	<-logged
+	close(p.ended)
+}
+
+// Done is closed when the process has ended, and its log is complete.
+func (p *Process) Done() <-chan struct{} { return p.ended }
+
+// Exit returns how the process ended. It must not be called before Done is closed.
+func (p *Process) Exit() module.Exit { return p.exit }
+
+// Stop asks the process to end (SIGTERM to its group), and kills it after the grace. It does not wait.
+func (p *Process) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid == 0 || p.stopped {
+		return
+	}
+	p.stopped = true
+	_ = syscall.Kill(-p.pid, syscall.SIGTERM) // it may have ended
+	p.killer = time.AfterFunc(p.grace, p.Kill)
+}
+
+// Kill ends the process at once. It does not wait.
+func (p *Process) Kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid != 0 {
+		p.stopped = true
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL) // it may have ended
+	}
+}
+
+// Close releases what is left of a process that has ended.
+func (p *Process) Close() { closeAll([]*os.File{p.In, p.Out, p.errs}) }
