@@ -175,7 +175,12 @@ func (p *pool) send(w *worker, it *item) {
 	it.line, it.wrote = p.ids, w.proc.Log.Written()
 	w.held[id] = it
 	it.timer = time.AfterFunc(it.timeout, func() { p.timedOut(w, id) })
-	w.lines <- line // there is room: it holds as many as the worker may have
+	select {
+	case w.lines <- line: // there is room, as it holds as many as the worker may have
+	default: // it has answered events that it has not read
+		w.cause = "it answered before it was asked"
+		w.proc.Kill()
+	}
 }
 
 // finish sets the result of an event, once.

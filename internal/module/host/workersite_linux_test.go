@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,8 +30,8 @@ func (render) Body(_ context.Context, _ *sluice.Subscription, ev *sluice.Event, 
 	return ev.AppendJSON(nil), "", nil
 }
 
-// workshop is a host with one module, whose worker is a script.
-type workshop struct {
+// site is a host with one module, whose worker is a script.
+type site struct {
 	host *host.Host
 	sub  *sluice.Subscription
 	dir  string // of the modules
@@ -60,8 +61,8 @@ func python(t *testing.T, body string) string {
 	return pythonWorker + "    " + strings.ReplaceAll(strings.TrimSpace(body), "\n", "\n    ") + "\n"
 }
 
-// newWorkshop returns a host whose module has a worker. Members are of the manifest's event.
-func newWorkshop(tb testing.TB, script, members string, change ...func(*host.Options)) *workshop {
+// newSite returns a host whose module has a worker. Members are of the manifest's event.
+func newSite(tb testing.TB, script, members string, change ...func(*host.Options)) *site {
 	tb.Helper()
 	dirs := tb.TempDir()
 	dir := filepath.Join(dirs, "m")
@@ -73,7 +74,7 @@ func newWorkshop(tb testing.TB, script, members string, change ...func(*host.Opt
 		require.NoError(tb, os.MkdirAll(filepath.Dir(path), 0o750))
 		require.NoError(tb, os.WriteFile(path, []byte(text), 0o700))
 	}
-	s := &workshop{dir: dirs, copies: tb.TempDir()}
+	s := &site{dir: dirs, copies: tb.TempDir()}
 	opts := host.Options{
 		Dirs: []string{dirs}, Copies: s.copies, Log: slog.New(slog.NewTextHandler(tb.Output(), nil)), Render: render{},
 		Changed: func(context.Context, string, host.Approval, []string) error { return nil },
@@ -89,7 +90,7 @@ func newWorkshop(tb testing.TB, script, members string, change ...func(*host.Opt
 }
 
 // approve approves the module as it is.
-func (s *workshop) approve(tb testing.TB) {
+func (s *site) approve(tb testing.TB) {
 	tb.Helper()
 	s.host.Look(tb.Context())
 	m, err := s.host.Found("m")
@@ -101,7 +102,7 @@ func (s *workshop) approve(tb testing.TB) {
 }
 
 // send makes an attempt of an event whose data is do.
-func (s *workshop) send(tb testing.TB, id string, number int, do any) sluice.Attempt {
+func (s *site) send(tb testing.TB, id string, number int, do any) sluice.Attempt {
 	tb.Helper()
 	return s.host.Send(tb.Context(), s.sub, eventOf(id, do), number)
 }
@@ -130,7 +131,7 @@ def handle(message, id, do):
     if do == "hang": return
     if do == "wait": wait()
     if do == "crash with all":
-        while len([f for f in os.listdir(home) if f.startswith("seen")]) < 4 and not os.path.exists(home + "/go"): time.sleep(0.002)
+        while len([f for f in os.listdir(home) if f.startswith("seen")]) < 5 and not os.path.exists(home + "/go"): time.sleep(0.002)
         do = "crash"
     if do == "crash":
         print("about to crash", file=sys.stderr, flush=True)
@@ -145,6 +146,10 @@ def handle(message, id, do):
     if do == "unknown": say(id="999", ok=True)
     if do == "twice": answer(message, ok=True); answer(message, ok=True); return
     if do == "pid": return answer(message, retry=str(os.getpid()))
+    if do.startswith("/"):
+        print("key is", os.environ["MODULE_KEY"], file=sys.stderr, flush=True)
+        try: return answer(message, retry=open(do).read())
+        except OSError as e: return answer(message, retry=e.strerror + " " + os.environ["MODULE_KEY"])
     if do == "env": return answer(message, retry=" ".join(sorted(os.environ)))
     answer(message, ok=True)
 say(ready=True)
@@ -152,13 +157,13 @@ say(ready=True)
 }
 
 // saw waits until a worker has an event.
-func (s *workshop) saw(t *testing.T, event string) {
+func (s *site) saw(t *testing.T, event string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(s.files("seen-"+event)) > 0 }, patience, time.Millisecond, event)
 }
 
 // files returns the files of a name in the workers' temporary directories.
-func (s *workshop) files(name string) []string {
+func (s *site) files(name string) []string {
 	files, err := filepath.Glob(filepath.Join(s.copies, ".run-*", name))
 	if err != nil {
 		panic(err)
@@ -166,15 +171,17 @@ func (s *workshop) files(name string) []string {
 	return files
 }
 
-// goes lets what waits in a worker go on.
-func (s *workshop) goes() {
+// goes lets what waits in a worker go on, but in those of some directories.
+func (s *site) goes(but ...string) {
 	for _, dir := range s.files("") {
-		_ = os.WriteFile(filepath.Join(dir, "go"), nil, 0o600) // it may have ended
+		if !slices.Contains(but, dir) {
+			_ = os.WriteFile(filepath.Join(dir, "go"), nil, 0o600) // it may have ended
+		}
 	}
 }
 
 // within returns the site with another timeout of attempts.
-func (s *workshop) within(timeout time.Duration) *workshop {
+func (s *site) within(timeout time.Duration) *site {
 	other, sub := *s, *s.sub
 	sub.Policy.Timeout = sluice.Duration(timeout)
 	other.sub = &sub
@@ -183,7 +190,7 @@ func (s *workshop) within(timeout time.Duration) *workshop {
 
 // sendAll makes attempts of n events at once, "0" and so on, each with its number plus one. Data is that of every event, or what a
 // function returns for its number.
-func (s *workshop) sendAll(t *testing.T, n int, data func(i int) any) []sluice.Attempt {
+func (s *site) sendAll(t *testing.T, n int, data func(i int) any) []sluice.Attempt {
 	t.Helper()
 	all := make([]sluice.Attempt, n)
 	var wg sync.WaitGroup

@@ -3,6 +3,8 @@ package program_test
 import (
 	"bufio"
 	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,4 +90,17 @@ func TestTail_KeepsTheLastBytes(t *testing.T) {
 	_, err := log.Write([]byte(strings.Repeat("x", 25) + "0123456789"))
 	require.NoError(t, err)
 	require.Equal(t, "0123456789", log.Since(0))
+}
+
+// A process that stays dies with its server.
+func TestStart_DiesWithItsServer(t *testing.T) {
+	t.Parallel()
+	p := shell(t, `echo $$ > "$1/child"; while read -r line; do :; done; sleep 1000`)
+	server := exec.CommandContext(t.Context(), os.Args[0])
+	server.Env = append(os.Environ(), parent+"="+p.Path, stays+"=1")
+	require.NoError(t, server.Start())
+	pid := numberIn(t, p.Dir, "child")
+	require.NoError(t, server.Process.Kill())
+	require.Error(t, server.Wait())
+	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil || isZombie(t, pid) }, time.Minute, time.Millisecond)
 }

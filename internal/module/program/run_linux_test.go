@@ -226,6 +226,7 @@ func TestRun_RestrictsNothingElse(t *testing.T) {
 const (
 	parent = "SLUICE_TEST_PROGRAM"
 	above  = "SLUICE_TEST_PROGRAM_ABOVE"
+	stays  = "SLUICE_TEST_PROGRAM_STAYS" // with parent: it is started, and not run
 )
 
 func TestMain(m *testing.M) {
@@ -234,15 +235,27 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if file := os.Getenv(parent); file != "" {
-		_, err := (&program.Runner{}).Run(context.Background(), program.Program{
+		serve(program.Program{
 			Path: file, Args: []string{filepath.Dir(file)}, Dir: filepath.Dir(file), Temp: filepath.Dir(file), Env: []string{"PATH=/usr/bin:/bin", "SLUICE_RUN=" + file}, Timeout: time.Hour, Grace: time.Hour,
 		})
-		if err != nil {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serve runs a program until it ends.
+func serve(p program.Program) {
+	if os.Getenv(stays) == "" {
+		if _, err := (&program.Runner{}).Run(context.Background(), p); err != nil {
 			panic(err)
 		}
 		return
 	}
-	os.Exit(m.Run())
+	proc, err := (&program.Runner{}).Start(p)
+	if err != nil {
+		panic(err)
+	}
+	<-proc.Done()
 }
 
 // adopt starts a server, and adopts what is left of it, as the first process of a machine does. It ends with its input.
