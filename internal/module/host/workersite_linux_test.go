@@ -138,7 +138,7 @@ def handle(message, id, do):
         os._exit(3)
     if do == "die half-way":
         sys.stdout.write('{"id":"' + message["id"]); sys.stdout.flush(); os._exit(4)
-    if do == "kill": os.kill(os.getpid(), signal.SIGSEGV)
+    if do == "kill": os.kill(os.getpid(), signal.SIGSEGV); time.sleep(60)
     if do == "print": print("hello")
     if do == "flood":
         while True: print("x" * 1000)
