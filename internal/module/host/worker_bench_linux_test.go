@@ -40,7 +40,7 @@ func BenchmarkWorker(b *testing.B) {
 	program := compiled(b, goWorker)
 	for _, processes := range []int{1, 2} {
 		b.Run(fmt.Sprintf("processes=%d", processes), func(b *testing.B) {
-			s := newSite(b, program, fmt.Sprintf(`,"concurrency":64,"processes":%d`, processes))
+			s := newWorkshop(b, program, fmt.Sprintf(`,"concurrency":64,"processes":%d`, processes))
 			require.Equal(b, sluice.Delivered, s.send(b, "first", 1, "x").Outcome)
 			ev := eventOf("e", map[string]any{"order": "1234567", "total": 5})
 			var whole, bare time.Duration
@@ -61,7 +61,7 @@ func BenchmarkWorker(b *testing.B) {
 }
 
 // sends makes attempts, 64 at a time, each of them n.
-func sends(b *testing.B, s *site, ev *sluice.Event, n int) {
+func sends(b *testing.B, s *workshop, ev *sluice.Event, n int) {
 	b.Helper()
 	var senders sync.WaitGroup
 	for range 64 {

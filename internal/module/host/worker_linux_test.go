@@ -22,7 +22,7 @@ import (
 
 func TestWorker_AnswersDecide(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, python(t, `
+	s := newWorkshop(t, python(t, `
 if "say" in do: print(do.pop("say"), file=sys.stderr, flush=True)
 answer(message, **do)`), "")
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ answer(message, **do)`), "")
 // One process handles all events, many at once, and each gets the answer to its own.
 func TestWorker_HandlesManyAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, python(t, `
+	s := newWorkshop(t, python(t, `
 held = globals().setdefault("held", [])
 held.append((message, event["id"]))
 if len(held) == 8:
@@ -98,7 +98,7 @@ func main() {
 			if name == "go" {
 				text = compiled(t, text)
 			}
-			s := newSite(t, text, "")
+			s := newWorkshop(t, text, "")
 			for _, a := range s.sendAll(t, 8, nil) {
 				require.Equal(t, sluice.Delivered, a.Outcome, a)
 			}
@@ -109,7 +109,7 @@ func main() {
 // An event that is not answered in time fails, and its worker is replaced. One beside it is still answered.
 func TestWorker_HangingEventHarmsNoOther(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, threaded(t), `,"timeout":"60s"`)
+	s := newWorkshop(t, threaded(t), `,"timeout":"60s"`)
 	before := s.send(t, "pid", 1, "pid").Error
 	var beside sluice.Attempt
 	var wg sync.WaitGroup
@@ -126,7 +126,7 @@ func TestWorker_HangingEventHarmsNoOther(t *testing.T) {
 // What a worker did when it died is told by the attempt, with its log.
 func TestWorker_CrashFailsTheAttempt(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, threaded(t), "")
+	s := newWorkshop(t, threaded(t), "")
 	const crashed = "the worker crashed at this event: "
 	for do, want := range map[string]string{
 		"crash":        crashed + "the program ended with exit code 3: about to crash",
@@ -148,7 +148,7 @@ func TestWorker_CrashFailsTheAttempt(t *testing.T) {
 // An answer that comes twice ends its worker; the event stays handled.
 func TestWorker_AnswerTwiceEndsIt(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, threaded(t), "")
+	s := newWorkshop(t, threaded(t), "")
 	before := s.send(t, "pid", 1, "pid").Error
 	require.Equal(t, sluice.Delivered, s.send(t, "e", 1, "twice").Outcome)
 	require.Eventually(t, func() bool { return s.send(t, "pid", 1, "pid").Error != before }, patience, time.Millisecond)
@@ -157,7 +157,7 @@ func TestWorker_AnswerTwiceEndsIt(t *testing.T) {
 // Events that were with another when it had the worker crash are handled all the same: none of their attempts fails.
 func TestWorker_CrashHarmsNoOther(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, threaded(t), `,"timeout":"60s"`)
+	s := newWorkshop(t, threaded(t), `,"timeout":"60s"`)
 	require.Equal(t, sluice.Delivered, s.send(t, "warm", 1, "").Outcome)
 	first := s.files("")
 	ctx, over := context.WithCancel(t.Context())
@@ -184,7 +184,7 @@ func TestWorker_CrashHarmsNoOther(t *testing.T) {
 // An event at which workers crash, while they handle others, is given up.
 func TestWorker_PoisonIsGivenUp(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, threaded(t), "")
+	s := newWorkshop(t, threaded(t), "")
 	require.Equal(t, sluice.Failed, s.send(t, "bad", 1, "crash").Outcome)
 	require.Equal(t, sluice.Failed, s.send(t, "bad", 2, "crash").Outcome, "no other was handled")
 	require.Equal(t, sluice.Delivered, s.send(t, "good", 1, "").Outcome)
@@ -202,7 +202,7 @@ func TestWorker_MustBecomeReady(t *testing.T) {
 		"echo hello; sleep 1000":               `the first line on standard output is "hello", not {"ready":true}`,
 		"exec >&-; sleep 1000":                 "it was not ready within 100ms",
 	} {
-		s := newSite(t, "#!/bin/sh\n"+script+"\n", `,"ready":"100ms"`)
+		s := newWorkshop(t, "#!/bin/sh\n"+script+"\n", `,"ready":"100ms"`)
 		a := s.send(t, "e", 1, nil)
 		require.Equal(t, sluice.Failed, a.Outcome)
 		require.Contains(t, a.Error, "the worker did not become ready: "+want)
@@ -212,7 +212,7 @@ func TestWorker_MustBecomeReady(t *testing.T) {
 // A worker gets the variables of its subscription, and none of an event.
 func TestWorker_EnvironmentIsClean(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, threaded(t), "")
+	s := newWorkshop(t, threaded(t), "")
 	a := s.send(t, "e", 1, "env")
 	require.Equal(t, "the worker asked for another attempt: HOME LANG LC_CTYPE PATH SLUICE_MODULE SLUICE_NAMESPACE SLUICE_RUN SLUICE_SUBSCRIPTION TMPDIR",
 		strings.Replace(a.Error, "LANG PATH", "LANG LC_CTYPE PATH", 1))
@@ -223,7 +223,7 @@ func TestWorker_IsRestrictedAndMasked(t *testing.T) {
 	t.Setenv("MODULE_KEY", "open sesame")
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("hidden"), 0o600))
-	s := newSite(t, threaded(t), `,"env":["MODULE_KEY"]`)
+	s := newWorkshop(t, threaded(t), `,"env":["MODULE_KEY"]`)
 	a := s.send(t, "e", 1, secret)
 	if slices.Contains(program.InForce(), "files (Landlock)") {
 		require.Equal(t, "the worker asked for another attempt: Permission denied ***", a.Error)
@@ -235,7 +235,7 @@ func TestWorker_IsRestrictedAndMasked(t *testing.T) {
 // A changed module's worker finishes its events and ends. A disabled one has none.
 func TestWorker_FollowsItsModule(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, threaded(t), `,"timeout":"60s"`)
+	s := newWorkshop(t, threaded(t), `,"timeout":"60s"`)
 	before := s.send(t, "pid", 1, "pid").Error
 	var beside sluice.Attempt
 	var wg sync.WaitGroup
@@ -258,7 +258,7 @@ func TestWorker_FollowsItsModule(t *testing.T) {
 // Workers without events are stopped, and started again for the next one.
 func TestWorker_EndsWhenIdle(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, threaded(t), `,"processes":2`, func(o *host.Options) { o.Idle = 20 * time.Millisecond })
+	s := newWorkshop(t, threaded(t), `,"processes":2`, func(o *host.Options) { o.Idle = 20 * time.Millisecond })
 	require.Equal(t, sluice.Delivered, s.send(t, "e", 1, "").Outcome)
 	require.Eventually(t, func() bool { return len(s.files("")) == 0 }, patience, time.Millisecond)
 	require.Equal(t, sluice.Delivered, s.send(t, "e", 1, "").Outcome)
@@ -267,7 +267,7 @@ func TestWorker_EndsWhenIdle(t *testing.T) {
 // An attempt whose context ends returns; its worker goes on.
 func TestWorker_AttemptCanBeCutOff(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, threaded(t), `,"timeout":"60s"`)
+	s := newWorkshop(t, threaded(t), `,"timeout":"60s"`)
 	ctx, cancel := context.WithCancel(t.Context())
 	var a sluice.Attempt
 	var wg sync.WaitGroup
@@ -284,7 +284,7 @@ func TestWorker_AttemptCanBeCutOff(t *testing.T) {
 // A host that closes ends its workers, also those that ignore it.
 func TestWorker_EndsWithItsHost(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "#!/bin/sh\ntrap '' TERM\necho '{\"ready\":true}'\nwhile read -r line; do :; done; sleep 1000\n", `,"timeout":"60s"`)
+	s := newWorkshop(t, "#!/bin/sh\ntrap '' TERM\necho '{\"ready\":true}'\nwhile read -r line; do :; done; sleep 1000\n", `,"timeout":"60s"`)
 	var a sluice.Attempt
 	var wg sync.WaitGroup
 	wg.Go(func() { a = s.send(t, "e", 1, nil) })

@@ -30,8 +30,8 @@ func (render) Body(_ context.Context, _ *sluice.Subscription, ev *sluice.Event, 
 	return ev.AppendJSON(nil), "", nil
 }
 
-// site is a host with one module, whose worker is a script.
-type site struct {
+// workshop is a host with one module, whose worker is a script.
+type workshop struct {
 	host *host.Host
 	sub  *sluice.Subscription
 	dir  string // of the modules
@@ -61,8 +61,8 @@ func python(t *testing.T, body string) string {
 	return pythonWorker + "    " + strings.ReplaceAll(strings.TrimSpace(body), "\n", "\n    ") + "\n"
 }
 
-// newSite returns a host whose module has a worker. Members are of the manifest's event.
-func newSite(tb testing.TB, script, members string, change ...func(*host.Options)) *site {
+// newWorkshop returns a host whose module has a worker. Members are of the manifest's event.
+func newWorkshop(tb testing.TB, script, members string, change ...func(*host.Options)) *workshop {
 	tb.Helper()
 	dirs := tb.TempDir()
 	dir := filepath.Join(dirs, "m")
@@ -74,7 +74,7 @@ func newSite(tb testing.TB, script, members string, change ...func(*host.Options
 		require.NoError(tb, os.MkdirAll(filepath.Dir(path), 0o750))
 		require.NoError(tb, os.WriteFile(path, []byte(text), 0o700))
 	}
-	s := &site{dir: dirs, copies: tb.TempDir()}
+	s := &workshop{dir: dirs, copies: tb.TempDir()}
 	opts := host.Options{
 		Dirs: []string{dirs}, Copies: s.copies, Log: slog.New(slog.NewTextHandler(tb.Output(), nil)), Render: render{},
 		Changed: func(context.Context, string, host.Approval, []string) error { return nil },
@@ -90,7 +90,7 @@ func newSite(tb testing.TB, script, members string, change ...func(*host.Options
 }
 
 // approve approves the module as it is.
-func (s *site) approve(tb testing.TB) {
+func (s *workshop) approve(tb testing.TB) {
 	tb.Helper()
 	s.host.Look(tb.Context())
 	m, err := s.host.Found("m")
@@ -102,7 +102,7 @@ func (s *site) approve(tb testing.TB) {
 }
 
 // send makes an attempt of an event whose data is do.
-func (s *site) send(tb testing.TB, id string, number int, do any) sluice.Attempt {
+func (s *workshop) send(tb testing.TB, id string, number int, do any) sluice.Attempt {
 	tb.Helper()
 	return s.host.Send(tb.Context(), s.sub, eventOf(id, do), number)
 }
@@ -157,13 +157,13 @@ say(ready=True)
 }
 
 // saw waits until a worker has an event.
-func (s *site) saw(t *testing.T, event string) {
+func (s *workshop) saw(t *testing.T, event string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(s.files("seen-"+event)) > 0 }, patience, time.Millisecond, event)
 }
 
 // files returns the files of a name in the workers' temporary directories.
-func (s *site) files(name string) []string {
+func (s *workshop) files(name string) []string {
 	files, err := filepath.Glob(filepath.Join(s.copies, ".run-*", name))
 	if err != nil {
 		panic(err)
@@ -172,7 +172,7 @@ func (s *site) files(name string) []string {
 }
 
 // goes lets what waits in a worker go on, but in those of some directories.
-func (s *site) goes(but ...string) {
+func (s *workshop) goes(but ...string) {
 	for _, dir := range s.files("") {
 		if !slices.Contains(but, dir) {
 			_ = os.WriteFile(filepath.Join(dir, "go"), nil, 0o600) // it may have ended
@@ -181,7 +181,7 @@ func (s *site) goes(but ...string) {
 }
 
 // within returns the site with another timeout of attempts.
-func (s *site) within(timeout time.Duration) *site {
+func (s *workshop) within(timeout time.Duration) *workshop {
 	other, sub := *s, *s.sub
 	sub.Policy.Timeout = sluice.Duration(timeout)
 	other.sub = &sub
@@ -190,7 +190,7 @@ func (s *site) within(timeout time.Duration) *site {
 
 // sendAll makes attempts of n events at once, "0" and so on, each with its number plus one. Data is that of every event, or what a
 // function returns for its number.
-func (s *site) sendAll(t *testing.T, n int, data func(i int) any) []sluice.Attempt {
+func (s *workshop) sendAll(t *testing.T, n int, data func(i int) any) []sluice.Attempt {
 	t.Helper()
 	all := make([]sluice.Attempt, n)
 	var wg sync.WaitGroup
