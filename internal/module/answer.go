@@ -12,7 +12,7 @@ import (
 )
 
 // MaxAnswer is the most bytes of a line that a worker writes to its standard output.
-const MaxAnswer = 64 << 10
+const MaxAnswer = 1 << 20
 
 // maxText is the most bytes of a worker's reason that are kept.
 const maxText = 1 << 10
@@ -24,18 +24,20 @@ type Answer struct {
 	Dead    sluice.Reason // with Refused
 	After   time.Duration // with Failed: the next attempt is not before that
 	Text    string        // why it failed or was refused
+	Events  [][]byte      // with Delivered: to be published, each in JSON
 }
 
 type encodedAnswer struct {
-	ID    string          `json:"id"`
-	OK    bool            `json:"ok"`
-	Retry *string         `json:"retry"`
-	After json.RawMessage `json:"after"`
-	Dead  *string         `json:"dead"`
+	ID     string            `json:"id"`
+	OK     bool              `json:"ok"`
+	Events []json.RawMessage `json:"events"`
+	Retry  *string           `json:"retry"`
+	After  json.RawMessage   `json:"after"`
+	Dead   *string           `json:"dead"`
 }
 
 // ParseAnswer returns the answer in a line: {"id":…,"ok":true}, {"id":…,"retry":"why","after":"10s"} or
-// {"id":…,"dead":"why"}. Members that it does not know are ignored. An answer that has an id and nothing else that is clear
+// {"id":…,"dead":"why"}; the first may have events. Members that it does not know are ignored. An answer that has an id and nothing else that is clear
 // fails the attempt of its event. The error says why the line is no answer.
 func ParseAnswer(line []byte) (Answer, error) {
 	var in encodedAnswer
@@ -69,10 +71,13 @@ func answerOf(in encodedAnswer, err error) Answer {
 	switch {
 	case err != nil:
 		a.Text = unclear + err.Error()
-	case verbs != 1 || len(in.After) > 0 && in.Retry == nil || after < 0:
-		a.Text = unclear + `write one of "ok": true, "retry": "why" (with "after": "10s" or without), "dead": "why"`
+	case verbs != 1 || len(in.After) > 0 && in.Retry == nil || len(in.Events) > 0 && !in.OK || after < 0:
+		a.Text = unclear + `write one of "ok": true (with "events" or without), "retry": "why" (with "after": "10s" or without), "dead": "why"`
 	case in.OK:
 		a.Outcome = sluice.Delivered
+		for _, event := range in.Events {
+			a.Events = append(a.Events, event)
+		}
 	case in.Dead != nil:
 		a.Outcome, a.Dead, a.Text = sluice.Refused, sluice.HandlerRefused, said("the worker refused the event", *in.Dead)
 	default:

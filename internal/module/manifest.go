@@ -327,8 +327,8 @@ func (h *Handler) setMode(in *encodedEvent) error {
 		return fmt.Errorf("processes %d: use 1 to %d", h.Processes, maxProcesses)
 	case h.Ready < 0:
 		return fmt.Errorf("ready %s: write a duration such as 10s", in.Ready)
-	case in.Dialect != "" || in.Output != "":
-		return fmt.Errorf("dialect and output are of the mode %q: a worker answers with lines", Exec)
+	case in.Dialect != "":
+		return fmt.Errorf("dialect is of the mode %q: a worker answers with lines", Exec)
 	case h.Policy.Envelope == sluice.EnvelopeRaw || h.Policy.Envelope == sluice.EnvelopeBinary:
 		return fmt.Errorf("envelope %q: a worker gets JSON; use %q, %q or %q", h.Policy.Envelope, sluice.EnvelopeCloudEvents, sluice.EnvelopeFact, sluice.EnvelopeAttempt)
 	}

@@ -258,7 +258,7 @@ func TestParseManifest_TakesWorkers(t *testing.T) {
 		`"mode":"worker","processes":-1`:                  "processes -1: use 1 to 64",
 		`"mode":"worker","processes":65`:                  "processes 65: use 1 to 64",
 		`"mode":"worker","ready":"-1s"`:                   "ready -1s",
-		`"mode":"worker","dialect":"hooks"`:               "dialect and output are of the mode",
+		`"mode":"worker","dialect":"hooks"`:               "dialect is of the mode",
 		`"mode":"worker","envelope":"raw"`:                `envelope "raw": a worker gets JSON`,
 		`"mode":"worker","envelope":"cloudevents-binary"`: "a worker gets JSON",
 	} {

@@ -61,7 +61,11 @@ func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Eve
 		return
 	}
 	if handler.Mode == module.Worker {
-		h.work(ctx, h.poolOf(sub, m, handler), &item{event: ev.ID, timeout: sub.Policy.Timeout.Std(), trace: trace, body: body}, a)
+		it := &item{event: ev.ID, timeout: sub.Policy.Timeout.Std(), trace: trace, body: body}
+		if events := h.work(ctx, h.poolOf(sub, m, handler), it, a); len(events) > 0 {
+			h.publish(ctx, handlingOf(handler, sub, ev), ev, events, a)
+			a.Error = mask(a.Error, handler.Env)
+		}
 		return
 	}
 	p := programOf(m, handler)

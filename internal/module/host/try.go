@@ -78,7 +78,7 @@ func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event
 	worker := h.pools.of[sub.ID]
 	h.Close(ctx)
 	if worker != nil { // it had no other event
-		t.Attempt.Output = mask(worker.logs, is.Env)
+		t.Output = mask(worker.logs, is.Env)
 	}
 	return t, nil
 }

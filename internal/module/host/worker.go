@@ -2,10 +2,10 @@ package host
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -74,22 +74,30 @@ func (w *worker) write() {
 
 // read reads the lines of a worker until its end. The error says how it broke the rules.
 func (p *pool) read(w *worker) error {
-	in, hear := bufio.NewReaderSize(w.proc.Out, module.MaxAnswer), p.begins
-	for {
-		line, err := in.ReadSlice('\n')
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			return fmt.Errorf("a line on its standard output has more than %d bytes", module.MaxAnswer)
-		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
-			return nil // a line without an end is no answer
-		case err != nil:
-			return fmt.Errorf("read its standard output: %w", err)
-		}
-		if err := hear(w, line); err != nil {
+	in, hear := bufio.NewScanner(w.proc.Out), p.begins
+	in.Buffer(nil, module.MaxAnswer)
+	in.Split(wholeLines)
+	for in.Scan() {
+		if err := hear(w, in.Bytes()); err != nil {
 			return err
 		}
 		hear = p.answered
 	}
+	switch err := in.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("a line on its standard output has more than %d bytes", module.MaxAnswer)
+	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("read its standard output: %w", err)
+	}
+	return nil
+}
+
+// wholeLines splits a text into lines. What follows the last of them is no answer.
+func wholeLines(data []byte, _ bool) (advance int, line []byte, err error) {
+	if end := bytes.IndexByte(data, '\n') + 1; end > 0 {
+		return end, data[:end], nil
+	}
+	return 0, nil, nil
 }
 
 // begins enters that a worker is ready. The error says that its first line does not say so.

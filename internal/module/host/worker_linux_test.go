@@ -113,14 +113,14 @@ func TestWorker_HangingEventHarmsNoOther(t *testing.T) {
 	before := s.send(t, "pid", 1, "pid").Error
 	var beside sluice.Attempt
 	var wg sync.WaitGroup
-	wg.Go(func() { beside = s.send(t, "beside", 1, "wait") })
+	wg.Go(func() { beside = s.send(t, "beside", 1, "wait, pid") })
 	s.saw(t, "beside")
 	a := s.within(50*time.Millisecond).send(t, "hangs", 1, "hang")
 	require.Equal(t, []any{sluice.Failed, "the worker did not answer within 50ms, and is replaced"}, []any{a.Outcome, a.Error})
 	require.NotEqual(t, before, s.send(t, "pid", 1, "pid").Error, "another worker takes new events")
 	s.goes()
 	wg.Wait()
-	require.Equal(t, sluice.Delivered, beside.Outcome, beside)
+	require.Equal(t, before, beside.Error, "its worker has answered")
 }
 
 // What a worker did when it died is told by the attempt, with its log.
@@ -134,7 +134,7 @@ func TestWorker_CrashFailsTheAttempt(t *testing.T) {
 		"kill":         crashed + "the program was ended by signal 11 (segmentation fault)",
 		"print":        crashed + `"hello" on standard output is no answer to an event`,
 		"flood":        crashed + `"xxx`,
-		"long":         crashed + "a line on its standard output has more than 65536 bytes",
+		"long":         crashed + "a line on its standard output has more than 1048576 bytes",
 		"unknown":      crashed + `the answer to "999" is to no event that the worker has`,
 	} {
 		a := s.send(t, do, 1, do)
@@ -206,6 +206,7 @@ func TestWorker_MustBecomeReady(t *testing.T) {
 		a := s.send(t, "e", 1, nil)
 		require.Equal(t, sluice.Failed, a.Outcome)
 		require.Contains(t, a.Error, "the worker did not become ready: "+want)
+		require.Equal(t, strings.Contains(script, ">&2"), a.Output == "no module named x\n")
 	}
 }
 
@@ -230,6 +231,36 @@ func TestWorker_IsRestrictedAndMasked(t *testing.T) {
 	}
 	require.NotContains(t, a.Error, "sesame")
 	require.Eventually(t, func() bool { return s.send(t, "e", 1, secret).Output == "key is ***\n" }, patience, time.Millisecond)
+}
+
+// The events of an answer are published under the rules of printed ones, and need the declaration.
+func TestWorker_PublishesItsEvents(t *testing.T) {
+	t.Parallel()
+	script := python(t, `
+print("made an invoice", file=sys.stderr, flush=True)
+answer(message, ok=True, events=do)`)
+	const declared = `,"output":"events","publish":[{"pattern":"/invoices/**"}]`
+	good := []any{map[string]any{"path": "/invoices/1", "type": "made"}, map[string]any{"path": "/invoices/2", "type": "made"}}
+	try := func(members string, events any) host.Trial {
+		s := newWorkshop(t, script, members)
+		m, err := s.host.Found("m")
+		require.NoError(t, err)
+		trial, err := host.Try(t.Context(), m, "run", eventOf("e", events), render{})
+		require.NoError(t, err)
+		require.Equal(t, "made an invoice\n", trial.Output)
+		return trial
+	}
+	trial := try(declared, good)
+	require.Equal(t, []any{sluice.Delivered, ""}, []any{trial.Outcome, trial.Error})
+	require.Len(t, trial.Events, 2)
+	require.Equal(t, []any{sluice.Path("/invoices/2"), "e"}, []any{trial.Events[1].Path, trial.Events[1].Extensions[sluice.CausationID]})
+
+	trial = try(declared, []any{good[0], map[string]any{"path": "/others/1", "type": "made"}})
+	require.Equal(t, []any{sluice.Refused, sluice.OutputRefused}, []any{trial.Outcome, trial.Dead})
+	require.Empty(t, trial.Events)
+
+	trial = try("", good)
+	require.Equal(t, []any{sluice.Failed, `the worker's answer has events: set "output" to "events" in the manifest`}, []any{trial.Outcome, trial.Error})
 }
 
 // A changed module's worker finishes its events and ends. A disabled one has none.

@@ -54,12 +54,16 @@ func (h *Host) start(sub *sluice.Subscription, m *module.Module, handler *module
 	return proc, remove, nil
 }
 
-// work has a worker handle an event, and sets the outcome of the attempt.
-func (h *Host) work(ctx context.Context, p *pool, it *item, a *sluice.Attempt) {
+// work has a worker handle an event, and sets the outcome of the attempt. It returns the events that it publishes.
+func (h *Host) work(ctx context.Context, p *pool, it *item, a *sluice.Attempt) (events [][]byte) {
 	it.attempt = a.Number
 	res := p.do(ctx, it)
+	if len(res.Events) > 0 && p.handler.Output != module.OutputEvents {
+		res = failure(`the worker's answer has events: set "output" to "events" in the manifest`)
+	}
 	a.Outcome, a.Dead, a.RetryAfter = res.Outcome, res.Dead, res.After
 	a.Error, a.Output = mask(res.Text, p.handler.Env), mask(res.output, p.handler.Env)
+	return res.Events
 }
 
 // retire has a pool end.

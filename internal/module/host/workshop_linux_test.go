@@ -130,6 +130,9 @@ def handle(message, id, do):
     seen(id)
     if do == "hang": return
     if do == "wait": wait()
+    if do == "wait, pid":
+        wait()
+        do = "pid"
     if do == "crash with all":
         while len([f for f in os.listdir(home) if f.startswith("seen")]) < 5 and not os.path.exists(home + "/go"): time.sleep(0.002)
         do = "crash"
@@ -142,7 +145,7 @@ def handle(message, id, do):
     if do == "print": print("hello")
     if do == "flood":
         while True: print("x" * 1000)
-    if do == "long": sys.stdout.write("x" * 70000); sys.stdout.flush(); time.sleep(60)
+    if do == "long": sys.stdout.write("x" * 1100000); sys.stdout.flush(); time.sleep(60)
     if do == "unknown": say(id="999", ok=True)
     if do == "twice": answer(message, ok=True); answer(message, ok=True); return
     if do == "pid": return answer(message, retry=str(os.getpid()))
