@@ -1,10 +1,12 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -136,4 +138,76 @@ func restingHeap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// BenchmarkMirror_Steady prints how many entries a mirror that is polled every ten seconds lacks right after a poll, at most, while 1,000
+// events of 1 KiB a second are published for a minute; a page has 100.
+func BenchmarkMirror_Steady(b *testing.B) {
+	for _, where := range []string{"local", "remote"} {
+		b.Run(where, func(b *testing.B) {
+			low := start(b, b.TempDir(), nil)
+			low.must(b, http.StatusCreated, "PUT /v1/namespaces/low", `{}`)
+			high, spec := low, client.MirrorSpec{Namespace: "high", Source: "low", Depth: sluice.DepthFull, PollInterval: sluice.MinPollInterval}
+			if where == "remote" {
+				high = start(b, b.TempDir(), nil)
+				spec.Source, spec.Credential = low.at.HTTP+"/v1/namespaces/low", low.grant(b, "service:mirror", "scope:low", "read").token
+			}
+			high.must(b, http.StatusCreated, "PUT /v1/namespaces/high", `{}`)
+			m, err := high.api.CreateMirror(b.Context(), spec)
+			require.NoError(b, err)
+			for range b.N {
+				var is lag
+				low.fillFor(b, time.Minute, func(published uint64) {
+					st, err := high.api.MirrorStatus(b.Context(), m.ID)
+					require.NoError(b, err)
+					is.seen(&st, published)
+				})
+				b.ReportMetric(float64(is.polls), "polls")
+				b.ReportMetric(float64(is.most), "items-behind")
+			}
+		})
+	}
+}
+
+// fillFor publishes 1,000 events a second in the namespace low, and calls look with the last sequence again and again meanwhile.
+func (s *running) fillFor(b *testing.B, lasts time.Duration, look func(published uint64)) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), lasts)
+	defer cancel()
+	var published atomic.Uint64
+	events := make([]sluice.Event, 50)
+	for i := range events {
+		data := fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", catchUpSize))
+		events[i] = sluice.Event{Path: sluice.Path(fmt.Sprint("/a/", i)), Type: "t", Source: "/s", Data: data}
+	}
+	go func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for ; ctx.Err() == nil; <-tick.C {
+			if done, err := s.api.Publish(ctx, "low", events...); err == nil {
+				published.Store(done[len(done)-1].Seq)
+			}
+		}
+	}()
+	for ; ctx.Err() == nil; <-time.After(time.Millisecond) {
+		look(published.Load())
+	}
+}
+
+// lag is what a mirror has lacked right after its polls, but the first one.
+type lag struct {
+	polls      int
+	most, last uint64
+}
+
+// seen takes a status that was asked for when so much had been published.
+func (l *lag) seen(st *sluice.MirrorStatus, published uint64) {
+	if st.State == sluice.SyncSyncing || st.Watermark == l.last {
+		return
+	}
+	if l.last > 0 {
+		l.polls++
+		l.most = max(l.most, published-min(published, st.Watermark))
+	}
+	l.last = st.Watermark
 }

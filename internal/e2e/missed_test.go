@@ -34,12 +34,14 @@ func (s *running) letters(t *testing.T, id string) []sluice.DeadLetter {
 // verified waits until everything that is stored was read, and the subscriptions were told what came of it.
 func (s *running) verified(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	var last sluice.Verification
+	require.Eventuallyf(t, func() bool {
 		storage, err := s.api.Storage(t.Context())
 		require.NoError(t, err)
+		last = storage.Verification
 		_, missing := os.Stat(filepath.Join(s.dir, "missed.json"))
-		return !storage.Verification.EndedAt.IsZero() && os.IsNotExist(missing)
-	}, patience, 10*time.Millisecond)
+		return !last.EndedAt.IsZero() && os.IsNotExist(missing)
+	}, patience, 10*time.Millisecond, "verification: %+v", &last)
 }
 
 // lossy is a server with 20 events in a log, that of /a/7 with the text marker-07, and subscriptions: "got" has all of them, "paused" has

@@ -35,7 +35,8 @@ const (
 
 const (
 	rememberEvery = time.Second
-	rememberShare = 50 // counting takes at most 1 / 50 of the time
+	rememberShare = 50               // counting takes at most 1 / 50 of the time
+	rememberRest  = 10 * time.Second // but what is found is told, and streams are made again, no later than this
 	rememberLast  = 2 * time.Second
 	examineAgain  = 250 * time.Millisecond // after a failed try
 )
@@ -269,7 +270,7 @@ func (m *Memory) Run(ctx context.Context) error {
 			m.Found(ctx, fresh)
 		}
 		m.tellMissed(ctx)
-		rest(ctx, nil, rememberShare*time.Since(begun))
+		rest(ctx, nil, min(rememberShare*time.Since(begun), rememberRest))
 		rest(ctx, m.told, rememberEvery)
 	}
 	return ctx.Err()
