@@ -26,6 +26,8 @@ type moduleCmd struct {
 	Show    moduleShowCmd    `cmd:"" help:"Show a module of the server."`
 	Approve moduleApproveCmd `cmd:"" help:"Have the programs of a module run, as its files are now."`
 	Disable moduleDisableCmd `cmd:"" help:"Stop the programs of a module; its events wait."`
+	Logs    moduleLogsCmd    `cmd:"" help:"Show the attempts of a module's programs, with their output."`
+	Schema  moduleSchemaCmd  `cmd:"" help:"Print the JSON Schema of events/subscribe.json."`
 	RM      moduleRmCmd      `cmd:"" name:"rm" help:"End the approval of a module, and its subscriptions with it."`
 }
 
@@ -107,7 +109,7 @@ func showTrial(s *terminal.Session, t host.Trial) error {
 		return err //nolint:wrapcheck // of stdout
 	}
 	for i := range t.Events {
-		if err := s.PrintText(t.Events[i].AppendJSON(nil), nil); err != nil {
+		if err := s.PrintText(append(t.Events[i].AppendJSON(nil), '\n'), nil); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/module/host"
 	"github.com/sluice-io/sluice/internal/module/program"
@@ -31,6 +32,10 @@ func (s *server) openModules(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("modules: %w", err)
 	}
+	replica, err := datadir.ReplicaID(s.cfg.Data)
+	if err != nil {
+		return err
+	}
 	approvals := records.NewModules(s.store)
 	s.moduleService = host.NewService(host.Deps{
 		Approvals: approvals, Subscriptions: s.registry, Ledger: s.ledger, Teller: records.Teller{Log: s.log}, Now: time.Now,
@@ -40,6 +45,7 @@ func (s *server) openModules(ctx context.Context) error {
 		Dirs: s.cfg.Modules.Dirs, Copies: filepath.Join(data, "modules"), User: as, Log: s.opts.Log, Render: s.sender, Changed: s.moduleService.Changed,
 		Publish: host.Ingested{Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.log}), Log: records.NewModuleLog(s.log, s.store), Now: time.Now},
 		Moved:   func() { s.divide() },
+		API:     host.API{URL: s.publicURL(), Keys: &s.wakeKeys, Replica: replica},
 	})
 	s.moduleService.Host = s.modules
 	return s.modules.Open()

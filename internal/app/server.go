@@ -350,14 +350,14 @@ func (s *server) openAPI(context.Context) error {
 	}
 	s.api = httpapi.New(httpapi.Options{ //nolint:contextcheck // a request brings its own
 		Authentication: httpapi.Authentication{
-			Token:        token,
-			Authority:    s.authority,
-			Access:       s.index,
+			Token:     token,
+			Authority: s.authority,
+			Access:    s.index, Programs: s.modules,
 			FailureBurst: s.cfg.HTTP.AuthFailures.Burst,
 			FailureEvery: s.cfg.HTTP.AuthFailures.Every.Std(),
 		},
 		Publishing: httpapi.Publishing{
-			Ingest:    s.ingest(s.causes, eventlog.Exact{Log: s.log, Shows: s.index.MayKnow}),
+			Ingest:    s.ingest(s.causes, eventlog.Exact{Log: s.log, Shows: host.MayKnow(s.index.MayKnow)}),
 			Catalogue: s.catalogue,
 			Scheduled: s.later,
 		},

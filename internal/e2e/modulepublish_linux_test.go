@@ -1,8 +1,10 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -88,4 +90,89 @@ func TestModule_CircleMakesItUnsafe(t *testing.T) {
 	require.Equal(t, "approved", state())
 	require.Empty(t, s.membersOf(t, "GET /v1/producers/unsafe", "producers"))
 	require.Equal(t, "active", s.must(t, http.StatusOK, "GET /v1/subscriptions/pong-run", "").field(t, "state"))
+}
+
+// requests makes requests in Python, and writes their statuses.
+const requests = `
+import json, os, sys, urllib.request, urllib.error
+url, token = os.environ["SLUICE_URL"], os.environ["SLUICE_TOKEN"]
+def call(method, path, body=None):
+    req = urllib.request.Request(url + path, method=method, data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": "Bearer " + token, "Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(req, timeout=15) as r:
+            return r.status, json.loads(r.read() or b"null")
+    except urllib.error.HTTPError as e:
+        e.read()
+        return e.code, None
+here = "/v1/namespaces/default"
+out = {}
+def post(name, event, ns=here):
+    out[name] = call("POST", ns + "/events", event)
+post("declared", {"path": "/out/1", "type": "out.done", "id": "own", "data": {"token": token}})
+post("again", {"path": "/out/1", "type": "out.done", "id": "own", "data": {"token": token}})
+post("forged", {"specversion": "1.0", "id": "forged", "source": "/s", "type": "out.done", "path": "/out/2", "causationid": "x", "authid": "root", "authtype": "system"})
+post("path", {"path": "/orders/1", "type": "out.done"})
+post("type", {"path": "/out/1", "type": "other"})
+post("namespace", {"path": "/out/1", "type": "out.done"}, "/v1/namespaces/other")
+post("system", {"path": "/_sys/x", "type": "out.done"})
+post("later", {"path": "/out/1", "type": "out.done", "deliver_at": "2099-01-01T00:00:00Z"})
+post("taken", {"path": "/out/1", "type": "out.done", "id": "hidden"})
+for name, method, path in [
+    ("read", "GET", here + "/events"), ("hidden", "GET", here + "/events/hidden"), ("seen", "GET", here + "/events/o7"),
+    ("state", "GET", here + "/state"), ("hidden state", "GET", here + "/state/secret/1"), ("system events", "GET", here + "/events?pattern=/_sys/**"),
+    ("feed", "GET", here + "/feed"), ("ticket", "POST", here + "/feed/tickets"), ("whoami", "GET", "/v1/whoami"), ("grants", "GET", "/v1/grants"),
+    ("modules", "GET", "/v1/modules"), ("approve", "POST", "/v1/modules/caller/approve"), ("stream", "PUT", "/streams/default/x"), ("acl", "GET", here + "/acl"),
+    ("subscription", "POST", "/v1/subscriptions"), ("other", "GET", "/v1/namespaces/other/events"), ("namespaces", "GET", "/v1/namespaces")]:
+    out[name] = call(method, path, {} if method != "GET" else None)
+show = {name: status for name, (status, _) in out.items()}
+show["duplicate"] = out["again"][1]["events"][0]["duplicate"]
+show["paths"] = sorted({e["path"] for name in ("read", "state", "system events") for e in out[name][1]["events"]})
+print(token, file=sys.stderr)
+print(json.dumps(show, sort_keys=True))
+`
+
+// The token of an attempt permits what the module declares, in the namespace of the event, until the attempt ends. What is published with
+// it has the handled event as cause.
+func TestModule_TokenIsForItsDeclarationAndAttempt(t *testing.T) {
+	t.Parallel()
+	const python = "/usr/bin/python3" // the system's, which programs may read
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("needs " + python)
+	}
+	s, dirs := withModules(t)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/other", `{}`)
+	moduleOf(t, dirs, "caller", `exec `+python+` lib/requests.py`, "lib/requests.py", requests, "events/subscribe.json",
+		`{"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"pattern":"/orders/**","timeout":"50s","retry":{"preset":"custom","steps":["1s"],"max_attempts":1},"network":true,"publish":[{"pattern":"/out/**","types":["out.*"]}],"read":["/orders/**"]}]}`)
+	s.approves(t, "caller")
+	s.publishes(t, "default", "/secret/1 hidden", "/orders/7 o7")
+	a := s.attemptsOf(t, "caller-run", "o7")[0]
+	require.Equal(t, "delivered", a["outcome"], a)
+	lines := strings.Split(a["output"].(string), "\n")
+	require.Equal(t, "***", lines[0], "the token is masked")
+	var got map[string]any
+	require.NoError(t, json.Unmarshal([]byte(lines[1]), &got), a["output"])
+	want := map[string]any{
+		"declared": 201.0, "again": 201.0, "duplicate": true, "forged": 201.0, "taken": 409.0, "read": 200.0, "seen": 200.0, "state": 200.0, "system events": 200.0,
+		"hidden": 404.0, "hidden state": 404.0, "paths": []any{"/orders/7"},
+	}
+	for _, name := range []string{
+		"path", "type", "namespace", "system", "later", "feed", "ticket", "whoami", "grants", "modules", "approve", "stream", "acl", "subscription", "other", "namespaces",
+	} {
+		want[name] = 403.0
+	}
+	require.Equal(t, want, got)
+	events := s.eventsOn(t, "/out/**")
+	require.Len(t, events, 2)
+	for _, ev := range events {
+		require.Equal(t, []any{"o7", "o7", "module:caller", "service_account"}, []any{ev["causationid"], ev["correlationid"], ev["authid"], ev["authtype"]})
+	}
+	token := events[0]["data"].(map[string]any)["token"].(string)
+	r := s.must(t, http.StatusUnauthorized, "POST /v1/namespaces/default/events", `{"path":"/out/3","type":"out.done"}`, as(token)...)
+	require.Contains(t, r.text, "has ended")
+	s.must(t, http.StatusUnauthorized, "GET /v1/namespaces/default/events", "", as(token+"x")...)
+
+	// A test gets a token that publishes nothing.
+	s.must(t, http.StatusOK, "POST /v1/subscriptions/caller-run/test", "")
+	require.Len(t, s.eventsOn(t, "/out/**"), 2)
 }

@@ -26,6 +26,9 @@ func (s *Server) authenticate(c echo.Context) error {
 	if c.Request().Method == http.MethodOptions || dstreams.Tokenless(c.Path()) { // preflight requests carry no token; a worker sends a wake's token
 		return nil
 	}
+	if s.isProgram(c) {
+		return s.authenticateProgram(c)
+	}
 	caller, err := s.callerOf(c)
 	if err != nil {
 		return err

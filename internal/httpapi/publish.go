@@ -54,6 +54,9 @@ func (s *Server) publishNow(c echo.Context, events []sluice.Event) error {
 // appended to a stream.
 func (s *Server) admit(c echo.Context, size int) func(context.Context, []sluice.Event) error {
 	header, r := c.Request().Header, ingest.Request{Caller: httpkit.Caller(c), Namespace: c.Param("ns"), Bytes: size}
+	if h := model.HandlingFrom(c.Request().Context()); h != nil {
+		r.Caller, r.For = h.By, h
+	}
 	return func(ctx context.Context, events []sluice.Event) error {
 		if err := cloudevent.InheritTrace(header, events); err != nil {
 			return err

@@ -93,6 +93,7 @@ type Authentication struct {
 	Token     string // the root token; without one, root cannot log in
 	Authority *grants.Authority
 	Access    *authz.Index // nil, together with Authority: only root
+	Programs  Programs     // nil: programs of modules have no tokens
 
 	// Requests without a valid token that one address may make at once, before 429; 0: unlimited.
 	FailureBurst int

@@ -1,7 +1,9 @@
 package model
 
 import (
+	"context"
 	"slices"
+	"strings"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -19,6 +21,26 @@ type Handling struct {
 
 	Publish []sluice.Publishable
 	Read    []sluice.Pattern
+	Test    bool // the event is not stored: nothing is published for it
+}
+
+// HandlingPrefix is the prefix of the tokens of programs; recognizable by secret scanners.
+const HandlingPrefix = "mod_"
+
+// OfProgram reports whether a bearer token has the form of that of a program.
+func OfProgram(text string) bool { return strings.HasPrefix(text, HandlingPrefix) }
+
+type handlingKey struct{}
+
+// WithHandling returns a context that carries the handling whose program makes the request.
+func WithHandling(ctx context.Context, h *Handling) context.Context {
+	return context.WithValue(ctx, handlingKey{}, h)
+}
+
+// HandlingFrom returns the handling of the context's request; nil: no program makes it.
+func HandlingFrom(ctx context.Context) *Handling {
+	h, _ := ctx.Value(handlingKey{}).(*Handling)
+	return h
 }
 
 // Producer returns the producer of the program's events.

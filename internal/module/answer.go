@@ -132,4 +132,5 @@ type EventHead struct {
 	Attempt     int       `json:"attempt"`
 	Deadline    time.Time `json:"deadline"`
 	TraceParent string    `json:"traceparent,omitempty"`
+	Token       string    `json:"token,omitempty"` // for requests to the API
 }

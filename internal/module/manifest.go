@@ -109,6 +109,7 @@ const (
 
 // encoded is a manifest in JSON.
 type encoded struct {
+	Schema     string            `json:"$schema"` // for editors
 	Events     []json.RawMessage `json:"events"`
 	Namespaces []string          `json:"namespaces"`
 }

@@ -61,10 +61,20 @@ func declaring(members string) string {
 // A manifest that is unclear in any point is refused, with the line and the reason (S4-32).
 func TestParseManifest_RefusesUnclearOnes(t *testing.T) {
 	t.Parallel()
+	for text, want := range unclear() {
+		_, err := module.ParseManifest([]byte(text))
+		var fault *module.Fault
+		require.ErrorAs(t, err, &fault, text[:min(len(text), 200)])
+		require.Contains(t, err.Error(), want)
+	}
+}
+
+// unclear returns manifests that are refused, with a part of the reason.
+func unclear() map[string]string {
 	event := func(members string) string {
 		return "{\n\"events\": [\n{\"eventType\":\"a.b\",\"handler\":\"handlers/a\",\"filter\":{\"projectScoped\":true}},\n{" + members + "}]}"
 	}
-	for text, want := range map[string]string{
+	return map[string]string{
 		"":                              "events/subscribe.json:1: ",
 		"{\n\"events\": [\n{]}":         "events/subscribe.json:3: ",
 		`{"events":[]}`:                 "it has 0 events",
@@ -108,11 +118,6 @@ func TestParseManifest_RefusesUnclearOnes(t *testing.T) {
 		event(declaring(`"network":true,"publish":[` + strings.Repeat(`{},`, 64) + `{}]`)):                     "65 publish",
 		`{"events":[` + strings.Repeat(`{},`, 101) + `{}]}`:                                                    "it has 102 events",
 		`"` + strings.Repeat("x", 300_000) + `"`:                                                               "more than 262144 bytes",
-	} {
-		_, err := module.ParseManifest([]byte(text))
-		var fault *module.Fault
-		require.ErrorAs(t, err, &fault, text[:min(len(text), 200)])
-		require.Contains(t, err.Error(), want)
 	}
 }
 

@@ -17,11 +17,22 @@ type Rights struct {
 
 // Some returns an error unless the caller has a verb on some path of a namespace.
 func (r Rights) Some(c echo.Context, v sluice.Verb, namespace string) error {
-	if who := Caller(c); !who.Unbounded() {
+	if who := acting(c); !who.Unbounded() {
 		return r.Index.Some(who, v, namespace, time.Now())
 	}
 	return nil
 }
+
+// acting returns the caller that holds the rights: for a module's program the approver.
+func acting(c echo.Context) sluice.Caller {
+	if h := program(c); h != nil {
+		return h.By
+	}
+	return Caller(c)
+}
+
+// program returns the handling of a request by a module's program; nil: it is another one's.
+func program(c echo.Context) *model.Handling { return model.HandlingFrom(c.Request().Context()) }
 
 // Same reports whether the caller has the same rights to a namespace as a grant.
 func (r Rights) Same(c echo.Context, grant, namespace string) bool {
@@ -62,11 +73,14 @@ func (r Rights) Shown(c echo.Context, v sluice.Verb, events []sluice.Event) ([]s
 // Visible filters the events of a page while it is read, so that neither its length nor its end
 // reveals hidden events. Undecidable events are left to Shown.
 func (r Rights) Visible(c echo.Context, v sluice.Verb) func(*sluice.Event) bool {
-	who := Caller(c)
-	if who.Unbounded() || r.Index == nil {
+	who, h := acting(c), program(c)
+	if h == nil && who.Unbounded() || r.Index == nil {
 		return nil
 	}
 	return func(ev *sluice.Event) bool {
+		if h != nil && !h.Shows(ev.Path) {
+			return false
+		}
 		d := r.Index.Shows(who, v, ev, time.Now())
 		return d == model.Pass || d == model.Undecided
 	}
@@ -74,16 +88,19 @@ func (r Rights) Visible(c echo.Context, v sluice.Verb) func(*sluice.Event) bool 
 
 // Granted returns the pattern of the caller's grant; "" for all paths.
 func (r Rights) Granted(c echo.Context) sluice.Pattern {
-	g, _ := r.Index.Grant(Caller(c).Grant)
+	g, _ := r.Index.Grant(acting(c).Grant)
 	return g.Object.Pattern
 }
 
 // Shows reports whether the caller may see an event.
 func (r Rights) Shows(c echo.Context, v sluice.Verb, ev *sluice.Event) (bool, error) {
+	if h := program(c); h != nil && (v != sluice.VerbRead || !h.Shows(ev.Path)) {
+		return false, nil
+	}
 	if r.Index == nil {
 		return true, nil
 	}
-	return passes(r.Index.Shows(Caller(c), v, ev, time.Now()))
+	return passes(r.Index.Shows(acting(c), v, ev, time.Now()))
 }
 
 func passes(d model.Decision) (bool, error) {

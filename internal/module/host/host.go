@@ -52,12 +52,14 @@ type Options struct {
 	Render  Renderer
 	Publish Publisher
 	Moved   func() // is called when the modules that run here (Ready) have changed; nil: nothing is
+	API     API
 }
 
 // Host knows the modules of this server.
 type Host struct {
 	opts   Options
 	runner program.Runner
+	live   live
 
 	looking  sync.Mutex // one look at a time
 	looked   time.Time  // guarded by looking

@@ -54,6 +54,7 @@ type item struct {
 	attempt int
 	timeout time.Duration
 	trace   string
+	token   string // for requests to the API; "": none
 	body    []byte
 
 	result chan result // one
@@ -167,7 +168,7 @@ func (p *pool) send(w *worker, it *item) {
 	p.ids++
 	id := strconv.FormatUint(p.ids, 10)
 	until := time.Now().Add(it.timeout)
-	line, err := module.AppendEventLine(nil, module.EventHead{ID: id, Attempt: it.attempt, Deadline: until.UTC(), TraceParent: it.trace}, it.body)
+	line, err := module.AppendEventLine(nil, module.EventHead{ID: id, Attempt: it.attempt, Deadline: until.UTC(), TraceParent: it.trace, Token: it.token}, it.body)
 	if err != nil {
 		it.finish(failure(err.Error()))
 		return

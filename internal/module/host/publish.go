@@ -16,7 +16,6 @@ import (
 	"github.com/sluice-io/sluice/internal/cloudevent"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/module"
-	"github.com/sluice-io/sluice/internal/module/program"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -43,7 +42,7 @@ func handlingOf(h *module.Handler, sub *sluice.Subscription, ev *sluice.Event) *
 		Module: sub.Module, Handler: h.ID, Subscription: sub.ID, Namespace: ev.Namespace, Event: ev.ID,
 		Correlation: cmp.Or(ev.Extensions[sluice.CorrelationID], ev.ID),
 		By:          sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant},
-		Publish:     h.Publish, Read: h.Read,
+		Publish:     h.Publish, Read: h.Read, Test: ev.Seq == 0,
 	}
 }
 
@@ -57,7 +56,7 @@ type printed struct {
 
 // refusedLine says that an event in the output of a program can never be published.
 type refusedLine struct {
-	line int // from 1; 0: it is not of one line
+	line int // in the output, or place in an answer, from 1; 0: it is not about one
 	text string
 	err  error
 }
@@ -65,31 +64,29 @@ type refusedLine struct {
 // Error returns the line and the reason.
 func (r *refusedLine) Error() string {
 	if r.line == 0 {
-		return "the events on standard output were refused: " + r.err.Error()
+		return "its events were refused: " + r.err.Error()
 	}
-	return fmt.Sprintf("line %d of standard output was refused: %v: %s", r.line, r.err, clipped(r.text))
+	return fmt.Sprintf("its event %d was refused: %v: %s", r.line, r.err, clipped(r.text))
 }
 
 func (r *refusedLine) Unwrap() error { return r.err }
 
-// publishPrinted is publish for the standard output of a program.
-func (h *Host) publishPrinted(ctx context.Context, w *model.Handling, of *sluice.Event, res program.Result, a *sluice.Attempt) {
-	if res.Overflow {
-		a.Outcome, a.Dead = sluice.Refused, sluice.OutputRefused
-		a.Error = (&refusedLine{err: sluice.Errorf(sluice.TooLarge, "more than %d bytes", maxPrinted)}).Error()
-		return
-	}
-	h.publish(ctx, w, of, bytes.Split(res.Printed, []byte("\n")), a)
+// publication is the events that a program has printed for the event that it handles.
+type publication struct {
+	by    *model.Handling
+	of    *sluice.Event
+	lines [][]byte
+	hide  func(string) string // masks secrets
 }
 
-// publish publishes the events in the lines that a program has printed, all or none, and enters in the attempt how that ended: what is
+// publish publishes the events that a program has printed, all or none, and enters in the attempt how that ended: what is
 // refused for good is given up, because it is never right later, and an error that may pass is tried again under the retry policy.
-func (h *Host) publish(ctx context.Context, w *model.Handling, of *sluice.Event, lines [][]byte, a *sluice.Attempt) {
-	p, err := read(w, lines)
+func (h *Host) publish(ctx context.Context, pub publication, a *sluice.Attempt) {
+	p, err := pub.read()
 	if err == nil && len(p.events) > 0 {
-		a.Published, err = h.opts.Publish.Publish(ctx, w, of, p.events, p.bytes)
+		a.Published, err = h.opts.Publish.Publish(ctx, pub.by, pub.of, p.events, p.bytes)
 		if err != nil && !passing(err) {
-			err = h.blame(w, p, err)
+			err = h.blame(pub.by, p, err)
 		}
 	}
 	switch {
@@ -105,8 +102,8 @@ func (h *Host) publish(ctx context.Context, w *model.Handling, of *sluice.Event,
 }
 
 // read returns the events in lines. The error is a *refusedLine.
-func read(w *model.Handling, lines [][]byte) (p printed, err error) {
-	for i, line := range lines {
+func (pub *publication) read() (p printed, err error) {
+	for i, line := range pub.lines {
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 {
 			continue
@@ -116,13 +113,13 @@ func read(w *model.Handling, lines [][]byte) (p printed, err error) {
 		}
 		e, err := cloudevent.ParseLine(line)
 		if err == nil {
-			err = w.Admits(&e)
+			err = pub.by.Admits(&e)
 		}
 		if err != nil {
-			return p, &refusedLine{line: i + 1, text: string(line), err: err}
+			return p, &refusedLine{line: i + 1, text: pub.hide(string(line)), err: err}
 		}
-		e.ID = printedID(w, i)
-		p.events, p.lines, p.places, p.bytes = append(p.events, e), append(p.lines, string(line)), append(p.places, i+1), p.bytes+len(line)
+		e.ID = printedID(pub.by, i)
+		p.events, p.lines, p.places, p.bytes = append(p.events, e), append(p.lines, pub.hide(string(line))), append(p.places, i+1), p.bytes+len(line)
 	}
 	return p, nil
 }

@@ -57,6 +57,12 @@ func (s *site) Publish(ctx context.Context, ns string, events []sluice.Event) ([
 // publish on /invoices/** alone.
 func printing(t *testing.T, declared, script string) *site {
 	t.Helper()
+	return publishing(t, `"output":"events","publish":`+declared, script+"\nexec cat")
+}
+
+// publishing returns a site with members of the manifest and a script.
+func publishing(t *testing.T, members, script string) *site {
+	t.Helper()
 	store := storetest.Connect(t, natsstore.Options{Conn: natstest.New(t)})
 	require.NoError(t, store.Provision(t.Context()))
 	_, _, err := store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme", DedupWindow: sluice.Duration(2 * time.Minute)})
@@ -70,8 +76,8 @@ func printing(t *testing.T, declared, script string) *site {
 	in := ingest.New(ingest.Deps{Access: s.index, Quota: s.quotas, Catalogue: catalogue.New(), Causes: guard, Publisher: ingest.Remembered{Publisher: s, Guard: guard}})
 	dirs := t.TempDir()
 	for path, text := range map[string]string{
-		module.ManifestFile: `{"namespaces":["acme"],"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"output":"events","env":["HOST_TEST_WORD"],"publish":` + declared + `}]}`,
-		"handlers/run":      "#!/bin/sh\n" + script + "\nexec cat\n",
+		module.ManifestFile: `{"namespaces":["acme"],"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"env":["HOST_TEST_WORD"],` + members + `}]}`,
+		"handlers/run":      "#!/bin/sh\n" + script + "\n",
 	} {
 		path = filepath.Join(dirs, "billing", path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -82,6 +88,7 @@ func printing(t *testing.T, declared, script string) *site {
 		Publish: host.Ingested{Ingest: in, Log: records.NewModuleLog(store.Log, store.Store), Now: time.Now},
 	})
 	require.NoError(t, s.host.Open())
+	t.Cleanup(func() { s.host.Close(context.WithoutCancel(t.Context())) })
 	s.host.Look(t.Context())
 	m, err := s.host.Found("billing")
 	require.NoError(t, err)
@@ -141,24 +148,24 @@ func TestPublish_RefusedLinesAreDeadLetters(t *testing.T) {
 	t.Parallel()
 	s := printing(t, `[{"pattern":"/invoices/**","types":["invoice.*"]},{"pattern":"/other/**"}]`, "")
 	for line, want := range map[string]string{
-		`{"path":"/invoices/1","type":"payment.made"}`:                                     "line 2 of standard output was refused: module \"billing\" does not declare that it publishes payment.made on /invoices/1",
+		`{"path":"/invoices/1","type":"payment.made"}`:                                     "event 2 was refused: module \"billing\" does not declare that it publishes payment.made on /invoices/1",
 		`{"path":"/orders/1","type":"invoice.made"}`:                                       "does not declare",
-		`{"path":"/other/1","type":"x"}`:                                                   "line 2 of standard output was refused: this requires a grant with the verb publish",
+		`{"path":"/other/1","type":"x"}`:                                                   "event 2 was refused: this requires a grant with the verb publish",
 		`{"path":"/_sys/modules/billing","type":"invoice.made"}`:                           "reserved",
 		`{"path":"/invoices/1","type":"sys.start"}`:                                        "reserved",
-		`{"path":"/invoices/../orders","type":"invoice.made"}`:                             "line 2",
+		`{"path":"/invoices/../orders","type":"invoice.made"}`:                             "event 2",
 		`{"path":"/invoices/1","type":"invoice.made","more":1}`:                            `field "more" is unknown`,
 		`{"path":"/invoices/1","type":"invoice.made","type":"x"}`:                          "duplicate",
 		`{"path":"/invoices/1","type":"invoice.made","deliver_at":"2099-01-01T00:00:00Z"}`: "deliverat is not allowed",
-		`{"path":"/invoices/1","type":"invoice.made"`:                                      "line 2",
-		`{"path":"/invoices/1","type":"invoice.made"} {}`:                                  "line 2",
-		`[` + invoice + `]`: "line 2",
-		`a log line`:        "line 2 of standard output was refused: ",
+		`{"path":"/invoices/1","type":"invoice.made"`:                                      "event 2",
+		`{"path":"/invoices/1","type":"invoice.made"} {}`:                                  "event 2",
+		`[` + invoice + `]`: "event 2",
+		`a log line`:        "event 2 was refused: ",
 		"{\"path\":\"/invoices/1\",\"type\":\"invoice.\xff\"}":                                                        "UTF-8",
-		"{\"path\":\"/invoices/1\",\"type\":\"invoice.\x00\"}":                                                        "line 2",
+		"{\"path\":\"/invoices/1\",\"type\":\"invoice.\x00\"}":                                                        "event 2",
 		`{"path":"/invoices/1","type":"invoice.\u0000"}`:                                                              "control characters",
 		`{"specversion":"1.0","id":"1","source":"/s","type":"invoice.made","path":"/invoices/1","namespace":"other"}`: "publishes nothing in other",
-		`{"specversion":"1.0","id":"1","source":"/s","type":"invoice.made","path":"/invoices/1","namespace":7}`:       "line 2",
+		`{"specversion":"1.0","id":"1","source":"/s","type":"invoice.made","path":"/invoices/1","namespace":7}`:       "event 2",
 		`{"specversion":"1.0","source":"/s","type":"invoice.made","path":"/invoices/1"}`:                              "has no id",
 		strings.Repeat(invoice+"\n", 1000) + invoice:                                                                  "more than 1000 events",
 	} {
@@ -277,4 +284,25 @@ func TestPublish_RefusedLineIsMasked(t *testing.T) {
 	_, a := s.handles(t, invoice)
 	require.Contains(t, a.Error, "{***}")
 	require.NotContains(t, a.Error, "opensesame")
+}
+
+// The events in a worker's answer are published as those that a program prints.
+func TestPublish_WorkersAnswerWithEvents(t *testing.T) {
+	t.Parallel()
+	s := publishing(t, `"mode":"worker","output":"events","publish":[{"pattern":"/invoices/**"}]`, `echo '{"ready":true}'
+while read -r line; do
+  id=${line#*'"id":"'}; id=${id%%'"'*}; event=${line#*'"event":'}
+  echo '{"id":"'"$id"'","ok":true,"events":'"$event"
+done`)
+	ev, a := s.handles(t, "["+invoice+`,{"path":"/invoices/2","type":"invoice.made"}]`)
+	require.Equal(t, []any{sluice.Delivered, 2}, []any{a.Outcome, a.Published}, a.Error)
+	a = s.again(t, &ev)
+	require.Equal(t, []any{sluice.Delivered, 2}, []any{a.Outcome, a.Published}, a.Error)
+	for _, is := range s.published(t) {
+		require.Equal(t, []string{ev.ID, "module:billing"}, []string{is.Extensions["causationid"], is.Extensions["authid"]})
+	}
+	_, a = s.handles(t, "["+invoice+` ,{"path":"/orders/1","type":"invoice.made"}]`)
+	require.Equal(t, []any{sluice.Refused, sluice.OutputRefused}, []any{a.Outcome, a.Dead}, a.Error)
+	require.Contains(t, a.Error, "event 2 was refused")
+	require.Len(t, s.published(t), 2)
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -60,33 +61,50 @@ func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Eve
 		}
 		return
 	}
-	if handler.Mode == module.Worker {
-		it := &item{event: ev.ID, timeout: sub.Policy.Timeout.Std(), trace: trace, body: body}
-		if events := h.work(ctx, h.poolOf(sub, m, handler), it, a); len(events) > 0 {
-			h.publish(ctx, handlingOf(handler, sub, ev), ev, events, a)
-			a.Error = mask(a.Error, handler.Env)
-		}
+	w, timeout := handlingOf(handler, sub, ev), sub.Policy.Timeout.Std()
+	token, leave, err := h.token(m, handler, w, a.StartedAt.Add(timeout+grace))
+	if err != nil {
+		a.Outcome, a.Error = sluice.Failed, err.Error()
 		return
 	}
-	p := programOf(m, handler)
-	p.Input, p.Trace, p.Timeout = body, trace, sub.Policy.Timeout.Std()
+	defer leave()
+	var lines [][]byte
+	hide := func(text string) string { return mask(text, handler.Env, token) }
+	if handler.Mode == module.Worker {
+		lines = h.work(ctx, h.poolOf(sub, m, handler), &item{event: ev.ID, timeout: timeout, trace: trace, token: token, body: body}, a)
+	} else {
+		p := programOf(m, handler)
+		p.Input, p.Trace, p.Timeout, p.Env = body, trace, timeout, append(h.environment(sub, handler), variables(ev, a, timeout)...)
+		if token != "" {
+			p.Env = append(p.Env, "SLUICE_TOKEN="+token)
+		}
+		lines = h.exec(ctx, p, handler, a, hide)
+	}
+	if a.Outcome == sluice.Delivered && len(lines) > 0 {
+		h.publish(ctx, publication{w, ev, lines, hide}, a)
+	}
+	a.Error, a.Output = hide(a.Error), hide(a.Output)
+}
+
+// exec runs a program on its event, and sets the outcome of the attempt. It returns the lines of events that it has printed.
+func (h *Host) exec(ctx context.Context, p started, handler *module.Handler, a *sluice.Attempt, hide func(string) string) (lines [][]byte) {
 	if handler.Output == module.OutputEvents {
 		p.Apart = maxPrinted
 	}
-	res, err := h.runIn(ctx, p, append(h.environment(sub), variables(ev, a, p.Timeout)...))
+	res, err := h.runIn(ctx, p, p.Env)
 	if err != nil {
 		a.Outcome, a.Error = sluice.Failed, "the program could not be run: "+err.Error()
-		return
+		return nil
 	}
 	a.Outcome, a.Dead, a.Error = module.OutcomeOf(res.Exit, handler.Dialect)
-	a.Output = mask(res.Output, handler.Env)
-	if line := lastLine(a.Output); a.Outcome == sluice.Refused && line != "" {
+	a.Output = res.Output
+	if line := lastLine(hide(a.Output)); a.Outcome == sluice.Refused && line != "" {
 		a.Error += ": " + line
 	}
-	if a.Outcome == sluice.Delivered && handler.Output == module.OutputEvents {
-		h.publishPrinted(ctx, handlingOf(handler, sub, ev), ev, res, a)
-		a.Error = mask(a.Error, handler.Env)
+	if a.Outcome == sluice.Delivered && res.Overflow {
+		a.Outcome, a.Dead, a.Error = sluice.Refused, sluice.OutputRefused, (&refusedLine{err: sluice.Errorf(sluice.TooLarge, "more than %d bytes", maxPrinted)}).Error()
 	}
+	return bytes.Split(res.Printed, []byte("\n"))
 }
 
 // runIn runs a program with a temporary directory of its own.
@@ -164,11 +182,15 @@ func programOf(m *module.Module, h *module.Handler) started {
 }
 
 // environment returns the variables of every program of a subscription.
-func (h *Host) environment(sub *sluice.Subscription) []string {
-	return []string{
+func (h *Host) environment(sub *sluice.Subscription, handler *module.Handler) []string {
+	env := []string{
 		"PATH=" + envPath, "LANG=C.UTF-8",
 		"SLUICE_MODULE=" + sub.Module, "SLUICE_SUBSCRIPTION=" + sub.ID, "SLUICE_NAMESPACE=" + sub.Namespace,
 	}
+	if h.hasAPI(handler) {
+		env = append(env, "SLUICE_URL="+h.opts.API.URL)
+	}
+	return env
 }
 
 // variables returns the variables that describe an attempt.
@@ -179,9 +201,14 @@ func variables(ev *sluice.Event, a *sluice.Attempt, timeout time.Duration) []str
 	}
 }
 
-// mask returns an output without the values of variables.
-func mask(output string, names []string) string {
+// mask returns an output without the values of variables, and without secrets.
+func mask(output string, names []string, secrets ...string) string {
 	output = strings.ToValidUTF8(output, "\ufffd")
+	for _, secret := range secrets {
+		if secret != "" {
+			output = strings.ReplaceAll(output, secret, masked)
+		}
+	}
 	for _, name := range names {
 		if value := os.Getenv(name); len(value) >= minMasked {
 			output = strings.ReplaceAll(output, value, masked)

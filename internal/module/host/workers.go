@@ -42,7 +42,7 @@ func (h *Host) poolOf(sub *sluice.Subscription, m *module.Module, handler *modul
 // start starts a process of a handler.
 func (h *Host) start(sub *sluice.Subscription, m *module.Module, handler *module.Handler) (*program.Process, func(), error) {
 	p := programOf(m, handler)
-	remove, err := h.furnish(&p, h.environment(sub))
+	remove, err := h.furnish(&p, h.environment(sub, handler))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,7 +62,7 @@ func (h *Host) work(ctx context.Context, p *pool, it *item, a *sluice.Attempt) (
 		res = failure(`the worker's answer has events: set "output" to "events" in the manifest`)
 	}
 	a.Outcome, a.Dead, a.RetryAfter = res.Outcome, res.Dead, res.After
-	a.Error, a.Output = mask(res.Text, p.handler.Env), mask(res.output, p.handler.Env)
+	a.Error, a.Output = res.Text, res.output
 	return res.Events
 }
 
