@@ -176,3 +176,19 @@ func TestModule_TokenIsForItsDeclarationAndAttempt(t *testing.T) {
 	s.must(t, http.StatusOK, "POST /v1/subscriptions/caller-run/test", "")
 	require.Len(t, s.eventsOn(t, "/out/**"), 2)
 }
+
+// An approval by another admin makes the subscriptions that admin's: its grant decides from then on.
+func TestModule_LastApproverOwnsTheSubscriptions(t *testing.T) {
+	t.Parallel()
+	s, dirs := withModules(t)
+	moduleOf(t, dirs, "billing", `exit 0`)
+	ann := s.grant(t, "user:ann", "*", "admin")
+	digest := s.must(t, http.StatusOK, "GET /v1/modules/billing", "").field(t, "digest")
+	s.must(t, http.StatusOK, "POST /v1/modules/billing/approve", fmt.Sprintf(`{"digest":%q}`, digest), as(ann.token)...)
+	require.Equal(t, "user:ann", s.must(t, http.StatusOK, "GET /v1/subscriptions/billing-run", "").field(t, "created_by"))
+	s.approves(t, "billing")
+	require.Equal(t, "root", s.must(t, http.StatusOK, "GET /v1/subscriptions/billing-run", "").field(t, "created_by"))
+	s.must(t, http.StatusOK, "POST /v1/grants/"+ann.id+"/revoke", "")
+	s.publishes(t, "default", "/a one")
+	require.Equal(t, "delivered", s.attemptsOf(t, "billing-run", "one")[0]["outcome"])
+}

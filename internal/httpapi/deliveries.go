@@ -134,7 +134,7 @@ func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain
 	if gone != nil && !httpkit.Caller(c).Unbounded() {
 		d.Attempts = slices.Clone(d.Attempts)
 		for i := range d.Attempts {
-			d.Attempts[i].Response = ""
+			d.Attempts[i].Response, d.Attempts[i].Output = "", ""
 		}
 	}
 	return nil
