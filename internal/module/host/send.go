@@ -177,7 +177,7 @@ type started struct {
 func programOf(m *module.Module, h *module.Handler) started {
 	return started{pass: h.Env, Program: program.Program{
 		Path: filepath.Join(m.Dir, filepath.FromSlash(h.Program)), Args: h.Args, Dir: m.Dir, Grace: grace, Output: outputMax, Network: h.Network,
-		Limits: program.Limits{Memory: h.Limits.MemoryMiB << 20, Processor: h.Limits.Processor.Std(), Files: h.Limits.OpenFiles, FileSize: h.Limits.FileMiB << 20},
+		Limits: program.Limits{Memory: h.Limits.MemoryMiB << 20, Processor: h.Limits.Processor.Std(), Files: h.Limits.OpenFiles, FileSize: h.Limits.FileMiB << 20, Processes: h.Limits.Processes},
 	}}
 }
 

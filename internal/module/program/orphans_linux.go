@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -38,6 +39,8 @@ var adopted = orphans{sessions: map[int]bool{}, marks: map[string]bool{}, doubtf
 func (o *orphans) expect(mark string) {
 	o.adopt.Do(func() {
 		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // since Linux 3.4
+		// Descriptors that this process got from its own parent go to no program; since Linux 5.11.
+		_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	})
 	o.mu.Lock()
 	defer o.mu.Unlock()

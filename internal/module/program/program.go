@@ -34,6 +34,7 @@ type Limits struct {
 	Processor time.Duration // time
 	Files     uint64        // open at once
 	FileSize  uint64        // bytes
+	Processes uint64        // of the user that programs run as, all together; without such a user unlimited
 }
 
 // Result is the end of a run.

@@ -76,7 +76,11 @@ func (r *Runner) start(cmd *exec.Cmd, p Program) error {
 		return err //nolint:wrapcheck // the caller names the program
 	}
 	adopted.began(cmd.Process.Pid)
-	err := limit(cmd.Process.Pid, p.Limits)
+	limits := p.Limits
+	if r.As == nil {
+		limits.Processes = 0 // it would count the server's own
+	}
+	err := limit(cmd.Process.Pid, limits)
 	if err != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it has not been waited for: the number is its own
 		err = errors.Join(err, ignoreExit(cmd.Wait()))
@@ -162,6 +166,7 @@ func await(ctx context.Context, over <-chan struct{}, pid int, p Program) (timed
 func limit(pid int, l Limits) error {
 	all := map[int]uint64{
 		unix.RLIMIT_AS: l.Memory, unix.RLIMIT_CPU: uint64(l.Processor.Seconds()), unix.RLIMIT_NOFILE: l.Files, unix.RLIMIT_FSIZE: l.FileSize,
+		unix.RLIMIT_NPROC: l.Processes,
 	}
 	for which, most := range all {
 		if most == 0 {

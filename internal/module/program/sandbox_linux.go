@@ -23,10 +23,7 @@ func restrict(p Program, as *User) error {
 			return err
 		}
 	}
-	if p.Network {
-		return nil
-	}
-	return denyNetwork()
+	return filterCalls(p.Network)
 }
 
 // become makes the calling thread, and no other, one of a user. The functions of package syscall would change all threads.
@@ -40,7 +37,7 @@ func become(as User) error {
 	return nil
 }
 
-// Rights of Landlock, version 1.
+// Rights of Landlock, version 1; those of later versions are added where the kernel has them.
 const (
 	mayRead  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	mayRun   = mayRead | unix.LANDLOCK_ACCESS_FS_EXECUTE
@@ -69,13 +66,48 @@ func landlock() int {
 	return int(version)
 }
 
+// rulesOf returns the restrictions that a version of Landlock can enforce, the size of its structure, and the rights beyond those of
+// version 1 to a directory that may be written.
+func rulesOf(version int) (attr unix.LandlockRulesetAttr, size uintptr, later uint64) {
+	attr, size = unix.LandlockRulesetAttr{Handled_access_fs: handled}, unsafe.Sizeof(attr.Handled_access_fs)
+	if version >= 2 {
+		later |= unix.LANDLOCK_ACCESS_FS_REFER // rename from one directory to another
+	}
+	if version >= 3 {
+		later |= unix.LANDLOCK_ACCESS_FS_TRUNCATE // without it any file of the user can be emptied
+	}
+	attr.Handled_access_fs |= later
+	if version >= 5 {
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	if version >= 6 {
+		size = unsafe.Offsetof(attr.Quiet_access_fs)
+		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
+		if scopesSignals(version) {
+			attr.Scoped |= unix.LANDLOCK_SCOPE_SIGNAL
+		}
+	}
+	return attr, size, later
+}
+
+// scopesSignals reports whether Landlock keeps the signals of a program among its own processes. Kernels before an erratum would keep
+// those of the thread that starts it from the server's other threads, too, which the Go runtime needs.
+func scopesSignals(version int) bool {
+	const threadsExcepted = 1 << 1 // erratum 2
+	if version < 6 {
+		return false
+	}
+	errata, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_ERRATA)
+	return errno == 0 && errata&threadsExcepted != 0
+}
+
 // confine permits the calling thread no files but the system's, the module's and the temporary ones.
 func confine(p Program) error {
 	if landlock() == 0 {
 		return nil
 	}
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0) //nolint:gosec // the kernel reads it
+	attr, size, later := rulesOf(landlock())
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0) //nolint:gosec // the kernel reads it
 	if errno != 0 {
 		return fmt.Errorf("landlock: %w", errno)
 	}
@@ -90,7 +122,7 @@ func confine(p Program) error {
 		return fmt.Errorf("landlock: %s: %w", p.Dir, err)
 	}
 	if p.Temp != "" {
-		if err := permit(rules, p.Temp, mayWrite); err != nil {
+		if err := permit(rules, p.Temp, mayWrite|later); err != nil {
 			return fmt.Errorf("landlock: %s: %w", p.Temp, err)
 		}
 	}
@@ -114,48 +146,18 @@ func permit(rules int, path string, access uint64) error {
 	return nil
 }
 
-// denyNetwork lets the calling thread make no sockets but those of this machine's own (AF_UNIX), by a filter on system
-// calls. Other ways into the kernel that could make some (io_uring) are refused, too.
-func denyNetwork() error {
-	const (
-		data     = 16 // of the first argument in struct seccomp_data
-		refuse   = unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)
-		wrong    = unix.SECCOMP_RET_KILL_PROCESS // a call of another architecture, which has other numbers
-		load     = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		jump     = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		jumpOver = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-		answer   = unix.BPF_RET | unix.BPF_K
-	)
-	filter := []unix.SockFilter{
-		{Code: load, K: 4}, // the architecture
-		{Code: jump, Jt: 1, K: auditArch},
-		{Code: answer, K: wrong},
-		{Code: load, K: 0},                  // the number of the call
-		{Code: jumpOver, Jt: 5, K: 1 << 30}, // x32: other numbers for the same calls
-		{Code: jump, Jt: 4, K: unix.SYS_IO_URING_SETUP},
-		{Code: jump, Jf: 2, K: unix.SYS_SOCKET},
-		{Code: load, K: data},
-		{Code: jump, Jf: 1, K: unix.AF_UNIX},
-		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
-		{Code: answer, K: refuse},
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}                                           //nolint:gosec // a dozen
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))) //nolint:gosec // the kernel reads it
-	if errno != 0 && errno != unix.ENOSYS && errno != unix.EINVAL {                                                   // the kernel has no filters
-		return fmt.Errorf("seccomp: %w", errno)
-	}
-	return nil
-}
-
 // InForce returns which restrictions the kernel enforces here.
 func InForce() []string {
 	all := []string{"process group", "resource limits", "no_new_privs"}
 	if landlock() > 0 {
 		all = append(all, "files (Landlock)")
 	}
+	if scopesSignals(landlock()) {
+		all = append(all, "signals (Landlock)")
+	}
 	action := uint32(unix.SECCOMP_RET_ERRNO)
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action))); errno == 0 { //nolint:gosec // the kernel reads it
-		all = append(all, "network (seccomp)")
+		all = append(all, "network (seccomp)", "system calls (seccomp)")
 	}
 	return all
 }

@@ -1,0 +1,173 @@
+package program_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/module/program"
+)
+
+// attacks tries to get out of a program's restrictions, and prints the way of each attempt that succeeded.
+const attacks = `
+import ctypes, os, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+secret, listener, network = sys.argv[1], sys.argv[2], sys.argv[3] == "network"
+server = os.getppid()
+
+def syscall(*args):
+    if libc.syscall(*args) < 0:
+        raise OSError(ctypes.get_errno(), "syscall")
+
+def forked(flags):
+    pid = libc.syscall(ctypes.c_long(56), ctypes.c_long(flags | 17), 0, 0, 0, 0)
+    if pid == 0:
+        os._exit(0)
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "clone")
+
+ways = {
+    "read a file": lambda: open(secret).read(),
+    "list a directory": lambda: os.listdir(os.path.dirname(secret)),
+    "write a file": lambda: open(secret, "w"),
+    "empty a file": lambda: os.truncate(secret, 0),
+    "make a file": lambda: open(secret + "2", "w"),
+    "remove a file": lambda: os.remove(secret),
+    "link a file": lambda: os.link(secret, os.environ["TMPDIR"] + "/link"),
+    "read it through a link": lambda: (os.symlink(secret, os.environ["TMPDIR"] + "/sym"), open(os.environ["TMPDIR"] + "/sym").read()),
+    "server's environment": lambda: open("/proc/%d/environ" % server).read(),
+    "server's descriptors": lambda: os.listdir("/proc/%d/fd" % server),
+    "ptrace the server": lambda: syscall(101, 16, server, 0, 0),
+    "memory of the server": lambda: syscall(310, server, 0, 0, 0, 0, 0),
+    "io_uring": lambda: syscall(425, 1, 0),
+    "user namespace": lambda: syscall(272, 0x10000000),
+    "user namespace by clone": lambda: forked(0x10000000),
+    "mount": lambda: syscall(165, 0, 0, 0, 0, 0),
+    "kernel keys": lambda: syscall(250, 0, -3, 1),
+    "bpf": lambda: syscall(321, 0, 0, 0),
+    "own executable": lambda: open(sys.argv[4], "a"),
+    "device": lambda: os.mknod(os.environ["TMPDIR"] + "/mem", 0o20600, os.makedev(1, 1)),
+}
+if not network:
+    ways.update({
+        "TCP": lambda: socket.create_connection(("127.0.0.1", 9), 1),
+        "UDP": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+        "IPv6": lambda: socket.socket(socket.AF_INET6),
+        "raw": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW),
+        "netlink": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
+        "local socket": lambda: socket.socket(socket.AF_UNIX).connect(listener),
+        "vsock": lambda: socket.socket(socket.AF_VSOCK),
+    })
+if "signals" in sys.argv[5:]:
+    ways["signal the server"] = lambda: os.kill(server, 0)
+    ways["abstract socket"] = lambda: socket.socket(socket.AF_UNIX).connect("\0" + listener)
+for way, attempt in ways.items():
+    try:
+        attempt()
+        print("open:", way)
+    except OSError as e:
+        if e.errno not in (1, 3, 13, 18):
+            print("open:", way, e)
+for fd in range(3, 1024):
+    try:
+        os.fstat(fd)
+        print("inherited:", fd)
+    except OSError:
+        pass
+if libc.prctl(39, 0, 0, 0, 0) != 1:
+    print("open: set-user-ID")
+socket.socketpair()
+print("tried", len(ways))
+`
+
+// No way out of the restrictions is open to a program of the server's own user, with the network or without.
+func TestRun_RefusesWaysOut(t *testing.T) {
+	t.Parallel()
+	const python = "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil || !has("files (Landlock)") || !has("system calls (seccomp)") || runtime.GOARCH != "amd64" {
+		t.Skip("needs python3 on amd64, and a kernel with Landlock and seccomp")
+	}
+	secret := filepath.Join(t.TempDir(), "secrets.key")
+	require.NoError(t, os.WriteFile(secret, []byte("hidden"), 0o600))
+	local := filepath.Join(t.TempDir(), "s")
+	for _, name := range []string{local, "@" + local} {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", name)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = listener.Close() })
+	}
+	for _, network := range []string{"none", "network"} {
+		p := shell(t, `exec `+python+` -c "$@"`)
+		p.Args, p.Network = []string{attacks, secret, local, network, p.Path}, network == "network"
+		p.Env = append(p.Env, "TMPDIR="+p.Temp)
+		if has("signals (Landlock)") {
+			p.Args = append(p.Args, "signals")
+		}
+		res := run(t, p)
+		require.Regexp(t, `^tried \d+\n$`, res.Output, network)
+	}
+	kept, err := os.ReadFile(secret)
+	require.NoError(t, err)
+	require.Equal(t, "hidden", string(kept))
+}
+
+// A program of another user than the server's cannot start more processes than its limit, and those that it has started end with it.
+func TestRun_BoundsForkBombs(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	p := shell(t, `sleep 0.3; i=0; while [ $i -lt 200 ]; do setsid sleep 1000 & i=$((i+1)); done; echo all`)
+	for _, dir := range []string{p.Dir, filepath.Dir(p.Dir), p.Temp, filepath.Dir(p.Temp)} {
+		require.NoError(t, os.Chmod(dir, 0o755))
+	}
+	p.Limits.Processes, p.Mark = 40, program.MarkName+"="+p.Temp
+	p.Env = append(p.Env, p.Mark)
+	as := &program.User{UID: 64_123, GID: 64_123}
+	res, err := (&program.Runner{As: as}).Run(t.Context(), p)
+	require.NoError(t, err)
+	require.NotZero(t, res.Exit.Code)
+	require.Contains(t, res.Output, "fork")
+	require.NotContains(t, res.Output, "all")
+	require.Empty(t, ofUser(t, as.UID))
+}
+
+// ofUser returns the processes of a user that have not ended.
+func ofUser(t *testing.T, uid uint32) (pids []string) {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err != nil {
+			continue
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid == uid {
+			pids = append(pids, filepath.Base(dir))
+		}
+	}
+	return pids
+}
+
+// A program that eats memory, closes its output and lives on, or dies half-way, is a failed attempt like any other.
+func TestRun_SurvivesBadPrograms(t *testing.T) {
+	t.Parallel()
+	p := shell(t, `sleep 0.2; exec head -c 300m /dev/zero | tail -c 300m | wc -c`)
+	p.Limits.Memory = 64 << 20
+	require.NotContains(t, run(t, p).Output, "314572800")
+
+	p = shell(t, `exec >&- 2>&-; sleep 1000`)
+	p.Timeout = 200 * time.Millisecond
+	require.True(t, run(t, p).Exit.TimedOut)
+
+	p = shell(t, `echo half; kill -9 $$; echo whole`)
+	res := run(t, p)
+	require.Equal(t, "half", strings.TrimSpace(res.Output))
+	require.Equal(t, syscall.SIGKILL, res.Exit.Signal)
+}

@@ -1,0 +1,71 @@
+package program
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// denied returns the system calls that no program needs, and that lead out of its restrictions or widen what it can attack in the kernel:
+// other ways to make sockets (io_uring), other processes' memory and descriptors, namespaces, keys, and the administration of the machine.
+func denied() []uint32 {
+	return []uint32{
+		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+		unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
+		unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
+		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_OPEN_BY_HANDLE_AT,
+		unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF,
+	}
+}
+
+// filterCalls denies the calling thread, and what it starts, some system calls, and unless it may use the network, all sockets but
+// pairs, which are connected to each other.
+func filterCalls(network bool) error { //nolint:revive // network is a fact
+	const (
+		number = 0  // offsets in struct seccomp_data
+		arch   = 4  //
+		first  = 16 // argument
+		refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+		absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS) // libraries take clone in place of clone3, whose flags cannot be seen
+		closed = unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)
+		wrong  = unix.SECCOMP_RET_KILL_PROCESS // a call of another architecture, which has other numbers
+		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		least  = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+		anyBit = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+		answer = unix.BPF_RET | unix.BPF_K
+	)
+	filter := []unix.SockFilter{
+		{Code: load, K: arch},
+		{Code: equal, Jt: 1, K: auditArch},
+		{Code: answer, K: wrong},
+		{Code: load, K: number},
+		{Code: least, Jf: 1, K: 1 << 30}, // x32: other numbers for the same calls
+		{Code: answer, K: refuse},
+	}
+	calls := map[uint32]uint32{unix.SYS_CLONE3: absent}
+	for _, call := range denied() {
+		calls[call] = refuse
+	}
+	if !network {
+		calls[unix.SYS_SOCKET] = closed
+	}
+	for call, with := range calls {
+		filter = append(filter, unix.SockFilter{Code: equal, Jf: 1, K: call}, unix.SockFilter{Code: answer, K: with})
+	}
+	filter = append(filter,
+		unix.SockFilter{Code: equal, Jf: 3, K: unix.SYS_CLONE},
+		unix.SockFilter{Code: load, K: first},
+		unix.SockFilter{Code: anyBit, Jf: 1, K: unix.CLONE_NEWUSER},
+		unix.SockFilter{Code: answer, K: refuse},
+		unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW},
+	)
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}                                           //nolint:gosec // some dozens
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))) //nolint:gosec // the kernel reads it
+	if errno != 0 && errno != unix.ENOSYS && errno != unix.EINVAL {                                                   // the kernel has no filters
+		return fmt.Errorf("seccomp: %w", errno)
+	}
+	return nil
+}
