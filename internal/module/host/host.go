@@ -22,7 +22,7 @@ import (
 // Approval is what is stored of a module.
 type Approval struct {
 	Digest   string                 `json:"digest"`
-	Files    map[string]module.File `json:"files"`
+	Files    map[string]module.File `json:"files"` // null: too many
 	By       string                 `json:"by"`
 	At       time.Time              `json:"at"`
 	Disabled bool                   `json:"disabled,omitempty"`
@@ -35,6 +35,30 @@ type Approval struct {
 
 // stopped reports whether the module does not run, whatever its files are.
 func (a *Approval) stopped() bool { return a.Disabled || a.Unsafe != nil }
+
+// maxListed is the size of a list of files that fits into the record of an approval, in bytes of JSON.
+const maxListed = 512 << 10
+
+// listed returns the files that the record of an approval has; nil: there are too many.
+func listed(files map[string]module.File) map[string]module.File {
+	const other = 128 // bytes of a file besides its path
+	size := 0
+	for path := range files {
+		size += len(path) + other
+	}
+	if size > maxListed {
+		return nil
+	}
+	return files
+}
+
+// changed returns the files that are not the approved ones; none if the approval does not list them.
+func (a *Approval) changed(now map[string]module.File) []string {
+	if a.Files == nil {
+		return nil
+	}
+	return module.Changed(a.Files, now)
+}
 
 // Options configure a Host.
 type Options struct {
@@ -189,7 +213,7 @@ func (h *Host) shown(name string) sluice.Module {
 	case a.Unsafe != nil:
 		m.State, m.Reason = sluice.ModuleUnsafe, a.Unsafe.Reason
 	case a.Digest != is.module.Digest: // not a secret: of files
-		m.State, m.Changed = sluice.ModuleChanged, module.Changed(a.Files, is.module.Files)
+		m.State, m.Changed = sluice.ModuleChanged, a.changed(is.module.Files)
 		m.Reason = ChangedReason(name, m.Changed)
 	case h.ready[name] == nil:
 		m.State, m.Reason = sluice.ModuleInvalid, h.said[name]
@@ -206,7 +230,10 @@ func ChangedReason(name string, files []string) string {
 	if len(files) > most {
 		shown += ", …"
 	}
-	return "its files have changed since its approval (" + shown + "): check them, then sluice module approve " + name
+	if shown != "" {
+		shown = " (" + shown + ")"
+	}
+	return "its files have changed since its approval" + shown + ": check them, then sluice module approve " + name
 }
 
 // Handlers returns the handlers of a module, with the subscriptions that it gets when it is approved.

@@ -151,6 +151,29 @@ func TestHost_ReportsChangesOfFilesThatRan(t *testing.T) {
 	require.Len(t, r.files, 1, "it never ran there")
 }
 
+// A module with too many files for the record of its approval stops all the same when one of them changes.
+func TestHost_ManyFilesAreNotListed(t *testing.T) {
+	t.Parallel()
+	dirs, r := t.TempDir(), &reports{}
+	h := open(t, dirs, r)
+	writes(t, dirs, "m", "echo one")
+	a := h.approves(t)
+	require.Len(t, listed(a.Files), 2)
+	many := map[string]module.File{}
+	for i := range 5000 {
+		many[fmt.Sprint("f", i)] = module.File{}
+	}
+	a.Files = listed(many)
+	require.Nil(t, a.Files)
+	h.Set(t.Context(), "m", &a)
+	writes(t, dirs, "m", "echo two")
+	h.Look(t.Context())
+	require.Equal(t, [][]string{nil}, r.files)
+	m, err := h.Get("m")
+	require.NoError(t, err)
+	require.Equal(t, "its files have changed since its approval: check them, then sluice module approve m", m.Reason)
+}
+
 // Copies that are not needed any more are removed at the next start.
 func TestHost_RemovesOldCopies(t *testing.T) {
 	t.Parallel()

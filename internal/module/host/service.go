@@ -95,7 +95,7 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 	if err != nil {
 		return sluice.Module{}, err
 	}
-	after := Approval{Digest: m.Digest, Files: m.Files, By: by, At: s.Now().UTC()}
+	after := Approval{Digest: m.Digest, Files: listed(m.Files), By: by, At: s.Now().UTC()}
 	requests, err := requests(m)
 	if err != nil {
 		return sluice.Module{}, err

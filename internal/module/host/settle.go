@@ -97,7 +97,7 @@ func (h *Host) decide() (ready []*module.Module, changes []change) {
 			ready = append(ready, is)
 		case h.told[name] != is.Digest: // not a secret: of files
 			h.told[name] = is.Digest
-			changes = append(changes, change{name, a, module.Changed(a.Files, is.Files)})
+			changes = append(changes, change{name, a, a.changed(is.Files)})
 		}
 	}
 	return ready, changes
