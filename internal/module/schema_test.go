@@ -38,7 +38,7 @@ func TestSchema_AgreesWithTheParser(t *testing.T) {
 		manifest, clear(`"pattern":"/a/**"`),
 		`{"$schema":"manifest.schema.json","namespaces":["eu","default"],"events":[{"eventType":"order.*","handler":"handlers/a b.py","filter":{"projectScoped":true,"sources":["/a"],"subjects":["b"],"labels":{"c":["d"]},"cel":"event.data.n > 1"}}]}`,
 		clear(`"id":"a","args":["-v"],"mode":"exec","dialect":"hooks","env":["API_KEY"],"timeout":"3s","concurrency":9,"retry":{"preset":"custom","steps":["1s","2m"],"max_attempts":3,"jitter":0.2},"envelope":"fact"`),
-		clear(`"limits":{"memoryMiB":100,"processor":"2s","openFiles":9,"fileMiB":1}`),
+		clear(`"limits":{"memoryMiB":100,"processor":"2s","openFiles":9,"fileMiB":1,"processes":50}`),
 		clear(`"output":"events","publish":[{"pattern":"/a/**","types":["b.*","c"]},{"pattern":"/c"}]`),
 		clear(`"network":true,"publish":[{"pattern":"/a"}],"read":["/d/*"]`), clear(`"output":"log","publish":[],"read":[]`),
 		`{"events":[{"eventType":"system.start","handler":"handlers/b","filter":{"projectScoped":false}},{"eventType":"sys.shutdown","handler":"handlers/c","filter":{"projectScoped":false},"pattern":"/_sys/server/*"}]}`,
