@@ -77,7 +77,7 @@ type Limits struct {
 	MemoryMiB uint64          `json:"memoryMiB"` // address space; 0: unlimited
 	Processor sluice.Duration `json:"processor"` // time; 0s: unlimited
 	OpenFiles uint64          `json:"openFiles"` // default: 256
-	Processes uint64          `json:"processes"` // of modules.user, all together; 0: unlimited
+	Processes uint64          `json:"processes"` // in the control group of a program, or else of modules.user; 0: unlimited
 	FileMiB   uint64          `json:"fileMiB"`   // size of a file that it writes; default: 64
 }
 

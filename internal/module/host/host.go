@@ -132,6 +132,10 @@ func (h *Host) Open() error {
 	if err := program.Sweep(program.MarkName + "=" + h.opts.Copies + string(filepath.Separator)); err != nil {
 		return fmt.Errorf("end programs of a killed server: %w", err)
 	}
+	var err error
+	if h.runner.Cgroup, err = program.OpenCgroup(); err != nil {
+		return fmt.Errorf("modules: %w", err)
+	}
 	left, err := filepath.Glob(filepath.Join(h.opts.Copies, ".run-*"))
 	for _, dir := range left {
 		err = errors.Join(err, os.RemoveAll(dir))
@@ -193,7 +197,7 @@ func (h *Host) Get(name string) (sluice.Module, error) {
 func (h *Host) shown(name string) sluice.Module {
 	is, here := h.found[name]
 	a, approved := h.approvals[name]
-	m := sluice.Module{Name: name, State: sluice.ModuleFound, Digest: is.digest(), Restrictions: program.InForce()}
+	m := sluice.Module{Name: name, State: sluice.ModuleFound, Digest: is.digest(), Restrictions: append(program.InForce(), h.runner.Cgroup.InForce()...)}
 	if is.module != nil {
 		m.Handlers = Handlers(is.module)
 		m.System = slices.ContainsFunc(is.module.Manifest.Handlers, func(h module.Handler) bool { return h.System })

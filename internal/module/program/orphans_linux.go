@@ -116,10 +116,13 @@ func ownSession() int {
 }
 
 // children returns the processes that this one has adopted: they are the children of its main thread, which starts none.
-func children() (pids []int) {
-	text, err := os.ReadFile(childrenFile())
+func children() []int { return listed(childrenFile()) }
+
+// listed returns the processes in a file; none if a kernel does not have it, or its process has ended.
+func listed(file string) (pids []int) {
+	text, err := os.ReadFile(file) //nolint:gosec // of /proc
 	if err != nil {
-		return nil // a kernel without this file: nothing is adopted
+		return nil
 	}
 	for field := range strings.FieldsSeq(string(text)) {
 		if pid, err := strconv.Atoi(field); err == nil {

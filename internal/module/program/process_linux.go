@@ -32,11 +32,16 @@ type Process struct {
 // Start starts a program, with the restrictions of Run, and returns at once. Input and timeout of the program are not used. Nothing
 // that it has started outlives it, and if this process is killed, so is the program. The caller calls Close once Done is closed.
 func (r *Runner) Start(p Program) (*Process, error) {
+	within, err := r.Cgroup.group(p.Limits)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.Path, err)
+	}
 	var files []*os.File // the ends of the program, and ours
 	for range 3 {
 		reads, writes, err := os.Pipe()
 		if err != nil {
 			closeAll(files)
+			within.end()
 			return nil, fmt.Errorf("start %s: %w", p.Path, err)
 		}
 		files = append(files, reads, writes)
@@ -57,15 +62,20 @@ func (r *Runner) Start(p Program) (*Process, error) {
 			<-proc.ended
 		}
 	})
-	err := <-started
+	err = <-started
 	closeAll([]*os.File{files[0], files[3], files[5]})
 	if err != nil {
+		within.end()
 		adopted.ended(0, p.Mark)
 		closeAll([]*os.File{files[1], files[2], files[4]})
 		return nil, fmt.Errorf("start %s: %w", p.Path, err)
 	}
 	proc.pid = cmd.Process.Pid
-	go proc.wait(cmd, over, p.Mark)
+	if err := within.enter(proc.pid); err != nil {
+		_, _ = fmt.Fprintln(proc.Log, err) // it takes all
+		proc.Kill()
+	}
+	go proc.wait(cmd, over, p.Mark, within)
 	return proc, nil
 }
 
@@ -76,7 +86,7 @@ func closeAll(files []*os.File) {
 }
 
 // wait reads the log of a process until it is over, and ends what it left behind.
-func (p *Process) wait(cmd *exec.Cmd, over <-chan struct{}, mark string) {
+func (p *Process) wait(cmd *exec.Cmd, over <-chan struct{}, mark string, within *group) {
 	logged := make(chan struct{})
 	go func() {
 		defer close(logged)
@@ -91,6 +101,7 @@ func (p *Process) wait(cmd *exec.Cmd, over <-chan struct{}, mark string) {
 	}
 	p.mu.Unlock()
 	_ = cmd.Wait() // its state says how it ended
+	within.end()
 	adopted.ended(cmd.Process.Pid, mark)
 	p.exit = exitOf(cmd, false)
 	until := time.Now().Add(drain) // a process that left its group may hold them open

@@ -30,11 +30,11 @@ const MarkName = "SLUICE_RUN"
 
 // Limits bound the resources of each process of a program; zero: unlimited.
 type Limits struct {
-	Memory    uint64        // bytes of address space
+	Memory    uint64        // bytes of address space; with a control group also bytes of memory in sum
 	Processor time.Duration // time
 	Files     uint64        // open at once
 	FileSize  uint64        // bytes
-	Processes uint64        // of the user that programs run as, all together; without such a user unlimited
+	Processes uint64        // in the control group, and of the user that programs run as; without either unlimited
 }
 
 // Result is the end of a run.

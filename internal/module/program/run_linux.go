@@ -20,7 +20,8 @@ type User struct{ UID, GID uint32 }
 
 // Runner runs programs. The zero value runs them as the server's user.
 type Runner struct {
-	As *User // nil: the server's user
+	As     *User   // nil: the server's user
+	Cgroup *Cgroup // nil: programs have no control groups
 }
 
 // drain is how long the output of a program is read after its end: a process that left its group may hold it open.
@@ -38,6 +39,10 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	}
 	// The thread that starts a process gives it its restrictions, and must live as long as the process: the kernel kills
 	// the process at the end of that thread (PDEATHSIG).
+	within, err := r.Cgroup.group(p.Limits)
+	if err != nil {
+		return Result{}, fmt.Errorf("start %s: %w", p.Path, err)
+	}
 	adopted.expect(p.Mark)
 	go onOwnThread(func() {
 		err := r.start(cmd, p)
@@ -50,12 +55,18 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	})
 	defer close(reaped)
 	if err := <-started; err != nil {
+		within.end()
 		adopted.ended(0, p.Mark)
 		return Result{}, fmt.Errorf("start %s: %w", p.Path, err)
 	}
+	outside := within.enter(cmd.Process.Pid)
+	if outside != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+	}
 	timedOut := await(ctx, over, cmd.Process.Pid, p)
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind in its group
-	err := cmd.Wait()
+	err = cmd.Wait()
+	within.end()
 	adopted.ended(cmd.Process.Pid, p.Mark)
 	res := Result{Exit: exitOf(cmd, timedOut)}
 	res.Output, res.Truncated = out.text()
@@ -63,7 +74,7 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 		text, more := printed.text()
 		res.Printed, res.Overflow = []byte(text), more
 	}
-	return res, ignoreExit(err)
+	return res, errors.Join(outside, ignoreExit(err))
 }
 
 // start starts a process from the calling thread, which has the restrictions and the user of the process from then on: only a thread of

@@ -1,0 +1,269 @@
+package program
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	runGroups   = "run-"   // control groups of programs: run-<process of the server>-<number>
+	serverGroup = "server" // that of the server: one with groups below it can have no processes of its own
+)
+
+// Cgroup is the control group (version 2) that the administrator has delegated to this server. Each program has one of its own
+// below it: its memory and its processes are bounded in sum, and all of them end together.
+type Cgroup struct {
+	dir          string
+	memory, pids bool // controllers of the groups below it
+	number       atomic.Uint64
+
+	mu   sync.Mutex
+	left []string // groups that could not be removed yet
+}
+
+// OpenCgroup returns the control group that was delegated to this process, as systemd does (Delegate=) and container engines with a
+// control group namespace, and moves the process into a group below it; nil: none was. It ends what a killed server has left there.
+func OpenCgroup() (*Cgroup, error) { return ofThisProcess() }
+
+var ofThisProcess = sync.OnceValues(openDelegated) //nolint:gochecknoglobals // as the group is
+
+func openDelegated() (*Cgroup, error) {
+	dir, err := ownGroup()
+	if err != nil || dir == "" || !delegated(dir) {
+		return nil, err
+	}
+	c, err := openCgroup(dir)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return nil, nil //nolint:nilnil // it may not be used
+	}
+	return c, err
+}
+
+// ownGroup returns the directory of this process's control group; "": the system has none of version 2.
+func ownGroup() (string, error) {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("control group: %w", err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", fmt.Errorf("control group: %w", err)
+	}
+	return groupIn(groups, mounts), nil
+}
+
+// groupIn returns the directory of a control group of version 2, from the files in /proc of its process (see cgroups(7), proc(5)).
+func groupIn(groups, mounts []byte) string {
+	var path string
+	for line := range strings.Lines(string(groups)) {
+		if own, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			path = own
+		}
+	}
+	if strings.HasPrefix(path, "/..") {
+		return "" // outside of the namespace
+	}
+	for scan := bufio.NewScanner(bytes.NewReader(mounts)); path != "" && scan.Scan(); {
+		mount, kind, _ := strings.Cut(scan.Text(), " - ")
+		fields := strings.Fields(mount)
+		if !strings.HasPrefix(kind, "cgroup2 ") || len(fields) < 5 {
+			continue
+		}
+		if below, err := filepath.Rel(fields[3], path); err == nil && filepath.IsLocal(below) {
+			return filepath.Join(fields[4], below)
+		}
+	}
+	return ""
+}
+
+// delegated reports whether the administrator has left a control group to its processes: systemd marks it, and the root of a control
+// group namespace belongs to those in it. The root of the whole system, which has no type, does not.
+func delegated(dir string) bool {
+	for _, mark := range []string{"user.delegate", "trusted.delegate"} {
+		value := make([]byte, 8)
+		if n, err := unix.Getxattr(dir, mark, value); err == nil && string(value[:n]) == "1" {
+			return true
+		}
+	}
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil || !slices.Contains(strings.Split(string(groups), "\n"), "0::/") {
+		return false
+	}
+	_, err = os.Stat(filepath.Join(dir, "cgroup.type"))
+	return err == nil
+}
+
+func openCgroup(dir string) (*Cgroup, error) {
+	c := &Cgroup{dir: dir}
+	if err := c.removeLeft(); err != nil {
+		return nil, err
+	}
+	own := filepath.Join(dir, serverGroup)
+	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // a control group
+		return nil, fmt.Errorf("control group: %w", err)
+	}
+	if err := control(own, "cgroup.procs", strconv.Itoa(os.Getpid())); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"memory", "pids"} {
+		// It is refused where the controller is not delegated, or another process is in the group; what is there is said by InForce.
+		_ = control(dir, "cgroup.subtree_control", "+"+name)
+	}
+	has, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control")) //nolint:gosec // of a control group
+	if err != nil {
+		return nil, fmt.Errorf("control group: %w", err)
+	}
+	controllers := strings.Fields(string(has))
+	c.memory, c.pids = slices.Contains(controllers, "memory"), slices.Contains(controllers, "pids")
+	return c, nil
+}
+
+// removeLeft ends the programs of servers that do not live any more: a living one is in the group of servers.
+func (c *Cgroup) removeLeft() error {
+	servers := listed(filepath.Join(c.dir, serverGroup, "cgroup.procs"))
+	groups, err := filepath.Glob(filepath.Join(c.dir, runGroups+"*"))
+	if err != nil {
+		return fmt.Errorf("control group: %w", err)
+	}
+	for _, dir := range groups {
+		text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), runGroups), "-")
+		server, err := strconv.Atoi(text)
+		if err != nil || slices.Contains(servers, server) {
+			continue // of another one
+		}
+		if err := endGroup(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// InForce returns what the control group bounds.
+func (c *Cgroup) InForce() []string {
+	if c == nil {
+		return nil
+	}
+	all := []string{"control group"}
+	if c.memory {
+		all = append(all, "memory in sum (cgroup)")
+	}
+	if c.pids {
+		all = append(all, "processes (cgroup)")
+	}
+	return all
+}
+
+// group is the control group of one program. A nil one has no effect.
+type group struct {
+	of    *Cgroup
+	dir   string
+	procs *os.File // takes the number of a process that enters
+}
+
+// group makes the control group of a program. It is called before the thread that starts the program is restricted.
+func (c *Cgroup) group(l Limits) (*group, error) {
+	if c == nil {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	g := &group{of: c, dir: filepath.Join(c.dir, fmt.Sprintf("%s%d-%d", runGroups, os.Getpid(), c.number.Add(1)))}
+	if err := os.Mkdir(g.dir, 0o755); err != nil { //nolint:gosec // a control group
+		return nil, fmt.Errorf("control group: %w", err)
+	}
+	var err error
+	if c.memory && l.Memory > 0 {
+		err = errors.Join(control(g.dir, "memory.max", strconv.FormatUint(l.Memory, 10)), control(g.dir, "memory.oom.group", "1"))
+	}
+	if c.pids && l.Processes > 0 {
+		err = errors.Join(err, control(g.dir, "pids.max", strconv.FormatUint(l.Processes, 10)))
+	}
+	if err == nil {
+		g.procs, err = os.OpenFile(filepath.Join(g.dir, "cgroup.procs"), os.O_WRONLY, 0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(g.dir))
+	}
+	return g, nil
+}
+
+// enter moves a program that has just started into the group, with what it has started meanwhile. The kernel could start it there, but
+// for a call that programs, and so the thread that starts them, are refused (clone3).
+func (g *group) enter(pid int) error {
+	if g == nil {
+		return nil
+	}
+	entered := map[int]bool{}
+	for all := []int{pid}; len(all) > 0; {
+		for _, each := range all {
+			entered[each] = true
+			if _, err := g.procs.WriteString(strconv.Itoa(each)); err != nil && !errors.Is(err, syscall.ESRCH) { // ESRCH: it has ended
+				return err //nolint:wrapcheck // it names the file
+			}
+		}
+		all = slices.DeleteFunc(descendants(pid), func(each int) bool { return entered[each] })
+	}
+	return nil
+}
+
+// descendants returns the processes that a process has started, and those that they have started, without those that have lost
+// their parent: these are ended as orphans.
+func descendants(pid int) (pids []int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is fine
+	for _, file := range files {
+		for _, child := range listed(file) {
+			pids = append(append(pids, child), descendants(child)...)
+		}
+	}
+	return pids
+}
+
+// end ends all processes of the group, and removes it.
+func (g *group) end() {
+	if g == nil {
+		return
+	}
+	_ = g.procs.Close() // nothing is buffered
+	g.of.mu.Lock()
+	defer g.of.mu.Unlock()
+	g.of.left = slices.DeleteFunc(append(g.of.left, g.dir), func(dir string) bool { return endGroup(dir) == nil })
+}
+
+// endGroup ends all processes of a control group, and removes it.
+func endGroup(dir string) error {
+	if err := control(dir, "cgroup.kill", "1"); err != nil && !errors.Is(err, fs.ErrNotExist) { // since Linux 5.14
+		return err
+	}
+	for began := time.Now(); ; <-time.After(orphanPause) {
+		err := os.Remove(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if time.Since(began) > orphanTime {
+			return fmt.Errorf("control group: %w", err)
+		}
+	}
+}
+
+// control writes to a file of a control group.
+func control(dir, file, value string) error {
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil {
+		return fmt.Errorf("control group: %w", err)
+	}
+	return nil
+}
