@@ -127,21 +127,31 @@ func marked(tb testing.TB, data string) (pids []string) {
 	return pids
 }
 
-const crashModule = `{"events":[{"eventType":"message","handler":"handlers/run","filter":{"projectScoped":true},"pattern":"/crash/*","args":[%q],
+const crashModule = `{"events":[{"eventType":"message","handler":"handlers/run","filter":{"projectScoped":true},"pattern":"/crash/*",%s,
 	"network":true,"concurrency":%d,"timeout":"20s","retry":{"preset":"custom","steps":["200ms"],"max_attempts":100}}]}`
 
 // TestModuleCrash_LosesNoEventAndLeavesNoProcess kills the server while programs run: no event is lost, the order of paths is kept,
 // at most the window is repeated for each kill, and no program or child of one outlives its server's next start.
 func TestModuleCrash_LosesNoEventAndLeavesNoProcess(t *testing.T) { // S4-17, S4-22, S4-29
 	t.Parallel()
+	for mode, args := range map[string]string{"exec": `"args":[%q]`, "worker": `"mode":"worker","processes":2,"args":[%q,"worker"]`} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			killsModules(t, args)
+		})
+	}
+}
+
+func killsModules(t *testing.T, args string) {
+	t.Helper()
 	const window = 8
-	events, kills, paths := 150, 3, 50
+	events, kills, paths := 100, 2, 50
 	if os.Getenv("SLUICE_LONG") != "" {
 		events, kills = 20_000, 200
 	}
 	got := &handled{running: map[int]string{}, arrivals: *newArrivals()}
 	dirs := t.TempDir()
-	buildsHandler(t, dirs, "crash", "crashhandler", fmt.Sprintf(crashModule, got.listen(t), window))
+	buildsHandler(t, dirs, "crash", "crashhandler", fmt.Sprintf(crashModule, fmt.Sprintf(args, got.listen(t)), window))
 	c := &child{dir: t.TempDir(), http: quietAddress(t), nats: quietAddress(t), env: []string{serveModulesEnv + "=" + dirs}}
 	c.start(t)
 	t.Cleanup(func() { _ = c.proc.Process.Kill() })
@@ -188,10 +198,11 @@ func (r *handled) began(pid int) bool {
 	return r.running[pid] != ""
 }
 
-// isProgram reports whether a process runs a program for an event.
+// isProgram reports whether a process is a worker, or runs a program for an event.
 func isProgram(pid int, data, event string) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	return err == nil && bytes.Contains(env, []byte("SLUICE_RUN="+data)) && bytes.Contains(env, []byte("SLUICE_EVENT_ID="+event+"\x00"))
+	one := bytes.Contains(env, []byte("SLUICE_EVENT_ID="))
+	return err == nil && bytes.Contains(env, []byte("SLUICE_RUN="+data)) && (!one || bytes.Contains(env, []byte("SLUICE_EVENT_ID="+event+"\x00")))
 }
 
 // approves approves a module of a child.

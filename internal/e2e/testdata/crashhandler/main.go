@@ -3,10 +3,12 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -18,28 +20,59 @@ func main() {
 	}
 }
 
-// run says "<event> <pid>", works, says "done", and exits as the answer says.
+// run handles the event of a program, or with "worker" as the second argument each one that a worker gets.
 func run() error {
-	test, err := net.Dial("unix", os.Args[1])
-	if err != nil {
+	if len(os.Args) < 3 {
+		well, err := handle(os.Getenv("SLUICE_EVENT_ID"), os.Getenv("SLUICE_EVENT_SEQ") != "" && os.Getenv("SLUICE_ATTEMPT") == "1")
+		if err == nil && !well {
+			os.Exit(75)
+		}
 		return err
 	}
-	if os.Getenv("SLUICE_EVENT_SEQ") != "" && os.Getenv("SLUICE_ATTEMPT") == "1" { // one that would outlive it
+	var one sync.Mutex
+	answers := json.NewEncoder(os.Stdout)
+	if err := answers.Encode(map[string]bool{"ready": true}); err != nil {
+		return err
+	}
+	for messages := json.NewDecoder(os.Stdin); ; {
+		var message struct {
+			ID      string
+			Attempt int
+			Event   struct{ ID string }
+		}
+		if err := messages.Decode(&message); err != nil {
+			return err
+		}
+		go func() {
+			well, err := handle(message.Event.ID, message.Attempt == 1)
+			answer := map[string]any{"id": message.ID, "ok": true}
+			if err != nil || !well {
+				answer = map[string]any{"id": message.ID, "retry": "told to"}
+			}
+			one.Lock()
+			defer one.Unlock()
+			_ = answers.Encode(answer) // the server may be gone
+		}()
+	}
+}
+
+// handle says "<event> <pid>", works, says "done", and returns whether the answer is well.
+func handle(event string, leaves bool) (well bool, err error) {
+	test, err := net.Dial("unix", os.Args[1])
+	if err != nil {
+		return false, err
+	}
+	defer test.Close()
+	if leaves { // one that would outlive it
 		left := exec.Command("/bin/sleep", "1000")
 		left.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := left.Start(); err != nil {
-			return err
+			return false, err
 		}
 	}
-	_, _ = fmt.Fprintf(test, "%s %d\n", os.Getenv("SLUICE_EVENT_ID"), os.Getpid())
+	_, _ = fmt.Fprintf(test, "%s %d\n", event, os.Getpid())
 	time.Sleep(2 * time.Millisecond)
 	_, _ = fmt.Fprintln(test, "done")
 	answer, err := bufio.NewReader(test).ReadString('\n')
-	if err != nil {
-		return err
-	}
-	if answer == "fail\n" {
-		os.Exit(75)
-	}
-	return nil
+	return answer == "well\n", err
 }
