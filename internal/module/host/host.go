@@ -134,7 +134,7 @@ func (h *Host) Open() error {
 	}
 	var err error
 	if h.runner.Cgroup, err = program.OpenCgroup(); err != nil {
-		return fmt.Errorf("modules: %w", err)
+		h.opts.Log.Warn("programs of modules have no control groups", slog.Any("error", err))
 	}
 	left, err := filepath.Glob(filepath.Join(h.opts.Copies, ".run-*"))
 	for _, dir := range left {

@@ -41,19 +41,19 @@ func TestGroupIn_FindsTheGroupOfVersion2(t *testing.T) {
 }
 
 // within returns a control group as a server has one, without moving this process.
-func within(t *testing.T) *Cgroup {
-	t.Helper()
+func within(tb testing.TB) *Cgroup {
+	tb.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	root := groupIn([]byte("0::/\n"), mounts)
 	if root == "" {
-		t.Skip("there are no control groups of version 2 here")
+		tb.Skip("there are no control groups of version 2 here")
 	}
 	dir, err := os.MkdirTemp(root, "sluice-test-") //nolint:usetesting // a control group, not a directory of files
 	if err != nil {
-		t.Skip("no control group may be made here: ", err)
+		tb.Skip("no control group may be made here: ", err)
 	}
-	t.Cleanup(func() { require.NoError(t, os.Remove(dir)) })
+	tb.Cleanup(func() { require.NoError(tb, os.Remove(dir)) })
 	c := &Cgroup{dir: dir}
 	_ = control(root, "cgroup.subtree_control", "+pids")
 	c.pids = control(dir, "cgroup.subtree_control", "+pids") == nil
@@ -144,4 +144,18 @@ func TestCgroup_BoundsProcesses(t *testing.T) {
 	require.NoError(t, err)
 	require.NotZero(t, res.Exit.Code, res.Output)
 	require.Contains(t, strings.ToLower(res.Output), "fork")
+}
+
+// BenchmarkCgroup_Run measures one run of /bin/true with a control group, and without.
+func BenchmarkCgroup_Run(b *testing.B) {
+	c := within(b)
+	for name, group := range map[string]*Cgroup{"with": c, "without": nil} {
+		b.Run(name, func(b *testing.B) {
+			r, dir := Runner{Cgroup: group}, b.TempDir()
+			for b.Loop() {
+				_, err := r.Run(b.Context(), Program{Path: "/bin/true", Dir: dir, Temp: dir, Mark: MarkName + "=bench", Timeout: time.Minute, Grace: time.Second, Output: 1000})
+				require.NoError(b, err)
+			}
+		})
+	}
 }

@@ -239,13 +239,20 @@ func (g *group) end() {
 		return
 	}
 	_ = g.procs.Close() // nothing is buffered
+	err := endGroup(g.dir)
 	g.of.mu.Lock()
 	defer g.of.mu.Unlock()
-	g.of.left = slices.DeleteFunc(append(g.of.left, g.dir), func(dir string) bool { return endGroup(dir) == nil })
+	g.of.left = slices.DeleteFunc(g.of.left, func(dir string) bool { return os.Remove(dir) == nil })
+	if err != nil { // a killed process that does not end yet
+		g.of.left = append(g.of.left, g.dir)
+	}
 }
 
 // endGroup ends all processes of a control group, and removes it.
 func endGroup(dir string) error {
+	if os.Remove(dir) == nil {
+		return nil // nothing is in it
+	}
 	if err := control(dir, "cgroup.kill", "1"); err != nil && !errors.Is(err, fs.ErrNotExist) { // since Linux 5.14
 		return err
 	}
