@@ -47,7 +47,7 @@ func (j job) saveNowAndThen(ctx context.Context, t task, p *park) error {
 
 // decide asks the gate about an event without sending it.
 func (j job) decide(ev *sluice.Event) model.Decision {
-	if j.r.lost.Load() {
+	if j.r.lost.Load() != nil {
 		return model.Lost
 	}
 	return j.noteDecision(j.r.outbound.decide(j.sub, ev))
@@ -56,7 +56,7 @@ func (j job) decide(ev *sluice.Event) model.Decision {
 // noteDecision remembers that access was lost.
 func (j job) noteDecision(d model.Decision) model.Decision {
 	if d == model.Lost {
-		j.r.lost.Store(true)
+		j.r.lost.Store(j.sub)
 	}
 	return d
 }

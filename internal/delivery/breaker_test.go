@@ -112,6 +112,9 @@ func (o *watcher) Cancel(context.Context, string, string) error { return o.act("
 
 func (o *watcher) Disable(context.Context, string, string) error { return o.act("disabled") }
 
+func (o *watcher) Revoke(context.Context, *sluice.Subscription) (bool, error) {
+	return true, o.act("cancelled")
+}
 func (o *watcher) Suspend(context.Context, string, string) error { return o.act("suspended") }
 
 func (o *watcher) act(what string) error {

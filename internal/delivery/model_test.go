@@ -162,7 +162,8 @@ func (p *process) PutHealth(ctx context.Context, sub *sluice.Subscription, h mod
 func (p *process) Cancel(context.Context, string, string) error  { return nil }
 func (p *process) Disable(context.Context, string, string) error { return nil }
 
-func (p *process) Suspend(context.Context, string, string) error { return nil }
+func (p *process) Revoke(context.Context, *sluice.Subscription) (bool, error) { return true, nil }
+func (p *process) Suspend(context.Context, string, string) error              { return nil }
 
 // always owns everything.
 type always struct{}

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -17,6 +18,9 @@ import (
 
 // errLost tells the engine that the subscription has lost its access.
 var errLost = errors.New("access lost")
+
+// errOwner tells the engine that the subscription has an owner that its runner does not know yet.
+var errOwner = errors.New("the subscription has another owner")
 
 // outbound is the only way out for content: nothing else has the sender. It asks the gate about every
 // attempt immediately before sending, and tracks the attempts in flight.
@@ -148,11 +152,18 @@ func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) b
 // revoke cancels a runner's subscription, which lost its access (S0-64), however long that takes.
 // If ctx ends first, the next process to serve the subscription cancels it.
 func (e *Engine) revoke(ctx context.Context, r *runner) error {
-	e.opts.Log.WarnContext(ctx, "access lost: subscription cancelled", slog.String("subscription", r.id))
+	of := cmp.Or(r.lost.Load(), r.sub) // whose access was lost: the settings may have changed since
+	e.opts.Log.WarnContext(ctx, "access lost", slog.String("subscription", r.id), slog.String("owner", of.CreatedBy))
 	return e.outbound.end(ctx, r.id, func(ctx context.Context) error {
 		ctx, cancel := outlasting(ctx, recordLimit) // the news of the cancellation ends ctx
 		defer cancel()
-		return backoff.RetryNotify(func() error { return r.ports.Registry.Cancel(ctx, r.id, sluice.ReasonAccessRevoked) },
+		return backoff.RetryNotify(func() error {
+			revoked, err := r.ports.Registry.Revoke(ctx, of)
+			if err == nil && !revoked {
+				return backoff.Permanent(errOwner)
+			}
+			return err
+		},
 			backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 				backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0)), ctx),
 			func(err error, again time.Duration) {

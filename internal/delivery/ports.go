@@ -76,6 +76,8 @@ type Gate interface {
 // lost their access.
 type Registry interface {
 	Cancel(ctx context.Context, id, reason string) error
+	// Revoke ends a subscription that has lost its access, and reports whether it did: not if the subscription has another owner by now.
+	Revoke(ctx context.Context, of *sluice.Subscription) (revoked bool, err error)
 	Disable(ctx context.Context, id, reason string) error
 	// Suspend stops deliveries until the subscription is resumed, because of its demands on the
 	// server.

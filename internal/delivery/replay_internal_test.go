@@ -54,6 +54,10 @@ func (b *beside) Cancel(_ context.Context, _, reason string) error {
 	return nil
 }
 
+func (b *beside) Revoke(ctx context.Context, of *sluice.Subscription) (bool, error) {
+	return true, b.Cancel(ctx, of.ID, sluice.ReasonAccessRevoked)
+}
+
 func (b *beside) Disable(_ context.Context, _, reason string) error {
 	b.disabled = append(b.disabled, reason)
 	return nil

@@ -76,8 +76,8 @@ type runner struct {
 	stores    chan healthStored // outcome of the write
 	nextStore <-chan time.Time  // until the next write
 	results   chan *result
-	busy      sync.WaitGroup // tasks, and what is done beside the loop
-	lost      atomic.Bool    // access was lost since it was opened: nothing is sent
+	busy      sync.WaitGroup                      // tasks, and what is done beside the loop
+	lost      atomic.Pointer[sluice.Subscription] // access was lost since it was opened: nothing is sent
 	sending   atomic.Int32
 	ahead     budget
 	share     *fairsem.Share // of the process's permits for attempts
@@ -132,8 +132,8 @@ func (r *runner) run(ctx context.Context) error {
 	r.left = r.lanes.unfinished()
 	r.lanes.abandon()
 	r.leave(work)
-	r.source.Close()   // the last look sees its leftovers
-	if r.lost.Load() { // lost access is the cause, whatever else failed; no event becomes a dead letter
+	r.source.Close()          // the last look sees its leftovers
+	if r.lost.Load() != nil { // lost access is the cause, whatever else failed; no event becomes a dead letter
 		return errors.Join(err, errLost)
 	}
 	r.looking.Lock() // and what the look before it could not report
@@ -169,7 +169,7 @@ func (r *runner) open(ctx context.Context) error {
 		return err
 	}
 	r.breaker = r.breaker.resetAfterRestart()
-	r.lost.Store(false)
+	r.lost.Store(nil)
 	r.storing, r.nextStore, r.stores = false, nil, make(chan healthStored, 1)
 	r.results = make(chan *result, r.sub.Policy.Window) // a task has one, and each lane one task
 	return nil

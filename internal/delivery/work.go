@@ -165,7 +165,7 @@ func (j job) park(ctx context.Context, t task, p sluice.Parked) result {
 // attempt sends if the gate permits it, decides the verdict, and logs. There is no attempt unless
 // the gate says Pass.
 func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time) (sluice.Attempt, model.Decision) {
-	if j.r.lost.Load() {
+	if j.r.lost.Load() != nil {
 		return sluice.Attempt{}, model.Lost
 	}
 	j.r.sending.Add(1)

@@ -92,6 +92,26 @@ func (r *Registry) Cancel(ctx context.Context, id, reason string) error {
 	return r.removeConsumers(ctx, sub)
 }
 
+// Revoke is Cancel for a subscription whose owner lost all access to it (S0-64). It reports whether it is cancelled: it is not if it has
+// another owner by now.
+func (r *Registry) Revoke(ctx context.Context, of *sluice.Subscription) (revoked bool, err error) {
+	sub, err := r.change(ctx, of.ID, system(sluice.ActionSubscriptionCancel), func(sub *sluice.Subscription) (bool, error) {
+		revoked = sub.CreatedBy == of.CreatedBy && sub.Grant == of.Grant
+		if !revoked || sub.State == sluice.Cancelled {
+			return false, nil
+		}
+		r.cancel(sub, sluice.ReasonAccessRevoked)
+		return true, nil
+	})
+	switch {
+	case err != nil:
+		return true, unlessMissing(err)
+	case !revoked:
+		return false, nil
+	}
+	return true, r.removeConsumers(ctx, sub)
+}
+
 func (r *Registry) cancel(sub *sluice.Subscription, reason string) {
 	now := r.needs.Now().UTC()
 	sub.State, sub.Enabled, sub.Reason, sub.CancelledAt = sluice.Cancelled, false, reason, &now

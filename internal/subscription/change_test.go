@@ -63,6 +63,34 @@ func TestCreate_DisabledOneIsPaused(t *testing.T) {
 	require.Equal(t, sluice.Paused, sub.State)
 }
 
+// A decision about an owner that the subscription does not have any more ends nothing.
+func TestRevoke_EndsWhatItsOwnerLost(t *testing.T) { // S0-64
+	t.Parallel()
+	b := newBench(t)
+	sub := b.create(t, minimal)
+	for _, change := range []func(*sluice.Subscription){
+		func(s *sluice.Subscription) { s.CreatedBy = "user:ann" }, func(s *sluice.Subscription) { s.Grant = "other" },
+	} {
+		earlier := *sub
+		change(&earlier)
+		revoked, err := b.Revoke(t.Context(), &earlier)
+		require.NoError(t, err)
+		require.False(t, revoked)
+		now, err := b.Get(t.Context(), sub.ID)
+		require.NoError(t, err)
+		require.Equal(t, sluice.Active, now.State)
+	}
+	for range 2 {
+		revoked, err := b.Revoke(t.Context(), sub)
+		require.NoError(t, err)
+		require.True(t, revoked)
+	}
+	now, err := b.Get(t.Context(), sub.ID)
+	require.NoError(t, err)
+	require.Equal(t, []string{string(sluice.Cancelled), sluice.ReasonAccessRevoked}, []string{string(now.State), now.Reason})
+	require.False(t, b.hasConsumer(t, sub.ID))
+}
+
 // S0-49, S0-77, C06.
 func TestCancel_KeepsTheRecordAndEndsDelivery(t *testing.T) {
 	t.Parallel()
