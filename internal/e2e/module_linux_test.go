@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 )
 
 // moduleOf writes a module with a handler in sh for events of the type t, and more files.
@@ -72,6 +73,33 @@ func TestModule_RunsOnEventsOnceApproved(t *testing.T) {
 		require.Equal(t, map[string]any{"text": id}, ev["data"])
 		require.Equal(t, id+" t /a 1 billing\n", more)
 	}
+}
+
+// S4-30: events go to an endpoint of the module, by its name, and stop with its files like a program.
+func TestModule_EndpointGetsEvents(t *testing.T) {
+	t.Parallel()
+	hook := hooktest.New(t, nil)
+	s, dirs := withModules(t)
+	file := filepath.Join(dirs, "crm", "events", "subscribe.json")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
+	manifest := fmt.Sprintf(`{"endpoints":{"orders":"%s/hook"},"events":[{"eventType":"t","endpoint":"orders","filter":{"projectScoped":true}}]}`, hook.URL)
+	require.NoError(t, os.WriteFile(file, []byte(manifest), 0o600))
+	s.approves(t, "crm")
+	shown := s.membersOf(t, "GET /v1/modules/crm", "handlers")[0]
+	require.Equal(t, []any{"orders", "endpoint"}, []any{shown["endpoint"], shown["mode"]})
+	s.publishes(t, "default", "/a one")
+	hook.Wait(1)
+	require.Equal(t, "delivered", s.attemptsOf(t, "crm-orders", "one")[0]["outcome"])
+	require.Equal(t, http.StatusForbidden, s.call(t, "PATCH /v1/subscriptions/crm-orders", `{"endpoint":{"url":"https://elsewhere.example"}}`).status)
+
+	require.NoError(t, os.WriteFile(file, []byte(manifest+" "), 0o600))
+	within(t, patience, func() bool {
+		return s.must(t, http.StatusOK, "GET /v1/subscriptions/crm-orders", "").field(t, "state") == "suspended"
+	}, "the changed module is suspended")
+	s.publishes(t, "default", "/a two")
+	s.approves(t, "crm")
+	hook.Wait(2)
+	require.Equal(t, "delivered", s.attemptsOf(t, "crm-orders", "two")[0]["outcome"])
 }
 
 // attemptsOf waits until a delivery has ended, and returns its attempts.

@@ -45,11 +45,11 @@ type Manifest struct {
 	Namespaces []string
 }
 
-// Handler is one program of a module, and the events that it handles.
+// Handler is one program or endpoint of a module, and the events that it handles.
 type Handler struct {
 	ID      string         // unique in the module; default: the name of its file
 	Type    string         // exact, or a prefix followed by ".*"
-	Program string         // path of the file in the module
+	Program string         // path of the file in the module; "": it is an endpoint
 	Args    []string       // of the program
 	Mode    Mode           // default: exec
 	Dialect Dialect        // meaning of exit codes; default: sysexits
@@ -64,6 +64,9 @@ type Handler struct {
 	Publish []sluice.Publishable
 	Read    []sluice.Pattern // paths that it reads besides its events
 	Line    int              // in the manifest
+
+	Endpoint string // name of the module's endpoint that gets the events in place of a program
+	URL      string // of the endpoint
 
 	Processes int           // copies of a worker; default: 1
 	Ready     time.Duration // that a worker has to become ready; default: 10s
@@ -113,11 +116,13 @@ type encoded struct {
 	Schema     string            `json:"$schema"` // for editors
 	Events     []json.RawMessage `json:"events"`
 	Namespaces []string          `json:"namespaces"`
+	Endpoints  map[string]string `json:"endpoints"` // URLs by name
 }
 
 type encodedEvent struct {
 	EventType string         `json:"eventType"`
 	Handler   string         `json:"handler"`
+	Endpoint  string         `json:"endpoint"`
 	Filter    *encodedFilter `json:"filter"`
 
 	ID          string          `json:"id"`
@@ -193,7 +198,7 @@ func ParseManifest(text []byte) (Manifest, error) {
 	}
 	lines := linesOfEvents(text)
 	for i, event := range in.Events {
-		h, err := parseHandler(event)
+		h, err := parseHandler(event, in.Endpoints)
 		if err == nil && slices.ContainsFunc(m.Handlers, func(other Handler) bool { return other.ID == h.ID }) {
 			err = fmt.Errorf("the id %q is of another event as well; give each an id", h.ID)
 		}
@@ -216,7 +221,7 @@ var (
 	unfitID  = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-func parseHandler(text []byte) (Handler, error) {
+func parseHandler(text []byte, endpoints map[string]string) (Handler, error) {
 	var in encodedEvent
 	if err := strictjson.DecodeExactly(text, &in, sluice.InvalidRequest); err != nil {
 		return Handler{}, err
@@ -229,10 +234,13 @@ func parseHandler(text []byte) (Handler, error) {
 		Processes: in.Processes, Ready: in.Ready.Std(),
 	}
 	h.Limits.OpenFiles, h.Limits.FileMiB = cmp.Or(h.Limits.OpenFiles, defaultFiles), cmp.Or(h.Limits.FileMiB, defaultFileMiB)
-	if err := cmp.Or(h.setEvents(in.Filter), h.setProgram(), h.setMode(&in), h.checkRest(), h.checkDeclaration(), h.checkPolicy()); err != nil {
+	if err := h.setEvents(in.Filter); err != nil {
 		return Handler{}, err
 	}
-	return h, nil
+	if in.Endpoint != "" {
+		return h, cmp.Or(h.setEndpoint(&in, endpoints), h.checkPolicy())
+	}
+	return h, cmp.Or(h.setProgram(), h.setMode(&in), h.checkRest(), h.checkDeclaration(), h.checkPolicy())
 }
 
 // setEvents sets which events the handler gets. It fails if that is unclear (S4-32).
@@ -287,7 +295,7 @@ func checkType(name string) error {
 // setProgram sets the program, which is a file of the module.
 func (h *Handler) setProgram() error {
 	if h.Program == "" {
-		return errors.New("handler is missing")
+		return errors.New("handler is missing, or an endpoint in its place")
 	}
 	if !fs.ValidPath(h.Program) || h.Program == "." || strings.ContainsAny(h.Program, "\\\x00") {
 		return fmt.Errorf("handler %q: write the path of a file in the module, such as handlers/on-paid", h.Program)
@@ -296,6 +304,10 @@ func (h *Handler) setProgram() error {
 		base := path.Base(h.Program)
 		h.ID = strings.Trim(unfitID.ReplaceAllString(strings.ToLower(strings.TrimSuffix(base, path.Ext(base))), "-"), "-")
 	}
+	return h.checkID()
+}
+
+func (h *Handler) checkID() error {
 	if !validID.MatchString(h.ID) {
 		return fmt.Errorf("id %q: use 1 to 32 of a-z, 0-9, - and _", h.ID)
 	}
@@ -305,7 +317,7 @@ func (h *Handler) setProgram() error {
 // checkPolicy returns the reason why the subscription of the handler would be refused.
 func (h *Handler) checkPolicy() error {
 	sub := sluice.Subscription{
-		Namespace: sluice.DefaultNamespace, Pattern: h.Pattern, Filter: h.Filter, Policy: h.Policy, Endpoint: sluice.Endpoint{Exec: []string{h.Program}},
+		Namespace: sluice.DefaultNamespace, Pattern: h.Pattern, Filter: h.Filter, Policy: h.Policy, Endpoint: h.Sink(),
 	}
 	sub.SetDefaults()
 	return cmp.Or(sub.Validate(), retry.Check(sub.Policy.Retry))

@@ -75,13 +75,19 @@ func unclear() map[string]string {
 		return "{\n\"events\": [\n{\"eventType\":\"a.b\",\"handler\":\"handlers/a\",\"filter\":{\"projectScoped\":true}},\n{" + members + "}]}"
 	}
 	return map[string]string{
-		"":                              "events/subscribe.json:1: ",
-		"{\n\"events\": [\n{]}":         "events/subscribe.json:3: ",
-		`{"events":[]}`:                 "it has 0 events",
-		`{"events":[],"more":1}`:        `field "more" is unknown`,
-		`{"events":[],"events":[]}`:     "duplicate",
-		`{"namespaces":["A b"]}`:        "namespaces: ",
-		event(`"handler":"handlers/b"`): "events/subscribe.json:4: events[1]: filter.projectScoped is missing",
+		"":                           "events/subscribe.json:1: ",
+		"{\n\"events\": [\n{]}":      "events/subscribe.json:3: ",
+		`{"events":[]}`:              "it has 0 events",
+		`{"events":[],"more":1}`:     `field "more" is unknown`,
+		`{"events":[],"events":[]}`:  "duplicate",
+		`{"namespaces":["A b"]}`:     "namespaces: ",
+		endpoint(`"endpoint":"erp"`): `endpoint "erp" is not in endpoints`,
+		endpoint(`"endpoint":"crm","handler":"handlers/a"`):                                                    "no handler",
+		endpoint(`"endpoint":"crm","env":["A"]`):                                                               "no settings of a program",
+		endpoint(`"endpoint":"crm","mode":"worker"`):                                                           "no settings of a program",
+		endpoint(`"endpoint":"crm","id":"A b"`):                                                                `id "A b"`,
+		strings.Replace(endpoint(`"endpoint":"crm"`), "https://", "", 1):                                       "endpoint.url",
+		event(`"handler":"handlers/b"`):                                                                        "events/subscribe.json:4: events[1]: filter.projectScoped is missing",
 		event(`"handler":"handlers/b","filter":{"projectScoped":true}`):                                        "eventType is missing",
 		event(`"eventType":"a*b","handler":"handlers/b","filter":{"projectScoped":true}`):                      "eventType: ",
 		event(`"eventType":"a","filter":{"projectScoped":true}`):                                               "handler is missing",
@@ -270,4 +276,15 @@ func TestParseManifest_TakesWorkers(t *testing.T) {
 		_, err := module.ParseManifest([]byte(event(members)))
 		require.ErrorContains(t, err, want, members)
 	}
+}
+
+// S4-30: a handler may be an endpoint of the module, by name.
+func TestParseManifest_TakesEndpoints(t *testing.T) {
+	t.Parallel()
+	m, err := module.ParseManifest([]byte(endpoint(`"endpoint":"crm","timeout":"3s"`)))
+	require.NoError(t, err)
+	h := m.Handlers[0]
+	require.Equal(t, []string{"crm", "crm", "", "endpoint"}, []string{h.ID, h.Endpoint, h.Program, string(h.Mode)})
+	require.Equal(t, sluice.Endpoint{URL: "https://crm.example/hook"}, h.Sink())
+	require.Equal(t, 3*time.Second, h.Policy.Timeout.Std())
 }

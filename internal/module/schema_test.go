@@ -42,6 +42,7 @@ func TestSchema_AgreesWithTheParser(t *testing.T) {
 		clear(`"output":"events","publish":[{"pattern":"/a/**","types":["b.*","c"]},{"pattern":"/c"}]`),
 		clear(`"network":true,"publish":[{"pattern":"/a"}],"read":["/d/*"]`), clear(`"output":"log","publish":[],"read":[]`),
 		`{"events":[{"eventType":"system.start","handler":"handlers/b","filter":{"projectScoped":false}},{"eventType":"sys.shutdown","handler":"handlers/c","filter":{"projectScoped":false},"pattern":"/_sys/server/*"}]}`,
+		endpoint(`"endpoint":"crm"`), endpoint(`"endpoint":"crm","id":"a","pattern":"/a/**","timeout":"3s","concurrency":9,"retry":{"preset":"short"},"envelope":"fact"`),
 	} {
 		_, err := module.ParseManifest([]byte(text))
 		require.NoError(t, err, text)
@@ -62,9 +63,14 @@ func clear(members string) string { //nolint:predeclared // the opposite of uncl
 	return `{"events":[{"eventType":"a.b","handler":"handlers/a","filter":{"projectScoped":true},` + members + `}]}`
 }
 
+// endpoint returns a manifest with one event and the members of its sink, and one endpoint.
+func endpoint(members string) string {
+	return `{"endpoints":{"crm":"https://crm.example/hook"},"events":[{"eventType":"a.b","filter":{"projectScoped":true},` + members + `}]}`
+}
+
 // beyond reports whether a reason for which a manifest is refused is beyond a schema.
 func beyond(reason string) bool {
-	for _, part := range []string{"duplicate", "bytes", "is of another event", "filter: ", "policy.", "is an event of the server", "set output to", "65 publish", "are of the mode", "is of the mode", "a worker gets"} {
+	for _, part := range []string{"duplicate", "bytes", "is of another event", "filter: ", "policy.", "is an event of the server", "set output to", "65 publish", "are of the mode", "is of the mode", "a worker gets", "is not in endpoints", "endpoint.url"} {
 		if strings.Contains(reason, part) {
 			return true
 		}

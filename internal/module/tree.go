@@ -105,6 +105,7 @@ func plain(err error) string {
 func (m *Module) checkPrograms() error {
 	for _, h := range m.Manifest.Handlers {
 		switch file, ok := m.Files[h.Program]; {
+		case h.Mode == Endpoint:
 		case !ok:
 			return fault(h.Line, "the handler %s is missing", h.Program)
 		case !file.Executable:

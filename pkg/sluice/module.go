@@ -43,7 +43,8 @@ type Module struct {
 type ModuleHandler struct {
 	ID         string   `json:"id"`
 	EventType  string   `json:"event_type"`
-	Program    string   `json:"program"`
+	Program    string   `json:"program,omitempty"`
+	Endpoint   string   `json:"endpoint,omitempty"` // name of the module's endpoint that gets the events, in place of a program
 	Mode       string   `json:"mode"`
 	Pattern    Pattern  `json:"pattern"`
 	Namespaces []string `json:"namespaces"`

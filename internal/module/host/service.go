@@ -267,7 +267,7 @@ func requests(m *module.Module) ([]*subscription.Request, error) {
 			}
 			all = append(all, &subscription.Request{
 				ID: id, Module: m.Name, Namespace: ns, Pattern: h.Pattern, Filter: text, Policy: &policy,
-				Endpoint: sluice.Endpoint{Exec: h.Command()}, Description: "module " + m.Name + ", handler " + h.ID,
+				Endpoint: h.Sink(), Description: "module " + m.Name + ", handler " + h.ID,
 			})
 		}
 	}

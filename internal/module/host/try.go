@@ -44,6 +44,9 @@ func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event
 	if at < 0 {
 		return t, sluice.Errorf(sluice.NotFound, "module %s has no handler %q", m.Name, handler)
 	}
+	if m.Manifest.Handlers[at].Mode == module.Endpoint {
+		return t, sluice.Errorf(sluice.Unprocessable, "handler %s is an endpoint, and has no program: try it with sluice sub test", handler)
+	}
 	copies, err := os.MkdirTemp("", "sluice-module-")
 	if err != nil {
 		return t, fmt.Errorf("try module %s: %w", m.Name, err)
