@@ -332,6 +332,8 @@ func (h *Handler) setMode(in *encodedEvent) error {
 		}
 		return nil
 	case Worker:
+	case Endpoint: // it has no program, and is set otherwise
+		fallthrough
 	default:
 		return fmt.Errorf("mode %q: use %q or %q", h.Mode, Exec, Worker)
 	}
