@@ -64,7 +64,7 @@ func TestCreate_DisabledOneIsPaused(t *testing.T) {
 }
 
 // A decision about an owner that the subscription does not have any more ends nothing.
-func TestRevoke_EndsWhatItsOwnerLost(t *testing.T) { // S0-64
+func TestRevoke_ComparesTheOwner(t *testing.T) { // S0-64
 	t.Parallel()
 	b := newBench(t)
 	sub := b.create(t, minimal)
