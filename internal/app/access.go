@@ -37,7 +37,7 @@ func (s *server) openAccess(ctx context.Context) error {
 	presence := grants.NewPresence(id, stored, s.index, s.store.Options().LeaseTTL, s.opts.Log)
 	s.grants = grants.Replica{
 		Presence: presence, Records: stored, Log: s.opts.Log,
-		Follower: &grants.Follower{Index: s.index, Presence: presence, Cancel: s.registry, Forget: stored, Now: time.Now, Log: s.opts.Log},
+		Follower: &grants.Follower{Index: s.index, Presence: presence, Revoker: s.registry, Forget: stored, Now: time.Now, Log: s.opts.Log},
 	}
 	return nil
 }

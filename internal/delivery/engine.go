@@ -285,7 +285,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 
 // serves reports whether the runner of a subscription can go on with other settings of it.
 func (s *served) serves(sub *sluice.Subscription) bool {
-	return s.runner.ordering == sub.Policy.Ordering && s.runner.began.Equal(sub.Began())
+	return s.runner.ordering == sub.Policy.Ordering && s.runner.began.Equal(sub.Began()) && s.runner.program == runsProgram(sub)
 }
 
 // wake starts a runner for a subscription that has none.
@@ -345,7 +345,7 @@ func (e *Engine) liveRunner(id string) *runner {
 
 func (e *Engine) newRunner(sub *sluice.Subscription, ports Deps) *runner {
 	shares := e.shares
-	if len(sub.Endpoint.Exec) > 0 { // for good: no request changes the kind of an endpoint
+	if runsProgram(sub) {
 		shares = e.programs
 	}
 	r := newRunner(sub, ports, e.opts, &e.ahead, shares.Join())

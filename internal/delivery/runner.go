@@ -41,6 +41,7 @@ type runner struct {
 
 	id       string
 	ordering sluice.Ordering // never changes: lanes are named after it
+	program  bool            // never changes: its permits are those of programs, or of requests
 	began    time.Time       // of the subscription; never changes: the source is opened for it
 
 	ports    Deps
@@ -77,7 +78,7 @@ type runner struct {
 	nextStore <-chan time.Time  // until the next write
 	results   chan *result
 	busy      sync.WaitGroup                      // tasks, and what is done beside the loop
-	lost      atomic.Pointer[sluice.Subscription] // access was lost since it was opened: nothing is sent
+	lost      atomic.Pointer[sluice.Subscription] // whose access was lost since it was opened: nothing is sent
 	sending   atomic.Int32
 	ahead     budget
 	share     *fairsem.Share // of the process's permits for attempts
@@ -94,7 +95,7 @@ type runner struct {
 
 func newRunner(sub *sluice.Subscription, ports Deps, opts Options, ahead *atomic.Int64, share *fairsem.Share) *runner {
 	return &runner{
-		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
+		id: sub.ID, ordering: sub.Policy.Ordering, program: runsProgram(sub), began: sub.Began(),
 		dispatcher: dispatcher{sub: sub, pacer: ports.Pace, places: share},
 		ports:      ports, observe: opts.Observe, log: opts.Log,
 		changed: make(chan *sluice.Subscription, 1), acts: make(chan *act), unsaved: make(chan struct{}, 1),
@@ -103,6 +104,9 @@ func newRunner(sub *sluice.Subscription, ports Deps, opts Options, ahead *atomic
 		ahead:    budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
 	}
 }
+
+// runsProgram reports whether the attempts of a subscription are runs of a module's program.
+func runsProgram(sub *sluice.Subscription) bool { return len(sub.Endpoint.Exec) > 0 }
 
 // change replaces the subscription's settings; the latest wins.
 func (r *runner) change(sub *sluice.Subscription) {

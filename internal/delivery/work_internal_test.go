@@ -78,3 +78,14 @@ func TestAttempts_AreCountedAcrossCrashes(t *testing.T) { // S4-20
 		require.Equal(t, ended, p.ended())
 	}
 }
+
+// A module's handler may become an endpoint, or a program: the permits of its attempts are others then.
+func TestServes_OtherKindNeedsAnotherRunner(t *testing.T) {
+	t.Parallel()
+	requests, programs := &sluice.Subscription{ID: "s", Endpoint: sluice.Endpoint{URL: "https://a.example"}}, &sluice.Subscription{ID: "s", Endpoint: sluice.Endpoint{Exec: []string{"a"}}}
+	for _, sub := range []*sluice.Subscription{requests, programs} {
+		s := &served{runner: newRunner(sub, Deps{}, Options{}, nil, nil)}
+		require.Equal(t, sub == requests, s.serves(requests))
+		require.Equal(t, sub == programs, s.serves(programs))
+	}
+}

@@ -23,9 +23,10 @@ type Withdrawer interface {
 	Withdraw(ctx context.Context, touched func(*sluice.Subscription) bool) error
 }
 
-// Canceller ends subscriptions.
-type Canceller interface {
-	Cancel(ctx context.Context, id, reason string) error
+// Revoker ends subscriptions whose owners have lost their access.
+type Revoker interface {
+	// Revoke does nothing, and reports that, if the subscription has another owner by now.
+	Revoke(ctx context.Context, of *sluice.Subscription) (revoked bool, err error)
 }
 
 // Forgetter removes records.
@@ -42,7 +43,7 @@ type Follower struct {
 	Index    *authz.Index
 	Presence *Presence
 	Withdraw Withdrawer
-	Cancel   Canceller
+	Revoker  Revoker
 	Forget   Forgetter
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -121,7 +122,7 @@ func (f *Follower) Run(ctx context.Context, every time.Duration) {
 func (f *Follower) sweep(ctx context.Context, touched authz.Touched) {
 	for _, sub := range f.lost(touched) {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
-		if err := f.Cancel.Cancel(limit, sub.ID, sluice.ReasonAccessRevoked); err != nil && sluice.CodeOf(err) != sluice.SubscriptionMissing {
+		if _, err := f.Revoker.Revoke(limit, sub); err != nil && sluice.CodeOf(err) != sluice.SubscriptionMissing {
 			f.Log.WarnContext(ctx, "access lost; not cancelled yet", slog.String("subscription", sub.ID), slog.Any("error", err))
 		}
 		cancel()

@@ -57,11 +57,14 @@ func (r *replica) Withdraw(ctx context.Context, _ func(*sluice.Subscription) boo
 	}
 }
 
-func (r *replica) Cancel(_ context.Context, id, reason string) error {
+// revoker remembers which subscriptions a replica has ended.
+type revoker struct{ *replica }
+
+func (r revoker) Revoke(_ context.Context, of *sluice.Subscription) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cancelled = append(r.cancelled, id+" "+reason)
-	return nil
+	r.cancelled = append(r.cancelled, of.ID+" "+sluice.ReasonAccessRevoked)
+	return true, nil
 }
 
 // decides waits for a decision: a replica that got no processor, or no answer, for a while is undecided.
@@ -102,7 +105,7 @@ func startFor(t *testing.T, server *natstest.Server, id string, ttl time.Duratio
 		},
 		Tickets: func() [][]byte { return [][]byte{make([]byte, 32)} },
 	})
-	r.follower = &grants.Follower{Index: r.index, Presence: presence, Withdraw: r, Cancel: r, Forget: r.records, Now: time.Now, Log: log}
+	r.follower = &grants.Follower{Index: r.index, Presence: presence, Withdraw: r, Revoker: revoker{r}, Forget: r.records, Now: time.Now, Log: log}
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(t.Context())
 	var parts sync.WaitGroup

@@ -121,7 +121,8 @@ type Log interface {
 // access.
 type Registry interface {
 	Get(ctx context.Context, id string) (*sluice.Subscription, error)
-	Cancel(ctx context.Context, id, reason string) error
+	// Revoke does nothing, and reports that, if the subscription has another owner by now.
+	Revoke(ctx context.Context, of *sluice.Subscription) (revoked bool, err error)
 }
 
 // Observer receives events for metrics. Each call returns at once.

@@ -38,8 +38,11 @@ func (e *Engine) revoke(ctx context.Context, sub *sluice.Subscription) {
 	e.runners.Go(func() {
 		defer cancel()
 		defer e.revoked(sub.ID)
-		e.opts.Log.WarnContext(ctx, "access lost: subscription cancelled", slog.String("subscription", sub.ID))
-		err := backoff.Retry(func() error { return e.ports.Registry.Cancel(ctx, sub.ID, sluice.ReasonAccessRevoked) },
+		e.opts.Log.WarnContext(ctx, "access lost", slog.String("subscription", sub.ID), slog.String("owner", sub.CreatedBy))
+		err := backoff.Retry(func() error {
+			_, err := e.ports.Registry.Revoke(ctx, sub)
+			return err
+		},
 			backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithInitialInterval(againFirst), backoff.WithMaxInterval(againMost)), ctx))
 		if err != nil { // the next check revokes it again
 			e.opts.Log.WarnContext(ctx, "subscription without access not cancelled yet", slog.String("subscription", sub.ID), slog.Any("error", err))

@@ -162,9 +162,9 @@ func (n *wakeNode) Post(ctx context.Context, sub *sluice.Subscription, l wake.Le
 // Get returns the one subscription.
 func (n *wakeNode) Get(context.Context, string) (*sluice.Subscription, error) { return n.site.sub, nil }
 
-// Cancel is not to be called: everything may be seen.
-func (n *wakeNode) Cancel(context.Context, string, string) error {
-	return sluice.Errorf(sluice.Unavailable, "no grant was revoked")
+// Revoke is not to be called: everything may be seen.
+func (n *wakeNode) Revoke(context.Context, *sluice.Subscription) (bool, error) {
+	return false, sluice.Errorf(sluice.Unavailable, "no grant was revoked")
 }
 
 // ownAll owns everything, or nothing, for ever.
