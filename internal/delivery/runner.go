@@ -137,7 +137,7 @@ func (r *runner) run(ctx context.Context) error {
 	r.lanes.abandon()
 	r.leave(work)
 	r.source.Close()          // the last look sees its leftovers
-	if r.lost.Load() != nil { // lost access is the cause, whatever else failed; no event becomes a dead letter
+	if r.lost.Load() != nil { // lost access is the cause, also beside other failures; no event becomes a dead letter
 		return errors.Join(err, errLost)
 	}
 	r.looking.Lock() // and what the look before it could not report

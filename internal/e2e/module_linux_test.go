@@ -43,10 +43,10 @@ func withModules(t *testing.T) (s *running, dirs string) {
 }
 
 // approves approves a module as it is.
-func (s *running) approves(t *testing.T, name string) {
-	t.Helper()
-	digest := s.must(t, http.StatusOK, "GET /v1/modules/"+name, "").field(t, "digest")
-	s.must(t, http.StatusOK, "POST /v1/modules/"+name+"/approve", fmt.Sprintf(`{"digest":%q}`, digest))
+func (s *running) approves(tb testing.TB, name string) {
+	tb.Helper()
+	digest := s.must(tb, http.StatusOK, "GET /v1/modules/"+name, "").field(tb, "digest")
+	s.must(tb, http.StatusOK, "POST /v1/modules/"+name+"/approve", fmt.Sprintf(`{"digest":%q}`, digest))
 }
 
 // A program gets each event as its subscription's envelope, in the order of its path, and only after the approval (S4-29).
@@ -248,7 +248,7 @@ func TestModule_HandlersOfOneProgramDiffer(t *testing.T) {
 }
 
 // Handlers that would share a subscription are refused before anything is stored.
-func TestModule_HandlersNeedSubscriptionsOfTheirOwn(t *testing.T) {
+func TestModule_HandlersShareNoSubscription(t *testing.T) {
 	t.Parallel()
 	s, dirs := withModules(t)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/a-b", `{}`)

@@ -2,10 +2,8 @@ package e2e_test
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -88,24 +86,7 @@ func BenchmarkModule_Worker(b *testing.B) {
 	var whole time.Duration
 	n := 0
 	for b.Loop() {
-		s := start(b, b.TempDir(), func(c *config.Config) { c.Modules.Dirs = []string{dirs} })
-		digest := s.must(b, http.StatusOK, "GET /v1/modules/quick", "").field(b, "digest")
-		s.must(b, http.StatusOK, "POST /v1/modules/quick/approve", fmt.Sprintf(`{"digest":%q}`, digest))
-		js := dial(b, s.at.NATS)
-		began := time.Now()
-		for i := range events {
-			_, err := js.PublishAsync(fmt.Sprintf("events.default.p%d", i%paths), []byte(strconv.Itoa(i)))
-			require.NoError(b, err)
-		}
-		<-js.PublishAsyncComplete()
-		require.Eventually(b, func() bool {
-			st, err := s.api.Status(b.Context(), "quick-run")
-			return err == nil && idle(st)
-		}, 5*time.Minute, 10*time.Millisecond)
-		whole += time.Since(began)
-		st, err := s.api.Status(b.Context(), "quick-run")
-		require.NoError(b, err)
-		require.Zero(b, st.DeadLetters)
+		whole += handlesQuickly(b, dirs, events, paths)
 		n += events
 	}
 	b.ReportMetric(float64(n)/whole.Seconds(), "events/s")

@@ -130,9 +130,9 @@ func marked(tb testing.TB, data string) (pids []string) {
 const crashModule = `{"events":[{"eventType":"message","handler":"handlers/run","filter":{"projectScoped":true},"pattern":"/crash/*",%s,
 	"network":true,"concurrency":%d,"timeout":"20s","retry":{"preset":"custom","steps":["200ms"],"max_attempts":100}}]}`
 
-// TestModuleCrash_LosesNoEventAndLeavesNoProcess kills the server while programs run: no event is lost, the order of paths is kept,
+// TestModuleCrash_LosesNoEvent kills the server while programs run: no event is lost, the order of paths is kept,
 // at most the window is repeated for each kill, and no program or child of one outlives its server's next start.
-func TestModuleCrash_LosesNoEventAndLeavesNoProcess(t *testing.T) { // S4-17, S4-22, S4-29
+func TestModuleCrash_LosesNoEvent(t *testing.T) { // S4-17, S4-22, S4-29
 	t.Parallel()
 	for mode, args := range map[string]string{"exec": `"args":[%q]`, "worker": `"mode":"worker","processes":2,"args":[%q,"worker"]`} {
 		t.Run(mode, func(t *testing.T) {

@@ -24,7 +24,7 @@ func (s *running) eventsOn(t *testing.T, pattern string) []map[string]any {
 }
 
 // What a program prints is published when it has handled its event: with the event as cause, the module as producer (S4-80, S4-81), and
-// whatever it says of these itself.
+// in place of its own.
 func TestModule_PublishesPrintedEvents(t *testing.T) {
 	t.Parallel()
 	s, dirs := withModules(t)

@@ -60,7 +60,7 @@ func (h *Handling) Admits(e *sluice.Event) error {
 	return nil
 }
 
-// Stamp sets the causes of an event, whatever it says itself, and its source unless it has one.
+// Stamp sets the causes of an event in place of its own, and its source unless it has one.
 func (h *Handling) Stamp(e *sluice.Event) {
 	if e.Extensions == nil {
 		e.Extensions = map[string]string{}

@@ -35,12 +35,12 @@ func TestSchema_AgreesWithTheParser(t *testing.T) {
 		return is.Validate(doc)
 	}
 	for _, text := range []string{
-		manifest, clear(`"pattern":"/a/**"`),
+		manifest, oneEvent(`"pattern":"/a/**"`),
 		`{"$schema":"manifest.schema.json","namespaces":["eu","default"],"events":[{"eventType":"order.*","handler":"handlers/a b.py","filter":{"projectScoped":true,"sources":["/a"],"subjects":["b"],"labels":{"c":["d"]},"cel":"event.data.n > 1"}}]}`,
-		clear(`"id":"a","args":["-v"],"mode":"exec","dialect":"hooks","env":["API_KEY"],"timeout":"3s","concurrency":9,"retry":{"preset":"custom","steps":["1s","2m"],"max_attempts":3,"jitter":0.2},"envelope":"fact"`),
-		clear(`"limits":{"memoryMiB":100,"processor":"2s","openFiles":9,"fileMiB":1,"processes":50}`),
-		clear(`"output":"events","publish":[{"pattern":"/a/**","types":["b.*","c"]},{"pattern":"/c"}]`),
-		clear(`"network":true,"publish":[{"pattern":"/a"}],"read":["/d/*"]`), clear(`"output":"log","publish":[],"read":[]`),
+		oneEvent(`"id":"a","args":["-v"],"mode":"exec","dialect":"hooks","env":["API_KEY"],"timeout":"3s","concurrency":9,"retry":{"preset":"custom","steps":["1s","2m"],"max_attempts":3,"jitter":0.2},"envelope":"fact"`),
+		oneEvent(`"limits":{"memoryMiB":100,"processor":"2s","openFiles":9,"fileMiB":1,"processes":50}`),
+		oneEvent(`"output":"events","publish":[{"pattern":"/a/**","types":["b.*","c"]},{"pattern":"/c"}]`),
+		oneEvent(`"network":true,"publish":[{"pattern":"/a"}],"read":["/d/*"]`), oneEvent(`"output":"log","publish":[],"read":[]`),
 		`{"events":[{"eventType":"system.start","handler":"handlers/b","filter":{"projectScoped":false}},{"eventType":"sys.shutdown","handler":"handlers/c","filter":{"projectScoped":false},"pattern":"/_sys/server/*"}]}`,
 		endpoint(`"endpoint":"crm"`), endpoint(`"endpoint":"crm","id":"a","pattern":"/a/**","timeout":"3s","concurrency":9,"retry":{"preset":"short"},"envelope":"fact"`),
 	} {
@@ -58,8 +58,8 @@ func TestSchema_AgreesWithTheParser(t *testing.T) {
 	require.Less(t, unseen, len(unclear())/2)
 }
 
-// clear returns a manifest with one event that has more members.
-func clear(members string) string { //nolint:predeclared // the opposite of unclear
+// oneEvent returns a manifest with one event that has more members.
+func oneEvent(members string) string {
 	return `{"events":[{"eventType":"a.b","handler":"handlers/a","filter":{"projectScoped":true},` + members + `}]}`
 }
 

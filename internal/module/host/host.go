@@ -33,7 +33,7 @@ type Approval struct {
 	Revision uint64 `json:"-"`
 }
 
-// stopped reports whether the module does not run, whatever its files are.
+// stopped reports whether the module does not run even with the approved files.
 func (a *Approval) stopped() bool { return a.Disabled || a.Unsafe != nil }
 
 // maxListed is the size of a list of files that fits into the record of an approval, in bytes of JSON.
@@ -83,7 +83,9 @@ type Options struct {
 type Host struct {
 	opts   Options
 	runner program.Runner
-	live   live
+
+	restrictions []string // that are in force here
+	live         live
 
 	looking  sync.Mutex // one look at a time
 	looked   time.Time  // guarded by looking
@@ -136,6 +138,7 @@ func (h *Host) Open() error {
 	if h.runner.Cgroup, err = program.OpenCgroup(); err != nil {
 		h.opts.Log.Warn("programs of modules have no control groups", slog.Any("error", err))
 	}
+	h.restrictions = append(program.InForce(), h.runner.Cgroup.InForce()...)
 	left, err := filepath.Glob(filepath.Join(h.opts.Copies, ".run-*"))
 	for _, dir := range left {
 		err = errors.Join(err, os.RemoveAll(dir))
@@ -197,7 +200,7 @@ func (h *Host) Get(name string) (sluice.Module, error) {
 func (h *Host) shown(name string) sluice.Module {
 	is, here := h.found[name]
 	a, approved := h.approvals[name]
-	m := sluice.Module{Name: name, State: sluice.ModuleFound, Digest: is.digest(), Restrictions: append(program.InForce(), h.runner.Cgroup.InForce()...)}
+	m := sluice.Module{Name: name, State: sluice.ModuleFound, Digest: is.digest(), Restrictions: h.restrictions}
 	if is.module != nil {
 		m.Handlers = Handlers(is.module)
 		m.System = slices.ContainsFunc(is.module.Manifest.Handlers, func(h module.Handler) bool { return h.System })

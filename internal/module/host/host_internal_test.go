@@ -233,7 +233,7 @@ func TestHost_SeesFileInPlaceOfAnother(t *testing.T) {
 	require.Equal(t, [][]string{{"handlers/run"}}, r.files)
 }
 
-// A server that starts again runs the approved files, whatever has become of its copies.
+// A server that starts again runs the approved files, also if its copies were changed.
 func TestHost_DamagedCopyIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	dirs := t.TempDir()
@@ -352,7 +352,7 @@ func TestSubscriptionID_StaysApart(t *testing.T) {
 	require.NotEqual(t, one, two)
 }
 
-// The user of programs gets through the data directory, and nobody else does.
+// The user of programs gets through the data directory, and no other user does.
 func TestHost_LetsItsUserIn(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -188,7 +188,7 @@ func TestPublish_FloodIsRefused(t *testing.T) {
 }
 
 // An attempt that is repeated publishes nothing twice: after a crash, and after a lost answer.
-func TestPublish_RepeatedAttemptPublishesNothingTwice(t *testing.T) {
+func TestPublish_RepeatPublishesOnce(t *testing.T) {
 	t.Parallel()
 	s := printing(t, `[{"pattern":"/invoices/**"}]`, "")
 	second := `{"path":"/invoices/2","type":"invoice.made"}`

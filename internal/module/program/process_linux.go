@@ -14,7 +14,7 @@ import (
 
 // Process is a program that runs until it ends or is stopped.
 type Process struct {
-	In  *os.File // standard input; nobody but the writer closes it before the end
+	In  *os.File // standard input; only the writer closes it before the end
 	Out *os.File // standard output; it ends soon after the process
 	Log *Tail    // standard error
 
