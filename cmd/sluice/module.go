@@ -272,7 +272,7 @@ func showModule(s *terminal.Session, m sluice.Module) error {
 		}
 		rows := make([][]string, len(m.Handlers))
 		for i, h := range m.Handlers {
-			rows[i] = []string{h.ID, h.EventType, string(h.Pattern), strings.Join(h.Namespaces, ", "), cmp.Or(h.Program, "endpoint "+h.Endpoint), mayOf(&h), strings.Join(h.Subscriptions, ", ")}
+			rows[i] = []string{h.ID, h.EventType, string(h.Pattern), strings.Join(h.Namespaces, ", "), cmp.Or(h.Program, h.URL), mayOf(&h), strings.Join(h.Subscriptions, ", ")}
 		}
 		return s.Table("HANDLER TYPE PATTERN NAMESPACES PROGRAM MAY SUBSCRIPTIONS", rows)
 	})

@@ -86,7 +86,7 @@ func TestModule_EndpointGetsEvents(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(manifest), 0o600))
 	s.approves(t, "crm")
 	shown := s.membersOf(t, "GET /v1/modules/crm", "handlers")[0]
-	require.Equal(t, []any{"orders", "endpoint"}, []any{shown["endpoint"], shown["mode"]})
+	require.Equal(t, []any{"orders", hook.URL + "/***", "endpoint"}, []any{shown["endpoint"], shown["url"], shown["mode"]})
 	s.publishes(t, "default", "/a one")
 	hook.Wait(1)
 	require.Equal(t, "delivered", s.attemptsOf(t, "crm-orders", "one")[0]["outcome"])

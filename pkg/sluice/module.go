@@ -45,6 +45,7 @@ type ModuleHandler struct {
 	EventType  string   `json:"event_type"`
 	Program    string   `json:"program,omitempty"`
 	Endpoint   string   `json:"endpoint,omitempty"` // name of the module's endpoint that gets the events, in place of a program
+	URL        string   `json:"url,omitempty"`      // of the endpoint, its path and query hidden
 	Mode       string   `json:"mode"`
 	Pattern    Pattern  `json:"pattern"`
 	Namespaces []string `json:"namespaces"`

@@ -255,7 +255,7 @@ func Handlers(m *module.Module) []sluice.ModuleHandler {
 func shownHandler(m *module.Module, h *module.Handler) sluice.ModuleHandler {
 	shown := sluice.ModuleHandler{
 		ID: h.ID, EventType: h.Type, Program: h.Program, Mode: string(h.Mode), Pattern: h.Pattern, Namespaces: m.Manifest.Namespaces,
-		Publish: h.Publish, Read: h.Read, PrintsEvents: h.Output == module.OutputEvents, Network: h.Network, Endpoint: h.Endpoint,
+		Publish: h.Publish, Read: h.Read, PrintsEvents: h.Output == module.OutputEvents, Network: h.Network, Endpoint: h.Endpoint, URL: sluice.HideURL(h.URL),
 	}
 	for _, ns := range m.Manifest.Namespaces {
 		shown.Subscriptions = append(shown.Subscriptions, SubscriptionID(m.Name, h.ID, ns))
