@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -18,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/datadir"
@@ -28,7 +31,8 @@ import (
 type handled struct {
 	arrivals
 
-	running map[int]string // events by the numbers of the processes that have begun and were not asked about yet
+	running map[int]string       // events by the numbers of the processes that have begun and were not asked about yet
+	last    map[string]time.Time // when each event was with a program last
 }
 
 // listen hears programs until the test ends. One in ten is told to fail.
@@ -61,7 +65,7 @@ func (r *handled) hear(conn net.Conn) {
 	path, n, _ := strings.Cut(id, "-")
 	event, _ := strconv.Atoi(n)
 	r.mu.Lock()
-	r.running[pid] = id
+	r.running[pid], r.last[id] = id, time.Now()
 	if r.tries[id]++; r.tries[id] == 1 {
 		r.first[path] = append(r.first[path], event)
 	}
@@ -128,11 +132,12 @@ func marked(tb testing.TB, data string) (pids []string) {
 }
 
 const crashModule = `{"events":[{"eventType":"message","handler":"handlers/run","filter":{"projectScoped":true},"pattern":"/crash/*",%s,
-	"network":true,"concurrency":%d,"timeout":"20s","retry":{"preset":"custom","steps":["200ms"],"max_attempts":100}}]}`
+	"network":true,"output":"events","publish":[{"pattern":"/made/*","types":["made"]}],"concurrency":%d,"timeout":"20s","retry":{"preset":"custom","steps":["200ms"],"max_attempts":100}}]}`
 
-// TestModuleCrash_LosesNoEvent kills the server while programs run: no event is lost, the order of paths is kept,
-// at most the window is repeated for each kill, and no program or child of one outlives its server's next start.
-func TestModuleCrash_LosesNoEvent(t *testing.T) { // S4-17, S4-22, S4-29
+// TestModuleCrash_LosesNoEvent kills the server while programs run and their events are published: no event is lost, the order of paths
+// is kept, at most the window is repeated for each kill, what programs publish is there once, and no program or child of one outlives its
+// server's next start.
+func TestModuleCrash_LosesNoEvent(t *testing.T) { // S4-17, S4-22, S4-29, S4-81
 	t.Parallel()
 	for mode, args := range map[string]string{"exec": `"args":[%q]`, "worker": `"mode":"worker","processes":2,"args":[%q,"worker"]`} {
 		t.Run(mode, func(t *testing.T) {
@@ -149,7 +154,7 @@ func killsModules(t *testing.T, args string) {
 	if os.Getenv("SLUICE_LONG") != "" {
 		events, kills = 20_000, 200
 	}
-	got := &handled{running: map[int]string{}, arrivals: *newArrivals()}
+	got := &handled{running: map[int]string{}, last: map[string]time.Time{}, arrivals: *newArrivals()}
 	dirs := t.TempDir()
 	buildsHandler(t, dirs, "crash", "crashhandler", fmt.Sprintf(crashModule, fmt.Sprintf(args, got.listen(t)), window))
 	c := &child{dir: t.TempDir(), http: quietAddress(t), nats: quietAddress(t), env: []string{serveModulesEnv + "=" + dirs}}
@@ -161,9 +166,11 @@ func killsModules(t *testing.T, args string) {
 	defer cancel()
 	var publishing sync.WaitGroup
 	publishing.Go(func() { publish(ctx, t, "nats://"+c.nats, events, paths) })
+	seen := c.publications(t)
 	var slowest time.Duration
 	for k := range kills {
 		require.Eventually(t, func() bool { return got.count() > (k+1)*events/(kills+2) }, 2*time.Minute, time.Millisecond)
+		seen.next(t)
 		c.kill(t)
 		before := got.begun()
 		began := time.Now()
@@ -175,6 +182,7 @@ func killsModules(t *testing.T, args string) {
 	}
 	publishing.Wait()
 	require.Eventually(t, func() bool { return got.count() == events }, 5*time.Minute, 10*time.Millisecond, "all are handled")
+	published := c.made(t, 2*events)
 	require.NoError(t, c.proc.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, c.proc.Wait())
 	require.Empty(t, marked(t, c.dir), "processes that were left")
@@ -185,11 +193,87 @@ func killsModules(t *testing.T, args string) {
 	for _, n := range got.settled {
 		twice += n - 1
 	}
-	t.Logf("%d events, %d programs, %d kills, %d handled twice; the slowest start took %s", events, got.requests, kills, twice, slowest)
+	again := 0
+	for id, at := range published {
+		if got.last[id].After(at) {
+			again++
+		}
+	}
+	t.Logf("%d events, %d programs, %d kills, %d handled twice, %d of them after their events were published; the slowest start took %s",
+		events, got.requests, kills, twice, again, slowest)
 	require.LessOrEqual(t, twice, kills*window)
 	for path, numbers := range got.first {
 		require.IsIncreasing(t, numbers, "first attempts of %s", path)
 	}
+}
+
+// publications are what programs publish, as it is stored.
+type publications struct{ seen chan *nats.Msg }
+
+// publications hears what programs of a child publish until the test ends, through its restarts.
+func (c *child) publications(t *testing.T) publications {
+	t.Helper()
+	nc, err := nats.Connect("nats://"+c.nats, asTester(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	p := publications{make(chan *nats.Msg, 1)} // more are dropped
+	_, err = nc.Subscribe("events.default.made.*", func(msg *nats.Msg) {
+		select {
+		case p.seen <- msg:
+		default:
+		}
+	})
+	require.NoError(t, err)
+	return p
+}
+
+// next returns when the next event is published: the one that it was published for is not acknowledged yet.
+func (p publications) next(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.seen: // an earlier one
+	default:
+	}
+	select {
+	case <-p.seen:
+	case <-time.After(time.Minute):
+		require.Fail(t, "programs publish nothing")
+	}
+}
+
+// made waits until programs have published n events, two for each that they have handled, and returns by the handled ones when the last
+// one was stored. Each is there once, with the handled event as its cause, and those of a path have its order.
+func (c *child) made(t *testing.T, n int) map[string]time.Time {
+	t.Helper()
+	consumer, err := dial(t, "nats://"+c.nats).OrderedConsumer(t.Context(), "EVENTS_default", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"events.default.made.*"}})
+	require.NoError(t, err)
+	msgs, err := consumer.Messages()
+	require.NoError(t, err)
+	defer msgs.Stop()
+	at, last := map[string]time.Time{}, map[string]int{}
+	for i := range n {
+		msg, err := msgs.Next(jetstream.NextMaxWait(time.Minute))
+		require.NoError(t, err, "%d of %d", i, n)
+		meta, err := msg.Metadata()
+		require.NoError(t, err)
+		var data struct {
+			Of   string
+			Part int
+		}
+		require.NoError(t, json.Unmarshal(msg.Data(), &data))
+		path, number, _ := strings.Cut(data.Of, "-")
+		event, err := strconv.Atoi(number)
+		require.NoError(t, err)
+		require.Equal(t, "events.default.made."+path, msg.Subject())
+		require.Equal(t, []string{data.Of}, msg.Headers()["ce-causationid"])
+		place := 2*event + data.Part
+		require.Greater(t, place+1, last[path], "%s part %d is there again, or late", data.Of, data.Part)
+		last[path], at[data.Of] = place+1, meta.Timestamp
+	}
+	info, err := consumer.Info(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, info.NumPending, "and nothing else")
+	return at
 }
 
 func (r *handled) began(pid int) bool {

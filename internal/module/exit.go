@@ -12,6 +12,7 @@ type Exit struct {
 	Code     int            // exit code; -1: it was ended by a signal
 	Signal   syscall.Signal // that ended it; 0: none
 	TimedOut bool           // its time was over, and it was ended
+	Temp     string         // limit of its temporary directory that it exceeded, for which it was ended; "": none
 }
 
 // Exit codes with a meaning: those of sysexits.h, and that of agents' hooks for "refused".
@@ -24,10 +25,12 @@ const (
 )
 
 // OutcomeOf returns what the end of a program means for its event: 0 is done; 64 to 78 refuse it for good, except 71 and
-// 75, which like any other code, a signal and a timeout fail the attempt: the retry policy decides about the next one. In
-// the dialect of hooks 2 refuses, too. The text says what happened; "" if it is done.
+// 75, which like any other code, a signal, a timeout and a limit of the temporary directory fail the attempt: the retry
+// policy decides about the next one. In the dialect of hooks 2 refuses, too. The text says what happened; "" if it is done.
 func OutcomeOf(exit Exit, dialect Dialect) (outcome sluice.Outcome, dead sluice.Reason, text string) {
 	switch {
+	case exit.Temp != "":
+		return sluice.Failed, "", "the program was ended: its temporary directory " + exit.Temp
 	case exit.TimedOut:
 		return sluice.Failed, "", "the program did not end within its timeout, and was ended"
 	case exit.Signal != 0:

@@ -35,6 +35,8 @@ const (
 	defaultReady       = 10 * time.Second
 	defaultFiles       = 256
 	defaultFileMiB     = 64
+	defaultTempMiB     = 512
+	defaultTempFiles   = 10_000
 )
 
 // Manifest says which events a module handles. The specification's form (S4-30) has the members eventType, handler
@@ -82,6 +84,8 @@ type Limits struct {
 	OpenFiles uint64          `json:"openFiles"` // default: 256
 	Processes uint64          `json:"processes"` // in the control group of a program, or else of modules.user; 0: unlimited
 	FileMiB   uint64          `json:"fileMiB"`   // size of a file that it writes; default: 64
+	TempMiB   uint64          `json:"tempMiB"`   // size of its temporary directory; default: 512
+	TempFiles uint64          `json:"tempFiles"` // files and directories in it; default: 10,000
 }
 
 // Mode is how a program gets its events.
@@ -234,6 +238,7 @@ func parseHandler(text []byte, endpoints map[string]string) (Handler, error) {
 		Processes: in.Processes, Ready: in.Ready.Std(),
 	}
 	h.Limits.OpenFiles, h.Limits.FileMiB = cmp.Or(h.Limits.OpenFiles, defaultFiles), cmp.Or(h.Limits.FileMiB, defaultFileMiB)
+	h.Limits.TempMiB, h.Limits.TempFiles = cmp.Or(h.Limits.TempMiB, defaultTempMiB), cmp.Or(h.Limits.TempFiles, defaultTempFiles)
 	if err := h.setEvents(in.Filter); err != nil {
 		return Handler{}, err
 	}

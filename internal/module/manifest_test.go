@@ -39,7 +39,7 @@ func TestParseManifest_TakesOptions(t *testing.T) {
 	t.Parallel()
 	m, err := module.ParseManifest([]byte(`{"namespaces":["eu"],"events":[{"eventType":"order.*","handler":"handlers/a","filter":{"projectScoped":true,"cel":"event.data.n > 1"},
 "id":"a","args":["-v"],"mode":"exec","dialect":"hooks","env":["API_KEY"],"pattern":"/orders/**","timeout":"3s","concurrency":9,"retry":{"preset":"short"},"envelope":"fact",
-"limits":{"memoryMiB":100,"processor":"2s","openFiles":9,"fileMiB":1},"network":true,"output":"events","publish":[{"pattern":"/a/**","types":["b.*"]},{"pattern":"/c"}],"read":["/d/*"]},{"eventType":"system.start","handler":"handlers/b","filter":{"projectScoped":false}}]}`))
+"limits":{"memoryMiB":100,"processor":"2s","openFiles":9,"fileMiB":1,"tempMiB":2,"tempFiles":7},"network":true,"output":"events","publish":[{"pattern":"/a/**","types":["b.*"]},{"pattern":"/c"}],"read":["/d/*"]},{"eventType":"system.start","handler":"handlers/b","filter":{"projectScoped":false}}]}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{"eu"}, m.Namespaces)
 	require.Equal(t, module.Handler{
@@ -47,7 +47,7 @@ func TestParseManifest_TakesOptions(t *testing.T) {
 		Filter: sluice.Filter{Types: []string{"order.*"}, CEL: "event.data.n > 1"}, Line: 1, Network: true, Output: module.OutputEvents,
 		Publish: []sluice.Publishable{{Pattern: "/a/**", Types: []string{"b.*"}}, {Pattern: "/c"}}, Read: []sluice.Pattern{"/d/*"},
 		Policy: sluice.Policy{Timeout: sluice.Duration(3 * time.Second), Window: 9, Retry: sluice.Retry{Preset: "short"}, Envelope: "fact"},
-		Limits: module.Limits{MemoryMiB: 100, Processor: sluice.Duration(2 * time.Second), OpenFiles: 9, FileMiB: 1},
+		Limits: module.Limits{MemoryMiB: 100, Processor: sluice.Duration(2 * time.Second), OpenFiles: 9, FileMiB: 1, TempMiB: 2, TempFiles: 7},
 	}, m.Handlers[0])
 	b := m.Handlers[1]
 	require.Equal(t, []any{"sys.start", sluice.Pattern("/_sys/**"), true, 3}, []any{b.Type, b.Pattern, b.System, b.Line})

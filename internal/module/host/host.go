@@ -141,7 +141,7 @@ func (h *Host) Open() error {
 	h.restrictions = append(program.InForce(), h.runner.Cgroup.InForce()...)
 	left, err := filepath.Glob(filepath.Join(h.opts.Copies, ".run-*"))
 	for _, dir := range left {
-		err = errors.Join(err, os.RemoveAll(dir))
+		h.removeTemp(dir)
 	}
 	return errors.Join(err, h.removeOld())
 }

@@ -392,7 +392,7 @@ func TestHost_RemovesTemporaryDirectories(t *testing.T) {
 	t.Parallel()
 	dirs := t.TempDir()
 	h := open(t, dirs, &reports{})
-	writes(t, dirs, "m", `echo x > "$TMPDIR/x"; mkdir -p "$TMPDIR/a/b"; chmod 0 "$TMPDIR/a"`)
+	writes(t, dirs, "m", `echo x > "$TMPDIR/x"; mkdir -p "$TMPDIR/a/b/c"; chmod 0500 "$TMPDIR/a/b"; chmod 0 "$TMPDIR/a" "$TMPDIR"`)
 	h.approves(t)
 	require.Equal(t, sluice.Delivered, h.sends(t).Outcome)
 	left := func() []string {

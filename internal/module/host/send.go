@@ -123,9 +123,7 @@ func (h *Host) furnish(p *started, env []string) (remove func(), err error) {
 		return nil, fmt.Errorf("temporary directory: %w", err)
 	}
 	remove = func() {
-		if left := os.RemoveAll(p.Temp); left != nil { // the event is handled all the same; the next start removes it
-			h.opts.Log.Warn("temporary directory of a program not removed", slog.Any("error", left))
-		}
+		h.removeTemp(p.Temp)
 	}
 	if as := h.opts.User; as != nil {
 		if err := os.Chown(p.Temp, int(as.UID), int(as.GID)); err != nil {
@@ -147,6 +145,13 @@ func (h *Host) furnish(p *started, env []string) (remove func(), err error) {
 		p.Env[i] = strings.ReplaceAll(p.Env[i], "\x00", "\ufffd")
 	}
 	return remove, nil
+}
+
+// removeTemp removes the temporary directory of a program that has ended. If that fails, the next start does.
+func (h *Host) removeTemp(dir string) {
+	if left := program.RemoveTemp(dir); left != nil {
+		h.opts.Log.Warn("temporary directory of a program not removed", slog.Any("error", left))
+	}
 }
 
 // handler returns the module and the handler of a subscription, if they run here.
@@ -177,7 +182,7 @@ type started struct {
 func programOf(m *module.Module, h *module.Handler) started {
 	return started{pass: h.Env, Program: program.Program{
 		Path: filepath.Join(m.Dir, filepath.FromSlash(h.Program)), Args: h.Args, Dir: m.Dir, Grace: grace, Output: outputMax, Network: h.Network,
-		Limits: program.Limits{Memory: h.Limits.MemoryMiB << 20, Processor: h.Limits.Processor.Std(), Files: h.Limits.OpenFiles, FileSize: h.Limits.FileMiB << 20, Processes: h.Limits.Processes},
+		Limits: program.Limits{Memory: h.Limits.MemoryMiB << 20, Processor: h.Limits.Processor.Std(), Files: h.Limits.OpenFiles, FileSize: h.Limits.FileMiB << 20, Processes: h.Limits.Processes, TempSize: h.Limits.TempMiB << 20, TempFiles: h.Limits.TempFiles},
 	}}
 }
 

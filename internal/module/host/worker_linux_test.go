@@ -193,6 +193,20 @@ func TestWorker_PoisonIsGivenUp(t *testing.T) {
 	require.Contains(t, a.Error, "handled others in between: the program ended with exit code 3: about to crash")
 }
 
+// A worker that fills its temporary directory has crashed.
+func TestWorker_TemporaryDirectoryIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newWorkshop(t, python(t, `
+for i in range(do): open(os.environ["TMPDIR"] + "/" + event["id"] + str(i), "w").close()
+if do < 100: answer(message, ok=True)`), `,"limits":{"tempFiles":100}`)
+	for _, id := range []string{"a", "b"} {
+		require.Equal(t, sluice.Delivered, s.send(t, id, 1, 40).Outcome)
+	}
+	a := s.send(t, "c", 1, 110)
+	require.Equal(t, []any{sluice.Failed, "the worker crashed at this event: the program was ended: its temporary directory has more than 100 files"}, []any{a.Outcome, a.Error})
+	require.Equal(t, sluice.Delivered, s.send(t, "d", 1, 1).Outcome, "by the next one")
+}
+
 // A worker that does not become ready fails the attempts, with its reason.
 func TestWorker_MustBecomeReady(t *testing.T) {
 	t.Parallel()

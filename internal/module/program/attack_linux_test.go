@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -155,19 +154,10 @@ func ofUser(t *testing.T, uid uint32) (pids []string) {
 	return pids
 }
 
-// A program that eats memory, closes its output and lives on, or dies half-way, is a failed attempt like any other.
-func TestRun_SurvivesBadPrograms(t *testing.T) {
+// A program that closes its output and lives on is ended in time.
+func TestRun_ClosedOutputIsNoEnd(t *testing.T) {
 	t.Parallel()
-	p := shell(t, `sleep 0.2; exec head -c 300m /dev/zero | tail -c 300m | wc -c`)
-	p.Limits.Memory = 64 << 20
-	require.NotContains(t, run(t, p).Output, "314572800")
-
-	p = shell(t, `exec >&- 2>&-; sleep 1000`)
+	p := shell(t, `exec >&- 2>&-; sleep 1000`)
 	p.Timeout = 200 * time.Millisecond
 	require.True(t, run(t, p).Exit.TimedOut)
-
-	p = shell(t, `echo half; kill -9 $$; echo whole`)
-	res := run(t, p)
-	require.Equal(t, "half", strings.TrimSpace(res.Output))
-	require.Equal(t, syscall.SIGKILL, res.Exit.Signal)
 }

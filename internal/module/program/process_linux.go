@@ -75,7 +75,8 @@ func (r *Runner) Start(p Program) (*Process, error) {
 		_, _ = fmt.Fprintln(proc.Log, err) // it takes all
 		proc.Kill()
 	}
-	go proc.wait(cmd, over, p.Mark, within)
+	exceeded := r.watchTemp(p, over, proc.Kill)
+	go proc.wait(cmd, remains{over, exceeded, p.Mark, within})
 	return proc, nil
 }
 
@@ -85,14 +86,23 @@ func closeAll(files []*os.File) {
 	}
 }
 
+// remains is what is known of a process besides its command, at its end.
+type remains struct {
+	over     <-chan struct{}
+	exceeded func() string // limit of the temporary directory
+	mark     string
+	within   *group
+}
+
 // wait reads the log of a process until it is over, and ends what it left behind.
-func (p *Process) wait(cmd *exec.Cmd, over <-chan struct{}, mark string, within *group) {
+func (p *Process) wait(cmd *exec.Cmd, of remains) {
 	logged := make(chan struct{})
 	go func() {
 		defer close(logged)
 		_, _ = io.Copy(p.Log, p.errs) // until its end, or the deadline
 	}()
-	<-over
+	<-of.over
+	full := of.exceeded()
 	p.mu.Lock()
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // what it left behind in its group
 	p.pid = 0
@@ -101,9 +111,10 @@ func (p *Process) wait(cmd *exec.Cmd, over <-chan struct{}, mark string, within 
 	}
 	p.mu.Unlock()
 	_ = cmd.Wait() // its state says how it ended
-	within.end()
-	adopted.ended(cmd.Process.Pid, mark)
+	of.within.end()
+	adopted.ended(cmd.Process.Pid, of.mark)
 	p.exit = exitOf(cmd, false)
+	p.exit.Temp = full
 	until := time.Now().Add(drain) // a process that left its group may hold them open
 	_ = p.Out.SetReadDeadline(until)
 	_ = p.errs.SetReadDeadline(until)

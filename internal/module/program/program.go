@@ -35,6 +35,8 @@ type Limits struct {
 	Files     uint64        // open at once
 	FileSize  uint64        // bytes
 	Processes uint64        // in the control group, and of the user that programs run as; without either unlimited
+	TempSize  uint64        // bytes that the temporary directory takes
+	TempFiles uint64        // files and directories in it
 }
 
 // Result is the end of a run.

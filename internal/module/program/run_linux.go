@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,6 +23,8 @@ type User struct{ UID, GID uint32 }
 type Runner struct {
 	As     *User   // nil: the server's user
 	Cgroup *Cgroup // nil: programs have no control groups
+
+	looks sync.Mutex // one look at a temporary directory at a time
 }
 
 // drain is how long the output of a program is read after its end: a process that left its group may hold it open.
@@ -63,12 +66,16 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	if outside != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
 	}
+	kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // it may have ended
+	exceeded := r.watchTemp(p, over, kill)
 	timedOut := await(ctx, over, cmd.Process.Pid, p)
+	full := exceeded()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind in its group
 	err = cmd.Wait()
 	within.end()
 	adopted.ended(cmd.Process.Pid, p.Mark)
 	res := Result{Exit: exitOf(cmd, timedOut)}
+	res.Exit.Temp = full
 	res.Output, res.Truncated = out.text()
 	if p.Apart > 0 {
 		text, more := printed.text()

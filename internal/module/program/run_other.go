@@ -36,6 +36,9 @@ func (*Runner) Run(context.Context, Program) (Result, error) {
 // InForce returns none.
 func InForce() []string { return nil }
 
+// RemoveTemp removes a directory.
+func RemoveTemp(dir string) error { return os.RemoveAll(dir) }
+
 // Sweep finds none.
 func Sweep(string) error { return nil }
 

@@ -1,4 +1,5 @@
-// Command crashhandler is a handler of a module that tells a test what it does: when it begins, and when its work is done.
+// Command crashhandler is a handler of a module that tells a test what it does: when it begins, and when its work is done. If the test
+// lets it, it publishes two events.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -27,6 +29,9 @@ func run() error {
 		if err == nil && !well {
 			os.Exit(75)
 		}
+		for _, made := range made(os.Getenv("SLUICE_EVENT_PATH"), os.Getenv("SLUICE_EVENT_ID")) {
+			fmt.Println(string(made))
+		}
 		return err
 	}
 	var one sync.Mutex
@@ -38,14 +43,14 @@ func run() error {
 		var message struct {
 			ID      string
 			Attempt int
-			Event   struct{ ID string }
+			Event   struct{ ID, Path string }
 		}
 		if err := messages.Decode(&message); err != nil {
 			return err
 		}
 		go func() {
 			well, err := handle(message.Event.ID, message.Attempt == 1)
-			answer := map[string]any{"id": message.ID, "ok": true}
+			answer := map[string]any{"id": message.ID, "ok": true, "events": made(message.Event.Path, message.Event.ID)}
 			if err != nil || !well {
 				answer = map[string]any{"id": message.ID, "retry": "told to"}
 			}
@@ -54,6 +59,14 @@ func run() error {
 			_ = answers.Encode(answer) // the server may be gone
 		}()
 	}
+}
+
+// made returns what is published for an event.
+func made(path, id string) (lines []json.RawMessage) {
+	for part := range 2 {
+		lines = append(lines, json.RawMessage(fmt.Sprintf(`{"path":"/made/%s","type":"made","data":{"of":%q,"part":%d}}`, filepath.Base(path), id, part)))
+	}
+	return lines
 }
 
 // handle says "<event> <pid>", works, says "done", and returns whether the answer is well.

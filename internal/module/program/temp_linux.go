@@ -1,0 +1,200 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	lookPause = 100 * time.Millisecond // between two looks at a temporary directory
+	lookRest  = 20                     // and at least so many times as long as a look took
+	lookBatch = 256                    // names that are read at once
+	maxDepth  = 100                    // of a directory in it
+	blockSize = 512                    // unit of the space that a file takes (stat(2))
+)
+
+// errOver says that the program has ended before the end of a look.
+var errOver = errors.New("the program has ended")
+
+// watchTemp kills a program whose temporary directory exceeds its limits. It looks at the directory from time to time: what a program
+// writes between two looks is not bounded. The function is called once the program has ended, and returns the limit that was exceeded; "":
+// none.
+func (r *Runner) watchTemp(p Program, over <-chan struct{}, kill func()) (exceeded func() string) {
+	if p.Temp == "" || p.Limits.TempSize == 0 && p.Limits.TempFiles == 0 {
+		return func() string { return "" }
+	}
+	found := make(chan string, 1)
+	go func() {
+		defer close(found)
+		pause := time.NewTimer(lookPause)
+		defer pause.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-pause.C:
+			}
+			limit, took := r.look(p, over)
+			if limit != "" {
+				found <- limit
+				kill()
+				return
+			}
+			pause.Reset(max(lookPause, lookRest*took))
+		}
+	}()
+	return func() string { return <-found }
+}
+
+// look returns the limit that a temporary directory exceeds; "": none. There is one look at a time.
+func (r *Runner) look(p Program, over <-chan struct{}) (limit string, took time.Duration) {
+	r.looks.Lock()
+	defer r.looks.Unlock()
+	began := time.Now()
+	fd, err := openDir(unix.AT_FDCWD, p.Temp)
+	if err == nil {
+		use := usage{limits: p.Limits, over: over}
+		err = use.add(fd, 0)
+	}
+	switch full, ok := errors.AsType[*fullError](err); {
+	case ok:
+		limit = full.limit
+	case err != nil && !errors.Is(err, errOver):
+		limit = "cannot be measured: " + err.Error()
+	}
+	return limit, time.Since(began)
+}
+
+// fullError says which limit a directory exceeds.
+type fullError struct{ limit string }
+
+// Error returns the limit.
+func (e *fullError) Error() string { return e.limit }
+
+// usage is what a directory takes.
+type usage struct {
+	limits Limits
+	over   <-chan struct{}
+
+	size, files uint64
+}
+
+// add adds what is in a directory, whose descriptor it closes. It follows no links, and counts a file with several names once. The error is
+// a *fullError once a limit is exceeded.
+func (u *usage) add(fd, depth int) error {
+	dir := os.NewFile(uintptr(fd), "temporary directory")
+	defer func() { _ = dir.Close() }() // it was only read
+	if depth > maxDepth {
+		return &fullError{fmt.Sprintf("has directories in more than %d levels", maxDepth)}
+	}
+	for {
+		select {
+		case <-u.over:
+			return errOver
+		default:
+		}
+		names, err := dir.Readdirnames(lookBatch)
+		for _, name := range names {
+			if err := u.addFile(fd, name, depth); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err //nolint:wrapcheck // it names the directory
+		}
+	}
+}
+
+func (u *usage) addFile(dir int, name string, depth int) error {
+	var stat unix.Stat_t
+	if err := unix.Fstatat(dir, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return ignoreGone(err)
+	}
+	isDir := stat.Mode&unix.S_IFMT == unix.S_IFDIR
+	size := uint64(stat.Blocks) * blockSize //nolint:gosec // not negative
+	if !isDir && stat.Nlink > 1 {
+		size /= uint64(stat.Nlink) //nolint:unconvert,nolintlint // of another width on arm64
+	}
+	u.size, u.files = u.size+size, u.files+1
+	switch most := u.limits; {
+	case most.TempFiles > 0 && u.files > most.TempFiles:
+		return &fullError{fmt.Sprintf("has more than %d files", most.TempFiles)}
+	case most.TempSize > 0 && u.size > most.TempSize:
+		return &fullError{fmt.Sprintf("has more than %d MiB", most.TempSize>>20)}
+	case !isDir:
+		return nil
+	}
+	fd, err := openDir(dir, name)
+	if err != nil {
+		return ignoreGone(err)
+	}
+	return u.add(fd, depth+1)
+}
+
+// ignoreGone returns nil for the errors of a file that was removed or replaced meanwhile.
+func ignoreGone(err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return nil
+	}
+	return err
+}
+
+// openDir opens a directory, also one that its program has made unreadable.
+func openDir(dir int, name string) (fd int, err error) {
+	const flags = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err = unix.Openat(dir, name, unix.O_RDONLY|flags, 0)
+	if !errors.Is(err, unix.EACCES) {
+		return fd, err //nolint:wrapcheck // a system call
+	}
+	place, err := unix.Openat(dir, name, unix.O_PATH|flags, 0)
+	if err != nil {
+		return -1, err //nolint:wrapcheck // a system call
+	}
+	defer func() { _ = unix.Close(place) }() // it was not read
+	if err := unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", place), 0o700); err != nil {
+		return -1, err //nolint:wrapcheck // a system call
+	}
+	return unix.Openat(dir, name, unix.O_RDONLY|flags, 0) //nolint:wrapcheck // a system call
+}
+
+// RemoveTemp removes a temporary directory whose program has ended, also what the program has closed to its own user.
+func RemoveTemp(dir string) error {
+	left := os.RemoveAll(dir)
+	if !errors.Is(left, unix.EACCES) {
+		return left //nolint:wrapcheck // it names the file
+	}
+	fd, err := openDir(unix.AT_FDCWD, dir)
+	if err == nil {
+		err = reopen(fd)
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// reopen has the user of a program read and write a directory, whose descriptor it closes, and those in it.
+func reopen(fd int) error {
+	dir := os.NewFile(uintptr(fd), "temporary directory")
+	defer func() { _ = dir.Close() }() // it was only read
+	if err := dir.Chmod(0o700); err != nil {
+		return err //nolint:wrapcheck // it names the directory
+	}
+	files, err := dir.ReadDir(-1)
+	for _, file := range files {
+		if !file.IsDir() {
+			continue
+		}
+		below, failed := openDir(fd, file.Name())
+		if failed == nil {
+			failed = reopen(below)
+		}
+		err = errors.Join(err, ignoreGone(failed))
+	}
+	return err
+}
