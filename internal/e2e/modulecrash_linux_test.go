@@ -134,6 +134,8 @@ func marked(tb testing.TB, data string) (pids []string) {
 const crashModule = `{"events":[{"eventType":"message","handler":"handlers/run","filter":{"projectScoped":true},"pattern":"/crash/*",%s,
 	"network":true,"output":"events","publish":[{"pattern":"/made/*","types":["made"]}],"concurrency":%d,"timeout":"20s","retry":{"preset":"custom","steps":["200ms"],"max_attempts":100}}]}`
 
+const crashPaths = 50
+
 // TestModuleCrash_LosesNoEvent kills the server while programs run and their events are published: no event is lost, the order of paths
 // is kept, at most the window is repeated for each kill, what programs publish is there once, and no program or child of one outlives its
 // server's next start.
@@ -150,7 +152,7 @@ func TestModuleCrash_LosesNoEvent(t *testing.T) { // S4-17, S4-22, S4-29, S4-81
 func killsModules(t *testing.T, args string) {
 	t.Helper()
 	const window = 8
-	events, kills, paths := 100, 2, 50
+	events, kills := 100, 2
 	if os.Getenv("SLUICE_LONG") != "" {
 		events, kills = 20_000, 200
 	}
@@ -165,7 +167,7 @@ func killsModules(t *testing.T, args string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	var publishing sync.WaitGroup
-	publishing.Go(func() { publish(ctx, t, "nats://"+c.nats, events, paths) })
+	publishing.Go(func() { publish(ctx, t, "nats://"+c.nats, events, crashPaths) })
 	seen := c.publications(t)
 	var slowest time.Duration
 	for k := range kills {
@@ -253,7 +255,9 @@ func (c *child) made(t *testing.T, n int) map[string]time.Time {
 	at, last := map[string]time.Time{}, map[string]int{}
 	for i := range n {
 		msg, err := msgs.Next(jetstream.NextMaxWait(time.Minute))
-		require.NoError(t, err, "%d of %d", i, n)
+		if err != nil {
+			require.NoError(t, err, "%d of %d; %s", i, n, c.unpublished(t, n/2, at))
+		}
 		meta, err := msg.Metadata()
 		require.NoError(t, err)
 		var data struct {
@@ -274,6 +278,19 @@ func (c *child) made(t *testing.T, n int) map[string]time.Time {
 	require.NoError(t, err)
 	require.Zero(t, info.NumPending, "and nothing else")
 	return at
+}
+
+// unpublished returns the deliveries of events, numbered from 0 as publish does, for which nothing is published.
+func (c *child) unpublished(t *testing.T, events int, at map[string]time.Time) (all []string) {
+	t.Helper()
+	s := &running{api: client.New("http://"+c.http, c.token(t)), at: datadir.Addresses{HTTP: "http://" + c.http}, token: c.token(t)}
+	for i := range events {
+		id := fmt.Sprintf("p%d-%d", i%crashPaths, i)
+		if at[id].IsZero() {
+			all = append(all, s.call(t, "GET /v1/subscriptions/crash-run/deliveries/"+id, "").text)
+		}
+	}
+	return all
 }
 
 func (r *handled) began(pid int) bool {

@@ -96,7 +96,10 @@ func (h *Host) directories(ctx context.Context) map[string]string {
 	seen, more := map[string]string{}, 0
 	for _, dir := range h.opts.Dirs {
 		entries, err := os.ReadDir(dir)
-		h.sayUnreadable(ctx, dir, err)
+		if err != nil {
+			h.opts.Log.WarnContext(ctx, "directory of modules not readable", slog.String("dir", dir), slog.Any("error", err))
+			continue
+		}
 		for _, entry := range entries {
 			path := filepath.Join(dir, entry.Name())
 			switch {
@@ -153,21 +156,6 @@ func (h *Host) say(ctx context.Context, name, reason string) {
 	if reason != "" {
 		h.opts.Log.WarnContext(ctx, "module not loaded", slog.String("module", name), slog.String("reason", reason))
 	}
-}
-
-// sayUnreadable logs why a directory of modules is not readable, once; nil: it is.
-func (h *Host) sayUnreadable(ctx context.Context, dir string, err error) {
-	reason := ""
-	if err != nil {
-		reason = err.Error()
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	key := dir + string(filepath.Separator) // no module has such a name
-	if reason != "" && h.said[key] != reason {
-		h.opts.Log.WarnContext(ctx, "directory of modules not readable", slog.String("dir", dir), slog.Any("error", err))
-	}
-	h.said[key] = reason
 }
 
 // fingerprint returns a text that changes with the files of a directory, without reading them; "" if it is not readable.

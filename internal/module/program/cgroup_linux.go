@@ -160,12 +160,12 @@ func (c *Cgroup) InForce() []string {
 	if c == nil {
 		return nil
 	}
-	all := []string{cgroupOf}
+	all := []string{"control group"}
 	if c.memory {
-		all = append(all, cgroupMemory)
+		all = append(all, "memory in sum (cgroup)")
 	}
 	if c.pids {
-		all = append(all, cgroupProcesses)
+		all = append(all, "processes (cgroup)")
 	}
 	return all
 }
@@ -224,11 +224,8 @@ func (g *group) enter(pid int) error {
 // descendants returns the processes that a process has started, and those that they have started, without those that have lost
 // their parent: these are ended as orphans.
 func descendants(pid int) (pids []int) {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is fine
-	for _, file := range files {
-		for _, child := range listed(file) {
-			pids = append(append(pids, child), descendants(child)...)
-		}
+	for _, child := range childrenOf(pid) {
+		pids = append(append(pids, child), descendants(child)...)
 	}
 	return pids
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +31,7 @@ type orphans struct {
 	mu       sync.Mutex
 	sessions map[int]bool    // of programs that run; each has one of its own
 	marks    map[string]bool // of programs that run
-	doubtful map[int]bool    // without a mark at the last look: it may have been between two programs (execve)
+	doubtful map[int]bool    // stopped without a mark at the last look: it may have been between two programs (execve)
 }
 
 // of this process, whose children these are.
@@ -65,8 +67,8 @@ func (o *orphans) ended(pid int, mark string) {
 	}
 }
 
-// end kills the orphans that belong to no program that runs, reaps those that have ended, and returns how many are left. No
-// process is reaped elsewhere, so that a number is not another process's before it is looked at again.
+// end kills the orphans that belong to no program that runs, reaps those that have ended, and returns how many of both there
+// were. No process is reaped elsewhere, so that a number is not another process's before it is looked at again.
 func (o *orphans) end() (left int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,18 +76,27 @@ func (o *orphans) end() (left int) {
 	o.doubtful = map[int]bool{}
 	for _, pid := range children() {
 		session, err := unix.Getsid(pid)
-		if err != nil || session == ownSession() || o.sessions[session] {
-			continue // of no program, or of one that runs
+		if err != nil || session == ownSession() {
+			continue // of no program
 		}
-		if reaped, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); err != nil || reaped == pid {
+		var end unix.Siginfo // not Wait4, which would take a process that is stopped for one that has ended if it has this one trace it
+		if err := unix.Waitid(unix.P_PID, pid, &end, unix.WEXITED|unix.WNOHANG, nil); err != nil {
+			continue
+		}
+		if end.Signo != 0 {
+			left++ // it may have had children
 			continue
 		}
 		switch mark, runs := o.markOf(pid); {
-		case runs:
+		case runs || o.sessions[session]:
+			if doubtful[pid] {
+				_ = unix.Kill(pid, unix.SIGCONT) // it may have ended
+			}
 			continue
 		case mark || doubtful[pid]:
-			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+			endTree(pid)
 		default:
+			_ = unix.Kill(pid, unix.SIGSTOP) // or it could have a child at each look, and end
 			o.doubtful[pid] = true
 		}
 		left++
@@ -113,6 +124,61 @@ func ownSession() int {
 		return -1
 	}
 	return session
+}
+
+// endTree kills a process, which this one has adopted, and all that it has started. They are stopped before the first of them is killed:
+// it would make room for another one under a limit of processes.
+func endTree(root int) {
+	type process struct{ pid, parent int }
+	tree := []process{{pid: root}}
+	_ = unix.Kill(root, unix.SIGSTOP) // it may have ended
+	for i := 0; i < len(tree); i++ {  // it grows
+		for _, child := range childrenOf(tree[i].pid) {
+			if signalChild(child, tree[i].pid, unix.SIGSTOP) {
+				tree = append(tree, process{child, tree[i].pid})
+			}
+		}
+	}
+	for _, p := range slices.Backward(tree[1:]) {
+		signalChild(p.pid, p.parent, unix.SIGKILL)
+	}
+	_ = unix.Kill(root, unix.SIGKILL) // it may have ended
+}
+
+// signalChild sends a signal to a process, unless its number is not that of a child of the parent any more.
+func signalChild(pid, parent int, signal unix.Signal) bool {
+	fd, err := unix.PidfdOpen(pid, 0) // since Linux 5.3; without it the processes end one generation after the other
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }() // it was not written
+	return parentOf(pid) == parent && unix.PidfdSendSignal(fd, signal, nil, 0) == nil
+}
+
+// parentOf returns the parent of a process; 0: there is none.
+func parentOf(pid int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before it may have spaces
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
+	return parent
+}
+
+// childrenOf returns the processes that a process has started and that have not ended.
+func childrenOf(pid int) (pids []int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is fine
+	for _, file := range files {
+		pids = append(pids, listed(file)...)
+	}
+	return pids
 }
 
 // children returns the processes that this one has adopted: they are the children of its main thread, which starts none.

@@ -51,28 +51,16 @@ func (r *Runner) Start(p Program) (*Process, error) {
 	}
 	cmd := command(p, nil)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[3], files[5]
-	started, over := make(chan error, 1), make(chan struct{})
-	adopted.expect(p.Mark)
-	go onOwnThread(func() { // the thread lives as long as the process (PDEATHSIG)
-		err := r.start(cmd, p)
-		started <- err
-		if err == nil {
-			awaitEnd(cmd.Process.Pid)
-			close(over)
-			<-proc.ended
-		}
-	})
-	err = <-started
+	over, outside, err := r.launch(cmd, p, within, proc.ended)
 	closeAll([]*os.File{files[0], files[3], files[5]})
 	if err != nil {
-		within.end()
-		adopted.ended(0, p.Mark)
+		close(proc.ended)
 		closeAll([]*os.File{files[1], files[2], files[4]})
-		return nil, fmt.Errorf("start %s: %w", p.Path, err)
+		return nil, err
 	}
 	proc.pid = cmd.Process.Pid
-	if err := within.enter(proc.pid); err != nil {
-		_, _ = fmt.Fprintln(proc.Log, err) // it takes all
+	if outside != nil {
+		_, _ = fmt.Fprintln(proc.Log, outside) // it takes all
 		proc.Kill()
 	}
 	exceeded := r.watchTemp(p, over, proc.Kill)
@@ -110,9 +98,9 @@ func (p *Process) wait(cmd *exec.Cmd, of remains) {
 		p.killer.Stop()
 	}
 	p.mu.Unlock()
-	_ = cmd.Wait() // its state says how it ended
 	of.within.end()
 	adopted.ended(cmd.Process.Pid, of.mark)
+	_ = cmd.Wait() // its state says how it ended
 	p.exit = exitOf(cmd, false)
 	p.exit.Temp = full
 	until := time.Now().Add(drain) // a process that left its group may hold them open

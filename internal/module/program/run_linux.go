@@ -17,10 +17,7 @@ import (
 )
 
 // User is the user that programs run as, if the server is root.
-type User struct {
-	Name     string
-	UID, GID uint32
-}
+type User struct{ UID, GID uint32 }
 
 // Runner runs programs. The zero value runs them as the server's user.
 type Runner struct {
@@ -37,35 +34,21 @@ const drain = time.Second
 // end (SIGTERM to its group) and killed after the grace. Nothing that it has started outlives it, and if this process is
 // killed, so is the program. The error says why it could not be started.
 func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
-	started, over, reaped := make(chan error, 1), make(chan struct{}), make(chan struct{})
+	reaped := make(chan struct{})
+	defer close(reaped)
 	out, printed := &output{most: p.Output}, &output{most: p.Apart}
 	cmd := command(p, out)
 	if p.Apart > 0 {
 		cmd.Stdout = printed
 	}
-	// The thread that starts a process gives it its restrictions, and must live as long as the process: the kernel kills
-	// the process at the end of that thread (PDEATHSIG).
 	within, err := r.Cgroup.group(p.Limits)
 	if err != nil {
 		return Result{}, fmt.Errorf("start %s: %w", p.Path, err)
 	}
-	adopted.expect(p.Mark)
-	go onOwnThread(func() {
-		err := r.start(cmd, p)
-		started <- err
-		if err == nil {
-			awaitEnd(cmd.Process.Pid)
-			close(over)
-		}
-		<-reaped
-	})
-	defer close(reaped)
-	if err := <-started; err != nil {
-		within.end()
-		adopted.ended(0, p.Mark)
-		return Result{}, fmt.Errorf("start %s: %w", p.Path, err)
+	over, outside, err := r.launch(cmd, p, within, reaped)
+	if err != nil {
+		return Result{}, err
 	}
-	outside := within.enter(cmd.Process.Pid)
 	if outside != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
 	}
@@ -74,9 +57,9 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	timedOut := await(ctx, over, cmd.Process.Pid, p)
 	full := exceeded()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind in its group
-	err = cmd.Wait()
 	within.end()
 	adopted.ended(cmd.Process.Pid, p.Mark)
+	err = cmd.Wait()
 	res := Result{Exit: exitOf(cmd, timedOut)}
 	res.Exit.Temp = full
 	res.Output, res.Truncated = out.text()
@@ -87,12 +70,40 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	return res, errors.Join(outside, ignoreExit(err))
 }
 
+// launch starts a process that is over when it has ended, and is reaped after that. The error outside says that it is not in its control
+// group. The thread that starts a process gives it its restrictions, and must live as long as the process: the kernel kills the process at
+// the end of that thread (PDEATHSIG).
+func (r *Runner) launch(cmd *exec.Cmd, p Program, within *group, reaped <-chan struct{}) (over <-chan struct{}, outside, err error) {
+	started, entered, ended := make(chan error, 1), make(chan struct{}), make(chan struct{})
+	adopted.expect(p.Mark)
+	go onOwnThread(func() {
+		err := r.start(cmd, p)
+		started <- err
+		if err == nil {
+			<-entered
+			letGo(cmd)
+			awaitEnd(cmd.Process.Pid)
+			close(ended)
+		}
+		<-reaped
+	})
+	if err := <-started; err != nil {
+		within.end()
+		adopted.ended(0, p.Mark)
+		return nil, nil, fmt.Errorf("start %s: %w", p.Path, err)
+	}
+	outside = within.enter(cmd.Process.Pid)
+	close(entered)
+	return ended, outside, nil
+}
+
 // start starts a process from the calling thread, which has the restrictions and the user of the process from then on: only a thread of
-// the same user may set its limits.
+// the same user may set its limits. A process that may be traced waits until letGo.
 func (r *Runner) start(cmd *exec.Cmd, p Program) error {
 	if err := restrict(p, r.As); err != nil {
 		return err
 	}
+	cmd.SysProcAttr.Ptrace = traces()
 	if err := cmd.Start(); err != nil {
 		return err //nolint:wrapcheck // the caller names the program
 	}

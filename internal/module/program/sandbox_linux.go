@@ -148,16 +148,19 @@ func permit(rules int, path string, access uint64) error {
 
 // InForce returns which restrictions the kernel enforces here.
 func InForce() []string {
-	all := []string{processGroup, resourceLimits, noNewPrivs}
+	all := []string{"process group", "resource limits", "no_new_privs"}
+	if traces() {
+		all = append(all, "limits from the start (ptrace)")
+	}
 	if landlock() > 0 {
-		all = append(all, LandlockFiles)
+		all = append(all, "files (Landlock)")
 	}
 	if scopesSignals(landlock()) {
-		all = append(all, landlockSignals)
+		all = append(all, "signals (Landlock)")
 	}
 	action := uint32(unix.SECCOMP_RET_ERRNO)
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action))); errno == 0 { //nolint:gosec // the kernel reads it
-		all = append(all, SeccompNetwork, seccompCalls)
+		all = append(all, "network (seccomp)", "system calls (seccomp)")
 	}
 	return all
 }

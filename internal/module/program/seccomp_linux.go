@@ -12,7 +12,7 @@ import (
 func denied() []uint32 {
 	return []uint32{
 		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
-		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+		unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
 		unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
 		unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
 		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_OPEN_BY_HANDLE_AT,
@@ -56,6 +56,13 @@ func filterCalls(network bool) error { //nolint:revive // network is a fact
 		filter = append(filter, unix.SockFilter{Code: equal, Jf: 1, K: call}, unix.SockFilter{Code: answer, K: with})
 	}
 	filter = append(filter,
+		// ptrace, but for what the start of a process takes: it stops for its parent, which lets it go.
+		unix.SockFilter{Code: equal, Jf: 5, K: unix.SYS_PTRACE},
+		unix.SockFilter{Code: load, K: first},
+		unix.SockFilter{Code: equal, Jt: 2, K: unix.PTRACE_TRACEME},
+		unix.SockFilter{Code: equal, Jt: 1, K: unix.PTRACE_DETACH},
+		unix.SockFilter{Code: answer, K: refuse},
+		unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW},
 		unix.SockFilter{Code: equal, Jf: 3, K: unix.SYS_CLONE},
 		unix.SockFilter{Code: load, K: first},
 		unix.SockFilter{Code: anyBit, Jf: 1, K: unix.CLONE_NEWUSER},

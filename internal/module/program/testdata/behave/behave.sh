@@ -10,6 +10,7 @@ fork)
   i=0
   while [ $i -lt 20 ]; do setsid sleep 1000 & i=$((i + 1)); done
   echo "forked $i" ;;
+bomb) while :; do setsid "$0" bomb & done ;;
 flood) head -c 4000000 /dev/zero | tr '\0' x; echo end >&2 ;;
 half) echo half; kill -KILL $$; echo done ;;
 eat) all=$(head -c 300000000 /dev/zero | tr '\0' x); echo done ;;

@@ -21,6 +21,7 @@ func main() {
 		"hang":   func() { fmt.Println("on"); hang() },
 		"ignore": func() { signal.Ignore(syscall.SIGTERM); write("on", 0); hang() },
 		"fork":   fork,
+		"bomb":   bomb,
 		"flood":  func() { os.Stdout.Write(bytes.Repeat([]byte("x"), 4_000_000)); fmt.Fprintln(os.Stderr, "end") },
 		"half":   func() { fmt.Println("half"); end(syscall.SIGKILL); fmt.Println("done") },
 		"eat":    eat,
@@ -62,6 +63,14 @@ func fork() {
 		}
 	}
 	fmt.Println("forked 20")
+}
+
+func bomb() {
+	for {
+		child := exec.Command(os.Args[0], "bomb")
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		_ = child.Start() // or there are too many
+	}
 }
 
 func eat() {
