@@ -73,12 +73,12 @@ func (r *runner) scanExpired(ctx context.Context, limit time.Duration) {
 // sweep checks subscriptions that are paused or disabled: their events age all the same.
 func (e *Engine) sweep(ctx context.Context, subs []*sluice.Subscription) {
 	for _, sub := range subs {
-		match, err := filter.CompileWith(sub.Filter, e.ports.Labels)
+		limit, cancel := context.WithTimeout(ctx, sweepLimit)
+		match, err := e.ports.Filters.Compile(limit, e.ports.payer(sub), sub.Filter, e.ports.Labels)
 		if err == nil {
-			limit, cancel := context.WithTimeout(ctx, sweepLimit)
 			err = expiryScan{sub: sub, match: match, ports: e.ports, opts: e.opts}.before(limit)
-			cancel()
 		}
+		cancel()
 		if ctx.Err() != nil {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -72,19 +73,19 @@ func TestConfigure_KeepsTheBuckets(t *testing.T) {
 		return &sluice.Subscription{ID: "s", Endpoint: sluice.Endpoint{URL: url}, Policy: sluice.Policy{Rate: sluice.Rate{PerMinute: perMinute}}}
 	}
 	r.sub = sub("https://a.example", 2)
-	require.NoError(t, r.configure(r.sub))
+	r.configure(r.sub, &filter.Matcher{})
 	require.Len(t, r.limits, 1)
 	now := time.Now()
 	r.limits[0].AllowN(now, 1)
 	changed := sub("https://a.example", 2)
 	changed.Description = "another"
-	require.NoError(t, r.configure(changed))
+	r.configure(changed, &filter.Matcher{})
 	require.Less(t, r.limits[0].TokensAt(now), 1.0)
 	r.throttled = now.Add(time.Hour)
-	require.NoError(t, r.configure(sub("https://b.example", 2)))
+	r.configure(sub("https://b.example", 2), &filter.Matcher{})
 	require.Zero(t, r.throttled)
 	r.throttled = now.Add(time.Hour)
-	require.NoError(t, r.configure(sub("https://b.example", 3)))
+	r.configure(sub("https://b.example", 3), &filter.Matcher{})
 	require.Zero(t, r.throttled)
 	require.InDelta(t, 1, r.limits[0].TokensAt(now), 1e-9)
 }

@@ -153,10 +153,12 @@ func (r *runner) open(ctx context.Context) error {
 	case sub = <-r.changed: // it may fix the failure to open
 	default:
 	}
-	if err := r.configure(sub); err != nil {
+	sub, match, err := r.compiled(ctx, sub)
+	if err != nil {
 		return err
 	}
-	err := r.watched.Load().before(ctx)
+	r.configure(sub, match)
+	err = r.watched.Load().before(ctx)
 	if sluice.CodeOf(err) == sluice.QuotaExceeded { // deliveries need no storage
 		r.log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", r.id), slog.Any("error", err))
 	} else if err != nil {
@@ -227,20 +229,15 @@ func (r *runner) remembered(ctx context.Context) (parked []model.ParkedEntry, er
 	return r.reclaim(ctx)
 }
 
-func (r *runner) configure(sub *sluice.Subscription) error {
+func (r *runner) configure(sub *sluice.Subscription, match *filter.Matcher) {
 	if r.conclude != nil && sub.Policy.OnDead == sluice.DeadHolds { // operators would not look for it in a replay's lanes
 		giving := *sub
 		giving.Policy.OnDead = sluice.DeadContinues
 		sub = &giving
 	}
-	match, err := filter.CompileWith(sub.Filter, r.ports.Labels)
-	if err != nil {
-		return err
-	}
 	r.adopt(sub, r.rate, r.match == nil)
 	r.match = match
 	r.watched.Store(&expiryScan{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
-	return nil
 }
 
 // serve is the loop. It ends when ctx is done or after a failure that the runner cannot fix.
@@ -354,9 +351,11 @@ func (r *runner) replayed() bool { return r.conclude != nil && r.lanes.empty() }
 // reconfigure applies changed settings.
 func (r *runner) reconfigure(sub *sluice.Subscription) error {
 	window := r.sub.Policy.Window
-	if err := r.configure(sub); err != nil {
+	match, err := r.ports.Filters.CompileNow(sub.Filter, r.ports.Labels)
+	if err != nil {
 		return err
 	}
+	r.configure(sub, match)
 	if window != sub.Policy.Window {
 		return errSourceEnded // its consumers have to be changed
 	}

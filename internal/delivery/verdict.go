@@ -72,6 +72,28 @@ func unevaluatedFor(err error) error {
 	return unevaluated{sluice.Errorf(sluice.Unprocessable, "filter: %v", err), err}
 }
 
+// compiled waits until the subscription's filter is compiled. If its settings change meanwhile, it
+// returns the new ones.
+func (r *runner) compiled(ctx context.Context, sub *sluice.Subscription) (_ *sluice.Subscription, match *filter.Matcher, err error) {
+	for {
+		waiting, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			match, err = r.ports.Filters.Compile(waiting, r.ports.payer(sub), sub.Filter, r.ports.Labels)
+		}()
+		select {
+		case <-done:
+			cancel()
+			return sub, match, err
+		case changed := <-r.changed:
+			cancel()
+			<-done
+			sub = changed
+		}
+	}
+}
+
 // doubt takes a delivery into its lane and starts the filter evaluation.
 func (r *runner) doubt(work context.Context, d *model.Delivery) {
 	switch entered, ack := r.lanes.doubt(r.laneOf(d), d); {

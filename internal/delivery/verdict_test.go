@@ -159,6 +159,7 @@ func TestFilter_KeepsOrderWhenDear(t *testing.T) {
 // frugal gives each subscription's filters next to nothing.
 func frugal(p *delivery.Deps) {
 	p.Filters = filter.NewPool(filter.Rates{Principal: 1})
+	_, _ = p.Filters.CompileNow(sluice.Filter{CEL: dear}, nil) // which nobody pays for
 	p.Payer = func(sub *sluice.Subscription) string { return sub.ID }
 }
 
@@ -190,4 +191,30 @@ func TestFilter_OverdrawnLaneWaitsAlone(t *testing.T) {
 	require.Less(t, w.status(t).AckFloor, uint64(3), "what is not evaluated is not acknowledged")
 	w.watch.change(func(sub *sluice.Subscription) { sub.Filter.CEL = `event.seq > 0` })
 	eventually(t, "what waited arrives", func() bool { return w.endpoint.delivered() == 5 })
+}
+
+// Issue 13, attack 3: a subscription whose expression is to be compiled waits for its payer's turn, and holds up no other.
+func TestFilter_CompilingIsPaidFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, connect(t), "compiling", sluice.Policy{Window: 16})
+	pool := filter.NewPool(filter.Rates{Principal: 1})
+	w.ports = func(p *delivery.Deps) {
+		p.Filters = pool
+		p.Payer = func(sub *sluice.Subscription) string { return sub.ID }
+	}
+	_, err := pool.Compile(t.Context(), filter.Payer{Principal: w.sub.ID, Namespace: w.sub.Namespace}, sluice.Filter{CEL: "event.seq > 0"}, nil)
+	require.NoError(t, err)
+	w.sub.Filter = sluice.Filter{CEL: "event.seq > 1"} // which its payer cannot pay for now
+	beside := *w.sub
+	beside.ID, beside.Pattern, beside.Filter.CEL = "beside", "/b/**", "event.seq > 2"
+	_, err = w.store.Subscriptions().Put(t.Context(), beside.ID, &beside, 0)
+	require.NoError(t, err)
+	w.beside = &one{sub: &beside}
+	for i, path := range []sluice.Path{"/a/x", "/a/y", "/b/x"} {
+		w.publish(t, path, strconv.Itoa(i))
+	}
+	defer w.start(t).stop()
+	eventually(t, "the other's event arrives", func() bool { return w.endpoint.delivered() == 1 })
+	w.watch.change(func(sub *sluice.Subscription) { sub.Filter.CEL = "event.seq > 0" })
+	eventually(t, "its own arrive with an expression that is compiled", func() bool { return w.endpoint.delivered() == 3 })
 }

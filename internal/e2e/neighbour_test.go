@@ -146,14 +146,11 @@ func (w *stopwatch) arrives(id string) {
 func (w *stopwatch) measure(b *testing.B, s *running, lasts time.Duration) []float64 {
 	b.Helper()
 	took := make([]float64, lasts/neighbourEvery)
-	began, ticks := time.Now(), time.NewTicker(neighbourEvery)
-	defer ticks.Stop()
+	began := time.Now()
 	var all sync.WaitGroup
 	for i := range took {
 		due := began.Add(time.Duration(i+1) * neighbourEvery)
-		if time.Until(due) > 0 {
-			<-ticks.C
-		}
+		<-time.After(time.Until(due))
 		w.count++
 		id, arrived := "v"+strconv.Itoa(w.count), make(chan struct{})
 		w.arrived.Store(id, arrived)

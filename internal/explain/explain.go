@@ -114,7 +114,7 @@ func (e *Explainer) Attempts(ctx context.Context, sub *sluice.Subscription, even
 // Codes NotFound; WindowExceeded; QuotaExceeded if the filter's payer is over its rate for too
 // long.
 func (e *Explainer) Events(ctx context.Context, sub *sluice.Subscription, q model.WindowQuery, wait time.Duration) (model.WindowPage, error) {
-	matches, err := filter.CompileWith(sub.Filter, e.labels)
+	matches, err := e.filters.CompileNow(sub.Filter, e.labels)
 	if err != nil {
 		return model.WindowPage{}, err
 	}

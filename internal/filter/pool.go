@@ -38,10 +38,11 @@ type Payer struct {
 // million are a second of one processor.
 type Rates struct{ Principal, Namespace int }
 
-// Pool evaluates expensive expressions for many subscriptions: a few at a time, round-robin by
-// payer, each payer within the rates. It is safe for concurrent use.
+// Pool compiles expressions and evaluates expensive ones for many subscriptions: a few at a time,
+// round-robin by payer, each payer within the rates. It is safe for concurrent use.
 type Pool struct {
-	seen *seen
+	seen     *seen
+	compiled *compiled
 
 	mu       sync.Mutex
 	idle     int // evaluators that may be started
@@ -51,24 +52,25 @@ type Pool struct {
 	timer    *time.Timer
 }
 
-// line is the waiting asks of one payer, in order.
+// line is the waiting asks of one payer: compilations first, each kind in order.
 type line struct {
-	payer Payer
-	asks  []*ask
+	payer        Payer
+	compilations []*ask
+	evaluations  []*ask
 }
 
-// ask is one requested evaluation.
+// ask is one requested evaluation, or compilation.
 type ask struct {
-	ctx   context.Context //nolint:containedctx // done if the answer is not needed any more
-	match *Matcher
-	event *sluice.Event
-	done  func(ok bool, err error)
+	ctx      context.Context //nolint:containedctx // done if the answer is not needed any more
+	compiles bool
+	known    func() bool                    // reports whether the result is known, and costs nothing
+	do       func() (cost int, tell func()) // tell tells the caller the result
 }
 
-// NewPool returns a pool that evaluates on half of the processors, at least one.
+// NewPool returns a pool that works on half of the processors, at least one.
 func NewPool(rates Rates) *Pool {
 	return &Pool{
-		seen: newSeen(), idle: max(1, runtime.GOMAXPROCS(0)/2),
+		seen: newSeen(), compiled: newCompiled(), idle: max(1, runtime.GOMAXPROCS(0)/2),
 		accounts: newAccounts(rates), lines: map[Payer]*line{},
 	}
 }
@@ -143,6 +145,18 @@ func (p *Pool) Try(payer Payer, m *Matcher, e *sluice.Event, read *Parsed) (ok b
 // returns at once; done is called once, from another goroutine, unless ctx ends before. The event
 // must not change until then.
 func (p *Pool) Ask(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event, done func(ok bool, err error)) {
+	p.enter(payer, &ask{
+		ctx:   ctx,
+		known: func() bool { return p.seen.knows(m, e) },
+		do: func() (int, func()) {
+			v, cost := p.seen.judge(m, e)
+			return cost, func() { done(v.OK, v.Err) }
+		},
+	})
+}
+
+// enter puts an ask in the payer's line.
+func (p *Pool) enter(payer Payer, a *ask) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[payer]
@@ -151,7 +165,11 @@ func (p *Pool) Ask(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event
 		p.lines[payer] = l
 		p.turns = append(p.turns, l)
 	}
-	l.asks = append(l.asks, &ask{ctx, m, e, done})
+	if a.compiles {
+		l.compilations = append(l.compilations, a)
+	} else {
+		l.evaluations = append(l.evaluations, a)
+	}
 	p.employ()
 }
 
@@ -207,11 +225,11 @@ func (p *Pool) lookAfter(wait time.Duration) {
 // work evaluates until no evaluation may start.
 func (p *Pool) work(payer Payer, a *ask) {
 	for a != nil {
-		v, cost := p.seen.judge(a.match, a.event)
+		cost, tell := a.do()
 		p.mu.Lock()
 		p.accounts.charge(payer, cost, time.Now()) // before the answer can cause another ask
 		p.mu.Unlock()
-		a.done(v.OK, v.Err)
+		tell()
 		p.mu.Lock()
 		now := time.Now()
 		var wait time.Duration
@@ -230,7 +248,7 @@ func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 		l := p.turns[0]
 		p.turns = append(p.turns[1:], l)
 		a, owes := p.first(l, now)
-		if len(l.asks) == 0 {
+		if l.first() == nil {
 			p.turns = p.turns[:len(p.turns)-1]
 			delete(p.lines, l.payer)
 		}
@@ -248,21 +266,37 @@ func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 // to wait for it. A known result costs nothing and waits for nothing, unless it is that a cost
 // limit is exceeded.
 func (p *Pool) first(l *line, now time.Time) (a *ask, owes time.Duration) {
-	for len(l.asks) > 0 && l.asks[0].ctx.Err() != nil {
+	for a = l.first(); a != nil && a.ctx.Err() != nil; a = l.first() {
 		l.drop()
 	}
-	if len(l.asks) == 0 {
+	if a == nil {
 		return nil, 0
 	}
-	if owes = p.accounts.owes(l.payer, now); owes > 0 && !p.seen.knows(l.asks[0]) {
+	if owes = p.accounts.owes(l.payer, now); owes > 0 && !a.known() {
 		return nil, owes
 	}
-	a = l.asks[0]
 	l.drop()
 	return a, 0
 }
 
+// first returns the line's next ask, or nil.
+func (l *line) first() *ask {
+	if queue := l.queue(); len(*queue) > 0 {
+		return (*queue)[0]
+	}
+	return nil
+}
+
+// drop removes the line's next ask.
 func (l *line) drop() {
-	l.asks[0] = nil
-	l.asks = l.asks[1:]
+	queue := l.queue()
+	(*queue)[0] = nil
+	*queue = (*queue)[1:]
+}
+
+func (l *line) queue() *[]*ask {
+	if len(l.compilations) > 0 {
+		return &l.compilations
+	}
+	return &l.evaluations
 }

@@ -184,16 +184,16 @@ func TestSeen_AnswersEvaluatedExpressionsFree(t *testing.T) {
 	t.Parallel()
 	s := newSeen()
 	dear, e := dearOn(t, 1)
-	require.False(t, s.knows(&ask{match: &Matcher{}, event: e}))
-	require.False(t, s.knows(&ask{match: dear, event: e}))
+	require.False(t, s.knows(&Matcher{}, e))
+	require.False(t, s.knows(dear, e))
 	v, _ := s.judge(dear, e)
 	require.True(t, v.OK)
-	require.True(t, s.knows(&ask{match: dear, event: e}))
+	require.True(t, s.knows(dear, e))
 	live, err := CompileLive(sluice.Filter{CEL: "event.data.all(a, event.data.all(b, event.data.all(c, a == c)))"}, nil)
 	require.NoError(t, err)
 	v, _ = s.judge(live, e)
 	require.True(t, Exhausted(v.Err))
-	require.False(t, s.knows(&ask{match: live, event: e}), "an exhausted allowance is paid for again")
+	require.False(t, s.knows(live, e), "an exhausted allowance is paid for again")
 }
 
 // Reading the data costs as much as it is large, once, and only the expressions that look at it.

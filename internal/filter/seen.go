@@ -127,11 +127,11 @@ func (s *seenEvent) lookUp(x *expression) *verdict {
 }
 
 // knows reports whether an equal expression was evaluated already, within its limit.
-func (s *seen) knows(a *ask) bool {
-	if a.match.cel == nil {
+func (s *seen) knows(m *Matcher, e *sluice.Event) bool {
+	if m.cel == nil {
 		return false
 	}
-	v := s.of(a.event).lookUp(a.match.cel)
+	v := s.of(e).lookUp(m.cel)
 	return v != nil && !Exhausted(v.err)
 }
 

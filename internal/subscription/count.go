@@ -32,7 +32,7 @@ func (r *Registry) Count(ctx context.Context, id string, req ReplayRequest) (Rep
 	if err != nil {
 		return ReplayCount{}, err
 	}
-	match, err := filter.CompileWith(sub.Filter, r.needs.Labels)
+	match, err := r.needs.Filters.CompileNow(sub.Filter, r.needs.Labels)
 	if err != nil {
 		return ReplayCount{}, err
 	}
