@@ -149,6 +149,9 @@ func ways() map[string]way {
 		},
 		"eat":   {change: func(p *program.Program, b behaving) { p.Limits.Memory = b.memory << 20 }, text: "the program ", output: anything},
 		"files": {change: func(p *program.Program, _ behaving) { p.Limits.TempFiles = 500 }, text: full + "has more than 500 files", output: anything},
+		"removed": {
+			change: func(p *program.Program, _ behaving) { p.Limits.TempSize = 16 << 20 }, text: full + "has more than 16 MiB", output: anything,
+		},
 		"bytes": {change: func(p *program.Program, _ behaving) { p.Limits.TempSize = 16 << 20 }, text: full + "has more than 16 MiB", output: anything},
 	}
 }

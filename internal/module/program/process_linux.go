@@ -63,7 +63,7 @@ func (r *Runner) Start(p Program) (*Process, error) {
 		_, _ = fmt.Fprintln(proc.Log, outside) // it takes all
 		proc.Kill()
 	}
-	exceeded := r.watchTemp(p, over, proc.Kill)
+	exceeded := r.watchTemp(p, proc.pid, over, proc.Kill)
 	go proc.wait(cmd, remains{over, exceeded, p.Mark, within})
 	return proc, nil
 }

@@ -53,7 +53,7 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
 	}
 	kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // it may have ended
-	exceeded := r.watchTemp(p, over, kill)
+	exceeded := r.watchTemp(p, cmd.Process.Pid, over, kill)
 	timedOut := await(ctx, over, cmd.Process.Pid, p)
 	full := exceeded()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind in its group

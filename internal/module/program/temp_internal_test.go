@@ -15,8 +15,8 @@ import (
 
 // looked returns the limit that a directory exceeds.
 func looked(dir string, l Limits) string {
-	limit, _ := (&Runner{}).look(Program{Temp: dir, Limits: l}, make(chan struct{}))
-	return limit
+	is, _ := (&Runner{}).look(Program{Temp: dir, Limits: l, Mark: MarkName + "=" + dir}, os.Getpid(), make(chan struct{}))
+	return is.limit
 }
 
 // fills writes files of a size into a directory.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,7 @@ import (
 
 const (
 	lookPause = 100 * time.Millisecond // between two looks at a temporary directory
+	lookIdle  = time.Second            // while nothing changes in it, at most
 	lookRest  = 20                     // and at least so many times as long as a look took
 	lookBatch = 256                    // names that are read at once
 	maxDepth  = 100                    // of a directory in it
@@ -24,50 +26,62 @@ var errOver = errors.New("the program has ended")
 // watchTemp kills a program whose temporary directory exceeds its limits. It looks at the directory from time to time: what a program
 // writes between two looks is not bounded. The function is called once the program has ended, and returns the limit that was exceeded; "":
 // none.
-func (r *Runner) watchTemp(p Program, over <-chan struct{}, kill func()) (exceeded func() string) {
+func (r *Runner) watchTemp(p Program, pid int, over <-chan struct{}, kill func()) (exceeded func() string) {
 	if p.Temp == "" || p.Limits.TempSize == 0 && p.Limits.TempFiles == 0 {
 		return func() string { return "" }
 	}
 	found := make(chan string, 1)
 	go func() {
 		defer close(found)
-		pause := time.NewTimer(lookPause)
-		defer pause.Stop()
+		next, last, pause := time.NewTimer(lookPause), seen{}, lookPause
+		defer next.Stop()
 		for {
 			select {
 			case <-over:
 				return
-			case <-pause.C:
+			case <-next.C:
 			}
-			limit, took := r.look(p, over)
-			if limit != "" {
-				found <- limit
+			is, took := r.look(p, pid, over)
+			if is.limit != "" {
+				found <- is.limit
 				kill()
 				return
 			}
-			pause.Reset(max(lookPause, lookRest*took))
+			if pause = min(2*pause, lookIdle); is != last {
+				pause = lookPause
+			}
+			last = is
+			next.Reset(max(pause, lookRest*took))
 		}
 	}()
 	return func() string { return <-found }
 }
 
-// look returns the limit that a temporary directory exceeds; "": none. There is one look at a time.
-func (r *Runner) look(p Program, over <-chan struct{}) (limit string, took time.Duration) {
+// seen is what a look at a temporary directory has found.
+type seen struct {
+	size, files uint64
+	limit       string // that it exceeds; "": none
+}
+
+// look looks at the temporary directory of a process. There is one look at a time.
+func (r *Runner) look(p Program, pid int, over <-chan struct{}) (is seen, took time.Duration) {
 	r.looks.Lock()
 	defer r.looks.Unlock()
 	began := time.Now()
+	use := usage{limits: p.Limits, over: over}
 	fd, err := openDir(unix.AT_FDCWD, p.Temp)
 	if err == nil {
-		use := usage{limits: p.Limits, over: over}
+		dir, unknown := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 		err = use.add(fd, 0)
+		if err == nil && unknown == nil {
+			err = use.addRemoved(dir, processesOf(pid, p.Mark))
+		}
 	}
-	switch full, ok := errors.AsType[*fullError](err); {
-	case ok:
-		limit = full.limit
-	case err != nil && !errors.Is(err, errOver):
-		limit = "cannot be measured: " + err.Error()
+	is = seen{size: use.size, files: use.files}
+	if full, ok := errors.AsType[*fullError](err); ok { // any other error, such as that this process has too many files open, passes
+		is.limit = full.limit
 	}
-	return limit, time.Since(began)
+	return is, time.Since(began)
 }
 
 // fullError says which limit a directory exceeds.
@@ -118,9 +132,22 @@ func (u *usage) addFile(dir int, name string, depth int) error {
 	if err := unix.Fstatat(dir, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return ignoreGone(err)
 	}
-	isDir := stat.Mode&unix.S_IFMT == unix.S_IFDIR
+	if err := u.count(&stat); err != nil || !isDir(&stat) {
+		return err
+	}
+	fd, err := openDir(dir, name)
+	if err != nil {
+		return ignoreGone(err)
+	}
+	return u.add(fd, depth+1)
+}
+
+func isDir(stat *unix.Stat_t) bool { return stat.Mode&unix.S_IFMT == unix.S_IFDIR }
+
+// count adds a file.
+func (u *usage) count(stat *unix.Stat_t) error {
 	size := uint64(stat.Blocks) * blockSize //nolint:gosec // not negative
-	if !isDir && stat.Nlink > 1 {
+	if !isDir(stat) && stat.Nlink > 1 {
 		size /= uint64(stat.Nlink) //nolint:unconvert,nolintlint // of another width on arm64
 	}
 	u.size, u.files = u.size+size, u.files+1
@@ -129,14 +156,43 @@ func (u *usage) addFile(dir int, name string, depth int) error {
 		return &fullError{fmt.Sprintf("has more than %d files", most.TempFiles)}
 	case most.TempSize > 0 && u.size > most.TempSize:
 		return &fullError{fmt.Sprintf("has more than %d MiB", most.TempSize>>20)}
-	case !isDir:
-		return nil
 	}
-	fd, err := openDir(dir, name)
-	if err != nil {
-		return ignoreGone(err)
+	return nil
+}
+
+// addRemoved adds the files of a directory that processes have removed and keep open, as far as this one may see them.
+func (u *usage) addRemoved(dir string, pids []int) error {
+	seen := map[uint64]bool{}
+	for _, pid := range pids {
+		open := fmt.Sprintf("/proc/%d/fd/", pid)
+		files, _ := os.ReadDir(open) // it may have ended
+		for _, file := range files {
+			path, err := os.Readlink(open + file.Name())
+			if err != nil || !strings.HasPrefix(path, dir+"/") {
+				continue
+			}
+			var stat unix.Stat_t
+			if err := unix.Stat(open+file.Name(), &stat); err != nil || stat.Nlink > 0 || seen[stat.Ino] {
+				continue
+			}
+			seen[stat.Ino] = true
+			if err := u.count(&stat); err != nil {
+				return err
+			}
+		}
 	}
-	return u.add(fd, depth+1)
+	return nil
+}
+
+// processesOf returns the processes of a program: the first one, what it has started, and what has lost its parent and has its mark.
+func processesOf(pid int, mark string) []int {
+	all := append(descendants(pid), pid)
+	for _, orphan := range children() {
+		if has, err := hasVariable(fmt.Sprintf("/proc/%d/environ", orphan), mark); err == nil && has {
+			all = append(append(all, orphan), descendants(orphan)...)
+		}
+	}
+	return all
 }
 
 // ignoreGone returns nil for the errors of a file that was removed or replaced meanwhile.

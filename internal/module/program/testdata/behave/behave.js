@@ -38,6 +38,14 @@ const ways = {
     for (let i = 0; i < 1000; i++) fs.writeFileSync(`${temp}/${i}`, "");
     hang();
   },
+  removed: () => {
+    for (let i = 0; i < 8; i++) {
+      const fd = fs.openSync(temp + "/x", "w");
+      fs.unlinkSync(temp + "/x");
+      fs.writeSync(fd, Buffer.alloc(4 << 20));
+    }
+    hang();
+  },
   bytes: () => {
     for (let i = 0; i < 8; i++) fs.writeFileSync(`${temp}/${i}`, Buffer.alloc(4 << 20));
     hang();

@@ -44,6 +44,13 @@ elif way == "files":
     for i in range(1000):
         open(f"{temp}/{i}", "w").close()
     time.sleep(1000)
+elif way == "removed":
+    files = []
+    for i in range(8):
+        files.append(open(f"{temp}/x", "wb", buffering=0))
+        os.remove(f"{temp}/x")
+        files[i].write(bytes(4 << 20))
+    time.sleep(1000)
 elif way == "bytes":
     for i in range(8):
         with open(f"{temp}/{i}", "wb") as file:

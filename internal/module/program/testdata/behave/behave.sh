@@ -15,5 +15,12 @@ flood) head -c 4000000 /dev/zero | tr '\0' x; echo end >&2 ;;
 half) echo half; kill -KILL $$; echo done ;;
 eat) all=$(head -c 300000000 /dev/zero | tr '\0' x); echo done ;;
 files) i=0; while [ $i -lt 1000 ]; do : > "$TMPDIR/$i"; i=$((i + 1)); done; sleep 1000 ;;
+removed)
+  for i in 3 4 5 6 7 8 9; do
+    eval "exec $i> \"$TMPDIR/x\""
+    rm "$TMPDIR/x"
+    head -c 4194304 /dev/zero >&$i
+  done
+  sleep 1000 ;;
 bytes) for i in 1 2 3 4 5 6 7 8; do head -c 4194304 /dev/zero > "$TMPDIR/$i"; done; sleep 1000 ;;
 esac

@@ -15,18 +15,19 @@ import (
 
 func main() {
 	ways := map[string]func(){
-		"exit":   exit,
-		"signal": func() { end(syscall.SIGTERM) },
-		"slow":   func() { time.Sleep(100 * time.Millisecond); fmt.Println("done") },
-		"hang":   func() { fmt.Println("on"); hang() },
-		"ignore": func() { signal.Ignore(syscall.SIGTERM); write("on", 0); hang() },
-		"fork":   fork,
-		"bomb":   bomb,
-		"flood":  func() { os.Stdout.Write(bytes.Repeat([]byte("x"), 4_000_000)); fmt.Fprintln(os.Stderr, "end") },
-		"half":   func() { fmt.Println("half"); end(syscall.SIGKILL); fmt.Println("done") },
-		"eat":    eat,
-		"files":  func() { many(1000, 0) },
-		"bytes":  func() { many(8, 4<<20) },
+		"exit":    exit,
+		"signal":  func() { end(syscall.SIGTERM) },
+		"slow":    func() { time.Sleep(100 * time.Millisecond); fmt.Println("done") },
+		"hang":    func() { fmt.Println("on"); hang() },
+		"ignore":  func() { signal.Ignore(syscall.SIGTERM); write("on", 0); hang() },
+		"fork":    fork,
+		"bomb":    bomb,
+		"flood":   func() { os.Stdout.Write(bytes.Repeat([]byte("x"), 4_000_000)); fmt.Fprintln(os.Stderr, "end") },
+		"half":    func() { fmt.Println("half"); end(syscall.SIGKILL); fmt.Println("done") },
+		"eat":     eat,
+		"files":   func() { many(1000, 0) },
+		"removed": removed,
+		"bytes":   func() { many(8, 4<<20) },
 	}
 	ways[os.Args[1]]()
 }
@@ -52,6 +53,22 @@ func write(name string, size int) {
 	if err := os.WriteFile(filepath.Join(os.Getenv("TMPDIR"), name), make([]byte, size), 0o600); err != nil {
 		panic(err)
 	}
+}
+
+func removed() {
+	path := filepath.Join(os.Getenv("TMPDIR"), "x")
+	var files []*os.File
+	for range 8 {
+		file, err := os.Create(path)
+		if err != nil {
+			panic(err)
+		}
+		files = append(files, file)
+		os.Remove(path)
+		file.Write(make([]byte, 4<<20))
+	}
+	hang()
+	_ = files
 }
 
 func fork() {
