@@ -19,7 +19,7 @@ type deliveriesCmd struct {
 	Retry   bool     `help:"Retry the event: immediately if it is parked or held, otherwise as a replay." xor:"act"`
 	Discard bool     `help:"Discard the event that holds its lane: it becomes a dead letter, and the lane continues." xor:"act"`
 	State   string   `help:"Filter by state: delivered, retrying, held, dead, parked (retrying or held), or failed (all except delivered)." placeholder:"STATE"`
-	Since   string   `help:"Earliest event: a sequence, a time, or an age such as 10m or 7d." placeholder:"WHEN"`
+	Since   string   `help:"Events after a sequence, or attempts since a time or an age such as 10m or 7d." placeholder:"WHEN"`
 	Until   string   `help:"Latest time, or an age." placeholder:"WHEN"`
 	Path    string   `aliases:"pattern" help:"Filter by path." placeholder:"PATTERN"`
 	Type    []string `aliases:"types" help:"Filter by type." placeholder:"TYPE"`

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/sluice-io/sluice/internal/endpoint"
@@ -167,6 +169,7 @@ type testReport struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty"`
+	Output string `json:"output,omitempty"` // if it is not
 }
 
 // Run runs each row, and fails if one does.
@@ -193,15 +196,29 @@ func (c *moduleTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 			failed++
 		}
 	}
-	err = s.Show(reports, func() error {
-		rows := make([][]string, len(reports))
-		for i, r := range reports {
-			rows[i] = []string{map[bool]string{true: "ok", false: "FAIL"}[r.OK], r.Name, r.Reason}
-		}
-		return s.Table("", rows)
-	})
+	err = s.Show(reports, func() error { return showReports(s, reports) })
 	if err == nil && failed > 0 {
 		err = fmt.Errorf("%d of %d tests failed", failed, len(tests))
+	}
+	return err
+}
+
+// showReports prints a line for each row, with the output of those that fail.
+func showReports(s *terminal.Session, reports []testReport) (err error) {
+	for _, r := range reports {
+		if r.OK {
+			err = errors.Join(err, s.Say("ok    %s", r.Name))
+		} else {
+			err = errors.Join(err, s.Say("FAIL  %s: %s", r.Name, r.Reason), sayIndented(s, r.Output))
+		}
+	}
+	return err
+}
+
+// sayIndented prints the output of a program, its lines indented.
+func sayIndented(s *terminal.Session, output string) (err error) {
+	for line := range strings.Lines(output) {
+		err = errors.Join(err, s.Say("    %s", strings.TrimRight(line, "\r\n")))
 	}
 	return err
 }
@@ -210,13 +227,15 @@ func judge(test *module.Test, t host.Trial) testReport {
 	a, r := t.Attempt, testReport{Name: test.Name}
 	switch {
 	case a.Outcome != test.Outcome:
-		r.Reason = strings.TrimSpace(fmt.Sprintf("it is %s, not %s: %s %s", a.Outcome, test.Outcome, a.Error, a.Output))
+		r.Reason = strings.TrimSuffix(fmt.Sprintf("it is %s, not %s: %s", a.Outcome, test.Outcome, a.Error), ": ")
 	case !strings.Contains(a.Output, test.Output):
-		r.Reason = fmt.Sprintf("%q is not in its output: %s", test.Output, strings.TrimSpace(a.Output))
+		r.Reason = fmt.Sprintf("%q is not in its output", test.Output)
 	default:
 		r.Reason = test.Differs(t.Events)
 	}
-	r.OK = r.Reason == ""
+	if r.OK = r.Reason == ""; !r.OK {
+		r.Output = a.Output
+	}
 	return r
 }
 
@@ -232,12 +251,18 @@ func (moduleLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	return s.Show(map[string]any{"modules": all}, func() error {
-		rows := make([][]string, len(all))
-		for i, m := range all {
+	return s.Show(all, func() error {
+		rows := make([][]string, len(all.Modules))
+		for i, m := range all.Modules {
 			rows[i] = []string{m.Name, string(m.State), m.Digest, m.Reason}
 		}
-		return s.Table("NAME STATE DIGEST REASON", rows)
+		if err := s.Table("NAME | STATE | DIGEST | REASON", rows); err != nil {
+			return err
+		}
+		if all.Host == nil {
+			return s.Say("This server has no directories of modules: set modules.dirs.")
+		}
+		return s.Say("On this server %s.", all.Host)
 	})
 }
 
@@ -262,20 +287,53 @@ func (c *moduleShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 func showModule(s *terminal.Session, m sluice.Module) error {
 	return s.Show(m, func() error {
-		facts := []string{"name", m.Name, "state", string(m.State), "reason", m.Reason, "digest", m.Digest, "approved", m.Approved}
+		facts := []string{"name", m.Name, "state", string(m.State), "reason", m.Reason, "digest", m.Digest}
+		if m.Approved != m.Digest { // not a secret: of files
+			facts = append(facts, "approved", m.Approved)
+		}
 		if m.ApprovedAt != nil {
 			facts = append(facts, "approved at", terminal.FormatTime(*m.ApprovedAt)+terminal.By(m.ApprovedBy))
 		}
-		facts = append(facts, "changed files", strings.Join(m.Changed, ", "), "restrictions", strings.Join(m.Restrictions, ", "))
-		if err := s.Facts(facts...); err != nil {
+		facts = append(facts, "changed files", strings.Join(m.Changed, ", "), "restrictions", strings.Join(m.Restrictions, ", "), "served by", servedBy(&m))
+		if err := s.Facts(facts...); err != nil || len(m.Handlers) == 0 {
 			return err
 		}
 		rows := make([][]string, len(m.Handlers))
 		for i, h := range m.Handlers {
 			rows[i] = []string{h.ID, h.EventType, string(h.Pattern), strings.Join(h.Namespaces, ", "), cmp.Or(h.Program, h.URL), mayOf(&h), strings.Join(h.Subscriptions, ", ")}
 		}
-		return s.Table("HANDLER TYPE PATTERN NAMESPACES PROGRAM MAY SUBSCRIPTIONS", rows)
+		if err := s.Table("HANDLER | TYPE | PATTERN | NAMESPACES | PROGRAM | MAY | SUBSCRIPTIONS", rows); err != nil || len(m.Running) == 0 {
+			return err
+		}
+		return showRunning(s, m.Running)
 	})
+}
+
+// servedBy returns which server serves the subscriptions of a module; "" if that is not known.
+func servedBy(m *sluice.Module) string {
+	switch m.ServedBy {
+	case "":
+		return ""
+	case m.Server:
+		return "this server"
+	}
+	return "server " + m.ServedBy
+}
+
+// showRunning prints the processes of a module on the server that answered.
+func showRunning(s *terminal.Session, all []sluice.ModuleRun) error {
+	rows := make([][]string, len(all))
+	for i, r := range all {
+		crash := r.LastCrash
+		if r.LastCrashAt != nil {
+			crash = terminal.FormatTime(*r.LastCrashAt) + " " + crash
+		}
+		rows[i] = []string{
+			r.Subscription, strconv.Itoa(r.Processes), strconv.Itoa(r.Ready), strconv.Itoa(r.Events), strconv.Itoa(r.Waiting), strconv.Itoa(r.Crashes),
+			terminal.FormatTimePtr(r.NextStart), terminal.OrDash(crash),
+		}
+	}
+	return s.Table("SUBSCRIPTION | PROCESSES | READY | EVENTS | WAITING | CRASHES | NEXT START | LAST CRASH", rows)
 }
 
 // mayOf returns what a program may do besides handling its events.

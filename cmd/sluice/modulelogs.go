@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/module"
@@ -24,7 +24,7 @@ type moduleLogsCmd struct {
 	moduleName
 
 	Handler string        `help:"Filter by the ID of the handler." placeholder:"ID"`
-	Since   string        `help:"Earliest event: a sequence, a time, or an age such as 10m or 7d." placeholder:"WHEN"`
+	Since   string        `help:"Events after a sequence, or attempts since a time or an age such as 10m or 7d." placeholder:"WHEN"`
 	Limit   int           `help:"Maximum number of events of each subscription, the latest ones." default:"100"`
 	Follow  bool          `short:"f" help:"Go on with new attempts until interrupted."`
 	Every   time.Duration `hidden:"" default:"1s"`
@@ -44,17 +44,20 @@ func (c *moduleLogsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	subs, err := c.subscriptions(ctx, api)
+	subs, err := c.subscriptions(ctx, s, api)
 	if err != nil {
 		return err
 	}
 	l := moduleLog{api: api, query: client.DeliveriesQuery{Since: c.Since, Limit: c.Limit}, seen: map[string]time.Time{}}
+	if !c.Follow {
+		return l.show(ctx, s, subs)
+	}
+	// Attempts that ended before an interrupt are shown: a look that is under way is finished, and one more follows.
+	looking, done := terminal.Outliving(ctx, lastLook)
+	defer done()
 	for {
-		err := l.show(ctx, s, subs)
-		switch {
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // interrupted
-		case err != nil, !c.Follow:
+		interrupted := ctx.Err() != nil
+		if err := l.show(looking, s, subs); err != nil || interrupted {
 			return err
 		}
 		select {
@@ -64,6 +67,9 @@ func (c *moduleLogsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 }
 
+// lastLook is the time for the look after an interrupt.
+const lastLook = 5 * time.Second
+
 // moduleLog is the attempts of a module that were shown.
 type moduleLog struct {
 	api   *client.Client
@@ -71,11 +77,14 @@ type moduleLog struct {
 	seen  map[string]time.Time // last attempt of a delivery
 }
 
-// subscriptions returns the subscriptions of the module, or of one of its handlers.
-func (c *moduleLogsCmd) subscriptions(ctx context.Context, api *client.Client) (ids []string, err error) {
+// subscriptions returns the subscriptions of the module, or of one of its handlers. It says why the module does not run.
+func (c *moduleLogsCmd) subscriptions(ctx context.Context, s *terminal.Session, api *client.Client) (ids []string, err error) {
 	m, err := api.Module(ctx, c.Name)
 	if err != nil {
 		return nil, err
+	}
+	if m.State != sluice.ModuleApproved {
+		s.Complain("module %s is %s: %s", m.Name, m.State, m.Reason)
 	}
 	for _, h := range m.Handlers {
 		if c.Handler == "" || c.Handler == h.ID {
@@ -166,10 +175,5 @@ func showAttempt(s *terminal.Session, a *sluice.Attempt) error {
 	}
 	err := s.Say("%s %s %s %s on %s, attempt %s after %s: %s", terminal.FormatTime(a.StartedAt), a.Subscription, a.EventID, a.Type, a.Path,
 		attemptNumber(*a), a.Duration.Std().Round(time.Millisecond), how)
-	for line := range strings.Lines(a.Output) {
-		if err == nil {
-			err = s.Say("    %s", strings.TrimRight(line, "\r\n"))
-		}
-	}
-	return err
+	return errors.Join(err, sayIndented(s, a.Output))
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -20,13 +19,10 @@ import (
 )
 
 // openModules constructs the host of modules.
-func (s *server) openModules(ctx context.Context) error {
+func (s *server) openModules(context.Context) error {
 	as, err := userOf(s.cfg.Modules.User)
 	if err != nil {
 		return err
-	}
-	if as == nil && len(s.cfg.Modules.Dirs) > 0 && os.Geteuid() == 0 {
-		s.opts.Log.WarnContext(ctx, "programs of modules run as root; set modules.user")
 	}
 	data, err := filepath.Abs(s.cfg.Data)
 	if err != nil {
@@ -68,7 +64,7 @@ func userOf(name string) (*program.User, error) {
 	if err != nil {
 		return nil, fmt.Errorf("modules.user %s: group id %s: %w", name, u.Gid, err)
 	}
-	return &program.User{UID: uint32(uid), GID: uint32(gid)}, nil
+	return &program.User{Name: u.Username, UID: uint32(uid), GID: uint32(gid)}, nil
 }
 
 // followModules follows the approvals of modules.
@@ -111,6 +107,6 @@ func (s *server) openLeases(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.divide, s.owns = leases.Poke, ownership.New(leases)
+	s.divide, s.owns, s.moduleService.Serves = leases.Poke, ownership.New(leases), leases.Holder
 	return nil
 }

@@ -70,6 +70,7 @@ func (c *Cmd) Run(ctx context.Context, s *terminal.Session) error {
 	e.checkGrants(ctx)
 	e.checkTypes(ctx)
 	e.checkSubscriptions(ctx)
+	e.checkModules(ctx)
 	e.checkNATS(ctx)
 	err := s.Show(e.findings, func() error {
 		rows := make([][]string, len(e.findings))

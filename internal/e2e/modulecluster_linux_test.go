@@ -53,6 +53,13 @@ func TestModuleCluster_RunsWhereItsFilesAre(t *testing.T) { // S4-17, S4-22, S4-
 	servers["one"].approves(t, "m")
 	serving("one")
 	handled("none")
+	shown := func(server, field string) any {
+		return servers[server].must(t, 200, "GET /v1/modules/m", "").field(t, field)
+	}
+	require.NotEqual(t, shown("one", "server"), shown("none", "server"))
+	for name := range servers {
+		require.Equal(t, shown("one", "server"), shown(name, "served_by"))
+	}
 
 	moduleOf(t, dirs["other"], "m", `echo different`)
 	require.Equal(t, "changed", servers["other"].must(t, 200, "GET /v1/modules/m", "").field(t, "state"))

@@ -12,7 +12,7 @@ import (
 
 // Modules approves and disables modules.
 type Modules interface {
-	Modules(ctx context.Context) []sluice.Module
+	Modules(ctx context.Context) sluice.ModuleList
 	// Module returns a module. Code NotFound.
 	Module(ctx context.Context, name string) (sluice.Module, error)
 	// Approve has a module run. Codes NotFound; Unprocessable; RevisionMismatch; Forbidden.
@@ -48,7 +48,7 @@ func (s *Server) listModules(c echo.Context) error {
 	if err := httpkit.OnlyParams(c); err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, map[string]any{"modules": s.opts.Modules.Modules(c.Request().Context())})
+	return c.JSON(http.StatusOK, s.opts.Modules.Modules(c.Request().Context()))
 }
 
 func (s *Server) getModule(c echo.Context) error {

@@ -178,15 +178,9 @@ func (f *Fault) Error() string {
 
 // ParseManifest returns the manifest in a text. Files of the module are not looked at. The error is a *Fault.
 func ParseManifest(text []byte) (Manifest, error) {
-	if len(text) > maxManifest {
-		return Manifest{}, fault(0, "more than %d bytes", maxManifest)
-	}
-	if err := strictjson.Check(text); err != nil {
-		return Manifest{}, fault(0, "%v", err)
-	}
-	var in encoded
-	if err := strictjson.DecodeExactly(text, &in, sluice.InvalidRequest); err != nil {
-		return Manifest{}, fault(lineOfError(text, err), "%v", err)
+	in, err := decode(text)
+	if err != nil {
+		return Manifest{}, err
 	}
 	m := Manifest{Namespaces: in.Namespaces}
 	if len(m.Namespaces) == 0 {
@@ -213,6 +207,24 @@ func ParseManifest(text []byte) (Manifest, error) {
 		m.Handlers = append(m.Handlers, h)
 	}
 	return m, nil
+}
+
+// decode returns the JSON of a manifest. The error is a *Fault.
+func decode(text []byte) (in encoded, err error) {
+	if len(text) > maxManifest {
+		return in, fault(0, "more than %d bytes", maxManifest)
+	}
+	if !json.Valid(text) {
+		err := json.Unmarshal(text, new(any))
+		return in, fault(lineOfError(text, err), "it is not valid JSON: %v", err)
+	}
+	if err := strictjson.Check(text); err != nil {
+		return in, fault(0, "%v", err)
+	}
+	if err := strictjson.DecodeExactly(text, &in, sluice.InvalidRequest); err != nil {
+		return in, fault(0, "%v", err)
+	}
+	return in, nil
 }
 
 func fault(line int, format string, args ...any) error {
@@ -325,7 +337,10 @@ func (h *Handler) checkPolicy() error {
 		Namespace: sluice.DefaultNamespace, Pattern: h.Pattern, Filter: h.Filter, Policy: h.Policy, Endpoint: h.Sink(),
 	}
 	sub.SetDefaults()
-	return cmp.Or(sub.Validate(), retry.Check(sub.Policy.Retry))
+	if err := cmp.Or(sub.Validate(), retry.Check(sub.Policy.Retry)); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "policy.")) // a manifest has its members beside the others
+	}
+	return nil
 }
 
 // setMode checks what only one of the modes has.

@@ -76,7 +76,7 @@ func unclear() map[string]string {
 	}
 	return map[string]string{
 		"":                           "events/subscribe.json:1: ",
-		"{\n\"events\": [\n{]}":      "events/subscribe.json:3: ",
+		"{\n\"events\": [\n{]}":      "events/subscribe.json:3: it is not valid JSON: invalid character",
 		`{"events":[]}`:              "it has 0 events",
 		`{"events":[],"more":1}`:     `field "more" is unknown`,
 		`{"events":[],"events":[]}`:  "duplicate",
@@ -108,7 +108,7 @@ func unclear() map[string]string {
 		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"env":["SLUICE_TOKEN"]`): "env ",
 		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"env":["A=B"]`):          "env ",
 		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"args":["a\u0000"]`):     "NUL",
-		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"timeout":"-1s"`):        "policy.timeout",
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"timeout":"-1s"`):        "timeout is -1s",
 		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"retry":{"preset":"x"}`): "retry",
 		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"envelope":"notice"`):    "envelope",
 		event(declaring(`"output":"lines"`)):                                                                   `output "lines"`,

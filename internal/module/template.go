@@ -64,13 +64,16 @@ func New(dir, language, eventType string, mode Mode) (err error) {
 	if !ok {
 		return sluice.Errorf(sluice.InvalidRequest, "no template in language %q of mode %q: use sh, python, node or go, and for a worker one of the last three", language, mode)
 	}
-	if err := checkType(eventType); err != nil {
+	system, path := sluice.IsSystemType(eventType), "/example/1"
+	if system {
+		path = systemPaths + path
+	} else if err := checkType(eventType); err != nil {
 		return sluice.Errorf(sluice.InvalidRequest, "%v", err)
 	}
 	if err := cmp.Or(os.MkdirAll(filepath.Dir(dir), 0o755), os.Mkdir(dir, 0o755)); err != nil { //nolint:gosec // the server may be another user
 		return fmt.Errorf("new module: %w", err)
 	}
-	event := map[string]any{"eventType": eventType, "handler": of.handler, "filter": map[string]any{"projectScoped": true}}
+	event := map[string]any{"eventType": eventType, "handler": of.handler, "filter": map[string]any{"projectScoped": !system}}
 	if mode != Exec {
 		event["mode"] = mode
 	}
@@ -78,9 +81,13 @@ func New(dir, language, eventType string, mode Mode) (err error) {
 	if err != nil {
 		return err
 	}
+	one := eventType
+	if prefix, ok := strings.CutSuffix(eventType, ".*"); ok {
+		one = prefix + ".example"
+	}
 	tests, err := indented([]any{map[string]any{
-		"name": "an event is handled", "outcome": "delivered", "output": "handled " + eventType,
-		"event": map[string]any{"specversion": "1.0", "id": "1", "source": "/test", "type": eventType, "path": "/example/1", "data": map[string]any{}},
+		"name": "an event is handled", "outcome": "delivered", "output": "handled " + one,
+		"event": map[string]any{"specversion": "1.0", "id": "1", "source": "/test", "type": one, "path": path, "data": map[string]any{}},
 	}})
 	if err != nil {
 		return err
@@ -91,6 +98,11 @@ func New(dir, language, eventType string, mode Mode) (err error) {
 	}
 	files := map[string]string{ManifestFile: manifest, TestsFile: tests, of.file: of.text, "README.md": readme}
 	maps.Copy(files, of.more)
+	return write(dir, files)
+}
+
+// write writes texts into files of a directory. Scripts can be executed.
+func write(dir string, files map[string]string) error {
 	for path, text := range files {
 		path = filepath.Join(dir, filepath.FromSlash(path))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // the server may be another user

@@ -83,6 +83,18 @@ func (l *Leases) Owns(key string) bool {
 	return ok && !held.leaving && held.good()
 }
 
+// Holder returns the replica that has the lease of a subscription, by its lease key; "" if none has it.
+func (l *Leases) Holder(ctx context.Context, key string) (string, error) {
+	entry, err := l.kv.Get(ctx, unitKey(unitOf(key)))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("lease of %s: %w", key, StoreError(ctx, err))
+	}
+	return string(entry.Value()), nil
+}
+
 // Run takes, renews and gives up leases until ctx is done, and then returns them. It calls
 // changed each time that the result of Owns changed for a subscription. The channel that changed returns is
 // closed when no delivery of the lost subscriptions is in flight. Until then this replica keeps the leases:

@@ -44,6 +44,12 @@ func TestLease_IsHandedOverAfterItsWork(t *testing.T) {
 	require.Equal(t, 100, owned(one))
 	round(two)
 	require.Zero(t, owned(two), "the other one has all of them")
+	holder, err := two.Holder(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Equal(t, "one", holder)
+	holder, err = two.Holder(t.Context(), "module/none")
+	require.NoError(t, err)
+	require.Empty(t, holder)
 
 	settled, told := make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,15 +9,12 @@ import (
 
 const modules = "/v1/modules"
 
-// Modules returns the modules of the server, by name.
-func (c *Client) Modules(ctx context.Context) ([]sluice.Module, error) {
-	all, err := send[struct {
-		Modules []sluice.Module `json:"modules"`
-	}](ctx, c, call{method: http.MethodGet, path: modules}, nil)
-	return all.Modules, err
+// Modules returns the modules of the server, by name, and how it runs programs.
+func (c *Client) Modules(ctx context.Context) (sluice.ModuleList, error) {
+	return send[sluice.ModuleList](ctx, c, call{method: http.MethodGet, path: modules}, nil)
 }
 
-// Module returns one module. Code NotFound.
+// Module returns one module, with its processes on the server that answers. Code NotFound.
 func (c *Client) Module(ctx context.Context, name string) (sluice.Module, error) {
 	return send[sluice.Module](ctx, c, call{method: http.MethodGet, path: join(modules, name)}, nil)
 }

@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -37,6 +38,52 @@ type Module struct {
 	ApprovedAt *time.Time `json:"approved_at,omitempty"`
 	// What this server enforces on programs.
 	Restrictions []string `json:"restrictions,omitempty"`
+
+	// ID of the server that tells this, and of the one that serves the subscriptions of the module; empty: none does, or it is not known.
+	Server   string `json:"server,omitempty"`
+	ServedBy string `json:"served_by,omitempty"`
+	// Its processes on the server that tells this, for each subscription of a program.
+	Running []ModuleRun `json:"running,omitempty"`
+}
+
+// ModuleRun is the processes of a handler for one of its subscriptions, on one server.
+type ModuleRun struct {
+	Handler      string `json:"handler"`
+	Subscription string `json:"subscription"`
+	Processes    int    `json:"processes"`         // that run
+	Ready        int    `json:"ready,omitempty"`   // of these: workers that take events
+	Events       int    `json:"events"`            // with processes
+	Waiting      int    `json:"waiting,omitempty"` // for a worker
+
+	// Workers that ended by themselves, broke the rules or did not become ready, since the module has run here with these files.
+	Crashes     int        `json:"crashes,omitempty"`
+	LastCrash   string     `json:"last_crash,omitempty"` // why
+	LastCrashAt *time.Time `json:"last_crash_at,omitempty"`
+	// Before this time no worker is started, since one has crashed; nil: it is over.
+	NextStart *time.Time `json:"next_start,omitempty"`
+}
+
+// ModuleList is the modules of a server.
+type ModuleList struct {
+	Host    *ModuleHost `json:"host,omitempty"` // nil: the server has no directories of modules
+	Modules []Module    `json:"modules"`
+}
+
+// ModuleHost is how a server runs programs.
+type ModuleHost struct {
+	User         string   `json:"user"`              // that programs run as
+	Restrictions []string `json:"restrictions"`      // in force
+	Missing      []string `json:"missing,omitempty"` // not in force here
+	Problem      string   `json:"problem,omitempty"` // missing restrictions that matter, and the remedy
+}
+
+// String returns the restrictions in one line.
+func (h *ModuleHost) String() string {
+	text := "programs run as " + h.User + "; in force: " + cmp.Or(strings.Join(h.Restrictions, ", "), "nothing")
+	if len(h.Missing) > 0 {
+		text += "; missing: " + strings.Join(h.Missing, ", ")
+	}
+	return text
 }
 
 // ModuleHandler is one program of a module.

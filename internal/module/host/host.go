@@ -98,6 +98,7 @@ type Host struct {
 	said      map[string]string         // the last reason that was logged, by name
 	told      map[string]string         // the last digest that Changed was called for, by name
 	pools     pools
+	execs     map[string]int // programs that run, without workers, by subscription
 }
 
 // found is a module's directory.
@@ -116,7 +117,7 @@ func New(opts Options) *Host {
 	return &Host{
 		opts: opts, runner: program.Runner{As: opts.User},
 		found: map[string]found{}, approvals: map[string]Approval{}, ready: map[string]*module.Module{}, said: map[string]string{}, told: map[string]string{},
-		pools: pools{of: map[string]*pool{}},
+		pools: pools{of: map[string]*pool{}}, execs: map[string]int{},
 	}
 }
 
@@ -139,6 +140,7 @@ func (h *Host) Open() error {
 		h.opts.Log.Warn("programs of modules have no control groups", slog.Any("error", err))
 	}
 	h.restrictions = append(program.InForce(), h.runner.Cgroup.InForce()...)
+	h.sayInForce()
 	left, err := filepath.Glob(filepath.Join(h.opts.Copies, ".run-*"))
 	for _, dir := range left {
 		h.removeTemp(dir)
@@ -164,7 +166,7 @@ func (h *Host) Found(name string) (*module.Module, error) {
 	is, ok := h.found[name]
 	switch {
 	case !ok:
-		return nil, sluice.Errorf(sluice.NotFound, "module %q is not in the directories of this server (modules.dirs)", name)
+		return nil, h.unknown(name)
 	case is.err != nil:
 		return nil, sluice.Errorf(sluice.Unprocessable, "module %q is not loaded: %v", name, is.err)
 	}
@@ -185,16 +187,26 @@ func (h *Host) List() []sluice.Module {
 	return all
 }
 
-// Get returns one module. Code NotFound.
+// Get returns one module, with its processes here. Code NotFound.
 func (h *Host) Get(name string) (sluice.Module, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, here := h.found[name]
 	_, approved := h.approvals[name]
 	if !here && !approved {
-		return sluice.Module{}, sluice.Errorf(sluice.NotFound, "module %q is not in the directories of this server (modules.dirs)", name)
+		return sluice.Module{}, h.unknown(name)
 	}
-	return h.shown(name), nil
+	m := h.shown(name)
+	m.Server, m.Running = h.opts.API.Replica, h.running(name)
+	return m, nil
+}
+
+// unknown returns the error of a module that is not here.
+func (h *Host) unknown(name string) error {
+	if len(h.opts.Dirs) == 0 {
+		return sluice.Errorf(sluice.NotFound, "module %q is not here: this server has no directories of modules; set modules.dirs", name)
+	}
+	return sluice.Errorf(sluice.NotFound, "module %q is not in the directories of this server (modules.dirs: %s)", name, strings.Join(h.opts.Dirs, ", "))
 }
 
 func (h *Host) shown(name string) sluice.Module {

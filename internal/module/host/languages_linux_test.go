@@ -45,3 +45,18 @@ func TestNew_WritesModulesThatWork(t *testing.T) {
 		}
 	}
 }
+
+// The test of a new module has an event that its handler gets, also of a prefix of types and of the server's own.
+func TestNew_TestsFitTheType(t *testing.T) {
+	t.Parallel()
+	for give, want := range map[string]string{"order.placed": "order.placed /example/1", "order.*": "order.example /example/1", "sys.start": "sys.start /_sys/example/1"} {
+		dir := filepath.Join(t.TempDir(), "m")
+		require.NoError(t, module.New(dir, "sh", give, module.Exec))
+		m, err := module.Open(dir)
+		require.NoError(t, err)
+		require.Equal(t, give == "sys.start", m.Manifest.Handlers[0].System)
+		tests, err := m.Tests()
+		require.NoError(t, err)
+		require.Equal(t, want, tests[0].Event.Type+" "+string(tests[0].Event.Path))
+	}
+}

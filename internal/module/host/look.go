@@ -96,10 +96,7 @@ func (h *Host) directories(ctx context.Context) map[string]string {
 	seen, more := map[string]string{}, 0
 	for _, dir := range h.opts.Dirs {
 		entries, err := os.ReadDir(dir)
-		if err != nil {
-			h.opts.Log.WarnContext(ctx, "directory of modules not readable", slog.String("dir", dir), slog.Any("error", err))
-			continue
-		}
+		h.sayUnreadable(ctx, dir, err)
 		for _, entry := range entries {
 			path := filepath.Join(dir, entry.Name())
 			switch {
@@ -156,6 +153,21 @@ func (h *Host) say(ctx context.Context, name, reason string) {
 	if reason != "" {
 		h.opts.Log.WarnContext(ctx, "module not loaded", slog.String("module", name), slog.String("reason", reason))
 	}
+}
+
+// sayUnreadable logs why a directory of modules is not readable, once; nil: it is.
+func (h *Host) sayUnreadable(ctx context.Context, dir string, err error) {
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := dir + string(filepath.Separator) // no module has such a name
+	if reason != "" && h.said[key] != reason {
+		h.opts.Log.WarnContext(ctx, "directory of modules not readable", slog.String("dir", dir), slog.Any("error", err))
+	}
+	h.said[key] = reason
 }
 
 // fingerprint returns a text that changes with the files of a directory, without reading them; "" if it is not readable.

@@ -33,6 +33,7 @@ type pool struct {
 	crashes crashes
 	ids     uint64 // of the last line
 	pause   *backoff.ExponentialBackOff
+	fallen  fallen
 	pausing bool // no worker is started, since one has just crashed
 	closed  bool // no event is taken any more
 	idling  *time.Timer

@@ -74,7 +74,7 @@ func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Eve
 		lines = h.work(ctx, h.poolOf(sub, m, handler), &item{event: ev.ID, timeout: timeout, trace: trace, token: token, body: body}, a)
 	} else {
 		p := programOf(m, handler)
-		p.Input, p.Trace, p.Timeout, p.Env = body, trace, timeout, append(h.environment(sub, handler), variables(ev, a, timeout)...)
+		p.of, p.Input, p.Trace, p.Timeout, p.Env = sub.ID, body, trace, timeout, append(h.environment(sub, handler), variables(ev, a, timeout)...)
 		if token != "" {
 			p.Env = append(p.Env, "SLUICE_TOKEN="+token)
 		}
@@ -98,7 +98,7 @@ func (h *Host) exec(ctx context.Context, p started, handler *module.Handler, a *
 	}
 	a.Outcome, a.Dead, a.Error = module.OutcomeOf(res.Exit, handler.Dialect)
 	a.Output = res.Output
-	if line := lastLine(hide(a.Output)); a.Outcome == sluice.Refused && line != "" {
+	if line := lastLine(hide(a.Output)); a.Outcome != sluice.Delivered && line != "" {
 		a.Error += ": " + line
 	}
 	if a.Outcome == sluice.Delivered && res.Overflow {
@@ -114,6 +114,7 @@ func (h *Host) runIn(ctx context.Context, p started, env []string) (res program.
 		return res, err
 	}
 	defer remove()
+	defer h.execBegins(p.of)()
 	return h.runner.Run(ctx, p.Program)
 }
 
@@ -176,6 +177,7 @@ type started struct {
 	program.Program
 
 	Trace string   // traceparent; "": none
+	of    string   // subscription
 	pass  []string // variables of the server that it gets
 }
 

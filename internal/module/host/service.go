@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +52,9 @@ type Deps struct {
 	Teller        Teller
 	Marks         Marks
 	Now           func() time.Time
+
+	// Serves returns the ID of the server that has the lease of a key; "": none has. nil: leases are not known.
+	Serves func(ctx context.Context, key string) (string, error)
 }
 
 // Service approves and disables modules, and stops unsafe ones.
@@ -64,15 +68,30 @@ type Service struct {
 func NewService(deps Deps) *Service { return &Service{Deps: deps, marked: newMarked()} }
 
 // Modules returns the modules of this server, as they are now or were a moment ago.
-func (s *Service) Modules(ctx context.Context) []sluice.Module {
+func (s *Service) Modules(ctx context.Context) sluice.ModuleList {
 	s.Host.Refresh(ctx)
-	return s.Host.List()
+	return sluice.ModuleList{Host: s.Host.InForce(), Modules: s.Host.List()}
 }
 
-// Module returns a module as it is now. Code NotFound.
+// Module returns a module as it is now, and the server that serves its subscriptions. Code NotFound.
 func (s *Service) Module(ctx context.Context, name string) (sluice.Module, error) {
 	s.Host.LookAt(ctx, name)
-	return s.Host.Get(name)
+	m, err := s.Host.Get(name)
+	if err == nil && s.Serves != nil {
+		m.ServedBy = s.servedBy(ctx, name)
+	}
+	return m, err
+}
+
+// servedBy returns the ID of the server that serves the subscriptions of a module; "" if none does, or the store does not say so at once.
+func (s *Service) servedBy(ctx context.Context, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	server, err := s.Serves(ctx, model.LeaseOfModule(name))
+	if err != nil {
+		s.Host.opts.Log.WarnContext(ctx, "lease of module not known", slog.String("module", name), slog.Any("error", err))
+	}
+	return server
 }
 
 // Approve has the programs of a module run on events, if its files are those of the digest. Its subscriptions are made, or changed

@@ -129,13 +129,15 @@ func (p *pool) ended(w *worker, why string) {
 	defer p.mu.Unlock()
 	p.live = slices.DeleteFunc(p.live, func(other *worker) bool { return other == w })
 	held := slices.SortedFunc(maps.Values(w.held), func(a, b *item) int { return cmp.Compare(a.line, b.line) })
+	var tokens []string
 	for _, it := range held {
 		it.timer.Stop()
+		tokens = append(tokens, it.token)
 	}
 	why = cmp.Or(w.cause, why)
 	if w.proc != nil {
 		p.logs = w.proc.Log.Since(0)
-		if line := lastLine(mask(p.logs, p.handler.Env)); line != "" {
+		if line := lastLine(mask(p.logs, p.handler.Env, tokens...)); line != "" {
 			why += ": " + line
 		}
 	}
@@ -207,11 +209,14 @@ func (p *pool) crashed(w *worker, held []*item, why string) {
 
 // backOff has no worker started for a while.
 func (p *pool) backOff(why string) {
+	now := time.Now()
+	p.fallen.times, p.fallen.last, p.fallen.at = p.fallen.times+1, why, now
 	if p.closed || p.pausing {
 		return
 	}
 	p.pausing = true
 	pause := p.pause.NextBackOff()
+	p.fallen.next = now.Add(pause)
 	p.log.Warn("worker ended", slog.String("module", p.module.Name), slog.String("handler", p.handler.ID), slog.String("reason", why), slog.Duration("again", pause))
 	time.AfterFunc(pause, func() {
 		p.mu.Lock()

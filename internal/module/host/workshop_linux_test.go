@@ -61,13 +61,16 @@ func python(t *testing.T, body string) string {
 	return pythonWorker + "    " + strings.ReplaceAll(strings.TrimSpace(body), "\n", "\n    ") + "\n"
 }
 
-// newWorkshop returns a host whose module has a worker. Members are of the manifest's event.
+// newWorkshop returns a host whose module has a worker, unless members say another mode. Members are of the manifest's event.
 func newWorkshop(tb testing.TB, script, members string, change ...func(*host.Options)) *workshop {
 	tb.Helper()
 	dirs := tb.TempDir()
 	dir := filepath.Join(dirs, "m")
+	if !strings.Contains(members, `"mode"`) {
+		members += `,"mode":"worker"`
+	}
 	for path, text := range map[string]string{
-		module.ManifestFile: `{"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"mode":"worker"` + members + `}]}`,
+		module.ManifestFile: `{"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true}` + members + `}]}`,
 		"handlers/run":      script,
 	} {
 		path = filepath.Join(dir, path)

@@ -160,12 +160,12 @@ func (c *Cgroup) InForce() []string {
 	if c == nil {
 		return nil
 	}
-	all := []string{"control group"}
+	all := []string{cgroupOf}
 	if c.memory {
-		all = append(all, "memory in sum (cgroup)")
+		all = append(all, cgroupMemory)
 	}
 	if c.pids {
-		all = append(all, "processes (cgroup)")
+		all = append(all, cgroupProcesses)
 	}
 	return all
 }

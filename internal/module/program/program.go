@@ -49,6 +49,26 @@ type Result struct {
 	Overflow bool   // there was more of it
 }
 
+// Known returns the restrictions that a server may have in force, in the order in which they are listed.
+func Known() []string {
+	return []string{processGroup, resourceLimits, noNewPrivs, limitsAtStart, LandlockFiles, landlockSignals, SeccompNetwork, seccompCalls, cgroupOf, cgroupMemory, cgroupProcesses}
+}
+
+// The restrictions.
+const (
+	processGroup    = "process group"
+	resourceLimits  = "resource limits"
+	noNewPrivs      = "no_new_privs"
+	limitsAtStart   = "limits from the start (ptrace)"
+	LandlockFiles   = "files (Landlock)"
+	landlockSignals = "signals (Landlock)"
+	SeccompNetwork  = "network (seccomp)"
+	seccompCalls    = "system calls (seccomp)"
+	cgroupOf        = "control group"
+	cgroupMemory    = "memory in sum (cgroup)"
+	cgroupProcesses = "processes (cgroup)"
+)
+
 // output keeps the first bytes that are written to it, and drops the others: a program that writes without end is
 // bounded by its time.
 type output struct {

@@ -17,7 +17,10 @@ import (
 )
 
 // User is the user that programs run as, if the server is root.
-type User struct{ UID, GID uint32 }
+type User struct {
+	Name     string
+	UID, GID uint32
+}
 
 // Runner runs programs. The zero value runs them as the server's user.
 type Runner struct {

@@ -11,7 +11,10 @@ import (
 )
 
 // User is the user that programs run as, if the server is root.
-type User struct{ UID, GID uint32 }
+type User struct {
+	Name     string
+	UID, GID uint32
+}
 
 // Runner runs programs, which it does on Linux alone.
 type Runner struct {

@@ -148,19 +148,19 @@ func permit(rules int, path string, access uint64) error {
 
 // InForce returns which restrictions the kernel enforces here.
 func InForce() []string {
-	all := []string{"process group", "resource limits", "no_new_privs"}
+	all := []string{processGroup, resourceLimits, noNewPrivs}
 	if traces() {
-		all = append(all, "limits from the start (ptrace)")
+		all = append(all, limitsAtStart)
 	}
 	if landlock() > 0 {
-		all = append(all, "files (Landlock)")
+		all = append(all, LandlockFiles)
 	}
 	if scopesSignals(landlock()) {
-		all = append(all, "signals (Landlock)")
+		all = append(all, landlockSignals)
 	}
 	action := uint32(unix.SECCOMP_RET_ERRNO)
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action))); errno == 0 { //nolint:gosec // the kernel reads it
-		all = append(all, "network (seccomp)", "system calls (seccomp)")
+		all = append(all, SeccompNetwork, seccompCalls)
 	}
 	return all
 }

@@ -120,3 +120,24 @@ func TestAttempts_ProbeIsNoneAfterARestart(t *testing.T) {
 	require.Len(t, shown, 3, "an operator sees them")
 	require.True(t, shown[0].Value.Probe)
 }
+
+// The first attempt of a subscription is known by its start: a dead letter of it is older than its record, and belongs to it all the same.
+func TestAttempts_FirstIsKnownByItsStart(t *testing.T) { // S0-85
+	t.Parallel()
+	store, _ := provisioned(t)
+	log := runLog(t, store)
+	sub := &sluice.Subscription{ID: "s", Namespace: sluice.DefaultNamespace}
+	at, err := store.FirstAttemptAt(t.Context(), sub)
+	require.NoError(t, err)
+	require.Zero(t, at)
+
+	done := make(chan error, 1)
+	first, second := attempted("s", 1), attempted("s", 2)
+	for _, a := range []*sluice.Attempt{first, second} {
+		log.Record(a, sluice.DefaultNamespace, func(err error) { done <- err })
+		recorded(t, done, 1)
+	}
+	at, err = store.FirstAttemptAt(t.Context(), sub)
+	require.NoError(t, err)
+	require.True(t, at.Equal(first.StartedAt), "%s, not %s", at, first.StartedAt)
+}

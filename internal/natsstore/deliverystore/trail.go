@@ -2,6 +2,8 @@ package deliverystore
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -208,14 +210,21 @@ func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes [
 	return slices.Collect(maps.Values(old)), nil
 }
 
-// FirstAttemptAt returns when the first attempt was recorded that the log has of a subscription; zero
-// if it has none.
+// FirstAttemptAt returns the start of the first attempt that the log has of a subscription; zero if it has none. Its dead letter may be
+// older than its record, and is never older than its start.
 func (s *Store) FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
 	var at time.Time
-	err := s.core.Scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
-		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
-	}, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
-		at = meta.Timestamp
+	err := s.core.ScanAhead(ctx, streams.Attempts, jetstream.ConsumerConfig{
+		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverAllPolicy,
+	}, 1, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
+		for record := range streams.SplitBlock(msg.Data) {
+			var first tried
+			if err := json.Unmarshal(record, &first); err != nil {
+				return false, fmt.Errorf("attempt: %w", err)
+			}
+			at = first.StartedAt
+			break
+		}
 		return false, nil
 	})
 	return at, err
