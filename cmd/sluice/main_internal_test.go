@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,7 +57,7 @@ func (l leakChecked) Run() int {
 //	token NAME COMMAND…      $NAME, and the file name.token, is the line that the command prints
 //	field NAME LINE N        $NAME is the Nth word of a line of the last command's output
 //	unmake FILE STREAM       an admin deletes a stream at the NATS server whose address is in the file
-//	walk DOCUMENT OLD=NEW…   the commands of a document of the repository print what it says
+//	walk DOCUMENT OLD=NEW…   the commands of a document of the repository, or of one section (FILE#anchor), print what it says
 func TestCommandLine_Scripts(t *testing.T) {
 	t.Parallel()
 	authority := natstest.NewAuthority(t)
@@ -72,6 +73,10 @@ func TestCommandLine_Scripts(t *testing.T) {
 			env.Defer(r.close)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // hundreds of commands would sleep for a second each before they exit
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			if cache, err := os.UserCacheDir(); err == nil { // or a program in Go would be built with all that it imports
+				env.Setenv("GOCACHE", cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")))
+			}
+			env.Setenv("GOFLAGS", os.Getenv("GOFLAGS"))
 			if other {
 				env.Setenv("PATH", commands+string(os.PathListSeparator)+env.Getenv("PATH"))
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -305,7 +306,7 @@ func showModule(s *terminal.Session, m sluice.Module) error {
 		if err := s.Table("HANDLER | TYPE | PATTERN | NAMESPACES | PROGRAM | MAY | SUBSCRIPTIONS", rows); err != nil || len(m.Running) == 0 {
 			return err
 		}
-		return showRunning(s, m.Running)
+		return showRunning(s, &m)
 	})
 }
 
@@ -320,10 +321,14 @@ func servedBy(m *sluice.Module) string {
 	return "server " + m.ServedBy
 }
 
-// showRunning prints the processes of a module on the server that answered.
-func showRunning(s *terminal.Session, all []sluice.ModuleRun) error {
-	rows := make([][]string, len(all))
-	for i, r := range all {
+// showRunning prints the processes of a module on the server that answered. Only workers become ready, have events wait, and crash.
+func showRunning(s *terminal.Session, m *sluice.Module) error {
+	rows := make([][]string, len(m.Running))
+	for i, r := range m.Running {
+		if !slices.ContainsFunc(m.Handlers, func(h sluice.ModuleHandler) bool { return h.ID == r.Handler && h.Mode == string(module.Worker) }) {
+			rows[i] = []string{r.Subscription, strconv.Itoa(r.Processes), "-", strconv.Itoa(r.Events), "-", "-", "-", "-"}
+			continue
+		}
 		crash := r.LastCrash
 		if r.LastCrashAt != nil {
 			crash = terminal.FormatTime(*r.LastCrashAt) + " " + crash

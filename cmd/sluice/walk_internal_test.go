@@ -41,22 +41,55 @@ func expected(prints string) *regexp.Regexp {
 	return regexp.MustCompile(text.String())
 }
 
-// lastCommand splits the commands of a step before the last one, which may be continued over lines.
+// lastCommand splits the commands of a step before the last one, which may be continued over lines or end in a here-document.
 func lastCommand(commands string) (before, last string) {
 	lines := strings.SplitAfter(strings.TrimRight(commands, "\n")+"\n", "\n")
 	at := len(lines) - 2 // the last element is empty
 	for at > 0 && strings.HasSuffix(lines[at-1], "\\\n") {
 		at--
 	}
+	here := "<<'" + strings.TrimSpace(lines[at]) + "'\n"
+	for i := at - 1; i >= 0; i-- {
+		if strings.HasSuffix(lines[i], here) {
+			at = i
+			break
+		}
+	}
 	return strings.Join(lines[:at], ""), strings.Join(lines[at:], "")
 }
 
-// walk carries out the steps of a document as a reader would, in one shell after another that know one
+// sectionOf returns the section of a document that has an anchor, up to the next heading of its level or above; "" if there is none.
+func sectionOf(document, anchor string) string {
+	var section strings.Builder
+	level, code := 0, false
+	for line := range strings.Lines(document) {
+		code = code != strings.HasPrefix(line, "```")
+		marks, title, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !code && marks != "" && strings.Trim(marks, "#") == "" {
+			if level > 0 && len(marks) <= level {
+				break
+			}
+			if strings.ReplaceAll(strings.ToLower(title), " ", "-") == anchor {
+				level = len(marks)
+			}
+		}
+		if level > 0 {
+			section.WriteString(line)
+		}
+	}
+	return section.String()
+}
+
+// walk carries out the steps of a document, or of its section with an anchor, as a reader would, in one shell after another that know one
 // another's variables. The last command of a step is repeated until the step has printed what the document says,
 // because its result may take a moment; the others run once. A step that fails does so as the document says.
 func walk(ts *testscript.TestScript, _ bool, args []string) {
-	text, err := os.ReadFile(filepath.Join(repository, filepath.FromSlash(args[0])))
+	file, anchor, _ := strings.Cut(args[0], "#")
+	text, err := os.ReadFile(filepath.Join(repository, filepath.FromSlash(file)))
 	ts.Check(err)
+	if anchor != "" {
+		text = []byte(sectionOf(string(text), anchor))
+	}
 	examples, err := filepath.Abs(filepath.Join(repository, "docs", "examples"))
 	ts.Check(err)
 	document := strings.ReplaceAll(string(text), "docs/examples/", examples+"/") // a reader is in a checkout

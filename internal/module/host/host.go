@@ -87,9 +87,10 @@ type Host struct {
 	restrictions []string // that are in force here
 	live         live
 
-	looking  sync.Mutex // one look at a time
-	looked   time.Time  // guarded by looking
-	settling sync.Mutex // one decision about what runs, with its copies, at a time
+	looking  sync.Mutex    // one look at a time
+	looked   time.Time     // the end of the last look; guarded by looking
+	lasted   time.Duration // its time; guarded by looking
+	settling sync.Mutex    // one decision about what runs, with its copies, at a time
 
 	mu        sync.Mutex // the last one of these to be taken, and held for moments
 	found     map[string]found

@@ -19,7 +19,7 @@ const (
 	maxModules = 1000
 	// share bounds the time that looks take: one part in so many.
 	share = 20
-	// fresh is how long a list of the modules holds without another look.
+	// fresh is how long a list of the modules holds without another look at most; it is the time of share looks if these are quicker.
 	fresh = time.Second
 )
 
@@ -43,6 +43,7 @@ func (h *Host) Run(ctx context.Context) error {
 // Look reads the modules that have changed since the last look.
 func (h *Host) Look(ctx context.Context) {
 	h.looking.Lock()
+	began := time.Now()
 	seen := h.directories(ctx)
 	h.mu.Lock()
 	maps.DeleteFunc(h.found, func(name string, _ found) bool { return seen[name] == "" })
@@ -51,6 +52,7 @@ func (h *Host) Look(ctx context.Context) {
 		h.read(ctx, name, dir)
 	}
 	h.looked = time.Now()
+	h.lasted = h.looked.Sub(began)
 	h.looking.Unlock()
 	h.settle(ctx)
 }
@@ -58,7 +60,7 @@ func (h *Host) Look(ctx context.Context) {
 // Refresh looks unless the last look is fresh.
 func (h *Host) Refresh(ctx context.Context) {
 	h.looking.Lock()
-	recent := time.Since(h.looked) < fresh
+	recent := time.Since(h.looked) < min(fresh, share*h.lasted)
 	h.looking.Unlock()
 	if !recent {
 		h.Look(ctx)

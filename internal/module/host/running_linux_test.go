@@ -43,12 +43,13 @@ func TestRunning_NamesTheLastCrash(t *testing.T) {
 	s := newWorkshop(t, threaded(t), "")
 	before := time.Now()
 	var is sluice.ModuleRun
-	for n := 1; is.NextStart == nil; n++ { // the first pauses are short
+	for n := 1; n <= 10 && is.NextStart == nil; n++ { // the first pauses are short
 		require.Equal(t, sluice.Failed, s.send(t, "crash", 1, "crash").Outcome)
 		is = s.running(t)
 		require.Equal(t, n, is.Crashes)
 	}
 	require.Equal(t, "the program ended with exit code 3: about to crash", is.LastCrash)
+	require.NotNil(t, is.NextStart)
 	require.True(t, is.LastCrashAt.After(before) && is.NextStart.After(*is.LastCrashAt))
 
 	require.Equal(t, sluice.Delivered, s.send(t, "good", 1, "").Outcome)
