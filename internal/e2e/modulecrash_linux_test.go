@@ -132,7 +132,7 @@ func marked(tb testing.TB, data string) (pids []string) {
 }
 
 const crashModule = `{"events":[{"eventType":"message","handler":"handlers/run","filter":{"projectScoped":true},"pattern":"/crash/*",%s,
-	"network":true,"output":"events","publish":[{"pattern":"/made/*","types":["made"]}],"concurrency":%d,"timeout":"20s","retry":{"preset":"custom","steps":["200ms"],"max_attempts":100}}]}`
+	"network":true,"output":"events","publish":[{"pattern":"/made/*","types":["made"]}],"concurrency":%d,"timeout":"20s","retry":{"preset":"custom","steps":["200ms","1s"],"max_attempts":100}}]}`
 
 const crashPaths = 50
 
