@@ -23,15 +23,15 @@ func (l *log) gapsFile() string {
 	return path.Join(logsDir, harmless(l.namespace)+".unreadable.jsonl")
 }
 
-// noteGaps adds to the file the ranges that the export has passed up to a sequence since its files
-// were opened. A range that is found later is noted at the next call.
+// noteGaps adds to the file the ranges that the export has passed up to a sequence, in this run or an
+// earlier one. A range that is found later is noted at the next call.
 func (l *log) noteGaps(upTo uint64) error {
 	if l.lost == nil {
 		return nil
 	}
 	var passed []missing
 	for _, g := range l.lost() {
-		if l.began < g.From && g.From <= upTo {
+		if g.From <= upTo {
 			passed = append(passed, missing{g.From, g.To, l.at.Since.UTC()})
 		}
 	}

@@ -23,8 +23,7 @@ type log struct {
 	at        position
 	file      *os.File // nil: none is open yet
 
-	lost  func() []sluice.Gap // ranges that are lost to damage; nil: none are
-	began uint64              // the position when the files were opened
+	lost func() []sluice.Gap // ranges that are lost to damage; nil: none are
 }
 
 // openLog opens the files of a namespace at their position; data behind it is cut off.
@@ -41,7 +40,6 @@ func openLog(root *os.Root, namespace string, since time.Time) (*log, error) {
 	if !at.Since.Equal(since) {
 		l.at.Seq, l.at.Since = 0, since // it is another log of the same name
 	}
-	l.began = l.at.Seq
 	if !known {
 		if err := l.setAside(); err != nil {
 			return nil, err

@@ -8,25 +8,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// begin notes where this process takes the watch up: gaps that begin before were passed, and told,
-// by the process before.
-func (r *runner) begin() {
-	if !r.begun {
-		r.begun, r.began = true, r.state.Place()
-		r.state.kept.Gaps = nil
-	}
-}
-
-// missGaps counts the ranges of lost events that the watch has passed. A range that is found later
-// is counted when it is found.
+// missGaps counts the ranges of lost events that the watch has passed, in this process or an earlier
+// one. A range that is found later is counted when it is found. Which are counted is in the record.
 func (r *runner) missGaps(now time.Time) {
 	if r.opts.Lost == nil {
 		return
 	}
 	w := r.watch
 	for _, g := range sluice.GapsWithin(r.opts.Lost(w.Namespace), w.FromSeq, math.MaxUint64, w.Pattern.Match) {
-		passed := r.began < g.From && g.From <= r.state.Place()
-		if passed && r.mayRead(g.Path) && r.state.Gap(g, now) {
+		if g.From <= r.state.Place() && r.mayRead(g.Path) && r.state.Gap(g, now) {
 			r.dirty = true
 		}
 	}

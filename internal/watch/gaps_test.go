@@ -1,6 +1,7 @@
 package watch_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 // Issue 13, F5: readings that may be lost to damage are reported as missed, once, when the watch passes them or when they are
-// found; those of other paths, and those that an earlier process passed, are not.
+// found, also if an earlier process passed them; those of other paths are not.
 func TestGap_IsReportedAsMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,14 +38,16 @@ func TestGap_IsReportedAsMissed(t *testing.T) {
 		require.EqualValues(t, 7, s.record.Place)
 
 		s.lost = append(s.lost, sluice.Gap{From: 5, To: 5, Events: 1})
-		s.run(t, asIs, func() {
-			s.publish("off")
-			<-time.After(time.Minute)
-		})
+		for range 2 {
+			s.run(t, asIs, func() {
+				s.publish("off")
+				<-time.After(time.Minute)
+			})
+		}
 		ids, _ = s.said()
-		require.Equal(t, want, ids, "it was evaluated before this process began")
-		require.EqualValues(t, 4, s.record.Totals.Missed)
-		require.Empty(t, s.record.Gaps)
+		require.Equal(t, slices.Insert(want, 2, "missed-watch-hot-7-5-unreadable"), ids, "an earlier process passed it")
+		require.EqualValues(t, 5, s.record.Totals.Missed)
+		require.Len(t, s.record.Gaps, 4)
 	})
 }
 

@@ -40,8 +40,6 @@ type runner struct {
 	firing   []Firing
 	untold   []Said
 	stored   uint64 // the stored place
-	began    uint64 // the place when this process took the watch up
-	begun    bool   // it did
 	dirty    bool   // something besides the place is not stored
 	fresh    bool   // a firing is not stored: the status should show it soon
 	behind   *atomic.Int64
@@ -63,7 +61,6 @@ func (r *runner) run(ctx context.Context, hubs *logtail.Set[sluice.Event, struct
 	if err := r.fit(ctx); err != nil {
 		return err
 	}
-	r.begin()
 	if err := r.do(ctx, nil); err != nil {
 		return err
 	}
