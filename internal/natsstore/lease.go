@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,8 +38,9 @@ type Leases struct {
 	ttl   time.Duration // after which others may take a lease that is not renewed
 	renew time.Duration // interval of rounds: two may fail before the lease expires
 	limit time.Duration // of a round: it ends before the next is due
-	first time.Duration // limit of the first request of a round
-	again time.Duration // pause after a failed round
+	first time.Duration // limit of the first request of a round, doubled for every other try
+	again time.Duration // from the beginning of a failed round to the next one
+	tries int           // that failed in a row
 	ours  time.Duration // after which this replica stops using a lease, before others may take it
 
 	mu   sync.Mutex
@@ -63,7 +65,7 @@ func (s *Store) Leases(ctx context.Context, replica string, runs func() []string
 	ttl := s.opts.LeaseTTL
 	return &Leases{
 		store: s, kv: kv, replica: replica, held: map[string]lease{}, runs: runs, poked: make(chan struct{}, 1),
-		ttl: ttl, renew: ttl / 3, limit: ttl * 4 / 15, first: ttl * 2 / 15, again: ttl / 15, ours: ttl * 13 / 15,
+		ttl: ttl, renew: ttl / 3, limit: ttl * 4 / 15, first: ttl / 15, again: ttl / 15, ours: ttl * 13 / 15,
 	}, nil
 }
 
@@ -104,6 +106,7 @@ func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error 
 	defer tick.Stop()
 	var settled <-chan struct{}
 	for {
+		began := time.Now()
 		different, said := l.round(ctx)
 		if different {
 			settled = changed()
@@ -112,7 +115,7 @@ func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error 
 		if said {
 			tick.Reset(l.renew)
 		} else {
-			tick.Reset(l.again)
+			tick.Reset(max(l.again-time.Since(began), l.again/4))
 		}
 		select {
 		case <-ctx.Done():
@@ -138,8 +141,9 @@ func (l *Leases) leave(settled <-chan struct{}) {
 	}
 }
 
-// round announces this replica and takes, renews and gives up leases. It reports whether the set of owned
-// units changed, and whether the store answered.
+// round announces this replica and renews, takes and gives up leases. It reports whether the set of owned
+// units changed, and whether the store answered. It renews first: the replicas cannot be listed while a
+// cluster elects the leader that creates consumers.
 func (l *Leases) round(ctx context.Context) (different, said bool) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
@@ -147,7 +151,13 @@ func (l *Leases) round(ctx context.Context) (different, said bool) {
 	if err := l.announce(ctx); err != nil {
 		l.store.opts.Log.WarnContext(ctx, "leases not renewed", slog.Any("error", err))
 		l.dropExpired()
+		l.tries++
 		return !maps.Equal(l.owned(), before), false
+	}
+	l.tries = 0
+	renewed := l.units(nil)
+	for _, unit := range renewed {
+		l.take(ctx, unit)
 	}
 	able, err := l.candidates(ctx)
 	if err != nil {
@@ -156,11 +166,13 @@ func (l *Leases) round(ctx context.Context) (different, said bool) {
 		return !maps.Equal(l.owned(), before), false
 	}
 	for _, unit := range l.units(able) {
-		if preferred(unit, able[unit]) == l.replica {
-			l.stay(unit)
-			l.take(ctx, unit)
-		} else {
+		if preferred(unit, able[unit]) != l.replica {
 			l.yield(ctx, unit)
+			continue
+		}
+		l.stay(unit)
+		if !slices.Contains(renewed, unit) {
+			l.take(ctx, unit)
 		}
 	}
 	l.dropExpired()
@@ -177,7 +189,7 @@ func (l *Leases) stay(unit string) {
 	}
 }
 
-// yield gives up a lease as soon as no delivery is in flight, and keeps it until then.
+// yield gives up a lease as soon as no delivery is in flight; until then it is renewed.
 func (l *Leases) yield(ctx context.Context, unit string) {
 	l.mu.Lock()
 	held, ok := l.held[unit]
@@ -193,7 +205,6 @@ func (l *Leases) yield(ctx context.Context, unit string) {
 	case <-held.settled:
 		l.release(ctx, unit)
 	default:
-		l.take(ctx, unit)
 	}
 }
 
@@ -233,9 +244,10 @@ func remaining(now, moment time.Time) (monotonic, wall time.Duration) {
 func holds(monotonic, wall time.Duration) bool { return monotonic > 0 && wall > 0 }
 
 // announce says that this replica is there. It is the first question of a round: a cluster that elects a leader does not answer
-// it, and is asked again soon.
+// it, and is asked again soon. What is sent before it has a leader is lost, so the limit is short; a slow cluster has twice the time at
+// every other try.
 func (l *Leases) announce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.first)
+	ctx, cancel := context.WithTimeout(ctx, l.first<<(l.tries%2))
 	defer cancel()
 	said, err := l.announcement()
 	if err != nil {

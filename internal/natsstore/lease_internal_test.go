@@ -3,12 +3,14 @@ package natsstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -68,6 +70,35 @@ func TestLease_IsHandedOverAfterItsWork(t *testing.T) {
 	close(settled)
 	require.Eventually(t, func() bool { round(two); return owned(two) == 100-left }, time.Minute, time.Millisecond)
 	require.Equal(t, left, owned(one))
+}
+
+// blind is a bucket in which nothing can be listed: the cluster has no leader that creates consumers.
+type blind struct{ jetstream.KeyValue }
+
+func (blind) Watch(context.Context, string, ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	return nil, jetstream.ErrNoStreamResponse
+}
+
+// Fault F8: a replica keeps its leases as long as it can renew them, also while it cannot see the others.
+func TestLease_RenewedWhileReplicasCannotBeListed(t *testing.T) {
+	t.Parallel()
+	s, err := Connect(t.Context(), Options{Conn: natstest.New(t), LeaseTTL: 3 * time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.Provision(t.Context()))
+	l, err := s.Leases(t.Context(), "one", nil)
+	require.NoError(t, err)
+	_, said := l.round(t.Context())
+	require.True(t, said)
+	before := maps.Clone(l.held)
+	require.Len(t, before, shards)
+	l.kv = blind{l.kv}
+	different, said := l.round(t.Context())
+	require.False(t, different || said)
+	for unit, held := range l.held {
+		require.True(t, held.until.After(before[unit].until), unit)
+	}
+	require.Equal(t, 100, owned(l))
 }
 
 func TestLease_ReplicasShareTheShards(t *testing.T) {

@@ -23,9 +23,9 @@ const (
 	// disk is at most a tenth of a second behind; the rest is margin.
 	recoverSpan = 30 * time.Second
 
-	maxRecording  = 4096            // records on their way; more wait
-	maxQueued     = 256             // and so many that are not looked at yet
-	recordTimeout = 3 * time.Second // then a record is published again
+	maxRecording  = 4096                    // records on their way; more wait
+	maxQueued     = 256                     // and so many that are not looked at yet
+	recordTimeout = 1500 * time.Millisecond // then a record is published again: a stream without a leader has lost it
 
 	// How soon records that could not be stored are published again; twice as late each time.
 	recordAgain, recordAgainMost = 250 * time.Millisecond, 2 * time.Second
