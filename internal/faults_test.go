@@ -94,5 +94,6 @@ A clock that is set forward makes the retries of a process that starts afterward
 Readers by offset are told of an event that cannot be read where they read it, once its damage is found: a feed by a frame, ` + "`" + `GET …/events` + "`" + ` and streams by the range ([damaged files](operations.md#damaged-files), ` + "`" + `e2e.TestMissed_ReadersAreToldOfTheGap` + "`" + `).
 The state names the ranges that it may lack (` + "`" + `e2e.TestMissed_StateNamesItsGaps` + "`" + `), and the end of a closed stream names events that may be lost after its last message (` + "`" + `e2e.TestMissed_ClosedStreamNamesItsLostEnd` + "`" + `).
 A replay counts what it could not read (` + "`" + `e2e.TestMissed_ReplayCountsItsGap` + "`" + `), a watch reports it (` + "`" + `watch.TestGap_IsReportedAsMissed` + "`" + `), and an export lists it (` + "`" + `e2e.TestMissed_ExportListsItsGap` + "`" + `).
-A range that a watch or an export passed in a run before the one that finds it, or that is found after the end of a replay, is named by ` + "`" + `sys.damage` + "`" + `, ` + "`" + `GET /v1/storage` + "`" + ` and the doctor alone.
+A watch and an export name a range that they passed, whichever run finds it (` + "`" + `watch.TestGap_IsReportedAsMissed` + "`" + `, ` + "`" + `export.TestGap_IsInAFileOfItsOwn` + "`" + `); they may have read it before it was damaged.
+A range that is found after the end of a replay is named by ` + "`" + `sys.damage` + "`" + `, ` + "`" + `GET /v1/storage` + "`" + ` and the doctor alone.
 `
