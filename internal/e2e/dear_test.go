@@ -72,11 +72,17 @@ func TestDryRun_ReportsFailedEvaluations(t *testing.T) {
 	}
 	cel := `"filter":{"cel":"event.data.l.map(x,event.data.l.map(y,x+y)).size()>10"}`
 	id := s.made(t, s.token, wish(hooktest.New(t, nil).URL, `"pattern":"/a/**"`, cel))
-	r := s.must(t, http.StatusOK, "POST /v1/subscriptions/"+id+"/replay", `{"from":"-1","dry_run":true}`)
-	require.JSONEq(t, `{"count":1,"exact":false,"unevaluated":2}`, r.text)
+	dry := func() string {
+		return s.must(t, http.StatusOK, "POST /v1/subscriptions/"+id+"/replay", `{"from":"-1","dry_run":true}`).text
+	}
+	counted := ""
+	eventually(t, func() bool {
+		counted = dry()
+		return strings.Contains(counted, `"unevaluated":2`)
+	}, "a slow machine counts fewer in its time")
+	require.JSONEq(t, `{"count":1,"exact":false,"unevaluated":2}`, counted)
 	s.must(t, http.StatusOK, "PATCH /v1/subscriptions/"+id, `{"filter":{"cel":null}}`)
-	r = s.must(t, http.StatusOK, "POST /v1/subscriptions/"+id+"/replay", `{"from":"-1","dry_run":true}`)
-	require.JSONEq(t, `{"count":4,"exact":true,"unevaluated":0}`, r.text)
+	require.JSONEq(t, `{"count":4,"exact":true,"unevaluated":0}`, dry())
 }
 
 // Issue 13, attack 4: a dry run pays for its filter as deliveries do, ends after a while, and a principal has one at a time.

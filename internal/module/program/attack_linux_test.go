@@ -141,21 +141,22 @@ while True:
 }
 
 // A program of another user than the server's cannot have more processes than its limit, not even at its start, and all of them end with it.
+// One bomb at a time, and a small one: other tests need the processors.
 func TestRun_EndsForkBombs(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 || !has("limits from the start (ptrace)") {
 		t.Skip("needs root, and that programs may be traced")
 	}
+	const most = 24
 	uid := uint32(64_200)
 	for name, p := range bombs(t) {
 		uid++
 		as := program.User{UID: uid, GID: uid}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // see above
 			for _, dir := range []string{p.Dir, filepath.Dir(p.Dir), p.Temp, filepath.Dir(p.Temp)} {
 				require.NoError(t, os.Chmod(dir, 0o777))
 			}
-			p.Limits.Processes, p.Timeout, p.Grace = 40, 300*time.Millisecond, 50*time.Millisecond
+			p.Limits.Processes, p.Timeout, p.Grace = most, 200*time.Millisecond, 50*time.Millisecond
 			p.Mark = program.MarkName + "=" + p.Temp
 			p.Env = append(p.Env, p.Mark)
 			ended := make(chan error, 1)
@@ -163,18 +164,18 @@ func TestRun_EndsForkBombs(t *testing.T) {
 				_, err := (&program.Runner{As: &as}).Run(t.Context(), p)
 				ended <- err
 			}()
-			for most, runs := 0, true; runs; {
+			for seen, runs := 0, true; runs; {
 				select {
 				case err := <-ended:
 					require.NoError(t, err)
-					t.Log(most, "processes at most")
+					t.Log(seen, "processes at most")
 					runs = false
 				case <-time.After(10 * time.Millisecond):
-					most = max(most, len(ofUser(t, as.UID)))
-					require.LessOrEqual(t, most, 40)
+					seen = max(seen, len(ofUser(t, as.UID)))
+					require.LessOrEqual(t, seen, most)
 				}
 			}
-			require.Empty(t, ofUser(t, as.UID))
+			require.Eventually(t, func() bool { return len(ofUser(t, as.UID)) == 0 }, time.Minute, time.Millisecond) // a slow machine needs more than 2 s
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 const (
 	orphanPause = time.Millisecond // between two looks at orphans that were killed
 	orphanTime  = 2 * time.Second  // how long a run waits for the end of what it left
+	orphanMost  = time.Minute      // and how long that is looked at
 )
 
 // orphans ends what programs leave behind. This process adopts each process that loses its parent below a program (a
@@ -62,8 +63,19 @@ func (o *orphans) ended(pid int, mark string) {
 	delete(o.sessions, pid)
 	delete(o.marks, mark)
 	o.mu.Unlock()
-	for began := time.Now(); o.end() > 0 && time.Since(began) < orphanTime; {
-		<-time.After(orphanPause)
+	if o.end() == 0 {
+		return
+	}
+	none := make(chan struct{})
+	go func() {
+		defer close(none)
+		for began := time.Now(); o.end() > 0 && time.Since(began) < orphanMost; {
+			<-time.After(orphanPause)
+		}
+	}()
+	select {
+	case <-none:
+	case <-time.After(orphanTime):
 	}
 }
 
