@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/bundle"
@@ -233,4 +235,185 @@ func (i *importing) receipt(ctx context.Context, at *Place) (json.RawMessage, er
 		Importer: i.deps.Identity.Notebook(i.mirror.Namespace), SourceID: h.SourceID, Incarnation: at.Incarnation,
 		Scope: h.Scope, Bundle: last.Digest, Through: last.Through, At: i.now(),
 	}, keys[0])
+}
+
+// take stores the content of a bundle behind a place, step by step, and with the last one the record of the
+// bundle, which is empty for a heartbeat. It returns the new place and the number of entries.
+func (e *Engine) take(ctx context.Context, rule Rule, at Place, c *bundle.Content, record bundle.Import) (Place, int, error) {
+	applied := 0
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for page, err := range ahead(pagesOf(ctx, c, max(at.Watermark, c.Header.Since), at.SourceSeq), cancel) {
+		if err != nil {
+			return at, applied, fmt.Errorf("read bundle: %w", err)
+		}
+		rule, err := e.current(ctx, rule.Mirror)
+		if err != nil {
+			return at, applied, err
+		}
+		if at, err = e.takePage(ctx, rule, at, page, arrival{&c.Header, record}); err != nil {
+			return at, applied, err
+		}
+		applied += len(page.Items)
+	}
+	return at, applied, nil
+}
+
+// arrival is a bundle that is being applied.
+type arrival struct {
+	header *bundle.Header
+	record bundle.Import
+}
+
+// takePage stores a page of a bundle, and with the last one the record of the bundle.
+func (e *Engine) takePage(ctx context.Context, rule Rule, at Place, page *sluice.ObservePage, is arrival) (Place, error) {
+	held, err := e.hold(ctx, rule.Mirror.ID, at, []*sluice.ObservePage{page})
+	if err != nil {
+		return at, err
+	}
+	now := e.opts.Now().UTC()
+	commit, err := rule.nextOfBundle(held, page, is.header.Since, now)
+	if err != nil {
+		return at, err
+	}
+	if !page.HasMore {
+		if is.record.Digest != "" {
+			is.record.At = now
+		}
+		commit.Place.heard(is.record, is.header.ExportedAt)
+	}
+	return e.keep(ctx, rule.Mirror, commit, now)
+}
+
+// current returns the rule for the next step of a bundle. Code Conflict if the mirror was changed.
+func (e *Engine) current(ctx context.Context, m *sluice.Mirror) (Rule, error) {
+	if e.superseded(m) {
+		return Rule{}, sluice.Errorf(sluice.Conflict, "the mirror was changed meanwhile")
+	}
+	return e.rule(ctx, m)
+}
+
+// nextOfBundle is Next for a page of a bundle from behind a sequence. If the place is before that, the
+// importer has accepted the gap.
+func (r Rule) nextOfBundle(held Held, page *sluice.ObservePage, since uint64, now time.Time) (Commit, error) {
+	var skipped []sluice.MirrorGap
+	if from := held.Place.Watermark + 1; since >= from {
+		skipped = []sluice.MirrorGap{{From: from, To: since, Cause: sluice.GapBundle, At: now}}
+		held.Place.Watermark, held.Place.Tag = since, ""
+		held.Place.Gaps++
+	}
+	commit, err := r.Next(held, page, now)
+	commit.Gaps = slices.Concat(skipped, commit.Gaps)
+	return commit, err
+}
+
+// ahead returns a sequence that is read on another goroutine, one element ahead of its use. Stop ends the reading when the
+// rest is not wanted.
+func ahead[T any](all iter.Seq2[T, error], stop func()) iter.Seq2[T, error] {
+	type element struct {
+		value T
+		err   error
+	}
+	return func(yield func(T, error) bool) {
+		elements, ended := make(chan element), make(chan struct{})
+		go func() {
+			defer close(elements)
+			for value, err := range all {
+				select {
+				case elements <- element{value, err}:
+				case <-ended:
+					return
+				}
+			}
+		}()
+		defer func() {
+			close(ended)
+			stop()
+			for range elements { // until the reader has ended: what it reads is closed next
+			}
+		}()
+		for e := range elements {
+			if !yield(e.value, e.err) {
+				return
+			}
+		}
+	}
+}
+
+// Bounds of a step with a page of a bundle, besides groupMessages. Nothing but the range of the bundle ends it, so it is
+// larger than a step of a sync: each costs a round trip, and JetStream keeps the block with the place in memory for ten seconds.
+const (
+	bundleBytes = 16 << 20 // of data
+	lostRanges  = 50
+)
+
+// pagesOf returns the content of a bundle behind a sequence as pages, each of which fits into one step. The
+// last one goes through the end of the bundle's range, and there is always one. Known is the last sequence
+// that the source is known to have.
+func pagesOf(ctx context.Context, c *bundle.Content, after, known uint64) iter.Seq2[*sluice.ObservePage, error] {
+	h := &c.Header
+	return func(yield func(*sluice.ObservePage, error) bool) {
+		p := pager{header: h, known: max(known, h.Through), cuts: cutsOf(h, after)}
+		for e, err := range c.Entries(ctx, after) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !p.before(e.Event.Seq, yield) {
+				return
+			}
+			p.add(&e.Change)
+		}
+		if p.before(h.Through+1, yield) {
+			last := p.page(h.Through)
+			last.HasMore = false
+			yield(last, nil)
+		}
+	}
+}
+
+// cutsOf returns where pages of a bundle end so that none has too many lost ranges.
+func cutsOf(h *bundle.Header, after uint64) (cuts []uint64) {
+	for i := lostRanges - 1; i < len(h.Lost); i += lostRanges {
+		if to := h.Lost[i].To; to > after && to < h.Through {
+			cuts = append(cuts, to)
+		}
+	}
+	return cuts
+}
+
+// pager collects the changes of a bundle for the next page.
+type pager struct {
+	header   *bundle.Header
+	known    uint64 // last sequence of the source
+	cuts     []uint64
+	items    []sluice.Change
+	messages int // that the items may need
+	bytes    int // of data
+}
+
+// before yields the pages that end before a sequence.
+func (p *pager) before(seq uint64, yield func(*sluice.ObservePage, error) bool) bool {
+	for ; len(p.cuts) > 0 && p.cuts[0] < seq; p.cuts = p.cuts[1:] {
+		if !yield(p.page(p.cuts[0]), nil) {
+			return false
+		}
+	}
+	full := p.messages+lostRanges+2 >= groupMessages || p.bytes >= bundleBytes
+	return !full || yield(p.page(seq-1), nil)
+}
+
+func (p *pager) add(c *sluice.Change) {
+	p.items, p.bytes, p.messages = append(p.items, *c), p.bytes+len(c.Event.Data), p.messages+messagesFor(c)
+}
+
+// page returns what was collected as a page that goes through a sequence, and begins the next one.
+func (p *pager) page(through uint64) *sluice.ObservePage {
+	h := p.header
+	page := &sluice.ObservePage{
+		Incarnation: h.Incarnation, FirstSeq: min(h.First, through+1), LastSeq: p.known, ThroughSeq: through, HasMore: true,
+		Label: h.Label, Passed: h.Passed, Items: p.items, Lost: h.Lost,
+	}
+	p.items, p.messages, p.bytes = nil, 0, 0
+	return page
 }

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -50,12 +49,6 @@ func documentOf(t *testing.T, entries, lost int) (*bundle.Document, bundle.Trust
 		seq += 4
 	}
 	h.Through = seq + 1
-	return sealed(t, w, h)
-}
-
-// sealed returns a signed bundle, and who is trusted.
-func sealed(t *testing.T, w *bundle.DocumentWriter, h bundle.Header) (*bundle.Document, bundle.Trust) {
-	t.Helper()
 	seed := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	text, h, err := w.Seal(h, seed)
 	require.NoError(t, err)
@@ -188,31 +181,22 @@ func TestPlace_RemembersTheLastImports(t *testing.T) {
 type copies struct {
 	Copies
 
-	mu      sync.Mutex
 	place   Place
 	entries int
 	steps   int
 }
 
 func (c *copies) Hold(context.Context, string, []string) (Held, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	return Held{Place: c.place, Entries: map[string]Entry{}}, nil
 }
 
 func (c *copies) Commit(_ context.Context, _ string, is Commit) (uint64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.steps--; c.steps < 0 {
 		return 0, sluice.Errorf(sluice.Unavailable, "NATS is away")
 	}
 	c.place, c.entries = is.Place, c.entries+len(is.Entries)
 	c.place.Revision++
 	return c.place.Revision, nil
-}
-
-func (c *copies) Stage(ctx context.Context, id string, is Commit) (StoreStaged, error) {
-	return func(context.Context, uint64) (uint64, error) { return c.Commit(ctx, id, is) }, nil
 }
 
 func (*copies) MaxEntry() int { return 0 }
@@ -257,74 +241,4 @@ func TestTake_GoesOnAfterAnInterruption(t *testing.T) {
 	require.Less(t, applied, 3000)
 	d = judge()
 	require.Equal(t, bundle.Imported, d.Outcome)
-}
-
-// lagging stores a step when the entries of the next were read, as a slow store does; the last one at once.
-type lagging struct {
-	Copies
-
-	place   Place
-	entries map[string]Entry
-	left    int // steps
-	begun   bool
-	read    chan struct{}
-}
-
-func (l *lagging) Hold(_ context.Context, _ string, keys []string) (Held, error) {
-	held := Held{Place: l.place, Entries: map[string]Entry{}}
-	for _, key := range keys {
-		if e, has := l.entries[key]; has {
-			held.Entries[key] = e
-		}
-	}
-	if l.begun {
-		l.read <- struct{}{}
-	}
-	l.begun = true
-	return held, nil
-}
-
-func (l *lagging) Stage(_ context.Context, _ string, c Commit) (StoreStaged, error) {
-	return func(_ context.Context, revision uint64) (uint64, error) {
-		if l.left--; l.left > 0 {
-			<-l.read
-		}
-		if revision != l.place.Revision {
-			return 0, sluice.Errorf(sluice.Conflict, "the place is at %d", l.place.Revision)
-		}
-		l.place = c.Place
-		l.place.Revision = revision + 1
-		for _, e := range c.Entries {
-			l.entries[e.Change.Key()] = e
-		}
-		return l.place.Revision, nil
-	}, nil
-}
-
-func (*lagging) MaxEntry() int { return 0 }
-
-// A step is decided on while the one before it is being stored, and knows its entries.
-func TestTake_KnowsTheStepUnderWay(t *testing.T) {
-	t.Parallel()
-	const entries = 1200
-	w, err := bundle.NewDocumentWriter("entries", 0)
-	require.NoError(t, err)
-	for seq := uint64(1); seq <= 2*entries; seq++ {
-		ev := sluice.Event{Seq: seq, ID: fmt.Sprint("id-", seq), Path: "/a", Data: []byte(`1`)}
-		if seq > entries {
-			ev.Extensions = map[string]string{sluice.RevisionOf: fmt.Sprint("id-", seq-entries)}
-		}
-		require.NoError(t, w.Append(bundle.Entry{Change: sluice.ChangeOf(ev)}))
-	}
-	doc, trust := sealed(t, w, bundle.Header{SourceID: "s", Incarnation: "origin", Through: 2 * entries, First: 1, ExportedAt: time.Now()})
-	c, err := doc.Verify(t.Context(), trust)
-	require.NoError(t, err)
-	at := &lagging{place: Place{Incarnation: "origin"}, entries: map[string]Entry{}, left: 3, read: make(chan struct{}, 1)}
-	may := permitted{labels{label: sluice.Label{Level: sluice.LevelSecret}}}
-	e := New(Deps{Copies: at, Gate: may, Namespaces: may}, Options{})
-	r := Rule{Mirror: &sluice.Mirror{ID: "m", Source: "s", Namespace: "high", Depth: sluice.DepthFull}, Own: "own"}
-	_, applied, err := e.take(t.Context(), r, at.place, c, bundle.Import{})
-	require.NoError(t, err)
-	require.Zero(t, at.left, "the number of steps")
-	require.Equal(t, []any{2 * entries, entries, entries}, []any{applied, at.place.Live, len(at.entries)})
 }

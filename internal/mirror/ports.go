@@ -81,9 +81,6 @@ type Copies interface {
 	// Commit stores a step whole or not at all, and returns the new revision of the place. Code
 	// Conflict unless the stored place has the revision of the given one.
 	Commit(ctx context.Context, id string, c Commit) (uint64, error)
-	// Stage sends a step ahead, while the one before it may still be stored, and returns what stores it. Nothing of it can be
-	// seen before, and it is given up when ctx ends first.
-	Stage(ctx context.Context, id string, c Commit) (StoreStaged, error)
 	// Gaps returns the last gaps of a mirror, ascending.
 	Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error)
 	// Page returns entries behind a cursor, in the order of their last change.
@@ -99,9 +96,6 @@ type Copies interface {
 	// Purge removes a place of a mirror and everything that was stored before it. What was stored since stays.
 	Purge(ctx context.Context, id string, revision uint64) error
 }
-
-// StoreStaged stores a step that was sent ahead, once, as Copies.Commit does; the revision of its place is given here.
-type StoreStaged func(ctx context.Context, revision uint64) (uint64, error)
 
 // Followed is a stored change of a mirror: an entry, a gap or a place.
 type Followed struct {

@@ -168,16 +168,6 @@ func (o overtaken) Commit(ctx context.Context, id string, c mirror.Commit) (uint
 	return o.Store.Commit(ctx, id, c)
 }
 
-func (o overtaken) Stage(ctx context.Context, id string, c mirror.Commit) (mirror.StoreStaged, error) {
-	store, err := o.Store.Stage(ctx, id, c)
-	return func(ctx context.Context, revision uint64) (uint64, error) {
-		if f, ok := ctx.Value(meanwhile{}).(func()); ok {
-			f()
-		}
-		return store(ctx, revision)
-	}, err
-}
-
 // admitted lets everybody have mirrors.
 type admitted struct{}
 

@@ -283,9 +283,7 @@ func (e *Engine) store(ctx context.Context, rule Rule, at Place, pages []*sluice
 	if commit.idle(&at) && (refused != nil || now.Sub(at.stored) < placeEvery) {
 		return commit.Place, refused
 	}
-	next, err := e.keep(ctx, rule.Mirror, commit, func(ctx context.Context) (uint64, error) {
-		return e.deps.Copies.Commit(ctx, rule.Mirror.ID, commit)
-	})
+	next, err := e.keep(ctx, rule.Mirror, commit, now)
 	if err != nil {
 		return at, err
 	}
@@ -310,17 +308,17 @@ func (e *Engine) hold(ctx context.Context, id string, at Place, pages []*sluice.
 }
 
 // keep stores a step, after its gaps were published, and returns the new place.
-func (e *Engine) keep(ctx context.Context, m *sluice.Mirror, commit Commit, store func(context.Context) (uint64, error)) (Place, error) {
+func (e *Engine) keep(ctx context.Context, m *sluice.Mirror, commit Commit, now time.Time) (Place, error) {
 	for _, gap := range commit.Gaps {
 		if err := e.tellGap(ctx, m, gap); err != nil {
 			return Place{}, err
 		}
 	}
-	revision, err := store(ctx)
+	revision, err := e.deps.Copies.Commit(ctx, m.ID, commit)
 	if err != nil {
 		return Place{}, fmt.Errorf("store step: %w", err)
 	}
-	commit.Place.Revision, commit.Place.stored = revision, e.opts.Now().UTC()
+	commit.Place.Revision, commit.Place.stored = revision, now
 	e.opts.Observe.Synced(m, len(commit.Entries), len(commit.Gaps))
 	return commit.Place, nil
 }

@@ -52,9 +52,6 @@ func IsConflict(err error) bool {
 		errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists)
 }
 
-// IsAbandoned reports whether JetStream has given up an atomic batch before it was committed.
-func IsAbandoned(err error) bool { return APICode(err) == codeBatchIncomplete }
-
 // isTransient reports whether the same request may succeed shortly: there was no answer, or the
 // server could not do it yet.
 func isTransient(err error) bool {

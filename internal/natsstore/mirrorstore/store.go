@@ -145,6 +145,76 @@ func entryOf(msg *nats.Msg, seq uint64) (e mirror.Entry, err error) {
 	return e, err
 }
 
+// Commit stores a step whole or not at all, and returns the new revision of the place. Code Conflict
+// unless the stored place has the revision of the given one.
+func (s *Store) Commit(ctx context.Context, id string, c mirror.Commit) (uint64, error) {
+	msgs, err := s.messages(id, c)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.core.Writable(); err != nil { //nolint:contextcheck // it asks a context of the server's
+		return 0, err
+	}
+	seq, err := s.publish(ctx, msgs, storeTime(msgs))
+	switch {
+	case err == nil:
+		return seq, nil
+	case natsstore.IsConflict(err):
+		return 0, sluice.Errorf(sluice.Conflict, "mirror %s was moved concurrently", id)
+	}
+	return 0, fmt.Errorf("mirror %s: %w", id, natsstore.StoreError(ctx, err))
+}
+
+// storeTime returns how long a step may take: the slowest disk that is of use stores a MiB in a second.
+func storeTime(msgs []*nats.Msg) time.Duration {
+	size := 0
+	for _, msg := range msgs {
+		size += len(msg.Data)
+	}
+	return natsstore.RequestTimeout + time.Duration(size>>20)*time.Second
+}
+
+func (s *Store) publish(ctx context.Context, msgs []*nats.Msg, limit time.Duration) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if len(msgs) == 1 {
+		ack, err := s.core.JetStream().PublishMsg(ctx, msgs[0])
+		if err != nil {
+			return 0, err
+		}
+		return ack.Sequence, nil
+	}
+	select {
+	case s.batches <- struct{}{}:
+		defer func() { <-s.batches }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	return s.core.Atomic(ctx, msgs)
+}
+
+// messages returns the messages of a step. The place is the last: a reader that sees it sees the rest.
+func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
+	msgs := make([]*nats.Msg, 0, len(c.Entries)+len(c.Gaps)+1)
+	for i := range c.Entries {
+		msgs = append(msgs, s.encode(id, &c.Entries[i]))
+	}
+	for _, gap := range c.Gaps {
+		data, err := json.Marshal(gap)
+		if err != nil {
+			return nil, fmt.Errorf("gap: %w", err)
+		}
+		msgs = append(msgs, &nats.Msg{Subject: streams.MirrorGapSubject(id, gap.From), Data: data, Header: nats.Header{}})
+	}
+	data, err := json.Marshal(c.Place)
+	if err != nil {
+		return nil, fmt.Errorf("place: %w", err)
+	}
+	return append(msgs, &nats.Msg{Subject: streams.MirrorPlaceSubject(id), Data: data, Header: nats.Header{
+		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(c.Place.Revision, 10)},
+	}}), nil
+}
+
 // Gaps returns the last gaps of a mirror, ascending.
 func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error) {
 	gaps := []sluice.MirrorGap{}
