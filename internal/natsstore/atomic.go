@@ -19,10 +19,10 @@ const (
 )
 
 // Atomic publishes two messages or more as one batch, which is stored as a whole and in one piece, or not at all, and
-// returns the sequence of the last. The caller limits the batches that are open at once: JetStream allows 50 for each stream.
+// returns the sequence of the last. The caller limits the time, and the batches that are open at once: JetStream allows 50 for each stream.
 func (s *Store) Atomic(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	id := rand.Text()
-	ctx, cancel := s.WhileWritable(ctx)
+	ctx, cancel := s.whileIntact(ctx)
 	defer cancel()
 	for i, msg := range msgs {
 		msg.Header[HeaderBatchID] = []string{id}

@@ -204,7 +204,14 @@ func (s *Store) Retryable(ctx context.Context, err error) error {
 // WhileWritable returns a context for one write. It ends with ctx, after RequestTimeout, or when the server in this process can
 // write no more and so does not answer.
 func (s *Store) WhileWritable(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	limited, done := context.WithTimeout(ctx, RequestTimeout)
+	intact, cancel := s.whileIntact(limited)
+	return intact, func() { cancel(); done() }
+}
+
+// whileIntact returns a context that ends with ctx, or when the server in this process can write no more.
+func (s *Store) whileIntact(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
 	if s.opts.Intact == nil {
 		return ctx, cancel
 	}

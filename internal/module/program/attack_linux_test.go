@@ -142,17 +142,17 @@ while True:
 
 // A program of another user than the server's cannot have more processes than its limit, not even at its start, and all of them end with it.
 // One bomb at a time, and a small one: other tests need the processors.
-func TestRun_EndsForkBombs(t *testing.T) {
+func TestRun_EndsForkBombs(t *testing.T) { //nolint:tparallel // one bomb at a time
 	t.Parallel()
 	if os.Geteuid() != 0 || !has("limits from the start (ptrace)") {
 		t.Skip("needs root, and that programs may be traced")
 	}
 	const most = 24
 	uid := uint32(64_200)
-	for name, p := range bombs(t) {
+	for name, p := range bombs(t) { //nolint:paralleltest // one bomb at a time
 		uid++
 		as := program.User{UID: uid, GID: uid}
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // see above
+		t.Run(name, func(t *testing.T) {
 			for _, dir := range []string{p.Dir, filepath.Dir(p.Dir), p.Temp, filepath.Dir(p.Temp)} {
 				require.NoError(t, os.Chmod(dir, 0o777))
 			}

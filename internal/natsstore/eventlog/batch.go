@@ -95,5 +95,7 @@ func (l *Log) atomic(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, 
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
+	ctx, cancel := l.core.WhileWritable(ctx)
+	defer cancel()
 	return l.core.Atomic(ctx, msgs)
 }
