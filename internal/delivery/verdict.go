@@ -75,7 +75,7 @@ func unevaluatedFor(err error) error {
 // compiled waits until the subscription's filter is compiled. If its settings change meanwhile, it
 // returns the new ones.
 func (r *runner) compiled(ctx context.Context, sub *sluice.Subscription) (_ *sluice.Subscription, match *filter.Matcher, err error) {
-	for {
+	for !r.ports.Filters.Compiled(sub.Filter) {
 		waiting, cancel := context.WithCancel(ctx)
 		done := make(chan struct{})
 		go func() {
@@ -92,6 +92,8 @@ func (r *runner) compiled(ctx context.Context, sub *sluice.Subscription) (_ *slu
 			sub = changed
 		}
 	}
+	match, err = r.ports.Filters.CompileNow(sub.Filter, r.ports.Labels)
+	return sub, match, err
 }
 
 // doubt takes a delivery into its lane and starts the filter evaluation.

@@ -159,7 +159,7 @@ func TestFilter_KeepsOrderWhenDear(t *testing.T) {
 // frugal gives each subscription's filters next to nothing.
 func frugal(p *delivery.Deps) {
 	p.Filters = filter.NewPool(filter.Rates{Principal: 1})
-	_, _ = p.Filters.CompileNow(sluice.Filter{CEL: dear}, nil) // which nobody pays for
+	_, _ = p.Filters.CompileNow(sluice.Filter{CEL: dear}, nil) // without a payer
 	p.Payer = func(sub *sluice.Subscription) string { return sub.ID }
 }
 

@@ -62,7 +62,7 @@ func (c *compiled) put(x *expression) {
 // cache. A payer's compilations go before its evaluations: they are needed for events on which no
 // filter is expensive. It returns the cause of ctx if that is done before.
 func (p *Pool) Compile(ctx context.Context, payer Payer, f sluice.Filter, labels Labels) (*Matcher, error) {
-	if f.CEL == "" || p.compiled.get(f.CEL) != nil {
+	if p.Compiled(f) {
 		return p.CompileNow(f, labels)
 	}
 	done := make(chan error, 1)
@@ -87,6 +87,9 @@ func (p *Pool) Compile(ctx context.Context, payer Payer, f sluice.Filter, labels
 		return nil, context.Cause(ctx)
 	}
 }
+
+// Compiled reports whether Compile need not wait for its turn.
+func (p *Pool) Compiled(f sluice.Filter) bool { return f.CEL == "" || p.compiled.get(f.CEL) != nil }
 
 // CompileNow is Compile without waiting and without a charge, for a caller that must not wait.
 func (p *Pool) CompileNow(f sluice.Filter, labels Labels) (*Matcher, error) {

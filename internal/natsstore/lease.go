@@ -171,7 +171,7 @@ func (l *Leases) round(ctx context.Context) (different, said bool) {
 			continue
 		}
 		l.stay(unit)
-		if !slices.Contains(renewed, unit) {
+		if _, done := slices.BinarySearch(renewed, unit); !done {
 			l.take(ctx, unit)
 		}
 	}

@@ -38,11 +38,11 @@ func TestInForce_ProblemHasItsRemedy(t *testing.T) {
 func TestInForce_ListsEachRestrictionOnce(t *testing.T) {
 	t.Parallel()
 	require.Nil(t, New(Options{}).InForce())
-	h := New(Options{Dirs: []string{t.TempDir()}, User: &program.User{Name: "nobody"}})
+	h := New(Options{Dirs: []string{t.TempDir()}, User: &program.User{Name: "modules"}})
 	h.restrictions = []string{"process group", "control group"}
 	is := h.InForce()
 	require.ElementsMatch(t, program.Known(), append(is.Restrictions, is.Missing...))
 	is.Missing = is.Missing[:1]
-	require.Equal(t, "programs run as nobody; in force: process group, control group; missing: resource limits", is.String())
+	require.Equal(t, "programs run as modules; in force: process group, control group; missing: resource limits", is.String())
 	require.Equal(t, "programs run as a; in force: nothing", (&sluice.ModuleHost{User: "a"}).String())
 }
