@@ -294,6 +294,33 @@ func TestPlace_ManyAskOnce(t *testing.T) {
 	}
 }
 
+// Members that join one by one while others are placed are placed together, except those that have left.
+func TestPlace_TogetherAfterOthers(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		t := w.t
+		w.on("Bounds", func() error {
+			<-time.After(aLittle)
+			return nil
+		})
+		before := w.count("Bounds")
+		w.join(sub("c", "/none", 6))
+		left := w.router.Join(sub("g", "/x", 4), func() {})
+		w.router.Commit()
+		left.Leave()
+		later := []*sluice.Subscription{sub("a", "/x", 4), sub("e", "/x", 4), sub("i", "/x", 4)}
+		for _, s := range later {
+			w.join(s)
+		}
+		<-time.After(4 * aLittle)
+		require.Equal(t, 2, w.count("Bounds")-before)
+		require.Equal(t, 1+1+len(later), w.count("Stored")) // one is asked because it leaves
+		for _, s := range later {
+			require.Equal(t, "4 5 ", settleAll(t, w.open(s)))
+		}
+	})
+}
+
 // What has joined waits for its commit, whatever happens meanwhile.
 func TestCommit_PlacesEarlierOnes(t *testing.T) {
 	t.Parallel()

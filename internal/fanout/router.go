@@ -200,14 +200,14 @@ func pauseFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// apply makes the changes that are pending, in their order.
+// apply makes the changes that are pending, in their order. Members are placed last, all at once: each alone has several requests.
 func (r *Router) apply(ctx context.Context) {
 	r.mu.Lock()
 	changes := r.pending
 	r.pending = nil
 	r.mu.Unlock()
 	stored := r.asking(ctx, changes)
-	var joining, again []*member
+	var joining, placing []*member
 	for _, c := range changes {
 		switch c.kind {
 		case joined:
@@ -219,14 +219,13 @@ func (r *Router) apply(ctx context.Context) {
 		case waking:
 			c.member.rouse()
 		case replaced:
-			again = append(again, c.member)
+			placing = append(placing, c.member)
 		case committed:
-			r.place(ctx, joining, stored)
-			joining, r.changed = nil, true
+			placing, joining = append(placing, joining...), nil
 		}
 	}
-	if len(again) > 0 {
-		r.place(ctx, again, stored)
+	if placing = slices.DeleteFunc(placing, (*member).hasLeft); len(placing) > 0 {
+		r.place(ctx, placing, stored)
 		r.changed = true
 	}
 	r.mu.Lock()

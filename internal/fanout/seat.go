@@ -56,6 +56,13 @@ func (m *member) rouse() {
 	}
 }
 
+// hasLeft reports whether the member is served here no longer.
+func (m *member) hasLeft() bool {
+	m.log.mu.Lock()
+	defer m.log.mu.Unlock()
+	return m.gone
+}
+
 // settings returns the member's present subscription.
 func (m *member) settings() *sluice.Subscription {
 	m.log.mu.Lock()
