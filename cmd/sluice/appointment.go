@@ -25,7 +25,7 @@ type appointmentSetCmd struct {
 	Path string `arg:"" help:"Path of the event, such as /lamps/1."`
 	Data string `arg:"" optional:"" help:"Data of the event: JSON, or text that does not start like JSON; - reads stdin."`
 
-	NS     string            `name:"ns" help:"Namespace." default:"default"`
+	NS     string            `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	Type   string            `help:"Type of the event." default:"message"`
 	At     time.Time         `help:"Time of the firing." placeholder:"TIME" xor:"when"`
 	In     time.Duration     `help:"Delay until the firing, such as 90s, 10m or 7d." placeholder:"DURATION" xor:"when"`
@@ -92,7 +92,7 @@ func (c *appointmentSetCmd) action(s *terminal.Session) (sluice.Action, error) {
 }
 
 type appointmentLsCmd struct {
-	NS    string `name:"ns" help:"Namespace." default:"default"`
+	NS    string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	Limit int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
@@ -157,7 +157,7 @@ func ended(last *sluice.AppointmentEnd) string {
 
 type appointmentShowCmd struct {
 	ID string `arg:"" help:"ID of the appointment."`
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 // Run shows an appointment.
@@ -188,7 +188,7 @@ func (c *appointmentShowCmd) Run(ctx context.Context, s *terminal.Session) error
 
 type appointmentRmCmd struct {
 	ID string `arg:"" help:"ID of the appointment."`
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 // Run cancels an appointment.

@@ -24,62 +24,105 @@ import (
 type cli struct {
 	terminal.Flags
 
-	Serve       serveCmd       `cmd:"" help:"Run a server."`
-	Demo        demo.Cmd       `cmd:"" help:"Run a server, two receivers and a stream of events, and show the deliveries."`
-	Pub         pubCmd         `cmd:"" help:"Publish one event, or many from a file."`
-	Sub         subCmd         `cmd:"" help:"Manage subscriptions."`
-	Deliveries  deliveriesCmd  `cmd:"" help:"List the deliveries of a subscription, or explain one."`
-	Dead        deadCmd        `cmd:"" help:"List, redrive and discard dead letters."`
-	Consumers   consumersCmd   `cmd:"" help:"List the consumers of a subscription of mode wake, or show one."`
-	Listen      listenCmd      `cmd:"" help:"Forward signed events to a port of this machine, and show the responses."`
-	NS          nsCmd          `cmd:"" name:"ns" help:"Manage namespaces."`
-	Types       typesCmd       `cmd:"" help:"Manage the event types in the catalogue of a namespace."`
-	Events      eventsCmd      `cmd:"" help:"List and show events."`
-	Feed        feedCmd        `cmd:"" help:"Follow events live."`
-	Ticket      ticketCmd      `cmd:"" help:"Create a URL that opens feeds without a token, for a web page or curl."`
-	State       stateCmd       `cmd:"" help:"Show the latest event on each path."`
-	Topics      topicsCmd      `cmd:"" help:"List the paths of a namespace and of its mirrors."`
-	Schedule    scheduleCmd    `cmd:"" help:"Schedule events, list scheduled events, and cancel them."`
-	Appointment appointmentCmd `cmd:"" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
-	Watch       watchCmd       `cmd:"" help:"Manage watches: publish an event when other events meet a condition."`
-	Mirror      mirrorCmd      `cmd:"" help:"Manage mirrors: copies of namespaces in other namespaces."`
-	Knowledge   knowledgeCmd   `cmd:"" help:"Manage enrichment: embeddings, neighbours and comparisons of entries, and the jobs of workers."`
-	Module      moduleCmd      `cmd:"" help:"Manage modules: programs that run on events."`
-	Stream      streamCmd      `cmd:"" help:"Create, append to, read, close and delete Durable Streams."`
-	Grant       grantCmd       `cmd:"" help:"Issue, list, renew and revoke grants."`
-	ACL         aclCmd         `cmd:"" name:"acl" help:"Manage the access lists of namespaces."`
-	Principal   principalCmd   `cmd:"" help:"Manage the clearances of principals."`
-	Whoami      whoamiCmd      `cmd:"" help:"Show the principal of your token, and its permissions."`
-	Erase       eraseCmd       `cmd:"" help:"Erase everything on a path, permanently."`
-	Audit       auditCmd       `cmd:"" help:"List changes and their actors."`
-	Keys        keysCmd        `cmd:"" help:"List and rotate the server's signing keys."`
-	Secrets     secretsCmd     `cmd:"" help:"List and rotate the keys that seal secrets in the store."`
-	Producers   producersCmd   `cmd:"" help:"List producers that are marked unsafe, and clear the mark."`
-	Backup      backupCmd      `cmd:"" help:"Back up the store of a stopped server to a directory."`
-	Restore     restoreCmd     `cmd:"" help:"Restore a backup into an empty store."`
-	Doctor      doctor.Cmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
-	NATSCtx     contextCmd     `cmd:"" name:"nats-context" help:"Write a context with which the nats command connects to this machine's server."`
-	Version     versionCmd     `cmd:"" help:"Print the version."`
+	ShowVersion versionFlag `name:"version" short:"V" help:"Print the version."`
+
+	Serve      serveCmd      `cmd:"" group:"start" help:"Run a server."`
+	Sub        subCmd        `cmd:"" group:"start" aliases:"subs,subscription,subscriptions" help:"Manage subscriptions."`
+	Pub        pubCmd        `cmd:"" group:"start" aliases:"publish" help:"Publish one event, or many from a file."`
+	Deliveries deliveriesCmd `cmd:"" group:"start" aliases:"delivery" help:"List the deliveries of a subscription, or explain one."`
+	Listen     listenCmd     `cmd:"" group:"start" help:"Forward signed events to a port of this machine, and show the responses."`
+	Demo       demo.Cmd      `cmd:"" group:"start" help:"Run a server, two receivers and a stream of events, and show the deliveries."`
+
+	Events      eventsCmd      `cmd:"" group:"events" help:"List and show events."`
+	Feed        feedCmd        `cmd:"" group:"events" help:"Follow events live."`
+	State       stateCmd       `cmd:"" group:"events" help:"Show the latest event on each path."`
+	Topics      topicsCmd      `cmd:"" group:"events" help:"List the paths of a namespace and of its mirrors."`
+	Dead        deadCmd        `cmd:"" group:"events" aliases:"dead-letters,dead-letter" help:"List, redrive and discard dead letters."`
+	Schedule    scheduleCmd    `cmd:"" group:"events" aliases:"schedules" help:"Schedule events, list scheduled events, and cancel them."`
+	Appointment appointmentCmd `cmd:"" group:"events" aliases:"appointments" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
+	Ticket      ticketCmd      `cmd:"" group:"events" help:"Create a URL that opens feeds without a token, for a web page or curl."`
+
+	NS        nsCmd        `cmd:"" group:"setup" name:"ns" aliases:"namespace,namespaces" help:"Manage namespaces."`
+	Types     typesCmd     `cmd:"" group:"setup" aliases:"type" help:"Manage the event types in the catalogue of a namespace."`
+	Consumers consumersCmd `cmd:"" group:"setup" aliases:"consumer" help:"List the consumers of a subscription of mode wake, or show one."`
+	Watch     watchCmd     `cmd:"" group:"setup" aliases:"watches" help:"Manage watches: publish an event when other events meet a condition."`
+	Mirror    mirrorCmd    `cmd:"" group:"setup" aliases:"mirrors" help:"Manage mirrors: copies of namespaces in other namespaces."`
+	Stream    streamCmd    `cmd:"" group:"setup" aliases:"streams" help:"Create, append to, read, close and delete Durable Streams."`
+	Module    moduleCmd    `cmd:"" group:"setup" aliases:"modules" help:"Manage modules: programs that run on events."`
+	Knowledge knowledgeCmd `cmd:"" group:"setup" help:"Manage enrichment: embeddings, neighbours and comparisons of entries, and the jobs of workers."`
+
+	Grant     grantCmd     `cmd:"" group:"access" aliases:"grants" help:"Issue, list, renew and revoke grants."`
+	ACL       aclCmd       `cmd:"" group:"access" name:"acl" aliases:"acls" help:"Manage the access lists of namespaces."`
+	Principal principalCmd `cmd:"" group:"access" aliases:"principals" help:"Manage the clearances of principals."`
+	Whoami    whoamiCmd    `cmd:"" group:"access" help:"Show the principal of your token, and its permissions."`
+	Audit     auditCmd     `cmd:"" group:"access" help:"List changes and their actors."`
+	Erase     eraseCmd     `cmd:"" group:"access" help:"Erase everything on a path, permanently."`
+
+	Doctor    doctor.Cmd   `cmd:"" group:"server" help:"Check configuration, data directory, server, NATS, clock and disk."`
+	Keys      keysCmd      `cmd:"" group:"server" aliases:"key" help:"List and rotate the server's signing keys."`
+	Secrets   secretsCmd   `cmd:"" group:"server" aliases:"secret" help:"List and rotate the keys that seal secrets in the store."`
+	Producers producersCmd `cmd:"" group:"server" aliases:"producer" help:"List producers that are marked unsafe, and clear the mark."`
+	Backup    backupCmd    `cmd:"" group:"server" help:"Back up the store of a stopped server to a directory."`
+	Restore   restoreCmd   `cmd:"" group:"server" help:"Restore a backup into an empty store."`
+
+	NATSCtx contextCmd `cmd:"" group:"tools" name:"nats-context" help:"Write a context with which the nats command connects to this machine's server."`
+	Help    helpCmd    `cmd:"" group:"tools" help:"Show the help of a command."`
+	Version versionCmd `cmd:"" group:"tools" help:"Print the version."`
+}
+
+// groups are the groups of commands and flags in the help.
+func groups() []kong.Group {
+	return []kong.Group{
+		{Key: "start", Title: "Start:"},
+		{Key: "events", Title: "Events:"},
+		{Key: "setup", Title: "Set up:"},
+		{Key: "access", Title: "Access:"},
+		{Key: "server", Title: "Server:"},
+		{Key: "tools", Title: "This command:"},
+		{Key: common, Title: "Global flags:"},
+	}
+}
+
+// newParser returns the parser of a command line. exit is called where it answers by itself.
+func newParser(ctx context.Context, c *cli, s *terminal.Session, exit func(int)) (*kong.Kong, error) {
+	parser, err := kong.New(
+		c, kong.Name("sluice"), kong.Description("Sluice delivers NATS JetStream events as signed webhooks, agent wake-ups, live feeds and Durable Streams."),
+		kong.Writers(s.Stdout, s.Stderr), kong.Exit(exit), kong.WithHyphenPrefixedParameters(true), kong.Bind(s), kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true, WrapUpperBound: 100}), kong.Help(printHelp),
+		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
+		kong.TypeMapper(reflect.TypeFor[sluice.Duration](), kong.MapperFunc(decodeSpan)),
+		kong.TypeMapper(reflect.TypeFor[*sluice.Duration](), kong.MapperFunc(decodeSpan)), // or it would be read as its text
+		kong.ExplicitGroups(groups()), kong.PostBuild(addAliases),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("build the command line: %w", err)
+	}
+	return parser, nil
 }
 
 // run executes a command line and returns the exit status.
 func run(ctx context.Context, args []string, s *terminal.Session) int {
 	var c cli
-	parser, err := kong.New(
-		&c, kong.Name("sluice"), kong.Description("Sluice delivers NATS JetStream events as signed webhooks, agent wake-ups, live feeds and Durable Streams."),
-		kong.Writers(s.Stdout, s.Stderr), kong.Exit(s.Exit), kong.WithHyphenPrefixedParameters(true), kong.Bind(s), kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
-		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
-		kong.TypeMapper(reflect.TypeFor[sluice.Duration](), kong.MapperFunc(decodeSpan)),
-		kong.TypeMapper(reflect.TypeFor[*sluice.Duration](), kong.MapperFunc(decodeSpan)), // or it would be read as its text
-		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Global flags:"}}),
-	)
+	ended := -1 // the status of a command line that the parser answers: --help, --version
+	parser, err := newParser(ctx, &c, s, func(status int) {
+		ended = status
+		s.Exit(status)
+	})
 	if err != nil {
 		return s.Fail(err)
 	}
-	command, err := parser.Parse(args)
+	command, err := parser.Parse(helpArgs(args))
 	s.Flags = c.Flags
+	if ended >= 0 {
+		return ended
+	}
+	if lacking := incomplete(err); lacking != nil {
+		if err := lacking.PrintUsage(false); err != nil {
+			return s.Fail(err)
+		}
+		return terminal.ExitUsage
+	}
 	if err != nil {
 		return s.Fail(terminal.Usage(refusal(err)))
 	}

@@ -110,8 +110,7 @@ func TestFinal_OthersDoNotAsk(t *testing.T) {
 	require.NoError(t, err)
 	remade := map[string]bool{"types rm": true, "watch rm": true, "appointment rm": true, "schedule rm": true}
 	for _, leaf := range parser.Model.Leaves(false) {
-		name := strings.TrimPrefix(leaf.Path(), "sluice ")
-		name, _, _ = strings.Cut(name, " <")
+		name := commandName(leaf)
 		if strings.HasSuffix(name, " rm") {
 			asks := false
 			for _, flag := range leaf.Flags {

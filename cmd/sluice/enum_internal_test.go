@@ -15,8 +15,7 @@ func TestRun_NamesTheValuesOfAFlag(t *testing.T) {
 	require.NoError(t, err)
 	found := 0
 	for _, leaf := range parser.Model.Leaves(false) {
-		name := strings.TrimPrefix(leaf.Path(), "sluice ")
-		name, _, _ = strings.Cut(name, " <")
+		name := commandName(leaf)
 		for _, flag := range leaf.Flags {
 			if flag.Enum == "" {
 				continue

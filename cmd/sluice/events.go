@@ -20,7 +20,7 @@ type eventsCmd struct {
 }
 
 type eventsLsCmd struct {
-	NS      string   `name:"ns" help:"Namespace." default:"default"`
+	NS      string   `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	Pattern string   `aliases:"path" help:"Filter by path." placeholder:"PATTERN"`
 	Types   []string `name:"type" aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
 	Since   string   `help:"Start position: a sequence, an event ID, a time, or an age such as 10m or 7d; -1 is the start." placeholder:"WHEN"`
@@ -97,7 +97,7 @@ func complainLost(s *terminal.Session, lost []sluice.Gap) {
 
 type eventsGetCmd struct {
 	ID string `arg:"" help:"ID or sequence of the event."`
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 // Run shows the event.

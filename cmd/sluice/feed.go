@@ -43,7 +43,7 @@ type feedCmd struct {
 
 	filterFlags
 
-	NS         string        `name:"ns" help:"Namespace." default:"default"`
+	NS         string        `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	Since      string        `help:"Start position: a sequence or event ID (exclusive), a time, or an age such as 10m or 7d; -1 is the start; last_per_path starts with the latest event on each path." placeholder:"WHEN"`
 	Projection string        `help:"Amount of data: full, summary or none." placeholder:"NAME"`
 	Buffer     int           `help:"Number of events that the reader may lag behind." placeholder:"N"`

@@ -32,7 +32,7 @@ type knowledgeCmd struct {
 
 // namespaceFlag names the namespace of a command.
 type namespaceFlag struct {
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 type knowledgePutCmd struct {

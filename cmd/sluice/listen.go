@@ -28,7 +28,7 @@ type listenCmd struct {
 	Forward  string            `help:"Target URL, such as http://localhost:3000/hook." required:"" placeholder:"URL"`
 	Path     string            `aliases:"pattern" help:"Filter by path." default:"/**" placeholder:"PATTERN"`
 	Type     []string          `aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
-	NS       string            `name:"ns" help:"Namespace." default:"default" placeholder:"NAME"`
+	NS       string            `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS" placeholder:"NAME"`
 	Since    string            `help:"Start position: new, all, a sequence, a time, or an age such as 10m." default:"new" placeholder:"WHEN"`
 	Secret   string            `help:"Signing secret; default: a generated one." placeholder:"SECRET"`
 	Envelope string            `help:"Envelope: cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`

@@ -61,7 +61,7 @@ type mirrorAddCmd struct {
 
 	Source       string            `arg:"" help:"Source: a namespace of the server, or https://host/v1/namespaces/NAME of another one."`
 	ID           string            `help:"ID of the mirror; default: generated." placeholder:"ID"`
-	NS           string            `name:"ns" help:"Namespace that gets the copy; its label must dominate that of the source." default:"default"`
+	NS           string            `name:"ns" help:"Namespace that gets the copy; its label must dominate that of the source." default:"default" env:"SLUICE_NS"`
 	Depth        string            `help:"How much of the data is copied: catalog (none), summary or full." enum:"catalog,summary,full" default:"catalog"`
 	PathPrefix   string            `name:"path-prefix" help:"Copy only entries whose path begins so, such as /orders/; default: all." placeholder:"PREFIX"`
 	PollInterval sluice.Duration   `name:"poll-interval" help:"Interval between syncs, 10s to 24h; default: 1m. For bundles, the interval in which they or heartbeats are expected, up to 744h; default: 24h." placeholder:"DURATION"`
@@ -295,7 +295,7 @@ func (c *mirrorRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 type mirrorItemsCmd struct {
 	ID         string `arg:"" optional:"" help:"Mirror; default: all mirrors of a namespace."`
-	NS         string `name:"ns" help:"Namespace that has the copies, without a mirror." default:"default"`
+	NS         string `name:"ns" help:"Namespace that has the copies, without a mirror." default:"default" env:"SLUICE_NS"`
 	PathPrefix string `name:"path-prefix" help:"Filter by the begin of the path, such as /orders/." placeholder:"PREFIX"`
 	Limit      int    `help:"Maximum number of entries; 0: all." default:"100"`
 }

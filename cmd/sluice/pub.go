@@ -20,7 +20,7 @@ type pubCmd struct {
 	Path string `arg:"" optional:"" help:"Path of the event, such as /orders/42; with --from, for lines without a path."`
 	Data string `arg:"" optional:"" help:"Data of the event: JSON, or text that does not start like JSON; - reads any data from stdin."`
 
-	NS    string `name:"ns" help:"Namespace." default:"default"`
+	NS    string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	Type  string `help:"Type of the event; with --from, for lines without a type." placeholder:"TYPE"`
 	ID    string `help:"ID of the event; default: generated. A second event with the same ID is not stored." placeholder:"ID"`
 	Cause string `help:"ID of the event in the namespace that caused this one (causationid)." placeholder:"ID"`

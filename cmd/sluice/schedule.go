@@ -22,7 +22,7 @@ type scheduleAddCmd struct {
 	Path string `arg:"" help:"Path of the event, such as /orders/42."`
 	Data string `arg:"" optional:"" help:"Data of the event: JSON, or text that does not start like JSON; - reads any data from stdin."`
 
-	NS    string        `name:"ns" help:"Namespace." default:"default"`
+	NS    string        `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	Type  string        `help:"Type of the event." placeholder:"TYPE"`
 	ID    string        `help:"ID of the event; default: generated. A second event with the same ID is not stored." placeholder:"ID"`
 	Cause string        `help:"ID of the event in the namespace that caused this one (causationid)." placeholder:"ID"`
@@ -86,7 +86,7 @@ func exactly(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.
 
 type scheduleLsCmd struct {
 	Pattern string `arg:"" optional:"" help:"Filter by path, such as /orders/**."`
-	NS      string `name:"ns" help:"Namespace." default:"default"`
+	NS      string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	Limit   int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
@@ -113,7 +113,7 @@ func (c *scheduleLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 type scheduleShowCmd struct {
 	ID string `arg:"" help:"ID of the event."`
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 // Run shows one.
@@ -134,7 +134,7 @@ func (c *scheduleShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 type scheduleRmCmd struct {
 	ID string `arg:"" help:"ID of the event."`
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 // Run cancels one.

@@ -16,7 +16,7 @@ type stateCmd struct {
 
 	filterFlags
 
-	NS    string `name:"ns" help:"Namespace." default:"default"`
+	NS    string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	At    uint64 `help:"Sequence of the snapshot, as far as its events are still stored; default: the latest." placeholder:"SEQ"`
 	Limit int    `help:"Maximum number of paths; 0: all." default:"0"`
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -34,7 +35,7 @@ type streamCmd struct {
 type streamArg struct {
 	Path sluice.Path `arg:"" help:"Path of the stream, such as /chats/7."`
 
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 // api returns a client if the path is one.
@@ -43,6 +44,15 @@ func (a *streamArg) api(s *terminal.Session) (*client.Client, error) {
 		return nil, terminal.Usage(err)
 	}
 	return s.Client()
+}
+
+// missing adds to the error about a missing stream how to create it.
+func (a *streamArg) missing(err error) error {
+	e, ok := errors.AsType[*sluice.Error](err)
+	if !ok || e.Code != sluice.NotFound {
+		return err
+	}
+	return &sluice.Error{Code: e.Code, Message: e.Message + "; create it with: sluice stream create " + string(a.Path), Details: e.Details}
 }
 
 type streamCreateCmd struct {
@@ -164,14 +174,14 @@ func (c *streamAppendCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 	wish := client.StreamAppend{Data: data, Close: c.Close, Seq: c.Seq}
 	if wish.ContentType, err = c.contentType(ctx, api, data); err != nil {
-		return err
+		return c.missing(err)
 	}
 	if c.Producer != "" {
 		wish.Producer = &client.StreamProducer{ID: c.Producer, Epoch: c.Epoch, Seq: c.Number}
 	}
 	done, err := api.AppendStream(ctx, c.NS, c.Path, wish)
 	if err != nil {
-		return err
+		return c.missing(err)
 	}
 	return s.Show(done, func() error {
 		switch {
@@ -346,7 +356,7 @@ type streamRmCmd struct {
 
 	Paths []sluice.Path `arg:"" name:"path" help:"Paths of the streams."`
 
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 func texts(paths []sluice.Path) []string {

@@ -131,37 +131,60 @@ func (c *subRmCmd) question(ctx context.Context, api *client.Client) (string, er
 }
 
 type subPauseCmd struct {
-	ID string `arg:"" help:"Subscription."`
+	IDs []string `arg:"" name:"id" help:"Subscriptions."`
 }
 
-// Run pauses the subscription.
+// Run pauses the subscriptions.
 func (c *subPauseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	sub, err := api.PauseSubscription(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return s.Show(sub, func() error { return s.Say("Paused subscription %s.", c.ID) })
+	return changeEach(ctx, s, c.IDs, "Paused", api.PauseSubscription)
 }
 
 type subResumeCmd struct {
-	ID string `arg:"" help:"Subscription."`
+	IDs []string `arg:"" name:"id" help:"Subscriptions."`
 }
 
-// Run resumes the subscription.
+// Run resumes the subscriptions.
 func (c *subResumeCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	sub, err := api.ResumeSubscription(ctx, c.ID)
-	if err != nil {
-		return err
+	return changeEach(ctx, s, c.IDs, "Resumed", api.ResumeSubscription)
+}
+
+// changeEach changes subscriptions, one after another until one fails, and prints each. In JSON,
+// several are a list.
+func changeEach(ctx context.Context, s *terminal.Session, ids []string, verb string, change func(context.Context, string) (sluice.Subscription, error)) error {
+	var changed []sluice.Subscription
+	var failed error
+	for _, id := range ids {
+		sub, err := change(ctx, id)
+		if err != nil {
+			failed = err
+			break
+		}
+		changed = append(changed, sub)
 	}
-	return s.Show(sub, func() error { return s.Say("Resumed subscription %s.", c.ID) })
+	var value any = changed
+	if len(ids) == 1 && failed == nil {
+		value = changed[0]
+	}
+	if len(changed) == 0 {
+		return failed
+	}
+	err := s.Show(value, func() error {
+		for _, sub := range changed {
+			if err := s.Say("%s subscription %s.", verb, sub.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return cmp.Or(err, failed)
 }
 
 type subRotateCmd struct {
@@ -217,7 +240,7 @@ func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 			"duration", a.Duration.Std().Round(time.Microsecond).String(), "error", a.Error, "response", a.Response)
 	})
 	if err == nil && a.Outcome != sluice.Delivered {
-		err = fmt.Errorf("the endpoint of %s did not accept the test event", c.ID)
+		err = sluice.Errorf(sluice.Unavailable, "the endpoint of %s did not accept the test event: %s", c.ID, cmp.Or(a.Error, string(a.Outcome)))
 	}
 	return err
 }

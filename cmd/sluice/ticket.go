@@ -9,7 +9,7 @@ import (
 
 // ticketCmd gets a ticket for feeds.
 type ticketCmd struct {
-	NS  string        `name:"ns" help:"Namespace." default:"default"`
+	NS  string        `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	For time.Duration `help:"Validity of the ticket; 1s to 1h." default:"1m"`
 }
 

@@ -13,7 +13,7 @@ import (
 
 // topicsCmd lists the paths of a namespace and of its mirrors.
 type topicsCmd struct {
-	NS         string `name:"ns" help:"Namespace." default:"default"`
+	NS         string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	Mirrored   bool   `help:"Also list the paths of its mirrors, with their number of entries."`
 	PathPrefix string `name:"path-prefix" help:"Filter by the begin of the path, such as /orders/." placeholder:"PREFIX"`
 	Limit      int    `help:"Maximum number of paths of the namespace, and of its mirrors; 0: all." default:"0"`

@@ -44,7 +44,7 @@ type watchSetCmd struct {
 
 // watchFlags are a watch's readings and its firing rules.
 type watchFlags struct {
-	NS       string            `name:"ns" help:"Namespace." default:"default"`
+	NS       string            `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	File     string            `help:"File with the JSON or YAML of the API; - reads stdin. Flags override it." placeholder:"FILE"`
 	Paths    string            `name:"pattern" help:"Pattern of the events' paths." placeholder:"PATTERN"`
 	Types    []string          `name:"type" aliases:"types" help:"Types of the readings; a final .* matches any suffix." placeholder:"TYPE"`
@@ -164,7 +164,7 @@ func readWatch(file string, stdin io.Reader) (spec client.WatchSpec, err error) 
 }
 
 type watchLsCmd struct {
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 // Run lists the watches.
@@ -195,7 +195,7 @@ func (c *watchLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 type watchShowCmd struct {
 	ID string `arg:"" help:"Watch."`
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 // Run shows the watch.
@@ -342,7 +342,7 @@ func trial(s *terminal.Session, is *sluice.WatchTrial) error {
 
 type watchRmCmd struct {
 	ID string `arg:"" help:"Watch."`
-	NS string `name:"ns" help:"Namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
 // Run cancels the watch.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,6 +91,25 @@ type Store struct {
 	level atomic.Int32 // of the storage, as Bind was told
 }
 
+// connectLogged is the interval of warnings while the server cannot be reached.
+const connectLogged = 10 * time.Second
+
+// redacted returns server URLs without their passwords and tokens.
+func redacted(urls string) string {
+	parts := strings.Split(urls, ",")
+	for i, part := range parts {
+		u, err := url.Parse(strings.TrimSpace(part))
+		switch {
+		case err != nil:
+			parts[i] = "?"
+		case u.User != nil:
+			u.User = url.User("xxxxx")
+			parts[i] = u.String()
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
 // Connect returns a store as soon as the server can be reached, which it tries until ctx ends.
 // Later on the store reconnects by itself for as long as it takes. Returns an error at once if
 // the server refuses the credentials, has no JetStream for them or is older than NATS 2.12.
@@ -102,8 +122,13 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	var logged time.Time
 	nc, err := backoff.RetryNotifyWithData(s.dial, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
-		opts.Log.WarnContext(ctx, "connect", slog.Any("error", err), slog.Duration("again", again))
+		if time.Since(logged) < connectLogged {
+			return
+		}
+		logged = time.Now()
+		opts.Log.WarnContext(ctx, "connect", slog.String("nats", redacted(opts.URL)), slog.Any("error", err), slog.Duration("again", again))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
