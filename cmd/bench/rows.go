@@ -35,6 +35,7 @@ type plans struct {
 	slow     slowPlan
 	late     latePlan
 	outage   outagePlan
+	crash    crashPlan
 	parked   parkedPlan
 	many     manyPlan
 	rest     restPlan
@@ -65,6 +66,7 @@ func complete() plans {
 			perSecond: 200, paths: 500, limit: 500, before: 5 * time.Second, down: time.Minute, after: 10 * time.Second,
 			steps: seconds(1, 2, 5, 10),
 		},
+		crash:  crashPlan{publishers: 32, paths: 500, window: 64, before: 3 * time.Second, after: 3 * time.Second, rounds: 3},
 		parked: parkedPlan{lanes: 3000, perSecond: 100, paths: 500, lasts: 10 * time.Second, rounds: 3},
 		many:   manyPlan{counts: []int{10, 1000, 10_000, 100_000}, events: 20_000, paced: 500, rests: 10 * time.Second},
 		rest:   restPlan{events: 30_000, batch: 100, clients: 32, paths: 500, window: 64, rounds: 3},
@@ -92,6 +94,7 @@ func quick() plans {
 	p.slow.lasts, p.slow.rounds = 5*time.Second, 1
 	p.late.rounds = 1
 	p.outage.before, p.outage.down, p.outage.after = time.Second, 5*time.Second, 2*time.Second
+	p.crash.before, p.crash.after, p.crash.rounds = time.Second, time.Second, 1
 	p.parked.lasts, p.parked.rounds = 2*time.Second, 1
 	p.fanout.subscriptions, p.fanout.flood, p.fanout.rounds = 200, 5, 1
 	p.vary.plan, p.vary.many = smoke(), []int{1, 100, 1000}
@@ -118,6 +121,7 @@ func (p plans) kinds() []kind {
 		{"slow", only(p.slow.table)},
 		{"late", only(p.late.table)},
 		{"outage", only(p.outage.table)},
+		{"crash", func(e env) []section { return []section{p.crash.table(e)} }},
 		{"parked", only(p.parked.table)},
 		{"subscriptions", only(p.many.table)},
 		{"fanout", only(p.fanout.table)},

@@ -20,6 +20,7 @@ func tiny() plans {
 	p.late.events, p.late.again = 200, time.Second
 	p.outage.paths, p.outage.steps = 50, seconds(0.2, 0.5)
 	p.outage.before, p.outage.down, p.outage.after = 500*time.Millisecond, time.Second, 500*time.Millisecond
+	p.crash.publishers, p.crash.before, p.crash.after = 2, 200*time.Millisecond, 200*time.Millisecond
 	p.parked.lanes, p.parked.lasts = 300, 500*time.Millisecond
 	p.many.counts, p.many.events, p.many.paced, p.many.rests = []int{5, 50}, 200, 10, 100*time.Millisecond
 	p.replicas.manyPlan = p.many
@@ -72,6 +73,15 @@ func testRows(t *testing.T, binary string) {
 		}
 		require.Zero(t, rows[1].requests, "no request was received")
 		require.Positive(t, rows[2].requests)
+	})
+	t.Run("a crash loses nothing that was acknowledged", func(t *testing.T) {
+		t.Parallel()
+		for _, r := range measured(t, p.crash.table(e), e, "ratio") {
+			require.Positive(t, r.events)
+			require.Zero(t, r.missing)
+			require.Positive(t, r.acks)
+			require.Positive(t, r.arrivals)
+		}
 	})
 	t.Run("parked lanes keep nothing from the healthy paths", func(t *testing.T) {
 		t.Parallel()

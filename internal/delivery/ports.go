@@ -16,6 +16,7 @@ type Source interface {
 	Ended() <-chan struct{}       // closed when the source has to be opened again
 	Exhausted() <-chan struct{}   // closed when everything was handed over; nil if the source has no end
 	Seen(path sluice.Path) uint64 // highest sequence handed out for the path before the source was opened
+	Floor() uint64                // sequence behind which all lie that it hands over
 
 	// Look is Sources.Look for an open source.
 	Look(ctx context.Context, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error
@@ -32,8 +33,8 @@ type Log interface {
 	// Record stores an attempt and then calls done, from any goroutine, once. It retries until it
 	// succeeds or the store is closed, which is the only error passed to done.
 	Record(a *sluice.Attempt, namespace string, done func(error))
-	// Recover returns the progress of the subscription's latest attempts, by sequence.
-	Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]model.Progress, error)
+	// Recover returns the progress of the subscription's latest attempts at events behind a sequence, by sequence.
+	Recover(ctx context.Context, sub *sluice.Subscription, after uint64) (map[uint64]model.Progress, error)
 	// Bury stores a dead letter and replaces an earlier one of the same delivery. Announcements of
 	// letters read the stored one (S2-05).
 	Bury(ctx context.Context, d sluice.DeadLetter) error

@@ -226,7 +226,7 @@ func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error))
 }
 
 // Recover returns the progress of the replay's latest attempts.
-func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]model.Progress, error) {
+func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription, _ uint64) (map[uint64]model.Progress, error) {
 	return l.r.ports.Replays.Recover(ctx, sub, l.r.replay.ID)
 }
 

@@ -45,6 +45,9 @@ func (s *replaySource) Exhausted() <-chan struct{} { return s.exhausted }
 // beyond it are handed over again.
 func (s *replaySource) Seen(sluice.Path) uint64 { return s.start - 1 }
 
+// Floor returns 0: Recover has all attempts of the replay.
+func (s *replaySource) Floor() uint64 { return 0 }
+
 // Look does nothing, see replaySources.
 func (s *replaySource) Look(context.Context, func(*sluice.Event) bool, func(from, to uint64) error) error {
 	return nil

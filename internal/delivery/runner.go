@@ -223,10 +223,15 @@ func (r *runner) remembered(ctx context.Context) (parked []model.ParkedEntry, er
 	if err := r.restoreHealth(ctx); err != nil {
 		return nil, err
 	}
-	if r.recovered, err = r.ports.Log.Recover(ctx, r.sub); err != nil {
+	if parked, err = r.reclaim(ctx); err != nil {
 		return nil, err
 	}
-	return r.reclaim(ctx)
+	after := r.source.Floor()
+	for _, e := range parked {
+		after = min(after, max(e.FromSeq, 1)-1)
+	}
+	r.recovered, err = r.ports.Log.Recover(ctx, r.sub, after)
+	return parked, err
 }
 
 func (r *runner) configure(sub *sluice.Subscription, match *filter.Matcher) {

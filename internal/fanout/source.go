@@ -15,6 +15,7 @@ type Source struct {
 	ended  chan struct{}
 	once   sync.Once
 	seen   uint64
+	floor  uint64
 	clean  bool
 	past   Past
 }
@@ -37,6 +38,9 @@ func (s *Source) Exhausted() <-chan struct{} { return nil }
 
 // Seen returns the highest sequence that was handed out before the source was opened.
 func (s *Source) Seen(sluice.Path) uint64 { return s.seen }
+
+// Floor returns the sequence behind which all events lie that come.
+func (s *Source) Floor() uint64 { return s.floor }
 
 // Clean reports whether nothing is stored about earlier deliveries of the events that come: no
 // attempts, no parked lanes, no health.

@@ -1,11 +1,13 @@
 package deliverystore
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -99,17 +101,17 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 	}
 }
 
-// Recover returns the recorded progress of the subscription's latest deliveries, by sequence:
-// those of the last half minute before its last record. Attempts of an earlier subscription of
-// the same id are left out, however late they were recorded.
-func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]model.Progress, error) {
-	return l.store.latest(ctx, sub, "")
+// Recover returns the recorded progress of the subscription's latest deliveries of events behind a
+// sequence, by sequence: those of the last half minute before its last record. Attempts of an
+// earlier subscription of the same id are left out, however late they were recorded.
+func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription, after uint64) (map[uint64]model.Progress, error) {
+	return l.store.latest(ctx, sub, "", after)
 }
 
 // settled reports whether a delivery was settled or parked a short time before the
 // subscription's last attempt.
 func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint64) (bool, error) {
-	known, err := s.latest(ctx, sub, "")
+	known, err := s.latest(ctx, sub, "", seq-1)
 	if err != nil || known[seq].Settled {
 		return true, err
 	}
@@ -118,14 +120,14 @@ func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint6
 }
 
 // latest returns the recorded progress of the latest deliveries of a subscription, or of one of
-// its replays.
-func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]model.Progress, error) {
+// its replays, of events behind a sequence.
+func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay string, after uint64) (map[uint64]model.Progress, error) {
 	subject := streams.AttemptsSubject(sub.Namespace, sub.ID)
 	last, err := s.lastTime(ctx, streams.Attempts, subject)
 	if err != nil || last.IsZero() {
 		return nil, err
 	}
-	all, err := s.triedSince(ctx, subject, last)
+	all, err := s.triedSince(ctx, subject, last, after)
 	return progressIn(all[sub.ID], sub, replay), err
 }
 
@@ -135,7 +137,7 @@ func (s *Store) lastTried(ctx context.Context) (map[string][]tried, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", streams.Attempts, err)
 	}
-	return s.triedSince(ctx, "", handle.CachedInfo().State.LastTime)
+	return s.triedSince(ctx, "", handle.CachedInfo().State.LastTime, 0)
 }
 
 // tried is an attempt as far as it tells of a delivery's progress.
@@ -150,15 +152,18 @@ type tried struct {
 	Verdict      sluice.Verdict `json:"verdict"`
 }
 
-// triedSince returns the attempts that were stored in the half minute before a time and since then, by
-// subscription: those on a subject, or all.
-func (s *Store) triedSince(ctx context.Context, subject string, last time.Time) (map[string][]tried, error) {
+// triedSince returns the attempts at events behind a sequence that were stored in the half minute before
+// a time and since then, by subscription: those on a subject, or all.
+func (s *Store) triedSince(ctx context.Context, subject string, last time.Time, after uint64) (map[string][]tried, error) {
 	from := last.Add(-recoverSpan)
 	all := map[string][]tried{}
 	err := s.core.Scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
 	}, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 		for line := range streams.SplitBlock(msg.Data) {
+			if seq, ok := seqIn(line); ok && seq <= after {
+				continue // after a crash at full load these are nearly all
+			}
 			var a tried
 			if err := json.Unmarshal(line, &a); err != nil {
 				return false, fmt.Errorf("attempt: %w", err)
@@ -168,6 +173,17 @@ func (s *Store) triedSince(ctx context.Context, subject string, last time.Time) 
 		return true, nil
 	})
 	return all, err
+}
+
+// seqIn returns the sequence in a stored attempt, without decoding the rest. Within a text its key would have escaped quotes.
+func seqIn(line []byte) (seq uint64, ok bool) {
+	_, rest, ok := bytes.Cut(line, []byte(`"seq":`))
+	n := bytes.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+	if !ok || n < 1 {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(string(rest[:n]), 10, 64)
+	return seq, err == nil
 }
 
 // progressIn returns how far the deliveries of a subscription, or of one of its replays, came by attempts.

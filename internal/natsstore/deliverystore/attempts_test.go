@@ -54,7 +54,7 @@ func TestAttempts_OfAnOutageAreStoredTogether(t *testing.T) {
 			require.Fail(t, "records are stored too slowly")
 		}
 	}
-	known, err := log.Recover(t.Context(), sub)
+	known, err := log.Recover(t.Context(), sub, 0)
 	require.NoError(t, err)
 	require.Len(t, known, many)
 	stream, err := store.core.JetStream().Stream(t.Context(), streams.Attempts)
@@ -86,12 +86,15 @@ func TestAttempts_HeldDeliveryStartsAnewAfterARestart(t *testing.T) { // issue 3
 		log.Record(&a, sub.Namespace, func(err error) { done <- err })
 		require.NoError(t, <-done)
 	}
-	known, err := log.Recover(t.Context(), sub)
+	known, err := log.Recover(t.Context(), sub, 0)
 	require.NoError(t, err)
 	require.Equal(t, model.Progress{EventID: "held"}, known[1])
 	require.Equal(t, []any{"tried again", 1, false}, []any{known[2].EventID, known[2].Attempts, known[2].Settled})
 	require.WithinDuration(t, last, known[2].FirstFailed, 0)
 	require.True(t, known[3].Settled)
+	behind, err := log.Recover(t.Context(), sub, 2)
+	require.NoError(t, err)
+	require.Equal(t, map[uint64]model.Progress{3: known[3]}, behind)
 }
 
 // Decision 0008: what was only a probe is not an attempt, after a restart either.
@@ -111,7 +114,7 @@ func TestAttempts_ProbeIsNoneAfterARestart(t *testing.T) {
 		log.Record(&a, sub.Namespace, func(err error) { done <- err })
 		require.NoError(t, <-done)
 	}
-	known, err := log.Recover(t.Context(), sub)
+	known, err := log.Recover(t.Context(), sub, 0)
 	require.NoError(t, err)
 	require.Len(t, known, 1)
 	require.Equal(t, 1, known[1].Attempts)

@@ -122,7 +122,7 @@ func TestAttempts_ShareABlockUnderLoad(t *testing.T) {
 		}
 		require.Equal(t, inOrder(many), seqs(t, slices.Concat(all...)...), sub)
 	}
-	known, err := log.Recover(t.Context(), &sluice.Subscription{ID: "s", Namespace: sluice.DefaultNamespace})
+	known, err := log.Recover(t.Context(), &sluice.Subscription{ID: "s", Namespace: sluice.DefaultNamespace}, 0)
 	require.NoError(t, err)
 	require.Len(t, known, many)
 }
@@ -213,7 +213,7 @@ func TestAttempts_AreAnsweredOnceWhenTheLogEnds(t *testing.T) {
 	}
 	var kept int
 	for _, id := range []string{"s0", "s1", "s2"} {
-		known, err := log.Recover(t.Context(), &sluice.Subscription{ID: id, Namespace: sluice.DefaultNamespace})
+		known, err := log.Recover(t.Context(), &sluice.Subscription{ID: id, Namespace: sluice.DefaultNamespace}, 0)
 		require.NoError(t, err)
 		kept += len(known)
 	}
@@ -293,7 +293,7 @@ func TestAttempts_InBlocksAreReadEverywhere(t *testing.T) {
 	store, sub := mixedLog(t)
 	log, err := store.AttemptLog()
 	require.NoError(t, err)
-	known, err := log.Recover(t.Context(), sub)
+	known, err := log.Recover(t.Context(), sub, 0)
 	require.NoError(t, err)
 	require.Len(t, known, 73)
 	notices, err := log.Notices(t.Context(), sub, "40", time.Time{})
@@ -323,7 +323,7 @@ func TestAttempts_UnreadableLineIsAnError(t *testing.T) {
 	var log *deliverystore.AttemptLog
 	log, err = store.AttemptLog()
 	require.NoError(t, err)
-	_, err = log.Recover(t.Context(), sub)
+	_, err = log.Recover(t.Context(), sub, 0)
 	require.ErrorContains(t, err, "attempt")
 	told, err := log.BuryGap(t.Context(), sub, sluice.DeadLetter{Subscription: sub.ID, Namespace: sub.Namespace, Seq: 1, LastSeq: 3, Reason: sluice.Unreadable, At: time.Now().UTC()})
 	require.NoError(t, err)

@@ -120,7 +120,7 @@ func (r Replays) Watch(ctx context.Context, f func(natsstore.Entry[sluice.Replay
 
 // Recover returns the recorded progress of the latest attempts of a replay.
 func (r Replays) Recover(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]model.Progress, error) {
-	return r.store.latest(ctx, sub, replay)
+	return r.store.latest(ctx, sub, replay, 0)
 }
 
 // Parked returns the parked lanes with keys that begin so.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -235,6 +236,7 @@ type Source struct {
 	store   *Store
 	sub     *sluice.Subscription
 	seen    []uint64 // of each consumer, when it was opened
+	floor   uint64
 	acks    []*ackTracker
 	out     chan *model.Delivery
 	done    chan struct{} // closed by Close
@@ -272,7 +274,7 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 	if err != nil {
 		return nil, err
 	}
-	src := &Source{store: s, sub: sub, out: make(chan *model.Delivery), done: make(chan struct{}), log: s.core.Log()}
+	src := &Source{store: s, sub: sub, out: make(chan *model.Delivery), done: make(chan struct{}), floor: math.MaxUint64, log: s.core.Log()}
 	src.watching.Go(func() {
 		select {
 		case <-broken:
@@ -287,6 +289,7 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 			return nil, fmt.Errorf("take over consumer of %s: %w", sub.ID, err)
 		}
 		src.seen = append(src.seen, info.Delivered.Stream)
+		src.floor = min(src.floor, floorOf(info))
 		m, _ := known.mark(i)
 		h := newAckTracker(info, sub.Policy.Window, m)
 		src.acks = append(src.acks, h)
@@ -298,6 +301,17 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 		src.running = append(src.running, stop)
 	}
 	return src, nil
+}
+
+// floorOf returns the sequence behind which all events lie that a consumer hands out.
+func floorOf(info *jetstream.ConsumerInfo) uint64 {
+	switch {
+	case info.NumAckPending > 0:
+		return info.AckFloor.Stream // those above come again
+	case info.NumPending > 0:
+		return info.Delivered.Stream
+	}
+	return math.MaxUint64 // what comes is not stored yet
 }
 
 // requeue asks for everything that was handed out and not acknowledged, in the order of the
@@ -376,6 +390,10 @@ func (s *Source) Seen(path sluice.Path) uint64 {
 	}
 	return s.seen[0]
 }
+
+// Floor returns the sequence behind which all events lie that come. A consumer for which nothing waits and nothing is unacknowledged
+// has none of the events that are stored.
+func (s *Source) Floor() uint64 { return s.floor }
 
 // Close ends the source. Deliveries that were not acknowledged come again.
 func (s *Source) Close() {
