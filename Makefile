@@ -85,7 +85,12 @@ fuzz: ## Run every fuzz test for FUZZTIME (30s), one after the other, on FUZZCOR
 vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of the database)
 	go tool -modfile=scripts/tools.mod govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...
 
+release-snapshot: ## Build a release of this commit for all platforms, unpublished, into bin/release, and test it (a quarter of an hour)
+	cd scripts/release && go build -trimpath -o $(CURDIR)/bin/ github.com/goreleaser/goreleaser/v2 github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser release --snapshot --clean --skip=docker
+	SLUICE_RELEASE=$(CURDIR)/bin/release go test -count=1 -run='^TestRelease_' ./scripts
+
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
 
-.PHONY: faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench performance fuzz vuln natscli
+.PHONY: release-snapshot faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench performance fuzz vuln natscli
