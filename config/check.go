@@ -130,6 +130,7 @@ func (l Log) check() error {
 	var level slog.Level
 	return errors.Join(
 		when(level.UnmarshalText([]byte(l.Level)) != nil, "log.level %q: write debug, info, warn or error", l.Level),
+		when(!slices.Contains([]string{"errors", "slow", "all", "none"}, l.Requests), "log.requests %q: write errors, slow, all or none", l.Requests),
 		when(l.Format != "text" && l.Format != "json", "log.format %q: write text or json", l.Format),
 	)
 }

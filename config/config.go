@@ -190,6 +190,9 @@ type Log struct {
 	Level string `json:"level" env:"LEVEL"`
 	// Format is text, for people, or json, for programs; text.
 	Format string `json:"format" env:"FORMAT"`
+	// Requests are the HTTP requests that are logged: errors are those with a status of 400 or
+	// more, slow these and answers that took a second or more, all, or none; errors. The others are logged at level debug.
+	Requests string `json:"requests" env:"REQUESTS"`
 }
 
 // Default returns the defaults. Data is empty because it depends on the environment: Load sets it.
@@ -210,7 +213,7 @@ func Default() Config {
 		Mirrors:  Mirrors{Workers: 10, PerNamespace: 100, Tombstones: sluice.Duration(90 * 24 * time.Hour), StagingBytes: 4 << 30},
 		Modules:  Modules{Dirs: []string{}, MaxInFlight: 256},
 		Limits:   defaultLimits(),
-		Log:      Log{Level: "info", Format: "text"},
+		Log:      Log{Level: "info", Format: "text", Requests: "errors"},
 
 		ShutdownGrace: 5 * second,
 	}

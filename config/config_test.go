@@ -176,6 +176,7 @@ func TestCheck_SaysTheRightForm(t *testing.T) {
 		{"no attempts", func(c *config.Config) { c.Attempts.MaxAge = 0 }, "attempts.max_age"},
 		{"no time to end", func(c *config.Config) { c.ShutdownGrace = 0 }, "shutdown_grace"},
 		{"address for network", func(c *config.Config) { c.Webhooks.AllowCIDRs = []string{"10.0.0.1"} }, `"10.0.0.1": write a network`},
+		{"some requests", func(c *config.Config) { c.Log.Requests = "some" }, "write errors, slow, all or none"},
 		{"loud", func(c *config.Config) { c.Log.Level = "loud" }, "write debug, info, warn or error"},
 		{"xml", func(c *config.Config) { c.Log.Format = "xml" }, "write text or json"},
 		{"collector without scheme", func(c *config.Config) { c.Tracing.Endpoint = "localhost:4318" }, "tracing.endpoint"},

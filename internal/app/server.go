@@ -393,6 +393,7 @@ func (s *server) openAPI(context.Context) error {
 		Metrics:      s.metrics.Handler(),
 		Version:      s.opts.Version,
 		Logger:       s.opts.Log,
+		LogRequests:  httpapi.RequestLog(s.cfg.Log.Requests),
 	}).Handler()
 	return nil
 }

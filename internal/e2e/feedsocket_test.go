@@ -17,6 +17,7 @@ import (
 	"github.com/gobwas/ws"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/testkit/sockettest"
 	"github.com/sluice-io/sluice/internal/websocket"
 )
@@ -86,7 +87,7 @@ func over(t *testing.T, conn *sockettest.Conn) (said string, code ws.StatusCode,
 func TestWebSocket_StatesItsCloseReason(t *testing.T) {
 	t.Parallel()
 	lines := &logLines{}
-	s := startAt(t, slog.LevelInfo, t.TempDir(), nil, lines)
+	s := startAt(t, slog.LevelInfo, t.TempDir(), func(c *config.Config) { c.Log.Requests = "all" }, lines)
 	g := s.grant(t, "user:ann", "path:default/a/**", "read")
 
 	left := s.dialled(t, "", "X-Request-Id", "left")

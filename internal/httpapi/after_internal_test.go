@@ -22,7 +22,7 @@ func afterwards(t *testing.T, run func(ctx context.Context, end context.CancelFu
 	stopping, stop := context.WithCancel(t.Context())
 	defer stop()
 	var log bytes.Buffer
-	s := New(Options{Logger: slog.New(slog.NewJSONHandler(&log, nil)), Stopping: stopping})
+	s := New(Options{Logger: slog.New(slog.NewJSONHandler(&log, nil)), LogRequests: LogAll, Stopping: stopping})
 	served, ended := make(chan struct{}), make(chan struct{})
 	s.echo.GET("/after", func(c echo.Context) error {
 		httpkit.SetAfter(c, httpkit.After{

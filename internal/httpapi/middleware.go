@@ -108,59 +108,6 @@ func requestID(given string) string {
 	return id.String()
 }
 
-// served is the log record of a request.
-type served struct {
-	level                   slog.Level
-	method, path, route, id string
-	status                  int
-	bytes                   int64
-	principal               sluice.Principal
-}
-
-func servedOf(c echo.Context) served {
-	req, res := c.Request(), c.Response()
-	return served{
-		level: levelOf(c), method: req.Method, path: req.URL.Path, route: c.Path(), id: res.Header().Get(echo.HeaderXRequestID),
-		status: res.Status, bytes: res.Size, principal: httpkit.Caller(c).Principal,
-	}
-}
-
-func (s *Server) log(ctx context.Context, r served, took time.Duration, err error) {
-	if sluice.IsFull(err) && r.level == slog.LevelError { // logged once by the server
-		r.level = slog.LevelInfo
-	}
-	if !s.opts.Logger.Enabled(ctx, r.level) {
-		return
-	}
-	attrs := []slog.Attr{
-		slog.String("method", r.method), slog.String("path", r.path), slog.String("route", r.route),
-		slog.Int("status", r.status), slog.Int64("bytes", r.bytes), slog.Duration("took", took),
-		slog.String("request_id", r.id),
-	}
-	if r.principal != "" {
-		attrs = append(attrs, slog.String("principal", string(r.principal)))
-	}
-	if err != nil {
-		attrs = append(attrs, slog.String("code", string(httpkit.Public(err).Code)))
-	}
-	if r.status >= http.StatusInternalServerError || r.level == slog.LevelError {
-		attrs = append(attrs, slog.Any("error", err))
-	}
-	s.opts.Logger.LogAttrs(ctx, r.level, "request", attrs...)
-}
-
-// levelOf returns the log level of a request: probes come every second, and disconnected clients
-// are not errors.
-func levelOf(c echo.Context) slog.Level {
-	switch {
-	case isProbe(c.Path()):
-		return slog.LevelDebug
-	case c.Response().Status >= http.StatusInternalServerError && c.Request().Context().Err() == nil:
-		return slog.LevelError
-	}
-	return slog.LevelInfo
-}
-
 func isProbe(route string) bool {
 	return route == "/healthz" || route == "/readyz" || route == "/metrics"
 }

@@ -179,7 +179,9 @@ type Options struct {
 	Metrics  http.Handler                          // for /metrics
 	Version  string                                // version of the program; default "dev"
 	Stopping context.Context                       //nolint:containedctx // ends with the server, which answers waiting requests; nil: never
-	Logger   *slog.Logger                          // one line per request; default slog.DiscardHandler
+	Logger   *slog.Logger                          // default slog.DiscardHandler
+
+	LogRequests RequestLog // default LogErrors
 }
 
 // Server handles HTTP requests.
@@ -213,6 +215,7 @@ func New(opts Options) *Server {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	opts.LogRequests = cmp.Or(opts.LogRequests, LogErrors)
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
 	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})

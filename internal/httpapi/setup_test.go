@@ -218,7 +218,7 @@ func (b *bench) bareOptions() httpapi.Options {
 		JWKS:           func(context.Context) ([]byte, error) { return []byte(`{"keys":[]}`), nil },
 		Metrics:        http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics 1\n") }),
 		Network:        httpapi.Network{MaxBody: 64 << 10}, Version: "test",
-		Logger: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})), LogRequests: httpapi.LogAll,
 	}
 }
 
