@@ -258,6 +258,14 @@ func workBuckets() []Bucket {
 		MarkerTTL:    time.Minute, // a watcher sees the expiry; a successor does not need it
 		MaxConsumers: maxConsumers,
 		Again:        true,
+	}, {
+		Name:         Rollups,
+		Description:  "attempts of each subscription by minute, in blocks of each replica",
+		History:      1,
+		TTL:          2 * time.Hour, // of a block without a TTL of its own
+		MarkerTTL:    time.Minute,
+		MaxConsumers: maxConsumers,
+		Again:        true,
 	}}
 }
 

@@ -152,6 +152,7 @@ func TestTables_PassNoControlCharacters(t *testing.T) {
 		"sub ls":                  {"subscriptions", sluice.Subscription{}},
 		"sub show s":              {"", sluice.Subscription{}},
 		"sub status s":            {"", sluice.Status{}},
+		"status":                  {"subscriptions", sluice.SubscriptionHealth{}},
 		"sub test s":              {"", sluice.Attempt{}},
 		"sub replays s":           {"replays", sluice.Replay{}},
 		"sub replays s r":         {"", sluice.Replay{}},

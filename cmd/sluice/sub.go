@@ -47,7 +47,7 @@ type subLsCmd struct {
 
 // Help explains the health column.
 func (*subLsCmd) Help() string {
-	return fmt.Sprintf("HEALTH is ok, or the problem: an open breaker, paths that retry or are held, dead letters. It is shown for the first %d; - means unknown.", doctor.HealthMost)
+	return fmt.Sprintf("HEALTH is ok, or the condition with its causes, as in sluice status: failing, held, retrying, behind, dead_letters, paused and others. It is shown for the %d worst; - means unknown.", doctor.HealthMost)
 }
 
 // Run lists subscriptions.
@@ -63,7 +63,7 @@ func (c *subLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	shown := doctor.Views(ctx, api, all)
+	shown := doctor.Views(ctx, api, c.NS, all)
 	return s.Show(shown, func() error {
 		rows := make([][]string, len(shown))
 		for i, sub := range shown {

@@ -41,6 +41,7 @@ import (
 	"github.com/sluice-io/sluice/internal/notify"
 	"github.com/sluice-io/sluice/internal/ownership"
 	"github.com/sluice-io/sluice/internal/quota"
+	"github.com/sluice-io/sluice/internal/rollup"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/schedule/appointment"
 	"github.com/sluice-io/sluice/internal/schedule/delayed"
@@ -96,7 +97,8 @@ type shared struct {
 	filters   *filter.Pool
 	quotas    *quota.Quotas
 	counts    *quota.Counts
-	counted   []func()         // each is called once all subscriptions of one kind have been reported
+	counted   []func() // each is called once all subscriptions of one kind have been reported
+	rollups   *rollup.Book
 	applied   *records.Applied // by the delivery engine
 	woken     *records.Applied // by the wake engine
 }
@@ -299,6 +301,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	s.durable = durable.New(records.Paths{Log: s.log, Published: s.published, Lost: s.memory.Gaps}, time.Now)
 	s.openStreamSubs()
+	s.openRollups()
 	var arrivals delivery.Arrivals
 	var sources delivery.Sources = records.Sources{Store: s.deliveries}
 	if s.cfg.Webhooks.SharedAbove >= 0 {
@@ -325,7 +328,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Payer:     s.index.Payer,
 		Lost:      s.memory.Gaps,
 	}, delivery.Options{
-		Observe: s.metrics, Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
+		Observe: observed{s.metrics, s.rollups}, Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 		MaxPrograms: s.cfg.Modules.MaxInFlight,
 	})
 	s.memory.Remade = map[string]func(context.Context){streams.BucketStream(streams.Lanes): func(ctx context.Context) {
@@ -408,6 +411,7 @@ func (s *server) delivering() httpapi.Delivering {
 		Fact:        endpoint.Fact,
 		Retrier:     subscription.Retrier{Lanes: s.deliveries, Registry: s.registry},
 		Sends:       s.limits,
+		Health:      s.overview(),
 	}
 }
 

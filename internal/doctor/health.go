@@ -1,11 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/sluice-io/sluice/internal/terminal"
 
@@ -13,12 +12,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-const (
-	healthy = "ok"
-	// HealthMost limits the requests for a subscription's status.
-	HealthMost   = 500
-	healthAtOnce = 8
-)
+// HealthMost limits how many subscriptions with a problem are asked for.
+const HealthMost = 1000
+
+// named is how many of them are named.
+const named = 3
 
 // SubView is a subscription in a list's JSON.
 type SubView struct {
@@ -27,47 +25,64 @@ type SubView struct {
 	Health string `json:"health"`
 }
 
-// health describes a subscription's problem in a few words; "ok" if it has none.
-func health(state sluice.State, st sluice.Status) string {
-	var wrong []string
+// health returns the condition of a subscription, and its causes.
+func health(h *sluice.SubscriptionHealth) string {
+	var causes []string
 	note := func(is bool, format string, args ...any) {
 		if is {
-			wrong = append(wrong, fmt.Sprintf(format, args...))
+			causes = append(causes, fmt.Sprintf(format, args...))
 		}
 	}
-	note(state != sluice.Active && state != sluice.Paused && state != sluice.Cancelled, "%s", state)
-	note(st.SourceError != "", "log unreadable")
-	note(st.Breaker == sluice.BreakerOpen, "breaker open")
-	note(st.Breaker == sluice.BreakerHalfOpen, "breaker half open")
-	note(st.Parked > st.Held, "failing: %d paths retry", st.Parked-st.Held)
-	note(st.Held > 0, "held: %d paths", st.Held)
-	note(st.DeadLetters > 0, "%s", terminal.DeadLetterCount(st.DeadLetters))
-	if len(wrong) == 0 {
-		return healthy
+	note(h.SourceError != "", "log unreadable")
+	note(h.Breaker == sluice.BreakerOpen, "breaker open")
+	note(h.Breaker == sluice.BreakerHalfOpen, "breaker half open")
+	note(h.Parked > h.Held, "%s", paths(h.Parked-h.Held, "retries", "retry"))
+	note(h.Held > 0, "%s", paths(h.Held, "is held", "are held"))
+	note(h.Health == sluice.HealthBehind, "the oldest event waits for %ds", int(h.LagSeconds))
+	note(h.DeadLetters > 0, "%s", terminal.DeadLetterCount(h.DeadLetters))
+	if len(causes) == 0 {
+		return string(h.Health)
 	}
-	return strings.Join(wrong, ", ")
+	return fmt.Sprintf("%s (%s)", h.Health, strings.Join(causes, ", "))
 }
 
-// Views returns subscriptions with their health; "-" for those beyond HealthMost, and if it is
-// unknown.
-func Views(ctx context.Context, api *client.Client, subs []sluice.Subscription) []SubView {
-	all := make([]SubView, len(subs))
+func paths(n int, one, more string) string {
+	if n == 1 {
+		return "one path " + one
+	}
+	return fmt.Sprintf("%d paths %s", n, more)
+}
+
+// Views returns subscriptions with their health; "-" if it is unknown.
+func Views(ctx context.Context, api *client.Client, namespace string, subs []sluice.Subscription) []SubView {
+	troubled, all := map[string]string{}, false
+	q := client.HealthQuery{Namespace: namespace, Health: sluice.Troubles(), Limit: HealthMost}
+	if page, err := api.Health(ctx, q); err == nil {
+		all = page.Next == ""
+		for i := range page.Subscriptions {
+			troubled[page.Subscriptions[i].ID] = health(&page.Subscriptions[i])
+		}
+	}
+	views := make([]SubView, len(subs))
 	for i, sub := range subs {
-		all[i] = SubView{sub, "-"}
+		views[i] = SubView{sub, cmp.Or(troubled[sub.ID], "-")}
+		if all && troubled[sub.ID] == "" {
+			views[i].Health = string(withoutTrouble(sub.State))
+		}
 	}
-	var asking sync.WaitGroup
-	free := make(chan struct{}, healthAtOnce)
-	for i := range all[:min(len(all), HealthMost)] {
-		free <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-free }()
-			if st, err := api.Status(ctx, all[i].ID); err == nil {
-				all[i].Health = health(all[i].State, st)
-			}
-		})
+	return views
+}
+
+// withoutTrouble returns the condition of a subscription without a problem.
+func withoutTrouble(state sluice.State) sluice.Health {
+	switch state {
+	case sluice.Paused:
+		return sluice.HealthPaused
+	case sluice.Cancelled:
+		return sluice.HealthCancelled
+	case sluice.Active, sluice.Disabled, sluice.Suspended: // the last two since the health was read
 	}
-	asking.Wait()
-	return all
+	return sluice.HealthOK
 }
 
 // checkSubscriptions looks for subscriptions that do not deliver as they should.
@@ -80,11 +95,9 @@ func (e *examination) checkSubscriptions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	api, err := e.session.ClientOf(e.addresses.HTTP, token)
-	var subs []sluice.Subscription
+	var page client.HealthPage
 	if err == nil {
-		subs, err = terminal.Collect(0, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
-			return api.Subscriptions(ctx, client.SubscriptionsQuery{Limit: most, Cursor: cursor})
-		})
+		page, err = api.Health(ctx, client.HealthQuery{Health: sluice.Troubles(), Limit: named})
 	}
 	switch {
 	case sluice.CodeOf(err) == sluice.Forbidden:
@@ -92,29 +105,29 @@ func (e *examination) checkSubscriptions(ctx context.Context) {
 	case err != nil:
 		e.note("subscriptions", "fail", "%v", err)
 	default:
-		e.noteHealth(Views(ctx, api, subs))
+		e.noteHealth(&page)
 	}
 }
 
-func (e *examination) noteHealth(all []SubView) {
-	var ill []string
-	unknown := 0
-	for _, sub := range all {
-		switch sub.Health {
-		case healthy:
-		case "-":
-			unknown++
-		default:
-			ill = append(ill, fmt.Sprintf("%s (%s)", sub.ID, sub.Health))
-		}
+func (e *examination) noteHealth(page *client.HealthPage) {
+	all, ill := 0, 0
+	for _, n := range page.Counts {
+		all += n
 	}
-	slices.Sort(ill)
-	switch {
-	case len(ill) > 0:
-		e.note("subscriptions", "warn", "%d of %d: %s; see sluice sub ls and sluice sub status ID", len(ill), len(all), some(ill))
-	case unknown > 0:
-		e.note("subscriptions", "warn", "the health of %d of %d is unknown; see sluice sub ls --ns", unknown, len(all))
-	default:
-		e.note("subscriptions", "ok", "none of %d has an open breaker, retries, held paths or dead letters", len(all))
+	for _, h := range sluice.Troubles() {
+		ill += page.Counts[h]
 	}
+	if len(page.Subscriptions) == 0 {
+		e.note("subscriptions", "ok", "none of %d is failing or behind, or has retries, held paths or dead letters", all)
+		return
+	}
+	names := make([]string, len(page.Subscriptions))
+	for i := range page.Subscriptions {
+		names[i] = fmt.Sprintf("%s (%s)", page.Subscriptions[i].ID, health(&page.Subscriptions[i]))
+	}
+	more := ""
+	if ill > len(names) {
+		more = fmt.Sprintf(" and %d more", ill-len(names))
+	}
+	e.note("subscriptions", "warn", "%d of %d: %s%s; see sluice status and sluice sub status ID", ill, all, strings.Join(names, ", "), more)
 }

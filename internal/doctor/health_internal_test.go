@@ -5,48 +5,41 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 func TestHealth_NamesTheFault(t *testing.T) {
 	t.Parallel()
-	for want, c := range map[string]struct {
-		state sluice.State
-		st    sluice.Status
-	}{
-		"ok":                     {sluice.Active, sluice.Status{Breaker: sluice.BreakerClosed, Backlog: 9, InFlight: 3}},
-		"breaker open":           {sluice.Active, sluice.Status{Breaker: sluice.BreakerOpen}},
-		"breaker half open":      {sluice.Active, sluice.Status{Breaker: sluice.BreakerHalfOpen}},
-		"failing: 2 paths retry": {sluice.Active, sluice.Status{Parked: 2}},
-		"held: 2 paths":          {sluice.Active, sluice.Status{Parked: 2, Held: 2}},
-		"one dead letter":        {sluice.Paused, sluice.Status{DeadLetters: 1}},
-		"disabled":               {sluice.Disabled, sluice.Status{}},
-		"log unreadable":         {sluice.Active, sluice.Status{SourceError: "no"}},
-		"breaker open, failing: 1 paths retry, held: 1 paths, 16 dead letters": {
-			sluice.Active, sluice.Status{Breaker: sluice.BreakerOpen, Parked: 2, Held: 1, DeadLetters: 16},
+	for want, h := range map[string]sluice.SubscriptionHealth{
+		"ok":                                      {Health: sluice.HealthOK, Breaker: sluice.BreakerClosed, Backlog: 9},
+		"paused":                                  {Health: sluice.HealthPaused},
+		"failing (breaker open)":                  {Health: sluice.HealthFailing, Breaker: sluice.BreakerOpen},
+		"failing (breaker half open)":             {Health: sluice.HealthFailing, Breaker: sluice.BreakerHalfOpen},
+		"retrying (2 paths retry)":                {Health: sluice.HealthRetrying, Parked: 2},
+		"held (one path is held)":                 {Health: sluice.HealthHeld, Parked: 1, Held: 1},
+		"paused (one dead letter)":                {Health: sluice.HealthPaused, DeadLetters: 1},
+		"failing (log unreadable)":                {Health: sluice.HealthFailing, SourceError: "no"},
+		"behind (the oldest event waits for 90s)": {Health: sluice.HealthBehind, LagSeconds: 90.4},
+		"failing (breaker open, one path retries, 2 paths are held, 16 dead letters)": {
+			Health: sluice.HealthFailing, Breaker: sluice.BreakerOpen, Parked: 3, Held: 2, DeadLetters: 16,
 		},
 	} {
-		require.Equal(t, want, health(c.state, c.st))
+		require.Equal(t, want, health(&h))
 	}
-	require.Equal(t, "ok", health(sluice.Paused, sluice.Status{}), "an operator chose that")
-	require.Equal(t, "ok", health(sluice.Cancelled, sluice.Status{}))
 }
 
-func TestDoctor_WarnsOfIllSubscriptions(t *testing.T) {
+func TestDoctor_NamesTheWorstSubscriptions(t *testing.T) {
 	t.Parallel()
-	view := func(id, health string) SubView { return SubView{sluice.Subscription{ID: id}, health} }
-	for _, tt := range []struct {
-		all            []SubView
-		result, detail string
-	}{
-		{nil, "ok", "none of 0"},
-		{[]SubView{view("a", "ok")}, "ok", "none of 1"},
-		{[]SubView{view("b", "breaker open"), view("a", "held: 1 paths"), view("c", "ok")}, "warn", "2 of 3: a (held: 1 paths), b (breaker open); "},
-		{[]SubView{view("a", "-"), view("c", "ok")}, "warn", "the health of 1 of 2 is unknown"},
-	} {
-		e := &examination{}
-		e.noteHealth(tt.all)
-		require.Equal(t, tt.result, e.findings[0].Result)
-		require.Contains(t, e.findings[0].Detail, tt.detail)
+	e := &examination{}
+	e.noteHealth(&client.HealthPage{Counts: map[sluice.Health]int{sluice.HealthOK: 3, sluice.HealthPaused: 1}})
+	page := client.HealthPage{Counts: map[sluice.Health]int{sluice.HealthOK: 3, sluice.HealthFailing: 4}}
+	for _, id := range []string{"z", "a", "b"} {
+		page.Subscriptions = append(page.Subscriptions, sluice.SubscriptionHealth{ID: id, Health: sluice.HealthFailing})
 	}
+	e.noteHealth(&page)
+	require.Equal(t, "ok", e.findings[0].Result)
+	require.Contains(t, e.findings[0].Detail, "none of 4")
+	require.Equal(t, "warn", e.findings[1].Result)
+	require.Contains(t, e.findings[1].Detail, "4 of 7: z (failing), a (failing), b (failing) and 1 more; see sluice status")
 }

@@ -192,6 +192,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{redrive{}, []string{"Redrive"}, nil},
 		{sluice.Parked{}, []string{"ParkedLane"}, nil},
 		{sluice.Status{}, []string{"Status"}, nil},
+		{sluice.SubscriptionHealth{}, []string{"SubscriptionHealth"}, nil},
 		{wakeRequest{}, []string{"WakeSubscriptionRequest"}, nil},
 		{enrichmentRequest{}, []string{"EnrichmentRequest"}, nil},
 		{sluice.Enrichment{}, []string{"Enrichment"}, nil},

@@ -178,6 +178,7 @@ func (s *Server) subscriptionRoutes() []route {
 		{http.MethodPost, "/v1/subscriptions", authenticated, s.createSubscription},
 		{http.MethodPost, "/v1/subscriptions/batch", authenticated, s.createSubscriptions},
 		{http.MethodGet, "/v1/subscriptions", authenticated, s.listSubscriptions},
+		{http.MethodGet, "/v1/health/subscriptions", authenticated, s.listHealth},
 		{http.MethodPut, one, authenticated, s.putSubscription}, // same as POST
 		orMirror(route{http.MethodGet, one, owned, s.getSubscription}, s.getMirror),
 		orMirror(route{http.MethodPatch, one, edited, s.patchSubscription}, s.patchMirror),

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/health"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
@@ -115,6 +116,7 @@ type Delivering struct {
 	Retrier     Retrier // nil: 503
 	Explain     *explain.Explainer
 	Fact        func(*sluice.Subscription, *sluice.Event) []byte // the envelope fact of an event (S0-29)
+	Health      *health.Overview                                 // nil: 503
 	Sends       Sends                                            // limits tests, retries, redrives and replays; nil: unlimited
 }
 

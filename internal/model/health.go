@@ -21,3 +21,10 @@ type Health struct {
 	// Revision of the subscription; a change made while it was not served starts over.
 	Revision uint64 `json:"revision,omitempty"`
 }
+
+// StoredHealth is the health of a subscription as it is stored.
+type StoredHealth struct {
+	Health
+
+	Since time.Time `json:"since"` // when its subscription was made
+}

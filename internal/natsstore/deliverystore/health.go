@@ -13,15 +13,8 @@ import (
 // healthTries is how often a write of health is tried that others get ahead of.
 const healthTries = 3
 
-// healthRecord is a subscription's health as it is stored.
-type healthRecord struct {
-	model.Health
-
-	Since time.Time `json:"since"` // when its subscription was made
-}
-
-func (s *Store) healths() natsstore.Bucket[healthRecord] {
-	return natsstore.OpenBucket[healthRecord](s.core, streams.Lanes)
+func (s *Store) healths() natsstore.Bucket[model.StoredHealth] {
+	return natsstore.OpenBucket[model.StoredHealth](s.core, streams.Lanes)
 }
 
 // Health returns the record of a subscription with an endpoint in trouble; zero if
@@ -51,7 +44,7 @@ func (s *Store) PutHealth(ctx context.Context, sub *sluice.Subscription, h model
 		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 			return err
 		}
-		_, err = s.healths().Put(ctx, key, healthRecord{Health: h, Since: sub.CreatedAt}, revision)
+		_, err = s.healths().Put(ctx, key, model.StoredHealth{Health: h, Since: sub.CreatedAt}, revision)
 		if sluice.CodeOf(err) != sluice.Conflict {
 			return err
 		}

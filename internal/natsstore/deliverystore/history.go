@@ -68,15 +68,29 @@ func (s *Store) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (ti
 
 // Status returns how a subscription is doing, as its consumers and its parked lanes tell.
 func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
+	status, unread, err := s.brief(ctx, sub)
+	if err != nil || sub.State == sluice.Cancelled {
+		return status, err
+	}
+	return status, s.addWaiting(ctx, sub, unread, &status)
+}
+
+// Brief is Status without the number of undelivered events, which costs a question or two for each parked lane.
+func (s *Store) Brief(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
+	status, _, err := s.brief(ctx, sub)
+	return status, err
+}
+
+// brief is Brief, and returns the first event that was not handed out yet; 0: all were.
+func (s *Store) brief(ctx context.Context, sub *sluice.Subscription) (_ sluice.Status, unread uint64, _ error) {
 	status := sluice.Status{State: sub.State, Reason: sub.Reason, Breaker: sluice.BreakerClosed, ParkedLanes: []sluice.Parked{}}
 	if sub.State == sluice.Cancelled {
-		return status, s.countDead(ctx, sub, &status)
+		return status, 0, s.countDead(ctx, sub, &status)
 	}
-	var unread uint64 // the first event that was not handed out yet; 0: all were
 	for i, c := range streams.PushConsumers(sub) {
 		first, err := s.addConsumer(ctx, sub, i, c, &status)
 		if err != nil {
-			return status, err
+			return status, 0, err
 		}
 		if first > 0 && (unread == 0 || first < unread) {
 			unread = first
@@ -84,16 +98,13 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 	}
 	parked, _, err := s.laneRecords(ctx, sub, sub.ID)
 	if err != nil {
-		return status, err
+		return status, 0, err
 	}
 	addLanes(parked, &status)
-	if err := s.addWaiting(ctx, sub, unread, &status); err != nil {
-		return status, err
-	}
 	if err := s.addHealth(ctx, sub, &status); err != nil {
-		return status, err
+		return status, 0, err
 	}
-	return status, s.countDead(ctx, sub, &status)
+	return status, unread, s.countDead(ctx, sub, &status)
 }
 
 // maxParkedLanes is how many lanes a status shows.

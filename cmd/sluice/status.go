@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/terminal"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// statusCmd shows the health of all subscriptions.
+type statusCmd struct {
+	NS     string   `name:"ns" help:"Filter by namespace." placeholder:"NAME"`
+	Health []string `help:"Filter by health: failing, disabled, suspended, held, retrying, behind, dead_letters, paused, ok or cancelled." placeholder:"HEALTH"`
+	All    bool     `help:"Show healthy, paused and cancelled subscriptions, too."`
+	Limit  int      `help:"Maximum number of results; 0: all." default:"50"`
+	Watch  bool     `help:"Show it again every two seconds, until interrupted."`
+}
+
+// Help explains the columns.
+func (*statusCmd) Help() string {
+	return "Subscriptions with a problem, worst first. SUCCESS and P95 are of the last hour; OLDEST is the age of the oldest undelivered event."
+}
+
+const watchEvery = 2 * time.Second
+
+// Run shows the health once, or again and again.
+func (c *statusCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	if !c.Watch {
+		return c.show(ctx, s, api)
+	}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		if err := c.show(ctx, s, api); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := s.Say(""); err != nil {
+			return err
+		}
+	}
+}
+
+// show reads the health and shows it.
+func (c *statusCmd) show(ctx context.Context, s *terminal.Session, api *client.Client) error {
+	counts := map[sluice.Health]int{}
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.SubscriptionHealth], error) {
+		page, err := api.Health(ctx, client.HealthQuery{Namespace: c.NS, Health: c.wanted(), Limit: most, Cursor: cursor})
+		counts = page.Counts
+		return client.Page[sluice.SubscriptionHealth]{Items: page.Subscriptions, Next: page.Next}, err
+	})
+	if err != nil {
+		return err
+	}
+	return s.Show(all, func() error {
+		if err := s.Say("%s", healthSummary(counts)); err != nil || len(all) == 0 {
+			return err
+		}
+		rows := make([][]string, len(all))
+		for i := range all {
+			rows[i] = healthRow(&all[i], time.Now())
+		}
+		return s.Table("ID | NAMESPACE | HEALTH | FAILING SINCE | SUCCESS | P95 | OLDEST | PARKED | HELD | DEAD | LAST ANSWER | NEXT ATTEMPT", rows)
+	})
+}
+
+// wanted returns the filter.
+func (c *statusCmd) wanted() (all []sluice.Health) {
+	for _, h := range c.Health {
+		all = append(all, sluice.Health(h))
+	}
+	if len(all) > 0 || c.All {
+		return all
+	}
+	return sluice.Troubles()
+}
+
+// healthSummary says how many subscriptions are in each condition, worst first.
+func healthSummary(counts map[sluice.Health]int) string {
+	var parts []string
+	all := 0
+	for _, h := range sluice.Healths() {
+		if n := counts[h]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, h))
+			all += n
+		}
+	}
+	if all == 0 {
+		return "No subscriptions."
+	}
+	return fmt.Sprintf("%d subscriptions: %s", all, strings.Join(parts, ", "))
+}
+
+func healthRow(h *sluice.SubscriptionHealth, now time.Time) []string {
+	success, p95, oldest, last := "-", "-", "-", "-"
+	if percent := h.LastHour.SuccessPercent; percent != nil {
+		success, p95 = strconv.FormatFloat(*percent, 'f', 1, 64)+" %", terminal.FormatDuration(h.LastHour.P95)
+	}
+	if h.LagSeconds > 0 {
+		oldest = time.Duration(h.LagSeconds * float64(time.Second)).Round(time.Second).String()
+	}
+	if a := h.LastAttempt; a != nil {
+		last = strings.TrimSpace(cmp.Or(lastStatus(a), string(a.Outcome)) + ", " + now.Sub(a.At).Round(time.Second).String() + " ago")
+	}
+	return []string{
+		h.ID, h.Namespace, because(string(h.Health), cmp.Or(h.SourceError, h.Reason)), terminal.FormatTimePtr(h.FailingSince), success, p95, oldest,
+		strconv.Itoa(h.Parked), strconv.Itoa(h.Held), strconv.FormatUint(h.DeadLetters, 10), last, terminal.FormatTimePtr(h.NextAttemptAt),
+	}
+}
+
+// lastStatus returns the status of an answer, or the error in place of one.
+func lastStatus(a *sluice.LastAnswer) string {
+	if a.Status != 0 {
+		return strconv.Itoa(a.Status)
+	}
+	return a.Error
+}

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"crypto/rand"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/health"
+	"github.com/sluice-io/sluice/internal/metrics"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore/records"
+	"github.com/sluice-io/sluice/internal/rollup"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// openRollups constructs the statistics of attempts.
+func (s *server) openRollups() {
+	s.rollups = rollup.New(rollup.Deps{
+		Store: records.NewRollups(s.store), Process: rand.Text(), Now: time.Now, Log: s.opts.Log,
+		Gauges: func() []model.DeliveryGauges { return s.engine.Gauges() },
+	})
+}
+
+// overview returns the overview of the health of subscriptions.
+func (s *server) overview() *health.Overview {
+	return health.New(health.Deps{Store: s.deliveries, Subscriptions: s.store.Subscriptions().List, Hour: s.rollups.Hour, Now: time.Now})
+}
+
+// observed is metrics, and the statistics of the last hour.
+type observed struct {
+	*metrics.Metrics
+
+	rollups *rollup.Book
+}
+
+// Attempted counts an attempt.
+func (o observed) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
+	o.Metrics.Attempted(sub, a)
+	o.rollups.Attempted(sub, a)
+}
+
+// Notified counts an attempt to notify.
+func (o observed) Notified(sub *sluice.Subscription, a *sluice.Attempt) { o.Attempted(sub, a) }

@@ -1,0 +1,222 @@
+package health
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/rollup"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	atOnce = 8                // subscriptions of a page that are asked for at once
+	fresh  = time.Second      // callers within this time share a look at the store
+	share  = 20               // and longer if the look took long: it has a twentieth of the time
+	limit  = 30 * time.Second // for a look
+	p95    = 0.95
+)
+
+// Store knows the deliveries of all subscriptions.
+type Store interface {
+	// Healths returns the records of endpoints in trouble, by subscription.
+	Healths(ctx context.Context) (map[string]model.StoredHealth, error)
+	// DeadLetterCounts returns the number of dead letters by subscription; nil: there are too many to count.
+	DeadLetterCounts(ctx context.Context) (map[string]uint64, error)
+	// Brief returns the status of a subscription without its undelivered events.
+	Brief(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error)
+	// LastAttempt returns the last recorded attempt of a subscription, nil if there is none.
+	LastAttempt(ctx context.Context, sub *sluice.Subscription) (*sluice.Attempt, error)
+}
+
+// Deps are what an overview needs.
+type Deps struct {
+	Store         Store
+	Subscriptions func(ctx context.Context) ([]*sluice.Subscription, error)
+	Hour          func() rollup.Hour
+	Now           func() time.Time
+}
+
+// Overview ranks subscriptions.
+type Overview struct {
+	deps Deps
+
+	mu    sync.Mutex // held during a look
+	last  []known
+	until time.Time // the last look counts until then
+}
+
+// New returns an overview.
+func New(deps Deps) *Overview { return &Overview{deps: deps} }
+
+// known is what a look has found out about a subscription.
+type known struct {
+	sub    *sluice.Subscription
+	facts  Facts
+	hour   sluice.HourOf
+	health sluice.Health
+	place  place
+}
+
+// Query selects subscriptions; empty fields select all.
+type Query struct {
+	Namespace string
+	Health    []sluice.Health // any of them
+	Limit     int             // 0: all
+	Cursor    string          // Next of the previous page
+	Visible   func(*sluice.Subscription) bool
+}
+
+// Page is a part of the ranked subscriptions.
+type Page struct {
+	Subscriptions []sluice.SubscriptionHealth
+	Counts        map[sluice.Health]int // of all visible subscriptions of the namespace
+	Next          string                // empty: last page
+}
+
+// List returns a page of the subscriptions, worst first. Code InvalidRequest for an invalid cursor.
+func (o *Overview) List(ctx context.Context, q Query) (Page, error) {
+	var after place
+	var err error
+	if q.Cursor != "" {
+		if after, err = parseCursor(q.Cursor); err != nil {
+			return Page{}, err
+		}
+	}
+	all, err := o.look(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	page := Page{Counts: map[sluice.Health]int{}}
+	var picked []known
+	for i := range all {
+		k := &all[i]
+		if q.Namespace != "" && k.sub.Namespace != q.Namespace || q.Visible != nil && !q.Visible(k.sub) {
+			continue
+		}
+		page.Counts[k.health]++
+		if (len(q.Health) == 0 || slices.Contains(q.Health, k.health)) && (q.Cursor == "" || worse(k.place, after) > 0) {
+			picked = append(picked, *k)
+		}
+	}
+	picked, page.Next = model.FirstPage(picked, q.Limit, func(k *known) string { return k.place.cursor() })
+	page.Subscriptions, err = o.rows(ctx, picked)
+	return page, err
+}
+
+// look returns all subscriptions, worst first.
+func (o *Overview) look(ctx context.Context) ([]known, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	began := o.deps.Now()
+	if began.Before(o.until) {
+		return o.last, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	subs, err := o.deps.Subscriptions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	healths, err := o.deps.Store.Healths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dead, err := o.deps.Store.DeadLetterCounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hour := o.deps.Hour()
+	all := make([]known, len(subs))
+	for i, sub := range subs {
+		all[i] = knownOf(sub, healths[sub.ID], dead[sub.ID], &hour, began)
+	}
+	slices.SortFunc(all, func(a, b known) int { return worse(a.place, b.place) })
+	now := o.deps.Now()
+	o.last, o.until = all, now.Add(max(fresh, share*now.Sub(began)))
+	return all, nil
+}
+
+func knownOf(sub *sluice.Subscription, h model.StoredHealth, dead uint64, hour *rollup.Hour, now time.Time) known {
+	k := known{sub: sub, facts: Facts{State: sub.State, DeadLetters: dead}}
+	f := &k.facts
+	if h.Since.Equal(sub.CreatedAt) {
+		f.Breaker, f.Unreadable, f.FailingSince = h.Breaker, h.Unopened != "", h.FailingSince
+	}
+	s := hour.Standings[sub.ID]
+	f.Parked, f.Held = s.Parked, s.Held
+	if s.Breaker == sluice.BreakerOpen || s.Breaker == sluice.BreakerHalfOpen {
+		f.Breaker = s.Breaker
+	}
+	if !s.Oldest.IsZero() {
+		f.Lag = now.Sub(s.Oldest)
+	}
+	if c := hour.Recent[sub.ID]; c != nil && c.Of(sub) {
+		f.Attempts, f.Delivered = c.Attempts(), uint64(c.Delivered)
+	}
+	if c := hour.Counts[sub.ID]; c != nil && c.Of(sub) {
+		k.hour = sluice.HourOf{Attempts: c.Attempts(), P95: sluice.Duration(c.Quantile(p95).Round(time.Millisecond))}
+		if percent, ok := c.Success(); ok {
+			k.hour.SuccessPercent = &percent
+		}
+	}
+	k.health = Of(f)
+	k.place = placeOf(sub.ID, k.health, f.FailingSince, s.Oldest)
+	return k
+}
+
+// rows asks for the subscriptions of a page in full.
+func (o *Overview) rows(ctx context.Context, picked []known) ([]sluice.SubscriptionHealth, error) {
+	rows, errs := make([]sluice.SubscriptionHealth, len(picked)), make([]error, len(picked))
+	var asking sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for i := range picked {
+		free <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-free }()
+			rows[i], errs[i] = o.row(ctx, &picked[i])
+		})
+	}
+	asking.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// row returns a subscription in full. Its condition is by what the store says now.
+func (o *Overview) row(ctx context.Context, k *known) (sluice.SubscriptionHealth, error) {
+	sub := k.sub
+	row := sluice.SubscriptionHealth{
+		ID: sub.ID, Namespace: sub.Namespace, Mode: sub.Mode, Pattern: sub.Pattern, URL: sub.Endpoint.URL, Health: k.health,
+		State: sub.State, Reason: sub.Reason, Breaker: sluice.BreakerClosed, LastHour: k.hour,
+	}
+	if !k.facts.FailingSince.IsZero() {
+		row.FailingSince = &k.facts.FailingSince
+	}
+	last, err := o.deps.Store.LastAttempt(ctx, sub)
+	if err != nil {
+		return row, err
+	}
+	if last != nil {
+		row.LastAttempt = &sluice.LastAnswer{At: last.StartedAt, Outcome: last.Outcome, Status: last.Status, Error: last.Error}
+	}
+	if sub.Mode != sluice.Push {
+		return row, nil
+	}
+	st, err := o.deps.Store.Brief(ctx, sub)
+	if err != nil {
+		return row, err
+	}
+	row.Breaker, row.LagSeconds, row.Backlog, row.SourceError = st.Breaker, st.LagSeconds, st.Backlog, st.SourceError
+	row.Parked, row.Held, row.DeadLetters, row.NextAttemptAt = st.Parked, st.Held, st.DeadLetters, st.NextAttemptAt
+	f := k.facts
+	f.Breaker, f.Unreadable, f.Parked, f.Held, f.DeadLetters = st.Breaker, st.SourceError != "", st.Parked, st.Held, st.DeadLetters
+	f.Lag = max(f.Lag, time.Duration(st.LagSeconds*float64(time.Second)))
+	row.Health = Of(&f)
+	return row, nil
+}

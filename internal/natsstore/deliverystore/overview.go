@@ -1,0 +1,86 @@
+package deliverystore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Healths returns the health of all subscriptions with an endpoint in trouble, by subscription.
+func (s *Store) Healths(ctx context.Context) (map[string]model.StoredHealth, error) {
+	prefix := streams.HealthKey("")
+	entries, err := s.healths().List(ctx, prefix+">")
+	all := make(map[string]model.StoredHealth, len(entries))
+	for _, e := range entries {
+		all[strings.TrimPrefix(e.Key, prefix)] = e.Value
+	}
+	return all, err
+}
+
+// maxCounted is with how many dead letters those of each subscription are counted: the answer names each one.
+const maxCounted = 100_000
+
+// DeadLetterCounts returns how many dead letters each subscription has; nil if the server has more than 100,000.
+// Those of an earlier subscription of the same ID are counted, too.
+func (s *Store) DeadLetterCounts(ctx context.Context) (map[string]uint64, error) {
+	handle, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", streams.DeadLetters, natsstore.StoreError(ctx, err))
+	}
+	switch n := handle.CachedInfo().State.Msgs; {
+	case n == 0:
+		return map[string]uint64{}, nil
+	case n > maxCounted:
+		return nil, nil //nolint:nilnil // they are not counted
+	}
+	info, err := natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		return handle.Info(ctx, jetstream.WithSubjectFilter(streams.DeadLettersSubjects()))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count dead letters: %w", natsstore.StoreError(ctx, err))
+	}
+	all := map[string]uint64{}
+	for subject, n := range info.State.Subjects {
+		if parts := strings.SplitN(subject, ".", 4); len(parts) == 4 {
+			all[parts[2]] += n
+		}
+	}
+	return all, nil
+}
+
+// LastAttempt returns the last recorded attempt of a subscription, nil if there is none.
+func (s *Store) LastAttempt(ctx context.Context, sub *sluice.Subscription) (*sluice.Attempt, error) {
+	handle, err := s.core.JetStream().Stream(ctx, streams.Attempts)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", streams.Attempts, natsstore.StoreError(ctx, err))
+	}
+	msg, err := natsstore.Asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return handle.GetLastMsgForSubject(ctx, streams.AttemptsSubject(sub.Namespace, sub.ID))
+	})
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil //nolint:nilnil // most subscriptions have none
+	}
+	if err != nil {
+		return nil, fmt.Errorf("last attempt of %s: %w", sub.ID, natsstore.StoreError(ctx, err))
+	}
+	var last sluice.Attempt
+	for line := range streams.SplitBlock(msg.Data) {
+		last = sluice.Attempt{}
+		if err := json.Unmarshal(line, &last); err != nil {
+			return nil, fmt.Errorf("attempt: %w", err)
+		}
+	}
+	if last.StartedAt.Before(sub.CreatedAt) {
+		return nil, nil //nolint:nilnil // it was an earlier subscription's of the same ID
+	}
+	return &last, nil
+}

@@ -1,0 +1,40 @@
+package records
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/rollup"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// keepRollups is how long a block is stored: the hour that is shown, and a margin.
+const keepRollups = 70 * time.Minute
+
+// Rollups stores the statistics of attempts.
+type Rollups struct {
+	bucket natsstore.Bucket[rollup.Block]
+}
+
+var _ rollup.Store = Rollups{}
+
+// NewRollups returns the statistics of a store.
+func NewRollups(s *natsstore.Store) Rollups {
+	return Rollups{natsstore.OpenBucket[rollup.Block](s, streams.Rollups)}
+}
+
+// Put stores a block over any other of its key.
+func (r Rollups) Put(ctx context.Context, key string, b rollup.Block) error {
+	_, err := r.bucket.PutFor(ctx, key, b, keepRollups)
+	return err
+}
+
+// Follow tells of the stored blocks and of new ones, until ctx is done.
+func (r Rollups) Follow(ctx context.Context, tell func(key string, b *rollup.Block)) error {
+	return r.bucket.Watch(ctx, ">", func(e natsstore.Entry[rollup.Block]) {
+		if e.Change == natsstore.Set {
+			tell(e.Key, &e.Value)
+		}
+	})
+}

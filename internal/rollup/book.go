@@ -1,0 +1,324 @@
+package rollup
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	writeEvery = 15 * time.Second
+	recent     = 5               // minutes whose blocks are kept one by one; also the span of a slot
+	slots      = 60/recent + 1   // an hour, and the slot that is being filled
+	crowd      = 5_000           // with more subscriptions, a minute is stored once, at its end
+	fit        = 1_000           // subscriptions in a block: a message of 100 KiB
+	stale      = 3 * writeEvery  // then a replica is gone, and what it said of its subscriptions with it
+	writeLimit = 5 * time.Second // for one block
+	backlog    = 120             // blocks that could not be stored; older ones are given up
+)
+
+// Block is the minute of a replica, or how its subscriptions stand, as far as they fit.
+type Block struct {
+	Minute int64     `json:"minute,omitempty"` // since 1970; 0: it has standings
+	At     time.Time `json:"at"`               // when it was written
+
+	Counts    map[string]StoredCounts   `json:"counts,omitempty"`
+	Standings map[string]StoredStanding `json:"standings,omitempty"`
+}
+
+// StoredCounts is Counts in a block.
+type StoredCounts struct {
+	Delivered uint32   `json:"delivered,omitempty"`
+	Failed    uint32   `json:"failed,omitempty"`
+	Durations []uint32 `json:"durations"` // without zeros at the end
+	Began     int64    `json:"began"`
+}
+
+// StoredStanding is a Standing in a block.
+type StoredStanding struct {
+	Parked  int            `json:"parked,omitempty"`
+	Held    int            `json:"held,omitempty"`
+	Oldest  time.Time      `json:"oldest,omitzero"`
+	Breaker sluice.Breaker `json:"breaker,omitempty"`
+}
+
+// Store keeps blocks for a little more than an hour.
+type Store interface {
+	// Put stores a block over any other of its key.
+	Put(ctx context.Context, key string, b Block) error
+	// Follow tells of the stored blocks and of new ones, until ctx is done.
+	Follow(ctx context.Context, tell func(key string, b *Block)) error
+}
+
+// Deps are what a book needs.
+type Deps struct {
+	Store   Store
+	Process string                        // unique to this process, and without dots
+	Gauges  func() []model.DeliveryGauges // of the subscriptions that this process serves
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Book is the last hour of all subscriptions.
+type Book struct {
+	deps Deps
+	open open
+
+	mu        sync.Mutex
+	slots     map[int64]map[string]*Counts // closed minutes of this process and all of the others, by span of minutes
+	blocks    map[string]*Block            // of recent minutes of others, which may be stored again
+	standings map[string]*Block            // of others, by key
+	unsaved   map[string]Block             // of this process
+}
+
+// New returns a book without attempts.
+func New(deps Deps) *Book {
+	return &Book{
+		deps: deps, open: open{minute: minuteOf(deps.Now()), all: map[string]*tally{}},
+		slots: map[int64]map[string]*Counts{}, blocks: map[string]*Block{}, standings: map[string]*Block{}, unsaved: map[string]Block{},
+	}
+}
+
+func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
+
+// Attempted counts an attempt.
+func (b *Book) Attempted(sub *sluice.Subscription, a *sluice.Attempt) { b.open.attempted(sub, a) }
+
+// Run stores blocks and follows those of other replicas until ctx is done, and then stores what is left.
+func (b *Book) Run(ctx context.Context) error {
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() {
+		if err := b.deps.Store.Follow(ctx, b.enter); err != nil && ctx.Err() == nil {
+			b.deps.Log.WarnContext(ctx, "statistics of other replicas are not followed", slog.Any("error", err))
+		}
+	})
+	tick := time.NewTicker(writeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			b.turn(lastMinute)
+			b.Flush(shutdown.Lasting(ctx))
+			return nil
+		case <-tick.C:
+			b.turn(minuteOf(b.deps.Now()))
+			b.Flush(ctx)
+		}
+	}
+}
+
+// lastMinute is later than all others.
+const lastMinute = math.MaxInt64
+
+// turn closes the open minute if another one has begun.
+func (b *Book) turn(now int64) {
+	minute, all, closed := b.open.next(now)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if closed {
+		b.keep(minute, all)
+		b.save(minute, all)
+	}
+	b.expire(minuteOf(b.deps.Now()))
+}
+
+// keep adds the counts of a minute to the last hour.
+func (b *Book) keep(minute int64, all map[string]Counts) {
+	slot := b.slots[minute/recent]
+	if slot == nil {
+		slot = map[string]*Counts{}
+		b.slots[minute/recent] = slot
+	}
+	for id, c := range all {
+		known := slot[id]
+		if known == nil {
+			known = &Counts{began: c.began}
+			slot[strings.Clone(id)] = known
+		}
+		known.add(&c)
+	}
+}
+
+// expire forgets what is older than an hour.
+func (b *Book) expire(now int64) {
+	maps.DeleteFunc(b.slots, func(slot int64, _ map[string]*Counts) bool { return slot <= now/recent-slots })
+	maps.DeleteFunc(b.blocks, func(_ string, block *Block) bool { return block.Minute < now-recent })
+	at := b.deps.Now().Add(-stale)
+	maps.DeleteFunc(b.standings, func(_ string, block *Block) bool { return block.At.Before(at) })
+}
+
+// save has the counts of a minute stored with the next Flush.
+func (b *Book) save(minute int64, all map[string]Counts) {
+	for part, ids := range parts(all) {
+		block := Block{Minute: minute, At: b.deps.Now().UTC(), Counts: make(map[string]StoredCounts, len(ids))}
+		for _, id := range ids {
+			c := all[id]
+			block.Counts[id] = c.stored()
+		}
+		b.unsaved[fmt.Sprintf("%s.%d.%d", b.deps.Process, minute, part)] = block
+	}
+}
+
+// parts divides IDs, in order, into blocks.
+func parts[T any](all map[string]T) (blocks [][]string) {
+	return slices.Collect(slices.Chunk(slices.Sorted(maps.Keys(all)), fit))
+}
+
+func (c *Counts) stored() StoredCounts {
+	last := buckets
+	for last > 0 && c.Durations[last-1] == 0 {
+		last--
+	}
+	return StoredCounts{Delivered: c.Delivered, Failed: c.Failed, Durations: slices.Clone(c.Durations[:last]), Began: c.began}
+}
+
+func (s *StoredCounts) counts() Counts {
+	c := Counts{Delivered: s.Delivered, Failed: s.Failed, began: s.Began}
+	copy(c.Durations[:], s.Durations)
+	return c
+}
+
+// Flush stores what was counted and is not stored yet.
+func (b *Book) Flush(ctx context.Context) {
+	minute, all := b.open.read()
+	b.mu.Lock()
+	if len(all) <= crowd {
+		b.save(minute, all)
+	}
+	b.saveStandings()
+	unsaved := b.unsaved
+	b.unsaved = map[string]Block{}
+	b.mu.Unlock()
+	for key, block := range unsaved {
+		limit, cancel := context.WithTimeout(ctx, writeLimit)
+		err := b.deps.Store.Put(limit, key, block)
+		cancel()
+		if err != nil {
+			b.deps.Log.WarnContext(ctx, "statistics not stored yet", slog.Int("blocks", len(unsaved)), slog.Any("error", err))
+			b.again(unsaved)
+			return
+		}
+		delete(unsaved, key)
+	}
+}
+
+// saveStandings has stored how the subscriptions of this process stand, if one is to be noted.
+func (b *Book) saveStandings() {
+	noted := map[string]StoredStanding{}
+	for _, g := range b.deps.Gauges() {
+		if s, is := standingOf(&g, b.deps.Now()); is {
+			noted[g.Subscription] = StoredStanding(s)
+		}
+	}
+	for part, ids := range parts(noted) {
+		block := Block{At: b.deps.Now().UTC(), Standings: make(map[string]StoredStanding, len(ids))}
+		for _, id := range ids {
+			block.Standings[id] = noted[id]
+		}
+		b.unsaved[fmt.Sprintf("%s.standing.%d", b.deps.Process, part)] = block
+	}
+}
+
+// again keeps blocks for the next Flush, unless there are newer ones, or too many.
+func (b *Book) again(blocks map[string]Block) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, block := range blocks {
+		if _, newer := b.unsaved[key]; !newer && len(b.unsaved) < backlog {
+			b.unsaved[key] = block
+		}
+	}
+}
+
+// enter enters a stored block of another process, or an earlier one of this server.
+func (b *Book) enter(key string, block *Block) {
+	if strings.HasPrefix(key, b.deps.Process+".") {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if block.Minute == 0 {
+		b.standings[key] = block
+		return
+	}
+	now := minuteOf(b.deps.Now())
+	if block.Minute/recent <= now/recent-slots {
+		return
+	}
+	if before := b.blocks[key]; before != nil {
+		slot := b.slots[block.Minute/recent]
+		for id, s := range before.Counts {
+			if c := s.counts(); slot[id] != nil {
+				slot[id].remove(&c)
+			}
+		}
+	}
+	all := make(map[string]Counts, len(block.Counts))
+	for id, s := range block.Counts {
+		all[id] = s.counts()
+	}
+	b.keep(block.Minute, all)
+	if block.Minute >= now-recent {
+		b.blocks[key] = block
+	}
+}
+
+// Hour is the last hour of all subscriptions, to within five minutes, and how they stand now.
+type Hour struct {
+	Counts    map[string]*Counts
+	Recent    map[string]*Counts // of the last five to ten minutes
+	Standings map[string]Standing
+}
+
+// Hour returns the last hour. How the subscriptions of other replicas stand is up to 15 s old.
+func (b *Book) Hour() Hour {
+	now := minuteOf(b.deps.Now())
+	minute, all := b.open.read()
+	h := Hour{Counts: map[string]*Counts{}, Recent: map[string]*Counts{}, Standings: map[string]Standing{}}
+	b.mu.Lock()
+	b.expire(now)
+	for slot, counts := range b.slots {
+		for id, c := range counts {
+			sum(h.Counts, id, c)
+			if slot >= now/recent-1 {
+				sum(h.Recent, id, c)
+			}
+		}
+	}
+	for _, block := range b.standings {
+		for id, s := range block.Standings {
+			h.Standings[id] = Standing(s)
+		}
+	}
+	b.mu.Unlock()
+	for id, c := range all {
+		sum(h.Counts, id, &c)
+		if minute/recent >= now/recent-1 {
+			sum(h.Recent, id, &c)
+		}
+	}
+	for _, g := range b.deps.Gauges() {
+		h.Standings[g.Subscription], _ = standingOf(&g, b.deps.Now())
+	}
+	return h
+}
+
+func sum(all map[string]*Counts, id string, c *Counts) {
+	known := all[id]
+	if known == nil {
+		known = &Counts{began: c.began}
+		all[id] = known
+	}
+	known.add(c)
+}

@@ -1,0 +1,207 @@
+// Package rollup counts the attempts of each subscription by minute, and knows the last hour of all replicas. Each replica
+// stores blocks of its minutes, and follows those of the others:
+//
+//	attempts ──► open minute ──► block, every 15 s ──► bucket rollups ──► blocks of the other replicas
+//	                   └───────────────── the last hour ◄────────────────────────┘
+//
+// A crash loses the attempts since the last block.
+package rollup
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Buckets of the histogram of durations: a duration is in the first one whose bound it does not exceed, else in the last.
+const buckets = 12
+
+// bounds are the upper bounds of all buckets but the last.
+func bounds() [buckets - 1]time.Duration {
+	return [...]time.Duration{
+		5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond,
+		500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 15 * time.Second,
+	}
+}
+
+// longest is the upper bound of the last bucket for the estimate of a quantile: the longest timeout of an attempt.
+const longest = time.Minute
+
+func bucketOf(d time.Duration) int {
+	limits := bounds()
+	for i := range limits {
+		if d <= limits[i] {
+			return i
+		}
+	}
+	return buckets - 1
+}
+
+// Counts are the attempts of a subscription in some time.
+type Counts struct {
+	Delivered uint32          // attempts with a 2xx
+	Failed    uint32          // all other attempts
+	Durations [buckets]uint32 // of both, by bucket
+	began     int64           // of the subscription, in ms since 1970: another one of its ID counts anew
+}
+
+// Attempts returns the number of attempts.
+func (c *Counts) Attempts() uint64 { return uint64(c.Delivered) + uint64(c.Failed) }
+
+// Of reports whether the attempts are of this subscription, not of an earlier one of its ID.
+func (c *Counts) Of(sub *sluice.Subscription) bool { return c.began == sub.CreatedAt.UnixMilli() }
+
+// Success returns the percentage of attempts that delivered; false: there was no attempt.
+func (c *Counts) Success() (float64, bool) {
+	if c.Attempts() == 0 {
+		return 0, false
+	}
+	return 100 * float64(c.Delivered) / float64(c.Attempts()), true
+}
+
+// Quantile estimates the duration that this share of the attempts did not exceed, by interpolation within a bucket;
+// zero if there was no attempt.
+func (c *Counts) Quantile(share float64) time.Duration {
+	var all uint64
+	for _, n := range c.Durations {
+		all += uint64(n)
+	}
+	rank, low, limits := share*float64(all), time.Duration(0), bounds()
+	for i, n := range c.Durations {
+		high := longest
+		if i < len(limits) {
+			high = limits[i]
+		}
+		if n > 0 && rank <= float64(n) {
+			return low + time.Duration(float64(high-low)*rank/float64(n))
+		}
+		rank, low = rank-float64(n), high
+	}
+	return 0
+}
+
+// add adds other counts. Those of a later subscription of the same ID replace the others.
+func (c *Counts) add(o *Counts) {
+	switch {
+	case o.began < c.began:
+		return
+	case o.began > c.began:
+		*c = Counts{began: o.began}
+	}
+	c.Delivered += o.Delivered
+	c.Failed += o.Failed
+	for i, n := range o.Durations {
+		c.Durations[i] += n
+	}
+}
+
+// remove takes counts back that were added.
+func (c *Counts) remove(o *Counts) {
+	if o.began != c.began {
+		return
+	}
+	c.Delivered -= o.Delivered
+	c.Failed -= o.Failed
+	for i, n := range o.Durations {
+		c.Durations[i] -= n
+	}
+}
+
+// tally is Counts of the open minute, which many goroutines add to.
+type tally struct {
+	began             int64
+	delivered, failed atomic.Uint32
+	durations         [buckets]atomic.Uint32
+}
+
+func (t *tally) add(a *sluice.Attempt) {
+	if a.Outcome == sluice.Delivered {
+		t.delivered.Add(1)
+	} else {
+		t.failed.Add(1)
+	}
+	t.durations[bucketOf(a.Duration.Std())].Add(1)
+}
+
+func (t *tally) counts() Counts {
+	c := Counts{began: t.began, Delivered: t.delivered.Load(), Failed: t.failed.Load()}
+	for i := range t.durations {
+		c.Durations[i] = t.durations[i].Load()
+	}
+	return c
+}
+
+// open is the minute that attempts are added to.
+type open struct {
+	mu     sync.RWMutex
+	minute int64 // since 1970
+	all    map[string]*tally
+}
+
+// attempted counts an attempt: one look-up, and three additions.
+func (o *open) attempted(sub *sluice.Subscription, a *sluice.Attempt) {
+	began := sub.CreatedAt.UnixMilli()
+	o.mu.RLock()
+	t := o.all[sub.ID]
+	if t != nil && t.began == began {
+		t.add(a)
+		o.mu.RUnlock()
+		return
+	}
+	o.mu.RUnlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if t = o.all[sub.ID]; t == nil || t.began < began {
+		t = &tally{began: began}
+		o.all[sub.ID] = t
+	}
+	if t.began == began {
+		t.add(a)
+	}
+}
+
+// read returns the counts of the open minute.
+func (o *open) read() (minute int64, all map[string]Counts) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	all = make(map[string]Counts, len(o.all))
+	for id, t := range o.all {
+		all[id] = t.counts()
+	}
+	return o.minute, all
+}
+
+// next closes the open minute and returns its counts, if another one has begun.
+func (o *open) next(now int64) (minute int64, all map[string]Counts, closed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now <= o.minute {
+		return 0, nil, false
+	}
+	minute, all = o.minute, make(map[string]Counts, len(o.all))
+	for id, t := range o.all {
+		all[id] = t.counts()
+	}
+	o.minute, o.all = now, map[string]*tally{}
+	return minute, all, true
+}
+
+// Standing is how a subscription stands with the replica that serves it.
+type Standing struct {
+	Parked  int       // lanes
+	Held    int       // held among them
+	Oldest  time.Time // when its oldest event that is fetched or parked was stored; zero: there is none
+	Breaker sluice.Breaker
+}
+
+// standingOf returns how a subscription stands by its gauges. noted: others are told of it.
+func standingOf(g *model.DeliveryGauges, now time.Time) (s Standing, noted bool) {
+	s = Standing{Parked: g.Parked, Held: g.HeldLanes, Breaker: g.Breaker}
+	if g.Lag > 0 {
+		s.Oldest = now.Add(-g.Lag).UTC()
+	}
+	return s, s.Parked > 0 || g.Lag >= time.Second || s.Breaker == sluice.BreakerOpen || s.Breaker == sluice.BreakerHalfOpen
+}
