@@ -155,6 +155,7 @@ func examples() map[string][]string {
 		"pub": {
 			"sluice pub /orders/42 '{\"total\":5}' --type order.created", "sluice pub /notes/1 'plain text'", "sluice pub --from events.jsonl",
 		},
+		"status":       {"sluice status", "sluice status --health failing,held --ns acme", "sluice status --watch"},
 		"deliveries":   {"sluice deliveries orders --state failed --since 1h", "sluice deliveries orders evt_1", "sluice deliveries orders evt_1 --retry"},
 		"listen":       {"sluice listen --forward http://localhost:3000/hook", "sluice listen --forward http://localhost:3000 --type 'order.*' --since 10m"},
 		"events":       {"sluice events ls --type 'order.*'", "sluice events get evt_1"},
