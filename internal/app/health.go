@@ -4,11 +4,15 @@ import (
 	"crypto/rand"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/health"
+	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/rollup"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -40,3 +44,17 @@ func (o observed) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 
 // Notified counts an attempt to notify.
 func (o observed) Notified(sub *sluice.Subscription, a *sluice.Attempt) { o.Attempted(sub, a) }
+
+// delivering returns the API's dependencies for requests about deliveries.
+func (s *server) delivering() httpapi.Delivering {
+	return httpapi.Delivering{
+		Deliveries:  subscription.Deliveries{Statuses: s.deliveries, Sender: s.tracing.Sender(s.attemptSender()), Pace: s.limits},
+		DeadLetters: subscription.DeadLetters{DeadLetterStore: s.deliveries, Discarder: s.deliveries, Ledger: s.ledger},
+		Replays:     s.registry,
+		Explain:     explain.New(s.deliveries, s.log, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.index.Payer}),
+		Fact:        endpoint.Fact,
+		Retrier:     subscription.Retrier{Lanes: s.deliveries, Registry: s.registry},
+		Sends:       s.limits,
+		Health:      s.overview(),
+	}
+}

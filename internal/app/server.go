@@ -18,7 +18,6 @@ import (
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/endpoint/limit"
-	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/fanout"
 	"github.com/sluice-io/sluice/internal/feed"
@@ -399,20 +398,6 @@ func (s *server) openAPI(context.Context) error {
 		LogRequests:  httpapi.RequestLog(s.cfg.Log.Requests),
 	}).Handler()
 	return nil
-}
-
-// delivering returns the API's dependencies for requests about deliveries.
-func (s *server) delivering() httpapi.Delivering {
-	return httpapi.Delivering{
-		Deliveries:  subscription.Deliveries{Statuses: s.deliveries, Sender: s.tracing.Sender(s.attemptSender()), Pace: s.limits},
-		DeadLetters: subscription.DeadLetters{DeadLetterStore: s.deliveries, Discarder: s.deliveries, Ledger: s.ledger},
-		Replays:     s.registry,
-		Explain:     explain.New(s.deliveries, s.log, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.index.Payer}),
-		Fact:        endpoint.Fact,
-		Retrier:     subscription.Retrier{Lanes: s.deliveries, Registry: s.registry},
-		Sends:       s.limits,
-		Health:      s.overview(),
-	}
 }
 
 // storeState returns the reports about the store for the API.

@@ -49,7 +49,7 @@ func Of(f *Facts) sluice.Health {
 		return sluice.HealthFailing
 	case f.Held > 0:
 		return sluice.HealthHeld
-	case f.Parked > f.Held:
+	case f.Parked > f.Held || f.Breaker == sluice.BreakerHalfOpen:
 		return sluice.HealthRetrying
 	case f.Lag >= behindAfter:
 		return sluice.HealthBehind
@@ -60,8 +60,7 @@ func Of(f *Facts) sluice.Health {
 }
 
 func (f *Facts) failing() bool {
-	open := f.Breaker == sluice.BreakerOpen || f.Breaker == sluice.BreakerHalfOpen
-	return f.Unreadable || open || !f.FailingSince.IsZero() || f.Attempts > 0 && f.Delivered == 0
+	return f.Unreadable || f.Breaker == sluice.BreakerOpen || !f.FailingSince.IsZero() || f.Attempts > 0 && f.Delivered == 0
 }
 
 // place is the rank of a subscription: by its condition, the longest trouble first, and by ID.

@@ -22,7 +22,7 @@ func TestOf_NamesTheWorstCondition(t *testing.T) {
 		{"nothing happened", Facts{}, sluice.HealthOK},
 		{"some attempts failed, and their retries did not", Facts{Attempts: 10, Delivered: 1}, sluice.HealthOK},
 		{"its breaker is open", Facts{Breaker: sluice.BreakerOpen, Held: 1, Parked: 1}, sluice.HealthFailing},
-		{"its breaker probes", Facts{Breaker: sluice.BreakerHalfOpen}, sluice.HealthFailing},
+		{"its breaker probes", Facts{Breaker: sluice.BreakerHalfOpen}, sluice.HealthRetrying},
 		{"its breaker is closed", Facts{Breaker: sluice.BreakerClosed, Attempts: 1, Delivered: 1}, sluice.HealthOK},
 		{"its log cannot be read", Facts{Unreadable: true}, sluice.HealthFailing},
 		{"every attempt fails", Facts{FailingSince: since}, sluice.HealthFailing},

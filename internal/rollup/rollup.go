@@ -30,6 +30,15 @@ func bounds() [buckets - 1]time.Duration {
 // longest is the upper bound of the last bucket for the estimate of a quantile: the longest timeout of an attempt.
 const longest = time.Minute
 
+func upperBound(bucket int) time.Duration {
+	for i, bound := range bounds() {
+		if i == bucket {
+			return bound
+		}
+	}
+	return longest
+}
+
 func bucketOf(d time.Duration) int {
 	limits := bounds()
 	for i := range limits {
@@ -69,12 +78,9 @@ func (c *Counts) Quantile(share float64) time.Duration {
 	for _, n := range c.Durations {
 		all += uint64(n)
 	}
-	rank, low, limits := share*float64(all), time.Duration(0), bounds()
+	rank, low := share*float64(all), time.Duration(0)
 	for i, n := range c.Durations {
-		high := longest
-		if i < len(limits) {
-			high = limits[i]
-		}
+		high := upperBound(i)
 		if n > 0 && rank <= float64(n) {
 			return low + time.Duration(float64(high-low)*rank/float64(n))
 		}

@@ -180,7 +180,7 @@ func TestCounts_EstimateQuantiles(t *testing.T) {
 }
 
 // An attempt costs one look-up and no allocation.
-func TestAttempted_AllocatesNothing(t *testing.T) {
+func TestAttempted_AllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
 	b, sub, a := newBook("a", &clock{time.Unix(6_000_000, 0)}, nil), orders(), &sluice.Attempt{Outcome: sluice.Delivered}
 	b.Attempted(sub, a)
 	require.Zero(t, testing.AllocsPerRun(100, func() { b.Attempted(sub, a) }))

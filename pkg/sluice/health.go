@@ -21,7 +21,7 @@ const (
 	HealthDisabled    Health = "disabled"     // the server stopped the deliveries: every attempt had failed for too long
 	HealthSuspended   Health = "suspended"    // the server stopped the deliveries for another reason
 	HealthHeld        Health = "held"         // lanes wait for a retry or a discard
-	HealthRetrying    Health = "retrying"     // lanes wait for their next attempt
+	HealthRetrying    Health = "retrying"     // lanes wait for their next attempt, or the breaker is half open
 	HealthBehind      Health = "behind"       // the oldest undelivered event is older than a minute
 	HealthDeadLetters Health = "dead_letters" // some events failed for good
 	HealthPaused      Health = "paused"
