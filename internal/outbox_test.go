@@ -17,7 +17,7 @@ import (
 var (
 	tellsOfWrites  = []string{"Subscription", "Namespace", "Held", "Unsafe"}
 	tellsOfWhatIs  = []string{"StillHeld", "StillFailing", "StillUntold", "Damaged"} // that another writer stored
-	tellsOfMoments = []string{"Throttled", "Failing", "Server", "Orphaned", "Run"}
+	tellsOfMoments = []string{"Throttled", "Turned", "Failing", "Server", "Orphaned", "Run"}
 )
 
 // TestOutbox_AnnouncesOnlyAfterTheWrite checks that a package that announces a stored change leaves the order to outbox.WriteThenPublish

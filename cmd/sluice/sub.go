@@ -33,6 +33,8 @@ type subCmd struct {
 	Import subImportCmd `cmd:"" help:"Create the subscriptions in a file of YAML or NDJSON."`
 	Export subExportCmd `cmd:"" help:"Write subscriptions as a file for import, without secrets."`
 
+	Probe   subProbeCmd   `cmd:"" help:"Probe a failing endpoint now, instead of at the next probe."`
+	Retry   subRetryCmd   `cmd:"" help:"Retry all parked and held lanes of a subscription now."`
 	Seek    subSeekCmd    `cmd:"" help:"Move a subscription to another position in the log."`
 	Replay  subReplayCmd  `cmd:"" help:"Replay past events."`
 	Replays subReplaysCmd `cmd:"" help:"List the replays of a subscription, or show or cancel one."`

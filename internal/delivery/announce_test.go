@@ -70,6 +70,8 @@ func (c *crier) stillHeld() []sluice.DeadLetter {
 	return slices.SortedFunc(slices.Values(c.still), func(a, b sluice.DeadLetter) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
+func (c *crier) Turned(*sluice.Subscription, sluice.Breaker, time.Time) {}
+
 func (c *crier) StillFailing(*sluice.Subscription, int, time.Time) {}
 
 func (c *crier) heard() int {

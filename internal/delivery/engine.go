@@ -448,6 +448,8 @@ func (noAnnouncer) Held(*sluice.Subscription, *sluice.DeadLetter) {}
 func (noAnnouncer) Throttled(*sluice.Subscription, string)        {}
 func (noAnnouncer) Failing(*sluice.Subscription, int, time.Time)  {}
 
+func (noAnnouncer) Turned(*sluice.Subscription, sluice.Breaker, time.Time) {}
+
 func (noAnnouncer) StillHeld(*sluice.Subscription, *sluice.DeadLetter) {}
 func (noAnnouncer) StillFailing(*sluice.Subscription, int, time.Time)  {}
 

@@ -45,6 +45,10 @@ func (r *runner) tellBreaker(ctx context.Context) {
 	r.log.LogAttrs(ctx, level, "breaker", slog.String("subscription", r.id), slog.String("state", string(r.breaker.state)),
 		slog.Duration("pause", r.breaker.pause))
 	r.observe.Turned(r.sub, r.breaker.state)
+	if again := r.breaker.state == sluice.BreakerOpen && r.breaker.spell == r.opened; !again && r.breaker.state != sluice.BreakerHalfOpen {
+		r.opened = r.breaker.spell
+		r.ports.Announce.Turned(r.sub, r.breaker.state, time.Now())
+	}
 }
 
 // judge tracks continuous failure, announces its progress, and disables the subscription after too
@@ -118,6 +122,7 @@ func (r *runner) restoreHealth(ctx context.Context) error {
 		r.ports.Announce.StillFailing(r.sub, h.Alerted, h.FailingSince)
 	}
 	r.breaker = breakerOf(h)
+	r.opened = r.breaker.spell
 	return nil
 }
 

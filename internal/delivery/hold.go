@@ -113,7 +113,7 @@ func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) ac
 	}
 	select {
 	case how := <-a.done:
-		return how
+		return a.settled(ctx, how)
 	case <-ctx.Done():
 		return actedLater
 	}
@@ -152,6 +152,14 @@ func (e *Engine) perform(ctx context.Context, r *replaying) {
 // performed enters the outcome of an act and returns it as text.
 func (r *replaying) performed(how acted) string {
 	switch {
+	case r.replay.Kind == sluice.ReplayProbe && how == actedNothing:
+		return "the breaker was not open"
+	case r.replay.Kind == sluice.ReplayProbe:
+		return "the next probe was brought forward"
+	case r.replay.Kind == sluice.ReplayProved:
+		return "the breaker took the request as a successful probe"
+	case r.replay.Kind == sluice.ReplayLanes:
+		return "all parked lanes were released"
 	case how == actedNothing:
 		return "it no longer holds its lane"
 	case r.replay.Kind == sluice.ReplayDiscard:

@@ -9,9 +9,10 @@ import (
 
 // act is an operator's decision on the head of a parked lane.
 type act struct {
-	kind sluice.ReplayKind // ReplayRetry, ReplayDiscard
+	kind sluice.ReplayKind // ReplayRetry, ReplayDiscard; or of the whole subscription: ReplayProbe, ReplayProved, ReplayLanes
 	seq  uint64            // of the head
 	done chan acted        // has room for one
+	more []*act            // decisions that follow from it; set before it is done
 }
 
 func newAct(kind sluice.ReplayKind, seq uint64) *act {

@@ -121,6 +121,8 @@ type Letters interface {
 type Announcer interface {
 	Held(sub *sluice.Subscription, d *sluice.DeadLetter) // the lane is held, and stored as such, in place of this letter
 	Throttled(sub *sluice.Subscription, reason string)   // a limit delayed the subscription
+	// Turned says that the subscription's breaker opened or closed.
+	Turned(sub *sluice.Subscription, to sluice.Breaker, at time.Time)
 	// Failing is Observer.Failing.
 	Failing(sub *sluice.Subscription, percent int, since time.Time)
 	// StillHeld and StillFailing report states found in the store, whose first announcement may

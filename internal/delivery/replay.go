@@ -33,6 +33,8 @@ type replaying struct {
 
 	pattern sluice.Pattern // of the subscription
 
+	works func() // the endpoint took a request
+
 	letters atomic.Pointer[deadLetterSource] // of a replay of dead letters, since its source was opened
 
 	mu       sync.Mutex
@@ -43,7 +45,7 @@ type replaying struct {
 }
 
 func newReplaying(rep sluice.Replay, ports Deps, log *slog.Logger) *replaying {
-	return &replaying{replay: rep, ports: ports, log: log, sent: rep.Sent, dead: rep.Dead, stored: rep.Sent + rep.Dead}
+	return &replaying{works: func() {}, replay: rep, ports: ports, log: log, sent: rep.Sent, dead: rep.Dead, stored: rep.Sent + rep.Dead}
 }
 
 // runner returns the runner of a replay. Lanes, attempts and progress are the replay's own.
@@ -220,6 +222,7 @@ func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error))
 	l.Log.Record(a, namespace, func(err error) {
 		if err == nil && a.Outcome == sluice.Delivered {
 			l.r.arrived(a.Seq)
+			l.r.works()
 		}
 		done(err)
 	})
@@ -256,6 +259,9 @@ type replayAnnouncer struct{ Announcer }
 
 // Failing does nothing: live deliveries announce a failing endpoint.
 func (replayAnnouncer) Failing(*sluice.Subscription, int, time.Time) {}
+
+// Turned does nothing: a replay has a breaker of its own.
+func (replayAnnouncer) Turned(*sluice.Subscription, sluice.Breaker, time.Time) {}
 
 // replayLanes are the lanes of a replay.
 type replayLanes struct {

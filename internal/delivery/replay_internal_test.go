@@ -82,11 +82,12 @@ func (b *beside) Bury(_ context.Context, d sluice.DeadLetter) error {
 	return nil
 }
 
-func (b *beside) Held(*sluice.Subscription, *sluice.DeadLetter)      { b.held++ }
-func (b *beside) Throttled(*sluice.Subscription, string)             {}
-func (b *beside) Failing(*sluice.Subscription, int, time.Time)       { b.failing++ }
-func (b *beside) StillHeld(*sluice.Subscription, *sluice.DeadLetter) {}
-func (b *beside) StillFailing(*sluice.Subscription, int, time.Time)  {}
+func (b *beside) Held(*sluice.Subscription, *sluice.DeadLetter)          { b.held++ }
+func (b *beside) Throttled(*sluice.Subscription, string)                 {}
+func (b *beside) Failing(*sluice.Subscription, int, time.Time)           { b.failing++ }
+func (b *beside) StillHeld(*sluice.Subscription, *sluice.DeadLetter)     {}
+func (b *beside) Turned(*sluice.Subscription, sluice.Breaker, time.Time) {}
+func (b *beside) StillFailing(*sluice.Subscription, int, time.Time)      {}
 func (b *beside) Health(context.Context, *sluice.Subscription) (model.Health, error) {
 	return model.Health{Breaker: sluice.BreakerOpen}, nil
 }

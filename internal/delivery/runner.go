@@ -51,6 +51,8 @@ type runner struct {
 	log      *slog.Logger
 	changed  chan *sluice.Subscription // the engine's updates; the last one wins
 	acts     chan *act
+	opened   uint64        // the breaker's last spell that was announced
+	proving  atomic.Bool   // a success beside the deliveries is being entered
 	unsaved  chan struct{} // has an element if the store has lost the records of parked lanes
 
 	lookEvery time.Duration
@@ -285,7 +287,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 		case <-t.due():
 		case <-r.share.Freed():
 		case a := <-r.acts:
-			r.lanes.act(a, time.Now())
+			r.takeAct(work, a)
 		case s := <-r.written():
 			r.healthWritten(ctx, s)
 		case <-r.nextStore:

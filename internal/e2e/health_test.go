@@ -1,7 +1,9 @@
 package e2e_test
 
 import (
+	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,4 +94,98 @@ func sortedSame(ids []string, generated string) []string {
 		ids[n-2], ids[n-1] = ids[n-1], ids[n-2]
 	}
 	return ids
+}
+
+// failing has two subscriptions that want the same events, of which one's endpoint is down until up is set.
+func failing(t *testing.T) (s *running, up *atomic.Bool) {
+	t.Helper()
+	up = &atomic.Bool{}
+	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
+		if r.Path == "/bad" && !up.Load() {
+			return hooktest.Answer{Status: http.StatusServiceUnavailable}
+		}
+		return hooktest.Answer{}
+	})
+	s = start(t, t.TempDir(), nil)
+	s.subscribe(t, "good", hook.URL+"/good")
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions",
+		`{"id":"bad","pattern":"/a/**","endpoint":{"url":"`+hook.URL+`/bad"},"policy":{"on_dead":"hold","retry":{"preset":"custom","steps":["1h"],"max_attempts":2}}}`)
+	return s, up
+}
+
+// All lanes of a subscription are retried at once, however far their next attempts are.
+func TestLanes_AreRetriedTogether(t *testing.T) {
+	t.Parallel()
+	s, up := failing(t)
+	for i := range 5 {
+		s.marked(t, fmt.Sprintf("/a/%d", i), "x")
+	}
+	parked := func(n int) func() bool {
+		return func() bool {
+			all, _ := s.healthOf(t, client.HealthQuery{})
+			return all["bad"].Parked == n
+		}
+	}
+	eventually(t, parked(5), "five lanes wait for an hour")
+	up.Store(true)
+	eventually(t, func() bool { // a lane that is just being parked stays
+		rep, err := s.api.RetryLanes(t.Context(), "bad")
+		return err == nil && rep.Kind == sluice.ReplayLanes && parked(0)()
+	}, "all were delivered")
+	_, err := s.api.PauseSubscription(t.Context(), "bad")
+	require.NoError(t, err)
+	for _, act := range []string{"retry", "probe"} {
+		require.Contains(t, s.must(t, http.StatusConflict, "POST /v1/subscriptions/bad/"+act, "").text, "resume it first")
+	}
+}
+
+// One question answers who got an event, what it was caused by, and what it caused.
+func TestEvent_IsExplainedToAllSubscriptions(t *testing.T) {
+	t.Parallel()
+	s, up := failing(t)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"others","pattern":"/b/**","endpoint":{"url":"http://127.0.0.1:9/x"}}`)
+	for _, ev := range []sluice.Event{link("cause", "t", "/c/1", ""), link("one", "t", "/a/1", "cause"), link("two", "t", "/c/2", "one"), link("three", "t", "/c/3", "two")} {
+		require.NoError(t, publishOne(t.Context(), s.api, ev))
+	}
+	var story client.EventDeliveries
+	told := func() (all map[string]client.EventDelivery) {
+		var err error
+		story, err = s.api.EventDeliveries(t.Context(), "default", "one", client.EventDeliveriesQuery{})
+		require.NoError(t, err)
+		all = map[string]client.EventDelivery{}
+		for _, d := range story.Deliveries {
+			all[d.Subscription] = d
+		}
+		return all
+	}
+	eventually(t, func() bool {
+		all := told()
+		return all["good"].State == "delivered" && all["bad"].State == "retrying"
+	}, "one got it, one did not")
+	require.Equal(t, "cause", story.Causes[0].ID)
+	require.Len(t, story.Consequences, 2)
+	require.True(t, story.Complete)
+	all := told()
+	require.Equal(t, "not_wanted", all["others"].State)
+	require.Contains(t, all["bad"].Explanation, "status 503")
+	require.Equal(t, "original", all["bad"].Runs[0].Kind)
+	up.Store(true)
+	rep, err := s.api.Replay(t.Context(), "good", client.ReplayRequest{From: "one", To: "one"})
+	require.NoError(t, err)
+	eventually(t, func() bool { return len(told()["good"].Runs) == 2 }, "the replay is a run of its own")
+	runs := told()["good"].Runs
+	require.Equal(t, []string{"original", "replay"}, []string{runs[0].Kind, runs[1].Kind})
+	require.Equal(t, rep.ID, runs[1].Replay)
+
+	reader := s.grant(t, "user:reader", "scope:default", "read")
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:reader", `{"tier":"read"}`)
+	of := s.must(t, http.StatusOK, "GET /v1/namespaces/default/events/one/deliveries", "", as(reader.token)...)
+	require.Contains(t, of.text, `"deliveries":[]`, "it manages no subscription")
+	s.must(t, http.StatusNotFound, "GET /v1/namespaces/default/events/none/deliveries", "")
+	page, err := s.api.EventDeliveries(t.Context(), "default", "one", client.EventDeliveriesQuery{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, "bad", page.Deliveries[0].Subscription)
+	page, err = s.api.EventDeliveries(t.Context(), "default", "one", client.EventDeliveriesQuery{Limit: 1, Cursor: page.Next})
+	require.NoError(t, err)
+	require.Equal(t, "good", page.Deliveries[0].Subscription)
 }

@@ -134,6 +134,7 @@ func matrix() map[string]asked {
 		"GET " + events:                                 {row: forReaders},
 		"GET " + acme + "/observe":                      {row: forReaders},
 		"GET " + events + "/{event}":                    {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
+		"GET " + events + "/{event}/deliveries":         {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
 		"GET " + acme + "/feed":                         {row: forReaders, query: "?buffer=0", ok: 400}, // or it would not end
 		"OPTIONS " + acme + "/feed":                     {row: withoutAToken, ok: 204},
 		"POST " + acme + "/feed/tickets":                {row: forReaders, ok: 201},
@@ -207,6 +208,8 @@ func matrix() map[string]asked {
 		"POST " + one + "/resume":                     {row: forOwner},
 		"POST " + one + "/secret/rotate":              {row: forOwner},
 		"POST " + one + "/test":                       {row: forOwner},
+		"POST " + one + "/probe":                      {row: forOwner, ok: 202},
+		"POST " + one + "/retry":                      {row: forOwner, ok: 202},
 		"POST " + one + "/seek":                       {row: forOwner, body: `{"to":"now"}`},
 		"POST " + one + "/replay":                     {row: forOwner, body: `{"dry_run":true}`},
 		"GET " + one + "/replays":                     {row: forOwner},

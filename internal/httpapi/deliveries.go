@@ -159,6 +159,26 @@ func (s *Server) discardDelivery(c echo.Context) error {
 	})
 }
 
+// probeSubscription makes the next probe of an open breaker due at once.
+func (s *Server) probeSubscription(c echo.Context) error { return s.actOnAll(c, Retrier.Probe) }
+
+// retryLanes makes all parked lanes due at once.
+func (s *Server) retryLanes(c echo.Context) error { return s.actOnAll(c, Retrier.RetryLanes) }
+
+func (s *Server) actOnAll(c echo.Context, act func(Retrier, context.Context, *sluice.Subscription, string) (sluice.Replay, error)) error {
+	if err := s.paysForSend(c); err != nil {
+		return err
+	}
+	if s.opts.Retrier == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server does not support retrying deliveries")
+	}
+	replay, err := act(s.opts.Retrier, c.Request().Context(), subscriptionOf(c), httpkit.By(c))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusAccepted, replay)
+}
+
 func (s *Server) actOnDelivery(c echo.Context, act func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error)) error {
 	ctx := c.Request().Context()
 	sub := subscriptionOf(c)

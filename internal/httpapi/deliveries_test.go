@@ -146,7 +146,7 @@ func TestDeliveries_ListRangesOfLostEvents(t *testing.T) {
 }
 
 // retrier answers with a replay of the event.
-type retrier struct{}
+type retrier struct{ httpapi.Retrier }
 
 func (retrier) Retry(_ context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
 	return sluice.Replay{ID: "r", Subscription: sub.ID, EventIDs: []string{event}, CreatedBy: by}, nil

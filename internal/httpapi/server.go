@@ -81,6 +81,12 @@ type Retrier interface {
 	// Discard turns the head of a held lane into a dead letter, given by its ID or sequence. Codes
 	// NotFound; Conflict if it holds no lane.
 	Discard(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error)
+	// Probe makes the next probe of an open breaker due at once. Code Conflict.
+	Probe(ctx context.Context, sub *sluice.Subscription, by string) (sluice.Replay, error)
+	// RetryLanes makes all parked lanes due at once. Code Conflict.
+	RetryLanes(ctx context.Context, sub *sluice.Subscription, by string) (sluice.Replay, error)
+	// Proved has an open breaker take a successful test as a probe.
+	Proved(ctx context.Context, sub *sluice.Subscription, by string) error
 }
 
 // Room reports the capacity of the store.

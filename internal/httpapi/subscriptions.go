@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -242,6 +243,11 @@ func (s *Server) testSubscription(c echo.Context) error {
 	attempt, err := s.opts.Deliveries.Test(c.Request().Context(), sub)
 	if err != nil {
 		return err
+	}
+	if attempt.Outcome == sluice.Delivered && s.opts.Retrier != nil {
+		if err := s.opts.Retrier.Proved(c.Request().Context(), sub, httpkit.By(c)); err != nil { // the test succeeded all the same
+			s.opts.Logger.WarnContext(c.Request().Context(), "breaker not told of a successful test", slog.String("subscription", sub.ID), slog.Any("error", err))
+		}
 	}
 	return c.JSON(http.StatusOK, attempt)
 }

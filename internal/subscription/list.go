@@ -88,6 +88,9 @@ func (q Query) cursor(s *sluice.Subscription) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(began + " " + s.ID))
 }
 
+// After returns the cursor behind a subscription, for the query's order.
+func (q Query) After(s *sluice.Subscription) string { return q.cursor(s) }
+
 // after returns the place of the cursor. Code InvalidRequest for a cursor of another order.
 func (q Query) after() (place, error) {
 	if q.Cursor == "" {

@@ -136,8 +136,10 @@ func sameAct(rep, other *sluice.Replay, sub *sluice.Subscription) bool {
 // actionOf returns the ledger action for the start of a replay.
 func actionOf(kind sluice.ReplayKind) string {
 	switch kind {
-	case sluice.ReplayRetry:
+	case sluice.ReplayRetry, sluice.ReplayLanes:
 		return sluice.ActionDeliveryRetry
+	case sluice.ReplayProbe, sluice.ReplayProved:
+		return sluice.ActionSubscriptionProbe
 	case sluice.ReplayDiscard:
 		return sluice.ActionDeliveryDiscard
 	case sluice.ReplayRange, sluice.ReplayDeadLetters:

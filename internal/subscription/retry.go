@@ -15,6 +15,8 @@ type Lanes interface {
 	ParkedLanes(ctx context.Context, sub *sluice.Subscription) ([]sluice.Parked, error)
 	// DeadLetter returns the dead letter of an event. Code NotFound.
 	DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, error)
+	// Health returns the record of an endpoint in trouble; zero: there is none.
+	Health(ctx context.Context, sub *sluice.Subscription) (model.Health, error)
 	// Trail returns what is known of the delivery of an event. Code NotFound.
 	Trail(ctx context.Context, sub *sluice.Subscription, event string) (model.Trail, error)
 }
@@ -72,6 +74,36 @@ func (r Retrier) Discard(ctx context.Context, sub *sluice.Subscription, event, b
 		return sluice.Replay{}, err
 	}
 	return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q holds no lane of %q: only held events can be discarded; discard dead letters under dead-letters", event, sub.ID)
+}
+
+// Probe makes the next probe of an open breaker due at once. Code Conflict unless the subscription is active.
+func (r Retrier) Probe(ctx context.Context, sub *sluice.Subscription, by string) (sluice.Replay, error) {
+	return r.actOnAll(ctx, sub, sluice.ReplayProbe, by)
+}
+
+// RetryLanes makes all parked lanes due at once, and releases those that are held; an open breaker probes. Code Conflict unless
+// the subscription is active.
+func (r Retrier) RetryLanes(ctx context.Context, sub *sluice.Subscription, by string) (sluice.Replay, error) {
+	return r.actOnAll(ctx, sub, sluice.ReplayLanes, by)
+}
+
+// Proved has an open breaker take a successful test as a probe.
+func (r Retrier) Proved(ctx context.Context, sub *sluice.Subscription, by string) error {
+	if sub.State != sluice.Active {
+		return nil
+	}
+	h, err := r.Lanes.Health(ctx, sub)
+	if err == nil && h.Breaker == sluice.BreakerOpen {
+		_, err = r.actOnAll(ctx, sub, sluice.ReplayProved, by)
+	}
+	return err
+}
+
+func (r Retrier) actOnAll(ctx context.Context, sub *sluice.Subscription, kind sluice.ReplayKind, by string) (sluice.Replay, error) {
+	if sub.State != sluice.Active {
+		return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "subscription %q is %s: resume it first", sub.ID, sub.State)
+	}
+	return r.Registry.Start(ctx, sub, sluice.Replay{Kind: kind, CreatedBy: by})
 }
 
 // held returns the lane that the event holds, nil if none.

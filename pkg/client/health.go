@@ -8,6 +8,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// ProbeSubscription makes the next probe of an open breaker due at once, with an event if one waits. It returns the replay that does so;
+// code Conflict unless the subscription is active.
+func (c *Client) ProbeSubscription(ctx context.Context, id string) (sluice.Replay, error) {
+	return send[sluice.Replay](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "probe"), once: true}, nil)
+}
+
+// RetryLanes makes all parked lanes of a subscription due at once, and retries held ones starting at attempt 1. An open breaker
+// probes. It returns the replay that does so; code Conflict unless the subscription is active.
+func (c *Client) RetryLanes(ctx context.Context, id string) (sluice.Replay, error) {
+	return send[sluice.Replay](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "retry"), once: true}, nil)
+}
+
 // HealthQuery filters the health of subscriptions; all fields are optional.
 type HealthQuery struct {
 	Namespace string

@@ -60,6 +60,7 @@ func SystemTypes() []string {
 		TypeServerStarted, TypeServerStopping, TypeStorageDamaged, TypeNamespaceCreated, TypeNamespaceUpdated, TypeNamespaceDeleted,
 		TypeSubscriptionCreated, TypeSubscriptionUpdated, TypeSubscriptionPaused, TypeSubscriptionResumed, TypeSubscriptionDisabled, TypeSubscriptionSuspended,
 		TypeSubscriptionCancelled, TypeAccessRevoked, TypeSubscriptionDeleted, TypeSecretRotated, TypeSubscriptionThrottled, TypeSubscriptionFailing,
+		TypeBreakerOpened, TypeBreakerClosed,
 		TypeDeliveryDead, TypeDeliveryHeld, TypeProducerUnsafe, TypeScheduledFailed, TypeScheduledCancelled, TypeEventTypeOrphaned,
 		TypeAppointmentApproaching, TypeAppointmentFired, TypeAppointmentMissed, TypeAppointmentCancelled,
 		TypeWatchFired, TypeWatchMissed, TypeWatchCancelled, TypeWatchThrottled,

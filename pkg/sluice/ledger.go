@@ -41,9 +41,10 @@ const (
 	ActionReplayStart         = "replay.start" // including redrives
 	ActionReplayCancel        = "replay.cancel"
 	ActionDeadLetterDiscard   = "dead_letter.discard"
-	ActionProducerMark        = "producer.mark"    // as unsafe
-	ActionProducerClear       = "producer.clear"   // of that mark
-	ActionDeliveryRetry       = "delivery.retry"   // of the head of a held lane
+	ActionProducerMark        = "producer.mark"  // as unsafe
+	ActionProducerClear       = "producer.clear" // of that mark
+	ActionDeliveryRetry       = "delivery.retry" // of the head of a held lane, or of all parked lanes
+	ActionSubscriptionProbe   = "subscription.probe"
 	ActionDeliveryDiscard     = "delivery.discard" // the same
 	ActionGrantIssue          = "grant.issue"
 	ActionGrantRenew          = "grant.renew"

@@ -14,6 +14,9 @@ const (
 	ReplayDeadLetters ReplayKind = "dead_letters" // dead letters; delivered events cease to be dead letters
 	ReplayRetry       ReplayKind = "retry"        // the head of a held lane, in its lane
 	ReplayDiscard     ReplayKind = "discard"      // none: the head of a held lane becomes a dead letter
+	ReplayLanes       ReplayKind = "retry_lanes"  // the heads of all parked lanes, in their lanes
+	ReplayProbe       ReplayKind = "probe"        // none: the next probe of an open breaker is due at once
+	ReplayProved      ReplayKind = "proved"       // none: a test succeeded, and counts as a successful probe
 )
 
 // ReplayState is the state of a replay.
@@ -66,9 +69,9 @@ type Replay struct {
 	Revision  uint64     `json:"revision,omitempty"`
 }
 
-// Acts reports whether the replay acts on the lane of one event, instead of delivering next to the
+// Acts reports whether the replay acts on lanes or on the breaker, instead of delivering next to the
 // lanes.
-func (r *Replay) Acts() bool { return r.Kind == ReplayRetry || r.Kind == ReplayDiscard }
+func (r *Replay) Acts() bool { return r.Kind != ReplayRange && r.Kind != ReplayDeadLetters }
 
 // Wants reports whether the replay includes an event that its subscription selects.
 func (r *Replay) Wants(ev *Event) bool {

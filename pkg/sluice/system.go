@@ -19,6 +19,8 @@ const (
 	TypeSecretRotated         = "subscription.secret_rotated"
 	TypeSubscriptionThrottled = "subscription.throttled"
 	TypeSubscriptionFailing   = "subscription.failing"
+	TypeBreakerOpened         = "subscription.breaker_opened"
+	TypeBreakerClosed         = "subscription.breaker_closed"
 	TypeDeliveryDead          = "delivery.dead"
 	TypeServerStarted         = "sys.start"    // S4-34
 	TypeServerStopping        = "sys.shutdown" // S4-34

@@ -19,6 +19,9 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
+// clockMargin is how far the clock of NATS may be ahead of the clock of a server.
+const clockMargin = time.Minute
+
 // maxTrail bounds how many attempts at one event are read.
 const maxTrail = 1000
 
@@ -83,7 +86,7 @@ func (s *Store) trailEvent(ctx context.Context, ns, name string, t *model.Trail)
 func (s *Store) trailAttempts(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
 	q := model.HistoryQuery{EventID: t.EventID, Limit: maxTrail}
 	if t.Event != nil {
-		q.Seq = t.Seq
+		q.Seq, q.Since = t.Seq, t.Event.Stored.Add(-clockMargin) // no attempt is older
 	}
 	found, _, err := s.Attempts(ctx, sub, q)
 	if err == nil && len(found) == 0 && t.Event == nil && t.Seq > 0 {

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/internal/terminal"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+type subProbeCmd struct {
+	ID string `arg:"" help:"Subscription."`
+}
+
+// Run has an open breaker probe now.
+func (c *subProbeCmd) Run(ctx context.Context, s *terminal.Session) error {
+	return actOn(ctx, s, func(api *client.Client) (sluice.Replay, error) { return api.ProbeSubscription(ctx, c.ID) })
+}
+
+type subRetryCmd struct {
+	ID string `arg:"" help:"Subscription."`
+}
+
+// Run retries all parked lanes.
+func (c *subRetryCmd) Run(ctx context.Context, s *terminal.Session) error {
+	return actOn(ctx, s, func(api *client.Client) (sluice.Replay, error) { return api.RetryLanes(ctx, c.ID) })
+}
+
+// actOn performs an act on a subscription, and says how it ended.
+func actOn(ctx context.Context, s *terminal.Session, act func(*client.Client) (sluice.Replay, error)) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	rep, err := act(api)
+	if err == nil {
+		rep, err = waitForReplay(ctx, s, api, rep)
+	}
+	if err != nil {
+		return err
+	}
+	return s.Show(rep, func() error { return s.Say("%s: %s.", rep.Subscription, rep.Reason) })
+}

@@ -1,0 +1,108 @@
+package delivery
+
+import (
+	"container/heap"
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// apply enters an operator's decision, and reports whether the breaker's state changed.
+func (d *dispatcher) apply(a *act, now time.Time) (turned bool) {
+	switch a.kind {
+	case sluice.ReplayProbe:
+		a.done <- d.probe(now)
+	case sluice.ReplayLanes:
+		d.probe(now)
+		a.more = d.lanes.retryAll(now)
+		a.done <- actedDone
+	case sluice.ReplayProved:
+		turned = d.turn(d.breaker.proved(d.sub.Policy.Window, now))
+		a.done <- actedDone
+	case sluice.ReplayRetry, sluice.ReplayDiscard, sluice.ReplayRange, sluice.ReplayDeadLetters:
+		d.lanes.act(a, now)
+	}
+	return turned
+}
+
+// takeAct enters an operator's decision.
+func (r *runner) takeAct(work context.Context, a *act) {
+	if r.apply(a, time.Now()) {
+		r.tellBreaker(work)
+	}
+}
+
+// probe makes the next probe due now, with an event if one waits.
+func (d *dispatcher) probe(now time.Time) acted {
+	if d.breaker.state != sluice.BreakerOpen {
+		return actedNothing
+	}
+	d.breaker.probeAt, d.breaker.held = now, time.Time{}
+	if !d.lanes.waits(now) {
+		d.lanes.hasten(1, now)
+	}
+	return actedDone
+}
+
+// proved enters that a request beside the deliveries succeeded: it counts as a probe.
+func (b breaker) proved(window int, now time.Time) breaker {
+	if b.state != sluice.BreakerOpen {
+		return b
+	}
+	b.held = time.Time{}
+	return b.heal(window, now)
+}
+
+// hasten makes up to n parked lanes due now, those first that are due first.
+func (b *laneTable) hasten(n int, now time.Time) {
+	for ; n > 0 && len(b.due) > 0; n-- {
+		l := b.due[0]
+		heap.Remove(&b.due, 0)
+		if l.park.NextAt.After(now) {
+			l.park.NextAt = now
+		}
+		b.makeReady(l)
+	}
+}
+
+// retryAll makes every parked lane due now, and releases those that are held. It returns the decisions on these.
+func (b *laneTable) retryAll(now time.Time) (more []*act) {
+	for _, l := range b.lanes {
+		if l.park != nil && l.park.Held != "" {
+			a := newAct(sluice.ReplayRetry, l.park.FromSeq)
+			l.acts = append(l.acts, a)
+			b.enqueue(l)
+			more = append(more, a)
+		}
+	}
+	b.hasten(len(b.due), now)
+	return more
+}
+
+// settled waits for the decisions that follow from this one. A runner that ends makes it actedLater.
+func (a *act) settled(ctx context.Context, how acted) acted {
+	for _, one := range a.more {
+		select {
+		case is := <-one.done:
+			if is == actedLater {
+				return actedLater
+			}
+		case <-ctx.Done():
+			return actedLater
+		}
+	}
+	return how
+}
+
+// proved tells the subscription's live deliveries that a request beside them succeeded, if their breaker is open.
+func (e *Engine) proved(ctx context.Context, subscription string) {
+	live := e.liveRunner(subscription)
+	if live == nil || live.read().Breaker != sluice.BreakerOpen || !live.proving.CompareAndSwap(false, true) {
+		return
+	}
+	e.serving.Go(func() {
+		defer live.proving.Store(false)
+		live.act(ctx, sluice.ReplayProved, 0)
+	})
+}

@@ -1,0 +1,32 @@
+package sysevent
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// breakerData is the data of subscription.breaker_opened and subscription.breaker_closed.
+type breakerData struct {
+	ID      string         `json:"id"`
+	Breaker sluice.Breaker `json:"breaker"`
+	URL     string         `json:"url"` // the host alone
+	At      time.Time      `json:"at"`
+}
+
+// Turned announces that the breaker of a subscription opened or closed. It returns at once.
+func (a *Announcer) Turned(sub *sluice.Subscription, to sluice.Breaker, at time.Time) {
+	if aboutSystem(sub.Pattern) {
+		return // its endpoint is the one that does not get it
+	}
+	kind := sluice.TypeBreakerClosed
+	if to == sluice.BreakerOpen {
+		kind = sluice.TypeBreakerOpened
+	}
+	at = at.UTC()
+	a.enqueue(announcement{
+		namespace: sub.Namespace, path: sluice.SubscriptionPath(sub.ID), kind: kind, at: at,
+		id: fmt.Sprintf("breaker-%s-%d", sub.ID, at.UnixNano()), data: breakerData{sub.ID, to, sluice.HideURL(sub.Endpoint.URL), at},
+	})
+}
