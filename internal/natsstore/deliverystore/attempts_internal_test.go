@@ -33,7 +33,7 @@ func TestSeqIn_ReadsNoText(t *testing.T) {
 }
 
 // Attempts up to the floor say nothing of what a consumer hands out.
-func TestFloorOf_IsBelowWhatComes(t *testing.T) { // C01
+func TestFloorOf_IsBelowTheNextRecord(t *testing.T) { // C01
 	t.Parallel()
 	at := func(open int, waits uint64) *jetstream.ConsumerInfo {
 		return &jetstream.ConsumerInfo{
