@@ -229,10 +229,10 @@ func Consumers(subscription string, filters int) []string {
 // to 64 of A–Z, a–z, 0–9, "_" and "-", not ending in "_root".
 func CheckSubscriptionID(id string) error {
 	if len(id) > 64 || encode("", []string{id}, keyable) != "."+id {
-		return sluice.Errorf(sluice.InvalidRequest, "subscription id %q: use 1 to 64 of A-Z, a-z, 0-9, _ and -", id)
+		return sluice.Errorf(sluice.InvalidRequest, "subscription id %q: use 1 to 64 of A-Z, a-z, 0-9, _ and -", id).With("field", "id")
 	}
 	if strings.HasSuffix(id, rootSuffix) {
-		return sluice.Errorf(sluice.InvalidRequest, "subscription id %q: the ending %s is reserved", id, rootSuffix)
+		return sluice.Errorf(sluice.InvalidRequest, "subscription id %q: the ending %s is reserved", id, rootSuffix).With("field", "id")
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 func finish(e *sluice.Event, path string) error {
 	if path == "" {
 		if e.Subject == "" {
-			return sluice.Errorf(sluice.InvalidRequest, "the event has neither path nor subject; set a path such as \"/orders/42\"")
+			return sluice.Errorf(sluice.InvalidRequest, "the event has neither path nor subject; set a path such as \"/orders/42\"").With("field", "path")
 		}
 		path = "/" + strings.TrimPrefix(e.Subject, "/")
 	}

@@ -77,7 +77,7 @@ func parseArray(body []byte, parse func(json.RawMessage) (sluice.Event, error)) 
 	case errors.Is(err, jsonarray.ErrNotArray):
 		return nil, sluice.Errorf(sluice.InvalidRequest, "the body must be a batch: a JSON array of events")
 	case err != nil:
-		return nil, sluice.Errorf(sluice.InvalidRequest, "the body is not valid JSON")
+		return nil, strictjson.SyntaxError(body)
 	case len(items) == 0:
 		return nil, sluice.Errorf(sluice.InvalidRequest, "batch: use 1 to %d events, not 0", MaxBatch)
 	}
@@ -98,20 +98,23 @@ func parseOne(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([
 	return []sluice.Event{event}, nil
 }
 
+// shortForm is an event in plain JSON.
+type shortForm struct {
+	Path    string          `json:"path"`
+	Type    string          `json:"type"`
+	Data    json.RawMessage `json:"data"`
+	ID      string          `json:"id"`
+	Source  string          `json:"source"`
+	Subject string          `json:"subject"`
+	Time    string          `json:"time"`
+
+	DeliverAt *string `json:"deliver_at"` // "" is not a time, and does not mean "now"
+}
+
 // parsePlain parses plain JSON: a CloudEvent if it has specversion, otherwise the short form, in
 // which id, type and time are optional.
 func parsePlain(item json.RawMessage) (sluice.Event, error) {
-	var short struct {
-		Path    string          `json:"path"`
-		Type    string          `json:"type"`
-		Data    json.RawMessage `json:"data"`
-		ID      string          `json:"id"`
-		Source  string          `json:"source"`
-		Subject string          `json:"subject"`
-		Time    string          `json:"time"`
-
-		DeliverAt *string `json:"deliver_at"` // "" is not a time, and does not mean "now"
-	}
+	var short shortForm
 	if err := strictjson.Decode(item, &short); err != nil {
 		if isCloudEvent(item) { // which the short form is not: specversion is none of its fields
 			return parseStructured(item)
@@ -177,7 +180,7 @@ func attributeValue(name string, raw json.RawMessage) (string, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	if err := d.Decode(&value); err != nil {
-		return "", sluice.Errorf(sluice.InvalidRequest, "attribute %q is not valid JSON", name)
+		return "", sluice.Errorf(sluice.InvalidRequest, "attribute %q is not valid JSON", name).With("field", name)
 	}
 	switch v := value.(type) {
 	case string:
@@ -189,7 +192,7 @@ func attributeValue(name string, raw json.RawMessage) (string, error) {
 			return strconv.FormatInt(n, 10), nil
 		}
 	}
-	return "", sluice.Errorf(sluice.InvalidRequest, "attribute %q: CloudEvents allows strings, booleans and 32-bit integers", name)
+	return "", sluice.Errorf(sluice.InvalidRequest, "attribute %q: CloudEvents allows strings, booleans and 32-bit integers", name).With("field", name)
 }
 
 // structuredData returns the event's data: decoded data_base64, the text of a string for a content
@@ -200,14 +203,14 @@ func structuredData(e *sluice.Event, members map[string]json.RawMessage) ([]byte
 	var text string
 	switch {
 	case hasData && hasEncoded:
-		return nil, sluice.Errorf(sluice.InvalidRequest, "the event has data and data_base64; use only one")
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the event has data and data_base64; use only one").With("field", "data_base64")
 	case hasEncoded:
 		if err := json.Unmarshal(encoded, &text); err != nil {
-			return nil, sluice.Errorf(sluice.InvalidRequest, "data_base64 is not a string")
+			return nil, sluice.Errorf(sluice.InvalidRequest, "data_base64 is not a string").With("field", "data_base64")
 		}
 		decoded, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, sluice.Errorf(sluice.InvalidRequest, "data_base64 is not base64")
+			return nil, sluice.Errorf(sluice.InvalidRequest, "data_base64 is not base64").With("field", "data_base64")
 		}
 		return decoded, nil
 	case hasData && !e.IsJSON() && json.Unmarshal(data, &text) == nil:
@@ -269,11 +272,11 @@ func unescape(s string) string {
 func fromAttributes(attributes map[string]string) (sluice.Event, error) {
 	var e sluice.Event
 	if v := attributes["specversion"]; v != "1.0" {
-		return e, sluice.Errorf(sluice.InvalidRequest, "specversion %q: this server supports CloudEvents \"1.0\"", v)
+		return e, sluice.Errorf(sluice.InvalidRequest, "specversion %q: this server supports CloudEvents \"1.0\"", v).With("field", "specversion")
 	}
 	for _, name := range []string{"id", "source", "type"} {
 		if attributes[name] == "" {
-			return e, sluice.Errorf(sluice.InvalidRequest, "the event has no %s, which CloudEvents requires", name)
+			return e, sluice.Errorf(sluice.InvalidRequest, "the event has no %s, which CloudEvents requires", name).With("field", name)
 		}
 	}
 	for name, value := range attributes {

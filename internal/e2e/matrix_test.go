@@ -196,6 +196,8 @@ func matrix() map[string]asked {
 		"PUT /v1/principals/{principal}":    {row: forSysadmins, body: `{"clearance":{"level":"INTERNAL"}}`},
 		"DELETE /v1/principals/{principal}": {row: forSysadmins, ok: 204},
 
+		"POST " + acme + "/subscriptions":             {row: "200 owner subscriber admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"pattern":"/b","endpoint":{"url":"{hook}"}}`, ok: 201},
+		"GET " + acme + "/subscriptions":              {row: forEverybody},
 		"POST /v1/subscriptions":                      {row: "200 owner subscriber admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}`, ok: 201},
 		"POST /v1/subscriptions/batch":                {row: forEverybody, body: `[{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}]`}, // each item has a status of its own
 		"GET /v1/subscriptions":                       {row: forEverybody},

@@ -107,6 +107,8 @@ func (s *Sender) checkReach(scheme, host string) error {
 		local = addr.IsLoopback()
 	}
 	switch {
+	case scheme == "http" && !local && s.opts.AllowLoopback:
+		return sluice.Errorf(sluice.InsecureURL, "the URL is http; use https (http is allowed to this machine only, such as http://127.0.0.1:9000/hook)")
 	case scheme == "http" && !local:
 		return sluice.Errorf(sluice.InsecureURL, "the URL is http; use https")
 	case scheme == "http" && !s.opts.AllowLoopback:

@@ -55,10 +55,10 @@ func compileWithin(text string, most int) (*expression, error) {
 		return nil, err
 	}
 	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression yields %.*s; it must yield bool", maxMessage, out)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression yields %.*s; it must yield bool", maxMessage, out).With("field", "filter.cel")
 	}
 	if cost, err := env.EstimateCost(checked, unknownSizes{}); err != nil || cost.Min > uint64(most) { //nolint:gosec // it is above 0
-		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression costs at least %d for any event; the limit is %d", cost.Min, most)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression costs at least %d for any event; the limit is %d", cost.Min, most).With("field", "filter.cel")
 	}
 	x, err := plan(env, checked)
 	if err == nil {
@@ -72,7 +72,7 @@ func plan(env *cel.Env, checked *cel.Ast) (*expression, error) {
 	whole := checked.NativeRep().Expr()
 	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(metered(env, rangesOf(whole))))
 	if err != nil {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: %.*s", maxMessage, err)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: %.*s", maxMessage, err).With("field", "filter.cel")
 	}
 	return &expression{program: program, data: readsData(whole)}, nil
 }
@@ -109,7 +109,35 @@ func firstOf(issues *cel.Issues) error {
 		return nil
 	}
 	at, says := problems[0].Location, problems[0].Message
-	return sluice.Errorf(sluice.InvalidRequest, "filter.cel: line %d, column %d: %.*s", at.Line(), at.Column()+1, maxMessage, says)
+	return sluice.Errorf(sluice.InvalidRequest, "filter.cel: line %d, column %d: %.*s", at.Line(), at.Column()+1, maxMessage, short(says)).
+		With("field", "filter.cel").With("line", at.Line()).With("column", at.Column()+1)
+}
+
+// mostExpected is the number of expected tokens that a message names; more are the beginnings of a value.
+const mostExpected = 3
+
+// short returns a message of CEL without what a user cannot act on: long lists of expected tokens,
+// the name of the parser's end, the empty container.
+func short(says string) string {
+	says = strings.TrimSuffix(strings.TrimPrefix(says, "Syntax error: "), " (in container '')")
+	if name, ok := strings.CutPrefix(says, "undeclared reference to "); ok {
+		return "undeclared reference to " + name + "; use the variable event, as in event.type or event.data.total"
+	}
+	says, expected, ok := strings.Cut(says, " expecting ")
+	switch {
+	case !ok:
+	case strings.HasPrefix(expected, "{") && strings.Count(expected, ",") >= mostExpected:
+		expected = "a value, such as a name, a number or a string"
+	default:
+		expected = strings.Trim(expected, "{}")
+	}
+	for _, rule := range [][2]string{{"mismatched input ", "unexpected "}, {"extraneous input ", "unexpected "}, {"'<EOF>'", "end of the expression"}} {
+		says = strings.ReplaceAll(says, rule[0], rule[1])
+	}
+	if ok {
+		says += "; expected " + strings.ReplaceAll(expected, "<EOF>", "the end")
+	}
+	return says
 }
 
 // simple returns an error if inferring the expression's type could take long: a type grows with
@@ -119,12 +147,12 @@ func simple(e ast.Expr, deeper int) error {
 		deeper--
 	}
 	if deeper < 0 {
-		return sluice.Errorf(sluice.InvalidRequest, "filter.cel: use at most %d nested lists, maps and macros", maxNesting)
+		return sluice.Errorf(sluice.InvalidRequest, "filter.cel: use at most %d nested lists, maps and macros", maxNesting).With("field", "filter.cel")
 	}
 	if e.Kind() == ast.MapKind {
 		for _, entry := range e.AsMap().Entries() {
 			if entry.AsMapEntry().Key().Kind() != ast.LiteralKind {
-				return sluice.Errorf(sluice.InvalidRequest, "filter.cel: the keys of a map must be literals")
+				return sluice.Errorf(sluice.InvalidRequest, "filter.cel: the keys of a map must be literals").With("field", "filter.cel")
 			}
 		}
 	}

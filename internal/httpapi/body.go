@@ -115,7 +115,8 @@ func (s *Server) fits(c echo.Context) error {
 		}
 	}
 	if most := s.maxBody(c); c.Request().ContentLength > most {
-		return &http.MaxBytesError{Limit: most}
+		return sluice.Errorf(sluice.TooLarge, "the body of %d bytes is larger than %d bytes; send less", c.Request().ContentLength, most).
+			With("limit", most).With("size", c.Request().ContentLength)
 	}
 	return nil
 }

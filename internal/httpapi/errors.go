@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+	"encoding/json"
 	"log/slog"
 	"strconv"
 
@@ -22,7 +24,10 @@ func (s *Server) fail(c echo.Context, err error) {
 	if c.Response().Committed {
 		return
 	}
-	e := httpkit.Conceal(httpkit.Caller(c), httpkit.Public(err))
+	e := unrouted(c, err)
+	if e == nil {
+		e = httpkit.Conceal(httpkit.Caller(c), httpkit.Public(err))
+	}
 	header := c.Response().Header()
 	switch e.Code { //nolint:exhaustive // the other codes have no header of their own
 	case sluice.Unauthenticated, sluice.WakeTokenExpired, sluice.WakeTokenInvalid:
@@ -50,9 +55,16 @@ func saidOf(c echo.Context, err error, e *sluice.Error) (body any, code int) {
 	return f, httpkit.Status(e.Code)
 }
 
-// answer sends the body of an error.
+// answer sends the body of an error, with <, > and & as they are, for people at a terminal.
 func (s *Server) answer(c echo.Context, status int, body any) {
-	if err := c.JSON(status, body); err != nil {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(body)
+	if err == nil {
+		err = c.JSONBlob(status, text.Bytes())
+	}
+	if err != nil {
 		// The client has disconnected.
 		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelDebug, "answer", slog.Any("error", err))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/strictjson"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -150,6 +151,12 @@ func (s *Server) createMirror(c echo.Context, id string, body []byte) error {
 	if err := strictjson.DecodeExactly(body, &req, sluice.InvalidRequest); err != nil {
 		return err
 	}
+	if ns := c.Param("ns"); ns != "" {
+		if req.Namespace != "" && req.Namespace != ns {
+			return subscription.OtherNamespace(req.Namespace, ns)
+		}
+		req.Namespace = ns
+	}
 	if id != "" && req.ID != "" && req.ID != id {
 		return sluice.Errorf(sluice.InvalidRequest, "the body's id %q is not the path's %q", req.ID, id)
 	}
@@ -189,7 +196,7 @@ func (s *Server) listMirrors(c echo.Context, p httpkit.Page) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
 	}
-	all, err := s.opts.Mirrors.List(c.Request().Context(), c.QueryParam("namespace"))
+	all, err := s.opts.Mirrors.List(c.Request().Context(), namespaceOf(c))
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"maps"
 	"net/http"
+	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -400,6 +401,23 @@ func TestStatus_IsThatOfTheContract(t *testing.T) {
 	}
 	slices.Sort(all)
 	require.Equal(t, codes(t), all)
+}
+
+// The page lists every code beside its status, and no other.
+func TestErrorsPage_ListsEveryCode(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/errors.md")
+	require.NoError(t, err)
+	var listed []sluice.Code
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d{3}) \| (.*) \|$`).FindAllStringSubmatch(string(text), -1) {
+		for _, code := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(row[2], -1) {
+			listed = append(listed, sluice.Code(code[1]))
+			require.Equal(t, row[1], strconv.Itoa(httpkit.Status(sluice.Code(code[1]))), code[1])
+		}
+	}
+	slices.Sort(listed)
+	require.Equal(t, codes(t), listed)
+	require.Contains(t, string(openapiDocument), "400 `invalid_request` says that the server cannot read the request")
 }
 
 // S2-130: feeds stream, and so do Durable Streams, which have a document of their own; every other operation answers and ends.

@@ -45,6 +45,11 @@ func (s *Server) publishNow(c echo.Context, events []sluice.Event) error {
 	if err != nil {
 		return err
 	}
+	for i := range stored {
+		if events[i].Type == sluice.DefaultType { // which the request may not have named
+			stored[i].Type = sluice.DefaultType
+		}
+	}
 	return c.JSON(http.StatusCreated, struct {
 		Events []sluice.Stored `json:"events"`
 	}{stored})

@@ -54,6 +54,7 @@ func grows(r route) bool {
 		"POST " + dstreams.Streams,
 		"POST /v1/subscriptions",
 		"POST /v1/subscriptions/batch",
+		"POST /v1/namespaces/:ns/subscriptions",
 		"POST /v1/modules/:module/approve",
 		"PUT /v1/subscriptions/:id",
 		"POST /v1/subscriptions/:id/test",
@@ -179,6 +180,8 @@ func (s *Server) subscriptionRoutes() []route {
 	return []route{
 		// The registry checks access first (S0-54, S0-55).
 		{http.MethodPost, "/v1/subscriptions", authenticated, s.createSubscription},
+		{http.MethodPost, "/v1/namespaces/:ns/subscriptions", authenticated, s.createSubscription},
+		{http.MethodGet, "/v1/namespaces/:ns/subscriptions", authenticated, s.listSubscriptions},
 		{http.MethodPost, "/v1/subscriptions/batch", authenticated, s.createSubscriptions},
 		{http.MethodGet, "/v1/subscriptions", authenticated, s.listSubscriptions},
 		{http.MethodGet, "/v1/health/subscriptions", authenticated, s.listHealth},

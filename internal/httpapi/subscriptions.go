@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -61,6 +62,9 @@ func (s *Server) createSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := req.Within(c.Param("ns")); err != nil {
+		return err
+	}
 	sub, created, err := s.opts.Registry.Create(c.Request().Context(), req, httpkit.By(c))
 	if err != nil {
 		return err
@@ -101,8 +105,16 @@ type subscriptionList struct {
 	NextCursor    string                 `json:"next_cursor"`
 }
 
+// namespaceOf returns the namespace whose subscriptions are listed: that of the URL or of the
+// parameter, "" for all.
+func namespaceOf(c echo.Context) string { return cmp.Or(c.Param("ns"), c.QueryParam("namespace")) }
+
 func (s *Server) listSubscriptions(c echo.Context) error {
-	p, err := httpkit.PageOf(c, "namespace", "mode", "state", "order", "source")
+	params := []string{"namespace", "mode", "state", "order", "source"}
+	if c.Param("ns") != "" {
+		params = params[1:]
+	}
+	p, err := httpkit.PageOf(c, params...)
 	if err != nil {
 		return err
 	}
@@ -122,7 +134,7 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 		return sluice.Errorf(sluice.InvalidRequest, "source: only mirrors have one; add mode=mirror").With("field", "source")
 	}
 	page, err := s.opts.Registry.List(c.Request().Context(), subscription.Query{
-		Namespace: c.QueryParam("namespace"),
+		Namespace: namespaceOf(c),
 		Mode:      sluice.Mode(c.QueryParam("mode")),
 		State:     sluice.State(c.QueryParam("state")),
 		ByID:      c.QueryParam("order") == "id",

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -142,16 +143,25 @@ func (s *Server) putWake(c echo.Context) error {
 		Namespace: c.Param("ns"), Mode: sluice.Wake, Pattern: pattern, Description: wish.Description,
 		Endpoint: sluice.Endpoint{URL: wish.Webhook, Handshake: wish.Handshake},
 	}, httpkit.By(c))
-	if sluice.CodeOf(err) == sluice.InvalidRequest { // for an invalid URL, use the name of the field in the request
-		return cmp.Or(sluice.CheckURL("webhook", wish.Webhook), err)
-	}
 	if err != nil {
-		return err
+		return ofWebhook(err, wish.Webhook)
 	}
 	if created {
 		return c.JSON(http.StatusCreated, inS1(s.hideURL(c, sub)))
 	}
 	return c.JSON(http.StatusOK, inS1(s.hideURL(c, sub)))
+}
+
+// ofWebhook returns the error of a subscription with the name of the URL's field in S1.
+func ofWebhook(err error, url string) error {
+	if sluice.CodeOf(err) == sluice.InvalidRequest {
+		err = cmp.Or(sluice.CheckURL("webhook", url), err)
+	}
+	e, ok := errors.AsType[*sluice.Error](err)
+	if ok && e.Details["field"] == "endpoint.url" {
+		return e.With("field", "webhook")
+	}
+	return err
 }
 
 // getWakes returns one subscription of mode wake (S1-112), or lists those of a pattern (S1-110,

@@ -92,7 +92,7 @@ func unclear() map[string]string {
 		event(`"eventType":"a*b","handler":"handlers/b","filter":{"projectScoped":true}`):                      "eventType: ",
 		event(`"eventType":"a","filter":{"projectScoped":true}`):                                               "handler is missing",
 		event(`"eventType":"a","handler":"handlers/b","filter":{}`):                                            "filter.projectScoped is missing",
-		event(`"eventType":"a","handler":"handlers/b","filter":{"projectscoped":true}`):                        `"projectscoped" is unknown`,
+		event(`"eventType":"a","handler":"handlers/b","filter":{"projectscoped":true}`):                        `"filter.projectscoped" is unknown; did you mean "filter.projectScoped"?`,
 		event(`"eventType":"system.start","handler":"handlers/b","filter":{"projectScoped":true}`):             "is an event of the server",
 		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":true},"pattern":"/_sys/**"`):   "pattern /_sys/**: ",
 		event(`"eventType":"a","handler":"handlers/b","filter":{"projectScoped":false},"pattern":"/a/**"`):     "pattern /a/**: ",

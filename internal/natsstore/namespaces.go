@@ -218,7 +218,7 @@ func usage(info *jetstream.StreamInfo) *sluice.Usage {
 
 // NamespaceMissing returns the error (NotFound) for a namespace that does not exist.
 func NamespaceMissing(name string) error {
-	return sluice.Errorf(sluice.NotFound, "namespace %q not found", name)
+	return sluice.Errorf(sluice.NotFound, "namespace %q not found; create it with PUT /v1/namespaces/%s (sluice ns put %s)", name, name, name)
 }
 
 // LogOf returns the namespace that a stream is the log of.

@@ -46,22 +46,24 @@ type target struct {
 func TestDecode_ErrorSaysTheRightForm(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`{"text":1}`:   `field "text": a JSON number is not expected; use a string`,
-		`{"flag":1}`:   `field "flag": a JSON number is not expected; use true or false`,
-		`{"int":"x"}`:  `field "int": a JSON string is not expected; use a number`,
-		`{"float":[]}`: `field "float": a JSON array is not expected; use a number`,
-		`{"list":{}}`:  `field "list": a JSON object is not expected; use an array`,
-		`{"array":""}`: `field "array": a JSON string is not expected; use an array`,
-		`{"map":[]}`:   `field "map": a JSON array is not expected; use an object`,
-		`{"inner":""}`: `field "inner": a JSON string is not expected; use an object`,
-		`{"err":true}`: `field "err": a JSON bool is not expected`,
-		`{"2nd":1}`:    `field "2nd": a JSON number is not expected; use a string`,
-		`[]`:           `a JSON array is not expected here; use an object`,
-		`{"colour":1}`: `field "colour" is unknown`,
-		`{`:            `the body is not valid JSON`,
-		`{"text":x}`:   `the body is not valid JSON`,
-		`{} {}`:        `unexpected data after the JSON value`,
-		deep("inner"):  `the JSON is nested too deep; the limit is 10,000 levels`,
+		`{"text":1}`:                 `field "text": a JSON number is not expected; use a string`,
+		`{"flag":1}`:                 `field "flag": a JSON number is not expected; use true or false`,
+		`{"int":"x"}`:                `field "int": a JSON string is not expected; use a number`,
+		`{"float":[]}`:               `field "float": a JSON array is not expected; use a number`,
+		`{"list":{}}`:                `field "list": a JSON object is not expected; use an array`,
+		`{"array":""}`:               `field "array": a JSON string is not expected; use an array`,
+		`{"map":[]}`:                 `field "map": a JSON array is not expected; use an object`,
+		`{"inner":""}`:               `field "inner": a JSON string is not expected; use an object`,
+		`{"err":true}`:               `field "err": a JSON bool is not expected`,
+		`{"2nd":1}`:                  `field "2nd": a JSON number is not expected; use a string`,
+		`[]`:                         `a JSON array is not expected here; use an object`,
+		`{"colour":1}`:               `field "colour" is unknown; valid fields are text, flag, int, float, list, array, map, inner, other, own, err, 2nd, picky`,
+		``:                           `the body is empty; send JSON`,
+		"\n  {":                      `the body is not valid JSON: line 2, column 4: it ends too early`,
+		`{"text":x}`:                 `the body is not valid JSON: line 1, column 9: invalid character 'x' looking for beginning of value`,
+		"{\"text\":\"é\",\n\"é\" x}": `the body is not valid JSON: line 2, column 5: invalid character 'x' after object key`,
+		`{} {}`:                      `unexpected data after the JSON value`,
+		deep("inner"):                `the JSON is nested too deep; the limit is 10,000 levels`,
 	} {
 		var v target
 		err := Decode([]byte(body), &v)
@@ -81,8 +83,8 @@ func TestDecode_NamesHaveOneCase(t *testing.T) {
 		`{"inner":null,"other":null}`:      "",
 		`{"Text":"x"}`:                     "Text",
 		`{"text":"x","TEXT":"y","INT":1}`:  "INT",
-		`{"inner":{"Name":"x"}}`:           "Name",
-		`{"other":{"NAME":"x"}}`:           "NAME",
+		`{"inner":{"Name":"x"}}`:           "inner.Name",
+		`{"other":{"NAME":"x"}}`:           "other.NAME",
 		`{"other":{"name":"x"},"LIST":[]}`: "LIST",
 	} {
 		var v target
@@ -110,7 +112,7 @@ func TestDecode_ReturnsTheErrorOfAType(t *testing.T) {
 	var v target
 	err := Decode([]byte(`{"picky":1}`), &v)
 	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err))
-	require.EqualError(t, err, "choose another")
+	require.EqualError(t, err, "picky: choose another")
 	err = DecodeExactly([]byte(`{"text":1}`), &v, sluice.UnknownFilter)
 	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 	require.ErrorContains(t, err, "use a string")

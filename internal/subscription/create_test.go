@@ -326,16 +326,16 @@ func TestRequest_RefusesInvalidOnes(t *testing.T) {
 func TestRequest_ErrorNamesTheField(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`{"patern":"/a"}`:                `"patern"`,
-		`{"endpoint":{"uri":"x"}}`:       `"uri"`,
-		`{"policy":{"windows":1}}`:       `"windows"`,
+		`{"patern":"/a"}`:                `"patern" is unknown; did you mean "pattern"?`,
+		`{"endpoint":{"uri":"x"}}`:       `"endpoint.uri" is unknown; use endpoint.url`,
+		`{"policy":{"windows":1}}`:       `"policy.windows" is unknown; did you mean "policy.window"?`,
 		`{"policy":{"window":"many"}}`:   "policy.window",
-		`{"policy":{"timeout":10}}`:      "duration",
+		`{"policy":{"timeout":10}}`:      "policy.timeout: 10 is not a duration",
 		`{"enabled":"yes"}`:              "enabled",
 		`{"start":{}}`:                   "start",
 		`[]`:                             "array",
-		`{`:                              "not valid JSON",
-		``:                               "not valid JSON",
+		`{`:                              "not valid JSON: line 1, column 2",
+		``:                               "the body is empty",
 		`{"pattern":"/a"} {"again":"!"}`: "after the JSON value",
 	} {
 		_, err := subscription.ParseRequest([]byte(body))

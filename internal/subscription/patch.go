@@ -92,7 +92,7 @@ func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscripti
 		return nil
 	}
 	if err := r.needs.Endpoints.Check(ctx, after.Endpoint); err != nil {
-		return err
+		return ofURL(err)
 	}
 	if before.Endpoint.URL != after.Endpoint.URL || before.Endpoint.Handshake != after.Endpoint.Handshake {
 		if err := r.shakeHands(ctx, after); err != nil {

@@ -20,7 +20,8 @@ func TestPatch_NamesTheFault(t *testing.T) {
 		`null`:                          object,
 		`{"colour":"red"}`:              `field "colour" is unknown`,
 		`{"policy":{"window":"many"}}`:  `field "policy.window": a JSON string is not expected; use a number`,
-		`{"filter":{"colour":"red"}}`:   `field "colour" is unknown`,
+		`{"filter":{"colour":"red"}}`:   `field "filter.colour" is unknown; valid fields are types, sources, subjects, labels, cel`,
+		`{"policy":{"retries":{}}}`:     `field "policy.retries" is unknown; use policy.retry: {"policy":{"retry":{"preset":"standard"}}}`,
 		`{"endpoint":{"secret":"new"}}`: `the secret cannot be patched; rotate it: POST …/secret/rotate`,
 		`{"id":"x"}`:                    `field "id" cannot be changed`,
 	} {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -342,7 +343,7 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	}
 	if len(sub.Endpoint.Exec) == 0 {
 		if err := r.needs.Endpoints.Check(ctx, sub.Endpoint); err != nil {
-			return nil, err
+			return nil, ofURL(err)
 		}
 	}
 	last, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
@@ -430,13 +431,23 @@ func check(sub *sluice.Subscription) error {
 	return err
 }
 
+// ofURL adds the field to an error about an endpoint's URL.
+func ofURL(err error) error {
+	e, ok := errors.AsType[*sluice.Error](err)
+	if !ok || e.Details["field"] != nil {
+		return err
+	}
+	named := &sluice.Error{Code: e.Code, Message: e.Message, Details: maps.Clone(e.Details)}
+	return named.With("field", "endpoint.url")
+}
+
 func checkMode(mode sluice.Mode) error {
 	switch mode {
 	case sluice.Push, sluice.Wake:
 		return nil
 	case sluice.Mirroring: // has a keeper of its own
 	}
-	return sluice.Errorf(sluice.Unprocessable, "mode %q: use \"push\", \"wake\" or \"mirror\"", mode)
+	return sluice.Errorf(sluice.Unprocessable, "mode %q: use \"push\", \"wake\" or \"mirror\"", mode).With("field", "mode")
 }
 
 func wakeNotSupported() error {

@@ -67,6 +67,25 @@ func ParseRequest(body []byte) (*Request, error) {
 	return &req, nil
 }
 
+// Within puts the request into the namespace of its URL; "": the URL has none. Code Ambiguous if it
+// names another.
+func (r *Request) Within(namespace string) error {
+	field := &r.Namespace
+	if r.inS0() {
+		field = &r.Scope
+	}
+	if namespace != "" && *field != "" && *field != namespace {
+		return OtherNamespace(*field, namespace)
+	}
+	*field = cmp.Or(namespace, *field)
+	return nil
+}
+
+// OtherNamespace returns the error (Ambiguous) for a body with another namespace than its URL's.
+func OtherNamespace(body, url string) error {
+	return sluice.Errorf(sluice.Ambiguous, "the body's namespace %q is not that of the URL, %q; omit one of them", body, url).With("field", "namespace")
+}
+
 const (
 	globalScope = "global" // S0's name for the global scope
 	s0Timeout   = sluice.Duration(10 * time.Second)
@@ -94,7 +113,7 @@ func (r *Request) subscription() (*sluice.Subscription, error) {
 	case r.inS0():
 		err = r.fillS0(sub)
 	case r.Pattern == "":
-		return nil, sluice.Errorf(sluice.Ambiguous, "the request has neither a pattern nor a target; set a pattern such as \"/**\"")
+		return nil, sluice.Errorf(sluice.Ambiguous, "the request has neither a pattern nor a target: name the events that are delivered by pattern, and where by endpoint.url: %s; the pattern of all events is /**", anExample).With("field", "pattern")
 	default:
 		err = r.fill(sub)
 	}
@@ -135,20 +154,20 @@ func (r *Request) fillS0(sub *sluice.Subscription) error {
 	switch r.OnChange {
 	case "webhook":
 		if r.WakeAgentID != "" {
-			return sluice.Errorf(sluice.InvalidRequest, "wake_agent_id requires on_change \"wake\", not \"webhook\"; omit it")
+			return sluice.Errorf(sluice.InvalidRequest, "wake_agent_id requires on_change \"wake\", not \"webhook\"; omit it").With("field", "wake_agent_id")
 		}
 	case "wake":
 		return wakeNotSupported()
 	case "":
-		return sluice.Errorf(sluice.Ambiguous, "on_change is missing; use \"webhook\"")
+		return sluice.Errorf(sluice.Ambiguous, "on_change is missing; use \"webhook\"").With("field", "on_change")
 	default:
-		return sluice.Errorf(sluice.InvalidRequest, "on_change %q: use \"webhook\"", r.OnChange)
+		return sluice.Errorf(sluice.InvalidRequest, "on_change %q: use \"webhook\"", r.OnChange).With("field", "on_change")
 	}
 	if err := r.fillTarget(sub); err != nil {
 		return err
 	}
 	if r.WebhookURL == "" {
-		return sluice.Errorf(sluice.InvalidRequest, "webhook_url is missing")
+		return sluice.Errorf(sluice.InvalidRequest, "webhook_url is missing").With("field", "webhook_url")
 	}
 	if err := sluice.CheckURL("webhook_url", r.WebhookURL); err != nil {
 		return err
@@ -169,11 +188,11 @@ func (r *Request) fillTarget(sub *sluice.Subscription) error {
 	scope := kind == "scope"
 	switch {
 	case r.Target == "":
-		return sluice.Errorf(sluice.InvalidRequest, "target is missing; write scope:<namespace> or entity:<uri>")
+		return sluice.Errorf(sluice.InvalidRequest, "target is missing; write scope:<namespace> or entity:<uri>").With("field", "target")
 	case name == "" || !scope && kind != "entity":
-		return sluice.Errorf(sluice.InvalidRequest, "target %q: write scope:<namespace> or entity:<uri>", r.Target)
+		return sluice.Errorf(sluice.InvalidRequest, "target %q: write scope:<namespace> or entity:<uri>", r.Target).With("field", "target")
 	case scope && r.Scope != "" && name != r.Scope && name != globalScope:
-		return sluice.Errorf(sluice.Ambiguous, "target %q and scope %q name different namespaces", r.Target, r.Scope)
+		return sluice.Errorf(sluice.Ambiguous, "target %q and scope %q name different namespaces", r.Target, r.Scope).With("field", "scope")
 	case scope:
 		sub.Namespace = cmp.Or(r.Scope, name)
 	default:

@@ -222,7 +222,7 @@ func (r *Registry) agreed(ctx context.Context, sub *sluice.Subscription, store f
 func (r *Registry) load(ctx context.Context, id string) (*sluice.Subscription, error) {
 	sub, revision, err := r.needs.Subscriptions.Get(ctx, id)
 	if sluice.CodeOf(err) == sluice.NotFound {
-		return nil, sluice.Errorf(sluice.SubscriptionMissing, "subscription %q not found", id)
+		return nil, sluice.Errorf(sluice.SubscriptionMissing, "subscription %q not found; GET /v1/subscriptions (sluice sub ls) lists those there are", id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get subscription: %w", err)

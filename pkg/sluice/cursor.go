@@ -80,7 +80,7 @@ func (c Cursor) String() string {
 // control characters.
 func CheckEventID(id string) error {
 	if id == "" || len(id) > MaxIDBytes || !utf8.ValidString(id) || strings.ContainsFunc(id, control) {
-		return Errorf(InvalidRequest, "event id: use 1 to %d bytes of UTF-8 without control characters", MaxIDBytes)
+		return Errorf(InvalidRequest, "event id: use 1 to %d bytes of UTF-8 without control characters", MaxIDBytes).With("field", "id")
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func ParseStart(start string, next uint64) (StartAt, error) {
 	if at, err := ParseTime(start); err == nil {
 		return StartAt{Kind: StartTime, Time: at}, nil
 	}
-	return StartAt{}, Errorf(InvalidRequest, "start %q: use new, all, last_per_path, a sequence or an RFC 3339 time", start)
+	return StartAt{}, Errorf(InvalidRequest, "start %q: use new, all, last_per_path, a sequence or an RFC 3339 time", start).With("field", "start")
 }
 
 // ParseTime returns an RFC 3339 time in UTC. Code InvalidRequest if s is malformed, or if its year

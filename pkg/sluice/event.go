@@ -79,4 +79,6 @@ type Stored struct {
 	Path Path   `json:"path"`
 	// An event with this ID was stored before; Seq is its sequence.
 	Duplicate bool `json:"duplicate"`
+	// DefaultType, for an event of that type.
+	Type string `json:"type,omitempty"`
 }

@@ -100,7 +100,7 @@ const MaxAttribute = 4096
 func CheckAttribute(name, value string) error {
 	strange := func(r rune) bool { return r < 0x20 || r >= 0x7f && r <= 0x9f }
 	if len(value) > MaxAttribute || !utf8.ValidString(value) || strings.ContainsFunc(value, strange) {
-		return Errorf(InvalidRequest, "%s: use at most %d bytes of UTF-8 without control characters", name, MaxAttribute)
+		return Errorf(InvalidRequest, "%s: use at most %d bytes of UTF-8 without control characters", name, MaxAttribute).With("field", name)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func CheckAttribute(name, value string) error {
 // extension attribute.
 func CheckExtension(name, value string) error {
 	if name == "" || name == "data" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-		return Errorf(InvalidRequest, "attribute %q: use names of a-z and 0-9", clip(name))
+		return Errorf(InvalidRequest, "attribute %q: use names of a-z and 0-9", clip(name)).With("field", clip(name))
 	}
 	return CheckAttribute(name, value)
 }
@@ -131,7 +131,7 @@ func (e *Event) Check() error {
 			return err
 		}
 		if !isExtension(name) {
-			return Errorf(InvalidRequest, "attribute %q is a standard attribute, not an extension", name)
+			return Errorf(InvalidRequest, "attribute %q is a standard attribute, not an extension", name).With("field", name)
 		}
 	}
 	if _, err := ParsePath(string(e.Path)); err != nil {

@@ -58,13 +58,13 @@ const maxPerSecond = 1 << 30
 func (q Quota) Check() error {
 	switch {
 	case q.EventsPerSecond > maxPerSecond || q.BytesPerSecond > maxPerSecond || q.Burst > maxPerSecond:
-		return Errorf(InvalidRequest, "quota: use numbers up to %d, or -1 for unlimited", maxPerSecond)
+		return Errorf(InvalidRequest, "quota: use numbers up to %d, or -1 for unlimited", maxPerSecond).With("field", "quota")
 	case q.EventsPerSecond < 0 && q.EventsPerSecond != -1:
-		return Errorf(InvalidRequest, "quota.events_per_second %v: use a number, 0 for the default or -1 for unlimited", q.EventsPerSecond)
+		return Errorf(InvalidRequest, "quota.events_per_second %v: use a number, 0 for the default or -1 for unlimited", q.EventsPerSecond).With("field", "quota.events_per_second")
 	case q.BytesPerSecond < -1:
-		return Errorf(InvalidRequest, "quota.bytes_per_second %d: use a number, 0 for the default or -1 for unlimited", q.BytesPerSecond)
+		return Errorf(InvalidRequest, "quota.bytes_per_second %d: use a number, 0 for the default or -1 for unlimited", q.BytesPerSecond).With("field", "quota.bytes_per_second")
 	case q.Burst < 0:
-		return Errorf(InvalidRequest, "quota.burst %d: use at least 1, or 0 for the number per second", q.Burst)
+		return Errorf(InvalidRequest, "quota.burst %d: use at least 1, or 0 for the number per second", q.Burst).With("field", "quota.burst")
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func CheckNamespaceName(name string) error {
 	ok := name != "" && len(name) <= 63 && name[0] != '-' && name[0] != '_' &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 	if !ok {
-		return Errorf(InvalidRequest, "namespace %q: use 1 to 63 of a-z, 0-9, - and _, starting with a letter or digit", name)
+		return Errorf(InvalidRequest, "namespace %q: use 1 to 63 of a-z, 0-9, - and _, starting with a letter or digit", name).With("field", "namespace")
 	}
 	return nil
 }

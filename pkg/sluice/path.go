@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -36,7 +37,7 @@ func StoredPath(s string) (Path, error) {
 		return "", err
 	}
 	if strings.Contains(s, "*") {
-		return "", Errorf(InvalidRequest, "path %q: * is allowed in patterns, not in paths", s)
+		return "", Errorf(InvalidRequest, "path %q: * is allowed in patterns, not in paths", s).With("field", "path")
 	}
 	return Path(s), nil
 }
@@ -53,7 +54,7 @@ func (p Path) Reserved() bool {
 // CheckReserved returns an error (Forbidden) if only the server writes the path.
 func (p Path) CheckReserved() error {
 	if p.Reserved() {
-		return Errorf(Forbidden, "path %q: paths that start with /_sys or /$ are reserved", p)
+		return Errorf(Forbidden, "path %q: paths that start with /_sys or /$ are reserved", p).With("field", "path")
 	}
 	return nil
 }
@@ -73,7 +74,7 @@ func (p Path) Dotted() bool {
 // checkDots returns an error if s has a dot segment; what is its name in the message.
 func checkDots(what, s string) error {
 	if Path(s).Dotted() {
-		return Errorf(InvalidRequest, "%s %q has the segment . or .., which HTTP clients resolve; choose another name", what, s)
+		return Errorf(InvalidRequest, "%s %q has the segment . or .., which HTTP clients resolve; choose another name", what, s).With("field", what)
 	}
 	return nil
 }
@@ -81,17 +82,41 @@ func checkDots(what, s string) error {
 func checkForm(what, s string) error {
 	switch {
 	case len(s) > MaxPathBytes:
-		return Errorf(InvalidRequest, "%s is longer than %d bytes", what, MaxPathBytes)
+		return Errorf(InvalidRequest, "%s is longer than %d bytes", what, MaxPathBytes).With("field", what)
 	case !strings.HasPrefix(s, "/"):
-		return Errorf(InvalidRequest, "%s %q does not start with /", what, s)
+		return Errorf(InvalidRequest, "%s %q does not start with /%s", what, s, instead(what, s)).With("field", what)
 	case s == "/":
-		return Errorf(InvalidRequest, "%s / has no segments", what)
+		return Errorf(InvalidRequest, "%s / has no segments%s", what, instead(what, s)).With("field", what)
 	case strings.Count(s, "/") > MaxPathSegments:
-		return Errorf(InvalidRequest, "%s has more than %d segments", what, MaxPathSegments)
+		return Errorf(InvalidRequest, "%s has more than %d segments", what, MaxPathSegments).With("field", what)
 	case !utf8.ValidString(s):
-		return Errorf(InvalidRequest, "%s is not UTF-8", what)
+		return Errorf(InvalidRequest, "%s is not UTF-8", what).With("field", what)
 	case strings.ContainsFunc(s, control):
-		return Errorf(InvalidRequest, "%s %q has a control character", what, s)
+		return Errorf(InvalidRequest, "%s %q has a control character", what, s).With("field", what)
 	}
 	return nil
+}
+
+// instead returns advice on a path or pattern without a leading slash, for the end of a message: in
+// Sluice's form if it is in that of NATS.
+func instead(what, s string) string {
+	slashed := "/" + strings.TrimPrefix(s, "/")
+	switch {
+	case what == "path" && s != "" && s != "/":
+		if _, err := ParsePath(slashed); err != nil {
+			return ""
+		}
+	case what != "pattern":
+		return ""
+	case s == "*" || s == ">" || s == "" || s == "/":
+		return `; write "/**" for all events, or "/*" for those on paths of one segment`
+	default:
+		if !strings.Contains(s, "/") {
+			slashed = "/" + strings.ReplaceAll(strings.ReplaceAll(s, ".", "/"), ">", "**")
+		}
+		if _, err := ParsePattern(slashed); err != nil {
+			return ""
+		}
+	}
+	return fmt.Sprintf("; write %q", slashed)
 }

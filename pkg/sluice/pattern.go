@@ -32,7 +32,7 @@ func storedPattern(s string) (Pattern, error) {
 	segs := Pattern(s).Segments()
 	for _, seg := range segs {
 		if strings.Contains(seg, "*") && seg != "*" && seg != "**" {
-			return "", Errorf(InvalidRequest, "pattern %q: %q mixes * with other characters; use * or ** as a whole segment", s, seg)
+			return "", Errorf(InvalidRequest, "pattern %q: %q mixes * with other characters; use * or ** as a whole segment", s, seg).With("field", "pattern")
 		}
 	}
 	last := ""

@@ -37,7 +37,7 @@ func CheckSecret(secret string) error {
 	}
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return Errorf(InvalidRequest, "secret: the part after %s is not base64", SecretPrefix)
+		return Errorf(InvalidRequest, "secret: the part after %s is not base64", SecretPrefix).With("field", "endpoint.secret")
 	}
 	return checkLength(len(key), MaxSecretBytes)
 }
@@ -45,9 +45,9 @@ func CheckSecret(secret string) error {
 func checkLength(got, most int) error {
 	switch {
 	case got < MinSecretBytes:
-		return Errorf(SecretTooShort, "secret has %d bytes; use at least %d", got, MinSecretBytes)
+		return Errorf(SecretTooShort, "secret has %d bytes; use at least %d", got, MinSecretBytes).With("field", "endpoint.secret")
 	case got > most:
-		return Errorf(InvalidRequest, "secret has %d bytes; use at most %d", got, most)
+		return Errorf(InvalidRequest, "secret has %d bytes; use at most %d", got, most).With("field", "endpoint.secret")
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (s Scheme) CheckSecret(secret string) error {
 		return err
 	}
 	if s == SchemeStandard && !strings.HasPrefix(secret, SecretPrefix) {
-		return Errorf(InvalidRequest, "secret: the scheme %s requires %s and base64 of %d to %d bytes", s, SecretPrefix, MinSecretBytes, MaxSecretBytes)
+		return Errorf(InvalidRequest, "secret: the scheme %s requires %s and base64 of %d to %d bytes", s, SecretPrefix, MinSecretBytes, MaxSecretBytes).With("field", "endpoint.secret")
 	}
 	return nil
 }

@@ -63,9 +63,9 @@ func (n *Namespace) checkWindows() error {
 	age, dedup := n.Retention.MaxAge.Std(), n.DedupWindow.Std()
 	switch {
 	case age != 0 && age < time.Second && age != -time.Second:
-		return Errorf(InvalidRequest, "retention.max_age %s: use at least 1s, 0 for the default or -1s for unlimited", age)
+		return Errorf(InvalidRequest, "retention.max_age %s: use at least 1s, 0 for the default or -1s for unlimited", age).With("field", "retention.max_age")
 	case dedup != 0 && dedup < time.Second:
-		return Errorf(InvalidRequest, "dedup_window %s: use at least 1s, or 0 for the default", dedup)
+		return Errorf(InvalidRequest, "dedup_window %s: use at least 1s, or 0 for the default", dedup).With("field", "dedup_window")
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ const minBytes = 1 << 10
 
 func (n *Namespace) checkBytes() error {
 	if bytes := n.Retention.MaxBytes; bytes != 0 && bytes < minBytes {
-		return Errorf(InvalidRequest, "retention.max_bytes %d: use at least %d, or 0 for unlimited", bytes, minBytes)
+		return Errorf(InvalidRequest, "retention.max_bytes %d: use at least %d, or 0 for unlimited", bytes, minBytes).With("field", "retention.max_bytes")
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (n *Namespace) checkBytes() error {
 func (s *Subscription) checkPattern() error {
 	canonical, err := ParsePattern(string(s.Pattern))
 	if err == nil && canonical != s.Pattern {
-		return Errorf(InvalidRequest, "pattern %q: write it as %q", s.Pattern, canonical)
+		return Errorf(InvalidRequest, "pattern %q: write it as %q", s.Pattern, canonical).With("field", "pattern")
 	}
 	return err
 }
@@ -115,10 +115,10 @@ func (f Filter) check() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
 		if key == "" || len(key) > maxKey {
-			return Errorf(InvalidRequest, "filter.labels: use keys of 1 to %d bytes", maxKey)
+			return Errorf(InvalidRequest, "filter.labels: use keys of 1 to %d bytes", maxKey).With("field", "filter.labels")
 		}
 		if len(f.Labels[key]) == 0 {
-			return Errorf(InvalidRequest, "filter.labels.%s is empty and would match nothing; omit it or add values", key)
+			return Errorf(InvalidRequest, "filter.labels.%s is empty and would match nothing; omit it or add values", key).With("field", "filter.labels."+key)
 		}
 		if err := values("filter.labels."+key, f.Labels[key]); err != nil {
 			return err
@@ -133,7 +133,7 @@ func checkTypePattern(t string) error {
 	if t == "*" || stem != "" && !strings.Contains(stem, "*") {
 		return nil
 	}
-	return Errorf(InvalidRequest, "filter.types %q: use a type, a prefix that ends in .* (order.*) or *", t)
+	return Errorf(InvalidRequest, "filter.types %q: use a type, a prefix that ends in .* (order.*) or *", t).With("field", "filter.types")
 }
 
 func values(field string, list []string) error {
@@ -161,15 +161,18 @@ func (e Endpoint) check() error {
 // CheckURL returns an error (InvalidRequest) unless an address has the form of an endpoint's URL;
 // what is the name of the field in the message.
 func CheckURL(what, address string) error {
+	if address == "" {
+		return Errorf(InvalidRequest, "%s is missing; use an absolute URL such as https://example.com/hook", what).With("field", what)
+	}
 	if err := text(what, address, MaxURL); err != nil {
 		return err
 	}
 	u, err := url.Parse(address)
 	if err == nil && u.Path == hiddenPath {
-		return Errorf(InvalidRequest, "%s ends in %s, the masked form shown to other callers; omit it, or write the full URL", what, hiddenPath)
+		return Errorf(InvalidRequest, "%s ends in %s, the masked form shown to other callers; omit it, or write the full URL", what, hiddenPath).With("field", what)
 	}
 	if err != nil || !u.IsAbs() || u.Hostname() == "" {
-		return Errorf(InvalidRequest, "%s %q: use an absolute URL such as https://example.com/hook", what, address)
+		return Errorf(InvalidRequest, "%s %q: use an absolute URL such as https://example.com/hook", what, address).With("field", what)
 	}
 	return nil
 }
@@ -185,12 +188,12 @@ func checkHeaders(headers map[string]string) error {
 		}
 		lower := strings.ToLower(name)
 		if first, twice := seen[lower]; twice {
-			return Errorf(InvalidRequest, "endpoint.headers: %q and %q are the same header", first, name)
+			return Errorf(InvalidRequest, "endpoint.headers: %q and %q are the same header", first, name).With("field", "endpoint.headers")
 		}
 		seen[lower] = name
 		value := headers[name]
 		if len(value) > MaxHeaderValue || strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && control(r) }) {
-			return Errorf(InvalidRequest, "endpoint.headers: the value of %q is too long or has control characters", name)
+			return Errorf(InvalidRequest, "endpoint.headers: the value of %q is too long or has control characters", name).With("field", "endpoint.headers")
 		}
 	}
 	return nil
@@ -203,17 +206,17 @@ const tokenBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 func checkHeaderName(field, name string) error {
 	lower := strings.ToLower(name)
 	if name == "" || len(name) > maxKey || strings.Trim(name, tokenBytes) != "" {
-		return Errorf(InvalidRequest, "%s: %q is not a header name", field, name)
+		return Errorf(InvalidRequest, "%s: %q is not a header name", field, name).With("field", field)
 	}
 	for _, prefix := range []string{"webhook-", "ce-", "proxy-", "sec-"} {
 		if strings.HasPrefix(lower, prefix) {
-			return Errorf(InvalidRequest, "%s: %q is reserved; choose a name that does not start with %s", field, name, prefix)
+			return Errorf(InvalidRequest, "%s: %q is reserved; choose a name that does not start with %s", field, name, prefix).With("field", field)
 		}
 	}
 	switch lower {
 	case "authorization", "connection", "content-encoding", "content-length", "content-type", "cookie", "date", "expect", "host",
 		"keep-alive", "te", "traceparent", "tracestate", "trailer", "transfer-encoding", "upgrade", "user-agent":
-		return Errorf(InvalidRequest, "%s: %q is reserved; choose another name", field, name)
+		return Errorf(InvalidRequest, "%s: %q is reserved; choose another name", field, name).With("field", field)
 	}
 	return nil
 }
@@ -257,7 +260,7 @@ func (s *Subscription) checkSignature() error {
 	name := s.Policy.Signature.Name
 	if s.Policy.Signature.Scheme != SchemeHeader {
 		if name != "" {
-			return Errorf(InvalidRequest, "policy.signature.name requires the scheme %s", SchemeHeader)
+			return Errorf(InvalidRequest, "policy.signature.name requires the scheme %s", SchemeHeader).With("field", "policy.signature.name")
 		}
 		return nil
 	}
@@ -266,7 +269,7 @@ func (s *Subscription) checkSignature() error {
 	}
 	for other := range s.Endpoint.Headers {
 		if strings.EqualFold(other, name) {
-			return Errorf(InvalidRequest, "endpoint.headers: %q is the signature header", other)
+			return Errorf(InvalidRequest, "endpoint.headers: %q is the signature header", other).With("field", "endpoint.headers")
 		}
 	}
 	return nil
@@ -278,7 +281,7 @@ func (s *Subscription) checkMode() error {
 	p := &s.Policy
 	if s.Mode != Wake {
 		if p.Envelope == EnvelopeNotice {
-			return Errorf(Unprocessable, "policy.envelope %q requires mode %s", p.Envelope, Wake)
+			return Errorf(Unprocessable, "policy.envelope %q requires mode %s", p.Envelope, Wake).With("field", "policy.envelope")
 		}
 		return nil
 	}
@@ -310,7 +313,7 @@ func checkMetadata(metadata map[string]string) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		if key == "" || len(key) > maxKey {
-			return Errorf(InvalidRequest, "metadata: use keys of 1 to %d bytes", maxKey)
+			return Errorf(InvalidRequest, "metadata: use keys of 1 to %d bytes", maxKey).With("field", "metadata")
 		}
 		if err := text("metadata."+key, metadata[key], MaxMetadataValue); err != nil {
 			return err
@@ -327,36 +330,36 @@ func oneOf[T ~string](field string, got T, allowed ...T) error {
 	for i, a := range allowed {
 		names[i] = string(a)
 	}
-	return Errorf(InvalidRequest, "%s %q: use %s", field, string(got), strings.Join(names, ", "))
+	return Errorf(InvalidRequest, "%s %q: use %s", field, string(got), strings.Join(names, ", ")).With("field", field)
 }
 
 func atLeast[T cmp.Ordered](field string, got, least T) error {
 	if got >= least {
 		return nil
 	}
-	return Errorf(InvalidRequest, "%s is %v; use at least %v", field, got, least)
+	return Errorf(InvalidRequest, "%s is %v; use at least %v", field, got, least).With("field", field)
 }
 
 func atMost[T cmp.Ordered](field string, got, most T) error {
 	if got <= most {
 		return nil
 	}
-	return Errorf(InvalidRequest, "%s is %v; use at most %v", field, got, most)
+	return Errorf(InvalidRequest, "%s is %v; use at most %v", field, got, most).With("field", field)
 }
 
 func count(field string, got, most int) error {
 	if got <= most {
 		return nil
 	}
-	return Errorf(InvalidRequest, "%s has %d entries; use at most %d", field, got, most)
+	return Errorf(InvalidRequest, "%s has %d entries; use at most %d", field, got, most).With("field", field)
 }
 
 func text(field, s string, most int) error {
 	if len(s) > most {
-		return Errorf(InvalidRequest, "%s has %d bytes; use at most %d", field, len(s), most)
+		return Errorf(InvalidRequest, "%s has %d bytes; use at most %d", field, len(s), most).With("field", field)
 	}
 	if !utf8.ValidString(s) {
-		return Errorf(InvalidRequest, "%s is not UTF-8", field)
+		return Errorf(InvalidRequest, "%s is not UTF-8", field).With("field", field)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (w *Watch) Validate() error {
 
 func checkWatchTime(field string, d Duration) error {
 	if d != 0 && d < Duration(time.Millisecond) {
-		return Errorf(InvalidRequest, "%s is %v; use at least 1ms, or 0 for none", field, d)
+		return Errorf(InvalidRequest, "%s is %v; use at least 1ms, or 0 for none", field, d).With("field", field)
 	}
 	return atMost(field, d, MaxWatchTime)
 }

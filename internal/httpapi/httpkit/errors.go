@@ -82,7 +82,7 @@ func Public(err error) *sluice.Error {
 		return e.Public()
 	}
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return sluice.Errorf(sluice.TooLarge, "the body is larger than %d bytes", e.Limit).With("limit", e.Limit)
+		return sluice.Errorf(sluice.TooLarge, "the body is larger than %d bytes; send less", e.Limit).With("limit", e.Limit)
 	}
 	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
 		switch e.Code {

@@ -252,7 +252,7 @@ func (l *Log) commitOnce(ctx context.Context, ns string, msgs []*nats.Msg, event
 		defer cancel()
 		ack, err := l.core.JetStream().PublishMsg(limit, msgs[0])
 		if err != nil {
-			return 0, err
+			return 0, l.tooLarge(err, msgs[0])
 		}
 		return ack.Sequence, nil
 	}
@@ -266,7 +266,7 @@ func (l *Log) commitOnce(ctx context.Context, ns string, msgs []*nats.Msg, event
 	for range len(msgs) - events { // the records lie behind
 		last--
 	}
-	return last, err
+	return last, l.tooLarge(err, msgs...)
 }
 
 // neverExpires is the Nats-TTL of a message that outlives the log's retention.

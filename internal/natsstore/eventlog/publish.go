@@ -142,7 +142,7 @@ func (l *Log) publishOne(ctx context.Context, b *batch, i int) error {
 	}
 	ack, err := l.core.JetStream().PublishMsg(ctx, msg)
 	if err != nil {
-		return err
+		return l.tooLarge(err, msg)
 	}
 	if ack.Duplicate {
 		if err := l.sameAs(ctx, b, i, ack.Sequence); err != nil {
@@ -152,6 +152,20 @@ func (l *Log) publishOne(ctx context.Context, b *batch, i int) error {
 	b.place(i, ack.Sequence)
 	b.duplicate[i] = ack.Duplicate
 	return nil
+}
+
+// tooLarge adds the limit, and the size of the largest message, to the error for one that NATS does
+// not take; other errors are returned unchanged.
+func (l *Log) tooLarge(err error, msgs ...*nats.Msg) error {
+	if !errors.Is(err, nats.ErrMaxPayload) {
+		return err
+	}
+	size, limit := 0, l.core.Conn().MaxPayload()
+	for _, msg := range msgs {
+		size = max(size, sizeOf(msg))
+	}
+	says := sluice.Errorf(sluice.TooLarge, "the event exceeds the size limit of the NATS server, %d bytes (max_payload); send less data or a reference to it", limit)
+	return fmt.Errorf("%w: %w", says.With("limit", limit).With("size", size), err)
 }
 
 // sameAs returns an error (Conflict) if the message at a sequence, which has the event's id, is on another path: a publisher
@@ -187,7 +201,7 @@ func (l *Log) publishBatch(ctx context.Context, b *batch, fresh []int) error {
 			return err
 		}
 		if int64(sizeOf(msg)) > l.core.Conn().MaxPayload() {
-			return nats.ErrMaxPayload // before the others are sent, which would be a batch without an end
+			return l.tooLarge(nats.ErrMaxPayload, msg) // before the others are sent, which would be a batch without an end
 		}
 		msgs[at] = msg
 	}
