@@ -83,6 +83,10 @@ func matrix() map[string]asked {
 		"HEAD /readyz":               {row: withoutAToken},
 		"GET /metrics":               {row: withoutAToken}, // from this machine
 		"GET /openapi.yaml":          {row: withoutAToken},
+		"GET /openapi.json":          {row: withoutAToken},
+		"GET /":                      {row: withoutAToken},
+		"GET /docs":                  {row: withoutAToken},
+		"GET /docs/style.css":        {row: withoutAToken},
 		"GET /.well-known/jwks.json": {row: withoutAToken},
 
 		"POST /callback/{ns}/{consumer}": {row: "410 * forged expired revoked replayed; 401 nobody", body: `{"epoch":1}`}, // what counts is the token of a notice
@@ -285,7 +289,7 @@ func routesOf(t *testing.T, s *running) (all []string) {
 			}
 		}
 	}
-	all = append(all, "GET /metrics", "GET /openapi.yaml") // which it does not describe
+	all = append(all, "GET /metrics", "GET /openapi.yaml", "GET /openapi.json", "GET /docs", "GET /docs/style.css") // which it does not describe
 	slices.Sort(all)
 	return all
 }

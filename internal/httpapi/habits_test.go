@@ -151,7 +151,7 @@ func TestURLs_WrongOnesNameTheRightOne(t *testing.T) {
 		"GET /v1/subscriptions/x/dlq":                "use /v1/subscriptions/x/dead-letters\"",
 		"POST /v1/subscriptions/x/rotate":            "use /v1/subscriptions/x/secret/rotate\"",
 		"GET /health":                                "use /healthz\"",
-		"GET /nothing":                               "/openapi.yaml lists all\"",
+		"GET /nothing":                               "/docs lists all\"",
 		"POST /v1/namespaces":                        "only GET; use PUT /v1/namespaces/{ns}\"",
 		"DELETE /v1/grants/x":                        "use POST /v1/grants/x/revoke\"",
 		"POST /v1/namespaces/acme/event-types":       "use PUT /v1/namespaces/acme/event-types/{id}\"",

@@ -88,7 +88,11 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/readyz", open, s.readyz},
 		{http.MethodHead, "/readyz", open, s.readyz},
 		{http.MethodGet, "/metrics", metricsReader, echo.WrapHandler(s.opts.Metrics)},
+		{http.MethodGet, "/", open, s.describe},
+		{http.MethodGet, "/docs", open, s.docs},
+		{http.MethodGet, stylePath, open, s.docsStyle},
 		{http.MethodGet, "/openapi.yaml", open, s.openapi},
+		{http.MethodGet, "/openapi.json", open, s.openapiJSON},
 		{http.MethodGet, "/.well-known/jwks.json", open, s.jwks},
 		{http.MethodPost, callbackRoute, open, s.callback},
 

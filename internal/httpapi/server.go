@@ -200,6 +200,7 @@ type Server struct {
 	feeds    *live.Handler
 	echo     *echo.Echo
 	failures *failures
+	pages    pages
 	root     [sha256.Size]byte // hash of the root token
 	trials   oneEach
 	batches  oneEach
@@ -226,6 +227,7 @@ func New(opts Options) *Server {
 	opts.LogRequests = cmp.Or(opts.LogRequests, LogErrors)
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
 	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
+	s.pages = newPages(opts.Version)
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
 	s.feeds = live.New(live.Deps{
 		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,

@@ -87,7 +87,7 @@ func elsewhere(path string) string {
 	if to := placeOf(at); to != "" && to != path {
 		return "use " + to
 	}
-	return "/openapi.yaml lists all"
+	return "/docs lists all"
 }
 
 // placeOf returns the URL of the resource that users of other services expect at the segments of a path, below
@@ -103,7 +103,7 @@ func placeOf(at []string) string {
 	case "ready":
 		return "/readyz"
 	case "openapi", "swagger", "swagger.json", "api-docs":
-		return "/openapi.yaml"
+		return "/openapi.json"
 	case "event", "events", "messages", "message", "msg", "publish":
 		return "/v1/namespaces/{ns}/events"
 	case "endpoint", "endpoints", "webhook", "webhooks", "webhook_endpoints", "destinations", "hooks", "subscription":

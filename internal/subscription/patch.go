@@ -178,14 +178,18 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 	if next.Endpoint.Secret != "" {
 		return sluice.Errorf(sluice.InvalidRequest, "the secret cannot be patched; rotate it: POST …/secret/rotate").With("field", "endpoint.secret")
 	}
-	if err := unchangedBut(mutable(), old, merged); err != nil {
+	is, err := json.Marshal(next.Subscription) // without the empty fields of the patch
+	if err != nil {
+		return fmt.Errorf("encode subscription: %w", err)
+	}
+	if err := unchangedBut(mutable(), old, is); err != nil {
 		return err
 	}
 	if (sub.Module != "" || len(next.Endpoint.Exec) > 0) && !reflect.DeepEqual(sub.Endpoint, next.Endpoint) {
 		return notByHand("endpoint")
 	}
 	if sub.Mode == sluice.Wake {
-		if err := unchangedBut(mutableOfWake(), old, merged); err != nil {
+		if err := unchangedBut(mutableOfWake(), old, is); err != nil {
 			return fixed(err)
 		}
 	}

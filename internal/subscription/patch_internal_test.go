@@ -27,6 +27,7 @@ func TestPatch_NamesTheFault(t *testing.T) {
 	} {
 		require.EqualError(t, applyPatch(whole(), []byte(patch)), want, patch)
 	}
+	require.NoError(t, applyPatch(whole(), []byte(`{"idempotency_key":"","id":"`+whole().ID+`"}`)), "as an answer once had it")
 	for range 20 { // for any order of maps
 		err := applyPatch(whole(), []byte(`{"start":"all","state":"paused","revision":9,"pattern":"/b","namespace":"b","mode":"wake","id":"x"}`))
 		require.EqualError(t, err, `field "id" cannot be changed`, "the first one")

@@ -48,7 +48,7 @@ type Attempt struct {
 	// Of the delivery, including this attempt; for its dead letter.
 	FirstFailedAt time.Time `json:"-"`
 
-	Verdict Verdict `json:"verdict"`
+	Verdict Verdict `json:"verdict,omitzero"`
 }
 
 // Verdict is the consequence of an attempt's outcome: settled, retry at a time, dead, or held. At

@@ -31,15 +31,15 @@ type Subscription struct {
 	Mode           Mode              `json:"mode"`
 	Pattern        Pattern           `json:"pattern"`
 	Target         string            `json:"target,omitempty"` // S0's target, as given
-	Filter         Filter            `json:"filter"`
+	Filter         Filter            `json:"filter,omitzero"`
 	Endpoint       Endpoint          `json:"endpoint"`
 	Start          string            `json:"start"`
 	Policy         Policy            `json:"policy"`
 	ReplayWindow   Duration          `json:"replay_window"`
 	Enabled        bool              `json:"enabled"`
 	Description    string            `json:"description"`
-	Metadata       map[string]string `json:"metadata"`
-	IdempotencyKey string            `json:"idempotency_key"`
+	Metadata       map[string]string `json:"metadata,omitempty"`
+	IdempotencyKey string            `json:"idempotency_key,omitempty"`
 
 	// Set by the server.
 	State     State     `json:"state"`
@@ -98,6 +98,9 @@ type Filter struct {
 func (f Filter) Empty() bool {
 	return len(f.Types)+len(f.Sources)+len(f.Subjects)+len(f.Labels) == 0 && f.CEL == ""
 }
+
+// IsZero reports whether the filter is left out of JSON: if it is empty.
+func (f Filter) IsZero() bool { return f.Empty() }
 
 // Endpoint is the target of a subscription's requests.
 type Endpoint struct {

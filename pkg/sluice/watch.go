@@ -24,7 +24,7 @@ type Watch struct {
 	ID          string   `json:"id"`
 	Namespace   string   `json:"namespace"`
 	Pattern     Pattern  `json:"pattern"`
-	Filter      Filter   `json:"filter"`
+	Filter      Filter   `json:"filter,omitzero"`
 	Trigger     Trigger  `json:"trigger"`
 	Cooldown    Duration `json:"cooldown"` // interval in which a path fires at most once; 0: none
 	For         Duration `json:"for"`      // how long the condition must hold; 0: none

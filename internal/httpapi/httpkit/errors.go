@@ -87,9 +87,9 @@ func Public(err error) *sluice.Error {
 	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
 		switch e.Code {
 		case http.StatusNotFound:
-			return sluice.Errorf(sluice.NotFound, "no resource at this URL; see /openapi.yaml")
+			return sluice.Errorf(sluice.NotFound, "no resource at this URL; see /docs")
 		case http.StatusMethodNotAllowed:
-			return sluice.Errorf(MethodNotAllowed, "this method is not allowed at this URL; see /openapi.yaml")
+			return sluice.Errorf(MethodNotAllowed, "this method is not allowed at this URL; see /docs")
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
