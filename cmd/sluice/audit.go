@@ -24,7 +24,7 @@ type auditCmd struct {
 	Actor    string `help:"Filter by principal; system is the server itself." placeholder:"NAME"`
 	Since    string `help:"Earliest time: RFC 3339, or an age such as 10m or 7d." placeholder:"WHEN"`
 	Until    string `help:"Latest time: RFC 3339, or an age." placeholder:"WHEN"`
-	Limit    int    `help:"Maximum number of results; 0: all." default:"100"`
+	Limit    int    `aliases:"last" help:"Maximum number of results; 0: all. --last is another name." default:"100"`
 }
 
 // Run shows the entries, newest first.
@@ -64,6 +64,9 @@ func (c *auditCmd) Run(ctx context.Context, s *terminal.Session) error {
 func timeOrAgo(flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
+	}
+	if err := checkSince(text); err != nil {
+		return time.Time{}, err
 	}
 	at, err := sluice.ParseTime(sluice.Ago(text, time.Now()))
 	if err != nil {

@@ -134,7 +134,7 @@ func TestTables_PassNoControlCharacters(t *testing.T) {
 		"dead redrive s e":     {"", client.Redrive{}},
 		"deliveries s":         {"deliveries", client.Delivery{}},
 		"deliveries s e":       {"", client.Delivery{}},
-		"events ls":            {"events", sluice.Event{}},
+		"events ls --oldest-first":            {"events", sluice.Event{}},
 		"events get e":         {"", sluice.Event{}},
 		"grant ls":             {"grants", sluice.Grant{}},
 		"grant show g":         {"", sluice.Grant{}},

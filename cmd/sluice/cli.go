@@ -67,9 +67,12 @@ type cli struct {
 	Backup    backupCmd    `cmd:"" group:"server" help:"Back up the store of a stopped server to a directory."`
 	Restore   restoreCmd   `cmd:"" group:"server" help:"Restore a backup into an empty store."`
 
-	NATSCtx contextCmd `cmd:"" group:"tools" name:"nats-context" help:"Write a context with which the nats command connects to this machine's server."`
-	Help    helpCmd    `cmd:"" group:"tools" help:"Show the help of a command."`
-	Version versionCmd `cmd:"" group:"tools" help:"Print the version."`
+	Context    contextsCmd    `cmd:"" group:"tools" aliases:"contexts" help:"Manage contexts: servers with their tokens and namespaces."`
+	NATSCtx    natsContextCmd `cmd:"" group:"tools" name:"nats-context" help:"Write a context with which the nats command connects to this machine's server."`
+	Completion completionCmd  `cmd:"" group:"tools" help:"Print the script with which a shell completes command lines."`
+	Man        manCmd         `cmd:"" group:"tools" help:"Print the manual page."`
+	Help       helpCmd        `cmd:"" group:"tools" help:"Show the help of a command."`
+	Version    versionCmd     `cmd:"" group:"tools" help:"Print the version."`
 }
 
 // groups are the groups of commands and flags in the help.
@@ -95,7 +98,7 @@ func newParser(ctx context.Context, c *cli, s *terminal.Session, exit func(int))
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
 		kong.TypeMapper(reflect.TypeFor[sluice.Duration](), kong.MapperFunc(decodeSpan)),
 		kong.TypeMapper(reflect.TypeFor[*sluice.Duration](), kong.MapperFunc(decodeSpan)), // or it would be read as its text
-		kong.ExplicitGroups(groups()), kong.PostBuild(addAliases),
+		kong.ExplicitGroups(groups()), kong.PostBuild(addAliases), kong.Resolvers(contextResolver{s}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("build the command line: %w", err)
@@ -114,6 +117,12 @@ func run(ctx context.Context, args []string, s *terminal.Session) int {
 	if err != nil {
 		return s.Fail(err)
 	}
+	if len(args) > 0 && args[0] == completeWord {
+		if err := complete(s, parser.Model, args[1:]); err != nil {
+			return s.Fail(err)
+		}
+		return 0
+	}
 	command, err := parser.Parse(helpArgs(args))
 	s.Flags = c.Flags
 	if ended >= 0 {
@@ -124,6 +133,9 @@ func run(ctx context.Context, args []string, s *terminal.Session) int {
 			return s.Fail(err)
 		}
 		return terminal.ExitUsage
+	}
+	if unusable, ok := errors.AsType[contextError](err); ok {
+		return s.Fail(unusable.error)
 	}
 	if err != nil {
 		return s.Fail(terminal.Usage(refusal(err)))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,20 +25,20 @@ type deadLsCmd struct {
 	Sub    string `arg:"" help:"Subscription."`
 	Reason string `help:"Filter by reason: exhausted, expired, unreadable, refused, too_large, endpoint_gone, filter_error, handler_refused, output_refused, invalid or loop." placeholder:"REASON"`
 	Path   string `aliases:"pattern" help:"Filter by the event's path." placeholder:"PATTERN"`
-	Since  string `help:"Earliest time of failure: RFC 3339, or an age such as 10m or 7d." placeholder:"WHEN"`
-	Limit  int    `help:"Maximum number of results; 0: all." default:"100"`
+	Since  string `help:"Earliest failure: a time, an age such as 10m or 7d, or the sequence of an event, behind which the events of the letters are." placeholder:"WHEN"`
+	Limit  int    `aliases:"last" help:"Maximum number of results; 0: all. --last is another name." default:"100"`
 }
 
 // Run lists dead letters.
 func (c *deadLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	if err := checkSince(c.Since); err != nil {
+		return err
+	}
 	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[client.DeadLetter], error) {
-		q := client.DeadLettersQuery{Reason: sluice.Reason(c.Reason), Path: sluice.Pattern(c.Path), Since: c.Since, Limit: most, Cursor: cursor}
-		return api.DeadLetters(ctx, c.Sub, q)
-	})
+	all, err := c.letters(ctx, api)
 	if err != nil {
 		return err
 	}
@@ -51,6 +52,29 @@ func (c *deadLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 		}
 		return s.Table("EVENT | SEQ | PATH | REASON | ATTEMPTS | STATUS | GIVEN UP | ERROR", rows)
 	})
+}
+
+// letters returns the dead letters to list. The server knows times only, so that letters after a
+// sequence are picked from all.
+func (c *deadLsCmd) letters(ctx context.Context, api *client.Client) ([]client.DeadLetter, error) {
+	limit, since := c.Limit, c.Since
+	after, err := strconv.ParseUint(since, 10, 64)
+	bySeq := err == nil || since == "-1"
+	if bySeq {
+		limit, since = 0, ""
+	}
+	all, err := terminal.Collect(limit, func(cursor string, most int) (client.Page[client.DeadLetter], error) {
+		q := client.DeadLettersQuery{Reason: sluice.Reason(c.Reason), Path: sluice.Pattern(c.Path), Since: since, Limit: most, Cursor: cursor}
+		return api.DeadLetters(ctx, c.Sub, q)
+	})
+	if err != nil || !bySeq {
+		return all, err
+	}
+	all = slices.DeleteFunc(all, func(d client.DeadLetter) bool { return max(d.Seq, d.LastSeq) <= after })
+	if c.Limit > 0 && len(all) > c.Limit {
+		all = all[:c.Limit]
+	}
+	return all, nil
 }
 
 // sequences returns the sequence of a letter's event, or the lost range.

@@ -23,13 +23,13 @@ type deliveriesCmd struct {
 	Until   string   `help:"Latest time, or an age." placeholder:"WHEN"`
 	Path    string   `aliases:"pattern" help:"Filter by path." placeholder:"PATTERN"`
 	Type    []string `aliases:"types" help:"Filter by type." placeholder:"TYPE"`
-	Limit   int      `help:"Maximum number of results; 0: all." default:"100"`
+	Limit   int      `aliases:"last" help:"Maximum number of results; 0: all. --last is another name." default:"100"`
 }
 
 // Run lists deliveries, or explains one.
 func (c *deliveriesCmd) Run(ctx context.Context, s *terminal.Session) error {
 	until, err := timeOrAgo("until", c.Until)
-	if err != nil {
+	if err = cmp.Or(err, checkSince(c.Since)); err != nil {
 		return err
 	}
 	api, err := s.Client()

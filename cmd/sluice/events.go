@@ -15,7 +15,7 @@ import (
 
 // eventsCmd shows events.
 type eventsCmd struct {
-	LS  eventsLsCmd  `cmd:"" name:"ls" help:"List events, oldest first."`
+	LS  eventsLsCmd  `cmd:"" name:"ls" help:"List events, newest first."`
 	Get eventsGetCmd `cmd:"" help:"Show an event."`
 }
 
@@ -25,7 +25,8 @@ type eventsLsCmd struct {
 	Types   []string `name:"type" aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
 	Since   string   `help:"Start position: a sequence, an event ID, a time, or an age such as 10m or 7d; -1 is the start." placeholder:"WHEN"`
 	Until   string   `help:"End position: a sequence, an event ID, a time, or an age." placeholder:"WHEN"`
-	Limit   int      `help:"Maximum number of results; 0: all." default:"100"`
+	Limit   int      `aliases:"last" help:"Maximum number of results; 0: all. --last is another name." default:"100"`
+	Oldest  bool     `name:"oldest-first" help:"List the oldest events first."`
 }
 
 // eventView is an event in JSON output.
@@ -62,20 +63,14 @@ func viewOf(ev sluice.Event) eventView {
 
 // Run lists events.
 func (c *eventsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	if err := checkSince(c.Since); err != nil {
+		return err
+	}
 	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	since, until := sluice.Ago(c.Since, now), sluice.Ago(c.Until, now)
-	var lost []sluice.Gap
-	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
-		page, err := api.Events(ctx, c.NS, client.EventsQuery{
-			Pattern: sluice.Pattern(c.Pattern), Types: c.Types, Since: since, Until: until, Limit: most, Cursor: cursor,
-		})
-		lost = append(lost, page.Unreadable...)
-		return page, err
-	})
+	all, lost, err := c.events(ctx, api)
 	if err != nil {
 		return err
 	}
@@ -86,6 +81,25 @@ func (c *eventsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 		rows[i] = []string{strconv.FormatUint(ev.Seq, 10), terminal.FormatTime(ev.Time), string(ev.Path), ev.Type, ev.ID, excerpt(ev.Data)}
 	}
 	return s.Show(views, func() error { return s.Table("SEQ | TIME | PATH | TYPE | ID | DATA", rows) })
+}
+
+// events returns the events to list, and the ranges in which events may be lost.
+func (c *eventsLsCmd) events(ctx context.Context, api *client.Client) (all []sluice.Event, lost []sluice.Gap, err error) {
+	query := client.EventsQuery{Pattern: sluice.Pattern(c.Pattern), Types: c.Types, Since: c.Since, Until: c.Until}
+	if !c.Oldest {
+		w := newest{api: api, ns: c.NS, query: query}
+		all, err = w.events(ctx, c.Limit)
+		return all, w.lost, err
+	}
+	now := time.Now()
+	query.Since, query.Until = sluice.Ago(c.Since, now), sluice.Ago(c.Until, now)
+	all, err = terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
+		query.Limit, query.Cursor = most, cursor
+		page, err := api.Events(ctx, c.NS, query)
+		lost = append(lost, page.Unreadable...)
+		return page, err
+	})
+	return all, lost, err
 }
 
 // complainLost names the ranges of a log in which events may be lost.

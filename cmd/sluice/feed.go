@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,7 +45,8 @@ type feedCmd struct {
 	filterFlags
 
 	NS         string        `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
-	Since      string        `help:"Start position: a sequence or event ID (exclusive), a time, or an age such as 10m or 7d; -1 is the start; last_per_path starts with the latest event on each path." placeholder:"WHEN"`
+	Since      string        `help:"Start position: a sequence or event ID (exclusive), a time, or an age such as 10m or 7d; -1 is the start; last_per_path starts with the latest event on each path." placeholder:"WHEN" xor:"since"`
+	Last       int           `help:"Start with the last N events that match." placeholder:"N" xor:"since"`
 	Projection string        `help:"Amount of data: full, summary or none." placeholder:"NAME"`
 	Buffer     int           `help:"Number of events that the reader may lag behind." placeholder:"N"`
 	Coalesce   []string      `help:"Merge events with equal values of these labels, such as type or a member of the data." placeholder:"LABEL"`
@@ -77,6 +79,16 @@ func (c *feedCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
+	if c.Last > 0 {
+		if query.Since, err = sinceLast(ctx, api, c.NS, client.EventsQuery{Pattern: query.Pattern, Types: query.Types}, c.Last); err != nil {
+			return err
+		}
+	}
+	return c.follow(ctx, s, api, query)
+}
+
+// follow shows the events of a feed until the context ends or there were enough.
+func (c *feedCmd) follow(ctx context.Context, s *terminal.Session, api *client.Client, query client.FeedQuery) error {
 	out := &feedPrinter{Session: s, paint: s.Painter(c.Color, s.Watched), notes: s.Painter(c.Color, s.Terminal), what: c.Pattern + " in " + c.NS}
 	shown := 0
 	for item, err := range api.Feed(ctx, c.NS, query) {
@@ -111,7 +123,7 @@ func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 	if _, err := sluice.ParsePattern(c.Pattern); err != nil {
 		return q, terminal.Usage(err)
 	}
-	return q, c.checkCoalescing()
+	return q, errors.Join(checkSince(c.Since), c.checkCoalescing())
 }
 
 // checkCoalescing checks the flags about coalescing, because a server would tolerate mistakes.

@@ -146,7 +146,7 @@ func examples() map[string][]string {
 		},
 		"sub create": {
 			"sluice sub create --id orders --pattern '/orders/**' --url https://example.com/hook",
-			"sluice sub create --pattern '/**' --type 'invoice.*' --url https://example.com/hook --retry aggressive",
+			"sluice sub create --pattern '/**' --type 'invoice.*' --url https://example.com/hook --retry persistent",
 			"sluice sub create --mode wake --id agents --pattern '/tasks/**' --url http://127.0.0.1:9000/wake",
 		},
 		"sub seek":   {"sluice sub seek orders 10m", "sluice sub seek orders new --yes"},

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -30,6 +31,7 @@ type listenCmd struct {
 	Type     []string          `aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
 	NS       string            `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS" placeholder:"NAME"`
 	Since    string            `help:"Start position: new, all, a sequence, a time, or an age such as 10m." default:"new" placeholder:"WHEN"`
+	Last     int               `help:"Start with the last N events that match." placeholder:"N"`
 	Secret   string            `help:"Signing secret; default: a generated one." placeholder:"SECRET"`
 	Envelope string            `help:"Envelope: cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
 	Scheme   string            `help:"Signature scheme: standard, t-sha256 or header." placeholder:"NAME" enum:",standard,t-sha256,header" default:""`
@@ -50,12 +52,27 @@ func (c *listenCmd) Run(ctx context.Context, s *terminal.Session) error {
 		return err
 	}
 	l := &listener{cmd: c, session: s, sender: sender, sub: sub, resume: c.start(time.Now())}
+	if c.Last > 0 {
+		api, err := s.Client()
+		if err != nil {
+			return err
+		}
+		if l.resume, err = sinceLast(ctx, api, c.NS, client.EventsQuery{Pattern: sub.Pattern, Types: c.Type}, c.Last); err != nil {
+			return err
+		}
+	}
 	return l.run(ctx)
 }
 
 func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
 	if err := sender.Check(ctx, sluice.Endpoint{URL: c.Forward, Headers: c.Header}); err != nil {
 		return terminal.Usagef("--forward %q: %w; write a URL of this machine, such as http://localhost:3000/hook", c.Forward, err)
+	}
+	if c.Last > 0 && c.Since != sluice.StartNew {
+		return terminal.Usagef("--last excludes --since")
+	}
+	if err := checkSince(c.Since); err != nil {
+		return err
 	}
 	if c.Retries < 0 {
 		return terminal.Usagef("--retries %d: write 0 or more", c.Retries)

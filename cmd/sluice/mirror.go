@@ -45,7 +45,7 @@ type credentialFlags struct {
 func (c credentialFlags) credential(s *terminal.Session) (string, error) {
 	switch c.CredentialFile {
 	case "":
-		return getenv(s, "SLUICE_MIRROR_CREDENTIAL"), nil
+		return s.Getenv("SLUICE_MIRROR_CREDENTIAL"), nil
 	case "-":
 		return tokenOf(s, "-")
 	}

@@ -16,8 +16,8 @@ import (
 // madeByUs begins the description of contexts that this command wrote and may overwrite.
 const madeByUs = "Sluice, data in "
 
-// contextCmd writes a context of the nats command.
-type contextCmd struct {
+// natsContextCmd writes a context of the nats command.
+type natsContextCmd struct {
 	Name string `arg:"" optional:"" help:"Name of the context." default:"sluice"`
 }
 
@@ -29,9 +29,9 @@ type natsContext struct {
 }
 
 // Run writes it.
-func (c *contextCmd) Run(s *terminal.Session) error {
-	if c.Name == "" || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
-		return terminal.Usagef("context %q: use A-Z, a-z, 0-9, _ and -", c.Name)
+func (c *natsContextCmd) Run(s *terminal.Session) error {
+	if err := terminal.CheckContextName(c.Name); err != nil {
+		return err
 	}
 	made, err := natsContextOf(s)
 	if err != nil {
@@ -81,26 +81,15 @@ func exists(file string) bool {
 
 // natsContextFile returns the nats command's file of a context.
 func natsContextFile(s *terminal.Session, name string) (string, error) {
-	parent := getenv(s, "XDG_CONFIG_HOME")
+	parent := s.Getenv("XDG_CONFIG_HOME")
 	if parent == "" {
-		home := getenv(s, "HOME")
+		home := s.Getenv("HOME")
 		if home == "" {
 			return "", errors.New("set HOME or XDG_CONFIG_HOME: it holds the contexts of the nats command")
 		}
 		parent = filepath.Join(home, ".config")
 	}
 	return filepath.Join(parent, "nats", "context", name+".json"), nil
-}
-
-// getenv returns a variable of the environment; "" if it is not set.
-func getenv(s *terminal.Session, name string) string {
-	value := ""
-	for _, one := range s.Environ {
-		if rest, ok := strings.CutPrefix(one, name+"="); ok {
-			value = rest
-		}
-	}
-	return value
 }
 
 // writeContext writes a context unless another program's is there.

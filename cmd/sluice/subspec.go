@@ -161,7 +161,8 @@ type subCreateCmd struct {
 	specFlags
 
 	ID       string `help:"ID of the subscription; default: generated." placeholder:"ID"`
-	NS       string `name:"ns" help:"Namespace; default: default." placeholder:"NAME"`
+	NS       string `name:"ns" help:"Namespace; default: that of --file, else $SLUICE_NS or that of the context, else default." placeholder:"NAME"`
+	Default  string `name:"default-ns" hidden:"" env:"SLUICE_NS"`
 	Mode     string `help:"push sends events; wake sends notices of streams with new events." placeholder:"push"`
 	Pattern  string `help:"Pattern of the events' paths, such as /orders/**." placeholder:"PATTERN"`
 	Start    string `help:"Start position: new, all, last_per_path, a sequence or a time." placeholder:"new"`
@@ -208,6 +209,9 @@ func (c *subCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 		if text != "" {
 			m.set(text, strings.Split(place, ".")...)
 		}
+	}
+	if _, named := m["namespace"]; !named && len(m) > 0 && c.Target == "" && c.Default != "" {
+		m.set(c.Default, "namespace")
 	}
 	if c.Handshake {
 		m.set(true, "endpoint", "handshake")

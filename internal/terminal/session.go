@@ -25,13 +25,15 @@ const requestID = "request_id"
 
 // Flags are the global flags.
 type Flags struct {
-	Server string `help:"URL of the server; default: the server of the data directory." env:"SLUICE_URL" placeholder:"URL" group:"common"`
-	Token  string `help:"Bearer token; default (without --server): the root token in the data directory." env:"SLUICE_TOKEN" placeholder:"TOKEN" group:"common"`
+	Server string `help:"URL of the server; default: that of the context in use, else that of the data directory." env:"SLUICE_URL" placeholder:"URL" group:"common"`
+	Token  string `help:"Bearer token; default (without --server): that of the context, else the root token in the data directory." env:"SLUICE_TOKEN" placeholder:"TOKEN" group:"common"`
 	CA     string `name:"ca" help:"PEM file of trusted authorities for https, instead of the system's." env:"SLUICE_CA" placeholder:"FILE" group:"common"`
 	Cert   string `help:"PEM file of a client certificate, if the server requires one." env:"SLUICE_CERT" placeholder:"FILE" group:"common"`
 	Key    string `help:"PEM file of the client certificate's key." env:"SLUICE_KEY" placeholder:"FILE" group:"common"`
 	Data   string `help:"Data directory of the server on this machine." env:"SLUICE_DATA" placeholder:"DIR" group:"common"`
-	Output string `short:"o" help:"Output format: table or json." enum:"table,json" default:"table" group:"common"`
+	// The parser reads it, before the other flags.
+	Context string `help:"Context with the server, the token and the namespace; default: the one in use (sluice context)." env:"SLUICE_CONTEXT" placeholder:"NAME" group:"common"`
+	Output  string `short:"o" help:"Output format: table or json." enum:"table,json" default:"table" group:"common"`
 }
 
 // Session is a command's environment besides its own flags.

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/terminal"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// newestLeast is the smallest part of a log that is searched for the newest events.
+const newestLeast = 1000
+
+// newest finds the newest events of a namespace, of a range of it or of those that match: it reads
+// the log from its end in parts that get larger, since the server lists events oldest first.
+type newest struct {
+	api   *client.Client
+	ns    string
+	query client.EventsQuery // Since and Until as a user writes them
+	part  int                // the size of the first part; newestLeast
+	lost  []sluice.Gap
+}
+
+// events returns at most n events, newest first; 0: all.
+func (w *newest) events(ctx context.Context, n int) ([]sluice.Event, error) {
+	if n < 0 {
+		return nil, terminal.Usagef("--limit %d: write a number, or 0 for all", n)
+	}
+	first, err := w.first(ctx)
+	if err != nil {
+		return nil, err
+	}
+	last, err := w.last(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := []sluice.Event{}
+	for part := uint64(max(2*n, cmp.Or(w.part, newestLeast))); last > first; part *= 2 {
+		from := first
+		if n > 0 && last-first > part {
+			from = last - part
+		}
+		some, start, err := w.between(ctx, from, last)
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(some)
+		found = append(found, some...)
+		if n > 0 && len(found) >= n {
+			return found[:n], nil
+		}
+		if start > from {
+			break // the log begins here
+		}
+		last = from
+	}
+	return found, nil
+}
+
+// first returns the sequence behind which the range begins.
+func (w *newest) first(ctx context.Context) (uint64, error) {
+	if w.query.Since == "" || w.query.Since == "-1" {
+		return 0, nil
+	}
+	page, err := w.api.Events(ctx, w.ns, client.EventsQuery{Pattern: w.query.Pattern, Since: sluice.Ago(w.query.Since, time.Now()), Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	if len(page.Items) == 0 {
+		return w.end(ctx)
+	}
+	return page.Items[0].Seq - 1, nil
+}
+
+// last returns the sequence with which the range ends.
+func (w *newest) last(ctx context.Context) (uint64, error) {
+	text := sluice.Ago(w.query.Until, time.Now())
+	if text == "" {
+		return w.end(ctx)
+	}
+	until, err := sluice.ParseCursor(text)
+	if err != nil {
+		return 0, err
+	}
+	switch until.Kind {
+	case sluice.CursorBeginning:
+		return 0, nil
+	case sluice.CursorNow:
+		return w.end(ctx)
+	case sluice.CursorSeq:
+		end, err := w.end(ctx)
+		return min(until.Seq, end), err
+	case sluice.CursorEvent:
+		ev, err := w.api.Event(ctx, w.ns, text)
+		return ev.Seq, err
+	case sluice.CursorTime:
+	}
+	after := sluice.Cursor{Kind: sluice.CursorTime, Time: until.Time.Add(1)}
+	page, err := w.api.Events(ctx, w.ns, client.EventsQuery{Pattern: w.query.Pattern, Since: after.String(), Limit: 1})
+	switch {
+	case err != nil:
+		return 0, err
+	case len(page.Items) == 0:
+		return w.end(ctx)
+	}
+	return page.Items[0].Seq - 1, nil
+}
+
+// end returns the last sequence of the log.
+func (w *newest) end(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for item, err := range w.api.Feed(ctx, w.ns, client.FeedQuery{Pattern: w.query.Pattern, Projection: sluice.ProjectionNone}) {
+		switch {
+		case err != nil:
+			return 0, err
+		case item.Away != nil:
+			return 0, item.Away
+		case item.Subscribed != nil:
+			return *item.Subscribed, nil
+		}
+	}
+	return 0, context.Cause(ctx)
+}
+
+// between returns the events behind one sequence up to another, oldest first, and where it began:
+// behind the sequence, or later if the log begins later.
+func (w *newest) between(ctx context.Context, from, to uint64) (all []sluice.Event, start uint64, err error) {
+	q := w.query
+	q.Since, q.Until, q.Limit = strconv.FormatUint(from, 10), strconv.FormatUint(to, 10), newestLeast
+	if from == 0 {
+		q.Since = "-1"
+	}
+	for {
+		page, err := w.api.Events(ctx, w.ns, q)
+		if oldest := oldestOf(err); oldest > from+1 && q.Cursor == "" && w.query.Since == "" {
+			return w.between(ctx, oldest-1, max(to, oldest-1))
+		}
+		if err != nil {
+			return nil, from, err
+		}
+		w.lost = append(w.lost, page.Unreadable...)
+		all = append(all, page.Items...)
+		if page.Next == "" || page.Next == q.Cursor {
+			return all, from, nil
+		}
+		q.Cursor = page.Next
+	}
+}
+
+// oldestOf returns the sequence of the oldest stored event that an error names, because a range
+// begins before it; 0 for other errors.
+func oldestOf(err error) uint64 {
+	e, ok := errors.AsType[*sluice.Error](err)
+	if !ok || e.Code != sluice.WindowExceeded {
+		return 0
+	}
+	oldest, _ := e.Details["oldest_available_seq"].(float64) // 0 if it is not there
+	return uint64(oldest)
+}
+
+// sinceLast returns the position for --last: behind it are the last n events that match; empty,
+// from now on, if there are none.
+func sinceLast(ctx context.Context, api *client.Client, ns string, query client.EventsQuery, n int) (string, error) {
+	w := newest{api: api, ns: ns, query: query}
+	events, err := w.events(ctx, n)
+	if err != nil || len(events) == 0 {
+		return "", err
+	}
+	seq := events[len(events)-1].Seq - 1
+	if seq == 0 {
+		return "-1", nil
+	}
+	return strconv.FormatUint(seq, 10), nil
+}
+
+// checkSince refuses a negative number in --since, which other programs take as a count.
+func checkSince(text string) error {
+	if n, err := strconv.Atoi(text); err == nil && n < -1 {
+		return terminal.Usagef("--since %d: for the last %d, use --last %d", n, -n, -n)
+	}
+	return nil
+}
