@@ -218,14 +218,14 @@ func TestLines_PassNoControlCharacters(t *testing.T) {
 		requireClean(t, form, stdout+stderr)
 	}
 	var out, complaints bytes.Buffer
-	s := &terminal.Session{Stdout: &out, Stderr: &complaints, Watched: true}
+	s := &terminal.Session{Stdout: &out, Stderr: &complaints, Watched: true, Environ: []string{"NO_COLOR=1"}}
 	page := client.StreamPage{ContentType: "text/plain", Data: []byte(strings.ReplaceAll(hostile, "\n", "") + "\nsecond\xff line\n")}
 	require.NoError(t, printPage(s, page))
 	require.Contains(t, out.String(), "second? line\n")
 	page = client.StreamPage{ContentType: "application/json", Data: []byte("[" + string(sluice.AppendString(nil, hostile)) + "]")}
 	require.NoError(t, printPage(s, page))
 	l := &listener{session: s, cmd: &listenCmd{}, stop: func() {}}
-	require.NoError(t, l.report(sluice.Attempt{Type: hostile, Path: hostile, EventID: hostile, Error: hostile}))
+	require.NoError(t, l.report(new(sluice.Event), sluice.Attempt{Type: hostile, Path: hostile, EventID: hostile, Error: hostile}))
 	s.Complain("%v %s %q", errors.New(hostile), sluice.Path(hostile), hostile)
 	requireClean(t, "lines", out.String()+complaints.String())
 

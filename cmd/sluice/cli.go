@@ -42,6 +42,9 @@ type cli struct {
 	Dead        deadCmd        `cmd:"" group:"events" aliases:"dead-letters,dead-letter" help:"List, redrive and discard dead letters."`
 	Schedule    scheduleCmd    `cmd:"" group:"events" aliases:"schedules" help:"Schedule events, list scheduled events, and cancel them."`
 	Appointment appointmentCmd `cmd:"" group:"events" aliases:"appointments" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
+	Receive     receiveCmd     `cmd:"" group:"events" help:"Run a receiver that prints requests, verifies them, and fails by plan."`
+	Verify      verifyCmd      `cmd:"" group:"events" help:"Verify the signature of a request in a file."`
+	Sign        signCmd        `cmd:"" group:"events" help:"Sign a body as the server does."`
 	Ticket      ticketCmd      `cmd:"" group:"events" help:"Create a URL that opens feeds without a token, for a web page or curl."`
 
 	NS        nsCmd        `cmd:"" group:"setup" name:"ns" aliases:"namespace,namespaces" help:"Manage namespaces."`

@@ -22,6 +22,8 @@ type deadCmd struct {
 }
 
 type deadLsCmd struct {
+	terminal.Watching
+
 	Sub    string `arg:"" help:"Subscription."`
 	Reason string `help:"Filter by reason: exhausted, expired, unreadable, refused, too_large, endpoint_gone, filter_error, handler_refused, output_refused, invalid or loop." placeholder:"REASON"`
 	Path   string `aliases:"pattern" help:"Filter by the event's path." placeholder:"PATTERN"`
@@ -31,6 +33,10 @@ type deadLsCmd struct {
 
 // Run lists dead letters.
 func (c *deadLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	return c.Repeat(ctx, s, func() error { return c.show(ctx, s) })
+}
+
+func (c *deadLsCmd) show(ctx context.Context, s *terminal.Session) error {
 	if err := checkSince(c.Since); err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 
 // deliveriesCmd shows deliveries.
 type deliveriesCmd struct {
+	terminal.Watching
+
 	Sub     string   `arg:"" help:"Subscription."`
 	EventID string   `arg:"" optional:"" name:"event" help:"Event to explain with its attempts: its ID or sequence."`
 	Retry   bool     `help:"Retry the event: immediately if it is parked or held, otherwise as a replay." xor:"act"`
@@ -28,6 +30,13 @@ type deliveriesCmd struct {
 
 // Run lists deliveries, or explains one.
 func (c *deliveriesCmd) Run(ctx context.Context, s *terminal.Session) error {
+	if c.Watch && (c.Retry || c.Discard) {
+		return terminal.Usagef("--watch excludes --retry and --discard")
+	}
+	return c.Repeat(ctx, s, func() error { return c.show(ctx, s) })
+}
+
+func (c *deliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
 	until, err := timeOrAgo("until", c.Until)
 	if err = cmp.Or(err, checkSince(c.Since)); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,13 +27,15 @@ const (
 
 // listenCmd forwards events to this machine, as the server would send them (decision 0010).
 type listenCmd struct {
-	Forward  string            `help:"Target URL, such as http://localhost:3000/hook." required:"" placeholder:"URL"`
+	Target   string            `arg:"" optional:"" help:"Port of this machine, or the URL of --forward."`
+	Forward  string            `help:"Target URL, such as http://localhost:3000/hook." placeholder:"URL"`
+	Bodies   bool              `help:"Print the data of each event, and the body of a response that failed."`
 	Path     string            `aliases:"pattern" help:"Filter by path." default:"/**" placeholder:"PATTERN"`
 	Type     []string          `aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
 	NS       string            `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS" placeholder:"NAME"`
 	Since    string            `help:"Start position: new, all, a sequence, a time, or an age such as 10m." default:"new" placeholder:"WHEN"`
 	Last     int               `help:"Start with the last N events that match." placeholder:"N"`
-	Secret   string            `help:"Signing secret; default: a generated one." placeholder:"SECRET"`
+	Secret   string            `help:"Signing secret; default: one that is generated once and kept for the user of this machine." placeholder:"SECRET"`
 	Envelope string            `help:"Envelope: cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
 	Scheme   string            `help:"Signature scheme: standard, t-sha256 or header." placeholder:"NAME" enum:",standard,t-sha256,header" default:""`
 	Header   map[string]string `help:"Additional header; repeatable." placeholder:"K=V" mapsep:"none"`
@@ -42,6 +45,15 @@ type listenCmd struct {
 
 // Run forwards until the context ends.
 func (c *listenCmd) Run(ctx context.Context, s *terminal.Session) error {
+	if err := c.target(); err != nil {
+		return err
+	}
+	if c.Secret == "" {
+		var err error
+		if c.Secret, err = s.ListenSecret(); err != nil {
+			return err
+		}
+	}
 	sender := endpoint.New(endpoint.Options{AllowLoopback: true, Version: terminal.Version()})
 	defer sender.Close()
 	if err := c.check(ctx, sender); err != nil {
@@ -62,6 +74,20 @@ func (c *listenCmd) Run(ctx context.Context, s *terminal.Session) error {
 		}
 	}
 	return l.run(ctx)
+}
+
+// target reads the argument: a port or a URL.
+func (c *listenCmd) target() error {
+	switch {
+	case (c.Target == "") == (c.Forward == ""):
+		return terminal.Usagef("name the target: sluice listen 3000, or --forward with a URL")
+	case c.Target == "":
+	case strings.Trim(c.Target, "0123456789") == "":
+		c.Forward = "http://127.0.0.1:" + c.Target + "/"
+	default:
+		c.Forward = c.Target
+	}
+	return nil
 }
 
 func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
@@ -240,10 +266,10 @@ func (l *listener) attempt(ctx context.Context, ev *sluice.Event, number int) (s
 	ctx, done := terminal.Outliving(ctx, terminal.Grace)
 	defer done()
 	a := l.sender.Send(ctx, &l.sub, ev, number)
-	return a.Outcome, l.report(a)
+	return a.Outcome, l.report(ev, a)
 }
 
-func (l *listener) report(a sluice.Attempt) error {
+func (l *listener) report(ev *sluice.Event, a sluice.Attempt) error {
 	if l.session.IsJSON() {
 		return l.print(func() error { return l.session.PrintLine(a) })
 	}
@@ -251,10 +277,32 @@ func (l *listener) report(a sluice.Attempt) error {
 	if a.Status == 0 || a.Status >= 300 && a.Status < 400 {
 		outcome = a.Error
 	}
+	colour := terminal.Red
+	if a.Outcome == sluice.Delivered {
+		colour = terminal.Green
+	}
+	paint := l.session.Painter("auto", l.session.Watched)
 	return l.print(func() error {
-		return l.session.Say("%s  %s  %s  %s  → %s  %s", a.StartedAt.Local().Format(time.TimeOnly), a.Type, a.Path, a.EventID,
-			outcome, a.Duration.Std().Round(100*time.Microsecond))
+		err := l.session.Say("%s  %s  %s  %s  → %s  %s", a.StartedAt.Local().Format(time.TimeOnly), a.Type, a.Path, a.EventID,
+			paint.Paint(colour, outcome), a.Duration.Std().Round(100*time.Microsecond))
+		if l.cmd.Bodies && err == nil {
+			err = l.bodies(ev, a)
+		}
+		return err
 	})
+}
+
+// bodies prints the data of an event, and the body of a response that failed.
+func (l *listener) bodies(ev *sluice.Event, a sluice.Attempt) error {
+	if len(ev.Data) > 0 {
+		if err := l.session.Say("  %s", bodyText(ev.Data)); err != nil {
+			return err
+		}
+	}
+	if a.Response == "" {
+		return nil
+	}
+	return l.session.Say("  → %s", bodyText([]byte(a.Response)))
 }
 
 // print prints a line of JSON or of text, unless an earlier one failed.

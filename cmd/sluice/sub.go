@@ -41,6 +41,8 @@ type subCmd struct {
 }
 
 type subLsCmd struct {
+	terminal.Watching
+
 	NS    string `name:"ns" help:"Filter by namespace." placeholder:"NAME"`
 	Mode  string `help:"Filter by mode: push or wake." enum:",push,wake" default:"" placeholder:"MODE"`
 	State string `help:"Filter by state: active, paused, disabled, suspended or cancelled." enum:",active,paused,disabled,suspended,cancelled" default:"" placeholder:"STATE"`
@@ -54,6 +56,10 @@ func (*subLsCmd) Help() string {
 
 // Run lists subscriptions.
 func (c *subLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	return c.Repeat(ctx, s, func() error { return c.show(ctx, s) })
+}
+
+func (c *subLsCmd) show(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
@@ -248,11 +254,17 @@ func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 type subStatusCmd struct {
+	terminal.Watching
+
 	ID string `arg:"" help:"Subscription."`
 }
 
 // Run shows the status.
 func (c *subStatusCmd) Run(ctx context.Context, s *terminal.Session) error {
+	return c.Repeat(ctx, s, func() error { return c.show(ctx, s) })
+}
+
+func (c *subStatusCmd) show(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err

@@ -22,6 +22,8 @@ func (s *Session) Painter(when string, watched bool) Painter {
 // Codes of colours (ECMA-48, 8.3.117).
 const (
 	Faint  = "2"
+	Red    = "31"
+	Green  = "32"
 	Yellow = "33"
 )
 

@@ -45,9 +45,39 @@ func (c Context) BearerToken() (string, error) {
 // Contexts is the directory of the user's contexts, readable by the user only.
 type Contexts struct{ dir string }
 
-// Contexts returns the contexts of the user, in the directory for the configuration of programs.
-// An error if the environment names none.
+// Contexts returns the contexts of the user. An error if the environment names no directory for
+// them.
 func (s *Session) Contexts() (Contexts, error) {
+	dir, err := s.configDir()
+	return Contexts{filepath.Join(dir, "contexts")}, err
+}
+
+// ListenSecret returns the secret with which listen signs: it is generated once for the user of
+// this machine, or each time if there is no directory for it.
+func (s *Session) ListenSecret() (string, error) {
+	dir, noDir := s.configDir()
+	file := filepath.Join(dir, "listen.secret")
+	if noDir == nil {
+		data, err := os.ReadFile(filepath.Clean(file))
+		if secret := strings.TrimSpace(string(data)); err == nil && secret != "" {
+			return secret, nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("read the secret of listen: %w", err)
+		}
+	}
+	secret, err := sluice.NewSecret()
+	if err != nil {
+		return "", fmt.Errorf("generate a secret: %w", err)
+	}
+	if noDir == nil {
+		err = Contexts{dir}.write(filepath.Base(file), []byte(secret+"\n"))
+	}
+	return secret, err
+}
+
+// configDir returns the directory for the configuration of this command.
+func (s *Session) configDir() (string, error) {
 	parent := s.Getenv("XDG_CONFIG_HOME")
 	if runtime.GOOS == "windows" && parent == "" {
 		parent = s.Getenv("AppData")
@@ -55,11 +85,11 @@ func (s *Session) Contexts() (Contexts, error) {
 	if parent == "" {
 		home := s.Getenv("HOME")
 		if home == "" {
-			return Contexts{}, errors.New("set HOME or XDG_CONFIG_HOME: it holds the contexts")
+			return "", errors.New("set HOME or XDG_CONFIG_HOME: it holds the contexts")
 		}
 		parent = filepath.Join(home, ".config")
 	}
-	return Contexts{filepath.Join(parent, "sluice", "contexts")}, nil
+	return filepath.Join(parent, "sluice"), nil
 }
 
 // Getenv returns a variable of the environment; "" if it is not set.
@@ -169,18 +199,18 @@ func (c Contexts) Use(name string) error {
 // write replaces a file as a whole; only the user can read it.
 func (c Contexts) write(name string, text []byte) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return fmt.Errorf("create the directory of contexts: %w", err)
+		return fmt.Errorf("create the directory of the configuration: %w", err)
 	}
 	temporary, err := os.CreateTemp(c.dir, name+".*.tmp") // of mode 0600
 	if err != nil {
-		return fmt.Errorf("write the context: %w", err)
+		return fmt.Errorf("write the configuration: %w", err)
 	}
 	_, err = temporary.Write(text)
 	if err = errors.Join(err, temporary.Close()); err == nil {
 		err = os.Rename(temporary.Name(), filepath.Join(c.dir, name))
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write the context: %w", err), os.Remove(temporary.Name()))
+		return errors.Join(fmt.Errorf("write the configuration: %w", err), os.Remove(temporary.Name()))
 	}
 	return nil
 }

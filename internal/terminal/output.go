@@ -1,30 +1,111 @@
 package terminal
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Show prints a value: as JSON if that was requested, else by table.
+// Show prints a value in the format that was requested: by table, or as JSON, YAML or names.
 func (s *Session) Show(value any, table func() error) error {
-	if s.IsJSON() {
-		return s.printJSON(value)
+	switch s.Output {
+	case FormatJSON:
+		return s.PrintText(EncodeJSON(value, "  "))
+	case FormatLines:
+		return s.printLines(value)
+	case FormatYAML:
+		return s.printYAML(value, "")
+	case FormatName:
+		return s.printNames(value)
 	}
 	return table()
 }
 
-func (s *Session) printJSON(value any) error {
-	return s.PrintText(EncodeJSON(value, "  "))
+// PrintLine prints a value of a stream of values: as one line, or one document of YAML.
+func (s *Session) PrintLine(value any) error {
+	switch s.Output {
+	case FormatYAML:
+		return s.printYAML(value, "---\n")
+	case FormatName:
+		if name := nameOf(value); name != "" {
+			return s.Say("%s", name)
+		}
+		return nil
+	}
+	return s.PrintText(EncodeJSON(value, ""))
 }
 
-// PrintLine prints a value as one line of JSON.
-func (s *Session) PrintLine(value any) error { return s.PrintText(EncodeJSON(value, "")) }
+// printLines prints a list as one line for each element, and any other value as one line.
+func (s *Session) printLines(value any) error {
+	for _, one := range elements(value) {
+		if err := s.PrintText(EncodeJSON(one, "")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Session) printYAML(value any, before string) error {
+	text, err := EncodeJSON(value, "")
+	if err == nil {
+		text, err = yaml.JSONToYAML(text)
+	}
+	return s.PrintText(append([]byte(before), text...), err)
+}
+
+// printNames prints the name of a value, or that of each element of a list.
+func (s *Session) printNames(value any) error {
+	for _, one := range elements(value) {
+		name := nameOf(one)
+		if name == "" {
+			return Usagef("-o %s: the output has no names", FormatName)
+		}
+		if err := s.Say("%s", name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elements returns the elements of a list, or the value itself.
+func elements(value any) []any {
+	list := reflect.ValueOf(value)
+	if list.Kind() != reflect.Slice {
+		return []any{value}
+	}
+	all := make([]any, list.Len())
+	for i := range all {
+		all[i] = list.Index(i).Interface()
+	}
+	return all
+}
+
+// nameOf returns the field of a value that other commands take as an argument; empty if it has
+// none.
+func nameOf(value any) string {
+	text, err := EncodeJSON(value, "")
+	var fields map[string]any
+	if err != nil || json.Unmarshal(text, &fields) != nil {
+		return ""
+	}
+	for _, name := range []string{"id", "name", "event_id", "path", "principal"} {
+		if text, ok := fields[name].(string); ok && text != "" {
+			return text
+		}
+	}
+	if event, ok := fields["event"]; ok {
+		return nameOf(event)
+	}
+	return ""
+}
 
 // PrintText prints encoded text; err is the error of its encoding.
 func (s *Session) PrintText(text []byte, err error) error {
@@ -37,27 +118,55 @@ func (s *Session) PrintText(text []byte, err error) error {
 	return nil
 }
 
-// Table prints rows under a heading in columns, each cell cleaned.
+// Table prints rows under a heading in columns, each cell cleaned. On a terminal, times are
+// relative, outcomes have a colour, and an empty list says so.
 func (s *Session) Table(heading string, rows [][]string) error {
-	var text strings.Builder
-	if heading != "" {
-		text.WriteString(strings.ReplaceAll(heading, " | ", "\t") + "\n")
+	names := strings.Split(heading, " | ")
+	if heading == "" {
+		names = nil
 	}
+	if len(rows) == 0 && names != nil && s.Watched {
+		return s.Say("none")
+	}
+	var table grid
+	if names != nil && !s.NoHeaders {
+		table.add(names, nil)
+	}
+	now := time.Now()
 	for _, cells := range rows {
-		for i, cell := range cells {
-			if i > 0 {
-				text.WriteByte('\t')
-			}
-			text.WriteString(Harmless(cell))
-		}
-		text.WriteByte('\n')
+		table.add(s.cells(names, cells, now))
 	}
-	w := tabwriter.NewWriter(s.Stdout, 0, 0, 2, ' ', 0)
-	_, err := io.WriteString(w, text.String())
-	if err = errors.Join(err, w.Flush()); err != nil {
+	if _, err := io.WriteString(s.Stdout, table.text(s.Painter("auto", s.Watched))); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
+}
+
+// cells returns the cells of a row as they are shown, and their colours.
+func (s *Session) cells(names, cells []string, now time.Time) (shown, colours []string) {
+	shown, colours = make([]string, len(cells)), make([]string, len(cells))
+	for i, cell := range cells {
+		shown[i] = Harmless(cell)
+		if s.Watched && s.Output != FormatWide {
+			shown[i] = sinceOrUntil(shown[i], now)
+		}
+		if about := columnOf(names, cells, i); slices.Contains(outcomeColumns(), about) {
+			colours[i] = colourOf(about, cell)
+		}
+	}
+	return shown, colours
+}
+
+// columnOf returns the subject of a cell: the name of its column, or of its line in a table without
+// a heading.
+func columnOf(names, cells []string, i int) string {
+	switch {
+	case i < len(names):
+		return names[i]
+	case names == nil && i == 1:
+		return strings.ToUpper(cells[0])
+	}
+	return ""
 }
 
 // Facts prints names and values, one pair a line, without those that are empty.

@@ -20,6 +20,15 @@ const (
 	ExitPipe    = 128 + int(syscall.SIGPIPE) // stdout was closed by its reader, as shells write it
 )
 
+// The formats of output, besides the table.
+const (
+	FormatWide  = "wide"
+	FormatJSON  = "json"
+	FormatLines = "jsonl"
+	FormatYAML  = "yaml"
+	FormatName  = "name"
+)
+
 // requestID is the detail that identifies a request in the server's log.
 const requestID = "request_id"
 
@@ -33,7 +42,9 @@ type Flags struct {
 	Data   string `help:"Data directory of the server on this machine." env:"SLUICE_DATA" placeholder:"DIR" group:"common"`
 	// The parser reads it, before the other flags.
 	Context string `help:"Context with the server, the token and the namespace; default: the one in use (sluice context)." env:"SLUICE_CONTEXT" placeholder:"NAME" group:"common"`
-	Output  string `short:"o" help:"Output format: table or json." enum:"table,json" default:"table" group:"common"`
+	Output  string `short:"o" help:"Output format: table, wide (with full times), json, jsonl (a line for each element), yaml or name." enum:"table,wide,json,jsonl,yaml,name" default:"table" placeholder:"table" group:"common"`
+
+	NoHeaders bool `name:"no-headers" help:"Print tables without the line of headings." group:"common"`
 }
 
 // Session is a command's environment besides its own flags.
@@ -67,7 +78,7 @@ func (s *Session) Fail(err error) int {
 		return ExitPipe
 	}
 	err = s.WithAdvice(err)
-	if s.IsJSON() {
+	if s.Output == FormatJSON || s.Output == FormatLines {
 		if text, unwritten := EncodeJSON(FailureOf(err), ""); unwritten == nil {
 			_, _ = s.Stderr.Write(text) // see complain
 			return status(err)
@@ -181,5 +192,11 @@ func (s *Session) Complain(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.Stderr, format+"\n", cleaned(args)...)
 }
 
-// IsJSON reports whether the output format is JSON.
-func (s *Session) IsJSON() bool { return s.Output == "json" }
+// IsJSON reports whether the output is for programs: JSON, or another form of it.
+func (s *Session) IsJSON() bool {
+	switch s.Output {
+	case FormatJSON, FormatLines, FormatYAML, FormatName:
+		return true
+	}
+	return false
+}

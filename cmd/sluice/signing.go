@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/terminal"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
+)
+
+const (
+	privatePrefix = "whsk_" // of Standard Webhooks, before the base64 of an Ed25519 key
+	publicPrefix  = "whpk_"
+	maxRequest    = 64 << 20 // bytes of a request that verify and sign read
+)
+
+// keyFlags are the keys that verify requests.
+type keyFlags struct {
+	Secret     []string `help:"Secret of the subscription; two during a rotation." env:"SLUICE_SECRET" placeholder:"SECRET" sep:"none"`
+	SecretFile []string `name:"secret-file" help:"File with a secret." type:"path" placeholder:"FILE" sep:"none"`
+	JWKS       string   `name:"jwks" help:"File with the server's public keys (/.well-known/jwks.json), for the scheme ed25519." type:"path" placeholder:"FILE"`
+	PublicKey  []string `name:"public-key" help:"Public key whpk_…, for the scheme ed25519." placeholder:"KEY" sep:"none"`
+	Scheme     string   `help:"Signature scheme: standard, ed25519, t-sha256 or header; default: that of the request." placeholder:"NAME" enum:",standard,ed25519,t-sha256,header" default:""`
+	SignedIn   string   `name:"signed-in" help:"Header with the signature of the scheme header." placeholder:"NAME"`
+}
+
+// given reports whether there is a key to verify with.
+func (k *keyFlags) given() bool {
+	return len(k.Secret)+len(k.SecretFile)+len(k.PublicKey) > 0 || k.JWKS != ""
+}
+
+// receiver returns what verifies requests.
+func (k *keyFlags) receiver() (*webhook.Receiver, error) {
+	r := &webhook.Receiver{Scheme: webhook.Scheme(k.Scheme), Secrets: k.Secret, Header: k.SignedIn, MaxBytes: maxRequest}
+	for _, file := range k.SecretFile {
+		data, err := os.ReadFile(filepath.Clean(file))
+		if err != nil {
+			return nil, fmt.Errorf("read the secret: %w", err)
+		}
+		r.Secrets = append(r.Secrets, strings.TrimSpace(string(data)))
+	}
+	if k.JWKS != "" {
+		data, err := os.ReadFile(filepath.Clean(k.JWKS))
+		if err != nil {
+			return nil, fmt.Errorf("read the public keys: %w", err)
+		}
+		if r.Keys, err = webhook.ParseKeys(data); err != nil {
+			return nil, fmt.Errorf("%s: %w", k.JWKS, err)
+		}
+	}
+	for _, text := range k.PublicKey {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, publicPrefix))
+		if err != nil || len(key) != ed25519.PublicKeySize {
+			return nil, terminal.Usagef("--public-key: write %s and the base64 of an Ed25519 key", publicPrefix)
+		}
+		r.Keys = append(r.Keys, key)
+	}
+	return r, nil
+}
+
+// schemeOf returns the scheme of a signed request: the one that was chosen, or the one that its
+// headers show.
+func schemeOf(r *webhook.Receiver, header http.Header) webhook.Scheme {
+	signature := header.Get(webhook.HeaderSignature)
+	switch {
+	case r.Scheme != "":
+		return r.Scheme
+	case r.Header != "" && header.Get(r.Header) != "", signature == "" && header.Get(webhook.DefaultHeader) != "":
+		return webhook.Header
+	case strings.HasPrefix(signature, "t="):
+		return webhook.TSHA256
+	case strings.Contains(signature, "v1a,") && (len(r.Keys) > 0 || !strings.Contains(signature, "v1,")):
+		return webhook.Ed25519
+	}
+	return webhook.Standard
+}
+
+// verifyRequest verifies the signature of a request in its own scheme.
+func verifyRequest(r *webhook.Receiver, header http.Header, body []byte) (webhook.Scheme, error) {
+	one := *r
+	one.Scheme = schemeOf(r, header)
+	if err := one.Verify(header, body); err != nil {
+		return one.Scheme, errors.New(strings.TrimPrefix(err.Error(), "webhook: "))
+	}
+	return one.Scheme, nil
+}
+
+type verifyCmd struct {
+	keyFlags
+
+	File   string   `arg:"" optional:"" help:"Request: header lines, an empty line, and the body; with --header, the body only. Default: stdin."`
+	Header []string `short:"H" help:"Header of the request, \"webhook-id: msg_1\"; repeatable." placeholder:"LINE" sep:"none"`
+	AnyAge bool     `name:"any-age" help:"Accept a signature of any age, not only of the last five minutes."`
+}
+
+// Help explains the result.
+func (*verifyCmd) Help() string {
+	return "The command says whether the signature of a request is valid, and ends with status 1 if it is not. No server is asked."
+}
+
+// Run verifies the request.
+func (c *verifyCmd) Run(s *terminal.Session) error {
+	if !c.given() {
+		return terminal.Usagef("a key is required: --secret, --secret-file, --jwks or --public-key")
+	}
+	r, err := c.receiver()
+	if err != nil {
+		return err
+	}
+	header, body, err := requestOf(s, c.File, c.Header)
+	if err != nil {
+		return err
+	}
+	if c.AnyAge {
+		r.Tolerance = 1<<63 - 1
+	}
+	scheme, err := verifyRequest(r, header, body)
+	if err != nil {
+		return sluice.Errorf(sluice.InvalidRequest, "the signature is not valid (scheme %s): %s%s", scheme, err, remedy(*r, scheme, header, body))
+	}
+	return s.Show(map[string]any{"valid": true, "scheme": scheme}, func() error { return s.Say("The signature is valid (scheme %s).", scheme) })
+}
+
+// remedy says which change would make a signature valid.
+func remedy(r webhook.Receiver, scheme webhook.Scheme, header http.Header, body []byte) string {
+	r.Scheme = scheme
+	r.Tolerance = 1<<63 - 1
+	if r.Verify(header, body) == nil {
+		return "; it is right, but not of the last five minutes: compare the clocks, or pass --any-age"
+	}
+	for change, other := range map[string][]byte{
+		"without the final line break": bytes.TrimRight(body, "\r\n"), "with a line break at its end": append(bytes.Clone(body), '\n'),
+	} {
+		if r.Verify(header, other) == nil {
+			return "; the body is right " + change + ": verify the bytes as they came"
+		}
+	}
+	return "; compare the secret (all of it, with whsec_) and the body (the bytes as they came, not parsed and written again)"
+}
+
+// requestOf reads a request. With header lines, the file is the body.
+func requestOf(s *terminal.Session, file string, lines []string) (http.Header, []byte, error) {
+	in := s.Stdin
+	if file != "" && file != "-" {
+		f, err := os.Open(filepath.Clean(file))
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the request: %w", err)
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		in = f
+	}
+	reader := bufio.NewReader(io.LimitReader(in, maxRequest))
+	header, err := headerOf(reader, lines)
+	if err != nil {
+		return nil, nil, err
+	}
+	body, err := io.ReadAll(reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the request: %w", err)
+	}
+	return header, body, nil
+}
+
+// headerOf returns the header of a request: the lines, or those at its begin.
+func headerOf(reader *bufio.Reader, lines []string) (http.Header, error) {
+	header := http.Header{}
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok {
+			return nil, terminal.Usagef("--header %q: write \"name: value\"", line)
+		}
+		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	if len(lines) > 0 {
+		return header, nil
+	}
+	if err := skipRequestLine(reader); err != nil {
+		return nil, err
+	}
+	fields, err := textproto.NewReader(reader).ReadMIMEHeader()
+	if err != nil {
+		return nil, terminal.Usagef("the request needs header lines, an empty line and the body; or pass --header and the body alone: %w", err)
+	}
+	return http.Header(fields), nil
+}
+
+// skipRequestLine skips "POST /hook HTTP/1.1", if it is there.
+func skipRequestLine(reader *bufio.Reader) error {
+	begin, err := reader.Peek(5)
+	if err != nil || string(begin) != "POST " {
+		return nil //nolint:nilerr // a short request is a matter of its headers
+	}
+	if _, err := reader.ReadString('\n'); err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	return nil
+}
+
+type signCmd struct {
+	File     string    `arg:"" optional:"" help:"File with the body. Default: stdin."`
+	Secret   string    `help:"Secret; whsk_… is a private key, for the scheme ed25519." env:"SLUICE_SECRET" placeholder:"SECRET" required:""`
+	Scheme   string    `help:"Signature scheme: standard, ed25519, t-sha256 or header." placeholder:"NAME" enum:"standard,ed25519,t-sha256,header" default:"standard"`
+	SignedIn string    `name:"signed-in" help:"Header with the signature of the scheme header." placeholder:"NAME" default:"X-Fole-Signature"`
+	ID       string    `help:"webhook-id of the request." default:"msg_test" placeholder:"ID"`
+	At       time.Time `help:"Time of the signature; default: now." placeholder:"TIME"`
+	Request  bool      `help:"Print the whole request, as sluice verify reads it."`
+}
+
+// Help explains the output.
+func (*signCmd) Help() string {
+	return "The command prints the headers that sign a body, for tests of a receiver. No server is asked."
+}
+
+// Run prints the headers, or the request.
+func (c *signCmd) Run(s *terminal.Session) error {
+	_, body, err := requestOf(s, c.File, []string{"x: "})
+	if err != nil {
+		return err
+	}
+	if c.At.IsZero() {
+		c.At = time.Now()
+	}
+	headers, err := c.headers(body)
+	if err != nil {
+		return err
+	}
+	if s.IsJSON() {
+		values := map[string]string{}
+		for _, header := range headers {
+			values[header[0]] = header[1]
+		}
+		return s.Show(values, nil)
+	}
+	var text bytes.Buffer
+	for _, header := range headers {
+		fmt.Fprintf(&text, "%s: %s\n", header[0], header[1])
+	}
+	if c.Request {
+		text.WriteByte('\n')
+		text.Write(body)
+	}
+	return s.PrintText(text.Bytes(), nil)
+}
+
+// headers returns the names and values that sign the body.
+func (c *signCmd) headers(body []byte) ([][2]string, error) {
+	head := [][2]string{{"webhook-id", c.ID}, {"webhook-timestamp", strconv.FormatInt(c.At.Unix(), 10)}}
+	switch webhook.Scheme(c.Scheme) {
+	case webhook.Ed25519:
+		key, err := privateKey(c.Secret)
+		if err != nil {
+			return nil, err
+		}
+		return append(head, [2]string{"webhook-signature", webhook.SignEd25519(key, c.ID, c.At, body)}), nil
+	case webhook.TSHA256:
+		return [][2]string{{"webhook-id", c.ID}, {"webhook-signature", webhook.SignT(c.Secret, c.At, body)}}, nil
+	case webhook.Header:
+		return [][2]string{{"webhook-id", c.ID}, {strings.ToLower(c.SignedIn), webhook.SignHeader(c.Secret, body)}}, nil
+	case webhook.Standard:
+	}
+	signature, err := webhook.SignStandard(c.Secret, c.ID, c.At, body)
+	if err != nil {
+		return nil, terminal.Usage(fmt.Errorf("--secret: %w", err))
+	}
+	return append(head, [2]string{"webhook-signature", signature}), nil
+}
+
+// privateKey reads a key of the scheme ed25519: a seed of 32 bytes, or the key of 64.
+func privateKey(secret string) (ed25519.PrivateKey, error) {
+	text, ok := strings.CutPrefix(secret, privatePrefix)
+	data, err := base64.StdEncoding.DecodeString(text)
+	switch {
+	case !ok || err != nil:
+	case len(data) == ed25519.SeedSize:
+		return ed25519.NewKeyFromSeed(data), nil
+	case len(data) == ed25519.PrivateKeySize:
+		return data, nil
+	}
+	return nil, terminal.Usagef("--secret: for the scheme ed25519, write %s and the base64 of a private key", privatePrefix)
+}
