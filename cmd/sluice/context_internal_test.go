@@ -74,6 +74,7 @@ func TestContext_Precedence(t *testing.T) {
 		{"events get e --context other", nil, seenOther, "Bearer filed /v1/namespaces/default/events/e"},
 		{"events get e", []string{"SLUICE_CONTEXT=other"}, seenOther, "Bearer filed /v1/namespaces/default/events/e"},
 		{"events get e --context mine", []string{"SLUICE_CONTEXT=other"}, seenMine, "Bearer kept /v1/namespaces/acme/events/e"},
+		{"events get e", []string{"SLUICE_NS=n"}, seenMine, "Bearer kept /v1/namespaces/default/events/e"}, // the parser reads the process's own
 		{"events get e --server " + other, nil, seenOther, " /v1/namespaces/default/events/e"},
 	} {
 		u.run("", tt.line, tt.environ...)
