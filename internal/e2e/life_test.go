@@ -31,7 +31,7 @@ func TestSubscription_LivesThroughEveryCall(t *testing.T) {
 	require.True(t, ok)
 	for field, want := range map[string]any{
 		"namespace": "default", "mode": "push", "pattern": "/**", "endpoint.url": hook.URL, "enabled": true, "state": "active",
-		"description": "d", "start": "new", "replay_window": "1h0m0s", "replay_window_s": 3600.0, "idempotency_key": "", "created_by": "root",
+		"description": "d", "start": "new", "replay_window": "1h0m0s", "replay_window_s": 3600.0, "idempotency_key": nil, "created_by": "root",
 		"last_event_at": nil, "policy.retry.preset": "standard", "policy.timeout": "15s", "policy.window": 64.0, "policy.ordering": "path",
 		"policy.envelope": "cloudevents", "policy.signature.scheme": "standard", "policy.on_gone": "cancel", "policy.disable_after": "120h0m0s",
 	} {
@@ -51,7 +51,7 @@ func TestSubscription_LivesThroughEveryCall(t *testing.T) {
 	s.must(t, http.StatusPreconditionFailed, "PATCH /v1/subscriptions/"+id, `{"description":"e"}`, "If-Match", `"999999"`)
 	patched := s.must(t, http.StatusOK, "PATCH /v1/subscriptions/"+id, `{"description":"e","filter":{"types":null}}`, "If-Match", shown.header.Get("ETag"))
 	require.Equal(t, "e", patched.field(t, "description"))
-	require.Equal(t, map[string]any{}, patched.field(t, "filter"))
+	require.Nil(t, patched.field(t, "filter"), "an empty one is left out")
 	s.must(t, http.StatusBadRequest, "PATCH /v1/subscriptions/"+id, `{"pattern":"/other"}`)
 
 	s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/"+id, "")

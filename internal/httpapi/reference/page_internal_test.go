@@ -48,7 +48,8 @@ func TestPage_ShowsEveryOperationAndSchema(t *testing.T) {
 			for status := range o.Responses {
 				require.Contains(t, article, "<code>"+status+"</code>", o.ID)
 			}
-			for _, p := range o.Parameters {
+			for _, p := range append(sharedBy(t, item), o.Parameters...) {
+				require.NotEmpty(t, d.parameter(p).Name, o.ID)
 				require.Contains(t, article, "<code>"+d.parameter(p).Name+"</code>", o.ID)
 			}
 		}
@@ -57,6 +58,15 @@ func TestPage_ShowsEveryOperationAndSchema(t *testing.T) {
 		require.Contains(t, html, `<article id="schema-`+name+`">`)
 	}
 	require.Contains(t, html, "v1.2.3")
+}
+
+// sharedBy returns the parameters of all operations of a path.
+func sharedBy(t *testing.T, item map[string]json.RawMessage) (shared []parameter) {
+	t.Helper()
+	if text := item["parameters"]; text != nil {
+		require.NoError(t, json.Unmarshal(text, &shared))
+	}
+	return shared
 }
 
 // The page works under a policy without scripts, inline styles and other hosts, and its links lead somewhere.
