@@ -124,8 +124,8 @@ func TestPublish_DuplicateArrivesOnce(t *testing.T) {
 	require.False(t, first.Duplicate)
 	require.True(t, publish("from-http"))
 	require.False(t, publish("from-nats"))
-	require.Equal(t, sluice.Stored{ID: "from-nats", Seq: first.Seq + 1, Path: "/d", Duplicate: true}, post("from-nats"))
-	require.Equal(t, sluice.Stored{ID: "from-http", Seq: first.Seq, Path: "/d", Duplicate: true}, post("from-http"))
+	require.Equal(t, sluice.Stored{ID: "from-nats", Seq: first.Seq + 1, Path: "/d", Duplicate: true, Type: sluice.DefaultType}, post("from-nats"))
+	require.Equal(t, sluice.Stored{ID: "from-http", Seq: first.Seq, Path: "/d", Duplicate: true, Type: sluice.DefaultType}, post("from-http"))
 	require.False(t, publish("last"))
 	require.Equal(t, []string{"from-http", "from-nats", "last"}, idsOf(hook.Wait(3)))
 }

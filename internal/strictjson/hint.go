@@ -43,10 +43,7 @@ func last(path string) (name, before string) {
 // instead returns the right form of an unknown field, for the end of a message.
 func (h Hints) instead(path string, t reflect.Type) string {
 	name, before := last(path)
-	hint, ok := h[plain(path)]
-	if !ok {
-		hint, ok = h[plain(name)]
-	}
+	hint, ok := h[plain(name)]
 	if ok && hint.Example == "" {
 		return "; use " + hint.Use
 	}
