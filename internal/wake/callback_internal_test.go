@@ -48,7 +48,7 @@ func TestParseCallback_NamesTheFault(t *testing.T) { // S1-85
 		`{"epoch":"3"}`:                   "the body is not a callback: the field epoch cannot be a JSON string",
 		`{"epoch":1,"done":"yes"}`:        "the body is not a callback: the field done cannot be a JSON string",
 		`{"epoch":1,"acks":{}}`:           "the body is not a callback: acks, subscribe and unsubscribe must be arrays",
-		`{"epoch":1,"subscribe":["a"]}`:   `subscribe: path "a" does not start with /`,
+		`{"epoch":1,"subscribe":["a"]}`:   `subscribe: path "a" does not start with /; write "/a"`,
 		`{"epoch":1,"unsubscribe":["/"]}`: "unsubscribe: path / has no segments",
 		`{"epoch":1,"acks":[` + strings.Repeat("{},", MaxStreams) + `{}]}`: "the body is not a callback: it names more than 1000 streams for one purpose",
 	} {
