@@ -2,6 +2,7 @@ package export_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,7 +89,7 @@ func (w *world) damage(gaps ...sluice.Gap) {
 	w.lost = append(w.lost, gaps...)
 }
 
-// missing returns the lost ranges in the file of a namespace, without when its log was made.
+// missing returns the lost ranges in the file of a namespace, by sequence, without when its log was made.
 func (w *world) missing(t *testing.T, ns string) (all []sluice.Gap) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(w.dir, "logs", "events", ns+".unreadable.jsonl"))
@@ -106,6 +107,7 @@ func (w *world) missing(t *testing.T, ns string) (all []sluice.Gap) {
 		require.False(t, m.Log.IsZero())
 		all = append(all, m.Gap)
 	}
+	slices.SortFunc(all, func(a, b sluice.Gap) int { return cmp.Compare(a.From, b.From) })
 	return all
 }
 
