@@ -44,7 +44,7 @@ func (c *eventCmd) Run(ctx context.Context, s *terminal.Session) error {
 func (c *eventCmd) table(s *terminal.Session, story *client.EventDeliveries) error {
 	ev := &story.Event
 	err := s.Facts("event", ev.ID, "seq", strconv.FormatUint(ev.Seq, 10), "path", string(ev.Path), "type", ev.Type, "time", terminal.FormatTime(ev.Time),
-		"caused by", links(story.Causes), "caused", caused(story))
+		"caused by", strings.Join(links(story.Causes), " < "), "caused", caused(story))
 	if err != nil {
 		return err
 	}
@@ -75,20 +75,18 @@ func counted(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-func links(events []client.StoryEvent) string {
+// links names events.
+func links(events []client.StoryEvent) []string {
 	names := make([]string, len(events))
 	for i, ev := range events {
 		names[i] = fmt.Sprintf("%s (%s, %s)", ev.ID, ev.Type, ev.Path)
 	}
-	return strings.Join(names, " < ")
+	return names
 }
 
 // caused lists the consequences.
 func caused(story *client.EventDeliveries) string {
-	names := make([]string, len(story.Consequences))
-	for i, ev := range story.Consequences {
-		names[i] = fmt.Sprintf("%s (%s, %s)", ev.ID, ev.Type, ev.Path)
-	}
+	names := links(story.Consequences)
 	if !story.Complete {
 		names = append(names, "… (not all later events were searched)")
 	}

@@ -16,11 +16,12 @@ import (
 
 // statusCmd shows the health of all subscriptions.
 type statusCmd struct {
+	terminal.Watching
+
 	NS     string   `name:"ns" help:"Filter by namespace." placeholder:"NAME"`
 	Health []string `help:"Filter by health: failing, disabled, suspended, held, retrying, behind, dead_letters, paused, ok or cancelled." placeholder:"HEALTH"`
 	All    bool     `help:"Show healthy, paused and cancelled subscriptions, too."`
 	Limit  int      `help:"Maximum number of results; 0: all." default:"50"`
-	Watch  bool     `help:"Show it again every two seconds, until interrupted."`
 }
 
 // Help explains the columns.
@@ -28,32 +29,13 @@ func (*statusCmd) Help() string {
 	return "Subscriptions with a problem, worst first. SUCCESS and P95 are of the last hour; OLDEST is the age of the oldest undelivered event."
 }
 
-const watchEvery = 2 * time.Second
-
 // Run shows the health once, or again and again.
 func (c *statusCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	if !c.Watch {
-		return c.show(ctx, s, api)
-	}
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		if err := c.show(ctx, s, api); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if err := s.Say(""); err != nil {
-			return err
-		}
-	}
+	return c.Repeat(ctx, s, func() error { return c.show(ctx, s, api) })
 }
 
 // show reads the health and shows it.

@@ -114,11 +114,11 @@ type shortForm struct {
 // parsePlain parses plain JSON: a CloudEvent if it has specversion, otherwise the short form, in
 // which id, type and time are optional.
 func parsePlain(item json.RawMessage) (sluice.Event, error) {
+	if bytes.Contains(item, []byte(`"specversion"`)) && isCloudEvent(item) {
+		return parseStructured(item)
+	}
 	var short shortForm
 	if err := strictjson.Decode(item, &short); err != nil {
-		if isCloudEvent(item) { // which the short form is not: specversion is none of its fields
-			return parseStructured(item)
-		}
 		return sluice.Event{}, err
 	}
 	e := sluice.Event{ID: short.ID, Type: short.Type, Source: short.Source, Subject: short.Subject, Data: short.Data}

@@ -255,17 +255,9 @@ func (m *member) rewind() {
 	m.queue, m.unhand = kept, len(kept)
 }
 
-// handed returns the sequence behind which all events lie that a source that is opened now hands out.
-func (m *member) handed() uint64 {
-	if len(m.queue) > 0 {
-		return m.queue[0].Event.Seq - 1
-	}
-	return m.after
-}
-
 // clean reports whether an earlier process left nothing that a runner has to look for.
 func (m *member) clean() bool {
-	return !m.busy && (m.handed() >= m.doubt || m.live && len(m.queue) == 0 && m.log.pos >= m.doubt)
+	return !m.busy && m.floor(m.log.pos) >= m.doubt
 }
 
 // works reports whether the member needs a runner.

@@ -27,7 +27,7 @@ func (r *Router) Open(sub *sluice.Subscription) (s *Source, moved <-chan struct{
 		m.source.end()
 		m.rewind()
 	}
-	s = &Source{member: m, out: make(chan *model.Delivery, m.window()), ended: make(chan struct{}), clean: m.clean(), past: m.past, seen: max(m.after, m.doubt), floor: m.handed()}
+	s = &Source{member: m, out: make(chan *model.Delivery, m.window()), ended: make(chan struct{}), clean: m.clean(), past: m.past, seen: max(m.after, m.doubt), floor: m.floor(m.log.pos)}
 	m.source, m.past = s, nil
 	m.hand()
 	return s, nil, nil

@@ -32,7 +32,7 @@ func TestOf_NamesTheWorstCondition(t *testing.T) {
 		{"an event waits for long", Facts{Lag: behindAfter, DeadLetters: 1}, sluice.HealthBehind},
 		{"an event waits", Facts{Lag: behindAfter - 1}, sluice.HealthOK},
 		{"it has dead letters", Facts{DeadLetters: 1}, sluice.HealthDeadLetters},
-		{"it is paused, whatever else", Facts{State: sluice.Paused, Held: 1, Parked: 1}, sluice.HealthPaused},
+		{"it is paused, and holds a lane", Facts{State: sluice.Paused, Held: 1, Parked: 1}, sluice.HealthPaused},
 		{"it is disabled", Facts{State: sluice.Disabled, FailingSince: since}, sluice.HealthDisabled},
 		{"it is suspended", Facts{State: sluice.Suspended}, sluice.HealthSuspended},
 		{"it is cancelled", Facts{State: sluice.Cancelled, DeadLetters: 3}, sluice.HealthCancelled},

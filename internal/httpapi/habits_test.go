@@ -118,7 +118,7 @@ func requireRule(t *testing.T, name string, a *answer) {
 }
 
 // Issue 18, input 4.
-func TestSubscriptions_AreCreatedBelowTheirNamespace(t *testing.T) {
+func TestSubscriptions_BelowNamespace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{}`)

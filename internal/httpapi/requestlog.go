@@ -48,7 +48,7 @@ func (l RequestLog) level(r *served, took time.Duration) slog.Level {
 // waits reports whether a request is to take long: it follows something, or polls for it.
 func waits(c echo.Context) bool {
 	res := c.Response()
-	return res.Status == http.StatusSwitchingProtocols || c.QueryParam("live") != "" ||
+	return res.Status == http.StatusSwitchingProtocols || strings.Contains(c.Request().URL.RawQuery, "live=") ||
 		strings.HasPrefix(res.Header().Get(echo.HeaderContentType), "text/event-stream")
 }
 

@@ -34,7 +34,7 @@ func DecodeFilter(data json.RawMessage) (sluice.Filter, error) {
 	if !json.Valid(data) {
 		return within.Filter, SyntaxError(data)
 	}
-	err := decodeExactly(slices.Concat([]byte(`{"filter":`), data, []byte("}")), &within, sluice.UnknownFilter, filterHints())
+	err := decodeExactly(slices.Concat([]byte(`{"filter":`), data, []byte("}")), &within, sluice.UnknownFilter, filterHints)
 	return within.Filter, err
 }
 
@@ -54,7 +54,7 @@ func DecodeExactly(data []byte, target any, unknown sluice.Code) error {
 	return decodeExactly(data, target, unknown, hintsOf(target))
 }
 
-func decodeExactly(data []byte, target any, unknown sluice.Code, hints Hints) error {
+func decodeExactly(data []byte, target any, unknown sluice.Code, hints lazyHints) error {
 	if err := decode(data, target, unknown, hints); err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func decodeExactly(data []byte, target any, unknown sluice.Code, hints Hints) er
 	return nil
 }
 
-func unknownField(path string, code sluice.Code, t reflect.Type, hints Hints) error {
-	return sluice.Errorf(code, "field %q is unknown%s", path, hints.instead(path, t)).With("field", path)
+func unknownField(path string, code sluice.Code, t reflect.Type, hints lazyHints) error {
+	return sluice.Errorf(code, "field %q is unknown%s", path, hints().instead(path, t)).With("field", path)
 }
 
 // unknownIn returns the path of a name in a JSON value that does not match a field of the type, ""
@@ -153,7 +153,7 @@ func fieldTypes(t reflect.Type) map[string]reflect.Type {
 	return types
 }
 
-func decode(data []byte, target any, unknown sluice.Code, hints Hints) error {
+func decode(data []byte, target any, unknown sluice.Code, hints lazyHints) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(target); err != nil {
@@ -166,16 +166,16 @@ func decode(data []byte, target any, unknown sluice.Code, hints Hints) error {
 }
 
 // explain converts errors of encoding/json to messages about the request.
-func explain(err error, data []byte, target any, unknown sluice.Code, hints Hints) error {
+func explain(err error, data []byte, target any, unknown sluice.Code, hints lazyHints) error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok {
 		return ofField(e, refusedIn(data, reflect.TypeOf(target)))
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field := fieldOf(e)
 		if field == "" {
-			return sluice.Errorf(sluice.InvalidRequest, "a JSON %s is not expected here%s%s", e.Value, insteadOf(e), hints.such(""))
+			return sluice.Errorf(sluice.InvalidRequest, "a JSON %s is not expected here%s%s", e.Value, insteadOf(e), hints().such(""))
 		}
-		return sluice.Errorf(sluice.InvalidRequest, "field %q: a JSON %s is not expected%s%s", field, e.Value, insteadOf(e), hints.such(field)).With("field", field)
+		return sluice.Errorf(sluice.InvalidRequest, "field %q: a JSON %s is not expected%s%s", field, e.Value, insteadOf(e), hints().such(field)).With("field", field)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		path := cmp.Or(unknownIn(data, reflect.TypeOf(target), strings.EqualFold), strings.Trim(name, `"`)) // the elements of arrays are not inspected
@@ -187,12 +187,12 @@ func explain(err error, data []byte, target any, unknown sluice.Code, hints Hint
 // SyntaxError returns the error (InvalidRequest) for data that is not JSON, with the line and column.
 func SyntaxError(data []byte) error {
 	var value json.RawMessage
-	return decode(data, &value, sluice.InvalidRequest, nil)
+	return decode(data, &value, sluice.InvalidRequest, hintsOf(nil))
 }
 
-func syntaxError(data []byte, err error, hints Hints) error {
+func syntaxError(data []byte, err error, hints lazyHints) error {
 	if len(bytes.TrimSpace(data)) == 0 {
-		return sluice.Errorf(sluice.InvalidRequest, "the body is empty; send JSON%s", hints.such(""))
+		return sluice.Errorf(sluice.InvalidRequest, "the body is empty; send JSON%s", hints().such(""))
 	}
 	at, says := len(data), "it ends too early"
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {

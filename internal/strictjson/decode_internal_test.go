@@ -117,3 +117,25 @@ func TestDecode_ReturnsTheErrorOfAType(t *testing.T) {
 	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 	require.ErrorContains(t, err, "use a string")
 }
+
+// greedy counts how often its hints are made.
+type greedy struct {
+	Path string `json:"path"`
+
+	asked int
+}
+
+func (g *greedy) JSONHints() Hints {
+	g.asked++
+	return nil
+}
+
+// Hints are large, and events that are right need none.
+func TestDecode_MakesHintsForErrorsOnly(t *testing.T) {
+	t.Parallel()
+	var g greedy
+	require.NoError(t, Decode([]byte(`{"path":"/a"}`), &g))
+	require.Zero(t, g.asked)
+	require.Error(t, Decode([]byte(`{"paht":"/a"}`), &g))
+	require.Positive(t, g.asked)
+}

@@ -22,11 +22,16 @@ type Hints map[string]Hint
 // Hinted is a target with hints.
 type Hinted interface{ JSONHints() Hints }
 
-func hintsOf(target any) Hints {
-	if h, ok := target.(Hinted); ok {
-		return h.JSONHints()
+// lazyHints makes the hints, which only errors need.
+type lazyHints func() Hints
+
+func hintsOf(target any) lazyHints {
+	return func() Hints {
+		if h, ok := target.(Hinted); ok {
+			return h.JSONHints()
+		}
+		return nil
 	}
-	return nil
 }
 
 // plain returns a name as the keys of Hints are written.

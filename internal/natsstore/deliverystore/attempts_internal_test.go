@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// The sequence is that of the attempt, whatever its texts say.
+// The sequence is that of the attempt, also if its texts look like one.
 func TestSeqIn_ReadsNoText(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]sluice.Attempt{
