@@ -75,17 +75,15 @@ func (c *statusCmd) wanted() (all []sluice.Health) {
 // healthSummary says how many subscriptions are in each condition, worst first.
 func healthSummary(counts map[sluice.Health]int) string {
 	var parts []string
-	all := 0
 	for _, h := range sluice.Healths() {
 		if n := counts[h]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, h))
-			all += n
 		}
 	}
-	if all == 0 {
+	if len(parts) == 0 {
 		return "No subscriptions."
 	}
-	return fmt.Sprintf("%d subscriptions: %s", all, strings.Join(parts, ", "))
+	return "Subscriptions: " + strings.Join(parts, ", ")
 }
 
 func healthRow(h *sluice.SubscriptionHealth, now time.Time) []string {
