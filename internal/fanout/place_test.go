@@ -381,6 +381,24 @@ func TestRecheck_MovesSomeAtATime(t *testing.T) {
 	})
 }
 
+// Changed settings move a subscription, long after the last one joined.
+func TestRecheck_FollowsChangedSettings(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		t := w.t
+		w.shares = func(sub *sluice.Subscription, _ fanout.Stored) bool { return !sub.Policy.Dedicated }
+		a := sub("a", "/none", 6)
+		w.join(a)
+		<-time.After(5 * time.Second)
+		require.True(t, w.router.Serves(a))
+		changed := *a
+		changed.Policy.Dedicated = true
+		w.join(&changed)
+		<-time.After(5 * time.Second)
+		require.False(t, w.router.Serves(a))
+	})
+}
+
 // A log that no subscription uses is forgotten, and one that a subscription is about to use is not.
 func TestPrune_KeepsTheLogOfJoinedSubscriptions(t *testing.T) {
 	t.Parallel()

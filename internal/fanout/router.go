@@ -222,6 +222,7 @@ func (r *Router) apply(ctx context.Context) {
 			placing = append(placing, c.member)
 		case committed:
 			placing, joining = append(placing, joining...), nil
+			r.changed = true // settings may be others, too
 		}
 	}
 	if placing = slices.DeleteFunc(placing, (*member).hasLeft); len(placing) > 0 {
