@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -106,6 +108,7 @@ func TestAttempts_ShareABlockUnderLoad(t *testing.T) {
 	const many, blocks = 200, 12
 	done := make(chan error, 2*many)
 	server.Stop(t) // so that all come meanwhile
+	require.Eventually(t, func() bool { return !store.core.Conn().IsConnected() }, patience, time.Millisecond)
 	for seq := range many {
 		for _, sub := range []string{"s", "other"} {
 			log.Record(attempted(sub, seq+1), sluice.DefaultNamespace, func(err error) { done <- err })
@@ -125,6 +128,39 @@ func TestAttempts_ShareABlockUnderLoad(t *testing.T) {
 	known, err := log.Recover(t.Context(), &sluice.Subscription{ID: "s", Namespace: sluice.DefaultNamespace}, 0)
 	require.NoError(t, err)
 	require.Len(t, known, many)
+}
+
+// retries counts the lines of a log about attempts that are not recorded yet.
+type retries chan struct{}
+
+func (r retries) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("not recorded yet")) {
+		select {
+		case r <- struct{}{}:
+		default:
+		}
+	}
+	return len(line), nil
+}
+
+// What the NATS client gets during an outage it sends afterwards, and reports as failed.
+func TestAttempts_OutageStoresEachOnce(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	retried := make(retries)
+	store := connected(t, natsstore.Options{Conn: server, Log: slog.New(slog.NewTextHandler(retried, nil))})
+	require.NoError(t, store.core.Provision(t.Context()))
+	log := runLog(t, store)
+	server.Stop(t)
+	require.Eventually(t, func() bool { return !store.core.Conn().IsConnected() }, patience, time.Millisecond)
+	done := make(chan error, 1)
+	log.Record(attempted("s", 1), sluice.DefaultNamespace, func(err error) { done <- err })
+	for range 2 {
+		<-retried
+	}
+	server.Start(t)
+	recorded(t, done, 1)
+	require.Len(t, messages(t, natstest.JetStream(t, server), "s"), 1)
 }
 
 // Decision 0041: while blocks cannot be stored, those behind them wait, each subscription's attempts keep their order, and each is

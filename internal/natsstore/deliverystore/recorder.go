@@ -2,6 +2,7 @@ package deliverystore
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -20,6 +21,8 @@ const (
 	blockBytes    = 64 << 10
 	payloadShare  = 4 // and a quarter of what a message may have
 )
+
+var errNotConnected = errors.New("not connected to NATS")
 
 // recording is an attempt that is to be stored.
 type recording struct {
@@ -148,8 +151,8 @@ func (r *recorder) next(s *series) {
 
 // publish has a block stored, without waiting for it.
 func (r *recorder) publish(b *block) {
-	if r.log.store.core.Conn().IsClosed() { // the first publish would leave a goroutine that waits for that
-		r.fail(b, nats.ErrConnectionClosed)
+	if !r.log.store.core.Conn().IsConnected() { // the client would send it after the outage, and report that it failed
+		r.fail(b, errNotConnected)
 		return
 	}
 	future, err := r.log.js.PublishMsgAsync(b.message())
