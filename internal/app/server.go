@@ -237,7 +237,9 @@ func (s *server) openRegistry(ctx context.Context) error {
 	}
 	scraping := shutdown.Lasting(ctx)
 	s.metrics = metrics.New(s.opts.Log)
+	s.metrics.Built(s.version())
 	s.metrics.WatchConnections(s.web.Connections)
+	s.metrics.WatchNATS(scraping, s.store.Gauges)
 	s.metrics.WatchLogs(scraping, s.store.Namespaces().List)
 	s.metrics.WatchStorage(scraping, s.status.Storage)
 	s.quotas = quota.NewQuotas()
@@ -250,6 +252,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.index.AnswersNow,
 	})
 	s.counted = quota.WhenAll(2, s.counts.CaughtUp)
+	s.metrics.WatchLetters(scraping, s.deliveries.DeadLetterGauges, s.counts.Has)
 	s.limits = limit.Endpoints{
 		Sender: s.sender, Sends: quota.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), Paces: quota.NewPaces(), Access: s.index,
 	}
@@ -335,6 +338,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		s.engine.SaveLanes(ctx)
 	}}
 	s.metrics.WatchDeliveries(s.engine.Gauges)
+	s.metrics.WatchReplays(s.engine.ReplayGauges)
 	if dir := s.cfg.Export.Dir; dir != "" {
 		s.exporter = export.New(dir, s.log, s.deliveries, export.Options{Observe: s.metrics, Log: s.opts.Log, Lost: s.memory.Gaps})
 	}
@@ -393,6 +397,7 @@ func (s *server) openAPI(context.Context) error {
 		JWKS:         s.keyService().KeySet(""),
 		Keys:         s.keyService(),
 		Metrics:      s.metrics.Handler(),
+		Requests:     s.metrics,
 		Version:      s.opts.Version,
 		Logger:       s.opts.Log,
 		LogRequests:  httpapi.RequestLog(s.cfg.Log.Requests),

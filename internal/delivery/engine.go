@@ -94,6 +94,7 @@ type change struct {
 // served is a subscription that a runner serves.
 type served struct {
 	runner *runner
+	replay *replaying  // nil: it is of the live deliveries
 	over   atomic.Bool // the subscription has ended for good
 }
 

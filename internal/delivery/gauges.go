@@ -14,12 +14,12 @@ func (r *runner) publishGauges() {
 	defer r.mu.Unlock()
 	r.gauges = model.DeliveryGauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
-		InFlight: r.lanes.busy, Held: len(r.lanes.held), Parked: r.lanes.parked, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.state,
+		InFlight: r.lanes.busy, Buffered: len(r.lanes.held), Parked: r.lanes.parked, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.state,
 	}
 	switch now := time.Now(); {
-	case r.gauges.Held+r.gauges.Parked == 0:
+	case r.gauges.Buffered+r.gauges.Parked == 0:
 		r.oldest = time.Time{}
-	case r.oldest.IsZero() && r.gauges.Held > 0 || now.Sub(r.looked) > lookEvery:
+	case r.oldest.IsZero() && r.gauges.Buffered > 0 || now.Sub(r.looked) > lookEvery:
 		r.oldest, r.looked = r.lanes.oldest(), now
 	}
 }

@@ -40,6 +40,7 @@ type replaying struct {
 	mu       sync.Mutex
 	sent     uint64
 	dead     uint64
+	next     uint64   // where it is, as of the last save
 	stored   uint64   // both, as they were stored last
 	answered []uint64 // delivered events with letters to delete
 }
@@ -124,7 +125,7 @@ func (r *replaying) save(ctx context.Context, next uint64) error {
 	if err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.stored = counted
+		r.stored, r.next = counted, max(r.next, next)
 	}
 	return err
 }
@@ -141,7 +142,7 @@ func (r *replaying) counted() bool {
 func (r *replaying) goOn(from sluice.Replay) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sent, r.dead = max(r.sent, from.Sent), max(r.dead, from.Dead)
+	r.sent, r.dead, r.next = max(r.sent, from.Sent), max(r.dead, from.Dead), max(r.next, from.Next)
 }
 
 // finish stores that the replay has ended.

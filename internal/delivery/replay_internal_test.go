@@ -206,6 +206,20 @@ func TestReplay_WantsUpToItsEnd(t *testing.T) {
 	require.False(t, rep.wants(&sluice.Event{Seq: 9, Type: "lamp.on"}))
 }
 
+// A range is done as far as its position, letters as far as their number.
+func TestReplay_ProgressIsOfItsKind(t *testing.T) {
+	t.Parallel()
+	for want, rep := range map[float64]sluice.Replay{
+		0:    {Kind: sluice.ReplayRange, From: 11, To: 20},
+		0.3:  {Kind: sluice.ReplayRange, From: 11, To: 20, Next: 14, Sent: 1},
+		1:    {Kind: sluice.ReplayRange, From: 11, To: 20, Next: 21},
+		0.75: {Kind: sluice.ReplayDeadLetters, From: 11, To: 200, Next: 12, Total: 4, Sent: 2, Dead: 1},
+	} {
+		require.InDelta(t, want, replayRatio(&rep), 1e-9, "%+v", rep)
+	}
+	require.InDelta(t, 1, replayRatio(&sluice.Replay{Kind: sluice.ReplayDeadLetters, Total: 1, Sent: 2}), 1e-9)
+}
+
 // A replay's lanes, rate and end are its own.
 func TestReplay_RunsBesideTheLiveDeliveries(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
 	r := newReplaying(rep, e.ports, e.opts.Log)
 	r.works = func() { e.proved(ctx, sub.ID) }
-	s := &served{runner: r.runner(sub, e)}
+	s := &served{runner: r.runner(sub, e), replay: r}
 	run := func(inner context.Context) {
 		if rep.Acts() {
 			e.perform(inner, r)

@@ -77,6 +77,8 @@ func matrix() map[string]asked {
 	const stream, ds = "/streams/{ns}/{path}", "/streams/{ns}/__ds"
 	const events, one, acme = "/v1/namespaces/{ns}/events", "/v1/subscriptions/{id}", "/v1/namespaces/{ns}"
 	return map[string]asked{
+		"GET /livez":                 {row: withoutAToken},
+		"HEAD /livez":                {row: withoutAToken},
 		"GET /healthz":               {row: withoutAToken},
 		"HEAD /healthz":              {row: withoutAToken},
 		"GET /readyz":                {row: withoutAToken},

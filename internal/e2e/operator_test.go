@@ -7,9 +7,11 @@ import (
 	"testing"
 
 	"github.com/nats-io/jsm.go"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint" //nolint:depguard // it checks the text of a real server
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
+	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -80,6 +82,10 @@ func TestMetrics_Count(t *testing.T) {
 	put(t, s.api, "/b", 1, 1)
 	statusOf(t, s.api, dying.ID, func(st sluice.Status) bool { return idle(st) && st.DeadLetters == 2 })
 	statusOf(t, s.api, parked.ID, func(st sluice.Status) bool { return st.Parked == 2 && st.Backlog == 0 })
+	rep, err := s.api.Replay(t.Context(), parked.ID, client.ReplayRequest{From: "1"}) // its lanes wait, too
+	require.NoError(t, err)
+	s.must(t, http.StatusOK, "GET /v1/subscriptions/dying/status", "")
+	s.must(t, http.StatusNotFound, "GET /v1/nothing/hunter2", "")
 	want := []string{
 		`sluice_events_published_total{namespace="default"} 8`, // four, and what the server says of itself,
 		`sluice_log_events{namespace="default"} 8`,
@@ -87,12 +93,21 @@ func TestMetrics_Count(t *testing.T) {
 		`sluice_attempts_total{namespace="default",outcome="delivered",subscription="dying"} 2`,
 		`sluice_attempts_total{namespace="default",outcome="failed",subscription="dying"} 4`,
 		`sluice_dead_letters_total{namespace="default",reason="exhausted",subscription="dying"} 2`,
-		`sluice_attempt_duration_seconds_count{namespace="default"} 8`,
+		`sluice_attempt_duration_seconds_count{namespace="default"} 10`,
 		`sluice_attempts_in_flight{namespace="default",subscription="dying"} 0`,
-		`sluice_deliveries_held{namespace="default",subscription="dying"} 0`,
+		`sluice_deliveries_buffered{namespace="default",subscription="dying"} 0`,
 		`sluice_lanes_parked{namespace="default",subscription="dying"} 0`,
 		`sluice_lanes_parked{namespace="default",subscription="parked"} 2`,
 		`sluice_lag_seconds{namespace="default",subscription="dying"} 0`,
+		`sluice_dead_letters_stored 2`,
+		`sluice_subscription_dead_letters{namespace="default",subscription="dying"} 2`,
+		`sluice_replays_running{namespace="default",subscription="parked"} 1`,
+		`sluice_replay_progress_ratio{namespace="default",subscription="parked"} 1`,
+		`sluice_http_requests_total{method="POST",route="/v1/subscriptions",status="2xx"} 2`,
+		`sluice_http_request_duration_seconds_count{method="POST",route="/v1/subscriptions",status="2xx"} 2`,
+		`sluice_http_requests_total{method="GET",route="unmatched",status="4xx"} 1`,
+		`sluice_nats_connected 1`,
+		`sluice_nats_reconnects_total 0`,
 	}
 	var missing []string
 	var text string
@@ -114,8 +129,18 @@ func TestMetrics_Count(t *testing.T) {
 	_, lag, ok := strings.Cut(text, `sluice_lag_seconds{namespace="default",subscription="parked"} `)
 	require.True(t, ok)
 	require.False(t, strings.HasPrefix(lag, "0\n"), "the events of a parked lane grow older")
+	require.Regexp(t, `\nsluice_build_info\{commit="\w+",go="go1\S+",version="test"\} 1\n`, text)
+	require.Regexp(t, `\nsluice_nats_round_trip_seconds \d`, text)
+	require.NotContains(t, text, "hunter2", "a path is no label")
+	require.NotContains(t, text, "/v1/subscriptions/dying")
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	_, err = s.api.CancelReplay(t.Context(), parked.ID, rep.ID)
+	require.NoError(t, err)
 	require.NoError(t, s.api.DeleteSubscription(t.Context(), dying.ID))
 	eventually(t, func() bool {
-		return !strings.Contains(s.must(t, http.StatusOK, "GET /metrics", "").text, `subscription="dying"`)
+		text = s.must(t, http.StatusOK, "GET /metrics", "").text
+		return !strings.Contains(text, `subscription="dying"`) && !strings.Contains(text, "sluice_replays_running{")
 	}, "what a deleted subscription did is forgotten")
 }

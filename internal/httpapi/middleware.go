@@ -109,7 +109,7 @@ func requestID(given string) string {
 }
 
 func isProbe(route string) bool {
-	return route == "/healthz" || route == "/readyz" || route == "/metrics"
+	return route == "/livez" || route == "/healthz" || route == "/readyz" || route == "/metrics"
 }
 
 // isAPI reports whether a path requires authentication.

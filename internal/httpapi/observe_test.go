@@ -139,6 +139,7 @@ func TestReady_NeedsNATSAndHealthDoesNot(t *testing.T) {
 	b := newBench(t)
 	b.nats.Stop(t)
 	require.Eventually(t, func() bool { return b.do(t, "GET /readyz", "").status == http.StatusServiceUnavailable }, time.Minute, 10*time.Millisecond)
+	b.must(t, http.StatusOK, "GET /livez", "", "Authorization", "")
 	a := b.do(t, "GET /readyz", "")
 	require.Equal(t, "unavailable", a.code())
 	require.Equal(t, "1", a.header.Get("Retry-After"))

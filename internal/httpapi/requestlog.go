@@ -70,7 +70,9 @@ func servedOf(c echo.Context) served {
 	}
 }
 
+// log counts a request that has ended, and writes its line.
 func (s *Server) log(ctx context.Context, r served, took time.Duration, err error) {
+	s.count(&r, took)
 	if sluice.IsFull(err) && r.level == slog.LevelError { // logged once by the server
 		r.level = slog.LevelInfo
 	}

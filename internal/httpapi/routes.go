@@ -83,6 +83,8 @@ func grows(r route) bool {
 // checked by the handler: publishing by path, lists by visibility.
 func (s *Server) routes() []route {
 	all := []route{
+		{http.MethodGet, "/livez", open, s.healthz},
+		{http.MethodHead, "/livez", open, s.healthz},
 		{http.MethodGet, "/healthz", open, s.healthz},
 		{http.MethodHead, "/healthz", open, s.healthz},
 		{http.MethodGet, "/readyz", open, s.readyz},

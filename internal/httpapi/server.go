@@ -185,6 +185,7 @@ type Options struct {
 
 	JWKS     func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics  http.Handler                          // for /metrics
+	Requests Requests                              // counts requests; nil: they are not counted
 	Version  string                                // version of the program; default "dev"
 	Stopping context.Context                       //nolint:containedctx // ends with the server, which answers waiting requests; nil: never
 	Logger   *slog.Logger                          // default slog.DiscardHandler
@@ -201,6 +202,7 @@ type Server struct {
 	echo     *echo.Echo
 	failures *failures
 	pages    pages
+	known    map[routeKey]struct{}
 	root     [sha256.Size]byte // hash of the root token
 	trials   oneEach
 	batches  oneEach
@@ -226,7 +228,7 @@ func New(opts Options) *Server {
 	}
 	opts.LogRequests = cmp.Or(opts.LogRequests, LogErrors)
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
-	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
+	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.pages = newPages(opts.Version)
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
 	s.feeds = live.New(live.Deps{
@@ -238,6 +240,7 @@ func New(opts Options) *Server {
 	s.echo.Use(before(s.secured()), s.observe, before(s.authenticate, s.fits))
 	for _, r := range s.routes() {
 		s.echo.Add(r.method, r.path, s.guard(r))
+		s.known[routeKey{r.method, r.path}] = struct{}{}
 	}
 	return s
 }

@@ -98,7 +98,7 @@ func placeOf(at []string) string {
 	}
 	rest := strings.Join(at[1:], "/")
 	switch at[0] {
-	case "health", "livez", "live", "ping", "status":
+	case "health", "live", "ping", "status":
 		return "/healthz"
 	case "ready":
 		return "/readyz"

@@ -37,6 +37,7 @@ type Metrics struct {
 	loops    *prometheus.CounterVec
 	of       *subscriptions
 	due      due
+	requests *requests
 }
 
 // New returns a set of counters; log gets the failures of scrapes.
@@ -46,6 +47,7 @@ func New(log *slog.Logger) *Metrics {
 		registry: prometheus.NewRegistry(),
 		of:       newSubscriptions(),
 		due:      newDue(),
+		requests: newRequests(),
 		taken: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_api_events_total", Help: "Events accepted by the HTTP API, including duplicates.",
 		}, []string{"namespace", "duplicate"}),
@@ -66,7 +68,7 @@ func New(log *slog.Logger) *Metrics {
 	m.loops = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_event_loops_total", Help: "Events in causation loops that were refused or not delivered.",
 	}, []string{"namespace"})
-	m.registry.MustRegister(m.of, m.due.ended, m.due.late, m.exported, m.failures, m.loops, m.taken, m.duration, m.dropped,
+	m.registry.MustRegister(m.requests.served, m.requests.duration, m.of, m.due.ended, m.due.late, m.exported, m.failures, m.loops, m.taken, m.duration, m.dropped,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -89,13 +91,13 @@ func (m *Metrics) WatchLogs(ctx context.Context, list func(context.Context) ([]s
 		}
 		return logs, err
 	}
-	m.registry.MustRegister(readings[namespaceLog]{kept(ctx, m.log, read), logReadings()})
+	m.registry.MustRegister(readings[namespaceLog]{kept(ctx, m.log, keptFor, read), logReadings()})
 }
 
 // WatchStorage reads the store's usage at each scrape, until ctx is done; there is none while the
 // store is unavailable. Call it once.
 func (m *Metrics) WatchStorage(ctx context.Context, storage func(context.Context) (sluice.Storage, error)) {
-	read := kept(ctx, m.log, func(ctx context.Context) ([]sluice.Storage, error) {
+	read := kept(ctx, m.log, keptFor, func(ctx context.Context) ([]sluice.Storage, error) {
 		s, err := storage(ctx)
 		return []sluice.Storage{s}, err
 	})
@@ -210,7 +212,7 @@ func deliveryReadings() []reading[model.DeliveryGauges] {
 	}
 	return []reading[model.DeliveryGauges]{
 		gauge("sluice_attempts_in_flight", "Attempts in flight.", func(g model.DeliveryGauges) float64 { return float64(g.InFlight) }),
-		gauge("sluice_deliveries_held", "Events fetched and not settled yet.", func(g model.DeliveryGauges) float64 { return float64(g.Held) }),
+		gauge("sluice_deliveries_buffered", "Deliveries received from JetStream and not settled yet.", func(g model.DeliveryGauges) float64 { return float64(g.Buffered) }),
 		gauge("sluice_lanes_parked", "Lanes that wait for their next attempt.", func(g model.DeliveryGauges) float64 { return float64(g.Parked) }),
 		gauge("sluice_lanes_held", "Parked lanes that wait until their head is retried or discarded.", func(g model.DeliveryGauges) float64 { return float64(g.HeldLanes) }),
 		gauge("sluice_lag_seconds", "Age of the oldest event that is buffered or parked.", func(g model.DeliveryGauges) float64 { return g.Lag.Seconds() }),

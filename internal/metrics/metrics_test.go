@@ -19,7 +19,7 @@ func TestScrape_ShowsCountersAndGauges(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(slog.New(slog.DiscardHandler))
 	m.WatchDeliveries(func() []model.DeliveryGauges {
-		return []model.DeliveryGauges{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, HeldLanes: 2, Lag: 4500 * time.Millisecond, Breaker: sluice.BreakerHalfOpen, Unopened: true}}
+		return []model.DeliveryGauges{{Namespace: "acme", Subscription: "erp", InFlight: 1, Buffered: 2, Parked: 3, HeldLanes: 2, Lag: 4500 * time.Millisecond, Breaker: sluice.BreakerHalfOpen, Unopened: true}}
 	})
 	m.WatchLogs(t.Context(), func(context.Context) ([]sluice.Namespace, error) {
 		return []sluice.Namespace{{Name: "acme", Retention: sluice.Retention{MaxBytes: 8}, Usage: &sluice.Usage{Events: 5, Bytes: 6, LastSeq: 7}}}, nil
@@ -71,7 +71,7 @@ func TestScrape_ShowsCountersAndGauges(t *testing.T) {
 		`sluice_attempt_duration_seconds_count{namespace="acme"} 1`,
 		`sluice_attempt_seconds_total{namespace="acme",subscription="erp"} 0.25`,
 		`sluice_attempts_in_flight{namespace="acme",subscription="erp"} 1`,
-		`sluice_deliveries_held{namespace="acme",subscription="erp"} 2`,
+		`sluice_deliveries_buffered{namespace="acme",subscription="erp"} 2`,
 		`sluice_lanes_parked{namespace="acme",subscription="erp"} 3`,
 		`sluice_lanes_held{namespace="acme",subscription="erp"} 2`,
 		`sluice_exported_total{what="events"} 7`,

@@ -12,16 +12,16 @@ const (
 	keptFor     = 5 * time.Second // how long a response of the store is reused for scrapes
 )
 
-// kept returns a function that calls read at most every few seconds, and otherwise returns the last
+// kept returns a function that calls read at most once in the time of reuse, and otherwise returns the last
 // result. A failure is logged; it is no value, and not cached.
-func kept[T any](ctx context.Context, log *slog.Logger, read func(context.Context) ([]T, error)) func() []T {
+func kept[T any](ctx context.Context, log *slog.Logger, reuse time.Duration, read func(context.Context) ([]T, error)) func() []T {
 	var mu sync.Mutex
 	var last []T
 	var at time.Time
 	return func() []T {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(last) > 0 && time.Since(at) <= keptFor {
+		if len(last) > 0 && time.Since(at) <= reuse {
 			return last
 		}
 		limit, cancel := context.WithTimeout(ctx, scrapeLimit)

@@ -11,12 +11,12 @@ type DeliveryGauges struct {
 	Namespace    string
 	Subscription string
 	InFlight     int // attempts
-	Held         int // events fetched and not settled
+	Buffered     int // events fetched and not settled
 	Parked       int // lanes
 	HeldLanes    int // held among the parked lanes
 	Breaker      sluice.Breaker
 	Unopened     bool          // its source could not be opened the last time: nothing is delivered
-	Lag          time.Duration // age of the oldest event that is held or parked
+	Lag          time.Duration // age of the oldest event that is buffered or parked
 }
 
 // WakeGauges is a snapshot of the consumers of one wake subscription in this process.
@@ -58,3 +58,46 @@ type KnowledgeGauges struct {
 	Namespace string
 	Status    sluice.EnrichmentStatus
 }
+
+// ReplayGauges is a snapshot of the replays of one subscription that this process runs.
+type ReplayGauges struct {
+	Namespace    string
+	Subscription string
+	Running      int
+	Ratio        float64 // of the events of the one that is the least far, from 0 to 1
+}
+
+// DeadLetterGauges is the number of stored dead letters.
+type DeadLetterGauges struct {
+	Total uint64
+	Of    []SubscriptionLetters // nil: too many to count those of each subscription
+}
+
+// SubscriptionLetters is the number of stored dead letters of one subscription.
+type SubscriptionLetters struct {
+	Namespace    string
+	Subscription string
+	Letters      uint64
+}
+
+// NATSGauges is the state of the connection to NATS.
+type NATSGauges struct {
+	Connected  bool
+	Reconnects uint64        // since the start
+	RoundTrip  time.Duration // of a ping; 0: not connected, or no answer
+}
+
+// Served is an HTTP request that has ended.
+type Served struct {
+	Method string
+	Route  string // the pattern of the route, such as /v1/subscriptions/:id; Unrouted: there is none
+	Status int
+	Took   time.Duration
+	Waits  bool // it follows something, or polls for it: how long it takes says nothing
+}
+
+// The labels of requests that fit no route or use no usual method: their number is bounded.
+const (
+	Unrouted = "unmatched"
+	Other    = "other"
+)

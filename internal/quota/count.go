@@ -116,6 +116,14 @@ func (c *Counts) Of(namespace string) int {
 	return c.of[namespace]
 }
 
+// Has reports whether a namespace has a subscription.
+func (c *Counts) Has(namespace, id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sub, ok := c.subs[id]
+	return ok && sub.namespace == namespace
+}
+
 // CaughtUp says that every stored subscription has been reported.
 func (c *Counts) CaughtUp() {
 	c.mu.Lock()

@@ -32,27 +32,46 @@ const maxCounted = 100_000
 // DeadLetterCounts returns how many dead letters each subscription has; nil if the server has more than 100,000.
 // Those of an earlier subscription of the same ID are counted, too.
 func (s *Store) DeadLetterCounts(ctx context.Context) (map[string]uint64, error) {
+	counted, err := s.DeadLetterGauges(ctx)
+	if err != nil || counted.Of == nil {
+		return nil, err
+	}
+	all := map[string]uint64{}
+	for _, of := range counted.Of {
+		all[of.Subscription] += of.Letters
+	}
+	return all, nil
+}
+
+// DeadLetterGauges returns how many dead letters there are, and of each subscription that has some unless there
+// are more than 100,000. Those of an earlier subscription of the same ID are counted, too.
+func (s *Store) DeadLetterGauges(ctx context.Context) (model.DeadLetterGauges, error) {
 	handle, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", streams.DeadLetters, natsstore.StoreError(ctx, err))
+		return model.DeadLetterGauges{}, fmt.Errorf("stream %s: %w", streams.DeadLetters, natsstore.StoreError(ctx, err))
 	}
 	switch n := handle.CachedInfo().State.Msgs; {
 	case n == 0:
-		return map[string]uint64{}, nil
+		return model.DeadLetterGauges{Of: []model.SubscriptionLetters{}}, nil
 	case n > maxCounted:
-		return nil, nil //nolint:nilnil // they are not counted
+		return model.DeadLetterGauges{Total: n}, nil
 	}
 	info, err := natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return handle.Info(ctx, jetstream.WithSubjectFilter(streams.DeadLettersSubjects()))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("count dead letters: %w", natsstore.StoreError(ctx, err))
+		return model.DeadLetterGauges{}, fmt.Errorf("count dead letters: %w", natsstore.StoreError(ctx, err))
 	}
-	all := map[string]uint64{}
+	type owner struct{ namespace, subscription string }
+	counts := map[owner]uint64{}
 	for subject, n := range info.State.Subjects {
 		if parts := strings.SplitN(subject, ".", 4); len(parts) == 4 {
-			all[parts[2]] += n
+			counts[owner{parts[1], parts[2]}] += n
 		}
+	}
+	all := model.DeadLetterGauges{Total: info.State.Msgs, Of: make([]model.SubscriptionLetters, 0, len(counts))}
+	for of, n := range counts {
+		all.Of = append(all.Of, model.SubscriptionLetters{Namespace: of.namespace, Subscription: of.subscription, Letters: n})
 	}
 	return all, nil
 }
