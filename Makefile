@@ -56,8 +56,9 @@ conformance: build $(suite_modules) ## Run the public suite of Durable Streams a
 $(suite_modules): scripts/conformance/package-lock.json
 	cd scripts/conformance && npm ci --no-audit --no-fund
 
-soak: ## Run Step of wakes for 4,000,000 random steps, feeds under load, and the tests of store and delivery twenty times (half an hour)
+soak: ## Run Step of wakes for 4,000,000 random steps, feeds under load, the tests of store and delivery twenty times, and models of mirrors (an hour)
 	SLUICE_LONG=1 go test -count=1 -run='^TestModel_RandomHistoriesKeepTheGuarantees$$' -v ./internal/wake
+	SLUICE_LONG=1 go test -count=1 -timeout=60m -run='^Test(Bundle)?Model_' ./internal/mirror
 	SLUICE_LONG=1 go test -count=1 -p=1 -parallel=1 -timeout=30m -v ./internal/e2e \
 		-run='^(TestFeed_CrowdMissesNothingUnreported|TestState_PlusFeedEqualsLaterState|TestFeed_ReadersOutliveTheirServer)$$'
 	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery ./internal/natsstore/...

@@ -230,22 +230,19 @@ func TestDocument_AboveItsLimitIsForADirectory(t *testing.T) {
 	t.Parallel()
 	w, err := bundle.NewDocumentWriter("entries", 0)
 	require.NoError(t, err)
-	big := sample(sluice.DepthFull, 0)[1]
-	big.Event.Data = bytes.Repeat([]byte("x"), 30<<20)
-	for seq := range uint64(2) {
-		big.Event.Seq = seq + 1
-		require.NoError(t, w.Append(big))
-	}
-	big.Event.Seq = 3
-	require.Equal(t, sluice.TooLarge, sluice.CodeOf(w.Append(big)))
-	big.Event.Data = []byte("small")
-	require.NoError(t, w.Append(big), "the refused entry left nothing behind")
-	text, h, err := w.Seal(header(0, 3), keyOf(1))
+	one := sample(sluice.DepthFull, 0)[1]
+	one.Event.Seq = 1
+	require.NoError(t, w.Append(one))
+	one.Event.Seq, one.Event.Data = 2, bytes.Repeat([]byte("x"), bundle.MaxDocument)
+	require.Equal(t, sluice.TooLarge, sluice.CodeOf(w.Append(one)))
+	one.Event.Data = []byte("small")
+	require.NoError(t, w.Append(one), "the refused entry left nothing behind")
+	text, h, err := w.Seal(header(0, 2), keyOf(1))
 	require.NoError(t, err)
-	require.EqualValues(t, 3, h.Count)
+	require.EqualValues(t, 2, h.Count)
 	c, err := read(t, text).Verify(t.Context(), trusting(t, 1))
 	require.NoError(t, err)
-	require.Len(t, entriesOf(t, c, 0), 3)
+	require.Len(t, entriesOf(t, c, 0), 2)
 
 	_, err = bundle.ReadDocument(bytes.NewReader(make([]byte, bundle.MaxDocument+1)))
 	require.Equal(t, sluice.TooLarge, sluice.CodeOf(err))

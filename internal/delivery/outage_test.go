@@ -21,7 +21,7 @@ func budget() time.Duration {
 	if os.Getenv("SLUICE_LONG") != "" {
 		return 10 * time.Minute
 	}
-	return 6 * time.Second
+	return 3 * time.Second
 }
 
 // checkWithin checks a model, whose runs are numbered from 1, until it has had its time and, however slow the machine

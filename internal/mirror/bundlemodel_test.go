@@ -285,7 +285,7 @@ func bundleKeys(t *testing.T) (bundle.Trust, [2]ed25519.PrivateKey) {
 func TestBundleModel_MirrorIsTheFilteredLog(t *testing.T) {
 	t.Parallel()
 	trust, keys := bundleKeys(t)
-	all, histories := 0, uint64(150)
+	all, histories := 0, uint64(60)
 	if os.Getenv("SLUICE_LONG") != "" {
 		histories = 20_000
 	}

@@ -314,7 +314,7 @@ func (m *copyist) turn(s *site) error {
 // Issue 16: in any history of a source and of its mirror, the mirror is the source, filtered, without the gaps that it knows.
 func TestModel_MirrorIsTheFilteredLogWithoutGaps(t *testing.T) {
 	t.Parallel()
-	all, histories := 0, uint64(4000)
+	all, histories := 0, uint64(1500)
 	if os.Getenv("SLUICE_LONG") != "" {
 		histories = 100_000
 	}

@@ -433,7 +433,7 @@ func TestModel_HoldsOverStores(t *testing.T) {
 	if testing.Short() {
 		t.Skip("mutants of the rules are found by the model of the rules")
 	}
-	histories := uint64(10)
+	histories := uint64(4)
 	if os.Getenv("SLUICE_LONG") != "" {
 		histories = 300
 	}
