@@ -44,7 +44,7 @@ run: ## Start a server for development on 127.0.0.1:8080 and 127.0.0.1:4222
 demo: ## Run a server, two receivers and a stream of events, and show the deliveries
 	go run ./cmd/sluice demo
 
-interop: build $(node_modules) ## Test a real server with clients of other projects (needs node and python3)
+interop: build $(node_modules) ## Test a real server with clients of other projects, and those in TypeScript and Python (needs node and python3)
 	scripts/npmtest interop --test-name-pattern
 
 $(node_modules): scripts/interop/package-lock.json
@@ -63,6 +63,9 @@ soak: ## Run Step of wakes for 4,000,000 random steps, feeds under load, the tes
 		-run='^(TestFeed_CrowdMissesNothingUnreported|TestState_PlusFeedEqualsLaterState|TestFeed_ReadersOutliveTheirServer)$$'
 	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery ./internal/natsstore/...
 	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery -shared
+
+clients: ## Write the types and operations of the clients in TypeScript and Python from the OpenAPI document
+	go run ./scripts/clients
 
 crash: ## Kill the server under load repeatedly, and count lost events and processes that are left
 	SLUICE_LONG=1 go test -run='TestCrash_LosesNoEventAndKeepsPathOrder|TestModuleCrash_LosesNoEvent' -count=1 -timeout=30m -v ./internal/e2e/
@@ -94,4 +97,4 @@ release-snapshot: ## Build a release of this commit for all platforms, unpublish
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
 
-.PHONY: release-snapshot faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench performance fuzz vuln natscli
+.PHONY: clients release-snapshot faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench performance fuzz vuln natscli

@@ -1,0 +1,149 @@
+package clientgen
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// document is the part of an OpenAPI document that clients are made of.
+type document struct {
+	Paths      map[string]map[string]json.RawMessage `json:"paths"`
+	Components struct {
+		Parameters    map[string]parameter `json:"parameters"`
+		RequestBodies map[string]content   `json:"requestBodies"`
+		Responses     map[string]content   `json:"responses"`
+		Schemas       map[string]*schema   `json:"schemas"`
+	} `json:"components"`
+}
+
+type operation struct {
+	ID          string             `json:"operationId"`
+	Summary     string             `json:"summary"`
+	Parameters  []parameter        `json:"parameters"`
+	RequestBody *content           `json:"requestBody"`
+	Responses   map[string]content `json:"responses"`
+}
+
+type parameter struct {
+	Ref      string  `json:"$ref"`
+	Name     string  `json:"name"`
+	In       string  `json:"in"`
+	Required bool    `json:"required"`
+	Schema   *schema `json:"schema"`
+}
+
+// content is a request body or a response.
+type content struct {
+	Ref      string `json:"$ref"`
+	Required bool   `json:"required"`
+	Content  map[string]struct {
+		Schema *schema `json:"schema"`
+	} `json:"content"`
+}
+
+type schema struct {
+	Ref         string             `json:"$ref"`
+	Type        any                `json:"type"` // a name, or several
+	Description string             `json:"description"`
+	Enum        []any              `json:"enum"`
+	Const       any                `json:"const"`
+	Required    []string           `json:"required"`
+	Items       *schema            `json:"items"`
+	Properties  map[string]*schema `json:"properties"`
+	Additional  json.RawMessage    `json:"additionalProperties"` // a schema or a bool
+	OneOf       []*schema          `json:"oneOf"`
+	AnyOf       []*schema          `json:"anyOf"`
+	AllOf       []*schema          `json:"allOf"`
+}
+
+func parse(text []byte) (*document, error) {
+	var d document
+	if err := yaml.Unmarshal(text, &d); err != nil {
+		return nil, fmt.Errorf("OpenAPI document: %w", err)
+	}
+	for _, found := range reference.FindAllSubmatch(text, -1) {
+		if d.Components.Schemas[string(found[1])] == nil {
+			return nil, fmt.Errorf("OpenAPI document: no schema %s", found[1])
+		}
+	}
+	return &d, nil
+}
+
+var reference = regexp.MustCompile(`#/components/schemas/(\w+)`)
+
+// named returns the last element of a reference.
+func named(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
+
+func resolve[T any](ref string, it T, all map[string]T) T {
+	if ref == "" {
+		return it
+	}
+	return all[named(ref)]
+}
+
+// flat returns a schema with its references and the parts of allOf merged into it. Its own
+// description wins.
+func (d *document) flat(s *schema) *schema {
+	if s.Ref != "" {
+		return d.flat(d.Components.Schemas[named(s.Ref)])
+	}
+	if len(s.AllOf) == 0 {
+		return s
+	}
+	merged := *s
+	merged.AllOf = nil
+	merged.Properties = maps.Clone(s.Properties)
+	if merged.Properties == nil {
+		merged.Properties = map[string]*schema{}
+	}
+	for _, part := range s.AllOf {
+		p := d.flat(part)
+		for name, property := range p.Properties {
+			if merged.Properties[name] == nil {
+				merged.Properties[name] = property
+			}
+		}
+		merged.Required = append(slices.Clone(merged.Required), p.Required...)
+		if merged.Type == nil {
+			merged.Type = p.Type
+		}
+		if merged.Additional == nil {
+			merged.Additional = p.Additional
+		}
+	}
+	return &merged
+}
+
+// only returns the reference of an allOf that adds nothing to it, such as one with another
+// description.
+func (s *schema) only() string {
+	if s.Ref != "" {
+		return s.Ref
+	}
+	if len(s.AllOf) == 1 && len(s.Properties) == 0 && len(s.Required) == 0 {
+		return s.AllOf[0].Ref
+	}
+	return ""
+}
+
+// additional returns the schema of the members of an object that it does not name; nil if there are
+// none or nothing is said about them.
+func (s *schema) additional() (*schema, error) {
+	switch text := string(s.Additional); text {
+	case "", "false":
+		return nil, nil //nolint:nilnil // no schema
+	case "true":
+		return &schema{}, nil
+	}
+	var of schema
+	if err := json.Unmarshal(s.Additional, &of); err != nil {
+		return nil, fmt.Errorf("additionalProperties: %w", err)
+	}
+	return &of, nil
+}
