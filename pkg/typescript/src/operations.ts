@@ -319,6 +319,11 @@ export abstract class Operations {
     return this.call('GET', '/v1/namespaces/{ns}/watches/{id}', args, [], options)
   }
 
+  /** Same as GET, without a body: `HEAD /livez`. */
+  headLivez(options: Options = {}): Promise<Response> {
+    return this.whole('HEAD', '/livez', {}, [], options)
+  }
+
   /** Get the end of the stream of a mirror: `HEAD /v1/namespaces/{ns}/items/stream`. */
   headMirrorStream(args: { ns: T.NamespaceName; subscription: string }, options: Options = {}): Promise<Response> {
     return this.whole('HEAD', '/v1/namespaces/{ns}/items/stream', args, [], options)
@@ -329,7 +334,7 @@ export abstract class Operations {
     return this.whole('HEAD', '/streams/{ns}/{path}', args, [], options)
   }
 
-  /** Check that the process responds: `GET /healthz`. */
+  /** Same as /livez, for checks that know this name: `GET /healthz`. */
   healthz(options: Options = {}): Promise<T.OK> {
     return this.call('GET', '/healthz', {}, [], options)
   }
@@ -492,6 +497,11 @@ export abstract class Operations {
   /** List the watches of a namespace that the caller manages, newest first: `GET /v1/namespaces/{ns}/watches`. */
   listWatches(args: { ns: T.NamespaceName; limit?: number | undefined; cursor?: string | undefined }, options: Options = {}): Promise<T.ListWatchesResult> {
     return this.call('GET', '/v1/namespaces/{ns}/watches', args, [], options)
+  }
+
+  /** Check that the process runs and answers; nothing else is looked at: `GET /livez`. */
+  livez(options: Options = {}): Promise<T.OK> {
+    return this.call('GET', '/livez', {}, [], options)
   }
 
   /** Issue a grant: `POST /v1/grants`. */

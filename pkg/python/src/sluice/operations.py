@@ -272,6 +272,10 @@ class Operations:
         """Get a watch: `GET /v1/namespaces/{ns}/watches/{id}`."""
         return self._call("GET", "/v1/namespaces/{ns}/watches/{id}", {"ns": ns, "id": id}, {}, {})
 
+    def head_livez(self) -> Response:
+        """Same as GET, without a body: `HEAD /livez`."""
+        return self._whole("HEAD", "/livez", {}, {}, {})
+
     def head_mirror_stream(self, ns: t.NamespaceName, *, subscription: str) -> Response:
         """Get the end of the stream of a mirror: `HEAD /v1/namespaces/{ns}/items/stream`."""
         return self._whole("HEAD", "/v1/namespaces/{ns}/items/stream", {"ns": ns}, {"subscription": subscription}, {})
@@ -281,7 +285,7 @@ class Operations:
         return self._whole("HEAD", "/streams/{ns}/{path}", {"ns": ns, "path": path}, {}, {})
 
     def healthz(self) -> t.OK:
-        """Check that the process responds: `GET /healthz`."""
+        """Same as /livez, for checks that know this name: `GET /healthz`."""
         return self._call("GET", "/healthz", {}, {}, {})
 
     def import_bundle(self, ns: t.NamespaceName, body: t.Bundle | t.Bytes, *, accept_gap: bool | None = None, content_type: str | None = None, idempotency_key: str | None = None) -> t.BundleImport | t.BundleArrival:
@@ -411,6 +415,10 @@ class Operations:
     def list_watches(self, ns: t.NamespaceName, *, limit: int | None = None, cursor: str | None = None) -> t.ListWatchesResult:
         """List the watches of a namespace that the caller manages, newest first: `GET /v1/namespaces/{ns}/watches`."""
         return self._call("GET", "/v1/namespaces/{ns}/watches", {"ns": ns}, {"limit": limit, "cursor": cursor}, {})
+
+    def livez(self) -> t.OK:
+        """Check that the process runs and answers; nothing else is looked at: `GET /livez`."""
+        return self._call("GET", "/livez", {}, {}, {})
 
     def mint_grant(self, body: t.GrantRequest, *, idempotency_key: str | None = None) -> t.Minted:
         """Issue a grant: `POST /v1/grants`."""
