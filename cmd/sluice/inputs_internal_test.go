@@ -13,12 +13,13 @@ import (
 )
 
 // The habits and mistakes of newcomers on the command line, by their numbers in the report of the first hour: each is
-// answered with the command, the setting or the reason. The inputs 1 to 32 are those of the API.
+// answered with the command, the setting or the reason. The inputs 1 to 32 are those of the API; 21 has its warning here.
 func TestInputs_GetHelpfulAnswers(t *testing.T) {
 	t.Parallel()
 	c := serving(t)
 	c.must("sub", "create", "--id", "dead", "--pattern", "/**", "--url", "http://127.0.0.1:1/")
 	c.must("sub", "create", "--id", "other", "--pattern", "/x/**", "--url", "http://127.0.0.1:1/")
+	c.must("pub", "/orders/1", `{"total":7}`, "--type", "order.paid", "--id", "order-1")
 	c.must("ns", "put", "acme")
 	c.must("pub", "/a", "1", "--ns", "acme", "--id", "pay-1")
 	addresses, err := terminal.ReadAddresses(c.data)
@@ -33,6 +34,13 @@ func TestInputs_GetHelpfulAnswers(t *testing.T) {
 		status int
 		says   []string // in its output or its complaint
 	}{
+		{
+			21, `sub create --id totl --pattern /orders/** --url http://127.0.0.1:1/ --type order.paid --cel event.data.totl>5`, 0,
+			[]string{"warning: filter.cel: none of the latest 1 events on these paths has event.data.totl; did you mean event.data.total?"},
+		},
+		{21, "sub test totl --event order-1", 1, []string{"totl would not get this event. The filter does not match: the expression event.data.totl>5"}},
+		{21, `sub test totl --path /orders/2 --type order.paid {"totl":6}`, 0, []string{"The pattern and the filter match."}},
+		{21, "sub test totl --event order-1 --path /a", 2, []string{"--event names a stored event"}},
 		{33, "", 2, []string{"Usage: sluice <command>", "Start:", "  serve", "  pub"}},
 		{34, "foo", 2, []string{"unexpected argument foo", "Run sluice --help"}},
 		{34, "help", 0, []string{"Usage: sluice <command>"}},

@@ -229,30 +229,6 @@ func (c *subRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-type subTestCmd struct {
-	ID string `arg:"" help:"Subscription."`
-}
-
-// Run sends the sample. It fails unless the endpoint accepts it.
-func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
-	api, err := s.Client()
-	if err != nil {
-		return err
-	}
-	a, err := api.TestSubscription(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	err = s.Show(a, func() error {
-		return s.Facts("outcome", string(a.Outcome), "status", httpStatus(a.Status),
-			"duration", a.Duration.Std().Round(time.Microsecond).String(), "error", a.Error, "response", a.Response)
-	})
-	if err == nil && a.Outcome != sluice.Delivered {
-		err = sluice.Errorf(sluice.Unavailable, "the endpoint of %s did not accept the test event: %s", c.ID, cmp.Or(a.Error, string(a.Outcome)))
-	}
-	return err
-}
-
 type subStatusCmd struct {
 	terminal.Watching
 

@@ -232,6 +232,7 @@ func (c *subCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 	return s.Show(sub, func() error {
 		if created {
+			warnOfNames(ctx, s, api, &sub)
 			return sayCreated(s, sub)
 		}
 		return s.Say("Subscription %s already exists for the same events and URL, and is unchanged: sluice sub show %s.\n"+

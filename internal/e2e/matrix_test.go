@@ -216,6 +216,7 @@ func matrix() map[string]asked {
 		"POST " + one + "/resume":                     {row: forOwner},
 		"POST " + one + "/secret/rotate":              {row: forOwner},
 		"POST " + one + "/test":                       {row: forOwner},
+		"POST " + one + "/match":                      {row: forOwner, body: `{}`},
 		"POST " + one + "/probe":                      {row: forOwner, ok: 202},
 		"POST " + one + "/retry":                      {row: forOwner, ok: 202},
 		"POST " + one + "/seek":                       {row: forOwner, body: `{"to":"now"}`},

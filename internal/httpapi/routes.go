@@ -199,6 +199,7 @@ func (s *Server) subscriptionRoutes() []route {
 		orMirror(route{http.MethodPost, one + "/resume", owned, s.resumeSubscription}, s.resumeMirror),
 		{http.MethodPost, one + "/secret/rotate", owned, s.rotateSecret},
 		{http.MethodPost, one + "/test", delivering(insteadOfTesting), s.testSubscription},
+		{http.MethodPost, one + "/match", owned, s.matchSubscription},
 		{http.MethodPost, one + "/probe", delivering(insteadOfRetrying), s.probeSubscription},
 		{http.MethodPost, one + "/retry", delivering(insteadOfRetrying), s.retryLanes},
 		{http.MethodPost, one + "/seek", delivering(insteadOfMoving), s.seekSubscription},

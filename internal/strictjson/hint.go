@@ -56,7 +56,7 @@ func (h Hints) instead(path string, t reflect.Type) string {
 		return "; use " + hint.Use + ": " + hint.Example
 	}
 	known := paths(t, "", 0)
-	if near := neighbour(path, known); near != "" {
+	if near := Neighbour(path, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
 	var here []string
@@ -105,9 +105,9 @@ func paths(t reflect.Type, prefix string, depth int) (all []string) {
 	return all
 }
 
-// neighbour returns the known path with the most similar last element, "" if none is similar. Among
+// Neighbour returns the known path with the most similar last element, "" if none is similar. Among
 // equals, one beside the unknown field comes first, then the shortest.
-func neighbour(path string, known []string) string {
+func Neighbour(path string, known []string) string {
 	name, before := last(path)
 	wanted := plain(name)
 	if len(wanted) > longest {

@@ -147,6 +147,10 @@ func TestClient_CallsMatchTheContract(t *testing.T) {
 			return err
 		}, "POST /v1/subscriptions/s/secret/rotate", `{"overlap":"1h0m0s"}`, 200, "{}"},
 		{"test", func(ctx context.Context, c *client.Client) error { _, err := c.TestSubscription(ctx, "s"); return err }, "POST /v1/subscriptions/s/test", "", 200, "{}"},
+		{"match", func(ctx context.Context, c *client.Client) error {
+			_, err := c.MatchSubscription(ctx, "s", client.MatchRequest{EventID: "e"})
+			return err
+		}, "POST /v1/subscriptions/s/match", `{"event_id":"e"}`, 200, "{}"},
 		{"status", func(ctx context.Context, c *client.Client) error { _, err := c.Status(ctx, "s"); return err }, "GET /v1/subscriptions/s/status", "", 200, "{}"},
 		{"deliveries", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Deliveries(ctx, "s", client.DeliveriesQuery{State: "dead", Since: "9", Path: "/a/**", Types: []string{"x"}})

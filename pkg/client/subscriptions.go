@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -163,6 +164,27 @@ func (c *Client) RotateSecret(ctx context.Context, id string, overlap time.Durat
 // TestSubscription sends a signed test event to the endpoint and returns the attempt.
 func (c *Client) TestSubscription(ctx context.Context, id string) (sluice.Attempt, error) {
 	return send[sluice.Attempt](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "test"), once: true}, nil)
+}
+
+// MatchRequest is an event on which a subscription's filter is tried: a stored one, or Event, a CloudEvent or
+// {"path", "type", "data"}. Without one, only the names in the filter are checked.
+type MatchRequest struct {
+	EventID string          `json:"event_id,omitempty"` // or its sequence
+	Event   json.RawMessage `json:"event,omitempty"`
+}
+
+// Match is whether a subscription's pattern and filter match an event.
+type Match struct {
+	Matches     *bool    `json:"matches,omitempty"` // nil without an event
+	Reason      string   `json:"reason,omitempty"`  // why not: pattern, filter or filter_error
+	Explanation string   `json:"explanation,omitempty"`
+	Examined    int      `json:"examined"` // events among the namespace's latest 1,000 that are on the pattern's paths
+	Warnings    []string `json:"warnings"` // about names in the filter that none of them has, nor the catalogue
+}
+
+// MatchSubscription tries a subscription's pattern and filter on an event. Nothing is sent.
+func (c *Client) MatchSubscription(ctx context.Context, id string, req MatchRequest) (Match, error) {
+	return send[Match](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "match")}, req)
 }
 
 // Status returns the status of a subscription.

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/terminal"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+type subTestCmd struct {
+	ID    string `arg:"" help:"Subscription."`
+	Event string `help:"Send nothing: say whether the pattern and the filter match the event with this ID or sequence." placeholder:"ID"`
+	Path  string `help:"Send nothing: say whether they match an event on this path that is not stored." placeholder:"PATH"`
+	Type  string `help:"Type of that event; default: message." placeholder:"TYPE"`
+	Body  string `arg:"" optional:"" name:"data" help:"Its data; - for stdin."`
+}
+
+// Help shows examples.
+func (*subTestCmd) Help() string {
+	return `Examples:
+
+  sluice sub test orders
+  sluice sub test orders --event pay-1
+  sluice sub test orders --path /orders/42 --type order.paid '{"total":7}'
+
+Without --event and --path, the endpoint receives a signed sample event.`
+}
+
+// Run sends the sample, or tries the filter. It fails unless the endpoint accepts the sample, or the event matches.
+func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
+	switch {
+	case c.Event != "" && (c.Path != "" || c.Type != "" || c.Body != ""):
+		return terminal.Usagef("--event names a stored event; --path, --type and data describe another one")
+	case c.Path == "" && (c.Type != "" || c.Body != ""):
+		return terminal.Usagef("a path is required with --type or data, such as --path /orders/42")
+	}
+	api, err := s.Client()
+	switch {
+	case err != nil:
+		return err
+	case c.Event != "":
+		return c.match(ctx, s, api, client.MatchRequest{EventID: c.Event})
+	case c.Path == "":
+		return c.send(ctx, s, api)
+	}
+	ev, err := eventOf(s, c.Path, c.Body)
+	if err != nil {
+		return err
+	}
+	short := map[string]any{"path": ev.Path, "data": string(ev.Data)}
+	if ev.IsJSON() {
+		short["data"] = json.RawMessage(ev.Data)
+	}
+	if c.Type != "" {
+		short["type"] = c.Type
+	}
+	event, err := json.Marshal(short)
+	if err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	return c.match(ctx, s, api, client.MatchRequest{Event: event})
+}
+
+// send has a sample event sent to the endpoint.
+func (c *subTestCmd) send(ctx context.Context, s *terminal.Session, api *client.Client) error {
+	a, err := api.TestSubscription(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	err = s.Show(a, func() error {
+		return s.Facts("outcome", string(a.Outcome), "status", httpStatus(a.Status),
+			"duration", a.Duration.Std().Round(time.Microsecond).String(), "error", a.Error, "response", a.Response)
+	})
+	if err == nil && a.Outcome != sluice.Delivered {
+		err = sluice.Errorf(sluice.Unavailable, "the endpoint of %s did not accept the test event: %s", c.ID, cmp.Or(a.Error, string(a.Outcome)))
+	}
+	return err
+}
+
+// match prints whether an event matches, and warnings.
+func (c *subTestCmd) match(ctx context.Context, s *terminal.Session, api *client.Client, req client.MatchRequest) error {
+	is, err := api.MatchSubscription(ctx, c.ID, req)
+	if err != nil {
+		return err
+	}
+	matches := is.Matches != nil && *is.Matches
+	err = s.Show(is, func() error {
+		if matches {
+			err = s.Say("%s", is.Explanation)
+		}
+		warn(s, is.Warnings)
+		return err
+	})
+	if err == nil && !matches {
+		err = sluice.Errorf(sluice.Unprocessable, "%s would not get this event. %s", c.ID, is.Explanation)
+	}
+	return err
+}
+
+// warnOfNames prints warnings about a new subscription's filter, which exists whatever happens here.
+func warnOfNames(ctx context.Context, s *terminal.Session, api *client.Client, sub *sluice.Subscription) {
+	if sub.Filter.CEL == "" && len(sub.Filter.Types) == 0 {
+		return
+	}
+	is, err := api.MatchSubscription(ctx, sub.ID, client.MatchRequest{})
+	if err != nil {
+		s.Complain("warning: the names in the filter were not checked: %s", err)
+	}
+	warn(s, is.Warnings)
+}
+
+func warn(s *terminal.Session, warnings []string) {
+	for _, one := range warnings {
+		s.Complain("warning: %s", one)
+	}
+}
