@@ -504,6 +504,11 @@ export abstract class Operations {
     return this.call('GET', '/livez', {}, [], options)
   }
 
+  /** Try a subscription's pattern and filter on an event: `POST /v1/subscriptions/{id}/match`. */
+  matchSubscription(args: { id: T.SubscriptionID; body?: T.MatchSubscriptionBody | undefined; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.MatchSubscriptionResult> {
+    return this.call('POST', '/v1/subscriptions/{id}/match', args, ['Idempotency-Key'], options)
+  }
+
   /** Issue a grant: `POST /v1/grants`. */
   mintGrant(args: { body: T.GrantRequest; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.Minted> {
     return this.call('POST', '/v1/grants', args, ['Idempotency-Key'], options)

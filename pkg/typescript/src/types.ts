@@ -949,6 +949,19 @@ export interface ListWatchesResult {
   watches: Watch[]
 }
 
+export interface MatchSubscriptionBody {
+  /** A CloudEvent, or {path, type, data}; it is not stored. */ event?: Record<string, unknown> | undefined
+  /** ID or sequence of a stored event. */ event_id?: string | undefined
+}
+
+export interface MatchSubscriptionResult {
+  /** Number of the latest events on the subscription's paths that were examined. */ examined: number
+  /** The reason as a sentence. */ explanation?: string | undefined
+  /** Absent without an event. */ matches?: boolean | undefined
+  /** Why it does not match. */ reason?: "pattern" | "filter" | "filter_error" | undefined
+  warnings: string[]
+}
+
 export interface Minted {
   description?: string | undefined
   expires_at: string

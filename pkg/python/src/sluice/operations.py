@@ -420,6 +420,10 @@ class Operations:
         """Check that the process runs and answers; nothing else is looked at: `GET /livez`."""
         return self._call("GET", "/livez", {}, {}, {})
 
+    def match_subscription(self, id: t.SubscriptionID, body: t.MatchSubscriptionBody | None = None, *, idempotency_key: str | None = None) -> t.MatchSubscriptionResult:
+        """Try a subscription's pattern and filter on an event: `POST /v1/subscriptions/{id}/match`."""
+        return self._call("POST", "/v1/subscriptions/{id}/match", {"id": id}, {}, {"Idempotency-Key": idempotency_key}, body)
+
     def mint_grant(self, body: t.GrantRequest, *, idempotency_key: str | None = None) -> t.Minted:
         """Issue a grant: `POST /v1/grants`."""
         return self._call("POST", "/v1/grants", {}, {}, {"Idempotency-Key": idempotency_key}, body)

@@ -1091,6 +1091,21 @@ class ListWatchesResult(TypedDict):
 
 
 
+class MatchSubscriptionBody(TypedDict):
+    event: NotRequired[dict[str, Any]]
+    event_id: NotRequired[str]
+
+
+
+class MatchSubscriptionResult(TypedDict):
+    examined: int
+    explanation: NotRequired[str]
+    matches: NotRequired[bool]
+    reason: NotRequired[Literal["pattern", "filter", "filter_error"]]
+    warnings: list[str]
+
+
+
 class Minted(TypedDict):
     description: NotRequired[str]
     expires_at: str
