@@ -94,7 +94,14 @@ release-snapshot: ## Build a release of this commit for all platforms, unpublish
 	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser release --snapshot --clean --skip=docker
 	SLUICE_RELEASE=$(CURDIR)/bin/release go test -count=1 -run='^TestRelease_' ./scripts
 
+chart-check: ## Render the Helm chart with Helm's library and check its objects (the first run compiles for a minute; UPDATE_RENDERED=1 writes deploy/helm/rendered)
+	mkdir -p bin/chart && cp scripts/chart/go.mod scripts/chart/go.sum bin/chart && cp scripts/chart/chart_test.go.txt bin/chart/chart_test.go
+	cd bin/chart && go vet ./... && go test -count=1 ./...
+
+fixture: ## Write a data directory of this commit for the tests of compatibility, into internal/e2e/testdata
+	SLUICE_FIXTURE=$(CURDIR)/internal/e2e/testdata/state-$(shell git rev-parse --short=8 HEAD).tar.gz go test -count=1 -run='^TestCompatibility_' ./internal/e2e
+
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
 
-.PHONY: clients release-snapshot faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench performance fuzz vuln natscli
+.PHONY: chart-check fixture clients release-snapshot faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench performance fuzz vuln natscli

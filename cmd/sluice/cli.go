@@ -63,6 +63,7 @@ type cli struct {
 	Audit     auditCmd     `cmd:"" group:"access" help:"List changes and their actors."`
 	Erase     eraseCmd     `cmd:"" group:"access" help:"Erase everything on a path, permanently."`
 
+	Ready     readyCmd     `cmd:"" group:"server" help:"Check whether the server is ready."`
 	Doctor    doctor.Cmd   `cmd:"" group:"server" help:"Check configuration, data directory, server, NATS, clock and disk."`
 	Keys      keysCmd      `cmd:"" group:"server" aliases:"key" help:"List and rotate the server's signing keys."`
 	Secrets   secretsCmd   `cmd:"" group:"server" aliases:"secret" help:"List and rotate the keys that seal secrets in the store."`

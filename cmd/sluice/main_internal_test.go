@@ -29,7 +29,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){"sluice": main, "hang": hang})
+	testscript.Main(leakChecked{m}, map[string]func(){"sluice": main, "hang": hang, "docker": docker})
 }
 
 // leakChecked fails a run that leaves goroutines behind.
@@ -56,6 +56,7 @@ func (l leakChecked) Run() int {
 //	again COMMAND… -- TEXT   the command's output has the text within 30 seconds
 //	token NAME COMMAND…      $NAME, and the file name.token, is the line that the command prints
 //	field NAME LINE N        $NAME is the Nth word of a line of the last command's output
+//	compose                  docker compose runs the servers of deploy/compose as processes
 //	unmake FILE STREAM       an admin deletes a stream at the NATS server whose address is in the file
 //	walk DOCUMENT OLD=NEW…   the commands of a document of the repository, or of one section (FILE#anchor), print what it says
 func TestCommandLine_Scripts(t *testing.T) {
@@ -87,7 +88,7 @@ func TestCommandLine_Scripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "await": await, "address": address, "receiver": startReceiver, "verifier": startVerifier, "received": received, "again": again,
-			"token": token, "field": field, "unmake": unmake, "walk": walk,
+			"token": token, "field": field, "unmake": unmake, "walk": walk, "compose": compose,
 		},
 	})
 }
@@ -109,14 +110,12 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// until tries often.
+// until tries often, and ever more seldom: a try is a process or two.
 func until(ts *testscript.TestScript, what string, ok func() bool) {
 	limit := time.After(patience)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
+	for wait := 50 * time.Millisecond; !ok(); wait = min(wait*5/4, time.Second) {
 		select {
-		case <-tick.C:
+		case <-time.After(wait):
 		case <-limit:
 			ts.Fatalf("%s: not within %s", what, patience)
 		}

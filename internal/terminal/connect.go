@@ -19,7 +19,7 @@ import (
 
 // Client returns a client of the server that the flags, the environment or the data directory name.
 func (s *Session) Client() (*client.Client, error) {
-	base, err := s.baseURL()
+	base, err := s.Address()
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,8 @@ func (s *Session) ClientOf(base, token string) (*client.Client, error) {
 	return c, nil
 }
 
-func (s *Session) baseURL() (string, error) {
+// Address returns the URL of the server that the flags, the environment or the data directory name.
+func (s *Session) Address() (string, error) {
 	if s.Server != "" {
 		return s.Server, CheckServer(s.Server)
 	}

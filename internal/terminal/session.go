@@ -131,7 +131,7 @@ func (s *Session) brokenOff(err error) bool {
 	if !cut {
 		return false
 	}
-	base, unknown := s.baseURL()
+	base, unknown := s.Address()
 	return unknown == nil && strings.HasPrefix(base, "https:")
 }
 
