@@ -2,8 +2,9 @@
 // workers that go on when the server is killed.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
+import { readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
@@ -74,21 +75,28 @@ const languages = {
       }
       return outcomes
     },
-    feed(t, server, pattern, tell) {
+    async one(t, url, { call, args }) {
+      return oneCall(new Sluice({ url, token: '' }), call, args)
+    },
+    feed(t, server, query, tell) {
       const stop = new AbortController()
       const sluice = new Sluice({ url: server.http, token: server.token })
       const options = { signal: stop.signal, onAway: (problem) => tell({ away: problem.message }) }
       const read = async () => {
-        for await (const { data } of sluice.feed({ ns: 'default', pattern }, options)) {
+        for await (const { data } of sluice.feed(query, options)) {
           if ('event' in data) tell({ n: data.event.data.n, seq: data.seq })
           else if ('subscribed' in data) tell({ live: true })
         }
       }
-      const over = read().catch((problem) => problem)
+      const over = read().catch((problem) => {
+        if (problem instanceof SluiceError) tell({ error: problem.code, status: problem.status })
+        return problem
+      })
       t.after(async () => {
         collectGarbage() // after which the signal of fetch does nothing in Node 20
         stop.abort(new Error('the test is over'))
-        assert.equal((await over).message, 'the test is over')
+        const problem = await over
+        assert.ok(problem instanceof SluiceError || problem.message === 'the test is over', problem)
       })
     },
     async worker(t, server, secret, tell) {
@@ -96,12 +104,14 @@ const languages = {
       const gone = new Promise((resolve) => (goOn = resolve))
       const worker = new Worker(new Sluice({ url: server.http, token: server.token }), {
         secret,
+        concurrency: 1,
         handle: async ({ messages, notice }) => {
           for (const { n } of messages) {
             if (n === 'hold') {
               tell({ held: true })
               await gone
             }
+            if (n === 'bad') throw new Error('a bad message')
             tell({ n, epoch: notice.epoch })
           }
         },
@@ -124,8 +134,14 @@ const languages = {
       assert.equal(await ended, 0)
       return outcomes
     },
-    feed(t, server, pattern, tell) {
-      python(t, ['feed', server.http, server.token, pattern], tell)
+    async one(t, url, row) {
+      let outcome
+      const { ended } = python(t, ['one', url, '', JSON.stringify(row)], (what) => (outcome = what))
+      assert.equal(await ended, 0)
+      return outcome
+    },
+    feed(t, server, query, tell) {
+      python(t, ['feed', server.http, server.token, JSON.stringify(query)], tell)
     },
     async worker(t, server, secret, tell) {
       let port
@@ -149,7 +165,19 @@ async function run(command, ...args) {
   return { status, out }
 }
 
-test('the types of the clients hold, and catch mistakes', long, async () => {
+/** Writes the examples of docs/clients.md in a language as one program. */
+async function examples(t, language, name, preamble) {
+  const page = await readFile(new URL('../../docs/clients.md', import.meta.url), 'utf8')
+  const blocks = [...page.matchAll(/^```(\w+)\n(.*?)^```/gms)].filter(([, one]) => one === language).map(([, , text]) => text)
+  assert.ok(blocks.length >= 4, language)
+  const file = new URL(`clients/${name}`, import.meta.url)
+  await writeFile(file, preamble + blocks.join('\n'))
+  t.after(() => rm(file))
+}
+
+test('the types of the clients hold, catch mistakes, and fit the documentation', long, async (t) => {
+  await examples(t, 'ts', 'documented.ts', 'declare const rawBody: Uint8Array, request: { headers: Headers }, secret: string\n')
+  await examples(t, 'python', 'documented.py', 'raw_body, headers, secret = b"", {"a": "b"}, ""\n')
   const checks = [['tsc', '-p', 'clients', '--typeRoots', 'node_modules/@types'], ['pyright', '-p', 'clients']]
   for (const { status, out } of await Promise.all(checks.map((check) => run(...check)))) assert.equal(status, 0, out)
 })
@@ -173,21 +201,56 @@ test('the clients of both languages', long, async (t) => {
     })
   }
 
+  await t.test('calls are repeated if that is harmless', async (t) => {
+    let requests = []
+    const busy = createServer((request, response) => {
+      requests.push(request.headers['idempotency-key'])
+      response.writeHead(requests.length < 3 ? 503 : 200, { 'content-type': 'application/json' }).end('{}')
+    }).listen(0, '127.0.0.1')
+    await once(busy, 'listening')
+    t.after(() => {
+      busy.closeAllConnections()
+      busy.close()
+    })
+    const event = { ns: 'default', body: { path: '/a', type: 'a.b' } }
+    const cases = [
+      [{ call: 'getProduct', args: {} }, 3],
+      [{ call: 'publishEvents', args: event }, 1],
+      [{ call: 'publishEvents', args: { ...event, idempotency_key: 'k' } }, 3],
+    ]
+    for (const [language, { one }] of Object.entries(languages)) {
+      for (const [row, wanted] of cases) {
+        requests = []
+        const outcome = await one(t, `http://127.0.0.1:${busy.address().port}`, row)
+        assert.deepEqual(requests, Array(wanted).fill(row.args.idempotency_key), `${language}: ${JSON.stringify(row)}`)
+        if (wanted === 1) assert.equal(difference({ error: { code: 'unavailable', status: 503 } }, outcome), undefined, language)
+        else assert.deepEqual(outcome, { result: {} }, language)
+      }
+    }
+  })
+
+  await t.test('feeds end with the refusal of the server', async (t) => {
+    for (const [language, { feed }] of Object.entries(languages)) {
+      const told = []
+      feed(t, server, { ns: 'default', cel: '1+' }, (what) => told.push(what))
+      await eventually(`${language}: a refusal`, () => told.length > 0, 60_000)
+      assert.deepEqual(told, [{ error: 'invalid_request', status: 400 }], language)
+    }
+  })
+
   await t.test('feeds and workers go on when the server is killed', async (t) => {
     const publish = async (path, n) => {
       const again = async () => (await server.publish({ id: `${path}-${n}`, path, type: 'a.b', data: { n } }).catch(() => undefined))?.status === 201
       await eventually(`event ${n}`, again, 60_000)
     }
+    const secret = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
     const all = []
     for (const [language, { feed, worker }] of Object.entries(languages)) {
       const one = { language, frames: [], work: [] }
-      const { port, goOn } = await worker(t, server, `whsec_${Buffer.alloc(32, 7).toString('base64')}`, (what) => one.work.push(what))
-      one.goOn = goOn
-      one.path = `/work/${language}`
-      await server.subscribe(one.path, `http://127.0.0.1:${port}`, {
-        id: `work-${language.toLowerCase()}`, mode: 'wake', endpoint: { url: `http://127.0.0.1:${port}`, secret: `whsec_${Buffer.alloc(32, 7).toString('base64')}` },
-      })
-      feed(t, server, '/live', (what) => one.frames.push(what))
+      const { port, goOn } = await worker(t, server, secret, (what) => one.work.push(what))
+      Object.assign(one, { goOn, port, path: `/work/${language}` })
+      await server.subscribe(one.path, '', { id: `work-${language.toLowerCase()}`, mode: 'wake', endpoint: { url: `http://127.0.0.1:${port}`, secret } })
+      feed(t, server, { ns: 'default', pattern: '/live' }, (what) => one.frames.push(what))
       all.push(one)
     }
     const each = (what, check) => Promise.all(all.map((one) => eventually(`${one.language}: ${what}`, () => check(one), 60_000)))
@@ -195,6 +258,13 @@ test('the clients of both languages', long, async (t) => {
     for (const n of upTo(20)) await publish('/live', n)
     for (const { path } of all) await publish(path, 'hold')
     await each('work', ({ work }) => work.some((what) => what.held))
+    for (const { language, port } of all) { // it has as much work as it may have
+      const at = Math.floor(Date.now() / 1000)
+      const body = JSON.stringify({ wake_id: 'w_other', callback: server.http, epoch: 1, token: '' })
+      const signature = `t=${at},sha256=${createHmac('sha256', secret).update(`${at}.${body}`).digest('hex')}`
+      const { status } = await fetch(`http://127.0.0.1:${port}`, { method: 'POST', body, headers: { 'webhook-signature': signature } })
+      assert.equal(status, 503, language)
+    }
 
     await server.end('SIGKILL')
     const started = server.start()
@@ -213,9 +283,20 @@ test('the clients of both languages', long, async (t) => {
       assert.deepEqual(work.filter((what) => what.problem), [], language)
       const id = `work-${language.toLowerCase()}`
       await eventually(`${language}: everything is acknowledged`, async () => {
-        const { json } = await server.call('GET', `/v1/subscriptions/${id}/consumers`)
-        return json.consumers.length === 1 && json.consumers[0].state === 'idle' && !json.consumers[0].pending
+        const { json } = await server.call('GET', `/v1/subscriptions/${id}/consumers/%2Fwork%2F${language}`)
+        return json.state === 'idle' && !json.pending
       }, 60_000)
+    }
+
+    for (const { language, port, work } of all) { // what is forged is refused, and what failed is not acknowledged
+      const forged = await fetch(`http://127.0.0.1:${port}`, { method: 'POST', body: '{}', headers: { 'webhook-signature': `t=${Math.floor(Date.now() / 1000)},sha256=${'0'.repeat(64)}` } })
+      assert.equal(forged.status, 401, language)
+      const id = `bad-${language.toLowerCase()}`
+      await server.subscribe(`/bad/${language}`, '', { id, mode: 'wake', endpoint: { url: `http://127.0.0.1:${port}`, secret } })
+      await publish(`/bad/${language}`, 'bad')
+      await eventually(`${language}: a problem`, () => work.some((what) => what.problem?.includes('a bad message')), 60_000)
+      const { json } = await server.call('GET', `/v1/subscriptions/${id}/consumers/%2Fbad%2F${language}`)
+      assert.deepEqual([json.state, json.pending], ['live', true], language)
     }
   })
 })

@@ -33,12 +33,15 @@ export interface WorkerConfig {
   secret: string | readonly string[]
   /** Processes news. When it returns, they are acknowledged; when it throws, they come again. */
   handle: (batch: Batch) => Promise<void> | void
+  /** How many wakes are worked on at once; further notices are answered with 503, and come again. Default 100. */
+  concurrency?: number
   /** What handle threw, or why reading or acknowledging failed. The server wakes the worker again. */
   onError?: (error: unknown, notice: Notice) => void
 }
 
 const lease = 45_000 // the server wakes another worker after this time without a callback
 const heartbeat = 15_000
+const largest = 4 << 20 // bytes of a notice
 
 /** Works for a subscription of mode `wake`: verifies notices, claims, reads, acknowledges, and keeps the claim while handle runs. */
 export class Worker {
@@ -52,8 +55,8 @@ export class Worker {
     this.#config = config
   }
 
-  /** Takes a request and returns the status to answer with: 202, and the work has begun, or 401. */
-  receive(body: Uint8Array | string, headers: RequestHeaders): 202 | 401 {
+  /** Takes a request and returns the status to answer with: 202, and the work has begun; 401, or 503. */
+  receive(body: Uint8Array | string, headers: RequestHeaders): 202 | 401 | 503 {
     const { secret } = this.#config
     try {
       verify(body, headers, { scheme: 't-sha256', keys: typeof secret === 'string' ? [secret] : secret })
@@ -62,19 +65,24 @@ export class Worker {
       throw problem
     }
     const notice = JSON.parse(typeof body === 'string' ? body : new TextDecoder().decode(body)) as Notice
-    if (!this.#running.has(notice.wake_id)) {
-      const work = this.#work(notice).catch((problem: unknown) => {
-        if (!isOver(problem)) this.#config.onError?.(problem, notice)
-      }).finally(() => this.#running.delete(notice.wake_id))
-      this.#running.set(notice.wake_id, work)
-    }
+    if (this.#running.has(notice.wake_id)) return 202
+    if (this.#running.size >= (this.#config.concurrency ?? 100)) return 503
+    const work = this.#work(notice).catch((problem: unknown) => {
+      if (!isOver(problem)) this.#config.onError?.(problem, notice)
+    }).finally(() => this.#running.delete(notice.wake_id))
+    this.#running.set(notice.wake_id, work)
     return 202
   }
 
   /** A listener of node:http: `createServer(worker.listener)`. */
   readonly listener = (request: IncomingMessage, response: ServerResponse): void => {
     const chunks: Buffer[] = []
-    request.on('data', (chunk: Buffer) => chunks.push(chunk))
+    let size = 0
+    request.on('data', (chunk: Buffer) => {
+      chunks.push(chunk)
+      size += chunk.length
+      if (size > largest) request.destroy()
+    })
     request.on('end', () => response.writeHead(this.receive(Buffer.concat(chunks), request.headers)).end())
   }
 

@@ -1,6 +1,6 @@
 """Does with the client in Python what clients.test.mjs asks for, and prints what comes of it as JSON, one object a line.
 
-clients.py calls|feed|worker URL TOKEN [ARGUMENT]
+clients.py calls|one|feed|worker URL TOKEN [ARGUMENT]
 """
 
 import json
@@ -52,12 +52,20 @@ def calls(sluice: Sluice, known: str) -> None:
         tell(outcome)
 
 
-def feed(sluice: Sluice, pattern: str) -> None:
-    for _, data in sluice.feed("default", pattern=pattern):
-        if "event" in data:
-            tell({"n": data["event"]["data"]["n"], "seq": data["seq"]})
-        elif "subscribed" in data:
-            tell({"live": True})
+def one(sluice: Sluice, row: str) -> None:
+    asked = json.loads(row)
+    tell(one_call(sluice, asked["call"], asked["args"]))
+
+
+def feed(sluice: Sluice, query: str) -> None:
+    try:
+        for _, data in sluice.feed(**json.loads(query)):
+            if "event" in data:
+                tell({"n": data["event"]["data"]["n"], "seq": data["seq"]})
+            elif "subscribed" in data:
+                tell({"live": True})
+    except SluiceError as problem:
+        tell({"error": problem.code, "status": problem.status})
 
 
 def worker(sluice: Sluice, secret: str) -> None:
@@ -68,9 +76,11 @@ def worker(sluice: Sluice, secret: str) -> None:
             if message["n"] == "hold" and not go_on.is_set():
                 tell({"held": True})
                 go_on.wait()
+            if message["n"] == "bad":
+                raise ValueError("a bad message")
             tell({"n": message["n"], "epoch": batch.notice["epoch"]})
 
-    server = Worker(sluice, secret, handle, lambda problem, _: tell({"problem": str(problem)})).server("127.0.0.1", 0)
+    server = Worker(sluice, secret, handle, lambda problem, _: tell({"problem": str(problem)}), concurrency=1).server("127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell({"port": server.server_port})
     sys.stdin.readline()
@@ -81,4 +91,4 @@ def worker(sluice: Sluice, secret: str) -> None:
 if __name__ == "__main__":
     what, url, token, *rest = sys.argv[1:]
     client = Sluice(url, token, on_away=lambda problem: tell({"away": str(problem)}))
-    {"calls": calls, "feed": feed, "worker": worker}[what](client, *rest)
+    {"calls": calls, "one": one, "feed": feed, "worker": worker}[what](client, *rest)

@@ -19,6 +19,7 @@ from .webhook import SignatureError, verify
 
 LEASE = 45.0  # seconds; the server wakes another worker after this time without a callback
 HEARTBEAT = 15.0
+LARGEST = 4 << 20  # bytes of a notice
 
 
 class StreamOffset(TypedDict):
@@ -62,6 +63,8 @@ class Worker:
         secret: str | Sequence[str],
         handle: Callable[[Batch], None],
         on_error: Callable[[Exception, Notice], None] | None = None,
+        *,
+        concurrency: int = 100,
     ) -> None:
         """Starts nothing.
 
@@ -69,26 +72,31 @@ class Worker:
         secret: the secret of the subscription; several during a rotation
         handle: processes news. When it returns, they are acknowledged; when it raises, they come again
         on_error: is told what handle raised, or why reading or acknowledging failed
+        concurrency: how many wakes are worked on at once; further notices are answered with 503, and come again
         """
         self._sluice = sluice
         self._secrets = [secret] if isinstance(secret, str) else list(secret)
         self._handle = handle
         self._on_error = on_error
+        self._concurrency = concurrency
         self._running: dict[str, threading.Thread] = {}
         self._mutex = threading.Lock()
 
     def receive(self, body: bytes, headers: Mapping[str, str]) -> int:
-        """Takes a request and returns the status to answer with: 202, and the work has begun, or 401."""
+        """Takes a request and returns the status to answer with: 202, and the work has begun; 401, or 503."""
         try:
             verify(body, headers, self._secrets, scheme="t-sha256")
         except SignatureError:
             return 401
         notice: Notice = json.loads(body)
         with self._mutex:
-            if notice["wake_id"] not in self._running:
-                thread = threading.Thread(target=self._run, args=(notice,), name=f"wake {notice['wake_id']}")
-                self._running[notice["wake_id"]] = thread
-                thread.start()
+            if notice["wake_id"] in self._running:
+                return 202
+            if len(self._running) >= self._concurrency:
+                return 503
+            thread = threading.Thread(target=self._run, args=(notice,), name=f"wake {notice['wake_id']}")
+            self._running[notice["wake_id"]] = thread
+            thread.start()
         return 202
 
     def server(self, host: str, port: int) -> ThreadingHTTPServer:
@@ -97,8 +105,9 @@ class Worker:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                self.send_response(worker.receive(body, dict(self.headers.items())))
+                length = int(self.headers.get("Content-Length", "0"))
+                body = self.rfile.read(min(length, LARGEST))
+                self.send_response(worker.receive(body, dict(self.headers.items())) if length <= LARGEST else 413)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
