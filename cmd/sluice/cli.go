@@ -35,6 +35,7 @@ type cli struct {
 	Demo       demo.Cmd      `cmd:"" group:"start" help:"Run a server, two receivers and a stream of events, and show the deliveries."`
 
 	Event       eventCmd       `cmd:"" group:"events" help:"Show who got an event, and why others did not."`
+	Tail        tailCmd        `cmd:"" group:"events" help:"Follow attempts as they happen."`
 	Events      eventsCmd      `cmd:"" group:"events" help:"List and show events."`
 	Feed        feedCmd        `cmd:"" group:"events" help:"Follow events live."`
 	State       stateCmd       `cmd:"" group:"events" help:"Show the latest event on each path."`

@@ -51,6 +51,7 @@ func (s *server) delivering() httpapi.Delivering {
 		Deliveries:  subscription.Deliveries{Statuses: s.deliveries, Sender: s.tracing.Sender(s.attemptSender()), Pace: s.limits},
 		DeadLetters: subscription.DeadLetters{DeadLetterStore: s.deliveries, Discarder: s.deliveries, Ledger: s.ledger},
 		Replays:     s.registry,
+		Attempts:    s.deliveries,
 		Explain:     explain.New(s.deliveries, s.log, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.index.Payer}),
 		Fact:        endpoint.Fact,
 		Retrier:     subscription.Retrier{Lanes: s.deliveries, Registry: s.registry},

@@ -57,6 +57,7 @@ func TestEntityGrant_Suffices(t *testing.T) {
 		require.Contains(t, events, `"event_id":"`+own+`"`)
 		s.must(t, http.StatusOK, "GET /v1/subscriptions/"+id+"/deliveries/"+own, "", ann...)
 	}
+	require.NotContains(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/attempts?after=0&subscription="+id, "", ann...).text, `"event_id":"other"`)
 	require.InDelta(t, 3, s.must(t, http.StatusOK, "POST /v1/subscriptions/"+id+"/match", `{"event_id":"first"}`, ann...).field(t, "examined"), 0, "its own events")
 	for _, other := range []string{"other", "related", "bare"} {
 		require.NotContains(t, page, `"`+other+`"`)

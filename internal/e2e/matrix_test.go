@@ -140,6 +140,7 @@ func matrix() map[string]asked {
 		"GET " + events:                                 {row: forReaders},
 		"GET " + acme + "/observe":                      {row: forReaders},
 		"GET " + events + "/{event}":                    {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
+		"GET " + acme + "/attempts":                     {row: "200 subscriber owner admin sysadmin root; 404 unlisted uncleared stranger; 403 *"},
 		"GET " + events + "/{event}/deliveries":         {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
 		"GET " + acme + "/feed":                         {row: forReaders, query: "?buffer=0", ok: 400}, // or it would not end
 		"OPTIONS " + acme + "/feed":                     {row: withoutAToken, ok: 204},

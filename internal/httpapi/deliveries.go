@@ -272,11 +272,19 @@ func parseWindowQuery(c echo.Context) (q model.WindowQuery, wait time.Duration, 
 	if q.Limit, err = httpkit.Limit(c); err != nil {
 		return q, 0, err
 	}
-	if text := c.QueryParam("wait"); text != "" {
-		wait, err = time.ParseDuration(text)
-		if err != nil || wait < 0 || wait > maxWait {
-			return q, 0, sluice.Errorf(sluice.InvalidRequest, "wait %q: use a duration up to %s", text, maxWait).With("field", "wait")
-		}
+	wait, err = waitParam(c)
+	return q, wait, err
+}
+
+// waitParam returns how long a request waits for news; 0: not at all.
+func waitParam(c echo.Context) (time.Duration, error) {
+	text := c.QueryParam("wait")
+	if text == "" {
+		return 0, nil
 	}
-	return q, wait, nil
+	wait, err := time.ParseDuration(text)
+	if err != nil || wait < 0 || wait > maxWait {
+		return 0, sluice.Errorf(sluice.InvalidRequest, "wait %q: use a duration up to %s", text, maxWait).With("field", "wait")
+	}
+	return wait, nil
 }

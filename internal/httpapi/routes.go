@@ -123,6 +123,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/namespaces/:ns/observe", onSomePath(sluice.VerbRead), s.listChanges},
 		{http.MethodGet, "/v1/namespaces/:ns/events/:event", onSomePath(sluice.VerbRead), s.getEvent},
 		{http.MethodGet, "/v1/namespaces/:ns/events/:event/deliveries", onSomePath(sluice.VerbRead), s.listEventDeliveries},
+		{http.MethodGet, "/v1/namespaces/:ns/attempts", onSomePath(sluice.VerbSubscribe), s.listAttempts},
 		{http.MethodGet, "/v1/namespaces/:ns/state", onSomePath(sluice.VerbRead), s.listState},
 		{http.MethodGet, "/v1/namespaces/:ns/state/*", onSomePath(sluice.VerbRead), s.getState},
 	}

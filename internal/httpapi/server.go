@@ -121,6 +121,7 @@ type Delivering struct {
 	Replays     Replays // nil: starting a replay is Unavailable
 	Retrier     Retrier // nil: 503
 	Explain     *explain.Explainer
+	Attempts    AttemptLog
 	Fact        func(*sluice.Subscription, *sluice.Event) []byte // the envelope fact of an event (S0-29)
 	Health      *health.Overview                                 // nil: 503
 	Sends       Sends                                            // limits tests, retries, redrives and replays; nil: unlimited

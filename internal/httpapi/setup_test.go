@@ -180,6 +180,7 @@ func (b *bench) options() httpapi.Options {
 	opts.DeadLetters = letters{b.store.Deliveries}
 	opts.Catalogue, opts.EventTypes = b.catalogue, catalogue.NewKeeper(b.catalogue, b.store.EventTypes(), b.store.Log, ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)))
 	opts.Explain = explain.New(b.store.Deliveries, b.store.Log, explain.Options{})
+	opts.Attempts = b.store.Deliveries
 	opts.Fact = endpoint.Fact
 	opts.Observing = httpapi.Observing{Changes: records.EventLog{Log: b.store.Log}, Summary: b.catalogue.Summary}
 	opts.Registry, opts.Namespaces, opts.Ingest, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, b.ingest(nil), b, b, b, b.store.Ready

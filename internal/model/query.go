@@ -17,6 +17,15 @@ type EventQuery struct {
 	Visible func(*sluice.Event) bool // other events are left out as if they did not exist
 }
 
+// TailQuery selects attempts in the order of their recording.
+type TailQuery struct {
+	Namespace    string
+	Subscription string // empty: all of the namespace
+	After        uint64 // place behind which they are
+	Limit        int
+	Wait         bool // until there is one
+}
+
 // EventPage is a page of a log. A page that is not full may have a next one.
 type EventPage struct {
 	Events []sluice.Event

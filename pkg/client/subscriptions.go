@@ -251,6 +251,31 @@ func (c *Client) Deliveries(ctx context.Context, id string, q DeliveriesQuery) (
 	return list[Delivery](ctx, c, join(subscriptions, id, "deliveries"), "deliveries", query)
 }
 
+// AttemptsQuery selects attempts as they happen.
+type AttemptsQuery struct {
+	Subscription string        // empty: all of the namespace that the caller manages
+	After        string        // Next of the previous page; empty: no attempts, only the present place
+	Wait         time.Duration // if there is none; up to 30 s
+	Limit        int
+}
+
+// Attempts returns attempts in the order of their recording, without the responses of endpoints; Next is the After of the next call,
+// also if there are none.
+func (c *Client) Attempts(ctx context.Context, namespace string, q AttemptsQuery) (Page[sluice.Attempt], error) {
+	wait := ""
+	if q.Wait > 0 {
+		wait = q.Wait.String()
+	}
+	page, err := send[struct {
+		Attempts []sluice.Attempt `json:"attempts"`
+		Next     string           `json:"next_after"`
+	}](ctx, c, call{
+		method: http.MethodGet, path: join(namespaces, namespace, "attempts"),
+		query: params("subscription", q.Subscription, "after", q.After, "wait", wait, "limit", number(q.Limit)),
+	}, nil)
+	return Page[sluice.Attempt]{Items: page.Attempts, Next: page.Next}, err
+}
+
 // Delivery explains the delivery of an event, given by its ID or sequence, with its attempts. Code
 // NotFound if the event is unknown.
 func (c *Client) Delivery(ctx context.Context, id, event string) (Delivery, error) {

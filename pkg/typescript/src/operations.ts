@@ -359,6 +359,11 @@ export abstract class Operations {
     return this.call('GET', '/v1/namespaces/{ns}/appointments', args, [], options)
   }
 
+  /** Follow attempts as they happen: `GET /v1/namespaces/{ns}/attempts`. */
+  listAttempts(args: { ns: T.NamespaceName; after?: string | undefined; wait?: string | undefined; subscription?: string | undefined; limit?: number | undefined }, options: Options = {}): Promise<T.ListAttemptsResult> {
+    return this.call('GET', '/v1/namespaces/{ns}/attempts', args, [], options)
+  }
+
   /** List ledger entries, newest first: `GET /v1/audit`. */
   listAudit(args: { namespace?: T.NamespaceName | undefined; resource?: string | undefined; action?: string | undefined; actor?: string | undefined; since?: string | undefined; until?: string | undefined; limit?: number | undefined; cursor?: string | undefined } = {}, options: Options = {}): Promise<T.ListAuditResult> {
     return this.call('GET', '/v1/audit', args, [], options)

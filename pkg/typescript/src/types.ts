@@ -809,6 +809,11 @@ export interface ListAppointmentsResult {
   next_cursor: string
 }
 
+export interface ListAttemptsResult {
+  attempts: Attempt[]
+  next_after: string
+}
+
 export interface ListAuditResult {
   entries: LedgerEntry[]
   next_cursor: string

@@ -304,6 +304,10 @@ class Operations:
         """List appointments, soonest first: `GET /v1/namespaces/{ns}/appointments`."""
         return self._call("GET", "/v1/namespaces/{ns}/appointments", {"ns": ns}, {"limit": limit, "cursor": cursor}, {})
 
+    def list_attempts(self, ns: t.NamespaceName, *, after: str | None = None, wait: str | None = None, subscription: str | None = None, limit: int | None = None) -> t.ListAttemptsResult:
+        """Follow attempts as they happen: `GET /v1/namespaces/{ns}/attempts`."""
+        return self._call("GET", "/v1/namespaces/{ns}/attempts", {"ns": ns}, {"after": after, "wait": wait, "subscription": subscription, "limit": limit}, {})
+
     def list_audit(self, *, namespace: t.NamespaceName | None = None, resource: str | None = None, action: str | None = None, actor: str | None = None, since: str | None = None, until: str | None = None, limit: int | None = None, cursor: str | None = None) -> t.ListAuditResult:
         """List ledger entries, newest first: `GET /v1/audit`."""
         return self._call("GET", "/v1/audit", {}, {"namespace": namespace, "resource": resource, "action": action, "actor": actor, "since": since, "until": until, "limit": limit, "cursor": cursor}, {})

@@ -924,6 +924,12 @@ class ListAppointmentsResult(TypedDict):
 
 
 
+class ListAttemptsResult(TypedDict):
+    attempts: list[Attempt]
+    next_after: str
+
+
+
 class ListAuditResult(TypedDict):
     entries: list[LedgerEntry]
     next_cursor: str

@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// AttemptLog is the attempts at all deliveries, in the order of their recording.
+type AttemptLog interface {
+	// LastAttemptPlace returns the place of the last one.
+	LastAttemptPlace(ctx context.Context) (uint64, error)
+	// AttemptsAfter returns attempts behind a place, and the place up to which it looked. If there is none and the query waits, it
+	// returns when there is one, or ctx ends, which is no error.
+	AttemptsAfter(ctx context.Context, q model.TailQuery) ([]sluice.Attempt, uint64, error)
+}
+
+// attemptList is a page of attempts.
+type attemptList struct {
+	Attempts  []sluice.Attempt `json:"attempts"`
+	NextAfter string           `json:"next_after"`
+}
+
+// listAttempts returns the attempts behind a place, of the subscriptions that the caller manages. Without a place it returns the
+// present one. What endpoints answered is left out.
+func (s *Server) listAttempts(c echo.Context) error {
+	q, wait, err := parseTailQuery(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.untilStop(c.Request().Context())
+	defer cancel()
+	if err := s.tailed(c, q); err != nil {
+		return err
+	}
+	if c.QueryParam("after") == "" {
+		place, err := s.opts.Attempts.LastAttemptPlace(ctx)
+		if err != nil {
+			return err
+		}
+		return c.JSON(http.StatusOK, attemptList{[]sluice.Attempt{}, strconv.FormatUint(place, 10)})
+	}
+	if q.Wait = wait > 0; q.Wait {
+		limited, end := context.WithTimeout(ctx, wait)
+		defer end()
+		ctx = limited
+	}
+	found, place, err := s.opts.Attempts.AttemptsAfter(ctx, q)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, attemptList{s.ownAttempts(c, found), strconv.FormatUint(place, 10)})
+}
+
+// tailed returns an error unless the namespace exists, and the caller manages the subscription, if one is named.
+func (s *Server) tailed(c echo.Context, q model.TailQuery) error {
+	if q.Subscription == "" {
+		_, err := s.opts.Namespaces.Namespace(c.Request().Context(), q.Namespace)
+		return err
+	}
+	sub, err := s.opts.Registry.Get(c.Request().Context(), q.Subscription)
+	if err == nil {
+		err = s.owns(c, sub)
+	}
+	if err == nil && sub.Namespace != q.Namespace {
+		err = sluice.Errorf(sluice.InvalidRequest, "subscription %q is one of %s", q.Subscription, sub.Namespace).With("field", "subscription")
+	}
+	return err
+}
+
+func parseTailQuery(c echo.Context) (q model.TailQuery, wait time.Duration, err error) {
+	if err := httpkit.OnlyParams(c, "after", "wait", "limit", "subscription"); err != nil {
+		return q, 0, err
+	}
+	q.Namespace, q.Subscription = c.Param("ns"), c.QueryParam("subscription")
+	if text := c.QueryParam("after"); text != "" {
+		if q.After, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return q, 0, sluice.Errorf(sluice.InvalidRequest, "after %q: use next_after of the previous page; without it you get the present place", text).With("field", "after")
+		}
+	}
+	if q.Limit, err = httpkit.Limit(c); err != nil {
+		return q, 0, err
+	}
+	wait, err = waitParam(c)
+	return q, wait, err
+}
+
+// ownAttempts returns the attempts of subscriptions that the caller manages, at events on paths that it knows of, without
+// what endpoints answered.
+func (s *Server) ownAttempts(c echo.Context, all []sluice.Attempt) []sluice.Attempt {
+	subs := map[string]*sluice.Subscription{} // nil: not the caller's
+	shown := make([]sluice.Attempt, 0, len(all))
+	for i := range all {
+		a := &all[i]
+		sub, known := subs[a.Subscription]
+		if !known {
+			found, err := s.opts.Registry.Get(c.Request().Context(), a.Subscription)
+			if err == nil && s.owns(c, found) == nil {
+				sub = found
+			}
+			subs[a.Subscription] = sub
+		}
+		if sub != nil && s.knowsPlace(c, sub, a.Path, a.Seq) {
+			a.Response, a.Output = "", ""
+			shown = append(shown, *a)
+		}
+	}
+	return shown
+}

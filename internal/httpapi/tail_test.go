@@ -1,0 +1,51 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Issue 18, item 3: attempts as they happen.
+func TestAttempts_AreFollowedAsTheyHappen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, other := b.subscription(t, hook), b.subscription(t, hook+"/other")
+	record := func(sub, event string) {
+		b.attempt(t, sluice.Attempt{Subscription: sub, EventID: event, Seq: 1, Path: "/p", Number: 1, StartedAt: time.Now(), Outcome: sluice.Failed, Status: 500, Response: "secret"})
+	}
+	const list = "GET /v1/namespaces/default/attempts"
+	record(id, "before")
+	now := b.must(t, http.StatusOK, list, "")
+	require.Empty(t, now.list(t, "attempts"), "it begins now")
+	after := func(a *answer) string {
+		place, ok := a.body["next_after"].(string)
+		require.True(t, ok)
+		return "?after=" + place
+	}
+
+	record(other, "first")
+	page := b.must(t, http.StatusOK, list+after(now)+"&wait=30s", "")
+	require.Equal(t, []string{"first"}, names(page.list(t, "attempts"), "event_id"))
+	require.NotContains(t, page.text, "secret", "endpoints' responses are for their owners")
+	record(id, "second")
+	record(other, "third")
+	all := b.must(t, http.StatusOK, list+after(page), "")
+	require.Equal(t, []string{"second", "third"}, names(all.list(t, "attempts"), "event_id"))
+	require.Equal(t, []string{"second"}, names(b.must(t, http.StatusOK, list+after(page)+"&limit=1", "").list(t, "attempts"), "event_id"))
+	require.Equal(t, []string{"third"}, names(b.must(t, http.StatusOK, list+after(page)+"&subscription="+other, "").list(t, "attempts"), "event_id"))
+	none := b.must(t, http.StatusOK, list+after(all)+"&wait=1ms", "")
+	require.Empty(t, none.list(t, "attempts"))
+	require.Equal(t, after(all), after(none))
+	lost := b.must(t, http.StatusOK, list+"?after=9999", "")
+	require.Equal(t, after(all), after(lost), "of a log that was made again")
+
+	b.must(t, http.StatusBadRequest, list+"?after=x", "")
+	b.must(t, http.StatusBadRequest, list+"?wait=1h", "")
+	b.must(t, http.StatusNotFound, list+"?subscription=none", "")
+	b.must(t, http.StatusNotFound, "GET /v1/namespaces/none/attempts", "")
+}

@@ -1,0 +1,56 @@
+package deliverystore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// LastAttemptPlace returns the place of the log's last attempt, for AttemptsAfter.
+func (s *Store) LastAttemptPlace(ctx context.Context) (uint64, error) {
+	stream, err := s.core.JetStream().Stream(ctx, streams.Attempts)
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", streams.Attempts, natsstore.StoreError(ctx, err))
+	}
+	return stream.CachedInfo().State.LastSeq, nil
+}
+
+// AttemptsAfter returns attempts behind a place, in the order of their recording, and the place up to which it looked. If there is
+// none and the query waits, it returns when there is one, or ctx ends, which is no error. There may be a block more than the limit.
+func (s *Store) AttemptsAfter(ctx context.Context, q model.TailQuery) (found []sluice.Attempt, place uint64, err error) {
+	last, err := s.LastAttemptPlace(ctx)
+	if err != nil {
+		return nil, q.After, err
+	}
+	place = min(q.After, last) // of a log that was deleted and made again
+	err = s.core.Follow(ctx, streams.Attempts, jetstream.ConsumerConfig{
+		FilterSubject: streams.AttemptsSubject(q.Namespace, cmp.Or(q.Subscription, "*")),
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: place + 1,
+	}, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		if msg == nil {
+			return q.Wait && len(found) == 0, nil
+		}
+		for line := range streams.SplitBlock(msg.Data) {
+			var a sluice.Attempt
+			if err := json.Unmarshal(line, &a); err != nil {
+				return false, fmt.Errorf("attempt: %w", err)
+			}
+			found = append(found, a)
+		}
+		place = meta.Sequence.Stream
+		return len(found) < q.Limit && meta.NumPending > 0, nil
+	})
+	if ctx.Err() != nil {
+		return found, place, nil //nolint:nilerr // the end of the wait
+	}
+	return found, place, natsstore.StoreError(ctx, err)
+}
