@@ -39,6 +39,15 @@ type arg struct {
 // callbacks, whose URL comes with the notice and must not be built.
 var notCalled = regexp.MustCompile(`^(headHealthz|headReadyz|callback|.*Options)$`)
 
+// HasOperation reports whether the clients have a method for an operation.
+func HasOperation(id string) bool { return !notCalled.MatchString(id) }
+
+// Argument returns the name of an argument in TypeScript: that of the wire, in snake case for headers.
+func Argument(name string) string { return snake(name) }
+
+// PythonName returns the name of an operation or an argument in Python.
+func PythonName(name string) string { return pyReserved(snake(name)) }
+
 func (m *model) addPath(path string, item map[string]json.RawMessage) error {
 	var shared []parameter
 	if text := item["parameters"]; text != nil {
@@ -54,7 +63,7 @@ func (m *model) addPath(path string, item map[string]json.RawMessage) error {
 		if err := json.Unmarshal(item[method], &o); err != nil {
 			return fmt.Errorf("%s %s: %w", method, path, err)
 		}
-		if notCalled.MatchString(o.ID) {
+		if !HasOperation(o.ID) {
 			continue
 		}
 		o.Parameters = slices.Concat(shared, o.Parameters)

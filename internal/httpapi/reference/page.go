@@ -100,6 +100,7 @@ type shownOperation struct {
 	Parameters, Body     []row
 	BodyType, BodyAbout  template.HTML
 	BodyExample, Request string
+	TypeScript, Python   string // empty: the clients do not have it
 	Responses            []row
 	ResponseExample      string
 }
@@ -143,6 +144,7 @@ func (d *document) operation(method, path string, raw, shared json.RawMessage) (
 	}
 	d.fillBody(&s, d.body(o.RequestBody))
 	s.Request = d.curl(&s, all)
+	d.fillCalls(&s, all, d.response(o.Responses["200"]))
 	d.fillResponses(&s, o.Responses)
 	return s, nil
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/clientgen"
 )
 
 func theDocument(t *testing.T) []byte {
@@ -45,6 +47,8 @@ func TestPage_ShowsEveryOperationAndSchema(t *testing.T) {
 			article, _, _ := strings.Cut(html[start:], "</article>")
 			require.Contains(t, article, "<code>"+path+"</code>")
 			require.Contains(t, article, "<pre><code>curl", o.ID)
+			require.Equal(t, clientgen.HasOperation(o.ID), strings.Contains(article, "sluice."+o.ID+"("), o.ID)
+			require.Equal(t, clientgen.HasOperation(o.ID), strings.Contains(article, "sluice."+clientgen.PythonName(o.ID)+"("), o.ID)
 			for status := range o.Responses {
 				require.Contains(t, article, "<code>"+status+"</code>", o.ID)
 			}
@@ -153,4 +157,20 @@ func TestExample_IsTheOneOfTheSchema(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, string(got))
 	}
+}
+
+func TestCalls_AreWrittenInBothLanguages(t *testing.T) {
+	t.Parallel()
+	d, err := parse([]byte(`{components: {schemas: {}}}`))
+	require.NoError(t, err)
+	s := shownOperation{ID: "listThings", BodyExample: `{"on": true, "of": "true \"null\"", "none": null}`}
+	d.fillCalls(&s, []parameter{
+		{Name: "from", In: "query", Required: true, Schema: &schema{Type: "integer", Examples: []any{7}}},
+		{Name: "id", In: "path", Schema: &schema{Type: "string"}},
+		{Name: "If-Match", In: "header"},
+	}, response{})
+	require.Equal(t, `await sluice.listThings({ from: 7, id: "ID", body: {"on": true, "of": "true \"null\"", "none": null} })`, s.TypeScript)
+	require.Equal(t, `sluice.list_things(from_=7, id="ID", body={"on": True, "of": "true \"null\"", "none": None})`, s.Python)
+	d.fillCalls(&s, nil, response{Content: map[string]media{"text/event-stream": {}}})
+	require.Contains(t, s.Python, "for place, data in sluice.list_things(")
 }
