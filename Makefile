@@ -98,8 +98,10 @@ chart-check: ## Render the Helm chart with Helm's library and check its objects 
 	mkdir -p bin/chart && cp scripts/chart/go.mod scripts/chart/go.sum bin/chart && cp scripts/chart/chart_test.go.txt bin/chart/chart_test.go
 	cd bin/chart && go vet ./... && go test -count=1 ./...
 
-fixture: ## Write a data directory of this commit for the tests of compatibility, into internal/e2e/testdata
+fixture: ## Write a data directory, settings and routes of this commit for the tests of compatibility
 	SLUICE_FIXTURE=$(CURDIR)/internal/e2e/testdata/state-$(shell git rev-parse --short=8 HEAD).tar.gz go test -count=1 -run='^TestCompatibility_' ./internal/e2e
+	grep -v -e '^ *#' -e '^$$' config/example.yaml >config/testdata/settings-$(shell git rev-parse --short=8 HEAD).yaml
+	SLUICE_INTERFACE=$(CURDIR)/internal/httpapi/testdata/interface-$(shell git rev-parse --short=8 HEAD).txt go test -count=1 -run='^TestOpenAPI_Keeps' ./internal/httpapi
 
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats

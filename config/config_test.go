@@ -41,6 +41,19 @@ func TestExample_NamesEverySetting(t *testing.T) {
 	}
 }
 
+// Issue 18, item 1: a file that names every setting of an earlier build is still accepted.
+func TestLoad_TakesSettingsOfEarlierBuilds(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/settings-*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		got, err := config.Load(file, []string{"HOME=/home/ann"})
+		require.NoError(t, err, file)
+		require.NoError(t, got.Check(), file)
+	}
+}
+
 func TestVariable_IsTheSettingInUpperCase(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(reflect.TypeFor[config.Config](), "") {
