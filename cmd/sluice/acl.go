@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -294,7 +295,7 @@ func (c *eraseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if _, err := sluice.ParsePath(string(c.Path)); err != nil {
 		return terminal.Usage(err)
 	}
-	if err := c.Confirm(s, terminal.Question("Erase everything on %s in %s? This cannot be undone: the events are deleted and never sent again.", c.Path, c.NS)); err != nil {
+	if err := c.Confirm(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
 		return err
 	}
 	stone, err := api.Erase(ctx, c.NS, c.Path)
@@ -304,6 +305,17 @@ func (c *eraseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(stone, func() error {
 		return s.Say("Erased the events on %s in %s up to %d, permanently: they are never sent again.", stone.Path, stone.Namespace, stone.UpTo)
 	})
+}
+
+func (c *eraseCmd) question(ctx context.Context, api *client.Client) (string, error) {
+	const most = 1000
+	page, err := api.Events(ctx, c.NS, client.EventsQuery{Pattern: sluice.Pattern(c.Path), Limit: most})
+	many := strconv.Itoa(len(page.Items))
+	if page.Next != "" {
+		many = "more than " + many
+	}
+	of, err := terminal.Counted(err, ", %s events,", many)
+	return fmt.Sprintf("Erase everything on %s%s in %s? This cannot be undone: the events are deleted and never sent again.", c.Path, of, c.NS), err
 }
 
 func erased(ctx context.Context, s *terminal.Session, api *client.Client, namespace string) error {

@@ -17,7 +17,7 @@ import (
 
 // counts is what every question of TestFinal is answered: how much there is.
 const counts = `{"ok":true,"mode":"mirror","mirrored_count":12,"name":"n","label":{"level":"INTERNAL"},"clearance":{"level":"SECRET"},"acl":[{"principal":"user:a","entries":[{"tier":"write","pattern":"/**"}]}],"usage":{"events":1204},"retention":{"max_age":"48h"},"subscriptions":[{},{},{}],"dead_letters":16,"backlog":7,"ack_floor":40,"count":99,
-	"id":"x","state":"done","next_offset":"1_1","up_to":1}`
+	"events":[{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a"},{"specversion":"1.0","id":"2","source":"/s","type":"t","path":"/a"}],"id":"x","state":"done","next_offset":"1_1","up_to":1}`
 
 // final are the commands that cannot be undone, and what their questions say.
 func final() map[string]string {
@@ -31,7 +31,7 @@ func final() map[string]string {
 		"acl set n user:a read":                     "Reduce the permissions of user:a in n?",
 		"acl set n user:a write /x/**":              "Reduce the permissions of user:a in n?",
 		"principal set user:a --clearance INTERNAL": "Lower the clearance of user:a below SECRET?",
-		"erase n /a":                                "Erase everything on /a in n? This cannot be undone",
+		"erase n /a":                                "Erase everything on /a, 2 events, in n? This cannot be undone",
 		"dead rm s --all":                           "Discard all dead letters, 16, of s permanently?",
 		"dead rm s e1 e2":                           "Discard 2 dead letters of s permanently?",
 		"sub rm a b":                                "Delete a (7 events wait, 16 dead letters), b (7 events wait, 16 dead letters) permanently",
