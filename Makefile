@@ -30,6 +30,10 @@ guards: ## Run mutants on the code that guards access
 lint: ## Run the linters and check that go.mod is tidy
 	$(lint) run -c .golangci.yml ./...
 	go mod tidy -diff
+	$(MAKE) --no-print-directory rules
+
+rules: ## Check the dashboard and the alert rules with Prometheus's own parsers
+	go run -modfile=scripts/prometheus.mod scripts/promrules.go deploy/observability/alerts.yaml deploy/observability/dashboard.json
 
 fmt: ## Format
 	$(lint) fmt -c .golangci.yml ./...

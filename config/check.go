@@ -40,7 +40,8 @@ func (c Config) Check() error {
 		c.Limits.check(),
 		c.Log.check(),
 		when(c.ShutdownGrace < second, "shutdown_grace %s: write a duration of at least 1s, such as 5s", c.ShutdownGrace),
-		checkURL("tracing.endpoint", c.Tracing.Endpoint),
+		c.Tracing.check(),
+		checkURL("metrics.endpoint", c.Metrics.Endpoint),
 	}
 	return errors.Join(errs...)
 }
@@ -131,6 +132,7 @@ func (l Log) check() error {
 	return errors.Join(
 		when(level.UnmarshalText([]byte(l.Level)) != nil, "log.level %q: write debug, info, warn or error", l.Level),
 		when(!slices.Contains([]string{"errors", "slow", "all", "none"}, l.Requests), "log.requests %q: write errors, slow, all or none", l.Requests),
+		checkURL("log.endpoint", l.Endpoint),
 		when(l.Format != "text" && l.Format != "json", "log.format %q: write text or json", l.Format),
 	)
 }

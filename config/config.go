@@ -30,6 +30,7 @@ type Config struct {
 	Export   Export   `json:"export"   envPrefix:"EXPORT_"`
 	Secrets  Secrets  `json:"secrets"  envPrefix:"SECRETS_"`
 	Log      Log      `json:"log"      envPrefix:"LOG_"`
+	Metrics  Metrics  `json:"metrics"  envPrefix:"METRICS_"`
 	Tracing  Tracing  `json:"tracing"  envPrefix:"TRACING_"`
 
 	// ShutdownGrace is how long a stopping server continues after its last attempt in flight has
@@ -56,6 +57,8 @@ type HTTP struct {
 	// Metrics controls access to /metrics without a token: loopback (clients on this machine, not
 	// through a proxy), open (all clients) or token (none); loopback.
 	Metrics string `json:"metrics" env:"METRICS"`
+	// Pprof serves profiles of the process to admins of the server, below /v1/debug/pprof; false.
+	Pprof bool `json:"pprof" env:"PPROF"`
 
 	TLS          HTTPTLS      `json:"tls"           envPrefix:"TLS_"`
 	AuthFailures AuthFailures `json:"auth_failures" envPrefix:"AUTH_FAILURES_"`
@@ -193,6 +196,9 @@ type Log struct {
 	// Requests are the HTTP requests that are logged: errors are those with a status of 400 or
 	// more, slow these and answers that took a second or more, all, or none; errors. The others are logged at level debug.
 	Requests string `json:"requests" env:"REQUESTS"`
+	// Endpoint is the base URL of an OTLP/HTTP collector, which gets a copy of the log at /v1/logs below it; empty: the
+	// variables OTEL_…, or no copy.
+	Endpoint string `json:"endpoint" env:"ENDPOINT"`
 }
 
 // Default returns the defaults. Data is empty because it depends on the environment: Load sets it.
@@ -214,6 +220,7 @@ func Default() Config {
 		Modules:  Modules{Dirs: []string{}, MaxInFlight: 256},
 		Limits:   defaultLimits(),
 		Log:      Log{Level: "info", Format: "text", Requests: "errors"},
+		Tracing:  Tracing{SampleRatio: 1},
 
 		ShutdownGrace: 5 * second,
 	}

@@ -91,7 +91,7 @@ func TestLoad_TakesJSON(t *testing.T) {
 func TestLoad_UnreadableInputIsAnError(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, file, env, want string }{
-		{"unknown name", "http: {listne: x}", "", "setting http.listne is unknown; valid settings here are auth_failures, listen, max_body, max_connections, metrics, public_url, timeouts, tls, trusted_proxies"},
+		{"unknown name", "http: {listne: x}", "", "setting http.listne is unknown; valid settings here are auth_failures, listen, max_body, max_connections, metrics, pprof, public_url, timeouts, tls, trusted_proxies"},
 		{"text for a number", "http: {max_body: lots}", "", `setting http.max_body: "lots" is not a whole number below 2^63, such as 8388608`},
 		{"part of a number", "http: {max_body: 1.5}", "", "setting http.max_body: 1.5 is not a whole number"},
 		{"too large a number", "http: {max_body: 99999999999999999999}", "", "setting http.max_body: 100000000000000000000 is not a whole number below 2^63"},
@@ -132,12 +132,11 @@ func TestVariable_OrchestratorsOwnAreLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestLoad_FollowsUsualVariablesForDataAndTracing(t *testing.T) {
+func TestLoad_FollowsTheUsualVariableForData(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load("", []string{"HOME=/h", "XDG_DATA_HOME=/x", "OTEL_EXPORTER_OTLP_ENDPOINT=http://o:4318"})
+	c, err := config.Load("", []string{"HOME=/h", "XDG_DATA_HOME=/x"})
 	require.NoError(t, err)
 	require.Equal(t, "/x/sluice", c.Data)
-	require.Equal(t, "http://o:4318", c.Tracing.Endpoint)
 }
 
 func TestCheck_SaysTheRightForm(t *testing.T) {
@@ -192,6 +191,9 @@ func TestCheck_SaysTheRightForm(t *testing.T) {
 		{"some requests", func(c *config.Config) { c.Log.Requests = "some" }, "write errors, slow, all or none"},
 		{"loud", func(c *config.Config) { c.Log.Level = "loud" }, "write debug, info, warn or error"},
 		{"xml", func(c *config.Config) { c.Log.Format = "xml" }, "write text or json"},
+		{"more traces than all", func(c *config.Config) { c.Tracing.SampleRatio = 1.5 }, "tracing.sample_ratio"},
+		{"collector of metrics without scheme", func(c *config.Config) { c.Metrics.Endpoint = "localhost:4318" }, "metrics.endpoint"},
+		{"collector of the log without scheme", func(c *config.Config) { c.Log.Endpoint = "localhost:4318" }, "log.endpoint"},
 		{"collector without scheme", func(c *config.Config) { c.Tracing.Endpoint = "localhost:4318" }, "tracing.endpoint"},
 	}
 	for _, tt := range tests {

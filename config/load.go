@@ -37,9 +37,6 @@ func Load(path string, environ []string) (Config, error) {
 	if c.Data == "" {
 		c.Data = defaultData(vars)
 	}
-	if c.Tracing.Endpoint == "" {
-		c.Tracing.Endpoint = vars["OTEL_EXPORTER_OTLP_ENDPOINT"]
-	}
 	return c, nil
 }
 

@@ -215,7 +215,24 @@ type Export struct {
 // Tracing configures the export of traces.
 type Tracing struct {
 	// Endpoint is the base URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318; traces are
-	// sent to /v1/traces below it. Empty: OTEL_EXPORTER_OTLP_ENDPOINT, or no traces.
+	// sent to /v1/traces below it. Empty: the variables OTEL_…, or no traces.
+	Endpoint string `json:"endpoint" env:"ENDPOINT"`
+	// SampleRatio is the part of the traces that is sent, from 0 to 1, of those that begin at this server; a trace
+	// that came with an event is sent if its sender sampled it. 1: OTEL_TRACES_SAMPLER, or all; 1.
+	SampleRatio float64 `json:"sample_ratio" env:"SAMPLE_RATIO"`
+}
+
+func (t Tracing) check() error {
+	return errors.Join(
+		checkURL("tracing.endpoint", t.Endpoint),
+		when(!(t.SampleRatio >= 0 && t.SampleRatio <= 1), "tracing.sample_ratio %v: write a number from 0 to 1", t.SampleRatio),
+	)
+}
+
+// Metrics configures the export of metrics. They are at /metrics, too.
+type Metrics struct {
+	// Endpoint is the base URL of an OTLP/HTTP collector; metrics are sent to /v1/metrics below it every minute.
+	// Empty: the variables OTEL_…, or no export.
 	Endpoint string `json:"endpoint" env:"ENDPOINT"`
 }
 

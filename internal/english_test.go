@@ -38,6 +38,7 @@ func plain() map[string]bars {
 		"internal/status":               strict,
 		"internal/supervise":            strict,
 		"internal/tracing":              strict,
+		"internal/otlp":                 strict,
 		"internal/seal/keyfile":         strict,
 		"pkg/client":                    strict,
 		"pkg/webhook":                   strict,

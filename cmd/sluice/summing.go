@@ -43,6 +43,15 @@ func newSumming(out slog.Handler) summing {
 	return summing{Handler: out, state: &sums{out: out, of: map[string]*sum{}}}
 }
 
+// Also has another handler get the records that are written, too. Call it before the log is used.
+func (h summing) Also(other slog.Handler) slog.Handler {
+	h.state.mu.Lock()
+	defer h.state.mu.Unlock()
+	h.state.out = slog.NewMultiHandler(h.state.out, other)
+	h.Handler = h.state.out
+	return h
+}
+
 // WithAttrs returns the log with attributes.
 func (h summing) WithAttrs(attrs []slog.Attr) slog.Handler {
 	h.Handler = h.Handler.WithAttrs(attrs)
@@ -104,13 +113,14 @@ func (s *sums) end(message string, is *sum) {
 	if !over {
 		delete(s.of, message)
 	}
+	out := s.out
 	s.mu.Unlock()
 	if over || is.more == 0 {
 		return
 	}
 	r := slog.NewRecord(time.Now(), slog.LevelWarn, message, 0)
 	r.AddAttrs(slog.Int("more", is.more), slog.Int("subscriptions", len(is.about)), slog.Duration("within", summedIn))
-	_ = s.out.Handle(context.Background(), r) // there is no other place to report it
+	_ = out.Handle(context.Background(), r) // there is no other place to report it
 }
 
 // flush ends all periods.

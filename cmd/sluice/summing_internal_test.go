@@ -84,3 +84,19 @@ func TestLog_SumsUpWarnings(t *testing.T) {
 		require.Equal(t, 1, lines("msg=breaker more=5"))
 	})
 }
+
+// A copy of the log has the lines that are written, and no others.
+func TestLog_CopyHasTheSameLines(t *testing.T) {
+	t.Parallel()
+	var out, copied bytes.Buffer
+	h := newSumming(slog.NewTextHandler(&out, nil))
+	log := slog.New(h.Also(slog.NewTextHandler(&copied, nil)))
+	for i := range 15 {
+		log.LogAttrs(t.Context(), slog.LevelWarn, "breaker", slog.String("subscription", fmt.Sprint("s", i)))
+	}
+	log.InfoContext(t.Context(), "ready")
+	log.DebugContext(t.Context(), "nothing")
+	h.flush()
+	require.Equal(t, 12, strings.Count(out.String(), "\n"), "ten, one that tells of five more, and another")
+	require.Equal(t, out.String(), copied.String())
+}

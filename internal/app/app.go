@@ -2,14 +2,17 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/httpserver"
+	"github.com/sluice-io/sluice/internal/otlp"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -51,7 +54,11 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if err := datadir.Prepare(cfg.Data); err != nil {
 		return err
 	}
-	s := &server{data: newData(ctx, cfg, opts)}
+	sends, err := openOTLP(ctx, cfg, &opts)
+	if err != nil {
+		return err
+	}
+	s := &server{data: newData(ctx, cfg, opts), otlp: sends}
 	ctx = s.deadline.Context(ctx)
 	if s.web, err = httpserver.Listen(ctx, cfg.HTTP, opts.Log); err != nil {
 		return errors.Join(err, s.close(context.WithoutCancel(ctx)))
@@ -88,4 +95,32 @@ func (s *server) sayReady(ctx context.Context) error {
 		s.opts.Ready(addresses)
 	}
 	return nil
+}
+
+// alsoLogs is a log handler that limits repeated records. Another handler gets those that it writes.
+type alsoLogs interface {
+	Also(other slog.Handler) slog.Handler
+}
+
+// openOTLP returns the exporter of traces, metrics and logs, and has the log copied to its collector.
+func openOTLP(ctx context.Context, cfg config.Config, opts *Options) (*otlp.Exporter, error) {
+	log := opts.Log.Handler()
+	sends, err := otlp.New(ctx, otlp.Options{
+		Traces: cfg.Tracing.Endpoint, Metrics: cfg.Metrics.Endpoint, Logs: cfg.Log.Endpoint, SampleRatio: cfg.Tracing.SampleRatio,
+		Version: cmp.Or(opts.Version, "dev"), Getenv: os.Getenv, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	copied := sends.Handler(log)
+	if copied == nil {
+		return sends, nil
+	}
+	if limiting, ok := log.(alsoLogs); ok {
+		log = limiting.Also(copied)
+	} else {
+		log = slog.NewMultiHandler(log, copied)
+	}
+	opts.Log = slog.New(log)
+	return sends, nil
 }

@@ -115,8 +115,8 @@ func (s *server) close(ctx context.Context) error {
 	if s.sender != nil {
 		s.sender.Close()
 	}
-	err := s.tracing.Close(s.deadline.Closing()) //nolint:contextcheck // ctx has no end; this is the end of the shutdown
-	return errors.Join(err, s.data.close(ctx))
+	s.otlp.Close(s.deadline.Closing()) //nolint:contextcheck // ctx has no end; this is the end of the shutdown
+	return s.data.close(ctx)
 }
 
 // tell publishes that the server has started or is stopping.

@@ -38,6 +38,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/notify"
+	"github.com/sluice-io/sluice/internal/otlp"
 	"github.com/sluice-io/sluice/internal/ownership"
 	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/internal/rollup"
@@ -66,8 +67,9 @@ type server struct {
 	access
 	engines
 
-	web *httpserver.Server
-	api http.Handler
+	web  *httpserver.Server
+	api  http.Handler
+	otlp *otlp.Exporter
 }
 
 // storage holds the components that keep the store whole.
@@ -223,9 +225,7 @@ func (s *server) openSender(ctx context.Context) error {
 	if opts.AllowCIDRs, err = config.Prefixes(s.cfg.Webhooks.AllowCIDRs); err != nil {
 		return fmt.Errorf("webhooks.allow_cidrs: %w", err)
 	}
-	if s.tracing, err = tracing.New(ctx, s.cfg.Tracing.Endpoint, s.opts.Version); err != nil {
-		return err
-	}
+	s.tracing = tracing.New(s.otlp.TracerProvider())
 	opts.Trace = s.tracing.Inject
 	s.sender = endpoint.New(opts)
 	return nil
@@ -238,6 +238,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	scraping := shutdown.Lasting(ctx)
 	s.metrics = metrics.New(s.opts.Log)
 	s.metrics.Built(s.version())
+	s.otlp.Gather(s.metrics.Producer())
 	s.metrics.WatchConnections(s.web.Connections)
 	s.metrics.WatchNATS(scraping, s.store.Gauges)
 	s.metrics.WatchLogs(scraping, s.store.Namespaces().List)
@@ -374,6 +375,7 @@ func (s *server) openAPI(context.Context) error {
 			MaxBody:        s.cfg.HTTP.MaxBody,
 			TrustedProxies: proxies,
 			MetricsFor:     s.cfg.HTTP.Metrics,
+			Pprof:          s.cfg.HTTP.Pprof,
 			TLS:            s.web.TLS(),
 		},
 		Tombstones:   namespace.Eraser{Log: s.log, Authority: s.authority, Index: s.index},

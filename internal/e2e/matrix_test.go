@@ -114,6 +114,7 @@ func matrix() map[string]asked {
 		"GET /v1/capabilities":                   {row: forEverybody},
 		"GET /v1/whoami":                         {row: forEverybody},
 		"GET /v1/storage":                        {row: forSysadmins},
+		"GET /v1/debug/pprof/{profile}":          {row: forSysadmins, ok: 404},
 		"POST /v1/storage/verify":                {row: forSysadmins, ok: 202},
 		"DELETE /v1/storage/damage":              {row: forSysadmins, ok: 204},
 		"GET /v1/audit":                          {row: forSysadmins},
@@ -402,7 +403,7 @@ func TestAuth_MatrixOfEveryRoute(t *testing.T) {
 // askEveryRoute asks those routes as every caller that in chooses by their number. Each route has a row, and each row a route.
 func askEveryRoute(t *testing.T, in func(route int) bool) {
 	t.Helper()
-	s := start(t, t.TempDir(), func(c *config.Config) { c.HTTP.AuthFailures.Burst = 0 })
+	s := start(t, t.TempDir(), func(c *config.Config) { c.HTTP.AuthFailures.Burst, c.HTTP.Pprof = 0, true })
 	hook := hooktest.New(t, nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/elsewhere", `{}`)
 	for _, who := range append(knownCallers(), "x") {

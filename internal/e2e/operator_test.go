@@ -3,6 +3,9 @@ package e2e_test
 import (
 	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -136,6 +139,13 @@ func TestMetrics_Count(t *testing.T) {
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	require.NoError(t, err)
 	require.Empty(t, problems)
+	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
+		content, err := os.ReadFile(filepath.Join("../../deploy/observability", file))
+		require.NoError(t, err)
+		for _, name := range regexp.MustCompile(`\b(sluice|process)_\w+`).FindAllString(string(content), -1) {
+			require.Regexp(t, `\n`+name+`[ {]`, text, "%s: the server has no such metric", file)
+		}
+	}
 	_, err = s.api.CancelReplay(t.Context(), parked.ID, rep.ID)
 	require.NoError(t, err)
 	require.NoError(t, s.api.DeleteSubscription(t.Context(), dying.ID))

@@ -109,6 +109,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/producers/unsafe", serverAdmin, s.listUnsafe},
 		{http.MethodDelete, "/v1/producers/unsafe/:producer", serverAdmin, s.clearUnsafe},
 		{http.MethodGet, "/v1/secrets", serverAdmin, s.sealing},
+		{http.MethodGet, "/v1/debug/pprof/:profile", serverAdmin, s.profile},
 
 		{http.MethodGet, "/v1/namespaces", authenticated, s.listNamespaces},
 		{http.MethodPut, "/v1/namespaces/:ns", namespaceAdmin, s.putNamespace},

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -152,6 +153,7 @@ type Network struct {
 	MaxBody        int64          // maximum size of a request's body; default 8 MiB
 	TrustedProxies []netip.Prefix // proxies with a trusted X-Forwarded-For
 	MetricsFor     string         // access to the metrics without a token; default MetricsLoopback
+	Pprof          bool           // profiles of the process are served to its admins
 	TLS            bool           // callers connect with TLS, and must keep doing so
 }
 
@@ -211,6 +213,8 @@ type Server struct {
 	bundles   *places       // for bundles in memory
 	transfers *places       // for directories on their way
 	paceTime  time.Duration // in which a client of one sends or reads leastPace
+
+	profiling sync.Mutex // one profile at a time
 
 	expressions keylock.Turns[sluice.Principal] // evaluated by requests for state
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -125,6 +127,11 @@ func (m *Metrics) WatchConnections(open func() int64) {
 
 // Forget removes the counters of a subscription that was deleted.
 func (m *Metrics) Forget(subscription string) { m.of.forget(subscription) }
+
+// Producer reads the metrics for an exporter of OpenTelemetry.
+func (m *Metrics) Producer() metric.Producer {
+	return bridge.NewMetricProducer(bridge.WithGatherer(m.registry))
+}
 
 // Handler serves the metrics in Prometheus's text format.
 func (m *Metrics) Handler() http.Handler {

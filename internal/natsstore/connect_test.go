@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -77,12 +78,18 @@ func TestReady_ReturnsAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	require.NoError(t, store.Ready(t.Context()))
+	is := store.Gauges(t.Context())
+	require.True(t, is.Connected)
+	require.Positive(t, is.RoundTrip)
 	server.Stop(t)
 	require.Eventually(t, func() bool {
 		return sluice.CodeOf(store.Ready(t.Context())) == sluice.Unavailable
 	}, time.Minute, 10*time.Millisecond)
+	require.Equal(t, model.NATSGauges{}, store.Gauges(t.Context()))
 	server.Start(t)
 	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
+	is = store.Gauges(t.Context())
+	require.Equal(t, []any{true, uint64(1)}, []any{is.Connected, is.Reconnects})
 }
 
 type silent struct{}

@@ -1,20 +1,14 @@
-// Package tracing creates spans of publishing and of attempts, and sends them to a collector.
+// Package tracing creates spans of publishing and of attempts.
 package tracing
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
-	"os"
-	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -23,35 +17,16 @@ import (
 // Tracing creates spans of publishing and of attempts, and carries the trace between them in the
 // event's traceparent attribute. A nil *Tracing does nothing.
 type Tracing struct {
-	provider *sdktrace.TracerProvider
-	tracer   trace.Tracer
-	carry    propagation.TraceContext
+	tracer trace.Tracer
+	carry  propagation.TraceContext
 }
 
-// New returns nil if neither the settings nor the environment name a collector.
-func New(ctx context.Context, collector, version string) (*Tracing, error) {
-	var opts []otlptracehttp.Option
-	switch {
-	case collector != "":
-		opts = append(opts, otlptracehttp.WithEndpointURL(strings.TrimSuffix(collector, "/")+"/v1/traces"))
-	case os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "":
-		return nil, nil //nolint:nilnil // documented
-	}
-	exporter, err := otlptracehttp.New(ctx, opts...)
-	if err != nil {
-		return nil, fmt.Errorf("tracing: %w", err)
-	}
-	about := resource.NewSchemaless(attribute.String("service.name", "sluice"), attribute.String("service.version", version))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
-	return &Tracing{provider: provider, tracer: provider.Tracer("github.com/sluice-io/sluice")}, nil
-}
-
-// Close sends the remaining spans.
-func (t *Tracing) Close(ctx context.Context) error {
-	if t == nil {
+// New returns nil without a provider.
+func New(provider trace.TracerProvider) *Tracing {
+	if provider == nil {
 		return nil
 	}
-	return t.provider.Shutdown(ctx)
+	return &Tracing{tracer: provider.Tracer("github.com/sluice-io/sluice")}
 }
 
 // Inject writes the trace that ctx carries into a request's header.

@@ -274,6 +274,11 @@ export abstract class Operations {
     return this.call('GET', '/', {}, [], options)
   }
 
+  /** Get a profile of the process, for `go tool pprof`: `GET /v1/debug/pprof/{profile}`. */
+  getProfile(args: { profile: "allocs" | "block" | "goroutine" | "heap" | "mutex" | "profile" | "threadcreate" | "trace"; seconds?: number | undefined; debug?: 0 | 1 | 2 | undefined }, options: Options = {}): Promise<void> {
+    return this.call('GET', '/v1/debug/pprof/{profile}', args, [], options)
+  }
+
   /** Get a replay and its progress: `GET /v1/subscriptions/{id}/replays/{replay}`. */
   getReplay(args: { id: T.SubscriptionID; replay: string }, options: Options = {}): Promise<T.Replay> {
     return this.call('GET', '/v1/subscriptions/{id}/replays/{replay}', args, [], options)

@@ -236,6 +236,10 @@ class Operations:
         """Get the name and version of the server, and the URLs of its documentation: `GET /`."""
         return self._call("GET", "/", {}, {}, {})
 
+    def get_profile(self, profile: Literal["allocs", "block", "goroutine", "heap", "mutex", "profile", "threadcreate", "trace"], *, seconds: int | None = None, debug: Literal[0, 1, 2] | None = None) -> None:
+        """Get a profile of the process, for `go tool pprof`: `GET /v1/debug/pprof/{profile}`."""
+        return self._call("GET", "/v1/debug/pprof/{profile}", {"profile": profile}, {"seconds": seconds, "debug": debug}, {})
+
     def get_replay(self, id: t.SubscriptionID, replay: str) -> t.Replay:
         """Get a replay and its progress: `GET /v1/subscriptions/{id}/replays/{replay}`."""
         return self._call("GET", "/v1/subscriptions/{id}/replays/{replay}", {"id": id, "replay": replay}, {}, {})
