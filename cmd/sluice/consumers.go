@@ -73,16 +73,24 @@ func acked(one *sluice.WakeConsumer) string {
 	return "-"
 }
 
+// whether is a fact that may be unknown.
+func whether(known *bool) string {
+	if known == nil {
+		return "-"
+	}
+	return strconv.FormatBool(*known)
+}
+
 func consumerTable(s *terminal.Session, one sluice.WakeConsumer) error {
 	err := s.Facts("consumer", one.ID, "state", string(one.State), "epoch", strconv.FormatUint(one.Epoch, 10), "wake", one.WakeID,
-		"pending", strconv.FormatBool(one.Pending), "woken", terminal.FormatTimePtr(one.WokenAt), "next attempt", terminal.FormatTimePtr(one.NextAttempt),
+		"pending", whether(one.Pending), "woken", terminal.FormatTimePtr(one.WokenAt), "next attempt", terminal.FormatTimePtr(one.NextAttempt),
 		"live until", terminal.FormatTimePtr(one.LiveUntil), "failures", strconv.Itoa(one.Failures), "failing since", terminal.FormatTimePtr(one.FailingSince), "error", one.LastError)
 	if err != nil {
 		return err
 	}
 	rows := make([][]string, len(one.Streams))
 	for i, stream := range one.Streams {
-		rows[i] = []string{string(stream.Path), stream.Acked, terminal.OrDash(stream.Tail), strconv.FormatBool(stream.Pending)}
+		rows[i] = []string{string(stream.Path), stream.Acked, terminal.OrDash(stream.Tail), whether(stream.Pending)}
 	}
 	if err := s.Say(""); err != nil {
 		return err

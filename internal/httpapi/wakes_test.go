@@ -338,7 +338,7 @@ func TestConsumer_IsShown(t *testing.T) {
 	const path sluice.Path = "/agents/a %1"
 	w.consumers = []sluice.WakeConsumer{{
 		ID: model.WakeConsumerID("handler", path), Namespace: "default", Subscription: "handler", Path: path, State: sluice.WakeLive, Epoch: 3,
-		Streams: []sluice.WakeStream{{Path: path, Acked: "-1", Pending: true}}, Pending: true,
+		Streams: []sluice.WakeStream{{Path: path, Acked: "-1", Pending: new(true)}}, Pending: new(true),
 	}, {ID: model.WakeConsumerID("handler", "/agents/b"), Path: "/agents/b"}}
 	a := b.must(t, http.StatusOK, "GET /v1/subscriptions/handler/consumers?state=live&cursor=%2Fagents&limit=7", "")
 	require.Equal(t, "consumers handler live /agents", w.last())

@@ -107,7 +107,7 @@ func (e *Engine) show(sub *sluice.Subscription, c *Consumer, tails Tails) sluice
 	}
 	switch c.State {
 	case sluice.WakeWaking:
-		shown.NextAttempt, shown.Pending = moment(c.Due), true
+		shown.NextAttempt, shown.Pending = moment(c.Due), new(true)
 	case sluice.WakeLive:
 		shown.LiveUntil = moment(c.Due)
 	case sluice.WakeIdle, sluice.WakeRemoved:
@@ -115,8 +115,10 @@ func (e *Engine) show(sub *sluice.Subscription, c *Consumer, tails Tails) sluice
 	for _, p := range c.Streams {
 		stream := sluice.WakeStream{Path: p.Path, Acked: offset(p.Acked, format)}
 		if tail, known := tails[p.Path]; known {
-			stream.Tail, stream.Pending = offset(tail.end(), format), tail.pending(p.Acked)
-			shown.Pending = shown.Pending || stream.Pending
+			stream.Tail, stream.Pending = offset(tail.end(), format), new(tail.pending(p.Acked))
+			if shown.Pending == nil || *stream.Pending {
+				shown.Pending = stream.Pending
+			}
 		}
 		shown.Streams = append(shown.Streams, stream)
 	}

@@ -39,7 +39,7 @@ type WakeConsumer struct {
 	Epoch        uint64       `json:"epoch"` // epoch of the last wake; 0: none
 	WakeID       string       `json:"wake_id,omitempty"`
 	Streams      []WakeStream `json:"streams"`
-	Pending      bool         `json:"pending"`            // some stream has unacknowledged events
+	Pending      *bool        `json:"pending,omitempty"`  // some stream has unacknowledged events; only for a single consumer, and while it is waking
 	WokenAt      *time.Time   `json:"woken_at,omitempty"` // start of the last wake
 	// Waking: when the next attempt is due.
 	NextAttempt  *time.Time `json:"next_attempt_at,omitzero"`
@@ -57,5 +57,5 @@ type WakeStream struct {
 	Path    Path   `json:"path"`
 	Acked   string `json:"acked"`
 	Tail    string `json:"tail,omitempty"` // only for a single consumer
-	Pending bool   `json:"pending"`
+	Pending *bool  `json:"pending,omitempty"` // only for a single consumer
 }

@@ -1739,7 +1739,7 @@ export interface WakeConsumer {
   namespace: string
   /** In state waking: when the notice is sent again. */ next_attempt_at?: string | undefined
   /** The stream that the consumer was created for. */ path: string
-  /** Some stream has unacknowledged events. */ pending: boolean
+  /** Some stream has unacknowledged events. */ pending?: boolean | undefined
   state: WakeState
   streams: WakeStream[]
   subscription: string
@@ -1755,7 +1755,7 @@ export type WakeState = "idle" | "waking" | "live" | "removed"
 export interface WakeStream {
   /** Last processed offset; -1 if none. */ acked: string
   path: string
-  pending: boolean
+  /** Not in lists. */ pending?: boolean | undefined
   /** End of the stream; not in lists. */ tail?: string | undefined
 }
 

@@ -1969,7 +1969,7 @@ class WakeConsumer(TypedDict):
     namespace: str
     next_attempt_at: NotRequired[str]
     path: str
-    pending: bool
+    pending: NotRequired[bool]
     state: WakeState
     streams: list[WakeStream]
     subscription: str
@@ -1986,7 +1986,7 @@ WakeState: TypeAlias = 'Literal["idle", "waking", "live", "removed"]'
 class WakeStream(TypedDict):
     acked: str
     path: str
-    pending: bool
+    pending: NotRequired[bool]
     tail: NotRequired[str]
 
 
