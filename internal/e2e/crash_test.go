@@ -193,7 +193,7 @@ func TestCrash_ManySubscriptionsLoseNoEvent(t *testing.T) { // S4-17, S4-22, C01
 	t.Parallel()
 	c := crashing(t)
 	const window = 8
-	subs, limit := 300, 5*time.Minute
+	subs, limit := 150, 5*time.Minute
 	if os.Getenv("SLUICE_LONG") != "" {
 		subs, c.events, c.kills, limit = 10_000, 300_000, 100, time.Hour
 	}
