@@ -56,6 +56,6 @@ type WakeConsumer struct {
 type WakeStream struct {
 	Path    Path   `json:"path"`
 	Acked   string `json:"acked"`
-	Tail    string `json:"tail,omitempty"` // only for a single consumer
+	Tail    string `json:"tail,omitempty"`    // only for a single consumer
 	Pending *bool  `json:"pending,omitempty"` // only for a single consumer
 }
