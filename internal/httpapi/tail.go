@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -18,7 +17,7 @@ type AttemptLog interface {
 	// LastAttemptPlace returns the place of the last one.
 	LastAttemptPlace(ctx context.Context) (uint64, error)
 	// AttemptsAfter returns attempts behind a place, and the place up to which it looked. If there is none and the query waits, it
-	// returns when there is one, or ctx ends, which is no error.
+	// returns when there is one, or the wait is over.
 	AttemptsAfter(ctx context.Context, q model.TailQuery) ([]sluice.Attempt, uint64, error)
 }
 
@@ -31,7 +30,7 @@ type attemptList struct {
 // listAttempts returns the attempts behind a place, of the subscriptions that the caller manages. Without a place it returns the
 // present one. What endpoints answered is left out.
 func (s *Server) listAttempts(c echo.Context) error {
-	q, wait, err := parseTailQuery(c)
+	q, err := parseTailQuery(c)
 	if err != nil {
 		return err
 	}
@@ -46,11 +45,6 @@ func (s *Server) listAttempts(c echo.Context) error {
 			return err
 		}
 		return c.JSON(http.StatusOK, attemptList{[]sluice.Attempt{}, strconv.FormatUint(place, 10)})
-	}
-	if q.Wait = wait > 0; q.Wait {
-		limited, end := context.WithTimeout(ctx, wait)
-		defer end()
-		ctx = limited
 	}
 	found, place, err := s.opts.Attempts.AttemptsAfter(ctx, q)
 	if err != nil {
@@ -75,21 +69,21 @@ func (s *Server) tailed(c echo.Context, q model.TailQuery) error {
 	return err
 }
 
-func parseTailQuery(c echo.Context) (q model.TailQuery, wait time.Duration, err error) {
+func parseTailQuery(c echo.Context) (q model.TailQuery, err error) {
 	if err := httpkit.OnlyParams(c, "after", "wait", "limit", "subscription"); err != nil {
-		return q, 0, err
+		return q, err
 	}
 	q.Namespace, q.Subscription = c.Param("ns"), c.QueryParam("subscription")
 	if text := c.QueryParam("after"); text != "" {
 		if q.After, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return q, 0, sluice.Errorf(sluice.InvalidRequest, "after %q: use next_after of the previous page; without it you get the present place", text).With("field", "after")
+			return q, sluice.Errorf(sluice.InvalidRequest, "after %q: use next_after of the previous page; without it you get the present place", text).With("field", "after")
 		}
 	}
 	if q.Limit, err = httpkit.Limit(c); err != nil {
-		return q, 0, err
+		return q, err
 	}
-	wait, err = waitParam(c)
-	return q, wait, err
+	q.Wait, err = waitParam(c)
+	return q, err
 }
 
 // ownAttempts returns the attempts of subscriptions that the caller manages, at events on paths that it knows of, without

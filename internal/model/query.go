@@ -23,7 +23,7 @@ type TailQuery struct {
 	Subscription string // empty: all of the namespace
 	After        uint64 // place behind which they are
 	Limit        int
-	Wait         bool // until there is one
+	Wait         time.Duration // for one, if there is none; 0: not at all
 }
 
 // EventPage is a page of a log. A page that is not full may have a next one.

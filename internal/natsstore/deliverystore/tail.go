@@ -25,19 +25,25 @@ func (s *Store) LastAttemptPlace(ctx context.Context) (uint64, error) {
 }
 
 // AttemptsAfter returns attempts behind a place, in the order of their recording, and the place up to which it looked. If there is
-// none and the query waits, it returns when there is one, or ctx ends, which is no error. There may be a block more than the limit.
+// none and the query waits, it returns when there is one, or the wait is over. There may be a block more than the limit.
 func (s *Store) AttemptsAfter(ctx context.Context, q model.TailQuery) (found []sluice.Attempt, place uint64, err error) {
 	last, err := s.LastAttemptPlace(ctx)
 	if err != nil {
 		return nil, q.After, err
 	}
 	place = min(q.After, last) // of a log that was deleted and made again
-	err = s.core.Follow(ctx, streams.Attempts, jetstream.ConsumerConfig{
+	waits := ctx
+	if q.Wait > 0 {
+		limited, end := context.WithTimeout(ctx, q.Wait)
+		defer end()
+		waits = limited
+	}
+	err = s.core.Follow(waits, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: streams.AttemptsSubject(q.Namespace, cmp.Or(q.Subscription, "*")),
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: place + 1,
 	}, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {
-			return q.Wait && len(found) == 0, nil
+			return q.Wait > 0 && len(found) == 0, nil
 		}
 		for line := range streams.SplitBlock(msg.Data) {
 			var a sluice.Attempt
@@ -49,8 +55,8 @@ func (s *Store) AttemptsAfter(ctx context.Context, q model.TailQuery) (found []s
 		place = meta.Sequence.Stream
 		return len(found) < q.Limit && meta.NumPending > 0, nil
 	})
-	if ctx.Err() != nil {
-		return found, place, nil //nolint:nilerr // the end of the wait
+	if waits.Err() != nil && ctx.Err() == nil {
+		return found, place, nil // the end of the wait
 	}
 	return found, place, natsstore.StoreError(ctx, err)
 }

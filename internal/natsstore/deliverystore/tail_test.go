@@ -1,7 +1,6 @@
 package deliverystore_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ func TestAttemptsAfter_WaitsForOne(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	log := runLog(t, store)
-	q := model.TailQuery{Namespace: sluice.DefaultNamespace, Limit: 10, Wait: true}
+	q := model.TailQuery{Namespace: sluice.DefaultNamespace, Limit: 10, Wait: patience}
 	type page struct {
 		found []sluice.Attempt
 		err   error
@@ -43,10 +42,8 @@ func TestAttemptsAfter_WaitsForOne(t *testing.T) {
 	require.Len(t, one.found, 1)
 	require.EqualValues(t, 8, one.found[0].Seq, "of this namespace")
 
-	limited, end := context.WithTimeout(t.Context(), time.Second)
-	defer end()
-	q.After = 2
-	found, place, err := store.AttemptsAfter(limited, q)
+	q.After, q.Wait = 2, time.Nanosecond
+	found, place, err := store.AttemptsAfter(t.Context(), q)
 	require.NoError(t, err, "the end of the wait is none")
 	require.Empty(t, found)
 	require.EqualValues(t, 2, place)
