@@ -103,7 +103,7 @@ func (c *subTestCmd) match(ctx context.Context, s *terminal.Session, api *client
 	return err
 }
 
-// warnOfNames prints warnings about a new subscription's filter, which exists whatever happens here.
+// warnOfNames prints warnings about a new subscription's filter. The subscription exists, so a failure is a warning, too.
 func warnOfNames(ctx context.Context, s *terminal.Session, api *client.Client, sub *sluice.Subscription) {
 	if sub.Filter.CEL == "" && len(sub.Filter.Types) == 0 {
 		return

@@ -37,7 +37,7 @@ type arg struct {
 
 // notCalled has the operations that clients do not have: CORS, HEAD of the health checks, and
 // callbacks, whose URL comes with the notice and must not be built.
-var notCalled = regexp.MustCompile(`^(headHealthz|headReadyz|callback|.*Options)$`)
+var notCalled = regexp.MustCompile(`^(headLivez|headHealthz|headReadyz|callback|.*Options)$`)
 
 // HasOperation reports whether the clients have a method for an operation.
 func HasOperation(id string) bool { return !notCalled.MatchString(id) }

@@ -99,7 +99,7 @@ type places struct {
 
 	mu    sync.Mutex
 	used  int
-	of    map[string]int // by namespace
+	of    map[string]int // by namespace, or by principal
 	freed chan struct{}  // closed when a place was freed
 }
 

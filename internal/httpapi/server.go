@@ -212,6 +212,7 @@ type Server struct {
 
 	bundles   *places       // for bundles in memory
 	transfers *places       // for directories on their way
+	tails     *places       // for requests that follow attempts
 	paceTime  time.Duration // in which a client of one sends or reads leastPace
 
 	profiling sync.Mutex // one profile at a time
@@ -233,7 +234,7 @@ func New(opts Options) *Server {
 	}
 	opts.LogRequests = cmp.Or(opts.LogRequests, LogErrors)
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
-	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
+	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), tails: newPlaces(tailsAtOnce, tailsOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.pages = newPages(opts.Version)
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
 	s.feeds = live.New(live.Deps{

@@ -12,6 +12,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// Bounds of requests that follow attempts: each has a consumer of its own.
+const (
+	tailsAtOnce = 256
+	tailsOfOne  = 16 // of an accountable principal
+)
+
 // AttemptLog is the attempts at all deliveries, in the order of their recording.
 type AttemptLog interface {
 	// LastAttemptPlace returns the place of the last one.
@@ -46,6 +52,11 @@ func (s *Server) listAttempts(c echo.Context) error {
 		}
 		return c.JSON(http.StatusOK, attemptList{[]sluice.Attempt{}, strconv.FormatUint(place, 10)})
 	}
+	who := s.payer(c, q.Namespace)
+	if s.tails.take(who) != nil {
+		return sluice.Errorf(sluice.QuotaExceeded, "%d requests follow attempts, or %d of yours, the limit; end one, or try again", tailsAtOnce, tailsOfOne).With("retry_after", 1)
+	}
+	defer s.tails.leave(who)
 	found, place, err := s.opts.Attempts.AttemptsAfter(ctx, q)
 	if err != nil {
 		return err

@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"context"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,4 +50,36 @@ func TestAttempts_AreFollowedAsTheyHappen(t *testing.T) {
 	b.must(t, http.StatusBadRequest, list+"?wait=1h", "")
 	b.must(t, http.StatusNotFound, list+"?subscription=none", "")
 	b.must(t, http.StatusNotFound, "GET /v1/namespaces/none/attempts", "")
+}
+
+// Each request that follows attempts has a consumer: one caller cannot have any number of them.
+func TestAttempts_FollowersAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ctx, end := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer end()
+	const list = "/v1/namespaces/default/attempts?after=0"
+	for range 16 {
+		following.Go(func() {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.http.URL+list+"&wait=30s", http.NoBody)
+			if err != nil {
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+token)
+			if resp, err := b.http.Client().Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	var refused *answer
+	require.Eventually(t, func() bool {
+		refused = b.do(t, "GET "+list, "")
+		return refused.status != http.StatusOK
+	}, time.Minute, 10*time.Millisecond)
+	require.Equal(t, http.StatusTooManyRequests, refused.status)
+	require.Equal(t, "quota_exceeded", refused.code())
+	end()
+	require.Eventually(t, func() bool { return b.do(t, "GET "+list, "").status == http.StatusOK }, time.Minute, 10*time.Millisecond)
 }

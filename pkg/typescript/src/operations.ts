@@ -324,11 +324,6 @@ export abstract class Operations {
     return this.call('GET', '/v1/namespaces/{ns}/watches/{id}', args, [], options)
   }
 
-  /** Same as GET, without a body: `HEAD /livez`. */
-  headLivez(options: Options = {}): Promise<Response> {
-    return this.whole('HEAD', '/livez', {}, [], options)
-  }
-
   /** Get the end of the stream of a mirror: `HEAD /v1/namespaces/{ns}/items/stream`. */
   headMirrorStream(args: { ns: T.NamespaceName; subscription: string }, options: Options = {}): Promise<Response> {
     return this.whole('HEAD', '/v1/namespaces/{ns}/items/stream', args, [], options)

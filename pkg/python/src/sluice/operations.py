@@ -276,10 +276,6 @@ class Operations:
         """Get a watch: `GET /v1/namespaces/{ns}/watches/{id}`."""
         return self._call("GET", "/v1/namespaces/{ns}/watches/{id}", {"ns": ns, "id": id}, {}, {})
 
-    def head_livez(self) -> Response:
-        """Same as GET, without a body: `HEAD /livez`."""
-        return self._whole("HEAD", "/livez", {}, {}, {})
-
     def head_mirror_stream(self, ns: t.NamespaceName, *, subscription: str) -> Response:
         """Get the end of the stream of a mirror: `HEAD /v1/namespaces/{ns}/items/stream`."""
         return self._whole("HEAD", "/v1/namespaces/{ns}/items/stream", {"ns": ns}, {"subscription": subscription}, {})
