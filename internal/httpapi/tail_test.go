@@ -63,13 +63,8 @@ func TestAttempts_FollowersAreBounded(t *testing.T) {
 	const list = "/v1/namespaces/default/attempts?after=0"
 	for range 16 {
 		following.Go(func() {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.http.URL+list+"&wait=30s", http.NoBody)
-			if err != nil {
-				return
-			}
-			req.Header.Set("Authorization", "Bearer "+token)
-			if resp, err := b.http.Client().Do(req); err == nil {
-				_ = resp.Body.Close()
+			for ctx.Err() == nil { // refused while the request below has the last place
+				b.follow(ctx, list+"&wait=30s")
 			}
 		})
 	}
@@ -82,4 +77,16 @@ func TestAttempts_FollowersAreBounded(t *testing.T) {
 	require.Equal(t, "quota_exceeded", refused.code())
 	end()
 	require.Eventually(t, func() bool { return b.do(t, "GET "+list, "").status == http.StatusOK }, time.Minute, 10*time.Millisecond)
+}
+
+// follow sends a request that ends with its context, whatever it is answered.
+func (b *bench) follow(ctx context.Context, path string) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.http.URL+path, http.NoBody)
+	if err != nil {
+		return
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if resp, err := b.http.Client().Do(req); err == nil {
+		_ = resp.Body.Close()
+	}
 }
