@@ -295,13 +295,28 @@ func showSubscription(s *terminal.Session, sub sluice.Subscription) error {
 		return s.Facts(
 			"id", sub.ID, "namespace", sub.Namespace, "mode", string(sub.Mode), "state", because(string(sub.State), sub.Reason),
 			"description", sub.Description, "pattern", string(sub.Pattern), "filter", compact(sub.Filter),
-			"url", sub.Endpoint.URL, "headers", compact(sub.Endpoint.Headers), "secret", hint(sub), "start", sub.Start,
+			"url", sub.Endpoint.URL, "headers", compact(sub.Endpoint.Headers),
+			"oauth", oauth(sub.Endpoint.Auth), "client certificate", clientCertificate(sub.Endpoint.TLS), "secret", hint(sub), "start", sub.Start,
 			"retry", retry(p.Retry), "timeout", terminal.FormatDuration(p.Timeout), "window", strconv.Itoa(p.Window), "rate", rate(p.Rate),
 			"ordering", string(p.Ordering), "envelope", string(p.Envelope), "projection", p.Projection, "signature", strings.TrimSpace(string(p.Signature.Scheme)+" "+p.Signature.Name),
 			"metadata", compact(sub.Metadata), "revision", strconv.FormatUint(sub.Revision, 10),
 			"created", terminal.FormatTime(sub.CreatedAt)+terminal.By(sub.CreatedBy), "grant", sub.Grant, "last event", terminal.FormatTimePtr(sub.LastEventAt),
 		)
 	})
+}
+
+func oauth(a *sluice.EndpointAuth) string {
+	if a == nil {
+		return ""
+	}
+	return a.ClientID + " at " + a.TokenURL
+}
+
+func clientCertificate(t *sluice.EndpointTLS) string {
+	if t == nil || t.NotAfter == nil {
+		return ""
+	}
+	return "until " + terminal.FormatTimePtr(t.NotAfter)
 }
 
 func because(state, reason string) string {

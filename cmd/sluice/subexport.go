@@ -29,7 +29,8 @@ func (*subExportCmd) Help() string {
 
   sluice sub export --ns acme > acme.yaml
 
-Signing secrets are not in an export: an import elsewhere generates new ones. The headers of endpoints are. Neither are
+Signing secrets are not in an export: an import elsewhere generates new ones. Neither are client secrets and private keys of
+endpoints, which an import elsewhere requires. The headers of endpoints are. Neither are
 positions in the log: an import begins at "start", which for "new" is the end of the log. Cancelled subscriptions are left out.`
 }
 
@@ -126,7 +127,7 @@ func exportedOf(sub *sluice.Subscription) (exported, error) {
 		return e, e.fillTarget(sub)
 	}
 	e.Namespace, e.Mode, e.Pattern, e.Filter, e.Start, e.Policy = sub.Namespace, sub.Mode, sub.Pattern, sub.Filter, sub.Start, &sub.Policy
-	e.Endpoint = sluice.Endpoint{URL: sub.Endpoint.URL, Headers: sub.Endpoint.Headers, Handshake: sub.Endpoint.Handshake}
+	e.Endpoint = sluice.Endpoint{URL: sub.Endpoint.URL, Headers: sub.Endpoint.Headers, Handshake: sub.Endpoint.Handshake, Auth: sub.Endpoint.Auth, TLS: sub.Endpoint.TLS}
 	return e, nil
 }
 
@@ -146,7 +147,8 @@ func (e *exported) fillTarget(sub *sluice.Subscription) error {
 	if entity, ok := strings.CutPrefix(sub.Target, "entity:"); ok {
 		as.Filter.Subjects = []string{entity}
 	}
-	if !reflect.DeepEqual(as.Policy, sub.Policy) || !reflect.DeepEqual(as.Filter, sub.Filter) || len(sub.Endpoint.Headers) > 0 || sub.Endpoint.Handshake {
+	if !reflect.DeepEqual(as.Policy, sub.Policy) || !reflect.DeepEqual(as.Filter, sub.Filter) || len(sub.Endpoint.Headers) > 0 || sub.Endpoint.Handshake ||
+		sub.Endpoint.Auth != nil || sub.Endpoint.TLS != nil {
 		return errors.New("it has a target, and was changed since it was created")
 	}
 	return nil

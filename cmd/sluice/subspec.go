@@ -35,6 +35,8 @@ type specFlags struct {
 	Rate        *float64          `help:"Maximum attempts per second; 0: unlimited." placeholder:"N"`
 	PerMinute   *float64          `name:"rate-per-minute" help:"Maximum attempts per minute; 0: unlimited. Applies in addition to --rate." placeholder:"N"`
 	Description *string           `help:"Description." placeholder:"TEXT"`
+
+	endpointFlags
 }
 
 // spec is the JSON of a subscription, as far as it was given.
@@ -91,6 +93,9 @@ func (f *specFlags) spec(s *terminal.Session) (spec, error) {
 	}
 	if len(f.Types) > 0 {
 		m.set(f.Types, "filter", "types")
+	}
+	if err := f.add(m); err != nil {
+		return nil, err
 	}
 	return m, f.setPolicy(m)
 }

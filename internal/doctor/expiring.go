@@ -46,6 +46,31 @@ func (e *examination) checkGrants(ctx context.Context) {
 		return
 	}
 	e.noteGrants(grants, subs, time.Now())
+	e.noteCertificates(subs, time.Now())
+}
+
+// soonExpires is how long before its end the doctor warns of a client certificate of an endpoint.
+const soonExpires = 30 * 24 * time.Hour
+
+func (e *examination) noteCertificates(subs []sluice.Subscription, now time.Time) {
+	var soon []string
+	n := 0
+	for _, sub := range subs {
+		t := sub.Endpoint.TLS
+		if t == nil || t.NotAfter == nil || sub.State == sluice.Cancelled {
+			continue
+		}
+		n++
+		if t.NotAfter.Before(now.Add(soonExpires)) {
+			soon = append(soon, sub.ID+" at "+terminal.FormatTime(*t.NotAfter))
+		}
+	}
+	switch {
+	case len(soon) > 0:
+		e.note("certificates", "warn", "%d of %d client certificates of endpoints expire within 30 days or have expired: %s; replace them with sluice sub edit ID --endpoint-cert FILE --endpoint-key FILE", len(soon), n, some(soon))
+	case n > 0:
+		e.note("certificates", "ok", "none of %d client certificates of endpoints expires within 30 days", n)
+	}
 }
 
 func (e *examination) noteGrants(grants []sluice.Grant, subs []sluice.Subscription, now time.Time) {

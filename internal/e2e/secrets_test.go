@@ -1,10 +1,9 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -35,54 +33,6 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
 )
-
-// written keeps what is written, from any goroutine.
-type written struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *written) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *written) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-// needles returns the forms in which a secret could be somewhere: as it is, its bytes, and hex and
-// base64 of either.
-func needles(secret string) []string {
-	all := []string{secret}
-	texts := []string{secret}
-	if encoded, ok := strings.CutPrefix(secret, sluice.SecretPrefix); ok {
-		if key, err := base64.StdEncoding.DecodeString(encoded); err == nil {
-			texts = append(texts, string(key))
-			all = append(all, encoded, string(key))
-		}
-	}
-	for _, text := range texts {
-		all = append(all, hex.EncodeToString([]byte(text)), strings.ToUpper(hex.EncodeToString([]byte(text))),
-			base64.RawStdEncoding.EncodeToString([]byte(text)), base64.RawURLEncoding.EncodeToString([]byte(text)),
-			strings.Trim(fmt.Sprintf("%d", []byte(text)), "[]"))
-	}
-	return all
-}
-
-// requireNone checks that a text has no secret in any form.
-func requireNone(t *testing.T, where, text string, secrets map[string]string) {
-	t.Helper()
-	for name, secret := range secrets {
-		for _, form := range needles(secret) {
-			at := strings.Index(text, form)
-			require.Negative(t, at, "%s has %s: …%.300q…", where, name, text[max(0, at-100):max(0, min(len(text), at+200))])
-		}
-	}
-}
 
 // everything returns all messages of all streams, buckets included.
 func everything(t *testing.T, js jetstream.JetStream) string {
@@ -160,9 +110,17 @@ func TestSecret_IsInNoOutput(t *testing.T) {
 	const token, token2 = "hunter2-of-the-header", "hunter3-of-the-patched-header"
 	const inPath, inQuery, inStream = "hunter4-of-the-path", "hunter5-of-the-query", "hunter6-of-a-stream"
 	secrets := map[string]string{"the given secret": given, "the plain secret": plain, "the header": token, "the patched header": token2, "the URL's path": inPath, "its query": inQuery, "a stream webhook's path": inStream}
+	const ofClient = "hunter7-of-an-oauth-client"
+	certificate, key := clientPair(t)
+	secrets["a client's secret"], secrets["a client's key"] = ofClient, strings.Split(key, "\n")[1]
 	gossip := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
 		var said strings.Builder
 		require.NoError(t, r.Header.Write(&said))
+		if r.Path == "/token" {
+			why, err := json.Marshal(map[string]string{"error": "invalid_client", "error_description": said.String() + string(r.Body)})
+			require.NoError(t, err)
+			return hooktest.Answer{Status: http.StatusUnauthorized, Header: map[string]string{"Content-Type": "application/json"}, Body: string(why)}
+		}
 		return hooktest.Answer{Status: http.StatusInternalServerError, Body: map[string]string{"/given/" + inPath: given, "/plain": plain}[r.Path] + said.String()}
 	})
 	log, export := &written{}, t.TempDir()
@@ -187,6 +145,15 @@ func TestSecret_IsInNoOutput(t *testing.T) {
 	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"keyed","pattern":"/a/**","endpoint":{"url":"`+gossip.URL+`/keyed"},
 		"policy":{"signature":{"scheme":"ed25519"},"retry":{"preset":"custom","steps":["100ms"],"max_attempts":2}}}`)
 
+	inJSON := func(text string) string { return strings.ReplaceAll(text, "\n", `\n`) }
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"client","pattern":"/a/**",`+policy+`,"endpoint":{"url":"`+gossip.URL+`/client","auth":{
+		"type":"oauth2","token_url":"`+gossip.URL+`/token","client_id":"app","client_secret":"`+ofClient+`"}}}`)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"tls","pattern":"/b/**","endpoint":{"url":"https://127.0.0.1:1/","tls":{
+		"certificate":"`+inJSON(certificate)+`","private_key":"`+inJSON(key)+`"}}}`)
+	say("PATCH /v1/subscriptions/client", `{"endpoint":{"url":"https://192.0.2.1/"}}`)
+	say("PATCH /v1/subscriptions/tls", `{"endpoint":{"tls":{"certificate":"other"}}}`)
+	say("GET /v1/subscriptions/client", "")
+	say("GET /v1/subscriptions/tls", "")
 	say("POST /v1/subscriptions", `{"id":"short","pattern":"/a/**","endpoint":{"url":"`+gossip.URL+`","secret":"`+given[:20]+`"}}`)
 	say("POST /v1/subscriptions", `{"id":"given","pattern":"/b/**","endpoint":{"url":"`+gossip.URL+`","secret":"`+given+`"},"nonsense":1}`)
 	say("PUT /v1/subscriptions/given", `{"pattern":"/b/**","endpoint":{"url":"`+gossip.URL+`","secret":"`+given+`"}}`)
@@ -201,17 +168,17 @@ func TestSecret_IsInNoOutput(t *testing.T) {
 	secrets["a ticket"], secrets["a bad ticket"] = s.useTickets(t, g, say)
 	say("GET /v1/grants", "")
 	put(t, s.api, "/a/b", 1, 3)
-	for _, id := range []string{"given", "made", "plain", "keyed"} {
+	for _, id := range []string{"given", "made", "plain", "keyed", "client"} {
 		statusOf(t, s.api, id, func(st sluice.Status) bool { return st.DeadLetters == 3 })
 	}
 	maps.Copy(secrets, seeds(t, s))
 	say("POST /v1/keys/rotate", `{"overlap":"1h"}`)
 	maps.Copy(secrets, seeds(t, s))
-	require.Len(t, secrets, 20, "two keys for webhooks, one for grants, one that stamps, one for woken workers, one for tickets, one that seals")
+	require.Len(t, secrets, 22, "two keys for webhooks, one for grants, one that stamps, one for woken workers, one for tickets, one that seals")
 	say("GET /v1/keys", "")
 	say("GET /v1/secrets", "")
 	say("GET /.well-known/jwks.json", "")
-	for _, id := range []string{"given", "made", "plain", "keyed"} {
+	for _, id := range []string{"given", "made", "plain", "keyed", "client"} {
 		path := "/v1/subscriptions/" + id
 		say("POST "+path+"/test", "")
 		say("POST "+path+"/replay", `{"from":"-1"}`)
@@ -229,6 +196,7 @@ func TestSecret_IsInNoOutput(t *testing.T) {
 	requireNone(t, "an answer", answers.String(), secrets)
 	requireNone(t, "an answer that shows headers", s.must(t, http.StatusOK, "GET /v1/subscriptions", "").text, without(without(without(secrets, "the patched header"), "the URL's path"), "its query"))
 	require.Contains(t, answers.String(), `"action":"key.rotate"`)
+	require.Contains(t, answers.String(), "responded with status 401 invalid_client")
 	requireNone(t, "NATS", everything(t, dial(t, s.at.NATS)), secrets)
 	s.stop(t)
 	require.Contains(t, log.String(), "level=DEBUG")

@@ -11,6 +11,8 @@ import (
 	"time"
 )
 
+const noResponse = "no valid HTTP response"
+
 // failure describes briefly why there is no answer. The texts of network errors are not used: they
 // contain our addresses and Go's internals.
 func failure(parent context.Context, err error, timeout time.Duration) string {
@@ -25,7 +27,7 @@ func failure(parent context.Context, err error, timeout time.Duration) string {
 			return text
 		}
 	}
-	return "no valid HTTP response"
+	return noResponse
 }
 
 func blockedFailure(err error) string {

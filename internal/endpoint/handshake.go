@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -38,12 +39,21 @@ func (s *Sender) Handshake(ctx context.Context, sub *sluice.Subscription) (*slui
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.transport.RoundTrip(req)
+	until := time.Now().Add(timeout)
+	token, err := s.authorize(limited, sub, req.Header, until)
+	if err != nil {
+		return nil, disagreed("%s", newMask(sub, nil).apply(noToken(ctx, sub, err, timeout)))
+	}
+	transport, err := s.ids.of(sub)
+	if err != nil {
+		return nil, err
+	}
+	res, err := cmp.Or(transport, s.transport).RoundTrip(req)
 	if err != nil {
 		if limited.Err() != nil {
 			err = limited.Err()
 		}
-		return nil, disagreed("no response: %s", newMask(sub).apply(failure(ctx, err, timeout)))
+		return nil, disagreed("no response: %s", newMask(sub, token).apply(failure(ctx, err, timeout)))
 	}
 	defer func() { _ = res.Body.Close() }() // its body is not needed
 	return s.agreement(res, req.Header.Get(requestOrigin))

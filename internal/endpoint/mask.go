@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/oauth2"
+
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -22,8 +24,8 @@ type mask []string
 
 // newMask returns the mask of a subscription: each of its secrets, expired ones too, with and
 // without the prefix and the padding of base64 and in decoded form, and the values of headers with
-// names of credentials. Each is included in plain form, JSON-escaped and query-escaped.
-func newMask(sub *sluice.Subscription) mask {
+// names of credentials, the endpoint's credentials, and the access token, if there is one. Each is included in plain form, JSON-escaped and query-escaped.
+func newMask(sub *sluice.Subscription, token *oauth2.Token) mask {
 	var m mask
 	for _, secret := range sub.Secrets {
 		m = m.add(secret.Value)
@@ -41,6 +43,12 @@ func newMask(sub *sluice.Subscription) mask {
 			m = m.add(value)
 			m = m.add(strings.Fields(value)...) // "Bearer <token>"
 		}
+	}
+	if auth, secret := sub.Endpoint.Auth, sub.Credentials.ClientSecret; auth != nil && secret != "" {
+		m = m.add(secret, base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(auth.ClientID)+":"+url.QueryEscape(secret))))
+	}
+	if token != nil {
+		m = m.add(token.AccessToken)
 	}
 	slices.SortFunc(m, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	return m

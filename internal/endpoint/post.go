@@ -31,7 +31,7 @@ func (s *Sender) Post(ctx context.Context, url string, header http.Header, body 
 		return Reply{Outcome: sluice.Refused, Error: err.Error()}
 	}
 	var reply Reply
-	err = s.exchange(ctx, req, body, until, func(res *http.Response) (err error) {
+	err = s.exchange(ctx, call{req: req, body: body, until: until}, func(res *http.Response) (err error) {
 		reply, err = s.reply(res)
 		return err
 	})

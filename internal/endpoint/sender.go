@@ -58,6 +58,8 @@ type Sender struct {
 	guard     *guard
 	transport *http.Transport
 	wires     *wires
+	tokens    *tokens
+	ids       *identities
 	rendered  renderings
 }
 
@@ -72,9 +74,17 @@ func New(opts Options) *Sender {
 	opts.MaxBody = cmp.Or(opts.MaxBody, defaultMaxBody)
 	opts.MaxResponse = cmp.Or(opts.MaxResponse, defaultMaxResponse)
 	s := &Sender{opts: opts, agent: "Sluice/" + cmp.Or(opts.Version, "dev"), guard: newGuard(opts)}
-	s.transport = &http.Transport{
+	s.transport = newTransport(s.guard)
+	s.wires = newWires(s.guard.dial, func() *tls.Config { return s.transport.TLSClientConfig })
+	s.tokens = newTokens(s.transport, s.checkURL, opts.Now)
+	s.ids = newIdentities(s.guard)
+	return s
+}
+
+func newTransport(g *guard) *http.Transport {
+	return &http.Transport{
 		Proxy:                  nil, // never from the environment: a proxy would dial behind the guard
-		DialContext:            s.guard.dial,
+		DialContext:            g.dial,
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    setUp,
 		MaxIdleConns:           idleAll,
@@ -83,14 +93,13 @@ func New(opts Options) *Sender {
 		DisableCompression:     true, // or an answer could unpack to more than its counted bytes
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	s.wires = newWires(s.guard.dial, func() *tls.Config { return s.transport.TLSClientConfig })
-	return s
 }
 
 // Close closes the idle connections. It does not interrupt Sends in flight.
 func (s *Sender) Close() {
 	s.wires.close()
 	s.transport.CloseIdleConnections()
+	s.ids.kept.Purge()
 }
 
 // Check returns an error if e can never be sent to: InsecureURL unless it is https (or loopback
@@ -106,7 +115,10 @@ func (s *Sender) Check(ctx context.Context, e sluice.Endpoint) error {
 	if err := checkHeaders(e.Headers); err != nil {
 		return err
 	}
-	return s.guard.checkHost(ctx, u.Hostname())
+	if err := s.guard.checkHost(ctx, u.Hostname()); err != nil || e.Auth == nil {
+		return err
+	}
+	return s.checkTokenURL(ctx, e.Auth.TokenURL)
 }
 
 // Send makes attempt number of delivering ev to sub and returns its outcome, all but the verdict.
@@ -131,24 +143,45 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 	defer shutdown.Sending(ctx)()
 	until := time.Now().Add(timeout)
 	req, body, err := s.request(ctx, sub, ev, &a)
+	var transport *http.Transport
+	if err == nil {
+		transport, err = s.ids.of(sub)
+	}
 	if err != nil {
-		a.Outcome, a.Error = sluice.Refused, newMask(sub).apply(err.Error())
+		a.Outcome, a.Error = sluice.Refused, newMask(sub, nil).apply(err.Error())
 		if sluice.CodeOf(err) == sluice.TooLarge {
 			a.Dead = sluice.EventTooLarge
 		}
 		return s.ended(a)
 	}
-	secrets := func() mask { return newMask(sub) }
-	err = s.exchange(ctx, req, body, until, func(res *http.Response) error { return s.read(res, secrets, &a) })
+	token, err := s.authorize(ctx, sub, req.Header, until)
 	if err != nil {
-		a.Outcome, a.Error = sluice.Failed, secrets().apply(failure(ctx, err, timeout))
+		a.Outcome, a.Error = sluice.Failed, newMask(sub, nil).apply(noToken(ctx, sub, err, timeout))
+		return s.ended(a)
+	}
+	secrets := func() mask { return newMask(sub, token) }
+	err = s.exchange(ctx, call{req, body, until, transport}, func(res *http.Response) error { return s.read(res, secrets, &a) })
+	if err != nil {
+		a.Outcome, a.Error = sluice.Failed, expired(sub, secrets().apply(failure(ctx, err, timeout)), a.StartedAt)
+	}
+	if token != nil && a.Status == http.StatusUnauthorized {
+		s.tokens.refused(sub, token)
 	}
 	return s.ended(a)
 }
 
+// call is a request with its body, which ends at a time.
+type call struct {
+	req       *http.Request
+	body      []byte
+	until     time.Time
+	transport *http.Transport // nil: the common connections
+}
+
 // exchange makes a request and has its answer read. It follows no redirect and keeps no cookie (C06).
-func (s *Sender) exchange(ctx context.Context, req *http.Request, body []byte, until time.Time, read func(*http.Response) error) error {
-	if size(req)+len(body) <= maxRequest && s.wires.serves(req.URL) {
+func (s *Sender) exchange(ctx context.Context, c call, read func(*http.Response) error) error {
+	req, body, until := c.req, c.body, c.until
+	if c.transport == nil && size(req)+len(body) <= maxRequest && s.wires.serves(req.URL) {
 		return s.wires.exchange(ctx, req, body, until, read)
 	}
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -161,10 +194,10 @@ func (s *Sender) exchange(ctx context.Context, req *http.Request, body []byte, u
 	l := line{parent: ctx}
 	held, over := l.follow(limited)
 	defer over()
-	res, err := s.transport.RoundTrip(req.WithContext(held))
+	res, err := cmp.Or(c.transport, s.transport).RoundTrip(req.WithContext(held))
 	if err == nil {
 		defer func() { _ = res.Body.Close() }() // the needed part was read before
-		if res.ProtoMajor == 1 {
+		if res.ProtoMajor == 1 && c.transport == nil {
 			s.wires.speaks(req.URL)
 		}
 		err = read(res)

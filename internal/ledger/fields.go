@@ -109,5 +109,5 @@ func hide(name string, v any) any {
 }
 
 func isSecret(name string) bool {
-	return slices.Contains([]string{"secret", "secrets", "token", "password", "seed", "private_key"}, name)
+	return slices.Contains([]string{"secret", "secrets", "client_secret", "token", "password", "seed", "private_key"}, name)
 }

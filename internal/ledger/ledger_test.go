@@ -104,8 +104,8 @@ func TestEntry_MasksSecrets(t *testing.T) {
 	}
 	require.JSONEq(t, `{"endpoint":{"headers":{"x-key":"***"},"secret":"***","url":"https://b.example/***"}}`, string(e.New), "that they changed is said")
 	require.Contains(t, string(e.Old), "https://a.example/***")
-	e = written(t, nil, map[string]any{"tokens": []any{map[string]any{"token": "pw9"}}, "secrets": []any{"pw9"}, "url": "%"})
-	require.JSONEq(t, `{"tokens":[{"token":"***"}],"secrets":"***","url":"***"}`, string(e.New))
+	e = written(t, nil, map[string]any{"tokens": []any{map[string]any{"token": "pw9"}}, "secrets": []any{"pw9"}, "url": "%", "client_secret": "pw9", "private_key": "pw9"})
+	require.JSONEq(t, `{"tokens":[{"token":"***"}],"secrets":"***","url":"***","client_secret":"***","private_key":"***"}`, string(e.New))
 }
 
 func TestEntry_FailedChangeHasASecondOne(t *testing.T) {

@@ -48,8 +48,12 @@ func sealing(tb testing.TB, server *natstest.Server, ring *seal.Ring) rooms {
 func secretive(id string) *sluice.Subscription {
 	return &sluice.Subscription{
 		ID: id, Namespace: ns, Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active,
-		Endpoint: sluice.Endpoint{URL: "https://a.example/hunter-of-secrets-4-" + id, Headers: map[string]string{"authorization": "Bearer hunter-of-secrets-1-" + id, "x-empty": ""}},
-		Secrets:  []sluice.Secret{{Value: "whsec_hunter-of-secrets-2-" + id, CreatedAt: time.Unix(2, 0).UTC()}, {Value: "hunter-of-secrets-3-" + id, CreatedAt: time.Unix(1, 0).UTC()}},
+		Endpoint: sluice.Endpoint{
+			URL: "https://a.example/hunter-of-secrets-4-" + id, Headers: map[string]string{"authorization": "Bearer hunter-of-secrets-1-" + id, "x-empty": ""},
+			Auth: &sluice.EndpointAuth{Type: sluice.AuthOAuth2, TokenURL: "https://login.example/token", ClientID: "app"},
+		},
+		Credentials: sluice.Credentials{ClientSecret: "hunter-of-secrets-5-" + id, PrivateKey: "hunter-of-secrets-6-" + id},
+		Secrets:     []sluice.Secret{{Value: "whsec_hunter-of-secrets-2-" + id, CreatedAt: time.Unix(2, 0).UTC()}, {Value: "hunter-of-secrets-3-" + id, CreatedAt: time.Unix(1, 0).UTC()}},
 	}
 }
 
@@ -104,7 +108,7 @@ func TestSeal_CoversOnlySecrets(t *testing.T) {
 
 	record := dump(t, server, streams.Subscriptions)["orders"]
 	require.NotContains(t, record, "hunter-of-secrets")
-	require.Equal(t, 5, strings.Count(record, `"enc1.`+ringOf(t, 1).First()), "two secrets, two headers, the URL")
+	require.Equal(t, 7, strings.Count(record, `"enc1.`+ringOf(t, 1).First()), "two secrets, two headers, the URL, the client's secret, its key")
 	for _, readable := range []string{"authorization", "/a/**", "active"} {
 		require.Contains(t, record, readable)
 	}
@@ -355,6 +359,9 @@ func TestSeal_RefusesValuesOfOtherRecords(t *testing.T) {
 		"the headers to another host": func(_ testing.TB, mine, _ string) string {
 			return regexp.MustCompile(`"url":"enc1[^"]*"`).ReplaceAllString(mine, `"url":"https://evil.example/"`)
 		},
+		"the client to another token endpoint": func(_ testing.TB, mine, _ string) string {
+			return strings.Replace(mine, "https://login.example/token", "https://evil.example/token", 1)
+		},
 		"the URL of another subscription": func(tb testing.TB, mine, theirs string) string {
 			tb.Helper()
 			url := regexp.MustCompile(`"url":"enc1[^"]*"`)
@@ -381,6 +388,7 @@ func TestSeal_RefusesValuesOfOtherRecords(t *testing.T) {
 			require.Len(t, list, 1)
 			require.Empty(t, list[0].Secrets)
 			require.Empty(t, list[0].Endpoint.Headers)
+			require.Zero(t, list[0].Credentials)
 			told := firstTold(t, store)
 			require.Equal(t, sluice.Paused, told.State, "taken for removed, it would lose its parked lanes")
 			require.Empty(t, told.Secrets)

@@ -17,6 +17,7 @@ type subscriptionRecord struct {
 	Subscription sluice.Subscription `json:"subscription"`
 	From         sluice.StartAt      `json:"from"`
 	Secrets      []sluice.Secret     `json:"secrets"`
+	Credentials  *sluice.Credentials `json:"credentials,omitempty"`
 
 	Untold []sluice.Announcement `json:"untold,omitempty"` // the last one, without a revision, is of this record's
 	Gone   bool                  `json:"gone,omitempty"`   // there is no subscription; that is still to be told
@@ -48,20 +49,47 @@ func (r subscriptionRecord) Transformed(id string, f Transform) (_ subscriptionR
 			return r, err
 		}
 	}
-	return r, nil
+	if r.Credentials == nil {
+		return r, nil
+	}
+	r.Credentials, err = transformCredentials(*r.Credentials, id, endpoint.Auth, address, f)
+	return r, err
+}
+
+// transformCredentials is Transformed for the credentials of an endpoint. The client's secret belongs to the URLs of the token and
+// of the endpoint.
+func transformCredentials(c sluice.Credentials, id string, auth *sluice.EndpointAuth, address string, f Transform) (_ *sluice.Credentials, err error) {
+	tokenURL := ""
+	if auth != nil {
+		tokenURL = auth.TokenURL
+	}
+	if c.ClientSecret != "" {
+		if c.ClientSecret, err = f(c.ClientSecret, seal.Place(streams.Subscriptions, id, "client_secret", tokenURL, address)); err != nil {
+			return nil, err
+		}
+	}
+	if c.PrivateKey != "" {
+		if c.PrivateKey, err = f(c.PrivateKey, seal.Place(streams.Subscriptions, id, "private_key")); err != nil {
+			return nil, err
+		}
+	}
+	return &c, nil
 }
 
 func (r *subscriptionRecord) subscription(revision uint64) *sluice.Subscription {
 	sub := r.Subscription
 	sub.From, sub.Secrets, sub.Revision = r.From, r.Secrets, revision
 	sub.Untold = ofRevision(r.Untold, revision)
+	if r.Credentials != nil {
+		sub.Credentials = *r.Credentials
+	}
 	return &sub
 }
 
 // locked returns the subscription without its sealed parts.
 func (r *subscriptionRecord) locked(revision uint64) *sluice.Subscription {
 	sub := r.subscription(revision)
-	sub.Secrets, sub.Endpoint.Headers = nil, nil
+	sub.Secrets, sub.Endpoint.Headers, sub.Credentials = nil, nil, sluice.Credentials{}
 	if seal.KeyOf(sub.Endpoint.URL) != "" {
 		sub.Endpoint.URL = ""
 	}
@@ -100,6 +128,9 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscription, revision uint64) (uint64, error) {
 	record := subscriptionRecord{Subscription: *sub, From: sub.From, Secrets: sub.Secrets, Untold: sub.Untold}
 	record.Subscription.Revision, record.Subscription.Endpoint.Secret = 0, ""
+	if sub.Credentials != (sluice.Credentials{}) {
+		record.Credentials = &sub.Credentials
+	}
 	record, err := record.Transformed(id, s.bucket.store.sealText)
 	if err != nil {
 		return 0, err

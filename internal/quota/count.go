@@ -62,6 +62,8 @@ type maker struct {
 	creator
 
 	host string // its destination; "": with consent, or this machine
+	// Host of its token endpoint, which is not asked for consent; "": none, or one of those above.
+	tokenHost string
 }
 
 // creator is the creator of subscriptions in a namespace.
@@ -76,12 +78,28 @@ func (m creator) bounded() bool { return m.caller.Grant != "" || m.caller.Unknow
 
 func makerOf(sub *sluice.Subscription) maker {
 	m := maker{creator: creator{sub.Namespace, sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}}
-	if u, err := url.Parse(sub.Endpoint.URL); err == nil && !sub.Endpoint.Handshake {
-		if host := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."); !isLoopback(host) {
-			m.host = host
+	if !sub.Endpoint.Handshake {
+		m.host = hostOf(sub.Endpoint.URL)
+	}
+	if auth := sub.Endpoint.Auth; auth != nil {
+		if host := hostOf(auth.TokenURL); host != m.host {
+			m.tokenHost = host
 		}
 	}
 	return m
+}
+
+// hostOf returns the host of a URL; "" for this machine.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if isLoopback(host) {
+		return ""
+	}
+	return host
 }
 
 // isLoopback reports whether a host is this machine, which need not consent.
@@ -181,13 +199,17 @@ func (c *Counts) enter(sub *sluice.Subscription, in, tried *tally) error {
 			With("limit", most).With("unit", "subscriptions").With("allowed", 0)
 	}
 	is := makerOf(sub)
-	who, n, toHost := c.madeFor(is, all...)
+	who, n, toHost := c.madeFor(is, is.host, all...)
 	if c.most.Principal > 0 && n >= c.most.Principal {
 		return sluice.Errorf(sluice.QuotaExceeded,
 			"%s has %d subscriptions, the limit; delete some, or have limits.subscriptions_per_principal raised", who, n).
 			With("limit", c.most.Principal).With("unit", "subscriptions").With("allowed", 0)
 	}
-	if err := c.checkHost(is, who, toHost); err != nil {
+	if err := c.checkHost(is.host, who, toHost); err != nil {
+		return err
+	}
+	who, _, toHost = c.madeFor(is, is.tokenHost, all...)
+	if err := c.checkHost(is.tokenHost, who, toHost); err != nil {
 		return err
 	}
 	in.put(sub.ID, counted{maker: is})
@@ -200,9 +222,12 @@ func (c *Counts) Move(sub *sluice.Subscription) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	is, was := makerOf(sub), c.subs[sub.ID]
-	if is.host != was.host {
-		who, _, toHost := c.madeFor(is, &c.tally)
-		if err := c.checkHost(is, who, toHost); err != nil {
+	for _, host := range []string{is.host, is.tokenHost} {
+		if host == was.host || host == was.tokenHost {
+			continue
+		}
+		who, _, toHost := c.madeFor(is, host, &c.tally)
+		if err := c.checkHost(host, who, toHost); err != nil {
 			return err
 		}
 	}
@@ -210,8 +235,8 @@ func (c *Counts) Move(sub *sluice.Subscription) error {
 	return nil
 }
 
-func (c *Counts) checkHost(m maker, who sluice.Principal, toHost int) error {
-	if m.host == "" || c.most.Host == 0 || toHost < c.most.Host {
+func (c *Counts) checkHost(host string, who sluice.Principal, toHost int) error {
+	if host == "" || c.most.Host == 0 || toHost < c.most.Host {
 		return nil
 	}
 	return sluice.Errorf(sluice.QuotaExceeded,
@@ -220,8 +245,8 @@ func (c *Counts) checkHost(m maker, who sluice.Principal, toHost int) error {
 }
 
 // madeFor returns the principal that is responsible for a maker, its number of subscriptions, and
-// how many of them send to the same host; 0 for the operator.
-func (c *Counts) madeFor(m maker, all ...*tally) (who sluice.Principal, n, toHost int) {
+// how many of them send to a host; 0 for the operator.
+func (c *Counts) madeFor(m maker, host string, all ...*tally) (who sluice.Principal, n, toHost int) {
 	if !m.bounded() {
 		return "", 0, 0
 	}
@@ -230,7 +255,7 @@ func (c *Counts) madeFor(m maker, all ...*tally) (who sluice.Principal, n, toHos
 		for other, has := range t.by {
 			if c.answers(other) == who {
 				n += has.n
-				toHost += has.toHost[m.host]
+				toHost += has.toHost[host]
 			}
 		}
 	}
@@ -283,6 +308,9 @@ func (t *tally) put(id string, sub counted) {
 	}
 	has.n++
 	has.toHost[sub.host]++
+	if sub.tokenHost != "" {
+		has.toHost[sub.tokenHost]++
+	}
 }
 
 func (t *tally) drop(id string) {
@@ -297,6 +325,9 @@ func (t *tally) drop(id string) {
 	}
 	has := t.by[sub.creator]
 	less(has.toHost, sub.host)
+	if sub.tokenHost != "" {
+		less(has.toHost, sub.tokenHost)
+	}
 	if has.n--; has.n == 0 {
 		delete(t.by, sub.creator)
 	}

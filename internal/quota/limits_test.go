@@ -162,6 +162,17 @@ func TestCounts_BoundOneHost(t *testing.T) {
 	require.NoError(t, enter("x", "eve", "http://192.0.2.7/1"))
 	require.NoError(t, enter("y", "eve", "http://192.0.2.7/2"))
 	require.Error(t, enter("z", "eve", "http://192.0.2.7/3"), "an address is a host")
+	with := func(id, tokenURL string) *sluice.Subscription {
+		sub := to(id, "bob", "https://own.example/"+id)
+		sub.Endpoint.Handshake, sub.Endpoint.Auth = true, &sluice.EndpointAuth{TokenURL: tokenURL}
+		return sub
+	}
+	require.NoError(t, c.Enter(t.Context(), with("t1", "https://login.example/1")))
+	require.NoError(t, c.Enter(t.Context(), with("t2", "https://login.example/2")))
+	require.Error(t, c.Enter(t.Context(), with("t3", "https://login.example/3")), "a token endpoint did not agree to anything")
+	require.NoError(t, c.Move(with("t2", "https://login.example/4")))
+	c.Remove("t1")
+	require.NoError(t, c.Enter(t.Context(), with("t3", "https://login.example/3")))
 	for i := range 5 {
 		require.NoError(t, enter("here"+strconv.Itoa(i), "eve", "http://127.0.0.1/hook"))
 		require.NoError(t, enter("name"+strconv.Itoa(i), "eve", "http://Localhost:8080/hook"))

@@ -54,7 +54,7 @@ func TestCounts_ForgetDeletedSubscriptions(t *testing.T) {
 		c.Set(&sluice.Subscription{ID: "b", Namespace: "acme", Grant: grant})
 		c.Remove("a")
 		require.Equal(t, map[string]int{"acme": 1}, c.of)
-		_, n, _ := c.madeFor(makerOf(&sluice.Subscription{Namespace: "acme", Grant: grant}), &c.tally)
+		_, n, _ := c.madeFor(makerOf(&sluice.Subscription{Namespace: "acme", Grant: grant}), "", &c.tally)
 		require.Equal(t, len(grant)/3, n, "of a grant one is left")
 		c.Remove("none")
 		c.Remove("b")

@@ -42,6 +42,9 @@ func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision 
 		if err := applyPatch(sub, patch); err != nil {
 			return false, err
 		}
+		if err := keepCredentials(&old, sub, r.needs.Now()); err != nil {
+			return false, err
+		}
 		if reflect.DeepEqual(before, sub) {
 			return false, nil
 		}

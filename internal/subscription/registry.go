@@ -290,7 +290,7 @@ func sameAs(req *Request, want, existing *sluice.Subscription) error {
 		return err
 	}
 	enabled := req.Enabled == nil || *req.Enabled == existing.Enabled
-	if wantHash == hash && enabled && sameSecret(req.Endpoint.Secret, existing) && existing.State != sluice.Cancelled {
+	if wantHash == hash && enabled && sameSecret(req.Endpoint.Secret, existing) && sameCredentials(req.Endpoint, existing) && existing.State != sluice.Cancelled {
 		return nil
 	}
 	change := "change it with PATCH (sluice sub edit), or delete it first (sluice sub rm)"
@@ -346,15 +346,15 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 			return nil, ofURL(err)
 		}
 	}
+	now := r.needs.Now().UTC()
+	if err := takeSecrets(sub, now); err != nil {
+		return nil, err
+	}
 	last, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	if sub.From, err = sluice.ParseStart(sub.Start, last+1); err != nil {
-		return nil, err
-	}
-	now := r.needs.Now().UTC()
-	if err := takeSecret(sub, now); err != nil {
 		return nil, err
 	}
 	sub.State = sluice.Active
@@ -414,6 +414,7 @@ func (r *Registry) checkTypes(sub *sluice.Subscription) error {
 func complete(sub *sluice.Subscription) {
 	sub.SetDefaults()
 	sub.ReplayWindowS = int64(sub.ReplayWindow.Std().Seconds()) // S0-53
+	sub.Endpoint.TLS = sub.Endpoint.TLS.Dated()
 }
 
 // check returns the first reason why the subscription itself is invalid.
@@ -454,9 +455,9 @@ func wakeNotSupported() error {
 	return sluice.Errorf(sluice.WakeNotSupported, "this server does not support agents; create a subscription of mode wake with an endpoint, or use a webhook")
 }
 
-// takeSecret moves the request's validated secret, or a generated one, to the field where the
-// server stores it.
-func takeSecret(sub *sluice.Subscription, now time.Time) error {
+// takeSecrets moves the request's validated secret, or a generated one, and the credentials of its endpoint to the
+// fields where the server stores them.
+func takeSecrets(sub *sluice.Subscription, now time.Time) error {
 	value := sub.Endpoint.Secret
 	sub.Endpoint.Secret = ""
 	if value == "" {
@@ -467,6 +468,7 @@ func takeSecret(sub *sluice.Subscription, now time.Time) error {
 	}
 	sub.Secrets = []sluice.Secret{{Value: value, CreatedAt: now}}
 	sub.SecretHint = sluice.SecretHint(value)
+	sub.Credentials = takeCredentials(&sub.Endpoint)
 	return nil
 }
 

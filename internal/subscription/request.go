@@ -131,7 +131,7 @@ func (r *Request) inS0() bool {
 }
 
 func (r *Request) inOurs() bool {
-	endpoint := r.Endpoint.URL != "" || r.Endpoint.Secret != "" || r.Endpoint.Headers != nil || r.Endpoint.Handshake
+	endpoint := r.Endpoint.URL != "" || r.Endpoint.Secret != "" || r.Endpoint.Headers != nil || r.Endpoint.Handshake || r.Endpoint.Auth != nil || r.Endpoint.TLS != nil
 	return r.Namespace != "" || r.Mode != "" || r.Pattern != "" || r.Filter != nil || endpoint || r.Start != "" || r.Policy != nil
 }
 

@@ -192,8 +192,12 @@ func (r *Registry) free(ctx context.Context, key string, revision uint64) error 
 
 // counted runs store for a new subscription if the quota allows it and the endpoint agrees, if
 // required: an endpoint is asked only for a subscription that is about to be stored. Codes
-// QuotaExceeded, Unprocessable otherwise, and then nothing was done.
+// QuotaExceeded, Unprocessable otherwise, and InvalidRequest without the credentials that the endpoint
+// needs, and then nothing was done.
 func (r *Registry) counted(ctx context.Context, sub *sluice.Subscription, store func() error) error {
+	if err := checkCredentials(sub, r.needs.Now()); err != nil {
+		return err
+	}
 	if r.needs.Quota == nil {
 		return r.agreed(ctx, sub, store)
 	}

@@ -14,21 +14,23 @@ import (
 // configuration is everything that a client chooses about a subscription, except its secret and
 // whether it is enabled. Defaults are set, so that naming one changes nothing.
 type configuration struct {
-	Namespace      string            `json:"namespace"`
-	Mode           sluice.Mode       `json:"mode"`
-	Pattern        sluice.Pattern    `json:"pattern"`
-	Target         string            `json:"target"`
-	Filter         sluice.Filter     `json:"filter"`
-	URL            string            `json:"url"`
-	Exec           []string          `json:"exec,omitempty"`
-	Handshake      bool              `json:"handshake,omitempty"`
-	Headers        map[string]string `json:"headers,omitempty"`
-	Start          string            `json:"start"`
-	Policy         sluice.Policy     `json:"policy"`
-	ReplayWindow   sluice.Duration   `json:"replay_window"`
-	Description    string            `json:"description"`
-	Metadata       map[string]string `json:"metadata,omitempty"`
-	IdempotencyKey string            `json:"idempotency_key"`
+	Namespace      string               `json:"namespace"`
+	Mode           sluice.Mode          `json:"mode"`
+	Pattern        sluice.Pattern       `json:"pattern"`
+	Target         string               `json:"target"`
+	Filter         sluice.Filter        `json:"filter"`
+	URL            string               `json:"url"`
+	Exec           []string             `json:"exec,omitempty"`
+	Handshake      bool                 `json:"handshake,omitempty"`
+	Headers        map[string]string    `json:"headers,omitempty"`
+	Auth           *sluice.EndpointAuth `json:"auth,omitempty"`
+	TLS            *sluice.EndpointTLS  `json:"tls,omitempty"`
+	Start          string               `json:"start"`
+	Policy         sluice.Policy        `json:"policy"`
+	ReplayWindow   sluice.Duration      `json:"replay_window"`
+	Description    string               `json:"description"`
+	Metadata       map[string]string    `json:"metadata,omitempty"`
+	IdempotencyKey string               `json:"idempotency_key"`
 }
 
 // structure identifies duplicates among the subscriptions of one principal (S0-27): the same events
@@ -45,9 +47,11 @@ type structure struct {
 }
 
 func configHash(sub *sluice.Subscription) (string, error) {
+	shown := sub.Endpoint
+	_ = takeCredentials(&shown) // they are compared on their own
 	return hash(configuration{
 		Namespace: sub.Namespace, Mode: sub.Mode, Pattern: sub.Pattern, Target: sub.Target, Filter: sub.Filter,
-		URL: sub.Endpoint.URL, Exec: sub.Endpoint.Exec, Handshake: sub.Endpoint.Handshake, Headers: sub.Endpoint.Headers, Start: sub.Start, Policy: sub.Policy,
+		URL: sub.Endpoint.URL, Exec: sub.Endpoint.Exec, Handshake: sub.Endpoint.Handshake, Headers: shown.Headers, Auth: shown.Auth, TLS: shown.TLS, Start: sub.Start, Policy: sub.Policy,
 		ReplayWindow: sub.ReplayWindow, Description: sub.Description, Metadata: sub.Metadata, IdempotencyKey: sub.IdempotencyKey,
 	})
 }

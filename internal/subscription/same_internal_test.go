@@ -38,6 +38,8 @@ func TestConfigHash_CoversAllThatIsChosen(t *testing.T) { // S0-26, S0-27, C09
 		"Exec":           {func(sub *sluice.Subscription) { sub.Endpoint.Exec = []string{"handlers/a"} }, true},
 		"Handshake":      {func(sub *sluice.Subscription) { sub.Endpoint.Handshake = true }, false},
 		"Headers":        {func(sub *sluice.Subscription) { sub.Endpoint.Headers = map[string]string{"x-a": "2"} }, false},
+		"Auth":           {func(sub *sluice.Subscription) { sub.Endpoint.Auth = &sluice.EndpointAuth{ClientID: "c"} }, false},
+		"TLS":            {func(sub *sluice.Subscription) { sub.Endpoint.TLS = &sluice.EndpointTLS{CA: "c"} }, false},
 		"Start":          {func(sub *sluice.Subscription) { sub.Start = "all" }, false},
 		"Policy":         {func(sub *sluice.Subscription) { sub.Policy.Window = 5 }, false},
 		"ReplayWindow":   {func(sub *sluice.Subscription) { sub.ReplayWindow++ }, false},

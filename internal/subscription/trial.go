@@ -116,6 +116,9 @@ func (t *Trial) Add(ctx context.Context, p *Plan) (created bool, err error) {
 	if earlier := t.planned[p.keys[0]]; earlier != nil {
 		return false, p.repeats(earlier)
 	}
+	if err := checkCredentials(p.sub, t.r.needs.Now()); err != nil {
+		return false, err
+	}
 	if t.enter != nil {
 		if err := t.enter(ctx, p.sub); err != nil {
 			return false, err

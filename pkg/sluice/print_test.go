@@ -18,20 +18,23 @@ func TestPrint_HidesSecrets(t *testing.T) {
 		ID: "orders",
 		Endpoint: sluice.Endpoint{
 			URL: "https://user:hunter1@a.example/hook?token=hunter2#hunter3", Secret: "hunter4", Headers: map[string]string{"Authorization": "Bearer hunter5"},
+			Auth: &sluice.EndpointAuth{ClientSecret: "hunter7"}, TLS: &sluice.EndpointTLS{PrivateKey: "hunter8"},
 		},
-		Secrets: []sluice.Secret{{Value: "whsec_hunter6hunter6hunter6hunter6hunter6aBcD"}},
+		Credentials: sluice.Credentials{ClientSecret: "hunter9", PrivateKey: "hunter10"},
+		Secrets:     []sluice.Secret{{Value: "whsec_hunter6hunter6hunter6hunter6hunter6aBcD"}},
 	}
 	var out bytes.Buffer
 	for _, h := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
 		log := slog.New(h)
-		log.Info("x", slog.Any("sub", sub), slog.Any("endpoint", sub.Endpoint), slog.Any("secret", sub.Secrets[0]))
+		log.Info("x", slog.Any("sub", sub), slog.Any("endpoint", sub.Endpoint), slog.Any("secret", sub.Secrets[0]), slog.Any("credentials", sub.Credentials))
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		fmt.Fprintf(&out, verb+verb+verb+verb+verb, sub, *sub, sub.Endpoint, sub.Secrets, sub.Secrets[0])
+		fmt.Fprintf(&out, verb+verb+verb+verb+verb+verb, sub, *sub, sub.Endpoint, sub.Secrets, sub.Secrets[0], sub.Credentials)
 	}
 	require.NotContains(t, out.String(), "hunter")
 	require.NotContains(t, out.String(), fmt.Sprintf("%x", "hunter"))
 	require.Equal(t, "https://a.example/*** [Authorization]", sub.Endpoint.String())
+	require.Equal(t, "credentials [client_secret private_key]", sub.Credentials.String())
 	require.Equal(t, "secret ***aBcD", sub.Secrets[0].String())
 	require.Equal(t, "secret ***", sluice.Secret{Value: "short"}.String())
 	require.Equal(t, "*** []", sluice.Endpoint{URL: "::"}.String())

@@ -61,6 +61,8 @@ type Subscription struct {
 
 	From    StartAt  `json:"-"` // Start, resolved at creation or at the last seek
 	Secrets []Secret `json:"-"` // newest first
+	// Of the endpoint's auth and tls.
+	Credentials Credentials `json:"-"`
 	// System events of recent changes, oldest first; they may already be published.
 	Untold []Announcement `json:"-"`
 }
@@ -114,6 +116,9 @@ type Endpoint struct {
 
 	// Exec is a program of the subscription's module and its arguments, in place of the URL (S4-29).
 	Exec []string `json:"exec,omitempty"`
+
+	Auth *EndpointAuth `json:"auth,omitempty"`
+	TLS  *EndpointTLS  `json:"tls,omitempty"`
 }
 
 // Agreement is an endpoint's response to a handshake (CloudEvents, abuse protection for webhooks).

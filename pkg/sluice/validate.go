@@ -150,12 +150,12 @@ func values(field string, list []string) error {
 
 func (e Endpoint) check() error {
 	if len(e.Exec) > 0 {
-		if e.URL != "" || len(e.Headers) > 0 || e.Handshake {
-			return Errorf(InvalidRequest, "endpoint.exec is in place of url, headers and handshake; write one of them").With("field", "endpoint.exec")
+		if e.URL != "" || len(e.Headers) > 0 || e.Handshake || e.Auth != nil || e.TLS != nil {
+			return Errorf(InvalidRequest, "endpoint.exec is in place of url, headers, handshake, auth and tls; write one of them").With("field", "endpoint.exec")
 		}
 		return nil
 	}
-	return cmp.Or(CheckURL("endpoint.url", e.URL), checkHeaders(e.Headers))
+	return cmp.Or(CheckURL("endpoint.url", e.URL), checkHeaders(e.Headers), e.Auth.check(), e.TLS.check(e.URL))
 }
 
 // CheckURL returns an error (InvalidRequest) unless an address has the form of an endpoint's URL;
@@ -299,6 +299,8 @@ func (s *Subscription) checkMode() error {
 		{"policy.on_gone", p.OnGone != GoneRetries},
 		{"policy.on_dead", p.OnDead != DeadContinues},
 		{"policy.dedicated", p.Dedicated},
+		{"endpoint.auth", s.Endpoint.Auth != nil},
+		{"endpoint.tls", s.Endpoint.TLS != nil},
 	} {
 		if f.wrong {
 			return Errorf(Unprocessable, "%s cannot be set in mode %s; omit it", f.name, Wake).With("field", f.name)

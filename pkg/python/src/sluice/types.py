@@ -495,11 +495,35 @@ Duration: TypeAlias = "str"
 
 
 class Endpoint(TypedDict):
+    auth: NotRequired[EndpointAuth]
     exec: NotRequired[list[str]]
     handshake: NotRequired[bool]
     headers: NotRequired[dict[str, str]]
     secret: NotRequired[str]
+    tls: NotRequired[EndpointTLS]
     url: NotRequired[str]
+
+
+
+class EndpointAuth(TypedDict):
+    """Requests have a bearer token in `Authorization`, which the client credentials grant of OAuth 2 returns."""
+
+    audience: NotRequired[str]
+    client_id: str
+    client_secret: NotRequired[str]
+    scopes: NotRequired[list[str]]
+    token_url: str
+    type: Literal["oauth2"]
+
+
+
+class EndpointTLS(TypedDict):
+    """Client certificate, and authorities in place of the system's."""
+
+    ca: NotRequired[str]
+    certificate: NotRequired[str]
+    not_after: NotRequired[str]
+    private_key: NotRequired[str]
 
 
 

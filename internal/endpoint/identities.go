@@ -1,0 +1,73 @@
+package endpoint
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// mostIdentities limits the transports that are kept; more of them cost handshakes.
+const mostIdentities = 1024
+
+// identities are the transports of endpoints with a client certificate or authorities of their own. Each has its own connections:
+// none is used with another identity.
+type identities struct {
+	guard *guard
+	kept  *lru.Cache[[sha256.Size]byte, *http.Transport]
+}
+
+func newIdentities(g *guard) *identities {
+	kept, err := lru.NewWithEvict(mostIdentities, func(_ [sha256.Size]byte, t *http.Transport) { t.CloseIdleConnections() })
+	if err != nil {
+		panic(err) // only for a size that is not positive
+	}
+	return &identities{guard: g, kept: kept}
+}
+
+// of returns the transport of a subscription's requests; nil: the common one. Code InvalidRequest if its identity is invalid.
+func (i *identities) of(sub *sluice.Subscription) (*http.Transport, error) {
+	settings := sub.Endpoint.TLS
+	if settings == nil {
+		return nil, nil //nolint:nilnil // most have none
+	}
+	hash := sha256.New()
+	for _, part := range []string{settings.Certificate, "\x00", sub.Credentials.PrivateKey, "\x00", settings.CA} {
+		_, _ = hash.Write([]byte(part)) // it never fails
+	}
+	key := [sha256.Size]byte(hash.Sum(nil))
+	if t, ok := i.kept.Get(key); ok {
+		return t, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if settings.CA != "" {
+		config.RootCAs = x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM([]byte(settings.CA))
+	}
+	if settings.Certificate != "" {
+		pair, err := settings.KeyPair(sub.Credentials.PrivateKey, time.Time{}) // the endpoint decides about an expired one
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	t := newTransport(i.guard)
+	t.TLSClientConfig = config
+	if was, ok, _ := i.kept.PeekOrAdd(key, t); ok {
+		return was, nil
+	}
+	return t, nil
+}
+
+// expired adds to the description of a failure that the client's certificate has expired.
+func expired(sub *sluice.Subscription, why string, now time.Time) string {
+	if t := sub.Endpoint.TLS; t != nil && t.NotAfter != nil && now.After(*t.NotAfter) {
+		return why + "; the client certificate expired at " + t.NotAfter.Format(time.RFC3339)
+	}
+	return why
+}

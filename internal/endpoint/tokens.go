@@ -1,0 +1,224 @@
+package endpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	tokenTimeout = 15 * time.Second
+	tokenPause   = 5 * time.Second // between two requests for the same token
+	tokenLife    = 5 * time.Minute // of a token without an end
+	tokenEarly   = 30 * time.Second
+	mostTokens   = 4096
+)
+
+// tokens are the OAuth 2 access tokens of endpoints, by their credentials. A token is fetched by one attempt, for all that
+// need it, under the guard of every attempt, and not again within tokenPause: whether that failed, or the endpoint refused it.
+type tokens struct {
+	client *http.Client
+	now    func() time.Time
+	flight singleflight.Group
+	held   *lru.Cache[[sha256.Size]byte, *credential]
+}
+
+// credential is a client at a token endpoint, with its token.
+type credential struct {
+	config *clientcredentials.Config // remembers which form of authentication the token endpoint accepts
+
+	mu      sync.Mutex
+	token   *oauth2.Token
+	err     error     // in place of the token
+	fetched time.Time // zero: not yet
+	until   time.Time // neither is used any more
+}
+
+// newTokens returns tokens that are fetched by a transport. check decides whether a URL is allowed.
+func newTokens(transport http.RoundTripper, check func(string) (*url.URL, error), now func() time.Time) *tokens {
+	held, err := lru.New[[sha256.Size]byte, *credential](mostTokens)
+	if err != nil {
+		panic(err) // the size is not positive
+	}
+	return &tokens{now: now, held: held, client: &http.Client{
+		Transport: checked{transport, check},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}}
+}
+
+// checked sends requests to allowed URLs only.
+type checked struct {
+	http.RoundTripper
+
+	check func(string) (*url.URL, error)
+}
+
+func (c checked) RoundTrip(req *http.Request) (*http.Response, error) {
+	if _, err := c.check(req.URL.String()); err != nil {
+		return nil, err
+	}
+	return c.RoundTripper.RoundTrip(req)
+}
+
+// of returns the access token for a subscription's requests. It waits until the time at most.
+func (t *tokens) of(ctx context.Context, sub *sluice.Subscription, until time.Time) (*oauth2.Token, error) {
+	key, c, err := t.credential(sub)
+	if err != nil {
+		return nil, err
+	}
+	if token, err, ok := c.usable(t.now()); ok {
+		return token, err
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-t.flight.DoChan(string(key[:]), func() (any, error) { return nil, t.fetch(ctx, c) }):
+	}
+	token, err, _ := c.usable(t.now())
+	return token, err
+}
+
+// credential returns what is known of a subscription's client.
+func (t *tokens) credential(sub *sluice.Subscription) (key [sha256.Size]byte, _ *credential, err error) {
+	auth := sub.Endpoint.Auth
+	identity, err := json.Marshal([]any{auth, sub.Credentials.ClientSecret})
+	if err != nil {
+		return key, nil, fmt.Errorf("encode the client: %w", err)
+	}
+	key = sha256.Sum256(identity)
+	if c, ok := t.held.Get(key); ok {
+		return key, c, nil
+	}
+	c := &credential{config: &clientcredentials.Config{
+		ClientID: auth.ClientID, ClientSecret: sub.Credentials.ClientSecret, TokenURL: auth.TokenURL, Scopes: auth.Scopes,
+	}}
+	if auth.Audience != "" {
+		c.config.EndpointParams = url.Values{"audience": {auth.Audience}}
+	}
+	if was, ok, _ := t.held.PeekOrAdd(key, c); ok {
+		c = was
+	}
+	return key, c, nil
+}
+
+// usable returns the token, or why there is none, and whether that is still true.
+func (c *credential) usable(now time.Time) (*oauth2.Token, error, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.token, c.err, now.Before(c.until)
+}
+
+// fetch asks for a token, unless another attempt did so just now. It outlives the attempt that began it.
+func (t *tokens) fetch(ctx context.Context, c *credential) error {
+	if _, err, ok := c.usable(t.now()); ok {
+		return err
+	}
+	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, t.client)
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
+	token, err := c.config.Token(ctx)
+	if err == nil && !isHeaderValue(token.Type()+" "+token.AccessToken) {
+		err = errors.New("the token is not a valid header")
+	}
+	now := t.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token, c.err, c.fetched, c.until = token, err, now, now.Add(tokenPause)
+	if err == nil {
+		c.until = usableUntil(token, now)
+	}
+	return err
+}
+
+// authorize adds the access token to the headers of a subscription's request; nil if it has none.
+func (s *Sender) authorize(ctx context.Context, sub *sluice.Subscription, header http.Header, until time.Time) (*oauth2.Token, error) {
+	if sub.Endpoint.Auth == nil {
+		return nil, nil //nolint:nilnil // most have none
+	}
+	token, err := s.tokens.of(ctx, sub, until)
+	if err != nil {
+		return nil, err
+	}
+	header["Authorization"] = []string{token.Type() + " " + token.AccessToken}
+	return token, nil
+}
+
+// checkTokenURL is Check for a token endpoint.
+func (s *Sender) checkTokenURL(ctx context.Context, address string) error {
+	u, err := s.checkURL(address)
+	if err == nil {
+		err = s.guard.checkHost(ctx, u.Hostname())
+	}
+	if e, ok := errors.AsType[*sluice.Error](err); ok {
+		return sluice.Errorf(e.Code, "endpoint.auth.token_url: %s", e.Message).With("field", "endpoint.auth.token_url")
+	}
+	return err
+}
+
+// usableUntil returns when a token is fetched anew: some time before its end, but not at once.
+func usableUntil(token *oauth2.Token, now time.Time) time.Time {
+	life := tokenLife
+	if !token.Expiry.IsZero() {
+		life = time.Until(token.Expiry)
+	}
+	return now.Add(max(tokenPause, life-min(tokenEarly, life/4)))
+}
+
+// refused says that an endpoint did not accept a token: the next attempt gets another one, if this one is not new.
+func (t *tokens) refused(sub *sluice.Subscription, token *oauth2.Token) {
+	_, c, err := t.credential(sub)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token == token { // not a secret: which token it is, not its text
+		c.until = minTime(c.until, c.fetched.Add(tokenPause))
+	}
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// noToken describes why there is no token.
+func noToken(ctx context.Context, sub *sluice.Subscription, err error, timeout time.Duration) string {
+	from := sluice.HideURL(sub.Endpoint.Auth.TokenURL)
+	if refusal, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		status := 0
+		if refusal.Response != nil {
+			status = refusal.Response.StatusCode
+		}
+		reason := strings.TrimSpace(strings.Join([]string{refusal.ErrorCode, refusal.ErrorDescription}, " "))
+		return clip(strings.TrimSpace(fmt.Sprintf("no access token: %s responded with status %d %s", from, status, reason)), 512)
+	}
+	why := failure(ctx, err, timeout)
+	if refused, ok := errors.AsType[*sluice.Error](err); ok { // by checkURL
+		why = refused.Message
+	}
+	if why == noResponse {
+		why = "the response has no valid token"
+	}
+	return "no access token from " + from + ": " + why
+}
