@@ -75,7 +75,7 @@ clients: ## Write the types and operations of the clients in TypeScript and Pyth
 	go run ./scripts/clients
 
 crash: ## Kill the server under load repeatedly, and count lost events and processes that are left
-	SLUICE_LONG=1 go test -run='TestCrash_LosesNoEventAndKeepsPathOrder|TestModuleCrash_LosesNoEvent' -count=1 -timeout=30m -v ./internal/e2e/
+	SLUICE_LONG=1 go test -run='TestCrash_LosesNoEventAndKeepsPathOrder|TestCrash_BatchesLoseNoEvent|TestModuleCrash_LosesNoEvent' -count=1 -timeout=30m -v ./internal/e2e/
 
 faults: ## Test every fault in its long form, one at a time, and write docs/faults.md (a quarter of an hour)
 	rm -rf bin/faults && mkdir -p bin/faults

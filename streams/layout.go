@@ -376,7 +376,7 @@ func PushConsumers(sub *sluice.Subscription) []Consumer {
 			Filter:      filters[i],
 			Start:       sub.From,
 			AckWait:     ackWait,
-			MaxPending:  sub.Policy.Window,
+			MaxPending:  sub.Policy.MaxPending(),
 			MaxDeliver:  -1,
 			HeadersOnly: sub.Mode == sluice.Wake, // the existence of the event is enough
 		}

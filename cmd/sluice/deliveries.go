@@ -71,12 +71,20 @@ func (c *deliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
 		rows := make([][]string, len(all))
 		for i, d := range all {
 			rows[i] = []string{
-				seqOf(d), terminal.OrDash(d.EventID), terminal.OrDash(string(d.Path)), terminal.OrDash(d.Type), deliveryState(d), strconv.Itoa(d.AttemptCount),
+				seqOf(d), terminal.OrDash(d.EventID) + others(d.Batch), terminal.OrDash(string(d.Path)), terminal.OrDash(d.Type), deliveryState(d), strconv.Itoa(d.AttemptCount),
 				httpStatus(d.LastStatus), terminal.FormatTime(d.LastAttemptAt), terminal.FormatTimePtr(d.NextAttemptAt), terminal.OrDash(d.LastError),
 			}
 		}
 		return s.Table("SEQ | EVENT | PATH | TYPE | STATE | ATTEMPTS | STATUS | LAST ATTEMPT | NEXT ATTEMPT | ERROR", rows)
 	})
+}
+
+// others says how many events of a batch are not named.
+func others(batch int) string {
+	if batch < 2 {
+		return ""
+	}
+	return " +" + strconv.Itoa(batch-1)
 }
 
 // attemptNumber returns the number of a counted attempt.

@@ -32,6 +32,8 @@ type specFlags struct {
 	Retry       string            `help:"Retry preset (standard, short, persistent, stepped), or waits such as 1s,5s,1m." placeholder:"NAME"`
 	Window      *int              `help:"Maximum attempts in flight." placeholder:"N"`
 	Timeout     *time.Duration    `help:"Timeout for one attempt." placeholder:"15s"`
+	Batch       *int              `help:"Send up to N events in one request, as a CloudEvents batch." placeholder:"N"`
+	BatchWait   *time.Duration    `name:"batch-wait" help:"How long an event waits for others of its batch at most." placeholder:"0s"`
 	Rate        *float64          `help:"Maximum attempts per second; 0: unlimited." placeholder:"N"`
 	PerMinute   *float64          `name:"rate-per-minute" help:"Maximum attempts per minute; 0: unlimited. Applies in addition to --rate." placeholder:"N"`
 	Description *string           `help:"Description." placeholder:"TEXT"`
@@ -106,6 +108,12 @@ func (f *specFlags) setPolicy(m spec) error {
 	}
 	if f.Timeout != nil {
 		m.set(sluice.Duration(*f.Timeout), "policy", "timeout")
+	}
+	if f.Batch != nil {
+		m.set(*f.Batch, "policy", "batch", "max")
+	}
+	if f.BatchWait != nil {
+		m.set(sluice.Duration(*f.BatchWait), "policy", "batch", "wait")
 	}
 	if f.Rate != nil {
 		m.set(*f.Rate, "policy", "rate", "per_second")

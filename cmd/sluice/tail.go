@@ -70,7 +70,7 @@ func (c *tailCmd) print(s *terminal.Session, paint terminal.Painter, a *sluice.A
 	case s.IsJSON():
 		return s.PrintLine(a)
 	}
-	return s.Say("%s  %s  %s  %s  %s  %s  %s%s", a.StartedAt.Local().Format(time.TimeOnly), paint.Named(a.Subscription), a.EventID, string(a.Path),
+	return s.Say("%s  %s  %s  %s  %s  %s  %s%s", a.StartedAt.Local().Format(time.TimeOnly), paint.Named(a.Subscription), a.EventID+others(len(a.Batch)), string(a.Path),
 		"#"+attemptNumber(*a), paint.Paint(colourOf(a), resultOf(a)), a.Duration.Std().Round(time.Microsecond*100).String(), consequence(&a.Verdict))
 }
 

@@ -37,7 +37,7 @@ func newMood(status int64) *mood {
 	return m
 }
 
-func (m *mood) Send(_ context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+func (m *mood) Send(_ context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, _ ...*sluice.Event) sluice.Attempt {
 	m.asked.Add(1)
 	a := sluice.Attempt{
 		Subscription: sub.ID, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path, Type: ev.Type, Number: number,

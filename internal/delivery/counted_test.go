@@ -21,11 +21,11 @@ type numbered struct {
 	numbers []int
 }
 
-func (n *numbered) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+func (n *numbered) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt {
 	n.mu.Lock()
 	n.numbers = append(n.numbers, number)
 	n.mu.Unlock()
-	return n.Sender.Send(ctx, sub, ev, number)
+	return n.Sender.Send(ctx, sub, ev, number, more...)
 }
 
 func (n *numbered) all() []int {

@@ -238,7 +238,7 @@ func (d *dispatcher) turn(b breaker) bool {
 func (d *dispatcher) enter(res *result, now time.Time) (acks []*model.Delivery) {
 	switch res.kind {
 	case resultSettled:
-		acks = append(acks, d.lanes.settled(res.lane))
+		acks = d.lanes.settled(res.lane, res.more)
 	case resultBlocked:
 		d.lanes.unblock(res.lane)
 	case resultParked:

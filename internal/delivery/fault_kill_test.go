@@ -84,11 +84,11 @@ type mortalSender struct {
 	process *process
 }
 
-func (s mortalSender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+func (s mortalSender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt {
 	if s.process.dead.Load() {
 		return sluice.Attempt{Number: number, StartedAt: time.Now(), Outcome: sluice.Failed, Error: "dead"}
 	}
-	return s.endpoint.Send(ctx, sub, ev, number)
+	return s.endpoint.Send(ctx, sub, ev, number, more...)
 }
 
 // discreet is a gate that withholds some events.

@@ -19,6 +19,9 @@ const (
 // the lane is held until an operator decides.
 func failed(p *sluice.Parked, a *sluice.Attempt) {
 	p.Attempts, p.NextAt, p.LastError = a.Number, a.Verdict.Again, a.Error
+	if p.BatchTo = 0; len(a.Batch) > 0 {
+		p.BatchTo = a.LastSeq()
+	}
 	if p.FirstFailedAt.IsZero() {
 		p.FirstFailedAt = a.StartedAt
 	}

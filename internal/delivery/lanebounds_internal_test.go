@@ -94,7 +94,7 @@ func TestBook_WaitsForReadyOrDueLanes(t *testing.T) {
 	sent, ok := b.next(now, passAll)
 	require.True(t, ok)
 	require.False(t, b.waits(now.Add(time.Second)), "the window is full")
-	b.settled(sent.lane)
+	b.settled(sent.lane, 0)
 	b.arrive("b", deliveryAt(2))
 	require.True(t, b.waits(now), "what was settled may come again")
 

@@ -79,7 +79,7 @@ func (m *bookModel) end(rt *rapid.T, i int) {
 		m.resume(&t.park, key, how, later)
 		b.resumed(t.lane, t.park)
 	case t.kind == taskSend && how == 0:
-		m.done[key] = append(m.done[key], b.settled(t.lane).Event.Seq)
+		m.done[key] = append(m.done[key], b.settled(t.lane, 0)[0].Event.Seq)
 	case t.kind == taskSend && how == 1:
 		b.unblock(t.lane)
 	default:

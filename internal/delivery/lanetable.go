@@ -18,6 +18,9 @@ type lane struct {
 	queued bool              // in the lane table's ready list
 	park   *park             // nil: live
 
+	until time.Time // its head waits for more events of a batch
+	place int       // in the heap of lanes that do, from 1; 0: it does not
+
 	hogging time.Time // since when it has blocked other lanes; zero: it does not
 
 	acts []*act // operators' decisions on its head, in order
@@ -44,8 +47,9 @@ const (
 type task struct {
 	kind taskKind
 	lane *lane
-	head *model.Delivery // taskSend, taskSpill
-	park park            // all others: a copy
+	head *model.Delivery   // taskSend, taskSpill
+	more []*model.Delivery // taskSend: those to be sent with it
+	park park              // all others: a copy
 
 	careful bool // store the record at once: the lane's next turn may be far off
 
@@ -60,11 +64,15 @@ type task struct {
 type laneTable struct {
 	window   int
 	patience time.Duration // how long a lane may hog the window; 0: for ever
+	batch    sluice.Batch
 
 	lanes  map[string]*lane
 	ready  []*lane
 	chores []*lane // read back to the end: their records are to be deleted
 	due    dueHeap
+
+	gathering gatherHeap // waiting for more events
+
 	held   map[uint64]struct{} // sequences of all queued deliveries
 	busy   int
 	parked int
@@ -124,6 +132,9 @@ func (b *laneTable) canSend(now time.Time, may permit) bool {
 		heap.Remove(&b.due, 0)
 		b.makeReady(l)
 	}
+	if may != passNone {
+		b.ripen(now)
+	}
 	return b.busy < b.window && (len(b.acts) > 0 || b.hasChore() || may != passNone && len(b.ready) > 0)
 }
 
@@ -149,7 +160,7 @@ func (b *laneTable) next(now time.Time, may permit) (task, bool) {
 	case may == passAll && b.monopolizes(l, now):
 		return task{kind: taskSpill, lane: l, head: l.queue[0]}, true
 	}
-	return task{kind: taskSend, lane: l, head: l.queue[0]}, true
+	return task{kind: taskSend, lane: l, head: l.queue[0], more: b.behind(l)}, true
 }
 
 // hasChore reports whether there is a lane whose record is to be deleted.
@@ -222,22 +233,27 @@ func (b *laneTable) monopolizes(l *lane, now time.Time) bool {
 	return now.Sub(l.hogging) >= b.patience
 }
 
-// wake returns when the next parked lane is due; zero if none waits.
-func (b *laneTable) wake() time.Time {
-	if len(b.due) == 0 {
-		return time.Time{}
+// wake returns when the next parked lane is due, or a live one has waited for more events; zero if none waits.
+func (b *laneTable) wake() (at time.Time) {
+	if len(b.due) > 0 {
+		at = b.due[0].park.NextAt
 	}
-	return b.due[0].park.NextAt
+	if len(b.gathering) > 0 && (at.IsZero() || b.gathering[0].until.Before(at)) {
+		at = b.gathering[0].until
+	}
+	return at
 }
 
-// settled removes the head of a live lane and returns it, to be acknowledged.
-func (b *laneTable) settled(l *lane) *model.Delivery {
-	head := l.queue[0]
-	l.queue[0] = nil
-	l.queue = l.queue[1:]
-	delete(b.held, head.Event.Seq)
+// settled removes the head of a live lane, and those that were sent with it, and returns them, to be acknowledged.
+func (b *laneTable) settled(l *lane, more int) []*model.Delivery {
+	heads := slices.Clone(l.queue[:1+more])
+	clear(l.queue[:1+more])
+	l.queue = l.queue[1+more:]
+	for _, d := range heads {
+		delete(b.held, d.Event.Seq)
+	}
 	b.release(l)
-	return head
+	return heads
 }
 
 // stored enters that a lane's record was stored. It returns the deliveries that the record now
@@ -300,10 +316,12 @@ func (b *laneTable) enqueue(l *lane) {
 			heap.Push(&b.due, l)
 		}
 	case len(l.queue) == 0:
+		b.unfile(l)
 		delete(b.lanes, l.key)
 	case b.doubtsAbout(l.queue[0]): // it waits for the filter
+		b.unfile(l)
 	default:
-		b.makeReady(l)
+		b.file(l)
 	}
 }
 

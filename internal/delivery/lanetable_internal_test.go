@@ -34,7 +34,7 @@ func TestLaneTable_SendsOnlyTheHead(t *testing.T) { // S4-17
 	require.Equal(t, uint64(1), first.head.Event.Seq)
 	_, ok = b.next(now, passAll)
 	require.False(t, ok, "the lane is busy")
-	require.Equal(t, uint64(1), b.settled(first.lane).Event.Seq)
+	require.Equal(t, uint64(1), b.settled(first.lane, 0)[0].Event.Seq)
 	second, ok := b.next(now, passAll)
 	require.True(t, ok)
 	require.Equal(t, uint64(2), second.head.Event.Seq)
@@ -115,7 +115,7 @@ func TestLaneTable_SetsAsideAFullLaneAfterItsPatience(t *testing.T) {
 	quick, ok := b.next(now, passAll)
 	require.True(t, ok)
 	require.Equal(t, taskSend, quick.kind)
-	b.settled(quick.lane)
+	b.settled(quick.lane, 0)
 	b.arrive("a", deliveryAt(5))
 	now = now.Add(time.Second)
 	spill, ok := b.next(now, passAll)
@@ -135,7 +135,7 @@ func TestLaneTable_IgnoresRepeatedDeliveries(t *testing.T) {
 	require.False(t, b.arrive("a", deliveryAt(1)))
 	require.False(t, b.arrive("a", deliveryAt(1)))
 	head, _ := b.next(time.Now(), passAll)
-	b.settled(head.lane)
+	b.settled(head.lane, 0)
 	require.Empty(t, b.lanes)
 }
 

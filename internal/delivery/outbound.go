@@ -54,9 +54,9 @@ func (x *outbound) decide(sub *sluice.Subscription, ev *sluice.Event) model.Deci
 	return x.gate.Decide(sub, ev, time.Now())
 }
 
-// send makes an attempt if the gate lets it pass. Otherwise no attempt counts, even if one was in
-// flight; one that was cut off is Lost or Undecided.
-func (x *outbound) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) (sluice.Attempt, model.Decision) {
+// send makes an attempt if the gate lets it pass, together with more events up to the first that may not. Otherwise no attempt
+// counts, even if one was in flight; one that was cut off is Lost or Undecided.
+func (x *outbound) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) (sluice.Attempt, model.Decision) {
 	ctx, leave := x.under.Enter(ctx, sub)
 	defer leave()
 	if x.ends(sub.ID) {
@@ -68,10 +68,17 @@ func (x *outbound) send(ctx context.Context, sub *sluice.Subscription, ev *sluic
 		return sluice.Attempt{}, d
 	case d != model.Pass:
 		return sluice.Attempt{}, d
-	case inflight.WasCut(ctx):
+	}
+	for i, other := range more {
+		if x.decide(sub, other) != model.Pass {
+			more = more[:i]
+			break
+		}
+	}
+	if inflight.WasCut(ctx) {
 		return sluice.Attempt{}, x.again(sub, ev)
 	}
-	a := x.sender.Send(ctx, sub, ev, number)
+	a := x.sender.Send(ctx, sub, ev, number, more...)
 	if inflight.WasCut(ctx) && a.Outcome != sluice.Delivered {
 		return sluice.Attempt{}, x.again(sub, ev)
 	}

@@ -29,7 +29,7 @@ type instant struct {
 	sent  atomic.Int32
 }
 
-func (s *instant) Send(ctx context.Context, _ *sluice.Subscription, _ *sluice.Event, number int) sluice.Attempt {
+func (s *instant) Send(ctx context.Context, _ *sluice.Subscription, _ *sluice.Event, number int, _ ...*sluice.Event) sluice.Attempt {
 	s.sent.Add(1)
 	if s.hangs {
 		<-ctx.Done()
@@ -149,7 +149,7 @@ func TestOutbound_EarlierDecisionLetsNothingOut(t *testing.T) { // C43
 // deaf is an endpoint that does not hear that it is to end.
 type deaf struct{ open chan struct{} }
 
-func (s deaf) Send(context.Context, *sluice.Subscription, *sluice.Event, int) sluice.Attempt {
+func (s deaf) Send(context.Context, *sluice.Subscription, *sluice.Event, int, ...*sluice.Event) sluice.Attempt {
 	<-s.open
 	return sluice.Attempt{Outcome: sluice.Delivered}
 }

@@ -39,7 +39,7 @@ func (p *park) following(seq uint64, logged model.Progress) int {
 
 // moveTo makes another sequence the head, without any progress.
 func (p *park) moveTo(from uint64) {
-	p.FromSeq, p.EventID, p.Attempts = from, "", 0
+	p.FromSeq, p.EventID, p.Attempts, p.BatchTo = from, "", 0, 0
 	p.NextAt, p.FirstFailedAt, p.LastError = time.Time{}, time.Time{}, ""
 	p.Held, p.HeldAt = "", time.Time{}
 }

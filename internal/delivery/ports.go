@@ -62,9 +62,10 @@ type Events interface {
 	ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) (events []sluice.Event, first uint64, err error)
 }
 
-// Sender makes one attempt. It sets everything but the verdict and never fails otherwise.
+// Sender makes one attempt. It sets everything but the verdict and never fails otherwise. Of more events of a batch
+// it sends as many as fit, and names them in the attempt.
 type Sender interface {
-	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt
+	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt
 }
 
 // Gate decides whether an event may leave for a subscription now. It is asked at each attempt,

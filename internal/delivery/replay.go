@@ -222,7 +222,9 @@ func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error))
 	a.Replay = l.r.replay.ID
 	l.Log.Record(a, namespace, func(err error) {
 		if err == nil && a.Outcome == sluice.Delivered {
-			l.r.arrived(a.Seq)
+			for one := range a.Events() {
+				l.r.arrived(one.Seq)
+			}
 			l.r.works()
 		}
 		done(err)

@@ -97,7 +97,7 @@ func (s *replaySource) batch(ctx context.Context, from uint64) ([]sluice.Event, 
 func (s *replaySource) handOver(ctx context.Context, ev *sluice.Event) bool {
 	for {
 		s.lock.Lock()
-		fits := len(s.open) < s.sub.Policy.Window
+		fits := len(s.open) < s.sub.Policy.MaxPending()
 		if fits {
 			s.open[ev.Seq] = struct{}{}
 		}

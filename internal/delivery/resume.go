@@ -68,9 +68,9 @@ func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 // readAhead reads the next events of the lane, and buries those that the log no longer holds.
 func (j job) readAhead(ctx context.Context, p *park) error {
 	var first uint64
-	limit := 1 // it may well fail again
-	if p.Attempts == 0 && p.verdict == nil && j.r.ahead.take() {
-		limit = readBack
+	limit, most := 1, j.sub.Policy.Batch.Max // it may well fail again
+	if (p.Attempts == 0 || most > 1) && p.verdict == nil && j.r.ahead.take() {
+		limit = max(readBack, most)
 		defer func() { p.charged = j.r.ahead.settle(p.ahead) }()
 	}
 	err := j.persist(ctx, func() (err error) {
@@ -156,11 +156,12 @@ func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why erro
 // resend makes one attempt of a parked lane's head and stores the lane's state.
 func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
 	number := p.following(ev.Seq, j.r.progressOf(ev))
-	a, d := j.attempt(ctx, ev, number, p.FirstFailedAt)
+	more := j.readTogether(ctx, p)
+	a, d := j.attempt(ctx, ev, number, p.FirstFailedAt, more...)
 	if d != model.Pass {
 		return nil, blockedError{d}
 	}
-	if err := j.conclude(ctx, ev, &a); err != nil {
+	if err := j.conclude(ctx, ev, &a, sentOf(&a, more)...); err != nil {
 		return nil, err
 	}
 	if a.Probe {
@@ -174,14 +175,16 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 		failed(&p.Parked, &a)
 		return &a, j.saveHead(ctx, &p.ParkedEntry, ev)
 	}
-	j.pass(p, ev.Seq)
+	j.pass(p, a.LastSeq())
 	return &a, j.saveNowAndThen(ctx, t, p)
 }
 
-// pass moves the record past the event that was read first.
+// pass moves the record past the event that was read first, or past a batch.
 func (j job) pass(p *park, seq uint64) {
-	p.ahead[0] = sluice.Event{}
-	p.ahead = p.ahead[1:]
+	for len(p.ahead) > 0 && p.ahead[0].Seq <= seq {
+		p.ahead[0] = sluice.Event{}
+		p.ahead = p.ahead[1:]
+	}
 	if len(p.ahead) == 0 {
 		j.drop(p)
 	}

@@ -179,7 +179,7 @@ func (r *runner) open(ctx context.Context) error {
 	r.breaker = r.breaker.resetAfterRestart()
 	r.lost.Store(nil)
 	r.storing, r.nextStore, r.stores = false, nil, make(chan healthStored, 1)
-	r.results = make(chan *result, r.sub.Policy.Window) // a task has one, and each lane one task
+	r.results = make(chan *result, r.sub.Policy.MaxPending()) // a task has one, and each lane one task
 	return nil
 }
 
@@ -188,11 +188,12 @@ func (r *runner) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.lanes = newLaneTable(r.sub.Policy.Window)
+	r.lanes = newLaneTable(r.sub.Policy.MaxPending())
+	r.lanes.batch = r.sub.Policy.Batch
 	if r.ordering != sluice.OrderAll {
 		r.lanes.patience = hogPatience
 	}
-	r.recent.size = 4 * r.sub.Policy.Window
+	r.recent.size = 4 * r.sub.Policy.MaxPending()
 	r.covered = make(map[string]reach, len(parked))
 	for _, e := range parked {
 		seen := r.source.Seen(e.Path)
@@ -357,13 +358,14 @@ func (r *runner) replayed() bool { return r.conclude != nil && r.lanes.empty() }
 
 // reconfigure applies changed settings.
 func (r *runner) reconfigure(sub *sluice.Subscription) error {
-	window := r.sub.Policy.Window
+	pending := r.sub.Policy.MaxPending()
 	match, err := r.ports.Filters.CompileNow(sub.Filter, r.ports.Labels)
 	if err != nil {
 		return err
 	}
 	r.configure(sub, match)
-	if window != sub.Policy.Window {
+	r.lanes.batch = sub.Policy.Batch
+	if pending != sub.Policy.MaxPending() {
 		return errSourceEnded // its consumers have to be changed
 	}
 	return nil
@@ -380,7 +382,9 @@ func (r *runner) settle(ctx context.Context, res *result) error {
 	}
 	acks := r.enter(res, time.Now())
 	if res.kind == resultSettled {
-		r.recent.add(acks[0].Event.Seq)
+		for _, d := range acks {
+			r.recent.add(d.Event.Seq)
+		}
 	}
 	for _, d := range acks {
 		r.answer(d.Receipt.Ack())

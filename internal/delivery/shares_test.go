@@ -23,7 +23,7 @@ type hung struct {
 	most atomic.Int32
 }
 
-func (h *hung) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+func (h *hung) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt {
 	if now := h.now.Add(1); now > h.most.Load() {
 		h.most.Store(now)
 	}
@@ -31,7 +31,7 @@ func (h *hung) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Ev
 	if sub.ID == h.id {
 		<-h.open
 	}
-	return h.endpoint.Send(ctx, sub, ev, number)
+	return h.endpoint.Send(ctx, sub, ev, number, more...)
 }
 
 // An endpoint that hangs, with a window that is larger than what the process may send at once,

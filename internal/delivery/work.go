@@ -33,6 +33,7 @@ type result struct {
 	kind    resultKind
 	lane    *lane
 	park    park
+	more    int             // resultSettled: the deliveries that were sent with the head
 	attempt *sluice.Attempt // the last one; nil: none was made
 	err     error           // the runner cannot go on; nothing else is set
 
@@ -96,7 +97,8 @@ func (j job) send(ctx context.Context, t task) {
 		return
 	}
 	before := j.r.progressOf(ev)
-	a, d := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed)
+	more := j.together(ctx, t.more)
+	a, d := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed, more...)
 	if d != model.Pass {
 		res := blockedResult(d)
 		res.lane = t.lane
@@ -110,11 +112,11 @@ func (j job) send(ctx context.Context, t task) {
 		}
 		results := j.r.results // the log may outlive this run of the runner
 		j.r.ports.Log.Record(&a, j.sub.Namespace, func(err error) {
-			results <- &result{kind: kind, lane: t.lane, attempt: &a, err: err}
+			results <- &result{kind: kind, lane: t.lane, more: max(0, len(a.Batch)-1), attempt: &a, err: err}
 		})
 		return
 	}
-	res := j.unsettled(ctx, t, a, before)
+	res := j.unsettled(ctx, t, a, before, sentOf(&a, more)...)
 	res.lane, res.attempt = t.lane, &a
 	j.r.results <- &res
 }
@@ -138,12 +140,12 @@ func (j job) unsendable(ctx context.Context, t task, why error) result {
 }
 
 // unsettled handles a live head that was not delivered: its lane is parked, or it is dead.
-func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before model.Progress) result {
-	if err := j.conclude(ctx, &t.head.Event, &a); err != nil {
+func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before model.Progress, more ...*sluice.Event) result {
+	if err := j.conclude(ctx, &t.head.Event, &a, more...); err != nil {
 		return result{err: err}
 	}
 	if a.Verdict.Final() {
-		return result{kind: resultSettled}
+		return result{kind: resultSettled, more: len(more)}
 	}
 	p := sluice.Parked{FirstFailedAt: before.FirstFailed}
 	failed(&p, &a)
@@ -162,14 +164,14 @@ func (j job) park(ctx context.Context, t task, p sluice.Parked) result {
 	return result{kind: resultParked, park: park{ParkedEntry: e}, err: err}
 }
 
-// attempt sends if the gate permits it, decides the verdict, and logs. There is no attempt unless
-// the gate says Pass.
-func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time) (sluice.Attempt, model.Decision) {
+// attempt sends an event, and more of its batch, if the gate permits it, decides the verdict, and logs. There is no
+// attempt unless the gate says Pass.
+func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time, more ...*sluice.Event) (sluice.Attempt, model.Decision) {
 	if j.r.lost.Load() != nil {
 		return sluice.Attempt{}, model.Lost
 	}
 	j.r.sending.Add(1)
-	a, d := j.r.outbound.send(ctx, j.sub, ev, number)
+	a, d := j.r.outbound.send(ctx, j.sub, ev, number, more...)
 	j.r.sending.Add(-1)
 	if d != model.Pass {
 		return a, j.noteDecision(d)
@@ -224,24 +226,30 @@ func attemptAttrs(a *sluice.Attempt) []slog.Attr {
 }
 
 // conclude stores the permanent consequence of an attempt and then the attempt. Once a final
-// attempt is recorded, no process looks at its event again, so its dead letter comes first: a crash
+// attempt is recorded, no process looks at its events again, so their dead letters come first: a crash
 // between the two repeats the attempt.
-func (j job) conclude(ctx context.Context, ev *sluice.Event, a *sluice.Attempt) error {
+func (j job) conclude(ctx context.Context, ev *sluice.Event, a *sluice.Attempt, more ...*sluice.Event) error {
 	if v := a.Verdict; v.Dead != "" || v.Cancel {
-		if err := j.giveUp(ctx, ev, *a); err != nil {
+		if err := j.giveUp(ctx, a, append([]*sluice.Event{ev}, more...)); err != nil {
 			return err
 		}
 	}
 	return j.record(ctx, a)
 }
 
-// giveUp writes the dead letter, and ends the subscription whose endpoint is gone.
-func (j job) giveUp(ctx context.Context, ev *sluice.Event, a sluice.Attempt) error {
-	if !a.Verdict.Cancel {
-		return j.bury(ctx, ev, a, a.Verdict.Dead)
+// giveUp writes the dead letters, and ends the subscription whose endpoint is gone.
+func (j job) giveUp(ctx context.Context, a *sluice.Attempt, events []*sluice.Event) error {
+	reason := a.Verdict.Dead
+	if a.Verdict.Cancel {
+		reason = sluice.EndpointGone
 	}
-	if err := j.bury(ctx, ev, a, sluice.EndpointGone); err != nil {
-		return err
+	for _, ev := range events {
+		if err := j.bury(ctx, ev, *a, reason); err != nil {
+			return err
+		}
+	}
+	if !a.Verdict.Cancel {
+		return nil
 	}
 	return j.persist(ctx, func() error { return j.r.ports.Registry.Cancel(ctx, j.sub.ID, string(sluice.EndpointGone)) })
 }

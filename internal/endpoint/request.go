@@ -26,6 +26,7 @@ type draft struct {
 	header  http.Header
 	values  []string // of the header: one memory for all
 	body    []byte
+	batch   []byte // the body of a batch
 	hash    string // of the body; "": not known yet
 
 	rendered *renderings
@@ -40,7 +41,7 @@ func (d *draft) set(name, value string) {
 
 // request returns the request of an attempt and its body, which is rendered once: the signed bytes are the
 // sent ones (S1-70). It enters the hash of the body into a. An error means that it can never be made (S4-63, S4-76).
-func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) (*http.Request, []byte, error) {
+func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt, more ...*sluice.Event) (*http.Request, []byte, error) {
 	u, err := s.checkURL(sub.Endpoint.URL)
 	if err != nil {
 		return nil, nil, err
@@ -67,6 +68,9 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 	d.set(webhook.HeaderAttempt, strconv.Itoa(a.Number))
 	if s.opts.Trace != nil {
 		s.opts.Trace(ctx, d.header)
+	}
+	if sub.Policy.Batch.Max > 0 {
+		a.Batch = s.packBatch(&d, more)
 	}
 	if err := d.packWithin(s.opts.MaxBody); err != nil {
 		return nil, nil, err
@@ -121,6 +125,11 @@ func (d *draft) packWithin(limit int64) error {
 func (d *draft) pack() error {
 	switch d.sub.Policy.Envelope {
 	case sluice.EnvelopeCloudEvents, "":
+		if d.batch != nil {
+			d.set("Content-Type", batchType)
+			d.body = d.batch
+			return nil
+		}
 		d.set("Content-Type", structuredType)
 		d.body, d.hash = d.rendered.of(d.ev)
 	case sluice.EnvelopeBinary:

@@ -128,8 +128,8 @@ func (s *Sender) Check(ctx context.Context, e sluice.Endpoint) error {
 // back. Dead is set if there is a better reason than NotSendable: the body would be larger than
 // MaxBody. The excerpt of an answer contains no secret. An attempt that ctx interrupts is Failed
 // too: check ctx.Err(). It returns soon then, and nothing of the request leaves this host after
-// that: its connection is dropped.
-func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+// that: its connection is dropped. Of more events of a batch, the attempt names those that it has sent.
+func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt {
 	a := sluice.Attempt{
 		Subscription: sub.ID,
 		EventID:      ev.ID,
@@ -142,7 +142,7 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 	timeout := cmp.Or(sub.Policy.Timeout.Std(), defaultTimeout)
 	defer shutdown.Sending(ctx)()
 	until := time.Now().Add(timeout)
-	req, body, err := s.request(ctx, sub, ev, &a)
+	req, body, err := s.request(ctx, sub, ev, &a, more...)
 	var transport *http.Transport
 	if err == nil {
 		transport, err = s.ids.of(sub)

@@ -148,11 +148,16 @@ func (l *listing) attempts(ctx context.Context) (found []entry, next uint64, err
 	return gather(l.from.attempts, l.q.Limit, func(before uint64, limit int) ([]model.Placed[sluice.Attempt], uint64, error) {
 		return l.e.history.Attempts(ctx, l.sub, l.page(before, limit))
 	}, func(a *sluice.Attempt) (entry, bool, error) {
-		if seen[a.Seq] {
-			return entry{}, false, nil
+		for one := range a.Events() { // the first that is asked for stands for its batch
+			if !l.q.Wants(one.EventID, one.Seq, one.Path, one.Type, a.StartedAt) || seen[one.Seq] {
+				continue
+			}
+			for other := range a.Events() {
+				seen[other.Seq] = true
+			}
+			return l.attempted(ctx, a, one)
 		}
-		seen[a.Seq] = true
-		return l.attempted(ctx, a)
+		return entry{}, false, nil
 	})
 }
 
@@ -164,8 +169,8 @@ func (l *listing) page(before uint64, limit int) model.HistoryQuery {
 }
 
 // attempted returns the delivery of an attempt, if it is wanted and not shown otherwise.
-func (l *listing) attempted(ctx context.Context, a *sluice.Attempt) (entry, bool, error) {
-	ent := entry{d: Delivery{EventID: a.EventID, Seq: a.Seq, Path: a.Path, Type: a.Type}, at: a.StartedAt}
+func (l *listing) attempted(ctx context.Context, a *sluice.Attempt, of sluice.EventRef) (entry, bool, error) {
+	ent := entry{d: Delivery{EventID: of.EventID, Seq: of.Seq, Path: of.Path, Type: of.Type}, at: a.StartedAt}
 	ent.d.attempted(a)
 	if ent.d.State == Retrying || ent.d.State == Held {
 		shown, err := l.waits(ctx, &ent.d)
@@ -182,7 +187,7 @@ func (l *listing) attempted(ctx context.Context, a *sluice.Attempt) (entry, bool
 // belongs to a later one.
 func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error) {
 	for i := range l.lanes {
-		if lane := &l.lanes[i]; lane.FromSeq == d.Seq && lane.EventID == d.EventID {
+		if lane := &l.lanes[i]; lane.FromSeq == d.Seq && lane.EventID == d.EventID || lane.FromSeq < d.Seq && d.Seq <= lane.BatchTo {
 			d.parked(lane)
 			return true, nil
 		}

@@ -83,6 +83,25 @@ func TestList_LastAttemptCounts(t *testing.T) {
 	require.Equal(t, []string{"a delivered", "b delivered"}, brief(page.Deliveries))
 }
 
+// An attempt of several events is one row, of the first that is asked for.
+func TestList_BatchIsOneRow(t *testing.T) {
+	t.Parallel()
+	again := failed("a", 1, 5)
+	again.Batch = []sluice.EventRef{{EventID: "a", Seq: 1, Path: "/a", Type: "t"}, {EventID: "b", Seq: 2, Path: "/b", Type: "t"}}
+	done := settled("a", 1, 9)
+	done.Batch = again.Batch
+	r := &records{t: t, attempts: []sluice.Attempt{done, again, settled("c", 3, 1)}}
+	page, err := r.list(explain.Query{HistoryQuery: model.HistoryQuery{Limit: 5}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a delivered", "c delivered"}, brief(page.Deliveries))
+	require.Equal(t, 2, page.Deliveries[0].Batch)
+
+	page, err = r.list(explain.Query{HistoryQuery: model.HistoryQuery{Limit: 5, Pattern: "/b"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"b delivered"}, brief(page.Deliveries))
+	require.Equal(t, sluice.Path("/b"), page.Deliveries[0].Path)
+}
+
 // A list reads no more of the log of attempts than the page has room for, and stops after ten reads: the next page goes on.
 func TestList_ReadsAreBounded(t *testing.T) {
 	t.Parallel()

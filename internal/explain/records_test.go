@@ -56,7 +56,7 @@ func paged[T any](r *records, all []T, q model.HistoryQuery, wanted func(*T) boo
 
 func (r *records) Attempts(_ context.Context, _ *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.Attempt], uint64, error) {
 	r.reads = append(r.reads, q.Limit)
-	page, next := paged(r, r.attempts, q, func(a *sluice.Attempt) bool { return q.Wants(a.EventID, a.Seq, a.Path, a.Type, a.StartedAt) })
+	page, next := paged(r, r.attempts, q, func(a *sluice.Attempt) bool { return q.WantsAttempt(a) })
 	return page, next, r.fails["Attempts"]
 }
 

@@ -40,6 +40,7 @@ type Delivery struct {
 	EventID       string           `json:"event_id"` // empty for a range that was lost unseen
 	Seq           uint64           `json:"seq"`
 	LastSeq       uint64           `json:"last_seq,omitempty"` // of a range that was given up
+	Batch         int              `json:"batch,omitempty"`    // number of events in its request; in lists one stands for all
 	Path          sluice.Path      `json:"path"`
 	Type          string           `json:"type"`
 	State         State            `json:"state"`
@@ -116,7 +117,7 @@ func (q *question) say(state State, reason, format string, args ...any) Delivery
 
 // attempted enters the last attempt.
 func (d *Delivery) attempted(a *sluice.Attempt) {
-	d.AttemptCount, d.LastStatus, d.LastError, d.LastAttemptAt = a.Number, a.Status, a.Error, a.StartedAt
+	d.AttemptCount, d.LastStatus, d.LastError, d.LastAttemptAt, d.Batch = a.Number, a.Status, a.Error, a.StartedAt, len(a.Batch)
 	if a.Probe {
 		d.AttemptCount-- // it is not counted (decision 0008)
 	}
@@ -137,10 +138,15 @@ func (d *Delivery) attempted(a *sluice.Attempt) {
 	}
 }
 
+// heads reports whether the event is the head of its lane, or in the batch that is.
+func (q *question) heads() bool {
+	return q.lane != nil && (q.lane.FromSeq == q.d.Seq || len(q.t.Attempts) > 0 && q.lane.FromSeq < q.d.Seq && q.d.Seq <= q.lane.BatchTo)
+}
+
 // held checks whether the event is the head that its lane waits for.
 func (q *question) held() bool {
 	lane := q.lane
-	if lane == nil || lane.Held == "" || lane.FromSeq != q.d.Seq {
+	if !q.heads() || lane.Held == "" {
 		return false
 	}
 	q.d.AttemptCount, q.d.LastError = lane.Attempts, lane.LastError
@@ -155,12 +161,28 @@ func (q *question) delivered() bool {
 			if len(q.sub.Endpoint.Exec) > 0 {
 				q.say(Delivered, "", "The program handled it in attempt %d at %s.", a.Number, moment(a.StartedAt))
 			} else {
-				q.say(Delivered, "", "Attempt %d at %s got status %d.", a.Number, moment(a.StartedAt), a.Status)
+				q.say(Delivered, "", "Attempt %d at %s got status %d%s.", a.Number, moment(a.StartedAt), a.Status, inBatch(a))
 			}
 			return true
 		}
 	}
 	return false
+}
+
+// batch says that the last attempt had several events.
+func (q *question) batch() string {
+	if n := len(q.t.Attempts); n > 0 {
+		return inBatch(&q.t.Attempts[n-1])
+	}
+	return ""
+}
+
+// inBatch says that an attempt had several events.
+func inBatch(a *sluice.Attempt) string {
+	if len(a.Batch) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", for a batch of %d events", len(a.Batch))
 }
 
 // dead looks for a dead letter without a later attempt, or an attempt that was the last one.
@@ -223,14 +245,14 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 // hastened it.
 func (q *question) retrying() bool {
 	lane := q.lane
-	if q.d.State == Held && lane != nil && lane.FromSeq == q.d.Seq && lane.Attempts == 0 {
+	if q.d.State == Held && q.heads() && lane.Attempts == 0 {
 		q.d.NextAttemptAt = &lane.NextAt
 		q.say(Retrying, "", "It was held after attempt %d%s, and is retried starting at attempt 1; %s.%s", q.d.AttemptCount, because(q.d.LastError), q.due(lane), q.stopped())
 		return true
 	}
-	if lane != nil && lane.FromSeq == q.d.Seq && lane.Attempts > 0 {
+	if q.heads() && lane.Attempts > 0 {
 		q.d.AttemptCount, q.d.LastError, q.d.NextAttemptAt = lane.Attempts, lane.LastError, &lane.NextAt
-		q.say(Retrying, "", "Attempt %d failed%s; %s.%s", lane.Attempts, because(lane.LastError), q.due(lane), q.stopped())
+		q.say(Retrying, "", "Attempt %d failed%s%s; %s.%s", lane.Attempts, because(lane.LastError), q.batch(), q.due(lane), q.stopped())
 		return true
 	}
 	if q.d.State != Retrying && q.d.State != Held {
@@ -374,6 +396,9 @@ func (q *question) inFlight() bool {
 	rate := ""
 	if q.sub.Policy.Rate != (sluice.Rate{}) {
 		rate = ", or they wait for the subscription's rate"
+	}
+	if q.sub.Policy.Batch.Wait > 0 {
+		rate += ", or it waits for more events of its batch"
 	}
 	q.say(InFlight, "", "It was fetched and is not completed: an attempt is in flight, for it or for an earlier event%s.", rate)
 	return true

@@ -20,6 +20,9 @@ func TestAnswer_IsTheFirstCertainReason(t *testing.T) {
 	lane := func(from uint64, attempts int) *sluice.Parked {
 		return &sluice.Parked{Path: "/a", FromSeq: from, EventID: "h", Attempts: attempts, NextAt: later, LastError: "status 500"}
 	}
+	inBatch := func(from, to uint64) *sluice.Parked {
+		return &sluice.Parked{FromSeq: from, BatchTo: to, EventID: "h", Attempts: 2, NextAt: later, LastError: "status 500"}
+	}
 	failed := []sluice.Attempt{{EventID: "e", Seq: 7, Number: 1, StartedAt: now.Add(-time.Minute), Error: "status 500", Verdict: sluice.Verdict{Again: later}}}
 	down := model.Health{Breaker: sluice.BreakerOpen, ProbeAt: later}
 	holding := func(from uint64) *sluice.Parked {
@@ -39,6 +42,11 @@ func TestAnswer_IsTheFirstCertainReason(t *testing.T) {
 	}{
 		{"a success counts, with anything after it", nil, model.Trail{Event: event, Dead: letter(sluice.Exhausted), Attempts: []sluice.Attempt{{Number: 2, Status: 204, StartedAt: now, Verdict: sluice.Verdict{Settled: true}}, failed[0]}}, "delivered", "", "Attempt 2 at 2026-11-21T12:00:00Z got status 204."},
 		{"left the log before its second attempt", nil, model.Trail{Attempts: failed, Dead: letter(sluice.Expired)}, "dead", "expired", "it left the log before it could be sent; the namespace's retention is shorter than its waiting time (because)."},
+		{"in a batch", nil, model.Trail{Event: event, Attempts: []sluice.Attempt{{Number: 1, Status: 204, StartedAt: now, Batch: make([]sluice.EventRef, 40), Verdict: sluice.Verdict{Settled: true}}}}, "delivered", "", "Attempt 1 at 2026-11-21T12:00:00Z got status 204, for a batch of 40 events."},
+		{"in a batch that is sent again", nil, model.Trail{Event: event, Lane: inBatch(5, 9), Attempts: failed}, "retrying", "", "Attempt 2 failed (status 500); the next attempt is due at 2026-11-21T13:00:00Z."},
+		{"behind a batch", nil, model.Trail{Event: event, Lane: inBatch(5, 6)}, "waiting", "", "It waits behind event h"},
+		{"in the range of a batch, without an attempt", nil, model.Trail{Event: event, Lane: inBatch(5, 9)}, "waiting", "", "It waits behind event h"},
+		{"gathering", func(s *sluice.Subscription) { s.Policy.Batch = sluice.Batch{Max: 9, Wait: 1} }, model.Trail{Event: event, Handed: 9, Settled: 6}, "in_flight", "", "an attempt is in flight, for it or for an earlier event, or it waits for more events of its batch."},
 		{"cannot be sent", nil, model.Trail{Event: event, Dead: letter(sluice.NotSendable)}, "dead", "refused", "the request cannot be created"},
 		{"is no event", nil, model.Trail{Event: event, Dead: letter(sluice.Malformed)}, "dead", "invalid", "the published event is unreadable"},
 		{"a reason of a later version", nil, model.Trail{Event: event, Dead: letter("of_tomorrow")}, "dead", "of_tomorrow", "the reason is of_tomorrow (because)"},

@@ -93,7 +93,7 @@ const (
 )
 
 // window is how many deliveries a runner has at most.
-func (m *member) window() int { return max(1, m.sub.Policy.Window) }
+func (m *member) window() int { return max(1, m.sub.Policy.MaxPending()) }
 
 // most is how many deliveries are queued at most; the next one lets the member fall behind.
 func (m *member) most() int { return 2 * m.window() }

@@ -117,6 +117,9 @@ func (s *Server) getDelivery(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	for i := range d.Attempts {
+		s.keepKnown(c, sub, &d.Attempts[i])
+	}
 	return c.JSON(http.StatusOK, d)
 }
 

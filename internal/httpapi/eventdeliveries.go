@@ -212,6 +212,7 @@ func eventName(ev *sluice.Event) string { return strconv.FormatUint(ev.Seq, 10) 
 func (s *Server) runsOf(ctx context.Context, sub *sluice.Subscription, attempts []sluice.Attempt) ([]deliveryRun, error) {
 	runs := []deliveryRun{}
 	for _, a := range attempts {
+		a.Batch = nil // the story is of one event
 		i := slices.IndexFunc(runs, func(r deliveryRun) bool { return r.Replay == a.Replay })
 		if i < 0 {
 			kind, err := s.runKind(ctx, sub, a.Replay)

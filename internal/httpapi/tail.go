@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -114,8 +115,14 @@ func (s *Server) ownAttempts(c echo.Context, all []sluice.Attempt) []sluice.Atte
 		}
 		if sub != nil && s.knowsPlace(c, sub, a.Path, a.Seq) {
 			a.Response, a.Output = "", ""
+			s.keepKnown(c, sub, a)
 			shown = append(shown, *a)
 		}
 	}
 	return shown
+}
+
+// keepKnown leaves out the events of a batch that the caller knows nothing of.
+func (s *Server) keepKnown(c echo.Context, sub *sluice.Subscription, a *sluice.Attempt) {
+	a.Batch = slices.DeleteFunc(a.Batch, func(one sluice.EventRef) bool { return !s.knows(c, sub, one.Path) })
 }

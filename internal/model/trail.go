@@ -28,6 +28,16 @@ func (q *HistoryQuery) Wants(id string, seq uint64, path sluice.Path, kind strin
 		(len(q.Types) == 0 || sluice.MatchType(q.Types, kind))
 }
 
+// WantsAttempt reports whether the query matches one of an attempt's events.
+func (q *HistoryQuery) WantsAttempt(a *sluice.Attempt) bool {
+	for one := range a.Events() {
+		if q.Wants(one.EventID, one.Seq, one.Path, one.Type, a.StartedAt) {
+			return true
+		}
+	}
+	return false
+}
+
 // Placed is a record with its position in its stream.
 type Placed[T any] struct {
 	Value T

@@ -20,7 +20,7 @@ type Statuses interface {
 
 // Sender makes attempts.
 type Sender interface {
-	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt
+	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt
 }
 
 // Pace limits requests to the rate that an endpoint agreed to.

@@ -76,7 +76,7 @@ func (p publisher) Publish(ctx context.Context, namespace string, events []sluic
 
 // Sender makes attempts.
 type Sender interface {
-	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt
+	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt
 }
 
 // Sender returns a sender that creates a span for each attempt, below the event's own trace.
@@ -93,14 +93,17 @@ type sender struct {
 	tracing *Tracing
 }
 
-// Send makes an attempt within a span.
-func (s sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+// Send makes an attempt within a span of the first event's trace.
+func (s sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt {
 	parent := s.tracing.carry.Extract(ctx, propagation.MapCarrier(ev.Extensions))
 	ctx, span := s.tracing.tracer.Start(parent, "attempt", trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(attribute.String("namespace", sub.Namespace), attribute.String("subscription", sub.ID),
 			attribute.String("event", ev.ID), attribute.Int("number", number)))
 	defer span.End()
-	a := s.Sender.Send(ctx, sub, ev, number)
+	a := s.Sender.Send(ctx, sub, ev, number, more...)
+	if len(a.Batch) > 0 {
+		span.SetAttributes(attribute.Int("events", len(a.Batch)))
+	}
 	span.SetAttributes(attribute.String("outcome", string(a.Outcome)), attribute.Int("http.response.status_code", a.Status))
 	if a.Outcome != sluice.Delivered {
 		span.SetStatus(codes.Error, a.Error)

@@ -199,10 +199,12 @@ type Delivery struct {
 	EventID string `json:"event_id"`
 	Seq     uint64 `json:"seq"`
 	// Last sequence, for a range that was lost together.
-	LastSeq uint64      `json:"last_seq,omitempty"`
-	Path    sluice.Path `json:"path"`
-	Type    string      `json:"type"`
-	State   string      `json:"state"`
+	LastSeq uint64 `json:"last_seq,omitempty"`
+	// Number of events in its request, if there were several; in lists the first of them stands for all.
+	Batch int         `json:"batch,omitempty"`
+	Path  sluice.Path `json:"path"`
+	Type  string      `json:"type"`
+	State string      `json:"state"`
 	// Why the delivery is dead, held, not wanted or in the backlog.
 	Reason sluice.Reason `json:"reason,omitempty"`
 	// Only for a single delivery; not in lists.

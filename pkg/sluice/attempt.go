@@ -3,6 +3,7 @@ package sluice
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"time"
 )
 
@@ -40,6 +41,8 @@ type Attempt struct {
 	Published int `json:"published,omitempty"`
 	// SHA-256 of the request body, hex-encoded.
 	PayloadHash string `json:"payload_hash,omitempty"`
+	// All events of the request in order, if there are several: the fields above are the first one's.
+	Batch []EventRef `json:"batch,omitempty"`
 	// The replay that it belongs to; numbers start over within it.
 	Replay     string        `json:"replay,omitempty"`
 	RetryAfter time.Duration `json:"-"` // Retry-After of the response
@@ -49,6 +52,37 @@ type Attempt struct {
 	FirstFailedAt time.Time `json:"-"`
 
 	Verdict Verdict `json:"verdict,omitzero"`
+}
+
+// EventRef names an event of a batch.
+type EventRef struct {
+	EventID string `json:"event_id"`
+	Seq     uint64 `json:"seq"`
+	Path    Path   `json:"path"`
+	Type    string `json:"type"`
+}
+
+// Events returns the events of the request in order.
+func (a *Attempt) Events() iter.Seq[EventRef] {
+	return func(yield func(EventRef) bool) {
+		if len(a.Batch) == 0 {
+			yield(EventRef{a.EventID, a.Seq, a.Path, a.Type})
+			return
+		}
+		for _, one := range a.Batch {
+			if !yield(one) {
+				return
+			}
+		}
+	}
+}
+
+// LastSeq returns the sequence of the request's last event.
+func (a *Attempt) LastSeq() uint64 {
+	if n := len(a.Batch); n > 0 {
+		return a.Batch[n-1].Seq
+	}
+	return a.Seq
 }
 
 // Verdict is the consequence of an attempt's outcome: settled, retry at a time, dead, or held. At
@@ -100,7 +134,9 @@ type Parked struct {
 	Path    Path   `json:"path,omitempty"`
 	FromSeq uint64 `json:"from_seq"`
 	// ID of the event at FromSeq, if it was read.
-	EventID       string    `json:"event_id,omitempty"`
+	EventID string `json:"event_id,omitempty"`
+	// Sequence of the last event of the batch that failed and is sent again as it was; 0: none.
+	BatchTo       uint64    `json:"batch_to,omitempty"`
 	Attempts      int       `json:"attempts"`         // attempts of the event at FromSeq so far
 	NextAt        time.Time `json:"next_at,omitzero"` // zero: immediately, unless it is held
 	FirstFailedAt time.Time `json:"first_failed_at,omitzero"`

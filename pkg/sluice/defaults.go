@@ -55,6 +55,9 @@ func (p *Policy) setDefaults() {
 	p.Retry.Preset = cmp.Or(p.Retry.Preset, PresetStandard)
 	p.Timeout = cmp.Or(p.Timeout, Duration(15*time.Second))
 	p.Window = cmp.Or(p.Window, 64)
+	if p.Batch.Max > 0 {
+		p.Ordering = cmp.Or(p.Ordering, OrderAll)
+	}
 	p.Ordering = cmp.Or(p.Ordering, OrderByPath)
 	p.Envelope = cmp.Or(p.Envelope, EnvelopeCloudEvents)
 	p.Projection = cmp.Or(p.Projection, ProjectionFull)

@@ -80,7 +80,21 @@ type Policy struct {
 	// Dedicated gives the subscription a durable consumer of its own where others of its namespace
 	// share one reader of the log.
 	Dedicated bool `json:"dedicated"`
+	// Batch sends several events in one request; zero: each has its own.
+	Batch Batch `json:"batch,omitzero"`
 }
+
+// Batch sends up to Max events in one request, as a CloudEvents batch. The ordering is OrderAll: a batch
+// has the next events of the subscription, in the order of the log.
+type Batch struct {
+	Max int `json:"max"` // events
+	// How long an event waits for more at most; 0: a batch has those that are there.
+	Wait Duration `json:"wait,omitempty"`
+}
+
+// MaxPending returns the maximum number of events that are handed out and not acknowledged: a batch gathers while
+// another is sent.
+func (p *Policy) MaxPending() int { return max(p.Window, 2*p.Batch.Max) }
 
 // Retry is a retry schedule: a preset, or custom steps.
 type Retry struct {

@@ -13,6 +13,8 @@ import (
 // Limits of a subscription.
 const (
 	MaxWindow        = 1024
+	MaxBatch         = 500 // events
+	MaxBatchWait     = 5 * time.Minute
 	MinTimeout       = time.Second
 	MaxTimeout       = 60 * time.Second
 	MaxDescription   = 1024 // bytes
@@ -238,6 +240,30 @@ func (p Policy) check() error {
 		oneOf("policy.on_gone", p.OnGone, GoneCancels, GoneRetries),
 		oneOf("policy.on_dead", p.OnDead, DeadContinues, DeadHolds),
 		atLeast("policy.disable_after", p.DisableAfter, 0),
+		p.checkBatch(),
+	)
+}
+
+// checkBatch refuses a batch beside settings that are of single events.
+func (p Policy) checkBatch() error {
+	if p.Batch == (Batch{}) {
+		return nil
+	}
+	if p.Batch.Max == 0 {
+		return Errorf(InvalidRequest, "policy.batch.max is missing; use 1 to %d events", MaxBatch).With("field", "policy.batch.max")
+	}
+	if p.Ordering != OrderAll {
+		return Errorf(Unprocessable, "policy.ordering %q: policy.batch needs the ordering %q, which is chosen at the creation", p.Ordering, OrderAll).
+			With("field", "policy.ordering")
+	}
+	if p.Envelope != EnvelopeCloudEvents {
+		return Errorf(Unprocessable, "policy.envelope %q: batches have the envelope %s", p.Envelope, EnvelopeCloudEvents).With("field", "policy.envelope")
+	}
+	return cmp.Or(
+		atLeast("policy.batch.max", p.Batch.Max, 1),
+		atMost("policy.batch.max", p.Batch.Max, MaxBatch),
+		atLeast("policy.batch.wait", p.Batch.Wait, 0),
+		atMost("policy.batch.wait", p.Batch.Wait, Duration(MaxBatchWait)),
 	)
 }
 
@@ -283,6 +309,9 @@ func (s *Subscription) checkMode() error {
 		if p.Envelope == EnvelopeNotice {
 			return Errorf(Unprocessable, "policy.envelope %q requires mode %s", p.Envelope, Wake).With("field", "policy.envelope")
 		}
+		if len(s.Endpoint.Exec) > 0 && p.Batch.Max > 0 {
+			return Errorf(Unprocessable, "policy.batch is for webhooks; a program gets one event at a time").With("field", "policy.batch")
+		}
 		return nil
 	}
 	for _, f := range []struct {
@@ -301,6 +330,7 @@ func (s *Subscription) checkMode() error {
 		{"policy.dedicated", p.Dedicated},
 		{"endpoint.auth", s.Endpoint.Auth != nil},
 		{"endpoint.tls", s.Endpoint.TLS != nil},
+		{"policy.batch", p.Batch != Batch{}},
 	} {
 		if f.wrong {
 			return Errorf(Unprocessable, "%s cannot be set in mode %s; omit it", f.name, Wake).With("field", f.name)

@@ -1,6 +1,7 @@
 package sluice_test
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -94,6 +95,33 @@ func TestDefaults_KeepTheCallersValues(t *testing.T) {
 	require.Equal(t, 3, s.Policy.Window)
 	require.Equal(t, "X-Fole-Signature", s.Policy.Signature.Name) // S4-49
 	require.False(t, s.Enabled)
+}
+
+// Issue 18, item 10.
+func TestBatch_IsCheckedWithTheSettingsBesideIt(t *testing.T) {
+	t.Parallel()
+	for field, change := range map[string]func(*sluice.Subscription){
+		"policy.batch.max":  func(s *sluice.Subscription) { s.Policy.Batch.Max = 501 },
+		"policy.batch.wait": func(s *sluice.Subscription) { s.Policy.Batch.Wait = sluice.Duration(6 * time.Minute) },
+		"policy.ordering":   func(s *sluice.Subscription) { s.Policy.Ordering = sluice.OrderByPath },
+		"policy.envelope":   func(s *sluice.Subscription) { s.Policy.Envelope = sluice.EnvelopeBinary },
+		"policy.batch":      func(s *sluice.Subscription) { s.Endpoint = sluice.Endpoint{Exec: []string{"x"}} },
+	} {
+		s := valid()
+		s.Policy.Ordering, s.Policy.Envelope, s.Policy.Batch.Max = "", "", 500
+		s.SetDefaults()
+		require.Equal(t, sluice.OrderAll, s.Policy.Ordering)
+		require.Equal(t, 1000, s.Policy.MaxPending())
+		require.NoError(t, s.Validate())
+		change(s)
+		err := s.Validate()
+		e, ok := errors.AsType[*sluice.Error](err)
+		require.True(t, ok, field)
+		require.Equal(t, field, e.Details["field"], err)
+	}
+	s := valid()
+	s.Policy.Batch.Wait = 1
+	require.ErrorContains(t, s.Validate(), "policy.batch.max is missing")
 }
 
 func many(n int) []string {

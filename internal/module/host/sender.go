@@ -8,7 +8,7 @@ import (
 
 // Attempts makes attempts.
 type Attempts interface {
-	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt
+	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt
 }
 
 // Sender makes each attempt where its subscription wants it: by a program of a module, or by a request.
@@ -17,10 +17,10 @@ type Sender struct {
 	Requests Attempts
 }
 
-// Send makes an attempt. It sets everything but the verdict.
-func (s Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+// Send makes an attempt. It sets everything but the verdict. A program gets one event.
+func (s Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt {
 	if len(sub.Endpoint.Exec) > 0 {
 		return s.Programs.Send(ctx, sub, ev, number)
 	}
-	return s.Requests.Send(ctx, sub, ev, number)
+	return s.Requests.Send(ctx, sub, ev, number, more...)
 }

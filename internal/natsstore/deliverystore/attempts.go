@@ -142,14 +142,15 @@ func (s *Store) lastTried(ctx context.Context) (map[string][]tried, error) {
 
 // tried is an attempt as far as it tells of a delivery's progress.
 type tried struct {
-	Subscription string         `json:"subscription"`
-	EventID      string         `json:"event_id"`
-	Seq          uint64         `json:"seq"`
-	Number       int            `json:"number"`
-	Probe        bool           `json:"probe"`
-	StartedAt    time.Time      `json:"started_at"`
-	Replay       string         `json:"replay"`
-	Verdict      sluice.Verdict `json:"verdict"`
+	Subscription string            `json:"subscription"`
+	EventID      string            `json:"event_id"`
+	Seq          uint64            `json:"seq"`
+	Batch        []sluice.EventRef `json:"batch"`
+	Number       int               `json:"number"`
+	Probe        bool              `json:"probe"`
+	StartedAt    time.Time         `json:"started_at"`
+	Replay       string            `json:"replay"`
+	Verdict      sluice.Verdict    `json:"verdict"`
 }
 
 // triedSince returns the attempts at events behind a sequence that were stored in the half minute before
@@ -161,7 +162,7 @@ func (s *Store) triedSince(ctx context.Context, subject string, last time.Time, 
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
 	}, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 		for line := range streams.SplitBlock(msg.Data) {
-			if seq, ok := seqIn(line); ok && seq <= after {
+			if seq, ok := seqIn(line); ok && seq <= after && !bytes.Contains(line, []byte(`"batch":`)) {
 				continue // after a crash at full load these are nearly all
 			}
 			var a tried
@@ -190,20 +191,27 @@ func seqIn(line []byte) (seq uint64, ok bool) {
 func progressIn(attempts []tried, sub *sluice.Subscription, replay string) map[uint64]model.Progress {
 	known := map[uint64]model.Progress{}
 	for i := range attempts {
-		if a := &attempts[i]; !a.StartedAt.Before(sub.Began()) && a.Replay == replay && !a.Probe {
-			known[a.Seq] = progressed(known[a.Seq], a)
+		a := &attempts[i]
+		if a.StartedAt.Before(sub.Began()) || a.Replay != replay || a.Probe {
+			continue
+		}
+		if len(a.Batch) == 0 {
+			known[a.Seq] = progressed(known[a.Seq], a, a.EventID)
+		}
+		for _, one := range a.Batch {
+			known[one.Seq] = progressed(known[one.Seq], a, one.EventID)
 		}
 	}
 	return known
 }
 
-// progressed returns how far a delivery has come with one more attempt. One that was held
+// progressed returns how far the delivery of an event has come with one more attempt. One that was held
 // begins anew.
-func progressed(p model.Progress, a *tried) model.Progress {
+func progressed(p model.Progress, a *tried, id string) model.Progress {
 	if a.Verdict.Held != "" {
-		return model.Progress{EventID: a.EventID, Settled: p.Settled}
+		return model.Progress{EventID: id, Settled: p.Settled}
 	}
-	p.EventID = a.EventID
+	p.EventID = id
 	if p.FirstFailed.IsZero() {
 		p.FirstFailed = a.StartedAt
 	}

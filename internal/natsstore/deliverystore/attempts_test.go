@@ -97,6 +97,40 @@ func TestAttempts_HeldDeliveryStartsAnewAfterARestart(t *testing.T) { // issue 3
 	require.Equal(t, map[uint64]model.Progress{3: known[3]}, behind)
 }
 
+// The attempt of a batch is one of each of its events (issue 18, item 10).
+func TestAttempts_BatchCountsForEachOfItsEvents(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	log := runLog(t, store)
+	sub := &sluice.Subscription{ID: "s", Namespace: "default"}
+	done := make(chan error, 1)
+	batch := []sluice.EventRef{{EventID: "a", Seq: 1, Path: "/a", Type: "x"}, {EventID: "b", Seq: 3, Path: "/b", Type: "y"}}
+	log.Record(&sluice.Attempt{
+		Subscription: "s", EventID: "a", Seq: 1, Path: "/a", Type: "x", Number: 1, StartedAt: time.Now(), Batch: batch, Verdict: sluice.Verdict{Settled: true},
+	}, "default", func(err error) { done <- err })
+	require.NoError(t, <-done)
+	for after, want := range map[uint64][]string{0: {"a", "b"}, 1: {"a", "b"}, 2: {"a", "b"}} { // a recent one is read whole
+		known, err := log.Recover(t.Context(), sub, after)
+		require.NoError(t, err)
+		require.Len(t, known, len(want))
+		require.True(t, known[1].Settled)
+		require.Equal(t, "b", known[3].EventID)
+		require.True(t, known[3].Settled)
+	}
+	for name, q := range map[string]model.HistoryQuery{
+		"by id": {EventID: "b"}, "by sequence": {Seq: 3}, "by path": {Pattern: "/b"}, "by type": {Types: []string{"y"}},
+	} {
+		q.Limit = 10
+		found, _, err := store.Attempts(t.Context(), sub, q)
+		require.NoError(t, err, name)
+		require.Len(t, found, 1, name)
+		require.Equal(t, batch, found[0].Value.Batch, name)
+	}
+	found, _, err := store.Attempts(t.Context(), sub, model.HistoryQuery{EventID: "b", Pattern: "/a", Limit: 10})
+	require.NoError(t, err)
+	require.Empty(t, found, "no event is both")
+}
+
 // Decision 0008: what was only a probe is not an attempt, after a restart either.
 func TestAttempts_ProbeIsNoneAfterARestart(t *testing.T) {
 	t.Parallel()

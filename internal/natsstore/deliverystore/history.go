@@ -26,7 +26,7 @@ func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q model.
 	b := backwards[sluice.Attempt]{
 		store: s, stream: streams.Attempts, split: streams.SplitBlock, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
 		look: func(a *sluice.Attempt) (wanted, older bool) {
-			return q.Wants(a.EventID, a.Seq, a.Path, a.Type, a.StartedAt), a.StartedAt.Before(q.Since)
+			return q.WantsAttempt(a), a.StartedAt.Before(q.Since)
 		},
 	}
 	return b.read(ctx)

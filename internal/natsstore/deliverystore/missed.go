@@ -85,8 +85,13 @@ type Gap struct {
 func (g Gap) enter(block []byte, attempted map[uint64]bool) {
 	for line := range streams.SplitBlock(block) {
 		var a sluice.Attempt
-		if err := json.Unmarshal(line, &a); err == nil && a.Replay == "" && g.holds(a.Seq) {
-			attempted[a.Seq] = true
+		if err := json.Unmarshal(line, &a); err != nil || a.Replay != "" {
+			continue
+		}
+		for one := range a.Events() {
+			if g.holds(one.Seq) {
+				attempted[one.Seq] = true
+			}
 		}
 	}
 }

@@ -291,9 +291,9 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 		src.seen = append(src.seen, info.Delivered.Stream)
 		src.floor = min(src.floor, floorOf(info))
 		m, _ := known.mark(i)
-		h := newAckTracker(info, sub.Policy.Window, m)
+		h := newAckTracker(info, sub.Policy.MaxPending(), m)
 		src.acks = append(src.acks, h)
-		stop, err := s.core.PullDeliveries(info, max(2, sub.Policy.Window), src.hand(h, info.Delivered.Consumer), src.trouble)
+		stop, err := s.core.PullDeliveries(info, max(2, sub.Policy.MaxPending()), src.hand(h, info.Delivered.Consumer), src.trouble)
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("consume %s: %w", sub.ID, err)

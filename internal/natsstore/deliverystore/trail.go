@@ -96,8 +96,11 @@ func (s *Store) trailAttempts(ctx context.Context, sub *sluice.Subscription, t *
 		t.Attempts = append(t.Attempts, found[len(found)-1-i].Value)
 	}
 	if t.Event == nil && len(found) > 0 {
-		a := found[0].Value
-		t.EventID, t.Seq, t.Path, t.Type = a.EventID, a.Seq, a.Path, a.Type
+		for one := range found[0].Value.Events() {
+			if one.EventID == t.EventID || one.Seq == t.Seq {
+				t.EventID, t.Seq, t.Path, t.Type = one.EventID, one.Seq, one.Path, one.Type
+			}
+		}
 	}
 	return err
 }

@@ -94,6 +94,7 @@ export interface ApproveModuleBody {
 }
 
 export interface Attempt {
+  /** All events of the request in order, if there are several: the fields above are the first one's. */ batch?: AttemptBatchItem[] | undefined
   duration: Duration
   error?: string | undefined
   event_id: string
@@ -112,6 +113,13 @@ export interface Attempt {
   subscription: string
   type: string
   verdict?: Verdict | undefined
+}
+
+export interface AttemptBatchItem {
+  event_id: string
+  path: string
+  seq: number
+  type: string
 }
 
 export interface BatchResult {
@@ -334,6 +342,7 @@ export interface DeadLetter {
 export interface Delivery {
   attempt_count: number
   /** Only for a single delivery; not in lists. */ attempts?: Attempt[] | undefined
+  /** Number of events in its request, if there were several. */ batch?: number | undefined
   /** The event that this one waits for. */ behind?: DeliveryBehind | undefined
   event_id: string
   /** Only for a single delivery; not in lists. */ explanation?: string | undefined
@@ -527,6 +536,7 @@ export interface EventDeliveries {
 export interface EventDelivery {
   attempt_count: number
   /** Only for a single delivery; not in lists. */ attempts?: Attempt[] | undefined
+  /** Number of events in its request, if there were several. */ batch?: number | undefined
   /** The event that this one waits for. */ behind?: EventDeliveryBehind | undefined
   event_id: string
   /** Only for a single delivery; not in lists. */ explanation?: string | undefined
@@ -1215,6 +1225,7 @@ export interface ObservePage {
 
 export interface ParkedLane {
   attempts: number
+  /** Sequence of the last event of the batch that failed and is sent again as it was. */ batch_to?: number | undefined
   event_id?: string | undefined
   first_failed_at?: string | undefined
   from_seq: number
@@ -1229,6 +1240,7 @@ export interface ParkedLane {
 export type Path = string
 
 export interface Policy {
+  /** Several events in one request, as a CloudEvents batch: the next ones of the subscription, in the order of the log. */ batch?: PolicyBatch | undefined
   /** The subscription has a durable consumer of its own where others of its namespace share one reader of the log. */ dedicated?: boolean | undefined
   disable_after?: Duration | undefined
   envelope?: "cloudevents" | "cloudevents-binary" | "fact" | "attempt" | "raw" | "notice" | undefined
@@ -1241,6 +1253,12 @@ export interface Policy {
   signature?: PolicySignature | undefined
   timeout?: Duration | undefined
   window?: number | undefined
+}
+
+/** Several events in one request, as a CloudEvents batch: the next ones of the subscription, in the order of the log. */
+export interface PolicyBatch {
+  /** Events in a request at most. */ max: number
+  /** How long an event waits for more at most, up to 5m. */ wait?: Duration | undefined
 }
 
 export interface PolicyRetry {

@@ -115,6 +115,7 @@ class ApproveModuleBody(TypedDict):
 
 
 class Attempt(TypedDict):
+    batch: NotRequired[list[AttemptBatchItem]]
     duration: Duration
     error: NotRequired[str]
     event_id: str
@@ -133,6 +134,14 @@ class Attempt(TypedDict):
     subscription: str
     type: str
     verdict: NotRequired[Verdict]
+
+
+
+class AttemptBatchItem(TypedDict):
+    event_id: str
+    path: str
+    seq: int
+    type: str
 
 
 
@@ -382,6 +391,7 @@ class DeadLetter(TypedDict):
 class Delivery(TypedDict):
     attempt_count: int
     attempts: NotRequired[list[Attempt]]
+    batch: NotRequired[int]
     behind: NotRequired[DeliveryBehind]
     event_id: str
     explanation: NotRequired[str]
@@ -601,6 +611,7 @@ class EventDelivery(TypedDict):
 
     attempt_count: int
     attempts: NotRequired[list[Attempt]]
+    batch: NotRequired[int]
     behind: NotRequired[EventDeliveryBehind]
     event_id: str
     explanation: NotRequired[str]
@@ -1388,6 +1399,7 @@ class ObservePage(TypedDict):
 
 class ParkedLane(TypedDict):
     attempts: int
+    batch_to: NotRequired[int]
     event_id: NotRequired[str]
     first_failed_at: NotRequired[str]
     from_seq: int
@@ -1403,6 +1415,7 @@ Path: TypeAlias = "str"
 
 
 class Policy(TypedDict):
+    batch: NotRequired[PolicyBatch]
     dedicated: NotRequired[bool]
     disable_after: NotRequired[Duration]
     envelope: NotRequired[Literal["cloudevents", "cloudevents-binary", "fact", "attempt", "raw", "notice"]]
@@ -1415,6 +1428,14 @@ class Policy(TypedDict):
     signature: NotRequired[PolicySignature]
     timeout: NotRequired[Duration]
     window: NotRequired[int]
+
+
+
+class PolicyBatch(TypedDict):
+    """Several events in one request, as a CloudEvents batch: the next ones of the subscription, in the order of the log."""
+
+    max: int
+    wait: NotRequired[Duration]
 
 
 

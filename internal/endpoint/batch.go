@@ -1,0 +1,46 @@
+package endpoint
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
+)
+
+// batchType is the media type of the CloudEvents JSON batch format.
+const batchType = "application/cloudevents-batch+json; charset=utf-8"
+
+// packBatch renders the events of a batch, as many as fit into a request, and returns their names if there are several. The id of
+// several is made of theirs: the same batch has the same id when it is sent again.
+func (s *Sender) packBatch(d *draft, more []*sluice.Event) (names []sluice.EventRef) {
+	head, _ := d.rendered.of(d.ev)
+	d.batch = append(append(make([]byte, 0, (len(head)+64)*(1+len(more))), '['), head...)
+	names = append(make([]sluice.EventRef, 0, 1+len(more)), refTo(d.ev))
+	for _, ev := range more {
+		one, _ := d.rendered.of(s.project(d.sub, ev))
+		if int64(len(d.batch)+len(one)+len(",]")) > s.opts.MaxBody {
+			break
+		}
+		d.batch = append(append(d.batch, ','), one...)
+		names = append(names, refTo(ev))
+	}
+	d.batch = append(d.batch, ']')
+	if len(names) == 1 {
+		return nil
+	}
+	d.set(webhook.HeaderID, batchID(names))
+	return names
+}
+
+func refTo(ev *sluice.Event) sluice.EventRef {
+	return sluice.EventRef{EventID: ev.ID, Seq: ev.Seq, Path: ev.Path, Type: ev.Type}
+}
+
+func batchID(names []sluice.EventRef) string {
+	hash := sha256.New()
+	for _, one := range names {
+		_, _ = hash.Write(append([]byte(one.EventID), 0)) // never fails
+	}
+	return "batch_" + hex.EncodeToString(hash.Sum(nil)[:16])
+}
