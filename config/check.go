@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // second is the minimum age and window of a log.
@@ -52,7 +53,10 @@ func (n NATS) check() error {
 		where = n.checkEmbedded
 	}
 	_, err := n.SyncEvery()
+	prefix := streams.CheckPrefix(n.Prefix)
 	return errors.Join(where(), err,
+		when(prefix != nil, "nats.prefix: %v", prefix),
+		when(n.Domain != "" && !isName(n.Domain), "nats.domain %q: use 1 to 64 of A-Z, a-z, 0-9, _ and -", n.Domain),
 		n.checkDoors(),
 		when(n.login() > 1, "nats: set only one of credentials, user and password, token, nkey_seed_file"),
 		when(n.Password != "" && n.User == "", "nats.password: set nats.user, too"),
@@ -69,6 +73,7 @@ func (n NATS) checkEmbedded() error {
 	}
 	return errors.Join(listen,
 		when(n.login() > 0 && n.Operator == "" || n.TLS != (TLS{}), "nats: credentials and tls require nats.url, which is empty"),
+		when(n.Domain != "", "nats.domain %q: requires nats.url, which is empty; the embedded server has no domain", n.Domain),
 		when(n.Replicas > 1, "nats.replicas %d: the embedded server is a single node; write 1, or set nats.url", n.Replicas),
 	)
 }

@@ -107,6 +107,14 @@ type NATS struct {
 
 	TLS TLS `json:"tls" envPrefix:"TLS_"`
 
+	// Prefix begins the names of all streams and buckets (acme_LEDGER) and all subjects
+	// (acme.events.>), so that several servers and other programs can share a NATS account: 1 to 32
+	// of a-z, 0-9 and "-", beginning with a letter. A new prefix is a new, empty store; empty: none.
+	Prefix string `json:"prefix" env:"PREFIX"`
+	// Domain is the JetStream domain of the streams, for a URL of a leaf node or a hub with another
+	// domain; empty: that of the server at URL.
+	Domain string `json:"domain" env:"DOMAIN"`
+
 	// Replicas is the replication factor of every stream and bucket: 1, 3 or 5; more than one
 	// requires a cluster at URL; 1.
 	Replicas int `json:"replicas" env:"REPLICAS"`

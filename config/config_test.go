@@ -98,7 +98,7 @@ func TestLoad_UnreadableInputIsAnError(t *testing.T) {
 		{"text for a switch", "dev: maybe", "", `setting dev: "maybe" is not true or false`},
 		{"number for a text", "log: {level: 7}", "", "setting log.level: 7 is not a text; put it in quotes"},
 		{"text for a list", "webhooks: {allow_cidrs: 10.0.0.0/8}", "", `setting webhooks.allow_cidrs: "10.0.0.0/8" is not a list such as`},
-		{"value for a group", "nats: 7", "", "setting nats is a group of settings: account_jwts, allow_anonymous, credentials, listen"},
+		{"value for a group", "nats: 7", "", "setting nats is a group of settings: account_jwts, allow_anonymous, credentials, domain, listen"},
 		{"list for everything", "- x", "", "it must be a group of settings: attempts, data"},
 		{"unknown duration", "attempts: {max_age: week}", "", `setting attempts.max_age: "week" is not a duration such as 10s`},
 		{"no YAML", "a: b: c", "", "not YAML: mapping values are not allowed"},

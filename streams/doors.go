@@ -17,23 +17,25 @@ const AnyNamespace = "*"
 
 // TrustedSubjects returns the subjects for events with trusted auth attributes. The server stores
 // these events under the subjects of the namespace's log.
-func TrustedSubjects(namespace string) string { return trustedPrefix + namespace + ".>" }
+func (n Names) TrustedSubjects(namespace string) string {
+	return n.dot + trustedPrefix + namespace + ".>"
+}
 
 // FromTrusted returns the log subject for a trusted subject; false if the subject is not trusted.
-func FromTrusted(subject string) (string, bool) {
-	rest, ok := strings.CutPrefix(subject, trustedPrefix)
-	return eventsPrefix + rest, ok
+func (n Names) FromTrusted(subject string) (string, bool) {
+	rest, ok := strings.CutPrefix(subject, n.dot+trustedPrefix)
+	return n.dot + eventsPrefix + rest, ok
 }
 
 // LiveSubjects returns the subjects under which stored events are republished to readers in other
 // accounts: those of EventsSubjects with another first token.
-func LiveSubjects(namespace string) string { return livePrefix + namespace + ".>" }
+func (n Names) LiveSubjects(namespace string) string { return n.dot + livePrefix + namespace + ".>" }
 
 // IsLive reports whether the subject is one of LiveSubjects.
-func IsLive(subject string) bool { return strings.HasPrefix(subject, livePrefix) }
+func (n Names) IsLive(subject string) bool { return strings.HasPrefix(subject, n.dot+livePrefix) }
 
 // SystemRoot returns the subject of the system path itself; SystemSubjects are below it.
-func SystemRoot(namespace string) string { return eventsPrefix + namespace + "._sys" }
+func (n Names) SystemRoot(namespace string) string { return n.dot + eventsPrefix + namespace + "._sys" }
 
 const (
 	inspectPrefix  = "inspect."
@@ -57,13 +59,13 @@ func InspectorConsumers() []string {
 // InspectCreate returns the subjects of an inspector's requests to create consumers, and the
 // subjects under which they arrive in the server's account. The server answers these requests
 // itself: permissions depend on the consumer's configuration, which the subject does not show.
-func InspectCreate() (request, arrives string) {
-	return consumerCreate + ">", inspectPrefix + consumerCreate + ">"
+func (n Names) InspectCreate() (request, arrives string) {
+	return consumerCreate + ">", n.dot + inspectPrefix + consumerCreate + ">"
 }
 
 // ParseInspectCreate returns the stream of a request; false if the subject names none.
-func ParseInspectCreate(arrived string) (stream string, ok bool) {
-	rest, ok := strings.CutPrefix(arrived, inspectPrefix+consumerCreate)
+func (n Names) ParseInspectCreate(arrived string) (stream string, ok bool) {
+	rest, ok := strings.CutPrefix(arrived, n.dot+inspectPrefix+consumerCreate)
 	stream, _, _ = strings.Cut(rest, ".")
 	return stream, ok && stream != ""
 }
@@ -78,6 +80,6 @@ func ConsumerCreate(stream, name, filter string) string {
 }
 
 // LogSubjects returns the subjects of every log: events, attempts, dead letters and the ledger.
-func LogSubjects() []string {
-	return []string{EventsSubjects(AnyNamespace), attemptsPrefix + ">", DeadLettersSubjects(), ledgerPrefix + ">"}
+func (n Names) LogSubjects() []string {
+	return []string{n.EventsSubjects(AnyNamespace), n.dot + attemptsPrefix + ">", n.DeadLettersSubjects(), n.dot + ledgerPrefix + ">"}
 }

@@ -19,8 +19,8 @@ type Filter struct {
 // one consumer slow down catching up by a factor of fifty. Together, the filters cover the pattern
 // and deliver each event once. A leading wildcard also covers the system paths, which a subject
 // cannot exclude: such filters are not exact.
-func Filters(namespace string, pattern sluice.Pattern) []Filter {
-	filters := globs(namespace, pattern.Segments())
+func (n Names) Filters(namespace string, pattern sluice.Pattern) []Filter {
+	filters := n.globs(namespace, pattern.Segments())
 	for i := range filters {
 		filters[i].Exact = filters[i].Exact && !pattern.WildFirst()
 	}
@@ -28,10 +28,10 @@ func Filters(namespace string, pattern sluice.Pattern) []Filter {
 }
 
 // globs returns the filters of a pattern without regard to system paths.
-func globs(namespace string, segs []string) []Filter {
+func (n Names) globs(namespace string, segs []string) []Filter {
 	deep := slices.Index(segs, "**")
 	if deep < 0 {
-		return []Filter{{Subject: wild(namespace, segs), Exact: true}}
+		return []Filter{{Subject: n.wild(namespace, segs), Exact: true}}
 	}
 	prefix, least := segs[:deep], 0
 	for len(prefix) > 0 && prefix[len(prefix)-1] == "*" {
@@ -43,33 +43,33 @@ func globs(namespace string, segs []string) []Filter {
 			least++
 		case "**":
 		default: // a literal after "**": everything below the prefix must be read
-			return []Filter{{Subject: below(namespace, segs[:deep])}}
+			return []Filter{{Subject: n.below(namespace, segs[:deep])}}
 		}
 	}
 	if least == 0 && len(prefix) > 0 {
-		return []Filter{{Subject: below(namespace, prefix), Exact: true}, {Subject: wild(namespace, prefix), Exact: true}}
+		return []Filter{{Subject: n.below(namespace, prefix), Exact: true}, {Subject: n.wild(namespace, prefix), Exact: true}}
 	}
 	stars := slices.Repeat([]string{"*"}, max(least-1, 0))
-	return []Filter{{Subject: below(namespace, slices.Concat(prefix, stars)), Exact: true}}
+	return []Filter{{Subject: n.below(namespace, slices.Concat(prefix, stars)), Exact: true}}
 }
 
 // Superset returns one filter that covers the pattern, for a subscription with a single lane, which
 // needs all its events from one consumer.
-func Superset(namespace string, pattern sluice.Pattern) Filter {
-	filters := Filters(namespace, pattern)
+func (n Names) Superset(namespace string, pattern sluice.Pattern) Filter {
+	filters := n.Filters(namespace, pattern)
 	if len(filters) == 1 {
 		return filters[0]
 	}
 	segs := pattern.Segments()
-	return Filter{Subject: below(namespace, segs[:slices.Index(segs, "**")-1])}
+	return Filter{Subject: n.below(namespace, segs[:slices.Index(segs, "**")-1])}
 }
 
 // below returns the filter of the paths with at least one more segment.
-func below(namespace string, segs []string) string { return wild(namespace, segs) + ".>" }
+func (n Names) below(namespace string, segs []string) string { return n.wild(namespace, segs) + ".>" }
 
-func wild(namespace string, segs []string) string {
+func (n Names) wild(namespace string, segs []string) string {
 	var b strings.Builder
-	b.WriteString(eventsPrefix + namespace)
+	b.WriteString(n.dot + eventsPrefix + namespace)
 	for _, s := range segs {
 		if s == "*" {
 			b.WriteString(".*")

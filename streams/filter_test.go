@@ -16,7 +16,7 @@ import (
 func matched(filters []streams.Filter, path sluice.Path) int {
 	n := 0
 	for _, f := range filters {
-		if server.SubjectMatchesFilter(streams.Subject("ns", path), f.Subject) {
+		if server.SubjectMatchesFilter(streams.Names{}.Subject("ns", path), f.Subject) {
 			n++
 		}
 	}
@@ -33,13 +33,13 @@ func exact(filters []streams.Filter) bool {
 }
 
 func checkFilters(t require.TestingT, pattern sluice.Pattern, path sluice.Path) {
-	filters := streams.Filters("ns", pattern)
+	filters := streams.Names{}.Filters("ns", pattern)
 	n, want := matched(filters, path), pattern.Match(path)
 	require.LessOrEqual(t, n, 1, "%s reaches two consumers of %s", path, pattern)
 	if exact(filters) {
 		require.Equal(t, want, n == 1, "%s and %s: %v", pattern, path, filters)
 	}
-	superset := streams.Superset("ns", pattern)
+	superset := streams.Names{}.Superset("ns", pattern)
 	covered := matched([]streams.Filter{superset}, path) == 1
 	if want {
 		require.Equal(t, 1, n, "%s loses %s: %v", pattern, path, filters)
@@ -92,8 +92,8 @@ func TestFilterSubjects_KnownPatterns(t *testing.T) {
 		{"/**/b", []streams.Filter{{"events.ns.>", false}}, streams.Filter{Subject: "events.ns.>"}},
 		{"/v1.2/**", []streams.Filter{{"events.ns.v1=2E2.>", true}, {"events.ns.v1=2E2", true}}, streams.Filter{Subject: "events.ns.>"}},
 	} {
-		require.Equal(t, c.want, streams.Filters("ns", c.pattern), c.pattern)
-		require.Equal(t, c.superset, streams.Superset("ns", c.pattern), c.pattern)
+		require.Equal(t, c.want, streams.Names{}.Filters("ns", c.pattern), c.pattern)
+		require.Equal(t, c.superset, streams.Names{}.Superset("ns", c.pattern), c.pattern)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestTwoStars_AreZeroOrMoreSegments(t *testing.T) {
 func TestTwoStars_RepeatedAreOne(t *testing.T) {
 	t.Parallel()
 	check(t, "/a/**/**", []sluice.Path{"/a", "/a/b"}, []sluice.Path{"/b"})
-	require.Len(t, streams.Filters("ns", "/a/**/**"), 2)
+	require.Len(t, streams.Names{}.Filters("ns", "/a/**/**"), 2)
 }
 
 // S1-23.

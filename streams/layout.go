@@ -79,7 +79,7 @@ type Consumer struct {
 
 // Events describes a namespace's stream. The defaults are a retention of a week and a dedup window
 // of an hour.
-func Events(ns sluice.Namespace) Stream {
+func (n Names) Events(ns sluice.Namespace) Stream {
 	age, dedup := ns.Retention.MaxAge.Std(), ns.DedupWindow.Std()
 	if age == 0 {
 		age = week
@@ -92,9 +92,9 @@ func Events(ns sluice.Namespace) Stream {
 		dedup = min(dedup, age)
 	}
 	return Stream{
-		Name:         EventsStream(ns.Name),
-		Description:  "a namespace's events",
-		Subjects:     []string{EventsSubjects(ns.Name), RecordsSubjects(ns.Name)},
+		Name:         n.EventsStream(ns.Name),
+		Description:  "events of the namespace " + ns.Name,
+		Subjects:     []string{n.EventsSubjects(ns.Name), n.RecordsSubjects(ns.Name)},
 		MaxAge:       age,
 		MaxBytes:     max(ns.Retention.MaxBytes, 0),
 		Dedup:        dedup,
@@ -106,11 +106,11 @@ func Events(ns sluice.Namespace) Stream {
 }
 
 // Singles describes the streams that exist once per server.
-func Singles() []Stream {
+func (n Names) Singles() []Stream {
 	return []Stream{{
-		Name:         Attempts,
+		Name:         n.Attempts(),
 		Description:  "attempts: a line each, up to 64 of a subscription in a message",
-		Subjects:     []string{attemptsPrefix + ">"},
+		Subjects:     []string{n.dot + attemptsPrefix + ">"},
 		MaxAge:       week,
 		Dedup:        2 * time.Minute,
 		MaxConsumers: maxConsumers,
@@ -118,9 +118,9 @@ func Singles() []Stream {
 		DenyDelete:   true,
 		Again:        true,
 	}, {
-		Name:         DeadLetters,
+		Name:         n.DeadLetters(),
 		Description:  "one message per delivery that failed for good",
-		Subjects:     []string{DeadLettersSubjects()},
+		Subjects:     []string{n.DeadLettersSubjects()},
 		MaxAge:       30 * day,
 		Dedup:        2 * time.Minute,
 		PerSubject:   1, // a delivery that fails again has one dead letter, the later one
@@ -128,9 +128,9 @@ func Singles() []Stream {
 		AllowDirect:  true,
 		Again:        true,
 	}, {
-		Name:         Ledger,
+		Name:         n.Ledger(),
 		Description:  "the ledger, one message per change",
-		Subjects:     []string{ledgerPrefix + ">"},
+		Subjects:     []string{n.dot + ledgerPrefix + ">"},
 		MaxAge:       ledgerAge,
 		Dedup:        2 * time.Minute,
 		MaxConsumers: maxConsumers,
@@ -138,9 +138,9 @@ func Singles() []Stream {
 		DenyPurge:    true,
 		RefuseFull:   true,
 	}, {
-		Name:         Mirror,
+		Name:         n.Mirror(),
 		Description:  "mirrored entries, and how far each mirror has come",
-		Subjects:     []string{mirrorPrefix + ">"},
+		Subjects:     []string{n.dot + mirrorPrefix + ">"},
 		Dedup:        2 * time.Minute,
 		PerSubject:   1,
 		MaxConsumers: maxConsumers,
@@ -150,9 +150,9 @@ func Singles() []Stream {
 		RefuseFull:   true, // otherwise old entries would go in silence
 		Again:        true, // a mirror without its place begins anew
 	}, {
-		Name:         Knowledge,
+		Name:         n.Knowledge(),
 		Description:  "embeddings and comparisons, with the states of their jobs",
-		Subjects:     []string{knowledgePrefix + ">"},
+		Subjects:     []string{n.dot + knowledgePrefix + ">"},
 		Dedup:        2 * time.Minute,
 		PerSubject:   1,
 		MaxConsumers: maxConsumers,
@@ -337,12 +337,12 @@ const lettersPending = 100
 
 // LettersConsumer describes the consumer from which all replicas publish dead letters: those
 // created after the consumer.
-func LettersConsumer() Consumer {
+func (n Names) LettersConsumer() Consumer {
 	return Consumer{
 		Name:        "announcer",
-		Stream:      DeadLetters,
+		Stream:      n.DeadLetters(),
 		Description: "publishes system events of dead letters",
-		Filter:      Filter{Subject: DeadLettersSubjects(), Exact: true},
+		Filter:      Filter{Subject: n.DeadLettersSubjects(), Exact: true},
 		AckWait:     ackWait,
 		MaxPending:  lettersPending,
 		MaxDeliver:  -1,
@@ -351,8 +351,8 @@ func LettersConsumer() Consumer {
 
 // PushFilters returns the filter subjects of a subscription, of its consumers or of the shared reader in
 // their place.
-func PushFilters(sub *sluice.Subscription) []string {
-	consumers := PushConsumers(sub)
+func (n Names) PushFilters(sub *sluice.Subscription) []string {
+	consumers := n.PushConsumers(sub)
 	filters := make([]string, len(consumers))
 	for i, c := range consumers {
 		filters[i] = c.Filter.Subject
@@ -362,17 +362,17 @@ func PushFilters(sub *sluice.Subscription) []string {
 
 // PushConsumers describes the consumers of a subscription, one per filter subject of its pattern. A
 // subscription with a single lane has one consumer.
-func PushConsumers(sub *sluice.Subscription) []Consumer {
-	filters := Filters(sub.Namespace, sub.Pattern)
+func (n Names) PushConsumers(sub *sluice.Subscription) []Consumer {
+	filters := n.Filters(sub.Namespace, sub.Pattern)
 	if sub.Policy.Ordering == sluice.OrderAll {
-		filters = []Filter{Superset(sub.Namespace, sub.Pattern)}
+		filters = []Filter{n.Superset(sub.Namespace, sub.Pattern)}
 	}
 	consumers := make([]Consumer, len(filters))
 	for i, name := range Consumers(sub.ID, len(filters)) {
 		consumers[i] = Consumer{
 			Name:        name,
-			Stream:      EventsStream(sub.Namespace),
-			Description: string(sub.Mode) + " " + string(sub.Pattern),
+			Stream:      n.EventsStream(sub.Namespace),
+			Description: "subscription " + sub.ID + ": " + string(sub.Mode) + " " + string(sub.Pattern),
 			Filter:      filters[i],
 			Start:       sub.From,
 			AckWait:     ackWait,

@@ -27,7 +27,7 @@ func TestNamespace_RetentionAndWindowHaveDefaults(t *testing.T) {
 		{"a long window in a log for ever", -1, 1000 * hour, 0, 1000 * time.Hour},
 	} {
 		ns := sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: c.age}, DedupWindow: c.dedup}
-		s := streams.Events(ns)
+		s := streams.Names{}.Events(ns)
 		require.Equal(t, c.wantAge, s.MaxAge, c.name)
 		require.Equal(t, c.wantDe, s.Dedup, c.name)
 	}
@@ -35,7 +35,7 @@ func TestNamespace_RetentionAndWindowHaveDefaults(t *testing.T) {
 
 func TestLayout_JetStreamAcceptsEveryDescription(t *testing.T) {
 	t.Parallel()
-	for _, s := range append(streams.Singles(), streams.Events(sluice.Namespace{Name: "acme"})) {
+	for _, s := range append(streams.Names{}.Singles(), streams.Names{}.Events(sluice.Namespace{Name: "acme"})) {
 		require.NotZero(t, s.MaxConsumers, s.Name) // 1,000 otherwise, -1 does not lift it
 		require.True(t, s.MaxAge == 0 || s.Dedup <= s.MaxAge, s.Name)
 		require.NotEmpty(t, s.Subjects, s.Name)
@@ -50,8 +50,8 @@ func TestLayout_JetStreamAcceptsEveryDescription(t *testing.T) {
 // S3, S4: the ledger is kept for half a year at least, and whole.
 func TestLedger_IsKeptForHalfAYear(t *testing.T) {
 	t.Parallel()
-	all := streams.Singles()
-	i := slices.IndexFunc(all, func(s streams.Stream) bool { return s.Name == streams.Ledger })
+	all := streams.Names{}.Singles()
+	i := slices.IndexFunc(all, func(s streams.Stream) bool { return s.Name == streams.Names{}.Ledger() })
 	require.GreaterOrEqual(t, i, 0)
 	require.GreaterOrEqual(t, all[i].MaxAge, 180*24*time.Hour)
 	require.True(t, all[i].DenyDelete)
@@ -62,33 +62,33 @@ func TestLedger_IsKeptForHalfAYear(t *testing.T) {
 
 func TestLayout_StreamSubjectsHoldPublishedEvents(t *testing.T) {
 	t.Parallel()
-	singles := streams.Singles()
+	singles := streams.Names{}.Singles()
 	at := func(name string) string {
 		i := slices.IndexFunc(singles, func(s streams.Stream) bool { return s.Name == name })
 		require.GreaterOrEqual(t, i, 0, name)
 		return singles[i].Subjects[0]
 	}
-	require.Equal(t, "attempts.>", at(streams.Attempts))
-	require.Equal(t, "attempts.ns.sub", streams.AttemptsSubject("ns", "sub"))
-	require.Equal(t, "dead.>", at(streams.DeadLetters))
-	require.Equal(t, "dead.ns.sub.>", streams.DeadLettersSubject("ns", "sub"))
-	require.Equal(t, "ledger.>", at(streams.Ledger))
-	require.Equal(t, "ledger.ns.subscription.pause", streams.LedgerSubject("ns", sluice.ActionSubscriptionPause))
-	require.Equal(t, "ledger._.grant.revoke", streams.LedgerSubject("", "grant.revoke"))
-	require.Equal(t, "ledger.*.>", streams.LedgerFilter("", ""))
-	require.Equal(t, "ledger.ns.subscription.>", streams.LedgerFilter("ns", "subscription.*"))
-	require.Equal(t, []string{"events.ns.>", "durable.ns.>"}, streams.Events(sluice.Namespace{Name: "ns"}).Subjects)
+	require.Equal(t, "attempts.>", at(streams.Names{}.Attempts()))
+	require.Equal(t, "attempts.ns.sub", streams.Names{}.AttemptsSubject("ns", "sub"))
+	require.Equal(t, "dead.>", at(streams.Names{}.DeadLetters()))
+	require.Equal(t, "dead.ns.sub.>", streams.Names{}.DeadLettersSubject("ns", "sub"))
+	require.Equal(t, "ledger.>", at(streams.Names{}.Ledger()))
+	require.Equal(t, "ledger.ns.subscription.pause", streams.Names{}.LedgerSubject("ns", sluice.ActionSubscriptionPause))
+	require.Equal(t, "ledger._.grant.revoke", streams.Names{}.LedgerSubject("", "grant.revoke"))
+	require.Equal(t, "ledger.*.>", streams.Names{}.LedgerFilter("", ""))
+	require.Equal(t, "ledger.ns.subscription.>", streams.Names{}.LedgerFilter("ns", "subscription.*"))
+	require.Equal(t, []string{"events.ns.>", "durable.ns.>"}, streams.Names{}.Events(sluice.Namespace{Name: "ns"}).Subjects)
 }
 
 func TestTrustedSubject_IsStoredUnderItsPath(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "trusted.ns.>", streams.TrustedSubjects("ns"))
-	require.Equal(t, "live.*.>", streams.LiveSubjects(streams.AnyNamespace))
-	require.Equal(t, "events.ns._sys", streams.SystemRoot("ns"))
-	stored, ok := streams.FromTrusted("trusted.ns.orders.1")
+	require.Equal(t, "trusted.ns.>", streams.Names{}.TrustedSubjects("ns"))
+	require.Equal(t, "live.*.>", streams.Names{}.LiveSubjects(streams.AnyNamespace))
+	require.Equal(t, "events.ns._sys", streams.Names{}.SystemRoot("ns"))
+	stored, ok := streams.Names{}.FromTrusted("trusted.ns.orders.1")
 	require.True(t, ok)
-	require.Equal(t, streams.Subject("ns", "/orders/1"), stored)
-	_, ok = streams.FromTrusted("events.ns.orders.1")
+	require.Equal(t, streams.Names{}.Subject("ns", "/orders/1"), stored)
+	_, ok = streams.Names{}.FromTrusted("events.ns.orders.1")
 	require.False(t, ok)
 }
 
@@ -97,15 +97,15 @@ func TestPushConsumers_OneForEachFilter(t *testing.T) {
 	sub := &sluice.Subscription{ID: "s", Namespace: "ns", Pattern: "/a/**", From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 7}}
 	sub.SetDefaults()
 	sub.Policy.Window = 9
-	consumers := streams.PushConsumers(sub)
+	consumers := streams.Names{}.PushConsumers(sub)
 	require.Len(t, consumers, 2)
 	require.Equal(t, streams.Consumer{
-		Name: "s_root", Stream: "EVENTS_ns", Description: "push /a/**", Filter: streams.Filter{Subject: "events.ns.a", Exact: true},
+		Name: "s_root", Stream: "EVENTS_ns", Description: "subscription s: push /a/**", Filter: streams.Filter{Subject: "events.ns.a", Exact: true},
 		Start: sub.From, AckWait: 30 * time.Second, MaxPending: 9, MaxDeliver: -1,
 	}, consumers[1])
 
 	sub.Policy.Ordering = sluice.OrderAll
-	consumers = streams.PushConsumers(sub)
+	consumers = streams.Names{}.PushConsumers(sub)
 	require.Len(t, consumers, 1)
 	require.Equal(t, streams.Filter{Subject: "events.ns.>"}, consumers[0].Filter)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,16 +21,7 @@ const (
 	recordsPrefix     = "durable."
 )
 
-// Streams that exist once per server.
-const (
-	Attempts    = "ATTEMPTS"    // attempts, up to 64 of a subscription in a message
-	DeadLetters = "DEADLETTERS" // one message per delivery that failed for good
-	Ledger      = "LEDGER"      // one message per change
-	Mirror      = "MIRROR"      // one message per mirrored entry, and per mirror its place
-	Knowledge   = "KNOWLEDGE"   // one message per embedding and per comparison
-)
-
-// Buckets.
+// Buckets, without the prefix.
 const (
 	Namespaces    = "namespaces"    // key: namespace
 	Subscriptions = "subscriptions" // key: subscription
@@ -58,26 +48,16 @@ const (
 	Modules       = "modules"       // key: module; its approval
 )
 
-// EventsStream returns the name of a namespace's stream.
-func EventsStream(namespace string) string { return "EVENTS_" + namespace }
-
-// BucketStream returns the name of the stream behind a bucket.
-func BucketStream(bucket string) string { return "KV_" + bucket }
-
-// Ours reports whether a stream belongs to Sluice: a log, a bucket, or one of the single streams.
-func Ours(name string) bool {
-	if strings.HasPrefix(name, EventsStream("")) {
-		return true
-	}
-	return slices.Contains(Lasting(), name)
-}
-
 // EventsSubjects returns the subjects of a namespace's stream.
-func EventsSubjects(namespace string) string { return eventsPrefix + namespace + ".>" }
+func (n Names) EventsSubjects(namespace string) string {
+	return n.dot + eventsPrefix + namespace + ".>"
+}
 
 // RecordsSubjects returns the subjects of the records of a namespace's paths. They are in the same
 // stream as the events, so that both can be stored atomically.
-func RecordsSubjects(namespace string) string { return recordsPrefix + namespace + ".>" }
+func (n Names) RecordsSubjects(namespace string) string {
+	return n.dot + recordsPrefix + namespace + ".>"
+}
 
 // moved is the last token of subjects that advance a stream. No path, key or subscription contains
 // it.
@@ -85,42 +65,48 @@ const moved = "=moved"
 
 // MoveSubject returns the subject for advancing a namespace's stream after it lost its end, so that
 // no sequence is assigned twice. Messages on it are removed immediately.
-func MoveSubject(namespace string) string { return recordsPrefix + namespace + "." + moved }
+func (n Names) MoveSubject(namespace string) string {
+	return n.dot + recordsPrefix + namespace + "." + moved
+}
 
 // MoveSubjectOf is MoveSubject for a single stream.
 func MoveSubjectOf(d Stream) string { return strings.TrimSuffix(d.Subjects[0], ">") + moved }
 
 // ErasedSubject returns the subject of the records of a namespace's erased events. No path's record
 // has it.
-func ErasedSubject(namespace string) string { return recordsPrefix + namespace + ".=erased" }
+func (n Names) ErasedSubject(namespace string) string {
+	return n.dot + recordsPrefix + namespace + ".=erased"
+}
 
 // RecordSubject returns the subject of a path's record.
-func RecordSubject(namespace string, path sluice.Path) string {
-	return encode(recordsPrefix+namespace, path.Segments(), harmless)
+func (n Names) RecordSubject(namespace string, path sluice.Path) string {
+	return encode(n.dot+recordsPrefix+namespace, path.Segments(), harmless)
 }
 
 // SystemSubjects returns the subjects of the system events.
-func SystemSubjects(namespace string) string { return eventsPrefix + namespace + "._sys.>" }
+func (n Names) SystemSubjects(namespace string) string {
+	return n.dot + eventsPrefix + namespace + "._sys.>"
+}
 
 // AttemptsSubject returns the subject of a subscription's attempts.
-func AttemptsSubject(namespace, subscription string) string {
-	return attemptsPrefix + namespace + "." + subscription
+func (n Names) AttemptsSubject(namespace, subscription string) string {
+	return n.dot + attemptsPrefix + namespace + "." + subscription
 }
 
 // DeadLettersSubjects returns the subjects of the stream of dead letters.
-func DeadLettersSubjects() string { return deadLettersPrefix + ">" }
+func (n Names) DeadLettersSubjects() string { return n.dot + deadLettersPrefix + ">" }
 
 // DeadLettersSubject returns the filter for all dead letters of a subscription.
-func DeadLettersSubject(namespace, subscription string) string {
-	return deadLettersPrefix + namespace + "." + subscription + ".>"
+func (n Names) DeadLettersSubject(namespace, subscription string) string {
+	return n.dot + deadLettersPrefix + namespace + "." + subscription + ".>"
 }
 
 // DeadLetterSubject returns the subject of a delivery's dead letter, of which there is at most one:
 // "dead.<namespace>.<subscription>.<seq>.<event id>", or, for an event that was never read, with
 // "=" and its path in place of the ID.
-func DeadLetterSubject(d *sluice.DeadLetter) string {
+func (n Names) DeadLetterSubject(d *sluice.DeadLetter) string {
 	seq := strconv.FormatUint(d.Seq, 10)
-	prefix := deadLettersPrefix + d.Namespace + "." + d.Subscription + "." + seq + "."
+	prefix := n.dot + deadLettersPrefix + d.Namespace + "." + d.Subscription + "." + seq + "."
 	if d.EventID != "" {
 		return prefix + idToken(d.EventID)
 	}
@@ -132,14 +118,14 @@ func DeadLetterSubject(d *sluice.DeadLetter) string {
 
 // DeadLetterOfEvent returns the filter for the dead letters of an event. There is more than one
 // only if the ID was published again after the dedup window.
-func DeadLetterOfEvent(namespace, subscription, event string) string {
-	return deadLettersPrefix + namespace + "." + subscription + ".*." + idToken(event)
+func (n Names) DeadLetterOfEvent(namespace, subscription, event string) string {
+	return n.dot + deadLettersPrefix + namespace + "." + subscription + ".*." + idToken(event)
 }
 
 // DeadLetterOfSeq returns the filter for dead letters that start at a sequence and whose event was
 // never read.
-func DeadLetterOfSeq(namespace, subscription string, seq uint64) string {
-	return deadLettersPrefix + namespace + "." + subscription + "." + strconv.FormatUint(seq, 10) + ".=.>"
+func (n Names) DeadLetterOfSeq(namespace, subscription string, seq uint64) string {
+	return n.dot + deadLettersPrefix + namespace + "." + subscription + "." + strconv.FormatUint(seq, 10) + ".=.>"
 }
 
 // idToken returns the subject token of an event's ID. IDs from NATS publishers may be too long for
@@ -152,36 +138,46 @@ func idToken(id string) string {
 }
 
 // MirrorSubjects returns the subjects of everything that a mirror has.
-func MirrorSubjects(mirror string) string { return mirrorPrefix + mirror + ".>" }
+func (n Names) MirrorSubjects(mirror string) string { return n.dot + mirrorPrefix + mirror + ".>" }
 
 // MirrorPlaceSubject returns the subject of a mirror's place.
-func MirrorPlaceSubject(mirror string) string { return mirrorPrefix + mirror + ".place" }
+func (n Names) MirrorPlaceSubject(mirror string) string {
+	return n.dot + mirrorPrefix + mirror + ".place"
+}
 
 // MirrorEntrySubject returns the subject of a mirrored entry, by the source's id of the original.
-func MirrorEntrySubject(mirror, entry string) string {
-	return mirrorPrefix + mirror + ".entry." + idToken(entry)
+func (n Names) MirrorEntrySubject(mirror, entry string) string {
+	return n.dot + mirrorPrefix + mirror + ".entry." + idToken(entry)
 }
 
 // MirrorEntriesSubject returns the filter for all entries of a mirror.
-func MirrorEntriesSubject(mirror string) string { return mirrorPrefix + mirror + ".entry.*" }
+func (n Names) MirrorEntriesSubject(mirror string) string {
+	return n.dot + mirrorPrefix + mirror + ".entry.*"
+}
 
 // MirrorGapSubject returns the subject of a gap of a mirror that begins at a sequence.
-func MirrorGapSubject(mirror string, from uint64) string {
-	return mirrorPrefix + mirror + ".gap." + strconv.FormatUint(from, 10)
+func (n Names) MirrorGapSubject(mirror string, from uint64) string {
+	return n.dot + mirrorPrefix + mirror + ".gap." + strconv.FormatUint(from, 10)
 }
 
 // MirrorGapsSubject returns the filter for all gaps of a mirror.
-func MirrorGapsSubject(mirror string) string { return mirrorPrefix + mirror + ".gap.*" }
+func (n Names) MirrorGapsSubject(mirror string) string {
+	return n.dot + mirrorPrefix + mirror + ".gap.*"
+}
 
 // KnowledgeSubjects returns the filter for all embeddings and comparisons of a namespace.
-func KnowledgeSubjects(namespace string) string { return knowledgePrefix + namespace + ".>" }
+func (n Names) KnowledgeSubjects(namespace string) string {
+	return n.dot + knowledgePrefix + namespace + ".>"
+}
 
 // KnowledgeSubject returns the subject of an embedding or a comparison.
-func KnowledgeSubject(namespace, id string) string { return knowledgePrefix + namespace + "." + id }
+func (n Names) KnowledgeSubject(namespace, id string) string {
+	return n.dot + knowledgePrefix + namespace + "." + id
+}
 
 // KnowledgeID returns the id of the embedding or comparison of a subject in a namespace.
-func KnowledgeID(namespace, subject string) string {
-	return strings.TrimPrefix(subject, knowledgePrefix+namespace+".")
+func (n Names) KnowledgeID(namespace, subject string) string {
+	return strings.TrimPrefix(subject, n.dot+knowledgePrefix+namespace+".")
 }
 
 // LocalKnowledge returns the id of the embedding of an own entry.
@@ -204,17 +200,17 @@ const noNamespace = "_"
 
 // LedgerSubject returns the subject of an entry in the ledger: the namespace of the changed
 // resource, if it has one, and the action.
-func LedgerSubject(namespace, action string) string {
-	return ledgerPrefix + cmp.Or(namespace, noNamespace) + "." + action
+func (n Names) LedgerSubject(namespace, action string) string {
+	return n.dot + ledgerPrefix + cmp.Or(namespace, noNamespace) + "." + action
 }
 
 // LedgerFilter returns the subjects of the entries of a namespace ("" for all) and an action (""
 // for all); a trailing ".*" matches all actions with that prefix.
-func LedgerFilter(namespace, action string) string {
+func (n Names) LedgerFilter(namespace, action string) string {
 	if kind, ok := strings.CutSuffix(action, "*"); ok {
 		action = kind + ">"
 	}
-	return ledgerPrefix + cmp.Or(namespace, "*") + "." + cmp.Or(action, ">")
+	return n.dot + ledgerPrefix + cmp.Or(namespace, "*") + "." + cmp.Or(action, ">")
 }
 
 const rootSuffix = "_root"

@@ -83,7 +83,7 @@ func options(s streams.Stream) string {
 
 func streamRows() []string {
 	var out []string
-	for _, s := range append([]streams.Stream{streams.Events(sluice.Namespace{Name: "<ns>"})}, streams.Singles()...) {
+	for _, s := range append([]streams.Stream{streams.Names{}.Events(sluice.Namespace{Name: "<ns>"})}, streams.Names{}.Singles()...) {
 		out = append(out, row(code(s.Name), code(strings.Join(s.Subjects, " ")), span(s.MaxAge), span(s.Dedup), s.MaxConsumers, options(s), s.Description))
 	}
 	return out
@@ -101,7 +101,7 @@ func consumerRows() []string {
 	sub := sluice.Subscription{ID: "<id>", Namespace: "<ns>", Pattern: "/a/**"}
 	sub.SetDefaults()
 	var out []string
-	for _, c := range append(streams.PushConsumers(&sub), streams.LettersConsumer()) {
+	for _, c := range append(streams.Names{}.PushConsumers(&sub), streams.Names{}.LettersConsumer()) {
 		out = append(out, row(code(c.Name), code(c.Stream), code(c.Filter.Subject), span(c.AckWait), c.MaxPending, c.MaxDeliver))
 	}
 	return out
@@ -109,19 +109,19 @@ func consumerRows() []string {
 
 func subjectRows() []string {
 	return []string{
-		row(code(streams.Subject("<ns>", "/some/path")), "an event of the path `/some/path`"),
-		row(code(streams.RecordSubject("<ns>", "/some/path")), "the record of the path as a stream: content type, closure, producers, forks (decision 0016)"),
-		row(code(streams.ErasedSubject("<ns>")), "an erased event: its id and the sequence that it had, with the server's proof (decision 0046)"),
-		row(code(streams.TrustedSubjects("<ns>")), "messages of trusted publishers; stored under `events.<ns>.>` (decision 0011)"),
-		row(code(streams.LiveSubjects("<ns>")), "stored events again, for readers of other accounts; only if there are any"),
-		row(code(streams.AttemptsSubject("<ns>", "<id>")), "attempts of the subscription"),
-		row(code(streams.DeadLetterSubject(&sluice.DeadLetter{Namespace: "<ns>", Subscription: "<id>", Seq: 17, EventID: "order-17"})), "the dead letter of the event `order-17`, which has the sequence 17"),
-		row(code(streams.DeadLetterSubject(&sluice.DeadLetter{Namespace: "<ns>", Subscription: "<id>", Seq: 17, Path: "/some/path"})), "a dead letter of an event that was never seen"),
-		row(code(streams.LedgerSubject("<ns>", "subscription.pause")), "a change, by namespace and action"),
-		row(code(streams.LedgerSubject("", "<action>")), "a change of a record that belongs to no namespace"),
-		row(code(streams.KnowledgeSubject("<ns>", streams.LocalKnowledge("order-17"))), "the embedding of the event `order-17`, with the state of its job (decision 0050)"),
-		row(code(streams.KnowledgeSubject("<ns>", streams.MirroredKnowledge("<id>", "order-17"))), "the same of an entry of the mirror"),
-		row(code(streams.KnowledgeSubject("<ns>", streams.Comparison("order-17", "<hash>"))), "a comparison of the event `order-17`, likewise"),
+		row(code(streams.Names{}.Subject("<ns>", "/some/path")), "an event of the path `/some/path`"),
+		row(code(streams.Names{}.RecordSubject("<ns>", "/some/path")), "the record of the path as a stream: content type, closure, producers, forks (decision 0016)"),
+		row(code(streams.Names{}.ErasedSubject("<ns>")), "an erased event: its id and the sequence that it had, with the server's proof (decision 0046)"),
+		row(code(streams.Names{}.TrustedSubjects("<ns>")), "messages of trusted publishers; stored under `events.<ns>.>` (decision 0011)"),
+		row(code(streams.Names{}.LiveSubjects("<ns>")), "stored events again, for readers of other accounts; only if there are any"),
+		row(code(streams.Names{}.AttemptsSubject("<ns>", "<id>")), "attempts of the subscription"),
+		row(code(streams.Names{}.DeadLetterSubject(&sluice.DeadLetter{Namespace: "<ns>", Subscription: "<id>", Seq: 17, EventID: "order-17"})), "the dead letter of the event `order-17`, which has the sequence 17"),
+		row(code(streams.Names{}.DeadLetterSubject(&sluice.DeadLetter{Namespace: "<ns>", Subscription: "<id>", Seq: 17, Path: "/some/path"})), "a dead letter of an event that was never seen"),
+		row(code(streams.Names{}.LedgerSubject("<ns>", "subscription.pause")), "a change, by namespace and action"),
+		row(code(streams.Names{}.LedgerSubject("", "<action>")), "a change of a record that belongs to no namespace"),
+		row(code(streams.Names{}.KnowledgeSubject("<ns>", streams.LocalKnowledge("order-17"))), "the embedding of the event `order-17`, with the state of its job (decision 0050)"),
+		row(code(streams.Names{}.KnowledgeSubject("<ns>", streams.MirroredKnowledge("<id>", "order-17"))), "the same of an entry of the mirror"),
+		row(code(streams.Names{}.KnowledgeSubject("<ns>", streams.Comparison("order-17", "<hash>"))), "a comparison of the event `order-17`, likewise"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderByPath, "/some/path", 0)), "the parked lane of the path"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderNone, "/some/path", 17)), "the parked lane of one event, by its sequence (ordering `none`)"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderAll, "/some/path", 0)), "the parked lane of the whole subscription (ordering `all`)"),

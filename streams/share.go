@@ -18,40 +18,43 @@ const (
 	Foreign                 // not a stream of Sluice: left alone
 )
 
-const bucketPrefix = "KV_"
-
 // ShareOf returns the share of a stream, given its name in JetStream.
-func ShareOf(stream string) Share {
-	bucket, isBucket := strings.CutPrefix(stream, bucketPrefix)
+func (n Names) ShareOf(stream string) Share {
+	bucket, isBucket := n.bucketOf(stream)
 	switch {
-	case strings.HasPrefix(stream, EventsStream("")), stream == Mirror, stream == Knowledge, isBucket && bucket == Scheduled:
+	case strings.HasPrefix(stream, n.EventsStream("")), stream == n.Mirror(), stream == n.Knowledge(), isBucket && bucket == Scheduled:
 		return Published
-	case stream == Attempts:
+	case stream == n.Attempts():
 		return Remembered
-	case stream == DeadLetters:
+	case stream == n.DeadLetters():
 		return Delivered
-	case stream == Ledger, isBucket && slices.ContainsFunc(Buckets(), func(b Bucket) bool { return b.Name == bucket }):
+	case stream == n.Ledger(), isBucket && slices.ContainsFunc(Buckets(), func(b Bucket) bool { return b.Name == bucket }):
 		return Recorded
 	}
 	return Foreign
 }
 
+// bucketOf returns the bucket of a stream, without the prefix; false if the stream is behind no bucket of this prefix.
+func (n Names) bucketOf(stream string) (string, bool) {
+	return strings.CutPrefix(stream, n.BucketStream(""))
+}
+
 // MadeAgain reports whether a running server recreates a stream, given its name in JetStream, after
 // it was deleted.
-func MadeAgain(stream string) bool {
-	bucket, isBucket := strings.CutPrefix(stream, bucketPrefix)
-	return slices.ContainsFunc(Singles(), func(d Stream) bool { return d.Name == stream && d.Again }) ||
+func (n Names) MadeAgain(stream string) bool {
+	bucket, isBucket := n.bucketOf(stream)
+	return slices.ContainsFunc(n.Singles(), func(d Stream) bool { return d.Name == stream && d.Again }) ||
 		isBucket && slices.ContainsFunc(Buckets(), func(b Bucket) bool { return b.Name == bucket && b.Again })
 }
 
 // Lasting returns the names in JetStream of the permanent streams and buckets: all except the logs
 // of namespaces.
-func Lasting() (names []string) {
-	for _, d := range Singles() {
+func (n Names) Lasting() (names []string) {
+	for _, d := range n.Singles() {
 		names = append(names, d.Name)
 	}
 	for _, b := range Buckets() {
-		names = append(names, BucketStream(b.Name))
+		names = append(names, n.BucketStream(b.Name))
 	}
 	return names
 }

@@ -13,18 +13,18 @@ func TestShareOf_EveryStreamHasOne(t *testing.T) {
 	t.Parallel()
 	want := map[string]streams.Share{
 		"EVENTS_acme": streams.Published, "KV_" + streams.Scheduled: streams.Published,
-		streams.Mirror: streams.Published, streams.Knowledge: streams.Published, streams.Attempts: streams.Remembered, streams.DeadLetters: streams.Delivered, streams.Ledger: streams.Recorded,
+		streams.Names{}.Mirror(): streams.Published, streams.Names{}.Knowledge(): streams.Published, streams.Names{}.Attempts(): streams.Remembered, streams.Names{}.DeadLetters(): streams.Delivered, streams.Names{}.Ledger(): streams.Recorded,
 	}
 	for _, b := range streams.Buckets() {
 		if _, ok := want["KV_"+b.Name]; !ok {
 			want["KV_"+b.Name] = streams.Recorded
 		}
 	}
-	for _, s := range streams.Singles() {
+	for _, s := range (streams.Names{}).Singles() {
 		require.Contains(t, want, s.Name)
 	}
 	want["OTHERS"], want["KV_others"], want[streams.Scheduled] = streams.Foreign, streams.Foreign, streams.Foreign
 	for name, share := range want {
-		require.Equal(t, share, streams.ShareOf(name), name)
+		require.Equal(t, share, streams.Names{}.ShareOf(name), name)
 	}
 }

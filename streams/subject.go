@@ -11,14 +11,14 @@ const upperHex = "0123456789ABCDEF"
 
 // Subject returns the subject of a path: "/" becomes ".", safe bytes are kept, every other byte is
 // "=XX" in upper-case hex, and an empty segment is "=". It is the inverse of ParseSubject.
-func Subject(namespace string, path sluice.Path) string {
-	return encode(eventsPrefix+namespace, path.Segments(), harmless)
+func (n Names) Subject(namespace string, path sluice.Path) string {
+	return encode(n.dot+eventsPrefix+namespace, path.Segments(), harmless)
 }
 
 // ParseSubject returns the namespace and path of an event's subject. Code InvalidRequest if the
 // subject is not the canonical one of a valid path; such an event has no path.
-func ParseSubject(subject string) (namespace string, path sluice.Path, err error) {
-	rest, ok := strings.CutPrefix(subject, eventsPrefix)
+func (n Names) ParseSubject(subject string) (namespace string, path sluice.Path, err error) {
+	rest, ok := strings.CutPrefix(subject, n.dot+eventsPrefix)
 	if !ok {
 		return "", "", sluice.Errorf(sluice.InvalidRequest, "subject %q is not the subject of an event", subject)
 	}

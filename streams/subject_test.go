@@ -28,11 +28,11 @@ func TestSubject_RoundTripsEveryPath(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		path := paths().Draw(t, "path")
 		ns := rapid.StringMatching(`[a-z0-9][a-z0-9_-]{0,62}`).Draw(t, "namespace")
-		subject := streams.Subject(ns, path)
+		subject := streams.Names{}.Subject(ns, path)
 		require.NotContains(t, subject, "*")
 		require.NotContains(t, subject, ">")
 		require.False(t, strings.ContainsAny(subject, " \t\r\n\f"))
-		gotNS, got, err := streams.ParseSubject(subject)
+		gotNS, got, err := streams.Names{}.ParseSubject(subject)
 		require.NoError(t, err)
 		require.Equal(t, ns, gotNS)
 		require.Equal(t, path, got)
@@ -46,8 +46,8 @@ func TestSubject_ParsedOneIsItsPathsOnly(t *testing.T) {
 	parsed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		subject := "events.ns." + strings.Join(rapid.SliceOfN(token, 1, 4).Draw(t, "tokens"), ".")
-		if ns, path, err := streams.ParseSubject(subject); err == nil {
-			require.Equal(t, subject, streams.Subject(ns, path))
+		if ns, path, err := (streams.Names{}).ParseSubject(subject); err == nil {
+			require.Equal(t, subject, streams.Names{}.Subject(ns, path))
 			parsed++
 		}
 	})
@@ -65,7 +65,7 @@ func TestSubject_KnownOnesAreReadable(t *testing.T) {
 		"/x=y":           "events.acme.x=3Dy",
 		"/straße":        "events.acme.straße",
 	} {
-		require.Equal(t, want, streams.Subject("acme", path), path)
+		require.Equal(t, want, streams.Names{}.Subject("acme", path), path)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestSubject_RefusesThoseWithoutEvents(t *testing.T) {
 		"events.ns.=2", "events.ns.a=", "events.ns.==", "events.ns.a b", "events.ns.*", "events.ns.>", "events.ns.\xff", "events.ns.=2A", "events.ns.=0A",
 		"events.ns.a=2F", "orders.ns.a", "events.ns." + strings.Repeat("a.", 32) + "a", "events.ns." + strings.Repeat("a", 512),
 	} {
-		_, _, err := streams.ParseSubject(subject)
+		_, _, err := streams.Names{}.ParseSubject(subject)
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), "%q", subject)
 	}
 }
@@ -86,12 +86,12 @@ func FuzzParseSubject(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, subject string) {
-		ns, path, err := streams.ParseSubject(subject)
+		ns, path, err := streams.Names{}.ParseSubject(subject)
 		if err != nil {
 			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 			return
 		}
-		require.Equal(t, subject, streams.Subject(ns, path))
+		require.Equal(t, subject, streams.Names{}.Subject(ns, path))
 		_, err = sluice.ParsePath(string(path))
 		require.NoError(t, err)
 	})
@@ -111,16 +111,16 @@ func FuzzParsePath(f *testing.F) {
 		}
 		require.Equal(t, raw, string(path))
 		require.Equal(t, raw, "/"+strings.Join(path.Segments(), "/"))
-		subject := streams.Subject("ns", path)
+		subject := streams.Names{}.Subject("ns", path)
 		require.False(t, strings.ContainsAny(subject, "*> \t\r\n\f"), "%q", subject)
-		ns, back, err := streams.ParseSubject(subject)
+		ns, back, err := streams.Names{}.ParseSubject(subject)
 		require.NoError(t, err)
 		require.Equal(t, "ns", ns)
 		require.Equal(t, path, back)
 		lane := streams.LaneKey("sub", sluice.OrderByPath, path, 1)
 		require.False(t, streams.IsEventLane("sub", lane), lane)
 		if other, err := sluice.ParsePath(rawOther); err == nil && other != path {
-			require.NotEqual(t, subject, streams.Subject("ns", other))
+			require.NotEqual(t, subject, streams.Names{}.Subject("ns", other))
 			require.NotEqual(t, lane, streams.LaneKey("sub", sluice.OrderByPath, other, 1))
 		}
 	})
@@ -129,7 +129,7 @@ func FuzzParsePath(f *testing.F) {
 func BenchmarkParseSubject(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := streams.ParseSubject("events.default.orders.eu.order-17"); err != nil {
+		if _, _, err := (streams.Names{}).ParseSubject("events.default.orders.eu.order-17"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -137,7 +137,7 @@ type flow struct {
 
 func (b *bed) publish(ctx context.Context, f flow, number int) error {
 	path := sluice.Path(fmt.Sprintf("/%s/%s%d", f.id, f.kind, number%f.paths))
-	_, err := b.js.Publish(ctx, streams.Subject(namespace, path), body(f.group, number, time.Now(), size))
+	_, err := b.js.Publish(ctx, streams.Names{}.Subject(namespace, path), body(f.group, number, time.Now(), size))
 	return err
 }
 
@@ -224,7 +224,7 @@ func (w *watcher) run(ctx context.Context, records func(context.Context, string)
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		r := reading{rss: w.bed.proc.usage().rss}
-		consumer, err := w.bed.js.Consumer(ctx, streams.EventsStream(namespace), w.id)
+		consumer, err := w.bed.js.Consumer(ctx, streams.Names{}.EventsStream(namespace), w.id)
 		if err == nil {
 			r.pending = consumer.CachedInfo().NumAckPending
 		}
@@ -284,8 +284,8 @@ func (b *bed) rests(ctx context.Context, id string) error {
 
 // attempts returns the subscription's attempt log, in order.
 func (b *bed) attempts(ctx context.Context, id string) (all []sluice.Attempt, err error) {
-	consumer, err := b.js.OrderedConsumer(ctx, streams.Attempts, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{streams.AttemptsSubject(namespace, id)},
+	consumer, err := b.js.OrderedConsumer(ctx, streams.Names{}.Attempts(), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{streams.Names{}.AttemptsSubject(namespace, id)},
 	})
 	if err != nil {
 		return nil, err

@@ -226,7 +226,7 @@ func (l *crashLoad) end() error {
 func (l *crashLoad) publish(ctx context.Context, publisher int) {
 	for number := publisher; ctx.Err() == nil; number += l.publishers {
 		path := sluice.Path(fmt.Sprintf("/%s/p%d", consumerName, number%l.paths))
-		for ctx.Err() == nil && !l.try(streams.Subject(namespace, path), number) { //nolint:contextcheck // it ends with the system
+		for ctx.Err() == nil && !l.try(streams.Names{}.Subject(namespace, path), number) { //nolint:contextcheck // it ends with the system
 			<-time.After(time.Millisecond)
 		}
 	}

@@ -102,7 +102,7 @@ func (p fanoutPlan) round(ctx context.Context, e env, start func(context.Context
 func (p fanoutPlan) send(ctx context.Context, b *bed, hook *receiver, phase, n int) (*arrivals, error) {
 	got := hook.expect(phase, n*p.subscriptions)
 	for i := range n {
-		if _, err := b.js.Publish(ctx, streams.Subject(namespace, "/fan/x"), body(phase, i*p.subscriptions, time.Now(), size)); err != nil {
+		if _, err := b.js.Publish(ctx, streams.Names{}.Subject(namespace, "/fan/x"), body(phase, i*p.subscriptions, time.Now(), size)); err != nil {
 			return nil, err
 		}
 	}

@@ -100,7 +100,7 @@ func (b *bed) flood(ctx context.Context, path sluice.Path, n int) error {
 	var last jetstream.PubAckFuture
 	for number := range n {
 		var err error
-		if last, err = b.js.PublishAsync(streams.Subject(namespace, path), body(0, number, time.Now(), size)); err != nil {
+		if last, err = b.js.PublishAsync(streams.Names{}.Subject(namespace, path), body(0, number, time.Now(), size)); err != nil {
 			return err
 		}
 	}

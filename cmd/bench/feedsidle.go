@@ -162,7 +162,7 @@ func (p statePlan) round(ctx context.Context, e env, paths int) (row stateRow, e
 	defer func() { err = cmp.Or(err, b.close()) }()
 	for n := range p.events * paths {
 		path := sluice.Path(fmt.Sprintf("/state/p%d", n%paths))
-		if _, err := b.js.PublishAsync(streams.Subject(namespace, path), body(0, n, time.Now(), size)); err != nil {
+		if _, err := b.js.PublishAsync(streams.Names{}.Subject(namespace, path), body(0, n, time.Now(), size)); err != nil {
 			return row, err
 		}
 	}

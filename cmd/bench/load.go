@@ -30,7 +30,7 @@ type load struct {
 func (p plan) connect(ctx context.Context, url string, hook *receiver) (*load, error) {
 	l := &load{plan: p, hook: hook}
 	for i := range p.paths {
-		l.subjects = append(l.subjects, streams.Subject(namespace, sluice.Path(fmt.Sprintf("/bench/p%d", i))))
+		l.subjects = append(l.subjects, streams.Names{}.Subject(namespace, sluice.Path(fmt.Sprintf("/bench/p%d", i))))
 	}
 	for range p.publishers {
 		nc, err := nats.Connect(url)
@@ -127,7 +127,7 @@ func (l *load) settled(ctx context.Context, got *arrivals) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%d of %d events arrived: %w", got.count.Load(), len(got.took), context.Cause(ctx))
 	}
-	consumer, err := l.js[0].Consumer(ctx, streams.EventsStream(namespace), consumerName)
+	consumer, err := l.js[0].Consumer(ctx, streams.Names{}.EventsStream(namespace), consumerName)
 	if err != nil {
 		return err
 	}

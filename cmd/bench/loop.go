@@ -91,7 +91,7 @@ func (l loop) provision(ctx context.Context, nc *nats.Conn) (jetstream.Consumer,
 		return nil, err
 	}
 	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: streams.EventsStream(namespace), Subjects: []string{streams.EventsSubjects(namespace)}, MaxAge: 7 * 24 * time.Hour,
+		Name: streams.Names{}.EventsStream(namespace), Subjects: []string{streams.Names{}.EventsSubjects(namespace)}, MaxAge: 7 * 24 * time.Hour,
 	})
 	if err != nil {
 		return nil, err

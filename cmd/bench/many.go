@@ -157,7 +157,7 @@ func (p manyPlan) load(ctx context.Context, b *bed, hook *receiver, row *manyRow
 		phase++
 		return together(manyMakers, func(k int) error {
 			for i := k; i < n; i += manyMakers {
-				if _, err := b.js.Publish(ctx, streams.Subject(namespace, sluice.Path(path(i))), body(phase, i, time.Now(), size)); err != nil {
+				if _, err := b.js.Publish(ctx, streams.Names{}.Subject(namespace, sluice.Path(path(i))), body(phase, i, time.Now(), size)); err != nil {
 					return fmt.Errorf("publish: %w", err)
 				}
 			}
@@ -185,7 +185,7 @@ func (p manyPlan) load(ctx context.Context, b *bed, hook *receiver, row *manyRow
 	var acks []time.Duration
 	for i := range p.paced {
 		sent := time.Now()
-		if _, err := b.js.Publish(ctx, streams.Subject(namespace, sluice.Path(one(i))), body(phase, i, sent, size)); err != nil {
+		if _, err := b.js.Publish(ctx, streams.Names{}.Subject(namespace, sluice.Path(one(i))), body(phase, i, sent, size)); err != nil {
 			return fmt.Errorf("publish: %w", err)
 		}
 		acks = append(acks, time.Since(sent))

@@ -170,7 +170,7 @@ func (p restPlan) overNATS(ctx context.Context, b *bed) (send sender, end func()
 		return nil, nil, err
 	}
 	return func(ctx context.Context, phase, number, _ int) error {
-		_, err := l.js[number%len(l.js)].Publish(ctx, streams.Subject(namespace, p.path(number)), body(phase, number, time.Now(), size))
+		_, err := l.js[number%len(l.js)].Publish(ctx, streams.Names{}.Subject(namespace, p.path(number)), body(phase, number, time.Now(), size))
 		return err
 	}, l.close, nil
 }

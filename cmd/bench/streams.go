@@ -113,8 +113,8 @@ func (p streamsPlan) round(ctx context.Context, e env) (rows []streamRow, err er
 // publishToConsumer measures from the start of a publish to its arrival at a waiting consumer.
 func (p streamsPlan) publishToConsumer(ctx context.Context, b *bed) (streamRow, error) {
 	const path = "/streams/published"
-	consumer, err := b.js.OrderedConsumer(ctx, streams.EventsStream(namespace), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{streams.Subject(namespace, path)},
+	consumer, err := b.js.OrderedConsumer(ctx, streams.Names{}.EventsStream(namespace), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{streams.Names{}.Subject(namespace, path)},
 	})
 	if err != nil {
 		return streamRow{}, err
@@ -163,7 +163,7 @@ func (b *bed) manyConnections(n int) (api *client.Client, done func()) {
 }
 
 func (b *bed) publishAt(ctx context.Context, path sluice.Path, number int) error {
-	_, err := b.js.Publish(ctx, streams.Subject(namespace, path), body(0, number, time.Now(), size))
+	_, err := b.js.Publish(ctx, streams.Names{}.Subject(namespace, path), body(0, number, time.Now(), size))
 	return err
 }
 

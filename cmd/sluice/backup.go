@@ -16,9 +16,10 @@ import (
 
 // storeFlags select the store of a command that needs it unserved.
 type storeFlags struct {
-	Config    string `help:"Configuration file of the server, JSON or YAML." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
-	NATS      string `name:"nats" help:"URL of an external NATS server, instead of the embedded one." placeholder:"URL"`
-	NATSCreds string `name:"nats-creds" help:"Credentials file for --nats." type:"path" placeholder:"FILE"`
+	Config     string `help:"Configuration file of the server, JSON or YAML." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
+	NATS       string `name:"nats" help:"URL of an external NATS server, instead of the embedded one." placeholder:"URL"`
+	NATSCreds  string `name:"nats-creds" help:"Credentials file for --nats." type:"path" placeholder:"FILE"`
+	NATSPrefix string `name:"nats-prefix" help:"Prefix of all streams, buckets and subjects." placeholder:"PREFIX"`
 }
 
 func (f storeFlags) config(s *terminal.Session) (config.Config, error) {
@@ -26,7 +27,7 @@ func (f storeFlags) config(s *terminal.Session) (config.Config, error) {
 	if err != nil {
 		return cfg, terminal.Usage(err)
 	}
-	(&serveCmd{NATS: f.NATS, NATSCreds: f.NATSCreds}).apply(&cfg, s.Data)
+	(&serveCmd{NATS: f.NATS, NATSCreds: f.NATSCreds, NATSPrefix: f.NATSPrefix}).apply(&cfg, s.Data)
 	if err := cfg.Check(); err != nil {
 		return cfg, terminal.Usage(err)
 	}

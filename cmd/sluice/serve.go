@@ -22,6 +22,7 @@ type serveCmd struct {
 	NATSListen string `name:"nats-listen" help:"host:port of the embedded NATS server; none keeps it inside the process." placeholder:"ADDR" xor:"nats"`
 	NATS       string `name:"nats" help:"URL of an external NATS server, instead of the embedded one." placeholder:"URL" xor:"nats"`
 	NATSCreds  string `name:"nats-creds" help:"Credentials file for --nats." type:"path" placeholder:"FILE"`
+	NATSPrefix string `name:"nats-prefix" help:"Prefix of all streams, buckets and subjects, to share a NATS account." placeholder:"PREFIX"`
 	Sync       string `help:"Interval at which data is flushed to disk, or always." placeholder:"1s"`
 	LogFormat  string `name:"log-format" help:"Log format: text or json." placeholder:"text"`
 	LogLevel   string `name:"log-level" help:"Log level: debug, info, warn or error." placeholder:"info"`
@@ -62,7 +63,7 @@ func (c *serveCmd) Run(ctx context.Context, s *terminal.Session) error {
 func (c *serveCmd) apply(cfg *config.Config, data string) {
 	for target, flag := range map[*string]string{
 		&cfg.Data: data, &cfg.HTTP.Listen: c.HTTP, &cfg.HTTP.PublicURL: c.PublicURL,
-		&cfg.NATS.Listen: c.NATSListen, &cfg.NATS.URL: c.NATS, &cfg.NATS.Credentials: c.NATSCreds, &cfg.NATS.Sync: c.Sync,
+		&cfg.NATS.Listen: c.NATSListen, &cfg.NATS.URL: c.NATS, &cfg.NATS.Credentials: c.NATSCreds, &cfg.NATS.Prefix: c.NATSPrefix, &cfg.NATS.Sync: c.Sync,
 		&cfg.Log.Format: c.LogFormat, &cfg.Log.Level: c.LogLevel,
 	} {
 		if flag != "" {

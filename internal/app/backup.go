@@ -26,7 +26,7 @@ func Backup(ctx context.Context, cfg config.Config, dir string, opts backup.Opti
 		return m, err
 	}
 	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
-	opts.Data, opts.Now, opts.Version = cfg.Data, time.Now(), with.Version
+	opts.Data, opts.Now, opts.Version, opts.Prefix = cfg.Data, time.Now(), with.Version, cfg.NATS.Prefix
 	return backup.Write(ctx, streamstore.New(d.store), dir, opts)
 }
 

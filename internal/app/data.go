@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // data holds the settings and the store: all that a command on a stopped server needs.
@@ -45,7 +46,7 @@ func (d *data) storeOptions() natsstore.Options {
 	n := d.cfg.NATS
 	opts := natsstore.Options{
 		URL: n.URL, Creds: n.Credentials, User: n.User, Password: n.Password, Token: n.Token, NKeySeedFile: n.NKeySeedFile,
-		TLSCA: n.TLS.CA, TLSCert: n.TLS.Cert, TLSKey: n.TLS.Key, Replicas: n.Replicas, Log: d.opts.Log, Readers: n.Readers(),
+		TLSCA: n.TLS.CA, TLSCert: n.TLS.Cert, TLSKey: n.TLS.Key, Names: streams.Prefixed(n.Prefix), Domain: n.Domain, Replicas: n.Replicas, Log: d.opts.Log, Readers: n.Readers(),
 		AttemptsMaxAge: d.cfg.Attempts.MaxAge.Std(), LeaseTTL: d.opts.LeaseTTL,
 		Defaults: sluice.Namespace{
 			Retention:   sluice.Retention{MaxAge: d.cfg.Events.Retention.MaxAge, MaxBytes: d.cfg.Events.Retention.MaxBytes},

@@ -16,13 +16,14 @@ import (
 	"github.com/sluice-io/sluice/internal/certreload"
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // startNATS runs the embedded server.
 func (d *data) startNATS(ctx context.Context) (err error) {
 	n := d.cfg.NATS
 	opts := natsd.Options{
-		StoreDir: datadir.NATS(d.cfg.Data), Sync: n.Sync, MaxStore: n.MaxStore, Log: d.opts.Log,
+		StoreDir: datadir.NATS(d.cfg.Data), Names: streams.Prefixed(n.Prefix), Sync: n.Sync, MaxStore: n.MaxStore, Log: d.opts.Log,
 		DontListen: n.Listen == "none", Operator: n.Operator, Accounts: n.AccountJWTs,
 	}
 	for _, u := range n.Users {
@@ -105,4 +106,18 @@ func withoutLogin(urls string) string {
 		bare = append(bare, u.String())
 	}
 	return strings.Join(bare, ",")
+}
+
+// warnOfNeighbours logs that the store begins empty although the account has the data of another Sluice: the prefix may be
+// a mistake.
+func (s *server) warnOfNeighbours(ctx context.Context) {
+	others, err := s.store.Neighbours(ctx)
+	if err != nil {
+		s.opts.Log.DebugContext(ctx, "other data in NATS is unknown", slog.Any("error", err))
+	}
+	if len(others) > 0 {
+		s.opts.Log.WarnContext(ctx, "NATS has data of Sluice under another prefix, and none under this one: this server begins with an empty store. "+
+			"Set nats.prefix to the other prefix, or move the data with sluice backup and sluice restore, if that is not intended",
+			slog.String("prefix", s.cfg.NATS.Prefix), slog.Any("others", others))
+	}
 }

@@ -163,6 +163,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if err := s.memory.Examine(ctx); err != nil {
 		return err
 	}
+	s.warnOfNeighbours(ctx)
 	if err := s.patiently(ctx, s.store.Provision); err != nil {
 		return sealed.Explain(err)
 	}
@@ -261,7 +262,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
 	shares := fanout.Above(s.cfg.Webhooks.SharedAbove, s.cfg.NATS.Replicas > 1, s.counts.Of)
 	s.arrivals = fanout.New(fanout.Deps{
-		Log: eventlog.Shared{Log: s.log}, Records: s.deliveries.Positions(), Shares: shares, Filters: streams.PushFilters, Slog: s.opts.Log,
+		Log: eventlog.Shared{Log: s.log}, Records: s.deliveries.Positions(), Shares: shares, Filters: s.store.Names().PushFilters, Slog: s.opts.Log,
 	})
 	if s.cfg.Webhooks.SharedAbove >= 0 {
 		s.deliveries.Share(deliverystore.Sharing{
@@ -334,7 +335,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Observe: observed{s.metrics, s.rollups}, Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 		MaxPrograms: s.cfg.Modules.MaxInFlight,
 	})
-	s.memory.Remade = map[string]func(context.Context){streams.BucketStream(streams.Lanes): func(ctx context.Context) {
+	s.memory.Remade = map[string]func(context.Context){s.store.Names().BucketStream(streams.Lanes): func(ctx context.Context) {
 		s.arrivals.Restore()
 		s.engine.SaveLanes(ctx)
 	}}
@@ -367,6 +368,7 @@ func (s *server) openAPI(context.Context) error {
 			Ingest:    s.ingest(s.causes, eventlog.Exact{Log: s.log, Shows: host.MayKnow(s.index.MayKnow)}),
 			Catalogue: s.catalogue,
 			Scheduled: s.later,
+			NATS:      httpapi.NATS{Prefix: s.cfg.NATS.Prefix, Subject: s.store.Names().EventsPrefix()},
 		},
 		Delivering: s.delivering(),
 		Observing:  httpapi.Observing{Changes: records.EventLog{Log: s.log, Lost: s.memory.Gaps}, Summary: s.catalogue.Summary, Passed: s.mirrors.Keeper().Passed, BundleKeys: s.keyService().BundleKeys},
@@ -431,7 +433,7 @@ func (s *server) publicURL() string {
 func (s *server) version() string { return cmp.Or(s.opts.Version, "dev") }
 
 func (s *server) addresses() datadir.Addresses {
-	a := datadir.Addresses{HTTP: s.web.URL(), NATS: withoutLogin(s.cfg.NATS.URL)}
+	a := datadir.Addresses{HTTP: s.web.URL(), NATS: withoutLogin(s.cfg.NATS.URL), Prefix: s.cfg.NATS.Prefix}
 	if s.nats != nil {
 		a.NATS = s.nats.ClientURL()
 	}

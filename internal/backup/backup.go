@@ -53,7 +53,8 @@ type Store interface {
 type Manifest struct {
 	Format    int       `json:"format"` // 1
 	CreatedAt time.Time `json:"created_at"`
-	Version   string    `json:"version"` // of the sluice binary
+	Version   string    `json:"version"`          // of the sluice binary
+	Prefix    string    `json:"prefix,omitempty"` // of the names of the streams
 	Streams   []Stream  `json:"streams"`
 	Keys      []File    `json:"keys"` // the server's own files, such as secrets.key
 }
@@ -74,6 +75,7 @@ type File struct {
 // Options are a backup's extent and its progress callback.
 type Options struct {
 	Version  string
+	Prefix   string                  // of the names of the streams
 	Data     string                  // the data directory
 	Keys     []string                // names of the backup's files in Data; missing ones are left out
 	Now      time.Time               // time of the backup
@@ -89,7 +91,7 @@ func Write(ctx context.Context, store Store, dir string, opts Options) (Manifest
 	if err := makeEmpty(dir); err != nil {
 		return Manifest{}, err
 	}
-	m := Manifest{Format: format, CreatedAt: opts.Now.UTC(), Version: opts.Version, Streams: []Stream{}, Keys: []File{}}
+	m := Manifest{Format: format, CreatedAt: opts.Now.UTC(), Version: opts.Version, Prefix: opts.Prefix, Streams: []Stream{}, Keys: []File{}}
 	names, err := store.StoredStreams(ctx)
 	if err != nil {
 		return Manifest{}, err

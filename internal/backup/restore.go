@@ -54,8 +54,11 @@ func readManifest(dir string) (Manifest, error) {
 	if m.Format != format {
 		return Manifest{}, fmt.Errorf("backup: format %d is unknown: this sluice reads format %d", m.Format, format)
 	}
+	if err := streams.CheckPrefix(m.Prefix); err != nil {
+		return Manifest{}, fmt.Errorf("backup: %w", err)
+	}
 	for _, s := range m.Streams {
-		if !streams.Ours(s.Name) || s.Name != filepath.Base(s.Name) {
+		if !streams.Prefixed(m.Prefix).Ours(s.Name) || s.Name != filepath.Base(s.Name) {
 			return Manifest{}, fmt.Errorf("backup: %q is not a stream of Sluice", s.Name)
 		}
 	}

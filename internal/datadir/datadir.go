@@ -38,6 +38,8 @@ func NATS(dir string) string { return filepath.Join(dir, natsDir) }
 type Addresses struct {
 	HTTP string `json:"http"`
 	NATS string `json:"nats"` // "" if its NATS has no listener
+
+	Prefix string `json:"prefix,omitempty"` // of its streams, buckets and subjects (nats.prefix)
 }
 
 // Prepare creates the data directory and checks that it is writable.

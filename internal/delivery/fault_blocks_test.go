@@ -95,7 +95,7 @@ func blocksOf(t *testing.T, store storetest.Rooms) (n int) {
 	t.Helper()
 	js, err := jetstream.New(store.Conn())
 	require.NoError(t, err)
-	consumer, err := js.OrderedConsumer(t.Context(), streams.Attempts, jetstream.OrderedConsumerConfig{})
+	consumer, err := js.OrderedConsumer(t.Context(), streams.Names{}.Attempts(), jetstream.OrderedConsumerConfig{})
 	require.NoError(t, err)
 	msgs, err := consumer.FetchNoWait(10_000)
 	require.NoError(t, err)

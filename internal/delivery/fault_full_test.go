@@ -82,8 +82,8 @@ func (o operator) fillDisk() (lift func()) {
 func TestStore_RefusedWriteIsWaitedFor(t *testing.T) { // S4-17, S4-22, C01
 	t.Parallel()
 	for id, fill := range map[string]func(o operator) (lift func()){
-		"full-attempts":     func(o operator) func() { return o.fill(streams.Attempts) },
-		"full-dead-letters": func(o operator) func() { return o.fill(streams.DeadLetters) },
+		"full-attempts":     func(o operator) func() { return o.fill(streams.Names{}.Attempts()) },
+		"full-dead-letters": func(o operator) func() { return o.fill(streams.Names{}.DeadLetters()) },
 		"full-lanes":        func(o operator) func() { return o.fill("KV_" + streams.Lanes) },
 		"full-disk":         operator.fillDisk,
 	} {

@@ -29,7 +29,7 @@ func newOperator(t *testing.T, server *natstest.Server) operator {
 
 // age lets all events of a namespace age out of its log.
 func (o operator) age(ns string) {
-	stream, err := o.js.Stream(o.t.Context(), streams.EventsStream(ns))
+	stream, err := o.js.Stream(o.t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(o.t, err)
 	before := stream.CachedInfo().Config
 	short := before
@@ -45,13 +45,13 @@ func (o operator) age(ns string) {
 }
 
 func (o operator) purge(ns string, below uint64) {
-	stream, err := o.js.Stream(o.t.Context(), streams.EventsStream(ns))
+	stream, err := o.js.Stream(o.t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(o.t, err)
 	require.NoError(o.t, stream.Purge(o.t.Context(), jetstream.WithPurgeSequence(below)))
 }
 
 func (o operator) removeConsumer(ns, name string) {
-	require.NoError(o.t, o.js.DeleteConsumer(o.t.Context(), streams.EventsStream(ns), name))
+	require.NoError(o.t, o.js.DeleteConsumer(o.t.Context(), streams.Names{}.EventsStream(ns), name))
 }
 
 // waiting returns how many requests for deliveries the subscription's consumer has. With the shared
@@ -67,17 +67,17 @@ func (o operator) waiting(sub *sluice.Subscription) int {
 		require.NoError(o.t, err)
 		return strings.Count(string(entry.Value()), `"cursor"`)
 	}
-	c, err := o.js.Consumer(o.t.Context(), streams.EventsStream(sub.Namespace), sub.ID)
+	c, err := o.js.Consumer(o.t.Context(), streams.Names{}.EventsStream(sub.Namespace), sub.ID)
 	require.NoError(o.t, err)
 	return c.CachedInfo().NumWaiting
 }
 
 // letters returns the dead letters of a subscription.
 func (o operator) letters(sub *sluice.Subscription) (all []sluice.DeadLetter) {
-	stream, err := o.js.Stream(o.t.Context(), streams.DeadLetters)
+	stream, err := o.js.Stream(o.t.Context(), streams.Names{}.DeadLetters())
 	require.NoError(o.t, err)
 	for seq := uint64(1); ; seq++ {
-		msg, err := stream.GetMsg(o.t.Context(), seq, jetstream.WithGetMsgSubject(streams.DeadLettersSubject(sub.Namespace, sub.ID)))
+		msg, err := stream.GetMsg(o.t.Context(), seq, jetstream.WithGetMsgSubject(streams.Names{}.DeadLettersSubject(sub.Namespace, sub.ID)))
 		if err != nil {
 			require.ErrorIs(o.t, err, jetstream.ErrMsgNotFound)
 			return all
@@ -104,7 +104,7 @@ func (o operator) requireLost(sub *sluice.Subscription, from, to uint64) {
 
 // limit bounds what the consumers of a namespace's log may have unacknowledged; 0: nothing does.
 func (o operator) limit(ns string, window int) {
-	stream, err := o.js.Stream(o.t.Context(), streams.EventsStream(ns))
+	stream, err := o.js.Stream(o.t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(o.t, err)
 	config := stream.CachedInfo().Config
 	config.ConsumerLimits.MaxAckPending = window

@@ -33,7 +33,7 @@ func (p *process) share(ports *delivery.Deps) {
 	always := func(*sluice.Subscription, fanout.Stored) bool { return true }
 	router := fanout.New(fanout.Deps{
 		Log: eventlog.Shared{Log: p.store.Log}, Records: mortalRecords{p.deliveries.Positions(), p}, Shares: always,
-		Filters: streams.PushFilters, Slog: slog.New(slog.DiscardHandler),
+		Filters: streams.Names{}.PushFilters, Slog: slog.New(slog.DiscardHandler),
 	})
 	ports.Sources, ports.Arrivals = records.SharedSources{Router: router, Own: p}, records.Arrivals{Router: router}
 }

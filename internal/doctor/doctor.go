@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 const (
@@ -339,7 +340,7 @@ func (e *examination) checkDoor(info string) {
 	case abroad && !says.TLS:
 		e.note("nats", "warn", "%s responds, without TLS: events and passwords can be read in transit; set nats.server_tls", e.addresses.NATS)
 	default:
-		e.note("nats", "ok", "%s responds", e.addresses.NATS)
+		e.note("nats", "ok", "%s responds; events are published to %s<namespace>.<path>", e.addresses.NATS, streams.Prefixed(e.addresses.Prefix).EventsPrefix())
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 // offline returns the settings of commands on the store of a server that does not run.
 func offline(dir, url string) config.Config {
 	cfg := config.Default()
+	cfg.NATS.Prefix = jsNames().Prefix()
 	cfg.Data, cfg.NATS.URL = dir, url
 	return cfg
 }
@@ -139,8 +140,8 @@ func TestRestore_RefusesDamage(t *testing.T) {
 		why    string
 	}{
 		"cut off":          {backup.ManifestFile, nil, "is incomplete"},
-		"torn":             {"streams/EVENTS_default.tar.s2", func(text string) string { return text[:len(text)/2] }, "is damaged"},
-		"a flipped bit":    {"streams/KV_access.tar.s2", func(text string) string { return text[:40] + string(text[40]^1) + text[41:] }, "is damaged"},
+		"torn":             {"streams/" + jsNames().EventsStream("default") + ".tar.s2", func(text string) string { return text[:len(text)/2] }, "is damaged"},
+		"a flipped bit":    {"streams/" + jsNames().BucketStream("access") + ".tar.s2", func(text string) string { return text[:40] + string(text[40]^1) + text[41:] }, "is damaged"},
 		"a missing stream": {"streams/LEDGER.tar.s2", nil, "no such file"},
 		"another key":      {"keys/secrets.key", func(string) string { return "c2hhcmVkIGJ5IHRoZSBzZXJ2ZXJzIG9mIGEgdGVzdCE=\n" }, "is damaged"},
 		"a foreign stream": {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"LEDGER"`, `"OTHERS"`, 1) }, "not a stream of Sluice"},

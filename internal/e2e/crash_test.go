@@ -152,7 +152,7 @@ func publish(ctx context.Context, t *testing.T, url string, n, paths int) {
 				for ctx.Err() == nil {
 					id := fmt.Sprintf("p%d-%d", p, i)
 					limit, cancel := context.WithTimeout(ctx, 2*time.Second)
-					_, err := js.Publish(limit, fmt.Sprintf("events.default.crash.p%d", p), []byte(`{"n":`+strconv.Itoa(i)+`}`), jetstream.WithMsgID(id))
+					_, err := js.Publish(limit, jsNames().EventsPrefix()+fmt.Sprintf("default.crash.p%d", p), []byte(`{"n":`+strconv.Itoa(i)+`}`), jetstream.WithMsgID(id))
 					cancel()
 					if err == nil {
 						break
@@ -181,7 +181,7 @@ func TestCrash_SharedReaderLosesNoEvent(t *testing.T) { // S4-17, S4-22, C01
 	c.env = []string{serveShareEnv + "=0"}
 	c.run(t)
 	js := dial(t, "nats://"+c.nats, asTester())
-	stream, err := js.Stream(t.Context(), "EVENTS_default")
+	stream, err := js.Stream(t.Context(), jsNames().EventsStream("default"))
 	require.NoError(t, err)
 	for name := range stream.ConsumerNames(t.Context()).Name() {
 		require.NotContains(t, name, "crash", "it has no consumer of its own")
@@ -327,7 +327,7 @@ func becomes(ctx context.Context, url string, none error) bool {
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	for err == nil && ctx.Err() == nil {
-		_, is := js.Consumer(ctx, "EVENTS_default", "crash")
+		_, is := js.Consumer(ctx, jsNames().EventsStream("default"), "crash")
 		if errors.Is(is, none) {
 			return true
 		}

@@ -92,7 +92,7 @@ func TestExplain_NamesAReasonForEveryEvent(t *testing.T) {
 	require.Contains(t, d.Explanation, "The subscription is paused")
 
 	// The lane alone knows of an attempt that the log has lost.
-	stream, err := dial(t, s.at.NATS).Stream(t.Context(), "ATTEMPTS")
+	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().Attempts())
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context()))
 	d = why(t, s.api, sub.ID, "orders-1-2", "retrying")
@@ -158,7 +158,7 @@ func TestExplain_CoversExpiredEvents(t *testing.T) {
 	put(t, s.api, "/a", 1, 3)
 	put(t, s.api, "/b", 1, 1)
 	why(t, s.api, sub.ID, "a-2", "waiting")
-	stream, err := dial(t, s.at.NATS).Stream(t.Context(), "EVENTS_default")
+	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().EventsStream("default"))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(6)))
 	d := why(t, s.api, sub.ID, "a-1", "retrying")
@@ -245,7 +245,7 @@ func TestWindow_OutsideIsGone(t *testing.T) {
 	ids, _ = window(t, s.api, short.ID, client.WindowQuery{After: "a-6"})
 	require.Empty(t, ids, "nothing was missed")
 
-	stream, err := dial(t, s.at.NATS).Stream(t.Context(), "EVENTS_default")
+	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().EventsStream("default"))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(6)))
 	exceeded(long.ID, "3", 6, 8, 3600)
@@ -271,7 +271,7 @@ func TestWindow_WaitingRequestGetsTheNextEvent(t *testing.T) {
 		}()
 		eventually(t, func() bool {
 			js := dial(t, s.at.NATS)
-			stream, err := js.Stream(t.Context(), "EVENTS_default")
+			stream, err := js.Stream(t.Context(), jsNames().EventsStream("default"))
 			return err == nil && stream.CachedInfo().State.Consumers == 2
 		}, "it waits")
 		return got

@@ -26,7 +26,9 @@ func (l led) String() string {
 }
 
 // whatIsLed returns what the fault suite pauses the leaders of.
-func whatIsLed() []led { return []led{{"EVENTS_default", ""}, {"ATTEMPTS", ""}, {"KV_leases", ""}} }
+func whatIsLed() []led {
+	return []led{{jsNames().EventsStream("default"), ""}, {jsNames().Attempts(), ""}, {jsNames().BucketStream("leases"), ""}}
+}
 
 // leader returns the server that leads it.
 func (l led) leader(t *testing.T, js jetstream.JetStream) (name string) {
@@ -84,7 +86,7 @@ func TestLeader_PausedOneStopsNoConsumer(t *testing.T) { // S4-17, S4-22, S0-41
 		t.Skip("takes minutes")
 	}
 	t.Parallel()
-	pauseLeaders(t, append(whatIsLed(), led{"EVENTS_default", "s"}), 3, -1)
+	pauseLeaders(t, append(whatIsLed(), led{jsNames().EventsStream("default"), "s"}), 3, -1)
 }
 
 // pauseLeaders pauses the leader of each, several times, while a subscription gets events, which shares a reader of the

@@ -33,7 +33,7 @@ type entry struct {
 // logOf reads what is in a log, but for what the server says of itself.
 func logOf(t *testing.T, js jetstream.JetStream) (all []entry) {
 	t.Helper()
-	consumer, err := js.OrderedConsumer(t.Context(), "EVENTS_default", jetstream.OrderedConsumerConfig{})
+	consumer, err := js.OrderedConsumer(t.Context(), jsNames().EventsStream("default"), jetstream.OrderedConsumerConfig{})
 	require.NoError(t, err)
 	info, err := consumer.Info(t.Context())
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func logOf(t *testing.T, js jetstream.JetStream) (all []entry) {
 		require.NoError(t, err)
 		meta, err := msg.Metadata()
 		require.NoError(t, err)
-		subject := strings.TrimPrefix(msg.Subject(), "events.default.")
+		subject := strings.TrimPrefix(msg.Subject(), jsNames().EventsPrefix()+"default.")
 		if strings.HasPrefix(subject, "_sys.") {
 			continue
 		}
@@ -243,7 +243,7 @@ func (s *source) reached() float64 { return float64(s.stored.Load()) / s.took.Se
 
 // msg returns an event for NATS.
 func msg(path, kind string, body []byte) *nats.Msg {
-	m := nats.NewMsg("events.default." + strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "."))
+	m := nats.NewMsg(jsNames().EventsPrefix() + "default." + strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "."))
 	m.Header.Set(streams.HeaderType, kind)
 	m.Data = body
 	return m

@@ -27,8 +27,8 @@ type lossOf struct {
 // losses has every stream and bucket. One that is new belongs here: is anything that cannot come back in it?
 func losses() map[string]lossOf {
 	all := map[string]lossOf{
-		"EVENTS_default": {mute: true}, "EVENTS_acme": {},
-		streams.Attempts: {again: true}, streams.DeadLetters: {again: true}, streams.Ledger: {}, streams.Mirror: {again: true}, streams.Knowledge: {again: true},
+		jsNames().EventsStream("default"): {mute: true}, jsNames().EventsStream("acme"): {},
+		jsNames().Attempts(): {again: true}, jsNames().DeadLetters(): {again: true}, jsNames().Ledger(): {}, jsNames().Mirror(): {again: true}, jsNames().Knowledge(): {again: true},
 	}
 	for bucket, loss := range map[string]lossOf{
 		streams.Namespaces: {}, streams.Subscriptions: {}, streams.Access: {mute: true}, streams.Keys: {}, streams.Unsafe: {},
@@ -37,7 +37,7 @@ func losses() map[string]lossOf {
 		streams.Told: {again: true}, streams.Answers: {again: true}, streams.Reservations: {again: true}, streams.Lanes: {again: true},
 		streams.Replays: {again: true}, streams.Rollups: {again: true}, streams.Leases: {again: true}, streams.Scheduled: {again: true}, streams.Instructions: {again: true},
 	} {
-		all[streams.BucketStream(bucket)] = loss
+		all[jsNames().BucketStream(bucket)] = loss
 	}
 	return all
 }
@@ -113,10 +113,10 @@ func (l *losing) toldOf() int {
 func TestGone_StreamIsToldAndMadeAgain(t *testing.T) {
 	t.Parallel()
 	all := losses()
-	require.Subset(t, slices.Collect(maps.Keys(all)), streams.Lasting(), "every stream is tried")
-	require.Len(t, all, len(streams.Lasting())+2)
+	require.Subset(t, slices.Collect(maps.Keys(all)), jsNames().Lasting(), "every stream is tried")
+	require.Len(t, all, len(jsNames().Lasting())+2)
 	for name, loss := range all {
-		require.Equal(t, loss.again, streams.MadeAgain(name), name)
+		require.Equal(t, loss.again, jsNames().MadeAgain(name), name)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLosing(t, name)
@@ -128,7 +128,7 @@ func TestGone_StreamIsToldAndMadeAgain(t *testing.T) {
 			}
 			l.follows(t)
 			require.Equal(t, 1, l.toldOf())
-			if name != streams.BucketStream(streams.Subscriptions) { // given up with all that it held
+			if name != jsNames().BucketStream(streams.Subscriptions) { // given up with all that it held
 				l.delivers(t)
 			}
 		})
@@ -141,7 +141,7 @@ func (l *losing) staysGone(t *testing.T, loss lossOf) {
 	says := l.call(t, "GET /readyz", "")
 	require.Contains(t, says.text, l.name)
 	require.Contains(t, says.text, "sluice doctor --forget")
-	if strings.HasPrefix(l.name, "EVENTS_") {
+	if strings.HasPrefix(l.name, jsNames().EventsStream("")) {
 		require.Equal(t, http.StatusOK, says.status, "other namespaces go on")
 	} else {
 		require.Equal(t, http.StatusServiceUnavailable, says.status)
@@ -174,12 +174,12 @@ func TestGone_WhileTheServerWasStoppedIsTold(t *testing.T) {
 			require.Len(t, dirs, 1)
 			require.NoError(t, os.RemoveAll(dirs[0]))
 			l.running = startLogging(t, l.dir, nil, l.log)
-			if name == "EVENTS_acme" || name != streams.BucketStream(streams.Namespaces) {
+			if name == jsNames().EventsStream("acme") || name != jsNames().BucketStream(streams.Namespaces) {
 				require.Equal(t, sluice.DamageMissing, l.damageOf(t, name)[0].Kind)
 			}
 			l.follows(t)
 			require.Equal(t, 1, l.toldOf())
-			if name != streams.BucketStream(streams.Subscriptions) {
+			if name != jsNames().BucketStream(streams.Subscriptions) {
 				l.delivers(t)
 			}
 		})
@@ -199,7 +199,7 @@ func TestGone_DeliveriesGoOn(t *testing.T) { // S0-41
 	subscribe(t, s.api, wish(hook.URL, `"id":"s"`, `"pattern":"/a/**"`, `"policy":{"retry":{"preset":"custom","steps":["1h"],"max_attempts":3}}`))
 	js := dial(t, s.at.NATS)
 	parked := func() bool {
-		kv, err := js.KeyValue(t.Context(), streams.Lanes)
+		kv, err := js.KeyValue(t.Context(), jsNames().Bucket(streams.Lanes))
 		if err != nil {
 			return false
 		}
@@ -210,7 +210,7 @@ func TestGone_DeliveriesGoOn(t *testing.T) { // S0-41
 	put(t, s.api, "/a/1", 1, 20)
 	eventually(t, parked, "a lane is parked")
 	watch := faulttest.Begin(t, "stream-deleted")
-	for _, name := range []string{streams.Attempts, streams.DeadLetters, streams.BucketStream(streams.Lanes), streams.BucketStream(streams.Leases)} {
+	for _, name := range []string{jsNames().Attempts(), jsNames().DeadLetters(), jsNames().BucketStream(streams.Lanes), jsNames().BucketStream(streams.Leases)} {
 		require.NoError(t, js.DeleteStream(t.Context(), name))
 	}
 	watch.Recovered()

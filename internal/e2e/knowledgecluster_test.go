@@ -10,7 +10,6 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // A job that one replica gave out is reported to the other, also after the first has ended and the NATS server that led the
@@ -52,7 +51,7 @@ func TestKnowledge_JobsOutliveAReplicaAndItsLeader(t *testing.T) {
 	finds(one, 1)
 	finds(two, 1)
 
-	cluster.StopLeader(t, streams.Knowledge)
+	cluster.StopLeader(t, jsNames().Knowledge())
 	one.stop(t)
 	done(two, &jobs[1])
 	finds(two, 2)

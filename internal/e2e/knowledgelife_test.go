@@ -7,16 +7,14 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
-
-	"github.com/sluice-io/sluice/streams"
 )
 
 // knowledgeOf returns the subjects of what is stored of a namespace.
 func (s *running) knowledgeOf(t *testing.T, ns string) (subjects []string) {
 	t.Helper()
-	stream, err := dial(t, s.at.NATS).Stream(t.Context(), streams.Knowledge)
+	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().Knowledge())
 	require.NoError(t, err)
-	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(streams.KnowledgeSubjects(ns)))
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(jsNames().KnowledgeSubjects(ns)))
 	require.NoError(t, err)
 	for subject := range info.State.Subjects {
 		subjects = append(subjects, subject)

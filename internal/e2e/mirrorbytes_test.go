@@ -42,7 +42,7 @@ func oddEvents() []*nats.Msg {
 					h[name] = []string{[]string{"plain", "%00nul%00", "%FF%FEbroken", "%EF%BF%BD", "a%20b%E2%82%AC", "%e2%82"}[random.IntN(6)]}
 				}
 			}
-			msgs = append(msgs, &nats.Msg{Subject: fmt.Sprint("events.low.a", i), Header: h, Data: []byte(body)})
+			msgs = append(msgs, &nats.Msg{Subject: jsNames().EventsPrefix() + fmt.Sprint("low.a", i), Header: h, Data: []byte(body)})
 		}
 	}
 	return msgs

@@ -260,6 +260,7 @@ func TestSealKey_IsMadeAtTheFirstStart(t *testing.T) {
 func refused(t *testing.T, dir string, change func(*config.Config)) error {
 	t.Helper()
 	cfg := config.Default()
+	cfg.NATS.Prefix = jsNames().Prefix()
 	cfg.Data, cfg.HTTP.Listen, cfg.NATS.Listen = dir, "127.0.0.1:0", "127.0.0.1:0"
 	if change != nil {
 		change(&cfg)

@@ -49,6 +49,7 @@ func TestStart_EndsAtLastingErrors(t *testing.T) {
 	nats := natstest.Listening(t)
 	run := func(change func(*config.Config)) error {
 		cfg := config.Default()
+		cfg.NATS.Prefix = jsNames().Prefix()
 		cfg.Data, cfg.Dev, cfg.HTTP.Listen, cfg.NATS.URL, cfg.Secrets.Key = t.TempDir(), true, "127.0.0.1:0", nats.ClientURL(), sharedKey
 		change(&cfg)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -96,7 +96,7 @@ func TestOutbox_NextServerAnnouncesForADeadOne(t *testing.T) {
 		waiting, err := store.Outbox().Waiting(t.Context())
 		return err == nil && len(waiting) == 0
 	}, "nothing waits")
-	_, err = js.KeyValue(t.Context(), "subscriptions")
+	_, err = js.KeyValue(t.Context(), jsNames().Bucket("subscriptions"))
 	require.NoError(t, err)
 	subscribe(t, second.api, wish(hook.URL, `"id":"ended"`))
 	second.must(t, http.StatusOK, "POST /v1/subscriptions/changed/pause", "")
@@ -128,7 +128,7 @@ type stored struct {
 
 func record(t *testing.T, js jetstream.JetStream, id string) *stored {
 	t.Helper()
-	kv, err := js.KeyValue(t.Context(), "subscriptions")
+	kv, err := js.KeyValue(t.Context(), jsNames().Bucket("subscriptions"))
 	require.NoError(t, err)
 	entry, err := kv.Get(t.Context(), id)
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func rewrite(t *testing.T, js jetstream.JetStream, id string, s *stored) uint64 
 	s.rest["untold"] = untold
 	text, err := json.Marshal(s.rest)
 	require.NoError(t, err)
-	ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.subscriptions." + id, Data: text}, jetstream.WithExpectLastSequencePerSubject(s.revision))
+	ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames().KeySubject("subscriptions", id), Data: text}, jetstream.WithExpectLastSequencePerSubject(s.revision))
 	require.NoError(t, err)
 	s.revision = ack.Sequence
 	return ack.Sequence

@@ -133,7 +133,7 @@ func message(e sluice.Event) fanout.Message {
 	if e.Path == "" { // a message that is no event
 		return fanout.Message{Subject: "events.n.x.=61", Seq: e.Seq, Event: func() (sluice.Event, error) { return e, errNoEvent }}
 	}
-	return fanout.Message{Subject: streams.Subject("n", e.Path), Seq: e.Seq, Event: func() (sluice.Event, error) {
+	return fanout.Message{Subject: streams.Names{}.Subject("n", e.Path), Seq: e.Seq, Event: func() (sluice.Event, error) {
 		event := e
 		event.Seq = 0 // the message knows
 		return event, nil
@@ -269,7 +269,7 @@ func (m *memory) Adopt(_ context.Context, sub *sluice.Subscription) (fanout.Posi
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := fanout.Position{Shared: true, Floors: slices.Repeat([]uint64{max(sub.From.Seq, 1) - 1}, len(streams.PushFilters(sub)))}
+	p := fanout.Position{Shared: true, Floors: slices.Repeat([]uint64{max(sub.From.Seq, 1) - 1}, len(streams.Names{}.PushFilters(sub)))}
 	if own, ok := m.consumers[sub.ID]; ok {
 		p.Floors = own
 		delete(m.consumers, sub.ID)
@@ -350,7 +350,7 @@ func over(t *testing.T, m *memory) *world {
 	w := &world{memory: m, t: t, seats: map[string]*fanout.Seat{}, woken: map[string]int{}}
 	w.shares = func(*sluice.Subscription, fanout.Stored) bool { return true }
 	w.router = fanout.New(fanout.Deps{
-		Log: m, Records: m, Filters: streams.PushFilters,
+		Log: m, Records: m, Filters: streams.Names{}.PushFilters,
 		Shares: func(sub *sluice.Subscription, s fanout.Stored) bool { return w.shares(sub, s) },
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -22,9 +22,16 @@ type capabilityList struct {
 	Version     string           `json:"version"`
 	Features    map[string]bool  `json:"features"`
 	Limits      map[string]int64 `json:"limits"`
+	NATS        NATS             `json:"nats"`
 
 	// Per event type, the labels of all its events.
 	CoalesceLabels map[string][]string `json:"coalesce_labels"`
+}
+
+// NATS says how events are published over NATS.
+type NATS struct {
+	Prefix  string `json:"prefix"`  // of all streams, buckets and subjects
+	Subject string `json:"subject"` // begins the subjects of events; a namespace and a path follow
 }
 
 func (s *Server) capabilities(c echo.Context) error {
@@ -36,7 +43,7 @@ func (s *Server) capabilities(c echo.Context) error {
 		return err
 	}
 	return c.JSON(http.StatusOK, capabilityList{
-		WireVersion: wireVersion, Version: s.opts.Version, Features: s.features(), Limits: s.limits(), CoalesceLabels: labels,
+		WireVersion: wireVersion, Version: s.opts.Version, Features: s.features(), Limits: s.limits(), NATS: s.opts.NATS, CoalesceLabels: labels,
 	})
 }
 

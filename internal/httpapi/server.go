@@ -113,6 +113,7 @@ type Publishing struct {
 	Ingest    *ingest.Ingest
 	Catalogue Catalogue // nil: no event types
 	Scheduled Scheduled // nil: no scheduled events
+	NATS      NATS
 }
 
 // Delivering holds the dependencies of requests about deliveries.

@@ -29,22 +29,20 @@ type absence struct {
 
 // absent returns the names of missing streams: those that always exist, and the logs that existed
 // before.
-func absent(before []string, is map[string]streamstore.Count) (names []string) {
-	for _, name := range append(streams.Lasting(), before...) {
-		if _, there := is[name]; !there && streams.Ours(name) {
-			names = append(names, name)
+func absent(names streams.Names, before []string, is map[string]streamstore.Count) (missing []string) {
+	for _, name := range append(names.Lasting(), before...) {
+		if _, there := is[name]; !there && names.Ours(name) {
+			missing = append(missing, name)
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	slices.Sort(missing)
+	return slices.Compact(missing)
 }
 
 // due reports whether it is time to check if a missing stream was deleted behind the server's back.
-func (a absence) due(name string, now time.Time) bool {
-	return a.told || !isLog(name) || now.Sub(a.since) >= logGrace
+func (a absence) due(isLog bool, now time.Time) bool {
+	return a.told || !isLog || now.Sub(a.since) >= logGrace
 }
-
-func isLog(name string) bool { return strings.HasPrefix(name, streams.EventsStream("")) }
 
 // checkMissing finds streams that were deleted under the running server, reports each once, and recreates
 // those that can be recreated without loss. is holds the existing streams. It returns the state to
@@ -53,7 +51,7 @@ func (m *Memory) checkMissing(ctx context.Context, is map[string]streamstore.Cou
 	m.mu.Lock()
 	was := maps.Clone(m.counts)
 	m.mu.Unlock()
-	for _, name := range absent(slices.Collect(maps.Keys(was)), is) {
+	for _, name := range absent(m.names, slices.Collect(maps.Keys(was)), is) {
 		m.miss(ctx, name, was[name])
 	}
 	all := maps.Clone(is)
@@ -82,7 +80,7 @@ func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) {
 		m.gone[name] = a
 	}
 	m.mu.Unlock()
-	if !a.due(name, now) {
+	if _, isLog := m.names.LogOf(name); !a.due(isLog, now) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, remakeLimit)
@@ -103,7 +101,7 @@ func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) {
 		m.mu.Unlock()
 		m.tellGone(ctx, name, a)
 	}
-	if streams.MadeAgain(name) {
+	if m.names.MadeAgain(name) {
 		m.remake(ctx, name, &a)
 	}
 	m.mu.Lock()
@@ -125,8 +123,8 @@ func (m *Memory) found(name string) {
 func (m *Memory) tellGone(ctx context.Context, name string, a absence) {
 	d := sluice.Damage{Kind: sluice.DamageMissing, Stream: name, From: a.was.First, To: a.was.Last}
 	var had map[string]deliverystore.Had
-	if isLog(name) {
-		d.Namespace = strings.TrimPrefix(name, streams.EventsStream(""))
+	if ns, isLog := m.names.LogOf(name); isLog {
+		d.Namespace = ns
 		var err error
 		if had, err = m.had(ctx); err != nil {
 			m.log.WarnContext(ctx, "positions of subscriptions are known only as of the start", slog.Any("error", err))
@@ -169,6 +167,7 @@ func (m *Memory) Missing() (names []string) {
 // Unavailable, with the remedy. The log of one namespace is no reason for a load balancer to take
 // the server away from all others.
 func (m *Memory) Ready() error {
+	isLog := func(name string) bool { _, ok := m.names.LogOf(name); return ok }
 	if problem := missingProblem(slices.DeleteFunc(m.Missing(), isLog)); problem != nil {
 		return problem
 	}

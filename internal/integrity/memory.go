@@ -60,6 +60,7 @@ type Memory struct {
 
 	dir     string
 	store   *natsstore.Store
+	names   streams.Names
 	streams *streamstore.Store
 	had     func(ctx context.Context) (map[string]deliverystore.Had, error)
 	log     *slog.Logger
@@ -80,7 +81,7 @@ type Memory struct {
 // New returns the memory of a data directory; had says how far each subscription has come. Examine comes first.
 func New(dir string, store *natsstore.Store, had func(ctx context.Context) (map[string]deliverystore.Had, error), log *slog.Logger) *Memory {
 	return &Memory{
-		dir: dir, store: store, streams: streamstore.New(store), had: had, log: log,
+		dir: dir, store: store, names: store.Names(), streams: streamstore.New(store), had: had, log: log,
 		told: make(chan struct{}, 1), records: map[string]streamstore.Records{}, gone: map[string]absence{},
 	}
 }
@@ -124,19 +125,19 @@ func (m *Memory) compare(ctx context.Context, was map[string]streamstore.Count, 
 		m.log.WarnContext(ctx, "none of the streams known to this data directory exists: this is a different or an empty NATS")
 		was, records = nil, nil
 	}
-	found, err := m.lost(ctx, streamstore.CompareCounts(was, is))
+	found, err := m.lost(ctx, m.streams.CompareCounts(was, is))
 	if err != nil {
 		return nil, err
 	}
 	for _, bucket := range guarded() {
-		if is["KV_"+bucket].Created.IsZero() {
+		if is[m.names.BucketStream(bucket)].Created.IsZero() {
 			continue
 		}
 		now, err := m.streams.Records(ctx, bucket)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, streamstore.CompareRecords(bucket, records[bucket], now)...)
+		found = append(found, m.streams.CompareRecords(bucket, records[bucket], now)...)
 	}
 	for _, d := range append(slices.Clone(m.damage), found...) {
 		if err := m.goOn(ctx, d, is); err != nil {
@@ -247,7 +248,7 @@ func (m *Memory) Forget(ctx context.Context) error {
 func (m *Memory) OfBucket(bucket string) map[string]sluice.Damage {
 	all := map[string]sluice.Damage{}
 	for _, d := range m.Known() {
-		if d.Stream == "KV_"+bucket && d.Key != "" {
+		if d.Stream == m.names.BucketStream(bucket) && d.Key != "" {
 			all[d.Key] = d
 		}
 	}
@@ -331,7 +332,7 @@ func (m *Memory) remember(ctx context.Context) error {
 	}
 	now := map[string]streamstore.Records{}
 	for bucket, told := range m.records {
-		stream := counts["KV_"+bucket]
+		stream := counts[m.names.BucketStream(bucket)]
 		if told.Created.IsZero() || stream.Created.IsZero() || told.Last > stream.Last {
 			return nil // not all was reported yet
 		}

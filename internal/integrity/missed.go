@@ -49,7 +49,7 @@ func (m *Memory) openMissed(ctx context.Context, is map[string]streamstore.Count
 	if err := readJSON(filepath.Join(m.dir, missedFile), &m.missed); err != nil {
 		m.log.WarnContext(ctx, "positions of subscriptions are unknown", slog.Any("error", err))
 	}
-	if m.missed.Had != nil || is[streams.BucketStream(streams.Lanes)].Created.IsZero() {
+	if m.missed.Had != nil || is[m.names.BucketStream(streams.Lanes)].Created.IsZero() {
 		return nil
 	}
 	had, err := m.had(ctx)

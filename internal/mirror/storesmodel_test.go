@@ -122,7 +122,7 @@ func (s *source) trim(t *testing.T) {
 	t.Helper()
 	first, last, err := s.fleet.rooms[0].Log.Bounds(t.Context(), s.ns)
 	require.NoError(t, err)
-	stream, err := s.fleet.js.Stream(t.Context(), streams.EventsStream(s.ns))
+	stream, err := s.fleet.js.Stream(t.Context(), streams.Names{}.EventsStream(s.ns))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(first+s.Uint64N(1+(last-min(first, last))/3))))
 }

@@ -49,14 +49,14 @@ const userInfo = "$SYS.REQ.USER.INFO"
 
 // admitInspector configures the server to admit an inspector, and connections of this process as
 // id, and no other login.
-func admitInspector(config *server.Options, in Inspector, id identity) error {
+func admitInspector(config *server.Options, names streams.Names, in Inspector, id identity) error {
 	if in.NKey != "" && !nkeys.IsValidPublicUserKey(in.NKey) {
 		return errors.New("the inspector's nkey is not the public key of a user")
 	}
-	if err := admit(config, nil, id); err != nil {
+	if err := admit(config, names, nil, id); err != nil {
 		return err
 	}
-	account, err := in.account(config.Accounts[0])
+	account, err := in.account(config.Accounts[0], names)
 	if err != nil {
 		return fmt.Errorf("inspector: %w", err)
 	}
@@ -69,12 +69,12 @@ func admitInspector(config *server.Options, in Inspector, id identity) error {
 		}
 		key, config.NoAuthUser = nobody.public, nobody.public
 	}
-	config.Nkeys = append(config.Nkeys, &server.NkeyUser{Nkey: key, Account: account, Permissions: in.permissions()})
+	config.Nkeys = append(config.Nkeys, &server.NkeyUser{Nkey: key, Account: account, Permissions: in.permissions(names)})
 	return nil
 }
 
 // account returns the inspector's account.
-func (in Inspector) account(global *server.Account) (*server.Account, error) {
+func (in Inspector) account(global *server.Account, names streams.Names) (*server.Account, error) {
 	own := server.NewAccount("inspector")
 	service := func(subject, to string, answers server.ServiceRespType) error {
 		return errors.Join(
@@ -86,7 +86,7 @@ func (in Inspector) account(global *server.Account) (*server.Account, error) {
 			global.AddStreamExport(subject, []*server.Account{own}),
 			own.AddStreamImport(global, subject, ""))
 	}
-	events := streams.EventsSubjects(streams.AnyNamespace)
+	events := names.EventsSubjects(streams.AnyNamespace)
 	errs := []error{
 		// Events published here are delivered in this account directly. The server does not deliver
 		// them a second time through the import of the same subjects below, which brings events
@@ -97,20 +97,20 @@ func (in Inspector) account(global *server.Account) (*server.Account, error) {
 		stream(inbox),
 	}
 	if in.Trusted {
-		trusted := streams.TrustedSubjects(streams.AnyNamespace)
+		trusted := names.TrustedSubjects(streams.AnyNamespace)
 		errs = append(errs, own.AddServiceImport(global, trusted, trusted))
 	}
 	for _, subject := range readAPI() {
 		errs = append(errs, service(subject, subject, server.Singleton))
 	}
-	create, arrives := streams.InspectCreate()
+	create, arrives := names.InspectCreate()
 	errs = append(errs, service(create, arrives, server.Singleton))
 	for _, name := range streams.InspectorConsumers() {
 		errs = append(errs,
 			service(nextAPI+name, nextAPI+name, server.Streamed),
 			service(deleteAPI+name, deleteAPI+name, server.Singleton))
 	}
-	for _, subject := range streams.LogSubjects() {
+	for _, subject := range names.LogSubjects() {
 		errs = append(errs, stream(subject))
 	}
 	return own, errors.Join(errs...)
@@ -118,23 +118,23 @@ func (in Inspector) account(global *server.Account) (*server.Account, error) {
 
 // permissions returns the inspector's permissions within its account: only the imports, so that
 // anything else is refused at once instead of left without an answer.
-func (in Inspector) permissions() *server.Permissions {
+func (in Inspector) permissions(names streams.Names) *server.Permissions {
 	publish := &server.SubjectPermission{
-		Allow: []string{streams.EventsSubjects(streams.AnyNamespace), flowControl, directAPI, acknowledgements, userInfo},
-		Deny:  []string{streams.SystemRoot(streams.AnyNamespace), streams.SystemSubjects(streams.AnyNamespace)},
+		Allow: []string{names.EventsSubjects(streams.AnyNamespace), flowControl, directAPI, acknowledgements, userInfo},
+		Deny:  []string{names.SystemRoot(streams.AnyNamespace), names.SystemSubjects(streams.AnyNamespace)},
 	}
 	publish.Allow = append(publish.Allow, readAPI()...)
-	create, _ := streams.InspectCreate()
+	create, _ := names.InspectCreate()
 	publish.Allow = append(publish.Allow, create)
 	for _, name := range streams.InspectorConsumers() {
 		publish.Allow = append(publish.Allow, nextAPI+name, deleteAPI+name)
 	}
 	if in.Trusted {
-		publish.Allow = append(publish.Allow, streams.TrustedSubjects(streams.AnyNamespace))
+		publish.Allow = append(publish.Allow, names.TrustedSubjects(streams.AnyNamespace))
 	}
 	return &server.Permissions{
 		Publish:   publish,
-		Subscribe: &server.SubjectPermission{Allow: append([]string{inbox}, streams.LogSubjects()...)},
+		Subscribe: &server.SubjectPermission{Allow: append([]string{inbox}, names.LogSubjects()...)},
 	}
 }
 

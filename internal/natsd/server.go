@@ -18,6 +18,8 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/sluice-io/sluice/streams"
 )
 
 // SyncAlways is the Options.Sync under which an acknowledged write is on the disk.
@@ -36,21 +38,22 @@ const (
 
 // Options configure the server. StoreDir is required.
 type Options struct {
-	StoreDir   string       // the data directory; created with mode 0700
-	Name       string       // of the server; default: "sluice"
-	DontListen bool         // take connections from this process only
-	Host       string       // to listen on; default: "127.0.0.1"
-	Port       int          // to listen on; 0 picks a free one
-	User       string       // required of every client, those in this process too; default: none
-	Password   string       // of User
-	Users      []User       // additional logins; others are refused then; see Login
-	Inspector  *Inspector   // the login that may only read and publish events, without Users; nil: every client may do everything
-	Operator   string       // file of the JWT of an operator; only users of its accounts may log in
-	Accounts   []string     // files of the JWTs of Operator's accounts, its system account among them
-	TLS        *tls.Config  // for network connections; default: none. Clients need a certificate if it says RequireAndVerifyClientCert
-	Sync       string       // "always" (the default), or a duration: writes of the last "2m" or "1s" may be lost in a power cut
-	MaxStore   int64        // bytes on disk; 0: three quarters of the used and free space at its start
-	Log        *slog.Logger // default: slog.DiscardHandler; the server's warnings and errors, at debug its notices
+	StoreDir   string        // the data directory; created with mode 0700
+	Name       string        // of the server; default: "sluice"
+	Names      streams.Names // of the streams and subjects that logins may use; without a prefix
+	DontListen bool          // take connections from this process only
+	Host       string        // to listen on; default: "127.0.0.1"
+	Port       int           // to listen on; 0 picks a free one
+	User       string        // required of every client, those in this process too; default: none
+	Password   string        // of User
+	Users      []User        // additional logins; others are refused then; see Login
+	Inspector  *Inspector    // the login that may only read and publish events, without Users; nil: every client may do everything
+	Operator   string        // file of the JWT of an operator; only users of its accounts may log in
+	Accounts   []string      // files of the JWTs of Operator's accounts, its system account among them
+	TLS        *tls.Config   // for network connections; default: none. Clients need a certificate if it says RequireAndVerifyClientCert
+	Sync       string        // "always" (the default), or a duration: writes of the last "2m" or "1s" may be lost in a power cut
+	MaxStore   int64         // bytes on disk; 0: three quarters of the used and free space at its start
+	Log        *slog.Logger  // default: slog.DiscardHandler; the server's warnings and errors, at debug its notices
 }
 
 // Server is a NATS server that runs until Shutdown.
@@ -156,12 +159,12 @@ func (s *Server) guard(config *server.Options, opts Options) error {
 		if err := s.identify(); err != nil {
 			return err
 		}
-		return admit(config, opts.Users, s.identity)
+		return admit(config, opts.Names, opts.Users, s.identity)
 	case opts.Inspector != nil:
 		if err := s.identify(); err != nil {
 			return err
 		}
-		return admitInspector(config, *opts.Inspector, s.identity)
+		return admitInspector(config, opts.Names, *opts.Inspector, s.identity)
 	}
 	return nil
 }

@@ -23,8 +23,6 @@ const inbox = "_INBOX.>"
 // stored.
 const readersDoor = "publish."
 
-const eventsDoor = "events."
-
 // User may log in over the network. Each has an account of its own, which hides other users'
 // answers, and which connects to the server's account only through its imports: even the subject
 // for an answer is private.
@@ -59,12 +57,12 @@ func newIdentity() (identity, error) {
 
 // admit configures the server to admit the users, and connections of this process as id, and no
 // other login. The streams are in the global account, as they are without users.
-func admit(config *server.Options, users []User, id identity) error {
+func admit(config *server.Options, names streams.Names, users []User, id identity) error {
 	global := server.NewAccount(server.DEFAULT_GLOBAL_ACCOUNT)
 	err := errors.Join(
-		global.AddServiceExport(streams.EventsSubjects(streams.AnyNamespace), nil),
-		global.AddServiceExport(streams.TrustedSubjects(streams.AnyNamespace), nil),
-		global.AddStreamExport(streams.LiveSubjects(streams.AnyNamespace), nil),
+		global.AddServiceExport(names.EventsSubjects(streams.AnyNamespace), nil),
+		global.AddServiceExport(names.TrustedSubjects(streams.AnyNamespace), nil),
+		global.AddStreamExport(names.LiveSubjects(streams.AnyNamespace), nil),
 	)
 	if err != nil {
 		return err
@@ -74,22 +72,22 @@ func admit(config *server.Options, users []User, id identity) error {
 		Nkey: id.public, AllowedConnectionTypes: map[string]struct{}{jwt.ConnectionTypeInProcess: {}},
 	}}
 	for _, u := range users {
-		if err := enter(config, global, u); err != nil {
+		if err := enter(config, global, names, u); err != nil {
 			return fmt.Errorf("user %s: %w", u.Name, err)
 		}
 	}
 	return nil
 }
 
-func enter(config *server.Options, global *server.Account, u User) error {
+func enter(config *server.Options, global *server.Account, names streams.Names, u User) error {
 	account, permissions := global, (*server.Permissions)(nil)
 	if !u.Admin {
 		var err error
-		if account, err = u.account(global); err != nil {
+		if account, err = u.account(global, names); err != nil {
 			return err
 		}
 		config.Accounts = append(config.Accounts, account)
-		permissions = u.permissions()
+		permissions = u.permissions(names)
 	}
 	if u.NKey != "" {
 		if !nkeys.IsValidPublicUserKey(u.NKey) {
@@ -103,20 +101,20 @@ func enter(config *server.Options, global *server.Account, u User) error {
 }
 
 // account returns the user's account with its imports from the global one.
-func (u User) account(global *server.Account) (*server.Account, error) {
+func (u User) account(global *server.Account, names streams.Names) (*server.Account, error) {
 	own := server.NewAccount("user_" + u.Name)
 	var errs []error
-	if u.door() != eventsDoor {
-		errs = append(errs, own.AddMapping(eventsDoor+">", u.door()+">"))
+	if u.Read {
+		errs = append(errs, own.AddMapping(names.EventsPrefix()+">", readersDoor+">"))
 	}
 	for _, ns := range u.Namespaces {
-		to := streams.EventsSubjects(ns)
+		to := names.EventsSubjects(ns)
 		if u.Trusted {
-			to = streams.TrustedSubjects(ns)
+			to = names.TrustedSubjects(ns)
 		}
-		errs = append(errs, own.AddServiceImport(global, u.door()+ns+".>", numbered(to)))
+		errs = append(errs, own.AddServiceImport(global, u.door(names)+ns+".>", numbered(to)))
 		if u.Read {
-			errs = append(errs, own.AddMappedStreamImport(global, streams.LiveSubjects(ns), numbered(streams.EventsSubjects(ns))))
+			errs = append(errs, own.AddMappedStreamImport(global, names.LiveSubjects(ns), numbered(names.EventsSubjects(ns))))
 		}
 	}
 	return own, errors.Join(errs...)
@@ -125,22 +123,22 @@ func (u User) account(global *server.Account) (*server.Account, error) {
 // numbered returns the subject for a wildcard on an import's other side.
 func numbered(subject string) string { return strings.Replace(subject, ".*.", ".$1.", 1) }
 
-func (u User) door() string {
+func (u User) door(names streams.Names) string {
 	if u.Read {
 		return readersDoor
 	}
-	return eventsDoor
+	return names.EventsPrefix()
 }
 
 // permissions returns the user's permissions within its account. Mapping comes before permissions.
-func (u User) permissions() *server.Permissions {
+func (u User) permissions(names streams.Names) *server.Permissions {
 	publish, subscribe := &server.SubjectPermission{}, &server.SubjectPermission{Allow: []string{inbox}}
-	behind := func(subject string) string { return u.door() + strings.TrimPrefix(subject, eventsDoor) }
+	behind := func(subject string) string { return u.door(names) + strings.TrimPrefix(subject, names.EventsPrefix()) }
 	for _, ns := range u.Namespaces {
-		publish.Allow = append(publish.Allow, behind(streams.EventsSubjects(ns)))
-		publish.Deny = append(publish.Deny, behind(streams.SystemRoot(ns)), behind(streams.SystemSubjects(ns)))
+		publish.Allow = append(publish.Allow, behind(names.EventsSubjects(ns)))
+		publish.Deny = append(publish.Deny, behind(names.SystemRoot(ns)), behind(names.SystemSubjects(ns)))
 		if u.Read {
-			subscribe.Allow = append(subscribe.Allow, streams.EventsSubjects(ns))
+			subscribe.Allow = append(subscribe.Allow, names.EventsSubjects(ns))
 		}
 	}
 	return &server.Permissions{Publish: publish, Subscribe: subscribe}

@@ -40,9 +40,9 @@ func (s *Store) Bind(ctx context.Context, level sluice.StorageLevel, share uint6
 		promise int64 // by how much more is promised
 	}
 	var changes []change
-	part := partOf(infos, level, share)
+	part := s.partOf(infos, level, share)
 	for _, info := range infos {
-		next := bound(info, bindingOf(info.Config.Name, level), part)
+		next := bound(info, s.bindingOf(info.Config.Name, level), part)
 		if !reflect.DeepEqual(next, info.Config) {
 			changes = append(changes, change{next, max(next.MaxBytes, 0) - max(info.Config.MaxBytes, 0)})
 		}
@@ -78,8 +78,8 @@ const (
 	forget                // it forgets its oldest messages
 )
 
-func bindingOf(stream string, level sluice.StorageLevel) binding {
-	switch share := streams.ShareOf(stream); {
+func (s *Store) bindingOf(stream string, level sluice.StorageLevel) binding {
+	switch share := s.names.ShareOf(stream); {
 	case share == streams.Published && level >= sluice.StorageTight, share == streams.Delivered && level >= sluice.StorageScarce:
 		return refuse
 	case share == streams.Remembered && level >= sluice.StorageScarce:
@@ -89,10 +89,10 @@ func bindingOf(stream string, level sluice.StorageLevel) binding {
 }
 
 // partOf returns to which part of its size a stream is bound: all of it, or less if the streams together have more than share.
-func partOf(infos []*jetstream.StreamInfo, level sluice.StorageLevel, share uint64) float64 {
+func (s *Store) partOf(infos []*jetstream.StreamInfo, level sluice.StorageLevel, share uint64) float64 {
 	var sum uint64
 	for _, info := range infos {
-		if bindingOf(info.Config.Name, level) != free {
+		if s.bindingOf(info.Config.Name, level) != free {
 			sum += info.State.Bytes * uint64(max(info.Config.Replicas, 1))
 		}
 	}

@@ -16,12 +16,6 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// KVPrefix begins the subjects of the records of a bucket.
-const KVPrefix = "$KV."
-
-// KVStream begins the name of the stream of a bucket.
-const KVStream = "KV_"
-
 // ListTimeout bounds a request for all messages, or all subjects, of a stream.
 const ListTimeout = 10 * time.Second
 
@@ -119,7 +113,7 @@ func (b Bucket[T]) PutFor(ctx context.Context, key string, value T, ttl time.Dur
 	if err != nil {
 		return 0, b.failed(ctx, "encode", key, err)
 	}
-	msg := &nats.Msg{Subject: KVPrefix + b.name + "." + key, Data: data}
+	msg := &nats.Msg{Subject: b.store.WriteSubject(b.store.names.KeySubject(b.name, key)), Data: data}
 	ack, err := b.store.js.PublishMsg(ctx, msg, jetstream.WithMsgTTL(ttl))
 	if err != nil {
 		return 0, b.failed(ctx, "put", key, err)
@@ -232,12 +226,12 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 // read calls each for the last entry of every key and then for every new one, with the number of entries that are stored now and
 // still to come; if none is stored, for an empty entry.
 func (b Bucket[T]) read(ctx context.Context, filter string, since uint64, each func(e Entry[T], pending uint64) (more bool)) error {
-	prefix := KVPrefix + b.name + "."
+	prefix := b.store.names.KeySubject(b.name, "")
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + filter}
 	if since > 0 {
 		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, since+1
 	}
-	return b.store.FollowToEnd(ctx, KVStream+b.name, config, FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	return b.store.FollowToEnd(ctx, b.store.names.BucketStream(b.name), config, FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return each(Entry[T]{}, 0), nil
 		}
@@ -265,7 +259,7 @@ func (b Bucket[T]) lost(ctx context.Context, revision uint64) bool {
 	if revision == 0 {
 		return false
 	}
-	stream, err := b.store.js.Stream(ctx, KVStream+b.name)
+	stream, err := b.store.js.Stream(ctx, b.store.names.BucketStream(b.name))
 	return err == nil && revision < stream.CachedInfo().Config.FirstSeq
 }
 
@@ -310,7 +304,7 @@ func (w *watcher[T]) enter(e Entry[T], pending uint64) {
 // know finds out whether the bucket was deleted and made again since the last reading. Its revisions then
 // cannot be compared with the revisions that were told before.
 func (b Bucket[T]) know(ctx context.Context, w *watcher[T]) error {
-	stream, err := b.store.js.Stream(ctx, KVStream+b.name)
+	stream, err := b.store.js.Stream(ctx, b.store.names.BucketStream(b.name))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", b.name, err)
 	}
@@ -344,7 +338,7 @@ func (s *Store) bucket(ctx context.Context, name string) (jetstream.KeyValue, er
 	if ok {
 		return kv, nil
 	}
-	kv, err := s.js.KeyValue(ctx, name)
+	kv, err := s.js.KeyValue(ctx, s.names.Bucket(name))
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", name, StoreError(ctx, err))
 	}

@@ -46,11 +46,11 @@ func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) 
 // Clear removes the records that have keys matching a filter, and their markers, up to a revision.
 func (b Bucket[T]) Clear(ctx context.Context, filter string, upTo uint64) error {
 	_, err := AskedFor(ctx, ListTimeout, func(ctx context.Context) (struct{}, error) {
-		stream, err := b.store.js.Stream(ctx, KVStream+b.name)
+		stream, err := b.store.js.Stream(ctx, b.store.names.BucketStream(b.name))
 		if err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, stream.Purge(ctx, jetstream.WithPurgeSubject(KVPrefix+b.name+"."+filter), jetstream.WithPurgeSequence(upTo+1))
+		return struct{}{}, stream.Purge(ctx, jetstream.WithPurgeSubject(b.store.names.KeySubject(b.name, filter)), jetstream.WithPurgeSequence(upTo+1))
 	})
 	if err != nil {
 		return b.failed(ctx, "clear", filter, err)

@@ -39,7 +39,7 @@ func TestCluster_KeepsRecords(t *testing.T) {
 
 	lettersAreShared(t, store, connected(t, natsstore.Options{URL: cluster.URL(), Replicas: 3}))
 
-	cluster.StopLeader(t, streams.EventsStream(ns))
+	cluster.StopLeader(t, streams.Names{}.EventsStream(ns))
 	publish(t, store, ns, "/after") // repeated until the cluster has its leaders again
 	_, err = b.Put(t.Context(), "after", record{7}, 0)
 	require.NoError(t, err)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/seal"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // Limits of the store; NATS 2.12 brought the atomic batch.
@@ -59,6 +60,9 @@ type Options struct {
 	TLSCert      string                       // file with our certificate; with TLSKey
 	TLSKey       string
 
+	Names  streams.Names // of everything in JetStream; without a prefix
+	Domain string        // JetStream domain of the streams; "": the one that the server is in
+
 	Name     string           // of this client in the server's lists; "sluice"
 	Replicas int              // of every stream; 1
 	Defaults sluice.Namespace // retention and dedup window of namespaces that name none
@@ -76,6 +80,8 @@ type Options struct {
 
 // Store is a connection to JetStream. Its methods may be called at once.
 type Store struct {
+	names  streams.Names
+	api    string // begins the subjects of requests to JetStream
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	opts   Options
@@ -118,7 +124,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Name = cmp.Or(opts.Name, "sluice")
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
-	s := &Store{opts: opts, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{})}
+	s := &Store{opts: opts, names: opts.Names, api: apiPrefix(opts.Domain), closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{})}
 
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -148,10 +154,40 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	return s, nil
 }
 
+// apiPrefix returns the beginning of the subjects of requests to JetStream in a domain.
+func apiPrefix(domain string) string {
+	if domain == "" {
+		return jetstream.DefaultAPIPrefix
+	}
+	return "$JS." + domain + ".API."
+}
+
+// API returns the subject of a request to JetStream, such as "STREAM.INFO.x", in its domain.
+func (s *Store) API(request string) string { return s.api + request }
+
+// WriteSubject returns where a message of a subject is published: keys of buckets do not leave their JetStream domain
+// by themselves.
+func (s *Store) WriteSubject(subject string) string {
+	if s.opts.Domain != "" && strings.HasPrefix(subject, "$KV.") {
+		return s.api + subject
+	}
+	return subject
+}
+
+// Names returns the names of everything in JetStream.
+func (s *Store) Names() streams.Names { return s.names }
+
+func (s *Store) newJetStream() (jetstream.JetStream, error) {
+	if s.opts.Domain == "" {
+		return jetstream.New(s.nc, jetstream.WithDefaultTimeout(RequestTimeout))
+	}
+	return jetstream.NewWithDomain(s.nc, s.opts.Domain, jetstream.WithDefaultTimeout(RequestTimeout))
+}
+
 // openJetStream returns an error if JetStream will never answer. If JetStream does not answer yet, as
 // in a cluster that comes up, every later request is asked again.
 func (s *Store) openJetStream(ctx context.Context) error {
-	js, err := jetstream.New(s.nc, jetstream.WithDefaultTimeout(RequestTimeout))
+	js, err := s.newJetStream()
 	if err != nil {
 		return fmt.Errorf("jetstream: %w", err)
 	}

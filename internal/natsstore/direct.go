@@ -9,14 +9,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/sluice-io/sluice/streams"
 )
 
 // Subjects, headers and statuses of direct reads.
 const (
-	DirectSubject  = "$JS.API.DIRECT.GET."
-	msgGetSubject  = "$JS.API.STREAM.MSG.GET."
+	DirectGet      = "DIRECT.GET."
+	msgGet         = "STREAM.MSG.GET."
 	DirectMaxBytes = 4 << 20 // of one answer; the next request goes on where it ended
 
 	HeaderStatus   = "Status"
@@ -98,7 +96,7 @@ var errSilent = errors.New("no replica answers")
 // DirectOnce asks until there is an answer, of at most so many messages, or ctx is done. NATS gives each request to one of the
 // replicas, a paused one too: a request without any answer is sent again, and waited for longer.
 func (s *Store) DirectOnce(ctx context.Context, ns string, body []byte, most int) (DirectAnswer, error) {
-	answer, err := s.directAgain(ctx, streams.EventsStream(ns), body, most)
+	answer, err := s.directAgain(ctx, s.names.EventsStream(ns), body, most)
 	if errors.Is(err, nats.ErrNoResponders) {
 		_, missing := s.EventsInfo(ctx, ns)
 		err = cmp.Or(missing, err)
@@ -128,7 +126,7 @@ func (s *Store) directTry(ctx context.Context, stream string, body []byte, most 
 	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is gone, and with it the subscription
 	closed := make(chan struct{})
 	sub.SetClosedHandler(func(string) { close(closed) })
-	if err := s.nc.PublishRequest(DirectSubject+stream, inbox, body); err != nil {
+	if err := s.nc.PublishRequest(s.API(DirectGet+stream), inbox, body); err != nil {
 		return answer, err
 	}
 	silence := time.NewTimer(wait)

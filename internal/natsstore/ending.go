@@ -131,7 +131,7 @@ func (s *Store) LeadersMessage(ctx context.Context, stream string, request Messa
 		return StoredMessage{}, fmt.Errorf("read request: %w", err)
 	}
 	resp, err := Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return s.nc.RequestWithContext(ctx, msgGetSubject+stream, body)
+		return s.nc.RequestWithContext(ctx, s.API(msgGet+stream), body)
 	})
 	if err != nil {
 		return StoredMessage{}, fmt.Errorf("read %s: %w", stream, StoreError(ctx, err))

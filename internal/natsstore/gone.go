@@ -24,9 +24,9 @@ func (s *Store) Lacks(ctx context.Context, name string) (bool, error) {
 	if !IsGone(err) {
 		return false, fmt.Errorf("stream %s: %w", name, StoreError(ctx, err))
 	}
-	ns, isLog := LogOf(name)
+	ns, isLog := s.names.LogOf(name)
 	if !isLog {
-		return streams.Ours(name), nil
+		return s.names.Ours(name), nil
 	}
 	_, wanted, err := s.recordOf(ctx, ns)
 	return wanted, err
@@ -55,10 +55,10 @@ func (s *Store) Remake(ctx context.Context, name string, last uint64) error {
 		return err
 	}
 	config.FirstSeq = last + leap
-	if err := s.ensure(ctx, config, keepData); err != nil {
+	if err := s.ensure(ctx, config, s.keepData); err != nil {
 		return err
 	}
-	if name == streams.DeadLetters {
+	if name == s.names.DeadLetters() {
 		_, err = s.LettersConsumer(ctx)
 	}
 	return err
@@ -66,20 +66,20 @@ func (s *Store) Remake(ctx context.Context, name string, last uint64) error {
 
 // layoutConfig returns the settings of a stream of the layout.
 func (s *Store) layoutConfig(ctx context.Context, name string) (jetstream.StreamConfig, error) {
-	if ns, isLog := LogOf(name); isLog {
+	if ns, isLog := s.names.LogOf(name); isLog {
 		record, there, err := s.recordOf(ctx, ns)
 		if err == nil && !there {
 			err = NamespaceMissing(ns)
 		}
 		return s.eventsConfig(record), err
 	}
-	for _, d := range streams.Singles() {
+	for _, d := range s.names.Singles() {
 		if d.Name == name {
 			return s.singleConfig(d), nil
 		}
 	}
 	for _, b := range streams.Buckets() {
-		if streams.BucketStream(b.Name) == name {
+		if s.names.BucketStream(b.Name) == name {
 			return s.bucketConfig(b), nil
 		}
 	}

@@ -35,7 +35,7 @@ func TestIncarnation_StaysWithTheLog(t *testing.T) {
 	require.NoError(t, <-errs)
 	first := one.incarnation(t, ns)
 	require.Equal(t, first, other.incarnation(t, ns))
-	shown := configs(t, natstest.JetStream(t, server))[streams.EventsStream(ns)].Metadata
+	shown := configs(t, natstest.JetStream(t, server))[streams.Names{}.EventsStream(ns)].Metadata
 	require.Equal(t, first, shown["sluice.incarnation"], "as nats stream info shows it")
 
 	_, _, err := one.Namespaces().Put(t.Context(), sluice.Namespace{Name: ns, Retention: sluice.Retention{MaxAge: 30 * 24 * hour}})
@@ -59,8 +59,8 @@ func TestIncarnation_OfALogThatIsMadeAgainIsAnother(t *testing.T) {
 		require.NoError(t, store.Namespaces().Delete(t.Context(), "again"))
 	}
 	seen[store.incarnation(t, ns)] = true
-	require.NoError(t, natstest.JetStream(t, server).DeleteStream(t.Context(), streams.EventsStream(ns)))
-	require.NoError(t, store.Remake(t.Context(), streams.EventsStream(ns), 7))
+	require.NoError(t, natstest.JetStream(t, server).DeleteStream(t.Context(), streams.Names{}.EventsStream(ns)))
+	require.NoError(t, store.Remake(t.Context(), streams.Names{}.EventsStream(ns), 7))
 	seen[store.incarnation(t, ns)] = true
 	require.Len(t, seen, 4)
 	_, err := store.log.Incarnation(t.Context(), "again")
@@ -72,14 +72,14 @@ func TestIncarnation_OfAnOlderLogStays(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	js := natstest.JetStream(t, server)
-	old, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: streams.EventsStream(ns), Subjects: []string{streams.EventsSubjects(ns)}, Metadata: map[string]string{"owner": "ops"}})
+	old, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: streams.Names{}.EventsStream(ns), Subjects: []string{streams.Names{}.EventsSubjects(ns)}, Metadata: map[string]string{"owner": "ops"}})
 	require.NoError(t, err)
 	store := connected(t, natsstore.Options{Conn: server})
 	first := store.incarnation(t, ns)
-	require.Equal(t, streams.Incarnation(streams.EventsStream(ns), old.CachedInfo().Created, nil), first)
+	require.Equal(t, streams.Incarnation(streams.Names{}.EventsStream(ns), old.CachedInfo().Created, nil), first)
 	require.NoError(t, store.Provision(t.Context()))
 	require.Equal(t, first, store.incarnation(t, ns))
-	require.NotContains(t, configs(t, js)[streams.EventsStream(ns)].Metadata, "sluice.incarnation")
+	require.NotContains(t, configs(t, js)[streams.Names{}.EventsStream(ns)].Metadata, "sluice.incarnation")
 	server.Restart(t)
 	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, time.Minute, time.Millisecond)
 	require.Equal(t, first, store.incarnation(t, ns))

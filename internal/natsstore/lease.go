@@ -58,7 +58,7 @@ type lease struct {
 // Leases returns the leases of a replica. Two replicas never have the same id. runs returns the modules
 // that it can run; nil: none.
 func (s *Store) Leases(ctx context.Context, replica string, runs func() []string) (*Leases, error) {
-	kv, err := s.js.KeyValue(ctx, streams.Leases)
+	kv, err := s.js.KeyValue(ctx, s.names.Bucket(streams.Leases))
 	if err != nil {
 		return nil, fmt.Errorf("leases: %w", err)
 	}
@@ -318,7 +318,7 @@ func (l *Leases) remove(ctx context.Context, key string, opts ...jetstream.KVDel
 
 // put stores a value under a key that expires.
 func (l *Leases) put(ctx context.Context, key string, value []byte, opts ...jetstream.PublishOpt) (uint64, error) {
-	msg := &nats.Msg{Subject: "$KV." + streams.Leases + "." + key, Data: value}
+	msg := &nats.Msg{Subject: l.store.WriteSubject(l.store.names.KeySubject(streams.Leases, key)), Data: value}
 	ack, err := l.store.js.PublishMsg(ctx, msg, append(opts, jetstream.WithMsgTTL(l.ttl))...)
 	if err != nil {
 		return 0, err

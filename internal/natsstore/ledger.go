@@ -39,12 +39,12 @@ func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, ledgerPatience)
 	defer cancel()
-	subject := streams.LedgerSubject(e.Namespace, e.Action)
+	subject := l.store.names.LedgerSubject(e.Namespace, e.Action)
 	_, err = retried(ctx, isTransient, func() (*jetstream.PubAck, error) {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{streams.HeaderMsgID: {e.ID}}}
-		return l.store.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(streams.Ledger))
+		return l.store.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(l.store.names.Ledger()))
 	})
 	if err != nil {
 		refused := sluice.Errorf(sluice.Unavailable, "the ledger is not writable")
@@ -95,9 +95,9 @@ func (l Ledger) Entries(ctx context.Context, q model.LedgerQuery) ([]sluice.Ledg
 }
 
 func (l Ledger) state(ctx context.Context) (jetstream.StreamState, error) {
-	stream, err := l.store.js.Stream(ctx, streams.Ledger)
+	stream, err := l.store.js.Stream(ctx, l.store.names.Ledger())
 	if err != nil {
-		return jetstream.StreamState{}, fmt.Errorf("stream %s: %w", streams.Ledger, StoreError(ctx, err))
+		return jetstream.StreamState{}, fmt.Errorf("stream %s: %w", l.store.names.Ledger(), StoreError(ctx, err))
 	}
 	return stream.CachedInfo().State, nil
 }
@@ -105,8 +105,8 @@ func (l Ledger) state(ctx context.Context) (jetstream.StreamState, error) {
 // between returns the wanted entries with begin ≤ place < end, ascending, and whether
 // all entries before them are older than the wanted ones.
 func (l Ledger) between(ctx context.Context, q *model.LedgerQuery, begin, end uint64) (found []sluice.LedgerEntry, over bool, err error) {
-	err = l.store.Scan(ctx, streams.Ledger, jetstream.ConsumerConfig{
-		FilterSubject: streams.LedgerFilter(q.Namespace, q.Action),
+	err = l.store.Scan(ctx, l.store.names.Ledger(), jetstream.ConsumerConfig{
+		FilterSubject: l.store.names.LedgerFilter(q.Namespace, q.Action),
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
 	}, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if meta.Sequence.Stream >= end {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -66,7 +65,7 @@ func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend fu
 			return sluice.Namespace{}, false, err
 		}
 	}
-	err = n.store.ensure(ctx, n.store.eventsConfig(ns), takeLimits)
+	err = n.store.ensure(ctx, n.store.eventsConfig(ns), n.store.takeLimits)
 	if code := sluice.CodeOf(err); now != revision && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
 		err = errors.Join(err, n.revert(ctx, record, ns.Name, now))
 	}
@@ -137,7 +136,7 @@ func (n Namespaces) List(ctx context.Context) ([]sluice.Namespace, error) {
 	for i, entry := range entries {
 		all[i] = n.store.effective(entry.Value)
 		all[i].Revision = entry.Revision
-		if info := infos[streams.EventsStream(entry.Key)]; info != nil {
+		if info := infos[n.store.names.EventsStream(entry.Key)]; info != nil {
 			all[i].Usage = usage(info)
 		}
 	}
@@ -171,7 +170,7 @@ func (n Namespaces) Delete(ctx context.Context, name string) error {
 		}
 		return err
 	}
-	err = n.store.js.DeleteStream(ctx, streams.EventsStream(name))
+	err = n.store.js.DeleteStream(ctx, n.store.names.EventsStream(name))
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("delete namespace %s: %w", name, StoreError(ctx, err))
 	}
@@ -190,7 +189,7 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	ns.DedupWindow = cmp.Or(ns.DedupWindow, d.DedupWindow)
 	ns.Quota = ns.Quota.InForce(d.Quota)
 	ns.Catalogue = cmp.Or(ns.Catalogue, sluice.CatalogueOpen)
-	stream := streams.Events(ns)
+	stream := s.names.Events(ns)
 	ns.Retention.MaxAge = cmp.Or(ns.Retention.MaxAge, sluice.Duration(stream.MaxAge))
 	ns.DedupWindow = sluice.Duration(stream.Dedup)
 	return ns
@@ -201,7 +200,7 @@ func (s *Store) EventsInfo(ctx context.Context, ns string) (*jetstream.StreamInf
 	if sluice.CheckNamespaceName(ns) != nil {
 		return nil, NamespaceMissing(ns)
 	}
-	stream, err := s.js.Stream(ctx, streams.EventsStream(ns))
+	stream, err := s.js.Stream(ctx, s.names.EventsStream(ns))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, NamespaceMissing(ns)
 	}
@@ -220,6 +219,3 @@ func usage(info *jetstream.StreamInfo) *sluice.Usage {
 func NamespaceMissing(name string) error {
 	return sluice.Errorf(sluice.NotFound, "namespace %q not found; create it with PUT /v1/namespaces/%s (sluice ns put %s)", name, name, name)
 }
-
-// LogOf returns the namespace that a stream is the log of.
-func LogOf(stream string) (string, bool) { return strings.CutPrefix(stream, streams.EventsStream("")) }

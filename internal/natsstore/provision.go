@@ -29,13 +29,13 @@ func (s *Store) Provision(ctx context.Context) error {
 	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // a killed server may have bound them; the watch of the room binds them again
 		s.opts.Log.WarnContext(ctx, "limits of a full store not lifted on some streams", slog.Any("error", err))
 	}
-	for _, stream := range streams.Singles() {
-		if err := s.ensure(ctx, s.singleConfig(stream), keepData); err != nil {
+	for _, stream := range s.names.Singles() {
+		if err := s.ensure(ctx, s.singleConfig(stream), s.keepData); err != nil {
 			return err
 		}
 	}
 	for _, bucket := range streams.Buckets() {
-		if err := s.ensure(ctx, s.bucketConfig(bucket), keepData); err != nil {
+		if err := s.ensure(ctx, s.bucketConfig(bucket), s.keepData); err != nil {
 			return err
 		}
 	}
@@ -50,7 +50,7 @@ func (s *Store) Provision(ctx context.Context) error {
 		return err
 	}
 	for _, entry := range all {
-		if err := s.ensure(ctx, s.eventsConfig(entry.Value), keepData); err != nil {
+		if err := s.ensure(ctx, s.eventsConfig(entry.Value), s.keepData); err != nil {
 			return err
 		}
 	}
@@ -72,16 +72,16 @@ func (s *Store) finish(ctx context.Context) error {
 
 // singleConfig returns the settings of a stream that exists once.
 func (s *Store) singleConfig(d streams.Stream) jetstream.StreamConfig {
-	if d.Name == streams.Attempts {
+	if d.Name == s.names.Attempts() {
 		d.MaxAge = cmp.Or(s.opts.AttemptsMaxAge, d.MaxAge)
 	}
 	return s.streamConfig(d)
 }
 
 func (s *Store) eventsConfig(ns sluice.Namespace) jetstream.StreamConfig {
-	config := s.streamConfig(streams.Events(s.effective(ns)))
+	config := s.streamConfig(s.names.Events(s.effective(ns)))
 	if s.opts.Readers {
-		config.RePublish = &jetstream.RePublish{Source: streams.EventsSubjects(ns.Name), Destination: streams.LiveSubjects(ns.Name)}
+		config.RePublish = &jetstream.RePublish{Source: s.names.EventsSubjects(ns.Name), Destination: s.names.LiveSubjects(ns.Name)}
 	}
 	return config
 }
@@ -129,9 +129,9 @@ func (s *Store) bucketConfig(d streams.Bucket) jetstream.StreamConfig {
 		dedup = min(dedup, d.TTL)
 	}
 	return jetstream.StreamConfig{
-		Name:                   KVStream + d.Name,
+		Name:                   s.names.BucketStream(d.Name),
 		Description:            d.Description,
-		Subjects:               []string{KVPrefix + d.Name + ".>"},
+		Subjects:               []string{s.names.KeySubject(d.Name, ">")},
 		MaxConsumers:           d.MaxConsumers,
 		MaxMsgs:                unlimited(d.MaxMsgs),
 		MaxBytes:               -1,
@@ -187,7 +187,7 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 	defer cancel()
 	stream, err := s.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, isLog := LogOf(want.Name)
+		_, isLog := s.names.LogOf(want.Name)
 		if isLog { // of two that make it at once, one is refused and finds the other's
 			want.Metadata = streams.WithIncarnation(want.Metadata)
 		}
@@ -230,8 +230,8 @@ type merge func(have, want jetstream.StreamConfig) (next jetstream.StreamConfig,
 
 // keepData gives a stream its missing settings and takes no data away: limits may grow and
 // not shrink, and a switch that cannot be turned off stays on.
-func keepData(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
-	next, refused := shape(have, want), []string(nil)
+func (s *Store) keepData(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
+	next, refused := s.shape(have, want), []string(nil)
 	keep := func(name string, less bool) bool {
 		if less {
 			refused = append(refused, name)
@@ -254,14 +254,14 @@ func keepData(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []stri
 }
 
 // takeLimits is keepData, and the limits are the wanted ones: a caller asked for them.
-func takeLimits(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
-	next, _ := keepData(have, want)
+func (s *Store) takeLimits(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
+	next, _ := s.keepData(have, want)
 	next.MaxAge, next.MaxBytes = want.MaxAge, want.MaxBytes
 	return next, nil
 }
 
 // shape sets everything that holds no data. The metadata stay: they have the incarnation of a log.
-func shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
+func (s *Store) shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next := have
 	next.Metadata = unmarked(have.Metadata)
 	next.Description = want.Description
@@ -281,7 +281,7 @@ func shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.AllowMsgTTL = have.AllowMsgTTL || want.AllowMsgTTL
 	next.AllowAtomicPublish = have.AllowAtomicPublish || want.AllowAtomicPublish
 	next.SubjectDeleteMarkerTTL = want.SubjectDeleteMarkerTTL
-	if have.RePublish == nil || streams.IsLive(have.RePublish.Destination) {
+	if have.RePublish == nil || s.names.IsLive(have.RePublish.Destination) {
 		next.RePublish = want.RePublish
 	}
 	return next
@@ -292,7 +292,7 @@ func isLess[T ~int64](a, b T) bool { return a > 0 && (b <= 0 || a < b) }
 
 // LettersConsumer returns the consumer of the dead letters that are buried from now on, and makes it if it is not there.
 func (s *Store) LettersConsumer(ctx context.Context) (jetstream.Consumer, error) {
-	want := streams.LettersConsumer()
+	want := s.names.LettersConsumer()
 	config := jetstream.ConsumerConfig{
 		Durable: want.Name, Description: want.Description, FilterSubject: want.Filter.Subject, DeliverPolicy: jetstream.DeliverNewPolicy,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: want.AckWait, MaxDeliver: want.MaxDeliver, MaxAckPending: want.MaxPending,

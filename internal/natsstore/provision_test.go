@@ -37,7 +37,7 @@ func TestProvision_IsIdempotent(t *testing.T) {
 		require.Positive(t, config.MaxConsumers, "%s is capped at the server's default", name)
 	}
 	want := []string{"EVENTS_default"}
-	for _, s := range streams.Singles() {
+	for _, s := range (streams.Names{}).Singles() {
 		want = append(want, s.Name)
 	}
 	for _, b := range streams.Buckets() {

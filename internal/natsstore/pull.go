@@ -29,7 +29,7 @@ const (
 
 // Subject, headers and statuses of pull requests.
 const (
-	pullSubject     = "$JS.API.CONSUMER.MSG.NEXT."
+	pullNext        = "CONSUMER.MSG.NEXT."
 	pullAgain       = 20 * time.Millisecond   // after a try that no server was there for
 	headerLeft      = "Nats-Pending-Messages" // of a request that has ended: how many it did not get
 	statusHeartbeat = "100"
@@ -61,6 +61,15 @@ func (s *Store) deliveryPace(most int) pace {
 	return pace{most: most, expiry: remoteExpiry, silence: remoteSilence}
 }
 
+// RequestsLast returns how long a request for deliveries may wait at the server after its client is gone; 0 for a server in this
+// process, which knows its clients.
+func (s *Store) RequestsLast() time.Duration {
+	if s.opts.Conn != nil {
+		return 0
+	}
+	return remoteExpiry
+}
+
 // puller keeps asking a consumer for deliveries (decision 0006). Its messages come one
 // after the other; only that goroutine touches wanted.
 type puller struct {
@@ -86,7 +95,7 @@ func (s *Store) PullDeliveries(info *jetstream.ConsumerInfo, most int, each func
 // more when that returns.
 func (s *Store) pull(info *jetstream.ConsumerInfo, as pace, each func(*nats.Msg), end func(error)) (stop func(), err error) {
 	p := &puller{
-		nc: s.nc, subject: pullSubject + info.Stream + "." + info.Name, inbox: s.nc.NewInbox(), pace: as,
+		nc: s.nc, subject: s.API(pullNext + info.Stream + "." + info.Name), inbox: s.nc.NewInbox(), pace: as,
 		each: each, end: end,
 	}
 	p.silence = time.AfterFunc(as.silence, func() { end(errPullSilent) })

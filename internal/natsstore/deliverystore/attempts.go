@@ -89,7 +89,7 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 		return
 	}
 	select {
-	case l.queue <- recording{streams.AttemptsSubject(namespace, a.Subscription), data, stored}:
+	case l.queue <- recording{l.store.core.Names().AttemptsSubject(namespace, a.Subscription), data, stored}:
 	case <-l.done:
 		stored(errLogClosed)
 		return
@@ -122,8 +122,8 @@ func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint6
 // latest returns the recorded progress of the latest deliveries of a subscription, or of one of
 // its replays, of events behind a sequence.
 func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay string, after uint64) (map[uint64]model.Progress, error) {
-	subject := streams.AttemptsSubject(sub.Namespace, sub.ID)
-	last, err := s.lastTime(ctx, streams.Attempts, subject)
+	subject := s.core.Names().AttemptsSubject(sub.Namespace, sub.ID)
+	last, err := s.lastTime(ctx, s.core.Names().Attempts(), subject)
 	if err != nil || last.IsZero() {
 		return nil, err
 	}
@@ -133,9 +133,9 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay str
 
 // lastTried returns the attempts of the half minute before the last one, by subscription.
 func (s *Store) lastTried(ctx context.Context) (map[string][]tried, error) {
-	handle, err := s.core.JetStream().Stream(ctx, streams.Attempts)
+	handle, err := s.core.JetStream().Stream(ctx, s.core.Names().Attempts())
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", streams.Attempts, err)
+		return nil, fmt.Errorf("stream %s: %w", s.core.Names().Attempts(), err)
 	}
 	return s.triedSince(ctx, "", handle.CachedInfo().State.LastTime, 0)
 }
@@ -158,7 +158,7 @@ type tried struct {
 func (s *Store) triedSince(ctx context.Context, subject string, last time.Time, after uint64) (map[string][]tried, error) {
 	from := last.Add(-recoverSpan)
 	all := map[string][]tried{}
-	err := s.core.Scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
+	err := s.core.Scan(ctx, s.core.Names().Attempts(), jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
 	}, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 		for line := range streams.SplitBlock(msg.Data) {

@@ -57,7 +57,7 @@ func TestAttempts_OfAnOutageAreStoredTogether(t *testing.T) {
 	known, err := log.Recover(t.Context(), sub, 0)
 	require.NoError(t, err)
 	require.Len(t, known, many)
-	stream, err := store.core.JetStream().Stream(t.Context(), streams.Attempts)
+	stream, err := store.core.JetStream().Stream(t.Context(), streams.Names{}.Attempts())
 	require.NoError(t, err)
 	require.Less(t, stream.CachedInfo().State.Msgs, uint64(many/4), "not one after the other")
 }

@@ -35,12 +35,12 @@ func attempted(sub string, seq int) *sluice.Attempt {
 // messages returns what a subscription's messages hold: for each the lines.
 func messages(t *testing.T, js jetstream.JetStream, sub string) (all [][][]byte) {
 	t.Helper()
-	stream, err := js.Stream(t.Context(), streams.Attempts)
+	stream, err := js.Stream(t.Context(), streams.Names{}.Attempts())
 	require.NoError(t, err)
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
 		msg, err := stream.GetMsg(t.Context(), seq)
 		require.NoError(t, err)
-		if msg.Subject == streams.AttemptsSubject(sluice.DefaultNamespace, sub) {
+		if msg.Subject == (streams.Names{}).AttemptsSubject(sluice.DefaultNamespace, sub) {
 			all = append(all, bytes.Split(msg.Data, []byte("\n")))
 		}
 	}
@@ -170,7 +170,7 @@ func TestAttempts_KeepTheirOrderThoughBlocksFail(t *testing.T) {
 	store, server := provisioned(t)
 	log := runLog(t, store)
 	js := natstest.JetStream(t, server)
-	stream, err := js.Stream(t.Context(), streams.Attempts)
+	stream, err := js.Stream(t.Context(), streams.Names{}.Attempts())
 	require.NoError(t, err)
 	lifted := stream.CachedInfo().Config
 	full := lifted
@@ -200,7 +200,7 @@ func TestAttempts_AreStoredWhereBlocksAreTooLarge(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	js := natstest.JetStream(t, server)
-	stream, err := js.Stream(t.Context(), streams.Attempts)
+	stream, err := js.Stream(t.Context(), streams.Names{}.Attempts())
 	require.NoError(t, err)
 	small := stream.CachedInfo().Config
 	small.MaxMsgSize = 600
@@ -270,7 +270,7 @@ func mixedLog(t *testing.T) (rooms, *sluice.Subscription) {
 			require.NoError(t, err)
 			lines = append(lines, line)
 		}
-		for _, subject := range []string{streams.AttemptsSubject(sluice.DefaultNamespace, "s"), streams.AttemptsSubject(sluice.DefaultNamespace, "other")} {
+		for _, subject := range []string{streams.Names{}.AttemptsSubject(sluice.DefaultNamespace, "s"), streams.Names{}.AttemptsSubject(sluice.DefaultNamespace, "other")} {
 			_, err := js.Publish(t.Context(), subject, streams.JoinBlock(lines))
 			require.NoError(t, err)
 		}
@@ -352,7 +352,7 @@ func TestAttempts_UnreadableLineIsAnError(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	sub := &sluice.Subscription{ID: "s", Namespace: sluice.DefaultNamespace}
-	_, err := natstest.JetStream(t, server).Publish(t.Context(), streams.AttemptsSubject(sub.Namespace, sub.ID), []byte(strings.Join([]string{`{"seq":1}`, `{"seq"`, `{"seq":3}`}, "\n")))
+	_, err := natstest.JetStream(t, server).Publish(t.Context(), streams.Names{}.AttemptsSubject(sub.Namespace, sub.ID), []byte(strings.Join([]string{`{"seq":1}`, `{"seq"`, `{"seq":3}`}, "\n")))
 	require.NoError(t, err)
 	_, _, err = store.Attempts(t.Context(), sub, model.HistoryQuery{Limit: 9})
 	require.ErrorContains(t, err, "ATTEMPTS 1")

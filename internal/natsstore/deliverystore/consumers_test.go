@@ -33,7 +33,7 @@ func TestConsumers_AreMadeBySeveralAtOnce(t *testing.T) {
 		for range cap(made) {
 			require.NoError(t, <-made)
 		}
-		_, err := natstest.JetStream(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), "s")
+		_, err := natstest.JetStream(t, server).Consumer(t.Context(), streams.Names{}.EventsStream(sub.Namespace), "s")
 		require.NoError(t, err)
 	}
 }
@@ -54,7 +54,7 @@ func TestConsumers_EndedSubscriptionGetsNone(t *testing.T) {
 			require.NoError(t, store.core.Subscriptions().Delete(t.Context(), sub.ID, now.Revision))
 		}
 		requireCode(t, sluice.NotFound, store.EnsureConsumers(t.Context(), sub))
-		_, err := natstest.JetStream(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), sub.ID)
+		_, err := natstest.JetStream(t, server).Consumer(t.Context(), streams.Names{}.EventsStream(sub.Namespace), sub.ID)
 		require.ErrorIs(t, err, jetstream.ErrConsumerNotFound)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // Headers of a dead letter's message, so that letters can be counted without their events.
@@ -44,7 +43,7 @@ func (s *Store) bury(ctx context.Context, d *sluice.DeadLetter) error {
 	if err != nil {
 		return err
 	}
-	subject := streams.DeadLetterSubject(d)
+	subject := s.core.Names().DeadLetterSubject(d)
 	msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
 		jetstream.MsgIDHeader: {subject + "@" + strconv.FormatInt(d.At.UnixNano(), 10)},
 		headerReason:          {string(d.Reason)},
@@ -57,7 +56,7 @@ func (s *Store) bury(ctx context.Context, d *sluice.DeadLetter) error {
 // Unbury deletes the dead letter at a place. It is no error if there is none: a later one of the same
 // delivery has another place.
 func (s *Store) Unbury(ctx context.Context, letterSeq uint64) error {
-	stream, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
+	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().DeadLetters())
 	if err == nil {
 		_, err = natsstore.Once(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, stream.DeleteMsg(ctx, letterSeq) })
 	}
@@ -135,11 +134,11 @@ func (s *Store) Discard(ctx context.Context, sub *sluice.Subscription, event str
 
 // DiscardAll deletes all of the subscription's dead letters.
 func (s *Store) DiscardAll(ctx context.Context, sub *sluice.Subscription) error {
-	return s.purgeLetters(ctx, streams.DeadLettersSubject(sub.Namespace, sub.ID))
+	return s.purgeLetters(ctx, s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID))
 }
 
 func (s *Store) purgeLetters(ctx context.Context, subjects string) error {
-	stream, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
+	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().DeadLetters())
 	if err == nil {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(subjects))
 	}
@@ -152,13 +151,13 @@ func (s *Store) purgeLetters(ctx context.Context, subjects string) error {
 // findLetter returns the newest letter that an event's id or sequence names, and the filter that
 // found it.
 func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, string, error) {
-	stream, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
+	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().DeadLetters())
 	if err != nil {
-		return model.BuriedLetter{}, "", fmt.Errorf("stream %s: %w", streams.DeadLetters, natsstore.StoreError(ctx, err))
+		return model.BuriedLetter{}, "", fmt.Errorf("stream %s: %w", s.core.Names().DeadLetters(), natsstore.StoreError(ctx, err))
 	}
-	subjects := []string{streams.DeadLetterOfEvent(sub.Namespace, sub.ID, event)}
+	subjects := []string{s.core.Names().DeadLetterOfEvent(sub.Namespace, sub.ID, event)}
 	if seq, err := strconv.ParseUint(event, 10, 64); err == nil {
-		subjects = append(subjects, streams.DeadLetterOfSeq(sub.Namespace, sub.ID, seq))
+		subjects = append(subjects, s.core.Names().DeadLetterOfSeq(sub.Namespace, sub.ID, seq))
 	}
 	for _, filter := range subjects {
 		msg, err := natsstore.Asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
@@ -183,13 +182,13 @@ func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event 
 
 // CountDeadLetters returns how many dead letters the subscription has.
 func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
-	request := natsstore.DirectRequest{Subject: streams.DeadLettersSubject(sub.Namespace, sub.ID), StartTime: &sub.CreatedAt, Batch: 1, MaxBytes: natsstore.DirectMaxBytes}
+	request := natsstore.DirectRequest{Subject: s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID), StartTime: &sub.CreatedAt, Batch: 1, MaxBytes: natsstore.DirectMaxBytes}
 	body, err := json.Marshal(request)
 	if err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)
 	}
 	msg, err := natsstore.Asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return s.core.Conn().RequestWithContext(ctx, natsstore.DirectSubject+streams.DeadLetters, body)
+		return s.core.Conn().RequestWithContext(ctx, s.core.API(natsstore.DirectGet+s.core.Names().DeadLetters()), body)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", natsstore.StoreError(ctx, err))
@@ -215,10 +214,10 @@ func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (model
 	}
 	r := model.Redrivable{Last: last}
 	config := jetstream.ConsumerConfig{
-		FilterSubject: streams.DeadLettersSubject(sub.Namespace, sub.ID), HeadersOnly: true,
+		FilterSubject: s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID), HeadersOnly: true,
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &sub.CreatedAt,
 	}
-	err = s.core.Scan(ctx, streams.DeadLetters, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = s.core.Scan(ctx, s.core.Names().DeadLetters(), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		switch {
 		case meta.Sequence.Stream > last:
 			return false, nil
@@ -236,9 +235,9 @@ func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (model
 }
 
 func (s *Store) deadLetterBounds(ctx context.Context) (first, last uint64, err error) {
-	stream, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
+	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().DeadLetters())
 	if err != nil {
-		return 0, 0, fmt.Errorf("stream %s: %w", streams.DeadLetters, natsstore.StoreError(ctx, err))
+		return 0, 0, fmt.Errorf("stream %s: %w", s.core.Names().DeadLetters(), natsstore.StoreError(ctx, err))
 	}
 	state := stream.CachedInfo().State
 	return state.FirstSeq, state.LastSeq, nil
@@ -248,10 +247,10 @@ func (s *Store) deadLetterBounds(ctx context.Context) (first, last uint64, err e
 // false.
 func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from uint64, each func(model.BuriedLetter) (more bool)) error {
 	config := jetstream.ConsumerConfig{
-		FilterSubject: streams.DeadLettersSubject(sub.Namespace, sub.ID),
+		FilterSubject: s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID),
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, from),
 	}
-	err := s.core.Scan(ctx, streams.DeadLetters, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err := s.core.Scan(ctx, s.core.Names().DeadLetters(), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		d, ok := s.letterOf(ctx, msg.Subject, msg.Data, meta.Sequence.Stream)
 		if !ok || !isOwn(sub, &d.DeadLetter) {
 			return true, nil

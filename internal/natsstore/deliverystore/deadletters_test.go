@@ -258,7 +258,7 @@ func TestDeadLetters_HideThoseOfAnEarlierSubscription(t *testing.T) {
 func TestDeadLetter_SubjectFitsAnyEventID(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"a", "a.b", "*", ">", "=", " ", "\x7f", strings.Repeat(".", 256), strings.Repeat("é", 3000)} {
-		subject := streams.DeadLetterSubject(&sluice.DeadLetter{Namespace: "n", Subscription: "s", Seq: 1, EventID: id, Path: "/a/b"})
+		subject := streams.Names{}.DeadLetterSubject(&sluice.DeadLetter{Namespace: "n", Subscription: "s", Seq: 1, EventID: id, Path: "/a/b"})
 		require.Len(t, strings.Split(subject, "."), 5, id)
 		require.NotContains(t, subject, " ")
 		require.Less(t, len(subject), 1000)

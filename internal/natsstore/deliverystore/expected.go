@@ -82,5 +82,5 @@ func (p Positions) New(sub *sluice.Subscription) (fanout.Stored, bool) {
 
 // floorsBefore returns the floors of a subscription that begins at a sequence.
 func floorsBefore(sub *sluice.Subscription, first uint64) []uint64 {
-	return slices.Repeat([]uint64{max(first, 1) - 1}, len(streams.PushConsumers(sub)))
+	return slices.Repeat([]uint64{max(first, 1) - 1}, len(streams.Names{}.PushConsumers(sub)))
 }

@@ -24,7 +24,7 @@ func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q model.
 		q.Since = sub.CreatedAt
 	}
 	b := backwards[sluice.Attempt]{
-		store: s, stream: streams.Attempts, split: streams.SplitBlock, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
+		store: s, stream: s.core.Names().Attempts(), split: streams.SplitBlock, subject: s.core.Names().AttemptsSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
 		look: func(a *sluice.Attempt) (wanted, older bool) {
 			return q.WantsAttempt(a), a.StartedAt.Before(q.Since)
 		},
@@ -49,7 +49,7 @@ func (s *Store) letters(ctx context.Context, sub *sluice.Subscription, q model.H
 		q.Since = sub.CreatedAt
 	}
 	b := backwards[sluice.DeadLetter]{
-		store: s, stream: streams.DeadLetters, subject: streams.DeadLettersSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
+		store: s, stream: s.core.Names().DeadLetters(), subject: s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
 		look: func(d *sluice.DeadLetter) (bool, bool) {
 			return !d.At.Before(q.Since) && wanted(d), d.At.Before(q.Since)
 		},
@@ -59,7 +59,7 @@ func (s *Store) letters(ctx context.Context, sub *sluice.Subscription, q model.H
 
 // LastAttemptAt returns when the subscription's last attempt was recorded; zero if there is none.
 func (s *Store) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
-	at, err := s.lastTime(ctx, streams.Attempts, streams.AttemptsSubject(sub.Namespace, sub.ID))
+	at, err := s.lastTime(ctx, s.core.Names().Attempts(), s.core.Names().AttemptsSubject(sub.Namespace, sub.ID))
 	if at.Before(sub.CreatedAt) {
 		return time.Time{}, err // it was an earlier subscription's of the same id
 	}
@@ -87,7 +87,7 @@ func (s *Store) brief(ctx context.Context, sub *sluice.Subscription) (_ sluice.S
 	if sub.State == sluice.Cancelled {
 		return status, 0, s.countDead(ctx, sub, &status)
 	}
-	for i, c := range streams.PushConsumers(sub) {
+	for i, c := range s.core.Names().PushConsumers(sub) {
 		first, err := s.addConsumer(ctx, sub, i, c, &status)
 		if err != nil {
 			return status, 0, err
@@ -178,7 +178,7 @@ const maxNotices = 50
 // Notices returns the last attempts to notify of a wake that began at a time, the newest last.
 func (l *AttemptLog) Notices(ctx context.Context, sub *sluice.Subscription, wakeID string, since time.Time) ([]sluice.Attempt, error) {
 	b := backwards[sluice.Attempt]{
-		store: l.store, stream: streams.Attempts, split: streams.SplitBlock, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), limit: maxNotices,
+		store: l.store, stream: l.store.core.Names().Attempts(), split: streams.SplitBlock, subject: l.store.core.Names().AttemptsSubject(sub.Namespace, sub.ID), limit: maxNotices,
 		look: func(a *sluice.Attempt) (bool, bool) { return a.EventID == wakeID, a.StartedAt.Before(since) },
 	}
 	found, _, err := b.read(ctx)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // FollowLetters calls tell for the dead letters as they are buried, in order, and again for those for which it returned an
@@ -27,7 +26,7 @@ func (s *Store) FollowLetters(ctx context.Context, tell func(ctx context.Context
 		}
 		return err
 	})
-	return fmt.Errorf("follow %s: %w", streams.DeadLetters, err)
+	return fmt.Errorf("follow %s: %w", s.core.Names().DeadLetters(), err)
 }
 
 func lettersAgain() *backoff.ExponentialBackOff {
@@ -64,7 +63,7 @@ func (s *Store) followLetters(ctx context.Context, well func(), tell func(contex
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
-	most := streams.LettersConsumer().MaxPending
+	most := s.core.Names().LettersConsumer().MaxPending
 	l := &letters{store: s, arrived: make(chan *nats.Msg, most)}
 	stop, err := s.core.PullDeliveries(consumer.CachedInfo(), most, func(msg *nats.Msg) {
 		select {
@@ -152,7 +151,7 @@ func (l *letters) giveBack() {
 
 // TailDeadLetters is TailEvents of the log for the dead letters of all subscriptions.
 func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error {
-	return s.core.Tail(ctx, streams.DeadLetters, streams.DeadLettersSubjects(), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+	return s.core.Tail(ctx, s.core.Names().DeadLetters(), s.core.Names().DeadLettersSubjects(), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		d, ok := s.letterOf(ctx, msg.Subject, msg.Data, meta.Sequence.Stream)
 		if !ok {
 			return nil

@@ -122,7 +122,7 @@ func (l look) do(ctx context.Context) (err error) {
 		}
 		return lost(from, to)
 	}
-	for i, want := range streams.PushConsumers(l.sub) {
+	for i, want := range l.store.core.Names().PushConsumers(l.sub) {
 		m, _ := before.mark(i)
 		if max(m.Floor, m.Open, m.Next, m.Seen) > last {
 			m = mark{} // it is another log under the same name

@@ -112,7 +112,7 @@ func (l *AttemptLog) BuryGap(ctx context.Context, sub *sluice.Subscription, d sl
 		return false, err
 	}
 	d.Seq, d.LastSeq = left.From, left.To
-	if err := l.store.purgeLetters(ctx, streams.DeadLetterOfSeq(sub.Namespace, sub.ID, d.Seq)); err != nil { // "expired", without the path
+	if err := l.store.purgeLetters(ctx, l.store.core.Names().DeadLetterOfSeq(sub.Namespace, sub.ID, d.Seq)); err != nil { // "expired", without the path
 		return false, err
 	}
 	if err := l.Bury(ctx, d); err != nil {
@@ -156,9 +156,9 @@ func (s *Store) unattempted(ctx context.Context, sub *sluice.Subscription, gap G
 	limit, cancel := context.WithTimeout(ctx, gapLimit)
 	defer cancel()
 	config := jetstream.ConsumerConfig{
-		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
+		FilterSubject: s.core.Names().AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 	}
-	err := s.core.Scan(limit, streams.Attempts, config, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
+	err := s.core.Scan(limit, s.core.Names().Attempts(), config, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 		gap.enter(msg.Data, attempted)
 		return true, nil
 	})

@@ -46,9 +46,9 @@ func (s *Store) DeadLetterCounts(ctx context.Context) (map[string]uint64, error)
 // DeadLetterGauges returns how many dead letters there are, and of each subscription that has some unless there
 // are more than 100,000. Those of an earlier subscription of the same ID are counted, too.
 func (s *Store) DeadLetterGauges(ctx context.Context) (model.DeadLetterGauges, error) {
-	handle, err := s.core.JetStream().Stream(ctx, streams.DeadLetters)
+	handle, err := s.core.JetStream().Stream(ctx, s.core.Names().DeadLetters())
 	if err != nil {
-		return model.DeadLetterGauges{}, fmt.Errorf("stream %s: %w", streams.DeadLetters, natsstore.StoreError(ctx, err))
+		return model.DeadLetterGauges{}, fmt.Errorf("stream %s: %w", s.core.Names().DeadLetters(), natsstore.StoreError(ctx, err))
 	}
 	switch n := handle.CachedInfo().State.Msgs; {
 	case n == 0:
@@ -57,7 +57,7 @@ func (s *Store) DeadLetterGauges(ctx context.Context) (model.DeadLetterGauges, e
 		return model.DeadLetterGauges{Total: n}, nil
 	}
 	info, err := natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
-		return handle.Info(ctx, jetstream.WithSubjectFilter(streams.DeadLettersSubjects()))
+		return handle.Info(ctx, jetstream.WithSubjectFilter(s.core.Names().DeadLettersSubjects()))
 	})
 	if err != nil {
 		return model.DeadLetterGauges{}, fmt.Errorf("count dead letters: %w", natsstore.StoreError(ctx, err))
@@ -65,7 +65,7 @@ func (s *Store) DeadLetterGauges(ctx context.Context) (model.DeadLetterGauges, e
 	type owner struct{ namespace, subscription string }
 	counts := map[owner]uint64{}
 	for subject, n := range info.State.Subjects {
-		if parts := strings.SplitN(subject, ".", 4); len(parts) == 4 {
+		if parts := strings.SplitN(s.core.Names().BareSubject(subject), ".", 4); len(parts) == 4 {
 			counts[owner{parts[1], parts[2]}] += n
 		}
 	}
@@ -78,12 +78,12 @@ func (s *Store) DeadLetterGauges(ctx context.Context) (model.DeadLetterGauges, e
 
 // LastAttempt returns the last recorded attempt of a subscription, nil if there is none.
 func (s *Store) LastAttempt(ctx context.Context, sub *sluice.Subscription) (*sluice.Attempt, error) {
-	handle, err := s.core.JetStream().Stream(ctx, streams.Attempts)
+	handle, err := s.core.JetStream().Stream(ctx, s.core.Names().Attempts())
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", streams.Attempts, natsstore.StoreError(ctx, err))
+		return nil, fmt.Errorf("stream %s: %w", s.core.Names().Attempts(), natsstore.StoreError(ctx, err))
 	}
 	msg, err := natsstore.Asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-		return handle.GetLastMsgForSubject(ctx, streams.AttemptsSubject(sub.Namespace, sub.ID))
+		return handle.GetLastMsgForSubject(ctx, s.core.Names().AttemptsSubject(sub.Namespace, sub.ID))
 	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil //nolint:nilnil // most subscriptions have none

@@ -303,7 +303,7 @@ func (s *Store) consumedFloors(ctx context.Context, sub *sluice.Subscription, l 
 	if err != nil {
 		return nil, false, err
 	}
-	for i, want := range streams.PushConsumers(sub) {
+	for i, want := range s.core.Names().PushConsumers(sub) {
 		if m, known := l.mark(i); known && m.Floor <= last {
 			floors[i] = max(floors[i], m.Floor)
 		}

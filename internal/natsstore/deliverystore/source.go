@@ -55,7 +55,7 @@ func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) e
 func (s *Store) deleteConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	var errs []error
 	for _, name := range streams.Consumers(sub.ID, 2) {
-		err := s.core.JetStream().DeleteConsumer(ctx, streams.EventsStream(sub.Namespace), name)
+		err := s.core.JetStream().DeleteConsumer(ctx, s.core.Names().EventsStream(sub.Namespace), name)
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			errs = append(errs, fmt.Errorf("delete consumer %s: %w", name, err))
 		}
@@ -114,7 +114,7 @@ func (s *Store) alone(ctx context.Context, id string) (release func(), err error
 
 func (s *Store) consumers(ctx context.Context, sub *sluice.Subscription) ([]jetstream.Consumer, error) {
 	var all []jetstream.Consumer
-	for i, want := range streams.PushConsumers(sub) {
+	for i, want := range s.core.Names().PushConsumers(sub) {
 		c, err := s.oneConsumer(ctx, sub, i, want)
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", want.Name, err)
@@ -156,7 +156,7 @@ func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, want str
 	if config.MaxAckPending == want.MaxPending {
 		return c, nil
 	}
-	config.MaxAckPending = want.MaxPending
+	config.MaxAckPending, config.Description = want.MaxPending, want.Description
 	return s.core.JetStream().UpdateConsumer(ctx, want.Stream, config)
 }
 
@@ -320,7 +320,7 @@ func floorOf(info *jetstream.ConsumerInfo) uint64 {
 // A delivery that the server is about to hand out again already keeps its place there, in spite of the
 // asked order; an answer with a delay takes it out first.
 func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
-	info, err := natsstore.Asked(ctx, c.Info)
+	info, err := s.unasked(ctx, c)
 	if err != nil || info.NumAckPending == 0 {
 		return info, err
 	}
@@ -354,6 +354,26 @@ func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*
 	}
 	return info, err
 }
+
+// unasked returns the consumer's state once no request of an earlier source waits at a server elsewhere. A server with leaf nodes
+// or gateways hands deliveries to a request of a client that is gone for up to two seconds, thousands of times, and each counts
+// as one that the next source misses. Requests of a source that still runs are not waited for longer than theirs last.
+func (s *Store) unasked(ctx context.Context, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
+	for until := time.Now().Add(s.core.RequestsLast()); ; {
+		info, err := natsstore.Asked(ctx, c.Info)
+		if err != nil || info.NumWaiting == 0 || time.Now().After(until) {
+			return info, err
+		}
+		select {
+		case <-time.After(unaskedAgain):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// unaskedAgain is the interval at which a consumer's requests are counted.
+const unaskedAgain = 100 * time.Millisecond
 
 // checkGone returns an error if the event is still there: the replica that was asked before lagged behind.
 func (s *Store) checkGone(ctx context.Context, ns string, seq uint64) error {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // A consumer whose pattern starts with a wildcard is handed the server's own events, too, which
@@ -18,9 +17,9 @@ import (
 
 // systemEvents returns how many of the server's own events the log holds from a sequence on.
 func (s *Store) systemEvents(ctx context.Context, namespace string, from uint64) (uint64, error) {
-	stream := streams.EventsStream(namespace)
+	stream := s.core.Names().EventsStream(namespace)
 	c, err := s.core.JetStream().CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
-		FilterSubject: streams.SystemSubjects(namespace), DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
+		FilterSubject: s.core.Names().SystemSubjects(namespace), DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: natsstore.Unused,
 	})
 	if err != nil {
@@ -36,7 +35,7 @@ func (s *Store) settleSystem(ctx context.Context, sub *sluice.Subscription) erro
 	if !sub.Pattern.WildFirst() {
 		return nil
 	}
-	for _, want := range streams.PushConsumers(sub) {
+	for _, want := range s.core.Names().PushConsumers(sub) {
 		c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			continue
@@ -56,7 +55,7 @@ func (s *Store) ackSystem(ctx context.Context, namespace string, info *jetstream
 		return nil
 	}
 	return s.core.Scan(ctx, info.Stream, jetstream.ConsumerConfig{
-		FilterSubject: streams.SystemSubjects(namespace), HeadersOnly: true,
+		FilterSubject: s.core.Names().SystemSubjects(namespace), HeadersOnly: true,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: info.AckFloor.Stream + 1,
 	}, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		seq := meta.Sequence.Stream

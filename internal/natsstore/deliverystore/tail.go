@@ -17,9 +17,9 @@ import (
 
 // LastAttemptPlace returns the place of the log's last attempt, for AttemptsAfter.
 func (s *Store) LastAttemptPlace(ctx context.Context) (uint64, error) {
-	stream, err := s.core.JetStream().Stream(ctx, streams.Attempts)
+	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().Attempts())
 	if err != nil {
-		return 0, fmt.Errorf("stream %s: %w", streams.Attempts, natsstore.StoreError(ctx, err))
+		return 0, fmt.Errorf("stream %s: %w", s.core.Names().Attempts(), natsstore.StoreError(ctx, err))
 	}
 	return stream.CachedInfo().State.LastSeq, nil
 }
@@ -38,8 +38,8 @@ func (s *Store) AttemptsAfter(ctx context.Context, q model.TailQuery) (found []s
 		defer end()
 		waits = limited
 	}
-	err = s.core.Follow(waits, streams.Attempts, jetstream.ConsumerConfig{
-		FilterSubject: streams.AttemptsSubject(q.Namespace, cmp.Or(q.Subscription, "*")),
+	err = s.core.Follow(waits, s.core.Names().Attempts(), jetstream.ConsumerConfig{
+		FilterSubject: s.core.Names().AttemptsSubject(q.Namespace, cmp.Or(q.Subscription, "*")),
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: place + 1,
 	}, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {

@@ -28,7 +28,7 @@ func TestAttemptsAfter_WaitsForOne(t *testing.T) {
 	}()
 	js := natstest.JetStream(t, server)
 	require.Eventually(t, func() bool {
-		stream, err := js.Stream(t.Context(), streams.Attempts)
+		stream, err := js.Stream(t.Context(), streams.Names{}.Attempts())
 		return err == nil && stream.CachedInfo().State.Consumers == 1
 	}, patience, 5*time.Millisecond)
 	require.Empty(t, pages)

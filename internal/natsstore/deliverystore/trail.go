@@ -152,7 +152,7 @@ func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *
 	if sub.State == sluice.Cancelled || t.Path == "" {
 		return nil
 	}
-	all, i := streams.PushConsumers(sub), 0
+	all, i := s.core.Names().PushConsumers(sub), 0
 	if len(all) == 2 && len(t.Path.Segments()) == len(sub.Pattern.Segments())-1 {
 		i = 1
 	}
@@ -168,7 +168,7 @@ func (s *Store) trailLater(ctx context.Context, sub *sluice.Subscription, t *mod
 	if sub.From.Kind != sluice.StartLastPerPath || t.Event == nil || t.Path == "" {
 		return nil
 	}
-	next, err := s.log.NextSeq(ctx, sub.Namespace, streams.Subject(sub.Namespace, t.Path), t.Seq+1)
+	next, err := s.log.NextSeq(ctx, sub.Namespace, s.core.Names().Subject(sub.Namespace, t.Path), t.Seq+1)
 	t.Later = next
 	return err
 }
@@ -203,7 +203,7 @@ func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes [
 		return nil, nil
 	}
 	b := backwards[sluice.Attempt]{
-		store: s, stream: streams.Attempts, split: streams.SplitBlock, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), limit: len(old),
+		store: s, stream: s.core.Names().Attempts(), split: streams.SplitBlock, subject: s.core.Names().AttemptsSubject(sub.Namespace, sub.ID), limit: len(old),
 		look: func(a *sluice.Attempt) (bool, bool) {
 			_, ok := old[a.Seq]
 			delete(old, a.Seq)
@@ -220,8 +220,8 @@ func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes [
 // older than its record, and is never older than its start.
 func (s *Store) FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
 	var at time.Time
-	err := s.core.ScanAhead(ctx, streams.Attempts, jetstream.ConsumerConfig{
-		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverAllPolicy,
+	err := s.core.ScanAhead(ctx, s.core.Names().Attempts(), jetstream.ConsumerConfig{
+		FilterSubject: s.core.Names().AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverAllPolicy,
 	}, 1, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 		for record := range streams.SplitBlock(msg.Data) {
 			var first tried

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // addWaiting counts the undelivered events: the backlog, and those in the log in each lane that the status shows, from the
@@ -40,13 +39,13 @@ func (s *Store) waiting(ctx context.Context, sub *sluice.Subscription, lane *slu
 // where the subscription does not get those.
 func (s *Store) countLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64) (uint64, error) {
 	if path != "" {
-		return s.countFrom(ctx, sub.Namespace, streams.Subject(sub.Namespace, path), from)
+		return s.countFrom(ctx, sub.Namespace, s.core.Names().Subject(sub.Namespace, path), from)
 	}
-	all, err := s.countFrom(ctx, sub.Namespace, streams.Superset(sub.Namespace, sub.Pattern).Subject, from)
+	all, err := s.countFrom(ctx, sub.Namespace, s.core.Names().Superset(sub.Namespace, sub.Pattern).Subject, from)
 	if err != nil || !sub.Pattern.WildFirst() {
 		return all, err
 	}
-	own, err := s.countFrom(ctx, sub.Namespace, streams.SystemSubjects(sub.Namespace), from)
+	own, err := s.countFrom(ctx, sub.Namespace, s.core.Names().SystemSubjects(sub.Namespace), from)
 	return all - min(own, all), err
 }
 

@@ -65,7 +65,7 @@ func (b *batch) fresh() []int {
 }
 
 func (b *batch) message(i int) (*nats.Msg, error) {
-	msg := message(b.ns, &b.events[i])
+	msg := message(b.stamps.names, b.ns, &b.events[i])
 	return msg, b.stamps.sealEvent(msg, &b.events[i])
 }
 

@@ -43,7 +43,7 @@ func TestBind_ExchangesPromises(t *testing.T) {
 	fillLog(t, store, "large", 1)
 	fillLog(t, store, ns, 20)
 	before := map[string]jetstream.StreamConfig{}
-	for _, stream := range []string{streams.EventsStream(ns), streams.EventsStream("large"), streams.Attempts, streams.DeadLetters} {
+	for _, stream := range []string{streams.Names{}.EventsStream(ns), streams.Names{}.EventsStream("large"), streams.Names{}.Attempts(), streams.Names{}.DeadLetters()} {
 		before[stream] = configOf(t, js, stream)
 	}
 	unchanged := func() {
@@ -62,11 +62,11 @@ func TestBind_ExchangesPromises(t *testing.T) {
 		require.NoError(t, store.core.Bind(t.Context(), sluice.StorageTight, 1800<<10))
 		refused()
 	}
-	require.Equal(t, before[streams.DeadLetters].MaxBytes, configOf(t, js, streams.DeadLetters).MaxBytes)
+	require.Equal(t, before[streams.Names{}.DeadLetters()].MaxBytes, configOf(t, js, streams.Names{}.DeadLetters()).MaxBytes)
 	require.NoError(t, store.core.Bind(t.Context(), sluice.StorageScarce, 1800<<10))
-	require.Positive(t, configOf(t, js, streams.DeadLetters).MaxBytes)
-	require.Equal(t, jetstream.DiscardNew, configOf(t, js, streams.DeadLetters).Discard)
-	require.Equal(t, jetstream.DiscardOld, configOf(t, js, streams.Attempts).Discard)
+	require.Positive(t, configOf(t, js, streams.Names{}.DeadLetters()).MaxBytes)
+	require.Equal(t, jetstream.DiscardNew, configOf(t, js, streams.Names{}.DeadLetters()).Discard)
+	require.Equal(t, jetstream.DiscardOld, configOf(t, js, streams.Names{}.Attempts()).Discard)
 	require.NoError(t, store.core.Bind(t.Context(), sluice.StorageAmple, 1800<<10))
 	unchanged()
 	fillLog(t, store, "large", 2)
@@ -89,8 +89,8 @@ func TestBind_LeavesFullLogsAlone(t *testing.T) {
 	require.NoError(t, store.core.Bind(t.Context(), sluice.StorageTight, 300_000))
 	_, err = store.Publish(t.Context(), "rolls", []sluice.Event{eventOf("more", 1000)})
 	require.NoError(t, err)
-	require.LessOrEqual(t, configOf(t, js, streams.EventsStream(ns)).MaxBytes, int64(300_000))
-	stream, err := js.Stream(t.Context(), streams.EventsStream(ns))
+	require.LessOrEqual(t, configOf(t, js, streams.Names{}.EventsStream(ns)).MaxBytes, int64(300_000))
+	stream, err := js.Stream(t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(t, err)
 	require.EqualValues(t, 10, stream.CachedInfo().State.Msgs, "nothing goes")
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // Bounds of a page of changes, besides its limit.
@@ -174,7 +173,7 @@ func (r *changeReader) take(msg *nats.Msg) error {
 	}
 	r.stored = natsstore.LastHeader(msg, natsstore.HeaderStored)
 	r.scanned++
-	if subject := natsstore.LastHeader(msg, natsstore.HeaderSubject); subject == streams.ErasedSubject(r.ns) {
+	if subject := natsstore.LastHeader(msg, natsstore.HeaderSubject); subject == r.log.core.Names().ErasedSubject(r.ns) {
 		r.takeErased(msg, subject, seq)
 		return nil
 	}

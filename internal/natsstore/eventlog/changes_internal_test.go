@@ -29,7 +29,7 @@ func tenEvents(t *testing.T) (*Log, jetstream.Stream) {
 		_, err := l.Publish(t.Context(), logName, []sluice.Event{{ID: strconv.Itoa(n + 1), Path: sluice.Path(fmt.Sprint("/", n%2))}})
 		require.NoError(t, err)
 	}
-	stream, err := core.JetStream().Stream(t.Context(), streams.EventsStream(logName))
+	stream, err := core.JetStream().Stream(t.Context(), streams.Names{}.EventsStream(logName))
 	require.NoError(t, err)
 	return l, stream
 }
@@ -78,8 +78,8 @@ func TestChangeReader_NoticesAnotherLog(t *testing.T) {
 	require.NoError(t, err)
 	r := l.newChangeReader(logName, model.ChangeQuery{}, info)
 	require.NoError(t, r.read(t.Context()))
-	require.NoError(t, l.core.JetStream().DeleteStream(t.Context(), streams.EventsStream(logName)))
-	require.NoError(t, l.core.Remake(t.Context(), streams.EventsStream(logName), 10))
+	require.NoError(t, l.core.JetStream().DeleteStream(t.Context(), streams.Names{}.EventsStream(logName)))
+	require.NoError(t, l.core.Remake(t.Context(), streams.Names{}.EventsStream(logName), 10))
 	info, err = l.core.EventsInfo(t.Context(), logName)
 	require.NoError(t, err)
 	require.False(t, r.settle(info))

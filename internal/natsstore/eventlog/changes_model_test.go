@@ -74,7 +74,7 @@ func (o *origin) step(t *testing.T, n int) {
 // trim takes the messages before a sequence away, as retention does.
 func (o *origin) trim(t *testing.T, before uint64) {
 	t.Helper()
-	stream, err := o.js.Stream(t.Context(), streams.EventsStream(o.name))
+	stream, err := o.js.Stream(t.Context(), streams.Names{}.EventsStream(o.name))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(before)))
 	for id, seq := range o.live {

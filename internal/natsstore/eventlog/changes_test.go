@@ -111,7 +111,7 @@ func TestChanges_TagTheEndsOfAPage(t *testing.T) {
 		require.Len(t, page.ThroughTag, 8)
 		through[page.ThroughSeq] = page.ThroughTag
 	}
-	log, err := natstest.JetStream(t, server).Stream(t.Context(), streams.EventsStream(ns))
+	log, err := natstest.JetStream(t, server).Stream(t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(t, err)
 	require.NoError(t, log.SecureDeleteMsg(t.Context(), 2))
 	page, err := store.Changes(t.Context(), ns, model.ChangeQuery{Since: 2})
@@ -184,12 +184,12 @@ func TestErasePath_LeavesIDsOnly(t *testing.T) {
 	require.Equal(t, []string{"write 3 o1", "write 6 later", "delete 7 p1", "delete 8 p2", "delete 9 p3"}, changes(t, store, model.ChangeQuery{}))
 	deletion := mustFirst(t, store, 6)
 	require.Equal(t, sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Namespace: ns, Seq: 7, ID: "p1"}, ErasedSeq: 1}, deletion)
-	stream, err := natstest.JetStream(t, server).Stream(t.Context(), streams.EventsStream(ns))
+	stream, err := natstest.JetStream(t, server).Stream(t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(t, err)
 	for seq := uint64(7); seq <= 9; seq++ {
 		record, err := stream.GetMsg(t.Context(), seq)
 		require.NoError(t, err)
-		require.Equal(t, streams.ErasedSubject(ns), record.Subject)
+		require.Equal(t, streams.Names{}.ErasedSubject(ns), record.Subject)
 		require.Regexp(t, `^\{"id":"p\d","seq":[125],"on":"[\w-]{22}"\}$`, string(record.Data))
 		require.Equal(t, []string{streams.HeaderNote}, publishersHeaders(record.Header))
 		require.NotContains(t, fmt.Sprint(record.Header, string(record.Data)), "secret-name")
@@ -300,7 +300,7 @@ func TestChanges_ForgedDeletionsAreIgnored(t *testing.T) {
 
 	js := natstest.JetStream(t, server)
 	header := func(namespace string, seq uint64) (nats.Header, []byte) {
-		stream, err := js.Stream(t.Context(), streams.EventsStream(namespace))
+		stream, err := js.Stream(t.Context(), streams.Names{}.EventsStream(namespace))
 		require.NoError(t, err)
 		msg, err := stream.GetMsg(t.Context(), seq)
 		require.NoError(t, err)
@@ -321,7 +321,7 @@ func TestChanges_ForgedDeletionsAreIgnored(t *testing.T) {
 		{Data: text, Header: nats.Header{streams.HeaderNote: {"."}}},
 		{Data: text, Header: nats.Header{streams.HeaderNote: {"%.%"}}},
 	} {
-		msg.Subject = streams.ErasedSubject(ns)
+		msg.Subject = streams.Names{}.ErasedSubject(ns)
 		_, err := js.PublishMsg(t.Context(), msg)
 		require.NoError(t, err)
 	}

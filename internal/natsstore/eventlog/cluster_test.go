@@ -53,7 +53,7 @@ func TestCluster_KeepsThePromises(t *testing.T) {
 
 	batchesStayInOnePiece(t, store)
 
-	cluster.StopLeader(t, streams.EventsStream(ns))
+	cluster.StopLeader(t, streams.Names{}.EventsStream(ns))
 	for i := range 3 {
 		_, err = store.Publish(t.Context(), ns, batchOf("y"+strconv.Itoa(i), 1+i))
 		require.NoError(t, err)

@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/streams"
 )
 
 // tray is a store of messages that notes what is stored together. It is held up, and may refuse messages.
@@ -187,6 +189,6 @@ func TestCommitter_GroupsAreBounded(t *testing.T) {
 
 func TestSizeOf_IsThatOnTheWire(t *testing.T) {
 	t.Parallel()
-	msg := message("default", caused())
+	msg := message(streams.Names{}, "default", caused())
 	require.Equal(t, msg.Size()-len(msg.Subject), sizeOf(msg))
 }

@@ -44,7 +44,7 @@ func damaged(t *testing.T, paths int, lost ...int) (*Log, map[sluice.Path]uint64
 		}
 	}
 	server.Stop(t)
-	blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", streams.EventsStream(sluice.DefaultNamespace), "msgs", "*.blk"))
+	blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", streams.Names{}.EventsStream(sluice.DefaultNamespace), "msgs", "*.blk"))
 	require.NoError(t, err)
 	require.Len(t, blocks, 1)
 	data, err := os.ReadFile(blocks[0])

@@ -31,7 +31,7 @@ const structuredType = "application/cloudevents+json"
 // its data as it came.
 func (st *stamps) eventOf(subject string, header nats.Header, data []byte, seq uint64, stored time.Time) (sluice.Event, error) {
 	var w written
-	err := w.read(subject, header, data)
+	err := w.read(st.names, subject, header, data)
 	st.believe(&w, header)
 	e := w.Event
 	e.Seq, e.Stored = seq, stored.UTC()
@@ -61,7 +61,7 @@ func (l *Log) EventIn(msg *nats.Msg, meta *nats.MsgMetadata) (sluice.Event, erro
 // placeID returns the id of an event that came without one.
 func placeID(ns string, seq uint64) string { return ns + "-" + strconv.FormatUint(seq, 10) }
 
-// namespaceOf returns the second token: the namespace of a subject that is not a path's.
+// namespaceOf returns the second token: the namespace of a subject, without the prefix, that is not a path's.
 func namespaceOf(subject string) string {
 	_, rest, _ := strings.Cut(subject, ".")
 	ns, _, _ := strings.Cut(rest, ".")

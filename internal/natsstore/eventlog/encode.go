@@ -22,7 +22,7 @@ const upperHex = "0123456789ABCDEF"
 
 // message returns the event as CloudEvents message in binary mode: attributes in headers,
 // data in the body. eventOf is its inverse. Empty attributes are left out; a reader fills them in.
-func message(ns string, e *sluice.Event) *nats.Msg {
+func message(names streams.Names, ns string, e *sluice.Event) *nats.Msg {
 	const attributes = 10 // with the stamp
 	h := make(nats.Header, attributes+len(e.Extensions))
 	values := make([]string, 0, attributes+len(e.Extensions)) // of all headers, each in a slice of its own
@@ -54,7 +54,7 @@ func message(ns string, e *sluice.Event) *nats.Msg {
 		}
 		put(name, escape(value))
 	}
-	return &nats.Msg{Subject: streams.Subject(ns, e.Path), Header: h, Data: e.Data}
+	return &nats.Msg{Subject: names.Subject(ns, e.Path), Header: h, Data: e.Data}
 }
 
 // checkEvent returns an error (InvalidRequest) if the event cannot be written as a message.

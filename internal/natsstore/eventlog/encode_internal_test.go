@@ -56,7 +56,7 @@ func TestEvent_RoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := someEvent().Draw(t, "event")
 		require.NoError(t, checkEvent(&want))
-		msg := message("acme", &want)
+		msg := message(streams.Names{}, "acme", &want)
 		for _, values := range msg.Header {
 			for _, c := range []byte(values[0]) {
 				require.True(t, c >= ' ' && c <= '~', "%q would not travel", values[0])
@@ -87,7 +87,7 @@ func FuzzEventOf(f *testing.F) {
 			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 			return
 		}
-		require.Equal(t, subject, streams.Subject(e.Namespace, e.Path))
+		require.Equal(t, subject, streams.Names{}.Subject(e.Namespace, e.Path))
 	})
 }
 

@@ -89,9 +89,9 @@ func (l *Log) erasable(ctx context.Context, ns string, path sluice.Path, after, 
 
 // purgePath deletes the events on a path up to a sequence.
 func (l *Log) purgePath(ctx context.Context, namespace string, path sluice.Path, upTo uint64) error {
-	stream, err := l.core.JetStream().Stream(ctx, streams.EventsStream(namespace))
+	stream, err := l.core.JetStream().Stream(ctx, l.core.Names().EventsStream(namespace))
 	if err == nil {
-		err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.Subject(namespace, path)), jetstream.WithPurgeSequence(upTo+1))
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(l.core.Names().Subject(namespace, path)), jetstream.WithPurgeSequence(upTo+1))
 	}
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", namespace, natsstore.StoreError(ctx, err))
@@ -174,9 +174,9 @@ func (st *stamps) erasedMessage(ns string, e *sluice.Event) (*nats.Msg, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record of an erased event: %w", err)
 	}
-	msg := nats.NewMsg(streams.ErasedSubject(ns))
+	msg := nats.NewMsg(st.names.ErasedSubject(ns))
 	msg.Data = data
-	msg.Header.Set(streams.HeaderNote, key.id+"."+base64.RawURLEncoding.EncodeToString(erasedSum(key, msg.Subject, data)))
+	msg.Header.Set(streams.HeaderNote, key.id+"."+base64.RawURLEncoding.EncodeToString(erasedSum(key, st.names.BareSubject(msg.Subject), data)))
 	return msg, nil
 }
 
@@ -191,7 +191,7 @@ func (st *stamps) erased(msg *nats.Msg, subject string) (record erasedRecord, ok
 	st.mu.RLock()
 	defer st.mu.RUnlock()
 	i := slices.IndexFunc(st.keys, func(k stampKey) bool { return k.id == id })
-	if i < 0 || !hmac.Equal(proof, erasedSum(st.keys[i], subject, msg.Data)) {
+	if i < 0 || !hmac.Equal(proof, erasedSum(st.keys[i], st.names.BareSubject(subject), msg.Data)) {
 		return record, false
 	}
 	return record, json.Unmarshal(msg.Data, &record) == nil

@@ -93,7 +93,7 @@ func (l *Log) newReader(ctx context.Context, ns string, q model.EventQuery) (*re
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{q: q, filter: streams.Superset(ns, q.Pattern), wanted: q.Visible, after: q.After, until: info.State.LastSeq, most: maxScan, replicated: isReplicated(info)}
+	r := &reader{q: q, filter: l.core.Names().Superset(ns, q.Pattern), wanted: q.Visible, after: q.After, until: info.State.LastSeq, most: maxScan, replicated: isReplicated(info)}
 	if r.after == 0 {
 		r.after, err = l.resolve(ctx, ns, q.Since, info.State)
 	} else {

@@ -107,7 +107,7 @@ func TestEvents_ExpiredCursorIsAnError(t *testing.T) {
 	}
 	empty(model.EventQuery{Since: "2001-01-01T00:00:00Z"}) // nothing was ever dropped
 	publish(t, store, ns, "/a", "/b", "/c", "/d")
-	stream, err := natstest.JetStream(t, server).Stream(t.Context(), streams.EventsStream(ns))
+	stream, err := natstest.JetStream(t, server).Stream(t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(3)))
 
@@ -220,22 +220,22 @@ func TestNext_ReadsASubjectInOneRequest(t *testing.T) {
 		}
 		return seqs
 	}
-	a := streams.Subject(ns, "/a")
+	a := streams.Names{}.Subject(ns, "/a")
 	require.Equal(t, []uint64{1, 3, 5}, next(a, 0, 10))
 	require.Equal(t, []uint64{3}, next(a, 2, 1))
 	require.Equal(t, []uint64{5}, next(a, 5, 10))
 	require.Empty(t, next(a, 6, 10))
-	require.Empty(t, next(streams.Subject(ns, "/none"), 1, 10))
-	require.Equal(t, []uint64{2, 3, 4, 5}, next(streams.EventsSubjects(ns), 2, 10))
+	require.Empty(t, next(streams.Names{}.Subject(ns, "/none"), 1, 10))
+	require.Equal(t, []uint64{2, 3, 4, 5}, next(streams.Names{}.EventsSubjects(ns), 2, 10))
 
 	js := natstest.JetStream(t, server)
 	for range 3 {
 		_, err := js.Publish(t.Context(), "events.default.=41", nil) // not canonical: no path
 		require.NoError(t, err)
 	}
-	require.Empty(t, next(streams.EventsSubjects(ns), 6, 2))
+	require.Empty(t, next(streams.Names{}.EventsSubjects(ns), 6, 2))
 	publish(t, store, ns, "/c")
-	require.Equal(t, []uint64{9}, next(streams.EventsSubjects(ns), 6, 2))
+	require.Equal(t, []uint64{9}, next(streams.Names{}.EventsSubjects(ns), 6, 2))
 	require.Equal(t, []uint64{1, 2, 3, 4, 5, 9}, read(t, store, model.EventQuery{}))
 	e, err := store.Event(t.Context(), ns, 6)
 	requireCode(t, sluice.InvalidRequest, err)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // Bounds of a page of a feed, and of the messages on their way for all pages: NATS cuts a connection for which more than 64 MiB,
@@ -52,11 +51,11 @@ func (l *Log) feedPage(ctx context.Context, ns string, pattern sluice.Pattern, a
 		return nil, 0, err
 	}
 	config := jetstream.ConsumerConfig{
-		FilterSubject: streams.Superset(ns, pattern).Subject,
+		FilterSubject: l.core.Names().Superset(ns, pattern).Subject,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
 	}
 	p := page{log: l, after: after, upTo: upTo, reached: after}
-	err = l.core.ScanAhead(ctx, streams.EventsStream(ns), config, feedAhead, p.add)
+	err = l.core.ScanAhead(ctx, l.core.Names().EventsStream(ns), config, feedAhead, p.add)
 	if errors.Is(err, natsstore.ErrBehind) && p.reached > after {
 		p.cut, err = true, nil // so far it goes
 	}

@@ -166,7 +166,7 @@ func TestFeedPage_IgnoresLaggingReplicas(t *testing.T) {
 			return len(all), err
 		},
 	}
-	cluster.LeaveBehind(t, streams.EventsStream(ns), func() {
+	cluster.LeaveBehind(t, streams.Names{}.EventsStream(ns), func() {
 		for n := range 500 {
 			_, err := numbers(store).Put(t.Context(), "k"+strconv.Itoa(n), n, 0)
 			require.NoError(t, err)

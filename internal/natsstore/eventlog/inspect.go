@@ -42,7 +42,7 @@ func OpenInspections(ctx context.Context, core *natsstore.Store) (*Inspections, 
 	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
 	defer cancel()
 	in := &Inspections{core: core, free: make(chan struct{}, inspectAtOnce)}
-	_, arrives := streams.InspectCreate()
+	_, arrives := core.Names().InspectCreate()
 	sub, err := core.Conn().Subscribe(arrives, in.take)
 	if err == nil {
 		err = core.Conn().FlushWithContext(ctx)
@@ -66,7 +66,7 @@ func (in *Inspections) Run(ctx context.Context) error {
 }
 
 func (in *Inspections) take(msg *nats.Msg) {
-	stream, ok := streams.ParseInspectCreate(msg.Subject)
+	stream, ok := in.core.Names().ParseInspectCreate(msg.Subject)
 	if !ok || msg.Reply == "" {
 		return
 	}

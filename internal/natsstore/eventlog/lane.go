@@ -4,16 +4,15 @@ import (
 	"context"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // ReadLane returns up to limit events of the path, or of the whole subscription if the path is empty,
 // from a sequence on, ascending, none if there are none yet; and the first sequence that the
 // log still holds.
 func (l *Log) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) (events []sluice.Event, first uint64, err error) {
-	subject := streams.Superset(sub.Namespace, sub.Pattern).Subject
+	subject := l.core.Names().Superset(sub.Namespace, sub.Pattern).Subject
 	if path != "" {
-		subject = streams.Subject(sub.Namespace, path)
+		subject = l.core.Names().Subject(sub.Namespace, path)
 	}
 	events, err = l.NextEvent(ctx, sub.Namespace, subject, from, limit)
 	if err == nil && len(events) == 0 {

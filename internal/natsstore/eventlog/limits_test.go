@@ -53,7 +53,7 @@ func limited(t *testing.T, limits string) rooms {
 // configure changes the default namespace's log as an operator does.
 func configure(t *testing.T, js jetstream.JetStream, change func(*jetstream.StreamConfig)) {
 	t.Helper()
-	stream, err := js.Stream(t.Context(), streams.EventsStream(ns))
+	stream, err := js.Stream(t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(t, err)
 	config := stream.CachedInfo().Config
 	change(&config)
@@ -118,7 +118,7 @@ func TestLog_FullOneNamesItsLimit(t *testing.T) {
 			requireSays(t, err, sluice.QuotaExceeded, limit+" ", "discard: old")
 			_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf("b1", 500), eventOf("b2", 500)})
 			requireSays(t, err, sluice.QuotaExceeded, limit+" ")
-			_, err = js.Publish(t.Context(), streams.Subject(ns, "/a"), make([]byte, 1000))
+			_, err = js.Publish(t.Context(), streams.Names{}.Subject(ns, "/a"), make([]byte, 1000))
 			apiErr := &jetstream.APIError{}
 			require.ErrorAs(t, err, &apiErr, "who publishes by NATS gets JetStream's own")
 			require.EqualValues(t, 10077, apiErr.ErrorCode)
@@ -141,14 +141,14 @@ func TestStore_FullOneNamesTheRemedy(t *testing.T) {
 	require.True(t, store.core.RefusesAll(t.Context()))
 	_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf("b1", 1000), eventOf("b2", 1)})
 	requireSays(t, err, sluice.Unavailable, "max_file_store")
-	_, err = js.Publish(t.Context(), streams.Subject(ns, "/a"), []byte("x"))
+	_, err = js.Publish(t.Context(), streams.Names{}.Subject(ns, "/a"), []byte("x"))
 	require.ErrorContains(t, err, "insufficient resources")
 	_, _, err = store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "another"})
 	requireSays(t, err, sluice.Unavailable, "max_file_store")
 	_, err = store.core.Namespaces().Get(t.Context(), "another")
 	requireCode(t, sluice.NotFound, err)
 
-	stream, err := js.Stream(t.Context(), streams.EventsStream(ns))
+	stream, err := js.Stream(t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context()))
 	require.Eventually(t, func() bool {
@@ -214,7 +214,7 @@ func TestAccount_LimitsNameTheRemedy(t *testing.T) {
 	})
 	t.Run("max_streams", func(t *testing.T) {
 		t.Parallel()
-		store := limited(t, fmt.Sprintf("max_streams: %d", len(streams.Singles())+len(streams.Buckets())+1))
+		store := limited(t, fmt.Sprintf("max_streams: %d", len(streams.Names{}.Singles())+len(streams.Buckets())+1))
 		_, _, err := store.core.Namespaces().Put(t.Context(), sluice.Namespace{Name: "another"})
 		requireSays(t, err, sluice.QuotaExceeded, "max_streams")
 		_, err = store.core.Namespaces().Get(t.Context(), "another")

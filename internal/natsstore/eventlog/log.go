@@ -29,7 +29,7 @@ type Log struct {
 // limits the operations in flight at once.
 func New(ctx context.Context, core *natsstore.Store) *Log {
 	l := &Log{
-		core: core, stamps: &stamps{}, searched: defaultSearch,
+		core: core, stamps: &stamps{names: core.Names()}, searched: defaultSearch,
 		pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce),
 		observers: make(chan struct{}, changesAtOnce),
 	}

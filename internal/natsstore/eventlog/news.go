@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 const (
@@ -71,7 +70,7 @@ func (n *pathNotifier) close() {
 // messages if they were stored in one step, and with none if some may have been missed. Messages may come that were stored
 // before. Each must not block; it may be called once more while stop is. Code Unavailable if the log cannot be read.
 func (l *Log) ListenPath(ctx context.Context, ns string, path sluice.Path, each func([]PathNews)) (stop func(), err error) {
-	return l.news.listen(ctx, ns, &listener{streams.Subject(ns, path), streams.RecordSubject(ns, path), each})
+	return l.news.listen(ctx, ns, &listener{l.core.Names().Subject(ns, path), l.core.Names().RecordSubject(ns, path), each})
 }
 
 func (n *pathNotifier) listen(ctx context.Context, ns string, by *listener) (stop func(), err error) {

@@ -22,7 +22,7 @@ func (st *stamps) addNote(msg *nats.Msg, note []byte) error {
 		return errNoStampKey
 	}
 	key := st.keys[0]
-	proof := noteSum(key, msg.Subject, msg.Header.Get(streams.HeaderMsgID), note)
+	proof := noteSum(key, st.names.BareSubject(msg.Subject), msg.Header.Get(streams.HeaderMsgID), note)
 	msg.Header[streams.HeaderNote] = []string{strings.Join([]string{
 		key.id, base64.RawURLEncoding.EncodeToString(proof), base64.RawURLEncoding.EncodeToString(note),
 	}, ".")}
@@ -50,7 +50,7 @@ func (st *stamps) note(subject string, header nats.Header) ([]byte, bool) {
 	st.mu.RLock()
 	defer st.mu.RUnlock()
 	i := slices.IndexFunc(st.keys, func(k stampKey) bool { return k.id == parts[0] })
-	return said, i >= 0 && hmac.Equal(proof, noteSum(st.keys[i], subject, header.Get(streams.HeaderMsgID), said))
+	return said, i >= 0 && hmac.Equal(proof, noteSum(st.keys[i], st.names.BareSubject(subject), header.Get(streams.HeaderMsgID), said))
 }
 
 // noteSum returns the HMAC over a note and the message that it is on, so that it is worth nothing on another one.

@@ -57,7 +57,7 @@ func (l *Log) SweepOverdueOnce(ctx context.Context, grace time.Duration) error {
 // sweepNamespace deletes overdue events, and stops at the first that is not. The retention is that of the log,
 // and the time that of NATS, so that neither a setting that was not applied nor a wrong clock here costs events.
 func (l *Log) sweepNamespace(ctx context.Context, ns string, grace time.Duration) error {
-	log, err := l.core.JetStream().Stream(ctx, streams.EventsStream(ns))
+	log, err := l.core.JetStream().Stream(ctx, l.core.Names().EventsStream(ns))
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w", ns, natsstore.StoreError(ctx, err))
 	}
@@ -68,7 +68,7 @@ func (l *Log) sweepNamespace(ctx context.Context, ns string, grace time.Duration
 	before := info.TimeStamp.Add(-info.Config.MaxAge - grace)
 	seq := uint64(1)
 	for range overdueAtOnce {
-		stored, err := l.leaders(ctx, ns, natsstore.MessageRequest{Seq: seq, Next: streams.EventsSubjects(ns)})
+		stored, err := l.leaders(ctx, ns, natsstore.MessageRequest{Seq: seq, Next: l.core.Names().EventsSubjects(ns)})
 		if err != nil {
 			return fmt.Errorf("namespace %s: %w", ns, natsstore.StoreError(ctx, err))
 		}

@@ -11,13 +11,12 @@ import (
 	"github.com/sluice-io/sluice/internal/logtail/broadcast"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // PathBefore returns the sequence of the last event on a path up to a sequence; 0: there is none. Any replica
 // answers: the question is about events that were stored long ago.
 func (l *Log) PathBefore(ctx context.Context, ns string, path sluice.Path, upTo uint64) (uint64, error) {
-	body, err := json.Marshal(map[string]any{"multi_last": []string{streams.Subject(ns, path)}, "up_to_seq": upTo, "batch": 1})
+	body, err := json.Marshal(map[string]any{"multi_last": []string{l.core.Names().Subject(ns, path)}, "up_to_seq": upTo, "batch": 1})
 	if err != nil {
 		return 0, fmt.Errorf("read request: %w", err)
 	}
@@ -37,7 +36,7 @@ func (l *Log) PathBefore(ctx context.Context, ns string, path sluice.Path, upTo 
 // PathEnds calls each for every path that the pattern matches and that has events, with the sequence of the last. It may
 // be called for a path again.
 func (l *Log) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern, each func(sluice.Path, uint64)) error {
-	for _, filter := range streams.Filters(ns, pattern) {
+	for _, filter := range l.core.Names().Filters(ns, pattern) {
 		err := natsstore.UntilCaughtUp(ctx, func() error {
 			_, err := l.lastOfPaths(ctx, ns, filter.Subject, func(path sluice.Path, seq uint64) {
 				if pattern.Match(path) {
@@ -57,12 +56,12 @@ func (l *Log) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern, e
 // that it read. It fails on a replica that is behind.
 func (l *Log) lastOfPaths(ctx context.Context, ns, subject string, each func(sluice.Path, uint64)) (last uint64, err error) {
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: subject, HeadersOnly: true}
-	err = l.core.FollowToEnd(ctx, streams.EventsStream(ns), config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = l.core.FollowToEnd(ctx, l.core.Names().EventsStream(ns), config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return false, nil
 		}
 		last = meta.Sequence.Stream
-		if path := pathOf(msg.Subject); path != "" {
+		if path := l.pathOf(msg.Subject); path != "" {
 			each(path, last)
 		}
 		return meta.NumPending > 0, nil
@@ -82,7 +81,7 @@ func (l *Log) FollowChanges(ctx context.Context, ns string, each func()) error {
 // fails.
 func (l *Log) FollowPaths(ctx context.Context, ns string, each func(sluice.Path, uint64)) error {
 	return l.readers.Follow(ctx, ns, broadcast.FromNow, func() { each("", 0) }, func(m entry) error {
-		if path := pathOf(m.subject); path != "" {
+		if path := l.pathOf(m.subject); path != "" {
 			each(path, m.seq)
 		}
 		return nil
@@ -97,14 +96,14 @@ func (l *Log) FollowTails(ctx context.Context, ns string, tell func(path sluice.
 	if err != nil {
 		return err
 	}
-	last, err := l.lastOfPaths(ctx, ns, streams.EventsSubjects(ns), tell)
+	last, err := l.lastOfPaths(ctx, ns, l.core.Names().EventsSubjects(ns), tell)
 	if err != nil {
 		return err
 	}
 	told = max(told, last)
 	tell("", told)
 	return l.readers.Follow(ctx, ns, told, nil, func(m entry) error {
-		if path := pathOf(m.subject); path != "" {
+		if path := l.pathOf(m.subject); path != "" {
 			tell(path, m.seq)
 		}
 		tell("", m.seq)
@@ -113,8 +112,8 @@ func (l *Log) FollowTails(ctx context.Context, ns string, tell func(path sluice.
 }
 
 // pathOf returns the path of an event's subject, "" for other subjects and for paths that no client can ask for.
-func pathOf(subject string) sluice.Path {
-	if _, path, err := streams.ParseSubject(subject); err == nil && !path.Dotted() {
+func (l *Log) pathOf(subject string) sluice.Path {
+	if _, path, err := l.core.Names().ParseSubject(subject); err == nil && !path.Dotted() {
 		return path
 	}
 	return ""

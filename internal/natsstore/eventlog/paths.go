@@ -56,13 +56,13 @@ const (
 // PathRecord returns the record of a path, and its revision, 0 if there is nothing.
 // The leader answers. Code NotFound for the namespace.
 func (l *Log) PathRecord(ctx context.Context, ns string, path sluice.Path) ([]byte, uint64, error) {
-	msg, err := l.last(ctx, ns, streams.RecordSubject(ns, path))
+	msg, err := l.last(ctx, ns, l.core.Names().RecordSubject(ns, path))
 	return msg.Data, msg.Seq, err
 }
 
 // PathTail returns the sequence of the last event on a path that can be read, 0 if there is none. The leader answers.
 func (l *Log) PathTail(ctx context.Context, ns string, path sluice.Path) (uint64, error) {
-	subject := streams.Subject(ns, path)
+	subject := l.core.Names().Subject(ns, path)
 	msg, err := l.last(ctx, ns, subject)
 	if err != nil || msg.Seq > 0 {
 		return msg.Seq, err
@@ -106,7 +106,7 @@ func (l *Log) PathEvents(ctx context.Context, ns string, path sluice.Path, after
 
 // pathEvents is PathEvents for the events in a span, so many at most.
 func (l *Log) pathEvents(ctx context.Context, ns string, path sluice.Path, part span, most int) ([]sluice.Event, error) {
-	subject := streams.Subject(ns, path)
+	subject := l.core.Names().Subject(ns, path)
 	msgs, _, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: part.from, Subject: subject, Batch: most})
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (l *Log) pathEvents(ctx context.Context, ns string, path sluice.Path, part 
 // sequence of the last event that it looked at: 0 only if there are none. A note that a publisher
 // wrote itself is none.
 func (l *Log) PathNotes(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) (notes [][]byte, last uint64, err error) {
-	subject := streams.Subject(ns, path)
+	subject := l.core.Names().Subject(ns, path)
 	msgs, _, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
 	if err != nil {
 		return nil, 0, err
@@ -217,7 +217,7 @@ func (l *Log) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint64,
 func (l *Log) commitMessages(ns string, c PathCommit, ttls []string, token string) ([]*nats.Msg, error) {
 	msgs := make([]*nats.Msg, 0, len(c.Events)+len(c.Puts))
 	for i := range c.Events {
-		msg := message(ns, &c.Events[i])
+		msg := message(l.core.Names(), ns, &c.Events[i])
 		if err := l.stamps.sealEvent(msg, &c.Events[i]); err != nil {
 			return nil, err
 		}
@@ -231,7 +231,7 @@ func (l *Log) commitMessages(ns string, c PathCommit, ttls []string, token strin
 	fenced := false
 	for i, put := range c.Puts {
 		fenced = fenced || put.Path == c.Fence.Path
-		msg := &nats.Msg{Subject: streams.RecordSubject(ns, put.Path), Data: put.Data, Header: nats.Header{
+		msg := &nats.Msg{Subject: l.core.Names().RecordSubject(ns, put.Path), Data: put.Data, Header: nats.Header{
 			streams.HeaderMsgID:                 {token + strconv.Itoa(i)},
 			jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(put.Revision, 10)},
 		}}
@@ -240,7 +240,7 @@ func (l *Log) commitMessages(ns string, c PathCommit, ttls []string, token strin
 	}
 	if !fenced && len(msgs) > 0 {
 		msgs[0].Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(c.Fence.Revision, 10))
-		msgs[0].Header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, streams.RecordSubject(ns, c.Fence.Path))
+		msgs[0].Header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, l.core.Names().RecordSubject(ns, c.Fence.Path))
 	}
 	return msgs, nil
 }
@@ -311,13 +311,13 @@ func (l *Log) tidyRecords(ctx context.Context, ns string, puts []PathPut) {
 // letGo has the last record of a path leave the log with the events of its time. Until those before it are removed
 // it must not: they are kept for ever, and would be the last.
 func (l *Log) letGo(ctx context.Context, ns string, put PathPut) error {
-	last, err := l.last(ctx, ns, streams.RecordSubject(ns, put.Path))
+	last, err := l.last(ctx, ns, l.core.Names().RecordSubject(ns, put.Path))
 	if err != nil || !bytes.Equal(last.Data, put.Data) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
 	defer cancel()
-	msg := &nats.Msg{Subject: streams.RecordSubject(ns, put.Path), Data: put.Data, Header: nats.Header{}}
+	msg := &nats.Msg{Subject: l.core.Names().RecordSubject(ns, put.Path), Data: put.Data, Header: nats.Header{}}
 	_, err = l.core.JetStream().PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(last.Seq))
 	if natsstore.IsConflict(err) {
 		return nil
@@ -333,9 +333,9 @@ func (l *Log) purgeRecords(ctx context.Context, ns string, path sluice.Path, upT
 	if upTo == 0 {
 		return nil
 	}
-	stream, err := l.core.JetStream().Stream(ctx, streams.EventsStream(ns))
+	stream, err := l.core.JetStream().Stream(ctx, l.core.Names().EventsStream(ns))
 	if err != nil {
 		return fmt.Errorf("purge records: %w", err)
 	}
-	return stream.Purge(ctx, jetstream.WithPurgeSubject(streams.RecordSubject(ns, path)), jetstream.WithPurgeSequence(upTo+1))
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(l.core.Names().RecordSubject(ns, path)), jetstream.WithPurgeSequence(upTo+1))
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // leadersAnchor returns the place and the subject of the message at a sequence; if that is gone, of the next one; if
@@ -40,7 +39,7 @@ func (l *Log) leaders(ctx context.Context, ns string, request natsstore.MessageR
 	if sluice.CheckNamespaceName(ns) != nil {
 		return natsstore.StoredMessage{}, natsstore.NamespaceMissing(ns)
 	}
-	msg, err := l.core.LeadersMessage(ctx, streams.EventsStream(ns), request)
+	msg, err := l.core.LeadersMessage(ctx, l.core.Names().EventsStream(ns), request)
 	if natsstore.APICode(err) == int(jetstream.JSErrCodeStreamNotFound) {
 		return msg, natsstore.NamespaceMissing(ns)
 	}
@@ -70,7 +69,7 @@ func seqOf(msg *nats.Msg) uint64 {
 // subjects returns the subjects of a namespace's log that match a filter, and how many messages they have.
 func (l *Log) subjects(ctx context.Context, ns, filter string) (map[string]uint64, error) {
 	info, err := natsstore.AskedFor(ctx, natsstore.RequestTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
-		handle, err := l.core.JetStream().Stream(ctx, streams.EventsStream(ns))
+		handle, err := l.core.JetStream().Stream(ctx, l.core.Names().EventsStream(ns))
 		if err != nil {
 			return nil, err
 		}

@@ -253,7 +253,7 @@ func (l *Log) lookUp(ctx context.Context, ns, id string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
 	defer cancel()
 	ack, err := l.core.JetStream().PublishMsg(ctx, &nats.Msg{
-		Subject: streams.Subject(ns, "/_sys/lookup"),
+		Subject: l.core.Names().Subject(ns, "/_sys/lookup"),
 		Header: nats.Header{
 			streams.HeaderMsgID:               {escape(id)},
 			jetstream.ExpectedLastMsgIDHeader: {rand.Text()},

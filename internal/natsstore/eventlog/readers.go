@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // Bounds of what a log's one reader keeps for followers that are a little behind.
@@ -50,7 +49,7 @@ func (s source) Last(ctx context.Context, ns string) (uint64, error) { return s.
 
 // Tail reads a namespace's log from behind a sequence on.
 func (s source) Tail(ctx context.Context, ns string, after uint64, each func(entry) error) error {
-	return s.log.core.TailOn(ctx, streams.EventsStream(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+	return s.log.core.TailOn(ctx, s.log.core.Names().EventsStream(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		return each(entry{
 			subject: msg.Subject, seq: meta.Sequence.Stream, weight: msg.Size(), data: msg.Data,
 			batch: msg.Header.Get(natsstore.HeaderBatchID), commits: msg.Header.Get(natsstore.HeaderBatchCommit) != "",

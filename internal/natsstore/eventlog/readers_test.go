@@ -87,7 +87,7 @@ func TestLog_OneConsumerForAllFollowers(t *testing.T) {
 	require.NotEmpty(t, <-news)
 	js := natstest.JetStream(t, server)
 	consumers := func() int {
-		stream, err := js.Stream(t.Context(), streams.EventsStream("default"))
+		stream, err := js.Stream(t.Context(), streams.Names{}.EventsStream("default"))
 		require.NoError(t, err)
 		return stream.CachedInfo().State.Consumers
 	}

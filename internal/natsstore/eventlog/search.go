@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // Limits of a lookup by id: JetStream has no index of ids, so the log is read, headers only. Every lookup of an id that is not
@@ -127,9 +126,9 @@ func (l *Log) scanSpan(ctx context.Context, ns, id string, part span, until time
 	}
 	config := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: part.from, HeadersOnly: true,
-		FilterSubject: streams.EventsSubjects(ns),
+		FilterSubject: l.core.Names().EventsSubjects(ns),
 	}
-	err = l.core.Scan(ctx, streams.EventsStream(ns), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err = l.core.Scan(ctx, l.core.Names().EventsStream(ns), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if meta.Sequence.Stream > part.to || !until.IsZero() && time.Now().After(until) {
 			return false, nil
 		}

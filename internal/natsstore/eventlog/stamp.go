@@ -26,6 +26,8 @@ const authPrefix = "auth"
 // stamps makes and checks the proof that an event's auth attributes are true (decision 0011): an
 // HMAC over the whole event. Its zero value has no keys and believes no publisher.
 type stamps struct {
+	names streams.Names
+
 	mu   sync.RWMutex
 	keys []stampKey // the newest first
 }
@@ -75,7 +77,7 @@ func (l *Log) openStamps(ctx context.Context) error {
 func (st *stamps) seal(msg *nats.Msg) error {
 	delete(msg.Header, streams.HeaderStamp)
 	var w written
-	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil || !hasAuth(w.Extensions) {
+	if err := w.read(st.names, msg.Subject, msg.Header, msg.Data); err != nil || !hasAuth(w.Extensions) {
 		return nil //nolint:nilerr // a message that cannot be read has no attributes that could be believed
 	}
 	return st.put(msg, &w)
@@ -88,10 +90,10 @@ func (st *stamps) sealEvent(msg *nats.Msg, e *sluice.Event) error {
 		return nil
 	}
 	var w written
-	if w.know(msg.Subject, e) {
+	if w.know(st.names, msg.Subject, e) {
 		return st.put(msg, &w)
 	}
-	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil {
+	if err := w.read(st.names, msg.Subject, msg.Header, msg.Data); err != nil {
 		return err
 	}
 	if !maps.Equal(authOf(e.Extensions), authOf(w.Extensions)) {
@@ -199,10 +201,10 @@ type written struct {
 
 // read enters the content of a message. Code InvalidRequest if its subject is not a path's or its body
 // is not of the type that it claims; the attributes that could be read are there all the same.
-func (w *written) read(subject string, header nats.Header, data []byte) error {
-	ns, path, pathErr := streams.ParseSubject(subject)
+func (w *written) read(names streams.Names, subject string, header nats.Header, data []byte) error {
+	ns, path, pathErr := names.ParseSubject(subject)
 	if pathErr != nil {
-		ns = namespaceOf(subject)
+		ns = namespaceOf(names.BareSubject(subject))
 	} else {
 		pathErr = checkWritable(path)
 	}
@@ -220,8 +222,8 @@ func (w *written) read(subject string, header nats.Header, data []byte) error {
 
 // know enters the same as read of the message of an event, without reading it. It reports false for a message that
 // has to be read, because its body may be the event.
-func (w *written) know(subject string, e *sluice.Event) bool {
-	ns, path, err := streams.ParseSubject(subject)
+func (w *written) know(names streams.Names, subject string, e *sluice.Event) bool {
+	ns, path, err := names.ParseSubject(subject)
 	if err != nil || checkWritable(path) != nil || strings.Contains(strings.ToLower(e.ContentType), "cloudevents") {
 		return false
 	}

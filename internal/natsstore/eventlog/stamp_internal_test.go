@@ -41,7 +41,7 @@ func TestStamp_MakesAuthAttributesBelieved(t *testing.T) {
 		}
 		bare := maps.Clone(e.Extensions)
 		e.Extensions[rapid.SampledFrom([]string{"authtype", "authid", "auth", "authx9"}).Draw(t, "name")] = rapid.String().Draw(t, "value")
-		msg := message("acme", &e)
+		msg := message(streams.Names{}, "acme", &e)
 		got, err := st.eventOf(msg.Subject, msg.Header, msg.Data, 1, time.Unix(1, 0))
 		require.NoError(t, err)
 		if len(bare) == 0 {
@@ -49,7 +49,7 @@ func TestStamp_MakesAuthAttributesBelieved(t *testing.T) {
 		} else {
 			require.Equal(t, bare, got.Extensions)
 		}
-		published := message("acme", &e)
+		published := message(streams.Names{}, "acme", &e)
 		require.NoError(t, st.sealEvent(published, &e))
 		require.NoError(t, st.seal(msg))
 		require.Equal(t, msg.Header, published.Header, "what the server publishes need not be read to be stamped")
@@ -64,7 +64,7 @@ func TestStamp_IsOfOneEvent(t *testing.T) {
 	t.Parallel()
 	st := keyed("new", "old")
 	sealed := func(by *stamps) *nats.Msg {
-		msg := message("acme", caused())
+		msg := message(streams.Names{}, "acme", caused())
 		require.NoError(t, by.seal(msg))
 		return msg
 	}
@@ -138,17 +138,17 @@ func TestStamp_NestedCloudEventNamesNoOtherProducer(t *testing.T) {
 	e := caused()
 	e.ContentType, e.Data = "application/cloudevents+json", []byte(`{"specversion":"1.0","id":"1","type":"t","source":"/s","authtype":"system"}`)
 	requireInvalid := func() {
-		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(st.sealEvent(message("acme", e), e)))
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(st.sealEvent(message(streams.Names{}, "acme", e), e)))
 	}
 	requireInvalid()
 	e.Data = []byte(`{"specversion":"1.0","id":"1","type":"t","source":"/s","authlevel":"9"}`)
 	requireInvalid()
 	e.Extensions = nil
-	msg := message("acme", e)
+	msg := message(streams.Names{}, "acme", e)
 	require.NoError(t, st.sealEvent(msg, e))
 	require.Empty(t, msg.Header.Get(streams.HeaderStamp), "and without one it is not believed")
 	e = caused()
-	msg = message("acme", e)
+	msg = message(streams.Names{}, "acme", e)
 	require.NoError(t, st.sealEvent(msg, e))
 	got, err := st.eventOf(msg.Subject, msg.Header, msg.Data, 1, time.Unix(1, 0))
 	require.NoError(t, err)
@@ -157,9 +157,9 @@ func TestStamp_NestedCloudEventNamesNoOtherProducer(t *testing.T) {
 
 func TestStamp_WithoutAKeyIsAnError(t *testing.T) {
 	t.Parallel()
-	msg := message("acme", caused())
+	msg := message(streams.Names{}, "acme", caused())
 	require.ErrorIs(t, new(stamps).seal(msg), errNoStampKey)
-	plain := message("acme", &sluice.Event{ID: "1", Path: "/a"})
+	plain := message(streams.Names{}, "acme", &sluice.Event{ID: "1", Path: "/a"})
 	plain.Header.Set(streams.HeaderStamp, "forged")
 	require.NoError(t, new(stamps).seal(plain), "who says nothing needs no stamp")
 	require.Empty(t, plain.Header.Get(streams.HeaderStamp))
@@ -186,12 +186,12 @@ func BenchmarkStamp(b *testing.B) {
 	plain.Extensions = map[string]string{"region": "eu"}
 	for name, e := range map[string]*sluice.Event{"plain": plain, "auth": caused()} {
 		e.Data = []byte(`{"a":"` + strings.Repeat("x", 250) + `"}`)
-		msg := message("acme", e)
+		msg := message(streams.Names{}, "acme", e)
 		require.NoError(b, st.seal(msg))
 		b.Run("publish/"+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := st.sealEvent(message("acme", e), e); err != nil {
+				if err := st.sealEvent(message(streams.Names{}, "acme", e), e); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -211,7 +211,7 @@ func BenchmarkStamp(b *testing.B) {
 func TestStamp_Allocations(t *testing.T) { //nolint:paralleltest // allocations of others would count
 	st, ev := keyed("k"), caused()
 	allocations := testing.AllocsPerRun(1000, func() {
-		_ = st.sealEvent(message("default", ev), ev)
+		_ = st.sealEvent(message(streams.Names{}, "default", ev), ev)
 	})
 	require.LessOrEqual(t, allocations, 26.0) // 23, and a few that the race detector adds
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // errLost is the error of a read that found a message which is damaged. JetStream returns none of those behind it.
@@ -101,15 +100,15 @@ func (l *Log) newStateReader(ctx context.Context, ns string, q model.StateQuery)
 // choose says which subjects are wanted.
 func (r *stateReader) choose() {
 	if r.q.Path != "" {
-		r.filter = streams.Subject(r.ns, r.q.Path)
+		r.filter = r.log.core.Names().Subject(r.ns, r.q.Path)
 		r.lasts = []string{r.filter}
 		return
 	}
-	r.filter = streams.Superset(r.ns, r.q.Pattern).Subject
-	if r.filter == streams.EventsSubjects(r.ns) {
+	r.filter = r.log.core.Names().Superset(r.ns, r.q.Pattern).Subject
+	if r.filter == r.log.core.Names().EventsSubjects(r.ns) {
 		r.filter = ">" // without a filter, JetStream reads more than twice as fast
 	}
-	for _, f := range streams.Filters(r.ns, r.q.Pattern) {
+	for _, f := range r.log.core.Names().Filters(r.ns, r.q.Pattern) {
 		r.lasts = append(r.lasts, f.Subject)
 	}
 }
@@ -425,7 +424,7 @@ func (r *stateReader) eventOf(ctx context.Context, msg *nats.Msg) (sluice.Event,
 
 // wants reports whether the state of a subject is wanted.
 func (r *stateReader) wants(subject string) bool {
-	_, path, err := streams.ParseSubject(subject)
+	_, path, err := r.log.core.Names().ParseSubject(subject)
 	if err != nil {
 		return false // it is no path's
 	}

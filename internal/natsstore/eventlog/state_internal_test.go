@@ -110,7 +110,7 @@ func TestState_OvertakenByRetentionFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, _ := crowded(t, 60)
-			stream, err := store.core.JetStream().Stream(t.Context(), streams.EventsStream(sluice.DefaultNamespace))
+			stream, err := store.core.JetStream().Stream(t.Context(), streams.Names{}.EventsStream(sluice.DefaultNamespace))
 			require.NoError(t, err)
 			q := model.StateQuery{Limit: 20}
 			next := func() (model.StatePage, error) {
@@ -141,7 +141,7 @@ func TestState_LaggingReplicaFindsNothing(t *testing.T) {
 	store, want := crowded(t, 3)
 	ask := func(upTo uint64) natsstore.DirectAnswer {
 		body, err := json.Marshal(natsstore.DirectRequest{
-			Seq: 1, Batch: 10, MaxBytes: natsstore.DirectMaxBytes, UpTo: upTo, Lasts: []string{streams.Subject(sluice.DefaultNamespace, "/p/0")},
+			Seq: 1, Batch: 10, MaxBytes: natsstore.DirectMaxBytes, UpTo: upTo, Lasts: []string{streams.Names{}.Subject(sluice.DefaultNamespace, "/p/0")},
 		})
 		require.NoError(t, err)
 		answer, err := store.core.DirectOnce(t.Context(), sluice.DefaultNamespace, body, 11)

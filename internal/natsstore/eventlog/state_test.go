@@ -92,7 +92,7 @@ func TestState_RefusesUnavailableSequences(t *testing.T) {
 	for range 5 {
 		put(t, store, "/a")
 	}
-	stream, err := natstest.JetStream(t, server).Stream(t.Context(), streams.EventsStream(ns))
+	stream, err := natstest.JetStream(t, server).Stream(t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)))
 	for name, test := range map[string]struct {
@@ -135,7 +135,7 @@ func TestState_IgnoresOtherMessages(t *testing.T) {
 	require.Equal(t, map[sluice.Path]uint64{"/a": 1, "/b": 2}, got)
 	require.Equal(t, uint64(6), at)
 
-	stream, err := js.Stream(t.Context(), streams.EventsStream(ns))
+	stream, err := js.Stream(t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(t, err)
 	last := put(t, store, "/b")
 	require.NoError(t, stream.DeleteMsg(t.Context(), last))
@@ -215,7 +215,7 @@ func TestState_SurvivesALostBlock(t *testing.T) {
 	send("filler", 14)
 	last := send("a", 1)
 	end := send("filler", 26)
-	stream, err := js.Stream(t.Context(), streams.EventsStream(ns))
+	stream, err := js.Stream(t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(t, err)
 	require.NoError(t, stream.DeleteMsg(t.Context(), last))
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("events."+ns+".filler"), jetstream.WithPurgeSequence(end+1)))

@@ -47,7 +47,7 @@ func (l *Log) OpenTrusted(ctx context.Context) (*Trusted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trusted publishers: %w", err)
 	}
-	events, err := l.core.Conn().QueueSubscribe(streams.TrustedSubjects(streams.AnyNamespace), trustedQueue, t.take)
+	events, err := l.core.Conn().QueueSubscribe(l.core.Names().TrustedSubjects(streams.AnyNamespace), trustedQueue, t.take)
 	if err == nil {
 		err = l.core.Conn().FlushWithContext(ctx)
 	}
@@ -94,8 +94,8 @@ func (t *Trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
 	if msg.Header.Get(jetstream.MsgTTLHeader) != "" {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "header %s: retention is set on the namespace; omit the header", jetstream.MsgTTLHeader)
 	}
-	subject, _ := streams.FromTrusted(msg.Subject)
-	_, path, err := streams.ParseSubject(subject)
+	subject, _ := t.log.core.Names().FromTrusted(msg.Subject)
+	_, path, err := t.log.core.Names().ParseSubject(subject)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (t *Trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
 	if wantsAnswer(msg) {
 		next.Reply = t.answers + msg.Reply
 	}
-	if err := giveID(next); err != nil {
+	if err := t.giveID(next); err != nil {
 		return nil, err
 	}
 	return next, t.log.stamps.seal(next)
@@ -118,9 +118,9 @@ func wantsAnswer(msg *nats.Msg) bool { return strings.HasPrefix(msg.Reply, "_") 
 
 // giveID gives an id to a message that names its cause and has none: without one, each copy
 // of it would be another event.
-func giveID(msg *nats.Msg) error {
+func (t *Trusted) giveID(msg *nats.Msg) error {
 	var w written
-	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil {
+	if err := w.read(t.log.core.Names(), msg.Subject, msg.Header, msg.Data); err != nil {
 		return err
 	}
 	if hasAuth(w.Extensions) && w.ID == "" && w.msgID == "" {

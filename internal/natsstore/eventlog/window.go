@@ -10,7 +10,6 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // windowScan is how many messages one page of a replay window looks at: a filter that matches
@@ -36,7 +35,7 @@ func (l *Log) Window(ctx context.Context, sub *sluice.Subscription, q model.Wind
 	}
 	r := &reader{
 		q:      model.EventQuery{Pattern: sub.Pattern, Types: q.Types, Limit: min(q.Limit, maxPage)},
-		filter: streams.Superset(sub.Namespace, sub.Pattern), wanted: q.Wanted,
+		filter: l.core.Names().Superset(sub.Namespace, sub.Pattern), wanted: q.Wanted,
 		after: after, until: info.State.LastSeq, most: windowScan,
 	}
 	if err := l.collect(ctx, sub.Namespace, r); err != nil {
@@ -118,8 +117,8 @@ func outsideWindow(sub *sluice.Subscription, oldest, current uint64) error {
 // that wanted takes, or ctx ends. It returns up to where there is none, and never an error
 // because of ctx.
 func (l *Log) Await(ctx context.Context, sub *sluice.Subscription, after uint64, wanted func(*sluice.Event) bool) (uint64, error) {
-	filter := streams.Superset(sub.Namespace, sub.Pattern)
-	err := l.core.Follow(ctx, streams.EventsStream(sub.Namespace), jetstream.ConsumerConfig{
+	filter := l.core.Names().Superset(sub.Namespace, sub.Pattern)
+	err := l.core.Follow(ctx, l.core.Names().EventsStream(sub.Namespace), jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, FilterSubject: filter.Subject,
 	}, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {

@@ -29,18 +29,18 @@ func New(core *natsstore.Store) *Store { return &Store{core} }
 
 // Get returns a record as the leader has it. Revision 0: there is none.
 func (s *Store) Get(ctx context.Context, namespace, id string) (knowledge.Record, error) {
-	msg, err := s.core.LeadersMessage(ctx, streams.Knowledge, natsstore.MessageRequest{Last: streams.KnowledgeSubject(namespace, id)})
+	msg, err := s.core.LeadersMessage(ctx, s.core.Names().Knowledge(), natsstore.MessageRequest{Last: s.core.Names().KnowledgeSubject(namespace, id)})
 	if err != nil || msg.Seq == 0 {
 		return knowledge.Record{ID: id}, err
 	}
-	return recordOf(namespace, msg.Subject, msg.Data, msg.Seq)
+	return s.recordOf(namespace, msg.Subject, msg.Data, msg.Seq)
 }
 
-func recordOf(namespace, subject string, data []byte, seq uint64) (r knowledge.Record, err error) {
+func (s *Store) recordOf(namespace, subject string, data []byte, seq uint64) (r knowledge.Record, err error) {
 	if err = json.Unmarshal(data, &r); err != nil {
 		err = fmt.Errorf("record %s: %w", subject, err)
 	}
-	r.ID, r.Revision = streams.KnowledgeID(namespace, subject), seq
+	r.ID, r.Revision = s.core.Names().KnowledgeID(namespace, subject), seq
 	return r, err
 }
 
@@ -54,7 +54,7 @@ func (s *Store) Put(ctx context.Context, namespace string, r knowledge.Record, l
 	if err := s.core.Writable(); err != nil { //nolint:contextcheck // it asks a context of the server's
 		return 0, err
 	}
-	msg := &nats.Msg{Subject: streams.KnowledgeSubject(namespace, r.ID), Data: data, Header: nats.Header{
+	msg := &nats.Msg{Subject: s.core.Names().KnowledgeSubject(namespace, r.ID), Data: data, Header: nats.Header{
 		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(r.Revision, 10)},
 	}}
 	if life > 0 {
@@ -75,11 +75,11 @@ func (s *Store) Put(ctx context.Context, namespace string, r knowledge.Record, l
 // Follow calls each for every record of a namespace, then once caughtUp, then each for every change,
 // until ctx ends or there is trouble.
 func (s *Store) Follow(ctx context.Context, namespace string, each func(knowledge.Record), caughtUp func()) error {
-	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: streams.KnowledgeSubjects(namespace)}
+	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.core.Names().KnowledgeSubjects(namespace)}
 	behind := true
-	err := s.core.FollowToEnd(ctx, streams.Knowledge, config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err := s.core.FollowToEnd(ctx, s.core.Names().Knowledge(), config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg != nil && !natsstore.IsMarker(msg.Header) {
-			r, err := recordOf(namespace, msg.Subject, msg.Data, meta.Sequence.Stream)
+			r, err := s.recordOf(namespace, msg.Subject, msg.Data, meta.Sequence.Stream)
 			if err != nil {
 				s.core.Log().ErrorContext(ctx, "record cannot be read", slog.String("subject", msg.Subject), slog.Any("error", err))
 			} else {
@@ -98,10 +98,10 @@ func (s *Store) Follow(ctx context.Context, namespace string, each func(knowledg
 // Comparisons returns the comparisons of an own entry, in the order of their last change.
 func (s *Store) Comparisons(ctx context.Context, namespace, entry string) (all []knowledge.Record, err error) {
 	config := jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: streams.KnowledgeSubject(namespace, streams.Comparisons(entry)) + ".*",
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.core.Names().KnowledgeSubject(namespace, streams.Comparisons(entry)) + ".*",
 	}
-	err = s.core.Scan(ctx, streams.Knowledge, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
-		r, err := recordOf(namespace, msg.Subject, msg.Data, meta.Sequence.Stream)
+	err = s.core.Scan(ctx, s.core.Names().Knowledge(), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		r, err := s.recordOf(namespace, msg.Subject, msg.Data, meta.Sequence.Stream)
 		all = append(all, r)
 		return true, err
 	})
@@ -113,19 +113,19 @@ func (s *Store) Comparisons(ctx context.Context, namespace, entry string) (all [
 
 // Purge removes the record with an id, and those whose ids begin with it and a dot.
 func (s *Store) Purge(ctx context.Context, namespace, id string) error {
-	subject := streams.KnowledgeSubject(namespace, id)
+	subject := s.core.Names().KnowledgeSubject(namespace, id)
 	return errors.Join(s.purge(ctx, subject), s.purge(ctx, subject+".>"))
 }
 
 // PurgeAll removes all records of a namespace.
 func (s *Store) PurgeAll(ctx context.Context, namespace string) error {
-	return s.purge(ctx, streams.KnowledgeSubjects(namespace))
+	return s.purge(ctx, s.core.Names().KnowledgeSubjects(namespace))
 }
 
 func (s *Store) purge(ctx context.Context, subject string) error {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.ListTimeout)
 	defer cancel()
-	stream, err := s.core.JetStream().Stream(ctx, streams.Knowledge)
+	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().Knowledge())
 	if err == nil {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
 	}

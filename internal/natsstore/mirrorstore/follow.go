@@ -11,14 +11,13 @@ import (
 	"github.com/sluice-io/sluice/internal/mirror"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // FollowChanges calls each for the changes of a mirror behind a cursor and then for new ones, until each returns an error,
 // ctx ends or the store fails.
 func (s *Store) FollowChanges(ctx context.Context, id string, after uint64, each func(mirror.Followed) error) error {
-	place, entries := streams.MirrorPlaceSubject(id), strings.TrimSuffix(streams.MirrorEntriesSubject(id), "*")
-	err := s.core.Tail(ctx, streams.Mirror, streams.MirrorSubjects(id), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+	place, entries := s.core.Names().MirrorPlaceSubject(id), strings.TrimSuffix(s.core.Names().MirrorEntriesSubject(id), "*")
+	err := s.core.Tail(ctx, s.core.Names().Mirror(), s.core.Names().MirrorSubjects(id), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		seq := meta.Sequence.Stream
 		if natsstore.IsMarker(msg.Header) { // a tombstone has expired
 			return nil

@@ -15,7 +15,6 @@ import (
 	"github.com/sluice-io/sluice/internal/mirror"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 const (
@@ -45,11 +44,11 @@ func (s *Store) Hold(ctx context.Context, id string, keys []string) (held mirror
 		return held, err
 	}
 	subjects := make([]string, 0, len(keys)+1)
-	subjects = append(subjects, streams.MirrorPlaceSubject(id))
+	subjects = append(subjects, s.core.Names().MirrorPlaceSubject(id))
 	for _, key := range keys {
-		subjects = append(subjects, streams.MirrorEntrySubject(id, key))
+		subjects = append(subjects, s.core.Names().MirrorEntrySubject(id, key))
 	}
-	msgs, err := s.core.Lasts(ctx, streams.Mirror, subjects)
+	msgs, err := s.core.Lasts(ctx, s.core.Names().Mirror(), subjects)
 	if err != nil {
 		return held, fmt.Errorf("mirror %s: %w", id, err)
 	}
@@ -79,7 +78,7 @@ func hold(entries map[string]mirror.Entry, msg *nats.Msg, seq uint64) error {
 
 // place returns a mirror's place as the leader has it.
 func (s *Store) place(ctx context.Context, id string) (mirror.Place, error) {
-	msg, err := s.core.LeadersMessage(ctx, streams.Mirror, natsstore.MessageRequest{Last: streams.MirrorPlaceSubject(id)})
+	msg, err := s.core.LeadersMessage(ctx, s.core.Names().Mirror(), natsstore.MessageRequest{Last: s.core.Names().MirrorPlaceSubject(id)})
 	if err != nil || msg.Seq == 0 {
 		return mirror.Place{}, err
 	}
@@ -106,7 +105,7 @@ const inJSON = 1 << 10
 
 // encode returns the message of an entry.
 func (s *Store) encode(id string, e *mirror.Entry) *nats.Msg {
-	msg := &nats.Msg{Subject: streams.MirrorEntrySubject(id, e.Change.Key()), Header: nats.Header{}}
+	msg := &nats.Msg{Subject: s.core.Names().MirrorEntrySubject(id, e.Change.Key()), Header: nats.Header{}}
 	if content := e.Change.Event.Data; len(content) > inJSON {
 		msg.Data = append(e.AppendApart(make([]byte, 0, len(content)+inJSON)), content...)
 		msg.Header[headerData] = []string{strconv.Itoa(len(content))}
@@ -204,13 +203,13 @@ func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
 		if err != nil {
 			return nil, fmt.Errorf("gap: %w", err)
 		}
-		msgs = append(msgs, &nats.Msg{Subject: streams.MirrorGapSubject(id, gap.From), Data: data, Header: nats.Header{}})
+		msgs = append(msgs, &nats.Msg{Subject: s.core.Names().MirrorGapSubject(id, gap.From), Data: data, Header: nats.Header{}})
 	}
 	data, err := json.Marshal(c.Place)
 	if err != nil {
 		return nil, fmt.Errorf("place: %w", err)
 	}
-	return append(msgs, &nats.Msg{Subject: streams.MirrorPlaceSubject(id), Data: data, Header: nats.Header{
+	return append(msgs, &nats.Msg{Subject: s.core.Names().MirrorPlaceSubject(id), Data: data, Header: nats.Header{
 		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(c.Place.Revision, 10)},
 	}}), nil
 }
@@ -218,7 +217,7 @@ func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
 // Gaps returns the last gaps of a mirror, ascending.
 func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error) {
 	gaps := []sluice.MirrorGap{}
-	err := s.scan(ctx, streams.MirrorGapsSubject(id), 1, func(msg *nats.Msg, _ uint64, _ bool) (bool, error) {
+	err := s.scan(ctx, s.core.Names().MirrorGapsSubject(id), 1, func(msg *nats.Msg, _ uint64, _ bool) (bool, error) {
 		var gap sluice.MirrorGap
 		if err := json.Unmarshal(msg.Data, &gap); err != nil {
 			return false, fmt.Errorf("gap: %w", err)
@@ -235,7 +234,7 @@ func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error)
 // many.
 func (s *Store) Page(ctx context.Context, id string, after uint64, limit int) (mirror.Page, error) {
 	page := mirror.Page{Next: after}
-	err := s.scan(ctx, streams.MirrorEntriesSubject(id), after+1, func(msg *nats.Msg, seq uint64, last bool) (bool, error) {
+	err := s.scan(ctx, s.core.Names().MirrorEntriesSubject(id), after+1, func(msg *nats.Msg, seq uint64, last bool) (bool, error) {
 		e, err := entryOf(msg, seq)
 		if err != nil {
 			return false, err
@@ -249,9 +248,9 @@ func (s *Store) Page(ctx context.Context, id string, after uint64, limit int) (m
 // Follow calls each for every entry of a mirror, then once caughtUp, then each for every change, until ctx
 // ends or there is trouble.
 func (s *Store) Follow(ctx context.Context, id string, each func(mirror.Entry), caughtUp func()) error {
-	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: streams.MirrorEntriesSubject(id)}
+	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.core.Names().MirrorEntriesSubject(id)}
 	behind := true
-	err := s.core.FollowToEnd(ctx, streams.Mirror, config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err := s.core.FollowToEnd(ctx, s.core.Names().Mirror(), config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg != nil && !natsstore.IsMarker(msg.Header) {
 			e, err := entryOf(msg, meta.Sequence.Stream)
 			if err != nil {
@@ -272,7 +271,7 @@ func (s *Store) Follow(ctx context.Context, id string, each func(mirror.Entry), 
 // none; last says that no other is stored.
 func (s *Store) scan(ctx context.Context, subject string, from uint64, each func(msg *nats.Msg, seq uint64, last bool) (more bool, err error)) error {
 	config := jetstream.ConsumerConfig{FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from}
-	err := s.core.Scan(ctx, streams.Mirror, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	err := s.core.Scan(ctx, s.core.Names().Mirror(), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		return each(msg, meta.Sequence.Stream, meta.NumPending == 0)
 	})
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -285,9 +284,9 @@ func (s *Store) scan(ctx context.Context, subject string, from uint64, each func
 func (s *Store) Purge(ctx context.Context, id string, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.ListTimeout)
 	defer cancel()
-	stream, err := s.core.JetStream().Stream(ctx, streams.Mirror)
+	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().Mirror())
 	if err == nil {
-		err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.MirrorSubjects(id)), jetstream.WithPurgeSequence(revision+1))
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(s.core.Names().MirrorSubjects(id)), jetstream.WithPurgeSequence(revision+1))
 	}
 	if err != nil {
 		return fmt.Errorf("mirror %s: %w", id, natsstore.StoreError(ctx, err))

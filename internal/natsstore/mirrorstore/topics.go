@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // pathOf is what the paths of a mirror are counted with.
@@ -27,7 +26,7 @@ type pathOf struct {
 func (s *Store) Topics(ctx context.Context, id, prefix string, most int) ([]sluice.MirroredTopic, error) {
 	at := map[sluice.Path]int{}
 	topics := []sluice.MirroredTopic{}
-	err := s.scan(ctx, streams.MirrorEntriesSubject(id), 1, func(msg *nats.Msg, seq uint64, _ bool) (bool, error) {
+	err := s.scan(ctx, s.core.Names().MirrorEntriesSubject(id), 1, func(msg *nats.Msg, seq uint64, _ bool) (bool, error) {
 		var e pathOf
 		text, _, err := parts(msg)
 		if err == nil {

@@ -23,7 +23,7 @@ func (s *wakeSite) forget(t *testing.T, server *natstest.Server, seq uint64) {
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
-	log, err := js.Stream(t.Context(), streams.EventsStream(s.sub.Namespace))
+	log, err := js.Stream(t.Context(), streams.Names{}.EventsStream(s.sub.Namespace))
 	require.NoError(t, err)
 	require.NoError(t, log.DeleteMsg(t.Context(), seq))
 }

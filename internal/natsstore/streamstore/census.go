@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // Count is how far a stream has come.
@@ -40,7 +39,7 @@ func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 		all := map[string]Count{}
 		list := s.core.JetStream().ListStreams(ctx)
 		for info := range list.Info() {
-			if streams.Ours(info.Config.Name) {
+			if s.core.Names().Ours(info.Config.Name) {
 				all[info.Config.Name] = Count{info.Created, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs}
 			}
 		}
@@ -58,7 +57,7 @@ func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 // Records returns the content of a bucket. A record that cannot be read is named, if the server still knows its key.
 func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 	r := Records{Revisions: map[string]uint64{}}
-	name, prefix := natsstore.KVStream+bucket, natsstore.KVPrefix+bucket+"."
+	name, prefix := s.core.Names().BucketStream(bucket), s.core.Names().KeySubject(bucket, "")
 	stream, err := s.core.JetStream().Stream(ctx, name)
 	if err != nil {
 		return r, fmt.Errorf("records of %s: %w", bucket, natsstore.StoreError(ctx, err))
@@ -98,10 +97,10 @@ func (s *Store) WatchRecords(ctx context.Context, bucket string, tell func(key s
 
 // CompareCounts returns the damage of streams as they are now, compared with how far they had come. A stream that was made anew
 // is another one, and not damaged; a stream may have fewer if its messages are replaced.
-func CompareCounts(was, is map[string]Count) (all []sluice.Damage) {
+func (s *Store) CompareCounts(was, is map[string]Count) (all []sluice.Damage) {
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		before, now := was[name], is[name]
-		ns, isLog := natsstore.LogOf(name)
+		ns, isLog := s.core.Names().LogOf(name)
 		d := sluice.Damage{Stream: name, Namespace: ns}
 		if !isLog {
 			d.Namespace = ""
@@ -133,9 +132,9 @@ func (c Count) inside() uint64 {
 
 // CompareRecords returns the damage of a bucket's records as they are now, compared with its former content. Records that were
 // stored or deleted since are not damaged.
-func CompareRecords(bucket string, was, is Records) (all []sluice.Damage) {
+func (s *Store) CompareRecords(bucket string, was, is Records) (all []sluice.Damage) {
 	damaged := func(kind sluice.DamageKind, key string, from, to uint64) {
-		all = append(all, sluice.Damage{Kind: kind, Stream: natsstore.KVStream + bucket, Key: key, From: from, To: to})
+		all = append(all, sluice.Damage{Kind: kind, Stream: s.core.Names().BucketStream(bucket), Key: key, From: from, To: to})
 	}
 	for _, key := range is.Unreadable {
 		damaged(sluice.DamageUnreadable, key, was.Revisions[key], cmp.Or(was.Revisions[key], is.Last))

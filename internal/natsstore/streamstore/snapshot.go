@@ -56,7 +56,7 @@ func (s *Store) StoredStreams(ctx context.Context) ([]string, error) {
 	var names []string
 	list := s.core.JetStream().StreamNames(ctx)
 	for name := range list.Name() {
-		if streams.Ours(name) && name != streams.BucketStream(streams.Leases) {
+		if s.core.Names().Ours(name) && name != s.core.Names().BucketStream(streams.Leases) {
 			names = append(names, name)
 		}
 	}
@@ -81,7 +81,7 @@ func (s *Store) Replicas(ctx context.Context) ([]string, error) {
 
 // SnapshotStream writes a stream with its consumers to data, after the server has checked each of its messages.
 func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer) (Snapshot, error) {
-	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout))
+	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout), jsm.WithDomain(s.core.Options().Domain))
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("snapshot %s: %w", name, err)
 	}
@@ -107,7 +107,7 @@ func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer)
 // its content in numbers. A log is another incarnation from then on: sequences that were given out after the snapshot are
 // given out again.
 func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (StreamState, error) {
-	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout))
+	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout), jsm.WithDomain(s.core.Options().Domain))
 	if err != nil {
 		return StreamState{}, fmt.Errorf("restore %s: %w", name, err)
 	}
@@ -116,7 +116,7 @@ func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawM
 		return StreamState{}, fmt.Errorf("restore %s: its configuration: %w", name, err)
 	}
 	request.Config.Replicas, request.Config.Placement = s.core.Options().Replicas, nil
-	if _, isLog := natsstore.LogOf(name); isLog {
+	if _, isLog := s.core.Names().LogOf(name); isLog {
 		request.Config.Metadata = streams.WithIncarnation(request.Config.Metadata)
 	}
 	state, err := tools.RestoreSnapshotFromBuffer(ctx, name, io.NopCloser(data), io.NopCloser(bytes.NewReader(config)), jsm.RestoreConfiguration(request.Config))

@@ -71,7 +71,7 @@ func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []
 	if err != nil {
 		return nil, fmt.Errorf("verify: %w", natsstore.StoreError(ctx, err))
 	}
-	ns, _ := natsstore.LogOf(info.Config.Name)
+	ns, _ := s.core.Names().LogOf(info.Config.Name)
 	slices.Sort(info.State.Deleted)
 	var messages uint64
 	for _, gap := range gaps {
@@ -115,7 +115,7 @@ func (s *Store) pathOf(ctx context.Context, stream jetstream.Stream, state jetst
 	}
 	maps.DeleteFunc(left, func(_ string, n uint64) bool { return n == 0 })
 	for subject, n := range left {
-		if _, path, err := streams.ParseSubject(subject); err == nil && len(left) == 1 && n >= unreadable {
+		if _, path, err := s.core.Names().ParseSubject(subject); err == nil && len(left) == 1 && n >= unreadable {
 			return path, nil
 		}
 	}
@@ -142,11 +142,11 @@ func without(gap sequences, first uint64, deleted []uint64) (left []sequences) {
 // ledger, of which nothing can be taken away; readers of the ledger pass it over. Code Unprocessable for a distance that would
 // take minutes, or too much of the ledger.
 func (s *Store) MoveOn(ctx context.Context, name string, last uint64) error {
-	subject, ok := moveSubject(name)
+	subject, ok := s.moveSubject(name)
 	if !ok {
 		return sluice.Errorf(sluice.Unprocessable, "%s cannot be advanced", name)
 	}
-	most, stays := uint64(moveMost), name == streams.Ledger
+	most, stays := uint64(moveMost), name == s.core.Names().Ledger()
 	if stays {
 		most = moveMostLedger
 	}
@@ -181,7 +181,7 @@ func (s *Store) fill(ctx context.Context, subject string, n uint64) (last uint64
 	defer cancel()
 	var acks []jetstream.PubAckFuture
 	for range n {
-		msg := nats.NewMsg(subject)
+		msg := nats.NewMsg(s.core.WriteSubject(subject))
 		msg.Header.Set("KV-Operation", "PURGE") // readers of the bucket take it for a record that is gone
 		ack, err := s.core.JetStream().PublishMsgAsync(msg)
 		if err != nil {
@@ -203,16 +203,16 @@ func (s *Store) fill(ctx context.Context, subject string, n uint64) (last uint64
 }
 
 // moveSubject returns the subject of the messages that advance a stream, and whether it can be advanced.
-func moveSubject(stream string) (string, bool) {
-	if ns, ok := natsstore.LogOf(stream); ok {
-		return streams.MoveSubject(ns), true
+func (s *Store) moveSubject(stream string) (string, bool) {
+	if ns, ok := s.core.Names().LogOf(stream); ok {
+		return s.core.Names().MoveSubject(ns), true
 	}
 	for _, b := range streams.Buckets() {
-		if natsstore.KVStream+b.Name == stream {
-			return natsstore.KVPrefix + b.Name + ".=moved", true
+		if s.core.Names().BucketStream(b.Name) == stream {
+			return s.core.Names().KeySubject(b.Name, "=moved"), true
 		}
 	}
-	for _, d := range streams.Singles() {
+	for _, d := range s.core.Names().Singles() {
 		if d.Name == stream {
 			return streams.MoveSubjectOf(d), true
 		}

@@ -184,8 +184,15 @@ export interface Capabilities {
   /** For each event type in a catalogue, the names of its static labels, which every event of the type has. */ coalesce_labels: Record<string, string[]>
   features: Record<string, true>
   limits: Record<string, number>
+  /** How events are published over NATS. */ nats: CapabilitiesNats
   version: string
   wire_version: string
+}
+
+/** How events are published over NATS. */
+export interface CapabilitiesNats {
+  /** Prefix of all streams, buckets and subjects; empty: none. */ prefix: string
+  /** Beginning of the subjects of events, which a namespace and a path follow, such as events. */ subject: string
 }
 
 /** How the event types of the namespace are used. */

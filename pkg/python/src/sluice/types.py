@@ -215,8 +215,17 @@ class Capabilities(TypedDict):
     coalesce_labels: dict[str, list[str]]
     features: dict[str, Literal[True]]
     limits: dict[str, int]
+    nats: CapabilitiesNats
     version: str
     wire_version: str
+
+
+
+class CapabilitiesNats(TypedDict):
+    """How events are published over NATS."""
+
+    prefix: str
+    subject: str
 
 
 Catalogue: TypeAlias = 'Literal["open", "strict"]'

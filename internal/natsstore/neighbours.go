@@ -1,0 +1,31 @@
+package natsstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Neighbours returns the prefixes of other Sluices with data in the account, "" for one without a prefix, if this store has none:
+// its prefix may be a mistake. A store with data of its own has no neighbours.
+func (s *Store) Neighbours(ctx context.Context) (prefixes []string, err error) {
+	own := s.names.Ledger()
+	for _, subject := range streams.AnyLedger() {
+		list := s.js.StreamNames(ctx, jetstream.WithStreamListSubject(subject))
+		for name := range list.Name() {
+			if name == own {
+				return nil, nil
+			}
+			if prefix, ok := streams.LedgerPrefix(name); ok {
+				prefixes = append(prefixes, prefix)
+			}
+		}
+		if err := list.Err(); err != nil {
+			return nil, fmt.Errorf("list streams: %w", StoreError(ctx, err))
+		}
+	}
+	return prefixes, nil
+}
