@@ -47,8 +47,9 @@ build: ## Build everything, and bin/sluice
 run: ## Start a server for development on 127.0.0.1:8080 and 127.0.0.1:4222
 	go run ./cmd/sluice serve --dev
 
-demo: ## Run a server, two receivers and a stream of events, and show the deliveries
-	go run ./cmd/sluice demo
+demo: ## Show in three acts that deliveries survive failing receivers and kill -9; then a playground
+	go build -trimpath -o bin/sluice ./cmd/sluice
+	bin/sluice demo
 
 interop: build $(node_modules) ## Test a real server with clients of other projects, and those in TypeScript and Python (needs node and python3)
 	scripts/npmtest interop --test-name-pattern

@@ -32,7 +32,7 @@ type cli struct {
 	Pub        pubCmd        `cmd:"" group:"start" aliases:"publish" help:"Publish one event, or many from a file."`
 	Deliveries deliveriesCmd `cmd:"" group:"start" aliases:"delivery" help:"List the deliveries of a subscription, or explain one."`
 	Listen     listenCmd     `cmd:"" group:"start" help:"Forward signed events to a port of this machine, and show the responses."`
-	Demo       demo.Cmd      `cmd:"" group:"start" help:"Run a server, two receivers and a stream of events, and show the deliveries."`
+	Demo       demo.Cmd      `cmd:"" group:"start" help:"Show that deliveries survive failing receivers and kill -9, in three acts; then a playground."`
 
 	Event       eventCmd       `cmd:"" group:"events" help:"Show who got an event, and why others did not."`
 	Tail        tailCmd        `cmd:"" group:"events" help:"Follow attempts as they happen."`

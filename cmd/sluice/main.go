@@ -6,6 +6,8 @@ import (
 	"context"
 	"os"
 
+	"golang.org/x/term"
+
 	"github.com/sluice-io/sluice/internal/terminal"
 )
 
@@ -13,12 +15,9 @@ func main() {
 	ctx, cancel := terminal.UntilSignalled(context.Background())
 	os.Exit(run(ctx, os.Args[1:], &terminal.Session{
 		Stdin: os.Stdin, Stdout: terminal.PipeWriter{Writer: os.Stdout, Cancel: cancel}, Stderr: os.Stderr,
-		Environ: os.Environ(), Terminal: isTerminal(os.Stderr), Watched: isTerminal(os.Stdout), Exit: os.Exit,
+		Environ: os.Environ(), Terminal: isTerminal(os.Stderr), Interactive: isTerminal(os.Stdin), Watched: isTerminal(os.Stdout), Exit: os.Exit,
 	}))
 }
 
-// isTerminal reports whether the file is a terminal.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
+// isTerminal reports whether the file is a terminal; /dev/null is none.
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -29,7 +29,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){"sluice": main, "hang": hang, "docker": docker})
+	testscript.Main(leakChecked{m}, map[string]func(){"sluice": main, "hang": hang, "docker": docker, "isolated": isolated})
 }
 
 // leakChecked fails a run that leaves goroutines behind.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +16,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -180,6 +182,7 @@ type subCreateCmd struct {
 	Pattern  string `help:"Pattern of the events' paths, such as /orders/**." placeholder:"PATTERN"`
 	Start    string `help:"Start position: new, all, last_per_path, a sequence or a time." placeholder:"new"`
 	Secret   string `help:"Signing secret; default: generated." placeholder:"SECRET"`
+	Save     string `name:"save-secret" help:"Write the secret to a new file, for sluice receive --secret-file and others, instead of printing it." placeholder:"FILE"`
 	Target   string `help:"Target, instead of --pattern: scope:NAMESPACE or entity:URI. Only --url, --type, --ns, --id, --on-change and --description may accompany it." placeholder:"TARGET"`
 	OnChange string `name:"on-change" help:"Notification method of --target: webhook." placeholder:"webhook"`
 
@@ -212,9 +215,46 @@ func (c *subCreateCmd) s0(m spec) (spec, error) {
 
 // Run creates the subscription.
 func (c *subCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
-	m, err := c.spec(s)
+	m, err := c.definition(s)
 	if err != nil {
 		return err
+	}
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	file, err := newSecretFile(c.Save)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.create(ctx, s, api, m, file), file.close())
+}
+
+// create creates the subscription and prints it. A secret that could not be saved is printed.
+func (c *subCreateCmd) create(ctx context.Context, s *terminal.Session, api *client.Client, m spec, file *secretFile) error {
+	sub, created, err := api.CreateSubscription(ctx, m)
+	if err != nil {
+		return err
+	}
+	saved, unsaved := file.save(sub.Endpoint.Secret)
+	if saved {
+		sub.Endpoint.Secret = ""
+	}
+	return errors.Join(unsaved, s.Show(sub, func() error {
+		if created {
+			warnOfNames(ctx, s, api, &sub)
+			return c.sayCreated(s, sub)
+		}
+		return s.Say("Subscription %s already exists for the same events and URL, and is unchanged: sluice sub show %s.\n"+
+			"Its secret is not shown again; issue a new one with sluice sub rotate %s.", sub.ID, sub.ID, sub.ID)
+	}))
+}
+
+// definition returns the subscription that the flags define.
+func (c *subCreateCmd) definition(s *terminal.Session) (spec, error) {
+	m, err := c.spec(s)
+	if err != nil {
+		return nil, err
 	}
 	for place, text := range map[string]string{
 		"id": c.ID, "namespace": c.NS, "mode": c.Mode, "pattern": c.Pattern, "start": c.Start, "endpoint.secret": c.Secret,
@@ -230,30 +270,19 @@ func (c *subCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 		m.set(true, "endpoint", "handshake")
 	}
 	if m, err = c.s0(m); err != nil {
-		return err
+		return nil, err
 	}
 	if len(m) == 0 {
-		return terminal.Usagef("a definition is required: --pattern and --url, or --file")
+		return nil, terminal.Usagef("a definition is required: --pattern and --url, or --file")
 	}
-	api, err := s.Client()
-	if err != nil {
-		return err
-	}
-	sub, created, err := api.CreateSubscription(ctx, m)
-	if err != nil {
-		return err
-	}
-	return s.Show(sub, func() error {
-		if created {
-			warnOfNames(ctx, s, api, &sub)
-			return sayCreated(s, sub)
-		}
-		return s.Say("Subscription %s already exists for the same events and URL, and is unchanged: sluice sub show %s.\n"+
-			"Its secret is not shown again; issue a new one with sluice sub rotate %s.", sub.ID, sub.ID, sub.ID)
-	})
+	return m, nil
 }
 
-func sayCreated(s *terminal.Session, sub sluice.Subscription) error {
+func (c *subCreateCmd) sayCreated(s *terminal.Session, sub sluice.Subscription) error {
+	if sub.Endpoint.Secret == "" {
+		return s.Say("Created subscription %s: %s in %s to %s\n\nThe secret with which the receiver verifies requests is in %s, and is not shown again.",
+			sub.ID, sub.Pattern, sub.Namespace, sub.Endpoint.URL, c.Save)
+	}
 	how := "The receiver verifies requests with this secret, which is not shown again:"
 	if sub.Policy.Signature.Scheme == sluice.SchemeEd25519 {
 		how = "The receiver verifies requests with the public keys at /.well-known/jwks.json of the server.\n" +

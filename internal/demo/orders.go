@@ -7,33 +7,39 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// madeUp returns the life of some orders and the events of a warehouse beside it: n events on
-// several paths, later ones of a path with the outcome of the earlier ones.
-func madeUp(n int) []sluice.Event {
-	const orders = 6
-	stages := []string{"order.placed", "order.paid", "order.packed", "order.shipped", "order.delivered"}
-	events := make([]sluice.Event, n)
-	for i := range events {
-		ev := sluice.Event{ID: fmt.Sprintf("evt-%04d", i+1), Source: "/demo/shop"}
-		round, slot := i/(orders+1), i%(orders+1)
-		if slot == orders {
-			ev.Path, ev.Type = "/warehouse/stock", "stock.counted"
-			ev.Data = encoded(map[string]any{"sku": "SKU-7", "count": 250 - 6*round})
-		} else {
-			number := 1000 + slot + orders*(round/len(stages))
-			ev.Path = sluice.Path(fmt.Sprintf("/orders/%d", number))
-			ev.Type = stages[round%len(stages)]
-			ev.Data = encoded(map[string]any{"order": number, "total": 20 + 7.5*float64(slot), "currency": "EUR"})
+const (
+	troubled sluice.Path = "/orders/1002" // the path that the receiver refuses
+	stubborn sluice.Path = "/orders/13"   // its first attempts are refused in the playground
+)
+
+// lives returns three events in the life of each of four orders.
+func lives() []sluice.Event {
+	var events []sluice.Event
+	for _, stage := range []string{"placed", "paid", "shipped"} {
+		for n := range 4 {
+			events = append(events, order(len(events)+1, 1000+n, "order."+stage))
 		}
-		events[i] = ev
 	}
 	return events
 }
 
-func encoded(value map[string]any) []byte {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return nil // cannot be: strings and numbers
+// scans returns n events of ten orders, in turns.
+func scans(n int) []sluice.Event {
+	first := len(lives()) + 1
+	events := make([]sluice.Event, n)
+	for i := range events {
+		events[i] = order(first+i, 1000+i%10, "item.scanned")
 	}
-	return data
+	return events
+}
+
+func order(n, number int, of string) sluice.Event {
+	data, err := json.Marshal(map[string]any{"order": number, "total": 20 + 7.5*float64(number%10), "currency": "EUR"})
+	if err != nil {
+		data = nil // cannot be: strings and numbers
+	}
+	return sluice.Event{
+		ID: fmt.Sprintf("evt-%04d", n), Source: "/demo/shop", Type: of,
+		Path: sluice.Path(fmt.Sprintf("/orders/%d", number)), Data: data,
+	}
 }

@@ -8,51 +8,72 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
-// receiver is one endpoint of the demonstration: it verifies, answers and reports.
+const failing = http.StatusMultipleChoices // and above: the event was not accepted
+
+// receiver is the endpoint of the demonstration: it verifies, answers and records.
 type receiver struct {
-	name   string
 	url    string
 	secret string
-	report *report
-	refuse func(*webhook.Delivery) bool // whether to answer 503 to a genuine request
+	record *record
+	stage  *stage
 	server *http.Server
 	ended  chan struct{}
+
+	mu      sync.Mutex
+	refuses func(*webhook.Delivery) bool // whether to answer 503 to a genuine request
+	shows   bool                         // whether requests are printed
 }
 
-func newReceiver(name string, r *report, refuse func(*webhook.Delivery) bool) *receiver {
+func newReceiver(r *record, g *stage) *receiver {
 	key := make([]byte, 32)
 	rand.Read(key) // never returns an error
 	secret := webhook.SecretPrefix + base64.StdEncoding.EncodeToString(key)
-	return &receiver{name: name, secret: secret, report: r, refuse: refuse, ended: make(chan struct{})}
+	return &receiver{secret: secret, record: r, stage: g, ended: make(chan struct{}), refuses: refusePath(troubled)}
 }
 
-// never refuses nothing.
-func never(*webhook.Delivery) bool { return false }
+// refusePath refuses the events of a path.
+func refusePath(path sluice.Path) func(*webhook.Delivery) bool {
+	return func(d *webhook.Delivery) bool { return d.Path == string(path) }
+}
 
-// stubborn refuses the first two attempts at one event in this many. Calls must not overlap.
-func stubborn(every int) func(*webhook.Delivery) bool {
-	const attempts = 2
-	order := map[string]int{}
-	return func(d *webhook.Delivery) bool {
-		n, known := order[d.ID]
-		if !known {
-			n = len(order) + 1
-			order[d.ID] = n
-		}
-		return n%every == 0 && d.Attempt <= attempts
-	}
+// refuseTwice refuses the first two attempts at the events of a path.
+func refuseTwice(path sluice.Path) func(*webhook.Delivery) bool {
+	return func(d *webhook.Delivery) bool { return d.Path == string(path) && d.Attempt <= 2 }
+}
+
+// show has requests printed, or not.
+func (r *receiver) show(all bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shows = all
+}
+
+// play prints requests and refuses the first attempts of one path.
+func (r *receiver) play() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shows, r.refuses = true, refuseTwice(stubborn)
+}
+
+// repair accepts everything from now on.
+func (r *receiver) repair() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuses = func(*webhook.Delivery) bool { return false }
 }
 
 // listen serves requests on a free port until close.
 func (r *receiver) listen(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("demo: receiver %s: %w", r.name, err)
+		return fmt.Errorf("demo: receiver: %w", err)
 	}
 	r.url = "http://" + listener.Addr().String() + "/hook"
 	r.server = &http.Server{Handler: http.HandlerFunc(r.take), ReadHeaderTimeout: 10 * time.Second}
@@ -71,25 +92,24 @@ func (r *receiver) close(ctx context.Context) {
 	<-r.ended
 }
 
-// take answers one request: 2xx, 503 as arranged, or the refusal of one that is not genuine.
+// take answers one request: 204, 503 as arranged, or the refusal of one that is not genuine.
 func (r *receiver) take(w http.ResponseWriter, req *http.Request) {
-	now := time.Now()
+	a := arrival{at: time.Now(), status: http.StatusNoContent}
 	genuine := webhook.Receiver{Secrets: []string{r.secret}}
-	d, err := genuine.Receive(req)
-	a := arrival{receiver: r.name, at: now, delivery: d, err: err, status: http.StatusNoContent}
-	if err != nil {
-		a.status = webhook.Status(err)
+	a.delivery, a.err = genuine.Receive(req)
+	r.mu.Lock() // in the order of their answers
+	if a.err != nil {
+		a.status = webhook.Status(a.err)
+	} else if r.refuses(a.delivery) {
+		a.status = http.StatusServiceUnavailable
 	}
-	a.refuse = r.refuse
-	status := r.report.arrived(a)
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, statusText(status))
-}
-
-// statusText is the text of a refusal; a success has none.
-func statusText(status int) string {
-	if status < http.StatusMultipleChoices {
-		return ""
+	r.record.arrived(a)
+	if r.shows {
+		r.stage.arrived(a)
 	}
-	return http.StatusText(status)
+	r.mu.Unlock()
+	w.WriteHeader(a.status)
+	if a.status >= failing {
+		_, _ = io.WriteString(w, "not accepted") // the sender may be gone
+	}
 }

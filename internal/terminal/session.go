@@ -51,13 +51,14 @@ type Flags struct {
 type Session struct {
 	Flags
 
-	Stdin    io.Reader
-	Stdout   io.Writer
-	Stderr   io.Writer
-	Environ  []string
-	Terminal bool      // stderr is a terminal
-	Watched  bool      // stdout is a terminal
-	Exit     func(int) // ends the process: after --help only
+	Stdin       io.Reader
+	Stdout      io.Writer
+	Stderr      io.Writer
+	Environ     []string
+	Terminal    bool      // stderr is a terminal
+	Watched     bool      // stdout is a terminal
+	Interactive bool      // stdin is a terminal
+	Exit        func(int) // ends the process: after --help only
 }
 
 // UsageError is an invalid command line.

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// isolated is a command of Linux.
+func isolated() {}
