@@ -24,6 +24,8 @@ type document struct {
 		Responses     map[string]response  `json:"responses"`
 		Schemas       map[string]*schema   `json:"schemas"`
 	} `json:"components"`
+
+	inGo map[string]string // examples, by operation
 }
 
 type tag struct {
@@ -103,6 +105,7 @@ func parse(text []byte) (*document, error) {
 	if err := yaml.Unmarshal(text, &d); err != nil {
 		return nil, fmt.Errorf("OpenAPI document: %w", err)
 	}
+	d.inGo = goCalls()
 	return &d, nil
 }
 

@@ -101,6 +101,7 @@ type shownOperation struct {
 	BodyType, BodyAbout  template.HTML
 	BodyExample, Request string
 	TypeScript, Python   string // empty: the clients do not have it
+	Go                   string // likewise
 	Responses            []row
 	ResponseExample      string
 }
@@ -145,6 +146,7 @@ func (d *document) operation(method, path string, raw, shared json.RawMessage) (
 	d.fillBody(&s, d.body(o.RequestBody))
 	s.Request = d.curl(&s, all)
 	d.fillCalls(&s, all, d.response(o.Responses["200"]))
+	s.Go = d.inGo[o.ID]
 	d.fillResponses(&s, o.Responses)
 	return s, nil
 }
