@@ -112,11 +112,17 @@ const languages = {
       const worker = new Worker(new Sluice({ url: server.http, token: server.token }), {
         secret,
         concurrency: 1,
-        handle: async ({ messages, notice }) => {
+        heartbeat: 100,
+        handle: async ({ messages, notice, signal }) => {
           for (const { n } of messages) {
             if (n === 'hold') {
               tell({ held: true })
               await gone
+            }
+            if (n === 'keep') {
+              tell({ kept: true })
+              if (!signal.aborted) await once(signal, 'abort')
+              tell({ lost: true })
             }
             if (n === 'bad') throw new Error('a bad message')
             tell({ n, epoch: notice.epoch })
@@ -296,6 +302,21 @@ test('the clients of both languages', long, async (t) => {
         const { json } = await server.call('GET', `/v1/subscriptions/${id}/consumers/%2Fwork%2F${language}`)
         return json.state === 'idle' && !json.pending
       }, 60_000)
+    }
+
+    for (const { language, port, work } of all) { // heartbeats keep the claim, and say that it is lost
+      const id = `keep-${language.toLowerCase()}`
+      await server.subscribe(`/keep/${language}`, '', { id, mode: 'wake', endpoint: { url: `http://127.0.0.1:${port}`, secret } })
+      await publish(`/keep/${language}`, 'keep')
+      await eventually(`${language}: the claim`, () => work.some((what) => what.kept), 60_000)
+      const claimed = async () => (await server.call('GET', `/v1/subscriptions/${id}/consumers/%2Fkeep%2F${language}`)).json
+      const first = await claimed()
+      await eventually(`${language}: a heartbeat`, async () => (await claimed()).live_until > first.live_until, 60_000)
+      assert.deepEqual([first.state, first.epoch, (await claimed()).epoch], ['live', 1, 1], language)
+      assert.ok(!work.some((what) => what.lost), language)
+      assert.equal((await server.call('DELETE', `/v1/subscriptions/${id}`)).status, 204)
+      await eventually(`${language}: the loss of the claim`, () => work.some((what) => what.lost), 60_000)
+      assert.deepEqual(work.filter((what) => what.problem), [], language)
     }
 
     for (const { language, port, work } of all) { // what is forged is refused, and what failed is not acknowledged

@@ -35,12 +35,13 @@ export interface WorkerConfig {
   handle: (batch: Batch) => Promise<void> | void
   /** How many wakes are worked on at once; further notices are answered with 503, and come again. Default 100. */
   concurrency?: number
+  /** Milliseconds between reports that keep the claim while handle runs. Default 15,000: a third of the time after which the server wakes another worker. */
+  heartbeat?: number
   /** What handle threw, or why reading or acknowledging failed. The server wakes the worker again. */
   onError?: (error: unknown, notice: Notice) => void
 }
 
 const lease = 45_000 // the server wakes another worker after this time without a callback
-const heartbeat = 15_000
 const largest = 4 << 20 // bytes of a notice
 
 /** Works for a subscription of mode `wake`: verifies notices, claims, reads, acknowledges, and keeps the claim while handle runs. */
@@ -109,7 +110,7 @@ export class Worker {
       if (next === offset) return
       const isJSON = response.headers.get('content-type')?.startsWith('application/json') ?? false
       const messages = isJSON ? (JSON.parse(new TextDecoder().decode(bytes)) as unknown[]) : undefined
-      await claim.keep((signal) => this.#config.handle({ notice: claim.notice, path, messages, bytes, signal }))
+      await claim.keep((signal) => this.#config.handle({ notice: claim.notice, path, messages, bytes, signal }), this.#config.heartbeat ?? 15_000)
       await claim.report({ acks: [{ path, offset: next }] })
       offset = next
     }
@@ -163,7 +164,7 @@ class Claim {
   }
 
   /** Keeps the claim while something runs. Its signal says that the claim is lost. */
-  async keep(run: (signal: AbortSignal) => Promise<void> | void): Promise<void> {
+  async keep(run: (signal: AbortSignal) => Promise<void> | void, heartbeat: number): Promise<void> {
     const lost = new AbortController()
     const timer = setInterval(() => {
       this.report({}).catch((problem: unknown) => lost.abort(problem))

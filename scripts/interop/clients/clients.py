@@ -76,11 +76,15 @@ def worker(sluice: Sluice, secret: str) -> None:
             if message["n"] == "hold" and not go_on.is_set():
                 tell({"held": True})
                 go_on.wait()
+            if message["n"] == "keep":
+                tell({"kept": True})
+                batch.lost.wait()
+                tell({"lost": True})
             if message["n"] == "bad":
                 raise ValueError("a bad message")
             tell({"n": message["n"], "epoch": batch.notice["epoch"]})
 
-    server = Worker(sluice, secret, handle, lambda problem, _: tell({"problem": str(problem)}), concurrency=1).server("127.0.0.1", 0)
+    server = Worker(sluice, secret, handle, lambda problem, _: tell({"problem": str(problem)}), concurrency=1, heartbeat=0.1).server("127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell({"port": server.server_port})
     sys.stdin.readline()

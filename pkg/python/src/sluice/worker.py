@@ -18,7 +18,6 @@ from .http import SluiceError, exchange, no_response
 from .webhook import SignatureError, verify
 
 LEASE = 45.0  # seconds; the server wakes another worker after this time without a callback
-HEARTBEAT = 15.0
 LARGEST = 4 << 20  # bytes of a notice
 
 
@@ -65,6 +64,7 @@ class Worker:
         on_error: Callable[[Exception, Notice], None] | None = None,
         *,
         concurrency: int = 100,
+        heartbeat: float = 15.0,
     ) -> None:
         """Starts nothing.
 
@@ -73,12 +73,14 @@ class Worker:
         handle: processes news. When it returns, they are acknowledged; when it raises, they come again
         on_error: is told what handle raised, or why reading or acknowledging failed
         concurrency: how many wakes are worked on at once; further notices are answered with 503, and come again
+        heartbeat: seconds between reports that keep the claim while handle runs; the server wakes another worker after three times the default
         """
         self._sluice = sluice
         self._secrets = [secret] if isinstance(secret, str) else list(secret)
         self._handle = handle
         self._on_error = on_error
         self._concurrency = concurrency
+        self._heartbeat = heartbeat
         self._running: dict[str, threading.Thread] = {}
         self._mutex = threading.Lock()
 
@@ -149,7 +151,7 @@ class Worker:
             if after == offset:
                 return
             is_json = page.headers.get("content-type", "").startswith("application/json")
-            with claim.kept() as lost:
+            with claim.kept(self._heartbeat) as lost:
                 self._handle(Batch(claim.notice, path, page.json() if is_json else None, page.body, lost))
             claim.report({"acks": [{"path": path, "offset": after}]})
             offset = after
@@ -192,12 +194,12 @@ class Claim:
             return 502, {}
 
     @contextmanager
-    def kept(self) -> Generator[threading.Event, None, None]:
+    def kept(self, heartbeat: float) -> Generator[threading.Event, None, None]:
         """Keeps the claim while something runs. The event says that it is lost."""
         lost, over = threading.Event(), threading.Event()
 
         def beat() -> None:
-            while not over.wait(HEARTBEAT):
+            while not over.wait(heartbeat):
                 try:
                     self.report({})
                 except SluiceError:
