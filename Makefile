@@ -100,7 +100,7 @@ vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of 
 release-snapshot: ## Build a release of this commit for all platforms, unpublished, into bin/release, and test it (a quarter of an hour)
 	cd scripts/release && go build -trimpath -o $(CURDIR)/bin/ github.com/goreleaser/goreleaser/v2 github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser release --snapshot --clean --skip=docker
-	SLUICE_RELEASE=$(CURDIR)/bin/release go test -count=1 -run='^TestRelease_' ./scripts
+	SLUICE_RELEASE=$(CURDIR)/bin/release go test -count=1 -v -run='^(TestRelease_|TestReadme_FirstScreen)' ./scripts ./cmd/sluice
 
 chart-check: ## Render the Helm chart with Helm's library and check its objects (the first run compiles for a minute; UPDATE_RENDERED=1 writes deploy/helm/rendered)
 	mkdir -p bin/chart && cp scripts/chart/go.mod scripts/chart/go.sum bin/chart && cp scripts/chart/chart_test.go.txt bin/chart/chart_test.go

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -128,6 +129,17 @@ func TestRelease_IsWholeAndInstalls(t *testing.T) { // issue 18
 	}
 	if runtime.GOOS != "linux" {
 		return
+	}
+	for tool, list := range map[string][]string{"dpkg-deb": {"-c", names("*_" + runtime.GOARCH + ".deb")[0]}, "rpm": {"-qlp", names("*.rpm")[0]}} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Logf("%s is not installed", tool)
+			continue
+		}
+		status, listed, errs := run(t, dir, tool, list...)
+		require.Zero(t, status, errs)
+		for _, file := range []string{"/usr/bin/sluice", "/usr/lib/systemd/system/sluice.service", "/etc/sluice/config.yaml", "/usr/share/doc/sluice/copyright"} {
+			require.Contains(t, listed, file+"\n", list[1])
+		}
 	}
 	status, out, errs := run(t, dir, "env", "PREFIX="+t.TempDir(), mustAbs(t, "install"), names("sluice_*_linux_" + runtime.GOARCH + ".tar.gz")[0])
 	require.Zero(t, status, errs)
