@@ -134,3 +134,20 @@ func LedgerPrefix(stream string) (prefix string, ok bool) {
 	prefix, barred := strings.CutSuffix(prefix, "_")
 	return prefix, ok && (barred && prefix != "" && CheckPrefix(prefix) == nil || stream == ledger)
 }
+
+// Renamed returns the name that a stream of other names has with these; false if it does not have their prefix.
+func (n Names) Renamed(from Names, stream string) (string, bool) {
+	bare, ok := from.Bare(stream)
+	if bucket, isBucket := strings.CutPrefix(bare, bucketStream); isBucket {
+		return n.BucketStream(bucket), ok
+	}
+	return n.bar + bare, ok
+}
+
+// RenamedSubject returns the subject that one of other names has with these: of an event, for example, or of a key.
+func (n Names) RenamedSubject(from Names, subject string) string {
+	if key, ok := strings.CutPrefix(subject, keySubject+from.bar); ok {
+		return keySubject + n.bar + key
+	}
+	return n.dot + from.BareSubject(subject)
+}

@@ -87,3 +87,40 @@ func TestNames_SubjectsOfAPrefixAreReadBack(t *testing.T) {
 	require.True(t, strings.HasPrefix(arrives, "acme.inspect."), arrives)
 	require.True(t, slices.ContainsFunc(acme.LogSubjects(), func(s string) bool { return s == "acme.ledger.>" }))
 }
+
+func TestNames_StreamsAndSubjectsAreRenamed(t *testing.T) {
+	t.Parallel()
+	acme, beta, bare := streams.Prefixed("acme"), streams.Prefixed("beta"), streams.Names{}
+	for _, c := range []struct {
+		from, to     streams.Names
+		stream, want string
+	}{
+		{bare, acme, "LEDGER", "acme_LEDGER"},
+		{bare, acme, "KV_keys", "KV_acme_keys"},
+		{acme, bare, "acme_EVENTS_ns", "EVENTS_ns"},
+		{acme, beta, "KV_acme_keys", "KV_beta_keys"},
+	} {
+		got, ok := c.to.Renamed(c.from, c.stream)
+		require.True(t, ok, c.stream)
+		require.Equal(t, c.want, got)
+	}
+	_, ok := beta.Renamed(acme, "beta_LEDGER")
+	require.False(t, ok)
+	require.Equal(t, "acme.events.ns.>", acme.RenamedSubject(bare, "events.ns.>"))
+	require.Equal(t, "$KV.acme_keys.>", acme.RenamedSubject(bare, "$KV.keys.>"))
+	require.Equal(t, "$KV.beta_keys.a.b", beta.RenamedSubject(acme, "$KV.acme_keys.a.b"))
+	require.Equal(t, "dead.ns.s.>", bare.RenamedSubject(acme, "acme.dead.ns.s.>"))
+}
+
+func TestLedgerPrefix_FindsOtherServers(t *testing.T) {
+	t.Parallel()
+	for stream, want := range map[string]string{"LEDGER": "", "acme_LEDGER": "acme"} {
+		prefix, ok := streams.LedgerPrefix(stream)
+		require.True(t, ok, stream)
+		require.Equal(t, want, prefix)
+	}
+	for _, stream := range []string{"_LEDGER", "MYLEDGER", "ORDERS_LEDGER", "acme_LEDGERS", "KV_ledger"} {
+		_, ok := streams.LedgerPrefix(stream)
+		require.False(t, ok, stream)
+	}
+}

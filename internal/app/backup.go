@@ -30,8 +30,8 @@ func Backup(ctx context.Context, cfg config.Config, dir string, opts backup.Opti
 	return backup.Write(ctx, streamstore.New(d.store), dir, opts)
 }
 
-// Restore creates the content of a backup in a store without data of Sluice, after checking every
-// file of the backup.
+// Restore creates the content of a backup in a store without data of Sluice under its prefix, after
+// checking every file of the backup. The backup may have another prefix.
 func Restore(ctx context.Context, cfg config.Config, dir string, opts backup.Options, with Options) (m backup.Manifest, err error) {
 	if m, err = backup.Open(ctx, dir, nil); err != nil {
 		return m, err
@@ -50,7 +50,9 @@ func Restore(ctx context.Context, cfg config.Config, dir string, opts backup.Opt
 	if err := m.RestoreKeys(dir, cfg.Data); err != nil {
 		return m, err
 	}
-	return m, m.Restore(ctx, streamstore.New(d.store), dir, opts)
+	return m, d.withPrefix(ctx, m, dir, func(m backup.Manifest, dir string) error {
+		return m.Restore(ctx, streamstore.New(d.store), dir, opts)
+	})
 }
 
 // openStored opens the store as a server does, without starting any engine. The embedded NATS has

@@ -142,9 +142,9 @@ func TestRestore_RefusesDamage(t *testing.T) {
 		"cut off":          {backup.ManifestFile, nil, "is incomplete"},
 		"torn":             {"streams/" + jsNames().EventsStream("default") + ".tar.s2", func(text string) string { return text[:len(text)/2] }, "is damaged"},
 		"a flipped bit":    {"streams/" + jsNames().BucketStream("access") + ".tar.s2", func(text string) string { return text[:40] + string(text[40]^1) + text[41:] }, "is damaged"},
-		"a missing stream": {"streams/LEDGER.tar.s2", nil, "no such file"},
+		"a missing stream": {"streams/" + jsNames().Ledger() + ".tar.s2", nil, "no such file"},
 		"another key":      {"keys/secrets.key", func(string) string { return "c2hhcmVkIGJ5IHRoZSBzZXJ2ZXJzIG9mIGEgdGVzdCE=\n" }, "is damaged"},
-		"a foreign stream": {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"LEDGER"`, `"OTHERS"`, 1) }, "not a stream of Sluice"},
+		"a foreign stream": {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"`+jsNames().Ledger()+`"`, `"OTHERS"`, 1) }, "not a stream of Sluice"},
 		"a way out":        {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"root.token"`, `"../root.token"`, 1) }, "not a file name"},
 		"a later format":   {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"format": 1`, `"format": 2`, 1) }, "format 2 is unknown"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -71,8 +72,9 @@ func TestDomain_ServerStoresInAnotherDomain(t *testing.T) {
 func TestPrefix_ChangeIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := start(t, dir, func(c *config.Config) { c.NATS.Prefix = "acme" })
+	first := start(t, dir, func(c *config.Config) { c.NATS.Prefix, c.NATS.Users = "acme", nil })
 	first.publishes(t, "default", "/a one")
+	inspects(t, first)
 	first.stop(t)
 	var log bytes.Buffer
 	for prefix, warns := range map[string]bool{"acme": false, "acne": true} {
@@ -81,6 +83,86 @@ func TestPrefix_ChangeIsWarnedOf(t *testing.T) {
 		again.stop(t)
 		require.Equal(t, warns, strings.Contains(log.String(), "begins with an empty store") && strings.Contains(log.String(), "others=[acme]"), log.String())
 	}
+}
+
+// inspects publishes and reads as the inspector of a server with the prefix acme.
+func inspects(t *testing.T, s *running) {
+	t.Helper()
+	nc, err := nats.Connect(s.at.NATS)
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	ack, err := js.Publish(t.Context(), "acme.events.default.b", nil)
+	require.NoError(t, err)
+	require.Equal(t, "acme_EVENTS_default", ack.Stream)
+	log, err := js.OrderedConsumer(t.Context(), "acme_EVENTS_default", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"acme.events.default.*"}})
+	require.NoError(t, err)
+	for _, want := range []string{"acme.events.default.a", "acme.events.default.b"} {
+		msg, err := log.Next(jetstream.FetchMaxWait(patience))
+		require.NoError(t, err)
+		require.Equal(t, want, msg.Subject())
+	}
+	require.NoError(t, nc.Publish("acme.ledger.default.x", nil))
+	require.NoError(t, nc.Flush())
+	require.ErrorIs(t, nc.LastError(), nats.ErrPermissionViolation, "only the server writes there")
+}
+
+// Issue 18, 8: a backup is restored under another prefix, beside what has the old names: the same server goes on.
+func TestPrefix_BackupIsRestoredUnderAnother(t *testing.T) {
+	t.Parallel()
+	shared := natstest.Listening(t)
+	js := dial(t, shared.ClientURL())
+	s := &tenant{names: streams.Names{}, dir: t.TempDir(), js: js, change: func(c *config.Config) {
+		c.NATS.Prefix, c.Secrets.Key = "", sharedKey
+	}}
+	s.running = start(t, s.dir, s.change)
+	s.js = dial(t, s.at.NATS)
+	board := refusing("parked")
+	parking := hooktest.New(t, status(http.StatusInternalServerError, board.refuses))
+	subscribe(t, s.api, wish(parking.URL, `"id":"parks"`, `"pattern":"/parks/*"`, `"policy":{"retry":{"preset":"custom","steps":["1h"],"max_attempts":5}}`))
+	s.publishes(t)
+	s.wakes(t)
+	s.mirrors(t)
+	s.replays(t)
+	s.running.publishes(t, "default", "/parks/1 parked", "/parks/2 good")
+	statusOf(t, s.api, "parks", func(st sluice.Status) bool { return st.Parked == 1 && st.Backlog == 0 && st.InFlight == 0 })
+	ann := s.grant(t, "user:ann", "path:default/orders/**", "read")
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/low/tombstones", `{"path":"/a/2"}`)
+	erased := s.must(t, http.StatusOK, "GET /v1/namespaces/low/observe", "").field(t, "items")
+	require.Contains(t, fmt.Sprint(erased), "erased_seq:2")
+	before := s.must(t, http.StatusOK, "GET /v1/namespaces/default/events?limit=100", "").field(t, "events")
+	s.stop(t)
+	old := offline(s.dir, "")
+	old.NATS.Prefix, old.Secrets.Key = "", sharedKey
+	saved := backUp(t, old)
+
+	stranger := settle(t, js)
+	s.dir, s.names, s.js = t.TempDir(), streams.Prefixed("acme"), js
+	s.change = func(c *config.Config) {
+		c.NATS.URL, c.NATS.Prefix, c.Secrets.Key = shared.ClientURL(), "acme", sharedKey
+	}
+	moved := offline(s.dir, shared.ClientURL())
+	moved.NATS.Prefix, moved.Secrets.Key = "acme", sharedKey
+	require.NoError(t, restore(t, saved, moved))
+	entries, err := filepath.Glob(filepath.Join(s.dir, "restore-*"))
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	s.running = start(t, s.dir, s.change)
+	require.Equal(t, before, s.must(t, http.StatusOK, "GET /v1/namespaces/default/events?limit=100", "").field(t, "events"), "under the same sequences, with their times")
+	s.must(t, http.StatusOK, "GET /v1/namespaces/default/events?pattern=/orders/**", "", as(ann.token)...)
+	require.Equal(t, []string{"one 1 one", "two 2 two"}, s.mirrorsOf(t, "high"))
+	require.Equal(t, erased, s.must(t, http.StatusOK, "GET /v1/namespaces/low/observe", "").field(t, "items"), "with the records of erased events")
+	board.accept()
+	s.must(t, http.StatusAccepted, "POST /v1/subscriptions/parks/deliveries/parked/retry", "")
+	require.Equal(t, []string{"parked", "good", "parked"}, idsOf(parking.Wait(3)))
+	_, err = s.js.Publish(t.Context(), "acme.events.default.orders.3", []byte(`""`), jetstream.WithMsgID("3"))
+	require.NoError(t, err)
+	waitFor(t, s.hook, 4)
+	statusOf(t, s.api, "orders", idle)
+	require.Equal(t, []string{"1", "2", "2", "3"}, idsOf(s.hook.Requests()), "nothing comes again")
+	stranger.unharmed(t)
+	described(t, js, `^(KV_)?acme_`)
 }
 
 // described checks that all streams of Sluice have names that match, and that they and their durable consumers have descriptions.
@@ -159,7 +241,7 @@ func (s *tenant) publishes(t *testing.T) {
 		Subject: s.names.EventsPrefix() + "default.orders.1", Header: nats.Header{"Nats-Msg-Id": {"1"}}, Data: []byte(`"` + mine + `"`),
 	})
 	require.NoError(t, err)
-	require.Equal(t, mine+"_EVENTS_default", ack.Stream)
+	require.Equal(t, s.names.EventsStream("default"), ack.Stream)
 	_, err = s.api.Publish(t.Context(), sluice.DefaultNamespace, sluice.Event{ID: "2", Path: "/orders/2", Data: []byte(`"` + mine + `"`)})
 	require.NoError(t, err)
 	require.Equal(t, []string{`"` + mine + `"`, `"` + mine + `"`}, feed.events(2))

@@ -30,7 +30,7 @@ var logins = map[string]func(*config.Config){
 func inspected(t *testing.T, way func(*config.Config)) (*running, []nats.Option) {
 	t.Helper()
 	s := start(t, t.TempDir(), func(c *config.Config) {
-		c.NATS.Users, c.Webhooks.AllowCIDRs = nil, []string{"203.0.113.0/24"}
+		c.NATS.Users, c.NATS.Prefix, c.Webhooks.AllowCIDRs = nil, "", []string{"203.0.113.0/24"}
 		way(c)
 	})
 	var login []nats.Option
@@ -221,7 +221,7 @@ func requireKept(t *testing.T, js jetstream.JetStream) {
 func TestInspector_NeedsTheKeyByDefault(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := start(t, dir, func(c *config.Config) { c.Dev, c.NATS.Users = false, nil })
+	s := start(t, dir, func(c *config.Config) { c.Dev, c.NATS.Users, c.NATS.Prefix = false, nil, "" })
 	_, err := nats.Connect(s.at.NATS)
 	require.ErrorIs(t, err, nats.ErrAuthorization)
 	_, err = nats.Connect(s.at.NATS, nats.UserInfo("anonymous", ""))
@@ -233,7 +233,7 @@ func TestInspector_NeedsTheKeyByDefault(t *testing.T) {
 	first, err := os.ReadFile(file)
 	require.NoError(t, err)
 	s.stop(t)
-	start(t, dir, func(c *config.Config) { c.Dev, c.NATS.Users = false, nil })
+	start(t, dir, func(c *config.Config) { c.Dev, c.NATS.Users, c.NATS.Prefix = false, nil, "" })
 	second, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
@@ -243,7 +243,7 @@ func TestInspector_NeedsTheKeyByDefault(t *testing.T) {
 func TestInspector_ConsumersAreBounded(t *testing.T) {
 	t.Parallel()
 	hook := hooktest.New(t, nil)
-	s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.Users = nil })
+	s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.Users, c.NATS.Prefix = nil, "" })
 	js, _ := connect(t, s.at.NATS)
 	made := 0
 	for range 40 {

@@ -238,3 +238,19 @@ func TestData_ArrivesByteForByte(t *testing.T) {
 		require.Equal(t, webhook.Raw, parse(t, r).Envelope)
 	}
 }
+
+// Issue 18, 8: a request to a namespace that does not exist is answered at once, by NATS (decision 0057).
+func TestPublish_UnknownNamespaceIsAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), func(c *config.Config) {
+		c.NATS.Users = append(c.NATS.Users, config.NATSUser{Name: "shop", Password: "a password", Namespaces: []string{"*"}},
+			config.NATSUser{Name: "bank", Password: "a password", Namespaces: []string{"*"}, Trusted: true})
+	})
+	shop := dial(t, s.at.NATS, nats.UserInfo("shop", "a password")).Conn()
+	_, err := shop.Request(jsNames().EventsPrefix()+"nosuch.orders.1", nil, patience)
+	require.ErrorIs(t, err, nats.ErrNoResponders)
+	bank := dial(t, s.at.NATS, nats.UserInfo("bank", "a password")).Conn()
+	answer, err := bank.Request(jsNames().EventsPrefix()+"nosuch.orders.1", nil, patience)
+	require.NoError(t, err)
+	require.Contains(t, string(answer.Data), `"error"`)
+}

@@ -125,6 +125,7 @@ func TestBrokerUsers_ComeFromTheOperator(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 2 {
 		s := start(t, dir, func(c *config.Config) {
+			c.NATS.Prefix = "" // the accounts export subjects without one
 			c.NATS.Operator, c.NATS.AccountJWTs, c.NATS.Credentials, c.NATS.TrustedSubjects = file, accounts, account.Creds(t), true
 		})
 		js := dial(t, s.at.NATS, nats.UserCredentials(account.Creds(t)))

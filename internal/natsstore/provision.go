@@ -297,6 +297,10 @@ func (s *Store) LettersConsumer(ctx context.Context) (jetstream.Consumer, error)
 		Durable: want.Name, Description: want.Description, FilterSubject: want.Filter.Subject, DeliverPolicy: jetstream.DeliverNewPolicy,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: want.AckWait, MaxDeliver: want.MaxDeliver, MaxAckPending: want.MaxPending,
 	}
+	if have, err := s.js.Consumer(ctx, want.Stream, want.Name); err == nil { // one that was restored under another prefix begins elsewhere
+		was := have.CachedInfo().Config
+		config.DeliverPolicy, config.OptStartSeq = was.DeliverPolicy, was.OptStartSeq
+	}
 	consumer, err := Asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
 		return s.js.CreateOrUpdateConsumer(ctx, want.Stream, config)
 	})

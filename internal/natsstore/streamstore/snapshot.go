@@ -40,7 +40,9 @@ func (s Snapshot) Holds(restored StreamState) bool {
 		Config api.StreamConfig `json:"config"`
 	}
 	switch {
-	case json.Unmarshal(s.Config, &stream) != nil || restored.LastSeq != s.State.LastSeq:
+	case json.Unmarshal(s.Config, &stream) != nil || restored.LastSeq < s.State.LastSeq:
+		return false
+	case restored.LastSeq > s.State.LastSeq && stream.Config.SubjectDeleteMarkerTTL == 0: // otherwise a key has expired meanwhile, and left a marker
 		return false
 	case s.State.Messages == 0: // the first sequence of an empty stream is written in two ways
 		return restored.Messages == 0

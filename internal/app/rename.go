@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/backup"
+	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/streamstore"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// scratchSync is how often the NATS of a renaming writes to the disk: nothing of it is kept.
+const scratchSync = "1h"
+
+// renamedDir has the backup with other names, in the directory of a renaming.
+const renamedDir = "backup"
+
+// withPrefix calls restore with a backup whose streams have the prefix of the store, and its directory: the backup itself, or a
+// copy with other names, which is removed afterwards. NATS restores streams under their old names only, and another program may
+// use these. So the streams are restored and renamed in a NATS server of their own.
+func (d *data) withPrefix(ctx context.Context, m backup.Manifest, dir string, restore func(m backup.Manifest, dir string) error) (err error) {
+	if m.Prefix == d.cfg.NATS.Prefix {
+		return restore(m, dir)
+	}
+	scratch, err := os.MkdirTemp(d.cfg.Data, "restore-")
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	renamed, err := d.rename(ctx, m, dir, scratch)
+	if err != nil {
+		return err
+	}
+	return restore(renamed, filepath.Join(scratch, renamedDir))
+}
+
+// rename restores a backup in a NATS server in a directory, renames its streams, and backs them up.
+func (d *data) rename(ctx context.Context, m backup.Manifest, dir, scratch string) (_ backup.Manifest, err error) {
+	server, err := natsd.Start(ctx, natsd.Options{StoreDir: filepath.Join(scratch, "nats"), DontListen: true, Sync: scratchSync, Log: d.opts.Log})
+	if err != nil {
+		return backup.Manifest{}, err
+	}
+	defer func() { err = errors.Join(err, server.Shutdown()) }()
+	store, err := natsstore.Connect(ctx, natsstore.Options{Conn: server, Names: streams.Prefixed(d.cfg.NATS.Prefix), Log: d.opts.Log})
+	if err != nil {
+		return backup.Manifest{}, err
+	}
+	defer store.Close()
+	all := streamstore.New(store)
+	if err := m.Restore(ctx, all, dir, backup.Options{}); err != nil {
+		return backup.Manifest{}, err
+	}
+	for _, s := range m.Streams {
+		state, err := all.RenameStream(ctx, streams.Prefixed(m.Prefix), s.Name)
+		if err != nil {
+			return backup.Manifest{}, err
+		}
+		if !s.Holds(state) {
+			return backup.Manifest{}, fmt.Errorf("rename %s: the stream holds %+v, the backup %+v", s.Name, state, s.State)
+		}
+	}
+	return backup.Write(ctx, all, filepath.Join(scratch, renamedDir), backup.Options{Version: d.opts.Version, Prefix: d.cfg.NATS.Prefix, Now: time.Now()})
+}
