@@ -90,7 +90,7 @@ func ringIn(t *testing.T, dir string) (*seal.Ring, []byte) {
 func seeds(t *testing.T, s *running) map[string]string {
 	t.Helper()
 	ring, raw := ringIn(t, s.dir)
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: s.at.NATS, User: tester.Name, Password: testerPassword, Sealer: ring})
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{Names: jsNames(), URL: s.at.NATS, User: tester.Name, Password: testerPassword, Sealer: ring})
 	require.NoError(t, err)
 	defer store.Close()
 	keys, err := store.Keys().All(t.Context())
@@ -335,7 +335,7 @@ func TestSealKey_ReplacementSurvivesAKill(t *testing.T) {
 		if puts.Load() >= sealed { // in the middle, however slow the test is
 			return false
 		}
-		if faulttest.KindOf(said, []faulttest.Kind{{"seal", "$KV.subscriptions.", ""}}) != "" {
+		if faulttest.KindOf(said, []faulttest.Kind{{"seal", jsNames().KeySubject("subscriptions", ""), ""}}) != "" {
 			puts.Add(1)
 		}
 		return true
@@ -394,7 +394,7 @@ func TestSealKey_ServerWithoutTheNewOneLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 	ring, err := seal.New(keys...)
 	require.NoError(t, err)
-	neighbour := storetest.Connect(t, natsstore.Options{URL: shared.ClientURL(), Sealer: ring})
+	neighbour := storetest.Connect(t, natsstore.Options{Names: jsNames(), URL: shared.ClientURL(), Sealer: ring})
 	require.NoError(t, neighbour.Provision(t.Context()))
 	require.Equal(t, http.StatusServiceUnavailable, s.call(t, "GET /v1/subscriptions/orders", "").status)
 	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions", "").text, `"orders"`)

@@ -123,7 +123,7 @@ func TestNATS_GuardedServerIsUsed(t *testing.T) {
 	api, at := serve(t, func(c *config.Config) {
 		loaded, err := config.Load(file, nil)
 		require.NoError(t, err)
-		c.NATS = loaded.NATS
+		c.NATS, c.NATS.Prefix = loaded.NATS, jsNames().Prefix()
 	})
 	require.Equal(t, url, at.NATS)
 	hook := hooktest.New(t, nil)

@@ -48,7 +48,7 @@ func TestOutbox_NextServerAnnouncesForADeadOne(t *testing.T) {
 	eventually(t, func() bool { return len(first.system(t, "/_sys/subscriptions/*", "id")) == 2 }, "they are told")
 	first.stop(t)
 
-	store := storetest.Connect(t, natsstore.Options{URL: shared.ClientURL()})
+	store := storetest.Connect(t, natsstore.Options{Names: jsNames(), URL: shared.ClientURL()})
 	subs, now := store.Subscriptions(), time.Now().UTC().Add(-time.Minute)
 	js := dial(t, shared.ClientURL())
 	change := func(id string, kinds ...string) *sluice.Subscription {
