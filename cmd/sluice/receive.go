@@ -163,7 +163,7 @@ func (r *receiving) take(w http.ResponseWriter, req *http.Request) {
 	if d, err := webhook.Parse("", req.Header, body); err == nil {
 		one.Event, one.Type, one.Path, one.Attempt = d.ID, d.Type, d.Path, d.Attempt
 	}
-	r.answer(&one, req.Header, body)
+	r.answer(&one, req, body)
 	select {
 	case <-time.After(r.cmd.Delay):
 	case <-req.Context().Done():
@@ -179,10 +179,10 @@ func (r *receiving) take(w http.ResponseWriter, req *http.Request) {
 }
 
 // answer decides on the response: 401 for a wrong signature, a failure by plan, or 204.
-func (r *receiving) answer(one *receivedRequest, header http.Header, body []byte) {
+func (r *receiving) answer(one *receivedRequest, req *http.Request, body []byte) {
 	one.Status = http.StatusNoContent
 	if r.verifier != nil {
-		_, err := verifyRequest(r.verifier, header, body)
+		_, err := verifyRequest(r.verifier, req, body)
 		valid := err == nil
 		one.Verified = &valid
 		if err != nil {
@@ -192,7 +192,7 @@ func (r *receiving) answer(one *receivedRequest, header http.Header, body []byte
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id := cmp.Or(one.Event, header.Get(webhook.HeaderID))
+	id := cmp.Or(one.Event, req.Header.Get(webhook.HeaderID))
 	if len(r.seen) > receiveMost {
 		clear(r.seen)
 	}

@@ -76,6 +76,9 @@ func (k *keyFlags) receiver() (*webhook.Receiver, error) {
 // headers show.
 func schemeOf(r *webhook.Receiver, header http.Header) webhook.Scheme {
 	signature := header.Get(webhook.HeaderSignature)
+	if r.Scheme == "" && signature == "" && len(r.Keys) > 0 && header.Get(webhook.HeaderMessageInput) != "" {
+		return webhook.Message
+	}
 	switch {
 	case r.Scheme != "":
 		return r.Scheme
@@ -90,10 +93,10 @@ func schemeOf(r *webhook.Receiver, header http.Header) webhook.Scheme {
 }
 
 // verifyRequest verifies the signature of a request in its own scheme.
-func verifyRequest(r *webhook.Receiver, header http.Header, body []byte) (webhook.Scheme, error) {
+func verifyRequest(r *webhook.Receiver, req *http.Request, body []byte) (webhook.Scheme, error) {
 	one := *r
-	one.Scheme = schemeOf(r, header)
-	if err := one.Verify(header, body); err != nil {
+	one.Scheme = schemeOf(r, req.Header)
+	if err := one.VerifyRequest(req, body); err != nil {
 		return one.Scheme, errors.New(strings.TrimPrefix(err.Error(), "webhook: "))
 	}
 	return one.Scheme, nil
@@ -128,7 +131,10 @@ func (c *verifyCmd) Run(s *terminal.Session) error {
 	if c.AnyAge {
 		r.Tolerance = 1<<63 - 1
 	}
-	scheme, err := verifyRequest(r, header, body)
+	if schemeOf(r, header) == webhook.Message {
+		return terminal.Usagef("the scheme %s signs the method and the URL, too, which are not in the file: use sluice receive, or a library of RFC 9421", webhook.Message)
+	}
+	scheme, err := verifyRequest(r, &http.Request{Header: header}, body)
 	if err != nil {
 		return sluice.Errorf(sluice.InvalidRequest, "the signature is not valid (scheme %s): %s%s", scheme, err, remedy(*r, scheme, header, body))
 	}

@@ -29,7 +29,7 @@ type specFlags struct {
 	CEL         *string           `name:"cel" help:"Filter by a CEL expression." placeholder:"EXPR"`
 	Envelope    *string           `help:"Envelope: cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
 	Projection  *string           `help:"Amount of data that is sent: full, summary or none." placeholder:"NAME"`
-	Scheme      *string           `help:"Signature scheme: standard, ed25519, t-sha256 or header." placeholder:"NAME"`
+	Scheme      *string           `help:"Signature scheme: standard, ed25519, t-sha256, header or rfc9421." placeholder:"NAME"`
 	Ordering    *string           `help:"Ordering: path, all or none." placeholder:"NAME"`
 	Retry       string            `help:"Retry preset (standard, short, persistent, stepped), or waits such as 1s,5s,1m." placeholder:"NAME"`
 	Window      *int              `help:"Maximum attempts in flight." placeholder:"N"`
@@ -284,7 +284,7 @@ func (c *subCreateCmd) sayCreated(s *terminal.Session, sub sluice.Subscription) 
 			sub.ID, sub.Pattern, sub.Namespace, sub.Endpoint.URL, c.Save)
 	}
 	how := "The receiver verifies requests with this secret, which is not shown again:"
-	if sub.Policy.Signature.Scheme == sluice.SchemeEd25519 {
+	if scheme := sub.Policy.Signature.Scheme; scheme == sluice.SchemeEd25519 || scheme == sluice.SchemeMessage {
 		how = "The receiver verifies requests with the public keys at /.well-known/jwks.json of the server.\n" +
 			"The secret, for other schemes, is not shown again:"
 	}

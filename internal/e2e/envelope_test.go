@@ -25,7 +25,7 @@ func receiverOf(t *testing.T, s *running, sub sluice.Subscription, secrets ...st
 	require.NoError(t, err)
 	return &webhook.Receiver{
 		Scheme: webhook.Scheme(sub.Policy.Signature.Scheme), Secrets: secrets, Keys: keys,
-		Header: sub.Policy.Signature.Name, Envelope: webhook.Envelope(sub.Policy.Envelope),
+		Header: sub.Policy.Signature.Name, URL: sub.Endpoint.URL, Envelope: webhook.Envelope(sub.Policy.Envelope),
 	}
 }
 
@@ -38,7 +38,7 @@ func TestEnvelope_EveryOneVerifiesUnderEveryScheme(t *testing.T) {
 	hook := hooktest.New(t, nil)
 	subs := map[string]sluice.Subscription{}
 	for _, envelope := range []string{"cloudevents", "cloudevents-binary", "fact", "attempt", "raw"} {
-		for _, scheme := range []string{"standard", "ed25519", "t-sha256", "header"} {
+		for _, scheme := range []string{"standard", "ed25519", "t-sha256", "header", "rfc9421"} {
 			path := "/" + envelope + "/" + scheme
 			subs[path] = subscribe(t, s.api, wish(hook.URL+path, fmt.Sprintf(`"policy":{"envelope":%q,"signature":{"scheme":%q}}`, envelope, scheme)))
 		}
@@ -60,7 +60,7 @@ func TestEnvelope_EveryOneVerifiesUnderEveryScheme(t *testing.T) {
 		requireOneScheme(t, sub.Policy.Signature.Scheme, r.Header)
 		wrong := receiverOf(t, s, sub, "whsec_"+strings.Repeat("A", 44))
 		wrong.Keys = nil
-		require.Error(t, wrong.Verify(r.Header, r.Body), r.Path)
+		require.Error(t, wrong.VerifyRequest(&http.Request{Header: r.Header}, r.Body), r.Path)
 		if sub.Policy.Signature.Scheme == sluice.SchemeStandard {
 			theirs, err := standardwebhooks.NewWebhook(sub.Endpoint.Secret)
 			require.NoError(t, err)
@@ -80,6 +80,10 @@ func requireOneScheme(t *testing.T, scheme sluice.Scheme, header http.Header) {
 		require.Regexp(t, `^v1a,\S+$`, signature)
 	case sluice.SchemeT:
 		require.Regexp(t, `^t=\d+,sha256=[0-9a-f]{64}$`, signature)
+	case sluice.SchemeMessage:
+		require.Empty(t, signature)
+		require.Regexp(t, `^sig1=\("@method" "@authority" "@path" "@query" ("ce-[a-z]+" )*"content-digest" "content-type" "webhook-attempt" "webhook-id"\);created=\d+;keyid="[\w-]+"$`, header.Get("Signature-Input"))
+		require.Regexp(t, `^sig1=:\S{88}:$`, header.Get("Signature"))
 	case sluice.SchemeHeader:
 		require.Empty(t, signature)
 		require.Regexp(t, `^sha256=[0-9a-f]{64}$`, fole)

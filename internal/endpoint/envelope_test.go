@@ -189,7 +189,7 @@ func received(t *testing.T, r hooktest.Request) *http.Request {
 // Registers C04 and C05; S1-66…70; S4-49.
 func TestEnvelope_ReceiversReadAllUnderEveryScheme(t *testing.T) {
 	t.Parallel()
-	schemes := []sluice.Scheme{"", sluice.SchemeStandard, sluice.SchemeEd25519, sluice.SchemeT, sluice.SchemeHeader}
+	schemes := []sluice.Scheme{"", sluice.SchemeStandard, sluice.SchemeEd25519, sluice.SchemeT, sluice.SchemeHeader, sluice.SchemeMessage}
 	for _, envelope := range []sluice.Envelope{"", sluice.EnvelopeCloudEvents, sluice.EnvelopeBinary, sluice.EnvelopeFact, sluice.EnvelopeAttempt, sluice.EnvelopeRaw} {
 		for _, scheme := range schemes {
 			t.Run(string(envelope)+"/"+string(scheme), func(t *testing.T) {
@@ -197,13 +197,15 @@ func TestEnvelope_ReceiversReadAllUnderEveryScheme(t *testing.T) {
 				sub := subscription("")
 				sub.Policy.Envelope, sub.Policy.Signature.Scheme = envelope, scheme
 				r := requestOf(t, sub, rich())
-				d, err := receiver(scheme, newSecret).Receive(received(t, r))
+				hook := receiver(scheme, newSecret)
+				hook.URL = sub.Endpoint.URL
+				d, err := hook.Receive(received(t, r))
 				require.NoError(t, err)
 				require.Equal(t, "evt-1", d.ID)
 				require.Equal(t, 3, d.Attempt)
 				require.Equal(t, rich().Data, d.Data)
 				r.Body = append(r.Body, ' ')
-				_, err = receiver(scheme, newSecret).Receive(received(t, r))
+				_, err = hook.Receive(received(t, r))
 				require.ErrorIs(t, err, webhook.ErrSignature)
 			})
 		}
@@ -219,6 +221,7 @@ func TestSignature_HasExactlyOneScheme(t *testing.T) {
 	}{
 		{sluice.Signature{}, []string{"Webhook-Timestamp", "Webhook-Signature"}, "v1,"},
 		{sluice.Signature{Scheme: sluice.SchemeEd25519}, []string{"Webhook-Timestamp", "Webhook-Signature"}, "v1a,"},
+		{sluice.Signature{Scheme: sluice.SchemeMessage}, []string{"Content-Digest", "Signature-Input", "Signature"}, "sig1=:"},
 		{sluice.Signature{Scheme: sluice.SchemeT}, []string{"Webhook-Signature"}, "t="},
 		{sluice.Signature{Scheme: sluice.SchemeHeader}, []string{"X-Fole-Signature"}, "sha256="},
 		{sluice.Signature{Scheme: sluice.SchemeHeader, Name: "x-mine"}, []string{"X-Mine"}, "sha256="},

@@ -19,8 +19,8 @@ import (
 // oneKey is a key ring of one key.
 type oneKey ed25519.PrivateKey
 
-func (k oneKey) SigningKeys() []ed25519.PrivateKey {
-	return []ed25519.PrivateKey{ed25519.PrivateKey(k)}
+func (k oneKey) SigningKeys() []webhook.SigningKey {
+	return []webhook.SigningKey{{ID: "k", Key: ed25519.PrivateKey(k)}}
 }
 
 // Every event is sent so that the receiver believes it and reads the same event, in
@@ -30,9 +30,10 @@ func FuzzRequest(f *testing.F) {
 	f.Add("é \"%41\"", "t", "/a/é", "text/plain; charset=utf-8", "50% \"\\", []byte("a\nb\x00"), uint(5))
 	f.Add("\x7f", "\u0085", "/", "image/png", "", []byte{0xff, 0}, uint(10))
 	f.Add("1", "t", "/a", "application/x+json", "x", []byte(` {"a": 1, "a": 2} `), uint(15))
+	f.Add("é", "t", "/a/é", "application/json", "eu ü", []byte(`{"a": 1}`), uint(21))
 	f.Add("1", "t", "/a", "a\r\nb: c", "\r\n", []byte(`null`), uint(16))
 	envelopes := []sluice.Envelope{sluice.EnvelopeCloudEvents, sluice.EnvelopeBinary, sluice.EnvelopeFact, sluice.EnvelopeAttempt, sluice.EnvelopeRaw}
-	schemes := []sluice.Scheme{sluice.SchemeStandard, sluice.SchemeEd25519, sluice.SchemeT, sluice.SchemeHeader}
+	schemes := []sluice.Scheme{sluice.SchemeStandard, sluice.SchemeEd25519, sluice.SchemeT, sluice.SchemeHeader, sluice.SchemeMessage}
 	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	at := time.Unix(1_700_000_000, 0)
 	const secret = "whsec_bmV3LXNlY3JldC1uZXctc2VjcmV0LW5ldy1zZWNyZXQ="
@@ -52,7 +53,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		sub := &sluice.Subscription{ID: "sub", Endpoint: sluice.Endpoint{URL: "https://192.0.2.1/hook"}, Secrets: []sluice.Secret{{Value: secret}}}
 		sub.Policy.Envelope = envelopes[choice%5]
-		sub.Policy.Signature.Scheme = schemes[choice/5%4]
+		sub.Policy.Signature.Scheme = schemes[choice/5%5]
 		req, body, err := s.request(t.Context(), sub, ev, &sluice.Attempt{Number: 3, StartedAt: at})
 		if err != nil {
 			require.Contains(t, []sluice.Code{sluice.Unprocessable, sluice.TooLarge}, sluice.CodeOf(err), err)
@@ -60,7 +61,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		requireTravels(t, req.Header)
 		hook := webhook.Receiver{
-			Scheme: webhook.Scheme(sub.Policy.Signature.Scheme), Envelope: webhook.Envelope(sub.Policy.Envelope), Secrets: []string{secret},
+			Scheme: webhook.Scheme(sub.Policy.Signature.Scheme), URL: "https://192.0.2.1", Envelope: webhook.Envelope(sub.Policy.Envelope), Secrets: []string{secret},
 			Keys: []ed25519.PublicKey{private.Public().(ed25519.PublicKey)}, MaxBytes: 1 << 30, Now: func() time.Time { return at },
 		}
 		req.Body = io.NopCloser(bytes.NewReader(body))

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -67,7 +68,9 @@ func send(t *testing.T, answer hooktest.Answer) (sluice.Attempt, *hooktest.Serve
 
 type ring struct{ key ed25519.PrivateKey }
 
-func (r ring) SigningKeys() []ed25519.PrivateKey { return []ed25519.PrivateKey{r.key} }
+func (r ring) SigningKeys() []webhook.SigningKey {
+	return []webhook.SigningKey{{ID: "key-1", Key: r.key}}
+}
 
 func newRing() ring {
 	return ring{key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +22,7 @@ import (
 type draft struct {
 	sub     *sluice.Subscription
 	ev      *sluice.Event
+	target  *url.URL
 	number  int
 	at      time.Time // of signing: each attempt has its own (S1-67)
 	secrets []string  // live ones, newest first
@@ -50,7 +53,7 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 		return nil, nil, err
 	}
 	d := draft{
-		sub: sub, ev: s.project(sub, ev), number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt), rendered: &s.rendered,
+		sub: sub, ev: s.project(sub, ev), target: u, number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt), rendered: &s.rendered,
 	}
 	if len(d.secrets) == 0 {
 		return nil, nil, sluice.Errorf(sluice.Unprocessable, "the subscription has no live secret")
@@ -169,7 +172,7 @@ func (d *draft) packRaw() error {
 }
 
 // sign sets the headers of the subscription's scheme and no other (register C04). During a rotation
-// the schemes standard and ed25519 sign with every live secret or key; the others have room for one
+// the schemes standard, ed25519 and rfc9421 sign with every live secret or key; the others have room for one
 // and take the newest (register C08).
 func (d *draft) sign(keys KeyRing) error {
 	switch d.sub.Policy.Signature.Scheme {
@@ -185,6 +188,8 @@ func (d *draft) sign(keys KeyRing) error {
 			return err
 		}
 		d.set(textproto.CanonicalMIMEHeaderKey(name), webhook.SignHeader(d.secrets[0], d.body))
+	case sluice.SchemeMessage:
+		return d.signMessage(keys)
 	default:
 		return sluice.Errorf(sluice.Unprocessable, "the signature scheme %q is unknown", d.sub.Policy.Signature.Scheme)
 	}
@@ -211,10 +216,32 @@ func (d *draft) signEd25519(keys KeyRing) error {
 	}
 	var signatures []string
 	for _, key := range keys.SigningKeys() {
-		signatures = append(signatures, webhook.SignEd25519(key, d.header.Get(webhook.HeaderID), d.at, d.body))
+		signatures = append(signatures, webhook.SignEd25519(key.Key, d.header.Get(webhook.HeaderID), d.at, d.body))
 	}
 	d.setTimestamp()
 	d.set(webhook.HeaderSignature, strings.Join(signatures, " "))
+	return nil
+}
+
+// signMessage signs the method, the URL, the body and the headers that describe it.
+func (d *draft) signMessage(keys KeyRing) error {
+	if keys == nil {
+		return sluice.Errorf(sluice.Unprocessable, "this server has no key for the signature scheme rfc9421")
+	}
+	hash := sha256.Sum256(d.body)
+	d.hash = hex.EncodeToString(hash[:])
+	d.set(webhook.HeaderDigest, webhook.DigestOf(hash[:]))
+	components := webhook.URLComponents(d.target)
+	for _, name := range slices.Sorted(maps.Keys(d.header)) {
+		lower := strings.ToLower(name)
+		switch {
+		case lower == "content-digest", lower == "content-type", lower == "webhook-id", lower == "webhook-attempt", strings.HasPrefix(lower, "ce-"):
+			components = append(components, webhook.Component{Name: lower, Value: d.header.Get(name)})
+		}
+	}
+	input, signature := webhook.SignMessage(keys.SigningKeys(), d.at, components)
+	d.set(webhook.HeaderMessageInput, input)
+	d.set(webhook.HeaderMessageSignature, signature)
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/ed25519"
 	"crypto/tls"
 	"io"
 	"net"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
 const (
@@ -29,11 +29,11 @@ const (
 	idleAll     = 4096
 )
 
-// KeyRing has the keys that the scheme ed25519 signs with.
+// KeyRing has the keys that the schemes ed25519 and rfc9421 sign with.
 type KeyRing interface {
 	// SigningKeys returns the keys that sign now, the newest first: each makes a signature, so that
 	// during a rotation receivers may know either.
-	SigningKeys() []ed25519.PrivateKey
+	SigningKeys() []webhook.SigningKey
 }
 
 // Options configure attempts. The zero value works: only https to public addresses.
@@ -43,7 +43,7 @@ type Options struct {
 	Version       string                             // in User-Agent; default: "dev"
 	MaxBody       int64                              // limit of a request's body; default: 10 MiB
 	MaxResponse   int64                              // limit for reading an answer's body; default: 64 KiB
-	Keys          KeyRing                            // nil: ed25519 is refused
+	Keys          KeyRing                            // nil: ed25519 and rfc9421 are refused
 	Resolver      *net.Resolver                      // default: net.DefaultResolver
 	Now           func() time.Time                   // default: time.Now
 	Trace         func(context.Context, http.Header) // adds traceparent; nil: none

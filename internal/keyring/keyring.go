@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
 // Signing holds the keys that sign requests to endpoints.
@@ -34,14 +35,14 @@ func (k *Signing) Set(keys []natsstore.Key) {
 }
 
 // SigningKeys returns the keys that have not retired, the newest first.
-func (k *Signing) SigningKeys() []ed25519.PrivateKey {
+func (k *Signing) SigningKeys() []webhook.SigningKey {
 	now := time.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	private := make([]ed25519.PrivateKey, 0, len(k.keys))
+	private := make([]webhook.SigningKey, 0, len(k.keys))
 	for _, s := range k.keys {
 		if s.retiresAt.IsZero() || now.Before(s.retiresAt) {
-			private = append(private, s.private)
+			private = append(private, webhook.SigningKey{ID: s.id, Key: s.private})
 		}
 	}
 	return private

@@ -32,6 +32,7 @@ const (
 	SchemeEd25519  Scheme = "ed25519"  // Standard Webhooks, Ed25519 (v1a)
 	SchemeT        Scheme = "t-sha256" // S1-66: t=<unix>,sha256=<hex>
 	SchemeHeader   Scheme = "header"   // S4-49: sha256=<hex> of the body in a configurable header
+	SchemeMessage  Scheme = "rfc9421"  // HTTP Message Signatures, Ed25519
 )
 
 // OnGone is the effect of a 410 response.

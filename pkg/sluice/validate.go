@@ -236,7 +236,7 @@ func (p Policy) check() error {
 		oneOf("policy.envelope", p.Envelope, EnvelopeCloudEvents, EnvelopeBinary, EnvelopeFact, EnvelopeAttempt, EnvelopeRaw, EnvelopeNotice),
 		oneOf("policy.projection", p.Projection, ProjectionFull, ProjectionSummary, ProjectionNone),
 		p.checkProjection(),
-		oneOf("policy.signature.scheme", p.Signature.Scheme, SchemeStandard, SchemeEd25519, SchemeT, SchemeHeader),
+		oneOf("policy.signature.scheme", p.Signature.Scheme, SchemeStandard, SchemeEd25519, SchemeT, SchemeHeader, SchemeMessage),
 		oneOf("policy.on_gone", p.OnGone, GoneCancels, GoneRetries),
 		oneOf("policy.on_dead", p.OnDead, DeadContinues, DeadHolds),
 		atLeast("policy.disable_after", p.DisableAfter, 0),

@@ -38,8 +38,9 @@ const maxSignatures = 16
 type Receiver struct {
 	Scheme   Scheme              // default Standard
 	Secrets  []string            // a signature by any of them is valid; two during a rotation
-	Keys     []ed25519.PublicKey // for the scheme Ed25519; see ParseKeys
+	Keys     []ed25519.PublicKey // for the schemes Ed25519 and Message; see ParseKeys
 	Header   string              // header name for the scheme Header; default DefaultHeader
+	URL      string              // of the endpoint, whose host the scheme Message signs; default: the host of the request
 	Envelope Envelope            // default: detected from the request; see Parse
 	// Maximum difference between the signing time and now; default 5 minutes (S1-67).
 	Tolerance time.Duration
@@ -77,7 +78,7 @@ func (r *Receiver) verified(req *http.Request) ([]byte, error) {
 	if int64(len(body)) > limit {
 		return nil, ErrTooLarge
 	}
-	return body, r.Verify(req.Header, body)
+	return body, r.VerifyRequest(req, body)
 }
 
 // Status returns the HTTP status for an error: 401 for a failed verification, 400 for malformed
@@ -108,6 +109,8 @@ func (r *Receiver) Verify(header http.Header, body []byte) error {
 		return r.verifyT(header.Get(HeaderSignature), body)
 	case Header:
 		return r.verifyHeader(header.Get(cmp.Or(r.Header, DefaultHeader)), body)
+	case Message:
+		return fmt.Errorf("%w: the scheme %s signs the method and the URL, too; use Receive or VerifyRequest", ErrSetup, Message)
 	default:
 		return fmt.Errorf("%w: scheme %q is unknown", ErrSetup, r.Scheme)
 	}

@@ -24,11 +24,12 @@ const (
 	Ed25519  Scheme = "ed25519"  // Standard Webhooks, Ed25519: webhook-signature: v1a,<base64>
 	TSHA256  Scheme = "t-sha256" // S1-66: Webhook-Signature: t=<unix>,sha256=<hex>
 	Header   Scheme = "header"   // S4-49: sha256=<hex> of the body in a configurable header
+	Message  Scheme = "rfc9421"  // HTTP Message Signatures (RFC 9421), Ed25519: Signature-Input, Signature, Content-Digest
 )
 
 // The headers. HeaderID and HeaderAttempt are always sent, HeaderTimestamp with Standard and
-// Ed25519, HeaderSignature with all schemes except Header, whose header is DefaultHeader unless the
-// subscription names another.
+// Ed25519, HeaderSignature with all schemes except Message, and Header, whose header is DefaultHeader
+// unless the subscription names another.
 const (
 	HeaderID        = "Webhook-Id"
 	HeaderTimestamp = "Webhook-Timestamp"

@@ -249,7 +249,7 @@ export abstract class Operations {
     return this.call('GET', '/v1/namespaces/{ns}/jobs/{job}', args, [], options)
   }
 
-  /** Get the public keys of the signature scheme ed25519: `GET /.well-known/jwks.json`. */
+  /** Get the public keys of the signature schemes ed25519 and rfc9421: `GET /.well-known/jwks.json`. */
   getKeys(options: Options = {}): Promise<T.GetKeysResult> {
     return this.call('GET', '/.well-known/jwks.json', {}, [], options)
   }
@@ -664,7 +664,7 @@ export abstract class Operations {
     return this.call('POST', '/v1/grants/{grant}/revoke', args, ['Idempotency-Key'], options)
   }
 
-  /** Rotate the key of the signature scheme ed25519: `POST /v1/keys/rotate`. */
+  /** Rotate the key of the signature schemes ed25519 and rfc9421: `POST /v1/keys/rotate`. */
   rotateKey(args: { body?: T.RotateKeyRequest | undefined; idempotency_key?: string | undefined } = {}, options: Options = {}): Promise<T.SigningKey> {
     return this.call('POST', '/v1/keys/rotate', args, ['Idempotency-Key'], options)
   }

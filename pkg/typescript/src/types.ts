@@ -1277,7 +1277,7 @@ export interface PolicyRetry {
 
 export interface PolicySignature {
   /** Header name, for the scheme header. */ name?: string | undefined
-  scheme?: "standard" | "ed25519" | "t-sha256" | "header" | undefined
+  scheme?: "standard" | "ed25519" | "t-sha256" | "header" | "rfc9421" | undefined
 }
 
 /** Identity of a caller. */

@@ -217,7 +217,7 @@ class Operations:
         return self._call("GET", "/v1/namespaces/{ns}/jobs/{job}", {"ns": ns, "job": job}, {}, {})
 
     def get_keys(self) -> t.GetKeysResult:
-        """Get the public keys of the signature scheme ed25519: `GET /.well-known/jwks.json`."""
+        """Get the public keys of the signature schemes ed25519 and rfc9421: `GET /.well-known/jwks.json`."""
         return self._call("GET", "/.well-known/jwks.json", {}, {}, {})
 
     def get_module(self, module: str) -> t.Module:
@@ -549,7 +549,7 @@ class Operations:
         return self._call("POST", "/v1/grants/{grant}/revoke", {"grant": grant}, {}, {"Idempotency-Key": idempotency_key})
 
     def rotate_key(self, body: t.RotateKeyRequest | None = None, *, idempotency_key: str | None = None) -> t.SigningKey:
-        """Rotate the key of the signature scheme ed25519: `POST /v1/keys/rotate`."""
+        """Rotate the key of the signature schemes ed25519 and rfc9421: `POST /v1/keys/rotate`."""
         return self._call("POST", "/v1/keys/rotate", {}, {}, {"Idempotency-Key": idempotency_key}, body)
 
     def rotate_secret(self, id: t.SubscriptionID, body: t.RotateSecretBody | None = None, *, idempotency_key: str | None = None) -> t.SubscriptionWithSecret:

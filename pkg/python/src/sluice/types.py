@@ -1458,7 +1458,7 @@ class PolicyRetry(TypedDict):
 
 class PolicySignature(TypedDict):
     name: NotRequired[str]
-    scheme: NotRequired[Literal["standard", "ed25519", "t-sha256", "header"]]
+    scheme: NotRequired[Literal["standard", "ed25519", "t-sha256", "header", "rfc9421"]]
 
 
 Principal: TypeAlias = "str"
