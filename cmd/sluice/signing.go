@@ -276,7 +276,7 @@ func (c *signCmd) headers(body []byte) ([][2]string, error) {
 		return [][2]string{{"webhook-id", c.ID}, {"webhook-signature", webhook.SignT(c.Secret, c.At, body)}}, nil
 	case webhook.Header:
 		return [][2]string{{"webhook-id", c.ID}, {strings.ToLower(c.SignedIn), webhook.SignHeader(c.Secret, body)}}, nil
-	case webhook.Standard:
+	case webhook.Standard, webhook.Message: // the flag does not take Message
 	}
 	signature, err := webhook.SignStandard(c.Secret, c.ID, c.At, body)
 	if err != nil {
