@@ -298,7 +298,7 @@ func showSubscription(s *terminal.Session, sub sluice.Subscription) error {
 			"url", sub.Endpoint.URL, "headers", compact(sub.Endpoint.Headers),
 			"oauth", oauth(sub.Endpoint.Auth), "client certificate", clientCertificate(sub.Endpoint.TLS), "secret", hint(sub), "start", sub.Start,
 			"retry", retry(p.Retry), "timeout", terminal.FormatDuration(p.Timeout), "window", strconv.Itoa(p.Window), "rate", rate(p.Rate),
-			"ordering", string(p.Ordering), "batch", batch(p.Batch), "envelope", string(p.Envelope), "projection", p.Projection, "signature", strings.TrimSpace(string(p.Signature.Scheme)+" "+p.Signature.Name),
+			"ordering", string(p.Ordering), "batch", batch(p.Batch), "envelope", string(p.Envelope), "body", compact(p.Body), "projection", p.Projection, "signature", strings.TrimSpace(string(p.Signature.Scheme)+" "+p.Signature.Name),
 			"metadata", compact(sub.Metadata), "revision", strconv.FormatUint(sub.Revision, 10),
 			"created", terminal.FormatTime(sub.CreatedAt)+terminal.By(sub.CreatedBy), "grant", sub.Grant, "last event", terminal.FormatTimePtr(sub.LastEventAt),
 		)

@@ -28,6 +28,8 @@ type specFlags struct {
 	Types       []string          `name:"type" aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
 	CEL         *string           `name:"cel" help:"Filter by a CEL expression." placeholder:"EXPR"`
 	Envelope    *string           `help:"Envelope: cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
+	Body        *string           `name:"body-cel" help:"Template of the body, in place of an envelope: a CEL expression over event, whose value is sent as JSON." placeholder:"EXPR"`
+	Preset      *string           `name:"body-preset" help:"Form of the body: slack or discord; --body-cel yields its text." placeholder:"NAME"`
 	Projection  *string           `help:"Amount of data that is sent: full, summary or none." placeholder:"NAME"`
 	Scheme      *string           `help:"Signature scheme: standard, ed25519, t-sha256, header or rfc9421." placeholder:"NAME"`
 	Ordering    *string           `help:"Ordering: path, all or none." placeholder:"NAME"`
@@ -85,7 +87,7 @@ func (f *specFlags) spec(s *terminal.Session) (spec, error) {
 		return nil, err
 	}
 	for place, text := range map[string]*string{
-		"endpoint.url": f.URL, "filter.cel": f.CEL, "policy.envelope": f.Envelope, "policy.projection": f.Projection,
+		"endpoint.url": f.URL, "filter.cel": f.CEL, "policy.body.cel": f.Body, "policy.body.preset": f.Preset, "policy.envelope": f.Envelope, "policy.projection": f.Projection,
 		"policy.signature.scheme": f.Scheme, "policy.ordering": f.Ordering, "description": f.Description,
 	} {
 		if text != nil {

@@ -29,7 +29,7 @@ func (*subTestCmd) Help() string {
   sluice sub test orders --event pay-1
   sluice sub test orders --path /orders/42 --type order.paid '{"total":7}'
 
-Without --event and --path, the endpoint receives a signed sample event.`
+With a template of the body (policy.body), the body is printed, too. Without --event and --path, the endpoint receives a signed sample event.`
 }
 
 // Run sends the sample, or tries the filter. It fails unless the endpoint accepts the sample, or the event matches.
@@ -93,6 +93,9 @@ func (c *subTestCmd) match(ctx context.Context, s *terminal.Session, api *client
 	err = s.Show(is, func() error {
 		if matches {
 			err = s.Say("%s", is.Explanation)
+		}
+		if is.Body != "" {
+			err = cmp.Or(err, s.Say("body (%s):\n%s", is.ContentType, is.Body))
 		}
 		warn(s, is.Warnings)
 		return err

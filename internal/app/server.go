@@ -221,7 +221,7 @@ func (s *server) openSender(ctx context.Context) error {
 	opts := endpoint.Options{
 		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: &s.keys,
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
-		Summary: s.catalogue.Summary, PublicURL: s.publicURL(),
+		Summary: s.catalogue.Summary, Render: new(filter.Templates).Render, PublicURL: s.publicURL(),
 	}
 	if opts.AllowCIDRs, err = config.Prefixes(s.cfg.Webhooks.AllowCIDRs); err != nil {
 		return fmt.Errorf("webhooks.allow_cidrs: %w", err)

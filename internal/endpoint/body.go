@@ -11,7 +11,7 @@ import (
 // header; "" if there is no trace. It enters the hash of the body into a. Codes Unprocessable; TooLarge.
 func (s *Sender) Body(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) (body []byte, traceparent string, err error) {
 	d := draft{
-		sub: sub, ev: s.project(sub, ev), number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt), rendered: &s.rendered, header: http.Header{},
+		sub: sub, ev: s.project(sub, ev), number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt), rendered: &s.rendered, opts: &s.opts, header: http.Header{},
 	}
 	if len(d.secrets) == 0 {
 		return nil, "", sluice.Errorf(sluice.Unprocessable, "the subscription has no live secret")

@@ -33,6 +33,7 @@ type draft struct {
 	hash    string // of the body; "": not known yet
 
 	rendered *renderings
+	opts     *Options
 }
 
 // set sets a header of a canonical name.
@@ -53,7 +54,7 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 		return nil, nil, err
 	}
 	d := draft{
-		sub: sub, ev: s.project(sub, ev), target: u, number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt), rendered: &s.rendered,
+		sub: sub, ev: s.project(sub, ev), target: u, number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt), rendered: &s.rendered, opts: &s.opts,
 	}
 	if len(d.secrets) == 0 {
 		return nil, nil, sluice.Errorf(sluice.Unprocessable, "the subscription has no live secret")
@@ -153,12 +154,26 @@ func (d *draft) pack() error {
 			return sluice.Errorf(sluice.Unprocessable, "the envelope raw cannot reference the rest of the data")
 		}
 		return d.packRaw()
+	case sluice.EnvelopeTemplate:
+		return d.packTemplate()
 	case sluice.EnvelopeNotice: // without an event
 		return sluice.Errorf(sluice.Unprocessable, "the envelope %q is for mode wake", d.sub.Policy.Envelope)
 	default:
 		return sluice.Errorf(sluice.Unprocessable, "the envelope %q is unknown", d.sub.Policy.Envelope)
 	}
 	return nil
+}
+
+func (d *draft) packTemplate() (err error) {
+	template := d.sub.Policy.Body
+	if template == nil || d.opts.Render == nil {
+		return sluice.Errorf(sluice.Unprocessable, "the envelope template has no policy.body")
+	}
+	var contentType string
+	if d.body, contentType, err = d.opts.Render(template, d.ev, d.opts.MaxBody); err == nil {
+		d.set("Content-Type", contentType)
+	}
+	return err
 }
 
 func (d *draft) packRaw() error {

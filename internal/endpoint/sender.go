@@ -48,7 +48,9 @@ type Options struct {
 	Now           func() time.Time                   // default: time.Now
 	Trace         func(context.Context, http.Header) // adds traceparent; nil: none
 	Summary       func(*sluice.Event) []byte         // summary of an event's data, a JSON object; a nil function or result: none
-	PublicURL     string                             // of the API, for dataref; "": it is left out
+	// Render returns the body of an event and its content type, by a subscription's template, at most so many bytes; nil: none.
+	Render    func(b *sluice.Body, ev *sluice.Event, limit int64) (body []byte, contentType string, err error)
+	PublicURL string // of the API, for dataref; "": it is left out
 }
 
 // Sender makes attempts over one pool of connections. It is safe for concurrent use.

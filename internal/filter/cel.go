@@ -46,6 +46,11 @@ func compile(text string) (*expression, error) { return compileWithin(text, cost
 
 // compileWithin is compile with another cost limit.
 func compileWithin(text string, most int) (*expression, error) {
+	return compileFor(text, most, cel.BoolType)
+}
+
+// compileFor is compile with another cost limit and type; a nil type: any.
+func compileFor(text string, most int, yields *cel.Type) (*expression, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, err
@@ -54,8 +59,8 @@ func compileWithin(text string, most int) (*expression, error) {
 	if err != nil {
 		return nil, err
 	}
-	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression yields %.*s; it must yield bool", maxMessage, out).With("field", "filter.cel")
+	if out := checked.OutputType(); yields != nil && !out.IsExactType(yields) && !out.IsExactType(cel.DynType) {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression yields %.*s; it must yield %s", maxMessage, out, yields).With("field", "filter.cel")
 	}
 	if cost, err := env.EstimateCost(checked, unknownSizes{}); err != nil || cost.Min > uint64(most) { //nolint:gosec // it is above 0
 		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression costs at least %d for any event; the limit is %d", cost.Min, most).With("field", "filter.cel")

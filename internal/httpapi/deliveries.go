@@ -255,7 +255,7 @@ func (s *Server) windowShape(envelope string, sub *sluice.Subscription) (func([]
 			}
 			return append(b, ']')
 		}, nil
-	case sluice.EnvelopeBinary, sluice.EnvelopeAttempt, sluice.EnvelopeRaw, sluice.EnvelopeNotice:
+	case sluice.EnvelopeBinary, sluice.EnvelopeAttempt, sluice.EnvelopeRaw, sluice.EnvelopeTemplate, sluice.EnvelopeNotice:
 	}
 	return nil, sluice.Errorf(sluice.InvalidRequest, "envelope %q: use cloudevents or fact", envelope).With("field", "envelope")
 }

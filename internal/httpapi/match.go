@@ -32,6 +32,8 @@ type matchReply struct {
 	Matches     *bool    `json:"matches,omitempty"` // none without an event
 	Reason      string   `json:"reason,omitempty"`  // why not: pattern, filter or filter_error
 	Explanation string   `json:"explanation,omitempty"`
+	Body        string   `json:"body,omitempty"` // the result of policy.body for the event
+	ContentType string   `json:"content_type,omitempty"`
 	Examined    int      `json:"examined"` // latest events on the pattern's paths
 	Warnings    []string `json:"warnings"` // about names that none of them has
 }
@@ -59,11 +61,31 @@ func (s *Server) matchSubscription(c echo.Context) error {
 			return err
 		}
 		is.Matches, is.Reason, is.Explanation = &m.Matches, m.Reason, m.Explanation
+		if err := is.render(sub, &ev); err != nil {
+			return err
+		}
 	}
 	if is.Examined, is.Warnings, err = s.unseen(c, sub); err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, is)
+}
+
+// maxRendered limits the body that is shown.
+const maxRendered = 64 << 10
+
+// render adds the body that the subscription's template yields.
+func (is *matchReply) render(sub *sluice.Subscription, ev *sluice.Event) error {
+	if sub.Policy.Body == nil || !*is.Matches {
+		return nil
+	}
+	template, err := filter.CompileTemplate(sub.Policy.Body)
+	if err != nil {
+		return err
+	}
+	body, contentType, err := template.Render(ev, maxRendered)
+	is.Body, is.ContentType = string(body), contentType
+	return err
 }
 
 // eventToMatch returns the event of a request, if it gives one. A stored one must be visible to the caller.

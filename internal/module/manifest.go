@@ -365,7 +365,7 @@ func (h *Handler) setMode(in *encodedEvent) error {
 		return fmt.Errorf("ready %s: write a duration such as 10s", in.Ready)
 	case in.Dialect != "":
 		return fmt.Errorf("dialect is of the mode %q: a worker answers with lines", Exec)
-	case h.Policy.Envelope == sluice.EnvelopeRaw || h.Policy.Envelope == sluice.EnvelopeBinary:
+	case h.Policy.Envelope == sluice.EnvelopeRaw || h.Policy.Envelope == sluice.EnvelopeBinary || h.Policy.Envelope == sluice.EnvelopeTemplate:
 		return fmt.Errorf("envelope %q: a worker gets JSON; use %q, %q or %q", h.Policy.Envelope, sluice.EnvelopeCloudEvents, sluice.EnvelopeFact, sluice.EnvelopeAttempt)
 	}
 	return nil

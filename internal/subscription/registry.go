@@ -428,6 +428,11 @@ func check(sub *sluice.Subscription) error {
 	if err := retry.Check(sub.Policy.Retry); err != nil {
 		return err
 	}
+	if body := sub.Policy.Body; body != nil {
+		if _, err := filter.CompileTemplate(body); err != nil {
+			return err
+		}
+	}
 	_, err := filter.Compile(sub.Filter)
 	return err
 }

@@ -178,6 +178,8 @@ type Match struct {
 	Matches     *bool    `json:"matches,omitempty"` // nil without an event
 	Reason      string   `json:"reason,omitempty"`  // why not: pattern, filter or filter_error
 	Explanation string   `json:"explanation,omitempty"`
+	Body        string   `json:"body,omitempty"` // the result of the template of the policy for the event
+	ContentType string   `json:"content_type,omitempty"`
 	Examined    int      `json:"examined"` // events among the namespace's latest 1,000 that are on the pattern's paths
 	Warnings    []string `json:"warnings"` // about names in the filter that none of them has, nor the catalogue
 }

@@ -59,6 +59,9 @@ func (p *Policy) setDefaults() {
 		p.Ordering = cmp.Or(p.Ordering, OrderAll)
 	}
 	p.Ordering = cmp.Or(p.Ordering, OrderByPath)
+	if p.Body != nil {
+		p.Envelope = cmp.Or(p.Envelope, EnvelopeTemplate)
+	}
 	p.Envelope = cmp.Or(p.Envelope, EnvelopeCloudEvents)
 	p.Projection = cmp.Or(p.Projection, ProjectionFull)
 	p.Signature.Scheme = cmp.Or(p.Signature.Scheme, SchemeStandard)

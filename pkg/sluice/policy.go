@@ -20,6 +20,7 @@ const (
 	EnvelopeFact        Envelope = "fact"               // S0-30…38
 	EnvelopeAttempt     Envelope = "attempt"            // S4-54…57
 	EnvelopeRaw         Envelope = "raw"                // the data as published
+	EnvelopeTemplate    Envelope = "template"           // what policy.body yields
 	EnvelopeNotice      Envelope = "notice"             // mode wake: S1's notice, without data
 )
 
@@ -83,6 +84,8 @@ type Policy struct {
 	Dedicated bool `json:"dedicated"`
 	// Batch sends several events in one request; zero: each has its own.
 	Batch Batch `json:"batch,omitzero"`
+
+	Body *Body `json:"body,omitempty"` // for the envelope template
 }
 
 // Batch sends up to Max events in one request, as a CloudEvents batch. The ordering is OrderAll: a batch

@@ -130,6 +130,13 @@ export interface BatchResult {
   status: "created" | "exists" | "error"
 }
 
+/** Template of the body, for the envelope `template`. */
+export interface Body {
+  /** A CEL expression over `event`. */ cel?: string | undefined
+  /** application/json, another type that ends in +json, or text/plain. */ content_type?: string | undefined
+  /** The text that `cel` yields becomes a message of an incoming webhook, escaped: it mentions no one and has no disguised links. */ preset?: "slack" | "discord" | undefined
+}
+
 /** The changes of a namespace in a range of sequences, signed with Ed25519 over the canonical form (RFC 8785) of all members but `signature`. */
 export interface Bundle {
   alg: "Ed25519"
@@ -997,6 +1004,8 @@ export interface MatchSubscriptionBody {
 }
 
 export interface MatchSubscriptionResult {
+  /** The result of `policy.body` for the event, if it matches; 422 if the template fails on it. */ body?: string | undefined
+  /** Content type of the body. */ content_type?: string | undefined
   /** Number of the latest events on the subscription's paths that were examined. */ examined: number
   /** The reason as a sentence. */ explanation?: string | undefined
   /** Absent without an event. */ matches?: boolean | undefined
@@ -1248,9 +1257,10 @@ export type Path = string
 
 export interface Policy {
   /** Several events in one request, as a CloudEvents batch: the next ones of the subscription, in the order of the log. */ batch?: PolicyBatch | undefined
+  body?: Body | undefined
   /** The subscription has a durable consumer of its own where others of its namespace share one reader of the log. */ dedicated?: boolean | undefined
   disable_after?: Duration | undefined
-  envelope?: "cloudevents" | "cloudevents-binary" | "fact" | "attempt" | "raw" | "notice" | undefined
+  /** The default is template with `body`, and notice in mode wake. */ envelope?: "cloudevents" | "cloudevents-binary" | "fact" | "attempt" | "raw" | "template" | "notice" | undefined
   /** hold: instead of a dead letter, the lane waits until its head is retried or discarded. */ on_dead?: "continue" | "hold" | undefined
   on_gone?: "cancel" | "retry" | undefined
   ordering?: "path" | "all" | "none" | undefined

@@ -154,6 +154,15 @@ class BatchResult(TypedDict):
 
 
 
+class Body(TypedDict):
+    """Template of the body, for the envelope `template`."""
+
+    cel: NotRequired[str]
+    content_type: NotRequired[str]
+    preset: NotRequired[Literal["slack", "discord"]]
+
+
+
 class Bundle(TypedDict):
     """The changes of a namespace in a range of sequences, signed with Ed25519 over the canonical form (RFC 8785) of all members but `signature`."""
 
@@ -1148,6 +1157,8 @@ class MatchSubscriptionBody(TypedDict):
 
 
 class MatchSubscriptionResult(TypedDict):
+    body: NotRequired[str]
+    content_type: NotRequired[str]
     examined: int
     explanation: NotRequired[str]
     matches: NotRequired[bool]
@@ -1425,9 +1436,10 @@ Path: TypeAlias = "str"
 
 class Policy(TypedDict):
     batch: NotRequired[PolicyBatch]
+    body: NotRequired[Body]
     dedicated: NotRequired[bool]
     disable_after: NotRequired[Duration]
-    envelope: NotRequired[Literal["cloudevents", "cloudevents-binary", "fact", "attempt", "raw", "notice"]]
+    envelope: NotRequired[Literal["cloudevents", "cloudevents-binary", "fact", "attempt", "raw", "template", "notice"]]
     on_dead: NotRequired[Literal["continue", "hold"]]
     on_gone: NotRequired[Literal["cancel", "retry"]]
     ordering: NotRequired[Literal["path", "all", "none"]]
