@@ -363,6 +363,9 @@ func rate(r sluice.Rate) string {
 	if r.PerMinute > 0 {
 		bounds = append(bounds, strconv.FormatFloat(r.PerMinute, 'g', -1, 64)+"/min")
 	}
+	if r.Key != "" {
+		bounds = append(bounds, "shared as "+r.Key)
+	}
 	return cmp.Or(strings.Join(bounds, ", "), "unlimited")
 }
 

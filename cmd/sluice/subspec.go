@@ -40,6 +40,7 @@ type specFlags struct {
 	BatchWait   *time.Duration    `name:"batch-wait" help:"How long an event waits for others of its batch at most." placeholder:"0s"`
 	Rate        *float64          `help:"Maximum attempts per second; 0: unlimited." placeholder:"N"`
 	PerMinute   *float64          `name:"rate-per-minute" help:"Maximum attempts per minute; 0: unlimited. Applies in addition to --rate." placeholder:"N"`
+	RateKey     *string           `name:"rate-key" help:"Key under which subscriptions share one rate." placeholder:"KEY"`
 	Description *string           `help:"Description." placeholder:"TEXT"`
 
 	endpointFlags
@@ -124,6 +125,9 @@ func (f *specFlags) setPolicy(m spec) error {
 	}
 	if f.PerMinute != nil {
 		m.set(*f.PerMinute, "policy", "rate", "per_minute")
+	}
+	if f.RateKey != nil {
+		m.set(*f.RateKey, "policy", "rate", "key")
 	}
 	if f.Retry == "" {
 		return nil

@@ -256,7 +256,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.counted = quota.WhenAll(2, s.counts.CaughtUp)
 	s.metrics.WatchLetters(scraping, s.deliveries.DeadLetterGauges, s.counts.Has)
 	s.limits = limit.Endpoints{
-		Sender: s.sender, Sends: quota.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), Paces: quota.NewPaces(), Access: s.index,
+		Sender: s.sender, Sends: quota.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), Paces: quota.NewPaces(), Rates: quota.NewRates(), Access: s.index,
 	}
 	s.index.Open(s.cfg.Durable.Anonymous)
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})

@@ -37,8 +37,8 @@ type dispatcher struct {
 	askAt       time.Time       // nothing is sent before this, because the gate could not decide
 	gateBackoff time.Duration
 
-	pacer  Pace   // nil: endpoints agree to no rate
-	paid   bool   // the endpoint's pace for the next attempt is
+	pacer  Pace   // nil: no rate is shared
+	paid   bool   // the shared rate for the next attempt is
 	places places // its fair share of the process's permits
 
 	tasks []task // the memory of a plan's
@@ -142,12 +142,13 @@ func (d *dispatcher) throttle(t task, now time.Time) {
 	}
 }
 
-// paced reports whether the endpoint agreed to a rate.
+// paced reports whether the endpoint agreed to a rate, or the subscription shares its own with others.
 func (d *dispatcher) paced() bool {
-	return d.pacer != nil && d.sub.Agreed != nil && d.sub.Agreed.RatePerMinute > 0
+	agreed := d.sub.Agreed != nil && d.sub.Agreed.RatePerMinute > 0
+	return d.pacer != nil && (agreed || d.sub.Policy.Rate.Key != "")
 }
 
-// pace charges the next attempt at an endpoint that agreed to a rate, unless it is charged already,
+// pace charges the next attempt at a rate that others share, unless it is charged already,
 // and reports whether the attempt may start now. If not, throttled is the time to ask again.
 func (d *dispatcher) pace(now time.Time) bool {
 	if d.paid || !d.paced() {
@@ -167,8 +168,11 @@ func (d *dispatcher) unpace(now time.Time) {
 	d.pacer.Return(d.sub, now)
 }
 
-// limitsOf returns a bucket for each bound. It holds a fiftieth of the bound's volume.
+// limitsOf returns a bucket for each bound, none for a rate that others share. It holds a fiftieth of the bound's volume.
 func limitsOf(r sluice.Rate) (all []*rate.Limiter) {
+	if r.Key != "" {
+		return nil
+	}
 	if r.PerSecond > 0 {
 		all = append(all, rate.NewLimiter(rate.Limit(r.PerSecond), max(1, int(r.PerSecond/burst))))
 	}

@@ -108,6 +108,11 @@ func TestDispatcher_DecidesTheNextStart(t *testing.T) {
 		{"an agreed pace", []string{"a", "b"}, func(d *dispatcher) {
 			d.pacer, d.sub.Agreed = &onePace{}, &sluice.Agreement{RatePerMinute: 1}
 		}, "send carefully a, waits for rate, again in 1m0s"},
+		{"a rate that others share", []string{"a", "b"}, func(d *dispatcher) {
+			sub := *d.sub
+			d.pacer, sub.Policy.Rate = &onePace{}, sluice.Rate{PerSecond: 1000, Key: "k"}
+			d.adopt(&sub, sluice.Rate{}, false)
+		}, "send carefully a, waits for rate, again in 1m0s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

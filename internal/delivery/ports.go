@@ -190,7 +190,8 @@ func (p *Deps) allowed(ev *sluice.Event) error {
 	return p.Catalogue.Check(ev)
 }
 
-// Pace holds attempts to the rate that an endpoint agreed to in its handshake, across all runners.
+// Pace holds attempts to the rate that an endpoint agreed to in its handshake, and to the one that a subscription
+// shares with others, across all runners.
 type Pace interface {
 	// Take counts a request to the subscription's endpoint and returns 0, or returns how long to
 	// wait.

@@ -224,6 +224,9 @@ func (req *ReplayRequest) check() error {
 			return sluice.Errorf(sluice.InvalidRequest, "%s %v is negative", name, rate).With("field", name)
 		}
 	}
+	if req.Rate.Key != "" {
+		return sluice.Errorf(sluice.InvalidRequest, "rate.key is of a subscription's policy; a replay without a rate shares that of its subscription").With("field", "rate.key")
+	}
 	if slices.Contains(req.EventIDs, "") {
 		return sluice.Errorf(sluice.InvalidRequest, "event_ids has an empty id").With("field", "event_ids")
 	}

@@ -114,6 +114,8 @@ type Retry struct {
 type Rate struct {
 	PerSecond float64 `json:"per_second"`
 	PerMinute float64 `json:"per_minute,omitempty"`
+	// Key has subscriptions of the same principal, namespace and limits share one rate on each replica.
+	Key string `json:"key,omitempty"`
 }
 
 // Signature selects the scheme; Name is the header name for SchemeHeader.

@@ -232,6 +232,7 @@ func (p Policy) check() error {
 		atMost("policy.window", p.Window, MaxWindow),
 		atLeast("policy.rate.per_second", p.Rate.PerSecond, 0),
 		atLeast("policy.rate.per_minute", p.Rate.PerMinute, 0),
+		p.Rate.checkKey(),
 		oneOf("policy.ordering", p.Ordering, OrderByPath, OrderAll, OrderNone),
 		oneOf("policy.envelope", p.Envelope, EnvelopeCloudEvents, EnvelopeBinary, EnvelopeFact, EnvelopeAttempt, EnvelopeRaw, EnvelopeTemplate, EnvelopeNotice),
 		oneOf("policy.projection", p.Projection, ProjectionFull, ProjectionSummary, ProjectionNone),
@@ -266,6 +267,13 @@ func (p Policy) checkBatch() error {
 		atLeast("policy.batch.wait", p.Batch.Wait, 0),
 		atMost("policy.batch.wait", p.Batch.Wait, Duration(MaxBatchWait)),
 	)
+}
+
+func (r Rate) checkKey() error {
+	if r.Key != "" && r.PerSecond == 0 && r.PerMinute == 0 {
+		return Errorf(InvalidRequest, "policy.rate.key requires per_second or per_minute").With("field", "policy.rate.key")
+	}
+	return text("policy.rate.key", r.Key, maxKey)
 }
 
 // checkProjection refuses to leave out data where nothing else is sent: the envelope raw has no

@@ -30,6 +30,7 @@ type Endpoints struct {
 	Sender Sender
 	Sends  *quota.Sends
 	Paces  *quota.Paces
+	Rates  *quota.Rates
 	Access Accountable
 }
 
@@ -61,24 +62,44 @@ func (e Endpoints) pay(ctx context.Context, subscription, namespace string) erro
 	return e.Sends.Pay(subscription, e.Access.Answers(who, namespace, now), now)
 }
 
-// Take counts a request to an endpoint with an agreed rate and returns 0, or returns the delay
-// until the next request is allowed.
+// Take counts a request to an endpoint with an agreed rate, or of a subscription that shares its rate with others, and
+// returns 0, or returns the delay until the next request is allowed.
 func (e Endpoints) Take(sub *sluice.Subscription, now time.Time) time.Duration {
-	return e.Paces.Take(e.receiver(sub), now)
+	shared := sub.Policy.Rate.Key != ""
+	if shared {
+		if wait := e.Rates.Take(e.shared(sub), now); wait > 0 {
+			return wait
+		}
+	}
+	if !agreed(sub) {
+		return 0
+	}
+	wait := e.Paces.Take(e.receiver(sub), now)
+	if wait > 0 && shared {
+		e.Rates.Return(e.shared(sub), now)
+	}
+	return wait
 }
 
 // Return undoes Take for a request that was not sent.
 func (e Endpoints) Return(sub *sluice.Subscription, now time.Time) {
-	e.Paces.Return(e.receiver(sub), now)
+	if sub.Policy.Rate.Key != "" {
+		e.Rates.Return(e.shared(sub), now)
+	}
+	if agreed(sub) {
+		e.Paces.Return(e.receiver(sub), now)
+	}
 }
+
+func agreed(sub *sluice.Subscription) bool { return sub.Agreed != nil && sub.Agreed.RatePerMinute > 0 }
 
 // TakeNow counts a request that is sent immediately. Code QuotaExceeded, with retry_after, if the
 // rate that the endpoint agreed to is used up.
 func (e Endpoints) TakeNow(sub *sluice.Subscription, now time.Time) error {
-	if sub.Agreed == nil || sub.Agreed.RatePerMinute == 0 {
+	if !agreed(sub) {
 		return nil
 	}
-	if wait := e.Take(sub, now); wait > 0 {
+	if wait := e.Paces.Take(e.receiver(sub), now); wait > 0 {
 		seconds := int(math.Ceil(wait.Seconds()))
 		return sluice.Errorf(sluice.QuotaExceeded, "the endpoint agreed to %d requests per minute, which are used up; retry in %d s", sub.Agreed.RatePerMinute, seconds).
 			With("retry_after", seconds)
@@ -90,4 +111,8 @@ func (e Endpoints) receiver(sub *sluice.Subscription) quota.Receiver {
 	return quota.Receiver{
 		Principal: e.Access.Answers(authz.OwnerOf(sub), sub.Namespace, time.Now()), URL: sub.Endpoint.URL, PerMinute: sub.Agreed.RatePerMinute,
 	}
+}
+
+func (e Endpoints) shared(sub *sluice.Subscription) quota.SharedRate {
+	return quota.SharedRate{Principal: e.Access.Answers(authz.OwnerOf(sub), sub.Namespace, time.Now()), Namespace: sub.Namespace, Rate: sub.Policy.Rate}
 }

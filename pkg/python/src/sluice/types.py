@@ -1444,7 +1444,7 @@ class Policy(TypedDict):
     on_gone: NotRequired[Literal["cancel", "retry"]]
     ordering: NotRequired[Literal["path", "all", "none"]]
     projection: NotRequired[Literal["full", "summary", "none"]]
-    rate: NotRequired[Rate]
+    rate: NotRequired[PolicyRate]
     retry: NotRequired[PolicyRetry]
     signature: NotRequired[PolicySignature]
     timeout: NotRequired[Duration]
@@ -1457,6 +1457,15 @@ class PolicyBatch(TypedDict):
 
     max: int
     wait: NotRequired[Duration]
+
+
+
+class PolicyRate(TypedDict):
+    """Request rate limits; absent or 0 means unlimited."""
+
+    key: NotRequired[str]
+    per_minute: NotRequired[float]
+    per_second: NotRequired[float]
 
 
 
