@@ -93,7 +93,7 @@ func (t *Template) Render(e *sluice.Event, limit int64) (body []byte, contentTyp
 		if !ok {
 			return nil, "", unrendered("the expression yields %.*s on this event; it must yield a string", maxMessage, value.Type().TypeName())
 		}
-		body, contentType, err = t.ofText(text)
+		body, contentType = t.ofText(text)
 	} else {
 		body, err = (&encoder{limit: limit}).append(nil, value, 0)
 		contentType = cmp.Or(t.body.ContentType, inJSON)
@@ -109,23 +109,16 @@ func unrendered(format string, args ...any) error {
 }
 
 // ofText returns the body of a text. In a chat, the text cannot mention anybody, or be a link under another name.
-func (t *Template) ofText(text string) (body []byte, contentType string, err error) {
+func (t *Template) ofText(text string) (body []byte, contentType string) {
 	switch t.body.Preset {
 	case sluice.BodySlack:
 		text = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
-		body, err = json.Marshal(map[string]string{"text": text})
+		return append(sluice.AppendString([]byte(`{"text":`), text), '}'), inJSON
 	case sluice.BodyDiscord:
-		type mentions struct {
-			Parse []string `json:"parse"`
-		}
-		body, err = json.Marshal(struct {
-			Content  string   `json:"content"`
-			Mentions mentions `json:"allowed_mentions"`
-		}{firstRunes(text, discordLimit), mentions{[]string{}}})
-	default:
-		return []byte(strings.ToValidUTF8(text, "\uFFFD")), cmp.Or(t.body.ContentType, textPlain), nil
+		body = sluice.AppendString([]byte(`{"content":`), firstRunes(text, discordLimit))
+		return append(body, `,"allowed_mentions":{"parse":[]}}`...), inJSON
 	}
-	return body, inJSON, err
+	return []byte(strings.ToValidUTF8(text, "\uFFFD")), cmp.Or(t.body.ContentType, textPlain)
 }
 
 // firstRunes returns the text, or its first most characters.
