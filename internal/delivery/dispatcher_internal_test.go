@@ -129,6 +129,12 @@ func TestDispatcher_DecidesTheNextStart(t *testing.T) {
 	}
 }
 
+func TestLimits_SharedRateHasNoBucketsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	require.Len(t, limitsOf(sluice.Rate{PerSecond: 1, PerMinute: 1}), 2)
+	require.Empty(t, limitsOf(sluice.Rate{PerSecond: 1, PerMinute: 1, Key: "k"}))
+}
+
 // The pace of an endpoint that is not used is given back.
 func TestDispatcher_GivesAnUnusedPaceBack(t *testing.T) {
 	t.Parallel()

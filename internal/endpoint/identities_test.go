@@ -117,8 +117,11 @@ func TestMutualTLS_EachIdentityHasItsOwnConnections(t *testing.T) {
 		a = s.Send(t.Context(), nobody, event(), 1)
 		require.Equal(t, sluice.Failed, a.Outcome, "without a certificate")
 		require.Zero(t, a.Status)
-		stranger := as("ann", time.Now().Add(time.Hour))
-		stranger.Endpoint.TLS.CA = newAuthority(t).pem
-		require.Contains(t, s.Send(t.Context(), stranger, event(), 1).Error, "certificate rejected", "only the given authorities are believed")
+		thief := *ann
+		thief.Credentials = bob.Credentials
+		require.Equal(t, sluice.Refused, s.Send(t.Context(), &thief, event(), 1).Outcome, "the certificate of another one, without its key")
+		stranger := *ann
+		stranger.Endpoint.TLS = &sluice.EndpointTLS{Certificate: ann.Endpoint.TLS.Certificate, CA: newAuthority(t).pem}
+		require.Contains(t, s.Send(t.Context(), &stranger, event(), 1).Error, "certificate rejected", "only the given authorities are believed")
 	}
 }

@@ -29,6 +29,11 @@ func TestRates_AreSharedByKey(t *testing.T) {
 	r.Return(one, now)
 	require.Zero(t, r.Take(one, now), "one was not sent")
 
+	slow := of("", "acme", "slow", 1, 6)
+	require.Zero(t, r.Take(slow, now))
+	require.NotZero(t, r.Take(slow, now.Add(9900*time.Millisecond)))
+	require.Zero(t, r.Take(slow, now.Add(10*time.Second)), "a refusal by one limit is not counted by the other")
+
 	sent := 0
 	fast := of("", "acme", "fast", 100, 0)
 	for end := now.Add(10 * time.Second); now.Before(end); {
