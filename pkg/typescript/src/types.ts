@@ -1265,7 +1265,7 @@ export interface Policy {
   on_gone?: "cancel" | "retry" | undefined
   ordering?: "path" | "all" | "none" | undefined
   /** How much of the data is sent: all of it, the `summary_fields` of the type's catalogue entry, or none. */ projection?: "full" | "summary" | "none" | undefined
-  rate?: PolicyRate | undefined
+  rate?: Rate | undefined
   retry?: PolicyRetry | undefined
   signature?: PolicySignature | undefined
   timeout?: Duration | undefined
@@ -1276,13 +1276,6 @@ export interface Policy {
 export interface PolicyBatch {
   /** Events in a request at most. */ max: number
   /** How long an event waits for more at most, up to 5m. */ wait?: Duration | undefined
-}
-
-/** Request rate limits; absent or 0 means unlimited. */
-export interface PolicyRate {
-  /** Subscriptions of one principal in one namespace with the same key and limits share one rate. */ key?: string | undefined
-  /** Both limits apply; 0 means unlimited. */ per_minute?: number | undefined
-  per_second?: number | undefined
 }
 
 export interface PolicyRetry {
@@ -1354,6 +1347,7 @@ export interface Quota {
 
 /** Request rate limits; absent or 0 means unlimited. */
 export interface Rate {
+  /** Subscriptions of one principal in one namespace with the same key and limits share one rate. */ key?: string | undefined
   /** Both limits apply; 0 means unlimited. */ per_minute?: number | undefined
   per_second?: number | undefined
 }

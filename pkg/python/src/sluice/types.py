@@ -1444,7 +1444,7 @@ class Policy(TypedDict):
     on_gone: NotRequired[Literal["cancel", "retry"]]
     ordering: NotRequired[Literal["path", "all", "none"]]
     projection: NotRequired[Literal["full", "summary", "none"]]
-    rate: NotRequired[PolicyRate]
+    rate: NotRequired[Rate]
     retry: NotRequired[PolicyRetry]
     signature: NotRequired[PolicySignature]
     timeout: NotRequired[Duration]
@@ -1457,15 +1457,6 @@ class PolicyBatch(TypedDict):
 
     max: int
     wait: NotRequired[Duration]
-
-
-
-class PolicyRate(TypedDict):
-    """Request rate limits; absent or 0 means unlimited."""
-
-    key: NotRequired[str]
-    per_minute: NotRequired[float]
-    per_second: NotRequired[float]
 
 
 
@@ -1551,6 +1542,7 @@ class Quota(TypedDict):
 class Rate(TypedDict):
     """Request rate limits; absent or 0 means unlimited."""
 
+    key: NotRequired[str]
     per_minute: NotRequired[float]
     per_second: NotRequired[float]
 
