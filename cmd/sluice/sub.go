@@ -298,7 +298,7 @@ func showSubscription(s *terminal.Session, sub sluice.Subscription) error {
 			"url", sub.Endpoint.URL, "headers", compact(sub.Endpoint.Headers),
 			"oauth", oauth(sub.Endpoint.Auth), "client certificate", clientCertificate(sub.Endpoint.TLS), "secret", hint(sub), "start", sub.Start,
 			"retry", retry(p.Retry), "timeout", terminal.FormatDuration(p.Timeout), "window", strconv.Itoa(p.Window), "rate", rate(p.Rate),
-			"ordering", string(p.Ordering), "batch", batch(p.Batch), "envelope", string(p.Envelope), "body", compact(p.Body), "projection", p.Projection, "signature", strings.TrimSpace(string(p.Signature.Scheme)+" "+p.Signature.Name),
+			"ordering", string(p.Ordering), "batch", batch(p.Batch), "debounce", debounce(p.Debounce), "envelope", string(p.Envelope), "body", compact(p.Body), "projection", p.Projection, "signature", strings.TrimSpace(string(p.Signature.Scheme)+" "+p.Signature.Name),
 			"metadata", compact(sub.Metadata), "revision", strconv.FormatUint(sub.Revision, 10),
 			"created", terminal.FormatTime(sub.CreatedAt)+terminal.By(sub.CreatedBy), "grant", sub.Grant, "last event", terminal.FormatTimePtr(sub.LastEventAt),
 		)
@@ -317,6 +317,17 @@ func clientCertificate(t *sluice.EndpointTLS) string {
 		return ""
 	}
 	return "until " + terminal.FormatTimePtr(t.NotAfter)
+}
+
+// debounce describes a debounce; "" for none.
+func debounce(d sluice.Debounce) string {
+	switch {
+	case d.Quiet == 0:
+		return ""
+	case d.Max == 0:
+		return terminal.FormatDuration(d.Quiet) + " without an event on the path"
+	}
+	return fmt.Sprintf("%s without an event on the path, %s at most", terminal.FormatDuration(d.Quiet), terminal.FormatDuration(d.Max))
 }
 
 // batch describes a batch; "" for none.

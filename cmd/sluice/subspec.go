@@ -38,6 +38,8 @@ type specFlags struct {
 	Timeout     *time.Duration    `help:"Timeout for one attempt." placeholder:"15s"`
 	Batch       *int              `help:"Send up to N events in one request, as a CloudEvents batch." placeholder:"N"`
 	BatchWait   *time.Duration    `name:"batch-wait" help:"How long an event waits for others of its batch at most." placeholder:"0s"`
+	Debounce    *time.Duration    `help:"Send the latest event of a path once no event came on it for this time." placeholder:"10s"`
+	DebounceMax *time.Duration    `name:"debounce-max" help:"Send it after this time at the latest." placeholder:"1m"`
 	Rate        *float64          `help:"Maximum attempts per second; 0: unlimited." placeholder:"N"`
 	PerMinute   *float64          `name:"rate-per-minute" help:"Maximum attempts per minute; 0: unlimited. Applies in addition to --rate." placeholder:"N"`
 	RateKey     *string           `name:"rate-key" help:"Key under which subscriptions share one rate." placeholder:"KEY"`
@@ -119,6 +121,12 @@ func (f *specFlags) setPolicy(m spec) error {
 	}
 	if f.BatchWait != nil {
 		m.set(sluice.Duration(*f.BatchWait), "policy", "batch", "wait")
+	}
+	if f.Debounce != nil {
+		m.set(sluice.Duration(*f.Debounce), "policy", "debounce", "quiet")
+	}
+	if f.DebounceMax != nil {
+		m.set(sluice.Duration(*f.DebounceMax), "policy", "debounce", "max")
 	}
 	if f.Rate != nil {
 		m.set(*f.Rate, "policy", "rate", "per_second")

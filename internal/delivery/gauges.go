@@ -14,7 +14,7 @@ func (r *runner) publishGauges() {
 	defer r.mu.Unlock()
 	r.gauges = model.DeliveryGauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
-		InFlight: r.lanes.busy, Buffered: len(r.lanes.held), Parked: r.lanes.parked, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.state,
+		InFlight: r.lanes.busy, Buffered: len(r.lanes.held), Parked: r.lanes.parked - r.lanes.quiet, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.state,
 	}
 	switch now := time.Now(); {
 	case r.gauges.Buffered+r.gauges.Parked == 0:

@@ -39,6 +39,7 @@ func (b *laneTable) act(a *act, now time.Time) {
 		l.acts = append(l.acts, a)
 		b.enqueue(l)
 	default:
+		b.undefer(l.park)
 		if l.park.index >= 0 && l.park.NextAt.After(now) {
 			l.park.NextAt = now
 			heap.Fix(&b.due, l.park.index)

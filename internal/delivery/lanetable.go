@@ -65,6 +65,7 @@ type laneTable struct {
 	window   int
 	patience time.Duration // how long a lane may hog the window; 0: for ever
 	batch    sluice.Batch
+	debounce sluice.Debounce
 
 	lanes  map[string]*lane
 	ready  []*lane
@@ -76,6 +77,8 @@ type laneTable struct {
 	held   map[uint64]struct{} // sequences of all queued deliveries
 	busy   int
 	parked int
+
+	quiet int // parked lanes that wait for their path to be quiet
 
 	doubts map[uint64]*lane // deliveries of live lanes with a pending filter verdict
 
@@ -98,6 +101,7 @@ func (b *laneTable) load(e model.ParkedEntry, seen uint64, now time.Time) {
 	b.lanes[e.Lane] = l
 	b.parked++
 	b.count(e.Held, 1)
+	b.deferred(l.park, e.NextAt.Add(-b.debounce.Quiet.Std()))
 	b.enqueue(l)
 }
 
@@ -116,6 +120,7 @@ func (b *laneTable) arrive(key string, d *model.Delivery) (ack bool) {
 	if l.park != nil && (!l.park.leaving || seq < l.park.FromSeq) {
 		if seq >= l.park.FromSeq {
 			l.park.upTo = max(l.park.upTo, seq)
+			l.park.latest = later(l.park.latest, d.Event.Stored)
 		}
 		return true
 	}
@@ -129,6 +134,10 @@ func (b *laneTable) arrive(key string, d *model.Delivery) (ack bool) {
 func (b *laneTable) canSend(now time.Time, may permit) bool {
 	for may != passNone && len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
 		l := b.due[0]
+		if b.defers(l.park, now) {
+			heap.Fix(&b.due, 0)
+			continue
+		}
 		heap.Remove(&b.due, 0)
 		b.makeReady(l)
 	}
@@ -157,7 +166,7 @@ func (b *laneTable) next(now time.Time, may permit) (task, bool) {
 	switch {
 	case l.park != nil:
 		return task{kind: taskResume, lane: l, park: *l.park, careful: b.parked > b.window}, true
-	case may == passAll && b.monopolizes(l, now):
+	case b.debounce.Quiet > 0 && l.queue[0].Err == nil || may == passAll && b.monopolizes(l, now):
 		return task{kind: taskSpill, lane: l, head: l.queue[0]}, true
 	}
 	return task{kind: taskSend, lane: l, head: l.queue[0], more: b.behind(l)}, true
@@ -269,10 +278,11 @@ func (b *laneTable) stored(l *lane, e model.ParkedEntry, now time.Time) []*model
 	acks := l.queue
 	l.queue = nil
 	for _, d := range acks {
-		p.upTo = max(p.upTo, d.Event.Seq)
+		p.upTo, p.latest = max(p.upTo, d.Event.Seq), later(p.latest, d.Event.Stored)
 		delete(b.held, d.Event.Seq)
 		delete(b.doubts, d.Event.Seq) // the filter is asked again when it is read back
 	}
+	b.deferred(p, e.NextAt.Add(-b.debounce.Quiet.Std()))
 	b.release(l)
 	return acks
 }
@@ -285,7 +295,9 @@ func (b *laneTable) resumed(l *lane, p park) {
 	b.count(l.park.Held, -1)
 	b.count(p.Held, 1)
 	l.park.ParkedEntry, l.park.ahead, l.park.charged, l.park.savedAt, l.park.anew = p.ParkedEntry, p.ahead, p.charged, p.savedAt, p.anew
-	l.park.verdict = p.verdict
+	l.park.verdict, l.park.skippedFrom = p.verdict, p.skippedFrom
+	b.undefer(l.park)
+	b.deferred(l.park, l.park.latest)
 	b.release(l)
 }
 

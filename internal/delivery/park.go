@@ -11,14 +11,18 @@ import (
 type park struct {
 	model.ParkedEntry
 
-	upTo    uint64         // highest sequence acknowledged unsent: read-back ends there
-	ahead   []sluice.Event // read, not sent yet
-	savedAt time.Time      // when the record was last stored
-	charged int64          // bytes of the budget used by read-ahead
-	anew    uint64         // a head whose attempts are counted anew, whatever the log says; 0: none
-	leaving bool           // its record is being deleted: arrivals wait
-	index   int            // in the heap; -1: not in it
-	verdict *verdict       // the filter's last answer
+	upTo        uint64         // highest sequence acknowledged unsent: read-back ends there
+	ahead       []sluice.Event // read, not sent yet
+	savedAt     time.Time      // when the record was last stored
+	charged     int64          // bytes of the budget used by read-ahead
+	anew        uint64         // a head whose attempts are counted anew, whatever the log says; 0: none
+	leaving     bool           // its record is being deleted: arrivals wait
+	index       int            // in the heap; -1: not in it
+	verdict     *verdict       // the filter's last answer
+	skippedFrom uint64         // the first event in whose place a later one is sent; 0: none
+	waits       bool           // for its path to be quiet
+	since       time.Time      // when that began
+	latest      time.Time      // when its latest event was stored
 }
 
 // ended reports whether the lane was read back to its end.

@@ -21,7 +21,11 @@ const readBack = 32
 func (j job) resume(ctx context.Context, t task) result {
 	p := t.park
 	res := result{kind: resultResumed}
-	ev, err := j.nextOf(ctx, &p)
+	var ev *sluice.Event
+	err := j.skipToLatest(ctx, &p)
+	if err == nil {
+		ev, err = j.nextOf(ctx, &p)
+	}
 	if err == nil && ev != nil {
 		res.attempt, err = j.resend(ctx, t, &p, ev)
 	}
@@ -161,6 +165,7 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 	if d != model.Pass {
 		return nil, blockedError{d}
 	}
+	a.SupersedesFrom = p.skippedFrom
 	if err := j.conclude(ctx, ev, &a, sentOf(&a, more)...); err != nil {
 		return nil, err
 	}
@@ -175,6 +180,7 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 		failed(&p.Parked, &a)
 		return &a, j.saveHead(ctx, &p.ParkedEntry, ev)
 	}
+	p.skippedFrom = 0
 	j.pass(p, a.LastSeq())
 	return &a, j.saveNowAndThen(ctx, t, p)
 }

@@ -189,12 +189,13 @@ func (r *runner) restore(ctx context.Context) error {
 		return err
 	}
 	r.lanes = newLaneTable(r.sub.Policy.MaxPending())
-	r.lanes.batch = r.sub.Policy.Batch
+	r.lanes.batch, r.lanes.debounce = r.sub.Policy.Batch, r.debounce(r.sub)
 	if r.ordering != sluice.OrderAll {
 		r.lanes.patience = hogPatience
 	}
 	r.recent.size = 4 * r.sub.Policy.MaxPending()
 	r.covered = make(map[string]reach, len(parked))
+	defer r.coverSuperseded()
 	for _, e := range parked {
 		seen := r.source.Seen(e.Path)
 		if streams.IsEventLane(r.lanesOf, e.Lane) {
@@ -364,7 +365,7 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 		return err
 	}
 	r.configure(sub, match)
-	r.lanes.batch = sub.Policy.Batch
+	r.lanes.batch, r.lanes.debounce = sub.Policy.Batch, r.debounce(sub)
 	if pending != sub.Policy.MaxPending() {
 		return errSourceEnded // its consumers have to be changed
 	}

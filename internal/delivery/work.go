@@ -64,7 +64,7 @@ func (j job) do(ctx context.Context, t task) {
 		j.send(ctx, t)
 		return
 	case taskSpill:
-		*res = j.park(ctx, t, sluice.Parked{NextAt: time.Now()})
+		*res = j.park(ctx, t, sluice.Parked{NextAt: time.Now().Add(j.r.debounce(j.sub).Quiet.Std())})
 	case taskResume:
 		*res = j.resume(ctx, t)
 	case taskUnpark:

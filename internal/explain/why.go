@@ -25,6 +25,7 @@ const (
 	NotWanted   State = "not_wanted"   // pattern, filter or start exclude it
 	Ended       State = "ended"        // the subscription was cancelled before its turn
 	NotKept     State = "not_kept"     // it left the log, and there is no record of it
+	Superseded  State = "superseded"   // a later event on its path was sent in its place
 	NotRecorded State = "not_recorded" // passed, and there is no record of an attempt
 )
 
@@ -106,6 +107,9 @@ func why(sub *sluice.Subscription, t *model.Trail, now time.Time, labels filter.
 		if known() || q.err != nil {
 			return d, q.err
 		}
+	}
+	if q.sub.Policy.Debounce.Quiet > 0 && t.Later > 0 {
+		return q.say(Superseded, "", "A later event on its path, at sequence %d or behind it, was sent in its place (policy.debounce).", t.Later), nil
 	}
 	return q.say(NotRecorded, "", "It was processed without a recorded attempt: the filter did not match at that time, or its attempts are no longer in the log."), nil
 }
@@ -347,6 +351,10 @@ func (q *question) behind() bool {
 	}
 	if lane.Held == "" {
 		q.d.NextAttemptAt = &lane.NextAt
+	}
+	if q.sub.Policy.Debounce.Quiet > 0 && lane.Attempts == 0 && lane.Held == "" {
+		q.say(Waiting, "", "Its path is not quiet yet: the latest event of the path is sent at %s or later (policy.debounce).%s", moment(lane.NextAt), q.stopped())
+		return true
 	}
 	if lane.FromSeq == q.d.Seq {
 		q.say(Waiting, "", "It is the next event of its lane, which was set aside in favour of other lanes; %s.%s", q.due(lane), q.stopped())

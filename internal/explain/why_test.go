@@ -20,6 +20,7 @@ func TestAnswer_IsTheFirstCertainReason(t *testing.T) {
 	lane := func(from uint64, attempts int) *sluice.Parked {
 		return &sluice.Parked{Path: "/a", FromSeq: from, EventID: "h", Attempts: attempts, NextAt: later, LastError: "status 500"}
 	}
+	debounced := func(s *sluice.Subscription) { s.Policy.Debounce.Quiet = sluice.Duration(time.Second) }
 	inBatch := func(from, to uint64) *sluice.Parked {
 		return &sluice.Parked{FromSeq: from, BatchTo: to, EventID: "h", Attempts: 2, NextAt: later, LastError: "status 500"}
 	}
@@ -47,6 +48,9 @@ func TestAnswer_IsTheFirstCertainReason(t *testing.T) {
 		{"behind a batch", nil, model.Trail{Event: event, Lane: inBatch(5, 6)}, "waiting", "", "It waits behind event h"},
 		{"in the range of a batch, without an attempt", nil, model.Trail{Event: event, Lane: inBatch(5, 9)}, "waiting", "", "It waits behind event h"},
 		{"gathering", func(s *sluice.Subscription) { s.Policy.Batch = sluice.Batch{Max: 9, Wait: 1} }, model.Trail{Event: event, Handed: 9, Settled: 6}, "in_flight", "", "an attempt is in flight, for it or for an earlier event, or it waits for more events of its batch."},
+		{"its path is not quiet", debounced, model.Trail{Event: event, Lane: lane(5, 0), Later: 8}, "waiting", "", "Its path is not quiet yet: the latest event of the path is sent at 2026-11-21T13:00:00Z or later (policy.debounce)."},
+		{"superseded", debounced, model.Trail{Event: event, Later: 8, Handed: 9, Settled: 9}, "superseded", "", "A later event on its path, at sequence 8 or behind it, was sent in its place (policy.debounce)."},
+		{"the latest of its path, without a record", debounced, model.Trail{Event: event, Handed: 9, Settled: 9}, "not_recorded", "", "It was processed without"},
 		{"cannot be sent", nil, model.Trail{Event: event, Dead: letter(sluice.NotSendable)}, "dead", "refused", "the request cannot be created"},
 		{"is no event", nil, model.Trail{Event: event, Dead: letter(sluice.Malformed)}, "dead", "invalid", "the published event is unreadable"},
 		{"a reason of a later version", nil, model.Trail{Event: event, Dead: letter("of_tomorrow")}, "dead", "of_tomorrow", "the reason is of_tomorrow (because)"},

@@ -27,6 +27,10 @@ type Progress struct {
 	Settled     bool
 	Attempts    int
 	FirstFailed time.Time
+
+	// With a debounce: the first sequence of the earlier events on the path in whose place the event was sent.
+	SupersedesFrom uint64
+	Path           sluice.Path // with SupersedesFrom
 }
 
 // ParkedEntry is a parked lane with the revision of its record.

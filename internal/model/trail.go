@@ -56,7 +56,7 @@ type Trail struct {
 	Lane     *sluice.Parked     // its parked lane; nil: the lane is not parked
 	Handed   uint64             // the last sequence that the event's consumer fetched
 	Settled  uint64             // every fetched event up to here is settled or parked
-	// The next event on its path, for a subscription that starts with the latest on each.
+	// The next event on its path, for a subscription that starts with the latest on each, or has a debounce.
 	Later    uint64
 	FirstSeq uint64 // the first sequence in the log
 	Health   Health // state of the endpoint, as known to the replica that serves the subscription

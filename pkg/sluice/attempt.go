@@ -43,6 +43,8 @@ type Attempt struct {
 	PayloadHash string `json:"payload_hash,omitempty"`
 	// All events of the request in order, if there are several: the fields above are the first one's.
 	Batch []EventRef `json:"batch,omitempty"`
+	// With a debounce: the first sequence of the earlier events on the path in whose place the event was sent.
+	SupersedesFrom uint64 `json:"supersedes_from,omitempty"`
 	// The replay that it belongs to; numbers start over within it.
 	Replay     string        `json:"replay,omitempty"`
 	RetryAfter time.Duration `json:"-"` // Retry-After of the response

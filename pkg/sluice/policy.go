@@ -84,8 +84,17 @@ type Policy struct {
 	Dedicated bool `json:"dedicated"`
 	// Batch sends several events in one request; zero: each has its own.
 	Batch Batch `json:"batch,omitzero"`
+	// Debounce sends the latest event of a path once the path is quiet; zero: each event is sent.
+	Debounce Debounce `json:"debounce,omitzero"`
 
 	Body *Body `json:"body,omitempty"` // for the envelope template
+}
+
+// Debounce sends the latest event of a path in place of all that wait, once no event came for a time. The ordering is
+// OrderByPath. Replays send each event.
+type Debounce struct {
+	Quiet Duration `json:"quiet"`         // time without an event on the path
+	Max   Duration `json:"max,omitempty"` // since the first that waits, at most; 0: no limit
 }
 
 // Batch sends up to Max events in one request, as a CloudEvents batch. The ordering is OrderAll: a batch

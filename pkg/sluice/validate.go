@@ -15,6 +15,8 @@ const (
 	MaxWindow        = 1024
 	MaxBatch         = 500 // events
 	MaxBatchWait     = 5 * time.Minute
+	MinQuiet         = 100 * time.Millisecond
+	MaxQuiet         = 24 * time.Hour
 	MinTimeout       = time.Second
 	MaxTimeout       = 60 * time.Second
 	MaxDescription   = 1024 // bytes
@@ -243,6 +245,27 @@ func (p Policy) check() error {
 		oneOf("policy.on_dead", p.OnDead, DeadContinues, DeadHolds),
 		atLeast("policy.disable_after", p.DisableAfter, 0),
 		p.checkBatch(),
+		p.checkDebounce(),
+	)
+}
+
+// checkDebounce refuses times that mean nothing, and orderings without a lane for each path.
+func (p Policy) checkDebounce() error {
+	if p.Debounce == (Debounce{}) {
+		return nil
+	}
+	if p.Ordering != OrderByPath {
+		return Errorf(Unprocessable, "policy.ordering %q: policy.debounce needs the ordering %q, which is chosen at the creation, and no policy.batch", p.Ordering, OrderByPath).
+			With("field", "policy.ordering")
+	}
+	if most := p.Debounce.Max; most > 0 && most < p.Debounce.Quiet {
+		return Errorf(InvalidRequest, "policy.debounce.max is %s; use at least policy.debounce.quiet, %s, or omit it", most, p.Debounce.Quiet).With("field", "policy.debounce.max")
+	}
+	return cmp.Or(
+		atLeast("policy.debounce.quiet", p.Debounce.Quiet, Duration(MinQuiet)),
+		atMost("policy.debounce.quiet", p.Debounce.Quiet, Duration(MaxQuiet)),
+		atLeast("policy.debounce.max", p.Debounce.Max, 0),
+		atMost("policy.debounce.max", p.Debounce.Max, Duration(MaxQuiet)),
 	)
 }
 
@@ -341,6 +364,7 @@ func (s *Subscription) checkMode() error {
 		{"endpoint.auth", s.Endpoint.Auth != nil},
 		{"endpoint.tls", s.Endpoint.TLS != nil},
 		{"policy.batch", p.Batch != Batch{}},
+		{"policy.debounce", p.Debounce != Debounce{}},
 	} {
 		if f.wrong {
 			return Errorf(Unprocessable, "%s cannot be set in mode %s; omit it", f.name, Wake).With("field", f.name)

@@ -124,6 +124,25 @@ func TestBatch_IsCheckedWithTheSettingsBesideIt(t *testing.T) {
 	require.ErrorContains(t, s.Validate(), "policy.batch.max is missing")
 }
 
+// Issue 18, item 10.
+func TestDebounce_IsCheckedWithTheOrdering(t *testing.T) {
+	t.Parallel()
+	for field, change := range map[string]func(*sluice.Subscription){
+		"policy.debounce.quiet": func(s *sluice.Subscription) { s.Policy.Debounce.Quiet = sluice.Duration(time.Millisecond) },
+		"policy.debounce.max":   func(s *sluice.Subscription) { s.Policy.Debounce.Max = sluice.Duration(time.Second) },
+		"policy.ordering":       func(s *sluice.Subscription) { s.Policy.Ordering = sluice.OrderAll },
+	} {
+		s := valid()
+		s.Policy.Ordering, s.Policy.Debounce = "", sluice.Debounce{Quiet: sluice.Duration(10 * time.Second), Max: sluice.Duration(time.Minute)}
+		s.SetDefaults()
+		require.NoError(t, s.Validate())
+		change(s)
+		e, ok := errors.AsType[*sluice.Error](s.Validate())
+		require.True(t, ok, field)
+		require.Equal(t, field, e.Details["field"])
+	}
+}
+
 func many(n int) []string {
 	out := make([]string, n)
 	for i := range out {

@@ -142,15 +142,17 @@ func (s *Store) lastTried(ctx context.Context) (map[string][]tried, error) {
 
 // tried is an attempt as far as it tells of a delivery's progress.
 type tried struct {
-	Subscription string            `json:"subscription"`
-	EventID      string            `json:"event_id"`
-	Seq          uint64            `json:"seq"`
-	Batch        []sluice.EventRef `json:"batch"`
-	Number       int               `json:"number"`
-	Probe        bool              `json:"probe"`
-	StartedAt    time.Time         `json:"started_at"`
-	Replay       string            `json:"replay"`
-	Verdict      sluice.Verdict    `json:"verdict"`
+	Subscription   string            `json:"subscription"`
+	EventID        string            `json:"event_id"`
+	Seq            uint64            `json:"seq"`
+	Batch          []sluice.EventRef `json:"batch"`
+	Path           sluice.Path       `json:"path"`
+	Number         int               `json:"number"`
+	SupersedesFrom uint64            `json:"supersedes_from"`
+	Probe          bool              `json:"probe"`
+	StartedAt      time.Time         `json:"started_at"`
+	Replay         string            `json:"replay"`
+	Verdict        sluice.Verdict    `json:"verdict"`
 }
 
 // triedSince returns the attempts at events behind a sequence that were stored in the half minute before
@@ -197,6 +199,11 @@ func progressIn(attempts []tried, sub *sluice.Subscription, replay string) map[u
 		}
 		if len(a.Batch) == 0 {
 			known[a.Seq] = progressed(known[a.Seq], a, a.EventID)
+		}
+		if a.SupersedesFrom > 0 {
+			p := known[a.Seq]
+			p.Path, p.SupersedesFrom = a.Path, a.SupersedesFrom
+			known[a.Seq] = p
 		}
 		for _, one := range a.Batch {
 			known[one.Seq] = progressed(known[one.Seq], a, one.EventID)

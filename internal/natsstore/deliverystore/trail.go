@@ -165,7 +165,7 @@ func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *
 }
 
 func (s *Store) trailLater(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
-	if sub.From.Kind != sluice.StartLastPerPath || t.Event == nil || t.Path == "" {
+	if sub.From.Kind != sluice.StartLastPerPath && sub.Policy.Debounce.Quiet == 0 || t.Event == nil || t.Path == "" {
 		return nil
 	}
 	next, err := s.log.NextSeq(ctx, sub.Namespace, s.core.Names().Subject(sub.Namespace, t.Path), t.Seq+1)

@@ -111,6 +111,7 @@ export interface Attempt {
   started_at: string
   status?: number | undefined
   subscription: string
+  /** With a debounce: the first sequence of the earlier events on the path in whose place the event was sent. */ supersedes_from?: number | undefined
   type: string
   verdict?: Verdict | undefined
 }
@@ -383,7 +384,7 @@ export interface DeliveryBehind {
 }
 
 /** Lists show the first four states. */
-export type DeliveryState = "delivered" | "retrying" | "held" | "dead" | "waiting" | "backlog" | "in_flight" | "not_wanted" | "ended" | "not_kept" | "not_recorded"
+export type DeliveryState = "delivered" | "retrying" | "held" | "dead" | "waiting" | "backlog" | "in_flight" | "not_wanted" | "ended" | "not_kept" | "superseded" | "not_recorded"
 
 export interface Dsub {
   created_at: string
@@ -1258,6 +1259,7 @@ export type Path = string
 export interface Policy {
   /** Several events in one request, as a CloudEvents batch: the next ones of the subscription, in the order of the log. */ batch?: PolicyBatch | undefined
   body?: Body | undefined
+  /** The latest event of a path is sent in place of all that wait, once no event came on the path for a time. */ debounce?: PolicyDebounce | undefined
   /** The subscription has a durable consumer of its own where others of its namespace share one reader of the log. */ dedicated?: boolean | undefined
   disable_after?: Duration | undefined
   /** The default is template with `body`, and notice in mode wake. */ envelope?: "cloudevents" | "cloudevents-binary" | "fact" | "attempt" | "raw" | "template" | "notice" | undefined
@@ -1276,6 +1278,12 @@ export interface Policy {
 export interface PolicyBatch {
   /** Events in a request at most. */ max: number
   /** How long an event waits for more at most, up to 5m. */ wait?: Duration | undefined
+}
+
+/** The latest event of a path is sent in place of all that wait, once no event came on the path for a time. */
+export interface PolicyDebounce {
+  /** Time since the first event that waits, at most. */ max?: Duration | undefined
+  /** Time without an event on the path, 100ms to 24h. */ quiet: Duration
 }
 
 export interface PolicyRetry {

@@ -132,6 +132,7 @@ class Attempt(TypedDict):
     started_at: str
     status: NotRequired[int]
     subscription: str
+    supersedes_from: NotRequired[int]
     type: str
     verdict: NotRequired[Verdict]
 
@@ -437,7 +438,7 @@ class DeliveryBehind(TypedDict):
     seq: int
 
 
-DeliveryState: TypeAlias = 'Literal["delivered", "retrying", "held", "dead", "waiting", "backlog", "in_flight", "not_wanted", "ended", "not_kept", "not_recorded"]'
+DeliveryState: TypeAlias = 'Literal["delivered", "retrying", "held", "dead", "waiting", "backlog", "in_flight", "not_wanted", "ended", "not_kept", "superseded", "not_recorded"]'
 """Lists show the first four states."""
 
 
@@ -1437,6 +1438,7 @@ Path: TypeAlias = "str"
 class Policy(TypedDict):
     batch: NotRequired[PolicyBatch]
     body: NotRequired[Body]
+    debounce: NotRequired[PolicyDebounce]
     dedicated: NotRequired[bool]
     disable_after: NotRequired[Duration]
     envelope: NotRequired[Literal["cloudevents", "cloudevents-binary", "fact", "attempt", "raw", "template", "notice"]]
@@ -1457,6 +1459,14 @@ class PolicyBatch(TypedDict):
 
     max: int
     wait: NotRequired[Duration]
+
+
+
+class PolicyDebounce(TypedDict):
+    """The latest event of a path is sent in place of all that wait, once no event came on the path for a time."""
+
+    max: NotRequired[Duration]
+    quiet: Duration
 
 
 
