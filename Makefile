@@ -8,6 +8,7 @@ suite_modules = scripts/conformance/node_modules/.package-lock.json
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+check: SAMPLE = 3
 check: lint build interop conformance race guards ## All that CI checks
 
 test: ## Run the tests, without the slow ones
@@ -26,8 +27,8 @@ mutants: ## Change decision code one place at a time and report changes that no 
 	go run ./scripts/mutants $(PKG)
 
 # Those whose tests take no time, and without which access is not guarded.
-guards: ## Run mutants on the code that guards access
-	go run ./scripts/mutants internal/authz internal/retry internal/fairsem
+guards: ## Run mutants on the code that guards access (make check: one change in three)
+	go run ./scripts/mutants -sample $(or $(SAMPLE),1) internal/authz internal/retry internal/fairsem
 
 lint: ## Run the linters and check that go.mod is tidy
 	$(lint) run -c .golangci.yml ./...

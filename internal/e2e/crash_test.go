@@ -44,7 +44,7 @@ func (c *child) start(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(c.dir, datadir.AddressesFile)
 	require.NoError(t, os.RemoveAll(file))
-	c.proc = exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx // ourselves, killed by the test
+	c.proc = exec.Command(childProgram(t), "-test.run=^$") //nolint:noctx // ourselves, killed by the test
 	c.proc.Env = append(os.Environ(), endsAtOnce, serveEnv+"="+c.dir, "SLUICE_HTTP="+c.http, "SLUICE_NATS="+c.nats)
 	c.proc.Env = append(c.proc.Env, c.env...)
 	c.proc.Stderr = os.Stderr

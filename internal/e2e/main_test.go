@@ -59,7 +59,15 @@ func TestMain(m *testing.M) {
 	}
 	debug.SetGCPercent(400) // dozens of servers share this process: collecting their garbage took a sixth of its time
 	// nats.go leaves it behind if a connection is closed while the first message is being published.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	goleak.VerifyTestMain(plainly{m}, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+}
+
+// plainly removes the program of servers in processes of their own at the end.
+type plainly struct{ *testing.M }
+
+func (p plainly) Run() int {
+	defer func() { _ = os.RemoveAll(plainDir) }() // or it is left behind in a directory for temporary files
+	return p.M.Run()
 }
 
 func serveAsChild(dir string) {

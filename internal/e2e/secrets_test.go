@@ -302,7 +302,7 @@ func TestSealKey_IsSharedByServersOfOneNATS(t *testing.T) {
 func launch(t *testing.T, url, dir, key string) (*child, *written) {
 	t.Helper()
 	c, said := &child{dir: dir, http: "127.0.0.1:0"}, &written{}
-	c.proc = exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx // ourselves, killed by the test
+	c.proc = exec.Command(childProgram(t), "-test.run=^$") //nolint:noctx // ourselves, killed by the test
 	c.proc.Env = append(os.Environ(), endsAtOnce, serveEnv+"="+dir, "SLUICE_HTTP="+c.http, serveNATSEnv+"="+url, serveLeaseEnv+"=3s", serveKeyEnv+"="+key)
 	c.proc.Stderr = io.MultiWriter(said, os.Stderr)
 	require.NoError(t, c.proc.Start())
