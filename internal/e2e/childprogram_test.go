@@ -32,7 +32,7 @@ var plainSelf = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("build without the race detector: %w", err)
 	}
 	file := filepath.Join(plainDir, "e2e.test")
-	out, err := exec.Command("go", "test", "-c", "-o", file, ".").CombinedOutput() //nolint:noctx // of all tests
+	out, err := exec.Command("go", "test", "-c", "-o", file, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build without the race detector: %w: %s", err, out)
 	}
