@@ -173,7 +173,7 @@ func TestStatus_OmitsSystemEvents(t *testing.T) {
 		t.Helper()
 		q := model.EventQuery{Pattern: pattern, Limit: limit}
 		for pages := 0; pages == 0 || q.After > 0; pages++ {
-			require.Less(t, pages, 10)
+			require.Less(t, pages, 1000) // a page ends early on a busy machine
 			page, err := store.log.Events(t.Context(), sluice.DefaultNamespace, q)
 			require.NoError(t, err)
 			for _, e := range page.Events {
