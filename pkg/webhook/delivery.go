@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
@@ -47,8 +48,11 @@ type Delivery struct {
 // CloudEvents by the headers, Fact and Attempt by their members, and everything else is Raw. Set
 // the envelope explicitly if the subscription sends Raw and publishers control the data. Parse does
 // not authenticate: verify first, or call Receiver.Receive, which does both. ErrMalformed if the
-// request has another envelope.
+// request has another envelope, ErrSetup if it is a batch: see ParseBatch.
 func Parse(envelope Envelope, header http.Header, body []byte) (*Delivery, error) {
+	if envelope == "" && isBatch(header) {
+		return nil, fmt.Errorf("%w: the request is a batch; use ReceiveBatch or ParseBatch", ErrSetup)
+	}
 	if envelope == "" {
 		envelope = detect(header, body)
 	}
@@ -73,6 +77,29 @@ func Parse(envelope Envelope, header http.Header, body []byte) (*Delivery, error
 		return nil, ErrMalformed
 	}
 	return d, nil
+}
+
+// ParseBatch returns the contents of a CloudEvents batch, in the order of the log: of a subscription with a batch. All have the number of
+// the batch's attempt. Like Parse, it does not authenticate. ErrMalformed if the request is no batch.
+func ParseBatch(header http.Header, body []byte) ([]*Delivery, error) {
+	var events []json.RawMessage
+	if !isBatch(header) || json.Unmarshal(body, &events) != nil {
+		return nil, ErrMalformed
+	}
+	all := make([]*Delivery, len(events))
+	for i, event := range events {
+		d, err := Parse(CloudEvents, header, event)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = d
+	}
+	return all, nil
+}
+
+func isBatch(header http.Header) bool {
+	mediaType, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	return mediaType == "application/cloudevents-batch+json"
 }
 
 func detect(header http.Header, body []byte) Envelope {

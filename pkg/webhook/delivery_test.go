@@ -132,3 +132,26 @@ func FuzzVerifyAndParse(f *testing.F) {
 		}
 	})
 }
+
+// Issue 18, item 10.
+func TestParseBatch_ReadsArraysOfEventsOnly(t *testing.T) {
+	t.Parallel()
+	header := http.Header{"Content-Type": {"application/cloudevents-batch+json; charset=utf-8"}, webhook.HeaderAttempt: {"3"}}
+	one := `{"specversion":"1.0","id":"a","source":"/s","type":"t","path":"/p","sequence":"7","data":[1]}`
+	all, err := webhook.ParseBatch(header, []byte("["+one+"]"))
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, []any{"a", "/p", uint64(7), 3, "[1]"}, []any{all[0].ID, all[0].Path, all[0].Seq, all[0].Attempt, string(all[0].Data)})
+	all, err = webhook.ParseBatch(header, []byte("[]"))
+	require.NoError(t, err)
+	require.Empty(t, all)
+
+	for _, body := range []string{one, "[" + one + ",{}]", "[1]", "", "[" + one} {
+		_, err = webhook.ParseBatch(header, []byte(body))
+		require.ErrorIs(t, err, webhook.ErrMalformed, body)
+	}
+	_, err = webhook.ParseBatch(http.Header{"Content-Type": {"application/cloudevents+json"}}, []byte("["+one+"]"))
+	require.ErrorIs(t, err, webhook.ErrMalformed)
+	_, err = webhook.Parse("", header, []byte("["+one+"]"))
+	require.ErrorIs(t, err, webhook.ErrSetup, "and says what to call")
+}

@@ -1,6 +1,8 @@
 package webhook_test
 
 import (
+	"bytes"
+	"context"
 	"crypto/ed25519"
 	"fmt"
 	"io"
@@ -61,6 +63,35 @@ func ExampleReceiver_rotation() {
 	header.Set(webhook.HeaderSignature, webhook.SignT("the-old-secret-of-32-bytes-or-more", time.Now(), body))
 	fmt.Println(hook.Verify(header, body))
 	// Output: <nil>
+}
+
+// A subscription with a batch sends several events in one request.
+func ExampleReceiver_ReceiveBatch() {
+	secret := "whsec_bmV3LXNlY3JldC1uZXctc2VjcmV0LW5ldy1zZWNyZXQ="
+	hook := webhook.Receiver{Secrets: []string{secret}, MaxBytes: 10 << 20}
+	body := []byte(`[{"specversion":"1.0","id":"e-1","source":"/shop","type":"order.paid","data":{"n":1}},
+		{"specversion":"1.0","id":"e-2","source":"/shop","type":"order.sent","data":{"n":2}}]`)
+	now := time.Now()
+	signature, err := webhook.SignStandard(secret, "batch_1", now, body)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	req := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/hook", bytes.NewReader(body))
+	req.Header.Set("Content-Type", "application/cloudevents-batch+json")
+	req.Header.Set(webhook.HeaderID, "batch_1")
+	req.Header.Set(webhook.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
+	req.Header.Set(webhook.HeaderSignature, signature)
+
+	events, err := hook.ReceiveBatch(req)
+	for _, ev := range events {
+		fmt.Println(ev.ID, ev.Type, string(ev.Data))
+	}
+	fmt.Println(err)
+	// Output:
+	// e-1 order.paid {"n":1}
+	// e-2 order.sent {"n":2}
+	// <nil>
 }
 
 // A receiver of the scheme ed25519 holds no secret: the server publishes its key at

@@ -68,6 +68,16 @@ func (r *Receiver) Receive(req *http.Request) (*Delivery, error) {
 	return d, nil
 }
 
+// ReceiveBatch is Receive for a subscription with a batch. Its requests may be larger than the default of MaxBytes: set it to the
+// server's webhooks.max_body, 10 MiB by default.
+func (r *Receiver) ReceiveBatch(req *http.Request) ([]*Delivery, error) {
+	body, err := r.verified(req)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBatch(req.Header, body)
+}
+
 // verified returns the request's body if its signature is valid.
 func (r *Receiver) verified(req *http.Request) ([]byte, error) {
 	limit := cmp.Or(r.MaxBytes, 1<<20)
