@@ -215,3 +215,31 @@ func TestBatch_RestartGoesOnBehindIt(t *testing.T) {
 	eventually(t, "two requests", func() bool { return len(b.requests()) == 2 })
 	require.Equal(t, [][]uint64{upTo(1, 3), upTo(4, 6)}, b.requests())
 }
+
+// Dead letters are sent again in batches, too, and each is deleted.
+func TestBatch_RedrivesDeadLetters(t *testing.T) {
+	t.Parallel()
+	w, b := batchWorld(t, sluice.Policy{Batch: sluice.Batch{Max: 4, Wait: sluice.Duration(time.Minute)}, Retry: steps(time.Millisecond, 2)}, 4)
+	b.plan = func(request int, _ []uint64) bool { return request < 3 }
+	replays := watchReplays{w.deliveries.Replays(), w.sub.ID}
+	w.replays = replays
+	w.ports = func(p *delivery.Deps) { p.Sender, p.Replays, p.Letters = b, replays, w.deliveries }
+	proc := w.start(t)
+	defer func() { proc.stop() }()
+	letters := func() int {
+		found, err := w.deliveries.DeadLetters(t.Context(), w.sub, 1, 1<<62, 100)
+		require.NoError(t, err)
+		return len(found)
+	}
+	eventually(t, "dead letters", func() bool { return letters() == 4 })
+	require.NoError(t, w.deliveries.Replays().Add(t.Context(), sluice.Replay{
+		ID: "r", Subscription: w.sub.ID, Namespace: w.sub.Namespace, Kind: sluice.ReplayDeadLetters, From: 1, To: 1 << 62, Next: 1,
+		Total: 4, State: sluice.ReplayRunning, Began: w.sub.Began(), CreatedAt: time.Now(),
+	}))
+	eventually(t, "no letters", func() bool { return letters() == 0 })
+	var sent []uint64
+	for _, events := range b.requests()[2:] {
+		sent = append(sent, events...)
+	}
+	require.Equal(t, upTo(1, 4), sent)
+}
