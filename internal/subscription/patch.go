@@ -79,8 +79,10 @@ func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscripti
 	if err := check(after); err != nil {
 		return err
 	}
-	if err := after.Policy.Signature.Scheme.CheckSecret(after.Secrets[0].Value); err != nil {
-		return err // rotate first: new secrets suit every scheme
+	if len(after.Secrets) > 0 { // a damaged record may have none, and gets one by rotation
+		if err := after.Policy.Signature.Scheme.CheckSecret(after.Secrets[0].Value); err != nil {
+			return err // rotate first: new secrets suit every scheme
+		}
 	}
 	if before.Policy.Ordering != after.Policy.Ordering {
 		return sluice.Errorf(sluice.InvalidRequest, "policy.ordering cannot change, because lane keys depend on it; create a new subscription")
