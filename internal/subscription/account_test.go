@@ -331,3 +331,18 @@ func TestAnnouncement_AccessLossHasItsOwnType(t *testing.T) { // S0-64, C13
 	require.Contains(t, string(e.New), `"reason":"access_revoked"`)
 	require.Equal(t, []string{"subscription.created", "subscription_cancelled_access_revoked"}, b.heard.kinds)
 }
+
+// A record that has lost its secrets can be mended.
+func TestPatch_RecordWithoutSecretsIsNoPanic(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(t, minimal).ID
+	sub, revision, err := b.store.Subscriptions().Get(t.Context(), id)
+	require.NoError(t, err)
+	sub.Secrets = nil
+	_, err = b.store.Subscriptions().Put(t.Context(), id, sub, revision)
+	require.NoError(t, err)
+	after, err := b.Patch(t.Context(), id, []byte(`{"description":"x"}`), 0, "root")
+	require.NoError(t, err)
+	require.Equal(t, "x", after.Description)
+}

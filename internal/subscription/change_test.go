@@ -242,21 +242,6 @@ func TestPatch_ChangesDeliverySettings(t *testing.T) {
 	require.ErrorContains(t, err, "power cut")
 }
 
-// A record that has lost its secrets can be mended.
-func TestPatch_RecordWithoutSecretsIsNoPanic(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	id := b.create(t, minimal).ID
-	sub, revision, err := b.store.Subscriptions().Get(t.Context(), id)
-	require.NoError(t, err)
-	sub.Secrets = nil
-	_, err = b.store.Subscriptions().Put(t.Context(), id, sub, revision)
-	require.NoError(t, err)
-	after, err := b.Patch(t.Context(), id, []byte(`{"description":"x"}`), 0, "root")
-	require.NoError(t, err)
-	require.Equal(t, "x", after.Description)
-}
-
 // C08: what cannot.
 func TestPatch_RefusesFixedFields(t *testing.T) {
 	t.Parallel()
