@@ -88,6 +88,18 @@ func TestGotest_PassesQuietly(t *testing.T) {
 	require.Regexp(t, `^ok  \texample.com/m/passes\t`, stdout)
 }
 
+// Each command's output is whole, and the first failure is the exit status.
+func TestTogether_WaitsForAllAndFailsWithAny(t *testing.T) {
+	t.Parallel()
+	together := script(t, "together")
+	status, stdout, _ := run(t, t.TempDir(), together, "until test -e second; do :; done; echo one", "echo two >&2; touch second")
+	require.Equal(t, 0, status, "they run at the same time")
+	require.Equal(t, "one\ntwo\n", stdout)
+	status, stdout, _ = run(t, t.TempDir(), together, "exit 0", "echo two; exit 3", "echo three; exit 4")
+	require.Equal(t, 3, status)
+	require.Equal(t, "two\nthree\n", stdout)
+}
+
 // A failure of a suite in JavaScript names the command that runs it again, and the exit status is npm's.
 func TestNpmtest_PrintsHowToRunAgain(t *testing.T) { // issue 13, the suite is trustworthy
 	t.Parallel()
