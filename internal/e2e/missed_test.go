@@ -97,7 +97,7 @@ func TestMissed_UnreadableEventIsADeadLetter(t *testing.T) {
 	s.verified(t)
 	want := []sluice.DeadLetter{{
 		Subscription: "paused", Namespace: sluice.DefaultNamespace, Seq: seq, LastSeq: seq, Path: "/a/7", Reason: sluice.Unreadable,
-		LastError: fmt.Sprintf("EVENTS_default: messages %d to %d cannot be read", seq, seq),
+		LastError: fmt.Sprintf("%s: messages %d to %d cannot be read", jsNames().EventsStream("default"), seq, seq),
 	}}
 	require.Equal(t, want, s.letters(t, "paused"))
 	for _, id := range []string{"got", "elsewhere", "other"} {

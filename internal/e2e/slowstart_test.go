@@ -19,15 +19,16 @@ import (
 // the start. Each row is what the start asks once the streams are there, and how often that is lost.
 func TestStart_WaitsForSilentNATS(t *testing.T) {
 	t.Parallel()
+	names := jsNames()
 	for _, lost := range []struct {
 		question string
 		times    int32
 	}{
-		{"$KV.keys.", 1},
-		{"$JS.API.CONSUMER.CREATE.KV_keys.", 2},
-		{"$JS.API.CONSUMER.CREATE.KV_eventtypes.", 2},
-		{"$JS.API.CONSUMER.CREATE.DEADLETTERS.", 2},
-		{"$JS.API.STREAM.INFO.KV_leases", 2},
+		{names.KeySubject("keys", ""), 1},
+		{"$JS.API.CONSUMER.CREATE." + names.BucketStream("keys") + ".", 2},
+		{"$JS.API.CONSUMER.CREATE." + names.BucketStream("eventtypes") + ".", 2},
+		{"$JS.API.CONSUMER.CREATE." + names.DeadLetters() + ".", 2},
+		{"$JS.API.STREAM.INFO." + names.BucketStream("leases"), 2},
 	} {
 		t.Run(lost.question, func(t *testing.T) {
 			t.Parallel()
