@@ -90,7 +90,7 @@ type restoreCmd struct {
 func (restoreCmd) Help() string {
 	return `Checks every file of a backup and creates its streams and buckets in a store that has none of
 them: a new data directory (--data), or an external NATS (--nats). Then start the server there.
-The streams get the prefix of that server (--nats-prefix), whatever prefix the backup has.`
+The streams get the prefix of that server (--nats-prefix), also if the backup has another one.`
 }
 
 // Run restores the backup.

@@ -77,8 +77,8 @@ func (b *laneTable) unfile(l *lane) {
 	}
 }
 
-// ripen makes the lanes ready that have waited long enough: never longer than from now on, whatever the clock of the
-// log says.
+// ripen makes the lanes ready that have waited long enough: never longer than from now on, as the clock of the log
+// may be ahead.
 func (b *laneTable) ripen(now time.Time) {
 	latest := now.Add(b.batch.Wait.Std())
 	for len(b.gathering) > 0 {

@@ -69,7 +69,7 @@ func upTo(first, last uint64) (all []uint64) {
 	return all
 }
 
-// Issue 18, item 10: batches keep the order and lose nothing, whatever fails.
+// Issue 18, item 10: batches keep the order and lose nothing under failures.
 func TestBatch_RandomCrashesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	store := connect(t)

@@ -21,6 +21,14 @@ func (r *runner) debounce(sub *sluice.Subscription) sluice.Debounce {
 	return sub.Policy.Debounce
 }
 
+// mostQuietLanes bounds the lanes of a subscription that wait for their paths to be quiet: each is a record, and memory.
+const mostQuietLanes = 10_000
+
+// defersNew reports whether a live lane is parked until its path is quiet. If too many wait, it is sent at once.
+func (b *laneTable) defersNew(l *lane) bool {
+	return b.debounce.Quiet > 0 && l.queue[0].Err == nil && b.quiet < mostQuietLanes
+}
+
 // deferred enters whether a lane that was parked, or that has sent its latest event, waits for its path to be quiet.
 func (b *laneTable) deferred(p *park, since time.Time) {
 	if b.debounce.Quiet == 0 || p.Attempts > 0 || p.Held != "" || p.ended() {
@@ -43,7 +51,7 @@ func (b *laneTable) defers(p *park, now time.Time) bool {
 	if !p.waits || b.debounce.Quiet == 0 {
 		return false
 	}
-	until := earlier(p.latest, now).Add(b.debounce.Quiet.Std()) // whatever the clock of the log says
+	until := earlier(p.latest, now).Add(b.debounce.Quiet.Std()) // the clock of the log may be ahead
 	if most := b.debounce.Max.Std(); most > 0 {
 		until = earlier(until, p.since.Add(most))
 	}

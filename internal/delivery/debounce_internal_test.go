@@ -92,3 +92,15 @@ func TestLaneTable_DebounceLeavesRetriesAlone(t *testing.T) {
 	arriveAt(b, 2, now.Add(59*time.Second))
 	require.True(t, b.canSend(now.Add(time.Minute), passAll))
 }
+
+// What waits is bounded: the paths beyond are sent at once.
+func TestLaneTable_DebounceBoundsWaitingLanes(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	b := debouncing(t, now, sluice.Debounce{Quiet: sluice.Duration(10 * time.Second)})
+	b.quiet = mostQuietLanes
+	b.arrive("other", deliveryAt(2))
+	sent, ok := b.next(now, passAll)
+	require.True(t, ok)
+	require.Equal(t, taskSend, sent.kind)
+}

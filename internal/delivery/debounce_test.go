@@ -84,7 +84,7 @@ func TestDebounce_ReplaySendsEachEvent(t *testing.T) {
 	require.ElementsMatch(t, []uint64{1, 2, 3, 4, 5, 6}, b.arrived()[2:])
 }
 
-// Whatever fails, and whenever the process dies: the last event of each path arrives, and none after a later one of its path, but
+// Under failures and kills, the last event of each path arrives, and none after a later one of its path, but
 // for the one that was sent when the process died.
 func TestDebounce_RandomCrashesEndWithTheLatest(t *testing.T) {
 	t.Parallel()

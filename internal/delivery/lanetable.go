@@ -166,7 +166,7 @@ func (b *laneTable) next(now time.Time, may permit) (task, bool) {
 	switch {
 	case l.park != nil:
 		return task{kind: taskResume, lane: l, park: *l.park, careful: b.parked > b.window}, true
-	case b.debounce.Quiet > 0 && l.queue[0].Err == nil || may == passAll && b.monopolizes(l, now):
+	case b.defersNew(l) || may == passAll && b.monopolizes(l, now):
 		return task{kind: taskSpill, lane: l, head: l.queue[0]}, true
 	}
 	return task{kind: taskSend, lane: l, head: l.queue[0], more: b.behind(l)}, true

@@ -15,7 +15,7 @@ type park struct {
 	ahead       []sluice.Event // read, not sent yet
 	savedAt     time.Time      // when the record was last stored
 	charged     int64          // bytes of the budget used by read-ahead
-	anew        uint64         // a head whose attempts are counted anew, whatever the log says; 0: none
+	anew        uint64         // a head whose attempts are counted anew, without those in the log; 0: none
 	leaving     bool           // its record is being deleted: arrivals wait
 	index       int            // in the heap; -1: not in it
 	verdict     *verdict       // the filter's last answer

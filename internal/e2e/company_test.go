@@ -23,7 +23,7 @@ import (
 
 // Issue 18, 8: two servers with a prefix each, and a program that uses the same names without one,
 // share a NATS account. All of them work at the same time, and none sees what the others store.
-func TestPrefix_TwoServersAndAStrangerShareAnAccount(t *testing.T) { //nolint:tparallel // what is checked last waits for the servers
+func TestPrefix_TwoServersShareAnAccount(t *testing.T) { //nolint:tparallel // what is checked last waits for the servers
 	t.Parallel()
 	shared := natstest.Listening(t)
 	js := dial(t, shared.ClientURL())

@@ -90,7 +90,7 @@ func pemPair(certificate, privateKey string) (cert, key []byte) {
 }
 
 // Issue 18, item 10.
-func TestMutualTLS_EachIdentityHasItsOwnConnections(t *testing.T) {
+func TestMutualTLS_IdentitiesShareNoConnection(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -112,9 +112,9 @@ func TestMutualTLS_EachIdentityHasItsOwnConnections(t *testing.T) {
 		require.Equal(t, sluice.Failed, a.Outcome)
 		require.Contains(t, a.Error, "; the client certificate expired at ")
 
-		nobody := subscription(hook.URL)
-		nobody.Endpoint.TLS = &sluice.EndpointTLS{CA: ca.pem}
-		a = s.Send(t.Context(), nobody, event(), 1)
+		bare := subscription(hook.URL)
+		bare.Endpoint.TLS = &sluice.EndpointTLS{CA: ca.pem}
+		a = s.Send(t.Context(), bare, event(), 1)
 		require.Equal(t, sluice.Failed, a.Outcome, "without a certificate")
 		require.Zero(t, a.Status)
 		thief := *ann

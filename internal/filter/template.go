@@ -108,7 +108,7 @@ func unrendered(format string, args ...any) error {
 	return sluice.Errorf(sluice.Unprocessable, "policy.body.cel: "+format, args...)
 }
 
-// ofText returns the body of a text. In a chat, the text cannot mention anybody, or be a link under another name.
+// ofText returns the body of a text. In a chat, the text mentions no one, and has no links under other names.
 func (t *Template) ofText(text string) (body []byte, contentType string) {
 	switch t.body.Preset {
 	case sluice.BodySlack:

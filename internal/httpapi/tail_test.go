@@ -79,7 +79,7 @@ func TestAttempts_FollowersAreBounded(t *testing.T) {
 	require.Eventually(t, func() bool { return b.do(t, "GET "+list, "").status == http.StatusOK }, time.Minute, 10*time.Millisecond)
 }
 
-// follow sends a request that ends with its context, whatever it is answered.
+// follow sends a request that ends with its context, and ignores the response.
 func (b *bench) follow(ctx context.Context, path string) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.http.URL+path, http.NoBody)
 	if err != nil {

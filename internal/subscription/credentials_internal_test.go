@@ -25,7 +25,7 @@ func withAuth() *sluice.Subscription {
 }
 
 // Issue 18, item 10. Another admin, who does not know the secret, cannot have it sent elsewhere.
-func TestCredentials_PatchKeepsThemForTheSameClient(t *testing.T) {
+func TestCredentials_PatchKeepsThem(t *testing.T) {
 	t.Parallel()
 	again := "endpoint.auth.client_secret is required again, because the host of the endpoint, the token_url or the client_id changes"
 	for patch, want := range map[string]struct{ secret, fails string }{
