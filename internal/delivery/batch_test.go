@@ -77,25 +77,7 @@ func TestBatch_RandomCrashesKeepTheOrder(t *testing.T) {
 		wait := sluice.Duration(rapid.SampledFrom([]time.Duration{0, 5 * time.Millisecond}).Draw(rt, "wait"))
 		w := newWorld(rt, store, fmt.Sprintf("n%d", checks), sluice.Policy{Window: 8, Retry: quickRetries, Batch: sluice.Batch{Max: 5, Wait: wait}})
 		w.endpoint.tight = rapid.Bool().Draw(rt, "tight")
-		proc := w.start(rt)
-		defer func() { proc.stop() }()
-		rt.Repeat(map[string]func(*rapid.T){
-			"publish": w.publishSome,
-			"crash": func(rt *rapid.T) {
-				proc.crash()
-				w.crashes++
-				proc = w.start(rt)
-			},
-			"restart": func(rt *rapid.T) {
-				proc.stop()
-				proc = w.start(rt)
-			},
-			"settle": w.settle,
-		})
-		w.settle(rt)
-		w.unpark(rt)
-		proc.stop()
-		w.check(rt)
+		w.outlive(rt)
 		require.True(rt, slices.IsSorted(w.endpoint.all))
 		require.LessOrEqual(rt, slices.Max(append(w.endpoint.requests, 0)), 5)
 	})

@@ -40,6 +40,12 @@ func TestDebounce_SendsTheLatestOfAPathOnce(t *testing.T) {
 	eventually(t, "one of each path", func() bool { return len(b.arrived()) == 2 })
 	w.unparkNow(t)
 	require.ElementsMatch(t, []uint64{99, 100}, b.arrived())
+	trail, err := w.deliveries.Trail(t.Context(), w.sub, "e7")
+	require.NoError(t, err)
+	require.Equal(t, "e99", trail.SupersededBy.EventID)
+	trail, err = w.deliveries.Trail(t.Context(), w.sub, "e99")
+	require.NoError(t, err)
+	require.Nil(t, trail.SupersededBy)
 
 	w.publish(t, "/a/1", "e101")
 	eventually(t, "the next one", func() bool { return len(b.arrived()) == 3 })

@@ -378,26 +378,31 @@ func TestEngine_RandomCrashesKeepPathOrder(t *testing.T) { // S0-41, S4-17, C01
 	store := connect(t)
 	checkWithin(t, func(rt *rapid.T, checks int) {
 		w := newWorld(rt, store, fmt.Sprintf("n%d", checks), sluice.Policy{Window: 8, Retry: quickRetries})
-		proc := w.start(rt)
-		defer func() { proc.stop() }()
-		rt.Repeat(map[string]func(*rapid.T){
-			"publish": w.publishSome,
-			"crash": func(rt *rapid.T) {
-				proc.crash()
-				w.crashes++
-				proc = w.start(rt)
-			},
-			"restart": func(rt *rapid.T) {
-				proc.stop()
-				proc = w.start(rt)
-			},
-			"settle": w.settle,
-		})
-		w.settle(rt)
-		w.unpark(rt)
-		proc.stop()
-		w.check(rt)
+		w.outlive(rt)
 	})
+}
+
+// outlive publishes, crashes and restarts at random, and checks that all arrived.
+func (w *world) outlive(rt *rapid.T) {
+	proc := w.start(rt)
+	defer func() { proc.stop() }()
+	rt.Repeat(map[string]func(*rapid.T){
+		"publish": w.publishSome,
+		"crash": func(rt *rapid.T) {
+			proc.crash()
+			w.crashes++
+			proc = w.start(rt)
+		},
+		"restart": func(rt *rapid.T) {
+			proc.stop()
+			proc = w.start(rt)
+		},
+		"settle": w.settle,
+	})
+	w.settle(rt)
+	w.unpark(rt)
+	proc.stop()
+	w.check(rt)
 }
 
 func (w *world) publishSome(rt *rapid.T) {

@@ -108,8 +108,8 @@ func why(sub *sluice.Subscription, t *model.Trail, now time.Time, labels filter.
 			return d, q.err
 		}
 	}
-	if q.sub.Policy.Debounce.Quiet > 0 && t.Later > 0 {
-		return q.say(Superseded, "", "A later event on its path, at sequence %d or behind it, was sent in its place (policy.debounce).", t.Later), nil
+	if by := t.SupersededBy; by != nil {
+		return q.say(Superseded, "", "Event %s (sequence %d), the latest on its path, was sent in its place (policy.debounce).", by.EventID, by.Seq), nil
 	}
 	return q.say(NotRecorded, "", "It was processed without a recorded attempt: the filter did not match at that time, or its attempts are no longer in the log."), nil
 }

@@ -56,10 +56,13 @@ type Trail struct {
 	Lane     *sluice.Parked     // its parked lane; nil: the lane is not parked
 	Handed   uint64             // the last sequence that the event's consumer fetched
 	Settled  uint64             // every fetched event up to here is settled or parked
-	// The next event on its path, for a subscription that starts with the latest on each, or has a debounce.
+	// The next event on its path, for a subscription that starts with the latest on each.
 	Later    uint64
 	FirstSeq uint64 // the first sequence in the log
-	Health   Health // state of the endpoint, as known to the replica that serves the subscription
+
+	SupersededBy *sluice.EventRef // the later event on its path that was sent in its place; nil: none
+
+	Health Health // state of the endpoint, as known to the replica that serves the subscription
 }
 
 // WindowQuery selects events of a subscription's replay window.

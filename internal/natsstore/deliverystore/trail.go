@@ -39,7 +39,7 @@ func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string
 		return t, err
 	}
 	for _, add := range []func(context.Context, *sluice.Subscription, *model.Trail) error{
-		s.trailAttempts, s.trailDead, s.trailLane, s.trailConsumer, s.trailLater, s.trailHealth,
+		s.trailAttempts, s.trailDead, s.trailLane, s.trailConsumer, s.trailLater, s.trailSuperseded, s.trailHealth,
 	} {
 		if err := add(ctx, sub, &t); err != nil {
 			return t, err
@@ -165,11 +165,31 @@ func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *
 }
 
 func (s *Store) trailLater(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
-	if sub.From.Kind != sluice.StartLastPerPath && sub.Policy.Debounce.Quiet == 0 || t.Event == nil || t.Path == "" {
+	if sub.From.Kind != sluice.StartLastPerPath || t.Event == nil || t.Path == "" {
 		return nil
 	}
 	next, err := s.log.NextSeq(ctx, sub.Namespace, s.core.Names().Subject(sub.Namespace, t.Path), t.Seq+1)
 	t.Later = next
+	return err
+}
+
+// trailSuperseded looks for the attempt that was made in place of one at the event.
+func (s *Store) trailSuperseded(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
+	if sub.Policy.Debounce.Quiet == 0 || t.Event == nil || len(t.Attempts) > 0 {
+		return nil
+	}
+	since := t.Event.Stored.Add(-clockMargin)
+	b := backwards[sluice.Attempt]{
+		store: s, stream: s.core.Names().Attempts(), split: streams.SplitBlock, subject: s.core.Names().AttemptsSubject(sub.Namespace, sub.ID), limit: 1,
+		look: func(a *sluice.Attempt) (wanted, older bool) {
+			covers := a.SupersedesFrom > 0 && a.SupersedesFrom <= t.Seq && t.Seq < a.Seq
+			return covers && a.Path == t.Path, a.StartedAt.Before(since)
+		},
+	}
+	found, _, err := b.read(ctx)
+	if err == nil && len(found) > 0 {
+		t.SupersededBy = &sluice.EventRef{EventID: found[0].Value.EventID, Seq: found[0].Value.Seq, Path: t.Path, Type: found[0].Value.Type}
+	}
 	return err
 }
 
