@@ -56,7 +56,11 @@ demo: ## Show in three acts that deliveries survive failing receivers and kill -
 	go build -trimpath -o bin/sluice ./cmd/sluice
 	bin/sluice demo
 
+console: $(node_modules) ## Write pkg/console/assets from pkg/console/ui
+	go run -modfile=scripts/esbuild.mod scripts/bundle.go
+
 interop: build $(node_modules) ## Test a real server with clients of other projects, and those in TypeScript and Python (needs node and python3)
+	go run -modfile=scripts/esbuild.mod scripts/bundle.go -check
 	scripts/npmtest interop --test-name-pattern
 
 $(node_modules): scripts/interop/package-lock.json

@@ -69,6 +69,7 @@ type product struct {
 	Version string `json:"version"`
 	Summary string `json:"summary"`
 	Docs    string `json:"docs"`
+	Console string `json:"console"`
 	OpenAPI string `json:"openapi"`
 	YAML    string `json:"openapi_yaml"`
 	API     string `json:"api"`
@@ -84,7 +85,7 @@ func (s *Server) describe(c echo.Context) error {
 	if !strings.Contains(c.Request().Header.Get(echo.HeaderAccept), echo.MIMETextHTML) {
 		return c.JSON(http.StatusOK, product{
 			Name: "Sluice", Version: s.opts.Version, Summary: productSummary,
-			Docs: "/docs", OpenAPI: "/openapi.json", YAML: "/openapi.yaml", API: "/v1", Health: "/healthz", Ready: "/readyz",
+			Docs: "/docs", Console: consolePath + "/", OpenAPI: "/openapi.json", YAML: "/openapi.yaml", API: "/v1", Health: "/healthz", Ready: "/readyz",
 		})
 	}
 	data, err := reference.Root("Sluice", productSummary, s.opts.Version)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/pkg/console"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -93,6 +94,8 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/", open, s.describe},
 		{http.MethodGet, "/docs", open, s.docs},
 		{http.MethodGet, stylePath, open, s.docsStyle},
+		{http.MethodGet, consolePath, open, toConsole},
+		{http.MethodGet, consolePath + "/*", open, echo.WrapHandler(console.Handler(consolePath, console.Options{}))},
 		{http.MethodGet, "/openapi.yaml", open, s.openapi},
 		{http.MethodGet, "/openapi.json", open, s.openapiJSON},
 		{http.MethodGet, "/.well-known/jwks.json", open, s.jwks},
@@ -224,6 +227,14 @@ func (s *Server) subscriptionRoutes() []route {
 		{http.MethodGet, one + "/dead-letters/:event", delivering(insteadOfLooking), s.getDeadLetter},
 		{http.MethodDelete, one + "/dead-letters/:event", delivering(insteadOfLooking), s.discardDeadLetter},
 	}
+}
+
+// consolePath is the path of the console.
+const consolePath = "/console"
+
+// toConsole adds the slash that the addresses of the console's pages begin with.
+func toConsole(c echo.Context) error {
+	return c.Redirect(http.StatusPermanentRedirect, consolePath+"/")
 }
 
 // callbackRoute is the route of callbacks, which are authenticated by the token of the notice.

@@ -1303,6 +1303,7 @@ export type Principal = string
 
 export interface Product {
   /** Path below which the API is. */ api: string
+  /** Path of the console, a page for operators. */ console: string
   /** Path of this reference as a page. */ docs: string
   /** Path that responds while the process runs. */ health: string
   name: "Sluice"

@@ -1489,6 +1489,7 @@ Principal: TypeAlias = "str"
 
 class Product(TypedDict):
     api: str
+    console: str
     docs: str
     health: str
     name: Literal["Sluice"]

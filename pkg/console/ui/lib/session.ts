@@ -1,0 +1,30 @@
+// Who uses the console, and how the server is reached. The token lives in this tab only: there are no cookies, so no other
+// site can act with it.
+import { signal } from '@preact/signals'
+
+const stored = 'sluice.token'
+
+function setting(name: string): string {
+  return document.querySelector<HTMLMetaElement>(`meta[name="sluice-${name}"]`)?.content ?? ''
+}
+
+/** Path below which the pages are, without a slash at the end. */
+export const prefix = setting('prefix')
+/** URL of the server's API. */
+export const server = location.origin + setting('api')
+
+export const token = signal<string | null>(sessionStorage.getItem(stored))
+/** Why the last session ended. */
+export const ended = signal('')
+
+export function signIn(value: string): void {
+  sessionStorage.setItem(stored, value)
+  ended.value = ''
+  token.value = value
+}
+
+export function signOut(reason = ''): void {
+  sessionStorage.removeItem(stored)
+  ended.value = reason
+  token.value = null
+}

@@ -1,0 +1,309 @@
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import type * as T from '../../../typescript/src/types.js'
+import { count, counted, line, span } from '../lib/format.js'
+import { type Load, useLoad, usePages } from '../lib/load.js'
+import { eventHref, go, href, param, streamHref } from '../lib/route.js'
+import { CodeLine, Facts, Figure, Loaded, Payload, Section, Sentence, State, Text, Time, Title } from '../parts/basic.js'
+import { type Act, ActButton, AskButton, Dialog, perform } from '../parts/dialog.js'
+import { Field } from '../parts/form.js'
+import { Pages, Table } from '../parts/table.js'
+import { Tabs } from '../parts/tabs.js'
+import { AttemptTable } from './attempts.js'
+import { Deliveries } from './deliveries.js'
+import { Chart } from './chart.js'
+import { type Draft, Form, changes, draftOf, flags } from './subscriptions.js'
+
+export const live = 3000
+
+export function Subscription({ id }: { id: string }): JSX.Element {
+  const load = useLoad(`subscription ${id}`, {
+    cli: line('sub', 'show', id), every: live,
+    run: async (api) => {
+      const sub = await api.getSubscription({ id })
+      return { sub, status: await api.getStatus({ id }) }
+    },
+  })
+  return (
+    <Loaded load={load}>
+      {({ sub, status }) => (
+        <>
+          <Title kind={`Subscription in ${sub.namespace}`} actions={<Actions sub={sub} status={status} reload={load.reload} />}>{id}</Title>
+          <p class="lead"><State of={sub.state} /> {status.breaker !== 'closed' && <State of={`breaker ${status.breaker}`} tone="bad" />} <Sentence>{sub.reason ?? sub.description}</Sentence></p>
+          <Tabs label="Parts of the subscription" of={[['status', 'Status'], ['deliveries', 'Deliveries'], ['dead', `Dead letters (${count(status.dead_letters ?? 0)})`], ['replays', 'Replays'], ...(sub.mode === 'wake' ? [['consumers', 'Consumers'] as [string, string]] : []), ['settings', 'Settings']]} />
+          <Part sub={sub} status={status} load={load} />
+        </>
+      )}
+    </Loaded>
+  )
+}
+
+interface Whole {
+  sub: T.Subscription
+  status: T.Status
+}
+
+function Part({ sub, status, load }: Whole & { load: Load<Whole> }): JSX.Element {
+  switch (param('tab')) {
+    case 'deliveries':
+      return <Deliveries id={sub.id} ns={sub.namespace} />
+    case 'dead':
+      return <DeadLetters sub={sub} total={status.dead_letters} />
+    case 'replays':
+      return <Replays sub={sub} />
+    case 'consumers':
+      return <Consumers id={sub.id} />
+    case 'settings':
+      return <Settings sub={sub} reload={load.reload} />
+  }
+  return <StatusPart sub={sub} status={status} reload={load.reload} />
+}
+
+function StatusPart({ sub, status, reload }: Whole & { reload: () => void }): JSX.Element {
+  return (
+    <>
+      <div class="figures">
+        <Figure name="Oldest undelivered" value={status.lag_seconds >= 1 ? span(status.lag_seconds) : 'none waits'} tone={status.lag_seconds >= 60 ? 'warn' : undefined} />
+        <Figure name="Undelivered" value={count(status.undelivered ?? status.backlog ?? 0)} note={`${count(status.in_flight ?? 0)} in flight`} />
+        <Figure name="Parked lanes" value={count(status.parked ?? 0)} note={status.held ? `${count(status.held)} held` : undefined} tone={status.held ? 'bad' : undefined} />
+        <Figure name="Dead letters" value={count(status.dead_letters ?? 0)} tone={status.dead_letters ? 'warn' : undefined} href={href(`/subscriptions/${encodeURIComponent(sub.id)}`, { tab: 'dead' })} />
+      </div>
+      {status.source_error && <p class="problem" role="alert"><Sentence>{status.source_error}</Sentence></p>}
+      {status.next_attempt_at && <p>The endpoint failed again and again; the next probe is due <Time at={status.next_attempt_at} />.</p>}
+      {sub.mode !== 'mirror' && <Chart id={sub.id} />}
+      <Section title="Lanes that wait" actions={(status.parked ?? 0) > 0 && <ActButton act={retryLanes(sub.id)} then={reload} />}>
+        <Table
+          label="Lanes that wait" rows={status.parked_lanes ?? []} id={(l) => l.lane} empty="No lane waits: every path is delivered in order."
+          columns={[
+            { title: 'Path', cell: (l) => <Text>{l.path ?? l.lane}</Text> },
+            { title: 'First event', cell: (l) => (l.event_id ? <a href={eventHref(sub.namespace, l.event_id)}><Text>{l.event_id}</Text></a> : `sequence ${l.from_seq}`) },
+            { title: 'Since', cell: (l) => <Time at={l.first_failed_at} /> },
+            { title: 'Attempts', align: 'right', cell: (l) => count(l.attempts) },
+            { title: 'Next attempt', cell: (l) => (l.held ? <State of="held" /> : l.next_at ? <Time at={l.next_at} /> : 'now') },
+            { title: 'Last error', cell: (l) => <Sentence>{l.last_error}</Sentence>, wide: true },
+          ]}
+        />
+      </Section>
+    </>
+  )
+}
+
+function retryLanes(id: string): Act {
+  return { name: 'Retry all now', done: 'All waiting lanes are tried again.', cli: line('sub', 'retry', id), run: (api) => api.retryLanes({ id }) }
+}
+
+export function pause(id: string): Act {
+  const resume: Act = { name: 'Resume', done: `Deliveries to ${id} go on.`, cli: line('sub', 'resume', id), run: (api) => api.resumeSubscription({ id }) }
+  return { name: 'Pause', done: `${id} is paused: events wait.`, cli: line('sub', 'pause', id), run: (api) => api.pauseSubscription({ id }), undo: resume }
+}
+
+export function resume(id: string): Act {
+  return { name: 'Resume', done: `Deliveries to ${id} go on.`, cli: line('sub', 'resume', id), run: (api) => api.resumeSubscription({ id }), undo: { ...pause(id), undo: undefined } }
+}
+
+export function probe(id: string): Act {
+  return { name: 'Probe now', done: `The endpoint of ${id} is probed.`, cli: line('sub', 'probe', id), run: (api) => api.probeSubscription({ id }) }
+}
+
+function Actions({ sub, status, reload }: Whole & { reload: () => void }): JSX.Element {
+  const { id } = sub
+  const [test, setTest] = useState<T.Attempt>()
+  const send: Act = { name: 'Send test', done: 'A test event was sent.', cli: line('sub', 'test', id), run: (api) => api.testSubscription({ id }) }
+  return (
+    <>
+      {sub.state === 'active' ? <ActButton act={pause(id)} then={reload} /> : sub.state !== 'cancelled' && <ActButton act={resume(id)} then={reload} primary />}
+      {status.breaker !== 'closed' && <ActButton act={probe(id)} then={reload} />}
+      {sub.mode === 'push' && <ActButton act={send} then={(result) => setTest(result as T.Attempt)} />}
+      {test && (
+        <Dialog title="Test event" close={() => setTest(undefined)}>
+          <AttemptTable attempts={[test]} ns={sub.namespace} />
+          {test.response && <Payload label="Response" value={test.response} />}
+        </Dialog>
+      )}
+    </>
+  )
+}
+
+function DeadLetters({ sub, total }: { sub: T.Subscription; total: number }): JSX.Element {
+  const { id } = sub
+  const since = param('since')
+  const load = usePages(`dead ${id} ${since}`, {
+    cli: line('dead', 'ls', id, since && '--since', since),
+    page: async (api, cursor) => {
+      const page = await api.listDeadLetters({ id, limit: 50, cursor, since: since || undefined })
+      return { rows: page.dead_letters, next: page.next_cursor }
+    },
+  })
+  const redrive: Act = { name: 'Redrive all', done: 'The dead letters are sent again.', cli: line('dead', 'redrive', id, '--all'), run: (api) => api.redriveDeadLetters({ id, body: { all: true } }) }
+  const discard: Act = { name: 'Discard all', done: 'The dead letters are gone.', cli: line('dead', 'rm', id, '--all', '--yes'), run: (api) => api.discardDeadLetters({ id, all: true }) }
+  const ask = total > 0 && (
+    <>
+      <AskButton act={redrive} question={`Send the dead letters of ${id} again, in order of their paths?`} count={() => Promise.resolve(`${counted(total, 'event')} will be sent again.`)} then={load.reload} />
+      <AskButton act={discard} danger question={`Discard the dead letters of ${id}? The events stay in the log; the attempts that failed are forgotten.`} count={() => Promise.resolve(`${counted(total, 'dead letter')} will be gone for good.`)} then={load.reload} />
+    </>
+  )
+  return (
+    <Section title="Dead letters" actions={ask}>
+      <Pages
+        label="Dead letters" load={load} id={(d) => `${d.seq} ${d.replay ?? ''}`} empty="No dead letters: nothing failed for good."
+        columns={[
+          { title: 'Event', cell: (d) => (d.event_id ? <a href={eventHref(d.namespace, d.event_id)}><Text>{d.event_id}</Text></a> : `sequence ${d.seq}`) },
+          { title: 'Path', cell: (d) => <Text>{d.path}</Text>, wide: true },
+          { title: 'Reason', cell: (d) => <State of={d.reason} tone="bad" /> },
+          { title: 'Attempts', align: 'right', cell: (d) => count(d.attempts), wide: true },
+          { title: 'Last answer', cell: (d) => <Sentence>{d.last_status ? `HTTP ${d.last_status}` : d.last_error}</Sentence>, wide: true },
+          { title: 'When', cell: (d) => <Time at={d.at} /> },
+          { title: 'Act', cell: (d) => d.redrivable && <ActButton act={{ name: 'Redrive', done: `${d.event_id} is sent again.`, cli: line('dead', 'redrive', id, d.event_id), run: (api) => api.redriveDeadLetters({ id, body: { ids: [d.event_id] } }) }} then={load.reload} /> },
+        ]}
+      />
+    </Section>
+  )
+}
+
+function Replays({ sub }: { sub: T.Subscription }): JSX.Element {
+  const { id } = sub
+  const [from, setFrom] = useState('1h')
+  const [to, setTo] = useState('')
+  const load = useLoad(`replays ${id}`, { cli: line('sub', 'replays', id), every: live, run: (api) => api.listReplays({ id }) })
+  const range = { from, ...(to ? { to } : {}) }
+  const act: Act = { name: 'Replay', done: 'The replay runs.', cli: line('sub', 'replay', id, '--from', from, to && '--to', to, '--yes'), run: (api) => api.startReplay({ id, body: range }) }
+  return (
+    <>
+      <Section title="Replay">
+        <form class="edit" onSubmit={(e) => e.preventDefault()}>
+          <div class="columns">
+            <Field label="From" hint="An age such as 24h, a time, a sequence or an event ID." value={from} set={setFrom} />
+            <Field label="To" hint="Empty: the newest event." value={to} set={setTo} />
+          </div>
+          <AskButton
+            act={act} then={load.reload} question={`Send the events of ${id} from ${from} to ${to || 'now'} again?`}
+            count={async (api) => {
+              const trial = (await api.startReplay({ id, body: { ...range, dry_run: true } })) as T.StartReplayResult
+              return `${trial.exact ? '' : 'About '}${counted(trial.count, 'event')} will be sent again.`
+            }}
+          />
+        </form>
+      </Section>
+      <Section title="Replays so far">
+        <Loaded load={load}>
+          {({ replays }) => (
+            <Table
+              label="Replays" rows={replays} id={(r) => r.id} empty="No replay was started."
+              columns={[
+                { title: 'Replay', cell: (r) => r.id },
+                { title: 'Kind', cell: (r) => r.kind.replaceAll('_', ' '), wide: true },
+                { title: 'State', cell: (r) => <State of={r.state} /> },
+                { title: 'Delivered', align: 'right', cell: (r) => count(r.delivered) },
+                { title: 'Dead', align: 'right', cell: (r) => count(r.dead), wide: true },
+                { title: 'Started', cell: (r) => <><Time at={r.created_at} /> by <Text>{r.created_by}</Text></>, wide: true },
+                { title: 'Act', cell: (r) => r.state === 'running' && <ActButton act={{ name: 'Cancel', done: 'The replay was cancelled.', cli: line('sub', 'replays', id, r.id, '--cancel'), run: (api) => api.cancelReplay({ id, replay: r.id }) }} then={load.reload} /> },
+              ]}
+            />
+          )}
+        </Loaded>
+      </Section>
+    </>
+  )
+}
+
+function Consumers({ id }: { id: string }): JSX.Element {
+  const load = usePages(`consumers ${id}`, {
+    cli: line('consumers', id),
+    page: async (api, cursor) => {
+      const page = await api.listConsumers({ id, limit: 50, cursor })
+      return { rows: page.consumers, next: page.next_cursor }
+    },
+  })
+  return (
+    <Section title="Consumers that are woken">
+      <Pages
+        label="Consumers" load={load} id={(c) => c.id} empty="No stream has woken a consumer yet."
+        columns={[
+          { title: 'Stream', cell: (c) => <a href={streamHref(c.namespace, c.path)}><Text>{c.path}</Text></a> },
+          { title: 'State', cell: (c) => <State of={c.state} /> },
+          { title: 'Epoch', align: 'right', cell: (c) => count(c.epoch) },
+          { title: 'Lease until', cell: (c) => <Time at={c.live_until} />, wide: true },
+          { title: 'Woken', cell: (c) => <Time at={c.woken_at} />, wide: true },
+          { title: 'Failures', align: 'right', cell: (c) => count(c.failures) },
+          { title: 'Last error', cell: (c) => <Sentence>{c.last_error}</Sentence>, wide: true },
+        ]}
+      />
+    </Section>
+  )
+}
+
+function Settings({ sub, reload }: { sub: T.Subscription; reload: () => void }): JSX.Element {
+  const { id } = sub
+  return (
+    <>
+      <Section title="Settings"><Edit sub={sub} reload={reload} /></Section>
+      <Section title="Secret"><Rotate sub={sub} /></Section>
+      <Section title="Position">
+        <Seek id={id} reload={reload} />
+      </Section>
+      <Section title="Record">
+        <Facts of={{ Created: <><Time at={sub.created_at} full /> by <Text>{sub.created_by}</Text></>, Grant: sub.grant, Revision: sub.revision, Start: sub.start, 'Replay window': sub.replay_window }} />
+        <Payload label="Record" value={sub} />
+        <a href={href('/audit', { resource: id })}>Changes of this subscription</a>
+      </Section>
+      <Section title="Delete">
+        <AskButton
+          danger act={{ name: 'Delete', done: `${id} is deleted.`, cli: line('sub', 'rm', id, '--yes'), run: (api) => api.deleteSubscription({ id }) }}
+          question={`Delete ${id}? Events that wait are not delivered, its dead letters and attempts are gone. There is no undo.`}
+          count={async (api) => {
+            const status = await api.getStatus({ id })
+            return `${counted(status.undelivered ?? status.backlog ?? 0, 'undelivered event')} and ${counted(status.dead_letters ?? 0, 'dead letter')} go.`
+          }}
+          then={() => go(href('/subscriptions'))}
+        />
+      </Section>
+    </>
+  )
+}
+
+function Edit({ sub, reload }: { sub: T.Subscription; reload: () => void }): JSX.Element {
+  const before = draftOf(sub)
+  const [draft, setDraft] = useState<Draft>(before)
+  const [problem, setProblem] = useState<unknown>()
+  const patch = changes(before, draft)
+  const cli = line('sub', 'edit', sub.id, ...flags(before, draft))
+  const save = async (event: Event): Promise<void> => {
+    event.preventDefault()
+    setProblem(undefined)
+    await perform({ name: 'Save', done: 'The settings are saved.', cli, run: (api) => api.patchSubscription({ id: sub.id, body: patch, if_match: `"${sub.revision}"` }) }).then(reload, setProblem)
+  }
+  const changed = Object.keys(patch).length > 0
+  return (
+    <form class="edit" onSubmit={(e) => void save(e)}>
+      <Form draft={draft} set={setDraft} problem={problem} />
+      {changed && <CodeLine label="Command line" text={cli} />}
+      <button type="submit" class="primary" disabled={!changed}>Save</button>
+    </form>
+  )
+}
+
+function Rotate({ sub }: { sub: T.Subscription }): JSX.Element {
+  const [secret, setSecret] = useState('')
+  return (
+    <>
+      <Facts of={{ 'Ends with': sub.secret_hint ?? '–', Scheme: sub.policy.signature?.scheme ?? 'standard' }} />
+      {secret
+        ? <><p>Give this secret to the receiver now: it is not shown again.</p><CodeLine label="New secret" text={secret} /></>
+        : <AskButton act={{ name: 'Rotate', done: 'The secret is a new one.', cli: line('sub', 'rotate', sub.id, '--yes'), run: (api) => api.rotateSecret({ id: sub.id }) }} question="Make a new secret? Requests are signed with both for 24 hours, so that the receiver has time to change." then={(result) => setSecret((result as T.SubscriptionWithSecret).secret ?? '')} />}
+    </>
+  )
+}
+
+function Seek({ id, reload }: { id: string; reload: () => void }): JSX.Element {
+  const [to, setTo] = useState('new')
+  return (
+    <form class="edit" onSubmit={(e) => e.preventDefault()}>
+      <Field label="Move to" hint="new, all, an age such as 10m, a time, a sequence or an event ID." value={to} set={setTo} />
+      <AskButton danger act={{ name: 'Seek', done: `${id} goes on at ${to}.`, cli: line('sub', 'seek', id, to, '--yes'), run: (api) => api.seekSubscription({ id, body: { to } }) }} question={`Move ${id} to ${to}? Events before it that wait are skipped; events behind it that were delivered are sent again.`} then={reload} count={async (api) => {
+        const status = await api.getStatus({ id })
+        return `${counted(status.undelivered ?? status.backlog ?? 0, 'event')} wait now.`
+      }} />
+    </form>
+  )
+}
+
