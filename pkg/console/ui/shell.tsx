@@ -63,7 +63,7 @@ const themes: [Theme, string][] = [['system', 'System theme'], ['light', 'Light 
 function Settings(): JSX.Element {
   return (
     <details class="settings">
-      <summary aria-label="Settings">{me.value?.who.principal ?? 'Settings'}</summary>
+      <summary>{me.value?.who.principal ?? 'Settings'}</summary>
       <div>
         <fieldset>
           <legend>Theme</legend>

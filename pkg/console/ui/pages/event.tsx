@@ -52,27 +52,39 @@ function summary(all: T.EventDelivery[]): string {
 }
 
 function Deliveries({ ns, all, reload }: { ns: string; all: T.EventDelivery[]; reload: () => void }): JSX.Element {
+  const wanted = all.filter((d) => d.state !== 'not_wanted')
+  const others = all.filter((d) => d.state === 'not_wanted')
   return (
     <Section title="Deliveries">
-      {all.map((d) => (
-        <details class="delivery" key={d.subscription} open={all.length === 1 || d.state !== 'not_wanted'}>
-          <summary><a href={href(`/subscriptions/${encodeURIComponent(d.subscription)}`)}>{d.subscription}</a> <State of={d.state} /></summary>
-          {d.explanation && <p><Sentence>{d.explanation}</Sentence></p>}
-          {d.runs.map((run) => (
-            <div key={run.replay ?? 'original'}>
-              {run.kind !== 'original' && <h3>{run.kind === 'redrive' ? 'Redrive' : 'Replay'} {run.replay}</h3>}
-              <AttemptTable attempts={run.attempts} ns={ns} />
-            </div>
-          ))}
-          <div class="actions">
-            {d.state !== 'not_wanted' && (
-              <ActButton act={{ name: 'Send again', done: `The event is sent to ${d.subscription} again.`, cli: line('deliveries', d.subscription, d.event_id, '--retry'), run: (api) => api.retryDelivery({ id: d.subscription, event: d.event_id }) }} then={reload} />
-            )}
-            <Signature sub={d.subscription} attempts={d.runs.flatMap((r) => r.attempts)} />
-          </div>
+      {wanted.map((d) => <Delivery key={d.subscription} ns={ns} of={d} reload={reload} />)}
+      {others.length > 0 && (
+        <details>
+          <summary>{counted(others.length, 'subscription')} without interest in it</summary>
+          {others.map((d) => <Delivery key={d.subscription} ns={ns} of={d} reload={reload} />)}
         </details>
-      ))}
+      )}
     </Section>
+  )
+}
+
+function Delivery({ ns, of: d, reload }: { ns: string; of: T.EventDelivery; reload: () => void }): JSX.Element {
+  return (
+    <article class="delivery">
+      <h3><a href={href(`/subscriptions/${encodeURIComponent(d.subscription)}`)}>{d.subscription}</a> <State of={d.state} /></h3>
+      {d.explanation && <p><Sentence>{d.explanation}</Sentence></p>}
+      {d.runs.map((run) => (
+        <div key={run.replay ?? 'original'}>
+          {run.kind !== 'original' && <h4>{run.kind === 'redrive' ? 'Redrive' : 'Replay'} {run.replay}</h4>}
+          <AttemptTable attempts={run.attempts} ns={ns} />
+        </div>
+      ))}
+      {d.state !== 'not_wanted' && (
+        <div class="actions">
+          <ActButton act={{ name: 'Send again', done: `The event is sent to ${d.subscription} again.`, cli: line('deliveries', d.subscription, d.event_id, '--retry'), run: (api) => api.retryDelivery({ id: d.subscription, event: d.event_id }) }} then={reload} />
+          <Signature sub={d.subscription} attempts={d.runs.flatMap((r) => r.attempts)} />
+        </div>
+      )}
+    </article>
   )
 }
 

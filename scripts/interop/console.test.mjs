@@ -1,0 +1,114 @@
+// The console in a real browser: every page in both themes and two widths, hostile payloads, and a connection that is lost.
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { checkPage, hostile, startBrowser, startWorld } from './console.mjs'
+import { eventually } from './sluice.mjs'
+import { findChromium } from './feedreaders.mjs'
+
+const skip = findChromium() ? false : 'needs Chromium'
+
+const views = [
+  '/', '/problems', '/subscriptions', '/subscriptions?health=dead_letters', '/subscriptions/new', '/subscriptions/orders', '/subscriptions/audit', '/subscriptions/billing?tab=deliveries',
+  '/subscriptions/billing?tab=dead', '/subscriptions/orders?tab=replays', '/subscriptions/agents?tab=consumers', '/subscriptions/orders?tab=settings', '/attempts', '/events',
+  '/events/default/placed', '/events/default/paid', '/streams', '/streams/default/orders/42', '/schedules', '/catalogue?type=order.placed', '/mirrors', '/access', '/audit', '/system',
+  '/search?q=nothing-has-this-id', '/no/such/page',
+]
+
+// issue 19, bar: no overflow, and no violation of WCAG 2.2 AA
+test('every page of the console is accessible and fits', { skip, timeout: 300_000 }, async (t) => {
+  const { server } = await startWorld(t)
+  const open = await startBrowser(t)
+  const wrong = []
+  const tab = await open(server)
+  for (const view of views) {
+    await tab.open(view)
+    for (const [width, colorScheme] of [[1280, 'light'], [1280, 'dark'], [360, 'dark'], [360, 'light']]) {
+      await tab.setViewportSize({ width, height: 800 })
+      await tab.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+      await checkPage(tab, `${view} at ${width} px, ${colorScheme}`).catch((problem) => wrong.push(`${problem.message} ${JSON.stringify(problem.actual ?? '')}`))
+    }
+  }
+  assert.deepEqual(wrong, [])
+})
+
+// issue 19, bar: payloads are shown as text, and nothing in them is invisible
+test('the console shows hostile payloads and never runs them', { skip, timeout: 120_000 }, async (t) => {
+  const { server, make } = await startWorld(t)
+  const tab = await (await startBrowser(t))(server)
+  await tab.open('/events/default/placed')
+  const text = await tab.textContent('main')
+  for (const one of hostile.filter((h) => /^[\x20-\x7e]+$/.test(h))) assert.ok(text.includes(one.replaceAll('"', '\\"')), one)
+  assert.ok(text.includes('\\u202eevil') && text.includes('zero\\u200bwidth'), 'characters that cannot be seen are written out')
+  await tab.click('text=Request and response >> nth=0')
+  await tab.waitForSelector('dialog pre')
+  await checkPage(tab, 'request and response')
+
+  const huge = 'A'.repeat(900_000)
+  await make('POST', '/v1/namespaces/default/events', { id: 'huge', path: '/huge', type: hostile[0], subject: hostile[1], data: huge })
+  await server.call('POST', '/v1/namespaces/default/events', Buffer.from([0xff, 0xfe, 0, 0x3c]).toString('latin1'), { 'content-type': 'application/octet-stream', 'ce-specversion': '1.0', 'ce-id': 'broken', 'ce-type': 'x', 'ce-source': '/x', 'ce-path': '/huge' })
+  await tab.open('/events/default/huge')
+  await tab.waitForSelector('text=Show all')
+  await checkPage(tab, 'a huge payload')
+  await tab.open('/streams/default/huge')
+  await checkPage(tab, 'a stream of strange data')
+})
+
+// issue 19, bar: it says so when the connection is gone, and goes on without a gap
+test('the console survives a server that is away', { skip, timeout: 120_000 }, async (t) => {
+  const { server, make } = await startWorld(t)
+  const tab = await (await startBrowser(t))(server)
+  await tab.open('/attempts?ns=default')
+  await make('POST', '/v1/namespaces/default/events', { id: 'before', path: '/orders/1', type: 'order.placed', data: {} })
+  await tab.waitForSelector('.rows >> text=before')
+  await server.end('SIGKILL')
+  await tab.waitForSelector('text=The server does not answer')
+  await tab.waitForSelector('.live.away')
+  await server.start()
+  await make('POST', '/v1/namespaces/default/events', { id: 'after', path: '/orders/2', type: 'order.placed', data: {} })
+  await tab.waitForSelector('.rows >> text=after')
+  await tab.waitForSelector('.live.live')
+  assert.equal(await tab.locator('.rows >> text=before').count() > 0, true, 'what was shown stays')
+  await checkPage(tab, 'after a restart')
+})
+
+// issue 19, bar: a revoked grant empties an open page
+test('a revoked grant empties an open page', { skip, timeout: 120_000 }, async (t) => {
+  const { server, make } = await startWorld(t)
+  const open = await startBrowser(t)
+  const grant = await make('POST', '/v1/grants', { principal: 'user:ann', object: 'scope:default', verbs: ['read', 'subscribe'], expires_at: new Date(Date.now() + 3_600_000).toISOString() })
+  const tab = await open(server, { token: grant.token })
+  await tab.open('/events/default/placed')
+  assert.equal(await tab.locator('nav.menu >> text=System').count(), 0, 'nothing is drawn that the API refuses')
+  const began = Date.now()
+  await make('POST', `/v1/grants/${grant.id}/revoke`)
+  await tab.waitForSelector('text=no longer accepts this token')
+  t.diagnostic(`empty after ${Date.now() - began} ms`)
+  assert.equal((await tab.textContent('body')).includes('placed'), false)
+  assert.equal(await tab.evaluate(() => sessionStorage.length), 0)
+})
+
+// issue 19, bar: clickjacking, tokens in addresses
+test('the console keeps its token out of addresses, frames and storage that stays', { skip, timeout: 120_000 }, async (t) => {
+  const { server } = await startWorld(t)
+  const tab = await (await startBrowser(t))(server)
+  const seen = []
+  tab.on('request', (r) => seen.push(r.url(), r.headers()['referer'] ?? '', r.headers()['cookie'] ?? ''))
+  for (const view of ['/', '/subscriptions/orders', '/events/default/placed']) await tab.open(view)
+  assert.equal(seen.some((s) => s.includes(server.token)), false)
+  assert.deepEqual(await tab.context().cookies(), [])
+  assert.equal(await tab.evaluate((token) => JSON.stringify({ ...localStorage }).includes(token), server.token), false)
+  const { headers } = await fetch(`${server.http}/console/`)
+  assert.equal(headers.get('x-frame-options'), 'DENY')
+  assert.match(headers.get('content-security-policy'), /frame-ancestors 'none'/)
+})
+
+// issue 19, bar: 100,000 attempts scroll
+test('the list of attempts draws only what is in view', { skip, timeout: 180_000 }, async (t) => {
+  const { server, make } = await startWorld(t)
+  const tab = await (await startBrowser(t))(server)
+  await tab.open('/attempts?ns=default')
+  for (let i = 0; i < 3; i++) await make('POST', '/v1/namespaces/default/events', Array.from({ length: 400 }, (_, n) => ({ path: `/orders/${i}-${n}`, type: 'order.placed', data: { n } })))
+  await eventually('rows', async () => Number(await tab.getAttribute('.rows', 'aria-rowcount')) > 1000, 60_000)
+  assert.ok(await tab.locator('.rows [role=row]').count() < 100)
+  await checkPage(tab, 'many attempts')
+})
