@@ -159,9 +159,7 @@ func (a audience) open(ctx context.Context) (*listener, error) {
 			return nil
 		}
 		failed := conn.Control(func(fd uintptr) {
-			err = errors.Join(
-				syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, stareBuffer),
-				syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, stareSegment))
+			err = stare(fd)
 		})
 		return errors.Join(err, failed)
 	}}

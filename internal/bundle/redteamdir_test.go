@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/gowebpki/jcs"
@@ -348,15 +347,15 @@ func TestRedTeam_OtherThanRegularFilesAreRefused(t *testing.T) {
 		},
 		"a pipe for a file": func(_, entries string) {
 			require.NoError(t, os.Remove(entries))
-			require.NoError(t, syscall.Mkfifo(entries, 0o600))
+			require.NoError(t, mkfifo(entries, 0o600))
 		},
 		"a pipe for the manifest": func(dir, _ string) {
 			require.NoError(t, os.Remove(dir+"/manifest.json"))
-			require.NoError(t, syscall.Mkfifo(dir+"/manifest.json", 0o600))
+			require.NoError(t, mkfifo(dir+"/manifest.json", 0o600))
 		},
 		"a pipe for SHA256SUMS": func(dir, _ string) {
 			require.NoError(t, os.Remove(dir+"/SHA256SUMS"))
-			require.NoError(t, syscall.Mkfifo(dir+"/SHA256SUMS", 0o600))
+			require.NoError(t, mkfifo(dir+"/SHA256SUMS", 0o600))
 		},
 		"a manifest without an end": func(dir, _ string) { require.NoError(t, os.Truncate(dir+"/manifest.json", 33<<20)) },
 		"sums without an end":       func(dir, _ string) { require.NoError(t, os.Truncate(dir+"/SHA256SUMS", 33<<20)) },

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 )
 
 // BenchmarkAppends measures what appending to a stream costs over HTTP, clients and server sharing the machine's
@@ -46,7 +47,7 @@ func BenchmarkAppends(b *testing.B) {
 				s.must(b, http.StatusCreated, "PUT "+benchStream(i), "", text()...)
 			}
 			base := together(b, bench.clients, publishing(b, s.at.NATS, bench.clients))
-			before := processorTime(b)
+			before := faulttest.CPU(b)
 			b.ResetTimer()
 			took := together(b, bench.clients, func(client, n int) error {
 				headers := text()
@@ -60,22 +61,12 @@ func BenchmarkAppends(b *testing.B) {
 				return err
 			})
 			b.StopTimer()
-			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/append")
+			b.ReportMetric(float64((faulttest.CPU(b)-before).Microseconds())/float64(b.N), "cpu-µs/append")
 			b.ReportMetric(float64(b.N)/took.Seconds(), "appends/s")
 			b.ReportMetric(float64(b.N)/base.Seconds(), "publishes/s")
 			b.ReportMetric(base.Seconds()/took.Seconds(), "ratio")
 		})
 	}
-}
-
-// processorTime returns how long processors have worked for this process: clients, server and NATS.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func benchStream(i int) string { return durableAt + "/bench/" + strconv.Itoa(i) }

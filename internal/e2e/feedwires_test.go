@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/sockettest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -55,9 +56,7 @@ func ownHTTP() (*http.Client, func()) {
 	dialer := &net.Dialer{Control: func(_, _ string, conn syscall.RawConn) error {
 		var failed error
 		err := conn.Control(func(fd uintptr) {
-			failed = errors.Join(
-				syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, smallReceive),
-				syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, smallSegment))
+			failed = hooktest.TakeLittle(fd, smallReceive, smallSegment)
 		})
 		return errors.Join(err, failed)
 	}}

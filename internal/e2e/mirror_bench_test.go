@@ -7,12 +7,12 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -123,13 +123,9 @@ func BenchmarkMirror_Create(b *testing.B) {
 // restingProcessor returns which part of a processor this process uses in 70 seconds.
 func restingProcessor(b *testing.B) float64 {
 	b.Helper()
-	var before, after syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &before))
-	begun := time.Now()
+	before, begun := faulttest.CPU(b), time.Now()
 	<-time.After(70 * time.Second)
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &after))
-	used := after.Utime.Nano() - before.Utime.Nano() + after.Stime.Nano() - before.Stime.Nano()
-	return float64(used) / float64(time.Since(begun))
+	return float64(faulttest.CPU(b)-before) / float64(time.Since(begun))
 }
 
 // restingHeap returns the bytes in use.

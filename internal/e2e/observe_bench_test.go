@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -28,13 +29,13 @@ func BenchmarkObserve(b *testing.B) {
 	for _, limit := range []int{100, 1000} {
 		b.Run("limit="+strconv.Itoa(limit), func(b *testing.B) {
 			b.ReportAllocs()
-			items, pages, before := 0, 0, processorTime(b)
+			items, pages, before := 0, 0, faulttest.CPU(b)
 			for b.Loop() {
 				read, turns := observeAll(b, s.api, limit)
 				items, pages = items+read, pages+turns
 			}
 			b.ReportMetric(float64(items)/b.Elapsed().Seconds(), "items/s")
-			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(items), "cpu-µs/item")
+			b.ReportMetric(float64((faulttest.CPU(b)-before).Microseconds())/float64(items), "cpu-µs/item")
 			b.ReportMetric(float64(pages)/b.Elapsed().Seconds(), "pages/s")
 		})
 	}

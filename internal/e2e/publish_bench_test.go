@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 )
 
 // BenchmarkPublish measures what POST /events costs the server, over plain connections that cost little. Nothing is delivered.
@@ -24,7 +26,7 @@ func BenchmarkPublish(b *testing.B) {
 				defer all[i].close(b)
 			}
 			var paths atomic.Int64
-			before := processorTime(b)
+			before := faulttest.CPU(b)
 			b.ReportAllocs()
 			b.ResetTimer()
 			took := together(b, bench.clients, func(client, _ int) error {
@@ -32,7 +34,7 @@ func BenchmarkPublish(b *testing.B) {
 			})
 			b.StopTimer()
 			events := float64(b.N * bench.batch)
-			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/events, "cpu-µs/event")
+			b.ReportMetric(float64((faulttest.CPU(b)-before).Microseconds())/events, "cpu-µs/event")
 			b.ReportMetric(events/took.Seconds(), "events/s")
 		})
 	}

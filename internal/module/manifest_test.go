@@ -185,7 +185,7 @@ func TestOpen_RefusesUnfitModules(t *testing.T) {
 		"not executable":     {map[string]string{module.ManifestFile: strings.Replace(manifest, "handlers/a", "lib/a", 1), "lib/a": ""}, nil, "is not executable"},
 		"a link":             {map[string]string{module.ManifestFile: manifest, "handlers/a": ""}, func(dir string) error { return os.Symlink("/bin/sh", filepath.Join(dir, "lib")) }, "lib: only directories"},
 		"a linked handler":   {map[string]string{module.ManifestFile: manifest, "handlers/b": ""}, func(dir string) error { return os.Symlink("/bin/sh", filepath.Join(dir, "handlers/a")) }, "handlers/a: only directories"},
-		"a pipe":             {map[string]string{module.ManifestFile: manifest, "handlers/a": ""}, func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600) }, "pipe: only directories"},
+		"a pipe":             {map[string]string{module.ManifestFile: manifest, "handlers/a": ""}, func(dir string) error { return mkfifo(filepath.Join(dir, "pipe"), 0o600) }, "pipe: only directories"},
 		"a manifest outside": {map[string]string{"handlers/a": ""}, func(dir string) error { return os.Symlink(t.TempDir(), filepath.Join(dir, "events")) }, "events/subscribe.json: "},
 	} {
 		dir := fill(t, c.files)

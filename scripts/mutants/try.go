@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -215,8 +214,7 @@ func (b *built) test(ctx context.Context, limit time.Duration, env []string, arg
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.binary, append(args, b.args...)...) // #nosec G204
 	cmd.Dir, cmd.Env = b.dir, append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	killWhole(cmd)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil && ctx.Err() != nil {

@@ -7,7 +7,6 @@ import (
 	"runtime/metrics"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -90,13 +89,13 @@ func (w *Watch) Wait(d time.Duration) {
 }
 
 // Waiting begins a time without possible work.
-func (w *Watch) Waiting() { w.waiting, w.used = time.Now(), cpu(w.tb) }
+func (w *Watch) Waiting() { w.waiting, w.used = time.Now(), CPU(w.tb) }
 
 // Waited ends it. A long one must have cost less than a tenth of a core.
 func (w *Watch) Waited() {
 	w.tb.Helper()
 	lasted := time.Since(w.waiting)
-	share := float64(cpu(w.tb)-w.used) / float64(lasted)
+	share := float64(CPU(w.tb)-w.used) / float64(lasted)
 	if os.Getenv(ResultsEnv) != "" && lasted > 2*time.Second {
 		require.Less(w.tb, share, 0.1, "cores that were busy while there was nothing to do")
 		w.seen.CPU = percent(share)
@@ -133,14 +132,6 @@ func (w *Watch) End(a Arrived, note string) {
 	data, err := json.MarshalIndent(w.seen, "", "\t")
 	require.NoError(w.tb, err)
 	require.NoError(w.tb, os.WriteFile(filepath.Join(dir, w.seen.ID+".json"), data, 0o600)) //nolint:gosec // an id of the list, in a directory of ours
-}
-
-// cpu returns the CPU time of the process.
-func cpu(tb testing.TB) time.Duration {
-	tb.Helper()
-	var u syscall.Rusage
-	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // memory returns the process's memory in use, garbage included.

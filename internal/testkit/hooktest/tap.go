@@ -3,10 +3,8 @@ package hooktest
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,7 +31,7 @@ func NewTapped(tb testing.TB, answer func(r Request) Answer) (*Server, *Tap) {
 	tb.Helper()
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		failed := c.Control(func(fd uintptr) {
-			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, tapBuffer)
+			err = TakeLittle(fd, tapBuffer, 0)
 		})
 		if failed != nil {
 			return failed
@@ -162,31 +160,4 @@ func drain(listener *net.TCPListener, quiet time.Duration) (all []byte) {
 		_ = conn.Close()
 		all = append(all, came.Bytes()...)
 	}
-}
-
-// listenFull listens with room for one connection in its backlog.
-func listenFull(tb testing.TB) *net.TCPListener {
-	tb.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
-	}
-	if err == nil {
-		err = syscall.Listen(fd, 0)
-	}
-	if err != nil {
-		tb.Fatalf("hooktest: %v", fmt.Errorf("listen: %w", err))
-	}
-	file := os.NewFile(uintptr(fd), "busy")
-	defer func() { _ = file.Close() }()
-	listener, err := net.FileListener(file)
-	if err != nil {
-		tb.Fatalf("hooktest: %v", err)
-	}
-	tcp, ok := listener.(*net.TCPListener)
-	if !ok {
-		tb.Fatalf("hooktest: %T", listener)
-	}
-	return tcp
 }

@@ -1,0 +1,5 @@
+package main
+
+import "errors"
+
+func stare(uintptr) error { return errors.ErrUnsupported }

@@ -1,0 +1,5 @@
+package module_test
+
+import "errors"
+
+func mkfifo(string, uint32) error { return errors.ErrUnsupported }
