@@ -87,6 +87,9 @@ clients: ## Write the types and operations of the clients in TypeScript and Pyth
 crash: ## Kill the server under load repeatedly, and count lost events and processes that are left
 	SLUICE_LONG=1 go test -run='TestCrash_LosesNoEventAndKeepsPathOrder|TestCrash_BatchesLoseNoEvent|TestModuleCrash_LosesNoEvent' -count=1 -timeout=30m -v ./internal/e2e/
 
+prefixes: ## Run the end-to-end tests twice at the same time, with two prefixes in one NATS account (SLUICE_TEST_NATS, half an hour)
+	SLUICE_LONG=1 go test -count=1 -timeout=60m -run='^TestPrefix_TestsPassBesideEachOther$$' -v ./internal/e2e
+
 faults: ## Test every fault in its long form, one at a time, and write docs/faults.md (a quarter of an hour)
 	rm -rf bin/faults && mkdir -p bin/faults
 	SLUICE_LONG=1 SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -p=1 -parallel=1 -timeout=60m \
@@ -123,4 +126,4 @@ fixture: ## Write a data directory, settings and routes of this commit for the t
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
 
-.PHONY: early chart-check fixture clients release-snapshot faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench performance fuzz vuln natscli
+.PHONY: early prefixes chart-check fixture clients release-snapshot faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench performance fuzz vuln natscli

@@ -39,7 +39,7 @@ func (s *running) fill(t *testing.T) {
 	t.Helper()
 	tools, err := jsm.New(dial(t, s.at.NATS).Conn())
 	require.NoError(t, err)
-	stream, err := tools.LoadStream(jsNames().Ledger())
+	stream, err := tools.LoadStream(jsNames(t).Ledger())
 	require.NoError(t, err)
 	require.NoError(t, stream.UpdateConfiguration(stream.Configuration(), func(o *api.StreamConfig) error {
 		o.MaxBytes = 1

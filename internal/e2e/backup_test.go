@@ -20,10 +20,14 @@ import (
 )
 
 // offline returns the settings of commands on the store of a server that does not run.
-func offline(dir, url string) config.Config {
+func offline(t *testing.T, dir, url string) config.Config {
+	t.Helper()
 	cfg := config.Default()
-	cfg.NATS.Prefix = jsNames().Prefix()
 	cfg.Data, cfg.NATS.URL = dir, url
+	if url == "" && natstest.Shared() {
+		cfg.NATS.URL = onShared.ofServer(t, dir)
+	}
+	cfg.NATS.Prefix = natstest.Prefix(cfg.NATS.URL)
 	return cfg
 }
 
@@ -81,9 +85,9 @@ func TestBackup_GoesOnElsewhere(t *testing.T) {
 			incarnation := s.must(t, http.StatusOK, "GET /v1/namespaces/default/observe", "").field(t, "incarnation")
 			s.stop(t)
 
-			saved := backUp(t, offline(first, from))
+			saved := backUp(t, offline(t, first, from))
 			second := t.TempDir()
-			require.NoError(t, restore(t, saved, offline(second, to)))
+			require.NoError(t, restore(t, saved, offline(t, second, to)))
 			board.accept()
 			s = start(t, second, withKey(to))
 			require.Equal(t, root, s.token)
@@ -108,22 +112,22 @@ func TestBackup_RefusesADirectoryInUse(t *testing.T) {
 	t.Parallel()
 	nats := natstest.Listening(t).ClientURL()
 	s := start(t, t.TempDir(), onURL(nats))
-	_, err := app.Backup(t.Context(), offline(t.TempDir(), nats), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
+	_, err := app.Backup(t.Context(), offline(t, t.TempDir(), nats), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
 	require.ErrorContains(t, err, "stop them first")
 	s.stop(t)
 
 	embedded := t.TempDir()
 	s = start(t, embedded, nil)
-	_, err = app.Backup(t.Context(), offline(embedded, ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
+	_, err = app.Backup(t.Context(), offline(t, embedded, ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
 	require.ErrorContains(t, err, "used by another process")
 	s.stop(t)
 
-	saved := backUp(t, offline(embedded, ""))
-	require.ErrorContains(t, restore(t, saved, offline(embedded, "")), "restore into an empty one")
-	require.ErrorContains(t, restore(t, saved, offline(t.TempDir(), nats)), "restore into an empty one")
-	_, err = app.Backup(t.Context(), offline(embedded, ""), saved, backup.Options{}, quiet())
+	saved := backUp(t, offline(t, embedded, ""))
+	require.ErrorContains(t, restore(t, saved, offline(t, embedded, "")), "restore into an empty one")
+	require.ErrorContains(t, restore(t, saved, offline(t, t.TempDir(), nats)), "restore into an empty one")
+	_, err = app.Backup(t.Context(), offline(t, embedded, ""), saved, backup.Options{}, quiet())
 	require.ErrorContains(t, err, "is not empty")
-	_, err = app.Backup(t.Context(), offline(t.TempDir(), ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
+	_, err = app.Backup(t.Context(), offline(t, t.TempDir(), ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
 	require.ErrorContains(t, err, "is empty: nothing to back up")
 }
 
@@ -140,15 +144,15 @@ func TestRestore_RefusesDamage(t *testing.T) {
 		why    string
 	}{
 		"cut off":          {backup.ManifestFile, nil, "is incomplete"},
-		"torn":             {"streams/" + jsNames().EventsStream("default") + ".tar.s2", func(text string) string { return text[:len(text)/2] }, "is damaged"},
-		"a flipped bit":    {"streams/" + jsNames().BucketStream("access") + ".tar.s2", func(text string) string { return text[:40] + string(text[40]^1) + text[41:] }, "is damaged"},
-		"a missing stream": {"streams/" + jsNames().Ledger() + ".tar.s2", nil, "no such file"},
+		"torn":             {"streams/" + jsNames(t).EventsStream("default") + ".tar.s2", func(text string) string { return text[:len(text)/2] }, "is damaged"},
+		"a flipped bit":    {"streams/" + jsNames(t).BucketStream("access") + ".tar.s2", func(text string) string { return text[:40] + string(text[40]^1) + text[41:] }, "is damaged"},
+		"a missing stream": {"streams/" + jsNames(t).Ledger() + ".tar.s2", nil, "no such file"},
 		"another key":      {"keys/secrets.key", func(string) string { return "c2hhcmVkIGJ5IHRoZSBzZXJ2ZXJzIG9mIGEgdGVzdCE=\n" }, "is damaged"},
-		"a foreign stream": {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"`+jsNames().Ledger()+`"`, `"OTHERS"`, 1) }, "not a stream of Sluice"},
+		"a foreign stream": {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"`+jsNames(t).Ledger()+`"`, `"OTHERS"`, 1) }, "not a stream of Sluice"},
 		"a way out":        {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"root.token"`, `"../root.token"`, 1) }, "not a file name"},
 		"a later format":   {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"format": 1`, `"format": 2`, 1) }, "format 2 is unknown"},
 	} {
-		saved := backUp(t, offline(from, ""))
+		saved := backUp(t, offline(t, from, ""))
 		file := filepath.Join(saved, tt.file)
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -157,7 +161,7 @@ func TestRestore_RefusesDamage(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, []byte(tt.change(string(text))), 0o600))
 		}
 		to := t.TempDir()
-		require.ErrorContains(t, restore(t, saved, offline(to, "")), tt.why, name)
+		require.ErrorContains(t, restore(t, saved, offline(t, to, "")), tt.why, name)
 		entries, err := os.ReadDir(to)
 		require.NoError(t, err)
 		require.Empty(t, entries, name)
@@ -170,7 +174,7 @@ func TestBackup_KeepsKeysPrivate(t *testing.T) {
 	from := t.TempDir()
 	s := start(t, from, nil)
 	s.stop(t)
-	saved := backUp(t, offline(from, ""))
+	saved := backUp(t, offline(t, from, ""))
 	require.NoError(t, filepath.WalkDir(saved, func(path string, _ os.DirEntry, err error) error {
 		require.NoError(t, err)
 		info, err := os.Stat(path)
@@ -179,17 +183,18 @@ func TestBackup_KeepsKeysPrivate(t *testing.T) {
 		return nil
 	}))
 	bare := filepath.Join(t.TempDir(), "bare")
-	m, err := app.Backup(t.Context(), offline(from, ""), bare, backup.Options{}, quiet())
+	m, err := app.Backup(t.Context(), offline(t, from, ""), bare, backup.Options{}, quiet())
 	require.NoError(t, err)
 	require.Empty(t, m.Keys)
 	to := t.TempDir()
-	require.NoError(t, restore(t, bare, offline(to, "")))
-	err = app.Run(t.Context(), offlineServer(to), quiet())
+	require.NoError(t, restore(t, bare, offline(t, to, "")))
+	err = app.Run(t.Context(), offlineServer(t, to), quiet())
 	require.ErrorContains(t, err, "secrets", "without the key nothing is opened")
 }
 
-func offlineServer(dir string) config.Config {
-	cfg := offline(dir, "")
+func offlineServer(t *testing.T, dir string) config.Config {
+	t.Helper()
+	cfg := offline(t, dir, "")
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "none"
 	return cfg
 }

@@ -215,7 +215,7 @@ func requireDelivered(t *testing.T, want []consequence, requests []hooktest.Requ
 // requireHeaders checks what a NATS client sees.
 func requireHeaders(t *testing.T, s *running, want []consequence) {
 	t.Helper()
-	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().EventsStream("default"))
+	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	seq := uint64(3) // behind the two that tell of the subscriptions
 	for _, ev := range want {

@@ -172,7 +172,7 @@ func TestCatalogue_InvalidEventByNATSIsADeadLetter(t *testing.T) {
 	sub := subscribe(t, api, wish(hook.URL, `"namespace":"acme"`, `"policy":{"retry":{"preset":"custom","steps":["1s"],"max_attempts":30}}`))
 	js := dial(t, at.NATS)
 	publish := func(id, path, kind, data string) {
-		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames().EventsPrefix() + "acme." + path, Header: nats.Header{"Nats-Msg-Id": {id}, "ce-type": {kind}}, Data: []byte(data)})
+		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames(t).EventsPrefix() + "acme." + path, Header: nats.Header{"Nats-Msg-Id": {id}, "ce-type": {kind}}, Data: []byte(data)})
 		require.NoError(t, err)
 	}
 	publish("unknown", "a", "other", `{"total":1}`)

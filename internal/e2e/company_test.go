@@ -133,7 +133,7 @@ func TestPrefix_BackupIsRestoredUnderAnother(t *testing.T) {
 	require.Contains(t, fmt.Sprint(erased), "erased_seq:2")
 	before := s.must(t, http.StatusOK, "GET /v1/namespaces/default/events?limit=100", "").field(t, "events")
 	s.stop(t)
-	old := offline(s.dir, "")
+	old := offline(t, s.dir, "")
 	old.NATS.Prefix, old.Secrets.Key = "", sharedKey
 	saved := backUp(t, old)
 
@@ -142,7 +142,7 @@ func TestPrefix_BackupIsRestoredUnderAnother(t *testing.T) {
 	s.change = func(c *config.Config) {
 		c.NATS.URL, c.NATS.Prefix, c.Secrets.Key = shared.ClientURL(), "acme", sharedKey
 	}
-	moved := offline(s.dir, shared.ClientURL())
+	moved := offline(t, s.dir, shared.ClientURL())
 	moved.NATS.Prefix, moved.Secrets.Key = "acme", sharedKey
 	require.NoError(t, restore(t, saved, moved))
 	entries, err := filepath.Glob(filepath.Join(s.dir, "restore-*"))

@@ -46,7 +46,7 @@ func (c *child) start(t *testing.T) {
 	require.NoError(t, os.RemoveAll(file))
 	c.proc = exec.Command(childProgram(t), "-test.run=^$") //nolint:noctx // ourselves, killed by the test
 	c.proc.Env = append(os.Environ(), endsAtOnce, serveEnv+"="+c.dir, "SLUICE_HTTP="+c.http, "SLUICE_NATS="+c.nats)
-	c.proc.Env = append(c.proc.Env, c.env...)
+	c.proc.Env = append(append(c.proc.Env, c.nearby(t)...), c.env...)
 	c.proc.Stderr = os.Stderr
 	require.NoError(t, c.proc.Start())
 	var at datadir.Addresses
@@ -152,7 +152,7 @@ func publish(ctx context.Context, t *testing.T, url string, n, paths int) {
 				for ctx.Err() == nil {
 					id := fmt.Sprintf("p%d-%d", p, i)
 					limit, cancel := context.WithTimeout(ctx, 2*time.Second)
-					_, err := js.Publish(limit, jsNames().EventsPrefix()+fmt.Sprintf("default.crash.p%d", p), []byte(`{"n":`+strconv.Itoa(i)+`}`), jetstream.WithMsgID(id))
+					_, err := js.Publish(limit, jsNames(t).EventsPrefix()+fmt.Sprintf("default.crash.p%d", p), []byte(`{"n":`+strconv.Itoa(i)+`}`), jetstream.WithMsgID(id))
 					cancel()
 					if err == nil {
 						break
@@ -181,7 +181,7 @@ func TestCrash_SharedReaderLosesNoEvent(t *testing.T) { // S4-17, S4-22, C01
 	c.env = []string{serveShareEnv + "=0"}
 	c.run(t)
 	js := dial(t, "nats://"+c.nats, asTester())
-	stream, err := js.Stream(t.Context(), jsNames().EventsStream("default"))
+	stream, err := js.Stream(t.Context(), jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	for name := range stream.ConsumerNames(t.Context()).Name() {
 		require.NotContains(t, name, "crash", "it has no consumer of its own")
@@ -327,7 +327,7 @@ func becomes(ctx context.Context, url string, none error) bool {
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	for err == nil && ctx.Err() == nil {
-		_, is := js.Consumer(ctx, jsNames().EventsStream("default"), "crash")
+		_, is := js.Consumer(ctx, namesAt(url).EventsStream("default"), "crash")
 		if errors.Is(is, none) {
 			return true
 		}

@@ -126,7 +126,7 @@ func TestDiskFull_HealsByItself(t *testing.T) { // S4-17, S4-22, C01
 	resumed := watch.Resumed()
 	w.some(t, 10)
 	require.Eventually(t, func() bool {
-		_, err := js.Publish(t.Context(), jsNames().EventsPrefix()+"default.other", nil)
+		_, err := js.Publish(t.Context(), jsNames(t).EventsPrefix()+"default.other", nil)
 		return err == nil
 	}, patience, 50*time.Millisecond, "NATS clients come back")
 	require.Eventually(t, func() bool { return w.got.Taken() == 41 }, patience, 10*time.Millisecond)

@@ -101,7 +101,7 @@ func publishing(b *testing.B, url string, clients int) func(client, n int) error
 	}
 	return func(client, n int) error {
 		_, err := own[client].PublishMsg(b.Context(), &nats.Msg{
-			Subject: jsNames().EventsPrefix() + "default.base." + strconv.Itoa(client), Data: []byte(benchData),
+			Subject: jsNames(b).EventsPrefix() + "default.base." + strconv.Itoa(client), Data: []byte(benchData),
 			Header: nats.Header{"Nats-Msg-Id": {fmt.Sprintf("%s-%d-%d-%d", b.Name(), b.N, client, n)}},
 		})
 		return err

@@ -56,7 +56,7 @@ func TestStream_PublishedEventsAreRead(t *testing.T) {
 	s := start(t, t.TempDir(), nil)
 	js := dial(t, s.at.NATS)
 	publish := func(data string) {
-		_, err := js.Publish(t.Context(), jsNames().EventsPrefix()+"default.plain.facts", []byte(data))
+		_, err := js.Publish(t.Context(), jsNames(t).EventsPrefix()+"default.plain.facts", []byte(data))
 		require.NoError(t, err)
 	}
 	const at = durableAt + "/plain/facts"

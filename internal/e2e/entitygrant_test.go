@@ -40,7 +40,7 @@ func TestEntityGrant_Suffices(t *testing.T) {
 	id := s.made(t, g.token, `{"target":"entity:`+anEntity+`","on_change":"webhook","webhook_url":"`+hook.URL+`"}`)
 	s.aboutOrders(t)
 	_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{
-		Subject: jsNames().EventsPrefix() + "default.orders.10", Header: nats.Header{"Content-Type": {"application/cloudevents+json"}}, Data: []byte(`{broken`),
+		Subject: jsNames(t).EventsPrefix() + "default.orders.10", Header: nats.Header{"Content-Type": {"application/cloudevents+json"}}, Data: []byte(`{broken`),
 	})
 	require.NoError(t, err)
 	s.aboutLast(t)

@@ -92,7 +92,7 @@ func TestExplain_NamesAReasonForEveryEvent(t *testing.T) {
 	require.Contains(t, d.Explanation, "The subscription is paused")
 
 	// The lane alone knows of an attempt that the log has lost.
-	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().Attempts())
+	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames(t).Attempts())
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context()))
 	d = why(t, s.api, sub.ID, "orders-1-2", "retrying")
@@ -158,7 +158,7 @@ func TestExplain_CoversExpiredEvents(t *testing.T) {
 	put(t, s.api, "/a", 1, 3)
 	put(t, s.api, "/b", 1, 1)
 	why(t, s.api, sub.ID, "a-2", "waiting")
-	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().EventsStream("default"))
+	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(6)))
 	d := why(t, s.api, sub.ID, "a-1", "retrying")
@@ -245,7 +245,7 @@ func TestWindow_OutsideIsGone(t *testing.T) {
 	ids, _ = window(t, s.api, short.ID, client.WindowQuery{After: "a-6"})
 	require.Empty(t, ids, "nothing was missed")
 
-	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().EventsStream("default"))
+	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(6)))
 	exceeded(long.ID, "3", 6, 8, 3600)
@@ -260,7 +260,13 @@ func TestWindow_WaitingRequestGetsTheNextEvent(t *testing.T) {
 	s := start(t, t.TempDir(), nil)
 	sub := subscribe(t, s.api, wish("https://listen.invalid/", `"enabled":false`, `"filter":{"cel":"event.data.n > 90"}`))
 	put(t, s.api, "/a", 1, 3)
+	consumers := func() int {
+		stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames(t).EventsStream("default"))
+		require.NoError(t, err)
+		return stream.CachedInfo().State.Consumers
+	}
 	waiting := func(after string) chan client.Window {
+		eventually(t, func() bool { return consumers() == 1 }, "none waits")
 		got := make(chan client.Window, 1)
 		go func() {
 			page, err := s.api.SubscriptionEvents(t.Context(), sub.ID, client.WindowQuery{After: after, Wait: 30 * time.Second})
@@ -269,11 +275,7 @@ func TestWindow_WaitingRequestGetsTheNextEvent(t *testing.T) {
 			}
 			close(got)
 		}()
-		eventually(t, func() bool {
-			js := dial(t, s.at.NATS)
-			stream, err := js.Stream(t.Context(), jsNames().EventsStream("default"))
-			return err == nil && stream.CachedInfo().State.Consumers == 2
-		}, "it waits")
+		eventually(t, func() bool { return consumers() == 2 }, "it waits")
 		return got
 	}
 	got := waiting("")

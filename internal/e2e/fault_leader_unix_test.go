@@ -26,8 +26,9 @@ func (l led) String() string {
 }
 
 // whatIsLed returns what the fault suite pauses the leaders of.
-func whatIsLed() []led {
-	return []led{{jsNames().EventsStream("default"), ""}, {jsNames().Attempts(), ""}, {jsNames().BucketStream("leases"), ""}}
+func whatIsLed(t *testing.T) []led {
+	t.Helper()
+	return []led{{jsNames(t).EventsStream("default"), ""}, {jsNames(t).Attempts(), ""}, {jsNames(t).BucketStream("leases"), ""}}
 }
 
 // leader returns the server that leads it.
@@ -73,7 +74,7 @@ func TestLeader_PausedOneStopsNoDelivery(t *testing.T) { // S4-17, S4-22, S0-41
 		t.Skip("needs a NATS cluster of three processes")
 	}
 	t.Parallel()
-	all, times := whatIsLed(), 3
+	all, times := whatIsLed(t), 3
 	if !faulttest.Long() {
 		all, times = all[:1], 1
 	}
@@ -86,7 +87,7 @@ func TestLeader_PausedOneStopsNoConsumer(t *testing.T) { // S4-17, S4-22, S0-41
 		t.Skip("takes minutes")
 	}
 	t.Parallel()
-	pauseLeaders(t, append(whatIsLed(), led{jsNames().EventsStream("default"), "s"}), 3, -1)
+	pauseLeaders(t, append(whatIsLed(t), led{jsNames(t).EventsStream("default"), "s"}), 3, -1)
 }
 
 // pauseLeaders pauses the leader of each, several times, while a subscription gets events, which shares a reader of the

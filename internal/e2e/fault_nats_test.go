@@ -87,7 +87,7 @@ func (f *feed) publish(t *testing.T, n int) {
 		f.n++
 		for {
 			limit, cancel := context.WithTimeout(ctx, 2*time.Second)
-			_, err := f.js.Publish(limit, jsNames().EventsPrefix()+"default."+path, []byte(`{}`), jetstream.WithMsgID(id))
+			_, err := f.js.Publish(limit, jsNames(t).EventsPrefix()+"default."+path, []byte(`{}`), jetstream.WithMsgID(id))
 			cancel()
 			if err == nil {
 				break

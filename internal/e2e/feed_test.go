@@ -216,7 +216,7 @@ func TestFeed_RefusesExpiredPlacesBeforeSending(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	put(t, s.api, "/a", 1, 5)
-	log, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().EventsStream("default"))
+	log, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	require.NoError(t, log.Purge(t.Context(), jetstream.WithPurgeSequence(4)))
 	for _, how := range [][]string{{"since=1"}, {"", "Last-Event-ID", "2"}, {"since=1", "Connection", "Upgrade", "Upgrade", "websocket"}} {

@@ -89,7 +89,7 @@ func TestFeed_EventsHaveTheirTime(t *testing.T) {
 	r, _ := s.feed(t, "")
 	before := time.Now().Add(-time.Second)
 	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/a","type":"t"}`)
-	require.NoError(t, dial(t, s.at.NATS).Conn().Publish(jsNames().EventsPrefix()+"default.b", []byte("plain")))
+	require.NoError(t, dial(t, s.at.NATS).Conn().Publish(jsNames(t).EventsPrefix()+"default.b", []byte("plain")))
 	for range 2 {
 		f := r.frame()
 		require.WithinRange(t, f.Event.Time, before, time.Now().Add(time.Second), string(f.Event.Path))

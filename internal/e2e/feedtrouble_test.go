@@ -147,7 +147,7 @@ func beginCluster(t *testing.T) (place, string, func(*testing.T)) {
 	return s.place(), cluster.URL(), func(t *testing.T) {
 		t.Helper()
 		if !once { // of two that are left, none may go
-			cluster.StopLeader(t, jsNames().EventsStream("default"))
+			cluster.StopLeader(t, jsNames(t).EventsStream("default"))
 		}
 		once = true
 	}

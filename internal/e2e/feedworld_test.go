@@ -33,7 +33,7 @@ type entry struct {
 // logOf reads what is in a log, but for what the server says of itself.
 func logOf(t *testing.T, js jetstream.JetStream) (all []entry) {
 	t.Helper()
-	consumer, err := js.OrderedConsumer(t.Context(), jsNames().EventsStream("default"), jetstream.OrderedConsumerConfig{})
+	consumer, err := js.OrderedConsumer(t.Context(), jsNames(t).EventsStream("default"), jetstream.OrderedConsumerConfig{})
 	require.NoError(t, err)
 	info, err := consumer.Info(t.Context())
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func logOf(t *testing.T, js jetstream.JetStream) (all []entry) {
 		require.NoError(t, err)
 		meta, err := msg.Metadata()
 		require.NoError(t, err)
-		subject := strings.TrimPrefix(msg.Subject(), jsNames().EventsPrefix()+"default.")
+		subject := strings.TrimPrefix(msg.Subject(), jsNames(t).EventsPrefix()+"default.")
 		if strings.HasPrefix(subject, "_sys.") {
 			continue
 		}
@@ -177,6 +177,7 @@ func wait(ctx context.Context, d time.Duration) {
 
 // source publishes at a rate, over some connections, and does not give up on any event.
 type source struct {
+	events string // begins the subjects
 	js     []jetstream.JetStream
 	rate   int // a second
 	make   func(n int) *nats.Msg
@@ -188,7 +189,7 @@ type source struct {
 // newSource returns a source of a server. make returns the n-th event; its id is added.
 func newSource(t *testing.T, at string, rate int, make func(n int) *nats.Msg) *source {
 	t.Helper()
-	s := &source{rate: rate, make: make}
+	s := &source{events: namesAt(at).EventsPrefix(), rate: rate, make: make}
 	for range 4 {
 		s.js = append(s.js, dial(t, at, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true)))
 	}
@@ -225,6 +226,7 @@ func (s *source) publish(ctx context.Context, js jetstream.JetStream, n int) err
 func (s *source) insist(ctx context.Context, js jetstream.JetStream, msg *nats.Msg, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	msg = &nats.Msg{Subject: s.events + msg.Subject, Header: msg.Header, Data: msg.Data}
 	for ctx.Err() == nil {
 		limit, cancel := context.WithTimeout(ctx, 2*time.Second)
 		_, err := js.PublishMsg(limit, msg, jetstream.WithMsgID(id))
@@ -241,9 +243,9 @@ func (s *source) insist(ctx context.Context, js jetstream.JetStream, msg *nats.M
 // reached returns how many events a second were acknowledged.
 func (s *source) reached() float64 { return float64(s.stored.Load()) / s.took.Seconds() }
 
-// msg returns an event for NATS.
+// msg returns an event for a source.
 func msg(path, kind string, body []byte) *nats.Msg {
-	m := nats.NewMsg(jsNames().EventsPrefix() + "default." + strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "."))
+	m := nats.NewMsg("default." + strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "."))
 	m.Header.Set(streams.HeaderType, kind)
 	m.Data = body
 	return m

@@ -24,11 +24,12 @@ type lossOf struct {
 	mute  bool // nothing can be published, or delivered, without it
 }
 
-// losses has every stream and bucket. One that is new belongs here: is anything that cannot come back in it?
+// losses has every stream and bucket, without a prefix. One that is new belongs here: is anything that cannot come back in it?
 func losses() map[string]lossOf {
+	var names streams.Names
 	all := map[string]lossOf{
-		jsNames().EventsStream("default"): {mute: true}, jsNames().EventsStream("acme"): {},
-		jsNames().Attempts(): {again: true}, jsNames().DeadLetters(): {again: true}, jsNames().Ledger(): {}, jsNames().Mirror(): {again: true}, jsNames().Knowledge(): {again: true},
+		names.EventsStream("default"): {mute: true}, names.EventsStream("acme"): {},
+		names.Attempts(): {again: true}, names.DeadLetters(): {again: true}, names.Ledger(): {}, names.Mirror(): {again: true}, names.Knowledge(): {again: true},
 	}
 	for bucket, loss := range map[string]lossOf{
 		streams.Namespaces: {}, streams.Subscriptions: {}, streams.Access: {mute: true}, streams.Keys: {}, streams.Unsafe: {},
@@ -37,7 +38,7 @@ func losses() map[string]lossOf {
 		streams.Told: {again: true}, streams.Answers: {again: true}, streams.Reservations: {again: true}, streams.Lanes: {again: true},
 		streams.Replays: {again: true}, streams.Rollups: {again: true}, streams.Leases: {again: true}, streams.Scheduled: {again: true}, streams.Instructions: {again: true},
 	} {
-		all[jsNames().BucketStream(bucket)] = loss
+		all[names.BucketStream(bucket)] = loss
 	}
 	return all
 }
@@ -53,22 +54,23 @@ type losing struct {
 	sent int
 }
 
-func newLosing(t *testing.T, name string) *losing {
+func newLosing(t *testing.T, bare string) *losing {
 	t.Helper()
-	l := &losing{name: name, hook: hooktest.New(t, nil), log: &logLines{}}
+	l := &losing{hook: hooktest.New(t, nil), log: &logLines{}}
 	l.running = startLogging(t, t.TempDir(), nil, l.log)
+	l.name, _ = jsNames(t).Renamed(streams.Names{}, bare)
 	l.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{}`)
 	l.must(t, http.StatusCreated, "POST /v1/namespaces/acme/events", `{"path":"/a"}`)
 	l.must(t, http.StatusCreated, "PUT /v1/namespaces/default/event-types/t", `{"description":"known"}`)
 	l.subscribe(t, "s", l.hook.URL)
 	l.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"acme","source":"default"}`)
 	l.delivers(t)
-	stream, err := dial(t, l.at.NATS).Stream(t.Context(), name)
+	stream, err := dial(t, l.at.NATS).Stream(t.Context(), l.name)
 	require.NoError(t, err)
 	l.last = stream.CachedInfo().State.LastSeq
 	eventually(t, func() bool {
 		counts, err := os.ReadFile(filepath.Join(l.dir, "counts.json"))
-		return err == nil && strings.Contains(string(counts), `"`+name+`"`)
+		return err == nil && strings.Contains(string(counts), `"`+l.name+`"`)
 	}, "the server has seen the stream")
 	return l
 }
@@ -113,22 +115,23 @@ func (l *losing) toldOf() int {
 func TestGone_StreamIsToldAndMadeAgain(t *testing.T) {
 	t.Parallel()
 	all := losses()
-	require.Subset(t, slices.Collect(maps.Keys(all)), jsNames().Lasting(), "every stream is tried")
-	require.Len(t, all, len(jsNames().Lasting())+2)
+	var bare streams.Names
+	require.Subset(t, slices.Collect(maps.Keys(all)), bare.Lasting(), "every stream is tried")
+	require.Len(t, all, len(bare.Lasting())+2)
 	for name, loss := range all {
-		require.Equal(t, loss.again, jsNames().MadeAgain(name), name)
+		require.Equal(t, loss.again, bare.MadeAgain(name), name)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLosing(t, name)
-			require.NoError(t, dial(t, l.at.NATS).DeleteStream(t.Context(), name))
-			found := l.damageOf(t, name)
+			require.NoError(t, dial(t, l.at.NATS).DeleteStream(t.Context(), l.name))
+			found := l.damageOf(t, l.name)
 			require.Equal(t, sluice.DamageMissing, found[0].Kind)
 			if !loss.again {
 				l.staysGone(t, loss)
 			}
 			l.follows(t)
 			require.Equal(t, 1, l.toldOf())
-			if name != jsNames().BucketStream(streams.Subscriptions) { // given up with all that it held
+			if name != bare.BucketStream(streams.Subscriptions) { // given up with all that it held
 				l.delivers(t)
 			}
 		})
@@ -141,7 +144,7 @@ func (l *losing) staysGone(t *testing.T, loss lossOf) {
 	says := l.call(t, "GET /readyz", "")
 	require.Contains(t, says.text, l.name)
 	require.Contains(t, says.text, "sluice doctor --forget")
-	if strings.HasPrefix(l.name, jsNames().EventsStream("")) {
+	if strings.HasPrefix(l.name, jsNames(t).EventsStream("")) {
 		require.Equal(t, http.StatusOK, says.status, "other namespaces go on")
 	} else {
 		require.Equal(t, http.StatusServiceUnavailable, says.status)
@@ -164,22 +167,23 @@ func (l *losing) staysGone(t *testing.T, loss lossOf) {
 // Issue 13, F13: the same of what is removed while the server is stopped: it starts with an empty one, and says so.
 func TestGone_WhileTheServerWasStoppedIsTold(t *testing.T) {
 	t.Parallel()
+	var bare streams.Names
 	for name := range losses() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLosing(t, name)
 			l.stop(t)
-			dirs, err := filepath.Glob(filepath.Join(l.dir, "nats", "jetstream", "*", "streams", name))
+			dirs, err := filepath.Glob(filepath.Join(l.dir, "nats", "jetstream", "*", "streams", l.name))
 			require.NoError(t, err)
 			require.Len(t, dirs, 1)
 			require.NoError(t, os.RemoveAll(dirs[0]))
 			l.running = startLogging(t, l.dir, nil, l.log)
-			if name == jsNames().EventsStream("acme") || name != jsNames().BucketStream(streams.Namespaces) {
-				require.Equal(t, sluice.DamageMissing, l.damageOf(t, name)[0].Kind)
+			if name == bare.EventsStream("acme") || name != bare.BucketStream(streams.Namespaces) {
+				require.Equal(t, sluice.DamageMissing, l.damageOf(t, l.name)[0].Kind)
 			}
 			l.follows(t)
 			require.Equal(t, 1, l.toldOf())
-			if name != jsNames().BucketStream(streams.Subscriptions) {
+			if name != bare.BucketStream(streams.Subscriptions) {
 				l.delivers(t)
 			}
 		})
@@ -199,7 +203,7 @@ func TestGone_DeliveriesGoOn(t *testing.T) { // S0-41
 	subscribe(t, s.api, wish(hook.URL, `"id":"s"`, `"pattern":"/a/**"`, `"policy":{"retry":{"preset":"custom","steps":["1h"],"max_attempts":3}}`))
 	js := dial(t, s.at.NATS)
 	parked := func() bool {
-		kv, err := js.KeyValue(t.Context(), jsNames().Bucket(streams.Lanes))
+		kv, err := js.KeyValue(t.Context(), jsNames(t).Bucket(streams.Lanes))
 		if err != nil {
 			return false
 		}
@@ -210,7 +214,7 @@ func TestGone_DeliveriesGoOn(t *testing.T) { // S0-41
 	put(t, s.api, "/a/1", 1, 20)
 	eventually(t, parked, "a lane is parked")
 	watch := faulttest.Begin(t, "stream-deleted")
-	for _, name := range []string{jsNames().Attempts(), jsNames().DeadLetters(), jsNames().BucketStream(streams.Lanes), jsNames().BucketStream(streams.Leases)} {
+	for _, name := range []string{jsNames(t).Attempts(), jsNames(t).DeadLetters(), jsNames(t).BucketStream(streams.Lanes), jsNames(t).BucketStream(streams.Leases)} {
 		require.NoError(t, js.DeleteStream(t.Context(), name))
 	}
 	watch.Recovered()

@@ -98,7 +98,7 @@ func searches(b *testing.B) {
 // storesEmbeddings publishes the events e0, e1, … and stores the embeddings that an index has of them, as workers would have done.
 func (s *running) storesEmbeddings(b *testing.B, of *vector.Index[string]) {
 	b.Helper()
-	store := knowledgestore.New(storetest.Connect(b, natsstore.Options{Names: jsNames(), URL: s.at.NATS, User: tester.Name, Password: testerPassword}).Store)
+	store := knowledgestore.New(storetest.Connect(b, natsstore.Options{Names: jsNames(b), URL: s.at.NATS, User: tester.Name, Password: testerPassword}).Store)
 	event := func(i int) sluice.Event {
 		return sluice.Event{ID: fmt.Sprint("e", i), Path: sluice.Path(fmt.Sprint("/a/", i)), Type: "t", Source: "/s", ContentType: "application/json", Data: fmt.Appendf(nil, `{"n":%d}`, i)}
 	}

@@ -51,7 +51,7 @@ func TestKnowledge_JobsOutliveAReplicaAndItsLeader(t *testing.T) {
 	finds(one, 1)
 	finds(two, 1)
 
-	cluster.StopLeader(t, jsNames().Knowledge())
+	cluster.StopLeader(t, jsNames(t).Knowledge())
 	one.stop(t)
 	done(two, &jobs[1])
 	finds(two, 2)

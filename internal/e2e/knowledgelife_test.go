@@ -12,9 +12,9 @@ import (
 // knowledgeOf returns the subjects of what is stored of a namespace.
 func (s *running) knowledgeOf(t *testing.T, ns string) (subjects []string) {
 	t.Helper()
-	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().Knowledge())
+	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames(t).Knowledge())
 	require.NoError(t, err)
-	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(jsNames().KnowledgeSubjects(ns)))
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(jsNames(t).KnowledgeSubjects(ns)))
 	require.NoError(t, err)
 	for subject := range info.State.Subjects {
 		subjects = append(subjects, subject)

@@ -28,7 +28,7 @@ func TestDelayed_WaitingIDIsTaken(t *testing.T) {
 	s.must(t, http.StatusCreated, events, `{"id":"other","path":"/b"}`) // a publisher on /a does not keep it out
 	require.NoError(t, s.api.CancelScheduled(t.Context(), "default", "now"))
 	s.must(t, http.StatusCreated, events, `{"id":"now","type":"at.once","path":"/a"}`)
-	_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: jsNames().EventsPrefix() + "default.a", Header: nats.Header{"Nats-Msg-Id": {"past"}, "ce-type": {"at.once"}}, Data: []byte(`{}`)})
+	_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: jsNames(t).EventsPrefix() + "default.a", Header: nats.Header{"Nats-Msg-Id": {"past"}, "ce-type": {"at.once"}}, Data: []byte(`{}`)})
 	require.NoError(t, err)
 
 	eventually(t, func() bool { return len(s.systemEvents(t, sluice.TypeScheduledFailed)) == 2 }, "both are told of")
@@ -47,7 +47,7 @@ func TestDelayed_EventByNATSIsStoredAtOnce(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	at := in(time.Hour)
-	_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: jsNames().EventsPrefix() + "default.a", Header: nats.Header{"Nats-Msg-Id": {"1"}, "ce-type": {"t"}, "ce-deliverat": {at}}, Data: []byte(`{}`)})
+	_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: jsNames(t).EventsPrefix() + "default.a", Header: nats.Header{"Nats-Msg-Id": {"1"}, "ce-type": {"t"}, "ce-deliverat": {at}}, Data: []byte(`{}`)})
 	require.NoError(t, err)
 	log := s.logOf(t, "/a")
 	require.Len(t, log, 1)
@@ -81,7 +81,7 @@ func TestSchedule_OutlivesItsDeletedBuckets(t *testing.T) {
 	require.NoError(t, err)
 	js := dial(t, s.at.NATS)
 	for _, bucket := range []string{streams.Scheduled, streams.Instructions} {
-		require.NoError(t, js.DeleteStream(t.Context(), jsNames().BucketStream(bucket)))
+		require.NoError(t, js.DeleteStream(t.Context(), jsNames(t).BucketStream(bucket)))
 	}
 	eventually(t, func() bool {
 		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: "next", Path: "/a"}, time.Now().Add(time.Second))

@@ -58,7 +58,7 @@ func TestSubscription_LivesThroughEveryCall(t *testing.T) {
 	for _, line := range []string{"GET /v1/subscriptions/" + id, "DELETE /v1/subscriptions/" + id, "POST /v1/subscriptions/" + id + "/test", "GET /v1/subscriptions/" + id + "/status"} {
 		require.Equal(t, "subscription_not_found", s.must(t, http.StatusNotFound, line, "").field(t, "error.code"), line)
 	}
-	_, err = dial(t, s.at.NATS).Consumer(t.Context(), jsNames().EventsStream("default"), id)
+	_, err = dial(t, s.at.NATS).Consumer(t.Context(), jsNames(t).EventsStream("default"), id)
 	require.Error(t, err)
 }
 
@@ -242,7 +242,7 @@ func TestStart_AddressInUseNamesTheFlag(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, taken.Close()) })
 	run := func(change func(*config.Config)) (logged string, err error) {
 		cfg := config.Default()
-		cfg.NATS.Prefix = jsNames().Prefix()
+		cfg.NATS.Prefix = jsNames(t).Prefix()
 		cfg.Data, cfg.Dev, cfg.HTTP.Listen, cfg.NATS.Listen = t.TempDir(), true, "127.0.0.1:0", "127.0.0.1:0"
 		change(&cfg)
 		var log bytes.Buffer
@@ -262,7 +262,7 @@ func TestStart_UnwritableDataDirectoryIsReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	cfg := config.Default()
-	cfg.NATS.Prefix = jsNames().Prefix()
+	cfg.NATS.Prefix = jsNames(t).Prefix()
 	for _, cfg.Data = range []string{file, filepath.Join(file, "below")} {
 		err := app.Run(t.Context(), cfg, app.Options{})
 		require.EqualError(t, err, "data directory "+cfg.Data+" is not writable: not a directory; choose another one with --data or SLUICE_DATA")

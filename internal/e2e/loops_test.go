@@ -228,7 +228,7 @@ func TestLoop_ByNATSIsNotDelivered(t *testing.T) {
 	subscribe(t, s.api, wish(other.URL, `"id":"other"`))
 	js := dial(t, s.at.NATS)
 	send := func(id, path, cause string) {
-		msg := &nats.Msg{Subject: jsNames().EventsPrefix() + "default." + path, Header: nats.Header{"Nats-Msg-Id": {id}, "ce-type": {"t"}, "ce-source": {"/bot"}}}
+		msg := &nats.Msg{Subject: jsNames(t).EventsPrefix() + "default." + path, Header: nats.Header{"Nats-Msg-Id": {id}, "ce-type": {"t"}, "ce-source": {"/bot"}}}
 		if cause != "" {
 			msg.Header.Set("ce-causationid", cause)
 		}

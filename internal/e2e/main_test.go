@@ -21,7 +21,6 @@ import (
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // serveEnv makes the test binary a server on the data directory that it names.
@@ -39,12 +38,6 @@ const (
 
 	serveModulesEnv = "SLUICE_TEST_MODULES" // the directory of modules
 )
-
-// prefixEnv gives every server of these tests a prefix (nats.prefix).
-const prefixEnv = "SLUICE_TEST_PREFIX"
-
-// jsNames returns the names of the servers' streams, buckets and subjects.
-func jsNames() streams.Names { return streams.Prefixed(os.Getenv(prefixEnv)) }
 
 // sharedKey seals the secrets of servers that share a NATS.
 const sharedKey = "c2hhcmVkIGJ5IHRoZSBzZXJ2ZXJzIG9mIGEgdGVzdCE="
@@ -74,7 +67,7 @@ func serveAsChild(dir string) {
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.URL = os.Getenv("SLUICE_HTTP"), os.Getenv("SLUICE_NATS"), os.Getenv(serveNATSEnv)
-	cfg.NATS.Sync, cfg.NATS.Prefix = noSync, jsNames().Prefix()
+	cfg.NATS.Sync, cfg.NATS.Prefix = noSync, natstest.Prefix(cfg.NATS.URL)
 	if cfg.NATS.URL != "" {
 		cfg.Secrets.Key = cmp.Or(os.Getenv(serveKeyEnv), sharedKey)
 	}

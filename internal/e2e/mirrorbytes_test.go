@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// oddEvents returns messages whose data encoders like to change, and those that a random choice makes of them.
-func oddEvents() []*nats.Msg {
+// oddEvents returns messages below a subject whose data encoders like to change, and those that a random choice makes of them.
+func oddEvents(events string) []*nats.Msg {
 	random := rand.New(rand.NewPCG(16, 1))
 	bodies := []string{
 		``, ` `, "\n", `null`, `""`, `0`, ` 1 `, "\t\r\n[ 1 ,2 ]\n", `{"a":1}`, "{\"a\":1}\n", "  { \"a\" : { } }  \n\n", `{"a":1,"a":2}`, `{"b":1,"a":2}`,
@@ -42,7 +42,7 @@ func oddEvents() []*nats.Msg {
 					h[name] = []string{[]string{"plain", "%00nul%00", "%FF%FEbroken", "%EF%BF%BD", "a%20b%E2%82%AC", "%e2%82"}[random.IntN(6)]}
 				}
 			}
-			msgs = append(msgs, &nats.Msg{Subject: jsNames().EventsPrefix() + fmt.Sprint("low.a", i), Header: h, Data: []byte(body)})
+			msgs = append(msgs, &nats.Msg{Subject: events + fmt.Sprint("low.a", i), Header: h, Data: []byte(body)})
 		}
 	}
 	return msgs
@@ -138,7 +138,7 @@ func TestMirror_HasTheSameBytesByAnyPath(t *testing.T) {
 	low, high := start(t, t.TempDir(), nil), start(t, t.TempDir(), nil)
 	low.must(t, http.StatusCreated, "PUT /v1/namespaces/low", `{}`)
 	low.must(t, http.StatusCreated, "PUT /v1/namespaces/low/event-types/odd", `{"summary_fields":["t","n","b","a","e"]}`)
-	js, sent := dial(t, low.at.NATS), oddEvents()
+	js, sent := dial(t, low.at.NATS), oddEvents(namesAt(low.at.NATS).EventsPrefix())
 	for _, msg := range sent {
 		_, err := js.PublishMsg(t.Context(), msg)
 		require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 func (s *running) ofMirrors(t *testing.T) (subjects []string) {
 	t.Helper()
 	js := dial(t, s.at.NATS)
-	stream, err := js.Stream(t.Context(), jsNames().Mirror())
+	stream, err := js.Stream(t.Context(), jsNames(t).Mirror())
 	require.NoError(t, err)
 	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func (s *running) ofMirrors(t *testing.T) (subjects []string) {
 		subjects = append(subjects, subject)
 	}
 	for _, name := range []string{streams.Mirrors, streams.Credentials, streams.TrustedKeys} {
-		bucket, err := js.KeyValue(t.Context(), jsNames().Bucket(name))
+		bucket, err := js.KeyValue(t.Context(), jsNames(t).Bucket(name))
 		require.NoError(t, err)
 		keys, err := bucket.ListKeys(t.Context())
 		require.NoError(t, err)

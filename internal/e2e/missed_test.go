@@ -89,7 +89,7 @@ func TestMissed_UnreadableEventIsADeadLetter(t *testing.T) {
 	s, seq := lossy(t)
 	watch := faulttest.Begin(t, "event-unreadable")
 	s.stop(t)
-	flipStored(t, s.dir, jsNames().EventsStream("default"), "marker-07", true)
+	flipStored(t, s.dir, jsNames(t).EventsStream("default"), "marker-07", true)
 	s = start(t, s.dir, nil)
 	watch.Recovered()
 	_, err := s.api.ResumeSubscription(t.Context(), "paused")
@@ -97,7 +97,7 @@ func TestMissed_UnreadableEventIsADeadLetter(t *testing.T) {
 	s.verified(t)
 	want := []sluice.DeadLetter{{
 		Subscription: "paused", Namespace: sluice.DefaultNamespace, Seq: seq, LastSeq: seq, Path: "/a/7", Reason: sluice.Unreadable,
-		LastError: fmt.Sprintf("%s: messages %d to %d cannot be read", jsNames().EventsStream("default"), seq, seq),
+		LastError: fmt.Sprintf("%s: messages %d to %d cannot be read", jsNames(t).EventsStream("default"), seq, seq),
 	}}
 	require.Equal(t, want, s.letters(t, "paused"))
 	for _, id := range []string{"got", "elsewhere", "other"} {
@@ -116,7 +116,7 @@ func TestMissed_UnreadableEventIsADeadLetter(t *testing.T) {
 	require.NoError(t, s.api.ForgetDamage(t.Context()))
 	s.stop(t)
 	s = start(t, s.dir, nil)
-	require.NotEmpty(t, s.damageOf(t, jsNames().EventsStream("default")))
+	require.NotEmpty(t, s.damageOf(t, jsNames(t).EventsStream("default")))
 	s.verified(t)
 	require.Empty(t, s.letters(t, "paused"), "what was discarded does not come again, also if its damage was settled and found again")
 }
@@ -127,7 +127,7 @@ func TestMissed_CutLogIsOneDeadLetter(t *testing.T) {
 	s, seq := lossy(t)
 	last := s.lastSeq(t)
 	s.stop(t)
-	flipStored(t, s.dir, jsNames().EventsStream("default"), "marker-07", false)
+	flipStored(t, s.dir, jsNames(t).EventsStream("default"), "marker-07", false)
 	s = start(t, s.dir, nil)
 	s.verified(t)
 	found := s.letters(t, "paused")
@@ -153,11 +153,11 @@ func TestMissed_ReadersAreToldOfTheGap(t *testing.T) {
 	before, seq := page.Items[6].Seq, page.Items[7].Seq
 	require.Empty(t, page.Unreadable)
 	s.stop(t)
-	flipStored(t, s.dir, jsNames().EventsStream("default"), "marker-07", true)
+	flipStored(t, s.dir, jsNames(t).EventsStream("default"), "marker-07", true)
 	s = start(t, s.dir, nil)
 	at := strconv.FormatUint(before, 10)
 	early, _ := s.feed(t, "pattern=/a/*&since="+at) // the gap may be known already
-	s.damageOf(t, jsNames().EventsStream("default"))
+	s.damageOf(t, jsNames(t).EventsStream("default"))
 
 	late, _ := s.feed(t, "pattern=/a/*&since="+at)
 	for name, r := range map[string]*feedReader{"early": early, "late": late} {

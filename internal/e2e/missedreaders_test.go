@@ -20,9 +20,9 @@ import (
 func (s *running) flipped(t *testing.T, text string) *running {
 	t.Helper()
 	s.stop(t)
-	flipStored(t, s.dir, jsNames().EventsStream("default"), text, true)
+	flipStored(t, s.dir, jsNames(t).EventsStream("default"), text, true)
 	again := start(t, s.dir, nil)
-	again.damageOf(t, jsNames().EventsStream("default"))
+	again.damageOf(t, jsNames(t).EventsStream("default"))
 	return again
 }
 
@@ -134,7 +134,7 @@ func TestMissed_ExportListsItsGap(t *testing.T) {
 	t.Parallel()
 	s, seq := lossy(t)
 	s.stop(t)
-	flipStored(t, s.dir, jsNames().EventsStream("default"), "marker-07", true)
+	flipStored(t, s.dir, jsNames(t).EventsStream("default"), "marker-07", true)
 	files := filepath.Join(s.dir, "export")
 	start(t, s.dir, func(c *config.Config) { c.Export.Dir = files })
 	eventually(t, func() bool {

@@ -27,7 +27,7 @@ func handlesQuickly(b *testing.B, dirs string, events, paths int) time.Duration 
 	js := dial(b, s.at.NATS)
 	began := time.Now()
 	for i := range events {
-		_, err := js.PublishAsync(jsNames().EventsPrefix()+fmt.Sprintf("default.p%d", i%paths), []byte(strconv.Itoa(i)), jetstream.WithStallWait(time.Minute))
+		_, err := js.PublishAsync(jsNames(b).EventsPrefix()+fmt.Sprintf("default.p%d", i%paths), []byte(strconv.Itoa(i)), jetstream.WithStallWait(time.Minute))
 		require.NoError(b, err)
 	}
 	<-js.PublishAsyncComplete()
@@ -114,7 +114,7 @@ func BenchmarkModule_HangingBesideWebhook(b *testing.B) {
 		}
 		alone = append(alone, measured()...)
 		for i := range hanging {
-			_, err := js.Publish(b.Context(), jsNames().EventsPrefix()+fmt.Sprintf("default.hang.p%d", i), nil)
+			_, err := js.Publish(b.Context(), jsNames(b).EventsPrefix()+fmt.Sprintf("default.hang.p%d", i), nil)
 			require.NoError(b, err)
 		}
 		require.Eventually(b, func() bool {
@@ -139,7 +139,7 @@ func paced(b *testing.B, js jetstream.JetStream, rate int, phase time.Duration) 
 	defer tick.Stop()
 	for end := time.Now().Add(phase); time.Now().Before(end); n++ {
 		<-tick.C
-		_, err := js.PublishAsync(jsNames().EventsPrefix()+fmt.Sprintf("default.web.p%d", n%50), []byte(strconv.FormatInt(time.Now().UnixNano(), 10)))
+		_, err := js.PublishAsync(jsNames(b).EventsPrefix()+fmt.Sprintf("default.web.p%d", n%50), []byte(strconv.FormatInt(time.Now().UnixNano(), 10)))
 		require.NoError(b, err)
 	}
 	return n

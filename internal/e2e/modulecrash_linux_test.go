@@ -219,7 +219,7 @@ func (c *child) publications(t *testing.T) publications {
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	p := publications{make(chan *nats.Msg, 1)} // more are dropped
-	_, err = nc.Subscribe(jsNames().EventsPrefix()+"default.made.*", func(msg *nats.Msg) {
+	_, err = nc.Subscribe(jsNames(t).EventsPrefix()+"default.made.*", func(msg *nats.Msg) {
 		select {
 		case p.seen <- msg:
 		default:
@@ -247,7 +247,7 @@ func (p publications) next(t *testing.T) {
 // one was stored. Each is there once, with the handled event as its cause, and those of a path have its order.
 func (c *child) made(t *testing.T, n int) map[string]time.Time {
 	t.Helper()
-	consumer, err := dial(t, "nats://"+c.nats).OrderedConsumer(t.Context(), jsNames().EventsStream("default"), jetstream.OrderedConsumerConfig{FilterSubjects: []string{jsNames().EventsPrefix() + "default.made.*"}})
+	consumer, err := dial(t, "nats://"+c.nats).OrderedConsumer(t.Context(), jsNames(t).EventsStream("default"), jetstream.OrderedConsumerConfig{FilterSubjects: []string{jsNames(t).EventsPrefix() + "default.made.*"}})
 	require.NoError(t, err)
 	msgs, err := consumer.Messages()
 	require.NoError(t, err)
@@ -268,7 +268,7 @@ func (c *child) made(t *testing.T, n int) map[string]time.Time {
 		path, number, _ := strings.Cut(data.Of, "-")
 		event, err := strconv.Atoi(number)
 		require.NoError(t, err)
-		require.Equal(t, jsNames().EventsPrefix()+"default.made."+path, msg.Subject())
+		require.Equal(t, jsNames(t).EventsPrefix()+"default.made."+path, msg.Subject())
 		require.Equal(t, []string{data.Of}, msg.Headers()["ce-causationid"])
 		place := 2*event + data.Part
 		require.Greater(t, place+1, last[path], "%s part %d is there again, or late", data.Of, data.Part)

@@ -74,7 +74,7 @@ func TestShared_SubjectWithoutAPathIsADeadLetter(t *testing.T) {
 	nc, err := nats.Connect(s.at.NATS, asTester())
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
-	require.NoError(t, nc.Publish(jsNames().EventsPrefix()+"default.a.=61", []byte("x")))
+	require.NoError(t, nc.Publish(jsNames(t).EventsPrefix()+"default.a.=61", []byte("x")))
 	require.NoError(t, nc.Flush())
 	s.news(t, "/a/b")
 	hook.Wait(1)
@@ -94,7 +94,7 @@ func shareAbove(t *testing.T, above int, lines *lastLines) *running {
 // consumers returns the durable consumers of the default namespace's subscriptions.
 func (s *running) consumers(t *testing.T) (names []string) {
 	t.Helper()
-	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames().EventsStream("default"))
+	stream, err := dial(t, s.at.NATS).Stream(t.Context(), jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	for c := range stream.ListConsumers(t.Context()).Info() {
 		if c.Config.Durable != "" {

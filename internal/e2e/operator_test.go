@@ -32,13 +32,13 @@ func TestOperator_NATSToolsShowTheLayout(t *testing.T) {
 
 	names, err := tools.StreamNames(nil)
 	require.NoError(t, err)
-	require.Subset(t, names, []string{jsNames().EventsStream("default"), jsNames().Attempts(), jsNames().DeadLetters(), jsNames().BucketStream("subscriptions"), jsNames().BucketStream("lanes"), jsNames().BucketStream("namespaces"), jsNames().BucketStream("leases")})
+	require.Subset(t, names, []string{jsNames(t).EventsStream("default"), jsNames(t).Attempts(), jsNames(t).DeadLetters(), jsNames(t).BucketStream("subscriptions"), jsNames(t).BucketStream("lanes"), jsNames(t).BucketStream("namespaces"), jsNames(t).BucketStream("leases")})
 	put(t, s.api, "/orders/2", 1, 3)
 	put(t, s.api, "/other", 1, 1)
 	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return idle(st) && st.AckFloor == 4 })
-	consumer, err := tools.LoadConsumer(jsNames().EventsStream("default"), "orders-to-erp")
+	consumer, err := tools.LoadConsumer(jsNames(t).EventsStream("default"), "orders-to-erp")
 	require.NoError(t, err)
-	require.Equal(t, []any{"orders-to-erp", jsNames().EventsPrefix() + "default.orders.*", "subscription orders-to-erp: push /orders/*"},
+	require.Equal(t, []any{"orders-to-erp", jsNames(t).EventsPrefix() + "default.orders.*", "subscription orders-to-erp: push /orders/*"},
 		[]any{consumer.DurableName(), consumer.FilterSubject(), consumer.Description()})
 	info, err := consumer.State()
 	require.NoError(t, err)
@@ -46,14 +46,14 @@ func TestOperator_NATSToolsShowTheLayout(t *testing.T) {
 
 	put(t, s.api, "/orders/1", 1, 2)
 	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return st.Parked == 1 && st.AckFloor == 7 })
-	lanes, err := js.KeyValue(t.Context(), jsNames().Bucket("lanes"))
+	lanes, err := js.KeyValue(t.Context(), jsNames(t).Bucket("lanes"))
 	require.NoError(t, err)
 	entry, err := lanes.Get(t.Context(), "orders-to-erp.p.orders.1")
 	require.NoError(t, err)
 	var parked sluice.Parked
 	require.NoError(t, json.Unmarshal(entry.Value(), &parked))
 	require.Equal(t, []any{uint64(6), "orders-1-1", 1, "status 503"}, []any{parked.FromSeq, parked.EventID, parked.Attempts, parked.LastError})
-	subscriptions, err := js.KeyValue(t.Context(), jsNames().Bucket("subscriptions"))
+	subscriptions, err := js.KeyValue(t.Context(), jsNames(t).Bucket("subscriptions"))
 	require.NoError(t, err)
 	_, err = subscriptions.Get(t.Context(), "orders-to-erp")
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestOperator_NATSToolsShowTheLayout(t *testing.T) {
 	put(t, s.api, "/orders/2", 4, 7)
 	eventually(t, func() bool { info, err = consumer.State(); return err == nil && info.NumPending == 4 }, "four wait")
 	require.Equal(t, uint64(7), info.AckFloor.Stream)
-	stream, err := tools.LoadStream(jsNames().EventsStream("default"))
+	stream, err := tools.LoadStream(jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	events, err := stream.State()
 	require.NoError(t, err)

@@ -70,9 +70,9 @@ func TestAttempt_ExhaustedDeliveryIsADeadLetter(t *testing.T) {
 	require.Equal(t, []any{"a-1", sluice.Exhausted, 3, http.StatusTeapot},
 		[]any{page.Items[0].EventID, page.Items[0].Reason, page.Items[0].AttemptCount, page.Items[0].LastStatus})
 
-	stream, err := dial(t, at.NATS).Stream(t.Context(), jsNames().DeadLetters())
+	stream, err := dial(t, at.NATS).Stream(t.Context(), jsNames(t).DeadLetters())
 	require.NoError(t, err)
-	msg, err := stream.GetLastMsgForSubject(t.Context(), jsNames().DeadLettersSubject("default", "dying"))
+	msg, err := stream.GetLastMsgForSubject(t.Context(), jsNames(t).DeadLettersSubject("default", "dying"))
 	require.NoError(t, err)
 	var letter sluice.DeadLetter
 	require.NoError(t, json.Unmarshal(msg.Data, &letter))
@@ -108,7 +108,7 @@ func TestEndpoint_GoneCancelsTheSubscription(t *testing.T) {
 	require.Equal(t, uint64(1), status.DeadLetters)
 	js := dial(t, s.at.NATS)
 	s.served(t, "gone", nil)
-	_, err = js.Consumer(t.Context(), jsNames().EventsStream("default"), "gone")
+	_, err = js.Consumer(t.Context(), jsNames(t).EventsStream("default"), "gone")
 	require.ErrorIs(t, err, jetstream.ErrConsumerNotFound)
 	put(t, s.api, "/a", 4, 4)
 	_, err = s.api.ResumeSubscription(t.Context(), sub.ID)

@@ -69,7 +69,7 @@ func TestContentEncoding_OfARequestIsRefused(t *testing.T) {
 func TestAudit_WithoutItsStreamIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
-	require.NoError(t, dial(t, s.at.NATS).DeleteStream(t.Context(), jsNames().Ledger()))
+	require.NoError(t, dial(t, s.at.NATS).DeleteStream(t.Context(), jsNames(t).Ledger()))
 	r := s.must(t, http.StatusServiceUnavailable, "GET /v1/audit", "")
 	require.Contains(t, r.text, "missing")
 }
@@ -89,7 +89,7 @@ func TestDots_AreNoSegmentsOfPaths(t *testing.T) {
 	push, wake := hooktest.New(t, nil), hooktest.New(t, nil)
 	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"pattern":"/x/**","endpoint":{"url":"`+push.URL+`"}}`)
 	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"mode":"wake","pattern":"/x/**","endpoint":{"url":"`+wake.URL+`"}}`)
-	for _, subject := range []string{jsNames().Subject("default", "/x/../y"), jsNames().Subject("default", "/x/z")} {
+	for _, subject := range []string{jsNames(t).Subject("default", "/x/../y"), jsNames(t).Subject("default", "/x/z")} {
 		_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: subject, Data: []byte(`{}`)})
 		require.NoError(t, err)
 	}

@@ -26,9 +26,9 @@ func TestPublish_ByAnyNATSClientIsDelivered(t *testing.T) {
 	js := dial(t, at.NATS)
 
 	const spaced = `{ "total": 1.50 }`
-	require.NoError(t, js.Conn().Publish(jsNames().EventsPrefix()+"default.plain.hello", []byte("hello")))
+	require.NoError(t, js.Conn().Publish(jsNames(t).EventsPrefix()+"default.plain.hello", []byte("hello")))
 	_, err := js.PublishMsg(t.Context(), &nats.Msg{
-		Subject: jsNames().EventsPrefix() + "default.files.a=2Etxt",
+		Subject: jsNames(t).EventsPrefix() + "default.files.a=2Etxt",
 		Header: nats.Header{
 			"Nats-Msg-Id": {"n-1"}, "ce-type": {"order.created"}, "ce-source": {"/shop"}, "ce-subject": {"o-1"},
 			"ce-time": {"2026-01-02T03:04:05Z"}, "ce-region": {"eu"}, "content-type": {"application/json"},
@@ -37,7 +37,7 @@ func TestPublish_ByAnyNATSClientIsDelivered(t *testing.T) {
 	})
 	require.NoError(t, err)
 	_, err = js.PublishMsg(t.Context(), &nats.Msg{
-		Subject: jsNames().EventsPrefix() + "default.orders.2", Header: nats.Header{"content-type": {"application/cloudevents+json"}},
+		Subject: jsNames(t).EventsPrefix() + "default.orders.2", Header: nats.Header{"content-type": {"application/cloudevents+json"}},
 		Data: []byte(`{"specversion":"1.0","id":"n-2","type":"order.paid","source":"/shop","datacontenttype":"text/plain","data":"paid"}`),
 	})
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestPublish_DuplicateArrivesOnce(t *testing.T) {
 	subscribe(t, api, wish(hook.URL, `"policy":{"ordering":"all"}`))
 	js := dial(t, at.NATS)
 	publish := func(id string) bool {
-		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames().EventsPrefix() + "default.d", Header: nats.Header{"Nats-Msg-Id": {id}}, Data: []byte(`{}`)})
+		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames(t).EventsPrefix() + "default.d", Header: nats.Header{"Nats-Msg-Id": {id}}, Data: []byte(`{}`)})
 		require.NoError(t, err)
 		return ack.Duplicate
 	}
@@ -247,10 +247,10 @@ func TestPublish_UnknownNamespaceIsAnsweredAtOnce(t *testing.T) {
 			config.NATSUser{Name: "bank", Password: "a password", Namespaces: []string{"*"}, Trusted: true})
 	})
 	shop := dial(t, s.at.NATS, nats.UserInfo("shop", "a password")).Conn()
-	_, err := shop.Request(jsNames().EventsPrefix()+"nosuch.orders.1", nil, patience)
+	_, err := shop.Request(jsNames(t).EventsPrefix()+"nosuch.orders.1", nil, patience)
 	require.ErrorIs(t, err, nats.ErrNoResponders)
 	bank := dial(t, s.at.NATS, nats.UserInfo("bank", "a password")).Conn()
-	answer, err := bank.Request(jsNames().EventsPrefix()+"nosuch.orders.1", nil, patience)
+	answer, err := bank.Request(jsNames(t).EventsPrefix()+"nosuch.orders.1", nil, patience)
 	require.NoError(t, err)
 	require.Contains(t, string(answer.Data), `"error"`)
 }

@@ -47,7 +47,7 @@ func TestReplicas_ShareTheWork(t *testing.T) {
 	publish := func(begin int) {
 		for n := begin; n < begin+round; n++ {
 			for p := range paths {
-				_, err := js.Publish(t.Context(), jsNames().EventsPrefix()+fmt.Sprintf("default.p%d", p), fmt.Appendf(nil, "%d", n))
+				_, err := js.Publish(t.Context(), jsNames(t).EventsPrefix()+fmt.Sprintf("default.p%d", p), fmt.Appendf(nil, "%d", n))
 				require.NoError(t, err)
 			}
 		}
@@ -88,7 +88,7 @@ func TestStart_RefusesWrongCredentialsOfNATS(t *testing.T) {
 	t.Parallel()
 	shared := natstest.NewWith(t, natsd.Options{User: "sluice", Password: "a password"})
 	cfg := config.Default()
-	cfg.NATS.Prefix = jsNames().Prefix()
+	cfg.NATS.Prefix = jsNames(t).Prefix()
 	cfg.Data, cfg.HTTP.Listen = t.TempDir(), "127.0.0.1:0"
 	cfg.NATS.URL, cfg.NATS.User, cfg.NATS.Password = shared.ClientURL(), "sluice", "a wrong password"
 	err := app.Run(t.Context(), cfg, app.Options{})

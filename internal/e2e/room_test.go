@@ -59,14 +59,14 @@ func (s *fullStore) fillUp(t *testing.T) {
 		s.sent["/a"] = append(s.sent["/a"], id)
 	}
 	for storage := (sluice.Storage{}); storage.UsedBytes <= storage.LimitBytes/10*9; {
-		_, err := s.js.Publish(t.Context(), jsNames().EventsPrefix()+"default.flood", make([]byte, 128<<10))
+		_, err := s.js.Publish(t.Context(), jsNames(t).EventsPrefix()+"default.flood", make([]byte, 128<<10))
 		require.NoError(t, err)
 		storage, err = s.api.Storage(t.Context())
 		require.NoError(t, err)
 	}
 	s.level(t, sluice.StorageTight)
 	require.Eventually(t, func() bool {
-		_, err := s.js.Publish(t.Context(), jsNames().EventsPrefix()+"default.flood", nil)
+		_, err := s.js.Publish(t.Context(), jsNames(t).EventsPrefix()+"default.flood", nil)
 		return err != nil && strings.Contains(err.Error(), "maximum bytes exceeded")
 	}, patience, 10*time.Millisecond, "NATS says at once that no more is taken")
 }
@@ -158,7 +158,7 @@ func (s *fullStore) empties(t *testing.T) {
 	}, patience, 10*time.Millisecond, "events are taken again")
 	s.sent["/a"] = append(s.sent["/a"], "e20")
 	require.Eventually(t, func() bool { return s.got.Taken() == 21 }, patience, 10*time.Millisecond)
-	stream, err := s.js.Stream(t.Context(), jsNames().EventsStream("default"))
+	stream, err := s.js.Stream(t.Context(), jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	require.Equal(t, jetstream.DiscardOld, stream.CachedInfo().Config.Discard, "as it was")
 }
@@ -189,14 +189,14 @@ func TestFullStore_KeepsItsLastRoom(t *testing.T) {
 		require.NoError(t, err)
 		return info.CachedInfo().Config
 	}
-	for stream, discard := range map[string]jetstream.DiscardPolicy{jsNames().Attempts(): jetstream.DiscardOld, jsNames().DeadLetters(): jetstream.DiscardNew} {
+	for stream, discard := range map[string]jetstream.DiscardPolicy{jsNames(t).Attempts(): jetstream.DiscardOld, jsNames(t).DeadLetters(): jetstream.DiscardNew} {
 		require.Equal(t, discard, limits(stream).Discard, stream)
 		require.Positive(t, limits(stream).MaxBytes, stream)
 	}
 	require.NoError(t, s.js.DeleteStream(t.Context(), "OTHERS"))
 	s.level(t, sluice.StorageTight)
 	require.Eventually(t, func() bool {
-		return limits(jsNames().Attempts()).MaxBytes == -1 && limits(jsNames().DeadLetters()).Discard == jetstream.DiscardOld
+		return limits(jsNames(t).Attempts()).MaxBytes == -1 && limits(jsNames(t).DeadLetters()).Discard == jetstream.DiscardOld
 	}, patience, 10*time.Millisecond)
-	require.Positive(t, limits(jsNames().EventsStream("default")).MaxBytes)
+	require.Positive(t, limits(jsNames(t).EventsStream("default")).MaxBytes)
 }

@@ -58,7 +58,7 @@ func TestFullStore_ElsewhereIsToldAndHeals(t *testing.T) { // S4-17, S4-22
 		require.Contains(t, refused.field(t, "error.message"), "max_file_store", route)
 	}
 
-	stream, err := dial(t, shared.ClientURL()).Stream(t.Context(), jsNames().EventsStream("default"))
+	stream, err := dial(t, shared.ClientURL()).Stream(t.Context(), jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context())) // of what is not delivered, too: attempts cannot be recorded, so few are made
 	eventually(t, func() bool { return s.call(t, "GET /readyz", "").status == http.StatusOK }, "it is ready again")

@@ -34,7 +34,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
-// everything returns all messages of all streams, buckets included.
+// everything returns all messages of all streams of the server that the test started last, buckets included.
 func everything(t *testing.T, js jetstream.JetStream) string {
 	t.Helper()
 	var all strings.Builder
@@ -42,6 +42,9 @@ func everything(t *testing.T, js jetstream.JetStream) string {
 	defer cancel()
 	names := js.StreamNames(ctx)
 	for name := range names.Name() {
+		if _, ours := jsNames(t).Bare(name); !ours {
+			continue
+		}
 		stream, err := js.Stream(ctx, name)
 		require.NoError(t, err)
 		state := stream.CachedInfo().State
@@ -90,7 +93,7 @@ func ringIn(t *testing.T, dir string) (*seal.Ring, []byte) {
 func seeds(t *testing.T, s *running) map[string]string {
 	t.Helper()
 	ring, raw := ringIn(t, s.dir)
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{Names: jsNames(), URL: s.at.NATS, User: tester.Name, Password: testerPassword, Sealer: ring})
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{Names: jsNames(t), URL: s.at.NATS, User: tester.Name, Password: testerPassword, Sealer: ring})
 	require.NoError(t, err)
 	defer store.Close()
 	keys, err := store.Keys().All(t.Context())
@@ -260,7 +263,7 @@ func TestSealKey_IsMadeAtTheFirstStart(t *testing.T) {
 func refused(t *testing.T, dir string, change func(*config.Config)) error {
 	t.Helper()
 	cfg := config.Default()
-	cfg.NATS.Prefix = jsNames().Prefix()
+	cfg.NATS.Prefix = jsNames(t).Prefix()
 	cfg.Data, cfg.HTTP.Listen, cfg.NATS.Listen = dir, "127.0.0.1:0", "127.0.0.1:0"
 	if change != nil {
 		change(&cfg)
@@ -331,17 +334,17 @@ func TestSealKey_ReplacementSurvivesAKill(t *testing.T) {
 	s.stop(t)
 
 	var puts atomic.Int64
-	wire := faulttest.OpenWire(t, strings.TrimPrefix(shared.ClientURL(), "nats://"), func(said []byte) bool {
+	wire := faulttest.OpenWire(t, hostOf(t, shared.ClientURL()), func(said []byte) bool {
 		if puts.Load() >= sealed { // in the middle, however slow the test is
 			return false
 		}
-		if faulttest.KindOf(said, []faulttest.Kind{{"seal", jsNames().KeySubject("subscriptions", ""), ""}}) != "" {
+		if faulttest.KindOf(said, []faulttest.Kind{{"seal", jsNames(t).KeySubject("subscriptions", ""), ""}}) != "" {
 			puts.Add(1)
 		}
 		return true
 	})
 	defer wire.Close()
-	cut, _ := launch(t, "nats://"+wire.Addr(), dir, second+","+first)
+	cut, _ := launch(t, through(t, wire.Addr(), shared.ClientURL()), dir, second+","+first)
 	eventually(t, func() bool { return puts.Load() >= sealed }, "it seals")
 	cut.kill(t)
 	old, err := seal.ParseList(first)
@@ -394,7 +397,7 @@ func TestSealKey_ServerWithoutTheNewOneLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 	ring, err := seal.New(keys...)
 	require.NoError(t, err)
-	neighbour := storetest.Connect(t, natsstore.Options{Names: jsNames(), URL: shared.ClientURL(), Sealer: ring})
+	neighbour := storetest.Connect(t, natsstore.Options{Names: jsNames(t), URL: shared.ClientURL(), Sealer: ring})
 	require.NoError(t, neighbour.Provision(t.Context()))
 	require.Equal(t, http.StatusServiceUnavailable, s.call(t, "GET /v1/subscriptions/orders", "").status)
 	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions", "").text, `"orders"`)

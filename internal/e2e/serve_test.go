@@ -139,8 +139,8 @@ func startWith(tb testing.TB, dir string, change func(*config.Config), opts app.
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.ShutdownGrace = sluice.Duration(15 * time.Second) // the machine is busy
-	cfg.NATS.Sync, cfg.NATS.Prefix = noSync, jsNames().Prefix()
-	withTester(&cfg, change)
+	cfg.NATS.Sync = noSync
+	placed(tb, &cfg, change)
 	if cfg.NATS.URL != "" && cfg.Secrets == (config.Secrets{}) {
 		cfg.Secrets.Key = sharedKey
 	}

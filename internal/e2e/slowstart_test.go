@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"bytes"
 	"context"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -13,31 +12,32 @@ import (
 	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // Fault F9: a NATS that is reached and answers nothing for the first while, as a cluster that elects its leaders, does not end
 // the start. Each row is what the start asks once the streams are there, and how often that is lost.
 func TestStart_WaitsForSilentNATS(t *testing.T) {
 	t.Parallel()
-	names := jsNames()
-	for _, lost := range []struct {
-		question string
+	for asked, lost := range map[string]struct {
+		question func(streams.Names) string
 		times    int32
 	}{
-		{names.KeySubject("keys", ""), 1},
-		{"$JS.API.CONSUMER.CREATE." + names.BucketStream("keys") + ".", 2},
-		{"$JS.API.CONSUMER.CREATE." + names.BucketStream("eventtypes") + ".", 2},
-		{"$JS.API.CONSUMER.CREATE." + names.DeadLetters() + ".", 2},
-		{"$JS.API.STREAM.INFO." + names.BucketStream("leases"), 2},
+		"a key":                    {func(n streams.Names) string { return n.KeySubject("keys", "") }, 1},
+		"a reader of keys":         {func(n streams.Names) string { return "$JS.API.CONSUMER.CREATE." + n.BucketStream("keys") + "." }, 2},
+		"a reader of types":        {func(n streams.Names) string { return "$JS.API.CONSUMER.CREATE." + n.BucketStream("eventtypes") + "." }, 2},
+		"a reader of dead letters": {func(n streams.Names) string { return "$JS.API.CONSUMER.CREATE." + n.DeadLetters() + "." }, 2},
+		"the leases":               {func(n streams.Names) string { return "$JS.API.STREAM.INFO." + n.BucketStream("leases") }, 2},
 	} {
-		t.Run(lost.question, func(t *testing.T) {
+		t.Run(asked, func(t *testing.T) {
 			t.Parallel()
 			var seen atomic.Int32
-			wire := faulttest.OpenWire(t, strings.TrimPrefix(natstest.Listening(t).ClientURL(), "nats://"), func(said []byte) bool {
-				return !bytes.Contains(said, []byte(" "+lost.question)) || seen.Add(1) > lost.times
+			at := natstest.Listening(t).ClientURL()
+			wire := faulttest.OpenWire(t, hostOf(t, at), func(said []byte) bool {
+				return !bytes.Contains(said, []byte(" "+lost.question(namesAt(at)))) || seen.Add(1) > lost.times
 			})
 			t.Cleanup(wire.Close)
-			s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = "nats://" + wire.Addr() })
+			s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = through(t, wire.Addr(), at) })
 			require.Greater(t, seen.Load(), lost.times, "it was asked again")
 			s.stop(t)
 		})
@@ -50,7 +50,7 @@ func TestStart_EndsAtLastingErrors(t *testing.T) {
 	nats := natstest.Listening(t)
 	run := func(change func(*config.Config)) error {
 		cfg := config.Default()
-		cfg.NATS.Prefix = jsNames().Prefix()
+		cfg.NATS.Prefix = natstest.Prefix(nats.ClientURL())
 		cfg.Data, cfg.Dev, cfg.HTTP.Listen, cfg.NATS.URL, cfg.Secrets.Key = t.TempDir(), true, "127.0.0.1:0", nats.ClientURL(), sharedKey
 		change(&cfg)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -63,7 +63,7 @@ func TestReplicas_TakeOverFromAKilledServer(t *testing.T) {
 	publish := func(begin int) {
 		for n := begin; n < begin+round; n++ {
 			for p := range paths {
-				_, err := js.Publish(t.Context(), jsNames().EventsPrefix()+fmt.Sprintf("default.p%d", p), fmt.Appendf(nil, "%d", n))
+				_, err := js.Publish(t.Context(), jsNames(t).EventsPrefix()+fmt.Sprintf("default.p%d", p), fmt.Appendf(nil, "%d", n))
 				require.NoError(t, err)
 			}
 		}
@@ -123,13 +123,13 @@ func TestNATS_GuardedServerIsUsed(t *testing.T) {
 	api, at := serve(t, func(c *config.Config) {
 		loaded, err := config.Load(file, nil)
 		require.NoError(t, err)
-		c.NATS, c.NATS.Prefix = loaded.NATS, jsNames().Prefix()
+		c.NATS, c.NATS.Prefix = loaded.NATS, jsNames(t).Prefix()
 	})
 	require.Equal(t, url, at.NATS)
 	hook := hooktest.New(t, nil)
 	subscribe(t, api, wish(hook.URL, `"id":"guarded"`))
 	js := dial(t, url, nats.UserCredentials(creds), nats.RootCAs(authority.File), nats.ClientCert(cert, key))
-	_, err := js.Publish(t.Context(), jsNames().EventsPrefix()+"default.p", []byte(`{"n":1}`))
+	_, err := js.Publish(t.Context(), jsNames(t).EventsPrefix()+"default.p", []byte(`{"n":1}`))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"n":1}`, string(parse(t, hook.Wait(1)[0]).Data))
 	statusOf(t, api, "guarded", idle)

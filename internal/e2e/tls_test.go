@@ -156,7 +156,7 @@ func TestTLS_UnreadableCertificateEndsTheStart(t *testing.T) {
 		{config.HTTPTLS{Cert: cert, Key: key, ClientCA: key}, "http.tls.client_ca"},
 	} {
 		cfg := config.Default()
-		cfg.NATS.Prefix = jsNames().Prefix()
+		cfg.NATS.Prefix = jsNames(t).Prefix()
 		cfg.Data, cfg.HTTP.Listen, cfg.NATS.Listen = t.TempDir(), "127.0.0.1:0", "none"
 		tt.files.MinVersion = "1.2"
 		cfg.HTTP.TLS = tt.files

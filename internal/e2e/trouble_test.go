@@ -20,7 +20,7 @@ const slowRetry = `"policy":{"retry":{"preset":"custom","steps":["1h"],"max_atte
 // laneKeys returns the keys of the bucket of lanes that contain a text.
 func laneKeys(t *testing.T, s *running, text string) (keys []string) {
 	t.Helper()
-	kv, err := dial(t, s.at.NATS).KeyValue(t.Context(), jsNames().Bucket(streams.Lanes))
+	kv, err := dial(t, s.at.NATS).KeyValue(t.Context(), jsNames(t).Bucket(streams.Lanes))
 	require.NoError(t, err)
 	lister, err := kv.ListKeys(t.Context())
 	require.NoError(t, err)

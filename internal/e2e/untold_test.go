@@ -48,7 +48,7 @@ func TestOutbox_NextServerAnnouncesForADeadOne(t *testing.T) {
 	eventually(t, func() bool { return len(first.system(t, "/_sys/subscriptions/*", "id")) == 2 }, "they are told")
 	first.stop(t)
 
-	store := storetest.Connect(t, natsstore.Options{Names: jsNames(), URL: shared.ClientURL()})
+	store := storetest.Connect(t, natsstore.Options{Names: jsNames(t), URL: shared.ClientURL()})
 	subs, now := store.Subscriptions(), time.Now().UTC().Add(-time.Minute)
 	js := dial(t, shared.ClientURL())
 	change := func(id string, kinds ...string) *sluice.Subscription {
@@ -96,7 +96,7 @@ func TestOutbox_NextServerAnnouncesForADeadOne(t *testing.T) {
 		waiting, err := store.Outbox().Waiting(t.Context())
 		return err == nil && len(waiting) == 0
 	}, "nothing waits")
-	_, err = js.KeyValue(t.Context(), jsNames().Bucket("subscriptions"))
+	_, err = js.KeyValue(t.Context(), jsNames(t).Bucket("subscriptions"))
 	require.NoError(t, err)
 	subscribe(t, second.api, wish(hook.URL, `"id":"ended"`))
 	second.must(t, http.StatusOK, "POST /v1/subscriptions/changed/pause", "")
@@ -128,7 +128,7 @@ type stored struct {
 
 func record(t *testing.T, js jetstream.JetStream, id string) *stored {
 	t.Helper()
-	kv, err := js.KeyValue(t.Context(), jsNames().Bucket("subscriptions"))
+	kv, err := js.KeyValue(t.Context(), jsNames(t).Bucket("subscriptions"))
 	require.NoError(t, err)
 	entry, err := kv.Get(t.Context(), id)
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func rewrite(t *testing.T, js jetstream.JetStream, id string, s *stored) uint64 
 	s.rest["untold"] = untold
 	text, err := json.Marshal(s.rest)
 	require.NoError(t, err)
-	ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames().KeySubject("subscriptions", id), Data: text}, jetstream.WithExpectLastSequencePerSubject(s.revision))
+	ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames(t).KeySubject("subscriptions", id), Data: text}, jetstream.WithExpectLastSequencePerSubject(s.revision))
 	require.NoError(t, err)
 	s.revision = ack.Sequence
 	return ack.Sequence

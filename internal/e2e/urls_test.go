@@ -62,7 +62,7 @@ func TestStreamSub_URLIsSealedInTheBucket(t *testing.T) {
 	s.must(t, http.StatusCreated, "PUT "+at, `{"type":"webhook","pattern":"a/**","webhook":{"url":"`+hook.URL+`/hunter2"}}`)
 	record := func() (key, text string) {
 		t.Helper()
-		kv, err := dial(t, s.at.NATS).KeyValue(t.Context(), jsNames().Bucket(streams.StreamWakes))
+		kv, err := dial(t, s.at.NATS).KeyValue(t.Context(), jsNames(t).Bucket(streams.StreamWakes))
 		require.NoError(t, err)
 		keys, err := kv.Keys(t.Context())
 		require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestStreamSub_URLIsSealedInTheBucket(t *testing.T) {
 	require.True(t, found, sealed)
 	text, _, _ := strings.Cut(rest, `"`)
 	require.Regexp(t, "^enc1[.]", text)
-	kv, err := dial(t, s.at.NATS).KeyValue(t.Context(), jsNames().Bucket(streams.StreamWakes))
+	kv, err := dial(t, s.at.NATS).KeyValue(t.Context(), jsNames(t).Bucket(streams.StreamWakes))
 	require.NoError(t, err)
 	_, err = kv.PutString(t.Context(), key, strings.Replace(sealed, text, hook.URL+"/hunter2", 1))
 	require.NoError(t, err)

@@ -55,11 +55,11 @@ func TestProducer_IsBelievedFromTrustedUsers(t *testing.T) {
 		js   jetstream.JetStream
 		user string
 	}{{login("shop"), "shop"}, {core, "core"}, {login("ops"), "ops"}} {
-		ack, err := c.js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames().EventsPrefix() + "default.orders." + c.user, Header: nats.Header{
+		ack, err := c.js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames(t).EventsPrefix() + "default.orders." + c.user, Header: nats.Header{
 			"Nats-Msg-Id": {c.user}, "ce-type": {"order.placed"}, "ce-authtype": {"user"}, "ce-authid": {"eve"}, "ce-region": {"eu"},
 		}})
 		require.NoError(t, err)
-		require.Equal(t, jsNames().EventsStream("default"), ack.Stream)
+		require.Equal(t, jsNames(t).EventsStream("default"), ack.Stream)
 	}
 	believed, stripped := map[string]string{"region": "eu", "authtype": "user", "authid": "eve"}, map[string]string{"region": "eu"}
 	want := map[string]map[string]string{"shop": stripped, "core": believed, "ops": stripped}
@@ -84,7 +84,7 @@ func TestProducer_IsBelievedFromTrustedUsers(t *testing.T) {
 	}
 	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/events/core", "").text, `"authid":"eve"`)
 
-	_, err = core.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames().EventsPrefix() + "default.last", Header: nats.Header{"ce-authtype": {"user"}, "ce-type": {"t"}}})
+	_, err = core.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames(t).EventsPrefix() + "default.last", Header: nats.Header{"ce-authtype": {"user"}, "ce-type": {"t"}}})
 	require.NoError(t, err)
 	require.Contains(t, string(hook.Wait(4)[3].Body), `"producedBy":"user"`)
 }
@@ -94,12 +94,12 @@ func TestBrokerUsers_StayInTheirNamespaces(t *testing.T) {
 	t.Parallel()
 	s, login := staffed(t)
 	acme := login("acme")
-	sub, err := acme.Conn().SubscribeSync(jsNames().EventsPrefix() + "acme.>")
+	sub, err := acme.Conn().SubscribeSync(jsNames(t).EventsPrefix() + "acme.>")
 	require.NoError(t, err)
 	require.NoError(t, acme.Conn().Flush())
 	soon, cancel := context.WithTimeout(t.Context(), time.Second) // what is refused is not answered
 	defer cancel()
-	_, err = acme.Publish(soon, jsNames().EventsPrefix()+"default.a", nil, jetstream.WithRetryAttempts(0))
+	_, err = acme.Publish(soon, jsNames(t).EventsPrefix()+"default.a", nil, jetstream.WithRetryAttempts(0))
 	require.Error(t, err)
 	_, err = acme.AccountInfo(soon)
 	require.Error(t, err, "nothing of JetStream")
@@ -109,8 +109,8 @@ func TestBrokerUsers_StayInTheirNamespaces(t *testing.T) {
 	}
 	msg, err := sub.NextMsg(patience)
 	require.NoError(t, err)
-	require.Equal(t, []string{jsNames().EventsPrefix() + "acme.a", "in-acme"}, []string{msg.Subject, msg.Header.Get("ce-id")})
-	_, err = login("ops").Stream(t.Context(), jsNames().EventsStream("default"))
+	require.Equal(t, []string{jsNames(t).EventsPrefix() + "acme.a", "in-acme"}, []string{msg.Subject, msg.Header.Get("ce-id")})
+	_, err = login("ops").Stream(t.Context(), jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	_, err = nats.Connect(s.at.NATS, nats.UserInfo("shop", "x"))
 	require.Error(t, err, "without a certificate")
@@ -155,7 +155,7 @@ func TestTLS_UnusableBrokerFilesEndTheStart(t *testing.T) {
 		"client_ca":      {Cert: cert, Key: key, ClientCA: none + "x"},
 	} {
 		cfg := config.Default()
-		cfg.NATS.Prefix = jsNames().Prefix()
+		cfg.NATS.Prefix = jsNames(t).Prefix()
 		cfg.Data, cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.ServerTLS = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", give
 		err := app.Run(t.Context(), cfg, app.Options{})
 		require.ErrorContains(t, err, "nats.server_tls")

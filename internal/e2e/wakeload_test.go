@@ -94,7 +94,7 @@ func TestWake_HangingEndpointDelaysNoOther(t *testing.T) {
 	js := dial(t, s.at.NATS, nats.MaxReconnects(-1))
 	const consumers = 1000
 	for i := range consumers {
-		_, err := js.PublishAsync(jsNames().EventsPrefix()+fmt.Sprintf("default.agents.a%d", i), []byte(`{}`))
+		_, err := js.PublishAsync(jsNames(t).EventsPrefix()+fmt.Sprintf("default.agents.a%d", i), []byte(`{}`))
 		require.NoError(t, err)
 	}
 	<-js.PublishAsyncComplete()

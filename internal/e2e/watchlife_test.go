@@ -30,7 +30,7 @@ func TestWatch_IsTakenOverFromAKilledServer(t *testing.T) {
 	js := dial(t, shared.ClientURL())
 	read := func(degrees ...int) {
 		for _, d := range degrees {
-			_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames().EventsPrefix() + "default.sensors.1", Header: nats.Header{"content-type": {"application/json"}}, Data: fmt.Appendf(nil, `{"celsius":%d}`, d)})
+			_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: jsNames(t).EventsPrefix() + "default.sensors.1", Header: nats.Header{"content-type": {"application/json"}}, Data: fmt.Appendf(nil, `{"celsius":%d}`, d)})
 			require.NoError(t, err)
 		}
 	}

@@ -24,6 +24,7 @@ type Cluster struct {
 // package needs one at most, and skips it with -short.
 func NewCluster(tb testing.TB) *Cluster {
 	tb.Helper()
+	alone(tb)
 	routes := freeAddresses(tb)
 	c := &Cluster{}
 	for i, route := range routes {

@@ -12,6 +12,7 @@ import (
 // address, and with the options of change. It is shut down when the test ends.
 func Custom(tb testing.TB, change func(*server.Options)) string {
 	tb.Helper()
+	alone(tb)
 	opts := &server.Options{
 		ServerName: "elsewhere", Host: "127.0.0.1", Port: server.RANDOM_PORT,
 		JetStream: true, StoreDir: tb.TempDir(), NoSigs: true, NoLog: true,

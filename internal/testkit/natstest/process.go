@@ -78,6 +78,7 @@ func runProcess(text string) error {
 // NewProcesses returns a cluster that ends with the test, once it has a leader.
 func NewProcesses(tb testing.TB) *Processes {
 	tb.Helper()
+	alone(tb)
 	clients, routes := freeAddresses(tb), freeAddresses(tb)
 	p := &Processes{commands: map[string]*exec.Cmd{}}
 	var hosts []string

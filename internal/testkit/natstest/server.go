@@ -17,7 +17,8 @@ import (
 // Server is a NATS server with a directory of its own. In-process connections made through it
 // survive a restart, because it returns those of the present server.
 type Server struct {
-	opts natsd.Options
+	opts   natsd.Options
+	shared string // its address, if it is that of all tests
 
 	mu   sync.Mutex
 	nats *natsd.Server // nil while stopped
@@ -37,9 +38,14 @@ func Listening(tb testing.TB) *Server {
 }
 
 // NewWith returns a running server with the options. Without a directory it gets a temporary
-// one; without a sync setting it does not wait for the disk.
+// one; without a sync setting it does not wait for the disk. If the tests share a server (SharedEnv),
+// it is a part of that one, which lets in every user.
 func NewWith(tb testing.TB, opts natsd.Options) *Server {
 	tb.Helper()
+	if Shared() && !opts.DontListen && opts.MaxStore == 0 && opts.StoreDir == "" {
+		return &Server{shared: room(tb)}
+	}
+	alone(tb)
 	if opts.StoreDir == "" {
 		opts.StoreDir = tb.TempDir()
 	}
@@ -55,6 +61,7 @@ func NewWith(tb testing.TB, opts natsd.Options) *Server {
 // Start starts a stopped server on the same directory and port.
 func (s *Server) Start(tb testing.TB) {
 	tb.Helper()
+	alone(tb)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	require.Nil(tb, s.nats, "the server runs")
@@ -73,6 +80,7 @@ func (s *Server) Start(tb testing.TB) {
 // Stop shuts the server down and waits until it has ended; a stopped server stays stopped.
 func (s *Server) Stop(tb testing.TB) {
 	tb.Helper()
+	alone(tb)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nats == nil {
@@ -93,6 +101,9 @@ func (s *Server) Restart(tb testing.TB) {
 // ClientURL returns the address that clients connect to, or "" if the server does not listen
 // or is stopped.
 func (s *Server) ClientURL() string {
+	if s.shared != "" {
+		return s.shared
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nats == nil {
