@@ -65,6 +65,34 @@ func TestVerify_AcceptsSigned(t *testing.T) {
 	require.Contains(t, stderr, "a key is required")
 }
 
+// The scheme rfc9421 signs the URL, which is that of the request line, or of --url.
+func TestVerify_ReadsTheURLOfMessages(t *testing.T) {
+	t.Parallel()
+	sign := []string{"sign", "--scheme", "rfc9421", "--secret", privatePrefix + base64.StdEncoding.EncodeToString(make([]byte, 32))}
+	public := "--public-key=" + publicPrefix + "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik="
+	status, request, stderr := runUntil(t.Context(), `{"a":1}`, append(sign, "--request", "--url", "https://hooks.example/in?k=v")...)
+	require.Zero(t, status, stderr)
+	require.Contains(t, request, `sig1=("@method" "@authority" "@path" "@query" "content-digest" "content-type" "webhook-id");created=`)
+	line, headers, _ := strings.Cut(request, "\n")
+	require.Equal(t, "POST /in?k=v HTTP/1.1", line)
+	for _, tt := range []struct{ name, request, args, stderr string }{
+		{"as it was signed", request, "", ""},
+		{"with its URL", headers, "--url https://hooks.example/in?k=v", ""},
+		{"behind a proxy", strings.Replace(request, "host: hooks.example", "host: 10.0.0.7:8080", 1), "--url https://hooks.example/in?k=v", ""},
+		{"another path", strings.Replace(request, "/in?", "/out?", 1), "", "(here POST hooks.example/out?k=v)"},
+		{"another body", strings.Replace(request, `{"a":1}`, `{"a":2}`, 1), "", "compare the keys"},
+		{"another end", request + "\n", "", "without the final line break"},
+		{"no URL", strings.Replace(headers, "host: ", "not-host: ", 1), "", "pass --url"},
+		{"no path", strings.Replace(request, "/in?k=v", "in", 1), "", "the request line"},
+	} {
+		_, _, stderr := runUntil(t.Context(), tt.request, append([]string{"verify", public}, strings.Fields(tt.args)...)...)
+		require.Contains(t, stderr, tt.stderr, tt.name)
+		require.Equal(t, tt.stderr == "", stderr == "", "%s: %s", tt.name, stderr)
+	}
+	_, _, stderr = runUntil(t.Context(), `{"a":1}`, sign...)
+	require.Contains(t, stderr, "pass --url")
+}
+
 // The receiver prints each request, verifies it, and fails by plan.
 func TestReceive_VerifiesAndFailsByPlan(t *testing.T) {
 	t.Parallel()

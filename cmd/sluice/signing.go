@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,9 +34,9 @@ const (
 type keyFlags struct {
 	Secret     []string `help:"Secret of the subscription; two during a rotation." env:"SLUICE_SECRET" placeholder:"SECRET" sep:"none"`
 	SecretFile []string `name:"secret-file" help:"File with a secret." type:"path" placeholder:"FILE" sep:"none"`
-	JWKS       string   `name:"jwks" help:"File with the server's public keys (/.well-known/jwks.json), for the scheme ed25519." type:"path" placeholder:"FILE"`
-	PublicKey  []string `name:"public-key" help:"Public key whpk_…, for the scheme ed25519." placeholder:"KEY" sep:"none"`
-	Scheme     string   `help:"Signature scheme: standard, ed25519, t-sha256 or header; default: that of the request." placeholder:"NAME" enum:",standard,ed25519,t-sha256,header" default:""`
+	JWKS       string   `name:"jwks" help:"File with the server's public keys (/.well-known/jwks.json), for the schemes ed25519 and rfc9421." type:"path" placeholder:"FILE"`
+	PublicKey  []string `name:"public-key" help:"Public key whpk_…, for the schemes ed25519 and rfc9421." placeholder:"KEY" sep:"none"`
+	Scheme     string   `help:"Signature scheme: standard, ed25519, t-sha256, header or rfc9421; default: that of the request." placeholder:"NAME" enum:",standard,ed25519,t-sha256,header,rfc9421" default:""`
 	SignedIn   string   `name:"signed-in" help:"Header with the signature of the scheme header." placeholder:"NAME"`
 }
 
@@ -107,6 +109,7 @@ type verifyCmd struct {
 
 	File   string   `arg:"" optional:"" help:"Request: header lines, an empty line, and the body; with --header, the body only. Default: stdin."`
 	Header []string `short:"H" help:"Header of the request, \"webhook-id: msg_1\"; repeatable." placeholder:"LINE" sep:"none"`
+	URL    *url.URL `name:"url" help:"URL to which the request was sent, for the scheme rfc9421; default: that of its request line and its header Host." placeholder:"URL"`
 	AnyAge bool     `name:"any-age" help:"Accept a signature of any age, not only of the last five minutes."`
 }
 
@@ -124,42 +127,48 @@ func (c *verifyCmd) Run(s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	header, body, err := requestOf(s, c.File, c.Header)
+	req, body, err := requestOf(s, c.File, c.Header)
 	if err != nil {
 		return err
+	}
+	if c.URL != nil {
+		req.URL, req.Host = c.URL, c.URL.Host
 	}
 	if c.AnyAge {
 		r.Tolerance = 1<<63 - 1
 	}
-	if schemeOf(r, header) == webhook.Message {
-		return terminal.Usagef("the scheme %s signs the method and the URL, too, which are not in the file: use sluice receive, or a library of RFC 9421", webhook.Message)
+	if schemeOf(r, req.Header) == webhook.Message && req.Host == "" {
+		return terminal.Usagef("the scheme %s signs the URL, too: pass --url, or begin the file with the request line and the header Host", webhook.Message)
 	}
-	scheme, err := verifyRequest(r, &http.Request{Header: header}, body)
+	scheme, err := verifyRequest(r, req, body)
 	if err != nil {
-		return sluice.Errorf(sluice.InvalidRequest, "the signature is not valid (scheme %s): %s%s", scheme, err, remedy(*r, scheme, header, body))
+		return sluice.Errorf(sluice.InvalidRequest, "the signature is not valid (scheme %s): %s%s", scheme, err, remedy(*r, scheme, req, body))
 	}
 	return s.Show(map[string]any{"valid": true, "scheme": scheme}, func() error { return s.Say("The signature is valid (scheme %s).", scheme) })
 }
 
 // remedy says which change would make a signature valid.
-func remedy(r webhook.Receiver, scheme webhook.Scheme, header http.Header, body []byte) string {
+func remedy(r webhook.Receiver, scheme webhook.Scheme, req *http.Request, body []byte) string {
 	r.Scheme = scheme
 	r.Tolerance = 1<<63 - 1
-	if r.Verify(header, body) == nil {
+	if r.VerifyRequest(req, body) == nil {
 		return "; it is right, but not of the last five minutes: compare the clocks, or pass --any-age"
 	}
 	for change, other := range map[string][]byte{
 		"without the final line break": bytes.TrimRight(body, "\r\n"), "with a line break at its end": append(bytes.Clone(body), '\n'),
 	} {
-		if r.Verify(header, other) == nil {
+		if r.VerifyRequest(req, other) == nil {
 			return "; the body is right " + change + ": verify the bytes as they came"
 		}
+	}
+	if scheme == webhook.Message {
+		return fmt.Sprintf("; compare the keys, the body (the bytes as they came) and the URL of the endpoint (here %s %s%s)", req.Method, req.Host, req.URL.RequestURI())
 	}
 	return "; compare the secret (all of it, with whsec_) and the body (the bytes as they came, not parsed and written again)"
 }
 
 // requestOf reads a request. With header lines, the file is the body.
-func requestOf(s *terminal.Session, file string, lines []string) (http.Header, []byte, error) {
+func requestOf(s *terminal.Session, file string, lines []string) (*http.Request, []byte, error) {
 	in := s.Stdin
 	if file != "" && file != "-" {
 		f, err := os.Open(filepath.Clean(file))
@@ -170,59 +179,69 @@ func requestOf(s *terminal.Session, file string, lines []string) (http.Header, [
 		in = f
 	}
 	reader := bufio.NewReader(io.LimitReader(in, maxRequest))
-	header, err := headerOf(reader, lines)
-	if err != nil {
+	req := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/"}}
+	if err := headOf(req, reader, lines); err != nil {
 		return nil, nil, err
 	}
+	req.Host = req.Header.Get("Host")
 	body, err := io.ReadAll(reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the request: %w", err)
 	}
-	return header, body, nil
+	return req, body, nil
 }
 
-// headerOf returns the header of a request: the lines, or those at its begin.
-func headerOf(reader *bufio.Reader, lines []string) (http.Header, error) {
-	header := http.Header{}
+// headOf enters the head of a request: the lines, or its begin.
+func headOf(req *http.Request, reader *bufio.Reader, lines []string) error {
+	req.Header = http.Header{}
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok {
-			return nil, terminal.Usagef("--header %q: write \"name: value\"", line)
+			return terminal.Usagef("--header %q: write \"name: value\"", line)
 		}
-		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		req.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	if len(lines) > 0 {
-		return header, nil
+		return nil
 	}
-	if err := skipRequestLine(reader); err != nil {
-		return nil, err
+	if err := requestLine(req, reader); err != nil {
+		return err
 	}
 	fields, err := textproto.NewReader(reader).ReadMIMEHeader()
 	if err != nil {
-		return nil, terminal.Usagef("the request needs header lines, an empty line and the body; or pass --header and the body alone: %w", err)
+		return terminal.Usagef("the request needs header lines, an empty line and the body; or pass --header and the body alone: %w", err)
 	}
-	return http.Header(fields), nil
+	req.Header = http.Header(fields)
+	return nil
 }
 
-// skipRequestLine skips "POST /hook HTTP/1.1", if it is there.
-func skipRequestLine(reader *bufio.Reader) error {
+// requestLine enters the URL of "POST /hook HTTP/1.1", if the line is there.
+func requestLine(req *http.Request, reader *bufio.Reader) error {
 	begin, err := reader.Peek(5)
 	if err != nil || string(begin) != "POST " {
 		return nil //nolint:nilerr // a short request is a matter of its headers
 	}
-	if _, err := reader.ReadString('\n'); err != nil {
+	line, err := reader.ReadString('\n')
+	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
+	}
+	target, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, "POST ")), " ")
+	if req.URL, err = url.ParseRequestURI(target); err != nil {
+		return terminal.Usagef("the request line %q: write POST, the path and the version: %w", strings.TrimSpace(line), err)
 	}
 	return nil
 }
 
 type signCmd struct {
 	File     string    `arg:"" optional:"" help:"File with the body. Default: stdin."`
-	Secret   string    `help:"Secret; whsk_… is a private key, for the scheme ed25519." env:"SLUICE_SECRET" placeholder:"SECRET" required:""`
-	Scheme   string    `help:"Signature scheme: standard, ed25519, t-sha256 or header." placeholder:"NAME" enum:"standard,ed25519,t-sha256,header" default:"standard"`
+	Secret   string    `help:"Secret; whsk_… is a private key, for the schemes ed25519 and rfc9421." env:"SLUICE_SECRET" placeholder:"SECRET" required:""`
+	Scheme   string    `help:"Signature scheme: standard, ed25519, t-sha256, header or rfc9421." placeholder:"NAME" enum:"standard,ed25519,t-sha256,header,rfc9421" default:"standard"`
 	SignedIn string    `name:"signed-in" help:"Header with the signature of the scheme header." placeholder:"NAME" default:"X-Fole-Signature"`
 	ID       string    `help:"webhook-id of the request." default:"msg_test" placeholder:"ID"`
 	At       time.Time `help:"Time of the signature; default: now." placeholder:"TIME"`
+	URL      *url.URL  `name:"url" help:"URL of the receiver, for the scheme rfc9421." placeholder:"URL"`
+	Type     string    `name:"content-type" help:"content-type of the request, for the scheme rfc9421." placeholder:"TYPE" default:"application/json"`
+	KeyID    string    `name:"key-id" help:"kid of the key, for the scheme rfc9421." placeholder:"ID" default:"test"`
 	Request  bool      `help:"Print the whole request, as sluice verify reads it."`
 }
 
@@ -256,6 +275,10 @@ func (c *signCmd) Run(s *terminal.Session) error {
 		fmt.Fprintf(&text, "%s: %s\n", header[0], header[1])
 	}
 	if c.Request {
+		if c.Scheme == string(webhook.Message) {
+			line := fmt.Sprintf("POST %s HTTP/1.1\nhost: %s\n", c.URL.RequestURI(), c.URL.Host)
+			text = *bytes.NewBufferString(line + text.String())
+		}
 		text.WriteByte('\n')
 		text.Write(body)
 	}
@@ -272,11 +295,13 @@ func (c *signCmd) headers(body []byte) ([][2]string, error) {
 			return nil, err
 		}
 		return append(head, [2]string{"webhook-signature", webhook.SignEd25519(key, c.ID, c.At, body)}), nil
+	case webhook.Message:
+		return c.message(body)
 	case webhook.TSHA256:
 		return [][2]string{{"webhook-id", c.ID}, {"webhook-signature", webhook.SignT(c.Secret, c.At, body)}}, nil
 	case webhook.Header:
 		return [][2]string{{"webhook-id", c.ID}, {strings.ToLower(c.SignedIn), webhook.SignHeader(c.Secret, body)}}, nil
-	case webhook.Standard, webhook.Message: // the flag does not take Message
+	case webhook.Standard:
 	}
 	signature, err := webhook.SignStandard(c.Secret, c.ID, c.At, body)
 	if err != nil {
@@ -285,7 +310,26 @@ func (c *signCmd) headers(body []byte) ([][2]string, error) {
 	return append(head, [2]string{"webhook-signature", signature}), nil
 }
 
-// privateKey reads a key of the scheme ed25519: a seed of 32 bytes, or the key of 64.
+// message returns the names and values of the scheme rfc9421.
+func (c *signCmd) message(body []byte) ([][2]string, error) {
+	key, err := privateKey(c.Secret)
+	if err != nil {
+		return nil, err
+	}
+	if c.URL == nil || c.URL.Host == "" || strings.ContainsAny(c.KeyID, "\"\\") {
+		return nil, terminal.Usagef("the scheme %s signs the URL: pass --url https://receiver.example/hook; a --key-id has no quotes and backslashes", webhook.Message)
+	}
+	hash := sha256.Sum256(body)
+	head := [][2]string{{"content-digest", webhook.DigestOf(hash[:])}, {"content-type", c.Type}, {"webhook-id", c.ID}}
+	components := webhook.URLComponents(c.URL)
+	for _, header := range head {
+		components = append(components, webhook.Component{Name: header[0], Value: header[1]})
+	}
+	input, signature := webhook.SignMessage([]webhook.SigningKey{{ID: c.KeyID, Key: key}}, c.At, components)
+	return append(head, [2]string{"signature-input", input}, [2]string{"signature", signature}), nil
+}
+
+// privateKey reads a key of the schemes ed25519 and rfc9421: a seed of 32 bytes, or the key of 64.
 func privateKey(secret string) (ed25519.PrivateKey, error) {
 	text, ok := strings.CutPrefix(secret, privatePrefix)
 	data, err := base64.StdEncoding.DecodeString(text)
@@ -296,5 +340,5 @@ func privateKey(secret string) (ed25519.PrivateKey, error) {
 	case len(data) == ed25519.PrivateKeySize:
 		return data, nil
 	}
-	return nil, terminal.Usagef("--secret: for the scheme ed25519, write %s and the base64 of a private key", privatePrefix)
+	return nil, terminal.Usagef("--secret: for the schemes ed25519 and rfc9421, write %s and the base64 of a private key", privatePrefix)
 }

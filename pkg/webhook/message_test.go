@@ -6,9 +6,12 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -88,6 +91,7 @@ func TestMessage_IsAcceptedByAnotherLibrary(t *testing.T) {
 func TestMessage_ReceiverAcceptsOnlyWholeSignatures(t *testing.T) {
 	t.Parallel()
 	at := signedAt()
+	var examples []example
 	hook := webhook.Receiver{Scheme: webhook.Message, Keys: []ed25519.PublicKey{publicOf(1)}, Now: func() time.Time { return at }}
 	for name, c := range map[string]struct {
 		change func(req *http.Request)
@@ -121,7 +125,15 @@ func TestMessage_ReceiverAcceptsOnlyWholeSignatures(t *testing.T) {
 		req := message(t, at, 1)
 		c.change(req)
 		require.ErrorIs(t, hook.VerifyRequest(req, []byte(body)), c.want, name)
+		if name != "too much" { // for a file
+			examples = append(examples, exampleOf(name, req, body, c.want == nil))
+		}
 	}
+	for name, seeds := range map[string][]byte{"another key": {2}, "both keys of a rotation": {2, 1}} {
+		examples = append(examples, exampleOf(name, message(t, at, seeds...), body, len(seeds) == 2))
+	}
+	examples = append(examples, exampleOf("another body", message(t, at, 1), body+" ", false))
+	sameExamples(t, examples)
 	require.ErrorIs(t, hook.VerifyRequest(message(t, at, 1), []byte(body+" ")), webhook.ErrSignature)
 	require.NoError(t, hook.VerifyRequest(message(t, at, 2, 1), []byte(body)), "during a rotation either key verifies")
 	require.ErrorIs(t, hook.VerifyRequest(message(t, at, 2), []byte(body)), webhook.ErrSignature)
@@ -133,6 +145,42 @@ func TestMessage_ReceiverAcceptsOnlyWholeSignatures(t *testing.T) {
 	require.ErrorIs(t, hook.Verify(inside.Header, []byte(body)), webhook.ErrSetup)
 	hook.Keys = nil
 	require.ErrorIs(t, hook.VerifyRequest(message(t, at, 1), []byte(body)), webhook.ErrSetup)
+}
+
+// example is a request of this test, and whether key 1 verifies it, for receivers in other languages.
+type example struct {
+	Name    string            `json:"name"`
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+	Genuine bool              `json:"genuine"`
+}
+
+func exampleOf(name string, req *http.Request, text string, genuine bool) example {
+	e := example{name, req.Method, "https://" + req.Host + req.URL.EscapedPath() + "?" + req.URL.RawQuery, map[string]string{}, text, genuine}
+	for header, values := range req.Header {
+		e.Headers[strings.ToLower(header)] = strings.Join(values, ", ")
+	}
+	return e
+}
+
+// sameExamples compares examples with the file that scripts/interop reads; UPDATE_EXAMPLES=1 writes it.
+func sameExamples(t *testing.T, examples []example) {
+	t.Helper()
+	const file = "testdata/rfc9421.json"
+	slices.SortFunc(examples, func(a, b example) int { return strings.Compare(a.Name, b.Name) })
+	keys, err := webhook.FormatKeys(webhook.PublicKey{ID: "key-1", Key: publicOf(1)})
+	require.NoError(t, err)
+	text, err := json.MarshalIndent(map[string]any{"now": signedAt().Unix(), "jwks": json.RawMessage(keys), "requests": examples}, "", "  ")
+	require.NoError(t, err)
+	text = append(text, '\n')
+	if os.Getenv("UPDATE_EXAMPLES") != "" {
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(text), "UPDATE_EXAMPLES=1 writes %s", file)
 }
 
 func replace(req *http.Request, old, with string) {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { test } from 'node:test'
 import { SignatureError, verify, verifyAttempt } from '../../pkg/typescript/dist/webhook.js'
@@ -24,6 +25,7 @@ async function hasCryptography() {
 const cases = [
   { name: 'standard', policy: { signature: { scheme: 'standard' } } },
   { name: 'ed25519', policy: { signature: { scheme: 'ed25519' } }, python: await hasCryptography() },
+  { name: 'rfc9421', policy: { envelope: 'cloudevents-binary', signature: { scheme: 'rfc9421' } }, python: await hasCryptography() },
   { name: 't-sha256', policy: { signature: { scheme: 't-sha256' } } },
   { name: 'header', policy: { signature: { scheme: 'header' } } },
   { name: 'header with a name', policy: { signature: { scheme: 'header', name: 'X-Hub' } }, header: 'X-Hub' },
@@ -36,17 +38,22 @@ test('the clients verify', async (t) => {
   for (const [n, one] of cases.entries()) {
     await t.test(one.name, async (t) => {
       const receiver = await startReceiver(t)
-      const { secret } = await server.subscribe(`/v/${n}`, receiver.url, { policy: one.policy })
+      const url = `${receiver.url}/a%20b?k=v&k=w`
+      const { secret } = await server.subscribe(`/v/${n}`, url, { policy: one.policy })
       const { status, json } = await server.publish(`{"path":"/v/${n}","type":"a.b","data":${data}}`, { 'content-type': 'application/json' })
       assert.equal(status, 201, JSON.stringify(json))
       const [{ headers, body }] = await receiver.exactly(1)
       const request = { scheme: one.policy.signature.scheme, headers, body, ...(one.header && { header: one.header }), keys: [secret], inner: one.inner }
-      if (request.scheme === 'ed25519') request.keys = jwks.keys
+      const published = ['ed25519', 'rfc9421'].includes(request.scheme)
+      if (published) request.keys = jwks.keys
+      if (request.scheme === 'rfc9421') request.url = url
       const other = 'whsec_' + Buffer.alloc(32, 7).toString('base64')
       const wrong = [{ ...request, body: body.replace('1', '2') }]
-      if (request.scheme !== 'ed25519') wrong.push({ ...request, keys: [other] })
+      if (!published) wrong.push({ ...request, keys: [other] })
       if (request.scheme !== 'header' || one.inner) wrong.push({ ...request, now: Date.now() / 1000 + 301 })
-
+      if (request.scheme === 'rfc9421') {
+        wrong.push({ ...request, url: url + '1' }, { ...request, method: 'PUT' }, { ...request, headers: { ...headers, 'ce-type': 'c' } })
+      }
       wrong.push({ ...request, headers: {} })
 
       const genuine = [request, { ...request, keys: [...request.keys, ...request.keys] }]
@@ -55,6 +62,15 @@ test('the clients verify', async (t) => {
         assert.deepEqual(await check([...genuine, ...wrong]), wanted, `${check.name}: ${body}`)
       }
     })
+  }
+})
+
+test('the clients verify the examples of rfc9421 as pkg/webhook does', async () => {
+  const { now, jwks, requests } = JSON.parse(await readFile(resolve(client, '../../webhook/testdata/rfc9421.json'), 'utf8'))
+  const given = requests.map(({ name, genuine, ...request }) => ({ ...request, now, scheme: 'rfc9421', keys: jwks.keys }))
+  for (const check of await hasCryptography() ? [inTypeScript, inPython] : [inTypeScript]) {
+    const found = await check(given)
+    assert.deepEqual(requests.map(({ name }, i) => [name, found[i]]), requests.map(({ name, genuine }) => [name, genuine]), check.name)
   }
 })
 

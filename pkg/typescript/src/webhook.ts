@@ -1,16 +1,20 @@
 // Verifies the requests of a server, with node:crypto alone. docs/signatures.md has the rules.
-import { type JsonWebKey, createHmac, createPublicKey, timingSafeEqual, verify as isSigned } from 'node:crypto'
+import { type JsonWebKey, createHash, createHmac, createPublicKey, timingSafeEqual, verify as isSigned } from 'node:crypto'
 
-export type Scheme = 'standard' | 'ed25519' | 't-sha256' | 'header'
+export type Scheme = 'standard' | 'ed25519' | 't-sha256' | 'header' | 'rfc9421'
 export type RequestHeaders = Headers | Record<string, string | string[] | undefined>
 
 export interface Verification {
   /** The scheme of the subscription; default `standard`. */
   scheme?: Scheme
-  /** The secrets, `whsec_…`: two during a rotation. For `ed25519` the `keys` of `getKeys()`. */
+  /** The secrets, `whsec_…`: two during a rotation. For `ed25519` and `rfc9421` the `keys` of `getKeys()`. */
   keys: readonly (string | JsonWebKey)[]
   /** The header of the scheme `header`, if the subscription names another than `X-Fole-Signature`. */
   header?: string
+  /** The URL to which the request was sent, for the scheme `rfc9421`: that of the endpoint, whose host a proxy may hide. */
+  url?: string
+  /** The method, for the scheme `rfc9421`; default `POST`. */
+  method?: string
   /** The time in seconds; default: now. */
   now?: number
 }
@@ -56,6 +60,34 @@ const schemes: Record<Scheme, Check> = {
     return isMAC(hex, Buffer.concat([Buffer.from(`${at}.`), body]), keys)
   },
   header: (body, signature, _headers, { keys }) => isMAC(/^sha256=(.*)$/.exec(signature)?.[1], body, keys),
+  rfc9421: (body, _signature, headers, how) => {
+    const digest = /(?:^|[ ,])sha-256=:([A-Za-z0-9+/=]*):/.exec(header(headers, 'content-digest'))?.[1] ?? ''
+    if (!isEqual(createHash('sha256').update(body).digest(), Buffer.from(digest, 'base64'))) return false
+    const signatures = new Map(Array.from(header(headers, 'signature').matchAll(/([a-z*][a-z0-9_.*-]*)=:([A-Za-z0-9+/=]*):/g), ([, label, text]) => [label, text]))
+    return Array.from(header(headers, 'signature-input').slice(0, 16_384).matchAll(messageInput)).slice(0, 16).some(([, label = '', params = '', names = '', created = '']) => {
+      const base = signatureBase(names.split(' ').map((name) => name.slice(1, -1)), params, headers, how)
+      const given = Buffer.from(signatures.get(label) ?? '', 'base64')
+      return base !== undefined && isTimely(Number(created), how.now)
+        && how.keys.some((key) => typeof key !== 'string' && isSigned(null, base, createPublicKey({ key, format: 'jwk' }), given))
+    })
+  },
+}
+
+// A member of Signature-Input: its label, what is signed of it, and in that the quoted components and the time.
+const messageInput = /(?<![\w*.-])([a-z*][a-z0-9_.*-]*)=(\(("[@a-z0-9_-]+"(?: "[@a-z0-9_-]+")*)\);created=(\d{1,12})(?:;[a-z*][a-z0-9_.*-]*(?:=(?:-?\d+|"[^"\\]*"))?)*)/g
+const mustCover = ['@method', '@authority', '@path', '@query', 'content-digest', 'content-type', 'webhook-id']
+
+/** Returns what RFC 9421 signs; undefined if it is not enough, or not known. */
+function signatureBase(names: string[], params: string, headers: RequestHeaders, { url = '', method = 'POST' }: Verification): Buffer | undefined {
+  const [, host = '', path = '', query = ''] = /^https?:\/\/(?:[^/?#@]*@)?([^/?#@]+)([^?#]*)(\?[^#]*)?/i.exec(url) ?? []
+  if (host === '') throw new TypeError('the scheme rfc9421 needs the URL to which the request was sent')
+  const derived: Record<string, string> = {
+    '@method': method, '@authority': host.toLowerCase().replace(/:(80|443)$/, ''), '@path': path || '/', '@query': query || '?',
+  }
+  if (new Set(names).size < names.length || mustCover.some((name) => !names.includes(name))) return undefined
+  const values = names.map((name) => (name.startsWith('@') ? derived[name] : found(headers, name)?.trim()))
+  if (values.includes(undefined)) return undefined
+  return Buffer.from([...names.map((name, i) => `"${name}": ${values[i]}`), `"@signature-params": ${params}`].join('\n'), 'latin1')
 }
 
 /** Returns what Standard Webhooks signs, if the time is right. */
@@ -74,14 +106,22 @@ function isMAC(hex: unknown, content: string | Buffer, keys: Verification['keys'
   return keys.some((key) => typeof key === 'string' && isEqual(hmac(key, content), Buffer.from(hex, 'hex')))
 }
 
-function checkTime(time: number, now = Date.now() / 1000): void {
-  if (!(Math.abs(now - time) <= tolerance)) throw new SignatureError('the time is missing, or more than five minutes from now')
+function isTimely(time: number, now = Date.now() / 1000): boolean {
+  return Math.abs(now - time) <= tolerance
+}
+
+function checkTime(time: number, now: number | undefined): void {
+  if (!isTimely(time, now)) throw new SignatureError('the time is missing, or more than five minutes from now')
 }
 
 function header(headers: RequestHeaders, name: string): string {
-  if (headers instanceof Headers) return headers.get(name) ?? ''
+  return found(headers, name) ?? ''
+}
+
+function found(headers: RequestHeaders, name: string): string | undefined {
+  if (headers instanceof Headers) return headers.get(name) ?? undefined
   const value = headers[name.toLowerCase()] ?? Object.entries(headers).find(([one]) => one.toLowerCase() === name.toLowerCase())?.[1]
-  return Array.isArray(value) ? value.join(', ') : (value ?? '')
+  return Array.isArray(value) ? value.join(', ') : value
 }
 
 /** Returns the canonical form of a JSON value (RFC 8785). */

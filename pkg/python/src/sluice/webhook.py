@@ -1,6 +1,6 @@
 """Verifies the requests of a server, with the standard library alone. docs/signatures.md has the rules.
 
-The scheme ed25519 needs the package cryptography: `pip install sluice-client[ed25519]`.
+The schemes ed25519 and rfc9421 need the package cryptography: `pip install sluice-client[ed25519]`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
-Scheme: TypeAlias = Literal["standard", "ed25519", "t-sha256", "header"]
+Scheme: TypeAlias = Literal["standard", "ed25519", "t-sha256", "header", "rfc9421"]
 
 TOLERANCE = 5 * 60  # seconds between the signing time and now
 
@@ -33,14 +33,18 @@ def verify(
     *,
     scheme: Scheme = "standard",
     header: str = "X-Fole-Signature",
+    url: str = "",
+    method: str = "POST",
     now: float | None = None,
 ) -> None:
     """Raises SignatureError unless a request is genuine.
 
     body: the raw body; JSON that was parsed and written again has other bytes
-    keys: the secrets, "whsec_…": two during a rotation. For ed25519 the "keys" of get_keys()
+    keys: the secrets, "whsec_…": two during a rotation. For ed25519 and rfc9421 the "keys" of get_keys()
     scheme: the scheme of the subscription
     header: the header of the scheme "header", if the subscription names another
+    url: the URL to which the request was sent, for rfc9421: that of the endpoint, whose host a proxy may hide
+    method: the method, for rfc9421
     now: the time in seconds; default: now
     """
     given = {name.lower(): value for name, value in headers.items()}
@@ -62,6 +66,9 @@ def verify(
         case "header":
             found = re.fullmatch(r"sha256=([0-9a-f]{64})", given.get(header.lower(), ""))
             genuine = found is not None and is_mac(found[1], body, secrets)
+        case "rfc9421":
+            public = [key for key in keys if not isinstance(key, str)]
+            genuine = is_message(body, given, public, request_parts(method, url), now)
     if not genuine:
         raise SignatureError("the signature is not that of a known key")
 
@@ -86,8 +93,69 @@ def dated(body: bytes, headers: Mapping[str, str], now: float | None) -> bytes:
     return f"{headers.get('webhook-id', '')}.{at}.".encode() + body
 
 
+# A member of Signature-Input: its label, what is signed of it, and in that the quoted components and the time.
+MESSAGE_INPUT = re.compile(
+    r'(?<![\w*.-])([a-z*][a-z0-9_.*-]*)=(\(("[@a-z0-9_-]+"(?: "[@a-z0-9_-]+")*)\);created=(\d{1,12})'
+    r'(?:;[a-z*][a-z0-9_.*-]*(?:=(?:-?\d+|"[^"\\]*"))?)*)',
+    re.ASCII,
+)
+MESSAGE_SIGNATURE = re.compile(r"([a-z*][a-z0-9_.*-]*)=:([A-Za-z0-9+/=]*):")
+MUST_COVER = {"@method", "@authority", "@path", "@query", "content-digest", "content-type", "webhook-id"}
+
+
+def is_message(
+    body: bytes, headers: Mapping[str, str], keys: Sequence[Mapping[str, Any]], parts: Mapping[str, str], now: float | None
+) -> bool:
+    """Says whether a key signed a request by RFC 9421, with a digest of the body."""
+    digest = re.search(r"(?:^|[ ,])sha-256=:([A-Za-z0-9+/=]*):", headers.get("content-digest", ""))
+    if not digest or not hmac.compare_digest(decoded(digest[1]), hashlib.sha256(body).digest()):
+        return False
+    signatures = {label: decoded(value) for label, value in MESSAGE_SIGNATURE.findall(headers.get("signature", ""))}
+    for label, params, quoted, created in MESSAGE_INPUT.findall(headers.get("signature-input", "")[:16384])[:16]:
+        content = signature_base([name[1:-1] for name in quoted.split(" ")], params, headers, parts)
+        if content is None or label not in signatures or not is_timely(int(created), now):
+            continue
+        if any(is_signed(key, signatures[label], content) for key in keys):
+            return True
+    return False
+
+
+def request_parts(method: str, url: str) -> dict[str, str]:
+    """Returns the components that RFC 9421 derives from a request."""
+    found = re.match(r"https?://(?:[^/?#@]*@)?([^/?#@]+)([^?#]*)(\?[^#]*)?", url, re.IGNORECASE)
+    if not found:
+        raise TypeError("the scheme rfc9421 needs the URL to which the request was sent")
+    return {
+        "@method": method,
+        "@authority": re.sub(r":(80|443)$", "", found[1].lower()),
+        "@path": found[2] or "/",
+        "@query": found[3] or "?",
+    }
+
+
+def signature_base(names: list[str], params: str, headers: Mapping[str, str], parts: Mapping[str, str]) -> bytes | None:
+    """Returns what RFC 9421 signs; None if it is not enough, or not known."""
+    values = {name: parts.get(name) if name.startswith("@") else headers.get(name) for name in names}
+    if len(values) < len(names) or not MUST_COVER.issubset(values) or None in values.values():
+        return None
+    lines = [f'"{name}": {str(value).strip()}' for name, value in values.items()]
+    return "\n".join([*lines, f'"@signature-params": {params}']).encode("latin-1", "replace")
+
+
+def decoded(value: str) -> bytes:
+    """Returns the bytes of base64; none if it is not base64."""
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error:
+        return b""
+
+
+def is_timely(at: float, now: float | None) -> bool:
+    return abs((time.time() if now is None else now) - at) <= TOLERANCE
+
+
 def check_time(at: float | None, now: float | None) -> None:
-    if at is None or abs((time.time() if now is None else now) - at) > TOLERANCE:
+    if at is None or not is_timely(at, now):
         raise SignatureError("the time is missing, or more than five minutes from now")
 
 
