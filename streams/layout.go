@@ -260,9 +260,9 @@ func workBuckets() []Bucket {
 		Again:        true,
 	}, {
 		Name:         Rollups,
-		Description:  "attempts of each subscription by minute, in blocks of each replica",
+		Description:  "attempts of each subscription by minute and by five minutes, in blocks of each replica",
 		History:      1,
-		TTL:          2 * time.Hour, // of a block without a TTL of its own
+		TTL:          27 * time.Hour, // of a block without a TTL of its own
 		MarkerTTL:    time.Minute,
 		MaxConsumers: maxConsumers,
 		Again:        true,

@@ -40,7 +40,7 @@ const (
 	Watches       = "watches"       // key: WatchKey
 	Answers       = "answers"       // key: hash of holder, request and Idempotency-Key
 	Told          = "told"          // key: subscription, or ToldNamespaceKey
-	Rollups       = "rollups"       // key: process, minute and part; or process, "standing" and part
+	Rollups       = "rollups"       // key: process, minute and part; process, "hour", hour and part; process, "standing" and part; or process and "replica"
 	Mirrors       = "mirrors"       // key: mirror
 	Credentials   = "credentials"   // key: mirror; tokens for sources of mirrors
 	TrustedKeys   = "trustedkeys"   // key: namespace; keys that sign bundles for it

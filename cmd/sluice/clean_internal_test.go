@@ -152,6 +152,8 @@ func TestTables_PassNoControlCharacters(t *testing.T) {
 		"sub ls":                  {"subscriptions", sluice.Subscription{}},
 		"sub show s":              {"", sluice.Subscription{}},
 		"sub status s":            {"", sluice.Status{}},
+		"overview":                {"", sluice.Overview{}},
+		"sub stats s":             {"", sluice.Statistics{}},
 		"status":                  {"subscriptions", sluice.SubscriptionHealth{}},
 		"sub test s":              {"", sluice.Attempt{}},
 		"sub replays s":           {"replays", sluice.Replay{}},

@@ -29,6 +29,7 @@ type subCmd struct {
 	Rotate subRotateCmd `cmd:"" help:"Rotate the secret of a subscription and print the new one once."`
 	Test   subTestCmd   `cmd:"" help:"Send a signed test event to the endpoint and show the result."`
 	Status subStatusCmd `cmd:"" help:"Show the status of a subscription."`
+	Stats  subStatsCmd  `cmd:"" help:"Show the attempts of a subscription over the last day, in steps."`
 
 	Import subImportCmd `cmd:"" help:"Create the subscriptions in a file of YAML or NDJSON."`
 	Export subExportCmd `cmd:"" help:"Write subscriptions as a file for import, without secrets."`

@@ -20,13 +20,20 @@ import (
 func (s *server) openRollups() {
 	s.rollups = rollup.New(rollup.Deps{
 		Store: records.NewRollups(s.store), Process: rand.Text(), Now: time.Now, Log: s.opts.Log,
-		Gauges: func() []model.DeliveryGauges { return s.engine.Gauges() },
+		Gauges:  func() []model.DeliveryGauges { return s.engine.Gauges() },
+		Replays: func() []model.ReplayGauges { return s.engine.ReplayGauges() },
+		Wakes:   func() []model.WakeGauges { return s.wakes.Gauges() },
+		Replica: func() rollup.Replica {
+			return rollup.Replica{ID: s.replica, Version: s.version(), Leases: s.leases.Held(), Feeds: s.feeds.Gauges().Feeds}
+		},
 	})
 }
 
 // overview returns the overview of the health of subscriptions.
 func (s *server) overview() *health.Overview {
-	return health.New(health.Deps{Store: s.deliveries, Subscriptions: s.store.Subscriptions().List, Hour: s.rollups.Hour, Now: time.Now})
+	return health.New(health.Deps{
+		Store: s.deliveries, Subscriptions: s.store.Subscriptions().List, Hour: s.rollups.Hour, Minutes: s.rollups.Minutes, Series: s.rollups.Series, Replicas: s.rollups.Replicas, Now: time.Now,
+	})
 }
 
 // observed is metrics, and the statistics of the last hour.

@@ -107,6 +107,7 @@ func (s *server) openLeases(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.leases = leases
 	s.divide, s.owns, s.moduleService.Serves = leases.Poke, ownership.New(leases), leases.Holder
 	return nil
 }

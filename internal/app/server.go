@@ -119,6 +119,7 @@ type sending struct {
 type engines struct {
 	replica       string
 	owns          *ownership.Ownership
+	leases        *natsstore.Leases
 	registry      *subscription.Registry
 	engine        *delivery.Engine
 	wakes         *wake.Engine

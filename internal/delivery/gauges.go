@@ -18,10 +18,21 @@ func (r *runner) publishGauges() {
 	}
 	switch now := time.Now(); {
 	case r.gauges.Buffered+r.gauges.Parked == 0:
-		r.oldest = time.Time{}
+		r.oldest, r.retries = time.Time{}, 0
 	case r.oldest.IsZero() && r.gauges.Buffered > 0 || now.Sub(r.looked) > lookEvery:
-		r.oldest, r.looked = r.lanes.oldest(), now
+		r.oldest, r.retries, r.looked = r.lanes.oldest(), r.lanes.retries(now.Add(time.Hour)), now
 	}
+	r.gauges.Due = r.retries
+}
+
+// retries returns how many parked lanes have another attempt until then, of those that had one.
+func (b *laneTable) retries(until time.Time) (n int) {
+	for _, l := range b.due {
+		if l.park.Attempts > 0 && !l.park.NextAt.After(until) {
+			n++
+		}
+	}
+	return n
 }
 
 func (r *runner) read() model.DeliveryGauges {

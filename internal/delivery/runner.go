@@ -89,10 +89,11 @@ type runner struct {
 	looking   sync.Mutex
 	watched   atomic.Pointer[expiryScan] // with the current settings
 
-	mu     sync.Mutex
-	gauges model.DeliveryGauges
-	oldest time.Time // oldest event that is held or parked; zero: none
-	looked time.Time // when oldest was computed
+	mu      sync.Mutex
+	gauges  model.DeliveryGauges
+	oldest  time.Time // oldest event that is held or parked; zero: none
+	looked  time.Time // when oldest and retries were computed
+	retries int       // parked lanes with another attempt within an hour
 }
 
 func newRunner(sub *sluice.Subscription, ports Deps, opts Options, ahead *atomic.Int64, share *fairsem.Share) *runner {

@@ -181,7 +181,7 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 	if firstFailed.IsZero() {
 		firstFailed = a.StartedAt
 	}
-	a.FirstFailedAt = firstFailed
+	a.FirstFailedAt, a.Class = firstFailed, a.Failure()
 	if a.Probe = j.spare > 0 && classify(&a) == saidTrouble; a.Probe {
 		a.Verdict = sluice.Verdict{Again: now.Add(j.spare)}
 	} else {

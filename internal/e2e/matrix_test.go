@@ -210,6 +210,7 @@ func matrix() map[string]asked {
 		"POST /v1/subscriptions/batch":                {row: forEverybody, body: `[{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}]`}, // each item has a status of its own
 		"GET /v1/subscriptions":                       {row: forEverybody},
 		"GET /v1/health/subscriptions":                {row: forEverybody}, // each sees what it manages
+		"GET /v1/overview":                            {row: forEverybody}, // each sees what it manages
 		"PUT " + one:                                  {row: "200 owner sysadmin admin root subscriber; 404 unlisted uncleared stranger; 403 *", body: `{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}`, ok: 409},
 		"GET " + one:                                  {row: forOwner},
 		"PATCH " + one:                                {row: "200 admin sysadmin root; 403 owner; 404 *", body: `{"description":"x"}`},
@@ -227,6 +228,7 @@ func matrix() map[string]asked {
 		"GET " + one + "/replays/{replay}":            {row: forOwner, ok: 404}, // there is none
 		"POST " + one + "/replays/{replay}/cancel":    {row: forOwner, ok: 404},
 		"GET " + one + "/status":                      {row: forOwner},
+		"GET " + one + "/statistics":                  {row: forOwner},
 		"POST " + one + "/sync":                       {row: "404 *"}, // it is no mirror
 		"POST " + one + "/suspend":                    {row: "404 *"},
 		"PUT " + one + "/credential":                  {row: "404 *", body: `{"credential":"x"}`},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 const noResponse = "no valid HTTP response"
@@ -78,4 +80,27 @@ func networkFailure(err error) string {
 		return "no connection within " + setUp.String()
 	}
 	return ""
+}
+
+// classOf returns the class of a failure without an answer.
+func classOf(parent context.Context, err error) sluice.FailureClass {
+	_, blocked := errors.AsType[*blockedError](err)
+	timeout, isNet := errors.AsType[net.Error](err)
+	switch {
+	case parent.Err() != nil:
+		return sluice.FailOther // interrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		return sluice.FailTimeout
+	case blocked:
+		return sluice.FailUnsent
+	case nameFailure(err) != "":
+		return sluice.FailDNS
+	case tlsFailure(err) != "":
+		return sluice.FailTLS
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return sluice.FailRefused
+	case isNet && timeout.Timeout():
+		return sluice.FailTimeout
+	}
+	return sluice.FailConnection
 }

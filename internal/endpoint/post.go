@@ -17,7 +17,8 @@ type Reply struct {
 	Body       []byte         // of a 2xx, MaxResponse bytes at most
 	Whole      bool           // Body is complete
 	Error      string         // a short text, unless it was delivered
-	RetryAfter time.Duration  // requested by the endpoint; 0: none
+	Class      sluice.FailureClass
+	RetryAfter time.Duration // requested by the endpoint; 0: none
 }
 
 // Post makes a request without an event, to a URL under the guard of every attempt. The headers are
@@ -36,7 +37,7 @@ func (s *Sender) Post(ctx context.Context, url string, header http.Header, body 
 		return err
 	})
 	if err != nil {
-		return Reply{Outcome: sluice.Failed, Error: failure(ctx, err, timeout)}
+		return Reply{Outcome: sluice.Failed, Error: failure(ctx, err, timeout), Class: classOf(ctx, err)}
 	}
 	return reply
 }

@@ -40,10 +40,10 @@ func TestPost_KnownOutcomes(t *testing.T) {
 		"a redirect":    {hooktest.Answer{Status: 307, Header: map[string]string{"Location": "http://169.254.169.254/x?y"}}, endpoint.Reply{Outcome: sluice.Failed, Status: 307, Error: "redirect to http://169.254.169.254/x not followed"}},
 		"gone":          {hooktest.Answer{Status: 410}, endpoint.Reply{Outcome: sluice.Gone, Status: 410, Error: "status 410"}},
 		"later":         {hooktest.Answer{Status: 503, Header: map[string]string{"Retry-After": "7"}}, endpoint.Reply{Outcome: sluice.Failed, Status: 503, Error: "status 503", RetryAfter: 7 * time.Second}},
-		"no answer":     {hooktest.Answer{Cut: true}, endpoint.Reply{Outcome: sluice.Failed, Error: "connection closed before the response was complete"}},
-		"half a 200":    {hooktest.Answer{Cut: true, Body: "abcdef"}, endpoint.Reply{Outcome: sluice.Failed, Error: "connection closed before the response was complete"}},
+		"no answer":     {hooktest.Answer{Cut: true}, endpoint.Reply{Outcome: sluice.Failed, Error: "connection closed before the response was complete", Class: sluice.FailConnection}},
+		"half a 200":    {hooktest.Answer{Cut: true, Body: "abcdef"}, endpoint.Reply{Outcome: sluice.Failed, Error: "connection closed before the response was complete", Class: sluice.FailConnection}},
 		"a large 200":   {hooktest.Answer{Body: strings.Repeat("x", 70_000)}, endpoint.Reply{Outcome: sluice.Delivered, Status: 200, Body: []byte(strings.Repeat("x", 64<<10))}},
-		"never answers": {hooktest.Answer{Hang: true}, endpoint.Reply{Outcome: sluice.Failed, Error: "timeout after 500ms"}},
+		"never answers": {hooktest.Answer{Hang: true}, endpoint.Reply{Outcome: sluice.Failed, Error: "timeout after 500ms", Class: sluice.FailTimeout}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,5 +79,5 @@ func TestPost_ReportsItsInterruption(t *testing.T) {
 	go func() { ended <- local(t).Post(ctx, server.URL, nil, []byte("{}"), time.Minute) }()
 	server.Wait(1)
 	cancel()
-	require.Equal(t, endpoint.Reply{Outcome: sluice.Failed, Error: "interrupted"}, <-ended)
+	require.Equal(t, endpoint.Reply{Outcome: sluice.Failed, Error: "interrupted", Class: sluice.FailOther}, <-ended)
 }

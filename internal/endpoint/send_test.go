@@ -111,6 +111,7 @@ func TestSend_TimeoutCoversTheWholeAttempt(t *testing.T) {
 			a := local(t).Send(t.Context(), sub, event(), 1)
 			require.Equal(t, sluice.Failed, a.Outcome)
 			require.Contains(t, []string{"timeout after 200ms", "status 500"}, a.Error)
+			require.Contains(t, []sluice.FailureClass{sluice.FailTimeout, sluice.FailServer}, a.Failure())
 			require.GreaterOrEqual(t, a.Duration.Std(), 200*time.Millisecond)
 			require.Less(t, a.Duration.Std(), 5*time.Second)
 		})
@@ -231,14 +232,15 @@ func TestSend_NeedsAConnection(t *testing.T) {
 		url  string
 		opts endpoint.Options
 		want string
+		as   sluice.FailureClass
 	}{
-		{"refused", "http://" + closed, endpoint.Options{AllowLoopback: true}, "connection refused"},
-		{"unknown name", "https://nowhere.example/", endpoint.Options{}, "host nowhere.example not found"},
-		{"an address", "https://10.0.0.1/", endpoint.Options{}, "address 10.0.0.1 is private"},
-		{"a metadata address", "https://169.254.169.254/", endpoint.Options{}, "address 169.254.169.254 is link-local"},
-		{"a name that leads inside", "https://inside.example/", endpoint.Options{}, "address 127.0.0.1 is loopback"},
-		{"no TLS", "https://" + plain, endpoint.Options{AllowLoopback: true}, "the endpoint does not speak TLS"},
-		{"no TLS behind an allowed name", "https://inside.example:" + port, endpoint.Options{AllowCIDRs: loopback}, "the endpoint does not speak TLS"},
+		{"refused", "http://" + closed, endpoint.Options{AllowLoopback: true}, "connection refused", sluice.FailRefused},
+		{"unknown name", "https://nowhere.example/", endpoint.Options{}, "host nowhere.example not found", sluice.FailDNS},
+		{"an address", "https://10.0.0.1/", endpoint.Options{}, "address 10.0.0.1 is private", sluice.FailUnsent},
+		{"a metadata address", "https://169.254.169.254/", endpoint.Options{}, "address 169.254.169.254 is link-local", sluice.FailUnsent},
+		{"a name that leads inside", "https://inside.example/", endpoint.Options{}, "address 127.0.0.1 is loopback", sluice.FailUnsent},
+		{"no TLS", "https://" + plain, endpoint.Options{AllowLoopback: true}, "the endpoint does not speak TLS", sluice.FailTLS},
+		{"no TLS behind an allowed name", "https://inside.example:" + port, endpoint.Options{AllowCIDRs: loopback}, "the endpoint does not speak TLS", sluice.FailTLS},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -247,6 +249,7 @@ func TestSend_NeedsAConnection(t *testing.T) {
 			a := sender(t, tt.opts).Send(t.Context(), subscription(tt.url), event(), 1)
 			require.Equal(t, sluice.Failed, a.Outcome)
 			require.Equal(t, tt.want, a.Error)
+			require.Equal(t, tt.as, a.Failure())
 			require.Zero(t, a.Status)
 		})
 	}

@@ -158,13 +158,13 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 	}
 	token, err := s.authorize(ctx, sub, req.Header, until)
 	if err != nil {
-		a.Outcome, a.Error = sluice.Failed, newMask(sub, nil).apply(noToken(ctx, sub, err, timeout))
+		a.Outcome, a.Error, a.Class = sluice.Failed, newMask(sub, nil).apply(noToken(ctx, sub, err, timeout)), sluice.FailCredential
 		return s.ended(a)
 	}
 	secrets := func() mask { return newMask(sub, token) }
 	err = s.exchange(ctx, call{req, body, until, transport}, func(res *http.Response) error { return s.read(res, secrets, &a) })
 	if err != nil {
-		a.Outcome, a.Error = sluice.Failed, expired(sub, secrets().apply(failure(ctx, err, timeout)), a.StartedAt)
+		a.Outcome, a.Error, a.Class = sluice.Failed, expired(sub, secrets().apply(failure(ctx, err, timeout)), a.StartedAt), classOf(ctx, err)
 	}
 	if token != nil && a.Status == http.StatusUnauthorized {
 		s.tokens.refused(sub, token)

@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -36,16 +37,27 @@ type Deps struct {
 	Store         Store
 	Subscriptions func(ctx context.Context) ([]*sluice.Subscription, error)
 	Hour          func() rollup.Hour
+	Minutes       func(sees func(id string, began int64) bool) []rollup.Minute
+	Series        func(sub *sluice.Subscription, since time.Time, step time.Duration) []rollup.Point
+	Replicas      func() []rollup.Seen
 	Now           func() time.Time
 }
 
-// Overview ranks subscriptions.
+// Overview ranks subscriptions, and sums them up.
 type Overview struct {
-	deps Deps
+	deps   Deps
+	census census
 
 	mu    sync.Mutex // held during a look
-	last  []known
+	last  view
 	until time.Time // the last look counts until then
+}
+
+// view is what a look has found out.
+type view struct {
+	all     []known // worst first
+	at      time.Time
+	counted bool // dead letters are known of each subscription
 }
 
 // New returns an overview.
@@ -56,8 +68,22 @@ type known struct {
 	sub    *sluice.Subscription
 	facts  Facts
 	hour   sluice.HourOf
+	counts *rollup.Counts // of the last hour; nil: none
+	stand  rollup.Standing
 	health sluice.Health
 	place  place
+}
+
+// visible returns the subscriptions of a namespace, or of all, that are visible; nil: all are.
+func (v *view) visible(namespace string, sees func(*sluice.Subscription) bool) iter.Seq[*known] {
+	return func(yield func(*known) bool) {
+		for i := range v.all {
+			k := &v.all[i]
+			if (namespace == "" || k.sub.Namespace == namespace) && (sees == nil || sees(k.sub)) && !yield(k) {
+				return
+			}
+		}
+	}
 }
 
 // Query selects subscriptions; empty fields select all.
@@ -67,6 +93,7 @@ type Query struct {
 	Limit     int             // 0: all
 	Cursor    string          // Next of the previous page
 	Visible   func(*sluice.Subscription) bool
+	Sparkline bool // rows have one
 }
 
 // Page is a part of the ranked subscriptions.
@@ -85,17 +112,13 @@ func (o *Overview) List(ctx context.Context, q Query) (Page, error) {
 			return Page{}, err
 		}
 	}
-	all, err := o.look(ctx)
+	v, err := o.look(ctx)
 	if err != nil {
 		return Page{}, err
 	}
 	page := Page{Counts: map[sluice.Health]int{}}
 	var picked []known
-	for i := range all {
-		k := &all[i]
-		if q.Namespace != "" && k.sub.Namespace != q.Namespace || q.Visible != nil && !q.Visible(k.sub) {
-			continue
-		}
+	for k := range v.visible(q.Namespace, q.Visible) {
 		page.Counts[k.health]++
 		if (len(q.Health) == 0 || slices.Contains(q.Health, k.health)) && (q.Cursor == "" || worse(k.place, after) > 0) {
 			picked = append(picked, *k)
@@ -103,11 +126,16 @@ func (o *Overview) List(ctx context.Context, q Query) (Page, error) {
 	}
 	picked, page.Next = model.FirstPage(picked, q.Limit, func(k *known) string { return k.place.cursor() })
 	page.Subscriptions, err = o.rows(ctx, picked)
+	if q.Sparkline {
+		for i := range page.Subscriptions {
+			page.Subscriptions[i].Sparkline = o.sparkline(picked[i].sub)
+		}
+	}
 	return page, err
 }
 
-// look returns all subscriptions, worst first.
-func (o *Overview) look(ctx context.Context) ([]known, error) {
+// look returns all subscriptions. Callers share looks.
+func (o *Overview) look(ctx context.Context) (view, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	began := o.deps.Now()
@@ -118,15 +146,15 @@ func (o *Overview) look(ctx context.Context) ([]known, error) {
 	defer cancel()
 	subs, err := o.deps.Subscriptions(ctx)
 	if err != nil {
-		return nil, err
+		return view{}, err
 	}
 	healths, err := o.deps.Store.Healths(ctx)
 	if err != nil {
-		return nil, err
+		return view{}, err
 	}
 	dead, err := o.deps.Store.DeadLetterCounts(ctx)
 	if err != nil {
-		return nil, err
+		return view{}, err
 	}
 	hour := o.deps.Hour()
 	all := make([]known, len(subs))
@@ -135,8 +163,8 @@ func (o *Overview) look(ctx context.Context) ([]known, error) {
 	}
 	slices.SortFunc(all, func(a, b known) int { return worse(a.place, b.place) })
 	now := o.deps.Now()
-	o.last, o.until = all, now.Add(max(fresh, share*now.Sub(began)))
-	return all, nil
+	o.last, o.until = view{all: all, at: began, counted: dead != nil}, now.Add(max(fresh, share*now.Sub(began)))
+	return o.last, nil
 }
 
 func knownOf(sub *sluice.Subscription, h model.StoredHealth, dead uint64, hour *rollup.Hour, now time.Time) known {
@@ -146,6 +174,7 @@ func knownOf(sub *sluice.Subscription, h model.StoredHealth, dead uint64, hour *
 		f.Breaker, f.Unreadable, f.FailingSince = h.Breaker, h.Unopened != "", h.FailingSince
 	}
 	s := hour.Standings[sub.ID]
+	k.stand = s
 	f.Parked, f.Held = s.Parked, s.Held
 	if s.Breaker == sluice.BreakerOpen || s.Breaker == sluice.BreakerHalfOpen {
 		f.Breaker = s.Breaker
@@ -157,6 +186,7 @@ func knownOf(sub *sluice.Subscription, h model.StoredHealth, dead uint64, hour *
 		f.Attempts, f.Delivered = c.Attempts(), uint64(c.Delivered)
 	}
 	if c := hour.Counts[sub.ID]; c != nil && c.Of(sub) {
+		k.counts = c
 		k.hour = sluice.HourOf{Attempts: c.Attempts(), P95: sluice.Duration(c.Quantile(p95).Round(time.Millisecond))}
 		if percent, ok := c.Success(); ok {
 			k.hour.SuccessPercent = &percent
@@ -170,22 +200,27 @@ func knownOf(sub *sluice.Subscription, h model.StoredHealth, dead uint64, hour *
 // rows asks for the subscriptions of a page in full.
 func (o *Overview) rows(ctx context.Context, picked []known) ([]sluice.SubscriptionHealth, error) {
 	rows, errs := make([]sluice.SubscriptionHealth, len(picked)), make([]error, len(picked))
-	var asking sync.WaitGroup
-	free := make(chan struct{}, atOnce)
-	for i := range picked {
-		free <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-free }()
-			rows[i], errs[i] = o.row(ctx, &picked[i])
-		})
-	}
-	asking.Wait()
+	each(len(picked), func(i int) { rows[i], errs[i] = o.row(ctx, &picked[i]) })
 	for _, err := range errs {
 		if err != nil {
 			return nil, err
 		}
 	}
 	return rows, nil
+}
+
+// each calls f for 0 up to n, some at once.
+func each(n int, f func(i int)) {
+	var asking sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for i := range n {
+		free <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-free }()
+			f(i)
+		})
+	}
+	asking.Wait()
 }
 
 // row returns a subscription in full. Its condition is by what the store says now.

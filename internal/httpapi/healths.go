@@ -21,7 +21,7 @@ type healthList struct {
 
 // listHealth lists the subscriptions that the caller manages by their health, worst first.
 func (s *Server) listHealth(c echo.Context) error {
-	p, err := httpkit.PageOf(c, "namespace", "health")
+	p, err := httpkit.PageOf(c, "namespace", "health", "sparkline")
 	if err != nil {
 		return err
 	}
@@ -29,6 +29,10 @@ func (s *Server) listHealth(c echo.Context) error {
 	if q.Health, err = healthsOf(c.QueryParam("health")); err != nil {
 		return err
 	}
+	if err := httpkit.OneOf(c, "sparkline", "true", "false"); err != nil {
+		return err
+	}
+	q.Sparkline = c.QueryParam("sparkline") == "true"
 	if s.opts.Health == nil {
 		return sluice.Errorf(sluice.Unavailable, "this server does not support the health of subscriptions")
 	}

@@ -198,6 +198,10 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{storyEvent{}, []string{"StoryEvent"}, nil},
 		{eventDelivery{}, []string{"Delivery", "EventDelivery"}, nil},
 		{sluice.SubscriptionHealth{}, []string{"SubscriptionHealth"}, nil},
+		{sluice.Statistics{}, []string{"Statistics"}, nil},
+		{sluice.StatisticsPoint{}, []string{"StatisticsPoint"}, nil},
+		{sluice.Sparkline{}, []string{"Sparkline"}, nil},
+		{sluice.Overview{}, []string{"Overview"}, nil},
 		{wakeRequest{}, []string{"WakeSubscriptionRequest"}, nil},
 		{enrichmentRequest{}, []string{"EnrichmentRequest"}, nil},
 		{sluice.Enrichment{}, []string{"Enrichment"}, nil},
@@ -315,6 +319,12 @@ func requireEnum[T ~string](t *testing.T, schema string, values []T) {
 func TestOpenAPI_NamesEveryReason(t *testing.T) {
 	t.Parallel()
 	requireEnum(t, "Reason", sluice.Reasons())
+}
+
+func TestOpenAPI_NamesEveryFailureClass(t *testing.T) {
+	t.Parallel()
+	requireEnum(t, "FailureClass", sluice.FailureClasses())
+	require.ElementsMatch(t, sluice.FailureClasses(), constants[sluice.FailureClass](t, "../../pkg/sluice/failure.go", "FailureClass"))
 }
 
 // S0-55.

@@ -196,6 +196,7 @@ func (s *Server) subscriptionRoutes() []route {
 		{http.MethodPost, "/v1/subscriptions/batch", authenticated, s.createSubscriptions},
 		{http.MethodGet, "/v1/subscriptions", authenticated, s.listSubscriptions},
 		{http.MethodGet, "/v1/health/subscriptions", authenticated, s.listHealth},
+		{http.MethodGet, "/v1/overview", authenticated, s.overview},
 		{http.MethodPut, one, authenticated, s.putSubscription}, // same as POST
 		orMirror(route{http.MethodGet, one, owned, s.getSubscription}, s.getMirror),
 		orMirror(route{http.MethodPatch, one, edited, s.patchSubscription}, s.patchMirror),
@@ -213,6 +214,7 @@ func (s *Server) subscriptionRoutes() []route {
 		{http.MethodGet, one + "/replays/:replay", owned, s.getReplay},
 		{http.MethodPost, one + "/replays/:replay/cancel", owned, s.cancelReplay},
 		orMirror(route{http.MethodGet, one + "/status", owned, s.subscriptionStatus}, s.mirrorStatus),
+		{http.MethodGet, one + "/statistics", owned, s.statistics},
 		{http.MethodGet, one + "/consumers", woken, s.listConsumers},
 		{http.MethodGet, one + "/consumers/:consumer", woken, s.getConsumer},
 		{http.MethodGet, one + "/deliveries", delivering(insteadOfLooking), s.listDeliveries},

@@ -217,6 +217,7 @@ type Server struct {
 	paceTime  time.Duration // in which a client of one sends or reads leastPace
 
 	profiling sync.Mutex // one profile at a time
+	glances   glances
 
 	expressions keylock.Turns[sluice.Principal] // evaluated by requests for state
 }

@@ -14,6 +14,7 @@ type DeliveryGauges struct {
 	Buffered     int // events fetched and not settled
 	Parked       int // lanes
 	HeldLanes    int // held among the parked lanes
+	Due          int // parked lanes with another attempt within an hour
 	Breaker      sluice.Breaker
 	Unopened     bool          // its source could not be opened the last time: nothing is delivered
 	Lag          time.Duration // age of the oldest event that is buffered or parked

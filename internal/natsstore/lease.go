@@ -208,6 +208,9 @@ func (l *Leases) yield(ctx context.Context, unit string) {
 	}
 }
 
+// Held returns how many leases this replica has.
+func (l *Leases) Held() int { return len(l.owned()) }
+
 // owned returns the set of units that are held and not about to go.
 func (l *Leases) owned() map[string]bool {
 	l.mu.Lock()

@@ -47,7 +47,8 @@ func (w Wakes) Post(ctx context.Context, sub *sluice.Subscription, l wake.Letter
 	header.Set(webhook.HeaderSignature, webhook.SignT(secrets[0], now, l.Body))
 	reply := w.Sender.Post(ctx, sub.Endpoint.URL, header, l.Body, sub.Policy.Timeout.Std())
 	a.Duration = sluice.Duration(time.Since(now))
-	a.Outcome, a.Status, a.Error = reply.Outcome, reply.Status, reply.Error
+	a.Outcome, a.Status, a.Error, a.Class = reply.Outcome, reply.Status, reply.Error, reply.Class
+	a.Class = a.Failure()
 	a.Verdict.Settled = a.Outcome == sluice.Delivered
 	return a, reply.Body
 }

@@ -27,32 +27,39 @@ const (
 	backlog    = 120             // blocks that could not be stored; older ones are given up
 )
 
-// Block is the minute of a replica, or how its subscriptions stand, as far as they fit.
+// Block is the minute or hour of a replica, or how its subscriptions stand, as far as they fit, or what it is itself.
 type Block struct {
-	Minute int64     `json:"minute,omitempty"` // since 1970; 0: it has standings
+	Minute int64     `json:"minute,omitempty"` // since 1970
+	Hour   int64     `json:"hour,omitempty"`   // since 1970
 	At     time.Time `json:"at"`               // when it was written
 
-	Counts    map[string]StoredCounts   `json:"counts,omitempty"`
+	Counts    map[string]StoredCounts   `json:"counts,omitempty"` // of the minute
+	Cells     map[string]StoredCells    `json:"cells,omitempty"`  // of the hour
 	Standings map[string]StoredStanding `json:"standings,omitempty"`
+	Replica   *Replica                  `json:"replica,omitempty"`
 }
 
 // StoredCounts is Counts in a block.
 type StoredCounts struct {
 	Delivered uint32   `json:"delivered,omitempty"`
 	Failed    uint32   `json:"failed,omitempty"`
-	Durations []uint32 `json:"durations"` // without zeros at the end
+	Durations []uint32 `json:"durations"`          // without zeros at the end
+	Failures  []uint32 `json:"failures,omitempty"` // by class
 	Began     int64    `json:"began"`
 }
 
 // StoredStanding is a Standing in a block.
 type StoredStanding struct {
-	Parked  int            `json:"parked,omitempty"`
-	Held    int            `json:"held,omitempty"`
-	Oldest  time.Time      `json:"oldest,omitzero"`
-	Breaker sluice.Breaker `json:"breaker,omitempty"`
+	Parked    int                      `json:"parked,omitempty"`
+	Held      int                      `json:"held,omitempty"`
+	Due       int                      `json:"due,omitempty"`
+	Oldest    time.Time                `json:"oldest,omitzero"`
+	Breaker   sluice.Breaker           `json:"breaker,omitempty"`
+	Replays   int                      `json:"replays,omitempty"`
+	Consumers map[sluice.WakeState]int `json:"consumers,omitempty"`
 }
 
-// Store keeps blocks for a little more than an hour.
+// Store keeps blocks of minutes for a little more than an hour, and those of hours for a little more than a day.
 type Store interface {
 	// Put stores a block over any other of its key.
 	Put(ctx context.Context, key string, b Block) error
@@ -67,9 +74,14 @@ type Deps struct {
 	Gauges  func() []model.DeliveryGauges // of the subscriptions that this process serves
 	Now     func() time.Time
 	Log     *slog.Logger
+
+	// Optional.
+	Replays func() []model.ReplayGauges
+	Wakes   func() []model.WakeGauges
+	Replica func() Replica
 }
 
-// Book is the last hour of all subscriptions.
+// Book is the last hour and day of all subscriptions.
 type Book struct {
 	deps Deps
 	open open
@@ -79,6 +91,10 @@ type Book struct {
 	blocks    map[string]*Block            // of recent minutes of others, which may be stored again
 	standings map[string]*Block            // of others, by key
 	unsaved   map[string]Block             // of this process
+
+	minutes map[int64]map[string]*column // of the last hour, by minute and key, of all
+	hours   map[int64]map[string]*column // of the last day, by hour and key, of all
+	own     ownHour
 }
 
 // New returns a book without attempts.
@@ -86,6 +102,7 @@ func New(deps Deps) *Book {
 	return &Book{
 		deps: deps, open: open{minute: minuteOf(deps.Now()), all: map[string]*tally{}},
 		slots: map[int64]map[string]*Counts{}, blocks: map[string]*Block{}, standings: map[string]*Block{}, unsaved: map[string]Block{},
+		minutes: map[int64]map[string]*column{}, hours: map[int64]map[string]*column{}, own: newHour(minuteOf(deps.Now())),
 	}
 }
 
@@ -128,7 +145,9 @@ func (b *Book) turn(now int64) {
 	defer b.mu.Unlock()
 	if closed {
 		b.keep(minute, all)
+		b.enterColumn(b.minutes, minute, b.deps.Process, minuteColumn(all))
 		b.save(minute, all)
+		b.turnHour(minute, all, now)
 	}
 	b.expire(minuteOf(b.deps.Now()))
 }
@@ -154,6 +173,8 @@ func (b *Book) keep(minute int64, all map[string]Counts) {
 func (b *Book) expire(now int64) {
 	maps.DeleteFunc(b.slots, func(slot int64, _ map[string]*Counts) bool { return slot <= now/recent-slots })
 	maps.DeleteFunc(b.blocks, func(_ string, block *Block) bool { return block.Minute < now-recent })
+	maps.DeleteFunc(b.minutes, func(minute int64, _ map[string]*column) bool { return minute < now-hour })
+	maps.DeleteFunc(b.hours, func(one int64, _ map[string]*column) bool { return one < now/hour-day/hour })
 	at := b.deps.Now().Add(-stale)
 	maps.DeleteFunc(b.standings, func(_ string, block *Block) bool { return block.At.Before(at) })
 }
@@ -180,12 +201,26 @@ func (c *Counts) stored() StoredCounts {
 	for last > 0 && c.Durations[last-1] == 0 {
 		last--
 	}
-	return StoredCounts{Delivered: c.Delivered, Failed: c.Failed, Durations: slices.Clone(c.Durations[:last]), Began: c.began}
+	s := StoredCounts{Delivered: c.Delivered, Failed: c.Failed, Durations: slices.Clone(c.Durations[:last]), Began: c.began}
+	if c.Failures != nil {
+		s.Failures = slices.Clone(c.Failures[:])
+	}
+	return s
 }
 
 func (s *StoredCounts) counts() Counts {
 	c := Counts{Delivered: s.Delivered, Failed: s.Failed, began: s.Began}
 	copy(c.Durations[:], s.Durations)
+	if s.Failed == 0 {
+		return c
+	}
+	c.Failures = new(Failures)
+	copy(c.Failures[:], s.Failures)
+	known := uint32(0)
+	for _, n := range c.Failures {
+		known += n
+	}
+	c.Failures[classes-1] += s.Failed - min(known, s.Failed) // an earlier build does not tell the classes
 	return c
 }
 
@@ -213,23 +248,6 @@ func (b *Book) Flush(ctx context.Context) {
 	}
 }
 
-// saveStandings has stored how the subscriptions of this process stand, if one is to be noted.
-func (b *Book) saveStandings() {
-	noted := map[string]StoredStanding{}
-	for _, g := range b.deps.Gauges() {
-		if s, is := standingOf(&g, b.deps.Now()); is {
-			noted[g.Subscription] = StoredStanding(s)
-		}
-	}
-	for part, ids := range parts(noted) {
-		block := Block{At: b.deps.Now().UTC(), Standings: make(map[string]StoredStanding, len(ids))}
-		for _, id := range ids {
-			block.Standings[id] = noted[id]
-		}
-		b.unsaved[fmt.Sprintf("%s.standing.%d", b.deps.Process, part)] = block
-	}
-}
-
 // again keeps blocks for the next Flush, unless there are newer ones, or too many.
 func (b *Book) again(blocks map[string]Block) {
 	b.mu.Lock()
@@ -248,11 +266,17 @@ func (b *Book) enter(key string, block *Block) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if block.Minute == 0 {
+	now := minuteOf(b.deps.Now())
+	switch {
+	case block.Hour > 0:
+		if block.Hour >= now/hour-day/hour {
+			b.enterColumn(b.hours, block.Hour, key, hourColumn(block.Cells))
+		}
+		return
+	case block.Minute == 0:
 		b.standings[key] = block
 		return
 	}
-	now := minuteOf(b.deps.Now())
 	if block.Minute/recent <= now/recent-slots {
 		return
 	}
@@ -269,6 +293,9 @@ func (b *Book) enter(key string, block *Block) {
 		all[id] = s.counts()
 	}
 	b.keep(block.Minute, all)
+	if block.Minute >= now-hour {
+		b.enterColumn(b.minutes, block.Minute, key, minuteColumn(all))
+	}
 	if block.Minute >= now-recent {
 		b.blocks[key] = block
 	}
@@ -308,9 +335,7 @@ func (b *Book) Hour() Hour {
 			sum(h.Recent, id, &c)
 		}
 	}
-	for _, g := range b.deps.Gauges() {
-		h.Standings[g.Subscription], _ = standingOf(&g, b.deps.Now())
-	}
+	maps.Copy(h.Standings, b.stand())
 	return h
 }
 

@@ -1,10 +1,10 @@
-// Package rollup counts the attempts of each subscription by minute, and knows the last hour of all replicas. Each replica
-// stores blocks of its minutes, and follows those of the others:
+// Package rollup counts the attempts of each subscription by minute, and knows the last hour of all replicas by minute, and the
+// last day by five minutes. Each replica stores blocks of its minutes and hours, and follows those of the others:
 //
 //	attempts ──► open minute ──► block, every 15 s ──► bucket rollups ──► blocks of the other replicas
-//	                   └───────────────── the last hour ◄────────────────────────┘
+//	                   └───────────── the last hour, and day ◄────────────────────┘
 //
-// A crash loses the attempts since the last block.
+// A crash loses the attempts since the last block of a minute from the hour, and since that of an hour from the day.
 package rollup
 
 import (
@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -54,7 +53,27 @@ type Counts struct {
 	Delivered uint32          // attempts with a 2xx
 	Failed    uint32          // all other attempts
 	Durations [buckets]uint32 // of both, by bucket
+	Failures  *Failures       // nil: none
 	began     int64           // of the subscription, in ms since 1970: another one of its ID counts anew
+}
+
+// Failures are the failed attempts by class, in the order of sluice.FailureClasses.
+type Failures [classes]uint32
+
+// classes is the number of classes of failures.
+const classes = 14
+
+// ByClass returns the failed attempts by class, without zeros.
+func (c *Counts) ByClass() map[sluice.FailureClass]uint64 {
+	all := map[sluice.FailureClass]uint64{}
+	if c.Failures != nil {
+		for i, class := range sluice.FailureClasses() {
+			if n := c.Failures[i]; n > 0 {
+				all[class] = uint64(n)
+			}
+		}
+	}
+	return all
 }
 
 // Attempts returns the number of attempts.
@@ -89,6 +108,14 @@ func (c *Counts) Quantile(share float64) time.Duration {
 	return 0
 }
 
+// Sum adds the counts of any subscription.
+func (c *Counts) Sum(o *Counts) {
+	began := c.began
+	c.began = o.began
+	c.add(o)
+	c.began = began
+}
+
 // add adds other counts. Those of a later subscription of the same ID replace the others.
 func (c *Counts) add(o *Counts) {
 	switch {
@@ -102,6 +129,15 @@ func (c *Counts) add(o *Counts) {
 	for i, n := range o.Durations {
 		c.Durations[i] += n
 	}
+	if o.Failures == nil {
+		return
+	}
+	if c.Failures == nil {
+		c.Failures = new(Failures)
+	}
+	for i, n := range o.Failures {
+		c.Failures[i] += n
+	}
 }
 
 // remove takes counts back that were added.
@@ -114,6 +150,12 @@ func (c *Counts) remove(o *Counts) {
 	for i, n := range o.Durations {
 		c.Durations[i] -= n
 	}
+	if c.Failures == nil || o.Failures == nil {
+		return
+	}
+	for i, n := range o.Failures {
+		c.Failures[i] -= n
+	}
 }
 
 // tally is Counts of the open minute, which many goroutines add to.
@@ -121,6 +163,7 @@ type tally struct {
 	began             int64
 	delivered, failed atomic.Uint32
 	durations         [buckets]atomic.Uint32
+	failures          [classes]atomic.Uint32
 }
 
 func (t *tally) add(a *sluice.Attempt) {
@@ -128,6 +171,7 @@ func (t *tally) add(a *sluice.Attempt) {
 		t.delivered.Add(1)
 	} else {
 		t.failed.Add(1)
+		t.failures[placeOf(a.Failure())].Add(1)
 	}
 	t.durations[bucketOf(a.Duration.Std())].Add(1)
 }
@@ -137,7 +181,23 @@ func (t *tally) counts() Counts {
 	for i := range t.durations {
 		c.Durations[i] = t.durations[i].Load()
 	}
+	if c.Failed > 0 {
+		c.Failures = new(Failures)
+		for i := range t.failures {
+			c.Failures[i] = t.failures[i].Load()
+		}
+	}
 	return c
+}
+
+// placeOf returns the place of a class in Failures.
+func placeOf(class sluice.FailureClass) int {
+	for i, one := range sluice.FailureClasses() {
+		if one == class {
+			return i
+		}
+	}
+	return classes - 1
 }
 
 // open is the minute that attempts are added to.
@@ -169,6 +229,17 @@ func (o *open) attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 	}
 }
 
+// read1 returns the counts of a subscription in the open minute; nil: it has none.
+func (o *open) read1(of owner) (minute int64, c *Counts) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	if t := o.all[of.id]; t != nil && t.began == of.began {
+		counts := t.counts()
+		c = &counts
+	}
+	return o.minute, c
+}
+
 // read returns the counts of the open minute.
 func (o *open) read() (minute int64, all map[string]Counts) {
 	o.mu.RLock()
@@ -193,21 +264,4 @@ func (o *open) next(now int64) (minute int64, all map[string]Counts, closed bool
 	}
 	o.minute, o.all = now, map[string]*tally{}
 	return minute, all, true
-}
-
-// Standing is how a subscription stands with the replica that serves it.
-type Standing struct {
-	Parked  int       // lanes
-	Held    int       // held among them
-	Oldest  time.Time // when its oldest event that is fetched or parked was stored; zero: there is none
-	Breaker sluice.Breaker
-}
-
-// standingOf returns how a subscription stands by its gauges. noted: others are told of it.
-func standingOf(g *model.DeliveryGauges, now time.Time) (s Standing, noted bool) {
-	s = Standing{Parked: g.Parked, Held: g.HeldLanes, Breaker: g.Breaker}
-	if g.Lag > 0 {
-		s.Oldest = now.Add(-g.Lag).UTC()
-	}
-	return s, s.Parked > 0 || g.Lag >= time.Second || s.Breaker == sluice.BreakerOpen || s.Breaker == sluice.BreakerHalfOpen
 }

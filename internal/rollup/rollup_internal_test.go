@@ -2,9 +2,11 @@ package rollup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -104,7 +106,7 @@ func TestBook_StartsWithStoredBlocks(t *testing.T) {
 	attempts(before, orders(), sluice.Delivered, 7)
 	end()
 	require.NoError(t, before.Run(ended), "what was counted is stored at the end")
-	require.Len(t, s.blocks, 1)
+	require.Len(t, s.blocks, 2, "of the minute, and of the hour")
 	c.now = c.now.Add(10 * time.Second)
 	after := newBook("after", c, s)
 	attempts(after, orders(), sluice.Failed, 1)
@@ -166,6 +168,78 @@ func TestBook_KnowsHowSubscriptionsOfOthersStand(t *testing.T) {
 	require.NotContains(t, b.Hour().Standings, "orders", "its replica is gone")
 }
 
+// The statistics of a day are by five minutes, those of the last hour by minute, and both are those of all replicas.
+func TestSeries_KnowsTheDay(t *testing.T) {
+	t.Parallel()
+	c, s, sub := &clock{time.Unix(5_999_940, 0)}, &shelf{blocks: map[string]Block{}}, orders() // 59 minutes after an hour
+	a := newBook("a", c, s)
+	b := newBook("b", c, s)
+	for range 26 * hour {
+		attempts(a, sub, sluice.Delivered, 2)
+		attempts(b, sub, sluice.Failed, 1)
+		c.now = c.now.Add(time.Minute)
+		a.turn(minuteOf(c.now))
+		b.turn(minuteOf(c.now))
+		a.Flush(t.Context())
+		b.Flush(t.Context())
+	}
+	attempts(a, sub, sluice.Delivered, 5)
+	s.tell(a.enter)
+	after := newBook("after", c, s)
+	s.tell(after.enter)
+	since := c.now.Add(-day * time.Minute)
+	for _, step := range []time.Duration{5 * time.Minute, 30 * time.Minute, time.Hour} {
+		points := a.Series(sub, since, step)
+		require.InDelta(t, day*time.Minute/step, len(points), 1)
+		again := after.Series(sub, since, step)
+		for i, p := range points[1 : len(points)-1] {
+			require.EqualValues(t, 2*step/time.Minute, p.Delivered, "%s %d", step, i)
+			require.EqualValues(t, step/time.Minute, p.Failed)
+			require.EqualValues(t, p.Failed, p.ByClass()[sluice.FailOther])
+			require.Equal(t, p.Counts, again[i+1].Counts, "a server that starts knows it, too")
+			require.Equal(t, step, points[i+2].At.Sub(p.At))
+		}
+		last := points[len(points)-1]
+		require.EqualValues(t, 5+2*c.now.Sub(last.At)/time.Minute, last.Delivered, "with the minute that is not over")
+	}
+	points := a.Series(sub, c.now.Add(-3*time.Minute), time.Minute)
+	require.Len(t, points, 4)
+	require.EqualValues(t, 2, points[0].Delivered)
+	require.EqualValues(t, 5, points[3].Delivered)
+	require.Zero(t, a.Series(sub, since, time.Minute)[7].Attempts(), "minutes are known of the last hour only")
+	other := orders()
+	other.CreatedAt = other.CreatedAt.Add(time.Hour)
+	require.Zero(t, a.Series(other, c.now, time.Hour)[0].Attempts(), "it is another one of the ID")
+	for hours := range 26 {
+		require.LessOrEqual(t, len(a.hours), 26, hours)
+	}
+	of := func(id string, _ int64) bool { return id == "orders" }
+	all := a.Minutes(nil)
+	require.Equal(t, all, a.Minutes(of))
+	require.Len(t, all, minutes)
+	require.Equal(t, Minute{At: c.now, Delivered: 5}, Minute{At: all[60].At.In(time.Local), Delivered: all[60].Delivered, Failed: all[60].Failed})
+	require.EqualValues(t, 2, all[0].Delivered)
+	require.EqualValues(t, 1, all[0].Failed)
+	require.Zero(t, a.Minutes(func(string, int64) bool { return false })[3].Delivered)
+}
+
+func TestCell_KeepsCounts(t *testing.T) {
+	t.Parallel()
+	want := Counts{Delivered: 4, Failed: 300, Failures: &Failures{3: 299, classes - 1: 1}}
+	want.Durations[0], want.Durations[buckets-1] = 4, 300
+	cell := appendCell(nil, &want)
+	got, rest, ok := readCell(append(cell, 7))
+	require.True(t, ok)
+	require.Equal(t, want, got)
+	require.Equal(t, []byte{7}, rest)
+	for n := range cell {
+		_, _, ok = readCell(cell[:n])
+		require.False(t, ok, "damaged")
+	}
+	eachCell([]byte{255, 255, 1}, func(int, *Counts) { t.Fatal("damaged") })
+	require.Len(t, sluice.FailureClasses(), classes)
+}
+
 func TestCounts_EstimateQuantiles(t *testing.T) {
 	t.Parallel()
 	var c Counts
@@ -212,6 +286,64 @@ func crowded() *Book {
 		book.Flush(context.Background())
 	}
 	return book
+}
+
+// BenchmarkDay reports what a day costs with attempts of 10,000 subscriptions in every minute, a hundredth of them failed.
+func BenchmarkDay(b *testing.B) {
+	for b.Loop() {
+		c, s := &clock{time.Unix(6_000_000, 0)}, &shelf{blocks: map[string]Block{}}
+		book := newBook("a", c, s)
+		ids := make([]string, 10_000)
+		for i := range ids {
+			ids[i] = "orders-" + time.Duration(i).String()
+		}
+		before := heap()
+		for minute := range 25 * hour {
+			sub := orders()
+			for i, id := range ids {
+				outcome := sluice.Delivered
+				if (minute+i)%100 == 0 {
+					outcome = sluice.Failed
+				}
+				sub.ID = id
+				attempts(book, sub, outcome, 1)
+			}
+			c.now = c.now.Add(time.Minute)
+			book.turn(minuteOf(c.now))
+			maps.DeleteFunc(book.unsaved, func(_ string, block Block) bool { return block.Hour == 0 })
+			book.Flush(context.Background())
+		}
+		stored := storedHours(b, s)
+		s.blocks = nil
+		whole := heap()
+		book.minutes, book.hours, book.own = nil, nil, newHour(0)
+		b.ReportMetric(float64(whole-heap())/(1<<20), "MiB")
+		b.ReportMetric(float64(whole-before)/(1<<20), "MiB-in-all")
+		b.ReportMetric(float64(stored)/(1<<20), "MiB-stored")
+		runtime.KeepAlive(book)
+	}
+}
+
+// storedHours returns how many bytes the blocks of hours have.
+func storedHours(b *testing.B, s *shelf) (stored int) {
+	b.Helper()
+	for _, block := range s.blocks {
+		if block.Hour > 0 {
+			data, err := json.Marshal(block)
+			require.NoError(b, err)
+			stored += len(data)
+		}
+	}
+	return stored
+}
+
+// heap returns how many bytes are in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 func BenchmarkHour(b *testing.B) {

@@ -26,6 +26,7 @@ type HealthQuery struct {
 	Health    []sluice.Health // any of them
 	Limit     int
 	Cursor    string // HealthPage.Next of the previous page
+	Sparkline bool   // with the attempts of the last day
 }
 
 // HealthPage is one page of the health of subscriptions.
@@ -41,6 +42,27 @@ func (c *Client) Health(ctx context.Context, q HealthQuery) (HealthPage, error) 
 	for i, h := range q.Health {
 		names[i] = string(h)
 	}
-	query := params("namespace", q.Namespace, "health", strings.Join(names, ","), "limit", number(q.Limit), "cursor", q.Cursor)
+	sparkline := ""
+	if q.Sparkline {
+		sparkline = "true"
+	}
+	query := params("sparkline", sparkline, "namespace", q.Namespace, "health", strings.Join(names, ","), "limit", number(q.Limit), "cursor", q.Cursor)
 	return send[HealthPage](ctx, c, call{method: http.MethodGet, path: "/v1/health/subscriptions", query: query}, nil)
+}
+
+// Overview sums up the subscriptions that you manage, of a namespace or, if it is empty, of all.
+func (c *Client) Overview(ctx context.Context, namespace string) (sluice.Overview, error) {
+	return send[sluice.Overview](ctx, c, call{method: http.MethodGet, path: "/v1/overview", query: params("namespace", namespace)}, nil)
+}
+
+// StatisticsQuery selects statistics; all fields are optional.
+type StatisticsQuery struct {
+	Since string // a time, or an age such as 6h; a day at most, and an hour in steps of a minute
+	Step  string // 1m, 5m or 1h
+}
+
+// Statistics returns the attempts of a subscription over the last day, in steps.
+func (c *Client) Statistics(ctx context.Context, id string, q StatisticsQuery) (sluice.Statistics, error) {
+	query := params("since", q.Since, "step", q.Step)
+	return send[sluice.Statistics](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "statistics"), query: query}, nil)
 }

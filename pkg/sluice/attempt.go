@@ -33,6 +33,8 @@ type Attempt struct {
 	Outcome   Outcome   `json:"outcome"`
 	Status    int       `json:"status,omitempty"` // status of the response; 0: no response
 	Error     string    `json:"error,omitempty"`
+	// The kind of failure; empty: it delivered, or an earlier build made it.
+	Class FailureClass `json:"class,omitempty"`
 	// The first KiB of the response body of a failed attempt.
 	Response string `json:"response,omitempty"`
 	// The first 64 KiB of what a module's program wrote.

@@ -61,3 +61,16 @@ func TestDeadLetter_JSONKeepsTheEventByteForByte(t *testing.T) {
 		require.Equal(t, want, d.Redrivable(), reason)
 	}
 }
+
+func TestFailure_FollowsFromTheStatus(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]sluice.FailureClass{
+		0: sluice.FailOther, 101: sluice.FailStatus, 302: sluice.FailRedirect, 400: sluice.FailStatus, 401: sluice.FailAuth, 403: sluice.FailAuth, 404: sluice.FailStatus,
+		410: sluice.FailStatus, 429: sluice.FailThrottled, 500: sluice.FailServer, 599: sluice.FailServer,
+	} {
+		require.Equal(t, want, (&sluice.Attempt{Outcome: sluice.Failed, Status: status}).Failure(), status)
+	}
+	require.Empty(t, (&sluice.Attempt{Outcome: sluice.Delivered, Status: 204}).Failure())
+	require.Equal(t, sluice.FailUnsent, (&sluice.Attempt{Outcome: sluice.Refused}).Failure())
+	require.Equal(t, sluice.FailTimeout, (&sluice.Attempt{Outcome: sluice.Failed, Class: sluice.FailTimeout, Status: 200}).Failure())
+}

@@ -64,6 +64,7 @@ type SubscriptionHealth struct {
 	DeadLetters   uint64     `json:"dead_letters"`
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"` // while the breaker is open, the next probe
 	SourceError   string     `json:"source_error,omitempty"`    // why the events cannot be read from the log
+	Sparkline     *Sparkline `json:"sparkline,omitempty"`       // if it was asked for
 }
 
 // HourOf is the statistics of an hour.

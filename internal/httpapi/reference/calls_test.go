@@ -261,6 +261,10 @@ func call(ctx context.Context, c *client.Client, operation string) (any, error) 
 		return c.GetReplay(ctx, "orders", "replay-1")
 	case "cancelReplay":
 		return c.CancelReplay(ctx, "orders", "replay-1")
+	case "getOverview":
+		return c.Overview(ctx, "acme")
+	case "getStatistics":
+		return c.Statistics(ctx, "orders-to-erp", client.StatisticsQuery{Step: "1h"})
 	case "listHealth":
 		return c.Health(ctx, client.HealthQuery{Namespace: "acme"})
 	case "probeSubscription":

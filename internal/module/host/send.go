@@ -43,6 +43,9 @@ func (h *Host) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Ev
 	a := sluice.Attempt{Subscription: sub.ID, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path, Type: ev.Type, Number: number, StartedAt: h.opts.Now().UTC()}
 	defer shutdown.Sending(ctx)()
 	h.run(ctx, sub, ev, &a)
+	if a.Outcome != sluice.Delivered {
+		a.Class = sluice.FailProgram
+	}
 	a.Duration = sluice.Duration(h.opts.Now().Sub(a.StartedAt))
 	return a
 }

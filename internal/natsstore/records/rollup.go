@@ -9,8 +9,11 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// keepRollups is how long a block is stored: the hour that is shown, and a margin.
-const keepRollups = 70 * time.Minute
+// How long blocks of minutes and of hours are stored: the hour and the day that are shown, and a margin.
+const (
+	keepMinutes = 70 * time.Minute
+	keepHours   = 26 * time.Hour
+)
 
 // Rollups stores the statistics of attempts.
 type Rollups struct {
@@ -26,7 +29,11 @@ func NewRollups(s *natsstore.Store) Rollups {
 
 // Put stores a block over any other of its key.
 func (r Rollups) Put(ctx context.Context, key string, b rollup.Block) error {
-	_, err := r.bucket.PutFor(ctx, key, b, keepRollups)
+	keep := keepMinutes
+	if b.Hour > 0 {
+		keep = keepHours
+	}
+	_, err := r.bucket.PutFor(ctx, key, b, keep)
 	return err
 }
 

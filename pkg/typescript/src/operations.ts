@@ -264,6 +264,11 @@ export abstract class Operations {
     return this.call('GET', '/v1/namespaces/{ns}', args, [], options)
   }
 
+  /** Sum up the deliveries of all subscriptions: `GET /v1/overview`. */
+  getOverview(args: { namespace?: T.NamespaceName | undefined } = {}, options: Options = {}): Promise<T.Overview> {
+    return this.call('GET', '/v1/overview', args, [], options)
+  }
+
   /** Get the clearance of a principal: `GET /v1/principals/{principal}`. */
   getPrincipal(args: { principal: T.Principal }, options: Options = {}): Promise<T.Profile> {
     return this.call('GET', '/v1/principals/{principal}', args, [], options)
@@ -297,6 +302,11 @@ export abstract class Operations {
   /** Get the latest event on one path: `GET /v1/namespaces/{ns}/state/{path}`. */
   getState(args: { ns: T.NamespaceName; path: string; at_seq?: number | undefined }, options: Options = {}): Promise<T.CloudEvent> {
     return this.call('GET', '/v1/namespaces/{ns}/state/{path}', args, [], options)
+  }
+
+  /** Get the attempts of a subscription over the last day, in steps: `GET /v1/subscriptions/{id}/statistics`. */
+  getStatistics(args: { id: T.SubscriptionID; since?: string | undefined; step?: "1m" | "5m" | "1h" | undefined }, options: Options = {}): Promise<T.Statistics> {
+    return this.call('GET', '/v1/subscriptions/{id}/statistics', args, [], options)
   }
 
   /** Get the status of a subscription: `GET /v1/subscriptions/{id}/status`. */
@@ -410,7 +420,7 @@ export abstract class Operations {
   }
 
   /** List subscriptions by the health of their deliveries, worst first: `GET /v1/health/subscriptions`. */
-  listHealth(args: { namespace?: T.NamespaceName | undefined; health?: string | undefined; limit?: number | undefined; cursor?: string | undefined } = {}, options: Options = {}): Promise<T.ListHealthResult> {
+  listHealth(args: { namespace?: T.NamespaceName | undefined; health?: string | undefined; sparkline?: boolean | undefined; limit?: number | undefined; cursor?: string | undefined } = {}, options: Options = {}): Promise<T.ListHealthResult> {
     return this.call('GET', '/v1/health/subscriptions', args, [], options)
   }
 

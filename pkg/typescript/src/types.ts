@@ -95,6 +95,7 @@ export interface ApproveModuleBody {
 
 export interface Attempt {
   /** All events of the request in order, if there are several: the fields above are the first one's. */ batch?: AttemptBatchItem[] | undefined
+  /** Of a failed attempt. */ class?: FailureClass | undefined
   duration: Duration
   error?: string | undefined
   event_id: string
@@ -609,6 +610,12 @@ export interface FailJobBody {
   /** No other attempt can succeed. */ final?: boolean | undefined
   /** That of the claim. */ token: string
 }
+
+/** Kind of failure of an attempt. */
+export type FailureClass = "timeout" | "connection" | "refused" | "dns" | "tls" | "http_3xx" | "http_4xx" | "http_auth" | "http_429" | "http_5xx" | "credential" | "not_sent" | "program" | "other"
+
+/** Number of failed attempts by class; classes without any are left out. */
+export type FailureCounts = Record<string, number>
 
 /** One frame of a feed. */
 export type FeedFrame = FeedFrameSubscribed | FeedFrameSeq | FeedFrameLagged | FeedFrameHeartbeat | FeedFrameError
@@ -1240,6 +1247,93 @@ export interface ObservePage {
   /** Tag of the message at `through_seq`, if it was read. */ through_tag?: string | undefined
 }
 
+export interface Overview {
+  at: string
+  /** Undelivered events of subscriptions of which one waits for a second or longer, or which are stopped. */ backlog: OverviewBacklog
+  breakers: OverviewBreakers
+  dead_letters: OverviewDeadLetters
+  lanes: OverviewLanes
+  /** Attempts of the last hour, to within five minutes. */ last_hour: OverviewLastHour
+  /** The last ten entries, for admins of the namespace, or of the server without one. */ ledger?: LedgerEntry[] | undefined
+  /** Attempts of the last hour by minute, of which the last one is not over yet. */ minutes: OverviewMinutesItem[]
+  /** The oldest event that waits. */ oldest_undelivered?: OverviewOldestUndelivered | undefined
+  /** Attempts in the last minute that all replicas have reported. */ rates: OverviewRates
+  /** Replays under way. */ replays: number
+  /** For admins of the server. */ server?: OverviewServer | undefined
+  /** Number of subscriptions by health. */ subscriptions: Record<string, number>
+  wake_consumers: WakeCounts
+}
+
+/** Undelivered events of subscriptions of which one waits for a second or longer, or which are stopped. */
+export interface OverviewBacklog {
+  /** All of these subscriptions were counted within the last minute. */ complete: boolean
+  /** Events that were not examined yet or are in flight, and one for each parked lane. */ events: number
+}
+
+export interface OverviewBreakers {
+  half_open: number
+  open: number
+}
+
+export interface OverviewDeadLetters {
+  /** Absent if there are too many to count by reason. */ by_reason?: Record<string, number> | undefined
+  /** False if the server has more than 100,000: total is 0 then. */ counted: boolean
+  total: number
+}
+
+export interface OverviewLanes {
+  /** Lanes with another attempt within the next hour. */ due_in_hour: number
+  held: number
+  /** Lanes that wait for a retry, including the held ones. */ parked: number
+}
+
+/** Attempts of the last hour, to within five minutes. */
+export interface OverviewLastHour {
+  delivered: number
+  failed: number
+  failures: FailureCounts
+  p50_ms?: number | undefined
+  p95_ms?: number | undefined
+  p99_ms?: number | undefined
+}
+
+export interface OverviewMinutesItem {
+  at: string
+  delivered: number
+  failed: number
+}
+
+/** The oldest event that waits. */
+export interface OverviewOldestUndelivered {
+  age_seconds: number
+  /** Time at which it was stored. */ at: string
+  namespace: NamespaceName
+  subscription: string
+}
+
+/** Attempts in the last minute that all replicas have reported. */
+export interface OverviewRates {
+  attempts_per_second: number
+  deliveries_per_second: number
+  /** Begin of the minute. */ minute: string
+}
+
+/** For admins of the server. */
+export interface OverviewServer {
+  /** Connected feeds of all replicas. */ feeds: number
+  replicas: OverviewServerReplicasItem[]
+  storage: Storage
+  version: string
+}
+
+export interface OverviewServerReplicasItem {
+  feeds: number
+  id: string
+  /** Parts of the subscriptions that it serves. */ leases: number
+  seen_at: string
+  version: string
+}
+
 export interface ParkedLane {
   attempts: number
   /** Sequence of the last event of the batch that failed and is sent again as it was. */ batch_to?: number | undefined
@@ -1522,6 +1616,13 @@ export interface SigningKey {
   /** What the key signs: requests (the only use in the JWKS), capability tokens, trusted events, tokens of woken workers, tickets of feeds, bundles with their receipts. */ use: "webhook" | "grant" | "stamp" | "wake" | "feed" | "bundle"
 }
 
+/** Attempts of the last day in 48 steps of half an hour, of which the last one is not over yet. */
+export interface Sparkline {
+  delivered: number[]
+  failed: number[]
+  step: "30m"
+}
+
 export interface StartReplayBody {
   /** Only count the events. */ dry_run?: boolean | undefined
   event_ids?: string[] | undefined
@@ -1538,6 +1639,21 @@ export interface StartReplayResult {
 }
 
 export type State = "active" | "paused" | "disabled" | "suspended" | "cancelled"
+
+export interface Statistics {
+  points: StatisticsPoint[]
+  step: "1m" | "5m" | "1h"
+}
+
+export interface StatisticsPoint {
+  /** Begin of the step. */ at: string
+  /** Attempts with a 2xx. */ delivered: number
+  /** All other attempts. */ failed: number
+  failures?: FailureCounts | undefined
+  /** Estimate of the duration that 50 % of the attempts did not exceed, from a histogram. */ p50_ms?: number | undefined
+  p95_ms?: number | undefined
+  p99_ms?: number | undefined
+}
 
 export interface Status {
   ack_floor: number
@@ -1647,6 +1763,7 @@ export interface SubscriptionHealth {
   pattern: string
   /** Reason of the state. */ reason?: string | undefined
   /** Why the events cannot be read from the log. */ source_error?: string | undefined
+  /** With the parameter sparkline. */ sparkline?: Sparkline | undefined
   state: State
   /** The endpoint; only its host unless the caller is its owner or root. */ url?: string | undefined
 }

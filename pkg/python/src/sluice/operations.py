@@ -228,6 +228,10 @@ class Operations:
         """Get a namespace and its usage: `GET /v1/namespaces/{ns}`."""
         return self._call("GET", "/v1/namespaces/{ns}", {"ns": ns}, {}, {})
 
+    def get_overview(self, *, namespace: t.NamespaceName | None = None) -> t.Overview:
+        """Sum up the deliveries of all subscriptions: `GET /v1/overview`."""
+        return self._call("GET", "/v1/overview", {}, {"namespace": namespace}, {})
+
     def get_principal(self, principal: t.Principal) -> t.Profile:
         """Get the clearance of a principal: `GET /v1/principals/{principal}`."""
         return self._call("GET", "/v1/principals/{principal}", {"principal": principal}, {}, {})
@@ -255,6 +259,10 @@ class Operations:
     def get_state(self, ns: t.NamespaceName, path: str, *, at_seq: int | None = None) -> t.CloudEvent:
         """Get the latest event on one path: `GET /v1/namespaces/{ns}/state/{path}`."""
         return self._call("GET", "/v1/namespaces/{ns}/state/{path}", {"ns": ns, "path": path}, {"at_seq": at_seq}, {})
+
+    def get_statistics(self, id: t.SubscriptionID, *, since: str | None = None, step: Literal["1m", "5m", "1h"] | None = None) -> t.Statistics:
+        """Get the attempts of a subscription over the last day, in steps: `GET /v1/subscriptions/{id}/statistics`."""
+        return self._call("GET", "/v1/subscriptions/{id}/statistics", {"id": id}, {"since": since, "step": step}, {})
 
     def get_status(self, id: t.SubscriptionID) -> t.Status:
         """Get the status of a subscription: `GET /v1/subscriptions/{id}/status`."""
@@ -344,9 +352,9 @@ class Operations:
         """List the grants visible to the caller, newest first: `GET /v1/grants`."""
         return self._call("GET", "/v1/grants", {}, {"principal": principal, "namespace": namespace, "state": state, "limit": limit, "cursor": cursor}, {})
 
-    def list_health(self, *, namespace: t.NamespaceName | None = None, health: str | None = None, limit: int | None = None, cursor: str | None = None) -> t.ListHealthResult:
+    def list_health(self, *, namespace: t.NamespaceName | None = None, health: str | None = None, sparkline: bool | None = None, limit: int | None = None, cursor: str | None = None) -> t.ListHealthResult:
         """List subscriptions by the health of their deliveries, worst first: `GET /v1/health/subscriptions`."""
-        return self._call("GET", "/v1/health/subscriptions", {}, {"namespace": namespace, "health": health, "limit": limit, "cursor": cursor}, {})
+        return self._call("GET", "/v1/health/subscriptions", {}, {"namespace": namespace, "health": health, "sparkline": sparkline, "limit": limit, "cursor": cursor}, {})
 
     def list_items(self, ns: t.NamespaceName, *, source: Literal["local", "mirrored", "all"] | None = None, subscription: str | None = None, path_prefix: str | None = None, after: str | None = None, limit: int | None = None) -> t.ListItemsResult:
         """List the entries of a namespace and of its mirrors: `GET /v1/namespaces/{ns}/items`."""

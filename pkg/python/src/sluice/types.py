@@ -113,29 +113,32 @@ class ApproveModuleBody(TypedDict):
     digest: str
 
 
-
-class Attempt(TypedDict):
-    batch: NotRequired[list[AttemptBatchItem]]
-    duration: Duration
-    error: NotRequired[str]
-    event_id: str
-    number: int
-    outcome: Literal["delivered", "failed", "gone", "refused"]
-    output: NotRequired[str]
-    path: str
-    payload_hash: NotRequired[str]
-    probe: NotRequired[bool]
-    published: NotRequired[int]
-    replay: NotRequired[str]
-    response: NotRequired[str]
-    seq: int
-    started_at: str
-    status: NotRequired[int]
-    subscription: str
-    supersedes_from: NotRequired[int]
-    type: str
-    verdict: NotRequired[Verdict]
-
+Attempt = TypedDict(
+    "Attempt",
+    {
+        "batch": "NotRequired[list[AttemptBatchItem]]",
+        "class": "NotRequired[FailureClass]",
+        "duration": "Duration",
+        "error": "NotRequired[str]",
+        "event_id": "str",
+        "number": "int",
+        "outcome": 'Literal["delivered", "failed", "gone", "refused"]',
+        "output": "NotRequired[str]",
+        "path": "str",
+        "payload_hash": "NotRequired[str]",
+        "probe": "NotRequired[bool]",
+        "published": "NotRequired[int]",
+        "replay": "NotRequired[str]",
+        "response": "NotRequired[str]",
+        "seq": "int",
+        "started_at": "str",
+        "status": "NotRequired[int]",
+        "subscription": "str",
+        "supersedes_from": "NotRequired[int]",
+        "type": "str",
+        "verdict": "NotRequired[Verdict]",
+    },
+)
 
 
 class AttemptBatchItem(TypedDict):
@@ -694,6 +697,12 @@ class FailJobBody(TypedDict):
     final: NotRequired[bool]
     token: str
 
+
+FailureClass: TypeAlias = 'Literal["timeout", "connection", "refused", "dns", "tls", "http_3xx", "http_4xx", "http_auth", "http_429", "http_5xx", "credential", "not_sent", "program", "other"]'
+"""Kind of failure of an attempt."""
+
+FailureCounts: TypeAlias = "dict[str, int]"
+"""Number of failed attempts by class; classes without any are left out."""
 
 FeedFrame: TypeAlias = "FeedFrameSubscribed | FeedFrameSeq | FeedFrameLagged | FeedFrameHeartbeat | FeedFrameError"
 """One frame of a feed."""
@@ -1418,6 +1427,109 @@ class ObservePage(TypedDict):
 
 
 
+class Overview(TypedDict):
+    at: str
+    backlog: OverviewBacklog
+    breakers: OverviewBreakers
+    dead_letters: OverviewDeadLetters
+    lanes: OverviewLanes
+    last_hour: OverviewLastHour
+    ledger: NotRequired[list[LedgerEntry]]
+    minutes: list[OverviewMinutesItem]
+    oldest_undelivered: NotRequired[OverviewOldestUndelivered]
+    rates: OverviewRates
+    replays: int
+    server: NotRequired[OverviewServer]
+    subscriptions: dict[str, int]
+    wake_consumers: WakeCounts
+
+
+
+class OverviewBacklog(TypedDict):
+    """Undelivered events of subscriptions of which one waits for a second or longer, or which are stopped."""
+
+    complete: bool
+    events: int
+
+
+
+class OverviewBreakers(TypedDict):
+    half_open: int
+    open: int
+
+
+
+class OverviewDeadLetters(TypedDict):
+    by_reason: NotRequired[dict[str, int]]
+    counted: bool
+    total: int
+
+
+
+class OverviewLanes(TypedDict):
+    due_in_hour: int
+    held: int
+    parked: int
+
+
+
+class OverviewLastHour(TypedDict):
+    """Attempts of the last hour, to within five minutes."""
+
+    delivered: int
+    failed: int
+    failures: FailureCounts
+    p50_ms: NotRequired[float]
+    p95_ms: NotRequired[float]
+    p99_ms: NotRequired[float]
+
+
+
+class OverviewMinutesItem(TypedDict):
+    at: str
+    delivered: int
+    failed: int
+
+
+
+class OverviewOldestUndelivered(TypedDict):
+    """The oldest event that waits."""
+
+    age_seconds: float
+    at: str
+    namespace: NamespaceName
+    subscription: str
+
+
+
+class OverviewRates(TypedDict):
+    """Attempts in the last minute that all replicas have reported."""
+
+    attempts_per_second: float
+    deliveries_per_second: float
+    minute: str
+
+
+
+class OverviewServer(TypedDict):
+    """For admins of the server."""
+
+    feeds: int
+    replicas: list[OverviewServerReplicasItem]
+    storage: Storage
+    version: str
+
+
+
+class OverviewServerReplicasItem(TypedDict):
+    feeds: int
+    id: str
+    leases: int
+    seen_at: str
+    version: str
+
+
+
 class ParkedLane(TypedDict):
     attempts: int
     batch_to: NotRequired[int]
@@ -1739,6 +1851,15 @@ class SigningKey(TypedDict):
     use: Literal["webhook", "grant", "stamp", "wake", "feed", "bundle"]
 
 
+
+class Sparkline(TypedDict):
+    """Attempts of the last day in 48 steps of half an hour, of which the last one is not over yet."""
+
+    delivered: list[int]
+    failed: list[int]
+    step: Literal["30m"]
+
+
 StartReplayBody = TypedDict(
     "StartReplayBody",
     {
@@ -1759,6 +1880,23 @@ class StartReplayResult(TypedDict):
 
 
 State: TypeAlias = 'Literal["active", "paused", "disabled", "suspended", "cancelled"]'
+
+
+class Statistics(TypedDict):
+    points: list[StatisticsPoint]
+    step: Literal["1m", "5m", "1h"]
+
+
+
+class StatisticsPoint(TypedDict):
+    at: str
+    delivered: int
+    failed: int
+    failures: NotRequired[FailureCounts]
+    p50_ms: NotRequired[float]
+    p95_ms: NotRequired[float]
+    p99_ms: NotRequired[float]
+
 
 
 class Status(TypedDict):
@@ -1875,6 +2013,7 @@ class SubscriptionHealth(TypedDict):
     pattern: str
     reason: NotRequired[str]
     source_error: NotRequired[str]
+    sparkline: NotRequired[Sparkline]
     state: State
     url: NotRequired[str]
 

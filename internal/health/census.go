@@ -1,0 +1,82 @@
+package health
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	atALook  = 32              // subscriptions whose backlog is counted for a look
+	recount  = 5 * time.Second // then a count is made again
+	outdated = time.Minute     // then a count says nothing
+)
+
+// census is how many events wait for subscriptions with a sign that some do. Counting takes some questions for each, so each look counts
+// a few, those first that were counted longest ago.
+type census struct {
+	mu   sync.Mutex
+	last time.Time // of the look that it was taken for
+	all  map[string]backlog
+}
+
+type backlog struct {
+	events uint64
+	at     time.Time
+}
+
+// waits reports whether there is a sign of waiting events.
+func (k *known) waits() bool {
+	stopped := k.sub.State == sluice.Paused || k.sub.State == sluice.Disabled || k.sub.State == sluice.Suspended
+	return k.sub.Mode == sluice.Push && (stopped || k.facts.Parked > 0 || k.facts.Lag >= time.Second)
+}
+
+// take counts for a look.
+func (c *census) take(ctx context.Context, v view, store Store) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last.Equal(v.at) {
+		return
+	}
+	c.last = v.at
+	kept, due := map[string]backlog{}, []*known(nil)
+	for i := range v.all {
+		k := &v.all[i]
+		if !k.waits() {
+			continue
+		}
+		b := c.all[k.sub.ID]
+		kept[k.sub.ID] = b
+		if v.at.Sub(b.at) >= recount {
+			due = append(due, k)
+		}
+	}
+	c.all = kept
+	slices.SortStableFunc(due, func(x, y *known) int { return kept[x.sub.ID].at.Compare(kept[y.sub.ID].at) })
+	due = due[:min(atALook, len(due))]
+	found := make([]backlog, len(due))
+	each(len(due), func(i int) {
+		if st, err := store.Brief(ctx, due[i].sub); err == nil {
+			found[i] = backlog{st.Backlog + uint64(max(0, st.Parked)), v.at}
+		}
+	})
+	for i, k := range due {
+		if !found[i].at.IsZero() {
+			kept[k.sub.ID] = found[i]
+		}
+	}
+}
+
+// of returns how many events wait for a subscription; false: it was not counted lately.
+func (c *census) of(k *known, now time.Time) (events uint64, known bool) {
+	if !k.waits() {
+		return 0, true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.all[k.sub.ID]
+	return b.events, now.Sub(b.at) < outdated
+}

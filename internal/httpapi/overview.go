@@ -1,0 +1,142 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/health"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// overview sums up the subscriptions that the caller manages. Pages ask for it every few seconds.
+func (s *Server) overview(c echo.Context) error {
+	if err := httpkit.OnlyParams(c, "namespace"); err != nil {
+		return err
+	}
+	if s.opts.Health == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server does not support the health of subscriptions")
+	}
+	q := health.SumQuery{Namespace: c.QueryParam("namespace")}
+	if q.Namespace != "" {
+		if err := sluice.CheckNamespaceName(q.Namespace); err != nil {
+			return err
+		}
+	}
+	if !httpkit.Caller(c).Unbounded() {
+		q.Visible = func(sub *sluice.Subscription) bool { return s.owns(c, sub) == nil }
+	}
+	ctx := c.Request().Context()
+	sum, err := s.opts.Health.Sum(ctx, q)
+	if err != nil {
+		return err
+	}
+	if s.rights.Require(c, sluice.VerbAdmin, authz.Target{}) == nil {
+		if sum.Server, err = s.serverOverview(ctx); err != nil {
+			return err
+		}
+	}
+	if s.opts.Audit != nil && s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: q.Namespace}) == nil {
+		if sum.Ledger, err = s.glances.ledgerOf(ctx, q.Namespace, s.opts.Audit); err != nil {
+			return err
+		}
+	}
+	return c.JSON(http.StatusOK, sum)
+}
+
+func (s *Server) serverOverview(ctx context.Context) (*sluice.OverviewServer, error) {
+	o := &sluice.OverviewServer{Version: s.opts.Version, Replicas: s.opts.Health.Replicas()}
+	for _, r := range o.Replicas {
+		o.Feeds += r.Feeds
+	}
+	if s.opts.Storage == nil {
+		return o, nil
+	}
+	var err error
+	o.Storage, err = s.glances.storage.look(func() (sluice.Storage, error) { return s.opts.Storage(ctx) })
+	return o, err
+}
+
+// lastEntries is how many entries of the ledger an overview has.
+const lastEntries = 10
+
+// glances are what overviews read in common.
+type glances struct {
+	storage glance[sluice.Storage]
+
+	mu      sync.Mutex
+	ledgers map[string]*glance[[]sluice.LedgerEntry] // by namespace; "": all
+}
+
+// maxLedgers bounds the namespaces whose last entries are remembered.
+const maxLedgers = 1000
+
+// ledgerOf returns the last entries of a namespace, or of all.
+func (g *glances) ledgerOf(ctx context.Context, namespace string, audit Audit) ([]sluice.LedgerEntry, error) {
+	g.mu.Lock()
+	if g.ledgers == nil || len(g.ledgers) > maxLedgers {
+		g.ledgers = map[string]*glance[[]sluice.LedgerEntry]{}
+	}
+	one := g.ledgers[namespace]
+	if one == nil {
+		one = &glance[[]sluice.LedgerEntry]{}
+		g.ledgers[namespace] = one
+	}
+	g.mu.Unlock()
+	return one.look(func() ([]sluice.LedgerEntry, error) {
+		entries, _, err := audit.Entries(ctx, model.LedgerQuery{Namespace: namespace, Limit: lastEntries})
+		return entries, err
+	})
+}
+
+// glance is a value that is read once a second at most, and for a twentieth of the time at most.
+type glance[T any] struct {
+	mu    sync.Mutex
+	value T
+	until time.Time
+}
+
+const (
+	glanceFresh = time.Second
+	glanceShare = 20
+)
+
+func (g *glance[T]) look(read func() (T, error)) (T, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	began := time.Now()
+	if began.Before(g.until) {
+		return g.value, nil
+	}
+	value, err := read()
+	if err == nil {
+		now := time.Now()
+		g.value, g.until = value, now.Add(max(glanceFresh, glanceShare*now.Sub(began)))
+	}
+	return value, err
+}
+
+// statistics returns the attempts of a subscription over the last day, in steps.
+func (s *Server) statistics(c echo.Context) error {
+	if err := httpkit.OnlyParams(c, "since", "step"); err != nil {
+		return err
+	}
+	since, err := timeParam(c, "since")
+	if err != nil {
+		return err
+	}
+	if s.opts.Health == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server does not support statistics of subscriptions")
+	}
+	found, err := s.opts.Health.Statistics(subscriptionOf(c), since, c.QueryParam("step"))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, found)
+}

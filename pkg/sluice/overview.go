@@ -1,0 +1,99 @@
+package sluice
+
+import "time"
+
+// Overview sums up the subscriptions that its reader manages. What the reader may not see is absent.
+type Overview struct {
+	At       time.Time       `json:"at"`
+	Oldest   *Undelivered    `json:"oldest_undelivered,omitempty"` // absent: no event waits
+	Backlog  OverviewBacklog `json:"backlog"`
+	Rates    OverviewRates   `json:"rates"`
+	LastHour OverviewHour    `json:"last_hour"`
+	Minutes  []MinuteOf      `json:"minutes"` // of the last hour; the last one is not over yet
+
+	Subscriptions map[Health]int    `json:"subscriptions"` // by health
+	Breakers      OverviewBreakers  `json:"breakers"`
+	Lanes         OverviewLanes     `json:"lanes"`
+	DeadLetters   OverviewDead      `json:"dead_letters"`
+	Replays       int               `json:"replays"` // under way
+	Consumers     map[WakeState]int `json:"wake_consumers"`
+
+	Server *OverviewServer `json:"server,omitempty"` // for admins of the server
+	Ledger []LedgerEntry   `json:"ledger,omitempty"` // the last ten entries, for admins of the namespace or of the server
+}
+
+// Undelivered names the oldest event that waits.
+type Undelivered struct {
+	At           time.Time `json:"at"` // when it was stored
+	AgeSeconds   float64   `json:"age_seconds"`
+	Subscription string    `json:"subscription"`
+	Namespace    string    `json:"namespace"`
+}
+
+// OverviewBacklog is the number of undelivered events.
+type OverviewBacklog struct {
+	Events uint64 `json:"events"` // of a parked lane at least one
+	// Every subscription with a sign of waiting events was counted lately.
+	Complete bool `json:"complete"`
+}
+
+// OverviewRates are attempts per second of the last minute that all replicas have told of.
+type OverviewRates struct {
+	Minute     time.Time `json:"minute"`
+	Attempts   float64   `json:"attempts_per_second"`
+	Deliveries float64   `json:"deliveries_per_second"`
+}
+
+// OverviewHour is the attempts of the last hour, to within five minutes.
+type OverviewHour struct {
+	Delivered uint64                  `json:"delivered"`
+	Failed    uint64                  `json:"failed"`
+	Failures  map[FailureClass]uint64 `json:"failures"`
+	P50       *float64                `json:"p50_ms,omitempty"` // absent without attempts
+	P95       *float64                `json:"p95_ms,omitempty"`
+	P99       *float64                `json:"p99_ms,omitempty"`
+}
+
+// MinuteOf is the attempts of a minute.
+type MinuteOf struct {
+	At        time.Time `json:"at"`
+	Delivered uint64    `json:"delivered"`
+	Failed    uint64    `json:"failed"`
+}
+
+// OverviewBreakers is the number of breakers that are not closed.
+type OverviewBreakers struct {
+	Open     int `json:"open"`
+	HalfOpen int `json:"half_open"`
+}
+
+// OverviewLanes is the number of parked lanes.
+type OverviewLanes struct {
+	Parked int `json:"parked"`
+	Held   int `json:"held"`        // among them
+	Due    int `json:"due_in_hour"` // among them, those with an attempt in the next hour
+}
+
+// OverviewDead is the number of dead letters.
+type OverviewDead struct {
+	Total    uint64            `json:"total"`
+	ByReason map[Reason]uint64 `json:"by_reason,omitempty"` // absent: there are too many to count by reason
+	Counted  bool              `json:"counted"`             // false: the server has too many to count those of a subscription; total is 0
+}
+
+// OverviewServer is the state of the server, for its admins.
+type OverviewServer struct {
+	Version  string            `json:"version"`
+	Feeds    int               `json:"feeds"` // connected, at all replicas
+	Storage  Storage           `json:"storage"`
+	Replicas []OverviewReplica `json:"replicas"`
+}
+
+// OverviewReplica is a server of a group.
+type OverviewReplica struct {
+	ID      string    `json:"id"`
+	Version string    `json:"version"`
+	Leases  int       `json:"leases"` // parts of the subscriptions that it serves
+	Feeds   int       `json:"feeds"`
+	SeenAt  time.Time `json:"seen_at"`
+}
