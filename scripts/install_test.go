@@ -127,6 +127,15 @@ func TestRelease_IsWholeAndInstalls(t *testing.T) { // issue 18
 	for _, file := range []string{"sluice", "LICENSE", "CHANGELOG.md", "config/example.yaml", "deploy/sluice.service", "install"} {
 		require.True(t, slices.ContainsFunc(strings.Fields(listed), func(name string) bool { return strings.HasSuffix(name, "/"+file) }), "%s in %s", file, listed)
 	}
+	_, listed, _ = run(t, dir, "tar", "-tzf", names("sluice_*_darwin_arm64.tar.gz")[0])
+	require.NotContains(t, listed, "sluice.service")
+	for _, one := range names("*.cdx.json") {
+		parts := strings.Split(strings.TrimSuffix(filepath.Base(one), ".cdx.json"), "_")
+		text, err := os.ReadFile(one)
+		require.NoError(t, err)
+		require.Contains(t, string(text), "@v"+parts[1]+"?goarch="+parts[3]+"\\u0026goos="+parts[2], "the program, its version and platform")
+		require.Greater(t, strings.Count(string(text), `"licenses"`), 50)
+	}
 	if runtime.GOOS != "linux" {
 		return
 	}
@@ -137,7 +146,10 @@ func TestRelease_IsWholeAndInstalls(t *testing.T) { // issue 18
 		}
 		status, listed, errs := run(t, dir, tool, list...)
 		require.Zero(t, status, errs)
-		for _, file := range []string{"/usr/bin/sluice", "/usr/lib/systemd/system/sluice.service", "/etc/sluice/config.yaml", "/usr/share/doc/sluice/copyright"} {
+		for _, file := range []string{
+			"/usr/bin/sluice", "/usr/lib/systemd/system/sluice.service", "/etc/sluice/config.yaml", "/usr/share/doc/sluice/copyright",
+			"/usr/share/man/man1/sluice.1.gz", "/usr/share/bash-completion/completions/sluice",
+		} {
 			require.Contains(t, listed, file+"\n", list[1])
 		}
 	}
