@@ -156,6 +156,9 @@ func TestRelease_IsWholeAndInstalls(t *testing.T) { // issue 18
 	status, out, errs := run(t, dir, "env", "PREFIX="+t.TempDir(), mustAbs(t, "install"), names("sluice_*_linux_" + runtime.GOARCH + ".tar.gz")[0])
 	require.Zero(t, status, errs)
 	require.Contains(t, out, "installed sluice ")
+	if is, err := os.Stat("../.git"); err == nil && is.IsDir() { // Go does not know work trees
+		require.Contains(t, out, "installed sluice v", "it knows its version")
+	}
 }
 
 func mustAbs(t *testing.T, name string) string {

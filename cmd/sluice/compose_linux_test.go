@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -102,8 +103,13 @@ func imageEnv(dockerfile string) ([]string, error) {
 	return nil, errors.Join(err, errors.New("no ENV"))
 }
 
+// interpolated replaces ${NAME:-} by a variable.
+func interpolated(value string, getenv func(string) string) string {
+	return regexp.MustCompile(`\$\{\w+:-\}`).ReplaceAllStringFunc(value, func(name string) string { return getenv(name[2 : len(name)-3]) })
+}
+
 // newStack creates the containers, each with an address of its own in 127.0.0.0/8.
-func newStack(ctx context.Context, file, work, path string) (*stack, error) {
+func newStack(ctx context.Context, file, work string, getenv func(string) string) (*stack, error) {
 	compose, err := readCompose(file)
 	if err != nil {
 		return nil, err
@@ -117,13 +123,13 @@ func newStack(ctx context.Context, file, work, path string) (*stack, error) {
 	for i, name := range slices.Sorted(maps.Keys(compose.Services)) {
 		service := compose.Services[name]
 		hosts[name] = fmt.Sprintf("%s%d", network, i+1)
-		c := &container{name: name, root: filepath.Join(work, "containers", name), address: hosts[name], hosts: hosts, path: path, argv: slices.Concat(service.Entrypoint, service.Command)}
+		c := &container{name: name, root: filepath.Join(work, "containers", name), address: hosts[name], hosts: hosts, path: getenv("PATH"), argv: slices.Concat(service.Entrypoint, service.Command)}
 		if strings.HasPrefix(service.Image, "sluice:") {
 			c.argv = append([]string{"/sluice"}, c.argv...)
 			c.environ = append(variables, "SLUICE_WEBHOOKS_ALLOW_INSECURE_LOOPBACK=true") // for receivers of tests
 		}
 		for variable, value := range service.Environment {
-			c.environ = append(c.environ, variable+"="+value)
+			c.environ = append(c.environ, variable+"="+interpolated(value, getenv))
 		}
 		s.containers[name] = c
 	}
@@ -302,7 +308,14 @@ func compose(ts *testscript.TestScript, _ bool, _ []string) {
 	if err != nil {
 		ts.Fatalf("build the NATS server: %v: %s", err, out)
 	}
-	s, err := newStack(ctx, file, ts.MkAbs("compose"), programs+string(filepath.ListSeparator)+ts.Getenv("PATH"))
+	work, err := os.MkdirTemp(ts.MkAbs("."), "compose-")
+	ts.Check(err)
+	s, err := newStack(ctx, file, work, func(name string) string {
+		if name == "PATH" {
+			return programs + string(filepath.ListSeparator) + ts.Getenv(name)
+		}
+		return ts.Getenv(name)
+	})
 	ts.Check(err)
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var args []string

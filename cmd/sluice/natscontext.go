@@ -11,6 +11,8 @@ import (
 
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/terminal"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // madeByUs begins the description of contexts that this command wrote and may overwrite.
@@ -26,6 +28,7 @@ type natsContext struct {
 	Description string `json:"description"`
 	URL         string `json:"url"`
 	NKey        string `json:"nkey"` // a file; "" if no login is needed
+	Domain      string `json:"jetstream_domain,omitempty"`
 }
 
 // Run writes it.
@@ -33,7 +36,7 @@ func (c *natsContextCmd) Run(s *terminal.Session) error {
 	if err := terminal.CheckContextName(c.Name); err != nil {
 		return err
 	}
-	made, err := natsContextOf(s)
+	made, prefix, err := natsContextOf(s)
 	if err != nil {
 		return err
 	}
@@ -44,34 +47,40 @@ func (c *natsContextCmd) Run(s *terminal.Session) error {
 	if err := writeContext(file, made); err != nil {
 		return err
 	}
-	return s.Show(map[string]any{"file": file, "context": made}, func() error {
-		return s.Say("Wrote %s. Use it with: nats --context %s stream ls", file, c.Name)
+	return s.Show(map[string]any{"file": file, "context": made, "prefix": prefix}, func() error {
+		names := streams.Prefixed(prefix)
+		return s.Say("Wrote %s. Use it with: nats --context %s stream info %s\nEvents are published to %s<namespace>.<path>.",
+			file, c.Name, names.EventsStream(sluice.DefaultNamespace), names.EventsPrefix())
 	})
 }
 
-// natsContextOf returns the login to the embedded NATS of the server on this machine.
-func natsContextOf(s *terminal.Session) (natsContext, error) {
+// natsContextOf returns the connection to the NATS of the server on this machine, with the login if it is embedded, and the
+// prefix of the server's names.
+func natsContextOf(s *terminal.Session) (made natsContext, prefix string, err error) {
 	dir, err := s.DataDir()
 	if err != nil {
-		return natsContext{}, err
+		return made, "", err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
-		return natsContext{}, err
+		return made, "", err
 	}
 	addresses, err := terminal.ReadAddresses(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return natsContext{}, fmt.Errorf("no server is running on %s; start one with sluice serve", dir)
+		return made, "", fmt.Errorf("no server is running on %s; start one with sluice serve", dir)
 	case err != nil:
-		return natsContext{}, err
+		return made, "", err
 	case addresses.NATS == "":
-		return natsContext{}, errors.New("the server's NATS has no listener; set nats.listen")
+		return made, "", errors.New("the server's NATS has no listener; set nats.listen")
 	}
-	made := natsContext{Description: madeByUs + dir, URL: addresses.NATS}
+	made = natsContext{Description: madeByUs + dir, URL: addresses.NATS, Domain: addresses.Domain}
+	if addresses.Prefix != "" {
+		made.Description += ", prefix " + addresses.Prefix
+	}
 	if key := filepath.Join(dir, datadir.NATSLoginFile); exists(key) {
 		made.NKey = key
 	}
-	return made, nil
+	return made, addresses.Prefix, nil
 }
 
 func exists(file string) bool {

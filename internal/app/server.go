@@ -434,7 +434,7 @@ func (s *server) publicURL() string {
 func (s *server) version() string { return cmp.Or(s.opts.Version, "dev") }
 
 func (s *server) addresses() datadir.Addresses {
-	a := datadir.Addresses{HTTP: s.web.URL(), NATS: withoutLogin(s.cfg.NATS.URL), Prefix: s.cfg.NATS.Prefix}
+	a := datadir.Addresses{HTTP: s.web.URL(), NATS: withoutLogin(s.cfg.NATS.URL), Prefix: s.cfg.NATS.Prefix, Domain: s.cfg.NATS.Domain}
 	if s.nats != nil {
 		a.NATS = s.nats.ClientURL()
 	}

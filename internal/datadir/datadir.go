@@ -40,6 +40,7 @@ type Addresses struct {
 	NATS string `json:"nats"` // "" if its NATS has no listener
 
 	Prefix string `json:"prefix,omitempty"` // of its streams, buckets and subjects (nats.prefix)
+	Domain string `json:"domain,omitempty"` // of JetStream in which they are (nats.domain)
 }
 
 // Prepare creates the data directory and checks that it is writable.

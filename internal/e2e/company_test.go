@@ -57,6 +57,7 @@ func TestDomain_ServerStoresInAnotherDomain(t *testing.T) {
 		c.NATS.URL, c.NATS.Prefix, c.NATS.Domain = hub, "acme", "leaf"
 	}}
 	s.running = start(t, s.dir, s.change)
+	require.Equal(t, "leaf", s.at.Domain)
 	s.publishes(t)
 	s.wakes(t)
 	s.mirrors(t)

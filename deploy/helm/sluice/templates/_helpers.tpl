@@ -51,9 +51,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $http "public_url" (printf "http://%s.%s.svc:%v" (include "sluice.fullname" .) .Release.Namespace .Values.service.port) -}}
 {{- end -}}
 {{- $nats := dict -}}
+{{- if .Values.nats.prefix -}}{{- $_ := set $nats "prefix" .Values.nats.prefix -}}{{- end -}}
 {{- if .Values.nats.url -}}
 {{- $_ := set $nats "url" .Values.nats.url -}}
 {{- $_ := set $nats "replicas" .Values.nats.replicas -}}
+{{- if .Values.nats.domain -}}{{- $_ := set $nats "domain" .Values.nats.domain -}}{{- end -}}
 {{- if .Values.nats.existingSecret -}}{{- $_ := set $nats "credentials" (printf "/etc/sluice/nats/%s" .Values.nats.credentialsKey) -}}{{- end -}}
 {{- if .Values.nats.caSecret -}}{{- $_ := set $nats "tls" (dict "ca" (printf "/etc/sluice/nats-ca/%s" .Values.nats.caKey)) -}}{{- end -}}
 {{- end -}}
