@@ -166,7 +166,7 @@ func (n Names) Singles() []Stream {
 // Buckets describes the buckets.
 func Buckets() []Bucket { return slices.Concat(workBuckets(), ruleBuckets(), mirrorBuckets()) }
 
-// mirrorBuckets describes the buckets of mirrors.
+// mirrorBuckets describes the buckets of mirrors, and those that came later.
 func mirrorBuckets() []Bucket {
 	return []Bucket{{
 		Name:         Mirrors,
@@ -198,6 +198,15 @@ func mirrorBuckets() []Bucket {
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
+	}, {
+		Name:         PortalLinks,
+		Description:  "links to the portal, by hashes of their principal and code",
+		History:      1,
+		TTL:          time.Hour,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
+		MaxMsgs:      100_000,
+		Again:        true,
 	}}
 }
 

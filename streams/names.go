@@ -46,6 +46,7 @@ const (
 	TrustedKeys   = "trustedkeys"   // key: namespace; keys that sign bundles for it
 	Enrichments   = "enrichments"   // key: namespace; how its entries are enriched
 	Modules       = "modules"       // key: module; its approval
+	PortalLinks   = "portallinks"   // key: PortalLinkKey
 )
 
 // EventsSubjects returns the subjects of a namespace's stream.
@@ -313,6 +314,10 @@ func IsEventLane(subscription, key string) bool {
 
 // GrantKey returns the key of a grant.
 func GrantKey(id string) string { return "grant." + id }
+
+// PortalLinkKey returns the key of a link to the portal, from the hash of its code. The links of a
+// principal are those with its hash in front.
+func PortalLinkKey(principal, code string) string { return principal + "." + code }
 
 // ACLKey returns the key of a principal's entries in a namespace's access list; without a
 // principal, the key of the list's head.

@@ -134,6 +134,7 @@ func subjectRows() []string {
 		row(code("$KV."+streams.Access+"."+streams.LabelKey("<ns>")), "a namespace's label"),
 		row(code("$KV."+streams.Access+"."+streams.TombstoneKey("<ns>", "/some/path")), "up to which sequence the events of a path are erased"),
 		row(code("$KV."+streams.Access+"."+streams.PresenceKey("<replica>")), "a running replica, and the revision up to which it applies changes of permissions"),
+		row(code("$KV."+streams.PortalLinks+"."+streams.PortalLinkKey("<hash>", "<hash>")), "a link to the portal, until an hour after it was made"),
 		row(code("$KV."+streams.EventTypes+"."+streams.EventTypeKey("<ns>", "order.placed")), "the entry of the type `order.placed` in the namespace's catalogue"),
 		row(code("$KV."+streams.Scheduled+"."+streams.ScheduledKey("<ns>", "order-17")), "the event `order-17`, as long as it is not due"),
 		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindAppointment)), "an appointment"),

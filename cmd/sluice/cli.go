@@ -59,6 +59,7 @@ type cli struct {
 	Knowledge knowledgeCmd `cmd:"" group:"setup" help:"Manage enrichment: embeddings, neighbours and comparisons of entries, and the jobs of workers."`
 
 	Grant     grantCmd     `cmd:"" group:"access" aliases:"grants" help:"Issue, list, renew and revoke grants."`
+	Portal    portalCmd    `cmd:"" group:"access" help:"Create links to the portal, for tenants."`
 	ACL       aclCmd       `cmd:"" group:"access" name:"acl" aliases:"acls" help:"Manage the access lists of namespaces."`
 	Principal principalCmd `cmd:"" group:"access" aliases:"principals" help:"Manage the clearances of principals."`
 	Whoami    whoamiCmd    `cmd:"" group:"access" help:"Show the principal of your token, and its permissions."`

@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -33,6 +35,7 @@ func (s *server) openAccess(ctx context.Context) error {
 	stored := records.NewAccess(s.store, s.memory.OfBucket(streams.Access))
 	s.authority = grants.New(grants.Deps{
 		Records: stored, Index: s.index, Ledger: s.ledger, Keys: records.TokenKeys(s.store), Now: time.Now, Tickets: s.ticketKeys.All,
+		Links: records.NewPortalLinks(s.store),
 	})
 	presence := grants.NewPresence(id, stored, s.index, s.store.Options().LeaseTTL, s.opts.Log)
 	s.grants = grants.Replica{
@@ -40,4 +43,16 @@ func (s *server) openAccess(ctx context.Context) error {
 		Follower: &grants.Follower{Index: s.index, Presence: presence, Revoker: s.registry, Forget: stored, Now: time.Now, Log: s.opts.Log},
 	}
 	return nil
+}
+
+// network returns the settings of connections for the API.
+func (s *server) network(proxies []netip.Prefix) httpapi.Network {
+	return httpapi.Network{
+		MaxBody:        s.cfg.HTTP.MaxBody,
+		TrustedProxies: proxies,
+		MetricsFor:     s.cfg.HTTP.Metrics,
+		Pprof:          s.cfg.HTTP.Pprof,
+		TLS:            s.web.TLS(),
+		PublicURL:      s.cfg.HTTP.PublicURL,
+	}
 }

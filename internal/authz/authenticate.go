@@ -16,6 +16,15 @@ func (x *Index) Check(c *Claims, now time.Time) (holder sluice.Caller, known boo
 	return x.check(c.Grant, HashNonce(c.Nonce), c.Expiry, now)
 }
 
+// holder returns the holder of a grant.
+func (g *granted) holder() sluice.Caller {
+	c := sluice.Caller{Principal: g.Principal, Grant: g.ID}
+	if g.Session {
+		c.Lasting = g.Parent
+	}
+	return c
+}
+
 // check is Check for a token or ticket given by its grant and the hash of the token's nonce.
 func (x *Index) check(grant, nonce string, expiry, now time.Time) (holder sluice.Caller, known bool, err error) {
 	x.mu.RLock()
@@ -35,7 +44,7 @@ func (x *Index) check(grant, nonce string, expiry, now time.Time) (holder sluice
 	}
 	switch x.each(grant, now, func(*granted) answer { return granting }) {
 	case granting:
-		return sluice.Caller{Principal: g.Principal, Grant: g.ID}, true, nil
+		return g.holder(), true, nil
 	case unknown:
 		return holder, false, refuse(Revoked, "the parent of the token's grant is unknown")
 	case incapable, concealed, refused:

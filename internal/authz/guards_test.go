@@ -244,10 +244,15 @@ func TestOver_KeepsGrantsWithParts(t *testing.T) {
 	long := w.grant("long", ann, "scope:acme", "read")
 	long.ExpiresAt = w.now.Add(72 * time.Hour)
 	w.save(long)
-	require.Empty(t, w.Over(w.now))
-	require.Equal(t, []string{streams.GrantKey("part")}, w.Over(w.now.Add(48*time.Hour)))
+	session := w.part("session", "of", ann, "scope:acme", "read")
+	session.Session = true
+	w.save(session)
+	require.Empty(t, w.Over(w.now, w.now))
+	require.Equal(t, []string{streams.GrantKey("session")}, w.Over(w.now, w.now.Add(48*time.Hour)), "sooner than a grant")
+	w.Remove(streams.GrantKey("session"), w.revision+1)
+	require.Equal(t, []string{streams.GrantKey("part")}, w.Over(w.now.Add(48*time.Hour), w.now))
 	w.Remove(streams.GrantKey("part"), w.revision+1)
-	require.Equal(t, []string{streams.GrantKey("of")}, w.Over(w.now.Add(48*time.Hour)))
+	require.Equal(t, []string{streams.GrantKey("of")}, w.Over(w.now.Add(48*time.Hour), w.now))
 	require.Equal(t, []string{streams.GrantKey("long")}, slices.Collect(maps.Keys(w.Records(func(r authz.Record) bool { return r.Grant != nil && r.Grant.ID == "long" }))))
 }
 

@@ -20,8 +20,9 @@ type Index struct {
 	tombstones map[string]map[sluice.Path]uint64 // by namespace: the erased sequences
 	// Keys of unreadable records that restrict a namespace, with its name.
 	unreadable map[string]string
-	opened     map[string]struct{} // namespaces open to anonymous callers
-	replicas   map[string]uint64   // the revision that each replica enforces
+	opened     map[string]struct{}              // namespaces open to anonymous callers
+	replicas   map[string]uint64                // the revision that each replica enforces
+	waits      map[string]map[*waiting]struct{} // by grant: requests that end with it
 	applied    uint64
 	caughtUp   bool
 	changed    chan struct{} // closed at the next change
@@ -50,7 +51,7 @@ func NewIndex() *Index {
 	return &Index{
 		records: map[string]Record{}, grants: map[string]*granted{}, parts: map[string]map[string]struct{}{}, lists: map[string]*list{},
 		clearances: map[sluice.Principal]sluice.Label{}, labels: map[string]sluice.Label{},
-		tombstones: map[string]map[sluice.Path]uint64{}, replicas: map[string]uint64{}, opened: map[string]struct{}{}, unreadable: map[string]string{}, changed: make(chan struct{}), always: true,
+		tombstones: map[string]map[sluice.Path]uint64{}, replicas: map[string]uint64{}, opened: map[string]struct{}{}, waits: map[string]map[*waiting]struct{}{}, unreadable: map[string]string{}, changed: make(chan struct{}), always: true,
 	}
 }
 
@@ -135,12 +136,16 @@ func (x *Index) Parts(grant string, most int) (n int) {
 	return n
 }
 
-// Over returns the keys of grants that ended before a time and have no derived grants.
-func (x *Index) Over(before time.Time) (keys []string) {
+// Over returns the keys of grants without derived grants that ended before a time; for sessions,
+// which are many, before another time.
+func (x *Index) Over(before, session time.Time) (keys []string) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for key, r := range x.records {
-		if r.Grant != nil && r.Grant.ExpiresAt.Before(before) && len(x.parts[r.Grant.ID]) == 0 {
+		if r.Grant == nil || len(x.parts[r.Grant.ID]) > 0 {
+			continue
+		}
+		if end := r.Grant.ExpiresAt; end.Before(before) || r.Grant.Session && end.Before(session) {
 			keys = append(keys, key)
 		}
 	}
@@ -212,6 +217,9 @@ func (x *Index) enter(r Record, revision uint64) {
 			x.parts[g.Parent] = map[string]struct{}{}
 		}
 		x.parts[g.Parent][g.ID] = struct{}{}
+		if g.RevokedAt != nil {
+			x.stopWaiting()
+		}
 	case r.ACL != nil && len(r.ACL.Entries) > 0:
 		x.list(r.ACL.Namespace).of[r.ACL.Principal] = r.ACL.Entries
 	case r.Admins != nil:

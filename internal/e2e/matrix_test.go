@@ -199,12 +199,14 @@ func matrix() map[string]asked {
 		"GET /v1/grants/{grant}":            {row: "200 reader admin sysadmin root; 404 *"}, // the reader's
 		"POST /v1/grants/{grant}/renew":     {row: "200 root; 403 admin sysadmin; 404 *"},   // its token is the reader's
 		"POST /v1/grants/{grant}/revoke":    {row: "200 reader admin sysadmin root; 404 *"},
+		"POST /v1/portal/links":             {row: "200 admin sysadmin root; 403 *", body: `{"principal":"user:new","object":"path:{ns}/a/**"}`, ok: 201},
+		"POST /v1/portal/sessions":          {row: "401 *", body: `{"code":"plk_none"}`}, // the code is what counts
 		"GET /v1/principals":                {row: forSysadmins},
 		"GET /v1/principals/{principal}":    {row: forSysadmins},
 		"PUT /v1/principals/{principal}":    {row: forSysadmins, body: `{"clearance":{"level":"INTERNAL"}}`},
 		"DELETE /v1/principals/{principal}": {row: forSysadmins, ok: 204},
 
-		"POST " + acme + "/subscriptions":             {row: "200 owner subscriber admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"pattern":"/b","endpoint":{"url":"{hook}"}}`, ok: 201},
+		"POST " + acme + "/subscriptions":             {row: "200 owner subscriber admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"pattern":"/b/c","endpoint":{"url":"{hook}"}}`, ok: 201},
 		"GET " + acme + "/subscriptions":              {row: forEverybody},
 		"POST /v1/subscriptions":                      {row: "200 owner subscriber admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}`, ok: 201},
 		"POST /v1/subscriptions/batch":                {row: forEverybody, body: `[{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}]`}, // each item has a status of its own

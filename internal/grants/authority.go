@@ -32,7 +32,7 @@ type Key struct {
 	Private ed25519.PrivateKey
 }
 
-// Deps are an authority's dependencies; all but Tickets are required.
+// Deps are an authority's dependencies; all but Tickets and Links are required.
 type Deps struct {
 	Records Records
 	Index   *authz.Index
@@ -44,6 +44,8 @@ type Deps struct {
 	// Tickets returns the keys of tickets, MACs that sign nothing else and that all replicas share,
 	// the signing one first. nil: there are no tickets.
 	Tickets func() [][]byte
+	// Links stores the links to the portal. nil: there are none.
+	Links Links
 }
 
 // Authority grants and revokes rights. It is safe for concurrent use.

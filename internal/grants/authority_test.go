@@ -324,7 +324,7 @@ func TestGrants_AreBoundedAndRemovedLongAfterTheirEnd(t *testing.T) {
 	}
 
 	r.follower.Now = func() time.Time { return deadline.Add(29 * 24 * time.Hour) }
-	require.Empty(t, r.index.Over(r.follower.Now().Add(-30*24*time.Hour)))
+	require.Empty(t, r.index.Over(r.follower.Now().Add(-30*24*time.Hour), time.Time{}))
 	r.follower.Now = func() time.Time { return deadline.Add(31 * 24 * time.Hour) }
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

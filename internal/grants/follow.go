@@ -38,6 +38,9 @@ type Forgetter interface {
 // kept is how long a grant is kept after its end, for later audits.
 const kept = 30 * 24 * time.Hour
 
+// keptSession is the same for sessions of the portal, of which the ledger has entries.
+const keptSession = time.Hour
+
 // Follower keeps an index in step with the records, and this replica in step with the index.
 type Follower struct {
 	Index    *authz.Index
@@ -132,7 +135,7 @@ func (f *Follower) sweep(ctx context.Context, touched authz.Touched) {
 // forget removes the grants that ended long ago; a later lookup then finds none, which means the
 // same.
 func (f *Follower) forget(ctx context.Context) {
-	for _, key := range f.Index.Over(f.Now().Add(-kept)) {
+	for _, key := range f.Index.Over(f.Now().Add(-kept), f.Now().Add(-keptSession)) {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
 		if err := f.Forget.Delete(limit, key, 0); err != nil {
 			f.Log.WarnContext(ctx, "expired grant not removed", slog.String("key", key), slog.Any("error", err))

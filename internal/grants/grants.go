@@ -154,7 +154,7 @@ func (a *Authority) sign(ctx context.Context, by sluice.Caller, action string, g
 		return Minted{}, err
 	}
 	_, revision, err := a.store(ctx, edit{
-		key: streams.GrantKey(g.ID), change: changeOf(by, action, g.Object.Namespace, g.ID), show: showGrant, unnoticed: action == sluice.ActionGrantIssue,
+		key: streams.GrantKey(g.ID), change: changeOf(by, action, g.Object.Namespace, g.ID), show: showGrant, unnoticed: action != sluice.ActionGrantRenew,
 		apply: func(r authz.Record) (authz.Record, bool, error) {
 			return authz.Record{Grant: &authz.Granted{Grant: g, Nonce: authz.HashNonce(nonce)}}, true, check(r)
 		},

@@ -57,6 +57,19 @@ func (r *replica) Withdraw(ctx context.Context, _ func(*sluice.Subscription) boo
 	}
 }
 
+// links are the links to the portal in the store.
+type links struct {
+	natsstore.Bucket[grants.PortalLink]
+}
+
+func (l links) All(ctx context.Context, filter string) (all []grants.PortalLink, err error) {
+	entries, err := l.List(ctx, filter)
+	for _, e := range entries {
+		all = append(all, e.Value)
+	}
+	return all, err
+}
+
 // revoker remembers which subscriptions a replica has ended.
 type revoker struct{ *replica }
 
@@ -103,6 +116,7 @@ func startFor(t *testing.T, server *natstest.Server, id string, ttl time.Duratio
 			}
 			return []grants.Key{{ID: keys[0].ID, Private: keys[0].Private()}}, nil
 		},
+		Links:   links{natsstore.OpenBucket[grants.PortalLink](store, streams.PortalLinks)},
 		Tickets: func() [][]byte { return [][]byte{make([]byte, 32)} },
 	})
 	r.follower = &grants.Follower{Index: r.index, Presence: presence, Withdraw: r, Revoker: revoker{r}, Forget: r.records, Now: time.Now, Log: log}

@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -40,19 +41,24 @@ func (a *Authority) holder(ctx context.Context, grant string, check func(now tim
 	if known {
 		return caller, err
 	}
-	_, revision, missing := a.needs.Records.Get(ctx, streams.GrantKey(grant))
-	switch sluice.CodeOf(missing) { //nolint:exhaustive // the other codes are those of a store that is away
-	case "":
-	case sluice.NotFound:
-		return caller, err
-	default:
-		return caller, sluice.Errorf(sluice.Unavailable, "the token cannot be verified yet, because permissions have not loaded; retry")
-	}
-	if err := a.await(ctx, revision, true); err != nil {
-		return caller, err
+	if found, missing := a.lookUp(ctx, grant); missing != nil || !found {
+		return caller, cmp.Or(missing, err)
 	}
 	caller, _, err = check(now)
 	return caller, err
+}
+
+// lookUp waits until this replica knows a grant that is stored, and reports whether there is one.
+// Code Unavailable if that is unknown.
+func (a *Authority) lookUp(ctx context.Context, grant string) (found bool, err error) {
+	_, revision, err := a.needs.Records.Get(ctx, streams.GrantKey(grant))
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes are those of a store that is away
+	case "":
+		return true, a.await(ctx, revision, true)
+	case sluice.NotFound:
+		return false, nil
+	}
+	return false, sluice.Errorf(sluice.Unavailable, "the token cannot be verified yet, because permissions have not loaded; retry")
 }
 
 // startLimit is how long a request waits for a server that has just started to load permissions.

@@ -23,7 +23,7 @@ func (s *Server) authenticate(c echo.Context) error {
 	if !isAPI(c.Request().URL.Path) && !isAPI(c.Path()) {
 		return nil
 	}
-	if c.Request().Method == http.MethodOptions || dstreams.Tokenless(c.Path()) { // preflight requests carry no token; a worker sends a wake's token
+	if c.Request().Method == http.MethodOptions || dstreams.Tokenless(c.Path()) || opensSession(c) { // preflight requests carry no token; a worker sends a wake's token, a page the code of a link
 		return nil
 	}
 	if s.isProgram(c) {

@@ -53,7 +53,7 @@ func (s *Server) putAppointment(c echo.Context) error {
 	}
 	ns, who := c.Param("ns"), httpkit.Caller(c)
 	a := sluice.Appointment{
-		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Grant, CreatedAt: time.Now().UTC()},
+		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Binding(), CreatedAt: time.Now().UTC()},
 		ID:      c.Param("id"), Namespace: ns, At: req.At, Every: req.Every, Cron: req.Cron, TimeZone: req.TimeZone, Notice: req.Notice, MissPolicy: req.MissPolicy, Grace: req.Grace, Action: req.Action,
 	}
 	a.SetDefaults()

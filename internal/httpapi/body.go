@@ -84,6 +84,8 @@ func (s *Server) maxBody(c echo.Context) int64 {
 		return s.maxTar()
 	case c.Path() == importRoute:
 		return bundle.MaxDocument
+	case opensSession(c):
+		return maxSessionRequest
 	case isCallback(c):
 		return min(s.opts.MaxBody, maxCallback)
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
@@ -215,11 +217,11 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.untilStop(c.Request().Context())
+	ctx, cancel := s.untilEnd(c.Request().Context())
 	defer cancel()
 	q.Wanted = s.rights.Visible(c, sluice.VerbSubscribe)
 	page, err := s.opts.Explain.Events(ctx, sub, q, wait)
-	if err == nil {
+	if err = cmp.Or(authz.Lost(ctx), err); err == nil {
 		err = s.startsAtShown(c, sluice.VerbSubscribe, sub.Namespace, q.After)
 	}
 	if err != nil {

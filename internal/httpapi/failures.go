@@ -127,9 +127,9 @@ func (s *Server) refuse(c echo.Context, err error) error {
 }
 
 // guesses reports whether an unauthenticated request contains possibly made-up credentials. A
-// ticket that was once valid does not count.
+// ticket that was once valid does not count. The code of a link does: it has been used up.
 func guesses(c echo.Context, e *sluice.Error) bool {
-	if c.Request().Header.Get(echo.HeaderAuthorization) != "" {
+	if c.Request().Header.Get(echo.HeaderAuthorization) != "" || opensSession(c) {
 		return true
 	}
 	reason, _ := e.Details["reason"].(string)

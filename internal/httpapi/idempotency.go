@@ -48,7 +48,7 @@ const (
 // same caller gets the first response. Errors are not stored, so a repeated request is tried again.
 func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	given := c.Request().Header.Values(headerIdempotencyKey)
-	if len(given) == 0 || c.Request().Method != http.MethodPost || !strings.HasPrefix(c.Path(), "/v1/") {
+	if len(given) == 0 || c.Request().Method != http.MethodPost || !strings.HasPrefix(c.Path(), "/v1/") || opensSession(c) {
 		return handle(c)
 	}
 	if s.opts.Answers == nil {

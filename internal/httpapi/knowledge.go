@@ -186,11 +186,12 @@ func (s *Server) claimJobs(c echo.Context) error {
 			return err
 		}
 	}
-	ctx, cancel := s.untilStop(c.Request().Context())
+	ctx, cancel := s.untilEnd(c.Request().Context())
 	defer cancel()
 	jobs, err := s.opts.Knowledge.Claim(ctx, c.Param("ns"), knowledge.ClaimRequest{
 		Worker: req.Worker, Max: req.Max, Types: req.Types, Wait: time.Duration(req.Wait),
 	}, httpkit.Caller(c))
+	err = cmp.Or(authz.Lost(ctx), err)
 	if err != nil && s.stopping() {
 		return sluice.Errorf(sluice.Unavailable, "the server is stopping; retry")
 	}

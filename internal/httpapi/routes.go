@@ -66,6 +66,8 @@ func grows(r route) bool {
 		"POST /v1/subscriptions/:id/dead-letters/redrive",
 		"POST /v1/grants",
 		"POST /v1/grants/:grant/renew",
+		"POST " + linksRoute,
+		"POST " + sessionsRoute,
 		"PUT /v1/namespaces/:ns/watches/:id",
 		"PUT /v1/namespaces/:ns/appointments/:id",
 		"PUT " + dstreams.Subscription,
@@ -171,6 +173,9 @@ func (s *Server) accessRoutes() []route {
 		{http.MethodGet, "/v1/grants/:grant", authenticated, s.getGrant},
 		{http.MethodPost, "/v1/grants/:grant/renew", authenticated, s.renewGrant},
 		{http.MethodPost, "/v1/grants/:grant/revoke", authenticated, s.revokeGrant},
+
+		{http.MethodPost, linksRoute, authenticated, s.createPortalLink}, // the authority checks access
+		{http.MethodPost, sessionsRoute, open, s.createPortalSession},
 
 		{http.MethodGet, "/v1/principals", serverAdmin, s.listPrincipals},
 		{http.MethodGet, "/v1/principals/:principal", serverAdmin, s.getPrincipal},

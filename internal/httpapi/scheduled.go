@@ -62,7 +62,7 @@ func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error 
 		return err
 	}
 	is, duplicate, err := s.opts.Scheduled.Schedule(ctx, model.Scheduled{
-		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Grant, CreatedAt: time.Now().UTC()}, Event: e, DeliverAt: when.UTC(),
+		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Binding(), CreatedAt: time.Now().UTC()}, Event: e, DeliverAt: when.UTC(),
 	})
 	if err == nil && duplicate {
 		var shown bool

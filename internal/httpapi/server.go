@@ -156,6 +156,7 @@ type Network struct {
 	MetricsFor     string         // access to the metrics without a token; default MetricsLoopback
 	Pprof          bool           // profiles of the process are served to its admins
 	TLS            bool           // callers connect with TLS, and must keep doing so
+	PublicURL      string         // of the server, if the operator has set it; for links
 }
 
 // Options holds the dependencies and settings of a server. Fields without a default are required.
@@ -214,6 +215,7 @@ type Server struct {
 	bundles   *places       // for bundles in memory
 	transfers *places       // for directories on their way
 	tails     *places       // for requests that follow attempts
+	opening   *places       // for links that are being used
 	paceTime  time.Duration // in which a client of one sends or reads leastPace
 
 	profiling sync.Mutex // one profile at a time
@@ -236,12 +238,12 @@ func New(opts Options) *Server {
 	}
 	opts.LogRequests = cmp.Or(opts.LogRequests, LogErrors)
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
-	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), tails: newPlaces(tailsAtOnce, tailsOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
+	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), tails: newPlaces(tailsAtOnce, tailsOfOne), opening: newPlaces(opensAtOnce, opensOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.pages = newPages(opts.Version)
-	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
+	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilEnd: s.untilEnd})
 	s.feeds = live.New(live.Deps{
 		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,
-		Mirrors: opts.Mirrors, LongPoll: s.streams.Wait(), StartsAtShown: s.startsAtShown, UntilStop: s.untilStop, Stopping: s.stopping,
+		Mirrors: opts.Mirrors, LongPoll: s.streams.Wait(), StartsAtShown: s.startsAtShown, UntilStop: s.untilStop, UntilEnd: s.untilEnd, Stopping: s.stopping,
 	})
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
 	s.echo.Pre(before(s.streams.AtRoot, dstreams.Rooted))
@@ -265,6 +267,20 @@ func (s *Server) untilStop(ctx context.Context) (context.Context, context.Cancel
 	detach := context.AfterFunc(s.opts.Stopping, cancel) // no goroutine: there may be thousands
 	return ctx, func() {
 		detach()
+		cancel()
+	}
+}
+
+// untilEnd is untilStop for a request that waits: the context also ends with the caller's grant.
+// authz.Lost then returns the reason.
+func (s *Server) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := s.untilStop(ctx)
+	if s.opts.Access == nil {
+		return ctx, cancel
+	}
+	ctx, leave := s.opts.Access.While(ctx, model.CallerFrom(ctx))
+	return ctx, func() {
+		leave()
 		cancel()
 	}
 }

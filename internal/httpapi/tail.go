@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -41,7 +43,7 @@ func (s *Server) listAttempts(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.untilStop(c.Request().Context())
+	ctx, cancel := s.untilEnd(c.Request().Context())
 	defer cancel()
 	if err := s.tailed(c, q); err != nil {
 		return err
@@ -59,7 +61,7 @@ func (s *Server) listAttempts(c echo.Context) error {
 	}
 	defer s.tails.leave(who)
 	found, place, err := s.opts.Attempts.AttemptsAfter(ctx, q)
-	if err != nil {
+	if err = cmp.Or(authz.Lost(ctx), err); err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, attemptList{s.ownAttempts(c, found), strconv.FormatUint(place, 10)})

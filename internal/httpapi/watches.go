@@ -74,7 +74,7 @@ func (s *Server) putWatch(c echo.Context) error {
 	w := sluice.Watch{
 		ID: id, Namespace: c.Param("ns"), Pattern: req.Pattern, Filter: req.Filter, Trigger: cmp.Or(req.Trigger, sluice.TriggerEdge),
 		Cooldown: req.Cooldown, For: req.For, Action: req.Action, Description: req.Description,
-		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Grant},
+		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Binding()},
 	}
 	if err := w.Validate(); err != nil {
 		return err

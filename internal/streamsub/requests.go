@@ -52,7 +52,7 @@ func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller)
 		return Subscription{}, err
 	}
 	s := Subscription{
-		Key: k, Config: c, Incarnation: rand.Text(), Principal: who.Principal, Grant: who.Grant, CreatedAt: e.opts.Now().UTC().Round(0),
+		Key: k, Config: c, Incarnation: rand.Text(), Principal: who.Principal, Grant: who.Binding(), CreatedAt: e.opts.Now().UTC().Round(0),
 		Floor: last, Base: last, Links: map[string]Link{},
 	}
 	for _, path := range c.Streams {

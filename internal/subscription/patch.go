@@ -69,7 +69,7 @@ func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision 
 // grant permits, and for no longer.
 func rebind(by sluice.Caller, before, after *sluice.Subscription) {
 	if by.Grant != "" && (!reflect.DeepEqual(before.Endpoint, after.Endpoint) || !reflect.DeepEqual(before.Filter, after.Filter)) {
-		after.Grant = by.Grant
+		after.Grant = by.Binding()
 	}
 }
 

@@ -257,7 +257,7 @@ func (r *Registry) same(ctx context.Context, id string, req *Request, by string)
 	if err := r.maySubscribe(ctx, want); err != nil {
 		return nil, err
 	}
-	want.CreatedBy, want.Grant = by, model.CallerFrom(ctx).Grant
+	want.CreatedBy, want.Grant = by, model.CallerFrom(ctx).Binding()
 	return existing, r.repeats(ctx, req, want, existing)
 }
 
@@ -361,7 +361,7 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	if !sub.Enabled {
 		sub.State = sluice.Paused
 	}
-	sub.CreatedBy, sub.Grant, sub.CreatedAt, sub.UpdatedAt = by, model.CallerFrom(ctx).Grant, now, now
+	sub.CreatedBy, sub.Grant, sub.CreatedAt, sub.UpdatedAt = by, model.CallerFrom(ctx).Binding(), now, now
 	return sub, nil
 }
 

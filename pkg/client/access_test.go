@@ -49,6 +49,15 @@ func TestClient_AccessCallsMatchTheContract(t *testing.T) {
 			_, err := c.VerifyToken(ctx, "cap_x", sluice.VerbAdmin, sluice.Object{})
 			return err
 		}, "POST /v1/grants/verify", `{"token":"cap_x","verb":"admin","object":"*"}`},
+		{"portal link", func(ctx context.Context, c *client.Client) error {
+			_, err := c.PortalLink(ctx, client.PortalLinkSpec{Principal: "user:ann", Object: &sluice.Object{Namespace: "acme"}, TTL: sluice.Duration(time.Hour), Next: "#/attempts"})
+			return err
+		}, "POST /v1/portal/links", `{"principal":"user:ann","object":"scope:acme","ttl":"1h0m0s","next":"#/attempts"}`},
+		{"portal link for a grant", func(ctx context.Context, c *client.Client) error {
+			_, err := c.PortalLink(ctx, client.PortalLinkSpec{Grant: "g", LinkTTL: sluice.Duration(time.Minute)})
+			return err
+		}, "POST /v1/portal/links", `{"grant":"g","link_ttl":"1m0s"}`},
+		{"portal session", func(ctx context.Context, c *client.Client) error { _, err := c.OpenPortal(ctx, "plk_x"); return err }, "POST /v1/portal/sessions", `{"code":"plk_x"}`},
 		{"access lists", func(ctx context.Context, c *client.Client) error { _, err := c.ACLs(ctx, "acme"); return err }, "GET /v1/namespaces/acme/acl", ""},
 		{"access list of one", func(ctx context.Context, c *client.Client) error {
 			_, err := c.ACL(ctx, "acme", "user:a+b@c")

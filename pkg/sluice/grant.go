@@ -142,7 +142,9 @@ type Grant struct {
 	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy   Principal  `json:"revoked_by,omitempty"`
 	Description string     `json:"description,omitempty"`
-	Revision    uint64     `json:"revision"`
+	// Session marks a session of the portal: what it creates depends on its parent.
+	Session  bool   `json:"session,omitempty"`
+	Revision uint64 `json:"revision"`
 }
 
 // Allows reports whether the grant has the verb, or admin.

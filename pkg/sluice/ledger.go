@@ -49,6 +49,8 @@ const (
 	ActionGrantIssue          = "grant.issue"
 	ActionGrantRenew          = "grant.renew"
 	ActionGrantRevoke         = "grant.revoke"
+	ActionPortalLink          = "portal.link"
+	ActionPortalSession       = "portal.session" // a link was used, or its use was refused
 	ActionACLPut              = "acl.put"
 	ActionACLDelete           = "acl.delete"
 	ActionPrincipalPut        = "principal.put"

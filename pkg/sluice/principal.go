@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"strings"
 )
 
@@ -70,7 +71,12 @@ func (p Principal) Kind() PrincipalKind {
 type Caller struct {
 	Principal Principal
 	Grant     string // ID; "" for root and system
+	// Lasting is the grant that a session of the portal derives from; "": Grant is no session.
+	Lasting string
 }
+
+// Binding returns the grant that the caller's creations depend on: they outlast a session.
+func (c Caller) Binding() string { return cmp.Or(c.Lasting, c.Grant) }
 
 // Unbounded reports whether the caller acts without a grant.
 func (c Caller) Unbounded() bool {

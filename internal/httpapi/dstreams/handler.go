@@ -42,8 +42,8 @@ type Deps struct {
 	// Deleted is called after an attempt to delete a stream, with its result, and returns the error
 	// of the request.
 	Deleted func(ctx context.Context, namespace string, path sluice.Path, result error) error
-	// UntilStop returns a context that ends with ctx or with the server.
-	UntilStop func(ctx context.Context) (context.Context, context.CancelFunc)
+	// UntilEnd returns a context that ends with ctx, with the server or with the caller's grant.
+	UntilEnd func(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // Handler handles the requests of the protocol.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -103,11 +104,14 @@ func caching(c echo.Context, page durable.Page) string {
 }
 
 func (s *Handler) longPoll(c echo.Context, r reading) error {
-	ctx, cancel := s.needs.UntilStop(c.Request().Context())
+	ctx, cancel := s.needs.UntilEnd(c.Request().Context())
 	defer cancel()
 	ctx, end := context.WithTimeout(ctx, s.opts.LongPoll)
 	defer end()
 	page, err := s.opts.Engine.Await(ctx, r.key, r.from, r.show)
+	if lost := authz.Lost(ctx); lost != nil {
+		return lost
+	}
 	if err == nil {
 		err = s.requireStream(c, sluice.VerbRead, r.key.Path) // access may have been lost during the wait; then the stream's end is not revealed
 	}
@@ -127,7 +131,7 @@ func (s *Handler) longPoll(c echo.Context, r reading) error {
 
 // sendStream streams new content as server-sent events.
 func (s *Handler) sendStream(c echo.Context, r reading) error {
-	ctx, cancel := s.needs.UntilStop(c.Request().Context())
+	ctx, cancel := s.needs.UntilEnd(c.Request().Context())
 	defer cancel()
 	ctx, end := context.WithTimeout(ctx, EventStreamLife)
 	defer end()

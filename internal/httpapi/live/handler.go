@@ -29,7 +29,9 @@ type Deps struct {
 	StartsAtShown func(c echo.Context, v sluice.Verb, namespace string, cursors ...string) error
 	// UntilStop returns a context that ends with ctx or with the server.
 	UntilStop func(ctx context.Context) (context.Context, context.CancelFunc)
-	Stopping  func() bool // the server is shutting down
+	// UntilEnd is UntilStop for a context that also ends with the caller's grant.
+	UntilEnd func(ctx context.Context) (context.Context, context.CancelFunc)
+	Stopping func() bool // the server is shutting down
 }
 
 // view is a live view: a feed of a namespace's events, or of a mirror's entries.

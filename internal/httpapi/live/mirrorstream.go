@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/model"
@@ -50,7 +52,7 @@ func (s *Handler) getMirrorStream(c echo.Context) error {
 		return err
 	}
 	defer r.Close()
-	ctx, cancel := s.needs.UntilStop(c.Request().Context())
+	ctx, cancel := s.needs.UntilEnd(c.Request().Context())
 	defer cancel()
 	if r.Live == dstreams.EventStream {
 		return r.sendEvents(ctx, c)
@@ -61,7 +63,8 @@ func (s *Handler) getMirrorStream(c echo.Context) error {
 	}
 	ctx, end := context.WithTimeout(ctx, wait)
 	defer end()
-	if err := r.read(ctx); err != nil {
+	err = r.read(ctx)
+	if err = cmp.Or(authz.Lost(ctx), err); err != nil {
 		return err
 	}
 	dstreams.SetPage(c, r.page, r.offset())

@@ -177,6 +177,10 @@ func call(ctx context.Context, c *client.Client, operation string) (any, error) 
 		return c.GetAppointment(ctx, "acme", "daily")
 	case "cancelAppointment":
 		return nil, c.CancelAppointment(ctx, "acme", "daily")
+	case "createPortalLink":
+		return c.PortalLink(ctx, client.PortalLinkSpec{Principal: "user:ann", Object: &sluice.Object{Namespace: "acme", Pattern: "/orders/**"}})
+	case "createPortalSession":
+		return c.OpenPortal(ctx, "plk_…")
 	case "mintGrant":
 		return c.MintGrant(ctx, client.GrantSpec{
 			Principal: "user:ada", Verbs: []sluice.Verb{sluice.VerbRead}, Object: sluice.Object{Namespace: "acme", Pattern: "/orders/**"},

@@ -52,6 +52,26 @@ func (a Access) trusted(e natsstore.Entry[authz.Record]) authz.Record {
 	return e.Value
 }
 
+// PortalLinks stores the links to the portal.
+type PortalLinks struct {
+	natsstore.Bucket[grants.PortalLink]
+}
+
+// NewPortalLinks returns the links to the portal.
+func NewPortalLinks(store *natsstore.Store) PortalLinks {
+	return PortalLinks{natsstore.OpenBucket[grants.PortalLink](store, streams.PortalLinks)}
+}
+
+// All returns the links whose keys match a filter.
+func (l PortalLinks) All(ctx context.Context, filter string) ([]grants.PortalLink, error) {
+	entries, err := l.List(ctx, filter)
+	links := make([]grants.PortalLink, len(entries))
+	for i, e := range entries {
+		links[i] = e.Value
+	}
+	return links, err
+}
+
 // TokenKeys returns a function for the keys that sign tokens.
 func TokenKeys(store *natsstore.Store) func(ctx context.Context) ([]grants.Key, error) {
 	return func(ctx context.Context) ([]grants.Key, error) {

@@ -74,6 +74,16 @@ export abstract class Operations {
     return this.call('POST', '/v1/namespaces/{ns}/subscriptions', args, ['Idempotency-Key'], options)
   }
 
+  /** Create a link that opens the portal once: `POST /v1/portal/links`. */
+  createPortalLink(args: { body: T.PortalLinkRequest; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.PortalLink> {
+    return this.call('POST', '/v1/portal/links', args, ['Idempotency-Key'], options)
+  }
+
+  /** Exchange the code of a link for the token of a session: `POST /v1/portal/sessions`. */
+  createPortalSession(args: { body: T.CreatePortalSessionBody; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.PortalSession> {
+    return this.call('POST', '/v1/portal/sessions', args, ['Idempotency-Key'], options)
+  }
+
   /** Create a stream, or confirm an identical one: `PUT /streams/{ns}/{path}`. */
   createStream(args: { ns: T.NamespaceName; path: string; body?: unknown | undefined; subscription?: T.SubscriptionID | undefined; stream_ttl?: string | undefined; stream_expires_at?: string | undefined; stream_closed?: string | undefined; stream_forked_from?: string | undefined; stream_fork_offset?: string | undefined; stream_fork_sub_offset?: number | undefined; content_type?: string | undefined }, options: Options = {}): Promise<Response> {
     return this.whole('PUT', '/streams/{ns}/{path}', args, ['Stream-TTL', 'Stream-Expires-At', 'Stream-Closed', 'Stream-Forked-From', 'Stream-Fork-Offset', 'Stream-Fork-Sub-Offset', 'Content-Type'], options)

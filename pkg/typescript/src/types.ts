@@ -317,6 +317,10 @@ export interface CompleteJobBodyComparison {
   friction: number
 }
 
+export interface CreatePortalSessionBody {
+  /** From the fragment of the link's URL. */ code: string
+}
+
 export interface CreateSubscriptionsResult {
   created: number
   exists: number
@@ -729,6 +733,7 @@ export interface Grant {
   revision: number
   revoked_at?: string | undefined
   revoked_by?: Principal | undefined
+  /** A session of the portal. */ session?: boolean | undefined
   verbs: Verb[]
 }
 
@@ -1034,6 +1039,7 @@ export interface Minted {
   revision: number
   revoked_at?: string | undefined
   revoked_by?: Principal | undefined
+  /** A session of the portal. */ session?: boolean | undefined
   /** Bearer token of the holder; shown once. */ token: string
   verbs: Verb[]
 }
@@ -1390,6 +1396,37 @@ export interface PolicyRetry {
 export interface PolicySignature {
   /** Header name, for the scheme header. */ name?: string | undefined
   scheme?: "standard" | "ed25519" | "t-sha256" | "header" | "rfc9421" | undefined
+}
+
+export interface PortalLink {
+  /** The link can be used until then. */ expires_at: string
+  /** The grant that the session derives from. */ grant: GrantID
+  /** Why the URL is relative. */ hint?: string | undefined
+  principal: Principal
+  /** No later than the expiry of the grant. */ session_expires_at: string
+  /** With the code in its fragment, which browsers send to no server. */ url: string
+  /** Verbs of the session. */ verbs: Verb[]
+}
+
+/** Either grant, or principal and object. */
+export interface PortalLinkRequest {
+  grant?: GrantID | undefined
+  /** How long the link can be used: 1s to 10m. */ link_ttl?: Duration | undefined
+  /** Where the portal begins: a path of its own. */ next?: string | undefined
+  object?: Object | undefined
+  principal?: Principal | undefined
+  /** Lifetime of the session, from now: 1m to 24h. */ ttl?: Duration | undefined
+}
+
+export interface PortalSession {
+  expires_at: string
+  /** The session. */ grant: GrantID
+  namespace: NamespaceName
+  /** From the link; empty if it names none. */ next: string
+  object: Object
+  principal: Principal
+  /** Bearer token of the session; shown once. */ token: string
+  verbs: Verb[]
 }
 
 /** Identity of a caller. */

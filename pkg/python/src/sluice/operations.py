@@ -76,6 +76,14 @@ class Operations:
         """Create a subscription in a namespace: `POST /v1/namespaces/{ns}/subscriptions`."""
         return self._call("POST", "/v1/namespaces/{ns}/subscriptions", {"ns": ns}, {}, {"Idempotency-Key": idempotency_key}, body)
 
+    def create_portal_link(self, body: t.PortalLinkRequest, *, idempotency_key: str | None = None) -> t.PortalLink:
+        """Create a link that opens the portal once: `POST /v1/portal/links`."""
+        return self._call("POST", "/v1/portal/links", {}, {}, {"Idempotency-Key": idempotency_key}, body)
+
+    def create_portal_session(self, body: t.CreatePortalSessionBody, *, idempotency_key: str | None = None) -> t.PortalSession:
+        """Exchange the code of a link for the token of a session: `POST /v1/portal/sessions`."""
+        return self._call("POST", "/v1/portal/sessions", {}, {}, {"Idempotency-Key": idempotency_key}, body)
+
     def create_stream(self, ns: t.NamespaceName, path: str, body: Any = None, *, subscription: t.SubscriptionID | None = None, stream_ttl: str | None = None, stream_expires_at: str | None = None, stream_closed: str | None = None, stream_forked_from: str | None = None, stream_fork_offset: str | None = None, stream_fork_sub_offset: int | None = None, content_type: str | None = None) -> Response:
         """Create a stream, or confirm an identical one: `PUT /streams/{ns}/{path}`."""
         return self._whole("PUT", "/streams/{ns}/{path}", {"ns": ns, "path": path}, {"subscription": subscription}, {"Stream-TTL": stream_ttl, "Stream-Expires-At": stream_expires_at, "Stream-Closed": stream_closed, "Stream-Forked-From": stream_forked_from, "Stream-Fork-Offset": stream_fork_offset, "Stream-Fork-Sub-Offset": stream_fork_sub_offset, "Content-Type": content_type}, body)

@@ -367,6 +367,11 @@ class CompleteJobBodyComparison(TypedDict):
 
 
 
+class CreatePortalSessionBody(TypedDict):
+    code: str
+
+
+
 class CreateSubscriptionsResult(TypedDict):
     created: int
     exists: int
@@ -839,6 +844,7 @@ class Grant(TypedDict):
     revision: int
     revoked_at: NotRequired[str]
     revoked_by: NotRequired[Principal]
+    session: NotRequired[bool]
     verbs: list[Verb]
 
 
@@ -1190,6 +1196,7 @@ class Minted(TypedDict):
     revision: int
     revoked_at: NotRequired[str]
     revoked_by: NotRequired[Principal]
+    session: NotRequired[bool]
     token: str
     verbs: list[Verb]
 
@@ -1593,6 +1600,41 @@ class PolicyRetry(TypedDict):
 class PolicySignature(TypedDict):
     name: NotRequired[str]
     scheme: NotRequired[Literal["standard", "ed25519", "t-sha256", "header", "rfc9421"]]
+
+
+
+class PortalLink(TypedDict):
+    expires_at: str
+    grant: GrantID
+    hint: NotRequired[str]
+    principal: Principal
+    session_expires_at: str
+    url: str
+    verbs: list[Verb]
+
+
+
+class PortalLinkRequest(TypedDict):
+    """Either grant, or principal and object."""
+
+    grant: NotRequired[GrantID]
+    link_ttl: NotRequired[Duration]
+    next: NotRequired[str]
+    object: NotRequired[Object]
+    principal: NotRequired[Principal]
+    ttl: NotRequired[Duration]
+
+
+
+class PortalSession(TypedDict):
+    expires_at: str
+    grant: GrantID
+    namespace: NamespaceName
+    next: str
+    object: Object
+    principal: Principal
+    token: str
+    verbs: list[Verb]
 
 
 Principal: TypeAlias = "str"

@@ -1,0 +1,104 @@
+package authz
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// waiting is a request that waits for something under a grant.
+type waiting struct{ end context.CancelCauseFunc }
+
+// Live returns an error unless a grant and all that it derives from are in force: code
+// Unauthenticated, with the reason in the details, or Unavailable if that is not known yet.
+func (x *Index) Live(grant string, now time.Time) (known bool, err error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	switch {
+	case !x.knows(now):
+		return true, unknown.err("", Target{})
+	case x.grants[grant] == nil:
+		return false, ended()
+	case x.each(grant, now, func(*granted) answer { return granting }) != granting:
+		return true, ended()
+	}
+	return true, nil
+}
+
+func ended() *sluice.Error {
+	return refuse(Revoked, "the grant, or a grant that it derives from, was revoked or has expired")
+}
+
+// While returns a context that ends with ctx, or as soon as the caller's grant does: with the
+// cause Unauthenticated, which Lost returns. A caller without a grant waits as long as it likes.
+func (x *Index) While(ctx context.Context, c sluice.Caller) (context.Context, context.CancelFunc) {
+	if c.Grant == "" {
+		return context.WithCancel(ctx)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	w := &waiting{end}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	until, ok := x.lasts(c.Grant)
+	if !ok {
+		end(ended())
+		return ctx, func() {}
+	}
+	if x.waits[c.Grant] == nil {
+		x.waits[c.Grant] = map[*waiting]struct{}{}
+	}
+	x.waits[c.Grant][w] = struct{}{}
+	ctx, expire := context.WithDeadlineCause(ctx, until, ended())
+	return ctx, func() {
+		expire()
+		x.leave(c.Grant, w)
+	}
+}
+
+// Lost returns why a context of While has ended before its caller wanted; nil if it has not.
+func Lost(ctx context.Context) error {
+	if err := context.Cause(ctx); sluice.CodeOf(err) == sluice.Unauthenticated {
+		return err //nolint:wrapcheck // an error of this package
+	}
+	return nil
+}
+
+func (x *Index) leave(grant string, w *waiting) {
+	w.end(nil)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if delete(x.waits[grant], w); len(x.waits[grant]) == 0 {
+		delete(x.waits, grant)
+	}
+}
+
+// lasts returns the end of a grant; false if it has been revoked, or is unknown. The caller holds the
+// lock.
+func (x *Index) lasts(grant string) (until time.Time, ok bool) {
+	for range sluice.MaxGrantDepth + 1 {
+		g := x.grants[grant]
+		if g == nil || g.RevokedAt != nil {
+			return until, false
+		}
+		if until.IsZero() || g.ExpiresAt.Before(until) {
+			until = g.ExpiresAt
+		}
+		if grant = g.Parent; grant == "" {
+			return until, true
+		}
+	}
+	return until, false
+}
+
+// stopWaiting ends the requests that wait under a revoked grant. The caller holds the lock.
+func (x *Index) stopWaiting() {
+	for grant, all := range x.waits {
+		if _, ok := x.lasts(grant); ok {
+			continue
+		}
+		for w := range all {
+			w.end(ended())
+		}
+	}
+}

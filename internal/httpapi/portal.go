@@ -1,0 +1,157 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	linksRoute    = "/v1/portal/links"
+	sessionsRoute = "/v1/portal/sessions"
+	portalPath    = "/portal/"
+
+	maxPortalNext     = 512     // bytes
+	maxSessionRequest = 1 << 10 // bytes of a body; its sender is unknown
+
+	// Links that are being used at once: each costs a read of the store.
+	opensAtOnce = 64
+	opensOfOne  = 4 // of an address
+)
+
+// linkRequest is the body of a POST for a link.
+type linkRequest struct {
+	Grant     string           `json:"grant"`
+	Principal sluice.Principal `json:"principal"`
+	Object    *sluice.Object   `json:"object"`
+	TTL       *sluice.Duration `json:"ttl"`
+	LinkTTL   *sluice.Duration `json:"link_ttl"`
+	Next      string           `json:"next"`
+}
+
+// portalLink is a link to the portal. The code in its fragment reaches no server with the page's
+// request, and so no log and no Referer.
+type portalLink struct {
+	URL              string           `json:"url"`
+	Hint             string           `json:"hint,omitempty"` // why the URL is relative
+	ExpiresAt        time.Time        `json:"expires_at"`
+	SessionExpiresAt time.Time        `json:"session_expires_at"`
+	Grant            string           `json:"grant"`
+	Principal        sluice.Principal `json:"principal"`
+	Verbs            []sluice.Verb    `json:"verbs"` // of the session
+}
+
+// createPortalLink makes a link that opens the portal once, as the holder of a grant.
+func (s *Server) createPortalLink(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	var req linkRequest
+	if err := httpkit.Bind(c, &req); err != nil {
+		return err
+	}
+	if err := checkNext(req.Next); err != nil {
+		return err
+	}
+	made, err := a.Link(c.Request().Context(), httpkit.Caller(c), grants.LinkWish{
+		Grant: req.Grant, Principal: req.Principal, Object: req.Object, Next: req.Next,
+		TTL: lasting(req.TTL, grants.DefaultSession), LinkTTL: lasting(req.LinkTTL, grants.DefaultLink),
+	})
+	if err != nil {
+		return err
+	}
+	l := portalLink{
+		ExpiresAt: made.ExpiresAt, SessionExpiresAt: made.SessionUntil, Grant: made.Grant, Principal: made.Principal, Verbs: made.Verbs,
+		URL: strings.TrimSuffix(s.opts.PublicURL, "/") + portalPath + "#code=" + made.Code,
+	}
+	if s.opts.PublicURL == "" { // the header Host may be anything
+		l.Hint = "put the server's address in front, or set http.public_url"
+	}
+	return c.JSON(http.StatusCreated, l)
+}
+
+func lasting(given *sluice.Duration, otherwise time.Duration) time.Duration {
+	if given == nil {
+		return otherwise
+	}
+	return given.Std()
+}
+
+// checkNext returns an error (InvalidRequest) unless a page is one of the portal, in characters that
+// every browser reads alike.
+func checkNext(next string) error {
+	if next == "" {
+		return nil
+	}
+	wrong := sluice.Errorf(sluice.InvalidRequest, "next: write a path of the portal such as %s#/attempts or #/attempts, with up to %d printable ASCII characters", portalPath, maxPortalNext).With("field", "next")
+	if len(next) > maxPortalNext || strings.ContainsFunc(next, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }) {
+		return wrong
+	}
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Opaque != "" || u.Host != "" || u.User != nil || strings.HasPrefix(next, "//") {
+		return wrong
+	}
+	if u.Fragment != "" && !strings.HasPrefix(u.Fragment, "/") { // such as a code
+		return wrong
+	}
+	if strings.HasPrefix(next, "#/") {
+		return nil
+	}
+	if !strings.HasPrefix(u.Path, portalPath) || u.Path != strings.TrimSuffix(path.Clean(u.Path), "/")+"/" && u.Path != path.Clean(u.Path) || u.EscapedPath() != u.Path {
+		return wrong
+	}
+	return nil
+}
+
+// portalSession is an opened session of the portal. No cookie is set, so a page of another origin
+// cannot act in it.
+type portalSession struct {
+	Token     string           `json:"token"`
+	ExpiresAt time.Time        `json:"expires_at"`
+	Grant     string           `json:"grant"` // revoking it ends the session
+	Principal sluice.Principal `json:"principal"`
+	Namespace string           `json:"namespace"`
+	Object    sluice.Object    `json:"object"`
+	Verbs     []sluice.Verb    `json:"verbs"`
+	Next      string           `json:"next"`
+}
+
+// createPortalSession exchanges the code of a link for a token.
+func (s *Server) createPortalSession(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	var req struct {
+		Code string `json:"code"`
+	}
+	if err := httpkit.Bind(c, &req); err != nil {
+		return err
+	}
+	addr, _ := netip.ParseAddr(c.RealIP()) // the zero address is a source, too
+	from := sourceOf(addr).String()
+	if s.opening.take(from) != nil {
+		return sluice.Errorf(sluice.QuotaExceeded, "too many links are being used at once; try again").With("retry_after", 1)
+	}
+	defer s.opening.leave(from)
+	opened, err := a.Open(c.Request().Context(), req.Code)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusCreated, portalSession{
+		Token: opened.Token, ExpiresAt: opened.ExpiresAt, Grant: opened.ID, Principal: opened.Principal, Namespace: opened.Object.Namespace,
+		Object: opened.Object, Verbs: opened.Verbs, Next: opened.Next,
+	})
+}
+
+func opensSession(c echo.Context) bool { return c.Path() == sessionsRoute }
