@@ -29,6 +29,7 @@ func (c Config) Check() error {
 	errs := []error{
 		when(c.Data == "", "data: name a directory; without HOME and XDG_DATA_HOME, it has no default"),
 		c.HTTP.check(),
+		c.Portal.check(),
 		c.NATS.check(),
 		c.Events.check(),
 		when(c.Attempts.MaxAge < second, "attempts.max_age %s: write at least 1s, such as 168h", c.Attempts.MaxAge),

@@ -17,6 +17,7 @@ type Config struct {
 	Data string `json:"data" env:"DATA"`
 
 	HTTP     HTTP     `json:"http"     envPrefix:"HTTP_"`
+	Portal   Portal   `json:"portal"   envPrefix:"PORTAL_"`
 	NATS     NATS     `json:"nats"     envPrefix:"NATS_"`
 	Events   Events   `json:"events"   envPrefix:"EVENTS_"`
 	Attempts Attempts `json:"attempts" envPrefix:"ATTEMPTS_"`
@@ -213,8 +214,9 @@ type Log struct {
 func Default() Config {
 	const week = 7 * 24 * time.Hour
 	return Config{
-		HTTP: defaultHTTP(),
-		NATS: NATS{Listen: "127.0.0.1:4222", Users: []NATSUser{}, AccountJWTs: []string{}, Replicas: 1, Sync: "1s"},
+		HTTP:   defaultHTTP(),
+		Portal: Portal{FrameAncestors: []string{}, Title: "Webhooks"},
+		NATS:   NATS{Listen: "127.0.0.1:4222", Users: []NATSUser{}, AccountJWTs: []string{}, Replicas: 1, Sync: "1s"},
 		Events: Events{
 			Retention:   Retention{MaxAge: sluice.Duration(week)},
 			DedupWindow: sluice.Duration(time.Hour),

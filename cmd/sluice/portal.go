@@ -25,7 +25,7 @@ type portalLinkCmd struct {
 	Object    *sluice.Object `help:"With --principal, object of the grant: scope:NAMESPACE or path:NAMESPACE/PATTERN." placeholder:"OBJECT"`
 	TTL       time.Duration  `name:"ttl" help:"Lifetime of the session; 1m to 24h." default:"1h"`
 	LinkTTL   time.Duration  `name:"link-ttl" help:"How long the link can be used; 1s to 10m." default:"5m"`
-	Next      string         `help:"Where the portal begins: a path of its own, such as /portal/#/attempts." placeholder:"PATH"`
+	Next      string         `help:"Where the portal begins: a path of its own, such as /portal/attempts." placeholder:"PATH"`
 	Open      bool           `help:"Open the link in the browser of this machine."`
 }
 
@@ -61,7 +61,7 @@ func (c *portalLinkCmd) Run(ctx context.Context, s *terminal.Session) error {
 		link.URL = strings.TrimSuffix(base, "/") + link.URL
 	}
 	if err := s.Show(link, func() error {
-		s.Complain("sluice: opens once until %s, as %s (%s) until %s", terminal.FormatTime(link.ExpiresAt), link.Principal, verbs(link.Verbs), terminal.FormatTime(link.SessionExpiresAt))
+		s.Complain("Opens once until %s, as %s (%s) until %s", terminal.FormatTime(link.ExpiresAt), link.Principal, verbs(link.Verbs), terminal.FormatTime(link.SessionExpiresAt))
 		return s.Say("%s", link.URL)
 	}); err != nil || !c.Open {
 		return err

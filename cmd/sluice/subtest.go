@@ -17,7 +17,7 @@ type subTestCmd struct {
 	ID    string `arg:"" help:"Subscription."`
 	Event string `help:"Send nothing: say whether the pattern and the filter match the event with this ID or sequence." placeholder:"ID"`
 	Path  string `help:"Send nothing: say whether they match an event on this path that is not stored." placeholder:"PATH"`
-	Type  string `help:"Type of that event; default: message." placeholder:"TYPE"`
+	Type  string `help:"Type of that event; default: message. Without --path: send the example of this type in the catalogue." placeholder:"TYPE"`
 	Body  string `arg:"" optional:"" name:"data" help:"Its data; - for stdin."`
 }
 
@@ -26,10 +26,11 @@ func (*subTestCmd) Help() string {
 	return `Examples:
 
   sluice sub test orders
+  sluice sub test orders --type order.paid
   sluice sub test orders --event pay-1
   sluice sub test orders --path /orders/42 --type order.paid '{"total":7}'
 
-With a template of the body (policy.body), the body is printed, too. Without --event and --path, the endpoint receives a signed sample event.`
+With a template of the body (policy.body), the body is printed, too. Without --event and --path, the endpoint receives a signed sample event, or with --type the first example of that type in the catalogue.`
 }
 
 // Run sends the sample, or tries the filter. It fails unless the endpoint accepts the sample, or the event matches.
@@ -37,8 +38,8 @@ func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	switch {
 	case c.Event != "" && (c.Path != "" || c.Type != "" || c.Body != ""):
 		return terminal.Usagef("--event names a stored event; --path, --type and data describe another one")
-	case c.Path == "" && (c.Type != "" || c.Body != ""):
-		return terminal.Usagef("a path is required with --type or data, such as --path /orders/42")
+	case c.Path == "" && c.Body != "":
+		return terminal.Usagef("a path is required with data, such as --path /orders/42")
 	}
 	api, err := s.Client()
 	switch {
@@ -69,7 +70,13 @@ func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 // send has a sample event sent to the endpoint.
 func (c *subTestCmd) send(ctx context.Context, s *terminal.Session, api *client.Client) error {
-	a, err := api.TestSubscription(ctx, c.ID)
+	send := api.TestSubscription
+	if c.Type != "" {
+		send = func(ctx context.Context, id string) (sluice.Attempt, error) {
+			return api.TestSubscriptionWith(ctx, id, c.Type)
+		}
+	}
+	a, err := send(ctx, c.ID)
 	if err != nil {
 		return err
 	}

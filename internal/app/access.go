@@ -54,5 +54,7 @@ func (s *server) network(proxies []netip.Prefix) httpapi.Network {
 		Pprof:          s.cfg.HTTP.Pprof,
 		TLS:            s.web.TLS(),
 		PublicURL:      s.cfg.HTTP.PublicURL,
+		PortalTitle:    s.cfg.Portal.Title,
+		FrameAncestors: s.cfg.Portal.FrameAncestors,
 	}
 }

@@ -55,13 +55,13 @@ func TestPortal_SessionIsTheTenantsForAWhile(t *testing.T) {
 	t.Parallel()
 	one, two := twoReplicas(t, func(c *config.Config) { c.HTTP.PublicURL = "https://sluice.example/api/" })
 	hook := hooktest.New(t, nil)
-	link := one.must(t, http.StatusCreated, "POST /v1/portal/links", `{"principal":"user:a","object":"path:default/a/**","next":"/portal/#/attempts","ttl":"2h"}`)
+	link := one.must(t, http.StatusCreated, "POST /v1/portal/links", `{"principal":"user:a","object":"path:default/a/**","next":"/portal/attempts","ttl":"2h"}`)
 	url, _ := link.field(t, "url").(string)
 	require.True(t, strings.HasPrefix(url, "https://sluice.example/api/portal/#code=plk_"), url)
 	grant, _ := link.field(t, "grant").(string)
 	_, code, _ := strings.Cut(url, "code=")
 	opened := two.must(t, http.StatusCreated, "POST /v1/portal/sessions", fmt.Sprintf(`{"code":%q}`, code), tokenless()...)
-	require.Equal(t, "/portal/#/attempts", opened.field(t, "next"))
+	require.Equal(t, "/portal/attempts", opened.field(t, "next"))
 	require.Equal(t, "default", opened.field(t, "namespace"))
 	require.Equal(t, link.field(t, "session_expires_at"), opened.field(t, "expires_at"))
 	token, _ := opened.field(t, "token").(string)
@@ -97,6 +97,8 @@ func TestPortal_RevocationEndsRequestsThatWait(t *testing.T) {
 	url, _ := link.field(t, "url").(string)
 	require.True(t, strings.HasPrefix(url, "/portal/#code="), "nothing is known of a public address, and Host may be anything")
 	require.NotEmpty(t, link.field(t, "hint"))
+	one.must(t, http.StatusOK, "GET /v1/whoami?wait=10ms", "")
+	one.must(t, http.StatusBadRequest, "GET /v1/whoami?wait=1h", "")
 	_, code, _ := strings.Cut(url, "code=")
 	session := two.openPortal(t, code)
 	id := two.made(t, session.token, wish(hook.URL))
@@ -110,6 +112,7 @@ func TestPortal_RevocationEndsRequestsThatWait(t *testing.T) {
 		fmt.Sprintf("GET /v1/namespaces/default/attempts?after=%v&wait=30s&subscription=%s", begun, id),
 		"GET /v1/subscriptions/" + id + "/events?wait=30s",
 		"GET /streams/default/log?live=long-poll&offset=now",
+		"GET /v1/whoami?wait=30s",
 	} {
 		waits.Go(func() {
 			r := two.call(t, line, "", as(session.token)...)
@@ -129,6 +132,27 @@ func TestPortal_RevocationEndsRequestsThatWait(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, r.status, "%s: %s", line, r.text)
 		require.Equal(t, "revoked", r.field(t, "error.details.reason"), line)
 	}
+}
+
+// Issue 19: a test sends the example of a type in the catalogue, to an endpoint of the tenant's own.
+func TestPortal_TestSendsTheCataloguesExample(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hook := hooktest.New(t, nil)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/default/event-types/order.paid", `{"schema":{"type":"object","examples":[{"total":5},{"total":6}]}}`)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/default/event-types/plain", `{"description":"x"}`)
+	session := s.openPortal(t, s.portalCode(t, `{"principal":"user:a","object":"path:default/a/**"}`))
+	id := s.made(t, session.token, wish(hook.URL, `"pattern":"/a/**"`))
+	test := "POST /v1/subscriptions/" + id + "/test"
+	s.must(t, http.StatusUnprocessableEntity, test, `{"type":"plain"}`, as(session.token)...)
+	s.must(t, http.StatusNotFound, test, `{"type":"unknown"}`, as(session.token)...)
+	s.must(t, http.StatusBadRequest, test, `{"kind":"plain"}`, as(session.token)...)
+	require.Empty(t, hook.Requests())
+	s.must(t, http.StatusOK, test, `{"type":"order.paid"}`, as(session.token)...)
+	s.must(t, http.StatusOK, test, "", as(session.token)...)
+	require.Contains(t, string(hook.Requests()[0].Body), `{"total":5}`)
+	require.Contains(t, string(hook.Requests()[0].Body), `"order.paid"`)
+	require.Contains(t, string(hook.Requests()[1].Body), `"sys.test"`)
 }
 
 // Issue 19: codes cannot be guessed in numbers, and what is used or wrong tells nothing of others.

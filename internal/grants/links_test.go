@@ -1,6 +1,7 @@
 package grants_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -63,7 +64,7 @@ func TestLink_OpensOneSessionAtAnyReplica(t *testing.T) {
 	a, b := start(t, server, "a"), start(t, server, "b")
 	ann := a.mint(t, root, wish(t, "user:ann", "path:acme/o/**", "read", "publish", "subscribe"))
 	w := linkTo(ann.ID)
-	w.Next = "/portal/#/attempts"
+	w.Next = "/portal/attempts"
 	made := a.link(t, root, w)
 	require.NotContains(t, made.Code, ann.ID)
 
@@ -85,7 +86,7 @@ func TestLink_OpensOneSessionAtAnyReplica(t *testing.T) {
 	tries.Wait()
 	require.Len(t, opened, 1)
 	s := opened[0]
-	require.Equal(t, "/portal/#/attempts", s.Next)
+	require.Equal(t, "/portal/attempts", s.Next)
 	require.Equal(t, []sluice.Verb{sluice.VerbRead, sluice.VerbSubscribe}, s.Verbs)
 	require.Equal(t, ann.Object, s.Object)
 	require.Equal(t, made.SessionUntil, s.ExpiresAt)
@@ -143,22 +144,23 @@ func TestLink_IsBoundedByTheGrant(t *testing.T) {
 		w    grants.LinkWish
 		code sluice.Code
 	}{
-		"nothing":                            {root, linkTo(""), sluice.InvalidRequest},
-		"both":                               {root, both, sluice.InvalidRequest},
-		"a short session":                    {root, short, sluice.InvalidRequest},
-		"a long link":                        {root, forever, sluice.InvalidRequest},
-		"everything":                         {root, linkTo(everything.ID), sluice.InvalidRequest},
-		"a session":                          {root, linkTo(s.ID), sluice.InvalidRequest},
-		"no verb of the portal":              {root, linkTo(till.ID), sluice.CapabilityRequired},
-		"an ended grant":                     {root, linkTo(gone.ID), sluice.Conflict},
-		"no grant":                           {root, linkTo("none"), sluice.NotFound},
-		"an admin that gave it not":          {a.who(t, admin.Token), linkTo(ann.ID), sluice.Forbidden},
-		"a stranger":                         {stranger, linkTo(ann.ID), sluice.NotFound},
-		"a holder's for its giver":           {holder, linkTo(boss.ID), sluice.NotFound},
-		"from a session":                     {session, linkTo(ann.ID), sluice.Forbidden},
-		"more than the caller has":           {holder, linkFor(t, "user:x", "scope:acme"), sluice.CapabilityRequired},
-		"another object":                     {by, linkFor(t, "user:x", "scope:other"), sluice.CapabilityRequired},
-		"the system for one who is not root": {by, linkFor(t, "system:x", "scope:acme"), sluice.CapabilityRequired},
+		"nothing":                              {root, linkTo(""), sluice.InvalidRequest},
+		"both":                                 {root, both, sluice.InvalidRequest},
+		"a short session":                      {root, short, sluice.InvalidRequest},
+		"a long link":                          {root, forever, sluice.InvalidRequest},
+		"everything":                           {root, linkTo(everything.ID), sluice.InvalidRequest},
+		"a session":                            {root, linkTo(s.ID), sluice.InvalidRequest},
+		"no verb of the portal":                {root, linkTo(till.ID), sluice.CapabilityRequired},
+		"an ended grant":                       {root, linkTo(gone.ID), sluice.Conflict},
+		"no grant":                             {root, linkTo("none"), sluice.NotFound},
+		"an admin that gave it not":            {a.who(t, admin.Token), linkTo(ann.ID), sluice.Forbidden},
+		"a stranger":                           {stranger, linkTo(ann.ID), sluice.NotFound},
+		"a holder's for its giver":             {holder, linkTo(boss.ID), sluice.NotFound},
+		"from a session":                       {session, linkTo(ann.ID), sluice.Forbidden},
+		"from a session for another principal": {session, linkFor(t, "user:x", "entity:acme/urn:order:7"), sluice.Forbidden},
+		"more than the caller has":             {holder, linkFor(t, "user:x", "scope:acme"), sluice.CapabilityRequired},
+		"another object":                       {by, linkFor(t, "user:x", "scope:other"), sluice.CapabilityRequired},
+		"the system for one who is not root":   {by, linkFor(t, "system:x", "scope:acme"), sluice.CapabilityRequired},
 	} {
 		_, err := a.Link(t.Context(), c.by, c.w)
 		require.Equal(t, c.code, sluice.CodeOf(err), "%s: %v", name, err)
@@ -183,6 +185,13 @@ func TestLink_FindsTheStandingGrant(t *testing.T) {
 	own := a.link(t, boss, linkFor(t, "user:ann", "path:acme/o/**"))
 	require.NotEqual(t, first.Grant, own.Grant, "one of the caller's")
 	require.Equal(t, own.Grant, a.link(t, boss, linkFor(t, "user:ann", "path:acme/o/**")).Grant)
+	asked := wish(t, "user:ann", "path:acme/q/**", "read", "subscribe")
+	asked.OnBehalfOf = "user:boss"
+	require.NotEqual(t, a.mint(t, boss, asked).ID, a.link(t, boss, linkFor(t, "user:ann", "path:acme/q/**")).Grant, "not one on behalf of another")
+	s, err := a.Open(t.Context(), own.Code)
+	require.NoError(t, err)
+	ann := sluice.Caller{Principal: "user:ann", Grant: own.Grant}
+	require.NotEqual(t, s.ID, a.link(t, ann, linkFor(t, "user:ann", "path:acme/o/**")).Grant, "not a session")
 	_, err = a.Revoke(t.Context(), boss, own.Grant)
 	require.NoError(t, err)
 	require.NotEqual(t, own.Grant, a.link(t, boss, linkFor(t, "user:ann", "path:acme/o/**")).Grant, "not one that has ended")
@@ -214,6 +223,19 @@ func TestOpen_RefusesEndedLinks(t *testing.T) {
 		require.Equal(t, []string{string(sluice.Anonymous), sluice.ActionPortalSession, ann.ID}, []string{e.Actor, e.Action, e.Resource})
 	}
 	require.Equal(t, sluice.ChangeFailed, entries[5].Outcome)
+}
+
+// A grant that another replica has issued a moment ago is waited for.
+func TestLink_FindsGrantsOfOtherReplicas(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	a, b := start(t, server, "a"), start(t, server, "b")
+	for i := range 15 {
+		g := a.mint(t, root, wish(t, sluice.Principal(fmt.Sprint("user:ann", i)), "scope:acme", "read"))
+		made := b.link(t, root, linkTo(g.ID))
+		_, err := a.Open(t.Context(), made.Code)
+		require.NoError(t, err)
+	}
 }
 
 // Links that are not used are bounded for each principal; used ones do not count.

@@ -1,18 +1,28 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// whoami returns the caller and its grant.
+// whoami returns the caller and its grant. With wait, it responds when the wait is over, or as soon as
+// the grant has ended: so a page knows at once.
 func (s *Server) whoami(c echo.Context) error {
+	wait, err := waitParam(c)
+	if err != nil {
+		return err
+	}
+	if err := s.stays(c, wait); err != nil {
+		return err
+	}
 	who := httpkit.Caller(c)
 	answer := struct {
 		Principal sluice.Principal `json:"principal"`
@@ -26,6 +36,16 @@ func (s *Server) whoami(c echo.Context) error {
 		answer.Grant = &g
 	}
 	return c.JSON(http.StatusOK, answer)
+}
+
+// stays waits, and returns an error if the caller's grant ends meanwhile.
+func (s *Server) stays(c echo.Context, wait time.Duration) error {
+	ctx, cancel := s.untilEnd(c.Request().Context())
+	defer cancel()
+	ctx, end := context.WithTimeout(ctx, wait)
+	defer end()
+	<-ctx.Done()
+	return authz.Lost(ctx)
 }
 
 // authority returns the grants component. Code Unavailable if there is none.

@@ -52,7 +52,7 @@ func TestOpenAPI_ListsExactlyTheRoutes(t *testing.T) {
 	segment := regexp.MustCompile(`:(\w+)`)
 	var routes, documented []string
 	for _, route := range New(Options{Metrics: http.NotFoundHandler()}).echo.Routes() {
-		if route.Method == echo.RouteNotFound || strings.HasPrefix(route.Path, "/openapi.") || strings.HasPrefix(route.Path, "/docs") || strings.HasPrefix(route.Path, "/console") || route.Path == "/metrics" {
+		if route.Method == echo.RouteNotFound || strings.HasPrefix(route.Path, "/openapi.") || strings.HasPrefix(route.Path, "/docs") || strings.HasPrefix(route.Path, "/console") || strings.HasPrefix(route.Path, portalPath) || route.Path == "/metrics" {
 			continue
 		}
 		path := strings.Replace(segment.ReplaceAllString(route.Path, "{$1}"), "/*", "/{path}", 1)

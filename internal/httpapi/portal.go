@@ -18,7 +18,7 @@ import (
 const (
 	linksRoute    = "/v1/portal/links"
 	sessionsRoute = "/v1/portal/sessions"
-	portalPath    = "/portal/"
+	portalPath    = "/portal"
 
 	maxPortalNext     = 512     // bytes
 	maxSessionRequest = 1 << 10 // bytes of a body; its sender is unknown
@@ -72,7 +72,7 @@ func (s *Server) createPortalLink(c echo.Context) error {
 	}
 	l := portalLink{
 		ExpiresAt: made.ExpiresAt, SessionExpiresAt: made.SessionUntil, Grant: made.Grant, Principal: made.Principal, Verbs: made.Verbs,
-		URL: strings.TrimSuffix(s.opts.PublicURL, "/") + portalPath + "#code=" + made.Code,
+		URL: strings.TrimSuffix(s.opts.PublicURL, "/") + portalPath + "/#code=" + made.Code,
 	}
 	if s.opts.PublicURL == "" { // the header Host may be anything
 		l.Hint = "put the server's address in front, or set http.public_url"
@@ -87,30 +87,26 @@ func lasting(given *sluice.Duration, otherwise time.Duration) time.Duration {
 	return given.Std()
 }
 
-// checkNext returns an error (InvalidRequest) unless a page is one of the portal, in characters that
-// every browser reads alike.
+// checkNext returns an error (InvalidRequest) unless a link begins at a page of the portal.
 func checkNext(next string) error {
-	if next == "" {
+	if next == "" || isPortalPage(next) {
 		return nil
 	}
-	wrong := sluice.Errorf(sluice.InvalidRequest, "next: write a path of the portal such as %s#/attempts or #/attempts, with up to %d printable ASCII characters", portalPath, maxPortalNext).With("field", "next")
-	if len(next) > maxPortalNext || strings.ContainsFunc(next, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }) {
-		return wrong
+	return sluice.Errorf(sluice.InvalidRequest, "next: write a path of the portal such as %s/attempts, with up to %d printable ASCII characters, without escapes and #", portalPath, maxPortalNext).With("field", "next")
+}
+
+// isPortalPage reports whether a text is the path of a page of the portal, in characters that every
+// browser reads alike. A fragment could be a code.
+func isPortalPage(next string) bool {
+	if len(next) > maxPortalNext || !strings.HasPrefix(next, portalPath+"/") || strings.ContainsFunc(next, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' || r == '#' }) {
+		return false
 	}
 	u, err := url.Parse(next)
-	if err != nil || u.Scheme != "" || u.Opaque != "" || u.Host != "" || u.User != nil || strings.HasPrefix(next, "//") {
-		return wrong
+	if err != nil || u.EscapedPath() != u.Path {
+		return false
 	}
-	if u.Fragment != "" && !strings.HasPrefix(u.Fragment, "/") { // such as a code
-		return wrong
-	}
-	if strings.HasPrefix(next, "#/") {
-		return nil
-	}
-	if !strings.HasPrefix(u.Path, portalPath) || u.Path != strings.TrimSuffix(path.Clean(u.Path), "/")+"/" && u.Path != path.Clean(u.Path) || u.EscapedPath() != u.Path {
-		return wrong
-	}
-	return nil
+	clean := path.Clean(u.Path)
+	return strings.HasPrefix(u.Path, portalPath+"/") && (u.Path == clean || u.Path == clean+"/")
 }
 
 // portalSession is an opened session of the portal. No cookie is set, so a page of another origin

@@ -47,8 +47,8 @@ func (l RequestLog) level(r *served, took time.Duration) slog.Level {
 
 // waits reports whether a request is to take long: it follows something, or polls for it.
 func waits(c echo.Context) bool {
-	res := c.Response()
-	return res.Status == http.StatusSwitchingProtocols || strings.Contains(c.Request().URL.RawQuery, "live=") ||
+	res, query := c.Response(), c.Request().URL.RawQuery
+	return res.Status == http.StatusSwitchingProtocols || strings.Contains(query, "live=") || strings.Contains(query, "wait=") ||
 		strings.HasPrefix(res.Header().Get(echo.HeaderContentType), "text/event-stream")
 }
 

@@ -70,5 +70,6 @@ func TestWaits_FollowingRequests(t *testing.T) {
 	require.False(t, of("/", "application/json", http.StatusOK))
 	require.True(t, of("/", "text/event-stream; charset=utf-8", http.StatusOK))
 	require.True(t, of("/?live=long-poll", "application/json", http.StatusOK))
+	require.True(t, of("/?wait=30s", "application/json", http.StatusOK))
 	require.True(t, of("/", "", http.StatusSwitchingProtocols))
 }

@@ -96,8 +96,6 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/", open, s.describe},
 		{http.MethodGet, "/docs", open, s.docs},
 		{http.MethodGet, stylePath, open, s.docsStyle},
-		{http.MethodGet, consolePath, open, toConsole},
-		{http.MethodGet, consolePath + "/*", open, echo.WrapHandler(console.Handler(consolePath, console.Options{}))},
 		{http.MethodGet, "/openapi.yaml", open, s.openapi},
 		{http.MethodGet, "/openapi.json", open, s.openapiJSON},
 		{http.MethodGet, "/.well-known/jwks.json", open, s.jwks},
@@ -136,6 +134,7 @@ func (s *Server) routes() []route {
 	for _, r := range s.feeds.Routes() {
 		all = append(all, of(r))
 	}
+	all = append(all, s.pageRoutes()...)
 	all = append(all, s.accessRoutes()...)
 	all = append(all, s.scheduleRoutes()...)
 	all = append(all, s.streamRoutes()...)
@@ -236,12 +235,22 @@ func (s *Server) subscriptionRoutes() []route {
 	}
 }
 
+// pageRoutes returns the routes of the console and the portal.
+func (s *Server) pageRoutes() []route {
+	return []route{
+		{http.MethodGet, consolePath, open, toSlash},
+		{http.MethodGet, consolePath + "/*", open, echo.WrapHandler(console.Handler(consolePath, console.Options{}))},
+		{http.MethodGet, portalPath, open, toSlash},
+		{http.MethodGet, portalPath + "/*", open, echo.WrapHandler(console.Handler(portalPath, console.Options{Page: "portal", Title: s.opts.PortalTitle, FrameAncestors: s.opts.FrameAncestors}))},
+	}
+}
+
 // consolePath is the path of the console.
 const consolePath = "/console"
 
-// toConsole adds the slash that the addresses of the console's pages begin with.
-func toConsole(c echo.Context) error {
-	return c.Redirect(http.StatusPermanentRedirect, consolePath+"/")
+// toSlash adds the slash that the addresses of the pages begin with.
+func toSlash(c echo.Context) error {
+	return c.Redirect(http.StatusPermanentRedirect, c.Path()+"/")
 }
 
 // callbackRoute is the route of callbacks, which are authenticated by the token of the notice.

@@ -70,7 +70,7 @@ type Deliveries interface {
 	// LastAttemptAt returns when the subscription's last attempt was recorded; zero: never.
 	LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error)
 	// Test sends a signed test event to the subscription's endpoint, in any state.
-	Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error)
+	Test(ctx context.Context, sub *sluice.Subscription, eventType string, data []byte) (sluice.Attempt, error)
 }
 
 // Retrier retries deliveries, and discards those that hold their lanes.
@@ -157,6 +157,8 @@ type Network struct {
 	Pprof          bool           // profiles of the process are served to its admins
 	TLS            bool           // callers connect with TLS, and must keep doing so
 	PublicURL      string         // of the server, if the operator has set it; for links
+	PortalTitle    string         // name of the portal; default "Webhooks"
+	FrameAncestors []string       // origins whose pages may show the portal in a frame
 }
 
 // Options holds the dependencies and settings of a server. Fields without a default are required.
@@ -237,6 +239,7 @@ func New(opts Options) *Server {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	opts.LogRequests = cmp.Or(opts.LogRequests, LogErrors)
+	opts.PortalTitle = cmp.Or(opts.PortalTitle, "Webhooks")
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
 	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), tails: newPlaces(tailsAtOnce, tailsOfOne), opening: newPlaces(opensAtOnce, opensOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.pages = newPages(opts.Version)

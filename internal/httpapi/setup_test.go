@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -109,8 +110,8 @@ func (p *parts) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (ti
 	return p.store.Deliveries.LastAttemptAt(ctx, sub)
 }
 
-func (p *parts) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
-	return p.sender.Send(ctx, sub, &sluice.Event{Namespace: sub.Namespace, Path: "/sample", ID: "sample", Type: "sample"}, 1), nil
+func (p *parts) Test(ctx context.Context, sub *sluice.Subscription, eventType string, data []byte) (sluice.Attempt, error) {
+	return p.sender.Send(ctx, sub, &sluice.Event{Namespace: sub.Namespace, Path: "/sample", ID: "sample", Type: cmp.Or(eventType, "sample"), Data: data}, 1), nil
 }
 
 func (p *parts) Entries(ctx context.Context, q model.LedgerQuery) ([]sluice.LedgerEntry, uint64, error) {

@@ -252,7 +252,11 @@ func (s *Server) testSubscription(c echo.Context) error {
 		return err
 	}
 	sub := subscriptionOf(c)
-	attempt, err := s.opts.Deliveries.Test(c.Request().Context(), sub)
+	eventType, data, err := s.sample(c, sub.Namespace)
+	if err != nil {
+		return err
+	}
+	attempt, err := s.opts.Deliveries.Test(c.Request().Context(), sub, eventType, data)
 	if err != nil {
 		return err
 	}
@@ -262,6 +266,30 @@ func (s *Server) testSubscription(c echo.Context) error {
 		}
 	}
 	return c.JSON(http.StatusOK, attempt)
+}
+
+// sample returns the type in a request for a test, and the first example of its schema in the catalogue.
+func (s *Server) sample(c echo.Context, namespace string) (eventType string, data []byte, err error) {
+	var req struct {
+		Type string `json:"type"`
+	}
+	if err := httpkit.Bind(c, &req); err != nil || req.Type == "" {
+		return "", nil, err
+	}
+	if err := s.rights.Sees(c, namespace); err != nil {
+		return "", nil, err
+	}
+	t, err := s.opts.EventTypes.Get(c.Request().Context(), namespace, req.Type)
+	if err != nil {
+		return "", nil, err
+	}
+	var schema struct {
+		Examples []json.RawMessage `json:"examples"`
+	}
+	if err := json.Unmarshal([]byte(cmp.Or(string(t.Schema), "{}")), &schema); err != nil || len(schema.Examples) == 0 {
+		return "", nil, sluice.Errorf(sluice.Unprocessable, "the schema of %s in the catalogue has no examples; an admin can add some", req.Type).With("field", "type")
+	}
+	return req.Type, schema.Examples[0], nil
 }
 
 func (s *Server) subscriptionStatus(c echo.Context) error {

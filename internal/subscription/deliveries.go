@@ -37,10 +37,11 @@ type Deliveries struct {
 	Pace   Pace
 }
 
-// Test sends a test event, which is not in a log. Codes: Conflict if the subscription was
+// Test sends a test event, which is not in a log: one of the server's own, or of a type with some data.
+// Codes: Conflict if the subscription was
 // cancelled, because nothing more is sent to its endpoint (S0-64); QuotaExceeded if the rate that
 // the endpoint agreed to is used up.
-func (d Deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
+func (d Deliveries) Test(ctx context.Context, sub *sluice.Subscription, eventType string, data []byte) (sluice.Attempt, error) {
 	if sub.State == sluice.Cancelled {
 		return sluice.Attempt{}, sluice.Errorf(sluice.Conflict, "subscription %q was cancelled (%s); create a new one", sub.ID, sub.Reason)
 	}
@@ -52,9 +53,12 @@ func (d Deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.
 	if err := d.Pace.TakeNow(sub, now); err != nil {
 		return sluice.Attempt{}, err
 	}
+	if eventType == "" {
+		eventType, data = "sys.test", []byte(`{"message":"a test of subscription `+sub.ID+`"}`)
+	}
 	a := d.Sender.Send(ctx, sub, &sluice.Event{
-		Namespace: sub.Namespace, Path: "/_sys/test", ID: id.String(), Type: "sys.test", Source: "/subscriptions/" + sub.ID,
-		Time: now, Stored: now, ContentType: "application/json", Data: []byte(`{"message":"a test of subscription ` + sub.ID + `"}`),
+		Namespace: sub.Namespace, Path: "/_sys/test", ID: id.String(), Type: eventType, Source: "/subscriptions/" + sub.ID,
+		Time: now, Stored: now, ContentType: "application/json", Data: data,
 	}, 1)
 	return a, nil
 }

@@ -50,9 +50,9 @@ func TestClient_AccessCallsMatchTheContract(t *testing.T) {
 			return err
 		}, "POST /v1/grants/verify", `{"token":"cap_x","verb":"admin","object":"*"}`},
 		{"portal link", func(ctx context.Context, c *client.Client) error {
-			_, err := c.PortalLink(ctx, client.PortalLinkSpec{Principal: "user:ann", Object: &sluice.Object{Namespace: "acme"}, TTL: sluice.Duration(time.Hour), Next: "#/attempts"})
+			_, err := c.PortalLink(ctx, client.PortalLinkSpec{Principal: "user:ann", Object: &sluice.Object{Namespace: "acme"}, TTL: sluice.Duration(time.Hour), Next: "/portal/attempts"})
 			return err
-		}, "POST /v1/portal/links", `{"principal":"user:ann","object":"scope:acme","ttl":"1h0m0s","next":"#/attempts"}`},
+		}, "POST /v1/portal/links", `{"principal":"user:ann","object":"scope:acme","ttl":"1h0m0s","next":"/portal/attempts"}`},
 		{"portal link for a grant", func(ctx context.Context, c *client.Client) error {
 			_, err := c.PortalLink(ctx, client.PortalLinkSpec{Grant: "g", LinkTTL: sluice.Duration(time.Minute)})
 			return err

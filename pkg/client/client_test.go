@@ -147,6 +147,10 @@ func TestClient_CallsMatchTheContract(t *testing.T) {
 			return err
 		}, "POST /v1/subscriptions/s/secret/rotate", `{"overlap":"1h0m0s"}`, 200, "{}"},
 		{"test", func(ctx context.Context, c *client.Client) error { _, err := c.TestSubscription(ctx, "s"); return err }, "POST /v1/subscriptions/s/test", "", 200, "{}"},
+		{"test with an example", func(ctx context.Context, c *client.Client) error {
+			_, err := c.TestSubscriptionWith(ctx, "s", "order.paid")
+			return err
+		}, "POST /v1/subscriptions/s/test", `{"type":"order.paid"}`, 200, "{}"},
 		{"attempts", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Attempts(ctx, "n", client.AttemptsQuery{Subscription: "s", After: "7", Wait: time.Second, Limit: 5})
 			return err

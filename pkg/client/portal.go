@@ -15,7 +15,7 @@ type PortalLinkSpec struct {
 	Object    *sluice.Object   `json:"object,omitempty"`
 	TTL       sluice.Duration  `json:"ttl,omitempty"`      // of the session, 1 min to 24 h; 0: an hour
 	LinkTTL   sluice.Duration  `json:"link_ttl,omitempty"` // 1 s to 10 min; 0: 5 min
-	Next      string           `json:"next,omitempty"`     // where the portal begins, such as "/portal/#/attempts"
+	Next      string           `json:"next,omitempty"`     // where the portal begins, such as "/portal/attempts"
 }
 
 // PortalLink opens the portal once. Its URL is a secret until then.

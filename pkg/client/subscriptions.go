@@ -166,6 +166,12 @@ func (c *Client) TestSubscription(ctx context.Context, id string) (sluice.Attemp
 	return send[sluice.Attempt](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "test"), once: true}, nil)
 }
 
+// TestSubscriptionWith is TestSubscription with the first example of an event type in the catalogue. Codes NotFound;
+// Unprocessable if its schema has no examples.
+func (c *Client) TestSubscriptionWith(ctx context.Context, id, eventType string) (sluice.Attempt, error) {
+	return send[sluice.Attempt](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "test"), once: true}, map[string]string{"type": eventType})
+}
+
 // MatchRequest is an event on which a subscription's filter is tried: a stored one, or Event, a CloudEvent or
 // {"path", "type", "data"}. Without one, only the names in the filter are checked.
 type MatchRequest struct {

@@ -10,6 +10,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -39,25 +40,32 @@ type Options struct {
 	Server *url.URL
 	// FrameAncestors are origins whose pages may show this one in a frame, such as https://app.example.com; none by default.
 	FrameAncestors []string
+	// Title is the name in the heading, "Sluice" by default.
+	Title string
 }
 
 // Handler serves the pages below a prefix such as "/console", and their files. Any path below it is a view, so every view has a
 // URL of its own.
 func Handler(prefix string, o Options) http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/")
-	if o.Page == "" {
-		o.Page = "console"
-	}
+	o.Page = cmp.Or(o.Page, "console")
+	o.Title = cmp.Or(o.Title, "Sluice")
 	h := &handler{prefix: prefix, options: o, policy: policy(o)}
 	h.files = sync.OnceValues(h.load)
 	mux := http.NewServeMux()
 	mux.HandleFunc(prefix+"/", h.page)
 	mux.HandleFunc(prefix+"/assets/{name}", h.asset)
+	if o.Page == portal {
+		mux.HandleFunc(prefix+"/element.js", h.element)
+	}
 	if o.Server != nil {
 		mux.Handle(prefix+apiPath+"/", http.StripPrefix(prefix+apiPath, forward(o.Server)))
 	}
 	return mux
 }
+
+// portal is the page of one tenant.
+const portal = "portal"
 
 // apiPath is the path below the prefix from which calls are forwarded.
 const apiPath = "/api"
@@ -94,7 +102,9 @@ const page = `<!doctype html>
 <meta name="color-scheme" content="light dark">
 <meta name="sluice-prefix" content="{{.Prefix}}">
 <meta name="sluice-api" content="{{.API}}">
-<title>Sluice</title>
+<meta name="sluice-title" content="{{.Title}}">
+<meta name="sluice-ancestors" content="{{.Ancestors}}">
+<title>{{.Title}}</title>
 <link rel="stylesheet" href="{{.Prefix}}/assets/style.css">
 <link rel="icon" href="data:,">
 <script type="module" src="{{.Prefix}}/assets/{{.Page}}.js"></script>
@@ -120,7 +130,9 @@ func (h *handler) load() (map[string]*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := struct{ Prefix, API, Page string }{Prefix: h.prefix, Page: h.options.Page}
+	values := struct{ Prefix, API, Page, Title, Ancestors string }{
+		Prefix: h.prefix, Page: h.options.Page, Title: h.options.Title, Ancestors: strings.Join(h.options.FrameAncestors, " "),
+	}
 	if h.options.Server != nil {
 		values.API = h.prefix + apiPath
 	}
@@ -156,6 +168,14 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) { h.send(w, r, "/
 
 func (h *handler) asset(w http.ResponseWriter, r *http.Request) { h.send(w, r, r.PathValue("name")) }
 
+// element sends the script of the element that shows the portal in a page of another origin.
+func (h *handler) element(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	h.send(w, r, elementFile)
+}
+
+const elementFile = "element.js"
+
 // send sends a file, unless the browser has it.
 func (h *handler) send(w http.ResponseWriter, r *http.Request, name string) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -177,7 +197,11 @@ func (h *handler) send(w http.ResponseWriter, r *http.Request, name string) {
 	header.Set("Content-Type", f.kind)
 	header.Set("Content-Security-Policy", h.policy)
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if name == elementFile {
+		header.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	} else {
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	}
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache") // the browser asks whether its copy is the present one

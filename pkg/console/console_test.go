@@ -91,9 +91,27 @@ func TestHandler_HasAStrictPolicy(t *testing.T) { // issue 19, part 4
 	require.Empty(t, page.header.Values("Set-Cookie"))
 	require.NotRegexp(t, `<script[^>]*>[^<]|<style|style=|https?://`, page.body)
 
-	framed := get(t, serve(t, console.Handler("/portal", console.Options{Page: "portal", FrameAncestors: []string{"https://app.example.com"}}))+"/portal/")
+	framed := get(t, serve(t, console.Handler("/portal", console.Options{Page: "portal", Title: "<Acme>", FrameAncestors: []string{"https://app.example.com"}}))+"/portal/")
 	require.Contains(t, framed.header.Get("Content-Security-Policy"), "frame-ancestors https://app.example.com")
 	require.Empty(t, framed.header.Get("X-Frame-Options"))
+	require.Contains(t, framed.body, `<title>&lt;Acme&gt;</title>`)
+	require.Contains(t, framed.body, `<meta name="sluice-ancestors" content="https://app.example.com">`, "with which it talks")
+	require.Contains(t, page.body, `<meta name="sluice-ancestors" content="">`)
+}
+
+// Pages of other origins load the script of the element, and nothing else.
+func TestHandler_OnlyTheElementIsForOthers(t *testing.T) { // issue 19, part 2
+	t.Parallel()
+	base := serve(t, console.Handler("/portal", console.Options{Page: "portal"}))
+	element := get(t, base+"/portal/element.js")
+	require.Equal(t, http.StatusOK, element.status)
+	require.Equal(t, "*", element.header.Get("Access-Control-Allow-Origin"))
+	require.Equal(t, "cross-origin", element.header.Get("Cross-Origin-Resource-Policy"))
+	for _, path := range []string{"/portal/", "/portal/assets/portal.js", "/portal/assets/style.css"} {
+		own := get(t, base+path)
+		require.Empty(t, own.header.Get("Access-Control-Allow-Origin"), path)
+		require.Equal(t, "same-origin", own.header.Get("Cross-Origin-Resource-Policy"), path)
+	}
 }
 
 // Another Go program forwards the calls to its server, with the caller's token and without its own cookies.

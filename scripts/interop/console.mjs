@@ -18,7 +18,7 @@ export const hostile = [
 ]
 
 /** Starts an endpoint whose paths answer with their name: /200, /500, … and a hostile body. */
-async function startEndpoint(t) {
+export async function startEndpoint(t) {
   const server = createServer((request, response) => {
     request.resume()
     request.on('end', () => response.writeHead(Number(request.url.slice(1)) || 200, { 'content-type': 'text/html' }).end(hostile.join('\n').replaceAll('\u0000', '')))

@@ -46,7 +46,7 @@ function Namespaces(): JSX.Element {
 }
 
 /** Whether what is shown is the present. */
-function Live(): JSX.Element {
+export function Live(): JSX.Element {
   useEffect(() => pressed.subscribe((key) => {
     if (key === 'l') paused.value = !paused.peek()
   }), [])
@@ -60,7 +60,7 @@ function Live(): JSX.Element {
 
 const themes: [Theme, string][] = [['system', 'System theme'], ['light', 'Light theme'], ['dark', 'Dark theme']]
 
-function Settings(): JSX.Element {
+export function Settings(): JSX.Element {
   return (
     <details class="settings">
       <summary>{me.value?.who.principal ?? 'Settings'}</summary>

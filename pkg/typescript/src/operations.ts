@@ -725,7 +725,7 @@ export abstract class Operations {
   }
 
   /** Send a signed test event to the endpoint: `POST /v1/subscriptions/{id}/test`. */
-  testSubscription(args: { id: T.SubscriptionID; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.Attempt> {
+  testSubscription(args: { id: T.SubscriptionID; body?: T.TestSubscriptionBody | undefined; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.Attempt> {
     return this.call('POST', '/v1/subscriptions/{id}/test', args, ['Idempotency-Key'], options)
   }
 
@@ -750,7 +750,7 @@ export abstract class Operations {
   }
 
   /** Get the caller and its grant: `GET /v1/whoami`. */
-  whoami(options: Options = {}): Promise<T.WhoamiResult> {
-    return this.call('GET', '/v1/whoami', {}, [], options)
+  whoami(args: { wait?: T.Duration | undefined } = {}, options: Options = {}): Promise<T.WhoamiResult> {
+    return this.call('GET', '/v1/whoami', args, [], options)
   }
 }

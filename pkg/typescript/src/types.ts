@@ -1885,6 +1885,10 @@ export interface TargetRequest {
   webhook_url?: string | undefined
 }
 
+export interface TestSubscriptionBody {
+  /** A type of the catalogue. */ type?: string | undefined
+}
+
 /** Each tier includes the previous ones. */
 export type Tier = "existence" | "read" | "write" | "admin"
 

@@ -17,8 +17,8 @@ interface Me {
 export const me = signal<Me | null>(null)
 const problem = signal<unknown>(undefined)
 
-/** How often a grant is asked for, so that a page is empty within a second after it was revoked. */
-const recheck = 700
+/** Shortest time between two requests for the caller, in milliseconds. */
+const pause = 1000
 
 /** Loads who the caller is, and asks again while the page is open. */
 export function identify(): (() => void) | undefined {
@@ -26,10 +26,24 @@ export function identify(): (() => void) | undefined {
   problem.value = undefined
   if (token.value === null) return undefined
   void load()
-  const timer = setInterval(() => {
-    if (me.value?.who.grant && !document.hidden) void api().whoami().catch(() => undefined)
-  }, recheck)
-  return () => clearInterval(timer)
+  const stop = new AbortController()
+  void watch(stop.signal)
+  return () => stop.abort()
+}
+
+/** Waits for the end of the grant while the page is seen: a refused token ends the session, so that the page is empty at once. */
+async function watch(stop: AbortSignal): Promise<void> {
+  while (!stop.aborted) {
+    const began = Date.now()
+    if (me.value?.who.grant && !document.hidden) {
+      const hidden = new AbortController()
+      const hide = (): void => hidden.abort()
+      document.addEventListener('visibilitychange', hide)
+      await api().whoami({ wait: '25s' }, { signal: AbortSignal.any([stop, hidden.signal]) }).catch(() => undefined)
+      document.removeEventListener('visibilitychange', hide)
+    }
+    await new Promise((done) => setTimeout(done, Math.max(0, began + (me.value ? pause : 100) - Date.now())))
+  }
 }
 
 async function load(): Promise<void> {
@@ -54,6 +68,11 @@ export function may(verb: T.Verb): boolean {
 }
 
 export const isRoot = computed(() => me.value !== null && !me.value.who.grant)
+
+/** The paths of the caller's grant. */
+export function granted(): string {
+  return /^path:[^/]+(\/.*)$/.exec(me.value?.who.grant?.object ?? '')?.[1] ?? '/**'
+}
 
 /** Whether the caller administers the whole server. */
 export const administers = computed(() => isRoot.value || (may('admin') && me.value?.who.grant?.object === '*'))

@@ -4,7 +4,8 @@ import { signal } from '@preact/signals'
 
 const stored = 'sluice.token'
 
-function setting(name: string): string {
+/** What the server wrote into the page. */
+export function setting(name: string): string {
   return document.querySelector<HTMLMetaElement>(`meta[name="sluice-${name}"]`)?.content ?? ''
 }
 
@@ -12,6 +13,9 @@ function setting(name: string): string {
 export const prefix = setting('prefix')
 /** URL of the server's API. */
 export const server = location.origin + setting('api')
+
+/** Name of the page in its heading. */
+export const brand = setting('title') || 'Sluice'
 
 export const token = signal<string | null>(sessionStorage.getItem(stored))
 /** Why the last session ended. */

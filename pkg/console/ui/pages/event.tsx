@@ -6,6 +6,7 @@ import { useLoad } from '../lib/load.js'
 import { eventHref, href, streamHref } from '../lib/route.js'
 import { CodeLine, Copy, Facts, Loaded, Payload, Section, Sentence, State, Text, Time, Title } from '../parts/basic.js'
 import { ActButton, Dialog } from '../parts/dialog.js'
+import { webhookCurl } from '../parts/code.js'
 import { AttemptTable } from './attempts.js'
 import { Cascade } from './cascade.js'
 
@@ -108,12 +109,16 @@ function Signature({ sub, attempts }: { sub: string; attempts: T.Attempt[] }): J
 function Request({ sub, attempt }: { sub: string; attempt: T.Attempt }): JSX.Element {
   const load = useLoad(`request ${sub} ${attempt.event_id} ${attempt.started_at}`, {
     cli: line('deliveries', sub, attempt.event_id),
-    run: async (api) => ({ sub: await api.getSubscription({ id: sub }), delivery: await api.getDelivery({ id: sub, event: attempt.event_id }) }),
+    run: async (api) => {
+      const record = await api.getSubscription({ id: sub })
+      const [delivery, event] = await Promise.all([api.getDelivery({ id: sub, event: attempt.event_id }), api.getEvent({ ns: record.namespace, event: attempt.event_id }).catch(() => undefined)])
+      return { sub: record, delivery, event }
+    },
   })
   const seconds = Math.floor(Date.parse(attempt.started_at) / 1000)
   return (
     <Loaded load={load}>
-      {({ sub: record, delivery }) => {
+      {({ sub: record, delivery, event }) => {
         const whole = delivery.attempts?.find((a) => a.started_at === attempt.started_at) ?? attempt
         const scheme = record.policy.signature?.scheme ?? 'standard'
         return (
@@ -131,6 +136,7 @@ function Request({ sub, attempt }: { sub: string; attempt: T.Attempt }): JSX.Ele
               <li>Sign that with the secret (scheme {scheme}{record.secret_hint ? `, the one that ends with ${record.secret_hint}` : ''}), and compare with <code>webhook-signature</code>.</li>
               <li>Refuse timestamps that are older than five minutes.</li>
             </ol>
+            {event && record.endpoint.url && <CodeLine label="The same event to the endpoint, unsigned" text={webhookCurl(record.endpoint.url, event, attempt.event_id)} />}
             <CodeLine label="Command line" text={`sluice verify request.http --secret ${quoted('whsec_…')}`} />
           </>
         )

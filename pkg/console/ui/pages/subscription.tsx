@@ -3,10 +3,11 @@ import { useState } from 'preact/hooks'
 import type * as T from '../../../typescript/src/types.js'
 import { count, counted, line, span } from '../lib/format.js'
 import { type Load, useLoad, usePages } from '../lib/load.js'
+import { may } from '../lib/me.js'
 import { eventHref, go, href, param, streamHref } from '../lib/route.js'
 import { CodeLine, Facts, Figure, Loaded, Payload, Section, Sentence, State, Text, Time, Title } from '../parts/basic.js'
 import { type Act, ActButton, AskButton, Dialog, perform } from '../parts/dialog.js'
-import { Field } from '../parts/form.js'
+import { Field, Select } from '../parts/form.js'
 import { Pages, Table } from '../parts/table.js'
 import { Tabs } from '../parts/tabs.js'
 import { AttemptTable } from './attempts.js'
@@ -107,19 +108,31 @@ export function probe(id: string): Act {
 
 function Actions({ sub, status, reload }: Whole & { reload: () => void }): JSX.Element {
   const { id } = sub
-  const [test, setTest] = useState<T.Attempt>()
-  const send: Act = { name: 'Send test', done: 'A test event was sent.', cli: line('sub', 'test', id), run: (api) => api.testSubscription({ id }) }
+  const [testing, setTesting] = useState(false)
   return (
     <>
       {sub.state === 'active' ? <ActButton act={pause(id)} then={reload} /> : sub.state !== 'cancelled' && <ActButton act={resume(id)} then={reload} primary />}
       {status.breaker !== 'closed' && <ActButton act={probe(id)} then={reload} />}
-      {sub.mode === 'push' && <ActButton act={send} then={(result) => setTest(result as T.Attempt)} />}
-      {test && (
-        <Dialog title="Test event" close={() => setTest(undefined)}>
-          <AttemptTable attempts={[test]} ns={sub.namespace} />
-          {test.response && <Payload label="Response" value={test.response} />}
-        </Dialog>
-      )}
+      {sub.mode === 'push' && <button type="button" onClick={() => setTesting(true)}>Send test…</button>}
+      {testing && <Dialog title="Test event" close={() => setTesting(false)}><Test sub={sub} /></Dialog>}
+    </>
+  )
+}
+
+/** Sends a sample, or the example of a type in the catalogue. */
+function Test({ sub }: { sub: T.Subscription }): JSX.Element {
+  const { id, namespace: ns } = sub
+  const [type, setType] = useState('')
+  const [test, setTest] = useState<T.Attempt>()
+  const types = useLoad(`examples ${ns}`, { cli: line('types', 'ls', '--ns', ns), run: (api) => api.listEventTypes({ ns, limit: 1000 }) })
+  const named = types.value?.event_types.filter((t) => Array.isArray((t.schema as { examples?: unknown } | undefined)?.examples)) ?? []
+  const act: Act = { name: 'Send', done: 'A test event was sent.', cli: line('sub', 'test', id, type && '--type', type), run: (api) => api.testSubscription({ id, body: type ? { type } : {} }) }
+  return (
+    <>
+      <Select label="Event" value={type} set={setType} options={[['', 'A sample'], ...named.map((t): [string, string] => [t.type, `Example of ${t.type}`])]} />
+      <ActButton primary act={act} then={(result) => setTest(result as T.Attempt)} />
+      {test && <AttemptTable attempts={[test]} ns={ns} />}
+      {test?.response && <Payload label="Response" value={test.response} />}
     </>
   )
 }
@@ -236,7 +249,11 @@ function Settings({ sub, reload }: { sub: T.Subscription; reload: () => void }):
   const { id } = sub
   return (
     <>
-      <Section title="Settings"><Edit sub={sub} reload={reload} /></Section>
+      <Section title="Settings">
+        {may('admin')
+          ? <Edit sub={sub} reload={reload} />
+          : <><Facts of={{ Endpoint: <Text>{sub.endpoint.url}</Text>, Pattern: <Text>{sub.pattern}</Text>, Types: sub.filter?.types?.join(', '), Filter: sub.filter?.cel && <Text>{sub.filter.cel}</Text>, Timeout: sub.policy.timeout, Order: sub.policy.ordering }} /><p class="quiet">Only admins change these. With another endpoint or pattern, create another subscription and delete this one.</p></>}
+      </Section>
       <Section title="Secret"><Rotate sub={sub} /></Section>
       <Section title="Position">
         <Seek id={id} reload={reload} />
@@ -244,7 +261,7 @@ function Settings({ sub, reload }: { sub: T.Subscription; reload: () => void }):
       <Section title="Record">
         <Facts of={{ Created: <><Time at={sub.created_at} full /> by <Text>{sub.created_by}</Text></>, Grant: sub.grant, Revision: sub.revision, Start: sub.start, 'Replay window': sub.replay_window }} />
         <Payload label="Record" value={sub} />
-        <a href={href('/audit', { resource: id })}>Changes of this subscription</a>
+        {may('admin') && <a href={href('/audit', { resource: id })}>Changes of this subscription</a>}
       </Section>
       <Section title="Delete">
         <AskButton

@@ -4,7 +4,7 @@ import type * as T from '../../../typescript/src/types.js'
 import { type Sluice, told } from '../lib/api.js'
 import { count, counted, duration, line, span } from '../lib/format.js'
 import { useLoad, usePages } from '../lib/load.js'
-import { may, oneNamespace } from '../lib/me.js'
+import { granted, may, oneNamespace } from '../lib/me.js'
 import { go, here, href, namespace, param } from '../lib/route.js'
 import { CodeLine, Loaded, Problem, Section, Sentence, State, Text, Time, Title } from '../parts/basic.js'
 import { perform } from '../parts/dialog.js'
@@ -135,7 +135,7 @@ export function Form({ draft, set, problem, fresh }: { draft: Draft; set: (d: Dr
 
 export function NewSubscription(): JSX.Element {
   const ns = oneNamespace.value
-  const [draft, setDraft] = useState<Draft>({ ...blank, pattern: param('pattern') || '/**' })
+  const [draft, setDraft] = useState<Draft>({ ...blank, pattern: param('pattern') || granted() })
   const [problem, setProblem] = useState<unknown>()
   const [secret, setSecret] = useState<{ id: string; secret: string }>()
   const types = useLoad(`types ${ns}`, { cli: line('types', 'ls', '--ns', ns), run: (api) => api.listEventTypes({ ns, limit: 100 }) })

@@ -4,6 +4,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { told } from '../lib/api.js'
 import { age, now, pretty, time, visible } from '../lib/format.js'
 import type { Load } from '../lib/load.js'
+import { brand } from '../lib/session.js'
 
 /** A time: how long ago, with the whole as its title. */
 export function Time({ at, full }: { at: string | null | undefined; full?: boolean }): JSX.Element {
@@ -108,7 +109,7 @@ export function Empty({ children }: { children: ComponentChildren }): JSX.Elemen
 export function Title({ children, kind, actions }: { children: ComponentChildren; kind?: string; actions?: ComponentChildren }): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => {
-    document.title = `${heading.current?.textContent ?? ''} · Sluice`
+    document.title = `${heading.current?.textContent ?? ''} · ${brand}`
   })
   return (
     <header class="title">

@@ -12,6 +12,11 @@ export function curl({ method, path, body }: Call): string {
   return parts.join(' ')
 }
 
+/** The same event for an endpoint, without a signature, as a line for curl. */
+export function webhookCurl(url: string, event: unknown, id: string): string {
+  return ['curl', '-X', 'POST', quoted(url), '-H', quoted('Content-Type: application/cloudevents+json'), '-H', quoted(`webhook-id: ${id}`), '-d', quoted(JSON.stringify(event))].join(' ')
+}
+
 /** The command, the HTTP calls and the line of `nats` that show or do the same. */
 export function CodeOf({ code }: { code: Code }): JSX.Element {
   return (

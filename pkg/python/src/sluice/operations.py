@@ -596,9 +596,9 @@ class Operations:
         """Sync a mirror now: `POST /v1/subscriptions/{id}/sync`."""
         return self._call("POST", "/v1/subscriptions/{id}/sync", {"id": id}, {"wait": wait}, {"Idempotency-Key": idempotency_key})
 
-    def test_subscription(self, id: t.SubscriptionID, *, idempotency_key: str | None = None) -> t.Attempt:
+    def test_subscription(self, id: t.SubscriptionID, body: t.TestSubscriptionBody | None = None, *, idempotency_key: str | None = None) -> t.Attempt:
         """Send a signed test event to the endpoint: `POST /v1/subscriptions/{id}/test`."""
-        return self._call("POST", "/v1/subscriptions/{id}/test", {"id": id}, {}, {"Idempotency-Key": idempotency_key})
+        return self._call("POST", "/v1/subscriptions/{id}/test", {"id": id}, {}, {"Idempotency-Key": idempotency_key}, body)
 
     def test_watch(self, ns: t.NamespaceName, body: t.WatchTrialRequest | None = None, *, idempotency_key: str | None = None) -> t.WatchTrial:
         """Simulate a watch over past events: `POST /v1/namespaces/{ns}/watches/test`."""
@@ -616,6 +616,6 @@ class Operations:
         """Verify a token and its permissions: `POST /v1/grants/verify`."""
         return self._call("POST", "/v1/grants/verify", {}, {}, {"Idempotency-Key": idempotency_key}, body)
 
-    def whoami(self) -> t.WhoamiResult:
+    def whoami(self, *, wait: t.Duration | None = None) -> t.WhoamiResult:
         """Get the caller and its grant: `GET /v1/whoami`."""
-        return self._call("GET", "/v1/whoami", {}, {}, {})
+        return self._call("GET", "/v1/whoami", {}, {"wait": wait}, {})

@@ -2147,6 +2147,11 @@ class TargetRequest(TypedDict):
     webhook_url: NotRequired[str]
 
 
+
+class TestSubscriptionBody(TypedDict):
+    type: NotRequired[str]
+
+
 Tier: TypeAlias = 'Literal["existence", "read", "write", "admin"]'
 """Each tier includes the previous ones."""
 
