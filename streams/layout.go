@@ -164,7 +164,9 @@ func (n Names) Singles() []Stream {
 }
 
 // Buckets describes the buckets.
-func Buckets() []Bucket { return slices.Concat(workBuckets(), ruleBuckets(), mirrorBuckets()) }
+func Buckets() []Bucket {
+	return slices.Concat(workBuckets(), watchBuckets(), ruleBuckets(), mirrorBuckets())
+}
 
 // mirrorBuckets describes the buckets of mirrors, and those that came later.
 func mirrorBuckets() []Bucket {
@@ -265,6 +267,18 @@ func workBuckets() []Bucket {
 		History:      1,           // with more, the markers' TTL would be the minimum TTL of a key
 		TTL:          time.Hour,   // for a lease without a TTL of its own
 		MarkerTTL:    time.Minute, // a watcher sees the expiry; a successor does not need it
+		MaxConsumers: maxConsumers,
+		Again:        true,
+	}}
+}
+
+// watchBuckets describes the buckets of what is known of deliveries for people.
+func watchBuckets() []Bucket {
+	return []Bucket{{
+		Name:         Problems,
+		Description:  "failures of deliveries by subscription and class, with what operators say of them",
+		History:      1,
+		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
 		Again:        true,
 	}, {

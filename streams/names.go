@@ -41,6 +41,7 @@ const (
 	Answers       = "answers"       // key: hash of holder, request and Idempotency-Key
 	Told          = "told"          // key: subscription, or ToldNamespaceKey
 	Rollups       = "rollups"       // key: process, minute and part; process, "hour", hour and part; process, "standing" and part; or process and "replica"
+	Problems      = "problems"      // key: subscription and class of failure
 	Mirrors       = "mirrors"       // key: mirror
 	Credentials   = "credentials"   // key: mirror; tokens for sources of mirrors
 	TrustedKeys   = "trustedkeys"   // key: namespace; keys that sign bundles for it

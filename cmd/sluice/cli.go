@@ -30,6 +30,7 @@ type cli struct {
 	Sub        subCmd        `cmd:"" group:"start" aliases:"subs,subscription,subscriptions" help:"Manage subscriptions."`
 	Status     statusCmd     `cmd:"" group:"start" help:"Show subscriptions with a problem, worst first."`
 	Overview   overviewCmd   `cmd:"" group:"start" help:"Sum up the deliveries of all subscriptions."`
+	Problems   problemsCmd   `cmd:"" group:"start" aliases:"problem" help:"Show why deliveries fail, and the remedy."`
 	Pub        pubCmd        `cmd:"" group:"start" aliases:"publish" help:"Publish one event, or many from a file."`
 	Deliveries deliveriesCmd `cmd:"" group:"start" aliases:"delivery" help:"List the deliveries of a subscription, or explain one."`
 	Listen     listenCmd     `cmd:"" group:"start" help:"Forward signed events to a port of this machine, and show the responses."`

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/rand"
 	"time"
 
@@ -11,13 +12,21 @@ import (
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
+	"github.com/sluice-io/sluice/internal/problem"
 	"github.com/sluice-io/sluice/internal/rollup"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// openRollups constructs the statistics of attempts.
-func (s *server) openRollups() {
+// watching holds the components that watch deliveries for people.
+type watching struct {
+	rollups  *rollup.Book
+	health   *health.Overview
+	problems *problem.Book
+}
+
+// openWatching constructs the statistics of attempts, the overview of the health of subscriptions, and their problems.
+func (s *server) openWatching() {
 	s.rollups = rollup.New(rollup.Deps{
 		Store: records.NewRollups(s.store), Process: rand.Text(), Now: time.Now, Log: s.opts.Log,
 		Gauges:  func() []model.DeliveryGauges { return s.engine.Gauges() },
@@ -27,26 +36,60 @@ func (s *server) openRollups() {
 			return rollup.Replica{ID: s.replica, Version: s.version(), Leases: s.leases.Held(), Feeds: s.feeds.Gauges().Feeds}
 		},
 	})
-}
-
-// overview returns the overview of the health of subscriptions.
-func (s *server) overview() *health.Overview {
-	return health.New(health.Deps{
+	s.health = health.New(health.Deps{
 		Store: s.deliveries, Subscriptions: s.store.Subscriptions().List, Hour: s.rollups.Hour, Minutes: s.rollups.Minutes, Series: s.rollups.Series, Replicas: s.rollups.Replicas, Now: time.Now,
+	})
+	s.problems = problem.New(problem.Deps{
+		Store: records.NewProblems(s.store), Ledger: s.ledger, Owns: s.owns.Part().Owns, Lease: model.LeaseKey, Stands: s.stands, Situations: s.situations,
+		Now: time.Now, Log: s.opts.Log,
 	})
 }
 
-// observed is metrics, and the statistics of the last hour.
+// stands returns how the subscriptions of this process stand.
+func (s *server) stands() map[string]problem.Standing {
+	all := map[string]problem.Standing{}
+	for _, g := range s.engine.Gauges() {
+		all[g.Subscription] = problem.Standing{Parked: g.Parked, Breaker: g.Breaker}
+	}
+	return all
+}
+
+// situations returns a function that finds the present condition of a subscription by its ID.
+func (s *server) situations(ctx context.Context) (func(id string) (problem.Situation, bool), error) {
+	facts, err := s.health.Facts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(id string) (problem.Situation, bool) {
+		sub, f := facts(id)
+		if sub == nil {
+			return problem.Situation{}, false
+		}
+		return problem.Situation{Sub: sub, Breaker: f.Breaker, Parked: f.Parked, DeadLetters: f.DeadLetters}, true
+	}, nil
+}
+
+func (s *server) observed() observed { return observed{s.metrics, s.rollups, s.problems} }
+
+// observed is metrics, statistics and problems.
 type observed struct {
 	*metrics.Metrics
 
-	rollups *rollup.Book
+	rollups  *rollup.Book
+	problems *problem.Book
 }
 
 // Attempted counts an attempt.
 func (o observed) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 	o.Metrics.Attempted(sub, a)
 	o.rollups.Attempted(sub, a)
+	o.problems.Attempted(sub, a)
+}
+
+// Turned enters that a breaker has turned.
+func (o observed) Turned(sub *sluice.Subscription, to sluice.Breaker) {
+	o.Metrics.Turned(sub, to)
+	o.problems.Turned(sub, to)
 }
 
 // Notified counts an attempt to notify.
@@ -63,6 +106,7 @@ func (s *server) delivering() httpapi.Delivering {
 		Fact:        endpoint.Fact,
 		Retrier:     subscription.Retrier{Lanes: s.deliveries, Registry: s.registry},
 		Sends:       s.limits,
-		Health:      s.overview(),
+		Health:      s.health,
+		Problems:    s.problems,
 	}
 }

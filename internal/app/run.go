@@ -54,7 +54,7 @@ func (s *server) serve(ctx context.Context) error {
 // events and stream records written.
 func (s *server) lasting() []component {
 	return []component{
-		s.attempts.Run, s.room.Run, s.announce.Run, s.grants.Run, s.owns.Run, s.memory.Run, s.rollups.Run,
+		s.attempts.Run, s.room.Run, s.announce.Run, s.grants.Run, s.owns.Run, s.memory.Run, s.rollups.Run, s.problems.Run,
 		func(ctx context.Context) error { return s.durable.Run(ctx, s.opts.Log) },
 	}
 }

@@ -41,7 +41,6 @@ import (
 	"github.com/sluice-io/sluice/internal/otlp"
 	"github.com/sluice-io/sluice/internal/ownership"
 	"github.com/sluice-io/sluice/internal/quota"
-	"github.com/sluice-io/sluice/internal/rollup"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/schedule/appointment"
 	"github.com/sluice-io/sluice/internal/schedule/delayed"
@@ -63,6 +62,7 @@ type server struct {
 	data
 	storage
 	shared
+	watching
 	sending
 	access
 	engines
@@ -98,8 +98,7 @@ type shared struct {
 	filters   *filter.Pool
 	quotas    *quota.Quotas
 	counts    *quota.Counts
-	counted   []func() // each is called once all subscriptions of one kind have been reported
-	rollups   *rollup.Book
+	counted   []func()         // each is called once all subscriptions of one kind have been reported
 	applied   *records.Applied // by the delivery engine
 	woken     *records.Applied // by the wake engine
 }
@@ -306,7 +305,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	s.durable = durable.New(records.Paths{Log: s.log, Published: s.published, Lost: s.memory.Gaps}, time.Now)
 	s.openStreamSubs()
-	s.openRollups()
+	s.openWatching()
 	var arrivals delivery.Arrivals
 	var sources delivery.Sources = records.Sources{Store: s.deliveries}
 	if s.cfg.Webhooks.SharedAbove >= 0 {
@@ -333,7 +332,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Payer:     s.index.Payer,
 		Lost:      s.memory.Gaps,
 	}, delivery.Options{
-		Observe: observed{s.metrics, s.rollups}, Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
+		Observe: s.observed(), Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 		MaxPrograms: s.cfg.Modules.MaxInFlight,
 	})
 	s.memory.Remade = map[string]func(context.Context){s.store.Names().BucketStream(streams.Lanes): func(ctx context.Context) {

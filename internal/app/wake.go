@@ -32,7 +32,7 @@ func (s *server) openWakes(ctx context.Context) error {
 		Log:      s.attempts,
 		Registry: s.registry,
 		Keys:     &s.wakeKeys,
-		Observe:  observed{s.metrics, s.rollups},
+		Observe:  s.observed(),
 	}, wake.Options{PublicURL: s.publicURL(), Log: s.opts.Log, MaxInFlight: s.cfg.Webhooks.MaxInFlight})
 	s.metrics.WatchWakes(s.wakes.Gauges)
 	return nil

@@ -36,7 +36,7 @@ func losses() map[string]lossOf {
 		streams.Wakes: {}, streams.EventTypes: {}, streams.Watches: {}, streams.StreamWakes: {},
 		streams.Mirrors: {}, streams.Credentials: {}, streams.TrustedKeys: {}, streams.Enrichments: {}, streams.Modules: {},
 		streams.Told: {again: true}, streams.Answers: {again: true}, streams.Reservations: {again: true}, streams.Lanes: {again: true},
-		streams.Replays: {again: true}, streams.Rollups: {again: true}, streams.PortalLinks: {again: true}, streams.Leases: {again: true}, streams.Scheduled: {again: true}, streams.Instructions: {again: true},
+		streams.Replays: {again: true}, streams.Rollups: {again: true}, streams.Problems: {again: true}, streams.PortalLinks: {again: true}, streams.Leases: {again: true}, streams.Scheduled: {again: true}, streams.Instructions: {again: true},
 	} {
 		all[names.BucketStream(bucket)] = loss
 	}

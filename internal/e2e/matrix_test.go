@@ -211,8 +211,11 @@ func matrix() map[string]asked {
 		"POST /v1/subscriptions":                      {row: "200 owner subscriber admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}`, ok: 201},
 		"POST /v1/subscriptions/batch":                {row: forEverybody, body: `[{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}]`}, // each item has a status of its own
 		"GET /v1/subscriptions":                       {row: forEverybody},
-		"GET /v1/health/subscriptions":                {row: forEverybody}, // each sees what it manages
-		"GET /v1/overview":                            {row: forEverybody}, // each sees what it manages
+		"GET /v1/health/subscriptions":                {row: forEverybody},      // each sees what it manages
+		"GET /v1/overview":                            {row: forEverybody},      // each sees what it manages
+		"GET /v1/problems":                            {row: forEverybody},      // each sees what it manages
+		"GET /v1/problems/{problem}":                  {row: forOwner, ok: 404}, // there is none
+		"PATCH /v1/problems/{problem}":                {row: forOwner, ok: 404, body: `{"state":"ignored"}`},
 		"PUT " + one:                                  {row: "200 owner sysadmin admin root subscriber; 404 unlisted uncleared stranger; 403 *", body: `{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}`, ok: 409},
 		"GET " + one:                                  {row: forOwner},
 		"PATCH " + one:                                {row: "200 admin sysadmin root; 403 owner; 404 *", body: `{"description":"x"}`},

@@ -21,6 +21,7 @@ type census struct {
 	mu   sync.Mutex
 	last time.Time // of the look that it was taken for
 	all  map[string]backlog
+	dead map[string]map[sluice.Reason]uint64 // nil: unknown
 }
 
 type backlog struct {
@@ -42,6 +43,7 @@ func (c *census) take(ctx context.Context, v view, store Store) {
 		return
 	}
 	c.last = v.at
+	c.dead, _ = store.DeadLetterReasons(ctx) // the sums do without
 	kept, due := map[string]backlog{}, []*known(nil)
 	for i := range v.all {
 		k := &v.all[i]
@@ -79,4 +81,23 @@ func (c *census) of(k *known, now time.Time) (events uint64, known bool) {
 	defer c.mu.Unlock()
 	b := c.all[k.sub.ID]
 	return b.events, now.Sub(b.at) < outdated
+}
+
+// reasons returns the number of dead letters of subscriptions by reason; nil: it is unknown.
+func (c *census) reasons(subs map[string]int64) map[sluice.Reason]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead == nil {
+		return nil
+	}
+	all := map[sluice.Reason]uint64{}
+	for id, counts := range c.dead {
+		if _, is := subs[id]; !is {
+			continue
+		}
+		for reason, n := range counts {
+			all[reason] += n
+		}
+	}
+	return all
 }

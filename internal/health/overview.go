@@ -26,6 +26,9 @@ type Store interface {
 	Healths(ctx context.Context) (map[string]model.StoredHealth, error)
 	// DeadLetterCounts returns the number of dead letters by subscription; nil: there are too many to count.
 	DeadLetterCounts(ctx context.Context) (map[string]uint64, error)
+	// DeadLetterReasons returns the number of dead letters by subscription and reason; nil: there are too many to count, or they are
+	// not read yet.
+	DeadLetterReasons(ctx context.Context) (map[string]map[sluice.Reason]uint64, error)
 	// Brief returns the status of a subscription without its undelivered events.
 	Brief(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error)
 	// LastAttempt returns the last recorded attempt of a subscription, nil if there is none.
@@ -58,6 +61,7 @@ type view struct {
 	all     []known // worst first
 	at      time.Time
 	counted bool // dead letters are known of each subscription
+	byID    map[string]int
 }
 
 // New returns an overview.
@@ -72,6 +76,21 @@ type known struct {
 	stand  rollup.Standing
 	health sluice.Health
 	place  place
+}
+
+// Facts returns a function that finds a subscription by its ID, and what decides its condition; nil: there is none.
+func (o *Overview) Facts(ctx context.Context) (func(id string) (*sluice.Subscription, *Facts), error) {
+	v, err := o.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(id string) (*sluice.Subscription, *Facts) {
+		i, is := v.byID[id]
+		if !is {
+			return nil, nil
+		}
+		return v.all[i].sub, &v.all[i].facts
+	}, nil
 }
 
 // visible returns the subscriptions of a namespace, or of all, that are visible; nil: all are.
@@ -162,8 +181,12 @@ func (o *Overview) look(ctx context.Context) (view, error) {
 		all[i] = knownOf(sub, healths[sub.ID], dead[sub.ID], &hour, began)
 	}
 	slices.SortFunc(all, func(a, b known) int { return worse(a.place, b.place) })
+	byID := make(map[string]int, len(all))
+	for i := range all {
+		byID[all[i].sub.ID] = i
+	}
 	now := o.deps.Now()
-	o.last, o.until = view{all: all, at: began, counted: dead != nil}, now.Add(max(fresh, share*now.Sub(began)))
+	o.last, o.until = view{all: all, at: began, counted: dead != nil, byID: byID}, now.Add(max(fresh, share*now.Sub(began)))
 	return o.last, nil
 }
 

@@ -35,6 +35,7 @@ func (o *Overview) Sum(ctx context.Context, q SumQuery) (sluice.Overview, error)
 		s.o.Backlog.Complete = s.o.Backlog.Complete && known
 	}
 	s.hour()
+	s.o.DeadLetters.ByReason = o.census.reasons(s.began)
 	var sees func(string, int64) bool
 	if q.Namespace != "" || q.Visible != nil {
 		sees = func(id string, began int64) bool { at, is := s.began[id]; return is && at == began }

@@ -199,6 +199,8 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{eventDelivery{}, []string{"Delivery", "EventDelivery"}, nil},
 		{sluice.SubscriptionHealth{}, []string{"SubscriptionHealth"}, nil},
 		{sluice.Statistics{}, []string{"Statistics"}, nil},
+		{sluice.Problem{}, []string{"Problem"}, nil},
+		{sluice.ProblemChange{}, []string{"ProblemChange"}, nil},
 		{sluice.StatisticsPoint{}, []string{"StatisticsPoint"}, nil},
 		{sluice.Sparkline{}, []string{"Sparkline"}, nil},
 		{sluice.Overview{}, []string{"Overview"}, nil},
@@ -324,6 +326,7 @@ func TestOpenAPI_NamesEveryReason(t *testing.T) {
 func TestOpenAPI_NamesEveryFailureClass(t *testing.T) {
 	t.Parallel()
 	requireEnum(t, "FailureClass", sluice.FailureClasses())
+	requireEnum(t, "ProblemState", sluice.ProblemStates())
 	require.ElementsMatch(t, sluice.FailureClasses(), constants[sluice.FailureClass](t, "../../pkg/sluice/failure.go", "FailureClass"))
 }
 

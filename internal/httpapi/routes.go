@@ -201,6 +201,9 @@ func (s *Server) subscriptionRoutes() []route {
 		{http.MethodGet, "/v1/subscriptions", authenticated, s.listSubscriptions},
 		{http.MethodGet, "/v1/health/subscriptions", authenticated, s.listHealth},
 		{http.MethodGet, "/v1/overview", authenticated, s.overview},
+		{http.MethodGet, "/v1/problems", authenticated, s.listProblems},
+		{http.MethodGet, "/v1/problems/:problem", authenticated, s.getProblem},
+		{http.MethodPatch, "/v1/problems/:problem", authenticated, s.patchProblem},
 		{http.MethodPut, one, authenticated, s.putSubscription}, // same as POST
 		orMirror(route{http.MethodGet, one, owned, s.getSubscription}, s.getMirror),
 		orMirror(route{http.MethodPatch, one, edited, s.patchSubscription}, s.patchMirror),

@@ -20,7 +20,7 @@ func TestGrows_NamesEveryRouteThatAdds(t *testing.T) {
 		"PUT /v1/namespaces/:ns/acl/:principal": true, "POST /v1/namespaces/:ns/tombstones": true, "POST /v1/namespaces/:ns/watches/test": true, "POST /v1/storage/verify": true, "POST /v1/modules/:module/disable": true,
 		"POST /v1/subscriptions/:id/sync": true, "POST /v1/subscriptions/:id/suspend": true, "PUT /v1/subscriptions/:id/credential": true, "POST " + importRoute: true, // the copy is refused by its stream
 		"POST /v1/namespaces/:ns/jobs/:job/renew": true, "POST /v1/namespaces/:ns/jobs/:job/fail": true, "POST /v1/namespaces/:ns/jobs/:job/retry": true, "POST /v1/namespaces/:ns/search": true,
-		"PATCH /v1/subscriptions/:id": true, "POST /v1/subscriptions/:id/pause": true, "POST /v1/subscriptions/:id/resume": true,
+		"PATCH /v1/subscriptions/:id": true, "PATCH /v1/problems/:problem": true, "POST /v1/subscriptions/:id/pause": true, "POST /v1/subscriptions/:id/resume": true,
 		"POST /v1/subscriptions/:id/match": true, "POST /v1/subscriptions/:id/secret/rotate": true, "POST /v1/subscriptions/:id/seek": true, "POST /v1/subscriptions/:id/replays/:replay/cancel": true,
 		"POST /v1/subscriptions/:id/deliveries/:event/discard": true,
 		"POST " + dstreams.Subscription + "/claim":             true, "POST " + dstreams.Subscription + "/callback": true, "POST " + dstreams.Subscription + "/ack": true, "POST " + dstreams.Subscription + "/release": true,

@@ -126,6 +126,7 @@ type Delivering struct {
 	Attempts    AttemptLog
 	Fact        func(*sluice.Subscription, *sluice.Event) []byte // the envelope fact of an event (S0-29)
 	Health      *health.Overview                                 // nil: 503
+	Problems    Problems                                         // nil: 503
 	Sends       Sends                                            // limits tests, retries, redrives and replays; nil: unlimited
 }
 

@@ -66,3 +66,37 @@ func (c *Client) Statistics(ctx context.Context, id string, q StatisticsQuery) (
 	query := params("since", q.Since, "step", q.Step)
 	return send[sluice.Statistics](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "statistics"), query: query}, nil)
 }
+
+// ProblemsQuery filters problems; all fields are optional.
+type ProblemsQuery struct {
+	Namespace    string
+	Subscription string
+	State        sluice.ProblemState
+	Limit        int
+	Cursor       string // ProblemPage.Next of the previous page
+}
+
+// ProblemPage is one page of problems.
+type ProblemPage struct {
+	Problems []sluice.Problem            `json:"problems"`
+	Counts   map[sluice.ProblemState]int `json:"counts"` // of all that you may see, by state
+	Next     string                      `json:"next_cursor"`
+}
+
+const problems = "/v1/problems"
+
+// Problems returns the problems of the subscriptions that you manage: the open ones first, and of these the oldest.
+func (c *Client) Problems(ctx context.Context, q ProblemsQuery) (ProblemPage, error) {
+	query := params("namespace", q.Namespace, "subscription", q.Subscription, "state", string(q.State), "limit", number(q.Limit), "cursor", q.Cursor)
+	return send[ProblemPage](ctx, c, call{method: http.MethodGet, path: problems, query: query}, nil)
+}
+
+// Problem returns a problem.
+func (c *Client) Problem(ctx context.Context, id string) (sluice.Problem, error) {
+	return send[sluice.Problem](ctx, c, call{method: http.MethodGet, path: join(problems, id)}, nil)
+}
+
+// ChangeProblem acknowledges, ignores or reopens a problem, or changes its note. Code Conflict if it is resolved.
+func (c *Client) ChangeProblem(ctx context.Context, id string, change sluice.ProblemChange) (sluice.Problem, error) {
+	return send[sluice.Problem](ctx, c, call{method: http.MethodPatch, path: join(problems, id)}, change)
+}

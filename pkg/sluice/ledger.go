@@ -38,6 +38,7 @@ const (
 	ActionEventTypeCreate     = "event_type.create"
 	ActionEventTypeUpdate     = "event_type.update"
 	ActionEventTypeDelete     = "event_type.delete"
+	ActionProblemChange       = "problem.change"
 	ActionReplayStart         = "replay.start" // including redrives
 	ActionReplayCancel        = "replay.cancel"
 	ActionDeadLetterDiscard   = "dead_letter.discard"

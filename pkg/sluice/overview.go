@@ -77,7 +77,7 @@ type OverviewLanes struct {
 // OverviewDead is the number of dead letters.
 type OverviewDead struct {
 	Total    uint64            `json:"total"`
-	ByReason map[Reason]uint64 `json:"by_reason,omitempty"` // absent: there are too many to count by reason
+	ByReason map[Reason]uint64 `json:"by_reason,omitempty"` // absent without any, and with more than 10,000 on the server
 	Counted  bool              `json:"counted"`             // false: the server has too many to count those of a subscription; total is 0
 }
 

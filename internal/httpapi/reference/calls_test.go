@@ -265,6 +265,12 @@ func call(ctx context.Context, c *client.Client, operation string) (any, error) 
 		return c.GetReplay(ctx, "orders", "replay-1")
 	case "cancelReplay":
 		return c.CancelReplay(ctx, "orders", "replay-1")
+	case "listProblems":
+		return c.Problems(ctx, client.ProblemsQuery{State: sluice.ProblemOpen})
+	case "getProblem":
+		return c.Problem(ctx, "orders.http_5xx")
+	case "changeProblem":
+		return c.ChangeProblem(ctx, "orders.http_5xx", sluice.ProblemChange{State: sluice.ProblemAcknowledged})
 	case "getOverview":
 		return c.Overview(ctx, "acme")
 	case "getStatistics":

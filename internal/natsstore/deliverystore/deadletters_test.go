@@ -264,3 +264,30 @@ func TestDeadLetter_SubjectFitsAnyEventID(t *testing.T) {
 		require.Less(t, len(subject), 1000)
 	}
 }
+
+// Reasons are read once for each letter, of all subscriptions, and forgotten with it.
+func TestDeadLetterReasons_FollowTheLetters(t *testing.T) {
+	t.Parallel()
+	g := newGraveyard(t)
+	counts := func() map[string]map[sluice.Reason]uint64 {
+		all, err := g.DeadLetterReasons(t.Context())
+		require.NoError(t, err)
+		return all
+	}
+	require.Empty(t, counts())
+	require.NotNil(t, counts())
+	g.bury(t, g.letter(1, "/a"), g.letter(2, "/b"))
+	gone, other := g.letter(3, "/c"), g.letter(3, "/c")
+	gone.Reason, other.Subscription = sluice.Expired, "others"
+	g.bury(t, gone, other)
+	require.Equal(t, map[string]map[sluice.Reason]uint64{"s": {sluice.Exhausted: 2, sluice.Expired: 1}, "others": {sluice.Exhausted: 1}}, counts())
+	again := g.letter(1, "/a")
+	again.Reason = sluice.EventTooLarge
+	g.bury(t, again)
+	require.NoError(t, g.Discard(t.Context(), g.sub, "e-2"))
+	want := map[string]map[sluice.Reason]uint64{"s": {sluice.EventTooLarge: 1, sluice.Expired: 1}, "others": {sluice.Exhausted: 1}}
+	require.Equal(t, want, counts())
+	require.Equal(t, want, counts())
+	require.NoError(t, g.DiscardAll(t.Context(), g.sub))
+	require.Equal(t, map[string]map[sluice.Reason]uint64{"others": {sluice.Exhausted: 1}}, counts())
+}

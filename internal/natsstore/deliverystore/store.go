@@ -18,6 +18,7 @@ type Store struct {
 	shared Sharing
 
 	expected expected
+	reasons  reasons
 
 	mu     sync.Mutex
 	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are

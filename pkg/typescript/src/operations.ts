@@ -44,6 +44,11 @@ export abstract class Operations {
     return this.call('DELETE', '/v1/namespaces/{ns}/scheduled/{event}', args, [], options)
   }
 
+  /** Acknowledge, ignore or reopen a problem, or change its note: `PATCH /v1/problems/{problem}`. */
+  changeProblem(args: { problem: string; body: T.ProblemChange }, options: Options = {}): Promise<T.Problem> {
+    return this.call('PATCH', '/v1/problems/{problem}', args, [], options)
+  }
+
   /** Claim enrichment jobs for a worker: `POST /v1/namespaces/{ns}/jobs/claim`. */
   claimJobs(args: { ns: T.NamespaceName; body: T.ClaimJobsBody; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.ClaimJobsResult> {
     return this.call('POST', '/v1/namespaces/{ns}/jobs/claim', args, ['Idempotency-Key'], options)
@@ -284,6 +289,11 @@ export abstract class Operations {
     return this.call('GET', '/v1/principals/{principal}', args, [], options)
   }
 
+  /** Get a problem: `GET /v1/problems/{problem}`. */
+  getProblem(args: { problem: string }, options: Options = {}): Promise<T.Problem> {
+    return this.call('GET', '/v1/problems/{problem}', args, [], options)
+  }
+
   /** Get the name and version of the server, and the URLs of its documentation: `GET /`. */
   getProduct(options: Options = {}): Promise<T.Product> {
     return this.call('GET', '/', {}, [], options)
@@ -467,6 +477,11 @@ export abstract class Operations {
   /** List the clearances of principals, by name: `GET /v1/principals`. */
   listPrincipals(options: Options = {}): Promise<T.ListPrincipalsResult> {
     return this.call('GET', '/v1/principals', {}, [], options)
+  }
+
+  /** List problems, the open ones first, and of these the oldest: `GET /v1/problems`. */
+  listProblems(args: { namespace?: T.NamespaceName | undefined; subscription?: T.SubscriptionID | undefined; state?: T.ProblemState | undefined; limit?: number | undefined; cursor?: string | undefined } = {}, options: Options = {}): Promise<T.ListProblemsResult> {
+    return this.call('GET', '/v1/problems', args, [], options)
   }
 
   /** List the replays of a subscription, newest first: `GET /v1/subscriptions/{id}/replays`. */

@@ -953,6 +953,12 @@ export interface ListPrincipalsResult {
   principals: Profile[]
 }
 
+export interface ListProblemsResult {
+  /** Number of problems by state, of all states. */ counts: Record<string, number>
+  next_cursor: string
+  problems: Problem[]
+}
+
 export interface ListReplaysResult {
   next_cursor: string
   replays: Replay[]
@@ -1282,7 +1288,7 @@ export interface OverviewBreakers {
 }
 
 export interface OverviewDeadLetters {
-  /** Absent if there are too many to count by reason. */ by_reason?: Record<string, number> | undefined
+  /** Absent without any, and if the server has more than 10,000. */ by_reason?: Record<string, number> | undefined
   /** False if the server has more than 100,000: total is 0 then. */ counted: boolean
   total: number
 }
@@ -1431,6 +1437,36 @@ export interface PortalSession {
 
 /** Identity of a caller. */
 export type Principal = string
+
+export interface Problem {
+  /** Requests for the subscription that may help. */ acts?: ("probe" | "retry" | "redrive" | "resume" | "pause" | "rotate" | "seek")[] | undefined
+  /** The first 200 bytes of the last response, for the owner of the subscription. */ answer?: string | undefined
+  /** Failed attempts since then. */ attempts: number
+  changed_at?: string | undefined
+  /** Who changed the state or the note last. */ changed_by?: string | undefined
+  class: FailureClass
+  /** Events with such failures since then: an estimate, exact for few, and 30,000 at most. */ events: number
+  /** The subscription and the class. */ id: string
+  /** The last failure. */ last_at: string
+  namespace: NamespaceName
+  /** The next attempt at an event with such a failure; absent if none is known. */ next_attempt_at?: string | undefined
+  note?: string | undefined
+  /** Paths of these events, in the same way. */ paths: number
+  resolved_at?: string | undefined
+  /** What the problem means, and the remedy. */ sentence: string
+  /** The first failure, since the problem was last resolved. */ since: string
+  state: ProblemState
+  /** Status of the last response; absent if there was none. */ status?: number | undefined
+  subscription: string
+}
+
+export interface ProblemChange {
+  /** An empty one removes the note. */ note?: string | undefined
+  state?: "open" | "acknowledged" | "ignored" | undefined
+}
+
+/** An acknowledged problem opens again if it occurs after it was resolved, an ignored one stays ignored. */
+export type ProblemState = "open" | "acknowledged" | "ignored" | "resolved"
 
 export interface Product {
   /** Path below which the API is. */ api: string

@@ -52,6 +52,10 @@ class Operations:
         """Cancel a scheduled event: `DELETE /v1/namespaces/{ns}/scheduled/{event}`."""
         return self._call("DELETE", "/v1/namespaces/{ns}/scheduled/{event}", {"ns": ns, "event": event}, {}, {})
 
+    def change_problem(self, problem: str, body: t.ProblemChange) -> t.Problem:
+        """Acknowledge, ignore or reopen a problem, or change its note: `PATCH /v1/problems/{problem}`."""
+        return self._call("PATCH", "/v1/problems/{problem}", {"problem": problem}, {}, {}, body)
+
     def claim_jobs(self, ns: t.NamespaceName, body: t.ClaimJobsBody, *, idempotency_key: str | None = None) -> t.ClaimJobsResult:
         """Claim enrichment jobs for a worker: `POST /v1/namespaces/{ns}/jobs/claim`."""
         return self._call("POST", "/v1/namespaces/{ns}/jobs/claim", {"ns": ns}, {}, {"Idempotency-Key": idempotency_key}, body)
@@ -244,6 +248,10 @@ class Operations:
         """Get the clearance of a principal: `GET /v1/principals/{principal}`."""
         return self._call("GET", "/v1/principals/{principal}", {"principal": principal}, {}, {})
 
+    def get_problem(self, problem: str) -> t.Problem:
+        """Get a problem: `GET /v1/problems/{problem}`."""
+        return self._call("GET", "/v1/problems/{problem}", {"problem": problem}, {}, {})
+
     def get_product(self) -> t.Product:
         """Get the name and version of the server, and the URLs of its documentation: `GET /`."""
         return self._call("GET", "/", {}, {}, {})
@@ -391,6 +399,10 @@ class Operations:
     def list_principals(self) -> t.ListPrincipalsResult:
         """List the clearances of principals, by name: `GET /v1/principals`."""
         return self._call("GET", "/v1/principals", {}, {}, {})
+
+    def list_problems(self, *, namespace: t.NamespaceName | None = None, subscription: t.SubscriptionID | None = None, state: t.ProblemState | None = None, limit: int | None = None, cursor: str | None = None) -> t.ListProblemsResult:
+        """List problems, the open ones first, and of these the oldest: `GET /v1/problems`."""
+        return self._call("GET", "/v1/problems", {}, {"namespace": namespace, "subscription": subscription, "state": state, "limit": limit, "cursor": cursor}, {})
 
     def list_replays(self, id: t.SubscriptionID) -> t.ListReplaysResult:
         """List the replays of a subscription, newest first: `GET /v1/subscriptions/{id}/replays`."""

@@ -1097,6 +1097,13 @@ class ListPrincipalsResult(TypedDict):
 
 
 
+class ListProblemsResult(TypedDict):
+    counts: dict[str, int]
+    next_cursor: str
+    problems: list[Problem]
+
+
+
 class ListReplaysResult(TypedDict):
     next_cursor: str
     replays: list[Replay]
@@ -1639,6 +1646,40 @@ class PortalSession(TypedDict):
 
 Principal: TypeAlias = "str"
 """Identity of a caller."""
+
+Problem = TypedDict(
+    "Problem",
+    {
+        "acts": 'NotRequired[list[Literal["probe", "retry", "redrive", "resume", "pause", "rotate", "seek"]]]',
+        "answer": "NotRequired[str]",
+        "attempts": "int",
+        "changed_at": "NotRequired[str]",
+        "changed_by": "NotRequired[str]",
+        "class": "FailureClass",
+        "events": "int",
+        "id": "str",
+        "last_at": "str",
+        "namespace": "NamespaceName",
+        "next_attempt_at": "NotRequired[str]",
+        "note": "NotRequired[str]",
+        "paths": "int",
+        "resolved_at": "NotRequired[str]",
+        "sentence": "str",
+        "since": "str",
+        "state": "ProblemState",
+        "status": "NotRequired[int]",
+        "subscription": "str",
+    },
+)
+
+
+class ProblemChange(TypedDict):
+    note: NotRequired[str]
+    state: NotRequired[Literal["open", "acknowledged", "ignored"]]
+
+
+ProblemState: TypeAlias = 'Literal["open", "acknowledged", "ignored", "resolved"]'
+"""An acknowledged problem opens again if it occurs after it was resolved, an ignored one stays ignored."""
 
 
 class Product(TypedDict):

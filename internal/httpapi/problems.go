@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/problem"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Problems groups failures of deliveries.
+type Problems interface {
+	// List returns a page of the problems. Code InvalidRequest for an invalid cursor.
+	List(ctx context.Context, q problem.Query) (problem.Page, error)
+	// Get returns a problem. Code NotFound.
+	Get(ctx context.Context, id string) (problem.Found, error)
+	// Change changes a problem. Codes InvalidRequest; NotFound; Conflict if it is resolved.
+	Change(ctx context.Context, id string, c sluice.ProblemChange, by string) error
+}
+
+// problemList is one page of problems.
+type problemList struct {
+	Problems   []sluice.Problem            `json:"problems"`
+	Counts     map[sluice.ProblemState]int `json:"counts"` // of all that the caller may see, by state
+	NextCursor string                      `json:"next_cursor"`
+}
+
+// listProblems lists the problems of the subscriptions that the caller manages.
+func (s *Server) listProblems(c echo.Context) error {
+	p, err := httpkit.PageOf(c, "namespace", "subscription", "state")
+	if err != nil {
+		return err
+	}
+	q := problem.Query{
+		Namespace: c.QueryParam("namespace"), Subscription: c.QueryParam("subscription"), State: sluice.ProblemState(c.QueryParam("state")),
+		Limit: p.Limit, Cursor: p.Cursor,
+	}
+	if q.State != "" && !slices.Contains(sluice.ProblemStates(), q.State) {
+		return sluice.Errorf(sluice.InvalidRequest, "state %q: use one of %v", q.State, sluice.ProblemStates()).With("field", "state")
+	}
+	if s.opts.Problems == nil {
+		return noProblems()
+	}
+	q.Visible = func(sub *sluice.Subscription) bool { return s.owns(c, sub) == nil }
+	page, err := s.opts.Problems.List(c.Request().Context(), q)
+	if err != nil {
+		return err
+	}
+	list := problemList{Problems: make([]sluice.Problem, len(page.Problems)), Counts: page.Counts, NextCursor: page.Next}
+	for i := range page.Problems {
+		list.Problems[i] = s.shownProblem(c, &page.Problems[i])
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+func noProblems() error {
+	return sluice.Errorf(sluice.Unavailable, "this server does not support problems of subscriptions")
+}
+
+// shownProblem returns a problem as the caller may see it: an answer may repeat the request.
+func (s *Server) shownProblem(c echo.Context, f *problem.Found) sluice.Problem {
+	p := f.Problem
+	mine := httpkit.Caller(c).Unbounded() || s.isOwner(c, f.Sub)
+	if !mine || !s.knowsPlace(c, f.Sub, f.Path, f.Seq) {
+		p.Answer = ""
+	}
+	return p
+}
+
+// managedProblem returns the problem in the path, of a subscription that the caller manages. Others look missing.
+func (s *Server) managedProblem(c echo.Context) (problem.Found, error) {
+	if s.opts.Problems == nil {
+		return problem.Found{}, noProblems()
+	}
+	id, err := httpkit.Param(c, "problem")
+	if err != nil {
+		return problem.Found{}, err
+	}
+	f, err := s.opts.Problems.Get(c.Request().Context(), id)
+	if err == nil {
+		err = s.owns(c, f.Sub)
+	}
+	if sluice.CodeOf(err) == sluice.SubscriptionMissing || sluice.CodeOf(err) == sluice.Forbidden {
+		err = sluice.Errorf(sluice.NotFound, "problem %q not found, or not visible to you", id)
+	}
+	return f, err
+}
+
+// getProblem returns a problem.
+func (s *Server) getProblem(c echo.Context) error {
+	f, err := s.managedProblem(c)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, s.shownProblem(c, &f))
+}
+
+// patchProblem acknowledges, ignores or reopens a problem, or changes its note.
+func (s *Server) patchProblem(c echo.Context) error {
+	f, err := s.managedProblem(c)
+	if err != nil {
+		return err
+	}
+	var change sluice.ProblemChange
+	if err := httpkit.Bind(c, &change); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	if err := s.opts.Problems.Change(ctx, f.ID, change, httpkit.By(c)); err != nil {
+		return err
+	}
+	if f, err = s.opts.Problems.Get(ctx, f.ID); err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, s.shownProblem(c, &f))
+}
