@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ type office struct {
 	hour    rollup.Hour
 	reasons map[string]map[sluice.Reason]uint64
 	looks   int
+	asked   atomic.Int64 // for a backlog
 }
 
 func (*office) Healths(context.Context) (map[string]model.StoredHealth, error) { return nil, nil } //nolint:nilnil // all are well
@@ -32,7 +34,8 @@ func (o *office) DeadLetterReasons(context.Context) (map[string]map[sluice.Reaso
 	return o.reasons, nil
 }
 
-func (*office) Brief(context.Context, *sluice.Subscription) (sluice.Status, error) {
+func (o *office) Brief(context.Context, *sluice.Subscription) (sluice.Status, error) {
+	o.asked.Add(1)
 	return sluice.Status{Backlog: 6, Parked: 1}, nil
 }
 
@@ -97,6 +100,17 @@ func TestSum_AddsUpTheVisible(t *testing.T) {
 	require.Zero(t, sum.Backlog.Events+sum.DeadLetters.Total)
 	require.Empty(t, sum.DeadLetters.ByReason)
 	require.Equal(t, 1, o.looks, "they share a look")
+}
+
+func TestCensus_CountsAgainAfterAWhile(t *testing.T) {
+	t.Parallel()
+	o, all := newOffice(3)
+	for _, want := range []int{3, 3, 6} {
+		_, err := all.Sum(t.Context(), SumQuery{})
+		require.NoError(t, err)
+		require.EqualValues(t, want, o.asked.Load())
+		o.now = o.now.Add(recount / 2)
+	}
 }
 
 func TestCensus_CountsAFewAtALook(t *testing.T) {
