@@ -36,20 +36,15 @@ func (x *Index) While(ctx context.Context, c sluice.Caller) (context.Context, co
 	if c.Grant == "" {
 		return context.WithCancel(ctx)
 	}
-	ctx, end := context.WithCancelCause(ctx)
-	w := &waiting{end}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	until, ok := x.lasts(c.Grant)
-	if !ok {
-		end(ended())
-		return ctx, func() {}
-	}
+	ctx, expire := context.WithDeadlineCause(ctx, x.lasts(c.Grant), ended())
+	ctx, end := context.WithCancelCause(ctx)
+	w := &waiting{end}
 	if x.waits[c.Grant] == nil {
 		x.waits[c.Grant] = map[*waiting]struct{}{}
 	}
 	x.waits[c.Grant][w] = struct{}{}
-	ctx, expire := context.WithDeadlineCause(ctx, until, ended())
 	return ctx, func() {
 		expire()
 		x.leave(c.Grant, w)
@@ -65,7 +60,6 @@ func Lost(ctx context.Context) error {
 }
 
 func (x *Index) leave(grant string, w *waiting) {
-	w.end(nil)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if delete(x.waits[grant], w); len(x.waits[grant]) == 0 {
@@ -73,28 +67,28 @@ func (x *Index) leave(grant string, w *waiting) {
 	}
 }
 
-// lasts returns the end of a grant; false if it has been revoked, or is unknown. The caller holds the
-// lock.
-func (x *Index) lasts(grant string) (until time.Time, ok bool) {
+// lasts returns the end of a grant, which is that of the first to end in its chain; the zero time if
+// one was revoked or is unknown. The caller holds the lock.
+func (x *Index) lasts(grant string) (until time.Time) {
 	for range sluice.MaxGrantDepth + 1 {
 		g := x.grants[grant]
 		if g == nil || g.RevokedAt != nil {
-			return until, false
+			break
 		}
 		if until.IsZero() || g.ExpiresAt.Before(until) {
 			until = g.ExpiresAt
 		}
 		if grant = g.Parent; grant == "" {
-			return until, true
+			return until
 		}
 	}
-	return until, false
+	return time.Time{}
 }
 
 // stopWaiting ends the requests that wait under a revoked grant. The caller holds the lock.
 func (x *Index) stopWaiting() {
 	for grant, all := range x.waits {
-		if _, ok := x.lasts(grant); ok {
+		if !x.lasts(grant).IsZero() {
 			continue
 		}
 		for w := range all {

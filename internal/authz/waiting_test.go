@@ -2,6 +2,7 @@ package authz_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -37,6 +38,9 @@ func TestWhile_EndsWithTheGrant(t *testing.T) {
 		require.NoError(t, ctx.Err())
 		require.NoError(t, authz.Lost(ctx))
 	}
+	strange, leaveStrange := w.While(t.Context(), sluice.Caller{Principal: ann, Grant: "none"})
+	require.Error(t, authz.Lost(strange))
+	leaveStrange()
 	late, leaveLate := w.While(t.Context(), caller(part))
 	require.Error(t, authz.Lost(late), "revoked before it waited")
 	for _, leave := range []context.CancelFunc{leaveOwn, leaveDerived, leaveOthers, leaveRooted, leaveLate} {
@@ -44,6 +48,46 @@ func TestWhile_EndsWithTheGrant(t *testing.T) {
 	}
 	require.Error(t, others.Err())
 	require.NoError(t, authz.Lost(others))
+}
+
+// The longest chain of grants ends with its first one, and waits until then.
+func TestWhile_EndsWithTheWholeChain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.now = time.Now()
+	of := w.grant("0", ann, "scope:acme", "read")
+	last := of
+	for i := range sluice.MaxGrantDepth {
+		last = w.part(strconv.Itoa(i+1), last.ID, bot, "scope:acme", "read")
+	}
+	ctx, leave := w.While(t.Context(), caller(last))
+	defer leave()
+	require.NoError(t, ctx.Err())
+	w.revoke(of)
+	<-ctx.Done()
+	require.Error(t, authz.Lost(ctx))
+}
+
+// A session of the portal says on which grant its creations depend; every other grant depends on itself.
+func TestHolder_NamesTheGrantBehindASession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.grant("of", ann, "scope:acme", "read")
+	session := w.part("session", "of", ann, "scope:acme", "read")
+	session.Session, session.Nonce = true, "n"
+	w.save(session)
+	part := w.part("part", "of", ann, "scope:acme", "read")
+	part.Nonce = "n"
+	w.save(part)
+	for grant, want := range map[string]sluice.Caller{
+		"session": {Principal: ann, Grant: "session", Lasting: "of"},
+		"part":    {Principal: ann, Grant: "part"},
+	} {
+		who, known, err := w.Holder(&authz.Ticket{Grant: grant, Token: "n", Expiry: w.now.Add(time.Hour)}, w.now)
+		require.NoError(t, err)
+		require.True(t, known)
+		require.Equal(t, want, who)
+	}
 }
 
 // The same at the end of the grant that ends first.
