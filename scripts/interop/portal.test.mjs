@@ -236,6 +236,22 @@ test('the element shows the portal in pages of named origins only', { skip, time
   await eventually('the refusal', () => other.problems.some((p) => p.includes('frame-ancestors')))
 })
 
+// A frame in a page of another site may have no storage.
+test('the portal works without storage', { skip, timeout: 120_000 }, async (t) => {
+  const { server, link } = await startTenants(t)
+  const tab = await (await startTabs(t, server))('about:blank')
+  await tab.addInitScript(() => {
+    for (const name of ['sessionStorage', 'localStorage']) {
+      Object.defineProperty(window, name, { configurable: true, get: () => { throw new DOMException('denied', 'SecurityError') } })
+    }
+  })
+  await tab.goto((await link('a')).url)
+  await tab.waitForSelector('text=a-orders')
+  await tab.click('nav >> text=Catalogue')
+  await tab.waitForSelector('h1 >> text=Catalogue')
+  assert.deepEqual(tab.problems, [])
+})
+
 // issue 19, bar: open redirect by next
 test('a link leads nowhere but to the portal', { skip, timeout: 120_000 }, async (t) => {
   const { server } = await startTenants(t)

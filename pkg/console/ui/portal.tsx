@@ -1,5 +1,4 @@
 // The portal: the pages of one tenant, with the console's parts.
-import './lib/storage.js'
 import { type ComponentChildren, type JSX, render } from 'preact'
 import { useEffect } from 'preact/hooks'
 import { connected } from './lib/api.js'

@@ -1,3 +1,4 @@
+import './storage.js'
 import { signal } from '@preact/signals'
 
 /** Whether times are shown in UTC. */

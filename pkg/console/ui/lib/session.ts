@@ -1,5 +1,6 @@
 // Who uses the console, and how the server is reached. The token lives in this tab only: there are no cookies, so no other
 // site can act with it.
+import './storage.js'
 import { signal } from '@preact/signals'
 
 const stored = 'sluice.token'

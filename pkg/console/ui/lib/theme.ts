@@ -1,3 +1,4 @@
+import './storage.js'
 import { signal } from '@preact/signals'
 
 export type Theme = 'system' | 'light' | 'dark'
