@@ -34,8 +34,9 @@ mutants: ## Change decision code one place at a time and report changes that no 
 guards: ## Run mutants on the code that guards access (make check: one change in three)
 	go run ./scripts/mutants -sample $(or $(SAMPLE),1) internal/authz internal/retry internal/fairsem
 
-lint: ## Run the linters and check that go.mod is tidy
+lint: ## Run the linters, check that go.mod is tidy, and that everything compiles for Windows
 	$(lint) run -c .golangci.yml ./...
+	GOOS=windows go vet ./...
 	go mod tidy -diff
 	$(MAKE) --no-print-directory rules
 
