@@ -15,7 +15,7 @@ import (
 const (
 	atOnce = 8                // subscriptions of a page that are asked for at once
 	fresh  = time.Second      // callers within this time share a look at the store
-	share  = 20               // and longer if the look took long: it has a twentieth of the time
+	share  = 50               // and longer if the look took long: it has a fiftieth of the time
 	limit  = 30 * time.Second // for a look
 	p95    = 0.95
 )

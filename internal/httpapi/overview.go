@@ -95,7 +95,7 @@ func (g *glances) ledgerOf(ctx context.Context, namespace string, audit Audit) (
 	})
 }
 
-// glance is a value that is read once a second at most, and for a twentieth of the time at most.
+// glance is a value that is read once a second at most, and for a fiftieth of the time at most.
 type glance[T any] struct {
 	mu    sync.Mutex
 	value T
@@ -104,7 +104,7 @@ type glance[T any] struct {
 
 const (
 	glanceFresh = time.Second
-	glanceShare = 20
+	glanceShare = 50
 )
 
 func (g *glance[T]) look(read func() (T, error)) (T, error) {
