@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -67,11 +68,23 @@ func (s *Server) finish(c echo.Context, err error, began time.Time) {
 	if err == nil && s.goOn(c, began) {
 		return
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case hasLeft(c, err):
+		c.Response().Status = statusLeft
+	default:
 		err = s.refuse(c, err)
 		s.fail(c, err)
 	}
 	s.log(c.Request().Context(), servedOf(c), time.Since(began), err)
+}
+
+// statusLeft is the status, in the log and in metrics, of a request whose client closed the connection before the answer. Pages
+// that change do that; it is no failure of the server.
+const statusLeft = 499
+
+func hasLeft(c echo.Context, err error) bool {
+	return errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil && !c.Response().Committed
 }
 
 // guarded returns a handler's panic as an error.

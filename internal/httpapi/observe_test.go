@@ -131,7 +131,8 @@ func TestLog_AbsentClientIsNoServerError(t *testing.T) {
 	_, err = b.http.Client().Do(req) //nolint:bodyclose // there is no answer
 	require.ErrorIs(t, err, context.Canceled)
 	require.Eventually(t, func() bool { return strings.Contains(b.log.lines()[0], "request") }, time.Minute, time.Millisecond)
-	require.NotContains(t, b.log.lines()[0], "ERROR")
+	require.Contains(t, b.log.lines()[0], `"level":"INFO"`)
+	require.Contains(t, b.log.lines()[0], `"status":499`)
 }
 
 func TestReady_NeedsNATSAndHealthDoesNot(t *testing.T) {

@@ -28,7 +28,7 @@ const slowRequest = time.Second
 
 // level returns the level of a request's line.
 func (l RequestLog) level(r *served, took time.Duration) slog.Level {
-	failed := r.status >= http.StatusBadRequest || r.level == slog.LevelError // also after its answer began
+	failed := r.status >= http.StatusBadRequest && r.status != statusLeft || r.level == slog.LevelError // also after its answer began
 	wanted := false
 	switch l {
 	case LogAll:

@@ -25,6 +25,7 @@ func TestRequestLog_LevelOfEachRequest(t *testing.T) { // issue 18
 		{"a quick one", served{status: 200}, time.Millisecond, debug, debug, info, debug},
 		{"a slow one", served{status: 200}, slowRequest, debug, info, info, debug},
 		{"a long poll", served{status: 200, waits: true}, time.Minute, debug, debug, info, debug},
+		{"a client that left", served{status: statusLeft}, time.Millisecond, debug, debug, info, debug},
 		{"a refused one", served{status: 404}, 0, info, info, info, debug},
 		{"a failed one", served{status: 500, level: fault}, 0, fault, fault, fault, debug},
 		{"a feed that failed", served{status: 200, level: fault, waits: true}, 0, fault, fault, fault, debug},
