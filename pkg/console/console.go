@@ -17,7 +17,6 @@ import (
 	"encoding/base64"
 	"html/template"
 	"io/fs"
-	"mime"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -42,6 +41,8 @@ type Options struct {
 	FrameAncestors []string
 	// Title is the name in the heading, "Sluice" by default.
 	Title string
+	// ReadOnly pages change nothing. It protects from accidents; what a caller may do is decided by the API.
+	ReadOnly bool
 }
 
 // Handler serves the pages below a prefix such as "/console", and their files. Any path below it is a view, so every view has a
@@ -104,6 +105,7 @@ const page = `<!doctype html>
 <meta name="sluice-api" content="{{.API}}">
 <meta name="sluice-title" content="{{.Title}}">
 <meta name="sluice-ancestors" content="{{.Ancestors}}">
+<meta name="sluice-readonly" content="{{.ReadOnly}}">
 <title>{{.Title}}</title>
 <link rel="stylesheet" href="{{.Prefix}}/assets/style.css">
 <link rel="icon" href="data:,">
@@ -124,14 +126,17 @@ func (h *handler) load() (map[string]*file, error) {
 		if err != nil {
 			return err
 		}
-		all[path.Base(name)], err = fileOf(data, mime.TypeByExtension(path.Ext(name)))
+		all[path.Base(name)], err = fileOf(data, kindOf(name))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	values := struct{ Prefix, API, Page, Title, Ancestors string }{
-		Prefix: h.prefix, Page: h.options.Page, Title: h.options.Title, Ancestors: strings.Join(h.options.FrameAncestors, " "),
+	values := struct {
+		Prefix, API, Page, Title, Ancestors string
+		ReadOnly                            bool
+	}{
+		Prefix: h.prefix, Page: h.options.Page, Title: h.options.Title, Ancestors: strings.Join(h.options.FrameAncestors, " "), ReadOnly: h.options.ReadOnly,
 	}
 	if h.options.Server != nil {
 		values.API = h.prefix + apiPath
@@ -146,6 +151,17 @@ func (h *handler) load() (map[string]*file, error) {
 	}
 	all["/"], err = fileOf(made.Bytes(), "text/html; charset=utf-8")
 	return all, err
+}
+
+// kindOf returns the content type of a file. What the machine says of extensions does not matter.
+func kindOf(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	}
+	return "text/plain; charset=utf-8"
 }
 
 func fileOf(data []byte, kind string) (*file, error) {

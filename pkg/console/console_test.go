@@ -97,6 +97,9 @@ func TestHandler_HasAStrictPolicy(t *testing.T) { // issue 19, part 4
 	require.Contains(t, framed.body, `<title>&lt;Acme&gt;</title>`)
 	require.Contains(t, framed.body, `<meta name="sluice-ancestors" content="https://app.example.com">`, "with which it talks")
 	require.Contains(t, page.body, `<meta name="sluice-ancestors" content="">`)
+	require.Contains(t, page.body, `<meta name="sluice-readonly" content="false">`)
+	calm := get(t, serve(t, console.Handler("/console", console.Options{ReadOnly: true}))+"/console/")
+	require.Contains(t, calm.body, `<meta name="sluice-readonly" content="true">`)
 }
 
 // Pages of other origins load the script of the element, and nothing else.

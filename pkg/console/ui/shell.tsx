@@ -7,7 +7,7 @@ import { helping, pages, pressed, shortcuts } from './lib/keys.js'
 import { paused, shown } from './lib/load.js'
 import { administers, may, me } from './lib/me.js'
 import { go, here, href, match, namespace, place } from './lib/route.js'
-import { signOut } from './lib/session.js'
+import { readOnly, readOnlyAlways, signOut, toggleReadOnly } from './lib/session.js'
 import { type Theme, setTheme, theme } from './lib/theme.js'
 import { CodeOf } from './parts/code.js'
 import { Dialog, notice, perform } from './parts/dialog.js'
@@ -72,6 +72,7 @@ export function Settings(): JSX.Element {
           ))}
         </fieldset>
         <label><input type="checkbox" checked={utc.value} onChange={toggleUTC} /> Times in UTC</label>
+        <label><input type="checkbox" checked={readOnly.value} disabled={readOnlyAlways} onChange={toggleReadOnly} /> Read-only</label>
         <button type="button" onClick={() => (helping.value = true)}>Keys (?)</button>
         <button type="button" onClick={() => signOut()}>Sign out</button>
       </div>
@@ -135,6 +136,9 @@ export function ShownCode(): JSX.Element {
   )
 }
 
+/** How long a notice stays, unless the pointer or the focus is in it. */
+const noticeStays = 30_000
+
 /** What was done last, as code, and what takes it back. */
 export function Notice(): JSX.Element | null {
   const [open, setOpen] = useState(false)
@@ -142,10 +146,10 @@ export function Notice(): JSX.Element | null {
   useEffect(() => {
     setOpen(false)
     if (!last) return undefined
-    const timer = setTimeout(() => {
-      if (notice.peek() === last) notice.value = null
-    }, 15_000)
-    return () => clearTimeout(timer)
+    const timer = setInterval(() => {
+      if (notice.peek() === last && !document.querySelector('.notice:is(:hover, :focus-within)')) notice.value = null
+    }, noticeStays)
+    return () => clearInterval(timer)
   }, [last])
   if (!last) return <div class="notice-space" role="status" />
   const { undo } = last

@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals'
 import { Sluice } from '../../../typescript/src/client.js'
 import { SluiceError } from '../../../typescript/src/error.js'
-import { server, signOut, token } from './session.js'
+import { readOnly, server, signOut, token } from './session.js'
 
 export { Sluice, SluiceError }
 
@@ -23,6 +23,7 @@ export function api(calls: Call[] = []): Sluice {
 
 async function send(url: string, init: RequestInit, calls: Call[], used: string | null): Promise<Response> {
   const { pathname, search } = new URL(url)
+  if (readOnly.value && init.method !== 'GET' && !/\/(grants\/verify|match)$/.test(pathname)) throw new SluiceError('forbidden', 'The console is read-only; change that in the menu with your name.')
   calls.push({ method: init.method ?? 'GET', path: pathname + search, body: typeof init.body === 'string' ? init.body : undefined })
   try {
     const response = await fetch(url, init)

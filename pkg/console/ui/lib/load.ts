@@ -88,10 +88,10 @@ function isAway(problem: unknown): boolean {
   return problem instanceof SluiceError && (problem.status === 0 || problem.status === 503)
 }
 
-/** Loads a list page by page: more adds the next one. A key loads anew. */
-export function usePages<R>(key: string, source: Omit<Source<never>, 'run' | 'every'> & { page: (api: Sluice, cursor: string | undefined) => Promise<{ rows: R[]; next: string }> }): Load<R[]> & { more: (() => void) | undefined } {
+/** Loads a list page by page: more adds the next one. A key loads anew; only the first page is loaded again by itself. */
+export function usePages<R>(key: string, source: Omit<Source<never>, 'run'> & { page: (api: Sluice, cursor: string | undefined) => Promise<{ rows: R[]; next: string }> }): Load<R[]> & { more: (() => void) | undefined } {
   const [extra, setExtra] = useState<{ key: string; rows: R[]; next: string; problem: unknown }>()
-  const first = useLoad(key, { cli: source.cli, nats: source.nats, run: (client) => source.page(client, undefined) })
+  const first = useLoad(key, { cli: source.cli, nats: source.nats, ...(source.every ? { every: source.every } : {}), run: (client) => source.page(client, undefined) })
   const own = extra?.key === key ? extra : undefined
   const next = own ? own.next : (first.value?.next ?? '')
   const rows = first.value && [...first.value.rows, ...(own?.rows ?? [])]

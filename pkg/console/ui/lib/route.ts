@@ -58,16 +58,25 @@ export function listen(): void {
   })
 }
 
+/** A part of a path as text. What is no encoding of one stays as it is. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
+
 /** Returns the parts of a path that matches a pattern such as `/subscriptions/:`, or null. `*` takes the rest. */
 export function match(pattern: string, path: string): string[] | null {
   const want = pattern.split('/')
   const have = path.replace(/(.)\/$/, '$1').split('/')
   const found: string[] = []
   for (const [i, part] of want.entries()) {
-    if (part === '*') return [...found, have.slice(i).map(decodeURIComponent).join('/')]
+    if (part === '*') return [...found, have.slice(i).map(decoded).join('/')]
     const value = have[i]
     if (value === undefined || (part !== ':' && part !== value)) return null
-    if (part === ':') found.push(decodeURIComponent(value))
+    if (part === ':') found.push(decoded(value))
   }
   return have.length === want.length ? found : null
 }

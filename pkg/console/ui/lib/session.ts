@@ -18,6 +18,16 @@ export const server = location.origin + setting('api')
 /** Name of the page in its heading. */
 export const brand = setting('title') || 'Sluice'
 
+/** The server's operator allows no changes from these pages. */
+export const readOnlyAlways = setting('readonly') === 'true'
+/** Nothing can be changed from this browser. */
+export const readOnly = signal(readOnlyAlways || localStorage.getItem('sluice.readonly') === 'yes')
+
+export function toggleReadOnly(): void {
+  readOnly.value = readOnlyAlways || !readOnly.value
+  localStorage.setItem('sluice.readonly', readOnly.value ? 'yes' : 'no')
+}
+
 export const token = signal<string | null>(sessionStorage.getItem(stored))
 /** Why the last session ended. */
 export const ended = signal('')

@@ -5,8 +5,8 @@ import { counted, line, quoted } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
 import { eventHref, href, streamHref } from '../lib/route.js'
 import { CodeLine, Copy, Facts, Loaded, Payload, Section, Sentence, State, Text, Time, Title } from '../parts/basic.js'
+import { CodeOf, webhookCurl } from '../parts/code.js'
 import { ActButton, Dialog } from '../parts/dialog.js'
-import { webhookCurl } from '../parts/code.js'
 import { AttemptTable } from './attempts.js'
 import { Cascade } from './cascade.js'
 
@@ -137,7 +137,9 @@ function Request({ sub, attempt }: { sub: string; attempt: T.Attempt }): JSX.Ele
               <li>Refuse timestamps that are older than five minutes.</li>
             </ol>
             {event && record.endpoint.url && <CodeLine label="The same event to the endpoint, unsigned" text={webhookCurl(record.endpoint.url, event, attempt.event_id)} />}
-            <CodeLine label="Command line" text={`sluice verify request.http --secret ${quoted('whsec_…')}`} />
+            <CodeLine label="Verify a request" text={`sluice verify request.http --secret ${quoted('whsec_…')}`} />
+            <h3>Send it again</h3>
+            <CodeOf code={{ cli: line('deliveries', sub, attempt.event_id, '--retry'), calls: [{ method: 'POST', path: `/v1/subscriptions/${encodeURIComponent(sub)}/deliveries/${encodeURIComponent(attempt.event_id)}/retry` }] }} />
           </>
         )
       }}

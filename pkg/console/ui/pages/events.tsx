@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import type * as T from '../../../typescript/src/types.js'
 import { line } from '../lib/format.js'
+import { lastSequence, latest } from '../lib/latest.js'
 import { usePages } from '../lib/load.js'
 import { me, oneNamespace } from '../lib/me.js'
 import { eventHref, go, here, param, streamHref } from '../lib/route.js'
@@ -34,8 +35,9 @@ export function Events(): JSX.Element {
     cli: line('events', 'ls', pattern, '--ns', ns, types && '--type', types, since && '--since', since),
     nats: `nats stream view ${me.value?.subject === 'events' ? '' : `${me.value?.subject ?? ''} `}--subject '${me.value?.subject ?? 'events'}.${ns}.>'`,
     page: async (api, cursor) => {
-      const page = await api.listEvents({ ns, pattern: pattern || undefined, types: types || undefined, since: since || undefined, limit: 50, cursor })
-      return { rows: page.events, next: page.next_cursor }
+      const upTo = cursor === undefined ? await lastSequence(api, ns) : Number(cursor)
+      const { events, next } = await latest(api, { ns, pattern: pattern || undefined, types: types || undefined, since: ago(since) }, upTo, 50)
+      return { rows: events, next: next > 0 ? String(next) : '' }
     },
   })
   return (

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 import type * as T from '../../../typescript/src/types.js'
 import { api } from '../lib/api.js'
 import { count, line } from '../lib/format.js'
+import { lastSequence, latest } from '../lib/latest.js'
 import { paused, useLoad, usePages } from '../lib/load.js'
 import { me, oneNamespace } from '../lib/me.js'
 import { go, here, param, streamHref } from '../lib/route.js'
@@ -59,7 +60,9 @@ export function Stream({ ns, path }: { ns: string; path: string }): JSX.Element 
       setEvents((old) => [...fresh.reverse(), ...old].slice(0, shownLive))
     }, 250)
     const follow = async (): Promise<void> => {
-      for await (const { data } of api().feed({ ns, pattern: path, since: '-1' }, { signal: stop.signal })) {
+      const until = await lastSequence(api(), ns)
+      setEvents((await latest(api(), { ns, pattern: path }, until, shownLive)).events.slice(0, shownLive))
+      for await (const { data } of api().feed({ ns, pattern: path, since: String(until) }, { signal: stop.signal })) {
         if ('event' in data) waiting = [...waiting, data.event].slice(-shownLive)
         if ('lagged' in data) setMissed((n) => n + data.lagged.missed_count)
       }

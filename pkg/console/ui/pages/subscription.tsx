@@ -1,11 +1,12 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type * as T from '../../../typescript/src/types.js'
+import { api } from '../lib/api.js'
 import { count, counted, line, span } from '../lib/format.js'
 import { type Load, useLoad, usePages } from '../lib/load.js'
 import { may } from '../lib/me.js'
 import { eventHref, go, href, param, streamHref } from '../lib/route.js'
-import { CodeLine, Facts, Figure, Loaded, Payload, Section, Sentence, State, Text, Time, Title } from '../parts/basic.js'
+import { CodeLine, Facts, Figure, Loaded, Payload, Problem, Section, Sentence, State, Text, Time, Title } from '../parts/basic.js'
 import { type Act, ActButton, AskButton, Dialog, perform } from '../parts/dialog.js'
 import { Field, Select } from '../parts/form.js'
 import { Pages, Table } from '../parts/table.js'
@@ -89,7 +90,7 @@ function StatusPart({ sub, status, reload }: Whole & { reload: () => void }): JS
   )
 }
 
-function retryLanes(id: string): Act {
+export function retryLanes(id: string): Act {
   return { name: 'Retry all now', done: 'All waiting lanes are tried again.', cli: line('sub', 'retry', id), run: (api) => api.retryLanes({ id }) }
 }
 
@@ -113,6 +114,7 @@ function Actions({ sub, status, reload }: Whole & { reload: () => void }): JSX.E
     <>
       {sub.state === 'active' ? <ActButton act={pause(id)} then={reload} /> : sub.state !== 'cancelled' && <ActButton act={resume(id)} then={reload} primary />}
       {status.breaker !== 'closed' && <ActButton act={probe(id)} then={reload} />}
+      {may('admin') && <a class="button" href={href('/audit', { resource: id })}>Changes</a>}
       {sub.mode === 'push' && <button type="button" onClick={() => setTesting(true)}>Send test…</button>}
       {testing && <Dialog title="Test event" close={() => setTesting(false)}><Test sub={sub} /></Dialog>}
     </>
@@ -254,6 +256,7 @@ function Settings({ sub, reload }: { sub: T.Subscription; reload: () => void }):
           ? <Edit sub={sub} reload={reload} />
           : <><Facts of={{ Endpoint: <Text>{sub.endpoint.url}</Text>, Pattern: <Text>{sub.pattern}</Text>, Types: sub.filter?.types?.join(', '), Filter: sub.filter?.cel && <Text>{sub.filter.cel}</Text>, Timeout: sub.policy.timeout, Order: sub.policy.ordering }} /><p class="quiet">Only admins change these. With another endpoint or pattern, create another subscription and delete this one.</p></>}
       </Section>
+      <Section title="Would it want an event?"><Match id={id} /></Section>
       <Section title="Secret"><Rotate sub={sub} /></Section>
       <Section title="Position">
         <Seek id={id} reload={reload} />
@@ -261,7 +264,6 @@ function Settings({ sub, reload }: { sub: T.Subscription; reload: () => void }):
       <Section title="Record">
         <Facts of={{ Created: <><Time at={sub.created_at} full /> by <Text>{sub.created_by}</Text></>, Grant: sub.grant, Revision: sub.revision, Start: sub.start, 'Replay window': sub.replay_window }} />
         <Payload label="Record" value={sub} />
-        {may('admin') && <a href={href('/audit', { resource: id })}>Changes of this subscription</a>}
       </Section>
       <Section title="Delete">
         <AskButton
@@ -275,6 +277,34 @@ function Settings({ sub, reload }: { sub: T.Subscription; reload: () => void }):
         />
       </Section>
     </>
+  )
+}
+
+/** Asks whether the pattern and the filter match an event, and why not. Nothing is sent. */
+function Match({ id }: { id: string }): JSX.Element {
+  const [event, setEvent] = useState('')
+  const [answer, setAnswer] = useState<T.MatchSubscriptionResult>()
+  const [problem, setProblem] = useState<unknown>()
+  const ask = async (e: Event): Promise<void> => {
+    e.preventDefault()
+    setAnswer(undefined)
+    setProblem(undefined)
+    await api().matchSubscription({ id, body: { event_id: event } }).then(setAnswer, setProblem)
+  }
+  return (
+    <form class="edit" onSubmit={(e) => void ask(e)}>
+      <Field label="Event" hint="The ID or the sequence of a stored event." value={event} set={setEvent} required />
+      <button type="submit">Ask</button>
+      <Problem of={problem} />
+      {answer && (
+        <div role="status">
+          <p><State of={answer.matches ? 'matches' : 'does not match'} tone={answer.matches ? 'good' : 'warn'} /> <Sentence>{answer.explanation}</Sentence></p>
+          {answer.warnings.map((w) => <p key={w}><Sentence>{w}</Sentence></p>)}
+          {answer.body && <Payload label="Body" value={answer.body} />}
+          <CodeLine label="Command line" text={line('sub', 'test', id, '--event', event)} />
+        </div>
+      )}
+    </form>
   )
 }
 

@@ -6,9 +6,11 @@ import { count, counted, duration, line, span } from '../lib/format.js'
 import { useLoad, usePages } from '../lib/load.js'
 import { granted, may, oneNamespace } from '../lib/me.js'
 import { go, here, href, namespace, param } from '../lib/route.js'
+import { readOnly } from '../lib/session.js'
 import { CodeLine, Loaded, Problem, Section, Sentence, State, Text, Time, Title } from '../parts/basic.js'
 import { perform } from '../parts/dialog.js'
 import { Field, Filters, Select } from '../parts/form.js'
+import { Spark } from '../parts/spark.js'
 import { type Column, Pages } from '../parts/table.js'
 
 const healths: T.Health[] = ['failing', 'disabled', 'suspended', 'held', 'retrying', 'behind', 'dead_letters', 'paused', 'ok', 'cancelled']
@@ -24,13 +26,12 @@ export function answered(last: T.SubscriptionHealthLastAttempt | undefined): JSX
 }
 
 export const columns: Column<T.SubscriptionHealth>[] = [
-  { title: 'Subscription', cell: (s) => <a href={href(`/subscriptions/${encodeURIComponent(s.id)}`)}>{s.id}</a> },
+  { title: 'Subscription', cell: (s) => <><a href={href(`/subscriptions/${encodeURIComponent(s.id)}`)}>{s.id}</a><span class="below"><Text>{s.url ?? s.mode}</Text></span></> },
   { title: 'Health', cell: (s) => <State of={s.health} /> },
-  { title: 'Endpoint', cell: (s) => <Text>{s.url ?? s.mode}</Text>, wide: true },
+  { title: 'Last day', cell: (s) => s.sparkline && <Spark delivered={s.sparkline.delivered} failed={s.sparkline.failed} span="24 hours" />, wide: true },
   { title: 'Oldest waits', align: 'right', cell: (s) => (s.lag_seconds >= 1 ? span(s.lag_seconds) : '–') },
-  { title: 'Backlog', align: 'right', cell: (s) => count(s.backlog), wide: true },
   { title: 'Dead letters', align: 'right', cell: (s) => count(s.dead_letters), wide: true },
-  { title: 'Last hour', align: 'right', cell: (s) => (s.last_hour.attempts > 0 ? `${s.last_hour.success_percent ?? 0} % of ${count(s.last_hour.attempts)}` : '–'), wide: true },
+  { title: 'Success', align: 'right', cell: (s) => (s.last_hour.attempts > 0 ? `${(s.last_hour.success_percent ?? 0).toFixed(1)} %` : '–'), wide: true },
   { title: 'p95', align: 'right', cell: (s) => (s.last_hour.p95 ? duration(s.last_hour.p95) : '–'), wide: true },
   { title: 'Last answer', cell: (s) => answered(s.last_attempt), wide: true },
 ]
@@ -40,14 +41,15 @@ export function Subscriptions(): JSX.Element {
   const health = param('health')
   const load = usePages(`subscriptions ${ns} ${health}`, {
     cli: line('status', '--all', ns && '--ns', ns, health && '--health', health),
+    every: 5000,
     page: async (api, cursor) => {
-      const page = await api.listHealth({ namespace: ns || undefined, health: health || undefined, limit: 50, cursor })
+      const page = await api.listHealth({ namespace: ns || undefined, health: health || undefined, limit: 50, cursor, sparkline: true })
       return { rows: page.subscriptions, next: page.next_cursor }
     },
   })
   return (
     <>
-      <Title actions={may('subscribe') && <a class="button primary" href={href('/subscriptions/new')}>New subscription</a>}>Subscriptions</Title>
+      <Title actions={may('subscribe') && !readOnly.value && <a class="button primary" href={href('/subscriptions/new')}>New subscription</a>}>Subscriptions</Title>
       <Filters>
         <Select label="Health" value={health} set={(v) => go(here({ health: v || undefined }))} options={[['', 'Any'], ...healths.map((h): [string, string] => [h, h.replaceAll('_', ' ')])]} />
       </Filters>

@@ -3,6 +3,7 @@ import type { ComponentChildren, JSX } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { type Call, type Sluice, api } from '../lib/api.js'
 import type { Code } from '../lib/load.js'
+import { readOnly } from '../lib/session.js'
 import { Problem } from './basic.js'
 import { CodeOf } from './code.js'
 
@@ -55,7 +56,7 @@ export async function perform(act: Act): Promise<unknown> {
 }
 
 /** A button that acts at once: for what takes nothing away. */
-export function ActButton({ act, then, primary }: { act: Act; then?: (result: unknown) => void; primary?: boolean }): JSX.Element {
+export function ActButton({ act, then, primary }: { act: Act; then?: (result: unknown) => void; primary?: boolean }): JSX.Element | null {
   const [problem, setProblem] = useState<unknown>()
   const [busy, setBusy] = useState(false)
   const run = async (): Promise<void> => {
@@ -64,6 +65,7 @@ export function ActButton({ act, then, primary }: { act: Act; then?: (result: un
     await perform(act).then((result) => then?.(result), setProblem)
     setBusy(false)
   }
+  if (readOnly.value) return null
   return (
     <>
       <button type="button" class={primary ? 'primary' : ''} disabled={busy} onClick={() => void run()}>{act.name}</button>
@@ -86,8 +88,9 @@ export function AskButton({ act, question, count, then, danger }: {
   count?: ((api: Sluice) => Promise<ComponentChildren>) | undefined
   then?: ((result: unknown) => void) | undefined
   danger?: boolean
-}): JSX.Element {
+}): JSX.Element | null {
   const [open, setOpen] = useState(false)
+  if (readOnly.value) return null
   return (
     <>
       <button type="button" class={danger ? 'danger' : ''} onClick={() => setOpen(true)}>{act.name}…</button>

@@ -5,7 +5,7 @@ import { counted } from '../lib/format.js'
 export function Spark({ delivered, failed, span }: { delivered: number[]; failed: number[]; span: string }): JSX.Element {
   const sums = delivered.map((n, i) => n + (failed[i] ?? 0))
   const most = Math.max(1, ...sums)
-  const width = 3
+  const width = 2
   const height = 24
   const bar = (n: number): number => (n === 0 ? 0 : Math.max(1, Math.round((n / most) * height)))
   const total = (all: number[]): number => all.reduce((a, b) => a + b, 0)
@@ -18,8 +18,8 @@ export function Spark({ delivered, failed, span }: { delivered: number[]; failed
         const good = bar(n)
         return (
           <g key={i}>
-            {good > 0 && <rect class="good" x={i * width} y={Math.max(0, height - good - bad)} width={width - 1} height={good} />}
-            {bad > 0 && <rect class="bad" x={i * width} y={height - bad} width={width - 1} height={bad} />}
+            {good > 0 && <rect class="good" x={i * width} y={Math.max(0, height - good - bad)} width={width - 0.5} height={good} />}
+            {bad > 0 && <rect class="bad" x={i * width} y={height - bad} width={width - 0.5} height={bad} />}
           </g>
         )
       })}
