@@ -60,6 +60,9 @@ demo: ## Show in three acts that deliveries survive failing receivers and kill -
 console: $(node_modules) ## Write pkg/console/assets from pkg/console/ui
 	go run -modfile=scripts/esbuild.mod scripts/bundle.go
 
+console-bench: build $(node_modules) ## Measure the console: first paint, scrolling, memory, and what it costs the server (MINUTES=60 for an hour of attempts)
+	cd scripts/interop && SLUICE_BIN=$(CURDIR)/bin/sluice MINUTES=$(or $(MINUTES),3) node consolebench.mjs
+
 interop: build $(node_modules) ## Test a real server with clients of other projects, and those in TypeScript and Python (needs node and python3)
 	go run -modfile=scripts/esbuild.mod scripts/bundle.go -check
 	scripts/npmtest interop --test-name-pattern

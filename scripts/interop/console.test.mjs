@@ -1,10 +1,15 @@
 // The console in a real browser: every page in both themes and two widths, hostile payloads, and a connection that is lost.
 import assert from 'node:assert/strict'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import test from 'node:test'
-import { checkPage, hostile, startBrowser, startWorld } from './console.mjs'
-import { eventually } from './sluice.mjs'
+import pixelmatch from 'pixelmatch'
+import { PNG } from 'pngjs'
+import { checkPage, hostile, startBrowser, startProxy, startWorld } from './console.mjs'
+import { eventually, startReplica } from './sluice.mjs'
 import { findChromium } from './feedreaders.mjs'
 
+const images = join(import.meta.dirname ?? new URL('.', import.meta.url).pathname, '../../docs/images')
 const skip = findChromium() ? false : 'needs Chromium'
 
 const views = [
@@ -71,6 +76,26 @@ test('the console survives a server that is away', { skip, timeout: 120_000 }, a
   await checkPage(tab, 'after a restart')
 })
 
+// issue 19, bar: two replicas behind a proxy, of which one is killed
+test('the console works behind a proxy with two replicas', { skip, timeout: 180_000 }, async (t) => {
+  const { server, make } = await startWorld(t, { env: { SLUICE_NATS_USERS: JSON.stringify([{ name: 'replica', password: 'a-password-of-the-test', admin: true }]) } })
+  const replicas = [await startReplica(t, server), await startReplica(t, server)]
+  const at = await startProxy(t, replicas)
+  const tab = await (await startBrowser(t))(server, { at })
+  await tab.open('/attempts?ns=default&subscription=orders')
+  const publish = (from) => make('POST', '/v1/namespaces/default/events', Array.from({ length: 20 }, (_, i) => ({ id: `e-${from + i}`, path: `/orders/${from + i}`, type: 'order.placed', data: {} })))
+  await publish(0)
+  const shown = async () => Number(await tab.getAttribute('.rows', 'aria-rowcount').catch(() => 0)) - 1
+  await tab.waitForSelector('.rows')
+  await eventually('the first events', async () => await shown() >= 20, 60_000)
+  await replicas[0].end('SIGKILL')
+  await publish(20)
+  await eventually('every event', async () => await shown() >= 40, 90_000)
+  await tab.waitForSelector('.live.live')
+  await tab.open('/')
+  await checkPage(tab, 'behind a proxy')
+})
+
 // issue 19, bar: a revoked grant empties an open page
 test('a revoked grant empties an open page', { skip, timeout: 120_000 }, async (t) => {
   const { server, make } = await startWorld(t)
@@ -111,4 +136,33 @@ test('the list of attempts draws only what is in view', { skip, timeout: 180_000
   await eventually('rows', async () => Number(await tab.getAttribute('.rows', 'aria-rowcount')) > 1000, 60_000)
   assert.ok(await tab.locator('.rows [role=row]').count() < 100)
   await checkPage(tab, 'many attempts')
+})
+
+// issue 19, bar: screenshots are kept. They are those of the docs, and compared where the fonts are the same.
+test('the console looks as in the docs', { skip, timeout: 120_000 }, async (t) => {
+  const { server } = await startWorld(t, { answer: '{"error":"invoice 42 has no customer"}' })
+  const tab = await (await startBrowser(t))(server)
+  const fonts = await tab.evaluate(() => {
+    const context = document.createElement('canvas').getContext('2d')
+    return ['system-ui', 'ui-monospace, monospace'].map((family) => {
+      context.font = `16px ${family}`
+      return context.measureText('Sluice delivers 1,234 events').width.toFixed(1)
+    }).join(' ')
+  })
+  const file = (name) => join(images, `console-${name}.png`)
+  const write = process.env.UPDATE_SCREENSHOTS === '1'
+  if (write) await writeFile(join(images, 'fonts.txt'), `${fonts}\n`)
+  if ((await readFile(join(images, 'fonts.txt'), 'utf8')).trim() !== fonts) return t.skip('this machine has other fonts')
+  for (const [name, view, colorScheme] of [['overview', '/', 'light'], ['subscription', '/subscriptions/audit', 'dark'], ['event', '/events/default/paid', 'light'], ['problems', '/problems', 'dark']]) {
+    await tab.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+    await tab.open(view)
+    if (await tab.locator('.chart').count() > 0) await tab.waitForSelector('.chart canvas')
+    if (view === '/problems') await eventually('the problems', async () => await tab.locator('main section').count() === 2)
+    const shot = await tab.screenshot()
+    if (write) await writeFile(file(name), shot)
+    const [now, kept] = [PNG.sync.read(shot), PNG.sync.read(await readFile(file(name)))]
+    const differ = pixelmatch(now.data, kept.data, null, now.width, now.height, { threshold: 0.2 })
+    t.diagnostic(`${name}: ${differ} pixels differ`)
+    assert.ok(differ < 0.06 * now.width * now.height, `${name}: ${differ} pixels differ; UPDATE_SCREENSHOTS=1 writes the images anew`)
+  }
 })

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { copyFile, mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -33,16 +33,31 @@ export async function startServer(t, env = {}) {
   return server
 }
 
+/** Starts a server that works on the NATS of another one, which has the user `replica`, with its keys. */
+export async function startReplica(t, first) {
+  const data = await mkdtemp(join(tmpdir(), 'sluice-interop-'))
+  for (const file of ['root.token', 'secrets.key']) await copyFile(join(first.data, file), join(data, file))
+  const server = new Server(data, { SLUICE_NATS_USER: 'replica', SLUICE_NATS_PASSWORD: 'a-password-of-the-test' }, first.nats)
+  t.after(async () => {
+    await server.end('SIGTERM')
+    await rm(data, { recursive: true, force: true })
+  })
+  await server.start()
+  return server
+}
+
 class Server {
-  constructor(data, env) {
+  /** external is the URL of the NATS that it works on, in place of its own. */
+  constructor(data, env, external) {
     this.data = data
     this.env = env
+    this.external = external
   }
 
   /** Starts it, on free ports the first time and then on the same. */
   async start() {
     const at = (url) => (url ? new URL(url).host : '127.0.0.1:0')
-    const args = ['serve', '--dev', '--data', this.data, '--http', at(this.http), '--nats-listen', at(this.nats)]
+    const args = ['serve', '--dev', '--data', this.data, '--http', at(this.http), ...(this.external ? ['--nats', this.external] : ['--nats-listen', at(this.nats)])]
     const file = join(this.data, 'addresses.json')
     await rm(file, { force: true }) // of one that was killed
     const child = spawn(binary, args, { env: { ...process.env, ...this.env }, stdio: ['ignore', 'pipe', 'pipe'] })

@@ -1,0 +1,203 @@
+// The console as operators use it: the ten main tasks with the keyboard alone, and the questions of support, each in at most
+// three interactions.
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { findChromium } from './feedreaders.mjs'
+import { startBrowser, startWorld } from './console.mjs'
+
+const skip = findChromium() ? false : 'needs Chromium'
+
+/** Presses Tab until the focus is on an element of this name, as a person without a mouse does. */
+async function tabTo(tab, name) {
+  for (let i = 0; i < 150; i++) {
+    const found = await tab.evaluate((wanted) => {
+      const e = document.activeElement
+      const label = e?.id ? document.querySelector(`label[for="${CSS.escape(e.id)}"]`)?.textContent : undefined
+      return [e?.getAttribute('aria-label'), label, e?.textContent].some((text) => text?.trim() === wanted)
+    }, name)
+    if (found) return
+    await tab.keyboard.press('Tab')
+  }
+  assert.fail(`the focus never came to ${name}`)
+}
+
+async function keys(tab, ...all) {
+  for (const key of all) await tab.keyboard.press(key)
+}
+
+// issue 19, bar: the keyboard alone completes the ten main tasks
+test('the keyboard alone completes the ten main tasks', { skip, timeout: 180_000 }, async (t) => {
+  const { server, endpoint } = await startWorld(t)
+  const tab = await (await startBrowser(t))(server) // 1: sign in, with Enter
+  await tab.waitForSelector('main h1')
+
+  await keys(tab, '/') // 2: find an event
+  await tab.keyboard.type('placed')
+  await keys(tab, 'Enter')
+  await tab.waitForSelector('h1:has-text("placed")')
+
+  await keys(tab, 'g', 's') // 3: open the worst subscription
+  await tab.waitForSelector('tbody a')
+  await keys(tab, 'j', 'Enter')
+  await tab.waitForSelector('.tabs')
+
+  await tab.open('/subscriptions/orders')
+  await tabTo(tab, 'Pause') // 4: pause it
+  await keys(tab, 'Enter')
+  await tab.waitForSelector('.state:text("paused")')
+  await tabTo(tab, 'Undo') // 5: and take it back
+  await keys(tab, 'Enter')
+  await tab.waitForSelector('.lead .state:text("active")')
+
+  await tabTo(tab, 'Send test…') // 6: send a test event
+  await keys(tab, 'Enter')
+  await tabTo(tab, 'Send')
+  await keys(tab, 'Enter')
+  await tab.waitForSelector('dialog >> text=HTTP 200')
+  await keys(tab, 'Escape')
+  await tab.waitForSelector('dialog', { state: 'detached' })
+
+  await tab.open('/subscriptions/billing?tab=dead') // 7: redrive dead letters, after the count
+  await tab.waitForSelector('button:text("Redrive all…")')
+  await tabTo(tab, 'Redrive all…')
+  await keys(tab, 'Enter')
+  await tab.waitForSelector('dialog >> text=/2 events? will be sent again/')
+  await tabTo(tab, 'Redrive all')
+  await keys(tab, 'Enter')
+  await tab.waitForSelector('.notice >> text=sent again')
+
+  await tab.open('/subscriptions/new?ns=default') // 8: create a subscription
+  await tabTo(tab, 'ID')
+  await tab.keyboard.type('typed')
+  await tabTo(tab, 'Endpoint URL')
+  await tab.keyboard.type(`${endpoint}/200`)
+  await tabTo(tab, 'Create')
+  await keys(tab, 'Enter')
+  await tab.waitForSelector('text=/whsec_/')
+
+  await tab.open('/subscriptions/typed?tab=settings') // 9: change a setting; the server's refusal is at its field
+  await tabTo(tab, 'Timeout')
+  await keys(tab, 'Control+A')
+  await tab.keyboard.type('7 days')
+  await tabTo(tab, 'Save')
+  await keys(tab, 'Enter')
+  await tab.waitForSelector('.hint.bad >> text=/timeout/')
+  await tabTo(tab, 'Timeout')
+  await keys(tab, 'Control+A')
+  await tab.keyboard.type('7s')
+  await tabTo(tab, 'Save')
+  await keys(tab, 'Enter')
+  await tab.waitForSelector('.notice >> text=saved')
+
+  await tabTo(tab, 'As code') // 10: the page as code
+  await keys(tab, '.')
+  await tab.waitForSelector('dialog >> text=sluice sub show typed')
+  await keys(tab, 'Escape', '?')
+  await tab.waitForSelector('dialog >> text=Next and previous row')
+  await keys(tab, 'Escape')
+  assert.deepEqual(tab.problems, [])
+})
+
+/** Counts what a person does: a click, or a text that is typed and sent. */
+function hands(tab) {
+  let done = 0
+  return {
+    get done() { return done },
+    async click(selector) {
+      done++
+      await tab.click(selector)
+    },
+    async search(text) {
+      done++
+      await tab.fill('#search', text)
+      await tab.press('#search', 'Enter')
+    },
+  }
+}
+
+const questions = {
+  'is anything stuck, and since when?': async (tab) => tab.waitForSelector('.figure:has-text("Oldest undelivered") >> text=audit'),
+  'why has event paid not arrived at audit?': async (tab, hand) => {
+    await hand.search('paid')
+    await tab.waitForSelector('.delivery:has-text("audit") >> text=waits behind event')
+  },
+  'what did the receiver answer to it?': async (tab, hand) => {
+    await hand.search('placed')
+    await hand.click('.delivery:has-text("billing") >> text=Request and response')
+    await tab.waitForSelector('dialog >> text=HTTP 400')
+    await tab.waitForSelector('dialog pre >> text=hacked')
+  },
+  'what caused it, and what followed?': async (tab, hand) => {
+    await hand.search('paid')
+    await tab.waitForSelector('.cascade >> text=order.placed')
+  },
+  'who paused this?': async (tab, hand) => {
+    await hand.search('anns')
+    await hand.click('main >> text=Changes')
+    await tab.waitForSelector('tr:has-text("subscription.pause") >> text=user:ann')
+  },
+  'which endpoints are failing, since when?': async (tab, hand) => {
+    await hand.click('nav.menu >> text=Problems')
+    await tab.waitForSelector('section:has-text("billing") >> text=/Since .* ago/')
+    await tab.waitForSelector('section:has-text("audit") >> text=http 5xx')
+  },
+  'send all failures again': async (tab, hand) => {
+    await hand.click('nav.menu >> text=Problems')
+    await hand.click('section:has-text("billing") >> text=Redrive…')
+    await tab.waitForSelector('dialog >> text=/events? will be sent again/')
+    await hand.click('dialog footer >> text=Redrive')
+    await tab.waitForSelector('.notice >> text=sent again')
+  },
+  'when is the next attempt?': async (tab, hand) => {
+    await hand.search('audit')
+    await tab.waitForSelector('tr:has-text("/orders/42") >> text=/^in \\d+ min/')
+  },
+  'who may do what?': async (tab, hand) => {
+    await hand.click('nav.menu >> text=Access')
+    await tab.waitForSelector('tr:has-text("user:ann") >> text=read, subscribe on scope:default')
+  },
+  'how do I do this in a script?': async (tab, hand) => {
+    await hand.search('placed')
+    await tab.waitForSelector('h1:has-text("placed")')
+    await hand.click('text=As code')
+    await tab.waitForSelector('dialog >> text=sluice event placed --ns default')
+    await tab.waitForSelector('dialog >> text=/curl .*events.placed.deliveries/')
+  },
+}
+
+// issue 19, bar: each question of support is answered in at most three interactions
+test('ten questions of support take three interactions at most', { skip, timeout: 180_000 }, async (t) => {
+  const { server, endpoint, make } = await startWorld(t)
+  const grant = await make('POST', '/v1/grants', { principal: 'user:ann', object: 'scope:default', verbs: ['read', 'subscribe'], expires_at: new Date(Date.now() + 3_600_000).toISOString() })
+  const tab = await (await startBrowser(t))(server)
+  const ann = { authorization: `Bearer ${grant.token}` }
+  assert.equal((await server.call('POST', '/v1/subscriptions', { id: 'anns', namespace: 'default', pattern: '/orders/**', endpoint: { url: `${endpoint}/200` } }, ann)).status, 201)
+  assert.equal((await server.call('POST', '/v1/subscriptions/anns/pause', undefined, ann)).status, 200)
+  for (const [question, answer] of Object.entries(questions)) {
+    await tab.open('/')
+    const hand = hands(tab)
+    await answer(tab, hand).catch((problem) => assert.fail(`${question}: ${problem.message}`))
+    assert.ok(hand.done <= 3, `${question}: ${hand.done} interactions`)
+    t.diagnostic(`${question} ${hand.done}`)
+  }
+  assert.deepEqual(tab.problems, [])
+})
+
+// issue 19, part 3: nothing changes in read-only mode
+test('a read-only console changes nothing', { skip, timeout: 120_000 }, async (t) => {
+  const { server } = await startWorld(t)
+  const tab = await (await startBrowser(t))(server)
+  await tab.open('/subscriptions/billing?tab=dead')
+  await tab.waitForSelector('button:text("Redrive all…")')
+  await tab.click('.settings summary')
+  await tab.check('text=Read-only')
+  await tab.waitForSelector('button:text("Redrive all…")', { state: 'detached' })
+  const writes = []
+  tab.on('request', (r) => r.method() !== 'GET' && writes.push(`${r.method()} ${r.url()}`))
+  await tab.open('/subscriptions/billing?tab=settings')
+  for (const name of ['Pause', 'Rotate…', 'Seek…', 'Delete…']) assert.equal(await tab.locator(`button:text-is("${name}")`).count(), 0, name)
+  await tab.fill('label:text-is("Timeout") + input', '9s')
+  await tab.click('button:text-is("Save")')
+  await tab.waitForSelector('text=The console is read-only')
+  assert.deepEqual(writes, [])
+})
