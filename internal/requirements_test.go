@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -79,8 +80,20 @@ func listTests(tb testing.TB) map[string]bool {
 		return nil
 	})
 	require.NoError(tb, err)
+	suites, err := filepath.Glob("../scripts/interop/*.test.mjs")
+	require.NoError(tb, err)
+	for _, name := range suites {
+		text, err := os.ReadFile(name)
+		require.NoError(tb, err)
+		for _, m := range interopTest.FindAllStringSubmatch(string(text), -1) {
+			found["interop: "+m[1]] = true
+		}
+	}
 	return found
 }
+
+// interopTest is the beginning of a test in JavaScript, with its name.
+var interopTest = regexp.MustCompile(`(?m)^test\('([^']+)'`)
 
 func isTest(name string) bool {
 	return strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz")
