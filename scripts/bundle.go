@@ -58,6 +58,7 @@ func build() (map[string][]byte, error) {
 		JSX:               api.JSXAutomatic,
 		JSXImportSource:   "preact",
 		NodePaths:         []string{nodePath},
+		PreserveSymlinks:  true, // names of chunks depend on paths
 		MinifyWhitespace:  true,
 		MinifyIdentifiers: true,
 		MinifySyntax:      true,

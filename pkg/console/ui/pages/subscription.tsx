@@ -2,7 +2,7 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type * as T from '../../../typescript/src/types.js'
 import { api } from '../lib/api.js'
-import { count, counted, line, span } from '../lib/format.js'
+import { count, counted, line, pretty, span } from '../lib/format.js'
 import { type Load, useLoad, usePages } from '../lib/load.js'
 import { may } from '../lib/me.js'
 import { eventHref, go, href, param, streamHref } from '../lib/route.js'
@@ -253,7 +253,7 @@ function Settings({ sub, reload }: { sub: T.Subscription; reload: () => void }):
     <>
       <Section title="Settings">
         {may('admin')
-          ? <Edit sub={sub} reload={reload} />
+          ? <><Edit sub={sub} reload={reload} /><EditAsJSON key={sub.revision} sub={sub} reload={reload} /></>
           : <><Facts of={{ Endpoint: <Text>{sub.endpoint.url}</Text>, Pattern: <Text>{sub.pattern}</Text>, Types: sub.filter?.types?.join(', '), Filter: sub.filter?.cel && <Text>{sub.filter.cel}</Text>, Timeout: sub.policy.timeout, Order: sub.policy.ordering }} /><p class="quiet">Only admins change these. With another endpoint or pattern, create another subscription and delete this one.</p></>}
       </Section>
       <Section title="Would it want an event?"><Match id={id} /></Section>
@@ -277,6 +277,33 @@ function Settings({ sub, reload }: { sub: T.Subscription; reload: () => void }):
         />
       </Section>
     </>
+  )
+}
+
+/** Edits what the form has no fields for, as a merge patch (RFC 7396). */
+function EditAsJSON({ sub, reload }: { sub: T.Subscription; reload: () => void }): JSX.Element {
+  const [text, setText] = useState(pretty({ policy: sub.policy, metadata: sub.metadata ?? {} }))
+  const [problem, setProblem] = useState<unknown>()
+  const save = async (event: Event): Promise<void> => {
+    event.preventDefault()
+    setProblem(undefined)
+    try {
+      const body = JSON.parse(text) as Record<string, unknown>
+      await perform({ name: 'Save', done: 'The settings are saved.', cli: line('sub', 'edit', sub.id, '--file', 'patch.json'), run: (client) => client.patchSubscription({ id: sub.id, body, if_match: `"${sub.revision}"` }) })
+      reload()
+    } catch (p) {
+      setProblem(p)
+    }
+  }
+  return (
+    <details>
+      <summary>All settings of the policy, as JSON</summary>
+      <form class="edit" onSubmit={(e) => void save(e)}>
+        <Field label="Changes" hint="null removes a setting. The form above shows the most common ones." lines={14} value={text} set={setText} />
+        <Problem of={problem} />
+        <button type="submit">Save the JSON</button>
+      </form>
+    </details>
   )
 }
 
