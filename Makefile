@@ -85,8 +85,9 @@ soak: ## Run Step of wakes for 4,000,000 random steps, feeds under load, the tes
 	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery -shared
 	go test -race -shuffle=on ./internal/module/program
 
-clients: ## Write the types and operations of the clients in TypeScript and Python from the OpenAPI document
+clients: $(node_modules) ## Write the types and operations of the clients in TypeScript and Python from the OpenAPI document, and the console, which contains one
 	go run ./scripts/clients
+	$(MAKE) --no-print-directory console
 
 crash: ## Kill the server under load repeatedly, and count lost events and processes that are left
 	SLUICE_LONG=1 go test -run='TestCrash_LosesNoEventAndKeepsPathOrder|TestCrash_BatchesLoseNoEvent|TestModuleCrash_LosesNoEvent' -count=1 -timeout=30m -v ./internal/e2e/

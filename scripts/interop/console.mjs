@@ -133,3 +133,14 @@ export async function checkPage(tab, name, told = []) {
   assert.deepEqual(tab.foreign, [], `${name}: requests to other hosts`)
   assert.equal(await tab.evaluate(() => window.hacked), undefined, `${name}: a payload ran`)
 }
+
+/** Checks what a tab shows in both themes and at two widths, and returns what is wrong. */
+export async function checkLooks(tab, name) {
+  const wrong = []
+  for (const [width, colorScheme] of [[1280, 'light'], [1280, 'dark'], [360, 'dark'], [360, 'light']]) {
+    await tab.setViewportSize({ width, height: 800 })
+    await tab.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+    await checkPage(tab, `${name} at ${width} px, ${colorScheme}`).catch((problem) => wrong.push(`${problem.message} ${JSON.stringify(problem.actual ?? '')}`))
+  }
+  return wrong
+}

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import test from 'node:test'
 import pixelmatch from 'pixelmatch'
 import { PNG } from 'pngjs'
-import { checkPage, hostile, startBrowser, startProxy, startWorld } from './console.mjs'
+import { checkLooks, checkPage, hostile, startBrowser, startProxy, startWorld } from './console.mjs'
 import { eventually, startReplica } from './sluice.mjs'
 import { findChromium } from './feedreaders.mjs'
 
@@ -27,11 +27,7 @@ test('every page of the console is accessible and fits', { skip, timeout: 300_00
   const tab = await open(server)
   for (const view of views) {
     await tab.open(view)
-    for (const [width, colorScheme] of [[1280, 'light'], [1280, 'dark'], [360, 'dark'], [360, 'light']]) {
-      await tab.setViewportSize({ width, height: 800 })
-      await tab.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
-      await checkPage(tab, `${view} at ${width} px, ${colorScheme}`).catch((problem) => wrong.push(`${problem.message} ${JSON.stringify(problem.actual ?? '')}`))
-    }
+    wrong.push(...await checkLooks(tab, view))
   }
   assert.deepEqual(wrong, [])
 })

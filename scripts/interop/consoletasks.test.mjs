@@ -183,6 +183,23 @@ test('ten questions of support take three interactions at most', { skip, timeout
   assert.deepEqual(tab.problems, [])
 })
 
+// issue 19, part 1: settings that the form has no fields for
+test('the whole policy is edited as JSON', { skip, timeout: 120_000 }, async (t) => {
+  const { server } = await startWorld(t)
+  const tab = await (await startBrowser(t))(server)
+  await tab.open('/subscriptions/orders?tab=settings')
+  await tab.click('text=All settings of the policy')
+  const field = tab.locator('label:text-is("Changes") + textarea')
+  const settings = JSON.parse(await field.inputValue())
+  await field.fill(JSON.stringify({ policy: { ...settings.policy, window: -1 } }))
+  await tab.click('text=Save the JSON')
+  await tab.waitForSelector('main .problem >> text=/window/')
+  await field.fill(JSON.stringify({ policy: { ...settings.policy, window: 7 } }))
+  await tab.click('text=Save the JSON')
+  await tab.waitForSelector('.notice >> text=saved')
+  assert.equal((await server.call('GET', '/v1/subscriptions/orders')).json.policy.window, 7)
+})
+
 // issue 19, part 3: nothing changes in read-only mode
 test('a read-only console changes nothing', { skip, timeout: 120_000 }, async (t) => {
   const { server } = await startWorld(t)
