@@ -162,7 +162,7 @@ func TestTables_PassNoControlCharacters(t *testing.T) {
 		"sub replays s":           {"replays", sluice.Replay{}},
 		"sub replays s r":         {"", sluice.Replay{}},
 		"ticket":                  {"", client.FeedTicket{}},
-		"portal link":             {"--grant g", client.PortalLink{}},
+		"portal link --grant g":   {"", client.PortalLink{}},
 		"types ls":                {"event_types", sluice.EventType{}},
 		"types show a":            {"", sluice.EventType{}},
 		"watch ls":                {"watches", sluice.Watch{}},

@@ -56,7 +56,7 @@ func newBench(t *testing.T, wait time.Duration) *bench {
 	require.NoError(t, rooms.Provision(t.Context()))
 	b := &bench{t: t, store: mirrorstore.New(rooms.Store, 0), caller: sluice.Caller{Principal: sluice.Root}}
 	b.Keeper = mirror.New(mirror.Deps{Copies: b.store, Namespaces: b}, mirror.Options{}).Keeper()
-	b.handler = New(Deps{Mirrors: b, LongPoll: wait, UntilStop: context.WithCancel})
+	b.handler = New(Deps{Mirrors: b, LongPoll: wait, UntilStop: context.WithCancel, UntilEnd: context.WithCancel})
 	e := echo.New()
 	e.HTTPErrorHandler = func(err error, c echo.Context) {
 		if !c.Response().Committed {
