@@ -108,6 +108,28 @@ test('a revoked grant empties an open page', { skip, timeout: 120_000 }, async (
   assert.equal(await tab.evaluate(() => sessionStorage.length), 0)
 })
 
+// Browsers have six connections to a server: pages in the background leave them to the others.
+test('a page that is not seen holds no connection and misses nothing', { skip, timeout: 120_000 }, async (t) => {
+  const { server, make } = await startWorld(t)
+  const grant = await make('POST', '/v1/grants', { principal: 'user:ann', object: 'scope:default', verbs: ['read', 'subscribe'], expires_at: new Date(Date.now() + 3_600_000).toISOString() })
+  const tab = await (await startBrowser(t))(server, { token: grant.token })
+  const running = new Set()
+  tab.on('request', (r) => running.add(r))
+  for (const end of ['requestfinished', 'requestfailed']) tab.on(end, (r) => running.delete(r))
+  const see = (seen) => tab.evaluate((hidden) => {
+    Object.defineProperty(document, 'hidden', { value: hidden, configurable: true })
+    document.dispatchEvent(new Event('visibilitychange'))
+  }, !seen)
+  await tab.open('/streams/default/orders/42')
+  await eventually('a feed', () => [...running].some((r) => r.url().includes('/feed')))
+  await see(false)
+  await eventually('no connection', () => running.size === 0)
+  await make('POST', '/v1/namespaces/default/events', { id: 'unseen', path: '/orders/42', type: 'order.placed', data: {} })
+  assert.equal(running.size, 0)
+  await see(true)
+  await tab.waitForSelector('tr >> text=unseen')
+})
+
 // issue 19, bar: clickjacking, tokens in addresses
 test('the console keeps its token out of addresses, frames and storage that stays', { skip, timeout: 120_000 }, async (t) => {
   const { server } = await startWorld(t)

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import type * as T from '../../../typescript/src/types.js'
 import { SluiceError, api } from './api.js'
 import { paused } from './load.js'
+import { untilSeen, whileSeen } from './seen.js'
 
 /** How many are kept; older ones are in the lists of deliveries. */
 export const kept = 100_000
@@ -49,15 +50,17 @@ async function follow(ns: string, subscription: string, signal: AbortSignal, tak
   let after: string | undefined
   let pause = 100
   while (!signal.aborted) {
+    await untilSeen(signal)
     try {
       const args = { ns, subscription: subscription || undefined, limit: 1000 }
-      const page = await api().listAttempts(after === undefined ? args : { ...args, after, wait: '25s' }, { signal })
+      const page = await whileSeen(signal, (s) => api().listAttempts(after === undefined ? args : { ...args, after, wait: '25s' }, { signal: s }))
       take(page.attempts)
       after = page.next_after
       failed(undefined)
       pause = 100
     } catch (problem) {
       if (signal.aborted) return
+      if (document.hidden) continue
       failed(problem)
       if (problem instanceof SluiceError && [400, 401, 403, 404, 422].includes(problem.status)) return
       await new Promise((done) => setTimeout(done, pause))

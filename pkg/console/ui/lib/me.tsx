@@ -5,6 +5,7 @@ import type * as T from '../../../typescript/src/types.js'
 import { Problem } from '../parts/basic.js'
 import { api } from './api.js'
 import { namespace } from './route.js'
+import { untilSeen, whileSeen } from './seen.js'
 import { token } from './session.js'
 
 interface Me {
@@ -35,13 +36,8 @@ export function identify(): (() => void) | undefined {
 async function watch(stop: AbortSignal): Promise<void> {
   while (!stop.aborted) {
     const began = Date.now()
-    if (me.value?.who.grant && !document.hidden) {
-      const hidden = new AbortController()
-      const hide = (): void => hidden.abort()
-      document.addEventListener('visibilitychange', hide)
-      await api().whoami({ wait: '25s' }, { signal: AbortSignal.any([stop, hidden.signal]) }).catch(() => undefined)
-      document.removeEventListener('visibilitychange', hide)
-    }
+    await untilSeen(stop)
+    if (me.value?.who.grant) await whileSeen(stop, (signal) => api().whoami({ wait: '25s' }, { signal })).catch(() => undefined)
     await new Promise((done) => setTimeout(done, Math.max(0, began + (me.value ? pause : 100) - Date.now())))
   }
 }

@@ -44,8 +44,7 @@ export function Attempts(): JSX.Element {
 }
 
 /** Some attempts at one event. */
-export function AttemptTable({ attempts, ns }: { attempts: T.Attempt[]; ns: string }): JSX.Element {
-  void ns
+export function AttemptTable({ attempts }: { attempts: T.Attempt[] }): JSX.Element {
   return (
     <Table
       label="Attempts" rows={attempts} id={(a) => `${a.number} ${a.started_at}`} empty="No attempt was recorded."

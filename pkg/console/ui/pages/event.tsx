@@ -25,7 +25,7 @@ export function Event({ ns, id }: { ns: string; id: string }): JSX.Element {
         <>
           <Title kind={`Event in ${ns}`} actions={<Copy text={id} label="Copy ID" />}><Text>{id}</Text></Title>
           <p class="lead">{summary(story.deliveries)}</p>
-          <Deliveries ns={ns} all={story.deliveries} reload={load.reload} />
+          <Deliveries all={story.deliveries} reload={load.reload} />
           <Section title="Event">
             <Facts of={{
               Type: <Text>{event.type}</Text>, Path: event.path && <a href={streamHref(ns, event.path)}><Text>{event.path}</Text></a>, Published: <Time at={event.time} full />,
@@ -52,23 +52,23 @@ function summary(all: T.EventDelivery[]): string {
   return `${counted(all.length, 'subscription')}: ${[...states].map(([state, n]) => `${n} ${state.replaceAll('_', ' ')}`).join(', ')}.`
 }
 
-function Deliveries({ ns, all, reload }: { ns: string; all: T.EventDelivery[]; reload: () => void }): JSX.Element {
+function Deliveries({ all, reload }: { all: T.EventDelivery[]; reload: () => void }): JSX.Element {
   const wanted = all.filter((d) => d.state !== 'not_wanted')
   const others = all.filter((d) => d.state === 'not_wanted')
   return (
     <Section title="Deliveries">
-      {wanted.map((d) => <Delivery key={d.subscription} ns={ns} of={d} reload={reload} />)}
+      {wanted.map((d) => <Delivery key={d.subscription} of={d} reload={reload} />)}
       {others.length > 0 && (
         <details>
           <summary>{counted(others.length, 'subscription')} without interest in it</summary>
-          {others.map((d) => <Delivery key={d.subscription} ns={ns} of={d} reload={reload} />)}
+          {others.map((d) => <Delivery key={d.subscription} of={d} reload={reload} />)}
         </details>
       )}
     </Section>
   )
 }
 
-function Delivery({ ns, of: d, reload }: { ns: string; of: T.EventDelivery; reload: () => void }): JSX.Element {
+function Delivery({ of: d, reload }: { of: T.EventDelivery; reload: () => void }): JSX.Element {
   return (
     <article class="delivery">
       <h3><a href={href(`/subscriptions/${encodeURIComponent(d.subscription)}`)}>{d.subscription}</a> <State of={d.state} /></h3>
@@ -76,7 +76,7 @@ function Delivery({ ns, of: d, reload }: { ns: string; of: T.EventDelivery; relo
       {d.runs.map((run) => (
         <div key={run.replay ?? 'original'}>
           {run.kind !== 'original' && <h4>{run.kind === 'redrive' ? 'Redrive' : 'Replay'} {run.replay}</h4>}
-          <AttemptTable attempts={run.attempts} ns={ns} />
+          <AttemptTable attempts={run.attempts} />
         </div>
       ))}
       {d.state !== 'not_wanted' && (

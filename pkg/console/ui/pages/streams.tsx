@@ -7,6 +7,7 @@ import { lastSequence, latest } from '../lib/latest.js'
 import { paused, useLoad, usePages } from '../lib/load.js'
 import { me, oneNamespace } from '../lib/me.js'
 import { go, here, param, streamHref } from '../lib/route.js'
+import { untilSeen, whileSeen } from '../lib/seen.js'
 import { Empty, Facts, Loaded, Payload, Problem, Section, Text, Title } from '../parts/basic.js'
 import { Field, Filters } from '../parts/form.js'
 import { Pages, Table } from '../parts/table.js'
@@ -60,11 +61,22 @@ export function Stream({ ns, path }: { ns: string; path: string }): JSX.Element 
       setEvents((old) => [...fresh.reverse(), ...old].slice(0, shownLive))
     }, 250)
     const follow = async (): Promise<void> => {
-      const until = await lastSequence(api(), ns)
-      setEvents((await latest(api(), { ns, pattern: path }, until, shownLive)).events.slice(0, shownLive))
-      for await (const { data } of api().feed({ ns, pattern: path, since: String(until) }, { signal: stop.signal })) {
-        if ('event' in data) waiting = [...waiting, data.event].slice(-shownLive)
-        if ('lagged' in data) setMissed((n) => n + data.lagged.missed_count)
+      let place = await lastSequence(api(), ns)
+      setEvents((await latest(api(), { ns, pattern: path }, place, shownLive)).events.slice(0, shownLive))
+      const read = async (signal: AbortSignal): Promise<void> => {
+        for await (const { data } of api().feed({ ns, pattern: path, since: String(place) }, { signal })) {
+          if ('event' in data) {
+            place = data.resume ?? data.seq
+            waiting = [...waiting, data.event].slice(-shownLive)
+          }
+          if ('lagged' in data) setMissed((n) => n + data.lagged.missed_count)
+        }
+      }
+      while (!stop.signal.aborted) {
+        await untilSeen(stop.signal)
+        await whileSeen(stop.signal, read).catch((p: unknown) => {
+          if (!document.hidden) throw p
+        })
       }
     }
     follow().catch((p: unknown) => {

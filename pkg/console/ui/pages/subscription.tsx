@@ -133,7 +133,7 @@ function Test({ sub }: { sub: T.Subscription }): JSX.Element {
     <>
       <Select label="Event" value={type} set={setType} options={[['', 'A sample'], ...named.map((t): [string, string] => [t.type, `Example of ${t.type}`])]} />
       <ActButton primary act={act} then={(result) => setTest(result as T.Attempt)} />
-      {test && <AttemptTable attempts={[test]} ns={ns} />}
+      {test && <AttemptTable attempts={[test]} />}
       {test?.response && <Payload label="Response" value={test.response} />}
     </>
   )

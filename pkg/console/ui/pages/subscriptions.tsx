@@ -2,7 +2,7 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type * as T from '../../../typescript/src/types.js'
 import { type Sluice, told } from '../lib/api.js'
-import { count, counted, duration, line, span } from '../lib/format.js'
+import { count, duration, line, span } from '../lib/format.js'
 import { useLoad, usePages } from '../lib/load.js'
 import { granted, may, oneNamespace } from '../lib/me.js'
 import { go, here, href, namespace, param } from '../lib/route.js'
@@ -184,9 +184,4 @@ function Secret({ id, secret }: { id: string; secret: string }): JSX.Element {
       </Section>
     </>
   )
-}
-
-/** A number of subscriptions in words. */
-export function subscriptions(n: number): string {
-  return counted(n, 'subscription')
 }
