@@ -117,9 +117,9 @@ func numberIn(t *testing.T, dir, name string) (pid int) {
 }
 
 // A process that has left the group and the session of its program, its output, and even its environment, ends with the
-// program all the same. That of a program that still runs is left alone.
-func TestRun_EndsProcessesOutsideItsGroup(t *testing.T) {
-	t.Parallel()
+// program all the same. That of a program that still runs is left alone. The end of another program would end the bare process,
+// which nothing ties to its own, before it has written its number: so no other test runs meanwhile.
+func TestRun_EndsProcessesOutsideItsGroup(t *testing.T) { //nolint:paralleltest // as said
 	const leave = `(setsid sh -c 'echo $$ > "$0/marked"; exec sleep 1000' "$1" >/dev/null 2>&1 &)
 (setsid env -i /bin/sh -c 'echo $$ > "$0/bare"; exec /bin/sleep 1000' "$1" >/dev/null 2>&1 &)
 while [ ! -s "$1/marked" ] || [ ! -s "$1/bare" ]; do :; done; `
