@@ -17,7 +17,7 @@ function takeCode(): string {
   return code
 }
 
-/** Where a session begins: a page below the own prefix, whatever the server says. */
+/** Where a session begins: always a page below the own prefix. */
 function begin(next: string): string {
   const path = next.startsWith('/portal/') ? next.slice('/portal'.length) : '/'
   const at = new URL(prefix + path, location.origin)
