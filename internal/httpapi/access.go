@@ -23,7 +23,7 @@ func (s *Server) authenticate(c echo.Context) error {
 	if !isAPI(c.Request().URL.Path) && !isAPI(c.Path()) {
 		return nil
 	}
-	if c.Request().Method == http.MethodOptions || dstreams.Tokenless(c.Path()) || opensSession(c) { // preflight requests carry no token; a worker sends a wake's token, a page the code of a link
+	if c.Request().Method == http.MethodOptions || dstreams.Tokenless(c.Path()) || opensSession(c) { // preflight requests have no token, workers send that of a wake, and pages the code of a link
 		return nil
 	}
 	if s.isProgram(c) {
@@ -48,7 +48,8 @@ func (s *Server) callerOf(c echo.Context) (sluice.Caller, error) {
 }
 
 // identify returns the caller of a request's token. The root token and the given token are hashed
-// before the comparison, so that its duration reveals nothing, not even the length.
+// before they are compared, so that the duration of the comparison reveals nothing, not even a
+// length.
 func (s *Server) identify(c echo.Context) (sluice.Caller, error) {
 	scheme, token, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
 	token = strings.TrimSpace(token)
@@ -65,7 +66,7 @@ func (s *Server) identify(c echo.Context) (sluice.Caller, error) {
 	return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "the token is neither this server's root token nor one of its grants'")
 }
 
-// demand returns an error unless the caller of a request may make it.
+// demand returns an error unless the caller may make the request.
 type demand func(s *Server, c echo.Context) error
 
 // open allows every request, even an unauthenticated one.
@@ -151,7 +152,8 @@ func (s *Server) isOwner(c echo.Context, sub *sluice.Subscription) bool {
 	return sub.CreatedBy == httpkit.By(c) && s.rights.Same(c, sub.Grant, sub.Namespace)
 }
 
-// startsAtShown returns NotFound if a position in a log is that of an event hidden from the caller.
+// startsAtShown returns NotFound if one of the cursors names an event that is hidden from the
+// caller.
 func (s *Server) startsAtShown(c echo.Context, v sluice.Verb, namespace string, cursors ...string) error {
 	for _, text := range cursors {
 		at, err := sluice.ParseCursor(text)
@@ -174,8 +176,8 @@ func (s *Server) knows(c echo.Context, sub *sluice.Subscription, path sluice.Pat
 	return s.rights.Require(c, sluice.VerbSubscribe, authz.Target{Namespace: sub.Namespace, Path: path}) == nil
 }
 
-// knowsOf is knows for one event, or for an event that has left the log if ev is nil. A grant for
-// an entity does not name the paths of its events, so the event itself is checked.
+// knowsOf is knows for one event. A nil ev is an event that is no longer in the log. A grant for an
+// entity does not name the paths of its events, so the event itself is checked.
 func (s *Server) knowsOf(c echo.Context, sub *sluice.Subscription, path sluice.Path, ev *sluice.Event) bool {
 	if s.knows(c, sub, path) {
 		return true
@@ -213,7 +215,7 @@ func (s *Server) seesEvent(c echo.Context, sub *sluice.Subscription, event strin
 	return s.seesThis(c, &ev)
 }
 
-// seesThis requires that the caller may see an event of its subscription.
+// seesThis requires that the caller may see an event of a subscription that it manages.
 func (s *Server) seesThis(c echo.Context, ev *sluice.Event) error {
 	ok, err := s.rights.Shows(c, sluice.VerbSubscribe, ev)
 	if err == nil && !ok {

@@ -13,14 +13,14 @@ import (
 
 // Tombstones erases paths from a namespace's log.
 type Tombstones interface {
-	// Erase blocks all events on the path from being sent, and deletes them. When it returns,
-	// every replica blocks them. Code NotFound for the namespace.
+	// Erase deletes all events on the path. When it returns, no replica sends them any more. Code
+	// NotFound for the namespace.
 	Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error)
 	// Tombstones returns the tombstones of a namespace, by path.
 	Tombstones(namespace string) []sluice.Tombstone
 }
 
-// acl is a principal's entries, with a single entry also in the top-level fields.
+// acl is a principal's entries. If there is only one, the top-level fields repeat it.
 type acl struct {
 	sluice.ACL
 

@@ -16,9 +16,9 @@ import (
 
 // Appointments stores appointments.
 type Appointments interface {
-	// Set creates an appointment, or replaces the one with its ID if may allows it, and returns it
-	// and whether it is new. Codes those of may; InvalidRequest; TooLarge; Forbidden; Conflict if
-	// it is firing; RevisionMismatch; QuotaExceeded.
+	// Set creates an appointment, or replaces the one with its ID if may returns nil. It returns
+	// the appointment and whether it is new. Codes: those of may; InvalidRequest; TooLarge;
+	// Forbidden; Conflict if it is firing; RevisionMismatch; QuotaExceeded.
 	Set(ctx context.Context, a sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error)
 	// Get returns an appointment. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (sluice.Appointment, error)
@@ -34,7 +34,7 @@ type appointmentList struct {
 	NextCursor   string               `json:"next_cursor"`
 }
 
-// appointmentRequest is the body of a PUT.
+// appointmentRequest is the body of a PUT of an appointment.
 type appointmentRequest struct {
 	At         time.Time         `json:"at"`
 	Every      sluice.Duration   `json:"every"`
@@ -162,7 +162,7 @@ func (s *Server) listAppointments(c echo.Context) error {
 		if after != "" && place(all[i].At, all[i].ID) <= after {
 			continue
 		}
-		switch err := s.mayHave(c, &all[i]); sluice.CodeOf(err) { //nolint:exhaustive // all others mean that it is not known
+		switch err := s.mayHave(c, &all[i]); sluice.CodeOf(err) { //nolint:exhaustive // all others mean that the rights are not known
 		case "":
 			found = append(found, all[i])
 		case sluice.NotFound:

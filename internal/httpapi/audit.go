@@ -14,7 +14,8 @@ import (
 
 // Audit reads the ledger.
 type Audit interface {
-	// Entries returns entries, newest first, and the position of older ones; 0: none.
+	// Entries returns entries, newest first, and the position from which a next query continues
+	// with older ones; 0: there are none.
 	Entries(ctx context.Context, q model.LedgerQuery) ([]sluice.LedgerEntry, uint64, error)
 }
 

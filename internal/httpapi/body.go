@@ -20,12 +20,13 @@ const (
 	lingerTime  = 5 * time.Second // for the unread rest of a body
 	lingerBytes = 64 << 20        // of the unread rest of a body
 
-	// easilyRead is how much of an unread body net/http itself reads before it closes the
-	// connection, which would discard the response in flight.
+	// easilyRead is how much of an unread body net/http itself reads after the response. If more is
+	// left, it closes the connection, which would discard the response in flight.
 	easilyRead = 256 << 10
 )
 
-// maxCallback limits the body of a callback: as many paths and offsets as a consumer may follow.
+// maxCallback limits the body of a callback, which may name every path that a consumer follows,
+// each with an offset.
 const maxCallback = 2 << 20
 
 // incoming is a request's body as it arrives.
@@ -33,7 +34,7 @@ type incoming struct {
 	io.ReadCloser
 
 	expected bool // the client waits for 100 Continue
-	large    bool // too large for net/http to read the unread rest
+	large    bool // too large for net/http to discard the unread rest
 	began    bool
 	err      error // io.EOF: complete
 }
@@ -109,7 +110,7 @@ func (s *Server) linger(c echo.Context, b *incoming) {
 }
 
 // fits refuses a request with a declared body size above the limit (TooLarge) or a compressed body
-// (httpkit.UnsupportedMedia), which would be stored as is.
+// (httpkit.UnsupportedMedia), which would be stored compressed.
 func (s *Server) fits(c echo.Context) error {
 	for _, coding := range c.Request().Header.Values(echo.HeaderContentEncoding) {
 		if coding != "" && !strings.EqualFold(coding, "identity") {

@@ -17,13 +17,14 @@ import (
 
 const mediaTar = "application/x-tar"
 
-// isTar reports whether a request has a directory of a bundle in its body.
+// isTar reports whether the body of a request is a bundle as a directory, in a tar stream.
 func isTar(c echo.Context) bool {
 	kind, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
 	return err == nil && kind == mediaTar
 }
 
-// maxTar returns the maximum size of a tar stream: of the largest directory, with the headers of its files.
+// maxTar returns the maximum size of a tar stream: the largest directory, and the headers of its
+// files.
 func (s *Server) maxTar() int64 {
 	if s.opts.Staging == nil {
 		return s.opts.MaxBody
@@ -33,8 +34,8 @@ func (s *Server) maxTar() int64 {
 
 const tarOverhead = 256 << 20
 
-// exportDirectory sends the changes of a namespace as a directory of plain files in a tar stream, its manifest
-// last (S3-61, S3-74). Nothing of it is stored, and one file is in memory.
+// exportDirectory sends the changes of a namespace as a directory of plain files in a tar stream,
+// its manifest last (S3-61, S3-74). It stores nothing, and keeps one file at a time in memory.
 func (s *Server) exportDirectory(c echo.Context, q exportParams, key ed25519.PrivateKey) error {
 	leave, err := s.transfers.enter(c.Request().Context(), c.Param("ns"))
 	if err != nil {
@@ -67,14 +68,14 @@ func (s *Server) exportDirectory(c echo.Context, q exportParams, key ed25519.Pri
 	return errors.Join(err, to.Fail(httpkit.Public(err).Message), to.Close()) // the response has begun
 }
 
-// arrived is the response to a directory of which files are missing.
+// arrived is the response to an import while files of the directory are missing.
 type arrived struct {
 	Missing []string `json:"missing"`
 	Bytes   int64    `json:"missing_bytes"`
 }
 
-// importDirectory takes files of a directory whose manifest is the first, and applies it when it has all of them
-// (S3-69…74). Nothing is stored unless the manifest would be applied.
+// importDirectory receives files of a directory, the manifest first, and applies the bundle once
+// all files have arrived (S3-69…74). It stores nothing if the manifest would be refused.
 func (s *Server) importDirectory(c echo.Context) error {
 	if s.opts.Staging == nil {
 		return noMirrors()
@@ -127,8 +128,8 @@ func (s *Server) applyDirectory(c echo.Context, arrival *staging.Arrival) error 
 	}
 	done, err := s.opts.Mirrors.Import(ctx, c.Param("ns"), dir, c.QueryParam("accept_gap") == "true", httpkit.By(c))
 	err = errors.Join(err, dir.Close())
-	switch sluice.CodeOf(err) { //nolint:exhaustive // the others are not about the bundle for good
-	case "", sluice.Unprocessable, sluice.BundleImported, sluice.BundleFork: // it will never be wanted again
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other errors are temporary, or can be remedied
+	case "", sluice.Unprocessable, sluice.BundleImported, sluice.BundleFork: // importing it again is useless
 		err = errors.Join(err, arrival.Remove())
 	}
 	if err != nil {

@@ -17,11 +17,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of bundles over HTTP. An export that comes to one of them ends there; the next one goes on.
+// Limits of bundles over HTTP. An export that reaches its limit ends there, and the next export
+// continues.
 const (
-	bundlesAtOnce   = 2 // in memory: each is up to bundle.MaxDocument, several times
-	transfersAtOnce = 4 // directories on their way: each has a manifest and a file in memory
-	transfersOfOne  = 2 // of them, of a namespace
+	bundlesAtOnce   = 2 // in memory: each takes several times its size (bundle.MaxDocument)
+	transfersAtOnce = 4 // directories in transfer: each has a manifest and a file in memory
+	transfersOfOne  = 2 // of these, for one namespace
 	bundleWait      = 10 * time.Second
 	exportEntries   = 20_000
 	exportTime      = 20 * time.Second
@@ -30,7 +31,8 @@ const (
 
 const importRoute = "/v1/namespaces/:ns/import"
 
-// headerDigest has the digest of an exported bundle: the parameter previous of the next export.
+// headerDigest is the header with the digest of an exported bundle, which the next export takes as
+// its parameter previous.
 const headerDigest = "Sluice-Bundle-Digest"
 
 func (s *Server) bundleRoutes() []route {
@@ -45,8 +47,8 @@ func (s *Server) bundleRoutes() []route {
 	}
 }
 
-// exportBundle returns the changes of a namespace behind a sequence that the caller may read as a signed
-// bundle (S3-61…68). It stores nothing, so that a source does not know its mirrors (S3-137).
+// exportBundle returns the changes of a namespace after a sequence, those that the caller may read,
+// as a signed bundle (S3-61…68). It stores nothing: a source does not know its mirrors (S3-137).
 func (s *Server) exportBundle(c echo.Context) error {
 	if s.opts.BundleKeys == nil {
 		return noMirrors()
@@ -93,10 +95,10 @@ type exportParams struct {
 	since     uint64
 	depth     sluice.Depth
 	directory bool
-	most      int64 // bytes of a directory
+	most      int64 // maximum bytes of a directory
 }
 
-// Bounds of the parameter max_bytes.
+// Limits of the parameter max_bytes.
 const (
 	leastBytes   = 8 << 20
 	defaultBytes = 1 << 30
@@ -144,8 +146,8 @@ func (s *Server) newExport(c echo.Context, q exportParams, add func(bundle.Entry
 	}}
 }
 
-// collect reads the changes, page by page, until there is no more or the bundle is large enough. Codes
-// those of observe; InvalidRequest if the log ends before it begins.
+// collect reads the changes, page by page, until there are no more or the bundle is large enough.
+// Codes: those of changesOf; InvalidRequest if the log ends before it begins.
 func (e *export) collect() error {
 	for more := true; more && !e.ends(); {
 		page, err := e.s.changesOf(e.c, model.ChangeQuery{Since: e.header.Through, Limit: exportPage}, e.depth)
@@ -164,7 +166,7 @@ func (e *export) ends() bool {
 	return e.most > 0 && e.count >= e.most || !e.until.IsZero() && !time.Now().Before(e.until) || e.enough()
 }
 
-// take adds a page, and reports whether the bundle goes on behind it.
+// take adds a page, and reports whether the bundle continues after it.
 func (e *export) take(page *sluice.ObservePage) (more bool, err error) {
 	h := &e.header
 	switch first := h.Incarnation == ""; {
@@ -175,7 +177,7 @@ func (e *export) take(page *sluice.ObservePage) (more bool, err error) {
 	case page.Incarnation != h.Incarnation:
 		return false, sluice.Errorf(sluice.Unavailable, "the log was made anew during the export; try again")
 	case page.FirstSeq > h.Through+1:
-		return false, nil // the next bundle tells that its beginning is lost
+		return false, nil // the next bundle states that its beginning is lost
 	}
 	from, through, more := h.Through, page.ThroughSeq, page.HasMore && page.ThroughSeq > h.Through
 	for i := range page.Items {

@@ -24,14 +24,14 @@ type capabilityList struct {
 	Limits      map[string]int64 `json:"limits"`
 	NATS        NATS             `json:"nats"`
 
-	// Per event type, the labels of all its events.
+	// CoalesceLabels has the names of the static labels of each event type.
 	CoalesceLabels map[string][]string `json:"coalesce_labels"`
 }
 
 // NATS says how events are published over NATS.
 type NATS struct {
-	Prefix  string `json:"prefix"`  // of all streams, buckets and subjects
-	Subject string `json:"subject"` // begins the subjects of events; a namespace and a path follow
+	Prefix  string `json:"prefix"`  // the prefix of all streams, buckets and subjects
+	Subject string `json:"subject"` // begins all subjects of events; namespace and path follow
 }
 
 func (s *Server) capabilities(c echo.Context) error {

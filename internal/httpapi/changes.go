@@ -18,8 +18,8 @@ import (
 // observeTimeout bounds the reading of a page of changes (S3-42).
 const observeTimeout = 30 * time.Second
 
-// listChanges returns a page of the changes of a namespace (S3-40). It stores nothing, so that a
-// source does not know its mirrors (S3-137).
+// listChanges returns a page of the changes of a namespace (S3-40). It stores nothing: a source
+// does not know its mirrors (S3-137).
 func (s *Server) listChanges(c echo.Context) error {
 	q, depth, err := changeQuery(c)
 	if err != nil {
@@ -77,17 +77,18 @@ func changeQuery(c echo.Context) (q model.ChangeQuery, depth sluice.Depth, err e
 	return q, depth, err
 }
 
-// deletions decides of which erased events the caller may know: of those that it could read.
+// deletions decides which erased events the caller may know of: those that it was permitted to
+// read.
 type deletions struct {
 	rights httpkit.Rights
 	c      echo.Context
 	ns     string
 	stones Tombstones
-	err    error // code Unavailable: it could not be decided
+	err    error // code Unavailable if it could not decide
 }
 
-// shown returns the erased paths of which the caller could read events with a label, or whether it
-// could read those of every path.
+// shown returns the erased paths on which the caller was permitted to read events with a label. If
+// it was permitted to read the events of every path, every is true.
 func (d *deletions) shown(label string) (paths []sluice.Path, every bool) {
 	whole := d.rights.Require(d.c, sluice.VerbRead, authz.Target{Namespace: d.ns})
 	switch {
@@ -105,7 +106,7 @@ func (d *deletions) shown(label string) (paths []sluice.Path, every bool) {
 	return paths, false
 }
 
-// shows reports whether the caller could read an event of a path with a label.
+// shows reports whether the caller was permitted to read events with a label on a path.
 func (d *deletions) shows(path sluice.Path, label string) bool {
 	ev := sluice.Event{Namespace: d.ns, Path: path}
 	if label != "" {
@@ -116,8 +117,9 @@ func (d *deletions) shows(path sluice.Path, label string) bool {
 	return ok
 }
 
-// shownChanges returns the changes that the caller may see, each with so much of its data. What was
-// revoked or erased while the page was read is not among them.
+// shownChanges returns the changes that the caller may see, with as much data as the depth
+// includes. It leaves out events that were erased, or access to which was revoked, while the page
+// was read.
 func (s *Server) shownChanges(c echo.Context, items []sluice.Change, depth sluice.Depth) ([]sluice.Change, error) {
 	kept := items[:0]
 	for _, item := range items {
@@ -136,7 +138,7 @@ func (s *Server) shownChanges(c echo.Context, items []sluice.Change, depth sluic
 	return kept, nil
 }
 
-// reduce leaves so much of an event's data as a depth has (C10).
+// reduce removes the part of an event's data that a depth does not include (C10).
 func (s *Server) reduce(ev *sluice.Event, depth sluice.Depth) {
 	switch depth {
 	case sluice.DepthFull:

@@ -17,8 +17,8 @@ import (
 
 // DeadLetters stores the deliveries that failed for good.
 type DeadLetters interface {
-	// ListDeadLetters returns a subscription's dead letters, newest first, and the position of
-	// older ones; 0: none.
+	// ListDeadLetters returns a subscription's dead letters, newest first, and the position from
+	// which a next query continues with older ones; 0: there are none.
 	ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q model.DeadLetterQuery) ([]model.BuriedLetter, uint64, error)
 	// CountDeadLetters returns the number of a subscription's dead letters.
 	CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error)
@@ -35,8 +35,8 @@ type DeadLetters interface {
 
 // Replays starts and shows replays.
 type Replays interface {
-	// Start starts a replay: Kind, From, To, Types, EventIDs, Rate, Total and CreatedBy are the
-	// caller's, the other fields are set. Codes Conflict if the subscription is cancelled;
+	// Start starts a replay. The caller sets Kind, From, To, Types, EventIDs, Rate, Total and
+	// CreatedBy; Start sets the other fields. Codes Conflict if the subscription is cancelled;
 	// QuotaExceeded if too many are running.
 	Start(ctx context.Context, sub *sluice.Subscription, want sluice.Replay) (sluice.Replay, error)
 }
@@ -208,7 +208,7 @@ func (r *redriveRequest) check() error {
 	return nil
 }
 
-// redrive is the replay of dead letters as it starts.
+// redrive is the response to a redrive: the replay of the dead letters as it starts.
 type redrive struct {
 	sluice.Replay
 
@@ -269,8 +269,8 @@ func unknownEvents(n int) string {
 	return fmt.Sprintf("%d without a sendable event stay (reasons %s, %s, %s)", n, sluice.Expired, sluice.Unreadable, sluice.Malformed)
 }
 
-// redrivableOf returns the given events whose dead letters can be redriven. Code NotFound, with
-// missing, if some have none.
+// redrivableOf returns the given events whose dead letters can be redriven. Code NotFound, with the
+// detail missing, if some events have no dead letter.
 func (s *Server) redrivableOf(ctx context.Context, sub *sluice.Subscription, ids []string) (can []string, err error) {
 	missing := []string{}
 	for _, id := range ids {

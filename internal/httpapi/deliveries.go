@@ -42,7 +42,8 @@ func (s *Server) listDeliveries(c echo.Context) error {
 	return c.JSON(http.StatusOK, deliveryList{page.Deliveries, page.Next})
 }
 
-// deliveryStates returns the states for a filter: single states, and names for groups of them.
+// deliveryStates returns the states that a filter selects: its name is that of one state, or of a
+// group of states.
 func deliveryStates(name string) ([]explain.State, error) {
 	switch name {
 	case "":
@@ -145,7 +146,8 @@ func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain
 	return nil
 }
 
-// retryDelivery retries the delivery of an event: immediately if it is the head of a parked lane.
+// retryDelivery retries the delivery of an event. The head of a parked lane is sent immediately,
+// any other event by a replay.
 func (s *Server) retryDelivery(c echo.Context) error {
 	if err := s.paysForSend(c); err != nil {
 		return err

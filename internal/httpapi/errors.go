@@ -39,8 +39,8 @@ func (s *Server) fail(c echo.Context, err error) {
 	s.answer(c, code, body)
 }
 
-// saidOf returns the body and status of an error response: S1 and the protocol of streams have
-// formats of their own.
+// saidOf returns the body and status of an error response. Callbacks (S1) and Durable Streams have
+// their own formats.
 func saidOf(c echo.Context, err error, e *sluice.Error) (body any, code int) {
 	if isCallback(c) {
 		return refusal(c, e), httpkit.Status(e.Code)

@@ -21,7 +21,7 @@ import (
 
 const (
 	storyTime   = 10 * time.Second // then the page ends
-	storyAtOnce = 4                // subscriptions that are explained at once
+	storyAtOnce = 4                // subscriptions explained concurrently
 	storyLooked = 1000             // later events among which the consequences are searched
 	storyLinks  = 100              // consequences that are shown
 )
@@ -72,8 +72,8 @@ type deliveryRun struct {
 	Attempts []sluice.Attempt `json:"attempts"`
 }
 
-// listEventDeliveries tells the outcome of an event for every subscription that the caller manages, its causes and its
-// consequences.
+// listEventDeliveries shows the outcome of an event for every subscription that the caller manages,
+// and the causes and consequences of the event.
 func (s *Server) listEventDeliveries(c echo.Context) error {
 	p, err := httpkit.PageOf(c)
 	if err != nil {
@@ -137,7 +137,8 @@ func (s *Server) addCauses(c echo.Context, ev *sluice.Event, story *eventDeliver
 	return nil
 }
 
-// addConsequences searches the events behind the event for those that name it, or one of those, as their cause.
+// addConsequences searches the events after an event for its consequences: those that name it, or
+// another consequence, as their cause.
 func (s *Server) addConsequences(c echo.Context, ev *sluice.Event, story *eventDeliveries) error {
 	page, err := s.opts.Log.Read(c.Request().Context(), ev.Namespace, model.EventQuery{After: ev.Seq, Limit: storyLooked, Visible: s.rights.Visible(c, sluice.VerbRead)})
 	if err != nil {
@@ -158,7 +159,8 @@ func (s *Server) addConsequences(c echo.Context, ev *sluice.Event, story *eventD
 	return nil
 }
 
-// addDeliveries explains the event to each subscription, in order, until the time is over: then the page ends earlier.
+// addDeliveries explains the delivery of the event for each subscription, in order. When storyTime
+// is over, the page ends early.
 func (s *Server) addDeliveries(c echo.Context, ev *sluice.Event, subs []*sluice.Subscription, story *eventDeliveries) error {
 	ctx := c.Request().Context()
 	told, errs := make([]*eventDelivery, len(subs)), make([]error, len(subs))
@@ -191,7 +193,7 @@ func (s *Server) addDeliveries(c echo.Context, ev *sluice.Event, subs []*sluice.
 	return nil
 }
 
-// eventDelivery explains the event to a subscription, with its attempts by run.
+// eventDelivery explains the delivery of the event for one subscription, with its attempts by run.
 func (s *Server) eventDelivery(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, asker string) (*eventDelivery, error) {
 	d, err := s.opts.Explain.Delivery(ctx, sub, eventName(ev), asker)
 	if err != nil {
@@ -205,14 +207,15 @@ func (s *Server) eventDelivery(ctx context.Context, sub *sluice.Subscription, ev
 	return one, nil
 }
 
-// eventName returns the name by which the event is asked for: IDs may be missing or ambiguous, sequences are not.
+// eventName returns the name by which the explainer finds the event: its sequence, because an ID
+// may be missing or ambiguous.
 func eventName(ev *sluice.Event) string { return strconv.FormatUint(ev.Seq, 10) }
 
 // runsOf divides attempts, oldest first, among the original delivery and the replays.
 func (s *Server) runsOf(ctx context.Context, sub *sluice.Subscription, attempts []sluice.Attempt) ([]deliveryRun, error) {
 	runs := []deliveryRun{}
 	for _, a := range attempts {
-		a.Batch = nil // the story is of one event
+		a.Batch = nil // the response is about one event
 		i := slices.IndexFunc(runs, func(r deliveryRun) bool { return r.Replay == a.Replay })
 		if i < 0 {
 			kind, err := s.runKind(ctx, sub, a.Replay)
@@ -226,7 +229,7 @@ func (s *Server) runsOf(ctx context.Context, sub *sluice.Subscription, attempts 
 	return runs, nil
 }
 
-// runKind returns the kind of a run. A replay may be forgotten.
+// runKind returns the kind of a run. The record of an old replay may be gone.
 func (s *Server) runKind(ctx context.Context, sub *sluice.Subscription, replay string) (string, error) {
 	if replay == "" {
 		return runOriginal, nil

@@ -96,7 +96,7 @@ func eventQuery(c echo.Context) (model.EventQuery, error) {
 	return q, err
 }
 
-// getEvent finds an event by its sequence, or else by its id, which may be a number too.
+// getEvent finds an event by its sequence, or else by its id. An id may be a number, too.
 func (s *Server) getEvent(c echo.Context) error {
 	name, err := httpkit.Param(c, "event")
 	if err != nil {

@@ -35,7 +35,7 @@ type Catalogue interface {
 	Labels(ev *sluice.Event) map[string]string
 }
 
-// eventTypeRequest is the body of a PUT.
+// eventTypeRequest is the body of a PUT of an event type.
 type eventTypeRequest struct {
 	Description   string            `json:"description"`
 	Schema        json.RawMessage   `json:"schema"`

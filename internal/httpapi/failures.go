@@ -18,8 +18,8 @@ import (
 )
 
 // maxSources limits the number of remembered sources of failures, some 200 bytes each. The source
-// with the oldest failure is removed first, so this limit does not stop a client with more
-// addresses.
+// with the oldest failure is removed first, so a client with more addresses than that escapes the
+// limit.
 const maxSources = 16_384
 
 // failures counts the requests of each source with an invalid token. A source is an address; for
@@ -93,7 +93,8 @@ func (f *failures) note(addr netip.Addr, now time.Time) {
 	f.forget(now)
 }
 
-// forget removes the sources without outstanding failures, and those beyond the limit.
+// forget removes the sources that may again fail burst times, and the oldest ones beyond
+// maxSources.
 func (f *failures) forget(now time.Time) {
 	for {
 		oldest := f.order.Back()
@@ -110,8 +111,8 @@ func (f *failures) forget(now time.Time) {
 }
 
 // refuse returns the error for a failed authentication and counts it; a source that fails too often
-// is only told to wait. Requests with a valid token never get here, whatever other clients behind
-// the same address do.
+// only gets a delay to wait. Requests with a valid token never get here, so other clients behind
+// the same address cannot block them.
 func (s *Server) refuse(c echo.Context, err error) error {
 	if e := httpkit.Public(err); e.Code != sluice.Unauthenticated || !guesses(c, e) {
 		return err // a request without a token is not a guess
@@ -126,8 +127,9 @@ func (s *Server) refuse(c echo.Context, err error) error {
 	return err
 }
 
-// guesses reports whether an unauthenticated request contains possibly made-up credentials. A
-// ticket that was once valid does not count. The code of a link does: it has been used up.
+// guesses reports whether the credentials of an unauthenticated request may be a guess. A ticket
+// that was once valid is none. The code of a link always counts, even one that was valid until it
+// was used.
 func guesses(c echo.Context, e *sluice.Error) bool {
 	if c.Request().Header.Get(echo.HeaderAuthorization) != "" || opensSession(c) {
 		return true

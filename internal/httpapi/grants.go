@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// whoami returns the caller and its grant. With wait, it responds when the wait is over, or as soon as
-// the grant has ended: so a page knows at once.
+// whoami returns the caller and its grant. With wait, it responds when the wait is over, or as soon
+// as the grant has ended, so that a page learns of the end at once.
 func (s *Server) whoami(c echo.Context) error {
 	wait, err := waitParam(c)
 	if err != nil {

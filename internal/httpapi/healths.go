@@ -36,7 +36,7 @@ func (s *Server) listHealth(c echo.Context) error {
 	if s.opts.Health == nil {
 		return sluice.Errorf(sluice.Unavailable, "this server does not support the health of subscriptions")
 	}
-	whole := map[string]bool{} // whose URLs are shown in full
+	whole := map[string]bool{} // subscriptions that show their URLs in full
 	q.Visible = func(sub *sluice.Subscription) bool {
 		if s.owns(c, sub) != nil {
 			return false
@@ -56,7 +56,7 @@ func (s *Server) listHealth(c echo.Context) error {
 	return c.JSON(http.StatusOK, healthList{page.Subscriptions, page.Counts, page.Next})
 }
 
-// healthsOf returns the values of a filter, separated by commas; none: no filter.
+// healthsOf parses a filter: values separated by commas. An empty text is no filter.
 func healthsOf(text string) (all []sluice.Health, err error) {
 	if text == "" {
 		return nil, nil

@@ -27,7 +27,7 @@ type Answers interface {
 	// Get returns the stored response for a key, and its revision. Code NotFound.
 	Get(ctx context.Context, key string) (model.KeptAnswer, uint64, error)
 	// Put stores a response and returns its revision. Code Conflict unless the stored revision is
-	// the given one, 0 for none.
+	// the given one; 0 means that none is stored.
 	Put(ctx context.Context, key string, kept model.KeptAnswer, revision uint64) (uint64, error)
 	// Delete removes the stored response for a key. Code Conflict unless the stored revision is the
 	// given one.
@@ -64,7 +64,7 @@ func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	key := answerKey(c, given[0])
 	revision, kept, err := s.reserve(c.Request().Context(), key, request)
 	switch {
-	case sluice.IsFull(err): // additions to a full store were refused earlier; this request frees space or revokes permissions
+	case sluice.IsFull(err): // requests that add to a full store were refused earlier; this one frees space or revokes permissions
 		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "the store is too full to save the response for an Idempotency-Key", slog.Any("error", err))
 		return handle(c)
 	case err != nil:
@@ -76,8 +76,8 @@ func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	return s.keep(c, handle, key, request, revision)
 }
 
-// answerKey returns the key of a response, from the caller's grant (names are not unique), the
-// route and the Idempotency-Key.
+// answerKey returns the key of a stored response: a hash of the caller, its grant (names of
+// principals are not unique), the URL and the Idempotency-Key.
 func answerKey(c echo.Context, given string) string {
 	who := httpkit.Caller(c)
 	return hashOf(string(who.Principal), who.Grant, c.Request().URL.EscapedPath(), c.Request().URL.RawQuery, given)
@@ -119,7 +119,7 @@ func (s *Server) reserve(ctx context.Context, key, request string) (uint64, *mod
 	kept, revision, err := s.opts.Answers.Get(ctx, key)
 	switch {
 	case sluice.CodeOf(err) == sluice.NotFound:
-		return 0, nil, underWay() // it has just failed
+		return 0, nil, underWay() // the first request has just failed
 	case err != nil:
 		return 0, nil, err
 	case kept.Request != request:

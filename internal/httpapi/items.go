@@ -22,8 +22,8 @@ const (
 	itemsAll      = "all"
 )
 
-// itemsQuery selects items. Its place is that of the first one wanted: in the namespace's own log if
-// there is no mirror, else in the mirror's order.
+// itemsQuery selects items after a place. The place is a sequence in the namespace's own log if
+// mirror is empty, and otherwise a position in that mirror's order.
 type itemsQuery struct {
 	ns, source, prefix string
 	mirror             string // of the place
@@ -38,7 +38,8 @@ type itemList struct {
 	NextCursor string
 }
 
-// listItems returns a page of the entries of a namespace, its own unless others are asked for (S3-35).
+// listItems returns a page of the entries of a namespace: its own, unless the query names another
+// source (S3-35).
 func (s *Server) listItems(c echo.Context) error {
 	q, err := itemsOf(c)
 	if err != nil {
@@ -137,11 +138,12 @@ func (s *Server) localItems(c echo.Context, q *itemsQuery, list *itemList) (done
 	return list.NextCursor != "", nil
 }
 
-// firstMirror is the cursor before the items of all mirrors. No mirror has this id.
+// firstMirror is the cursor before the items of all mirrors. No mirror has the id *, which is less
+// than every id.
 const firstMirror = "*.0"
 
-// mirroredItems fills a page with mirrored entries. They have the label of the namespace, so that the
-// caller must be able to read all of it.
+// mirroredItems fills a page with mirrored entries. They have the label of the namespace, so the
+// caller must have the right to read the whole namespace.
 func (s *Server) mirroredItems(c echo.Context, q itemsQuery, list *itemList) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
@@ -174,7 +176,7 @@ func (s *Server) mirroredItems(c echo.Context, q itemsQuery, list *itemList) err
 	return nil
 }
 
-// itemsOfMirror adds entries of a mirror until the page is full; then there is a next cursor.
+// itemsOfMirror adds entries of a mirror until the page is full, and then sets the next cursor.
 func (s *Server) itemsOfMirror(c echo.Context, m *sluice.Mirror, after uint64, q itemsQuery, list *itemList) error {
 	for more := true; more; {
 		if len(list.Items) >= q.limit {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// defaultOverlap is how long a replaced signing key stays.
+// defaultOverlap is how long a replaced signing key stays valid.
 const defaultOverlap = 24 * time.Hour
 
 // Keys manages the server's own keys without revealing them.
@@ -20,8 +20,8 @@ type Keys interface {
 	// Keys returns the public metadata of the keys that have not retired, newest first within each
 	// use.
 	Keys(ctx context.Context) ([]sluice.SigningKey, error)
-	// RotateKey creates a new key for a use and returns it. Previous keys stay during the overlap; those
-	// for webhooks also sign. Codes Conflict; Unavailable.
+	// RotateKey creates a new key for a use and returns it. Previous keys stay valid during the
+	// overlap, in which those for webhooks also sign. Codes Conflict; Unavailable.
 	RotateKey(ctx context.Context, use sluice.KeyUse, overlap time.Duration, by string) (sluice.SigningKey, error)
 	// Sealing returns the keys that seal the secrets in the store.
 	Sealing(ctx context.Context) (sluice.Sealing, error)
@@ -41,7 +41,7 @@ func (s *Server) listKeys(c echo.Context) error {
 	return c.JSON(http.StatusOK, keyList{Keys: keys})
 }
 
-// rotateKeyRequest is the body of a POST.
+// rotateKeyRequest is the body of a POST that rotates a key.
 type rotateKeyRequest struct {
 	Use     sluice.KeyUse    `json:"use"`
 	Overlap *sluice.Duration `json:"overlap"`

@@ -21,7 +21,8 @@ import (
 type Knowledge interface {
 	// Get returns the configuration of a namespace. Code NotFound.
 	Get(ctx context.Context, namespace string) (sluice.Enrichment, error)
-	// Status returns what this replica has of the entries of a namespace. Codes NotFound; Unavailable.
+	// Status returns how far this replica has read and enriched the entries of a namespace. Codes
+	// NotFound; Unavailable.
 	Status(ctx context.Context, namespace string) (sluice.EnrichmentStatus, error)
 	// Put configures a namespace. Codes InvalidRequest; RevisionMismatch; QuotaExceeded.
 	Put(ctx context.Context, c sluice.Enrichment, by string) (sluice.Enrichment, error)
@@ -29,8 +30,8 @@ type Knowledge interface {
 	Delete(ctx context.Context, namespace, by string) error
 	// Claim gives jobs to a worker. Codes InvalidRequest; NotFound; Unavailable.
 	Claim(ctx context.Context, namespace string, q knowledge.ClaimRequest, by sluice.Caller) ([]sluice.ClaimedJob, error)
-	// Renew, Complete and Fail take the report of a worker. Codes TokenInvalid; TokenExpired; Fenced;
-	// InvalidRequest; NotFound; Unavailable.
+	// Renew, Complete and Fail handle the report of a worker. Codes TokenInvalid; TokenExpired;
+	// Fenced; InvalidRequest; NotFound; Unavailable.
 	Renew(ctx context.Context, c knowledge.Claim) (sluice.Job, error)
 	Complete(ctx context.Context, c knowledge.Claim, result sluice.JobResult) error
 	Fail(ctx context.Context, c knowledge.Claim, f knowledge.Failure) (sluice.Job, error)
@@ -38,18 +39,19 @@ type Knowledge interface {
 	Job(ctx context.Context, namespace, id string, by sluice.Caller) (sluice.Job, error)
 	// Jobs returns jobs about entries that the caller may see.
 	Jobs(ctx context.Context, namespace string, q knowledge.JobsRequest, by sluice.Caller) ([]sluice.Job, error)
-	// Retry has a failed job tried again. Codes NotFound; Conflict.
+	// Retry makes a failed job available to workers again. Codes NotFound; Conflict.
 	Retry(ctx context.Context, namespace, id string) (sluice.Job, error)
 	// Search returns the nearest entries. Codes InvalidRequest; NotFound; Unavailable.
 	Search(ctx context.Context, namespace string, q knowledge.SearchRequest, by sluice.Caller) (knowledge.Found, error)
-	// Comparisons returns the comparisons of an own entry. Code NotFound.
+	// Comparisons returns the comparisons of an entry of the namespace itself. Code NotFound.
 	Comparisons(ctx context.Context, namespace, entry string, by sluice.Caller) (sluice.Review, []sluice.Comparison, error)
-	// Reviews returns the own entries that were compared, or those that need a review.
+	// Reviews returns the entries of the namespace itself that were compared; if needed is true,
+	// only those that need a review.
 	Reviews(ctx context.Context, namespace string, needed bool, by sluice.Caller) ([]sluice.Review, error)
 }
 
-// worker requires that the caller may read the whole namespace, with its label, and work on what is
-// stored there, as workers of stream subscriptions may (S3-95).
+// worker requires that the caller may read the whole namespace, with its label, and subscribe to
+// it, as workers of stream subscriptions must (S3-95).
 func worker(s *Server, c echo.Context) error {
 	t := authz.Target{Namespace: c.Param("ns")}
 	if err := s.rights.Require(c, sluice.VerbRead, t); err != nil {
@@ -92,7 +94,7 @@ func (s *Server) knowledgeRoutes() []route {
 	return all
 }
 
-// enrichmentRequest is the body of a PUT.
+// enrichmentRequest is the body of a PUT of an enrichment.
 type enrichmentRequest struct {
 	Model       string          `json:"model"`
 	Dimensions  int             `json:"dimensions"`
@@ -133,7 +135,8 @@ func showEnrichment(c echo.Context, is sluice.Enrichment, err error) error {
 	return c.JSON(http.StatusOK, is)
 }
 
-// enrichment is a configuration with the state of this replica; nil: it reads the entries.
+// enrichment is a configuration with the status on this replica. A nil Status means that the
+// replica is still reading the entries.
 type enrichment struct {
 	sluice.Enrichment
 
@@ -201,8 +204,8 @@ func (s *Server) claimJobs(c echo.Context) error {
 	return c.JSON(http.StatusOK, claimedJobs{jobs})
 }
 
-// numbers is an embedding in a request. One that is too long is refused before its elements cost
-// memory.
+// numbers is an embedding in a request. An array that is too long is refused before its elements
+// are decoded.
 type numbers []float32
 
 // UnmarshalJSON reads the array. Errors are those of jsonarray.Decode.
@@ -341,8 +344,8 @@ type searchResult struct {
 	Problem    string             `json:"problem,omitempty"`
 }
 
-// search returns the neighbours of a vector or of an entry (S3-75, S3-115). It is a method of its own
-// beside the lists of entries, which do not change (S3-79).
+// search returns the neighbours of a vector or of an entry (S3-75, S3-115). It is a separate route:
+// the lists of entries do not change (S3-79).
 func (s *Server) search(c echo.Context) error {
 	var req searchRequest
 	if err := bindNumbers(c, &req); err != nil {
@@ -375,7 +378,7 @@ func (s *Server) search(c echo.Context) error {
 	return c.JSON(http.StatusOK, searchResult{found.Model, found.Neighbours, found.Status.NotHeld, found.Status.Problem})
 }
 
-// entryComparisons is an own entry with its comparisons.
+// entryComparisons is an entry of the namespace itself with its comparisons.
 type entryComparisons struct {
 	sluice.Review
 

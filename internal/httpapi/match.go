@@ -21,7 +21,8 @@ import (
 // matchLooked is the number of the namespace's latest events among which the names of a filter are searched.
 const matchLooked = 1000
 
-// matchRequest is the event on which a filter is tried; none: only its names are checked.
+// matchRequest names or contains the event on which a filter is tried. Without an event, only the
+// names in the filter are checked.
 type matchRequest struct {
 	EventID string          `json:"event_id"`
 	Event   json.RawMessage `json:"event"` // a CloudEvent, or the short form
@@ -29,13 +30,13 @@ type matchRequest struct {
 
 // matchReply says whether the event would be delivered.
 type matchReply struct {
-	Matches     *bool    `json:"matches,omitempty"` // none without an event
-	Reason      string   `json:"reason,omitempty"`  // why not: pattern, filter or filter_error
+	Matches     *bool    `json:"matches,omitempty"` // nil without an event
+	Reason      string   `json:"reason,omitempty"`  // if not: pattern, filter or filter_error
 	Explanation string   `json:"explanation,omitempty"`
 	Body        string   `json:"body,omitempty"` // the result of policy.body for the event
 	ContentType string   `json:"content_type,omitempty"`
 	Examined    int      `json:"examined"` // latest events on the pattern's paths
-	Warnings    []string `json:"warnings"` // about names that none of them has
+	Warnings    []string `json:"warnings"` // about names that none of the examined events has
 }
 
 // matchSubscription tries a subscription's pattern and filter on an event. Nothing is sent.
@@ -88,7 +89,8 @@ func (is *matchReply) render(sub *sluice.Subscription, ev *sluice.Event) error {
 	return err
 }
 
-// eventToMatch returns the event of a request, if it gives one. A stored one must be visible to the caller.
+// eventToMatch returns the event of a request, if it has one. A stored event must be visible to the
+// caller.
 func (s *Server) eventToMatch(c echo.Context, sub *sluice.Subscription, req *matchRequest) (ev sluice.Event, given bool, err error) {
 	switch {
 	case req.EventID != "" && req.Event != nil:
@@ -106,8 +108,9 @@ func (s *Server) eventToMatch(c echo.Context, sub *sluice.Subscription, req *mat
 	return ev, true, err
 }
 
-// unseen returns warnings about names of a subscription's filter that neither the latest events on its paths nor the catalogue
-// have, and how many events these are. It looks at events that the caller may see.
+// unseen returns warnings about names in a subscription's filter that occur neither in the latest
+// events on its paths nor in the catalogue, and the number of events examined. It examines only
+// events that the caller may see.
 func (s *Server) unseen(c echo.Context, sub *sluice.Subscription) (examined int, warnings []string, err error) {
 	events, err := s.latest(c, sub)
 	if err != nil {
@@ -136,7 +139,8 @@ func (s *Server) unseen(c echo.Context, sub *sluice.Subscription) (examined int,
 	return len(events), append(warnings, unseenFields(sub, events, catalogue)...), nil
 }
 
-// latest returns the events among the namespace's latest that are on a subscription's paths and that the caller may see.
+// latest returns the latest events of the namespace that are on a subscription's paths and visible
+// to the caller.
 func (s *Server) latest(c echo.Context, sub *sluice.Subscription) ([]sluice.Event, error) {
 	ctx := c.Request().Context()
 	end, err := s.opts.Log.Read(ctx, sub.Namespace, model.EventQuery{Since: "now", Limit: 1})
@@ -163,7 +167,8 @@ func (s *Server) catalogued(ctx context.Context, sub *sluice.Subscription) ([]sl
 	}), err
 }
 
-// unseenType returns a warning about a type, or a pattern of types, that is none of those known.
+// unseenType returns a warning unless a type, or a pattern of types, matches one of the known
+// types.
 func unseenType(of string, known map[string]bool, examined int) string {
 	names := make([]string, 0, len(known))
 	for one := range known {
@@ -176,8 +181,8 @@ func unseenType(of string, known map[string]bool, examined int) string {
 	return fmt.Sprintf("filter.types: none of the latest %d events on these paths has the type %q%s", examined, of, didYouMean("", of, names))
 }
 
-// unseenFields returns a warning for each field that the expression reads and that neither the data of the events nor a schema
-// of the catalogue has.
+// unseenFields returns a warning for each field that the expression reads but that occurs neither
+// in the data of the events nor in a schema of the catalogue.
 func unseenFields(sub *sluice.Subscription, events []sluice.Event, catalogue []sluice.EventType) (warnings []string) {
 	fields, known, err := filter.Unseen(sub.Filter, events)
 	if err != nil { // the expression was checked when it was stored

@@ -29,8 +29,8 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
 
-// before runs functions before a request is served, unless one fails. They have returned by then,
-// and take no space on the stack of a request that runs for hours.
+// before runs functions before a request is served; the first error ends the request. Unlike nested
+// middleware, they take no space on the stack of a request that runs for hours.
 func before(all ...echo.HandlerFunc) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -45,8 +45,8 @@ func before(all ...echo.HandlerFunc) echo.MiddlewareFunc {
 }
 
 // observe gives every request an ID, turns its error into a response and logs one line. The work
-// before and after is in separate functions, to keep it off the stack of requests that run for
-// hours.
+// before and after the handler is in separate functions, which take no space on the stack of a
+// request that runs for hours.
 func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began, incoming := time.Now(), s.begin(c)
@@ -63,7 +63,8 @@ func (s *Server) begin(c echo.Context) *incoming {
 	return s.receive(c)
 }
 
-// finish responds to a failed request, and logs it once its remaining work has ended, too.
+// finish responds to a failed request and logs it. A request with work that continues after the
+// response is logged when that work ends.
 func (s *Server) finish(c echo.Context, err error, began time.Time) {
 	if err == nil && s.goOn(c, began) {
 		return
@@ -79,8 +80,9 @@ func (s *Server) finish(c echo.Context, err error, began time.Time) {
 	s.log(c.Request().Context(), servedOf(c), time.Since(began), err)
 }
 
-// statusLeft is the status, in the log and in metrics, of a request whose client closed the connection before the answer. Pages
-// that change do that; it is no failure of the server.
+// statusLeft is the status, in the log and in metrics, of a request whose client closed the
+// connection before the response. Browsers do that when the user leaves a page; it is not a failure
+// of the server.
 const statusLeft = 499
 
 func hasLeft(c echo.Context, err error) bool {

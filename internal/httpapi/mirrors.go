@@ -19,24 +19,25 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Mirrors keeps subscriptions of mode mirror.
+// Mirrors manages subscriptions of mode mirror.
 type Mirrors interface {
 	live.Mirrors
 
 	// Create creates a mirror. Codes InvalidRequest; Conflict; NotFound; Forbidden; SubscriptionExists;
 	// MirrorCycle; Unprocessable.
 	Create(ctx context.Context, m sluice.Mirror, by sluice.Caller) (sluice.Mirror, error)
-	// Require returns an error unless a caller may have a mirror.
+	// Require returns an error unless a caller may create or resume a mirror.
 	Require(who sluice.Caller, m *sluice.Mirror) error
-	// List returns the mirrors of a namespace, "" for all, by id.
+	// List returns the mirrors of a namespace, ordered by id; "" stands for all namespaces.
 	List(ctx context.Context, namespace string) ([]sluice.Mirror, error)
 	// Status returns the state of a mirror.
 	Status(ctx context.Context, m *sluice.Mirror) (sluice.MirrorStatus, error)
-	// Edit changes a mirror. Codes SubscriptionMissing; InvalidRequest; Unprocessable; RevisionMismatch.
+	// Edit changes a mirror. Codes SubscriptionMissing; InvalidRequest; Unprocessable;
+	// RevisionMismatch.
 	Edit(ctx context.Context, id string, edit sluice.MirrorEdit, revision uint64, by string) (sluice.Mirror, error)
 	// Sync syncs a mirror to the end of its source, or until ctx ends.
 	Sync(ctx context.Context, id string) error
-	// SyncShared is Sync, or nothing if another one has not begun yet.
+	// SyncShared is Sync, but does nothing if another sync of the mirror waits to begin.
 	SyncShared(ctx context.Context, id string) error
 	Suspend(ctx context.Context, id, by string) (sluice.Mirror, error)
 	// Resume validates a mirror again and has it sync. Codes those of Create.
@@ -46,18 +47,19 @@ type Mirrors interface {
 	// Import applies a bundle to the mirror of its source. Codes BundleSignatureInvalid; UnknownKey;
 	// NoMatchingSubscription; BundleImported; BundleGap; BundleFork; OriginReplaced; MirrorSuspended.
 	Import(ctx context.Context, namespace string, b bundle.Bundle, acceptGap bool, by string) (sluice.BundleImport, error)
-	// Examine returns an error unless Import would apply a bundle, before its content is there.
+	// Examine returns the error with which Import would refuse a bundle, before its content has
+	// arrived.
 	Examine(ctx context.Context, namespace string, s *bundle.Signed, acceptGap bool) error
 	// TrustedKeys returns the keys whose bundles a namespace imports, and those that were revoked.
 	TrustedKeys(ctx context.Context, namespace string) (bundle.Trust, error)
-	// Trust adds such a key. Codes NotFound; InvalidRequest; Conflict.
+	// Trust adds a key whose bundles a namespace imports. Codes NotFound; InvalidRequest; Conflict.
 	Trust(ctx context.Context, namespace string, key bundle.JWK, source, by string) (bundle.TrustedKey, error)
-	// Distrust revokes one. Code NotFound.
+	// Distrust revokes such a key. Code NotFound.
 	Distrust(ctx context.Context, namespace, kid, by string) error
-	// Items returns entries of a mirror behind a cursor, in the order of their last change.
+	// Items returns entries of a mirror after a cursor, in the order of their last change.
 	Items(ctx context.Context, m *sluice.Mirror, after uint64, limit int) (model.MirrorPage, error)
-	// Topics returns the paths of a mirror's entries that begin so, by name. Code Unprocessable if there are too
-	// many of them.
+	// Topics returns the paths of a mirror's entries that begin with a prefix, ordered by name.
+	// Code Unprocessable if there are too many.
 	Topics(ctx context.Context, m *sluice.Mirror, prefix string) ([]sluice.MirroredTopic, error)
 }
 
@@ -70,7 +72,8 @@ func mirrorOf(c echo.Context) *sluice.Mirror {
 	return m
 }
 
-// orMirror returns a route that treats mirrors apart from other subscriptions: their admins may use it.
+// orMirror returns a route with a handler of its own for mirrors, which requires an admin of the
+// mirror's namespace.
 func orMirror(r route, handle echo.HandlerFunc) route {
 	of, other := r.demand, r.handle
 	r.demand = func(s *Server, c echo.Context) error {
@@ -89,7 +92,8 @@ func orMirror(r route, handle echo.HandlerFunc) route {
 	return r
 }
 
-// findMirror reports whether a request is about a mirror that the caller administers, and notes it.
+// findMirror reports whether a request is about a mirror that the caller administers. It stores
+// that mirror in the context.
 func (s *Server) findMirror(c echo.Context) bool {
 	if s.opts.Mirrors == nil {
 		return false
@@ -121,7 +125,7 @@ func (s *Server) mirrorRoutes() []route {
 	}
 }
 
-// isMirror reports whether a request body asks for a mirror. What is wrong with it is said later.
+// isMirror reports whether a request body asks for a mirror. Errors in the body are reported later.
 func isMirror(body []byte) bool {
 	var is struct{ Mode sluice.Mode }
 	return json.Unmarshal(body, &is) == nil && is.Mode == sluice.Mirroring
@@ -268,8 +272,8 @@ func (s *Server) deleteMirror(c echo.Context) error {
 // maxSyncWait is how long a request may wait for a sync.
 const maxSyncWait = time.Minute
 
-// syncMirror syncs a mirror now (S3-100): 202 if that was begun, 200 with the status if it is done
-// within ?wait=.
+// syncMirror syncs a mirror now (S3-100). It responds with 202 if the sync has begun, or with 200
+// and the status if the sync ends within ?wait=.
 func (s *Server) syncMirror(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "wait"); err != nil {
 		return err
@@ -313,7 +317,7 @@ func (s *Server) suspendMirror(c echo.Context) error {
 	return showMirror(c, http.StatusOK, &m)
 }
 
-// resumeMirror validates a mirror again (S3-128). The caller becomes the one that approved it.
+// resumeMirror validates a mirror again (S3-128). The caller becomes its approver.
 func (s *Server) resumeMirror(c echo.Context) error {
 	var req struct {
 		AcceptOrigin bool `json:"accept_origin"`

@@ -15,7 +15,7 @@ type Modules interface {
 	Modules(ctx context.Context) sluice.ModuleList
 	// Module returns a module. Code NotFound.
 	Module(ctx context.Context, name string) (sluice.Module, error)
-	// Approve has a module run. Codes NotFound; Unprocessable; RevisionMismatch; Forbidden.
+	// Approve permits a module to run. Codes NotFound; Unprocessable; RevisionMismatch; Forbidden.
 	Approve(ctx context.Context, name, digest, by string) (sluice.Module, error)
 	// Disable stops a module. Code NotFound.
 	Disable(ctx context.Context, name, by string) (sluice.Module, error)

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// namespaceRequest is the body of a PUT.
+// namespaceRequest is the body of a PUT of a namespace.
 type namespaceRequest struct {
 	Description string           `json:"description"`
 	Retention   sluice.Retention `json:"retention"`
@@ -57,8 +57,8 @@ func (s *Server) putNamespace(c echo.Context) error {
 	return c.JSON(http.StatusOK, stored)
 }
 
-// shownNamespace returns a namespace as visible to the caller, with its label, which is stored with
-// the permissions. The usage is only for callers that may read the whole namespace.
+// shownNamespace returns a namespace as the caller may see it: with its label, which is stored with
+// the permissions, and with its usage if the caller may read the whole namespace.
 func (s *Server) shownNamespace(c echo.Context, ns sluice.Namespace) sluice.Namespace {
 	if s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: ns.Name}) != nil {
 		ns.Usage = nil

@@ -17,10 +17,12 @@ var openapiDocument []byte
 // stylePath is the path of the stylesheet of the pages.
 const stylePath = "/docs/style.css"
 
-// pagePolicy permits the pages their stylesheet, and nothing else.
+// pagePolicy is the Content-Security-Policy of the pages: it permits their stylesheet and nothing
+// else.
 const pagePolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// pages are the reference in forms that are made from the document at the first request.
+// pages renders the reference as JSON and as HTML. Each form is made from the OpenAPI document at
+// the first request.
 type pages struct {
 	json func() ([]byte, error)
 	html func() ([]byte, error)
@@ -79,7 +81,7 @@ type product struct {
 
 const productSummary = "Delivers NATS JetStream events as signed webhooks, agent wake-ups, live feeds and Durable Streams."
 
-// describe names the product and the URLs to go on with: in JSON, or as a page for browsers.
+// describe names the product and the most useful URLs, as JSON or, for browsers, as a page.
 func (s *Server) describe(c echo.Context) error {
 	c.Response().Header().Add(echo.HeaderVary, echo.HeaderAccept)
 	if !strings.Contains(c.Request().Header.Get(echo.HeaderAccept), echo.MIMETextHTML) {

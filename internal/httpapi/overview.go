@@ -66,7 +66,7 @@ func (s *Server) serverOverview(ctx context.Context) (*sluice.OverviewServer, er
 // lastEntries is how many entries of the ledger an overview has.
 const lastEntries = 10
 
-// glances are what overviews read in common.
+// glances caches the values that the overviews of all callers share.
 type glances struct {
 	storage glance[sluice.Storage]
 
@@ -95,7 +95,8 @@ func (g *glances) ledgerOf(ctx context.Context, namespace string, audit Audit) (
 	})
 }
 
-// glance is a value that is read once a second at most, and for a fiftieth of the time at most.
+// glance caches a value for a second, or for fifty times the duration of reading it if that is
+// longer. Reading it therefore takes at most a fiftieth of the time.
 type glance[T any] struct {
 	mu    sync.Mutex
 	value T

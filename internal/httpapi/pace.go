@@ -14,20 +14,21 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// The least of a directory that a client sends or reads in a time, whose places others wait for.
+// A client must send or read at least leastPace bytes of a directory within paceTime, because other
+// clients wait for its place.
 const (
 	leastPace = 1 << 20
 	paceTime  = time.Minute
 )
 
-// pace sets the deadlines of a connection so that a client goes on. Only time in which the server waits for the client
-// counts: otherwise there is no deadline.
+// pace sets the deadlines of a connection so that a client must keep sending or reading. Only the
+// time in which the server waits for the client counts; otherwise the connection has no deadline.
 type pace struct {
 	control *http.ResponseController
-	within  time.Duration // the time for leastPace
+	within  time.Duration // in which leastPace must move
 
 	left  time.Duration // of it
-	moved int           // since it began
+	moved int           // bytes since left was last reset
 }
 
 func (s *Server) newPace(c echo.Context) *pace {
@@ -36,7 +37,8 @@ func (s *Server) newPace(c echo.Context) *pace {
 	return p
 }
 
-// transfer reads or writes within a deadline. A connection that does not know deadlines has none.
+// transfer reads or writes within the deadline. A connection that does not support deadlines has
+// none.
 func (p *pace) transfer(deadline func(time.Time) error, move func([]byte) (int, error), part []byte) (int, error) {
 	began := time.Now()
 	_ = deadline(began.Add(p.left))
@@ -52,10 +54,10 @@ func (p *pace) transfer(deadline func(time.Time) error, move func([]byte) (int, 
 // respond gives the client time to read the end of a response.
 func (p *pace) respond() { _ = p.control.SetWriteDeadline(time.Now().Add(p.within)) }
 
-// pacedBody is the body of a request with a bundle.
+// pacedBody is the body of a request with a bundle; its reads are paced.
 type pacedBody struct {
 	from io.Reader
-	pace *pace // nil: the server's timeouts are those of any request
+	pace *pace // nil: only the server's timeouts apply, as for any request
 }
 
 // Read reads from the client. Codes: Unavailable if it is too slow; InvalidRequest if it is gone.
@@ -76,7 +78,7 @@ func (b pacedBody) Read(p []byte) (n int, err error) {
 	return n, sluice.Errorf(sluice.Unavailable, "less than %d bytes of the bundle have arrived in %s: import it again, it goes on behind the files that arrived whole", leastPace, b.pace.within)
 }
 
-// pacedWriter writes in parts, so that a slow client is seen to go on.
+// pacedWriter writes in parts, so that the progress of a slow client is noticed.
 type pacedWriter struct {
 	to   http.ResponseWriter
 	pace *pace
@@ -93,21 +95,23 @@ func (w pacedWriter) Write(p []byte) (n int, err error) {
 	return n, err //nolint:wrapcheck // a writer returns the error of the writer below it
 }
 
-// places are what so many requests may have at once, of them only some of one namespace: its clients may be slow.
+// places is a semaphore for requests: at most most at once, and at most each of them for one key (a
+// namespace or a principal), so that its slow clients do not take every place.
 type places struct {
 	most, each int
 
 	mu    sync.Mutex
 	used  int
 	of    map[string]int // by namespace, or by principal
-	freed chan struct{}  // closed when a place was freed
+	freed chan struct{}  // closed and replaced when a place is freed
 }
 
 func newPlaces(most, each int) *places {
 	return &places{most: most, each: each, of: map[string]int{}, freed: make(chan struct{})}
 }
 
-// enter waits for a place for a request about a namespace, until leave. Code Unavailable.
+// enter waits up to bundleWait for a place for a request about a namespace. The caller must call
+// leave to free the place. Code Unavailable.
 func (p *places) enter(ctx context.Context, namespace string) (leave func(), err error) {
 	wait := time.NewTimer(bundleWait)
 	defer wait.Stop()
@@ -126,7 +130,8 @@ func (p *places) enter(ctx context.Context, namespace string) (leave func(), err
 	}
 }
 
-// take takes a place; if there is none, it returns what is closed when there may be one.
+// take takes a place and returns nil. If there is none, it returns a channel that is closed when a
+// place is freed.
 func (p *places) take(namespace string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,11 +21,11 @@ const (
 	portalPath    = "/portal"
 
 	maxPortalNext     = 512     // bytes
-	maxSessionRequest = 1 << 10 // bytes of a body; its sender is unknown
+	maxSessionRequest = 1 << 10 // bytes of a body, from an unauthenticated sender
 
-	// Links that are being used at once: each costs a read of the store.
+	// Limits of links that are being opened at once: each costs a read of the store.
 	opensAtOnce = 64
-	opensOfOne  = 4 // of an address
+	opensOfOne  = 4 // from one address
 )
 
 // linkRequest is the body of a POST for a link.
@@ -38,8 +38,8 @@ type linkRequest struct {
 	Next      string           `json:"next"`
 }
 
-// portalLink is a link to the portal. The code in its fragment reaches no server with the page's
-// request, and so no log and no Referer.
+// portalLink is a link to the portal. Its code is in the fragment, which a browser does not send
+// with the page's request: so no log and no Referer has it.
 type portalLink struct {
 	URL              string           `json:"url"`
 	Hint             string           `json:"hint,omitempty"` // why the URL is relative
@@ -47,10 +47,10 @@ type portalLink struct {
 	SessionExpiresAt time.Time        `json:"session_expires_at"`
 	Grant            string           `json:"grant"`
 	Principal        sluice.Principal `json:"principal"`
-	Verbs            []sluice.Verb    `json:"verbs"` // of the session
+	Verbs            []sluice.Verb    `json:"verbs"` // that the session has
 }
 
-// createPortalLink makes a link that opens the portal once, as the holder of a grant.
+// createPortalLink makes a link that opens the portal once, with a part of a grant.
 func (s *Server) createPortalLink(c echo.Context) error {
 	a, err := s.authority()
 	if err != nil {
@@ -87,7 +87,8 @@ func lasting(given *sluice.Duration, otherwise time.Duration) time.Duration {
 	return given.Std()
 }
 
-// checkNext returns an error (InvalidRequest) unless a link begins at a page of the portal.
+// checkNext returns an error (InvalidRequest) unless next, the page that a link opens, is a page of
+// the portal or empty.
 func checkNext(next string) error {
 	if next == "" || isPortalPage(next) {
 		return nil
@@ -95,8 +96,8 @@ func checkNext(next string) error {
 	return sluice.Errorf(sluice.InvalidRequest, "next: write a path of the portal such as %s/attempts, with up to %d printable ASCII characters, without escapes and #", portalPath, maxPortalNext).With("field", "next")
 }
 
-// isPortalPage reports whether a text is the path of a page of the portal, in characters that every
-// browser reads alike. A fragment could be a code.
+// isPortalPage reports whether a text is the path of a page of the portal, in characters that all
+// browsers interpret alike. It must have no fragment, which could be a code.
 func isPortalPage(next string) bool {
 	if len(next) > maxPortalNext || !strings.HasPrefix(next, portalPath+"/") || strings.ContainsFunc(next, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' || r == '#' }) {
 		return false

@@ -61,7 +61,8 @@ func noProblems() error {
 	return sluice.Errorf(sluice.Unavailable, "this server does not support problems of subscriptions")
 }
 
-// shownProblem returns a problem as the caller may see it: an answer may repeat the request.
+// shownProblem returns a problem as the caller may see it. The answer of an endpoint may repeat the
+// request, so it is left out if the caller may not see the event.
 func (s *Server) shownProblem(c echo.Context, f *problem.Found) sluice.Problem {
 	p := f.Problem
 	mine := httpkit.Caller(c).Unbounded() || s.isOwner(c, f.Sub)
@@ -71,7 +72,8 @@ func (s *Server) shownProblem(c echo.Context, f *problem.Found) sluice.Problem {
 	return p
 }
 
-// managedProblem returns the problem in the path, of a subscription that the caller manages. Others look missing.
+// managedProblem returns the problem in the path if the caller manages its subscription. Other
+// problems look missing.
 func (s *Server) managedProblem(c echo.Context) (problem.Found, error) {
 	if s.opts.Problems == nil {
 		return problem.Found{}, noProblems()

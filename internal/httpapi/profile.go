@@ -11,11 +11,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// maxProfile is the longest time that a profile may cover, in seconds: less than an answer may take.
+// maxProfile is the longest time that a profile may cover, in seconds. It is below the timeout of a
+// response.
 const maxProfile = 60
 
-// profile sends a profile of the process in the format of pprof. One is made at a time: two would measure each
-// other.
+// profile sends a profile of the process in the format of pprof. Only one is made at a time: two
+// would measure each other.
 func (s *Server) profile(c echo.Context) error {
 	if !s.opts.Pprof {
 		return sluice.Errorf(sluice.NotFound, "profiles are not served; the setting http.pprof serves them")

@@ -12,7 +12,7 @@ import (
 
 // Programs identifies the programs of modules.
 type Programs interface {
-	// Handling returns the handling of the program that has a token. Code Unauthenticated.
+	// Handling returns the handling of the program that holds a token. Code Unauthenticated.
 	Handling(token string) (*model.Handling, error)
 }
 
@@ -21,8 +21,9 @@ func (s *Server) isProgram(c echo.Context) bool {
 	return s.opts.Programs != nil && model.OfProgram(httpkit.Bearer(c.Request().Header))
 }
 
-// authenticateProgram identifies the program of a request. It makes few requests, in the namespace of the event that it handles; its
-// principal has no rights of its own, and each of these requests asks what the module declares and what its approver may.
+// authenticateProgram identifies the program of a request. A program may make few kinds of
+// requests, all in the namespace of the event that it handles. Its principal has no rights of its
+// own: the handler of each request checks what the module declares and what its approver may do.
 func (s *Server) authenticateProgram(c echo.Context) error {
 	h, err := s.opts.Programs.Handling(httpkit.Bearer(c.Request().Header))
 	if err != nil {
@@ -36,7 +37,7 @@ func (s *Server) authenticateProgram(c echo.Context) error {
 	return nil
 }
 
-// programMay reports whether a program may make a request of a route, as far as its module declares.
+// programMay reports whether the declarations of a program's module permit requests of a route.
 func programMay(h *model.Handling, route string) bool {
 	switch route {
 	case http.MethodPost + " /v1/namespaces/:ns/events":

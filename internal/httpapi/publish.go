@@ -46,7 +46,7 @@ func (s *Server) publishNow(c echo.Context, events []sluice.Event) error {
 		return err
 	}
 	for i := range stored {
-		if events[i].Type == sluice.DefaultType { // which the request may not have named
+		if events[i].Type == sluice.DefaultType { // the request may have omitted it
 			stored[i].Type = sluice.DefaultType
 		}
 	}
@@ -55,8 +55,8 @@ func (s *Server) publishNow(c echo.Context, events []sluice.Event) error {
 	}{stored})
 }
 
-// admit returns the checks before events of a request with a number of bytes are published, or
-// appended to a stream.
+// admit returns a function that checks the events of a request before they are published or
+// appended to a stream. Size is the number of bytes of the request.
 func (s *Server) admit(c echo.Context, size int) func(context.Context, []sluice.Event) error {
 	header, r := c.Request().Header, ingest.Request{Caller: httpkit.Caller(c), Namespace: c.Param("ns"), Bytes: size}
 	if h := model.HandlingFrom(c.Request().Context()); h != nil {

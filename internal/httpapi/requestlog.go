@@ -28,7 +28,7 @@ const slowRequest = time.Second
 
 // level returns the level of a request's line.
 func (l RequestLog) level(r *served, took time.Duration) slog.Level {
-	failed := r.status >= http.StatusBadRequest && r.status != statusLeft || r.level == slog.LevelError // also after its answer began
+	failed := r.status >= http.StatusBadRequest && r.status != statusLeft || r.level == slog.LevelError // even if it failed after the response had begun
 	wanted := false
 	switch l {
 	case LogAll:
@@ -45,7 +45,7 @@ func (l RequestLog) level(r *served, took time.Duration) slog.Level {
 	return r.level
 }
 
-// waits reports whether a request is to take long: it follows something, or polls for it.
+// waits reports whether a request is expected to take long because it follows or polls for news.
 func waits(c echo.Context) bool {
 	res, query := c.Response(), c.Request().URL.RawQuery
 	return res.Status == http.StatusSwitchingProtocols || strings.Contains(query, "live=") || strings.Contains(query, "wait=") ||
@@ -59,7 +59,7 @@ type served struct {
 	status                  int
 	bytes                   int64
 	principal               sluice.Principal
-	waits                   bool // it is to take long
+	waits                   bool // expected to take long
 }
 
 func servedOf(c echo.Context) served {

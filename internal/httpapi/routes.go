@@ -19,12 +19,13 @@ type route struct {
 	handle echo.HandlerFunc
 }
 
-// of returns a route of another package.
+// of converts a route of httpkit, which other packages declare.
 func of(r httpkit.Route) route {
 	return route{r.Method, r.Path, func(_ *Server, c echo.Context) error { return r.Demand(c) }, r.Handle}
 }
 
-// guard returns the handler of a route, which is reached only if the requirement is met.
+// guard returns a handler that checks the requirement of a route before it calls the route's
+// handler.
 func (s *Server) guard(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := r.demand(s, c); err != nil {
@@ -46,8 +47,8 @@ func (s *Server) hasRoom(r route) error {
 }
 
 // grows reports whether requests of a route add to the store. All others free space, revoke
-// permissions, change existing data or write nothing: they are attempted even if the store is full.
-// Events are refused by their log, earlier than the rest.
+// permissions, change existing data or write nothing, so they are attempted even if the store is
+// full. Events are refused earlier than the rest, by their log.
 func grows(r route) bool {
 	switch r.method + " " + r.path {
 	case "POST /v1/namespaces/:ns/events",
@@ -251,7 +252,7 @@ func (s *Server) pageRoutes() []route {
 // consolePath is the path of the console.
 const consolePath = "/console"
 
-// toSlash adds the slash that the addresses of the pages begin with.
+// toSlash redirects to the same path with a trailing slash, with which the URLs of all pages begin.
 func toSlash(c echo.Context) error {
 	return c.Redirect(http.StatusPermanentRedirect, c.Path()+"/")
 }

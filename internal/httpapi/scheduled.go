@@ -18,8 +18,9 @@ import (
 
 // Scheduled stores scheduled events.
 type Scheduled interface {
-	// Schedule stores a scheduled event, and returns it and whether one with its ID existed. Codes
-	// as for publishing; QuotaExceeded; Conflict if the ID belongs to an event on another path.
+	// Schedule stores a scheduled event, and returns it and whether one with its ID already
+	// existed. Codes: those of publishing; QuotaExceeded; Conflict if the ID belongs to an event on
+	// another path.
 	Schedule(ctx context.Context, s model.Scheduled) (model.Scheduled, bool, error)
 	// Published returns the position of an event with an ID in the log. Codes NotFound; Conflict if
 	// it is on another path.
@@ -30,13 +31,13 @@ type Scheduled interface {
 	// Get returns a scheduled event. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (model.Scheduled, error)
 	// After returns at most most scheduled events of a namespace after a position, soonest first,
-	// on paths that want selects; and the next position, zero if there are no more.
+	// on paths that want selects, and the next position; zero if there are no more.
 	After(ctx context.Context, namespace string, p model.ScheduledPlace, most int, want func(sluice.Path) bool) ([]model.Scheduled, model.ScheduledPlace, error)
 	// Cancel cancels an event at the revision that was read. Code Conflict if it is too late.
 	Cancel(ctx context.Context, s model.Scheduled, by sluice.Principal) error
 }
 
-// held is the response with an event's scheduled time.
+// held is the response to a publish of a scheduled event.
 type held struct {
 	ID        string      `json:"id"`
 	Path      sluice.Path `json:"path"`
@@ -44,7 +45,7 @@ type held struct {
 	Duplicate bool        `json:"duplicate"`
 }
 
-// schedule schedules an event after the checks of an immediate publish.
+// schedule schedules an event. It makes the same checks as an immediate publish first.
 func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error {
 	if s.opts.Scheduled == nil {
 		return sluice.Errorf(sluice.Unprocessable, "this server does not support scheduled events; omit %s", sluice.AttributeDeliverAt)
@@ -76,8 +77,8 @@ func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error 
 	return c.JSON(http.StatusAccepted, map[string][]held{"events": {{is.Event.ID, is.Event.Path, is.DeliverAt, duplicate}}})
 }
 
-// repeated returns an error (Conflict) if the caller may not see the event at a sequence, which has
-// the same ID as another one.
+// repeated returns an error (Conflict) unless the caller may see the stored event at a sequence,
+// which has the same ID as the event that it publishes.
 func (s *Server) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
 	if httpkit.Caller(c).Unbounded() {
 		return nil
@@ -93,8 +94,8 @@ func (s *Server) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
 	return err
 }
 
-// ofScheduled reports whether the caller manages a scheduled event: it may publish on its path, and
-// see it. The event is hidden from other callers.
+// ofScheduled reports whether the caller manages a scheduled event: whether it may publish on the
+// path and see the event. The event is hidden from other callers.
 func (s *Server) ofScheduled(c echo.Context, is *model.Scheduled) (bool, error) {
 	if httpkit.Caller(c).Unbounded() {
 		return true, nil
@@ -117,11 +118,11 @@ func (s *Server) listScheduled(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, renderScheduled(page, next))
 }
 
-// maxTurns limits the additional reads for one page with many hidden elements; the page is then
-// short, and another one follows.
+// maxTurns limits the reads for one page. If they find mostly hidden elements, the page is short,
+// and another one follows.
 const maxTurns = 5
 
-// scheduledPage returns a page, and the cursor of the next one.
+// scheduledPage returns a page, and the cursor of the next one; "" if there is none.
 func (s *Server) scheduledPage(c echo.Context, q scheduledQuery) (page []model.Scheduled, next string, err error) {
 	place := q.after
 	want := func(path sluice.Path) bool {

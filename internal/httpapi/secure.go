@@ -27,8 +27,8 @@ const (
 
 const hstsSeconds = 365 * 24 * 3600
 
-// secured sets restrictive browser headers on every response. Routes that need more, or that allow
-// caching, override them.
+// secured sets restrictive headers for browsers on every response. Routes that must permit more,
+// such as caching, override them.
 func (s *Server) secured() echo.HandlerFunc {
 	always := http.Header{ // the responses share the values
 		"Cross-Origin-Resource-Policy":   {"same-origin"},
@@ -80,8 +80,8 @@ func metricsReader(s *Server, c echo.Context) error {
 }
 
 // isLocal reports whether a request comes from this machine, was not forwarded, and does not come
-// from a web page: behind a proxy on this machine every client looks local, and the name of a
-// page's own server may resolve to this machine (DNS rebinding).
+// from a web page: behind a proxy on this machine every client looks local, and a web page may be
+// served under a name that resolves to this machine (DNS rebinding).
 func isLocal(req *http.Request) bool {
 	for _, name := range []string{"Forwarded", echo.HeaderXForwardedFor, echo.HeaderXRealIP, "Via", echo.HeaderOrigin} {
 		if len(req.Header.Values(name)) > 0 {

@@ -10,9 +10,9 @@ import (
 
 // Sends limits how often callers may trigger requests to endpoints.
 type Sends interface {
-	// PayForSend counts a request to a subscription's endpoint that the caller (sluice.CallerFrom)
-	// triggers. Code QuotaExceeded, with retry_after, if the subscription or the caller's principal
-	// has reached its limit.
+	// PayForSend counts one request that the caller in ctx (sluice.CallerFrom) triggers to a
+	// subscription's endpoint. Code QuotaExceeded, with retry_after, if the subscription or the
+	// caller's principal has reached its limit.
 	PayForSend(ctx context.Context, sub *sluice.Subscription) error
 }
 

@@ -16,8 +16,8 @@ type Requests interface {
 // routeKey names a route.
 type routeKey struct{ method, path string }
 
-// count counts a request. A path that is no route, or a method that a route does not know, is the caller's own
-// invention, so it is no label.
+// count counts a request. A path or method of no route is not used as a label, because the caller
+// may choose any text.
 func (s *Server) count(r *served, took time.Duration) {
 	if s.opts.Requests == nil {
 		return

@@ -57,9 +57,9 @@ type Log interface {
 	State(ctx context.Context, namespace string, q model.StateQuery) (model.StatePage, error)
 }
 
-// Changes is a namespace as another one follows it.
+// Changes reads a namespace as another one follows it: its events, and the erasing of events.
 type Changes interface {
-	// Changes returns a page of the changes behind a sequence. Codes NotFound; Unavailable.
+	// Changes returns a page of the changes after a sequence. Codes NotFound; Unavailable.
 	Changes(ctx context.Context, namespace string, q model.ChangeQuery) (sluice.ObservePage, error)
 }
 
@@ -73,7 +73,7 @@ type Deliveries interface {
 	Test(ctx context.Context, sub *sluice.Subscription, eventType string, data []byte) (sluice.Attempt, error)
 }
 
-// Retrier retries deliveries, and discards those that hold their lanes.
+// Retrier retries deliveries, and discards the heads of held lanes.
 type Retrier interface {
 	// Retry retries the delivery of an event, given by its ID or sequence: the head of a parked
 	// lane immediately, any other event as a replay of its own. Codes NotFound; Conflict if the
@@ -86,24 +86,25 @@ type Retrier interface {
 	Probe(ctx context.Context, sub *sluice.Subscription, by string) (sluice.Replay, error)
 	// RetryLanes makes all parked lanes due at once. Code Conflict.
 	RetryLanes(ctx context.Context, sub *sluice.Subscription, by string) (sluice.Replay, error)
-	// Proved has an open breaker take a successful test as a probe.
+	// Proved reports a successful test, which counts as a probe for an open breaker.
 	Proved(ctx context.Context, sub *sluice.Subscription, by string) error
 }
 
 // Room reports the capacity of the store.
 type Room interface {
 	Level() sluice.StorageLevel
-	Grow() error // nil if the store may grow by data other than events; otherwise code Unavailable
+	Grow() error // nil if the store has room for data other than events; otherwise code Unavailable
 }
 
-// Authentication is how callers are identified, and where their rights are.
+// Authentication identifies callers and holds their rights.
 type Authentication struct {
 	Token     string // the root token; without one, root cannot log in
 	Authority *grants.Authority
 	Access    *authz.Index // nil, together with Authority: only root
 	Programs  Programs     // nil: programs of modules have no tokens
 
-	// Requests without a valid token that one address may make at once, before 429; 0: unlimited.
+	// FailureBurst is how many requests without a valid token one address may make at once; further
+	// ones get 429. 0: unlimited.
 	FailureBurst int
 	FailureEvery time.Duration // interval after which one more is allowed; default 6 s
 }
@@ -127,16 +128,16 @@ type Delivering struct {
 	Fact        func(*sluice.Subscription, *sluice.Event) []byte // the envelope fact of an event (S0-29)
 	Health      *health.Overview                                 // nil: 503
 	Problems    Problems                                         // nil: 503
-	Sends       Sends                                            // limits tests, retries, redrives and replays; nil: unlimited
+	Sends       Sends                                            // for tests, retries, redrives, replays; nil: unlimited
 }
 
 // Observing holds the dependencies of requests for the changes of a namespace.
 type Observing struct {
 	Changes Changes
 	Summary func(*sluice.Event) []byte                                        // the summary of an event's data, nil if it has none (C10); nil: no event has
-	Passed  func(ctx context.Context, namespace string) ([]sluice.Hop, error) // the logs that a namespace has content of in mirrors (S3-119); nil: none
+	Passed  func(ctx context.Context, namespace string) ([]sluice.Hop, error) // the logs whose content a namespace has in its mirrors (S3-119); nil: none
 
-	BundleKeys func(ctx context.Context) ([]ed25519.PrivateKey, error) // that sign bundles, the newest first, which signs; nil: no bundles
+	BundleKeys func(ctx context.Context) ([]ed25519.PrivateKey, error) // for bundles, newest first; the newest signs; nil: no bundles
 }
 
 // Store reports the state of the store.
@@ -156,7 +157,7 @@ type Network struct {
 	TrustedProxies []netip.Prefix // proxies with a trusted X-Forwarded-For
 	MetricsFor     string         // access to the metrics without a token; default MetricsLoopback
 	Pprof          bool           // profiles of the process are served to its admins
-	TLS            bool           // callers connect with TLS, and must keep doing so
+	TLS            bool           // callers connect with TLS, which HSTS then requires of browsers
 	PublicURL      string         // of the server, if the operator has set it; for links
 	PortalTitle    string         // name of the portal; default "Webhooks"
 	FrameAncestors []string       // origins whose pages may show the portal in a frame
@@ -195,7 +196,7 @@ type Options struct {
 	Metrics  http.Handler                          // for /metrics
 	Requests Requests                              // counts requests; nil: they are not counted
 	Version  string                                // version of the program; default "dev"
-	Stopping context.Context                       //nolint:containedctx // ends with the server, which answers waiting requests; nil: never
+	Stopping context.Context                       //nolint:containedctx // ends when the server stops, which ends waiting requests; nil: never
 	Logger   *slog.Logger                          // default slog.DiscardHandler
 
 	LogRequests RequestLog // default LogErrors
@@ -216,15 +217,15 @@ type Server struct {
 	batches  oneEach
 
 	bundles   *places       // for bundles in memory
-	transfers *places       // for directories on their way
+	transfers *places       // for directories in transfer
 	tails     *places       // for requests that follow attempts
-	opening   *places       // for links that are being used
-	paceTime  time.Duration // in which a client of one sends or reads leastPace
+	opening   *places       // for links that are being opened
+	paceTime  time.Duration // in which the client of a directory must send or read leastPace
 
 	profiling sync.Mutex // one profile at a time
 	glances   glances
 
-	expressions keylock.Turns[sluice.Principal] // evaluated by requests for state
+	expressions keylock.Turns[sluice.Principal] // one evaluation at a time for each principal
 }
 
 const (

@@ -49,8 +49,8 @@ func (s *Server) listState(c echo.Context) error {
 // two seconds.
 const stateCost = 20_000_000
 
-// wanted returns a predicate for visible events that match the request's filter. It selects nothing
-// after an evaluation exceeded the cost limit, which it records.
+// wanted returns a predicate for visible events that match the request's filter. Once the
+// evaluations exceed the cost limit, it sets tooDear and selects nothing more.
 func (s *Server) wanted(c echo.Context, visible func(*sluice.Event) bool, tooDear *error) (func(*sluice.Event) bool, error) {
 	f, err := httpkit.Filter(c)
 	if err != nil || f.Empty() {
@@ -146,7 +146,7 @@ func atSeq(c echo.Context) (uint64, error) {
 	return seq, nil
 }
 
-// getState returns the latest event on one path. A header has what is lost behind it.
+// getState returns the latest event on one path. A header lists the later sequences that are lost.
 func (s *Server) getState(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "at_seq"); err != nil {
 		return err

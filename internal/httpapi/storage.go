@@ -24,7 +24,7 @@ func (s *Server) verifyStorage(c echo.Context) error {
 	return c.JSON(http.StatusAccepted, state)
 }
 
-// forgetDamage acknowledges the damage that was found.
+// forgetDamage acknowledges the damage that verifications have found.
 func (s *Server) forgetDamage(c echo.Context) error {
 	if err := s.opts.ForgetDamage(c.Request().Context()); err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 // Bounds of a batch of subscriptions.
 const (
 	maxSubscriptions = 1000             // of one request
-	batchWidth       = 16               // items at the same time, so that other requests need not wait for long
+	batchWidth       = 16               // concurrent items; few, so that other requests do not wait long
 	batchLimit       = 60 * time.Second // after which no item is begun; an answer may take two minutes
 )
 
@@ -63,8 +63,9 @@ func (n *batchCounts) add(status string) {
 	}
 }
 
-// createSubscriptions creates subscriptions as createSubscription does, each by itself. The result of each
-// is sent in the order of the items as soon as those before it are known, so that the response takes no memory.
+// createSubscriptions creates each subscription of a batch as createSubscription does,
+// independently of the others. It sends the results in the order of the items, each as soon as all
+// results before it are known, so it does not hold the response in memory.
 func (s *Server) createSubscriptions(c echo.Context) error {
 	dry, err := isDryRun(c)
 	if err != nil {
@@ -156,10 +157,11 @@ type batch struct {
 	last map[string]chan struct{} // closed once the last item with an ID or key is done
 }
 
-// work does what an item asks for, beside that of other items.
+// work creates the subscription of an item, or checks it in a dry run. It runs concurrently with
+// the work of other items.
 type work func(ctx context.Context, req *subscription.Request) (settle, error)
 
-// settle makes the result of an item, in the order of the items.
+// settle makes the result of an item. Calls are in the order of the items.
 type settle func(ctx context.Context) (batchResult, error)
 
 // create creates the subscription of an item.
@@ -175,7 +177,7 @@ func (b *batch) create(ctx context.Context, req *subscription.Request) (settle, 
 	return func(context.Context) (batchResult, error) { return result, nil }, nil
 }
 
-// try returns create for a dry run.
+// try returns the work of a dry run, which creates nothing.
 func (b *batch) try(trial *subscription.Trial) work {
 	return func(ctx context.Context, req *subscription.Request) (settle, error) {
 		plan, err := trial.Check(ctx, req, b.by)
@@ -193,7 +195,8 @@ func (b *batch) try(trial *subscription.Trial) work {
 	}
 }
 
-// answer makes all items and sends their results. A caller that has left gets no further items made.
+// answer does the work of all items and sends their results. When the caller disconnects, no
+// further item begins.
 func (b *batch) answer(c echo.Context, items []json.RawMessage, do work) error {
 	ctx := c.Request().Context()
 	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
@@ -220,14 +223,15 @@ func (b *batch) answer(c echo.Context, items []json.RawMessage, do work) error {
 	return err //nolint:wrapcheck // the client has disconnected
 }
 
-// pending is an item whose result is still to be settled.
+// pending is an item whose work is done and whose result is not settled yet.
 type pending struct {
 	settle settle
 	err    error
 }
 
-// begin parses an item and returns what is done beside other items: all but what waits for an earlier item with the
-// same ID or key, so that the outcome is that of the items one after the other.
+// begin parses an item and returns its work, which may run concurrently with that of other items.
+// The work waits for earlier items with the same ID or key, so the outcome is the same as if the
+// items were processed one after another.
 func (b *batch) begin(ctx context.Context, item json.RawMessage, do work) func() pending {
 	req, err := parseItem(item)
 	if err != nil {
@@ -259,7 +263,7 @@ func parseItem(item json.RawMessage) (*subscription.Request, error) {
 
 // run does an item, unless the batch should end.
 func (b *batch) run(ctx context.Context, req *subscription.Request, do work) (p pending) {
-	defer func() { // it has a goroutine of its own
+	defer func() { // this goroutine has no other recover
 		if value := recover(); value != nil {
 			p.err = &panicked{value, debug.Stack()}
 		}
@@ -297,8 +301,9 @@ func (b *batch) end(ctx context.Context, i int, p pending) batchResult {
 	return batchResult{Index: i, Status: itemError, Error: failure}
 }
 
-// inOrder calls begin for 0 to n-1, runs what that returns, this many at a time, and calls each with the results in that order.
-// It returns the first error of each once what was begun has ended.
+// inOrder calls begin for 0 to n-1, runs the returned functions concurrently, at most most at a
+// time, and calls each with their results in that order. After an error of each, it waits for the
+// functions that run, and returns the error.
 func inOrder[T any](n, most int, begin func(int) func() T, each func(int, T) error) error {
 	begun := make(chan chan T, most)
 	next := 0

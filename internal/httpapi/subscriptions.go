@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// shown is the response form of a subscription. The secret is present only after creation and
-// rotation, both in the endpoint and next to it.
+// shown is a subscription in a response. The secret is present only after creation and rotation,
+// both in the endpoint and next to it.
 type shown struct {
 	*sluice.Subscription
 
@@ -41,7 +41,7 @@ func (s *Server) hideURL(c echo.Context, sub *sluice.Subscription) *sluice.Subsc
 	return &seen
 }
 
-// date sets the time of the subscription's last attempt (S0-76).
+// date sets LastEventAt, the time of the subscription's last attempt (S0-76).
 func (s *Server) date(c echo.Context, sub *sluice.Subscription) error {
 	at, err := s.opts.Deliveries.LastAttemptAt(c.Request().Context(), sub)
 	if err == nil && !at.IsZero() {

@@ -15,18 +15,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of requests that follow attempts: each has a consumer of its own.
+// Limits of concurrent requests that follow attempts, because each has a JetStream consumer of its
+// own.
 const (
 	tailsAtOnce = 256
 	tailsOfOne  = 16 // of an accountable principal
 )
 
-// AttemptLog is the attempts at all deliveries, in the order of their recording.
+// AttemptLog reads the attempts at all deliveries, in the order in which they were recorded.
 type AttemptLog interface {
-	// LastAttemptPlace returns the place of the last one.
+	// LastAttemptPlace returns the place of the last attempt.
 	LastAttemptPlace(ctx context.Context) (uint64, error)
-	// AttemptsAfter returns attempts behind a place, and the place up to which it looked. If there is none and the query waits, it
-	// returns when there is one, or the wait is over.
+	// AttemptsAfter returns attempts after a place, and the place up to which it has read. If there
+	// are none and the query waits, it returns as soon as there is one, or when the wait is over.
 	AttemptsAfter(ctx context.Context, q model.TailQuery) ([]sluice.Attempt, uint64, error)
 }
 
@@ -36,8 +37,8 @@ type attemptList struct {
 	NextAfter string           `json:"next_after"`
 }
 
-// listAttempts returns the attempts behind a place, of the subscriptions that the caller manages. Without a place it returns the
-// present one. What endpoints answered is left out.
+// listAttempts returns the attempts after a place, of the subscriptions that the caller manages.
+// Without a place it returns only the current one. The responses of endpoints are left out.
 func (s *Server) listAttempts(c echo.Context) error {
 	q, err := parseTailQuery(c)
 	if err != nil {
@@ -67,7 +68,8 @@ func (s *Server) listAttempts(c echo.Context) error {
 	return c.JSON(http.StatusOK, attemptList{s.ownAttempts(c, found), strconv.FormatUint(place, 10)})
 }
 
-// tailed returns an error unless the namespace exists, and the caller manages the subscription, if one is named.
+// tailed returns an error unless the caller manages the subscription that the query names, or the
+// namespace exists if it names none.
 func (s *Server) tailed(c echo.Context, q model.TailQuery) error {
 	if q.Subscription == "" {
 		_, err := s.opts.Namespaces.Namespace(c.Request().Context(), q.Namespace)
@@ -100,8 +102,8 @@ func parseTailQuery(c echo.Context) (q model.TailQuery, err error) {
 	return q, err
 }
 
-// ownAttempts returns the attempts of subscriptions that the caller manages, at events on paths that it knows of, without
-// what endpoints answered.
+// ownAttempts returns the attempts of subscriptions that the caller manages, for events on paths
+// that it may see. It removes the responses of endpoints.
 func (s *Server) ownAttempts(c echo.Context, all []sluice.Attempt) []sluice.Attempt {
 	subs := map[string]*sluice.Subscription{} // nil: not the caller's
 	shown := make([]sluice.Attempt, 0, len(all))
@@ -124,7 +126,7 @@ func (s *Server) ownAttempts(c echo.Context, all []sluice.Attempt) []sluice.Atte
 	return shown
 }
 
-// keepKnown leaves out the events of a batch that the caller knows nothing of.
+// keepKnown removes the events of a batch whose paths the caller may not see.
 func (s *Server) keepKnown(c echo.Context, sub *sluice.Subscription, a *sluice.Attempt) {
 	a.Batch = slices.DeleteFunc(a.Batch, func(one sluice.EventRef) bool { return !s.knows(c, sub, one.Path) })
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// topicsQuery selects topics. Both lists go on from the cursor.
+// topicsQuery selects topics. The lists of local and of mirrored topics both continue from the
+// cursor.
 type topicsQuery struct {
 	ns, prefix string
 	mirrored   bool
@@ -30,7 +31,7 @@ type topicsCursor struct {
 	Local bool   `json:"l,omitempty"` // it has ended
 
 	Mirror string      `json:"m,omitempty"`
-	Topic  sluice.Path `json:"t,omitempty"` // of the mirror, the last that was listed
+	Topic  sluice.Path `json:"t,omitempty"` // the last topic of the mirror that was listed
 	Copies bool        `json:"c,omitempty"` // the list of mirrored topics has ended
 }
 
@@ -42,15 +43,15 @@ func (c topicsCursor) text() (string, error) {
 	return base64.RawURLEncoding.EncodeToString(text), err
 }
 
-// topicList is a page of the topics of a namespace: its own in the order of their last event, and those of
-// its mirrors by mirror and name.
+// topicList is a page of the topics of a namespace: its own in the order of their last event, and
+// those of its mirrors ordered by mirror and name.
 type topicList struct {
 	Topics     []sluice.Topic         `json:"topics"`
 	Mirrored   []sluice.MirroredTopic `json:"mirrored_topics,omitzero"` // nil: they were not asked for
 	NextCursor string                 `json:"next_cursor"`
 }
 
-// listTopics returns a page of the paths of a namespace, and if they are asked for, of its mirrors (S3-113,
+// listTopics returns a page of the paths of a namespace and, on request, of its mirrors (S3-113,
 // S3-114).
 func (s *Server) listTopics(c echo.Context) error {
 	q, err := topicsOf(c)
@@ -94,8 +95,8 @@ func topicsOf(c echo.Context) (q topicsQuery, err error) {
 	return q, nil
 }
 
-// localTopics adds topics of the namespace itself whose last event the caller may read. Those of the server
-// are left out.
+// localTopics adds topics of the namespace itself whose last event the caller may read. It leaves
+// out reserved paths, to which only the server writes.
 func (s *Server) localTopics(c echo.Context, q topicsQuery, list *topicList, next *topicsCursor) error {
 	visible := s.rights.Visible(c, sluice.VerbRead)
 	wants := func(ev *sluice.Event) bool {
@@ -120,7 +121,7 @@ func (s *Server) localTopics(c echo.Context, q topicsQuery, list *topicList, nex
 	return nil
 }
 
-// covering returns a pattern that all paths match that begin so, and few others.
+// covering returns a pattern that matches all paths with a prefix, and few others.
 func covering(prefix string) sluice.Pattern {
 	pattern, err := sluice.ParsePattern(prefix[:strings.LastIndexByte(prefix, '/')+1] + "**")
 	if err != nil {
@@ -129,8 +130,8 @@ func covering(prefix string) sluice.Pattern {
 	return pattern
 }
 
-// mirroredTopics adds topics of mirrors. They have the label of the namespace, so that the caller must be
-// able to read all of it.
+// mirroredTopics adds topics of mirrors. They have the label of the namespace, so the caller must
+// have the right to read the whole namespace.
 func (s *Server) mirroredTopics(c echo.Context, q topicsQuery, list *topicList, next *topicsCursor) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
@@ -165,7 +166,7 @@ func (s *Server) mirroredTopics(c echo.Context, q topicsQuery, list *topicList, 
 	return nil
 }
 
-// after returns the index of the first topic behind one, in a list by name.
+// after returns the index of the first topic after last in a list that is ordered by name.
 func after(topics []sluice.MirroredTopic, last sluice.Path) int {
 	at, found := slices.BinarySearchFunc(topics, last, func(t sluice.MirroredTopic, last sluice.Path) int {
 		return strings.Compare(string(t.Topic), string(last))

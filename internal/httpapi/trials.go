@@ -11,8 +11,9 @@ import (
 )
 
 // expressionTurn waits until no other request of the accountable principal evaluates an expression
-// on the latest events of a namespace's paths: one may cost stateCost, and a principal may send any
-// number at once. Operators do not wait. It returns the context's error if that ends first.
+// on the latest events of a namespace's paths. Each evaluation may cost up to stateCost, and a
+// principal may send any number of requests at once. Operators do not wait. It returns the
+// context's error if that ends first.
 func (s *Server) expressionTurn(c echo.Context, namespace string) (done func(), err error) {
 	who := httpkit.Caller(c)
 	if who.Unbounded() || s.opts.Access == nil {
@@ -31,8 +32,8 @@ func (s *Server) payer(c echo.Context, namespace string) string {
 	return string(s.opts.Access.Answers(who, namespace, time.Now()))
 }
 
-// oneEach tracks the principals with something in progress that each may do once at a time: a trial, which is the dry run
-// of a replay, or of a watch, because it reads thousands of events; a batch of subscriptions.
+// oneEach allows each principal one operation at a time. It is used for batches of subscriptions,
+// and for trials: dry runs of replays and watches, which read thousands of events.
 type oneEach struct {
 	mu      sync.Mutex
 	running map[sluice.Principal]struct{}
@@ -49,7 +50,8 @@ func (s *Server) enterTrial(c echo.Context, namespace string) (leave func(), err
 	return s.trials.enter(s.opts.Access.Answers(who, namespace, time.Now()), "dry run")
 }
 
-// enter begins something. Code QuotaExceeded, with retry_after, if the principal has it in progress.
+// enter begins an operation, which ends with leave. Code QuotaExceeded, with retry_after, if the
+// principal already has one in progress.
 func (t *oneEach) enter(who sluice.Principal, what string) (leave func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

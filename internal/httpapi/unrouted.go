@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// unrouted returns the error for a request that no route takes, nil for all others. Which routes
-// there are is public.
+// unrouted returns the error for a request that matches no route, nil for all others. It may name
+// routes, because the list of routes is public.
 func unrouted(c echo.Context, err error) *sluice.Error {
 	e, ok := errors.AsType[*echo.HTTPError](err)
 	switch {
@@ -75,7 +75,8 @@ func otherMethod(method string, at []string) string {
 	return ""
 }
 
-// elsewhere returns where the resource of a wrong URL probably is, else where all URLs are listed.
+// elsewhere returns a hint for a wrong URL: the URL that was probably meant, or else where all URLs
+// are listed.
 func elsewhere(path string) string {
 	at := strings.Split(strings.Trim(path, "/"), "/")
 	if at[0] == "api" {
@@ -90,8 +91,8 @@ func elsewhere(path string) string {
 	return "/docs lists all"
 }
 
-// placeOf returns the URL of the resource that users of other services expect at the segments of a path, below
-// /v1 or not; "" if there is none.
+// placeOf returns the URL of the resource that users of other services would expect at a path, with
+// or without /v1; "" if there is none.
 func placeOf(at []string) string {
 	if len(at) == 0 {
 		return ""

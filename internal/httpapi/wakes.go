@@ -17,10 +17,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Wakes are the wake consumers of subscriptions of mode wake (S1).
+// Wakes manages the wake consumers of subscriptions of mode wake (S1).
 type Wakes interface {
 	// Admit refuses a callback with an invalid token, with the codes of Call, before its body is
-	// read: unauthenticated bodies cost no memory.
+	// read, so that unauthenticated bodies cost no memory.
 	Admit(ctx context.Context, namespace, consumerID, token string) error
 	// Call handles a callback: the raw bearer token, "" if absent, and the raw body. A refusal is
 	// an error with one of the codes sluice.Wake…; with WakeTokenExpired, the response may have a
@@ -32,15 +32,16 @@ type Wakes interface {
 	// last wake. Code NotFound.
 	Consumer(ctx context.Context, sub *sluice.Subscription, path sluice.Path) (sluice.WakeConsumer, error)
 	// Ended is called after a stream was deleted, and removes its consumers before it returns
-	// (S1-122). It may be called repeatedly, and for a path with a new stream, which it must detect
-	// itself.
+	// (S1-122). Callers may call it repeatedly, even after a new stream was created on the path,
+	// whose consumers it must keep.
 	Ended(ctx context.Context, namespace string, path sluice.Path) error
 }
 
 // endingLimit is the time limit for removing the consumers of a deleted stream.
 const endingLimit = 10 * time.Second
 
-// newTokenKey is the context key of the token with which a failed callback may be repeated.
+// newTokenKey is the context key of the new token with which the worker may repeat a failed
+// callback.
 const newTokenKey = "token"
 
 // called is the response to a callback (S1-82).

@@ -21,8 +21,8 @@ const (
 	paramSubscriptions = "subscriptions"
 )
 
-// apart returns a route that handles requests about subscriptions separately from those about
-// streams.
+// apart returns a route that checks and handles requests about subscriptions with of and handle,
+// and requests about streams with r.
 func apart(r route, of demand, handle echo.HandlerFunc) route {
 	about := func(c echo.Context) bool {
 		return c.QueryParams().Has(paramSubscription) || c.QueryParams().Has(paramSubscriptions)
@@ -92,9 +92,9 @@ func wakeID(c echo.Context) (string, error) {
 	return id, nil
 }
 
-// ownedHere is owned for a subscription of mode wake next to a pattern, which must be the
-// subscription's own or, for reading, the pattern of everything. A list contains the subscriptions
-// that the caller may see.
+// ownedHere is owned for a request that names a subscription of mode wake beside a pattern. The
+// pattern must be the subscription's own or, for reading, everything. A list needs only an
+// authenticated caller: it contains the subscriptions that the caller may see.
 func ownedHere(s *Server, c echo.Context) error {
 	looking := c.Request().Method == http.MethodGet
 	if looking && c.QueryParams().Has(paramSubscriptions) {
@@ -152,7 +152,7 @@ func (s *Server) putWake(c echo.Context) error {
 	return c.JSON(http.StatusOK, inS1(s.hideURL(c, sub)))
 }
 
-// ofWebhook returns the error of a subscription with the name of the URL's field in S1.
+// ofWebhook returns the error of a subscription with the field of the URL named as in S1.
 func ofWebhook(err error, url string) error {
 	if sluice.CodeOf(err) == sluice.InvalidRequest {
 		err = cmp.Or(sluice.CheckURL("webhook", url), err)

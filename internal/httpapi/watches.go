@@ -18,8 +18,8 @@ import (
 
 // Watches stores watches.
 type Watches interface {
-	// Put creates a watch, or replaces the one with its ID if may allows it, and returns it and
-	// whether it is new. Codes InvalidRequest; TooLarge; Forbidden; NotFound for the namespace;
+	// Put creates a watch, or replaces the one with its ID if may returns nil. It returns the watch
+	// and whether it is new. Codes InvalidRequest; TooLarge; Forbidden; NotFound for the namespace;
 	// QuotaExceeded; Conflict.
 	Put(ctx context.Context, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error)
 	// Get returns a watch. Code NotFound.
@@ -34,7 +34,7 @@ type Watches interface {
 	Try(ctx context.Context, w sluice.Watch, since uint64, shows func(*sluice.Event) bool) (sluice.WatchTrial, error)
 }
 
-// watchRequest is the body of a PUT.
+// watchRequest is the body of a PUT of a watch.
 type watchRequest struct {
 	Pattern     sluice.Pattern  `json:"pattern"`
 	Filter      sluice.Filter   `json:"filter"`
@@ -56,8 +56,8 @@ func (s *Server) watchRoutes() []route {
 	}
 }
 
-// putWatch creates a watch for a caller that may read its pattern and publish its action; both are
-// checked again at every use.
+// putWatch creates a watch for a caller that may read its pattern and publish its action; both
+// rights are checked again whenever the watch reads or publishes.
 func (s *Server) putWatch(c echo.Context) error {
 	if s.opts.Watches == nil {
 		return noWatches()
@@ -169,8 +169,8 @@ func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
 	return w, err
 }
 
-// ownsInstruction reports whether the caller manages an instruction: its own, or one of a namespace
-// that it administers.
+// ownsInstruction reports whether the caller manages a watch or an appointment: one that it
+// created, or one of a namespace that it administers.
 func (s *Server) ownsInstruction(c echo.Context, namespace string, by sluice.Creator) (bool, error) {
 	admin := s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: namespace})
 	switch {

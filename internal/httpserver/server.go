@@ -1,4 +1,4 @@
-// Package httpserver serves a handler over HTTP or HTTPS, within limits of connections, sizes and
+// Package httpserver serves a handler over HTTP or HTTPS, with limits for connections, sizes and
 // times.
 package httpserver
 
@@ -29,7 +29,8 @@ const maxHeader = 64 << 10
 // maxStreams limits the concurrent requests of one HTTP/2 connection.
 const maxStreams = 100
 
-// Server has an address from the beginning, and accepts connections while Serve runs.
+// Server is a listening HTTP server. The system queues connections from Listen on; the server
+// accepts them while Serve runs.
 type Server struct {
 	cfg      config.HTTP
 	log      *slog.Logger
@@ -37,7 +38,7 @@ type Server struct {
 	tls      *tls.Config  // nil: plain HTTP
 	conns    atomic.Int64 // open connections
 
-	stopping context.Context //nolint:containedctx // it ends when waiting requests are to end
+	stopping context.Context //nolint:containedctx // ends when waiting requests should end
 	stop     context.CancelFunc
 }
 
@@ -52,8 +53,9 @@ func Listen(ctx context.Context, cfg config.HTTP, log *slog.Logger) (*Server, er
 	return s, nil
 }
 
-// listen opens an address, which a server that was just killed may have for a moment yet: a process that it was about to
-// start a program in is a copy of it until then.
+// listen opens an address. It retries for a second, because a server that was just killed may still
+// hold the address: a process that it forked to start a program has a copy of the listener until
+// the program starts.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	return backoff.RetryWithData(func() (net.Listener, error) {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -73,7 +75,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Stopping returns a context that ends when waiting requests are to end.
+// Stopping returns a context that ends when waiting requests should end.
 func (s *Server) Stopping() context.Context { return s.stopping }
 
 // Connections returns the number of open connections.
@@ -102,7 +104,7 @@ func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
 	}
 	s.stop()
 	err := web.Shutdown(shutdown.Lasting(ctx))
-	if errors.Is(err, context.Canceled) { // requests are in flight that the store does not answer
+	if errors.Is(err, context.Canceled) { // requests are in flight for which the store does not respond
 		shutdown.Left(ctx, "requests", 1)
 		err = web.Close()
 	}
@@ -161,7 +163,7 @@ func (s *Server) countConnections(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// LoadTLS loads the certificate, if configured.
+// LoadTLS loads the certificate, if one is configured. It must precede Serve.
 func (s *Server) LoadTLS(ctx context.Context) error {
 	wanted := s.cfg.TLS
 	if !wanted.On() {

@@ -11,9 +11,9 @@ import (
 // in flight.
 const mostUnsent = 64 << 10
 
-// bounded is a listener of connections that buffer little unsent data. Otherwise the kernel buffers
-// megabytes for each reader that has stopped reading, unnoticed by the writer. Data in flight is
-// not limited, so the throughput over long distances is unaffected.
+// bounded is a listener of connections for which the kernel buffers little unsent data. Otherwise
+// it would buffer megabytes for each reader that has stopped reading, and the writer would not
+// notice. Data in flight is not limited, so the throughput over long distances is unaffected.
 type bounded struct{ net.Listener }
 
 // Accept is part of net.Listener.

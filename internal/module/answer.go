@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// MaxAnswer is the most bytes of a line that a worker writes to its standard output.
+// MaxAnswer is the maximum size of a line that a worker writes to its standard output, in bytes.
 const MaxAnswer = 1 << 20
 
-// maxText is the most bytes of a worker's reason that are kept.
+// maxText is the maximum number of bytes that are kept of a worker's reason.
 const maxText = 1 << 10
 
 // Answer is a worker's answer to an event.
 type Answer struct {
-	ID      string // of the event's line
+	ID      string // id of the event's line
 	Outcome sluice.Outcome
 	Dead    sluice.Reason // with Refused
-	After   time.Duration // with Failed: the next attempt is not before that
+	After   time.Duration // with Failed: minimum delay of the next attempt
 	Text    string        // why it failed or was refused
 	Events  [][]byte      // with Delivered: to be published, each in JSON
 }
@@ -36,9 +36,10 @@ type encodedAnswer struct {
 	Dead   *string           `json:"dead"`
 }
 
-// ParseAnswer returns the answer in a line: {"id":…,"ok":true}, {"id":…,"retry":"why","after":"10s"} or
-// {"id":…,"dead":"why"}; the first may have events. Members that it does not know are ignored. An answer that has an id and nothing else that is clear
-// fails the attempt of its event. The error says why the line is no answer.
+// ParseAnswer returns the answer in a line: {"id":…,"ok":true},
+// {"id":…,"retry":"why","after":"10s"} or {"id":…,"dead":"why"}; the first may have events. Unknown
+// members are ignored. If a line has an id but is otherwise unclear, the answer fails the attempt
+// of that event. The error says why a line is no answer.
 func ParseAnswer(line []byte) (Answer, error) {
 	var in encodedAnswer
 	err := json.Unmarshal(line, &in)
@@ -98,7 +99,8 @@ func clip(text string, n int) string {
 	return strings.ToValidUTF8(text[:min(len(text), n)], "")
 }
 
-// CheckReady returns an error unless a line is the first that a worker has to write: {"ready":true}.
+// CheckReady returns an error unless a line is {"ready":true}, the first line that a worker must
+// write.
 func CheckReady(line []byte) error {
 	var in struct {
 		Ready bool `json:"ready"`
@@ -109,7 +111,8 @@ func CheckReady(line []byte) error {
 	return nil
 }
 
-// AppendEventLine appends the line by which a worker gets an event. The body is the subscription's envelope, in JSON.
+// AppendEventLine appends the line that sends an event to a worker. The body is the event in the
+// subscription's envelope, in JSON.
 func AppendEventLine(line []byte, head EventHead, body []byte) ([]byte, error) {
 	text, err := json.Marshal(head)
 	if err != nil {
@@ -119,7 +122,7 @@ func AppendEventLine(line []byte, head EventHead, body []byte) ([]byte, error) {
 	from := len(line)
 	line = append(line, body...)
 	for i, c := range line[from:] {
-		if c == '\n' || c == '\r' { // white space, since JSON has no such character in a string
+		if c == '\n' || c == '\r' { // white space: within JSON strings these characters are escaped
 			line[from+i] = ' '
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// checkDeclaration returns an error unless it is clear what the handler publishes and reads, and how it does that.
+// checkDeclaration validates the members output, publish and read of a handler.
 func (h *Handler) checkDeclaration() error {
 	switch {
 	case h.Output != OutputLog && h.Output != OutputEvents:
@@ -51,7 +51,7 @@ func checkPublish(p *sluice.Publishable) (err error) {
 	return nil
 }
 
-// checkPattern returns a pattern of paths that are not the server's.
+// checkPattern returns a pattern in canonical form. It refuses patterns of the server's own paths.
 func checkPattern(p sluice.Pattern) (sluice.Pattern, error) {
 	pattern, err := sluice.ParsePattern(string(p))
 	if err != nil {

@@ -4,6 +4,7 @@
 //	  events/subscribe.json    which events, and the handler of each
 //	  handlers/onPaid.py
 //
-// A module that is unclear in any point is not loaded, with the reason and the line (S4-32). What runs is what
-// was approved: the digest of a module covers every file of it, and a copy of these files is what is executed.
+// A module with anything unclear in it is not loaded; the error has the reason and the line
+// (S4-32). Only approved files run: the digest of a module covers all of its files, and the server
+// executes a copy of these files.
 package module

@@ -9,10 +9,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Endpoint is the mode of a handler without a program: its events go to a URL.
+// Endpoint is the mode of a handler without a program. Its events are sent to a URL.
 const Endpoint Mode = "endpoint"
 
-// setEndpoint sets the endpoint of the module that gets the events, by its name (S4-30: handler).
+// setEndpoint sets the URL to which the events go, from the name of one of the module's endpoints
+// (S4-30: handler).
 func (h *Handler) setEndpoint(in *encodedEvent, endpoints map[string]string) error {
 	others := *in
 	others.EventType, others.Filter, others.ID, others.Pattern, others.Endpoint = "", nil, "", "", ""
@@ -28,7 +29,7 @@ func (h *Handler) setEndpoint(in *encodedEvent, endpoints map[string]string) err
 	return h.checkID()
 }
 
-// Sink returns what the subscription of the handler sends its events to.
+// Sink returns the endpoint of the handler's subscription: its URL, or its program.
 func (h *Handler) Sink() sluice.Endpoint {
 	if h.Mode == Endpoint {
 		return sluice.Endpoint{URL: h.URL}

@@ -7,11 +7,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Exit is how a program ended.
+// Exit describes how a program ended.
 type Exit struct {
-	Code     int            // exit code; -1: it was ended by a signal
-	Signal   syscall.Signal // that ended it; 0: none
-	TimedOut bool           // its time was over, and it was ended
+	Code     int            // exit code; -1 if a signal ended it
+	Signal   syscall.Signal // the signal that ended it; 0: none
+	TimedOut bool           // it exceeded its timeout and was ended
 	Temp     string         // limit of its temporary directory that it exceeded, for which it was ended; "": none
 }
 
@@ -24,9 +24,11 @@ const (
 	exitRefused  = 2  // of hooks
 )
 
-// OutcomeOf returns what the end of a program means for its event: 0 is done; 64 to 78 refuse it for good, except 71 and
-// 75, which like any other code, a signal, a timeout and a limit of the temporary directory fail the attempt: the retry
-// policy decides about the next one. In the dialect of hooks 2 refuses, too. The text says what happened; "" if it is done.
+// OutcomeOf returns the outcome of an attempt from the end of its program. Exit code 0 delivers the
+// event. Codes 64 to 78 except 71 and 75 refuse it for good, and so does 2 in the dialect of hooks.
+// All other codes, a signal, a timeout and an exceeded limit of the temporary directory fail the
+// attempt, and the retry policy decides about the next one. Text describes a failure or refusal for
+// people.
 func OutcomeOf(exit Exit, dialect Dialect) (outcome sluice.Outcome, dead sluice.Reason, text string) {
 	switch {
 	case exit.Temp != "":

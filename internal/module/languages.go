@@ -3,7 +3,7 @@ package module
 // Build is the command that builds the handler of a module in Go, in the directory of the module.
 const Build = "CGO_ENABLED=0 go build -C src -o ../handlers/on-event ."
 
-// template is a handler that a new module begins with.
+// template is the first handler of a new module.
 type template struct {
 	file, text string
 	handler    string            // path of the program

@@ -43,7 +43,7 @@ const (
 // and filter.projectScoped of each event; everything else is optional.
 type Manifest struct {
 	Handlers []Handler
-	// Where the events are; default: the default namespace.
+	// Namespaces have the events; default: the default namespace.
 	Namespaces []string
 }
 
@@ -51,12 +51,12 @@ type Manifest struct {
 type Handler struct {
 	ID      string         // unique in the module; default: the name of its file
 	Type    string         // exact, or a prefix followed by ".*"
-	Program string         // path of the file in the module; "": it is an endpoint
+	Program string         // path of the file in the module; "" in the mode Endpoint
 	Args    []string       // of the program
 	Mode    Mode           // default: exec
 	Dialect Dialect        // meaning of exit codes; default: sysexits
-	Env     []string       // names of variables of the server's environment that it gets
-	System  bool           // it handles system events, which root approves (S4-33)
+	Env     []string       // names of variables of the server's environment that the program gets
+	System  bool           // it handles system events, which only root approves (S4-33)
 	Pattern sluice.Pattern // of the paths
 	Filter  sluice.Filter  // besides the type
 	Policy  sluice.Policy  // timeout, window, retries and envelope
@@ -64,25 +64,25 @@ type Handler struct {
 	Network bool           // it may make connections
 	Output  Output         // of its standard output; default: log
 	Publish []sluice.Publishable
-	Read    []sluice.Pattern // paths that it reads besides its events
+	Read    []sluice.Pattern // paths that it may read besides its events
 	Line    int              // in the manifest
 
 	Endpoint string // name of the module's endpoint that gets the events in place of a program
 	URL      string // of the endpoint
 
 	Processes int           // copies of a worker; default: 1
-	Ready     time.Duration // that a worker has to become ready; default: 10s
+	Ready     time.Duration // time within which a worker must become ready; default: 10s
 }
 
 // Command returns the program and its arguments.
 func (h *Handler) Command() []string { return append([]string{h.Program}, h.Args...) }
 
-// Limits bound a program's processes.
+// Limits are the resource limits of a program's processes.
 type Limits struct {
 	MemoryMiB uint64          `json:"memoryMiB"` // address space; 0: unlimited
-	Processor sluice.Duration `json:"processor"` // time; 0s: unlimited
+	Processor sluice.Duration `json:"processor"` // CPU time; 0s: unlimited
 	OpenFiles uint64          `json:"openFiles"` // default: 256
-	Processes uint64          `json:"processes"` // in the control group of a program, or else of modules.user; 0: unlimited
+	Processes uint64          `json:"processes"` // in its control group or else of modules.user; 0: unlimited
 	FileMiB   uint64          `json:"fileMiB"`   // size of a file that it writes; default: 64
 	TempMiB   uint64          `json:"tempMiB"`   // size of its temporary directory; default: 512
 	TempFiles uint64          `json:"tempFiles"` // files and directories in it; default: 10,000
@@ -94,7 +94,7 @@ type Mode string
 // The modes.
 const (
 	Exec   Mode = "exec"   // one process for each event
-	Worker Mode = "worker" // processes that stay, and get an event a line
+	Worker Mode = "worker" // long-running processes that get one event a line
 )
 
 // Output is the meaning of a program's standard output.
@@ -176,7 +176,8 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Reason)
 }
 
-// ParseManifest returns the manifest in a text. Files of the module are not looked at. The error is a *Fault.
+// ParseManifest parses a manifest. It does not check whether the module's files exist. The error is
+// a *Fault.
 func ParseManifest(text []byte) (Manifest, error) {
 	in, err := decode(text)
 	if err != nil {
@@ -260,7 +261,8 @@ func parseHandler(text []byte, endpoints map[string]string) (Handler, error) {
 	return h, cmp.Or(h.setProgram(), h.setMode(&in), h.checkRest(), h.checkDeclaration(), h.checkPolicy())
 }
 
-// setEvents sets which events the handler gets. It fails if that is unclear (S4-32).
+// setEvents sets which events the handler gets, from its type and filter. It fails if they are
+// unclear (S4-32).
 func (h *Handler) setEvents(in *encodedFilter) error {
 	if in == nil || in.ProjectScoped == nil {
 		return errors.New("filter.projectScoped is missing: write true for events of the namespaces, false for events of the server")
@@ -292,7 +294,8 @@ func (h *Handler) setEvents(in *encodedFilter) error {
 
 const systemPaths = "/_sys"
 
-// systemTypes returns the types of the specification that only the server publishes (S4-34), and their names in Sluice.
+// systemTypes maps the types that the specification reserves for the server (S4-34) to their names
+// in Sluice; "" if Sluice has no such type.
 func systemTypes() map[string]string {
 	return map[string]string{
 		"system.start": sluice.TypeServerStarted, "system.shutdown": sluice.TypeServerStopping, "module.enabled": "", "module.disabled": "",
@@ -309,7 +312,7 @@ func checkType(name string) error {
 	return nil
 }
 
-// setProgram sets the program, which is a file of the module.
+// setProgram validates the path of the program, which is a file of the module.
 func (h *Handler) setProgram() error {
 	if h.Program == "" {
 		return errors.New("handler is missing, or an endpoint in its place")
@@ -331,19 +334,19 @@ func (h *Handler) checkID() error {
 	return nil
 }
 
-// checkPolicy returns the reason why the subscription of the handler would be refused.
+// checkPolicy returns the error with which the server would refuse the handler's subscription.
 func (h *Handler) checkPolicy() error {
 	sub := sluice.Subscription{
 		Namespace: sluice.DefaultNamespace, Pattern: h.Pattern, Filter: h.Filter, Policy: h.Policy, Endpoint: h.Sink(),
 	}
 	sub.SetDefaults()
 	if err := cmp.Or(sub.Validate(), retry.Check(sub.Policy.Retry)); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "policy.")) // a manifest has its members beside the others
+		return errors.New(strings.TrimPrefix(err.Error(), "policy.")) // a manifest has no member policy
 	}
 	return nil
 }
 
-// setMode checks what only one of the modes has.
+// setMode checks and sets the members that only one mode has.
 func (h *Handler) setMode(in *encodedEvent) error {
 	switch h.Mode {
 	case Exec:
@@ -352,7 +355,7 @@ func (h *Handler) setMode(in *encodedEvent) error {
 		}
 		return nil
 	case Worker:
-	case Endpoint: // it has no program, and is set otherwise
+	case Endpoint: // set by setEndpoint
 		fallthrough
 	default:
 		return fmt.Errorf("mode %q: use %q or %q", h.Mode, Exec, Worker)
@@ -429,14 +432,15 @@ func toEvents(dec *json.Decoder) bool {
 	return false
 }
 
-// lineAt returns the line of what follows an offset, white space and a comma left out.
+// lineAt returns the line of the first character after an offset that is neither white space nor a
+// comma.
 func lineAt(text []byte, offset int64) int {
 	rest := text[offset:]
 	begin := int(offset) + len(rest) - len(bytes.TrimLeft(rest, ", \t\r\n"))
 	return 1 + bytes.Count(text[:begin], []byte("\n"))
 }
 
-// lineOfError returns the line of a syntax error; 0 if the error is another one.
+// lineOfError returns the line of the error that decoding a manifest returned; 0 if it is unknown.
 func lineOfError(text []byte, err error) int {
 	if json.Valid(text) {
 		return 0

@@ -5,5 +5,6 @@ import _ "embed" // the schema
 //go:embed manifest.schema.json
 var schema []byte
 
-// Schema returns the JSON Schema of a manifest (draft 2020-12). ParseManifest checks more.
+// Schema returns the JSON Schema of a manifest (draft 2020-12). ParseManifest checks more than the
+// schema can express.
 func Schema() []byte { return schema }

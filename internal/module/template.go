@@ -16,14 +16,14 @@ import (
 // TestsFile is the path of a module's table of tests.
 const TestsFile = "events/tests.json"
 
-// Test is one row of a module's table: an event, and what its handler makes of it.
+// Test is one row of a module's table of tests: an event, and the expected result of its handler.
 type Test struct {
 	Name    string         `json:"name"`
 	Handler string         `json:"handler,omitempty"` // id; default: that of the only handler
 	Event   sluice.Event   `json:"event"`             // a CloudEvent
 	Outcome sluice.Outcome `json:"outcome"`
-	Output  string         `json:"output,omitempty"` // a part of what it writes
-	// What it publishes, in order; absent: anything, empty: nothing.
+	Output  string         `json:"output,omitempty"` // expected part of its output
+	// Publishes are the events that it publishes, in order. Absent: any; empty: none.
 	Publishes []TestEvent `json:"publishes,omitempty"`
 }
 
@@ -34,7 +34,8 @@ type TestEvent struct {
 	Data json.RawMessage `json:"data,omitempty"` // absent: any
 }
 
-// Differs returns how published events differ from those that the test expects; "" if they do not.
+// Differs describes how published events differ from those that the test expects; "" if they do not
+// differ.
 func (t *Test) Differs(events []sluice.Event) string {
 	if t.Publishes == nil {
 		return ""
@@ -55,7 +56,8 @@ func (t *Test) Differs(events []sluice.Event) string {
 	return ""
 }
 
-// New writes a module that works into a new directory, for events of a type. The handler in Go has to be built first (Build).
+// New creates a directory with a working module for events of a type. A handler in Go must be built
+// before it works (see Build).
 func New(dir, language, eventType string, mode Mode) (err error) {
 	if err := CheckName(filepath.Base(dir)); err != nil {
 		return err
@@ -127,7 +129,7 @@ func indented(v any) (string, error) {
 	return string(text) + "\n", nil
 }
 
-// Tests returns the table of tests of a module; none if it has no such file. The error is a *Fault.
+// Tests returns the module's table of tests, empty if it has no TestsFile. The error is a *Fault.
 func (m *Module) Tests() ([]Test, error) {
 	text, err := os.ReadFile(filepath.Join(m.Dir, filepath.FromSlash(TestsFile)))
 	if os.IsNotExist(err) {

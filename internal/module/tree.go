@@ -17,13 +17,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of a module.
+// Limits of a module.
 const (
 	maxFiles = 20_000
 	maxBytes = 512 << 20
 )
 
-// Module is a directory that was read.
+// Module is a module as Open read it.
 type Module struct {
 	Name     string // the name of its directory
 	Dir      string
@@ -49,8 +49,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Open reads the module in a directory. The error is a *Fault if the module is not to be loaded (S4-32). The
-// caller closes nothing.
+// Open reads the module in a directory. The error is a *Fault if the module is invalid (S4-32). The
+// module holds no open files, so it need not be closed.
 func Open(dir string) (*Module, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func Open(dir string) (*Module, error) {
 	return m, nil
 }
 
-// readManifest reads the manifest, or as much of it as tells that it is too large.
+// readManifest reads the manifest. Of one that is too large it reads one byte more than the limit.
 func readManifest(root *os.Root) (text []byte, err error) {
 	f, _, err := openRegular(root, ManifestFile)
 	if err != nil {
@@ -115,8 +115,8 @@ func (m *Module) checkPrograms() error {
 	return nil
 }
 
-// scan returns the files of a module. Nothing but directories and regular files may be in it: what a link leads to
-// can change without the module.
+// scan returns the files of a module. A module may contain only directories and regular files,
+// because the target of a link can change while the module does not.
 func scan(root *os.Root) (map[string]File, error) {
 	files, total := map[string]File{}, int64(0)
 	err := fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
@@ -160,7 +160,8 @@ func hashed(root *os.Root, path string, most int64) (file File, err error) {
 	return file, nil
 }
 
-// openRegular opens a file that was a regular one a moment ago. A pipe in its place would wait for a writer.
+// openRegular opens a regular file and refuses others. It opens without blocking: a pipe in the
+// file's place would otherwise wait for a writer.
 func openRegular(root *os.Root, path string) (*os.File, fs.FileInfo, error) {
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -181,7 +182,7 @@ func sum(text []byte) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// DigestOf returns the digest of files: of their paths, sizes and contents, and of which are executable.
+// DigestOf returns the digest of files. It covers their paths, sizes, contents and executable bits.
 func DigestOf(files map[string]File) string {
 	hash := sha256.New()
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -191,7 +192,7 @@ func DigestOf(files map[string]File) string {
 	return "sha256:" + hex.EncodeToString(hash.Sum(nil))
 }
 
-// Changed returns the paths in which files differ, sorted: changed, missing and additional ones.
+// Changed returns the sorted paths of files that were changed, removed or added.
 func Changed(from, to map[string]File) []string {
 	var paths []string
 	for path, file := range from {
@@ -208,8 +209,9 @@ func Changed(from, to map[string]File) []string {
 	return paths
 }
 
-// CopyTo copies the module into a new directory, whose files cannot be written. Each must be the one that was read:
-// a program that is replaced in the meantime never runs. On an error nothing is left behind.
+// CopyTo copies the module into a new directory of read-only files. It fails if a file is not the
+// one that Open read, so a program that was replaced meanwhile never runs. After an error it leaves
+// nothing behind.
 func (m *Module) CopyTo(dir string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // programs may run as another user
 		return fmt.Errorf("copy of module %s: %w", m.Name, err)

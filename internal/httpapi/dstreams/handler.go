@@ -34,13 +34,14 @@ type Options struct {
 	KeyID         func() string                         // ID of the current signing key
 }
 
-// Deps is what a handler needs from the API around it.
+// Deps holds the parts of the API that a handler needs.
 type Deps struct {
 	Rights httpkit.Rights
-	// Admit returns the checks before an append of a number of bytes, the same as for publishing.
+	// Admit returns a function that checks the events of an append before they are stored, as for
+	// publishing. Size is the number of bytes of the request.
 	Admit func(c echo.Context, size int) func(context.Context, []sluice.Event) error
-	// Deleted is called after an attempt to delete a stream, with its result, and returns the error
-	// of the request.
+	// Deleted is called after an attempt to delete a stream, with the result of that attempt. It
+	// returns the error with which the request ends.
 	Deleted func(ctx context.Context, namespace string, path sluice.Path, result error) error
 	// UntilEnd returns a context that ends with ctx, with the server or with the caller's grant.
 	UntilEnd func(ctx context.Context) (context.Context, context.CancelFunc)
@@ -59,7 +60,7 @@ func New(opts Options, needs Deps) *Handler {
 	return &Handler{opts, needs}
 }
 
-// Wait returns how long a read waits for new data.
+// Wait returns how long a long poll waits for new data.
 func (s *Handler) Wait() time.Duration { return s.opts.LongPoll }
 
 // MaxBody returns the maximum size of an append.

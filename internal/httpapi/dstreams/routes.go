@@ -26,14 +26,14 @@ const (
 const (
 	controlBase = streamsBase + ":ns/" + streamsub.ControlSegment
 
-	rootKey       = "root" // context key of the path below which its streams are
+	rootKey       = "root" // context key of the path below which a subscription's streams are
 	keptStreamSub = "wake" // context key of the request's subscription
 
 	maxControlBody = 1 << 20
 )
 
-// Routes returns the routes of the protocol. Put, Get and Delete of Streams may have another meaning
-// with parameters of S1.
+// Routes returns the routes of the protocol. PUT, GET and DELETE of Streams mean something else
+// with the parameters of S1, which the caller of Routes handles.
 func (s *Handler) Routes() []httpkit.Route {
 	return append([]httpkit.Route{
 		httpkit.On(http.MethodOptions, Streams, httpkit.Open, s.streamOptions),
@@ -53,7 +53,7 @@ func (s *Handler) controlRoutes() []httpkit.Route {
 		httpkit.On(http.MethodPut, Subscription, s.somewhere, s.putStreamSub),
 		httpkit.On(http.MethodGet, Subscription, s.streamSubOwned, s.getStreamSub),
 		httpkit.On(http.MethodDelete, Subscription, s.streamSubOwned, s.deleteStreamSub),
-		httpkit.On(http.MethodPost, Subscription+"/streams", s.streamSubOwned, s.linkStreamSub), // same as PUT
+		httpkit.On(http.MethodPost, Subscription+"/streams", s.streamSubOwned, s.linkStreamSub), // same requirement as for PUT
 		httpkit.On(http.MethodDelete, Subscription+"/streams/*", s.streamSubOwned, s.unlinkStreamSub),
 		httpkit.On(http.MethodPost, Subscription+"/claim", s.streamSubOwned, s.claimStreamSub),
 		httpkit.On(http.MethodPost, Subscription+"/callback", s.working, s.callStreamSub(streamsub.Call{Kind: streamsub.Webhook})),
@@ -71,8 +71,8 @@ func Tokenless(route string) bool {
 	return isControl(route) && slices.Contains([]string{controlBase + "/jwks.json", Subscription + "/callback", Subscription + "/ack", Subscription + "/release"}, route)
 }
 
-// Rooted removes the part of a control request's path before the control segment, and stores it:
-// streams are named relative to it.
+// Rooted removes the part of a control request's path between the namespace and the control
+// segment. It stores that part in the context, because the request names streams relative to it.
 func Rooted(c echo.Context) error {
 	u := c.Request().URL
 	rest, isStream := strings.CutPrefix(u.EscapedPath(), streamsBase)
@@ -100,8 +100,8 @@ func Rooted(c echo.Context) error {
 	return nil
 }
 
-// rootBase is the alternative path prefix of one namespace's streams, for protocol clients that
-// take only an origin.
+// rootBase is the alternative path prefix of one namespace's streams, for clients of the protocol
+// that can be configured only with an origin.
 const rootBase = "/v1/stream/"
 
 const keptAtRoot = "at root" // context key for requests below rootBase
@@ -127,10 +127,10 @@ func (s *Handler) AtRoot(c echo.Context) error {
 
 func cameByRoot(c echo.Context) bool { return c.Get(keptAtRoot) != nil }
 
-// IsStream reports whether a path is below that of streams.
+// IsStream reports whether a path is that of a stream or a control request.
 func IsStream(path string) bool { return strings.HasPrefix(path, streamsBase) }
 
-// streaming requires a verb for the path of the stream. System paths cannot be written.
+// streaming requires a verb for the path of the stream. It refuses to write to reserved paths.
 func (s *Handler) streaming(v sluice.Verb) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		key, err := streamKey(c)

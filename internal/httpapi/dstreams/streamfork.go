@@ -13,8 +13,8 @@ import (
 
 var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})$`)
 
-// forkWish returns the source of a new stream, nil without one. Forking a stream requires
-// permission to read it.
+// forkWish returns the source that a new stream forks, nil if it forks none. Forking a stream
+// requires permission to read it.
 func (s *Handler) forkWish(c echo.Context) (*durable.ForkWish, error) {
 	h := c.Request().Header
 	from, offset, sub := h.Get(headerForkedFrom), h.Get(headerForkOffset), h.Values(headerForkSub)

@@ -72,8 +72,8 @@ func (s *Handler) reading(c echo.Context) (reading, error) {
 	return r, err
 }
 
-// pageTag returns the ETag of a page: the stream, its range, whether the stream ends there, and what
-// of it is lost.
+// pageTag returns the ETag of a page: the stream, the range of the page, whether the stream ends
+// there, and which part of the range is lost.
 func pageTag(page durable.Page) string {
 	tag := fmt.Sprintf("%s:%d:%d", page.ID, page.From, page.Next)
 	if page.Ended() {
@@ -113,7 +113,7 @@ func (s *Handler) longPoll(c echo.Context, r reading) error {
 		return lost
 	}
 	if err == nil {
-		err = s.requireStream(c, sluice.VerbRead, r.key.Path) // access may have been lost during the wait; then the stream's end is not revealed
+		err = s.requireStream(c, sluice.VerbRead, r.key.Path) // without access, which may have ended during the wait, the stream's end stays hidden
 	}
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *Handler) sendStream(c echo.Context, r reading) error {
 	}
 }
 
-// nextPage returns the content after a page as soon as there is any.
+// nextPage returns the page after another one, as soon as it has content.
 func nextPage(ctx context.Context, follower *durable.Follower, before durable.Page) (durable.Page, error) {
 	if before.UpToDate {
 		return follower.Next(ctx)

@@ -34,16 +34,16 @@ const (
 	headerReceivedSeq = "Producer-Received-Seq"
 	headerEncoding    = "Stream-SSE-Data-Encoding"
 
-	// headerIncarnation has the ID of the log that the stream is in: offsets mean nothing in another
-	// one. It is not of the protocol.
+	// headerIncarnation has the incarnation of the log that the stream is in. Offsets of another
+	// incarnation are meaningless. The header is not part of the protocol.
 	headerIncarnation = "Sluice-Incarnation"
 )
 
 // maxSafeInteger is the largest integer that every client represents exactly.
 const maxSafeInteger = 1<<53 - 1
 
-// CrossOrigin allows pages of other origins to use the streams: their token is never added by a
-// browser itself.
+// CrossOrigin allows pages of other origins to use the streams. This is safe because a browser
+// never adds a token by itself.
 func CrossOrigin(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	h.Set(echo.HeaderAccessControlAllowOrigin, "*")
@@ -72,7 +72,7 @@ func streamKey(c echo.Context) (durable.Key, error) {
 	return durable.Key{Namespace: c.Param("ns"), Path: path}, err
 }
 
-// showing returns the gate of a reader.
+// showing returns the function that decides which events the caller may read.
 func (s *Handler) showing(c echo.Context) durable.Show {
 	return func(ev *sluice.Event) (bool, error) { return s.needs.Rights.Shows(c, sluice.VerbRead, ev) }
 }
@@ -205,7 +205,7 @@ var digits = regexp.MustCompile(`^[0-9]{1,16}$`)
 func claim(h http.Header) (*durable.Claim, error) {
 	id, epoch, seq := h.Values(headerProducer), h.Values(headerEpoch), h.Values(headerProducerSeq)
 	if len(id)+len(epoch)+len(seq) == 0 {
-		return nil, nil //nolint:nilnil // it is no producer's
+		return nil, nil //nolint:nilnil // the request has no producer
 	}
 	if len(id) != 1 || len(epoch) != 1 || len(seq) != 1 || id[0] == "" || len(id[0]) > sluice.MaxAttribute {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "send Producer-Id, Producer-Epoch and Producer-Seq together, each once")
@@ -233,13 +233,13 @@ func (s *Handler) deleteStream(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// onlyReads reports whether the caller may not write to a path; unless it may see an event there,
-// the stream is hidden from it.
+// onlyReads reports whether the caller may not write to a path. A stream there is then hidden from
+// the caller unless the caller may see one of its events.
 func (s *Handler) onlyReads(c echo.Context, path sluice.Path) bool {
 	return s.requireStream(c, sluice.VerbPublish, path) != nil
 }
 
-// mayKnow returns the given error, that of a missing stream, if the caller may see nothing of it.
+// mayKnow returns missing, the error for a missing stream, if the stream is hidden from the caller.
 func (s *Handler) mayKnow(c echo.Context, key durable.Key, missing error) error {
 	if !s.onlyReads(c, key.Path) {
 		return nil

@@ -68,7 +68,7 @@ func (s *Handler) madeStreamSub(c echo.Context, wake *streamsub.Subscription) bo
 	return wake.Principal == who.Principal && s.needs.Rights.Same(c, wake.Grant, wake.Namespace)
 }
 
-// working requires a token of a wake of the subscription.
+// working requires a token of one of the subscription's wakes.
 func (s *Handler) working(c echo.Context) error {
 	k, err := streamSubKey(c)
 	if err != nil {
@@ -100,8 +100,8 @@ type streamSubRequest struct {
 	Description string `json:"description"`
 }
 
-// listed is an array of streams, and acknowledged one of acknowledgements. An array that is too
-// long is refused before its elements cost memory.
+// listed is an array of streams, and acknowledged is an array of acknowledgements. An array that is
+// too long is refused before its elements are decoded.
 type (
 	listed       []string
 	acknowledged []ackRequest

@@ -33,7 +33,7 @@ type ReadQuery struct {
 	Cursor string
 }
 
-// Query returns the parameters of a request. Code InvalidRequest.
+// Query parses the parameters of a read. Code InvalidRequest.
 func Query(c echo.Context) (ReadQuery, error) {
 	query, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
@@ -54,7 +54,7 @@ func Query(c echo.Context) (ReadQuery, error) {
 	return q, nil
 }
 
-// SetPage sets the headers with the position of a page, and with the offset behind it.
+// SetPage sets the headers that describe a page, with the offset after it.
 func SetPage(c echo.Context, page durable.Page, offset string) {
 	h := c.Response().Header()
 	h.Set(headerNextOffset, offset)
@@ -67,12 +67,12 @@ func SetPage(c echo.Context, page durable.Page, offset string) {
 	httpkit.SetUnreadable(c, page.Gaps)
 }
 
-// SetCursor sets the header with the cursor behind the given one.
+// SetCursor sets the header with the cursor that follows the given one.
 func SetCursor(c echo.Context, given string) {
 	c.Response().Header().Set(headerCursor, durable.Cursor(given, time.Now()))
 }
 
-// SetIncarnation sets the header with the log that the offsets are of.
+// SetIncarnation sets the header with the incarnation of the log that the offsets belong to.
 func SetIncarnation(c echo.Context, id string) { c.Response().Header().Set(headerIncarnation, id) }
 
 // BeginEvents begins the answer with server-sent events.
@@ -87,8 +87,8 @@ func BeginEvents(c echo.Context, contentType string) {
 	c.Response().WriteHeader(http.StatusOK)
 }
 
-// Gone returns the reason for the end of an event stream, unless the client has disconnected; the
-// response has begun and cannot carry it.
+// Gone returns the error that ended an event stream, for the log: the response has begun and cannot
+// carry it. It returns nil if the client has disconnected or the stream ended as planned.
 func Gone(c echo.Context, err error) error {
 	if c.Request().Context().Err() == nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
@@ -96,8 +96,8 @@ func Gone(c echo.Context, err error) error {
 	return nil
 }
 
-// SendPage sends a page's messages as one event, followed by the offset behind it. It returns the next
-// cursor.
+// SendPage sends a page's messages as one event, followed by an event with the offset after the
+// page. It returns the next cursor.
 func SendPage(c echo.Context, page durable.Page, offset, cursor string) (string, error) {
 	if len(page.Messages) > 0 {
 		if _, err := c.Response().Write(page.Text(func() []byte { return dataEvent(page) })); err != nil {
@@ -113,7 +113,7 @@ func SendPage(c echo.Context, page durable.Page, offset, cursor string) (string,
 	return cursor, http.NewResponseController(c.Response()).Flush()
 }
 
-// controlEvent returns the event with the position behind a page.
+// controlEvent returns the event with the offset after a page.
 func controlEvent(page durable.Page, offset, cursor string) []byte {
 	b := make([]byte, 0, 160)
 	b = append(b, "event: control\ndata:{\"streamNextOffset\":\""...)

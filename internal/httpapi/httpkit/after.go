@@ -9,13 +9,15 @@ import (
 // afterKey is the context key of the work that continues after the request.
 const afterKey = "after"
 
-// After is work that continues after a request, on a hijacked connection. It runs on a stack of its
-// own, because the request's stack has grown while serving it, and there may be thousands.
+// After is work that continues after a request, on a hijacked connection. It runs in a goroutine of
+// its own: the stack of the request's goroutine has grown while it served the request, and
+// thousands of connections may be open.
 type After struct {
-	// Runs until ctx ends, with the server or by end; returns the reason if it should be logged.
+	// Run returns when ctx ends, which end or the server's shutdown causes. Its error, if any, is
+	// logged.
 	Run  func(ctx context.Context, end context.CancelFunc) error
 	Sent func() int64 // bytes sent
-	End  func()       // closes the connection; waiting for it waits for everything
+	End  func()       // closes the connection; called last
 }
 
 // SetAfter sets the work that continues after a request.

@@ -1,3 +1,3 @@
-// Package httpkit is shared by the HTTP handlers of all protocols: it reads requests, decides about the
-// rights of their callers, and maps errors to statuses.
+// Package httpkit contains the parts that the HTTP handlers of all protocols share: it reads
+// requests, decides about the rights of their callers, and maps errors to statuses.
 package httpkit

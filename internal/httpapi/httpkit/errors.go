@@ -60,20 +60,20 @@ type Failure struct {
 	RequestID string       `json:"request_id"`
 }
 
-// FailureError is its description of the error.
+// FailureError describes the error in a Failure.
 type FailureError struct {
 	Code    sluice.Code    `json:"code"`
 	Message string         `json:"message"`
 	Details map[string]any `json:"details"`
 }
 
-// refusal is an error with codes of another protocol.
+// refusal is an error with the codes of another protocol.
 type refusal interface {
 	error
 	Public() *sluice.Error // in the codes of the API
 }
 
-// Public returns the public part of an error. The rest goes to the log.
+// Public returns the part of an error that the caller may see. The rest goes to the log.
 func Public(err error) *sluice.Error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok && e.Code != sluice.Internal {
 		return e
@@ -98,7 +98,7 @@ func Public(err error) *sluice.Error {
 	return sluice.Errorf(sluice.Internal, "internal error; the server's log has the details under the request ID")
 }
 
-// Conceal returns the error for a missing resource in the form that is also used for a hidden one.
+// Conceal replaces the error for a missing resource, so that it is the same as for a hidden one.
 func Conceal(who sluice.Caller, e *sluice.Error) *sluice.Error {
 	if who.Unbounded() || e.Code != sluice.NotFound && e.Code != sluice.SubscriptionMissing {
 		return e

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// HeaderUnreadable has the ranges of sequences of an answer in which events may be lost to damage.
-// It is not of the Durable Streams protocol.
+// HeaderUnreadable has the ranges of sequences within a response in which events may be lost to
+// damage. It is not part of the Durable Streams protocol.
 const HeaderUnreadable = "Stream-Unreadable"
 
 // SetUnreadable sets HeaderUnreadable, if there are gaps.

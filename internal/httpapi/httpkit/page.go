@@ -21,8 +21,8 @@ type Page struct {
 	Limit  int
 }
 
-// PageOf returns the page that a request selects. Code InvalidRequest for any other query parameter
-// than its own and those given.
+// PageOf returns the page that a request selects. Code InvalidRequest for a query parameter other
+// than limit, cursor and the given ones.
 func PageOf(c echo.Context, params ...string) (Page, error) {
 	if err := OnlyParams(c, slices.Concat(params, []string{"limit", "cursor"})...); err != nil {
 		return Page{}, err
@@ -44,7 +44,7 @@ func Limit(c echo.Context) (int, error) {
 	return n, nil
 }
 
-// Position returns the cursor of a list by position in a log, 0 for the start.
+// Position returns the cursor as a position in a log, 0 for the start.
 func (p Page) Position() (uint64, error) {
 	if p.Cursor == "" {
 		return 0, nil
@@ -56,7 +56,8 @@ func (p Page) Position() (uint64, error) {
 	return at, nil
 }
 
-// Next returns the cursor of a position, "" for 0, the end of the list.
+// Next returns the cursor for the page at a position. Position 0 means that the list has ended, and
+// its cursor is "".
 func Next(position uint64) string {
 	if position == 0 {
 		return ""
@@ -64,8 +65,8 @@ func Next(position uint64) string {
 	return strconv.FormatUint(position, 10)
 }
 
-// Paginate returns a page of a whole list, and the cursor of the next one: the name of the page's
-// last element.
+// Paginate returns a page of a complete list and the cursor of the next page, which is the name of
+// the page's last element.
 func Paginate[T any](p Page, all []T, name func(*T) string) (page []T, next string, err error) {
 	if p.Cursor != "" {
 		at := slices.IndexFunc(all, func(one T) bool { return name(&one) == p.Cursor })

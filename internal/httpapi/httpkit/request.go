@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Body returns the request's body. Code TooLarge, or InvalidRequest if it is incomplete.
+// Body returns the request's body. Codes TooLarge; InvalidRequest if the body is incomplete.
 func Body(c echo.Context) ([]byte, error) {
 	data, err := readAll(c.Request().Body, c.Request().ContentLength)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -30,8 +30,8 @@ func Body(c echo.Context) ([]byte, error) {
 	return data, nil
 }
 
-// readAll is io.ReadAll for a body with a known length, or -1. The buffer doubles up to that
-// length: a request that announces a long body and sends nothing gets no memory for it.
+// readAll is io.ReadAll for a body with a known length; -1 is an unknown one. The buffer doubles up
+// to that length, so a request that announces a long body and sends nothing costs no memory.
 func readAll(from io.Reader, length int64) ([]byte, error) {
 	data := make([]byte, 0, 512)
 	for {
@@ -53,7 +53,7 @@ func readAll(from io.Reader, length int64) ([]byte, error) {
 	}
 }
 
-// JSONBody returns the request's body, which is unambiguous JSON or empty.
+// JSONBody returns the request's body, which must be unambiguous JSON or empty.
 func JSONBody(c echo.Context) ([]byte, error) {
 	data, err := Body(c)
 	if err != nil {
@@ -71,7 +71,8 @@ func Bind(c echo.Context, target any) error {
 	return strictjson.Decode(data, target)
 }
 
-// Param returns a parameter of the request's path, with any characters.
+// Param returns a parameter of the request's path, percent-decoded. Its value may have any
+// characters.
 func Param(c echo.Context, name string) (string, error) {
 	value := c.Param(name)
 	if c.Request().URL.RawPath == "" {
@@ -139,7 +140,8 @@ func Caller(c echo.Context) sluice.Caller { return model.CallerFrom(c.Request().
 // By returns the caller's principal, for the ledger.
 func By(c echo.Context) string { return string(Caller(c).Principal) }
 
-// Preflight sets, for a day, the methods and headers that pages of other origins may use.
+// Preflight sets the methods and headers that pages of other origins may use. Browsers cache them
+// for a day.
 func Preflight(c echo.Context, methods string, headers ...string) {
 	h := c.Response().Header()
 	h.Set(echo.HeaderAccessControlAllowMethods, methods)
@@ -147,8 +149,8 @@ func Preflight(c echo.Context, methods string, headers ...string) {
 	h.Set(echo.HeaderAccessControlMaxAge, "86400")
 }
 
-// PlaceParam returns a parameter that is a position in a log or a time; an age such as 10m or 7d
-// becomes a time.
+// PlaceParam returns a parameter that is a position in a log or a time. It converts an age such as
+// 10m or 7d to a time.
 func PlaceParam(c echo.Context, name string) string {
 	return sluice.Ago(c.QueryParam(name), time.Now())
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Rights are the access decisions about the caller of a request.
+// Rights decides about the access of a request's caller.
 type Rights struct {
 	Index *authz.Index // nil: only root
 }
@@ -23,7 +23,7 @@ func (r Rights) Some(c echo.Context, v sluice.Verb, namespace string) error {
 	return nil
 }
 
-// acting returns the caller that holds the rights: for a module's program the approver.
+// acting returns the caller whose rights apply: for a module's program, the approver of the module.
 func acting(c echo.Context) sluice.Caller {
 	if h := program(c); h != nil {
 		return h.By
@@ -31,10 +31,12 @@ func acting(c echo.Context) sluice.Caller {
 	return Caller(c)
 }
 
-// program returns the handling of a request by a module's program; nil: it is another one's.
+// program returns the handling during which a module's program makes the request; nil: the caller
+// is no such program.
 func program(c echo.Context) *model.Handling { return model.HandlingFrom(c.Request().Context()) }
 
-// Same reports whether the caller has the same rights to a namespace as a grant.
+// Same reports whether the caller acts in a namespace under the given grant or one with the same
+// rights.
 func (r Rights) Same(c echo.Context, grant, namespace string) bool {
 	return r.Index.Same(Caller(c), grant, sluice.Object{Namespace: namespace}, time.Now())
 }
@@ -55,7 +57,8 @@ func (r Rights) Sees(c echo.Context, namespace string) error {
 	return nil
 }
 
-// Shown returns the events that the caller may see. Code Unavailable if that cannot be decided yet.
+// Shown returns the events that the caller may see, in the array of events. Code Unavailable if
+// that cannot be decided yet.
 func (r Rights) Shown(c echo.Context, v sluice.Verb, events []sluice.Event) ([]sluice.Event, error) {
 	kept := events[:0]
 	for i := range events {
@@ -70,8 +73,9 @@ func (r Rights) Shown(c echo.Context, v sluice.Verb, events []sluice.Event) ([]s
 	return kept, nil
 }
 
-// Visible filters the events of a page while it is read, so that neither its length nor its end
-// reveals hidden events. Undecidable events are left to Shown.
+// Visible returns a filter for the events of a page while the store reads it, so that neither the
+// length of the page nor its end reveals hidden events. It passes events about which it cannot
+// decide yet; Shown decides about them. A nil filter passes all events.
 func (r Rights) Visible(c echo.Context, v sluice.Verb) func(*sluice.Event) bool {
 	who, h := acting(c), program(c)
 	if h == nil && who.Unbounded() || r.Index == nil {

@@ -19,8 +19,8 @@ import (
 )
 
 // openEvents answers a request for a feed with server-sent events. Over HTTP/1.1 they continue
-// after the request, and end with their connection; over HTTP/2, with several requests per
-// connection, they are sent within the request.
+// after the request, until the connection ends. Over HTTP/2, where requests share a connection,
+// they are sent within the request.
 func (s *Handler) openEvents(c echo.Context, f view) error {
 	w := &eventWriter{feed: f, who: httpkit.Caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
 	h := c.Response().Header()
@@ -55,10 +55,12 @@ func (s *Handler) openEvents(c echo.Context, f view) error {
 	return nil
 }
 
-// feedHeard is how often a reader of events may send something, which is ignored.
+// feedHeard is how many reads of a reader's data the server ignores before it disconnects the
+// reader.
 const feedHeard = 64
 
-// hear returns when the reader has disconnected. Readers send nothing.
+// hear returns when the reader has disconnected, or has sent data too often. Readers should send
+// nothing.
 func hear(conn net.Conn) {
 	var few [64]byte // small, because there may be thousands
 	for range feedHeard {
@@ -73,7 +75,7 @@ func (s *Handler) serveEvents2(c echo.Context, w *eventWriter) error {
 	ctx, cancel := s.needs.UntilStop(c.Request().Context())
 	defer cancel()
 	control := http.NewResponseController(c.Response())
-	// Nothing more is read, and the request's deadline would end it.
+	// The server reads nothing more, and the read deadline of the request would end the feed.
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -82,8 +84,8 @@ func (s *Handler) serveEvents2(c echo.Context, w *eventWriter) error {
 	return s.serveEvents(ctx, w)
 }
 
-// serveEvents streams a feed until it ends, and sends the reason to a connected reader. It returns
-// the reason unless the server is shutting down.
+// serveEvents streams a feed until it ends, and sends the reason to the reader. It returns the
+// reason unless the server is shutting down or the reader has disconnected.
 func (s *Handler) serveEvents(ctx context.Context, w *eventWriter) error {
 	err := w.begin()
 	if err == nil {
@@ -113,7 +115,7 @@ type taken struct{ net.Conn }
 // Flush does nothing: writes are unbuffered.
 func (taken) Flush() error { return nil }
 
-// answer is the response to a request.
+// answer makes the response to an HTTP/2 request a stream.
 type answer struct {
 	io.Writer
 	*http.ResponseController
@@ -189,13 +191,13 @@ func (w *eventWriter) id(seq uint64) {
 	w.buffer = append(strconv.AppendUint(append(w.buffer, "id: "...), seq, 10), '\n')
 }
 
-// hurry makes the current and all further writes end soon.
+// hurry limits the current write and all further ones to feedFarewell from now.
 func (w *eventWriter) hurry() {
 	w.hurried.Store(true)
 	_ = w.to.SetWriteDeadline(time.Now().Add(feedFarewell)) // on failure, the connection is gone
 }
 
-// write writes texts within the time limit.
+// write writes texts within feedStall.
 func (w *eventWriter) write(texts ...[]byte) error {
 	err := w.to.SetWriteDeadline(time.Now().Add(feedStall))
 	if w.hurried.Load() {

@@ -27,8 +27,8 @@ const (
 	headerLastEventID = "Last-Event-ID"
 )
 
-// getFeed streams a namespace's events: as server-sent events, or over a WebSocket on request. All
-// refusals happen before anything is sent.
+// getFeed streams a namespace's events, as server-sent events or over a WebSocket. A refused
+// request gets an ordinary error response, because all checks precede the stream.
 func (s *Handler) getFeed(c echo.Context) error {
 	f, err := s.openFeed(c)
 	if err != nil {
@@ -160,12 +160,14 @@ func acknowledgement(f view) []byte {
 	return append(sluice.AppendString(b, f.Incarnation()), '}')
 }
 
-// stopping reports whether a feed ended with the server: either may notice first.
+// stopping reports whether a feed ended because the server is shutting down. The feed or the server
+// may be the first to notice.
 func (s *Handler) stopping(ended error) bool {
 	return s.needs.Stopping() || errors.Is(ended, feed.ErrStopping)
 }
 
-// feedEnd returns the last frame when a feed ends while its reader is connected.
+// feedEnd returns the error with which a feed ends, and the last frame for a reader that is still
+// connected.
 func (s *Handler) feedEnd(who sluice.Caller, namespace string, err error) (*sluice.Error, []byte) {
 	if s.needs.Stopping() {
 		err = feed.ErrStopping

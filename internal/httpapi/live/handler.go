@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Deps are what a handler needs from the API around it.
+// Deps holds the parts of the API that a handler needs.
 type Deps struct {
 	Feeds     *feed.Engine  // nil: 503
 	Mirrors   Mirrors       // nil: 503
@@ -24,24 +24,25 @@ type Deps struct {
 	PublicURL string                            // public URL of the API; empty: relative URLs
 	Authority func() (*grants.Authority, error) // code Unavailable if there is none
 	Namespace func(ctx context.Context, name string) (sluice.Namespace, error)
-	// StartsAtShown returns NotFound if a position in a log is that of an event hidden from the
+	// StartsAtShown returns NotFound if one of the cursors names an event that is hidden from the
 	// caller.
 	StartsAtShown func(c echo.Context, v sluice.Verb, namespace string, cursors ...string) error
 	// UntilStop returns a context that ends with ctx or with the server.
 	UntilStop func(ctx context.Context) (context.Context, context.CancelFunc)
-	// UntilEnd is UntilStop for a context that also ends with the caller's grant.
+	// UntilEnd is UntilStop, but the context also ends with the caller's grant.
 	UntilEnd func(ctx context.Context) (context.Context, context.CancelFunc)
 	Stopping func() bool // the server is shutting down
 }
 
 // view is a live view: a feed of a namespace's events, or of a mirror's entries.
 type view interface {
-	Current() uint64 // when it was opened
+	Current() uint64 // the last position when the view was opened
 	Since() uint64
 	Incarnation() string
 	// Run sends frames until it ends, and returns the reason.
 	Run(ctx context.Context, send func([]feed.Frame) error, hurry func()) error
-	// Rendered returns a frame that others send, too; nil for others.
+	// Rendered returns the text of a frame that several readers share; nil for a frame that only
+	// this reader gets.
 	Rendered(frame feed.Frame) []byte
 	AppendFrame(b []byte, frame feed.Frame) []byte
 	Close()

@@ -21,14 +21,14 @@ import (
 type Mirrors interface {
 	// Get returns a mirror. Code SubscriptionMissing.
 	Get(ctx context.Context, id string) (sluice.Mirror, error)
-	// End returns how far a mirror has come.
+	// End returns how far a mirror has synced.
 	End(ctx context.Context, m *sluice.Mirror) (model.MirrorEnd, error)
-	// Follow calls each for the changes of a mirror behind a cursor and then for new ones, until it returns an error,
-	// ctx ends or the store fails.
+	// Follow calls each for the changes of a mirror after a cursor and then for new ones, until
+	// each returns an error, ctx ends or the store fails.
 	Follow(ctx context.Context, m *sluice.Mirror, after uint64, each func(model.MirrorChange) error) error
 }
 
-// Limits of readers of mirrors: each has a consumer of its own.
+// Limits of readers of mirrors, each of which has a JetStream consumer of its own.
 const (
 	mostMirrorFeeds = 1000
 	mirrorHeartbeat = 15 * time.Second
@@ -37,8 +37,9 @@ const (
 // MirrorRoute is the route of the feed of a mirror.
 const MirrorRoute = "/v1/namespaces/:ns/items/feed"
 
-// getMirrorFeed streams the entries of a mirror in the order of their last change, and what changes. They have
-// the label of the namespace, so that the caller must be able to read all of it.
+// getMirrorFeed streams the entries of a mirror in the order of their last change, and then further
+// changes. Entries have the label of the namespace, so the caller must have the right to read the
+// whole namespace.
 func (s *Handler) getMirrorFeed(c echo.Context) error {
 	v, err := s.openMirror(c)
 	if err != nil {
@@ -100,16 +101,16 @@ type mirrorView struct {
 	who         sluice.Caller
 	mirror      sluice.Mirror
 	prefix      string
-	current     uint64 // cursor of the last change when it was opened
+	current     uint64 // cursor of the last change when the view was opened
 	after       uint64
 	incarnation string // of the log that the mirror had then
-	begun       uint64 // names the copy: also another one of the same log, if that lost its end
+	begun       uint64 // names the copy: even the same log gets a new one after it lost its end
 	text        []byte // of the frame that is being sent
 	open        *atomic.Int64
 }
 
-// begin reads where the mirror is, and where the feed begins. Code WindowExceeded if the reader has a copy of
-// another log.
+// begin determines how far the mirror has synced, and where the feed begins. Code WindowExceeded if
+// the reader has a copy of another log.
 func (v *mirrorView) begin(c echo.Context) error {
 	at, err := v.needs.Mirrors.End(c.Request().Context(), &v.mirror)
 	if err != nil {
@@ -134,7 +135,7 @@ func (v *mirrorView) begin(c echo.Context) error {
 	return nil
 }
 
-// anew is the error for a reader whose mirror was begun anew with another log.
+// anew returns the error for a reader of a mirror that was begun anew with another log.
 func (v *mirrorView) anew(incarnation string) error {
 	return sluice.Errorf(sluice.WindowExceeded, "the mirror was begun anew; drop its entries and read from after=0").With("incarnation", incarnation)
 }
@@ -155,7 +156,7 @@ func (v *mirrorView) AppendFrame(b []byte, frame feed.Frame) []byte {
 	return append(b, v.text...)
 }
 
-// allowed returns an error unless the caller may read all of the namespace.
+// allowed returns an error unless the caller may read the whole namespace.
 func (v *mirrorView) allowed() error {
 	if v.who.Unbounded() {
 		return nil
@@ -163,8 +164,8 @@ func (v *mirrorView) allowed() error {
 	return v.needs.Rights.Index.Require(v.who, sluice.VerbRead, authz.Target{Namespace: v.mirror.Namespace}, time.Now())
 }
 
-// Run sends frames until ctx ends or the feed does. Hurry is called when it ends, so that a blocked reader does
-// not hold it.
+// Run sends frames until ctx ends or the feed ends. It calls hurry at the end, so that a blocked
+// reader does not delay it.
 func (v *mirrorView) Run(ctx context.Context, send func([]feed.Frame) error, hurry func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	changes, ended := make(chan model.MirrorChange), make(chan struct{}, 2)
@@ -195,7 +196,7 @@ func (v *mirrorView) Run(ctx context.Context, send func([]feed.Frame) error, hur
 	return context.Cause(ctx)
 }
 
-// guard returns when the caller has lost access, or the mirror was deleted, or ctx ends.
+// guard returns the reason when the caller loses access, the mirror is deleted or ctx ends.
 func (v *mirrorView) guard(ctx context.Context) error {
 	beat := time.NewTicker(mirrorHeartbeat)
 	defer beat.Stop()
@@ -251,7 +252,7 @@ func (v *mirrorView) serve(ctx context.Context, changes <-chan model.MirrorChang
 	}
 }
 
-// take makes the text of a change, and reports whether it is wanted.
+// take makes the frame's text of a change, and reports whether the feed wants the change.
 func (v *mirrorView) take(change *model.MirrorChange) (wanted bool, err error) {
 	if change.Item != nil && !strings.HasPrefix(string(change.Item.Change.Event.Path), v.prefix) {
 		return false, nil

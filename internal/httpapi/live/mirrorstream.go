@@ -19,28 +19,28 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// MirrorStreamRoute is the route of a mirror as a Durable Stream that is read only.
+// MirrorStreamRoute is the route of a mirror as a read-only Durable Stream.
 const MirrorStreamRoute = "/v1/namespaces/:ns/items/stream"
 
-// Limits of a page, as those of other streams.
+// Limits of a page, the same as for other streams.
 const (
 	mirrorPageBytes = 1 << 20
 	mirrorPageItems = 1000
-	mirrorPatience  = 30 * time.Second // for a read that need not wait for changes
+	mirrorPatience  = 30 * time.Second // for a read that does not wait for changes
 )
 
-// mirrorStream is a read of a mirror as a stream: its messages are the entries in the order of their last
-// change, and an entry that has changed again is read with its last change only.
+// mirrorStream is a read of a mirror as a stream. Its messages are the entries in the order of
+// their last change; each entry occurs once, with its last change.
 type mirrorStream struct {
 	*mirrorView
 	dstreams.ReadQuery
 
-	begun uint64 // names the copy that the offsets are of
+	begun uint64 // names the copy that the offsets belong to
 	page  durable.Page
 	size  int // of its messages, in bytes
 }
 
-// errEnough ends a read that has its page.
+// errEnough ends following once the page is complete.
 var errEnough = errors.New("the page is read")
 
 func (s *Handler) getMirrorStream(c echo.Context) error {
@@ -89,7 +89,7 @@ func (s *Handler) headMirrorStream(c echo.Context) error {
 	return c.NoContent(http.StatusOK)
 }
 
-// findMirrorStream returns the read that a request asks for, at its start.
+// findMirrorStream returns the requested read, positioned at its start.
 func (s *Handler) findMirrorStream(c echo.Context) (*mirrorStream, error) {
 	q, err := dstreams.Query(c)
 	if err != nil {
@@ -109,7 +109,8 @@ func (s *Handler) findMirrorStream(c echo.Context) (*mirrorStream, error) {
 	return r, r.start()
 }
 
-// start finds the start of the read. Code WindowExceeded if the offset is of another copy than the mirror has.
+// start positions the read at its offset. Code WindowExceeded if the offset belongs to another copy
+// than the mirror has now.
 func (r *mirrorStream) start() error {
 	switch r.Offset {
 	case durable.FromBeginning:
@@ -133,8 +134,8 @@ func (r *mirrorStream) replaced() error {
 	return sluice.Errorf(sluice.WindowExceeded, "the mirror was begun anew; drop its entries and read from offset=-1").With("incarnation", r.incarnation)
 }
 
-// offset returns the offset behind the page. It names the copy, because sequences mean nothing in another one;
-// at the start, nothing of any copy was read.
+// offset returns the offset after the page. It names the copy, because sequences are meaningless in
+// another copy. The offset of the start names none.
 func (r *mirrorStream) offset() string {
 	text := durable.FormatOffset(r.page.Next)
 	if r.page.Next == 0 {
@@ -159,7 +160,7 @@ func parseMirrorOffset(text string) (after, begun uint64, err error) {
 	return after, begun, err
 }
 
-// read reads the next page. A long poll waits for entries, and finds none if ctx ends before there are any.
+// read reads the next page. A long poll waits for entries; if ctx ends first, the page is empty.
 func (r *mirrorStream) read(ctx context.Context) error {
 	waits := r.Live == dstreams.LongPoll
 	if r.page.UpToDate && !waits {
@@ -202,8 +203,9 @@ func (r *mirrorStream) sendEvents(ctx context.Context, c echo.Context) error {
 	return dstreams.Gone(c, r.follow(ctx, send))
 }
 
-// follow adds changes to the page and calls each when it is full, and when it is up to date, until that
-// returns an error, the caller loses access, the mirror is begun anew or deleted, or ctx ends.
+// follow adds changes to the page, and calls each when the page is full or up to date. It continues
+// until each returns an error, the caller loses access, the mirror is begun anew or deleted, or ctx
+// ends.
 func (r *mirrorStream) follow(ctx context.Context, each func() error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	guarded := make(chan struct{})
@@ -219,7 +221,7 @@ func (r *mirrorStream) follow(ctx context.Context, each func() error) error {
 			}
 		}
 		if err != nil {
-			end(err) // as it is: the store would describe it
+			end(err) // unchanged: the store would wrap it
 		}
 		return err
 	}))
@@ -227,7 +229,7 @@ func (r *mirrorStream) follow(ctx context.Context, each func() error) error {
 	return context.Cause(ctx)
 }
 
-// add adds a change to the page. The last of each step says that the page is up to date.
+// add adds a change to the page. The last change of each step makes the page up to date.
 func (r *mirrorStream) add(change *model.MirrorChange) error {
 	r.page.Next, r.page.UpToDate = change.Cursor, change.Synced != nil
 	if change.Synced != nil {

@@ -2,7 +2,7 @@ package live
 
 import "sync"
 
-// pieces is a pool of write buffers: an idle feed has none.
+// pieces is a pool of write buffers, so that an idle feed holds none.
 type pieces struct{ pool sync.Pool }
 
 // mostPiece is the maximum size of a pooled buffer, in bytes.

@@ -21,8 +21,9 @@ func isUpgrade(req *http.Request) bool {
 	return strings.EqualFold(req.Header.Get(echo.HeaderUpgrade), "websocket")
 }
 
-// checkOrigin refuses a WebSocket of a page of another origin without a ticket. A page cannot send
-// a token with one, so an intermediary must have added it, for any page.
+// checkOrigin refuses a WebSocket that a page of another origin opens without a ticket. A page
+// cannot send a token with a WebSocket, so an intermediary must have added the token, and would do
+// so for any page.
 func checkOrigin(c echo.Context) error {
 	origin := c.Request().Header.Get(echo.HeaderOrigin)
 	if origin == "" || !isUpgrade(c.Request()) || len(Tickets(c)) > 0 {
@@ -53,15 +54,15 @@ func (s *Handler) openSocket(c echo.Context, f view) error {
 	return nil
 }
 
-// serveSocket streams a feed until it ends, and sends the reason to a connected reader. It returns
-// the reason unless the server is shutting down.
+// serveSocket streams a feed until it ends, and sends the reason to the reader. It returns the
+// reason unless the server is shutting down or the reader has disconnected.
 func (s *Handler) serveSocket(ctx context.Context, end context.CancelFunc, w *feedSocket) error {
 	err := w.run(ctx, end)
 	if w.isLeft() {
 		w.conn.Close(websocket.Normal, "") // the reason was sent
 		return nil
 	}
-	stopping := s.stopping(err) || ctx.Err() != nil // later, ctx has ended in any case
+	stopping := s.stopping(err) || ctx.Err() != nil // checked before Close, which ends ctx
 	e, text := s.feedEnd(w.who, w.namespace, err)
 	said := w.write(websocket.AppendText(nil, text))
 	w.conn.Close(closeCode(e.Code), string(e.Code))
@@ -96,7 +97,7 @@ func upgrade(c echo.Context) (*websocket.Conn, error) {
 
 // closeCode returns the close code for an error.
 func closeCode(code sluice.Code) websocket.Code {
-	switch code { //nolint:exhaustive // of the others there is nothing to add
+	switch code { //nolint:exhaustive // the other codes have no close code of their own
 	case sluice.Unavailable:
 		return websocket.TryAgain
 	case sluice.Internal:
@@ -118,7 +119,7 @@ type feedSocket struct {
 // run streams the feed until ctx or the feed ends, or the reader disconnects, and returns the
 // reason. End ends ctx.
 func (w *feedSocket) run(ctx context.Context, end context.CancelFunc) error {
-	go func() { // closing the connection waits for it
+	go func() { // conn.Close waits for this goroutine
 		w.conn.Hear()
 		end()
 	}()
@@ -139,7 +140,7 @@ func (w *feedSocket) isLeft() bool {
 	}
 }
 
-// send writes all available frames at once.
+// send writes all given frames at once.
 func (w *feedSocket) send(frames []feed.Frame) error {
 	b := w.pieces.get()
 	defer func() { w.pieces.put(b) }()

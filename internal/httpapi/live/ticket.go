@@ -19,7 +19,7 @@ const (
 	TicketRoute = Route + "/tickets"
 )
 
-// IsFeed reports whether pages of other origins use a route to read a feed.
+// IsFeed reports whether a route is one that pages of other origins may use, to read a feed.
 func IsFeed(route string) bool { return route == Route || route == TicketRoute }
 
 // feedOptions answers preflight requests for feeds.
@@ -32,7 +32,7 @@ func feedOptions(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// TicketRequest is the body of a POST.
+// TicketRequest is the body of a request for a ticket.
 type TicketRequest struct {
 	TTL *sluice.Duration `json:"ttl"`
 }
@@ -69,7 +69,8 @@ func (s *Handler) postTicket(c echo.Context) error {
 	return c.JSON(http.StatusCreated, Ticket{text, until, at})
 }
 
-// Tickets returns the tickets in a request for a feed; other routes accept none.
+// Tickets returns the tickets in a request for a feed. It returns none for other routes, which do
+// not accept tickets.
 func Tickets(c echo.Context) []string {
 	if c.Path() != Route || c.Request().Method != http.MethodGet {
 		return nil

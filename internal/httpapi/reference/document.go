@@ -109,7 +109,7 @@ func parse(text []byte) (*document, error) {
 	return &d, nil
 }
 
-// named returns the last element of a reference.
+// named returns the name at the end of a reference such as #/components/schemas/Event.
 func named(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
 
 func (d *document) parameter(p parameter) parameter {

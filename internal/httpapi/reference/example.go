@@ -16,7 +16,7 @@ type field struct {
 	value any
 }
 
-// MarshalJSON keeps the order.
+// MarshalJSON writes the members in order.
 func (f fields) MarshalJSON() ([]byte, error) {
 	text := []byte("{")
 	for i, one := range f {
@@ -36,8 +36,9 @@ func (f fields) MarshalJSON() ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// example returns a value of a schema: the one that it names, else one of its type. Objects have
-// the required fields and those with examples of their own; the whole body, if there are none, all.
+// example returns a value of a schema: an example or default in the schema, or else a value of its
+// type. An object has its required fields and those with examples; a whole body without such fields
+// has all fields.
 func (d *document) example(s *schema, depth int) any {
 	if s != nil && len(s.Examples) > 0 { // beside a reference, too
 		return s.Examples[0]

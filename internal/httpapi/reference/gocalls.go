@@ -5,12 +5,14 @@ import (
 	"strings"
 )
 
-// callsInGo is the source of the calls of the Go client, which tests compile and make.
+// callsInGo is the source of the examples of the Go client. It is a test, so they are compiled and
+// run.
 //
 //go:embed calls_test.go
 var callsInGo string
 
-// goCalls returns the examples in Go, by operation: the cases of the function call, as a caller would write them.
+// goCalls returns the examples in Go, by operation. They are the cases of the function call, in the
+// form in which a caller would write them.
 func goCalls() map[string]string {
 	calls := map[string]string{}
 	for _, part := range strings.Split(callsInGo, "\n\tcase \"")[1:] {

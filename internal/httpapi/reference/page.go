@@ -1,4 +1,5 @@
-// Package reference renders an OpenAPI document as one HTML page: no script, no other host.
+// Package reference renders an OpenAPI document as one HTML page, without scripts and without
+// resources of other hosts.
 package reference
 
 import (
@@ -26,7 +27,7 @@ var style []byte
 // Style returns the stylesheet, which the pages expect at /docs/style.css.
 func Style() []byte { return style }
 
-// Root returns the page of the address /, for people: it names the product and links to the rest.
+// Root returns the page at / for browsers, which names the product and links to the other pages.
 func Root(title, summary, version string) ([]byte, error) {
 	return render(rootText, map[string]string{"Title": title, "Summary": summary, "Version": version})
 }
@@ -100,7 +101,7 @@ type shownOperation struct {
 	Parameters, Body     []row
 	BodyType, BodyAbout  template.HTML
 	BodyExample, Request string
-	TypeScript, Python   string // empty: the clients do not have it
+	TypeScript, Python   string // empty: the clients do not have the operation
 	Go                   string // likewise
 	Responses            []row
 	ResponseExample      string
@@ -121,7 +122,7 @@ type shownSchema struct {
 	Fields []row
 }
 
-// operation returns an operation of a path in the form of the page.
+// operation converts an operation of a path to the form in which the page shows it.
 func (d *document) operation(method, path string, raw, shared json.RawMessage) (shownOperation, error) {
 	var o operation
 	var common []parameter
@@ -246,7 +247,7 @@ func (d *document) curl(s *shownOperation, parameters []parameter) string {
 	return command
 }
 
-// shown returns a schema in the form of the page.
+// shown converts a schema to the form in which the page shows it.
 func (d *document) shown(name string, s *schema) shownSchema {
 	return shownSchema{Name: name, Type: d.typeText(s), About: about(s.Description, s), Fields: d.fields(s)}
 }

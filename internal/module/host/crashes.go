@@ -6,26 +6,26 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// maxCrashes is how many events are remembered at which a worker has crashed alone.
+// maxCrashes limits the remembered events at which a worker crashed while it had no other event.
 const maxCrashes = 1024
 
-// crashes decides which event is to blame when a worker crashes that had several. It is pure: no clock, no processes. Its memory ends
-// with the server.
+// crashes decides which event is to blame when a worker crashes. It has no clock and no processes.
+// It remembers crashes as long as its pool exists.
 //
 //	crashed with several   → all are suspects, and sent again, each alone in a process
 //	crashed with one       → its attempt fails, and its later attempts are alone; the suspects beside it are cleared
 //	... again, and the worker has handled other events in between → the event is poison
 type crashes struct {
 	suspects map[string]*suspicion // by event
-	alone    map[string]crash      // by event: those at which a worker has crashed alone
+	alone    map[string]crash      // by event: crashes of workers that had no other event
 	order    []string              // of alone, oldest first
-	handled  uint64                // events that a worker has handled
+	handled  uint64                // number of events that workers have delivered
 }
 
-// suspicion is shared by the events that a worker had when it crashed.
+// suspicion is shared by all events that a worker had when it crashed.
 type suspicion struct{ cleared bool }
 
-// crash is the first crash at an event that was alone.
+// crash is the first crash of a worker that had only this event. Handled is the count at that time.
 type crash struct{ handled uint64 }
 
 // blame is the consequence of a crash for an event.
@@ -34,14 +34,14 @@ type blame int
 const (
 	blameNone   blame = iota // it is sent again
 	blameFails               // its attempt fails
-	blamePoison              // it is given up: workers crash at this event, and at no other
+	blamePoison              // it is refused: workers crash at this event but handle others
 )
 
 func newCrashes() crashes {
 	return crashes{suspects: map[string]*suspicion{}, alone: map[string]crash{}}
 }
 
-// mustBeAlone reports whether an event is sent to a process that has no other.
+// mustBeAlone reports whether an event must be sent to a worker that has no other event.
 func (c *crashes) mustBeAlone(event string) bool {
 	if _, ok := c.alone[event]; ok {
 		return true
@@ -50,7 +50,8 @@ func (c *crashes) mustBeAlone(event string) bool {
 	return s != nil && !s.cleared
 }
 
-// crashed enters that a worker crashed with events that it had not answered, and returns the consequence for each of them.
+// crashed records the crash of a worker with its unanswered events, and returns the consequence,
+// which is the same for each of them.
 func (c *crashes) crashed(events []string) blame {
 	if len(events) != 1 {
 		s := &suspicion{}
@@ -75,10 +76,10 @@ func (c *crashes) crashed(events []string) blame {
 	return blameFails
 }
 
-// ended enters that an attempt of an event has ended otherwise: it was answered, its time was over, or it was cut off.
+// ended records that an attempt ended without a crash: by an answer, a timeout or a cancellation.
 func (c *crashes) ended(event string) { delete(c.suspects, event) }
 
-// answered enters that a worker has answered an event, with an outcome.
+// answered records that a worker has answered an event with an outcome.
 func (c *crashes) answered(event string, outcome sluice.Outcome) {
 	if outcome == sluice.Delivered {
 		c.handled++

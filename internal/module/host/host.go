@@ -19,15 +19,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Approval is what is stored of a module.
+// Approval is the stored record of an approved module.
 type Approval struct {
 	Digest   string                 `json:"digest"`
 	Files    map[string]module.File `json:"files"` // null: too many
 	By       string                 `json:"by"`
 	At       time.Time              `json:"at"`
 	Disabled bool                   `json:"disabled,omitempty"`
-	Unsafe   *Unsafe                `json:"unsafe,omitempty"` // since it was approved
-	// Its subscriptions.
+	Unsafe   *Unsafe                `json:"unsafe,omitempty"` // set when the module became unsafe after its approval
+	// Subscriptions are the IDs of the subscriptions of its handlers.
 	Subscriptions []string `json:"subscriptions"`
 
 	Revision uint64 `json:"-"`
@@ -36,10 +36,11 @@ type Approval struct {
 // stopped reports whether the module does not run even with the approved files.
 func (a *Approval) stopped() bool { return a.Disabled || a.Unsafe != nil }
 
-// maxListed is the size of a list of files that fits into the record of an approval, in bytes of JSON.
+// maxListed is the maximum size of the list of files in the record of an approval, in bytes of
+// JSON.
 const maxListed = 512 << 10
 
-// listed returns the files that the record of an approval has; nil: there are too many.
+// listed returns the files for the record of an approval; nil if there are too many.
 func listed(files map[string]module.File) map[string]module.File {
 	const other = 128 // bytes of a file besides its path
 	size := 0
@@ -52,7 +53,8 @@ func listed(files map[string]module.File) map[string]module.File {
 	return files
 }
 
-// changed returns the files that are not the approved ones; none if the approval does not list them.
+// changed returns the paths at which the current files differ from the approved ones; none if the
+// approval does not list its files.
 func (a *Approval) changed(now map[string]module.File) []string {
 	if a.Files == nil {
 		return nil
@@ -62,51 +64,51 @@ func (a *Approval) changed(now map[string]module.File) []string {
 
 // Options configure a Host.
 type Options struct {
-	Dirs   []string // each has modules as its directories
+	Dirs   []string // each contains modules as subdirectories
 	Copies string   // directory in the data directory, for the copies of approved modules; an absolute path
 	User   *program.User
-	Every  time.Duration // between two looks at the directories; 5 s
-	Idle   time.Duration // without an event, until workers are stopped; 5 min
+	Every  time.Duration // interval between two scans of the directories; default 5 s
+	Idle   time.Duration // time without an event after which workers are stopped; default 5 min
 	Log    *slog.Logger
 	Now    func() time.Time
 
-	// Changed is called once when the files of an approved module that ran here are found to be others than those that were
-	// approved, and again if it returns an error.
+	// Changed is called once when a scan finds that the files of an approved module that ran here
+	// differ from the approved ones, and again if it returns an error.
 	Changed func(ctx context.Context, name string, approval Approval, files []string) error
 	Render  Renderer
 	Publish Publisher
-	Moved   func() // is called when the modules that run here (Ready) have changed; nil: nothing is
+	Moved   func() // called when the modules that run here (Ready) have changed; may be nil
 	API     API
 }
 
-// Host knows the modules of this server.
+// Host finds and runs the modules of this server. Its methods are safe for concurrent use.
 type Host struct {
 	opts   Options
 	runner program.Runner
 
-	restrictions []string // that are in force here
+	restrictions []string // restrictions of programs that are in force here
 	live         live
 
-	looking  sync.Mutex    // one look at a time
-	looked   time.Time     // the end of the last look; guarded by looking
-	lasted   time.Duration // its time; guarded by looking
-	settling sync.Mutex    // one decision about what runs, with its copies, at a time
+	looking  sync.Mutex    // held during a scan
+	looked   time.Time     // end of the last scan; guarded by looking
+	lasted   time.Duration // duration of the last scan; guarded by looking
+	settling sync.Mutex    // held while deciding which modules run and copying them
 
-	mu        sync.Mutex // the last one of these to be taken, and held for moments
+	mu        sync.Mutex // taken after the other locks, and held briefly
 	found     map[string]found
 	approvals map[string]Approval
 	ready     map[string]*module.Module // verified copies, by name
 	said      map[string]string         // the last reason that was logged, by name
 	told      map[string]string         // the last digest that Changed was called for, by name
 	pools     pools
-	execs     map[string]int // programs that run, without workers, by subscription
+	execs     map[string]int // running programs other than workers, by subscription
 }
 
 // found is a module's directory.
 type found struct {
 	module *module.Module
 	err    error  // why it is not loaded
-	print  string // of its files
+	print  string // fingerprint of its files
 }
 
 // New returns a host. Without directories it has no modules.
@@ -122,7 +124,7 @@ func New(opts Options) *Host {
 	}
 }
 
-// Open removes what a killed server left behind: its programs, and their files.
+// Open kills the programs that a killed server left behind, and removes their files.
 func (h *Host) Open() error {
 	if len(h.opts.Dirs) == 0 {
 		return nil
@@ -149,18 +151,19 @@ func (h *Host) Open() error {
 	return errors.Join(err, h.removeOld())
 }
 
-// letIn lets the user of programs, and its group alone, pass through the data directory to the copies. It cannot list the directory,
-// and every other file in it is closed to it.
+// letIn permits the group of the user that programs run as to traverse the data directory to the
+// copies. That user still cannot list the directory or open other files in it.
 func (h *Host) letIn() error {
 	as := h.opts.User
 	if as == nil {
 		return nil
 	}
 	data := filepath.Dir(h.opts.Copies)
-	return cmp.Or(os.Chown(data, -1, int(as.GID)), os.Chmod(data, 0o710)) //nolint:gosec // that is meant
+	return cmp.Or(os.Chown(data, -1, int(as.GID)), os.Chmod(data, 0o710)) //nolint:gosec // intended
 }
 
-// Found returns the module of a name as it is here. Code NotFound; Unprocessable if it is not loaded.
+// Found returns the module with a name as it is on this server. Codes NotFound; Unprocessable if it
+// is not loaded.
 func (h *Host) Found(name string) (*module.Module, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,7 +177,7 @@ func (h *Host) Found(name string) (*module.Module, error) {
 	return is.module, nil
 }
 
-// List returns the modules that are here or approved, by name.
+// List returns the modules that are on this server or approved, sorted by name.
 func (h *Host) List() []sluice.Module {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -202,7 +205,7 @@ func (h *Host) Get(name string) (sluice.Module, error) {
 	return m, nil
 }
 
-// unknown returns the error of a module that is not here.
+// unknown returns the error for a module that is not on this server.
 func (h *Host) unknown(name string) error {
 	if len(h.opts.Dirs) == 0 {
 		return sluice.Errorf(sluice.NotFound, "module %q is not here: this server has no directories of modules; set modules.dirs", name)
@@ -256,7 +259,7 @@ func ChangedReason(name string, files []string) string {
 	return "its files have changed since its approval" + shown + ": check them, then sluice module approve " + name
 }
 
-// Handlers returns the handlers of a module, with the subscriptions that it gets when it is approved.
+// Handlers returns the handlers of a module, with the subscriptions that an approval creates.
 func Handlers(m *module.Module) []sluice.ModuleHandler {
 	all := make([]sluice.ModuleHandler, len(m.Manifest.Handlers))
 	for i := range m.Manifest.Handlers {

@@ -24,7 +24,7 @@ func (h *Host) InForce() *sluice.ModuleHost {
 	}
 }
 
-// userName returns the name of the user that programs run as; nil: the server's.
+// userName returns the name of the user that programs run as; nil is the server's own user.
 func userName(as *program.User) string {
 	if as != nil {
 		return as.Name
@@ -36,8 +36,9 @@ func userName(as *program.User) string {
 	return is.Username
 }
 
-// problemOf returns the missing restrictions that matter, and the remedy; "": none. Programs of root are root on the machine, and those without
-// Landlock and seccomp read all files of their user, and send them anywhere.
+// problemOf describes the missing restrictions that are dangerous, with the remedy; "" if there are
+// none. Programs of a server that runs as root are root on the machine. Without Landlock and
+// seccomp, programs can read all files of their user and send them anywhere.
 func problemOf(missing []string, root bool) string { //nolint:revive // it is a property of the server
 	if len(missing) == len(program.Known()) {
 		return "programs of modules run on Linux only"
@@ -55,7 +56,7 @@ func problemOf(missing []string, root bool) string { //nolint:revive // it is a 
 	return strings.Join(all, "; ")
 }
 
-// sayInForce logs how programs run.
+// sayInForce logs the user and the restrictions with which programs run.
 func (h *Host) sayInForce() {
 	is, log := h.InForce(), h.opts.Log.Info
 	attrs := []any{

@@ -13,23 +13,25 @@ import (
 type Log interface {
 	// Window returns how long a namespace remembers the IDs of its events. Code NotFound.
 	Window(ctx context.Context, namespace string) (time.Duration, error)
-	// Has reports whether an event with an ID is on a path behind a sequence.
+	// Has reports whether an event with an ID is stored on a path after a sequence.
 	Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error)
 	// RecentByID returns an event by an ID that its namespace remembers. Code NotFound.
 	RecentByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 }
 
-// Ingested publishes the events of programs as those of every publisher, with the rights of the approver.
+// Ingested publishes the events of programs with the rights of the approver. The events pass the
+// same checks as those of other publishers.
 type Ingested struct {
 	Ingest *ingest.Ingest
 	Log    Log
 	Now    func() time.Time
 }
 
-// publishTime is how long publishing may take, at most.
+// publishTime is the maximum duration of a publish.
 const publishTime = time.Minute
 
-// Publish publishes events of a handling. An event that is not stored, of a test, has none published.
+// Publish publishes events of a handling. For an event of a test, which is not stored, it publishes
+// none.
 func (p Ingested) Publish(ctx context.Context, w *model.Handling, of *sluice.Event, events []sluice.Event, size int) (int, error) {
 	if of.Seq == 0 {
 		return 0, nil
@@ -47,7 +49,8 @@ func (p Ingested) Publish(ctx context.Context, w *model.Handling, of *sluice.Eve
 	return len(events), nil
 }
 
-// store stores admitted events. Of one that an earlier attempt has stored on another path, the first counts.
+// store stores admitted events. It skips an event that an earlier attempt has already stored, even
+// on another path.
 func (p Ingested) store(ctx context.Context, w *model.Handling, events []sluice.Event) error {
 	if len(events) == 0 {
 		return nil
@@ -67,12 +70,13 @@ func (p Ingested) store(ctx context.Context, w *model.Handling, events []sluice.
 	return err
 }
 
-// May returns the error of publishing one event, as far as it does not pass.
+// May returns the permanent error with which publishing one event would fail, nil if there is none.
 func (p Ingested) May(w *model.Handling, e sluice.Event) error {
 	return p.Ingest.May(ingest.Request{Caller: w.By, Namespace: w.Namespace, For: w}, []sluice.Event{e})
 }
 
-// forgotten returns the events that no earlier attempt has stored, if the namespace may have forgotten their IDs.
+// forgotten returns the events that no earlier attempt has stored. It looks them up only if the
+// dedup window of the namespace may have passed; otherwise it returns all events.
 func (p Ingested) forgotten(ctx context.Context, of *sluice.Event, events []sluice.Event) (fresh []sluice.Event, err error) {
 	window, err := p.Log.Window(ctx, of.Namespace)
 	if err != nil || p.Now().Add(publishTime).Sub(of.Stored) < window {
@@ -90,7 +94,7 @@ func (p Ingested) forgotten(ctx context.Context, of *sluice.Event, events []slui
 	return fresh, nil
 }
 
-// others returns the events whose IDs are not of events that an earlier attempt stored on another path: the first one counts.
+// others returns the events that no earlier attempt of the same handling has stored, on any path.
 func (p Ingested) others(ctx context.Context, w *model.Handling, events []sluice.Event) (rest []sluice.Event, err error) {
 	for i := range events {
 		stored, err := p.Log.RecentByID(ctx, w.Namespace, events[i].ID)

@@ -7,5 +7,5 @@ import (
 	"strconv"
 )
 
-// inode returns what tells a file from another one in its place.
+// inode returns a text that usually differs if another file replaces a file: its size.
 func inode(info fs.FileInfo) string { return strconv.FormatInt(info.Size(), 10) }

@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// maxModules is how many modules of its directories a server loads.
+	// maxModules limits the modules that a server loads.
 	maxModules = 1000
-	// share bounds the time that looks take: one part in so many.
+	// share bounds the time that scans take: at most a twentieth of the whole.
 	share = 20
-	// fresh is how long a list of the modules holds without another look at most; it is the time of share looks if these are quicker.
+	// fresh is the maximum age of a scan that a list of the modules uses without another scan. The
+	// age is less if share scans take less time.
 	fresh = time.Second
 )
 
-// Run looks at the directories until the context is done.
+// Run scans the directories until the context is done.
 func (h *Host) Run(ctx context.Context) error {
 	if len(h.opts.Dirs) == 0 {
 		<-ctx.Done()
@@ -40,7 +41,7 @@ func (h *Host) Run(ctx context.Context) error {
 	}
 }
 
-// Look reads the modules that have changed since the last look.
+// Look scans the directories, and reads the modules that have changed since the last scan.
 func (h *Host) Look(ctx context.Context) {
 	h.looking.Lock()
 	began := time.Now()
@@ -57,7 +58,7 @@ func (h *Host) Look(ctx context.Context) {
 	h.settle(ctx)
 }
 
-// Refresh looks unless the last look is fresh.
+// Refresh scans the directories unless the last scan is fresh.
 func (h *Host) Refresh(ctx context.Context) {
 	h.looking.Lock()
 	recent := time.Since(h.looked) < min(fresh, share*h.lasted)
@@ -67,9 +68,9 @@ func (h *Host) Refresh(ctx context.Context) {
 	}
 }
 
-// LookAt reads one module if it has changed since the last look.
+// LookAt reads one module if it has changed since the last scan.
 func (h *Host) LookAt(ctx context.Context, name string) {
-	if module.CheckName(name) != nil { // no module has it; and it may be a path
+	if module.CheckName(name) != nil { // it is no module's name, and may be a path
 		return
 	}
 	h.looking.Lock()
@@ -93,7 +94,8 @@ func (h *Host) LookAt(ctx context.Context, name string) {
 	h.settle(ctx)
 }
 
-// directories returns the directories of modules, by name: the first ones of a name, up to the bound.
+// directories returns the directories of modules, by name, up to maxModules. If several have the
+// same name, the first one counts.
 func (h *Host) directories(ctx context.Context) map[string]string {
 	seen, more := map[string]string{}, 0
 	for _, dir := range h.opts.Dirs {
@@ -125,7 +127,7 @@ func isModule(dir string) bool {
 	return err == nil
 }
 
-// read reads a module unless it looks as it did.
+// read reads a module unless its fingerprint is unchanged.
 func (h *Host) read(ctx context.Context, name, dir string) {
 	print := fingerprint(dir)
 	h.mu.Lock()
@@ -157,7 +159,8 @@ func (h *Host) say(ctx context.Context, name, reason string) {
 	}
 }
 
-// sayUnreadable logs why a directory of modules is not readable, once; nil: it is.
+// sayUnreadable logs once why a directory of modules is not readable. A nil error means that it is
+// readable.
 func (h *Host) sayUnreadable(ctx context.Context, dir string, err error) {
 	reason := ""
 	if err != nil {
@@ -172,7 +175,8 @@ func (h *Host) sayUnreadable(ctx context.Context, dir string, err error) {
 	h.said[key] = reason
 }
 
-// fingerprint returns a text that changes with the files of a directory, without reading them; "" if it is not readable.
+// fingerprint returns a text that changes when files of a directory change. It reads no contents.
+// It is "" if the directory is not readable.
 func fingerprint(dir string) string {
 	sum := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

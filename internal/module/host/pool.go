@@ -19,13 +19,14 @@ import (
 // maxBackoff is the longest time between two starts of a worker that crashes.
 const maxBackoff = 10 * time.Second
 
-// pool has the workers of a subscription. They are started when an event comes, and stopped when there was none for a while.
+// pool has the workers of a subscription. It starts them when an event arrives, and stops them
+// after a time without events.
 //
 //	queue → a worker with a free place → answered, over its time, or back to the queue if the worker crashed
 type pool struct {
 	poolOptions
 
-	workers sync.WaitGroup // until each has ended
+	workers sync.WaitGroup // those that have not ended
 
 	mu      sync.Mutex
 	queue   []*item // not sent yet
@@ -34,22 +35,22 @@ type pool struct {
 	ids     uint64 // of the last line
 	pause   *backoff.ExponentialBackOff
 	fallen  fallen
-	pausing bool // no worker is started, since one has just crashed
-	closed  bool // no event is taken any more
+	pausing bool // no worker is started, because one has just crashed
+	closed  bool // the pool accepts no more events
 	idling  *time.Timer
 	logs    string // of the last worker that ended
 }
 
 // poolOptions are the settings of a pool.
 type poolOptions struct {
-	module  *module.Module // whose programs they are
+	module  *module.Module // of the programs
 	handler *module.Handler
-	start   func() (*program.Process, func(), error) // a process, and what removes its files after its end
-	idle    time.Duration                            // without an event, until the workers are stopped
+	start   func() (*program.Process, func(), error) // returns a process, and a function that removes its files after its end
+	idle    time.Duration                            // time without an event after which the workers are stopped
 	log     *slog.Logger
 }
 
-// item is an event on its way through a pool.
+// item is an attempt in a pool: an event, its place in the pool and its result.
 type item struct {
 	event   string // ID
 	attempt int
@@ -61,25 +62,25 @@ type item struct {
 	result chan result // one
 	line   uint64      // number of the line that it was last sent with
 	wrote  int64       // bytes of the worker's log before it was sent
-	timer  *time.Timer // until its time is over
-	over   bool        // it has a result, though the worker may still handle it
+	timer  *time.Timer // fires at its timeout
+	over   bool        // it has a result; the worker may still handle it
 }
 
 // result is the outcome of an item.
 type result struct {
 	module.Answer
 
-	output string // what the worker wrote to its log since it had the event; if it failed
+	output string // if it failed: the worker's log since it got the event
 }
 
 // worker is one process of a pool. The pool's lock guards it.
 type worker struct {
-	lines  chan []byte // to be written; as many as it may have events
+	lines  chan []byte // to be written; the capacity is the number of events that it may have
 	proc   *program.Process
-	held   map[string]*item // by the ID of the line: sent and not answered
+	held   map[string]*item // sent and not answered, by the ID of the line
 	ready  bool
-	leaves bool // it gets no event any more, and is stopped when it has none
-	asked  bool // it was told to end
+	leaves bool // it gets no more events, and is stopped when it has none
+	asked  bool // it was asked to end
 	alone  bool // it has an event that must be alone
 	cause  string
 }
@@ -90,12 +91,13 @@ func newPool(o poolOptions) *pool {
 	return p
 }
 
-// most returns how many events a worker has at once.
+// most returns how many events a worker may have at once.
 func (p *pool) most() int {
 	return (p.handler.Policy.Window + p.handler.Processes - 1) / p.handler.Processes
 }
 
-// do has an event handled, and returns the outcome. It returns early when the context is done: the worker may still handle it.
+// do has a worker handle an event, and returns the outcome. If the context is done first, it
+// returns early, though the worker may still handle the event.
 func (p *pool) do(ctx context.Context, it *item) result {
 	it.result = make(chan result, 1)
 	p.mu.Lock()
@@ -118,7 +120,7 @@ func (p *pool) do(ctx context.Context, it *item) result {
 	case res := <-it.result:
 		return res
 	default:
-		it.over = true // its place stays taken until the worker answers, or its time is over
+		it.over = true // its place stays taken until the worker answers or the timeout
 		p.crashes.ended(it.event)
 		return failure("the attempt was cut off: " + context.Cause(ctx).Error())
 	}
@@ -128,7 +130,8 @@ func failure(text string) result {
 	return result{Answer: module.Answer{Outcome: sluice.Failed, Text: text}}
 }
 
-// assign sends events to workers that have a place, in order, and has workers started for the others. The caller holds the lock.
+// assign sends queued events in order to workers that have a place, and starts workers for the
+// others. The caller holds the lock.
 func (p *pool) assign() {
 	for len(p.queue) > 0 {
 		it := p.queue[0]
@@ -149,8 +152,8 @@ func (p *pool) assign() {
 	}
 }
 
-// pick returns the worker that gets the next event: the one with the fewest, of those that have a place; nil: none. An event that must
-// be alone gets one without any.
+// pick returns the worker for the next event: of those that have a place, the one with the fewest
+// events; nil if none has a place. An event that must be alone gets a worker without events.
 func pick(live []*worker, alone bool, most int) (best *worker) { //nolint:revive // it is a property of the event
 	for _, w := range live {
 		has := len(w.held)
@@ -164,7 +167,7 @@ func pick(live []*worker, alone bool, most int) (best *worker) { //nolint:revive
 	return best
 }
 
-// send gives an event to a worker. The caller holds the lock.
+// send sends an event to a worker. The caller holds the lock.
 func (p *pool) send(w *worker, it *item) {
 	p.ids++
 	id := strconv.FormatUint(p.ids, 10)
@@ -178,8 +181,8 @@ func (p *pool) send(w *worker, it *item) {
 	w.held[id] = it
 	it.timer = time.AfterFunc(it.timeout, func() { p.timedOut(w, id) })
 	select {
-	case w.lines <- line: // there is room, as it holds as many as the worker may have
-	default: // it has answered events that it has not read
+	case w.lines <- line: // it has room for as many lines as the worker may have events
+	default: // it has answered events before it read them
 		w.cause = "it answered before it was asked"
 		w.proc.Kill()
 	}
@@ -193,8 +196,8 @@ func (it *item) finish(res result) {
 	}
 }
 
-// timedOut ends the attempt of an event that was not answered in time. Its worker gets no other any more, and is stopped when the
-// events beside it are answered, or their times are over, too.
+// timedOut ends the attempt of an event that was not answered in time. Its worker gets no more
+// events. The worker is stopped when its other events are answered or have timed out, too.
 func (p *pool) timedOut(w *worker, id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +214,8 @@ func (p *pool) timedOut(w *worker, id string) {
 	p.assign()
 }
 
-// stopIfDone stops a worker that leaves, if nothing waits for its answers. The caller holds the lock.
+// stopIfDone stops a leaving worker unless an attempt waits for its answer. The caller holds the
+// lock.
 func (w *worker) stopIfDone() {
 	if !w.leaves || w.asked || w.proc == nil {
 		return
@@ -225,7 +229,7 @@ func (w *worker) stopIfDone() {
 	w.proc.Stop()
 }
 
-// answered enters a worker's answer. The error says why it is none.
+// answered records a worker's answer. The error says why the line is no answer.
 func (p *pool) answered(w *worker, line []byte) error {
 	answer, err := module.ParseAnswer(line)
 	if err != nil {
@@ -253,7 +257,8 @@ func (p *pool) answered(w *worker, line []byte) error {
 	return nil
 }
 
-// rest has the workers stopped after a time without events. The caller holds the lock.
+// rest starts the timer that stops the workers after a time without events. The caller holds the
+// lock.
 func (p *pool) rest() {
 	switch {
 	case p.busy():
@@ -274,7 +279,7 @@ func (p *pool) busy() bool {
 	return len(p.queue) > 0 || slices.ContainsFunc(p.live, func(w *worker) bool { return len(w.held) > 0 })
 }
 
-// leave has the workers stopped when they have no event. The caller holds the lock.
+// leave stops the workers as soon as they have no event. The caller holds the lock.
 func (p *pool) leave() {
 	for _, w := range p.live {
 		w.leaves = true
@@ -282,7 +287,8 @@ func (p *pool) leave() {
 	}
 }
 
-// retire has the pool take no event any more. Those that are sent are finished.
+// retire closes the pool to events and fails the queued ones. Workers finish the events that they
+// have, and are then stopped.
 func (p *pool) retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,7 +300,8 @@ func (p *pool) retire() {
 	p.leave()
 }
 
-// wait returns when every worker has ended, which it is killed for when the context is done. The pool is retired.
+// wait returns when every worker of a retired pool has ended. When the context is done, it kills
+// the workers.
 func (p *pool) wait(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() {
 		p.mu.Lock()

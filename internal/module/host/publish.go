@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of the events that a program prints for one event.
+// Limits of the events that a program prints for one event.
 const (
 	maxPrinted      = 1 << 20 // bytes
 	maxPrintedLines = 1000    // events: as many as are stored atomically
@@ -28,15 +28,16 @@ const (
 
 // Publisher publishes the events that a program prints.
 type Publisher interface {
-	// Publish publishes events of a handling, all or none, each once however often it is repeated, and returns their
-	// number. The size is that of the text that they were printed in. Codes Unavailable, Internal and QuotaExceeded may pass; the
-	// others do not.
+	// Publish publishes the events of a handling, all or none, and returns their number. Repeated
+	// calls publish each event once. Size is the number of bytes in which they were printed. Codes
+	// Unavailable, Internal and QuotaExceeded are temporary, the others permanent.
 	Publish(ctx context.Context, w *model.Handling, of *sluice.Event, events []sluice.Event, size int) (int, error)
-	// May returns the error of publishing one event, as far as it does not pass.
+	// May returns the permanent error with which publishing one event would fail, nil if there is
+	// none.
 	May(w *model.Handling, e sluice.Event) error
 }
 
-// handlingOf returns the handling of an event by a handler.
+// handlingOf returns the handling of an event by a handler, with the rights of the approver.
 func handlingOf(h *module.Handler, sub *sluice.Subscription, ev *sluice.Event) *model.Handling {
 	return &model.Handling{
 		Module: sub.Module, Handler: h.ID, Subscription: sub.ID, Namespace: ev.Namespace, Event: ev.ID,
@@ -46,17 +47,17 @@ func handlingOf(h *module.Handler, sub *sluice.Subscription, ev *sluice.Event) *
 	}
 }
 
-// printed is the events that a program has printed, in order.
+// printed holds the events that a program has printed, in order.
 type printed struct {
 	events []sluice.Event
 	lines  []string // of each
-	places []int    // of each: the number of its line, from 1
+	places []int    // line number of each, from 1
 	bytes  int
 }
 
-// refusedLine says that an event in the output of a program can never be published.
+// refusedLine is the error of an event in the output of a program that can never be published.
 type refusedLine struct {
-	line int // in the output, or place in an answer, from 1; 0: it is not about one
+	line int // number in the output, or index in an answer, from 1; 0: no particular line
 	text string
 	err  error
 }
@@ -71,7 +72,7 @@ func (r *refusedLine) Error() string {
 
 func (r *refusedLine) Unwrap() error { return r.err }
 
-// publication is the events that a program has printed for the event that it handles.
+// publication holds the lines that a program has printed for the event that it handles.
 type publication struct {
 	by    *model.Handling
 	of    *sluice.Event
@@ -79,8 +80,9 @@ type publication struct {
 	hide  func(string) string // masks secrets
 }
 
-// publish publishes the events that a program has printed, all or none, and enters in the attempt how that ended: what is
-// refused for good is given up, because it is never right later, and an error that may pass is tried again under the retry policy.
+// publish publishes the events that a program has printed, all or none, and sets the outcome of the
+// attempt if that fails. A permanent error refuses the event for good; a temporary one fails the
+// attempt, which the retry policy may repeat.
 func (h *Host) publish(ctx context.Context, pub publication, a *sluice.Attempt) {
 	p, err := pub.read()
 	if err == nil && len(p.events) > 0 {
@@ -124,8 +126,8 @@ func (pub *publication) read() (p printed, err error) {
 	return p, nil
 }
 
-// printedID returns the ID of the event on a line: an attempt that is repeated publishes nothing twice, and no program chooses an ID that
-// another event has.
+// printedID returns the ID of the event on a line. It depends only on the handling and the line, so
+// a repeated attempt publishes nothing twice, and no program can choose the ID of another event.
 func printedID(w *model.Handling, line int) string {
 	hash := sha256.New()
 	for _, part := range []string{w.Subscription, w.Namespace, w.Event, strconv.Itoa(line)} {
@@ -134,7 +136,7 @@ func printedID(w *model.Handling, line int) string {
 	return "mod-" + hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
-// blame returns the error of events with the line that it is about, if it is about one.
+// blame adds to an error of publishing the line that caused it, if that is known.
 func (h *Host) blame(w *model.Handling, p printed, err error) error {
 	if at, ok := detail(err, "index"); ok && at < len(p.lines) {
 		return &refusedLine{line: p.places[at], text: p.lines[at], err: err}
@@ -150,12 +152,12 @@ func (h *Host) blame(w *model.Handling, p printed, err error) error {
 	return &refusedLine{err: err}
 }
 
-// passing reports whether an error may pass.
+// passing reports whether an error may be temporary.
 func passing(err error) bool {
 	return slices.Contains([]sluice.Code{sluice.Unavailable, sluice.Internal, sluice.QuotaExceeded}, sluice.CodeOf(err))
 }
 
-// retryAfter returns how long an error asks to wait.
+// retryAfter returns the delay that an error asks for before a retry; 0 if it names none.
 func retryAfter(err error) time.Duration {
 	seconds, _ := detail(err, "retry_after")
 	return time.Duration(seconds) * time.Second

@@ -7,15 +7,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// fallen is a count of the workers of a pool that have crashed or did not become ready. The zero value says that none has.
+// fallen counts the workers of a pool that crashed or did not become ready.
 type fallen struct {
 	times int
 	last  string // why
 	at    time.Time
-	next  time.Time // before it no other is started
+	next  time.Time // no worker is started before
 }
 
-// running returns the processes of a module here, for each subscription of a program; none if it does not run here. The caller holds the lock.
+// running returns the processes of a module on this server, for each of its subscriptions that runs
+// a program. It returns none if the module does not run here. The caller holds the lock.
 func (h *Host) running(name string) (all []sluice.ModuleRun) {
 	m := h.ready[name]
 	if m == nil {
@@ -40,7 +41,7 @@ func (h *Host) running(name string) (all []sluice.ModuleRun) {
 	return all
 }
 
-// enter enters the pool's workers and their events.
+// enter adds the pool's workers and their events to a report.
 func (p *pool) enter(is *sluice.ModuleRun) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +65,7 @@ func (p *pool) enter(is *sluice.ModuleRun) {
 	}
 }
 
-// execBegins counts a program of a subscription until ends is called.
+// execBegins counts a running program of a subscription until ends is called.
 func (h *Host) execBegins(subscription string) (ends func()) {
 	count := func(n int) {
 		h.mu.Lock()

@@ -20,13 +20,14 @@ import (
 
 // Renderer returns the body of an attempt.
 type Renderer interface {
-	// Body returns the body that a request of the attempt would have, and the traceparent header. Codes Unprocessable; TooLarge.
+	// Body returns the body and the traceparent header that a request of the attempt would have.
+	// Codes Unprocessable; TooLarge.
 	Body(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) (body []byte, traceparent string, err error)
 }
 
 const (
 	grace     = 5 * time.Second // from SIGTERM to SIGKILL
-	outputMax = 64 << 10        // bytes that are kept of an attempt
+	outputMax = 64 << 10        // bytes of output that are kept of an attempt
 	minMasked = 6               // shorter values are too common to be masked
 	masked    = "***"
 )
@@ -37,8 +38,9 @@ const (
 	envEvent = "SLUICE_EVENT_"
 )
 
-// Send runs the program of a subscription on an event: attempt number of its delivery. It sets everything but the verdict.
-// Exit codes decide about the outcome (module.OutcomeOf).
+// Send runs the program of a subscription on an event, as the attempt with the given number of its
+// delivery. It sets all fields of the attempt but the verdict. Exit codes determine the outcome
+// (module.OutcomeOf).
 func (h *Host) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
 	a := sluice.Attempt{Subscription: sub.ID, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path, Type: ev.Type, Number: number, StartedAt: h.opts.Now().UTC()}
 	defer shutdown.Sending(ctx)()
@@ -89,7 +91,8 @@ func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Eve
 	a.Error, a.Output = hide(a.Error), hide(a.Output)
 }
 
-// exec runs a program on its event, and sets the outcome of the attempt. It returns the lines of events that it has printed.
+// exec runs a program on its event, and sets the outcome of the attempt. It returns the events that
+// the program printed, a line each.
 func (h *Host) exec(ctx context.Context, p started, handler *module.Handler, a *sluice.Attempt, hide func(string) string) (lines [][]byte) {
 	if handler.Output == module.OutputEvents {
 		p.Apart = maxPrinted
@@ -121,7 +124,8 @@ func (h *Host) runIn(ctx context.Context, p started, env []string) (res program.
 	return h.runner.Run(ctx, p.Program)
 }
 
-// furnish gives a program its environment, and a temporary directory of its own, which remove removes.
+// furnish gives a program its environment and a temporary directory of its own. The caller must
+// call remove after the program has ended.
 func (h *Host) furnish(p *started, env []string) (remove func(), err error) {
 	if p.Temp, err = os.MkdirTemp(h.opts.Copies, ".run-"); err != nil {
 		return nil, fmt.Errorf("temporary directory: %w", err)
@@ -151,7 +155,8 @@ func (h *Host) furnish(p *started, env []string) (remove func(), err error) {
 	return remove, nil
 }
 
-// removeTemp removes the temporary directory of a program that has ended. If that fails, the next start does.
+// removeTemp removes the temporary directory of a program that has ended. If that fails, the next
+// start of the server removes it.
 func (h *Host) removeTemp(dir string) {
 	if left := program.RemoveTemp(dir); left != nil {
 		h.opts.Log.Warn("temporary directory of a program not removed", slog.Any("error", left))
@@ -181,7 +186,7 @@ type started struct {
 
 	Trace string   // traceparent; "": none
 	of    string   // subscription
-	pass  []string // variables of the server that it gets
+	pass  []string // names of the server's variables that it gets
 }
 
 func programOf(m *module.Module, h *module.Handler) started {
@@ -191,7 +196,7 @@ func programOf(m *module.Module, h *module.Handler) started {
 	}}
 }
 
-// environment returns the variables of every program of a subscription.
+// environment returns the variables that are the same for all attempts of a subscription.
 func (h *Host) environment(sub *sluice.Subscription, handler *module.Handler) []string {
 	env := []string{
 		"PATH=" + envPath, "LANG=C.UTF-8",
@@ -211,7 +216,8 @@ func variables(ev *sluice.Event, a *sluice.Attempt, timeout time.Duration) []str
 	}
 }
 
-// mask returns an output without the values of variables, and without secrets.
+// mask replaces the values of the named variables of the server's environment, and the given
+// secrets, in an output.
 func mask(output string, names []string, secrets ...string) string {
 	output = strings.ToValidUTF8(output, "\ufffd")
 	for _, secret := range secrets {

@@ -22,13 +22,14 @@ import (
 type Approvals interface {
 	// Get returns an approval and its revision. Code NotFound.
 	Get(ctx context.Context, name string) (Approval, uint64, error)
-	// Put stores an approval. Code Conflict unless the stored revision is the given one; 0: none.
+	// Put stores an approval and returns its revision. Code Conflict unless the stored revision is
+	// the given one; 0 means that none is stored.
 	Put(ctx context.Context, name string, a Approval, revision uint64) (uint64, error)
 	// Delete removes an approval. Code Conflict unless the stored revision is the given one.
 	Delete(ctx context.Context, name string, revision uint64) error
 }
 
-// Subscriptions makes and ends the subscriptions of handlers.
+// Subscriptions creates and ends the subscriptions of handlers.
 type Subscriptions interface {
 	PutHandler(ctx context.Context, id string, req *subscription.Request, by string) (*sluice.Subscription, error)
 	Pause(ctx context.Context, id, by string) (*sluice.Subscription, error)
@@ -53,7 +54,8 @@ type Deps struct {
 	Marks         Marks
 	Now           func() time.Time
 
-	// Serves returns the ID of the server that has the lease of a key; "": none has. nil: leases are not known.
+	// Serves returns the ID of the server that holds the lease of a key; "" if none does. nil:
+	// leases are unknown.
 	Serves func(ctx context.Context, key string) (string, error)
 }
 
@@ -67,13 +69,14 @@ type Service struct {
 // NewService returns a service. Its Run stops unsafe modules.
 func NewService(deps Deps) *Service { return &Service{Deps: deps, marked: newMarked()} }
 
-// Modules returns the modules of this server, as they are now or were a moment ago.
+// Modules returns the modules of this server as of a scan that is at most a second old.
 func (s *Service) Modules(ctx context.Context) sluice.ModuleList {
 	s.Host.Refresh(ctx)
 	return sluice.ModuleList{Host: s.Host.InForce(), Modules: s.Host.List()}
 }
 
-// Module returns a module as it is now, and the server that serves its subscriptions. Code NotFound.
+// Module returns a module as it is now, with the server that serves its subscriptions. Code
+// NotFound.
 func (s *Service) Module(ctx context.Context, name string) (sluice.Module, error) {
 	s.Host.LookAt(ctx, name)
 	m, err := s.Host.Get(name)
@@ -83,7 +86,8 @@ func (s *Service) Module(ctx context.Context, name string) (sluice.Module, error
 	return m, err
 }
 
-// servedBy returns the ID of the server that serves the subscriptions of a module; "" if none does, or the store does not say so at once.
+// servedBy returns the ID of the server that serves the subscriptions of a module; "" if none does,
+// or the store does not respond within a second.
 func (s *Service) servedBy(ctx context.Context, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -94,9 +98,11 @@ func (s *Service) servedBy(ctx context.Context, name string) string {
 	return server
 }
 
-// Approve has the programs of a module run on events, if its files are those of the digest. Its subscriptions are made, or changed
-// and resumed. The caller owns them. Codes NotFound; Unprocessable if it is not loaded; RevisionMismatch if its files have another
-// digest; Forbidden if it handles system events and the caller is not root (S4-33); those of the subscriptions.
+// Approve permits the programs of a module to run on events, if its files have the digest. It
+// creates the subscriptions of the module, or changes and resumes them. The caller owns them.
+// Codes: NotFound; Unprocessable if it is not loaded; RevisionMismatch if its files have another
+// digest; Forbidden if it handles system events and the caller is not root (S4-33); those of
+// creating a subscription.
 func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.Module, error) {
 	s.Host.LookAt(ctx, name)
 	m, err := s.Host.Found(name)
@@ -122,7 +128,8 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 	for _, one := range requests {
 		after.Subscriptions = append(after.Subscriptions, one.ID)
 	}
-	// The approval first: a subscription whose program may not run yet would fail its first attempts.
+	// The approval comes first: a subscription would fail its first attempts before its program may
+	// run.
 	if err := s.enterApproval(ctx, act{name, sluice.ActionModuleApprove, by}, before, &after); err != nil {
 		return sluice.Module{}, err
 	}
@@ -144,7 +151,7 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 	return s.Host.Get(name)
 }
 
-// stored returns the approval of a module; nil: it has none.
+// stored returns the approval of a module, nil if it has none.
 func (s *Service) stored(ctx context.Context, name string) (*Approval, error) {
 	a, revision, err := s.Approvals.Get(ctx, name)
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -157,7 +164,8 @@ func (s *Service) stored(ctx context.Context, name string) (*Approval, error) {
 // act is a change of a module's approval.
 type act struct{ module, action, by string }
 
-// store stores an approval in place of another one, with its entry in the ledger; nil: none.
+// store replaces the approval before by after, with an entry in the ledger. A nil approval stands
+// for none.
 func (s *Service) store(ctx context.Context, a act, before, after *Approval) error {
 	change, revision := ledger.Change{Actor: a.by, Resource: a.module, Action: a.action}, uint64(0)
 	if before != nil {
@@ -182,7 +190,7 @@ func (s *Service) store(ctx context.Context, a act, before, after *Approval) err
 	return nil
 }
 
-// public returns what the ledger has of an approval: not each file.
+// public returns the form of an approval for the ledger, without its files.
 func (a *Approval) public() any {
 	return struct {
 		Digest        string   `json:"digest"`
@@ -192,7 +200,8 @@ func (a *Approval) public() any {
 	}{a.Digest, a.Disabled, a.Unsafe, a.Subscriptions}
 }
 
-// Disable stops the programs of a module: its subscriptions pause, and keep their places. Code NotFound if it is not approved.
+// Disable stops the programs of a module. Its subscriptions pause, and keep their positions in the
+// log. Code NotFound if it is not approved.
 func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, error) {
 	before, err := s.approved(ctx, name)
 	if err != nil {
@@ -227,7 +236,8 @@ func (s *Service) approved(ctx context.Context, name string) (*Approval, error) 
 	return a, err
 }
 
-// Remove ends the approval of a module, and its subscriptions with it. Code NotFound if it is not approved.
+// Remove ends the approval of a module, and deletes its subscriptions. Code NotFound if it is not
+// approved.
 func (s *Service) Remove(ctx context.Context, name, by string) error {
 	before, err := s.approved(ctx, name)
 	if err != nil {
@@ -261,7 +271,8 @@ func (s *Service) tell(ctx context.Context, name string, revision uint64, kind s
 	})
 }
 
-// Changed suspends the subscriptions of a module whose files have changed. It is Options.Changed.
+// Changed suspends the subscriptions of a module whose files have changed. Use it as
+// Options.Changed.
 func (s *Service) Changed(ctx context.Context, name string, a Approval, files []string) error {
 	for _, id := range a.Subscriptions {
 		if err := s.Subscriptions.Suspend(ctx, id, ChangedReason(name, files)); err != nil {
@@ -271,7 +282,8 @@ func (s *Service) Changed(ctx context.Context, name string, a Approval, files []
 	return s.tell(ctx, name, a.Revision, sluice.TypeModuleChanged, map[string]any{"files": files})
 }
 
-// requests returns the requests for the subscriptions of a module. Code Unprocessable if two of them would have one ID.
+// requests returns the requests for the subscriptions of a module. Code Unprocessable if two
+// subscriptions would have the same ID.
 func requests(m *module.Module) ([]*subscription.Request, error) {
 	var all []*subscription.Request
 	for _, h := range m.Manifest.Handlers {
@@ -293,11 +305,11 @@ func requests(m *module.Module) ([]*subscription.Request, error) {
 	return all, nil
 }
 
-// maxID is the most bytes of a subscription's ID.
+// maxID is the maximum length of a subscription's ID, in bytes.
 const maxID = 64
 
-// SubscriptionID returns the ID of a handler's subscription: "<module>-<handler>", and the namespace if it is not the default one. A
-// long one ends in a hash.
+// SubscriptionID returns the ID of a handler's subscription: "<module>-<handler>", and the
+// namespace if it is not the default one. An ID that would exceed maxID is cut and ends in a hash.
 func SubscriptionID(name, handler, namespace string) string {
 	parts := []string{name, handler}
 	if namespace != sluice.DefaultNamespace {

@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-io/sluice/internal/module"
 )
 
-// Set enters the approval of a module; nil: it has none any more. When it returns, the module's programs run if they may.
+// Set applies the approval of a module on this server; nil revokes it. When Set returns, the module
+// is ready to run if it may run.
 func (h *Host) Set(ctx context.Context, name string, a *Approval) {
 	h.mu.Lock()
 	if a == nil {
@@ -25,14 +26,15 @@ func (h *Host) Set(ctx context.Context, name string, a *Approval) {
 	h.settle(ctx)
 }
 
-// change is an approved module whose files are others now.
+// change is an approved module whose files have changed.
 type change struct {
 	name     string
 	approval Approval
 	files    []string
 }
 
-// settle decides which modules run: those that are approved, not disabled, and whose files here are the approved ones.
+// settle decides which modules run: those that are approved, neither disabled nor unsafe, and whose
+// files here are the approved ones. It reports changed modules to Options.Changed.
 func (h *Host) settle(ctx context.Context) {
 	for _, c := range h.enterAll(ctx) {
 		if err := h.opts.Changed(ctx, c.name, c.approval, c.files); err != nil {
@@ -44,8 +46,8 @@ func (h *Host) settle(ctx context.Context) {
 	}
 }
 
-// enterAll enters which modules run, and returns those that have changed and were not reported yet. A copy takes as long as
-// it takes: attempts of other modules go on meanwhile.
+// enterAll updates which modules run, and returns those that have changed and were not reported
+// yet. Attempts of other modules continue while it copies files, which may take long.
 func (h *Host) enterAll(ctx context.Context) []change {
 	h.settling.Lock()
 	defer h.settling.Unlock()
@@ -60,15 +62,17 @@ func (h *Host) enterAll(ctx context.Context) []change {
 	return slices.DeleteFunc(changes, func(c change) bool { return h.ranLast(c.name) != c.approval.Digest }) // not a secret: of files
 }
 
-// Ready returns the modules whose programs run here, sorted: those that are approved, and whose files here are the approved ones.
+// Ready returns the sorted names of the modules that may run here: those that are approved and
+// whose files here are the approved ones.
 func (h *Host) Ready() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Sorted(maps.Keys(h.ready))
 }
 
-// ranLast returns the digest with which a module ran here last, also before a restart; "": it never did. Another server may have
-// run it with other files: that these are not here is no change.
+// ranLast returns the digest with which a module last ran on this server, even before a restart; ""
+// if it never did. Other servers may run the module with other files, so only a difference from
+// files that ran here is a change.
 func (h *Host) ranLast(name string) string {
 	digest, err := os.ReadFile(h.lastFile(name))
 	if err != nil {
@@ -77,13 +81,13 @@ func (h *Host) ranLast(name string) string {
 	return string(digest)
 }
 
-// lastFile returns the file with the digest of a module's copy that ran last.
+// lastFile returns the path of the file with the digest of the copy of a module that ran last.
 func (h *Host) lastFile(name string) string { return filepath.Join(h.opts.Copies, name+lastSuffix) }
 
 const lastSuffix = ".last"
 
-// decide stops the modules that may not run any more, and returns those that may and do not yet, and those that have
-// changed and were not reported.
+// decide stops the modules that may no longer run. It returns the modules that may run but do not
+// yet, and the changed ones that were not reported.
 func (h *Host) decide() (ready []*module.Module, changes []change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,7 +113,7 @@ func (h *Host) mayRun(name, digest string) bool {
 	return ok && !a.stopped() && a.Digest == digest && h.found[name].digest() == digest // not a secret: of files
 }
 
-// enter has a module's programs run, if they still may once they are copied.
+// enter copies a module and makes it ready, if it still may run after the copying.
 func (h *Host) enter(ctx context.Context, m *module.Module) {
 	ready, err := h.copy(m)
 	if err == nil {
@@ -134,10 +138,10 @@ func (f found) digest() string {
 	return f.module.Digest
 }
 
-// copyOf returns the name of the directory of copies with a digest.
+// copyOf returns the name of the directory for copies with a digest.
 func copyOf(digest string) string { return strings.ReplaceAll(digest, ":", "-") }
 
-// removeOld removes the copies that did not run last. Nothing runs yet.
+// removeOld removes all copies but the ones that ran last. It must run before any program.
 func (h *Host) removeOld() error {
 	last, err := filepath.Glob(filepath.Join(h.opts.Copies, "*"+lastSuffix))
 	keep := map[string]bool{}
@@ -154,14 +158,14 @@ func (h *Host) removeOld() error {
 	return err
 }
 
-// copy returns the module whose directory is a verified copy.
+// copy returns the module with a verified copy as its directory.
 func (h *Host) copy(m *module.Module) (*module.Module, error) {
 	dir := filepath.Join(h.opts.Copies, copyOf(m.Digest), m.Name)
 	there, err := module.Open(dir)
 	if err == nil && there.Digest == m.Digest { // not a secret: of files
 		return there, nil
 	}
-	if err := os.RemoveAll(dir); err != nil { // it is damaged, or there is none
+	if err := os.RemoveAll(dir); err != nil { // the copy is damaged or missing
 		return nil, err
 	}
 	if err := m.CopyTo(dir); err != nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// API is what programs need for requests to the API.
+// API holds the settings for the requests of programs to the API.
 type API struct {
 	URL     string             // of the API
-	Keys    callbacktoken.Keys // that sign tokens of attempts; nil: programs get none
+	Keys    callbacktoken.Keys // sign the tokens of attempts; nil: programs get no tokens
 	Replica string             // name of this server
 }
 
 const maxHandlingToken = 16 << 10
 
-// claims is the content of a token: an attempt. None of them has a meaning to another engine.
+// claims is the content of a token: an attempt. Its member is one that no other engine reads.
 type claims struct {
 	Attempt attempt `json:"module_attempt"`
 	callbacktoken.Term
@@ -44,7 +44,8 @@ type attempt struct {
 	Test         bool             `json:"test,omitempty"`
 }
 
-// live is the attempts of this server in which a program may make requests. The zero value is ready.
+// live holds the attempts of this server in which a program may make requests. The zero value is
+// ready to use.
 type live struct {
 	mu  sync.Mutex
 	ids map[string]struct{}
@@ -76,8 +77,9 @@ func (h *Host) hasAPI(handler *module.Handler) bool {
 	return h.opts.API.Keys != nil && handler.Network && len(handler.Publish)+len(handler.Read) > 0
 }
 
-// token returns the token of an attempt; "": its program may make no requests. It is valid on this server until leave is called, and
-// elsewhere until its time is over. Nothing is stored. Code Unavailable.
+// token returns the token of an attempt; "" if its program may make no requests. The token is valid
+// on this server until leave is called, and on other servers until its expiry. Nothing is stored.
+// Code Unavailable.
 func (h *Host) token(m *module.Module, handler *module.Handler, w *model.Handling, until time.Time) (text string, leave func(), err error) {
 	if !h.hasAPI(handler) {
 		return "", func() {}, nil
@@ -93,7 +95,8 @@ func (h *Host) token(m *module.Module, handler *module.Handler, w *model.Handlin
 	return model.HandlingPrefix + text, h.live.enter(is.ID), nil
 }
 
-// Handling returns the handling of the program that has a token. Code Unauthenticated if the token is invalid or its attempt has ended.
+// Handling returns the handling of the program that holds a token. Code Unauthenticated if the
+// token is invalid or its attempt has ended.
 func (h *Host) Handling(text string) (*model.Handling, error) {
 	bare, ok := strings.CutPrefix(text, model.HandlingPrefix)
 	if !ok || len(text) > maxHandlingToken || h.opts.API.Keys == nil {
@@ -121,7 +124,8 @@ func invalidToken() error {
 	return sluice.Errorf(sluice.Unauthenticated, "the token is not that of an attempt of a module on this server")
 }
 
-// declared returns the handler of a module that runs here with the files of a digest; nil: there is none.
+// declared returns a handler of a module that runs here with the files of a digest, nil if there is
+// none.
 func (h *Host) declared(name, digest, id string) *module.Handler {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,8 +141,8 @@ func (h *Host) declared(name, digest, id string) *module.Handler {
 	return nil
 }
 
-// MayKnow returns a decision about stored events for publishers: a program may know what its approver may, of the events that it may
-// publish.
+// MayKnow returns a function that decides whether a publisher may know of a stored event. A program
+// may know of an event that it may publish, if its approver may know of it.
 func MayKnow(decide func(context.Context, *sluice.Event) bool) func(context.Context, *sluice.Event) bool {
 	return func(ctx context.Context, ev *sluice.Event) bool {
 		w := model.HandlingFrom(ctx)

@@ -14,14 +14,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Trial is what a handler made of an event.
+// Trial is the result of a handler for an event.
 type Trial struct {
 	sluice.Attempt
 
 	Events []sluice.Event `json:"events,omitempty"` // that would be published
 }
 
-// Publish keeps the events.
+// Publish keeps the events in the trial and publishes none.
 func (t *Trial) Publish(_ context.Context, w *model.Handling, _ *sluice.Event, events []sluice.Event, _ int) (int, error) {
 	for i := range events {
 		if err := t.May(w, events[i]); err != nil {
@@ -34,11 +34,12 @@ func (t *Trial) Publish(_ context.Context, w *model.Handling, _ *sluice.Event, e
 	return len(events), nil
 }
 
-// May returns an error unless a module declares an event.
+// May returns an error unless the module declares that it publishes such an event.
 func (*Trial) May(w *model.Handling, e sluice.Event) error { return w.Admits(&e) }
 
-// Try runs a handler of a module on an event as a server would: from a copy, with its environment and limits. It publishes nothing. The
-// error says why it could not be run.
+// Try runs a handler of a module on an event as a server would, from a copy and with the
+// environment and the limits of the handler. It publishes nothing. The error says why the handler
+// could not be run.
 func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event, render Renderer) (t Trial, err error) {
 	at := slices.IndexFunc(m.Manifest.Handlers, func(h module.Handler) bool { return h.ID == handler })
 	if at < 0 {
@@ -80,7 +81,7 @@ func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event
 	t.Attempt = h.Send(ctx, sub, ev, 1)
 	worker := h.pools.of[sub.ID]
 	h.Close(ctx)
-	if worker != nil { // it had no other event
+	if worker != nil { // its log is about this event only
 		t.Output = mask(worker.logs, is.Env)
 	}
 	return t, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Marks are the marks of producers with an event that caused itself.
+// Marks stores the marks of unsafe producers, whose events were part of a loop.
 type Marks interface {
 	// Mark returns the mark of a producer. Code NotFound if it has none.
 	Mark(ctx context.Context, producer string) (sluice.Unsafe, uint64, error)
@@ -27,7 +27,7 @@ type Unsafe struct {
 	Reason string    `json:"reason"`
 }
 
-// marked is the modules that have been marked and are to be stopped. The zero value is not ready.
+// marked holds the modules that have been marked and must be stopped. Create it with newMarked.
 type marked struct {
 	mu    sync.Mutex
 	names map[string]struct{}
@@ -48,7 +48,7 @@ func (m *marked) add(name string) {
 	}
 }
 
-// take returns the modules, and forgets them.
+// take removes and returns the modules.
 func (m *marked) take() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +60,8 @@ func (m *marked) take() []string {
 	return names
 }
 
-// Marked enters that a producer is marked. It returns at once; Run stops the producer's module.
+// Marked notes that a producer is marked as unsafe. It returns at once; Run stops the producer's
+// module.
 func (s *Service) Marked(producer string) {
 	if name, ok := sluice.ModuleOf(producer); ok {
 		s.marked.add(name)
@@ -85,8 +86,9 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// stopUnsafe stores that a marked module is unsafe, suspends its subscriptions and tells. It does that once for each approval, and goes on
-// where a crash ended it.
+// stopUnsafe stores that a marked module is unsafe, publishes a system event and suspends the
+// subscriptions of the module. It does so once for each approval, and completes what a crash
+// interrupted.
 func (s *Service) stopUnsafe(ctx context.Context, name string) error {
 	mark, _, err := s.Marks.Mark(ctx, string(sluice.ModuleProducer(name)))
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -103,7 +105,8 @@ func (s *Service) stopUnsafe(ctx context.Context, name string) error {
 	if !told {
 		after := *a
 		after.Unsafe = &Unsafe{At: s.Now().UTC(), Reason: unsafeReason(name, &mark)}
-		// First: a replica that approves the module in the meantime fails, or this one does and looks again.
+		// The record comes first: if another replica approves the module meanwhile, one of the two
+		// writes fails, and this replica tries again.
 		if err := s.store(ctx, act{name, sluice.ActionModuleUnsafe, sluice.ActorSystem}, a, &after); err != nil {
 			return err
 		}
@@ -127,7 +130,7 @@ func (s *Service) stopUnsafe(ctx context.Context, name string) error {
 	return nil
 }
 
-// anyActive reports whether one of the subscriptions is active.
+// anyActive reports whether any of the subscriptions is active.
 func (s *Service) anyActive(ctx context.Context, ids []string) (bool, error) {
 	for _, id := range ids {
 		sub, err := s.Subscriptions.Get(ctx, id)
@@ -142,7 +145,7 @@ func (s *Service) anyActive(ctx context.Context, ids []string) (bool, error) {
 	return false, nil
 }
 
-// unsafeReason returns why a marked module does not run, with the chain of causes.
+// unsafeReason describes why a marked module does not run, with the chain of causes.
 func unsafeReason(name string, mark *sluice.Unsafe) string {
 	const most = 8
 	chain := []string{linkOf(mark.Event)}
@@ -159,7 +162,8 @@ func unsafeReason(name string, mark *sluice.Unsafe) string {
 
 func linkOf(l sluice.Link) string { return l.Type + " on " + string(l.Path) }
 
-// enterApproval stores an approval, after the module's mark is removed: a later one is of a later event.
+// enterApproval removes the module's mark and then stores an approval. In that order, a mark that
+// is found later is about a later event.
 func (s *Service) enterApproval(ctx context.Context, a act, before, after *Approval) error {
 	err := s.Marks.ClearProducer(ctx, string(sluice.ModuleProducer(a.module)), a.by)
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {

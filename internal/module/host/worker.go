@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// run starts the process of a worker, and returns when it has ended.
+// run starts the process of a worker, and returns when that has ended.
 func (p *pool) run(w *worker) {
 	proc, remove, err := p.start()
 	if err != nil {
@@ -40,11 +40,11 @@ func (p *pool) run(w *worker) {
 		w.write()
 	}()
 	cause := p.read(w)
-	if cause != nil { // it is alive, and does not keep to the rules
+	if cause != nil { // it is alive, and violates the protocol
 		proc.Kill()
 	}
 	<-proc.Done()
-	_ = proc.In.Close() // or a process that has left the group could hold a write up
+	_ = proc.In.Close() // otherwise a process that has left the group could block a write
 	<-written
 	why := describe(proc.Exit())
 	if cause != nil {
@@ -66,13 +66,14 @@ func (w *worker) write() {
 				err = out.Flush()
 			}
 			if err != nil {
-				return // it reads no more: its events are not answered in time, or it has ended
+				return // it reads no more: it has ended, or its events will time out
 			}
 		}
 	}
 }
 
-// read reads the lines of a worker until its end. The error says how it broke the rules.
+// read reads the lines of a worker until its end. The error says how the worker violated the
+// protocol.
 func (p *pool) read(w *worker) error {
 	in, hear := bufio.NewScanner(w.proc.Out), p.begins
 	in.Buffer(nil, module.MaxAnswer)
@@ -92,7 +93,7 @@ func (p *pool) read(w *worker) error {
 	return nil
 }
 
-// wholeLines splits a text into lines. What follows the last of them is no answer.
+// wholeLines is a bufio.SplitFunc for lines. It drops an incomplete last line, which is no answer.
 func wholeLines(data []byte, _ bool) (advance int, line []byte, err error) {
 	if end := bytes.IndexByte(data, '\n') + 1; end > 0 {
 		return end, data[:end], nil
@@ -100,7 +101,8 @@ func wholeLines(data []byte, _ bool) (advance int, line []byte, err error) {
 	return 0, nil, nil
 }
 
-// begins enters that a worker is ready. The error says that its first line does not say so.
+// begins marks a worker as ready. It returns an error unless the line is the first that a worker
+// must write.
 func (p *pool) begins(w *worker, line []byte) error {
 	if err := module.CheckReady(line); err != nil {
 		return err
@@ -123,7 +125,8 @@ func (p *pool) notReady(w *worker) {
 	}
 }
 
-// ended enters the end of a worker. If it was not asked for, the next one is started after a pause.
+// ended removes a worker that has ended. If the worker was not asked to end, the next one is
+// started only after a pause.
 func (p *pool) ended(w *worker, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +155,8 @@ func (p *pool) ended(w *worker, why string) {
 	p.assign()
 }
 
-// again has events sent again that are not over, before others.
+// again puts the events that have no result yet back at the front of the queue. In a retired pool
+// it fails them.
 func (p *pool) again(held []*item) {
 	held = slices.DeleteFunc(held, func(it *item) bool {
 		if it.over {
@@ -169,7 +173,7 @@ func (p *pool) again(held []*item) {
 	}
 }
 
-// neverReady fails the events that wait for a worker, if no other will take them.
+// neverReady fails the queued events, unless another worker can take them.
 func (p *pool) neverReady(why string) {
 	p.backOff("it did not become ready: " + why)
 	if slices.ContainsFunc(p.live, func(w *worker) bool { return !w.leaves }) {
@@ -207,7 +211,7 @@ func (p *pool) crashed(w *worker, held []*item, why string) {
 	held[0].finish(res)
 }
 
-// backOff has no worker started for a while.
+// backOff prevents the start of workers for a while.
 func (p *pool) backOff(why string) {
 	now := time.Now()
 	p.fallen.times, p.fallen.last, p.fallen.at = p.fallen.times+1, why, now

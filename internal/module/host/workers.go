@@ -10,13 +10,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// pools are the workers of this server. The host's lock guards them.
+// pools holds the workers of this server. The host's lock guards it.
 type pools struct {
 	of      map[string]*pool // by subscription
 	leaving []*pool          // retired, with workers that have not ended
 }
 
-// poolOf returns the workers of a subscription.
+// poolOf returns the pool of a subscription.
 func (h *Host) poolOf(sub *sluice.Subscription, m *module.Module, handler *module.Handler) *pool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,7 +54,8 @@ func (h *Host) start(sub *sluice.Subscription, m *module.Module, handler *module
 	return proc, remove, nil
 }
 
-// work has a worker handle an event, and sets the outcome of the attempt. It returns the events that it publishes.
+// work has a worker handle an event, and sets the outcome of the attempt. It returns the events
+// that the worker wants published.
 func (h *Host) work(ctx context.Context, p *pool, it *item, a *sluice.Attempt) (events [][]byte) {
 	it.attempt = a.Number
 	res := p.do(ctx, it)
@@ -66,7 +67,7 @@ func (h *Host) work(ctx context.Context, p *pool, it *item, a *sluice.Attempt) (
 	return res.Events
 }
 
-// retire has a pool end.
+// retire retires a pool, and keeps it until its workers have ended.
 func (s *pools) retire(p *pool) {
 	maps.DeleteFunc(s.of, func(_ string, other *pool) bool { return other == p })
 	s.leaving = append(slices.DeleteFunc(s.leaving, (*pool).over), p)
@@ -80,7 +81,7 @@ func (p *pool) over() bool {
 	return len(p.live) == 0
 }
 
-// retireOthers ends the workers of modules that do not run any more. The caller holds the lock.
+// retireOthers retires the pools of modules that no longer run. The caller holds the lock.
 func (h *Host) retireOthers() {
 	for _, p := range h.pools.of {
 		if h.ready[p.module.Name] != p.module {
@@ -89,8 +90,8 @@ func (h *Host) retireOthers() {
 	}
 }
 
-// Close stops the workers, and returns when they have ended. They are killed when the context is done. Their events were handled before,
-// or fail.
+// Close stops the workers, and returns when they have ended. Workers finish the events that they
+// have before they end. When the context is done, they are killed, and their events fail.
 func (h *Host) Close(ctx context.Context) {
 	h.mu.Lock()
 	for _, p := range h.pools.of {

@@ -21,25 +21,28 @@ import (
 
 const (
 	runGroups   = "run-"   // control groups of programs: run-<process of the server>-<number>
-	serverGroup = "server" // that of the server: one with groups below it can have no processes of its own
+	serverGroup = "server" // group of the server's own process: a group with groups below it can have no processes
 )
 
-// Cgroup is the control group (version 2) that the administrator has delegated to this server. Each program has one of its own
-// below it: its memory and its processes are bounded in sum, and all of them end together.
+// Cgroup is the control group (version 2) that the administrator has delegated to this server. Each
+// program has a group of its own below it, which limits the memory and the number of all its
+// processes together, and with which all of them end.
 type Cgroup struct {
 	dir          string
-	memory, pids bool // controllers of the groups below it
+	memory, pids bool // controllers that the groups below it have
 	number       atomic.Uint64
 
 	mu   sync.Mutex
 	left []string // groups that could not be removed yet
 }
 
-// OpenCgroup returns the control group that was delegated to this process, as systemd does (Delegate=) and container engines with a
-// control group namespace, and moves the process into a group below it; nil: none was. It ends what a killed server has left there.
+// OpenCgroup returns the control group that was delegated to this process; nil if none was. Systemd
+// delegates one with Delegate=, and container engines do with a control group namespace. OpenCgroup
+// moves the process into a group below it, and ends the programs that a killed server has left
+// there.
 func OpenCgroup() (*Cgroup, error) { return ofThisProcess() }
 
-var ofThisProcess = sync.OnceValues(openDelegated) //nolint:gochecknoglobals // as the group is
+var ofThisProcess = sync.OnceValues(openDelegated) //nolint:gochecknoglobals // the process has one group
 
 func openDelegated() (*Cgroup, error) {
 	dir, err := ownGroup()
@@ -48,12 +51,13 @@ func openDelegated() (*Cgroup, error) {
 	}
 	c, err := openCgroup(dir)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		return nil, nil //nolint:nilnil // it may not be used
+		return nil, nil //nolint:nilnil // this process may not use it
 	}
 	return c, err
 }
 
-// ownGroup returns the directory of this process's control group; "": the system has none of version 2.
+// ownGroup returns the directory of this process's control group; "" if the system has no control
+// groups of version 2.
 func ownGroup() (string, error) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +73,8 @@ func ownGroup() (string, error) {
 	return groupIn(groups, mounts), nil
 }
 
-// groupIn returns the directory of a control group of version 2, from the files in /proc of its process (see cgroups(7), proc(5)).
+// groupIn returns the directory of a process's control group of version 2, from the process's files
+// cgroup and mountinfo in /proc (see cgroups(7), proc(5)).
 func groupIn(groups, mounts []byte) string {
 	var path string
 	for line := range strings.Lines(string(groups)) {
@@ -93,8 +98,9 @@ func groupIn(groups, mounts []byte) string {
 	return ""
 }
 
-// delegated reports whether the administrator has left a control group to its processes: systemd marks it, and the root of a control
-// group namespace belongs to those in it. The root of the whole system, which has no type, does not.
+// delegated reports whether the administrator has delegated a control group to its processes.
+// Systemd marks such a group with an attribute. The root of a control group namespace is delegated,
+// too, but not the root of the whole system, which has no type.
 func delegated(dir string) bool {
 	for _, mark := range []string{"user.delegate", "trusted.delegate"} {
 		value := make([]byte, 8)
@@ -123,7 +129,8 @@ func openCgroup(dir string) (*Cgroup, error) {
 		return nil, err
 	}
 	for _, name := range []string{"memory", "pids"} {
-		// It is refused where the controller is not delegated, or another process is in the group; what is there is said by InForce.
+		// The kernel refuses it if the controller is not delegated, or another process is in the
+		// group. InForce returns the controllers that work.
 		_ = control(dir, "cgroup.subtree_control", "+"+name)
 	}
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control")) //nolint:gosec // of a control group
@@ -135,7 +142,7 @@ func openCgroup(dir string) (*Cgroup, error) {
 	return c, nil
 }
 
-// removeLeft ends the programs of servers that do not live any more: a living one is in the group of servers.
+// removeLeft ends the programs of servers that have ended: a running one is in serverGroup.
 func (c *Cgroup) removeLeft() error {
 	servers := listed(filepath.Join(c.dir, serverGroup, "cgroup.procs"))
 	groups, err := filepath.Glob(filepath.Join(c.dir, runGroups+"*"))
@@ -155,7 +162,7 @@ func (c *Cgroup) removeLeft() error {
 	return nil
 }
 
-// InForce returns what the control group bounds.
+// InForce returns the restrictions that the control group enforces.
 func (c *Cgroup) InForce() []string {
 	if c == nil {
 		return nil
@@ -170,14 +177,15 @@ func (c *Cgroup) InForce() []string {
 	return all
 }
 
-// group is the control group of one program. A nil one has no effect.
+// group is the control group of one program. The methods of a nil group do nothing.
 type group struct {
 	of    *Cgroup
 	dir   string
-	procs *os.File // takes the number of a process that enters
+	procs *os.File // the process whose ID is written to it enters the group
 }
 
-// group makes the control group of a program. It is called before the thread that starts the program is restricted.
+// group makes the control group of a program. Call it before the thread that starts the program is
+// restricted.
 func (c *Cgroup) group(l Limits) (*group, error) {
 	if c == nil {
 		return nil, nil //nolint:nilnil // there are none
@@ -202,8 +210,9 @@ func (c *Cgroup) group(l Limits) (*group, error) {
 	return g, nil
 }
 
-// enter moves a program that has just started into the group, with what it has started meanwhile. The kernel could start it there, but
-// for a call that programs, and so the thread that starts them, are refused (clone3).
+// enter moves a program that has just started into the group, with the processes that it has
+// started meanwhile. Starting it in the group would take the call clone3, which programs, and so
+// the thread that starts them, are denied.
 func (g *group) enter(pid int) error {
 	if g == nil {
 		return nil
@@ -221,8 +230,8 @@ func (g *group) enter(pid int) error {
 	return nil
 }
 
-// descendants returns the processes that a process has started, and those that they have started, without those that have lost
-// their parent: these are ended as orphans.
+// descendants returns the children of a process, their children, and so on. Processes that have
+// lost their parent are not among them; they are ended as orphans.
 func descendants(pid int) (pids []int) {
 	for _, child := range childrenOf(pid) {
 		pids = append(append(pids, child), descendants(child)...)
@@ -240,7 +249,7 @@ func (g *group) end() {
 	g.of.mu.Lock()
 	defer g.of.mu.Unlock()
 	g.of.left = slices.DeleteFunc(g.of.left, func(dir string) bool { return os.Remove(dir) == nil })
-	if err != nil { // a killed process that does not end yet
+	if err != nil { // a killed process has not ended yet
 		g.of.left = append(g.of.left, g.dir)
 	}
 }
@@ -248,7 +257,7 @@ func (g *group) end() {
 // endGroup ends all processes of a control group, and removes it.
 func endGroup(dir string) error {
 	if os.Remove(dir) == nil {
-		return nil // nothing is in it
+		return nil // the group is empty
 	}
 	if err := control(dir, "cgroup.kill", "1"); err != nil && !errors.Is(err, fs.ErrNotExist) { // since Linux 5.14
 		return err

@@ -1,3 +1,4 @@
-// Package program runs the programs of modules: bounded in time, memory, files and output, each in a process group
-// that ends with it, and as far from the rest of the machine as the kernel allows.
+// Package program runs the programs of modules. It limits their time, memory, files and output,
+// ends all processes that a program has started when the program ends, and isolates programs from
+// the rest of the machine as far as the kernel allows.
 package program

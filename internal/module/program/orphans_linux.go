@@ -18,31 +18,32 @@ import (
 )
 
 const (
-	orphanPause = time.Millisecond // between two looks at orphans that were killed
-	orphanTime  = 2 * time.Second  // how long a run waits for the end of what it left
-	orphanMost  = time.Minute      // and how long that is looked at
+	orphanPause = time.Millisecond // between two checks of orphans that were killed
+	orphanTime  = 2 * time.Second  // how long a run waits for the end of its orphans
+	orphanMost  = time.Minute      // how long the checks continue in the background
 )
 
-// orphans ends what programs leave behind. This process adopts each process that loses its parent below a program (a
-// subreaper, see prctl(2)), also one that has left its group and its session. Each of them belongs to a program that runs, or is
-// ended.
+// orphans ends the processes that programs leave behind. This process is a subreaper (see
+// prctl(2)): it adopts each descendant of a program that loses its parent, even one that has left
+// its process group and session. An adopted process that belongs to no running program is ended.
 type orphans struct {
 	adopt sync.Once
 
 	mu       sync.Mutex
-	sessions map[int]bool    // of programs that run; each has one of its own
+	sessions map[int]bool    // of running programs; each has a session of its own
 	marks    map[string]bool // of programs that run
-	doubtful map[int]bool    // stopped without a mark at the last look: it may have been between two programs (execve)
+	doubtful map[int]bool    // those that had no mark at the last check and were stopped: they may have been in execve
 }
 
-// of this process, whose children these are.
-var adopted = orphans{sessions: map[int]bool{}, marks: map[string]bool{}, doubtful: map[int]bool{}} //nolint:gochecknoglobals // as its children are
+// adopted is the state of this process, which adopts the orphans.
+var adopted = orphans{sessions: map[int]bool{}, marks: map[string]bool{}, doubtful: map[int]bool{}} //nolint:gochecknoglobals // a process has one set of children
 
-// expect notes a program that is about to start, by its mark.
+// expect notes the mark of a program that is about to start.
 func (o *orphans) expect(mark string) {
 	o.adopt.Do(func() {
 		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // since Linux 3.4
-		// Descriptors that this process got from its own parent go to no program; since Linux 5.11.
+		// Programs must not inherit descriptors that this process got from its own parent; since
+		// Linux 5.11.
 		_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	})
 	o.mu.Lock()
@@ -57,7 +58,7 @@ func (o *orphans) began(pid int) {
 	o.sessions[pid] = true
 }
 
-// ended ends what a program has left behind, once it has ended itself.
+// ended ends the processes that a program has left behind. Call it after the program has ended.
 func (o *orphans) ended(pid int, mark string) {
 	o.mu.Lock()
 	delete(o.sessions, pid)
@@ -79,8 +80,9 @@ func (o *orphans) ended(pid int, mark string) {
 	}
 }
 
-// end kills the orphans that belong to no program that runs, reaps those that have ended, and returns how many of both there
-// were. No process is reaped elsewhere, so that a number is not another process's before it is looked at again.
+// end kills the orphans that belong to no running program, stops those that may belong to one, and
+// reaps those that have ended. It returns how many there were of all three. Only end reaps orphans,
+// so a process ID is not reused between two checks.
 func (o *orphans) end() (left int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,12 +93,12 @@ func (o *orphans) end() (left int) {
 		if err != nil || session == ownSession() {
 			continue // of no program
 		}
-		var end unix.Siginfo // not Wait4, which would take a process that is stopped for one that has ended if it has this one trace it
+		var end unix.Siginfo // Wait4 would report a stopped process that this one traces as ended
 		if err := unix.Waitid(unix.P_PID, pid, &end, unix.WEXITED|unix.WNOHANG, nil); err != nil {
 			continue
 		}
 		if end.Signo != 0 {
-			left++ // it may have had children
+			left++ // its children may be orphans now
 			continue
 		}
 		switch mark, runs := o.markOf(pid); {
@@ -108,7 +110,7 @@ func (o *orphans) end() (left int) {
 		case mark || doubtful[pid]:
 			endTree(pid)
 		default:
-			_ = unix.Kill(pid, unix.SIGSTOP) // or it could have a child at each look, and end
+			_ = unix.Kill(pid, unix.SIGSTOP) // otherwise it could evade each check by forking and ending
 			o.doubtful[pid] = true
 		}
 		left++
@@ -138,8 +140,8 @@ func ownSession() int {
 	return session
 }
 
-// endTree kills a process, which this one has adopted, and all that it has started. They are stopped before the first of them is killed:
-// it would make room for another one under a limit of processes.
+// endTree kills an adopted process and its descendants. It stops all of them before it kills the
+// first one: otherwise a killed process would make room for a new one under a limit of processes.
 func endTree(root int) {
 	type process struct{ pid, parent int }
 	tree := []process{{pid: root}}
@@ -157,17 +159,18 @@ func endTree(root int) {
 	_ = unix.Kill(root, unix.SIGKILL) // it may have ended
 }
 
-// signalChild sends a signal to a process, unless its number is not that of a child of the parent any more.
+// signalChild sends a signal to a child of a parent. It sends nothing if the process ID is no
+// longer that of such a child, and reports whether it sent the signal.
 func signalChild(pid, parent int, signal unix.Signal) bool {
-	fd, err := unix.PidfdOpen(pid, 0) // since Linux 5.3; without it the processes end one generation after the other
+	fd, err := unix.PidfdOpen(pid, 0) // since Linux 5.3; without it the processes end one generation after another
 	if err != nil {
 		return false
 	}
-	defer func() { _ = unix.Close(fd) }() // it was not written
+	defer func() { _ = unix.Close(fd) }() // only a handle
 	return parentOf(pid) == parent && unix.PidfdSendSignal(fd, signal, nil, 0) == nil
 }
 
-// parentOf returns the parent of a process; 0: there is none.
+// parentOf returns the ID of a process's parent; 0 if there is none.
 func parentOf(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -184,7 +187,7 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// childrenOf returns the processes that a process has started and that have not ended.
+// childrenOf returns the IDs of a process's living children.
 func childrenOf(pid int) (pids []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is fine
 	for _, file := range files {
@@ -193,10 +196,12 @@ func childrenOf(pid int) (pids []int) {
 	return pids
 }
 
-// children returns the processes that this one has adopted: they are the children of its main thread, which starts none.
+// children returns the processes that this one has adopted. They are the children of its main
+// thread, which starts no processes itself.
 func children() []int { return listed(childrenFile()) }
 
-// listed returns the processes in a file; none if a kernel does not have it, or its process has ended.
+// listed returns the process IDs in a file of /proc or of a control group; none if the file does
+// not exist.
 func listed(file string) (pids []int) {
 	text, err := os.ReadFile(file) //nolint:gosec // of /proc
 	if err != nil {

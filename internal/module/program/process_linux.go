@@ -14,7 +14,7 @@ import (
 
 // Process is a program that runs until it ends or is stopped.
 type Process struct {
-	In  *os.File // standard input; only the writer closes it before the end
+	In  *os.File // standard input; before the end, only its writer closes it
 	Out *os.File // standard output; it ends soon after the process
 	Log *Tail    // standard error
 
@@ -24,13 +24,14 @@ type Process struct {
 	exit  module.Exit // once it has ended
 
 	mu      sync.Mutex
-	pid     int // 0: its number may be that of another process
+	pid     int // 0: reaped, so the ID may be that of another process
 	stopped bool
 	killer  *time.Timer
 }
 
-// Start starts a program, with the restrictions of Run, and returns at once. Input and timeout of the program are not used. Nothing
-// that it has started outlives it, and if this process is killed, so is the program. The caller calls Close once Done is closed.
+// Start starts a program with the restrictions of Run, and returns at once. It ignores the
+// program's Input and Timeout. No process that the program has started outlives it, and if this
+// process is killed, so is the program. The caller must call Close once Done is closed.
 func (r *Runner) Start(p Program) (*Process, error) {
 	within, err := r.Cgroup.group(p.Limits)
 	if err != nil {
@@ -60,7 +61,7 @@ func (r *Runner) Start(p Program) (*Process, error) {
 	}
 	proc.pid = cmd.Process.Pid
 	if outside != nil {
-		_, _ = fmt.Fprintln(proc.Log, outside) // it takes all
+		_, _ = fmt.Fprintln(proc.Log, outside) // a Tail never fails
 		proc.Kill()
 	}
 	exceeded := r.watchTemp(p, proc.pid, over, proc.Kill)
@@ -74,7 +75,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// remains is what is known of a process besides its command, at its end.
+// remains holds the state of a process that wait needs besides its command.
 type remains struct {
 	over     <-chan struct{}
 	exceeded func() string // limit of the temporary directory
@@ -82,7 +83,8 @@ type remains struct {
 	within   *group
 }
 
-// wait reads the log of a process until it is over, and ends what it left behind.
+// wait reads the log of a process until the process has ended, and ends the processes that it left
+// behind.
 func (p *Process) wait(cmd *exec.Cmd, of remains) {
 	logged := make(chan struct{})
 	go func() {
@@ -92,7 +94,7 @@ func (p *Process) wait(cmd *exec.Cmd, of remains) {
 	<-of.over
 	full := of.exceeded()
 	p.mu.Lock()
-	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // what it left behind in its group
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // the rest of its group
 	p.pid = 0
 	if p.killer != nil {
 		p.killer.Stop()
@@ -103,7 +105,7 @@ func (p *Process) wait(cmd *exec.Cmd, of remains) {
 	_ = cmd.Wait() // its state says how it ended
 	p.exit = exitOf(cmd, false)
 	p.exit.Temp = full
-	until := time.Now().Add(drain) // a process that left its group may hold them open
+	until := time.Now().Add(drain) // a process that left the group may hold the pipes open
 	_ = p.Out.SetReadDeadline(until)
 	_ = p.errs.SetReadDeadline(until)
 	<-logged
@@ -116,7 +118,8 @@ func (p *Process) Done() <-chan struct{} { return p.ended }
 // Exit returns how the process ended. It must not be called before Done is closed.
 func (p *Process) Exit() module.Exit { return p.exit }
 
-// Stop asks the process to end (SIGTERM to its group), and kills it after the grace. It does not wait.
+// Stop asks the process to end (SIGTERM to its group), and kills it after the grace period. It does
+// not wait.
 func (p *Process) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,5 +141,5 @@ func (p *Process) Kill() {
 	}
 }
 
-// Close releases what is left of a process that has ended.
+// Close closes the pipes of a process that has ended.
 func (p *Process) Close() { closeAll([]*os.File{p.In, p.Out, p.errs}) }

@@ -14,39 +14,39 @@ type Program struct {
 	Dir   string   // working directory, which the program may read
 	Temp  string   // a directory that the program may write; "": none
 	Env   []string // the whole environment
-	Mark  string   // an entry of Env, "SLUICE_RUN=…", that no other run has: what it leaves behind is known by it
+	Mark  string   // an entry of Env, "SLUICE_RUN=…", unique to this run: it identifies the run's processes
 	Input []byte   // standard input
 
-	Timeout time.Duration // until it is asked to end
-	Grace   time.Duration // from then until it is killed
+	Timeout time.Duration // after which it is asked to end
+	Grace   time.Duration // after Timeout, until it is killed
 	Output  int           // bytes of standard output and error that are kept
 	Apart   int           // bytes of standard output that are kept apart from standard error; 0: both are kept together
 	Limits  Limits
 	Network bool // it may make connections
 }
 
-// MarkName is the variable whose value is a run's own.
+// MarkName is the environment variable with the unique value of each run.
 const MarkName = "SLUICE_RUN"
 
 // Limits bound the resources of each process of a program; zero: unlimited.
 type Limits struct {
-	Memory    uint64        // bytes of address space; with a control group also bytes of memory in sum
+	Memory    uint64        // bytes of address space; with a control group also bytes of memory of all processes
 	Processor time.Duration // time
 	Files     uint64        // open at once
 	FileSize  uint64        // bytes
-	Processes uint64        // in the control group, and of the user that programs run as; without either unlimited
-	TempSize  uint64        // bytes that the temporary directory takes
-	TempFiles uint64        // files and directories in it
+	Processes uint64        // in the control group, and of the user that programs run as; unlimited without either
+	TempSize  uint64        // bytes in the temporary directory
+	TempFiles uint64        // files and directories in the temporary directory
 }
 
-// Result is the end of a run.
+// Result is the result of a run.
 type Result struct {
 	Exit      module.Exit
 	Output    string // standard output and error, in the order in which they arrived
 	Truncated bool   // there was more
 
 	Printed  []byte // standard output, if it is kept apart
-	Overflow bool   // there was more of it
+	Overflow bool   // there was more standard output
 }
 
 // Known returns the restrictions that a server may have in force, in the order in which they are listed.
@@ -69,8 +69,8 @@ const (
 	cgroupProcesses = "processes (cgroup)"
 )
 
-// output keeps the first bytes that are written to it, and drops the others: a program that writes without end is
-// bounded by its time.
+// output keeps the first most bytes that are written to it, and drops the others. It never fails a
+// write: the timeout ends a program that writes without end.
 type output struct {
 	mu   sync.Mutex
 	most int

@@ -27,15 +27,17 @@ type Runner struct {
 	As     *User   // nil: the server's user
 	Cgroup *Cgroup // nil: programs have no control groups
 
-	looks sync.Mutex // one look at a temporary directory at a time
+	looks sync.Mutex // one check of a temporary directory at a time
 }
 
-// drain is how long the output of a program is read after its end: a process that left its group may hold it open.
+// drain limits how long the output of a program is read after its end, because a process that left
+// its group may hold the pipe open.
 const drain = time.Second
 
-// Run runs a program to its end, and returns how it ended. When the context is done, or its time is over, it is asked to
-// end (SIGTERM to its group) and killed after the grace. Nothing that it has started outlives it, and if this process is
-// killed, so is the program. The error says why it could not be started.
+// Run runs a program to its end, and returns how it ended. When the context is done or the timeout
+// is over, Run asks the program to end (SIGTERM to its group), and kills it after the grace period.
+// No process that the program has started outlives it, and if this process is killed, so is the
+// program. The error says why the program could not be started.
 func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	reaped := make(chan struct{})
 	defer close(reaped)
@@ -59,7 +61,7 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	exceeded := r.watchTemp(p, cmd.Process.Pid, over, kill)
 	timedOut := await(ctx, over, cmd.Process.Pid, p)
 	full := exceeded()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind in its group
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the rest of its group
 	within.end()
 	adopted.ended(cmd.Process.Pid, p.Mark)
 	err = cmd.Wait()
@@ -73,9 +75,10 @@ func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	return res, errors.Join(outside, ignoreExit(err))
 }
 
-// launch starts a process that is over when it has ended, and is reaped after that. The error outside says that it is not in its control
-// group. The thread that starts a process gives it its restrictions, and must live as long as the process: the kernel kills the process at
-// the end of that thread (PDEATHSIG).
+// launch starts a process. Over is closed when the process has ended; the caller then reaps it, and
+// closes reaped. The error outside means that the process could not be moved into its control
+// group. The thread that starts a process passes its restrictions on to it, and must live as long
+// as the process: the kernel kills the process at the end of that thread (PDEATHSIG).
 func (r *Runner) launch(cmd *exec.Cmd, p Program, within *group, reaped <-chan struct{}) (over <-chan struct{}, outside, err error) {
 	started, entered, ended := make(chan error, 1), make(chan struct{}), make(chan struct{})
 	adopted.expect(p.Mark)
@@ -100,8 +103,9 @@ func (r *Runner) launch(cmd *exec.Cmd, p Program, within *group, reaped <-chan s
 	return ended, outside, nil
 }
 
-// start starts a process from the calling thread, which has the restrictions and the user of the process from then on: only a thread of
-// the same user may set its limits. A process that may be traced waits until letGo.
+// start starts a process from the calling thread. That thread keeps the restrictions and the user
+// of the process, because only a thread of the same user may set the limits of the process. A
+// traced process waits for letGo.
 func (r *Runner) start(cmd *exec.Cmd, p Program) error {
 	if err := restrict(p, r.As); err != nil {
 		return err
@@ -113,17 +117,18 @@ func (r *Runner) start(cmd *exec.Cmd, p Program) error {
 	adopted.began(cmd.Process.Pid)
 	limits := p.Limits
 	if r.As == nil {
-		limits.Processes = 0 // it would count the server's own
+		limits.Processes = 0 // the limit would count the server's own processes
 	}
 	err := limit(cmd.Process.Pid, limits)
 	if err != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it has not been waited for: the number is its own
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it is not reaped, so the ID is still its own
 		err = errors.Join(err, ignoreExit(cmd.Wait()))
 	}
 	return err
 }
 
-// onOwnThread calls f on a thread that ends with it. It is not the main thread, which cannot end.
+// onOwnThread calls f on a thread that ends when f returns. It never uses the main thread, which
+// cannot end.
 func onOwnThread(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
@@ -148,8 +153,8 @@ func command(p Program, out *output) *exec.Cmd {
 	}
 }
 
-// ignoreExit returns nil for the errors that are a program's own: its exit code, and that it did not read its input
-// or that its output was still open.
+// ignoreExit returns nil for errors that a program may cause: an exit code, input that it did not
+// read, and output that was still open at its end.
 func ignoreExit(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) || errors.Is(err, exec.ErrWaitDelay) || errors.Is(err, syscall.EPIPE) {
@@ -166,7 +171,8 @@ func exitOf(cmd *exec.Cmd, timedOut bool) module.Exit {
 	return exit
 }
 
-// awaitEnd returns when a process has ended. The process is not reaped: until it is, its number stays that of its group.
+// awaitEnd returns when a process has ended. It does not reap the process, so that its ID stays the
+// ID of its group.
 func awaitEnd(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -176,7 +182,8 @@ func awaitEnd(pid int) {
 	}
 }
 
-// await returns when a process is over, which it is asked to be when its time is.
+// await returns when a process has ended. At the timeout, or when ctx is done, it asks the process
+// to end, and kills it after the grace period.
 func await(ctx context.Context, over <-chan struct{}, pid int, p Program) (timedOut bool) {
 	limited, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
@@ -208,11 +215,11 @@ func limit(pid int, l Limits) error {
 			continue
 		}
 		err := unix.Prlimit(pid, which, &unix.Rlimit{Cur: most, Max: most}, nil)
-		if err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
+		if err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: it has ended
 			return fmt.Errorf("limit a program: %w", err)
 		}
 	}
-	err := unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) // its memory may hold secrets
+	err := unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) // no core dump: its memory may hold secrets
 	if err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("limit a program: %w", err)
 	}

@@ -16,7 +16,7 @@ type User struct {
 	UID, GID uint32
 }
 
-// Runner runs programs, which it does on Linux alone.
+// Runner runs programs, which is supported on Linux only.
 type Runner struct {
 	As     *User
 	Cgroup *Cgroup
@@ -45,7 +45,7 @@ func RemoveTemp(dir string) error { return os.RemoveAll(dir) }
 // Sweep finds none.
 func Sweep(string) error { return nil }
 
-// Process is a program that runs, which none does here.
+// Process is a running program. There is none on this system.
 type Process struct {
 	In, Out *os.File
 	Log     *Tail

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restrict takes from the calling thread, and from the processes that it starts, what a program does not need: more
-// rights by set-user-ID files, files outside of its own, and the network. What the kernel does not have is left out
-// (InForce says what it has).
+// restrict removes rights that a program does not need from the calling thread and the processes
+// that it starts: rights from set-user-ID files, access to other files, and the network. It skips
+// restrictions that the kernel does not support (see InForce).
 func restrict(p Program, as *User) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
@@ -26,7 +26,8 @@ func restrict(p Program, as *User) error {
 	return filterCalls(p.Network)
 }
 
-// become makes the calling thread, and no other, one of a user. The functions of package syscall would change all threads.
+// become changes the user of the calling thread only. The functions of package syscall would change
+// all threads.
 func become(as User) error {
 	uid, gid := uintptr(as.UID), uintptr(as.GID)
 	for _, call := range [][4]uintptr{{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, gid, gid, gid}, {unix.SYS_SETRESUID, uid, uid, uid}} {
@@ -57,7 +58,7 @@ func system() map[string]uint64 {
 	}
 }
 
-// landlock returns the version of Landlock that the kernel has; 0: none.
+// landlock returns the version of Landlock that the kernel supports; 0: none.
 func landlock() int {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -66,12 +67,12 @@ func landlock() int {
 	return int(version)
 }
 
-// rulesOf returns the restrictions that a version of Landlock can enforce, the size of its structure, and the rights beyond those of
-// version 1 to a directory that may be written.
+// rulesOf returns the restrictions that a version of Landlock can enforce and the size of their
+// structure. Later are the rights to a writable directory that versions after 1 have added.
 func rulesOf(version int) (attr unix.LandlockRulesetAttr, size uintptr, later uint64) {
 	attr, size = unix.LandlockRulesetAttr{Handled_access_fs: handled}, unsafe.Sizeof(attr.Handled_access_fs)
 	if version >= 2 {
-		later |= unix.LANDLOCK_ACCESS_FS_REFER // rename from one directory to another
+		later |= unix.LANDLOCK_ACCESS_FS_REFER // rename between directories
 	}
 	if version >= 3 {
 		later |= unix.LANDLOCK_ACCESS_FS_TRUNCATE // without it any file of the user can be emptied
@@ -90,8 +91,9 @@ func rulesOf(version int) (attr unix.LandlockRulesetAttr, size uintptr, later ui
 	return attr, size, later
 }
 
-// scopesSignals reports whether Landlock keeps the signals of a program among its own processes. Kernels before an erratum would keep
-// those of the thread that starts it from the server's other threads, too, which the Go runtime needs.
+// scopesSignals reports whether Landlock can restrict the signals of a program to its own
+// processes. Kernels without the fix of erratum 2 would also keep the thread that starts the
+// program from signalling the server's other threads, which the Go runtime needs.
 func scopesSignals(version int) bool {
 	const threadsExcepted = 1 << 1 // erratum 2
 	if version < 6 {
@@ -101,7 +103,8 @@ func scopesSignals(version int) bool {
 	return errno == 0 && errata&threadsExcepted != 0
 }
 
-// confine permits the calling thread no files but the system's, the module's and the temporary ones.
+// confine restricts the calling thread to the files of the system, the module and the temporary
+// directory.
 func confine(p Program) error {
 	if landlock() == 0 {
 		return nil
@@ -112,7 +115,7 @@ func confine(p Program) error {
 		return fmt.Errorf("landlock: %w", errno)
 	}
 	rules := int(fd)
-	defer func() { _ = unix.Close(rules) }() // it is in force
+	defer func() { _ = unix.Close(rules) }() // the rules are in force
 	for path, access := range system() {
 		if err := permit(rules, path, access); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("landlock: %s: %w", path, err)
@@ -137,7 +140,7 @@ func permit(rules int, path string, access uint64) error {
 	if err != nil {
 		return err //nolint:wrapcheck // the caller names the path
 	}
-	defer func() { _ = unix.Close(fd) }()                                                                                                              // the rule has it
+	defer func() { _ = unix.Close(fd) }()                                                                                                              // the rule holds the directory
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: access, Parent_fd: int32(fd)}                                                                 //nolint:gosec // a descriptor
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0) //nolint:gosec // the kernel reads it
 	if errno != 0 {
@@ -146,7 +149,7 @@ func permit(rules int, path string, access uint64) error {
 	return nil
 }
 
-// InForce returns which restrictions the kernel enforces here.
+// InForce returns the restrictions that the kernel of this machine enforces.
 func InForce() []string {
 	all := []string{processGroup, resourceLimits, noNewPrivs}
 	if traces() {

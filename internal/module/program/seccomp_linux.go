@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// denied returns the system calls that no program needs, and that lead out of its restrictions or widen what it can attack in the kernel:
-// other ways to make sockets (io_uring), other processes' memory and descriptors, namespaces, keys, and the administration of the machine.
+// denied returns system calls that no program needs, and with which it could escape its
+// restrictions or attack more of the kernel: io_uring, which can make sockets, access to the memory
+// and descriptors of other processes, namespaces, keys, and the administration of the machine.
 func denied() []uint32 {
 	return []uint32{
 		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
@@ -20,17 +21,18 @@ func denied() []uint32 {
 	}
 }
 
-// filterCalls denies the calling thread, and what it starts, some system calls, and unless it may use the network, all sockets but
-// pairs, which are connected to each other.
+// filterCalls denies some system calls to the calling thread and the processes that it starts.
+// Without the network, it also denies all sockets except socket pairs, which are connected only to
+// each other.
 func filterCalls(network bool) error { //nolint:revive // network is a fact
 	const (
 		number = 0  // offsets in struct seccomp_data
 		arch   = 4  //
 		first  = 16 // argument
 		refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
-		absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS) // libraries take clone in place of clone3, whose flags cannot be seen
+		absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS) // makes libraries use clone: the filter cannot see the flags of clone3
 		closed = unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)
-		wrong  = unix.SECCOMP_RET_KILL_PROCESS // a call of another architecture, which has other numbers
+		wrong  = unix.SECCOMP_RET_KILL_PROCESS // for another architecture, whose calls have other numbers
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 		least  = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
@@ -56,7 +58,8 @@ func filterCalls(network bool) error { //nolint:revive // network is a fact
 		filter = append(filter, unix.SockFilter{Code: equal, Jf: 1, K: call}, unix.SockFilter{Code: answer, K: with})
 	}
 	filter = append(filter,
-		// ptrace, but for what the start of a process takes: it stops for its parent, which lets it go.
+		// Deny ptrace, except the request of a new process to be traced by its parent, which start
+		// and letGo need.
 		unix.SockFilter{Code: equal, Jf: 5, K: unix.SYS_PTRACE},
 		unix.SockFilter{Code: load, K: first},
 		unix.SockFilter{Code: equal, Jt: 2, K: unix.PTRACE_TRACEME},

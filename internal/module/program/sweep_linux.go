@@ -14,13 +14,14 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// sweepTime is how long killed processes have to be gone.
+// sweepTime limits the wait for the end of killed processes.
 const sweepTime = 10 * time.Second
 
 var errLeft = errors.New("a process that was killed is still there")
 
-// Sweep kills all processes whose mark begins with a text, "SLUICE_RUN=…", and returns when there is none left. A process
-// that hides its environment is not found.
+// Sweep kills all processes with an environment variable that begins with a text such as
+// "SLUICE_RUN=…", and returns when none is left. It does not find a process that hides its
+// environment.
 func Sweep(variable string) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Millisecond), backoff.WithMaxElapsedTime(sweepTime))
 	return backoff.Retry(func() error {
@@ -40,7 +41,8 @@ func Sweep(variable string) error {
 	}, wait)
 }
 
-// withVariable returns the processes with a variable in their environment that begins so, but this one.
+// withVariable returns the processes, except this one, with an environment variable that begins
+// with a text.
 func withVariable(variable string) (pids []int, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -59,7 +61,8 @@ func withVariable(variable string) (pids []int, err error) {
 	return pids, nil
 }
 
-// hasVariable reports whether an environment has a variable. One of a process that has ended, or of another user, has none.
+// hasVariable reports whether an environment file in /proc has a variable that begins with a text.
+// The file of a process that has ended, or of another user, has none.
 func hasVariable(file, variable string) (bool, error) {
 	text, err := os.ReadFile(file) //nolint:gosec // of /proc
 	for _, harmless := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.ESRCH} {

@@ -2,16 +2,16 @@ package program
 
 import "sync"
 
-// Tail keeps the last bytes that are written to it.
+// Tail keeps the last bytes that are written to it. It is safe for concurrent use.
 type Tail struct {
 	Most int // bytes that are kept
 
 	mu    sync.Mutex
-	kept  []byte // up to twice as many
+	kept  []byte // up to twice Most bytes
 	total int64
 }
 
-// Write keeps p, and forgets older bytes.
+// Write keeps the last bytes of p, and drops older ones. It never fails.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,7 +30,7 @@ func (t *Tail) Written() int64 {
 	return t.total
 }
 
-// Since returns what was written after the first bytes, as far as it is kept.
+// Since returns the kept part of the text that was written after the given number of bytes.
 func (t *Tail) Since(first int64) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	lookPause = 100 * time.Millisecond // between two looks at a temporary directory
-	lookIdle  = time.Second            // while nothing changes in it, at most
-	lookRest  = 20                     // and at least so many times as long as a look took
+	lookPause = 100 * time.Millisecond // between two checks of a temporary directory
+	lookIdle  = time.Second            // maximum pause, while nothing changes in it
+	lookRest  = 20                     // minimum pause, in multiples of the duration of a check
 	lookBatch = 256                    // names that are read at once
-	maxDepth  = 100                    // of a directory in it
+	maxDepth  = 100                    // levels of directories in it
 	blockSize = 512                    // unit of the space that a file takes (stat(2))
 )
 
-// errOver says that the program has ended before the end of a look.
+// errOver means that the program ended during a check.
 var errOver = errors.New("the program has ended")
 
-// watchTemp kills a program whose temporary directory exceeds its limits. It looks at the directory from time to time: what a program
-// writes between two looks is not bounded. The function is called once the program has ended, and returns the limit that was exceeded; "":
+// watchTemp kills a program when its temporary directory exceeds its limits. It checks the
+// directory from time to time, so the limits may be exceeded between two checks. The caller calls
+// the returned function once the program has ended; it returns the exceeded limit, "" if there is
 // none.
 func (r *Runner) watchTemp(p Program, pid int, over <-chan struct{}, kill func()) (exceeded func() string) {
 	if p.Temp == "" || p.Limits.TempSize == 0 && p.Limits.TempFiles == 0 {
@@ -57,13 +58,13 @@ func (r *Runner) watchTemp(p Program, pid int, over <-chan struct{}, kill func()
 	return func() string { return <-found }
 }
 
-// seen is what a look at a temporary directory has found.
+// seen is the result of a check of a temporary directory.
 type seen struct {
 	size, files uint64
-	limit       string // that it exceeds; "": none
+	limit       string // exceeded limit; "": none
 }
 
-// look looks at the temporary directory of a process. There is one look at a time.
+// look checks the temporary directory of a program. Only one check runs at a time.
 func (r *Runner) look(p Program, pid int, over <-chan struct{}) (is seen, took time.Duration) {
 	r.looks.Lock()
 	defer r.looks.Unlock()
@@ -78,7 +79,7 @@ func (r *Runner) look(p Program, pid int, over <-chan struct{}) (is seen, took t
 		}
 	}
 	is = seen{size: use.size, files: use.files}
-	if full, ok := errors.AsType[*fullError](err); ok { // any other error, such as that this process has too many files open, passes
+	if full, ok := errors.AsType[*fullError](err); ok { // other errors, such as too many open files of this process, are temporary
 		is.limit = full.limit
 	}
 	return is, time.Since(began)
@@ -90,7 +91,7 @@ type fullError struct{ limit string }
 // Error returns the limit.
 func (e *fullError) Error() string { return e.limit }
 
-// usage is what a directory takes.
+// usage sums up the space and the files of a directory.
 type usage struct {
 	limits Limits
 	over   <-chan struct{}
@@ -98,8 +99,8 @@ type usage struct {
 	size, files uint64
 }
 
-// add adds what is in a directory, whose descriptor it closes. It follows no links, and counts a file with several names once. The error is
-// a *fullError once a limit is exceeded.
+// add adds the contents of a directory, whose descriptor it closes. It follows no links, and counts
+// a file with several hard links once. The error is a *fullError once a limit is exceeded.
 func (u *usage) add(fd, depth int) error {
 	dir := os.NewFile(uintptr(fd), "temporary directory")
 	defer func() { _ = dir.Close() }() // it was only read
@@ -160,7 +161,8 @@ func (u *usage) count(stat *unix.Stat_t) error {
 	return nil
 }
 
-// addRemoved adds the files of a directory that processes have removed and keep open, as far as this one may see them.
+// addRemoved adds the files of a directory that processes have removed but keep open, as far as
+// this process may see them.
 func (u *usage) addRemoved(dir string, pids []int) error {
 	seen := map[uint64]bool{}
 	for _, pid := range pids {
@@ -184,7 +186,8 @@ func (u *usage) addRemoved(dir string, pids []int) error {
 	return nil
 }
 
-// processesOf returns the processes of a program: the first one, what it has started, and what has lost its parent and has its mark.
+// processesOf returns the processes of a program: its first one, the descendants of that, and
+// orphans with the program's mark.
 func processesOf(pid int, mark string) []int {
 	all := append(descendants(pid), pid)
 	for _, orphan := range children() {
@@ -203,7 +206,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// openDir opens a directory, also one that its program has made unreadable.
+// openDir opens a directory, even one that its program has made unreadable.
 func openDir(dir int, name string) (fd int, err error) {
 	const flags = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err = unix.Openat(dir, name, unix.O_RDONLY|flags, 0)
@@ -221,7 +224,8 @@ func openDir(dir int, name string) (fd int, err error) {
 	return unix.Openat(dir, name, unix.O_RDONLY|flags, 0) //nolint:wrapcheck // a system call
 }
 
-// RemoveTemp removes a temporary directory whose program has ended, also what the program has closed to its own user.
+// RemoveTemp removes the temporary directory of a program that has ended, including files in
+// directories that the program has made inaccessible.
 func RemoveTemp(dir string) error {
 	left := os.RemoveAll(dir)
 	if !errors.Is(left, unix.EACCES) {
@@ -234,7 +238,8 @@ func RemoveTemp(dir string) error {
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// reopen has the user of a program read and write a directory, whose descriptor it closes, and those in it.
+// reopen makes a directory, whose descriptor it closes, and all directories in it readable and
+// writable for their owner.
 func reopen(fd int) error {
 	dir := os.NewFile(uintptr(fd), "temporary directory")
 	defer func() { _ = dir.Close() }() // it was only read

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// traces reports whether this process may trace those that it starts. Such a process stops before its first instruction, and never runs
-// without its limits.
+// traces reports whether this process may trace the processes that it starts. A traced process
+// stops before its first instruction, so it never runs without its limits.
 var traces = sync.OnceValue(mayTrace) //nolint:gochecknoglobals // of this process
 
 func mayTrace() bool {
@@ -34,7 +34,7 @@ func mayTrace() bool {
 	return <-may
 }
 
-// letGo has a process run that waits for it. The calling thread has started it.
+// letGo lets a traced process run. Call it on the thread that started the process.
 func letGo(cmd *exec.Cmd) {
 	if !cmd.SysProcAttr.Ptrace {
 		return
