@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Create creates a mirror, with its defaults set, and returns it. The caller's rights were checked. Codes
-// InvalidRequest; Conflict for a mirror of itself; NotFound for the source; Forbidden if its label is
-// not dominated, or the credential permits more than to read; SubscriptionExists; MirrorCycle
-// (S3-103…108); QuotaExceeded.
+// Create creates a mirror, sets its defaults and returns it. The caller must have checked the
+// rights of by. Codes InvalidRequest; Conflict for a mirror of itself; NotFound for the source;
+// Forbidden if the label of the namespace does not dominate that of the source, or the credential
+// permits more than reading; SubscriptionExists; MirrorCycle (S3-103…108); QuotaExceeded.
 func (k *Keeper) Create(ctx context.Context, m sluice.Mirror, by sluice.Caller) (sluice.Mirror, error) {
 	if err := k.check(ctx, &m); err != nil {
 		return m, err
@@ -81,8 +81,8 @@ func (k *Keeper) store(ctx context.Context, m *sluice.Mirror, credential string)
 	return err
 }
 
-// outlived returns an error (NotFound) if the namespace of a new mirror was deleted meanwhile, and deletes
-// the mirror: its namespace's deletion may have looked for mirrors before.
+// outlived deletes a new mirror and returns an error (NotFound) if its namespace was deleted
+// meanwhile. The deletion of the namespace may have listed the mirrors before this one was stored.
 func (k *Keeper) outlived(ctx context.Context, m *sluice.Mirror) error {
 	_, err := k.deps.Namespaces.Incarnation(ctx, m.Namespace)
 	if sluice.CodeOf(err) != sluice.NotFound {
@@ -103,8 +103,8 @@ func (k *Keeper) discard(ctx context.Context, m *Stored) error {
 	return nil
 }
 
-// settle settles a stored mirror and returns its new revision, or removes it if it conflicts with one
-// that counts. A creator that died leaves that to the engine.
+// settle settles a stored mirror and returns its new revision, or removes it if it conflicts with
+// an earlier one. The engine settles a mirror whose creator crashed.
 func (k *Keeper) settle(ctx context.Context, m *Stored) (uint64, error) {
 	err := k.engine.await(ctx, m.ID, m.Revision)
 	if err == nil {
@@ -125,13 +125,14 @@ func (k *Keeper) settle(ctx context.Context, m *Stored) (uint64, error) {
 	return 0, errors.Join(err, k.discard(ctx, m))
 }
 
-// unlike returns an error if a mirror conflicts with one that counts, as far as this process knows.
+// unlike returns an error if a mirror conflicts with an earlier one that this process knows.
 func (k *Keeper) unlike(m *sluice.Mirror) error {
 	one := Edge{ID: m.ID, Subscriber: m.Namespace, Source: m.Source, Revision: cmp.Or(m.Revision, ^uint64(0))} // a new one is the last
 	return k.engine.conflict(one)
 }
 
-// check returns an error unless a mirror may be made, or resumed, beside the others.
+// check returns an error unless a mirror is valid and may be created or resumed. Conflicts with
+// other mirrors are left to unlike.
 func (k *Keeper) check(ctx context.Context, m *sluice.Mirror) error {
 	if err := m.Validate(); err != nil {
 		return err
@@ -144,7 +145,7 @@ func (k *Keeper) check(ctx context.Context, m *sluice.Mirror) error {
 	}
 	if m.Remote() {
 		if m.Credential == "" {
-			return nil // bundles are imported
+			return nil // it gets bundles
 		}
 		return k.deps.Sources.CheckCredential(ctx, m, m.Credential)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Engine syncs the mirrors that this process owns: one clock for all of them, and a few at once
-// (S3-36). A mirror that is not due costs its record, and nothing else.
+// Engine syncs the mirrors that this process owns, a few at a time (S3-36). One timer serves all of
+// them: a mirror that is not due costs only the memory of its record.
 type Engine struct {
 	deps   Deps
 	opts   Options
@@ -25,7 +25,7 @@ type Engine struct {
 	busy    int
 	holds   map[string]int // workers, by the namespace whose mirrors they sync
 	changed chan struct{}  // has one element if the queue may have changed
-	told    chan struct{}  // closed and replaced when a record has come
+	told    chan struct{}  // closed and replaced when a record arrives
 	own     map[string]incarnation
 	heads   heads
 	edges   edges // of all replicas
@@ -36,18 +36,18 @@ type Engine struct {
 type job struct {
 	record *Stored
 	due    time.Time
-	at     int // index in the queue; -1: it is not in it
+	at     int // index in the queue; -1: not queued
 
 	done     chan struct{} // closed when the present sync has ended; nil: none is running
 	asked    bool          // a caller that does not wait has asked for the next one
-	place    Place         // to sync from; zero: it has to be read
+	place    Place         // to sync from; zero: not read yet
 	seen     Place         // the last known, for the status
 	failures int
 	err      error // of the last sync
-	alarmed  bool  // the last published turn is that to failure
+	alarmed  bool  // the last published event says that syncs fail
 }
 
-// New returns an engine that is idle until Run, and the keeper of its mirrors.
+// New returns an engine, which does nothing until Run, with the keeper of its mirrors.
 func New(deps Deps, opts Options) *Engine {
 	e := &Engine{
 		deps: deps, opts: opts.filled(rand.Float64), changed: make(chan struct{}, 1), told: make(chan struct{}),
@@ -61,7 +61,7 @@ func New(deps Deps, opts Options) *Engine {
 // Keeper returns the keeper of the engine's mirrors.
 func (e *Engine) Keeper() *Keeper { return e.keeper }
 
-// Run syncs mirrors until ctx is done, and returns when none is in progress.
+// Run syncs mirrors until ctx is done, and returns when no sync is in progress.
 func (e *Engine) Run(ctx context.Context) error {
 	return supervise.Run(ctx, e.deps.Owns, supervise.Engine{
 		Watches: []func(context.Context) error{func(ctx context.Context) error { return e.deps.Definitions.Watch(ctx, e.change) }},
@@ -70,7 +70,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	})
 }
 
-// change takes a record from the store.
+// change applies a record that the store reports.
 func (e *Engine) change(id string, m *Stored) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,27 +92,28 @@ func (e *Engine) change(id string, m *Stored) {
 		e.mirrors[id] = j
 	}
 	was := j.record
-	if was != nil && m.Revision < was.Revision { // a caller has brought a later one
+	if was != nil && m.Revision < was.Revision { // a caller has provided a later one
 		return
 	}
 	e.know(j, m)
 	if was != nil && was.same(m) {
 		return
 	}
-	j.place, j.failures, j.err = Place{}, 0, nil // what was known of the place may be from before the change
+	j.place, j.failures, j.err = Place{}, 0, nil // the known place may be from before the change
 	e.schedule(j, e.opts.Now())
 }
 
-// same reports whether a later record asks for no other work: it is the same one, or its system events
-// were published.
+// same reports whether a later record requires no new work. Either it is the same record, or only
+// its system events were published.
 func (s *Stored) same(later *Stored) bool {
 	return s == later || len(later.Untold) == 0 && s.UpdatedAt.Equal(later.UpdatedAt) && s.Settled == later.Settled && s.Gone == later.Gone
 }
 
-// settleAfter is how long a creator has to settle its mirror, before the engine does.
+// settleAfter is the time in which a creator must settle its mirror before the engine does so.
 const settleAfter = time.Minute
 
-// await waits until the engine has a record at a revision, and with it all that were stored before.
+// await waits until the engine has the record at a revision. It then also has all records that were
+// stored earlier.
 func (e *Engine) await(ctx context.Context, id string, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
 	defer cancel()
@@ -134,9 +135,9 @@ func (e *Engine) await(ctx context.Context, id string, revision uint64) error {
 
 const awaitLimit = 10 * time.Second
 
-// know takes a later record of a mirror. The caller holds the lock.
+// know replaces the record of a mirror by a later one. The caller holds the lock.
 func (e *Engine) know(j *job, m *Stored) {
-	if j.record != nil { // one that was deleted may have had another source
+	if j.record != nil { // a mirror that was deleted and created again may have another source
 		e.edges.drop(j.record.edge())
 	}
 	if j.record = m; !m.Gone {
@@ -148,14 +149,14 @@ func (s *Stored) edge() Edge {
 	return Edge{ID: s.ID, Subscriber: s.Namespace, Source: s.Source, Settled: s.Settled, Revision: s.Revision}
 }
 
-// conflict returns the error for a new mirror beside those of all replicas.
+// conflict returns an error if a new mirror conflicts with the mirrors of all replicas.
 func (e *Engine) conflict(one Edge) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.edges.conflict(one)
 }
 
-// of returns the ids of the mirrors of a namespace, also those that other replicas sync.
+// of returns the ids of the mirrors of a namespace, including those that other replicas sync.
 func (e *Engine) of(namespace string) (ids []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -167,8 +168,8 @@ func (e *Engine) of(namespace string) (ids []string) {
 	return ids
 }
 
-// owned takes that ownership may have changed. The returned channel is closed when no mirror that is
-// no longer owned is being synced.
+// owned applies a change of ownership. The returned channel is closed once no sync of a mirror that
+// this process has lost is in progress.
 func (e *Engine) owned() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -181,7 +182,7 @@ func (e *Engine) owned() <-chan struct{} {
 			continue
 		}
 		e.queue.drop(j)
-		j.place, j.seen = Place{}, Place{} // another replica moves it
+		j.place, j.seen = Place{}, Place{} // another replica continues it
 		if j.done != nil {
 			leaving = append(leaving, j.done)
 		}
@@ -200,7 +201,7 @@ func (e *Engine) owned() <-chan struct{} {
 	return settled
 }
 
-// schedule makes a mirror due at a time, if there is something to do for it here. The caller holds the
+// schedule makes a mirror due at a time, if this process has work for it. The caller holds the
 // lock.
 func (e *Engine) schedule(j *job, at time.Time) {
 	m := j.record
@@ -219,7 +220,7 @@ func (e *Engine) schedule(j *job, at time.Time) {
 	}
 }
 
-// serve runs what is due until ctx ends, and returns when nothing is in progress.
+// serve syncs due mirrors until ctx ends, and returns when no sync is in progress.
 func (e *Engine) serve(ctx context.Context) {
 	defer e.running.Wait()
 	clock := time.NewTimer(0)
@@ -235,7 +236,7 @@ func (e *Engine) serve(ctx context.Context) {
 	}
 }
 
-// begin starts what is due, and returns the time until something else is.
+// begin starts the work of due mirrors, and returns the time until the next one is due.
 func (e *Engine) begin(ctx context.Context) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -243,12 +244,12 @@ func (e *Engine) begin(ctx context.Context) time.Duration {
 	for len(e.queue) > 0 && e.busy < e.opts.Workers {
 		j := e.queue[0]
 		if wait := j.due.Sub(now); wait > 0 {
-			return max(wait, tick) // many are due in each second
+			return max(wait, tick) // many may be due in each second
 		}
 		switch namespace := j.record.Namespace; {
 		case j.done != nil: // a caller syncs it; it is scheduled again afterwards
 			e.queue.drop(j)
-		case e.holds[namespace] >= max(1, e.opts.Workers/2): // slow sources of one namespace leave workers to others
+		case e.holds[namespace] >= max(1, e.opts.Workers/2): // slow sources of one namespace must leave workers to others
 			e.queue.set(j, now.Add(putOff))
 		case e.polled(j, now): // by another mirror
 		default:
@@ -259,13 +260,13 @@ func (e *Engine) begin(ctx context.Context) time.Duration {
 	return time.Hour
 }
 
-// tick is how exact the clock is.
+// tick is the resolution of the timer.
 const tick = 250 * time.Millisecond
 
-// putOff is when a mirror is looked at again whose namespace has half of the workers.
+// putOff delays a mirror whose namespace already has half of the workers.
 const putOff = time.Second
 
-// work has a worker take a mirror's turn. The caller holds the lock.
+// work starts a worker for a mirror's turn. The caller holds the lock.
 func (e *Engine) work(ctx context.Context, j *job, namespace string) {
 	e.busy++
 	e.holds[namespace]++
@@ -284,7 +285,7 @@ func (e *Engine) work(ctx context.Context, j *job, namespace string) {
 	})
 }
 
-// turn does for a mirror what is to be done now.
+// turn does the pending work of a mirror: it removes, settles or syncs it.
 func (e *Engine) turn(ctx context.Context, j *job) {
 	record, place, busy := e.enter(j)
 	if busy != nil {
@@ -305,8 +306,8 @@ func (e *Engine) turn(ctx context.Context, j *job) {
 	e.leave(ctx, j, record, is)
 }
 
-// heard publishes that a mirror is stale, if it is after its turn: it gets bundles, or the sync has failed. The
-// outcome of a failed sync is its own.
+// heard publishes that a mirror is stale, if it is: after each turn of a mirror that gets bundles,
+// otherwise after a failed sync. It returns the outcome of a failed sync unchanged.
 func (e *Engine) heard(ctx context.Context, m *sluice.Mirror, is outcome) outcome {
 	if !m.Imported() && is.err == nil || ctx.Err() != nil {
 		return is
@@ -321,7 +322,8 @@ func (e *Engine) heard(ctx context.Context, m *sluice.Mirror, is outcome) outcom
 	return is
 }
 
-// enter marks a mirror as being synced. If it is already, busy is closed when that has ended.
+// enter marks a mirror as being synced. If a sync is already running, enter returns busy, which is
+// closed when that sync has ended.
 func (e *Engine) enter(j *job) (record *Stored, at Place, busy <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -332,7 +334,7 @@ func (e *Engine) enter(j *job) (record *Stored, at Place, busy <-chan struct{}) 
 	return j.record, j.place, nil
 }
 
-// leave takes the outcome of a sync of a record, and schedules the next one.
+// leave records the outcome of a sync, and schedules the next one.
 func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) {
 	err := is.err
 	stopped, isStop := errors.AsType[*Stop](err)
@@ -371,12 +373,13 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 	}
 }
 
-// Sync syncs a mirror now until it has come to the end of its source, or ctx ends. This process need
-// not own it. What suspends the mirror is no error. Codes: those of the source; MirrorSuspended.
+// Sync syncs a mirror now, until it has reached the end of its source or ctx ends. This process
+// need not own the mirror. A page that suspends the mirror is not an error of Sync. Codes: those of
+// the source; MirrorSuspended.
 func (e *Engine) Sync(ctx context.Context, m *Stored) error {
 	j := e.job(m)
 	record, place, busy := e.enter(j)
-	for busy != nil { // what the running sync reads may be from before the call
+	for busy != nil { // the running sync may have read before this call
 		select {
 		case <-busy:
 		case <-ctx.Done():
@@ -401,7 +404,7 @@ func (e *Engine) Sync(ctx context.Context, m *Stored) error {
 	return is.err
 }
 
-// syncable returns an error unless a mirror is to be synced.
+// syncable returns an error unless a mirror may be synced.
 func syncable(m *Stored) error {
 	switch {
 	case m.Gone:
@@ -414,7 +417,8 @@ func syncable(m *Stored) error {
 	return nil
 }
 
-// SyncShared is Sync, unless another SyncShared of the mirror has not begun yet: that one is for both.
+// SyncShared is Sync, but returns at once if another SyncShared of the mirror has not begun yet:
+// that one serves both callers.
 func (e *Engine) SyncShared(ctx context.Context, m *Stored) error {
 	j := e.job(m)
 	e.mu.Lock()
@@ -427,8 +431,9 @@ func (e *Engine) SyncShared(ctx context.Context, m *Stored) error {
 	return e.Sync(ctx, m)
 }
 
-// job returns the job of a mirror, also of one that was resumed a moment ago. One that this process does not know was
-// created a moment ago, or deleted: it has a job of its own.
+// job returns the job of a mirror, with the later of the known and the given record. A mirror that
+// this process does not know, because it was just created or deleted, gets a job outside the
+// engine.
 func (e *Engine) job(m *Stored) *job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -436,7 +441,7 @@ func (e *Engine) job(m *Stored) *job {
 	if j == nil {
 		return &job{at: -1, record: m}
 	}
-	if j.record.Revision < m.Revision { // it is on its way here
+	if j.record.Revision < m.Revision { // the store has not reported it yet
 		e.know(j, m)
 		j.place = Place{}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// End returns how far a mirror has come.
+// End returns how far a mirror has synced.
 func (k *Keeper) End(ctx context.Context, m *sluice.Mirror) (model.MirrorEnd, error) {
 	held, err := k.deps.Copies.Hold(ctx, m.ID, nil)
 	if err != nil {
@@ -17,8 +17,9 @@ func (k *Keeper) End(ctx context.Context, m *sluice.Mirror) (model.MirrorEnd, er
 	return model.MirrorEnd{Cursor: held.Place.Revision, Incarnation: held.Place.Incarnation, Begun: held.Place.begun()}, nil
 }
 
-// Follow calls each for the changes of a mirror behind a cursor and then for new ones, until each returns an
-// error, ctx ends or the store fails. An entry that changed again has its last change only.
+// Follow calls each for the changes of a mirror after a cursor and then for new ones, until each
+// returns an error, ctx ends or the store fails. An entry that has changed several times is
+// reported once, with its last change.
 func (k *Keeper) Follow(ctx context.Context, m *sluice.Mirror, after uint64, each func(model.MirrorChange) error) error {
 	return k.deps.Copies.FollowChanges(ctx, m.ID, after, func(f Followed) error {
 		change := model.MirrorChange{Cursor: f.Cursor, Gap: f.Gap}

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// heads are the ends of the logs of this server that were read a moment ago. A poll of a quiet source costs one
-// request to JetStream, and almost nothing else: mirrors of the same source share the answer.
+// heads caches the recently read ends of this server's logs. Mirrors of the same source share them,
+// so polls of a source without news cost one request to JetStream.
 type heads struct {
 	mu  sync.Mutex
 	all map[string]head // by namespace
@@ -20,11 +20,12 @@ type head struct {
 	at   time.Time          // before it was read
 }
 
-// sharedAge is how old the answer to a poll may be: as much as its time varies.
+// sharedAge is the maximum age of a shared answer to a poll. It equals the jitter of the interval.
 func sharedAge(m *sluice.Mirror) time.Duration { return m.PollInterval.Std() / 10 }
 
-// polled reports whether a due mirror has nothing to do, because another one has read the end of its source a
-// moment ago. Then it has had its turn, without a request and without a worker. The caller holds the lock.
+// polled reports whether a due mirror has nothing to do because another mirror has recently read
+// the end of the same source. The mirror's turn is then over, without a request or a worker. The
+// caller holds the lock.
 func (e *Engine) polled(j *job, now time.Time) bool {
 	m, own := j.record, e.own[j.record.Namespace]
 	quiet := m.Settled && !m.Gone && m.State == sluice.Active && len(m.Untold) == 0 && !m.Remote() && j.failures == 0 && j.place.Revision > 0
@@ -46,7 +47,7 @@ func (e *Engine) polled(j *job, now time.Time) bool {
 	return true
 }
 
-// note takes a page that was read from a time on.
+// note stores a page. At is the time before the page was read.
 func (h *heads) note(namespace string, page *sluice.ObservePage, at time.Time) {
 	is := head{page: *page, at: at}
 	is.page.Items, is.page.Lost, is.page.SinceTag, is.page.ThroughTag = nil, nil, "", ""
@@ -57,8 +58,8 @@ func (h *heads) note(namespace string, page *sluice.ObservePage, at time.Time) {
 	}
 }
 
-// page returns the page behind a place if that was the end of its log since a time; nil if that is not known. A log that was
-// made anew meanwhile, as another replica knows, is another one.
+// page returns the empty page after a place, if a read since from found that the place is the end
+// of the log; nil otherwise. A log with another incarnation does not count.
 func (h *heads) page(namespace string, at *Place, from time.Time) *sluice.ObservePage {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +71,7 @@ func (h *heads) page(namespace string, at *Place, from time.Time) *sluice.Observ
 	return &is.page
 }
 
-// forget removes what is known of a log.
+// forget removes the known end of a log.
 func (h *heads) forget(namespace string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

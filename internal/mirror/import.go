@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// maxAhead is how much later than now a bundle may say that it was exported: clocks differ.
+// maxAhead is how far in the future the export time of a bundle may be, because clocks differ.
 const maxAhead = 5 * time.Minute
 
 // importing is an import of a bundle into a mirror.
@@ -29,17 +29,18 @@ type importing struct {
 	intent *ledger.Intent
 }
 
-// Import applies a bundle to the mirror of its source in a namespace, as a sync does (S3-69…73). What was
-// applied before an error stays, and the same import goes on there. Codes BundleSignatureInvalid;
-// UnknownKey; NoMatchingSubscription; BundleImported; BundleGap, unless a gap is accepted; BundleFork;
-// OriginReplaced; MirrorSuspended, also if the bundle suspends it; Unprocessable.
+// Import applies a bundle to the mirror of its source in a namespace, as a sync does (S3-69…73).
+// Changes that were applied before an error stay, and a repeated import continues there. Codes
+// BundleSignatureInvalid; UnknownKey; NoMatchingSubscription; BundleImported; BundleGap, unless a
+// gap is accepted; BundleFork; OriginReplaced; MirrorSuspended, even if this bundle suspends the
+// mirror; Unprocessable.
 func (k *Keeper) Import(ctx context.Context, namespace string, b bundle.Bundle, accept bool, by string) (sluice.BundleImport, error) {
 	is, err := k.importing(ctx, namespace, b, accept)
 	if err != nil {
 		return sluice.BundleImport{}, err
 	}
 	result, err := is.run(ctx, by)
-	for tries := 0; sluice.CodeOf(err) == sluice.Conflict && tries < maxTries; tries++ { // a sync was faster, or a change
+	for tries := 0; sluice.CodeOf(err) == sluice.Conflict && tries < maxTries; tries++ { // a concurrent sync or change came first
 		if err = is.reread(ctx); err == nil {
 			result, err = is.run(ctx, by)
 		}
@@ -56,8 +57,8 @@ func (k *Keeper) Import(ctx context.Context, namespace string, b bundle.Bundle, 
 	return result, err
 }
 
-// Examine returns an error unless Import would apply a bundle with a signed statement. Its content need not be
-// there yet. Codes those of Import.
+// Examine returns the error with which Import would refuse a bundle, from its signed statement
+// alone. The content need not have arrived. Codes: those of Import.
 func (k *Keeper) Examine(ctx context.Context, namespace string, s *bundle.Signed, accept bool) error {
 	is, err := k.importing(ctx, namespace, unread{s}, accept)
 	if err != nil {
@@ -117,7 +118,7 @@ func (k *Keeper) notebook(m *sluice.Mirror) string {
 	return k.deps.Identity.Notebook(m.Source)
 }
 
-// known returns what the mirror knows when the bundle comes.
+// known returns the place of the mirror, and the facts that the decision about a bundle needs.
 func (i *importing) known(ctx context.Context) (Place, bundle.Known, error) {
 	known := bundle.Known{Trust: i.trust, AcceptGap: i.accept}
 	if i.mirror == nil {
@@ -141,7 +142,7 @@ func (i *importing) known(ctx context.Context) (Place, bundle.Known, error) {
 	return at, known, nil
 }
 
-// judge returns the place of the mirror, and the decision about the bundle if it is to be applied.
+// judge returns the place of the mirror, and the decision to apply the bundle; an error refuses it.
 func (i *importing) judge(ctx context.Context) (Place, bundle.Decision, error) {
 	at, known, err := i.known(ctx)
 	if err != nil {
@@ -164,7 +165,8 @@ func (i *importing) judge(ctx context.Context) (Place, bundle.Decision, error) {
 	return at, d, nil
 }
 
-// noteFork keeps the statement of a bundle that contradicts an imported one, and returns the error about it.
+// noteFork stores the statement of a bundle that contradicts an imported one, and returns the
+// refusal.
 func (i *importing) noteFork(ctx context.Context, at Place, d *bundle.Decision, refused error) error {
 	signed := i.bundle.Statement()
 	h := &signed.Header
@@ -176,7 +178,7 @@ func (i *importing) noteFork(ctx context.Context, at Place, d *bundle.Decision, 
 		return refused
 	}
 	_, err := i.deps.Copies.Commit(ctx, i.mirror.ID, Commit{Place: at})
-	return cmp.Or(err, refused) // a conflict is tried again
+	return cmp.Or(err, refused) // the caller repeats after a conflict
 }
 
 // run judges the bundle and applies it. Code Conflict if the mirror was moved meanwhile.
@@ -211,7 +213,7 @@ func (i *importing) run(ctx context.Context, by string) (sluice.BundleImport, er
 	return sluice.BundleImport{Applied: applied, Watermark: at.Watermark, Receipt: receipt}, err
 }
 
-// importRecord is what the ledger has of an import.
+// importRecord is the form of an import in the ledger.
 type importRecord struct {
 	Digest  string       `json:"digest"`
 	Source  string       `json:"source"`
@@ -221,7 +223,7 @@ type importRecord struct {
 	Gaps    []bundle.Gap `json:"gaps,omitempty"`
 }
 
-// receipt returns the signed statement of how far bundles were imported; nil if none was.
+// receipt returns the signed statement of how far bundles were imported; nil if none were.
 func (i *importing) receipt(ctx context.Context, at *Place) (json.RawMessage, error) {
 	if len(at.Imports) == 0 {
 		return nil, nil
@@ -237,8 +239,9 @@ func (i *importing) receipt(ctx context.Context, at *Place) (json.RawMessage, er
 	}, keys[0])
 }
 
-// take stores the content of a bundle behind a place, step by step, and with the last one the record of the
-// bundle, which is empty for a heartbeat. It returns the new place and the number of entries.
+// take stores the content of a bundle after a place, step by step. The last step also stores the
+// record of the bundle, which is empty for a heartbeat. It returns the new place and the number of
+// entries.
 func (e *Engine) take(ctx context.Context, rule Rule, at Place, c *bundle.Content, record bundle.Import) (Place, int, error) {
 	applied := 0
 	ctx, cancel := context.WithCancel(ctx)
@@ -265,7 +268,7 @@ type arrival struct {
 	record bundle.Import
 }
 
-// takePage stores a page of a bundle, and with the last one the record of the bundle.
+// takePage stores a page of a bundle, and with the last page the record of the bundle.
 func (e *Engine) takePage(ctx context.Context, rule Rule, at Place, page *sluice.ObservePage, is arrival) (Place, error) {
 	held, err := e.hold(ctx, rule.Mirror.ID, at, []*sluice.ObservePage{page})
 	if err != nil {
@@ -293,8 +296,8 @@ func (e *Engine) current(ctx context.Context, m *sluice.Mirror) (Rule, error) {
 	return e.rule(ctx, m)
 }
 
-// nextOfBundle is Next for a page of a bundle from behind a sequence. If the place is before that, the
-// importer has accepted the gap.
+// nextOfBundle is Next for a page of a bundle that starts after the sequence since. If the place is
+// before since, the importer has accepted the gap.
 func (r Rule) nextOfBundle(held Held, page *sluice.ObservePage, since uint64, now time.Time) (Commit, error) {
 	var skipped []sluice.MirrorGap
 	if from := held.Place.Watermark + 1; since >= from {
@@ -307,8 +310,8 @@ func (r Rule) nextOfBundle(held Held, page *sluice.ObservePage, since uint64, no
 	return commit, err
 }
 
-// ahead returns a sequence that is read on another goroutine, one element ahead of its use. Stop ends the reading when the
-// rest is not wanted.
+// ahead returns a sequence that another goroutine reads one element ahead of its consumer. It calls
+// stop to end the reading when the consumer stops early.
 func ahead[T any](all iter.Seq2[T, error], stop func()) iter.Seq2[T, error] {
 	type element struct {
 		value T
@@ -329,7 +332,7 @@ func ahead[T any](all iter.Seq2[T, error], stop func()) iter.Seq2[T, error] {
 		defer func() {
 			close(ended)
 			stop()
-			for range elements { // until the reader has ended: what it reads is closed next
+			for range elements { // wait for the reader to end: its source is closed next
 			}
 		}()
 		for e := range elements {
@@ -340,16 +343,17 @@ func ahead[T any](all iter.Seq2[T, error], stop func()) iter.Seq2[T, error] {
 	}
 }
 
-// Bounds of a step with a page of a bundle, besides groupMessages. Nothing but the range of the bundle ends it, so it is
-// larger than a step of a sync: each costs a round trip, and JetStream keeps the block with the place in memory for ten seconds.
+// Limits of a step with a page of a bundle, besides groupMessages. Steps are larger than those of a
+// sync, because each costs a round trip, and because JetStream keeps the block with the place in
+// memory for ten seconds.
 const (
 	bundleBytes = 16 << 20 // of data
 	lostRanges  = 50
 )
 
-// pagesOf returns the content of a bundle behind a sequence as pages, each of which fits into one step. The
-// last one goes through the end of the bundle's range, and there is always one. Known is the last sequence
-// that the source is known to have.
+// pagesOf returns the content of a bundle after a sequence as pages, each of which fits into one
+// step. There is at least one page, and the last one reaches the end of the bundle's range. Known
+// is the last known sequence of the source.
 func pagesOf(ctx context.Context, c *bundle.Content, after, known uint64) iter.Seq2[*sluice.ObservePage, error] {
 	h := &c.Header
 	return func(yield func(*sluice.ObservePage, error) bool) {
@@ -372,7 +376,7 @@ func pagesOf(ctx context.Context, c *bundle.Content, after, known uint64) iter.S
 	}
 }
 
-// cutsOf returns where pages of a bundle end so that none has too many lost ranges.
+// cutsOf returns sequences at which pages must end so that none has too many lost ranges.
 func cutsOf(h *bundle.Header, after uint64) (cuts []uint64) {
 	for i := lostRanges - 1; i < len(h.Lost); i += lostRanges {
 		if to := h.Lost[i].To; to > after && to < h.Through {
@@ -388,7 +392,7 @@ type pager struct {
 	known    uint64 // last sequence of the source
 	cuts     []uint64
 	items    []sluice.Change
-	messages int // that the items may need
+	messages int // messages that the items may need
 	bytes    int // of data
 }
 
@@ -407,7 +411,7 @@ func (p *pager) add(c *sluice.Change) {
 	p.items, p.bytes, p.messages = append(p.items, *c), p.bytes+len(c.Event.Data), p.messages+messagesFor(c)
 }
 
-// page returns what was collected as a page that goes through a sequence, and begins the next one.
+// page returns the collected changes as a page that reaches through, and begins the next page.
 func (p *pager) page(through uint64) *sluice.ObservePage {
 	h := p.header
 	page := &sluice.ObservePage{

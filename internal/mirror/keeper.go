@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Keeper creates, changes and deletes mirrors. The ledger has a change before it is made. It is safe
-// for concurrent use.
+// Keeper creates, changes and deletes mirrors. It writes each change to the ledger before it makes
+// it. It is safe for concurrent use.
 type Keeper struct {
 	deps   Deps
 	engine *Engine
@@ -41,7 +41,7 @@ func (k *Keeper) get(ctx context.Context, id string) (Stored, error) {
 	return m, err
 }
 
-// List returns the mirrors of a namespace, "" for all, by id.
+// List returns the mirrors of a namespace, ordered by id; "" stands for all namespaces.
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Mirror, error) {
 	all, err := k.deps.Definitions.All(ctx)
 	if err != nil {
@@ -60,7 +60,8 @@ func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Mirror, e
 // act is a change of a mirror: its actor, its action in the ledger, and the type of its system event.
 type act struct{ by, action, kind string }
 
-// change applies an act to a stored mirror, again after concurrent ones, and returns the result.
+// change applies an act to a stored mirror and returns the result. It repeats apply after a
+// concurrent change.
 func (k *Keeper) change(ctx context.Context, id string, a act, apply func(m *sluice.Mirror) error) (sluice.Mirror, error) {
 	var intent *ledger.Intent
 	for {
@@ -96,8 +97,8 @@ func (k *Keeper) change(ctx context.Context, id string, a act, apply func(m *slu
 	}
 }
 
-// Edit changes a mirror, with a revision only that one. Codes SubscriptionMissing; InvalidRequest;
-// Unprocessable; RevisionMismatch.
+// Edit changes a mirror, at any revision if revision is 0. Codes SubscriptionMissing;
+// InvalidRequest; Unprocessable; RevisionMismatch.
 func (k *Keeper) Edit(ctx context.Context, id string, edit sluice.MirrorEdit, revision uint64, by string) (sluice.Mirror, error) {
 	return k.change(ctx, id, act{by, sluice.ActionMirrorUpdate, sluice.TypeMirrorUpdated}, func(m *sluice.Mirror) error {
 		if revision != 0 && revision != m.Revision {
@@ -125,7 +126,7 @@ func (k *Keeper) SyncShared(ctx context.Context, id string) error {
 	return k.engine.SyncShared(ctx, &m)
 }
 
-// Items returns entries of a mirror behind a cursor, in the order of their last change.
+// Items returns entries of a mirror after a cursor, in the order of their last change.
 func (k *Keeper) Items(ctx context.Context, m *sluice.Mirror, after uint64, limit int) (model.MirrorPage, error) {
 	page, err := k.deps.Copies.Page(ctx, m.ID, after, limit)
 	if err != nil {
@@ -147,8 +148,8 @@ func itemOf(m *sluice.Mirror, label sluice.Label, e *Entry) sluice.MirroredItem 
 	}
 }
 
-// Passed returns the logs whose content a namespace has in mirrors, with the mirrors between
-// (S3-119).
+// Passed returns the logs whose content a namespace has in mirrors, each with the number of mirrors
+// in between (S3-119).
 func (k *Keeper) Passed(ctx context.Context, namespace string) ([]sluice.Hop, error) {
 	hops := map[string]int{}
 	note := func(incarnation string, far int) {
@@ -176,12 +177,13 @@ func (k *Keeper) Passed(ctx context.Context, namespace string) ([]sluice.Hop, er
 	return passed, nil
 }
 
-// Suspend stops the syncs of a mirror until it is resumed. What is mirrored stays (S3-126).
+// Suspend stops the syncs of a mirror until it is resumed. Mirrored entries stay (S3-126).
 func (k *Keeper) Suspend(ctx context.Context, id, by string) (sluice.Mirror, error) {
 	return k.stop(ctx, id, by, &Stop{sluice.MirrorSuspendedByOperator, "suspended by " + by}, func(*sluice.Mirror) bool { return true })
 }
 
-// suspend is Suspend by the server itself, of a mirror that has not changed since its record was read.
+// suspend is Suspend by the server itself. It does nothing if the mirror has changed since its
+// record was read.
 func (k *Keeper) suspend(ctx context.Context, m *Stored, why *Stop) error {
 	_, err := k.stop(shutdown.Lasting(ctx), m.ID, sluice.ActorSystem, why, func(is *sluice.Mirror) bool { return is.UpdatedAt.Equal(m.UpdatedAt) })
 	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
@@ -190,7 +192,7 @@ func (k *Keeper) suspend(ctx context.Context, m *Stored, why *Stop) error {
 	return err
 }
 
-// stop suspends a mirror if it is as it should be.
+// stop suspends a mirror if is accepts its current state.
 func (k *Keeper) stop(ctx context.Context, id, by string, why *Stop, is func(m *sluice.Mirror) bool) (sluice.Mirror, error) {
 	stopped, err := k.change(ctx, id, act{by, sluice.ActionMirrorSuspend, sluice.TypeMirrorSuspended}, func(m *sluice.Mirror) error {
 		if m.State == sluice.Suspended || !is(m) {
@@ -206,11 +208,11 @@ func (k *Keeper) stop(ctx context.Context, id, by string, why *Stop, is func(m *
 	return stopped, err
 }
 
-// errSuspended says that a mirror is suspended already, for its first reason, or is another one by now.
+// errSuspended means that a mirror is already suspended, for its first reason, or has changed.
 var errSuspended = errors.New("suspended already")
 
-// PutCredential replaces the token for a mirror's source (S3-144). Code Forbidden if it permits more
-// than to read (S3-142).
+// PutCredential replaces the token for a mirror's source (S3-144). Code Forbidden if the token
+// permits more than reading (S3-142).
 func (k *Keeper) PutCredential(ctx context.Context, id, token, by string) (sluice.Mirror, error) {
 	m, err := k.get(ctx, id)
 	if err != nil {
@@ -240,19 +242,20 @@ func (k *Keeper) PutCredential(ctx context.Context, id, token, by string) (sluic
 	return m.Mirror, err
 }
 
-// Delete removes a mirror with everything that it has (S3-98, S3-110). Code SubscriptionMissing.
+// Delete removes a mirror with its entries, its credential and its record (S3-98, S3-110). Code
+// SubscriptionMissing.
 func (k *Keeper) Delete(ctx context.Context, id, by string) error {
 	gone, err := k.leave(ctx, id, by)
 	if err != nil {
 		return err
 	}
-	if err := k.bury(shutdown.Lasting(ctx), &gone); err != nil { // the engine does it again
+	if err := k.bury(shutdown.Lasting(ctx), &gone); err != nil { // the engine repeats it
 		k.log.LogAttrs(ctx, slog.LevelWarn, "deleted mirror not removed yet", slog.String("mirror", id), slog.Any("error", err))
 	}
 	return nil
 }
 
-// leave stores that a mirror is deleted, again after concurrent changes, and returns its record.
+// leave marks a mirror as deleted and returns its record. It repeats after a concurrent change.
 func (k *Keeper) leave(ctx context.Context, id, by string) (Stored, error) {
 	var intent *ledger.Intent
 	for {
@@ -294,7 +297,8 @@ func (k *Keeper) DeleteAll(ctx context.Context, namespace, by string) error {
 	return k.deps.Trusts.Delete(ctx, namespace)
 }
 
-// bury removes what a deleted mirror has, publishes that it is deleted, and removes its record last.
+// bury removes the entries and the credential of a deleted mirror, publishes its pending system
+// events, and removes its record last.
 func (k *Keeper) bury(ctx context.Context, m *Stored) error {
 	if err := k.engine.clear(ctx, &m.Mirror); err != nil {
 		return err
@@ -321,7 +325,7 @@ func (k *Keeper) tell(ctx context.Context, m *Stored) error {
 	told.Untold = nil
 	_, err := k.deps.Definitions.Put(ctx, m.ID, told, m.Revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
-		return nil // it was changed, and is told again
+		return nil // it was changed, and the events are published again
 	}
 	return err
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Place is how far a mirror has come. It is stored with the entries, in the same atomic step.
+// Place is the progress of a mirror. It is stored in the same atomic step as the entries.
 type Place struct {
 	Of          time.Time `json:"of,omitzero"`           // when the mirror was created
-	Begun       time.Time `json:"begun,omitzero"`        // when it began with the log; zero: before builds that know
+	Begun       time.Time `json:"begun,omitzero"`        // when it began with the log; zero: in an older version
 	Incarnation string    `json:"incarnation,omitempty"` // of the source's log; "": nothing was read yet
 	Watermark   uint64    `json:"watermark"`             // the last sequence that is accounted for (S3-07)
 	Tag         string    `json:"tag,omitempty"`         // of the message at Watermark, if known
@@ -34,14 +34,14 @@ type Place struct {
 	HeardAt time.Time       `json:"heard_at,omitzero"` // the latest time at which a bundle was exported
 
 	Forks     []sluice.MirrorFork `json:"forks,omitempty"`     // the last bundles that contradict Imports, oldest first
-	StaleTold time.Time           `json:"stale_told,omitzero"` // mirror.stale was published of the silence since then
+	StaleTold time.Time           `json:"stale_told,omitzero"` // mirror.stale was published for the silence since this time
 
 	Revision uint64    `json:"-"` // of the stored place; 0: none is stored
 	stored   time.Time // when it was stored, if by this process
 }
 
-// begun names the beginning of a copy: another one begins when its origin was replaced, or another mirror has its id.
-// 0 if there is none yet.
+// begun identifies a copy by its beginning; 0 if it has not begun. A new copy begins when the
+// origin was replaced, or another mirror has the id.
 func (p *Place) begun() uint64 {
 	at := p.Begun
 	if at.IsZero() {
@@ -53,7 +53,8 @@ func (p *Place) begun() uint64 {
 	return uint64(at.UnixNano())
 }
 
-// maxImports limits the imports of a place: of older ones it is only known that the watermark passed them.
+// maxImports limits the imports of a place. Of older ones, the place only shows that the watermark
+// has passed them.
 const maxImports = 64
 
 // maxForks limits the forks of a place.
@@ -69,7 +70,8 @@ func (p *Place) forked(f sluice.MirrorFork) bool {
 	return true
 }
 
-// heard notes a bundle that was applied whole; without a range, only when it was exported.
+// heard notes a bundle that was applied completely. An import without a digest only notes the
+// export time.
 func (p *Place) heard(i bundle.Import, exported time.Time) {
 	if i.Digest != "" {
 		all := append(slices.Clone(p.Imports), i)
@@ -85,9 +87,9 @@ type Entry struct {
 	Change       sluice.Change `json:"change"`
 	MirroredAt   time.Time     `json:"mirrored_at"`
 	DeletedSeq   uint64        `json:"deleted_seq,omitempty"`  // of the deletion in the source's log
-	TombstonedAt time.Time     `json:"tombstoned_at,omitzero"` // zero: it is no tombstone
+	TombstonedAt time.Time     `json:"tombstoned_at,omitzero"` // zero: not a tombstone
 
-	Cursor uint64 `json:"-"` // its place in the order of the mirror's own changes
+	Cursor uint64 `json:"-"` // position in the mirror's own order of changes
 }
 
 // Tombstone reports whether the source has deleted the entry (S3-57).
@@ -96,13 +98,14 @@ func (e *Entry) Tombstone() bool { return !e.TombstonedAt.IsZero() }
 // Seq returns the sequence of the last change of the entry in the source's log.
 func (e *Entry) Seq() uint64 { return max(e.Change.Event.Seq, e.DeletedSeq) }
 
-// Held is what a mirror holds: its place, and those entries that a page is about, by key.
+// Held is the state of a mirror that a step needs: its place, and the entries with the keys of a
+// page.
 type Held struct {
 	Place   Place
 	Entries map[string]Entry
 }
 
-// Commit is what changes in one step. Either all of it is stored, or nothing.
+// Commit holds the changes of one step, which are stored all or none.
 type Commit struct {
 	Place   Place // Revision is the one that it replaces
 	Entries []Entry
@@ -112,15 +115,15 @@ type Commit struct {
 // AppendJSON appends the entry as it is stored. Its data is copied byte for byte.
 func (e *Entry) AppendJSON(b []byte) []byte { return e.append(b, "") }
 
-// AppendApart is AppendJSON without the data, which is stored behind it as it is: in JSON, binary data takes
-// a third more room, and text up to six times as much.
+// AppendApart is AppendJSON without the data, which is stored after it unencoded: in JSON, binary
+// data takes a third more space, and text up to six times as much.
 func (e *Entry) AppendApart(b []byte) []byte {
 	bare := *e
 	bare.Change.Event.Data = nil
 	return bare.append(b, e.Change.Event.ContentType)
 }
 
-// append appends the entry with the content type of data that is stored apart.
+// append appends the entry, with the content type of its data if that is stored apart.
 func (e *Entry) append(b []byte, contentType string) []byte {
 	b = e.Change.AppendJSON(append(b, `{"change":`...))
 	b = append(e.MirroredAt.AppendFormat(append(b, `,"mirrored_at":"`...), time.RFC3339Nano), '"')
@@ -150,7 +153,7 @@ func ParseApart(text, data []byte) (Entry, error) {
 	return is.Entry, nil
 }
 
-// entryRoom is the part of a stored entry that is neither its data nor its attributes.
+// entryRoom is the maximum size of the part of a stored entry that is neither data nor attributes.
 const entryRoom = 2 << 10
 
 // fits reports whether a change can be stored.

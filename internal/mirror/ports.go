@@ -18,12 +18,12 @@ import (
 type Stored struct {
 	sluice.Mirror
 
-	// Stored beside all others without a conflict. Until then nothing is synced, and the record does
-	// not change.
+	// Settled means that the mirror conflicts with no earlier one. Until then the engine does not
+	// sync it, and the record does not change.
 	Settled bool `json:"settled"`
 
 	Untold []Said `json:"untold,omitempty"` // system events that may not be published yet, oldest first
-	Gone   bool   `json:"gone,omitempty"`   // deleted; what is left of it is being removed
+	Gone   bool   `json:"gone,omitempty"`   // deleted; its entries are being removed
 }
 
 // Said is a pending system event.
@@ -38,13 +38,15 @@ type Said struct {
 type Definitions interface {
 	// Get returns a record and its revision. Code NotFound.
 	Get(ctx context.Context, id string) (Stored, uint64, error)
-	// Put stores it and returns its new revision. Code Conflict unless the stored revision is the given one.
+	// Put stores a record and returns its new revision. Code Conflict unless the stored revision is
+	// the given one.
 	Put(ctx context.Context, id string, m Stored, revision uint64) (uint64, error)
-	// Delete removes it. Code Conflict unless the stored revision is the given one.
+	// Delete removes a record. Code Conflict unless the stored revision is the given one.
 	Delete(ctx context.Context, id string, revision uint64) error
 	// All returns all records with their revisions.
 	All(ctx context.Context) ([]Stored, error)
-	// Watch reports every record, and then its changes, until ctx is done. A nil one is gone.
+	// Watch reports every record and then all changes, until ctx is done. A nil m means that the
+	// record was removed.
 	Watch(ctx context.Context, change func(id string, m *Stored)) error
 }
 
@@ -60,40 +62,41 @@ type Credentials interface {
 type Trusts interface {
 	// Get returns the keys that a namespace trusts, and their revision; 0 if there are none.
 	Get(ctx context.Context, namespace string) (bundle.Trust, uint64, error)
-	// Put stores them. Code Conflict unless the stored revision is the given one.
+	// Put stores the keys. Code Conflict unless the stored revision is the given one.
 	Put(ctx context.Context, namespace string, t bundle.Trust, revision uint64) error
 	Delete(ctx context.Context, namespace string) error
 }
 
-// Identity is what bundles know of this server.
+// Identity provides the names and keys of this server in bundles.
 type Identity interface {
 	// Notebook returns the name of a namespace in bundles: its URL.
 	Notebook(namespace string) string
-	// BundleKeys returns the keys that sign bundles and receipts, the newest first, which signs. There is
-	// one at least.
+	// BundleKeys returns the keys for bundles and receipts, newest first; the newest signs. There
+	// is at least one.
 	BundleKeys(ctx context.Context) ([]ed25519.PrivateKey, error)
 }
 
 // Copies stores the entries of mirrors and their places.
 type Copies interface {
-	// Hold returns a mirror's place, and its entries with the keys, as of one moment.
+	// Hold returns a mirror's place and its entries with the keys, all as of one moment.
 	Hold(ctx context.Context, id string, keys []string) (Held, error)
 	// Commit stores a step whole or not at all, and returns the new revision of the place. Code
 	// Conflict unless the stored place has the revision of the given one.
 	Commit(ctx context.Context, id string, c Commit) (uint64, error)
 	// Gaps returns the last gaps of a mirror, ascending.
 	Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error)
-	// Page returns entries behind a cursor, in the order of their last change.
+	// Page returns entries after a cursor, in the order of their last change.
 	Page(ctx context.Context, id string, after uint64, limit int) (Page, error)
-	// Topics returns the paths of a mirror's entries that begin so, without tombstones, in any order. Code
-	// Unprocessable if there are more than most.
+	// Topics returns the paths that begin with a prefix of a mirror's entries without tombstones,
+	// in any order. Code Unprocessable if there are more than most.
 	Topics(ctx context.Context, id, prefix string, most int) ([]sluice.MirroredTopic, error)
-	// MaxEntry returns how many bytes of data and attributes an entry may have.
+	// MaxEntry returns the maximum size of an entry's data and attributes, in bytes.
 	MaxEntry() int
-	// FollowChanges calls each for the changes of a mirror behind a cursor and then for new ones, until each returns an
-	// error, ctx ends or the store fails.
+	// FollowChanges calls each for the changes of a mirror after a cursor and then for new ones,
+	// until each returns an error, ctx ends or the store fails.
 	FollowChanges(ctx context.Context, id string, after uint64, each func(Followed) error) error
-	// Purge removes a place of a mirror and everything that was stored before it. What was stored since stays.
+	// Purge removes the place with a revision and everything that the mirror stored before it.
+	// Later messages stay.
 	Purge(ctx context.Context, id string, revision uint64) error
 }
 
@@ -114,14 +117,14 @@ type Page struct {
 
 // Sources reads the changes of sources.
 type Sources interface {
-	// Observe returns a page of the changes of a mirror's source behind a sequence. Codes NotFound,
+	// Observe returns a page of the changes of a mirror's source after a sequence. Codes NotFound,
 	// Unauthenticated, Forbidden, CapabilityRequired, Unavailable, and any other of the source.
 	Observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error)
-	// CheckCredential returns an error (Forbidden) if a token permits more than to read (S3-142).
+	// CheckCredential returns an error (Forbidden) if a token permits more than reading (S3-142).
 	CheckCredential(ctx context.Context, m *sluice.Mirror, credential string) error
 }
 
-// Namespaces knows the namespaces of this server.
+// Namespaces looks up the namespaces of this server.
 type Namespaces interface {
 	// Label returns the label of a namespace.
 	Label(namespace string) sluice.Label
@@ -129,12 +132,12 @@ type Namespaces interface {
 	Incarnation(ctx context.Context, namespace string) (string, error)
 }
 
-// Gate decides whether the creator of a mirror may still have it.
+// Gate decides whether the creator of a mirror still has the rights for it.
 type Gate interface {
 	Holds(m *sluice.Mirror) model.Decision
 }
 
-// Teller publishes a system event, once for an id.
+// Teller publishes a system event once for each of its ids.
 type Teller interface {
 	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
 }
@@ -178,9 +181,9 @@ func (unobserved) Forget(string)                   {}
 
 // Options are the optional settings.
 type Options struct {
-	Workers int              // mirrors that sync at once, half of them of one namespace; default: 10 (S3-36)
+	Workers int              // mirrors that sync at once, at most half of one namespace; default: 10 (S3-36)
 	Most    int              // mirrors of a namespace; 0: unlimited
-	Groups  int              // steps of a mirror, of up to 900 entries, until another one takes its turn; default: 8
+	Groups  int              // steps of a mirror's turn, each of up to 900 entries; default: 8
 	Now     func() time.Time // default: time.Now
 	Jitter  func() float64   // in [0, 1): default: rand.Float64
 	Log     *slog.Logger     // default: slog.DiscardHandler
@@ -190,7 +193,7 @@ type Options struct {
 const (
 	observeTimeout = 30 * time.Second // S3-42
 	maxBackoff     = time.Hour        // S3-50
-	placeEvery     = 10 * time.Minute // a success that changed nothing is stored at most so often
+	placeEvery     = 10 * time.Minute // minimum interval of storing a success that changed nothing
 )
 
 func (o Options) filled(jitter func() float64) Options {

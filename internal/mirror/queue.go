@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// queue is a heap of mirrors by the time at which they are due.
+// queue is a heap of mirrors, ordered by the time at which they are due.
 type queue []*job
 
 func (q *queue) set(j *job, due time.Time) {
@@ -50,7 +50,7 @@ func (q *queue) Pop() any {
 	return j
 }
 
-// next counts failures in a row, and returns the time until the next sync.
+// next updates the number of consecutive failures, and returns the time until the next sync.
 func (j *job) next(err error, more bool, interval time.Duration) time.Duration { //nolint:revive // more is a result on its way
 	if err != nil {
 		j.failures++
@@ -63,8 +63,8 @@ func (j *job) next(err error, more bool, interval time.Duration) time.Duration {
 	return interval
 }
 
-// backoff returns the time until the next sync after failures in a row: the interval is doubled with each,
-// up to an hour (S3-50).
+// backoff returns the time until the next sync after consecutive failures. Each of them doubles the
+// interval, up to an hour (S3-50).
 func backoff(interval time.Duration, failures int) time.Duration {
 	for range failures {
 		if interval >= maxBackoff {
@@ -75,7 +75,7 @@ func backoff(interval time.Duration, failures int) time.Duration {
 	return min(interval, maxBackoff)
 }
 
-// asked returns how long a source that is overloaded asks to be left alone.
+// asked returns the delay that an overloaded source asks for, 0 if it names none.
 func asked(err error) time.Duration {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok {
@@ -85,8 +85,9 @@ func asked(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// wait returns the time until the next sync: the interval, a tenth more or less, so that mirrors do not
-// ask in step. A mirror that gets bundles is looked at again when it may be stale.
+// wait returns the time until the next sync: the interval with a jitter of a tenth, so that mirrors
+// do not poll in step. For a mirror that gets bundles, it is the time until the mirror may be
+// stale.
 func (e *Engine) wait(m *Stored, at *Place) time.Duration {
 	if m.Imported() {
 		return m.untilStale(at, e.opts.Now())

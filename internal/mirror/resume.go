@@ -9,9 +9,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Resume has a suspended mirror sync again, if it might be created now (S3-128). After its origin was
-// replaced, accept says that the mirror begins anew: what it has of the former log is removed. Of several calls at
-// once one does so. Codes those of Create; Conflict if the origin was replaced and that is not accepted.
+// Resume makes a suspended mirror sync again, if the caller might create it now (S3-128). If its
+// origin was replaced, accept must be true: the mirror then begins anew, and its entries of the
+// former log are removed. Of concurrent calls, only one resumes it. Codes: those of Create;
+// Conflict if the origin was replaced and accept is false.
 func (k *Keeper) Resume(ctx context.Context, id string, by sluice.Caller, accept bool) (sluice.Mirror, error) {
 	for {
 		m, err := k.get(ctx, id)
@@ -46,10 +47,11 @@ func (k *Keeper) resumable(ctx context.Context, m *sluice.Mirror, accept bool) e
 	return nil
 }
 
-// errChanged says that a mirror has changed since it was found resumable.
+// errChanged means that a mirror has changed since resumable checked it.
 var errChanged = errors.New("the mirror has changed")
 
-// resume resumes a mirror as it was read: it may be suspended for another reason by now.
+// resume resumes a mirror unless it has changed since it was read: it may be suspended for another
+// reason by now.
 func (k *Keeper) resume(ctx context.Context, was *sluice.Mirror, by sluice.Caller) (sluice.Mirror, error) {
 	return k.change(ctx, was.ID, act{string(by.Principal), sluice.ActionMirrorResume, sluice.TypeMirrorResumed}, func(m *sluice.Mirror) error {
 		if !m.UpdatedAt.Equal(was.UpdatedAt) || !m.CreatedAt.Equal(was.CreatedAt) {
@@ -65,7 +67,8 @@ func (k *Keeper) resume(ctx context.Context, was *sluice.Mirror, by sluice.Calle
 	})
 }
 
-// beginAnew removes what a resumed mirror has of a former log. Its next sync does so, too.
+// beginAnew removes the entries of a former log from a resumed mirror. If it fails, the next sync
+// does so.
 func (k *Keeper) beginAnew(ctx context.Context, m *sluice.Mirror) {
 	if _, err := k.engine.opened(shutdown.Lasting(ctx), m); err != nil {
 		k.log.LogAttrs(ctx, slog.LevelWarn, "entries of the former log not removed yet", slog.String("mirror", m.ID), slog.Any("error", err))

@@ -9,18 +9,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// A mirror has a place as long as it exists, and a step is stored only over the place that it was decided for. To
-// remove the place, with everything else, therefore ends every sync that is under way on any replica.
+// A mirror has a place as long as it exists, and a step is stored only if the place is still the
+// one for which the step was decided. Removing the place, with everything else, therefore ends
+// every sync in progress on any replica.
 //
 //	record stored ──► first sync: no place ──► place stored ──► steps
 //	record gone   ──► place and entries purged ──► a step finds no place ──► no record: the sync ends
 //
-// A place names the mirror by its creation, or by the time at which it was begun anew: another mirror with the same id, or
-// the same one after its origin was replaced, begins with a place of its own. Only what is older than that place is
-// removed, so it does not matter how many replicas do it, nor when.
+// A place names the mirror by its creation, or by the time at which it was begun anew: another
+// mirror with the same id, or the same one after its origin was replaced, begins with a place of
+// its own. Only messages older than that place are removed, so any number of replicas may do it at
+// any time.
 
-// opened returns the stored place of a mirror, and stores one if there is none. Code SubscriptionMissing if
-// the mirror was deleted.
+// opened returns the stored place of a mirror, and stores a new one if there is none. Code
+// SubscriptionMissing if the mirror was deleted.
 func (e *Engine) opened(ctx context.Context, m *sluice.Mirror) (Place, error) {
 	held, err := e.deps.Copies.Hold(ctx, m.ID, nil)
 	if err != nil {
@@ -41,7 +43,7 @@ func (e *Engine) opened(ctx context.Context, m *sluice.Mirror) (Place, error) {
 	if at.Revision, err = e.deps.Copies.Commit(ctx, m.ID, Commit{Place: at}); err != nil {
 		return Place{}, fmt.Errorf("store place: %w", err)
 	}
-	if err := e.stands(ctx, m); err != nil { // it was deleted meanwhile: the place may have come after the purge
+	if err := e.stands(ctx, m); err != nil { // it was deleted meanwhile: the place may have been stored after the purge
 		if sluice.CodeOf(err) == sluice.SubscriptionMissing {
 			err = errors.Join(err, e.deps.Copies.Purge(shutdown.Lasting(ctx), m.ID, at.Revision))
 		}
@@ -50,7 +52,8 @@ func (e *Engine) opened(ctx context.Context, m *sluice.Mirror) (Place, error) {
 	return at, nil
 }
 
-// stands returns an error unless a mirror is stored, and was begun when a record of it says. Codes SubscriptionMissing, Conflict.
+// stands returns an error unless the stored mirror is the one of a record: not deleted, created
+// again or begun anew. Codes SubscriptionMissing, Conflict.
 func (e *Engine) stands(ctx context.Context, m *sluice.Mirror) error {
 	record, err := e.keeper.get(ctx, m.ID)
 	if err == nil && !record.Begun().Equal(m.Begun()) {
@@ -60,7 +63,8 @@ func (e *Engine) stands(ctx context.Context, m *sluice.Mirror) error {
 	return err
 }
 
-// clear removes what a deleted mirror has. Another one with its id may have begun.
+// clear removes the place and the entries of a deleted mirror. It spares a new mirror with the same
+// id.
 func (e *Engine) clear(ctx context.Context, m *sluice.Mirror) error {
 	for {
 		held, err := e.deps.Copies.Hold(ctx, m.ID, nil)
@@ -76,8 +80,8 @@ func (e *Engine) clear(ctx context.Context, m *sluice.Mirror) error {
 	}
 }
 
-// superseded reports whether a mirror has changed since a record of it was read, as far as this process
-// knows: it may be suspended, or deleted.
+// superseded reports whether this process knows a later record of a mirror, which may be suspended
+// or deleted by now.
 func (e *Engine) superseded(m *sluice.Mirror) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,7 +92,8 @@ func (e *Engine) superseded(m *sluice.Mirror) bool {
 	return j.record.Gone || !j.record.UpdatedAt.Equal(m.UpdatedAt) || !j.record.CreatedAt.Equal(m.CreatedAt)
 }
 
-// latest returns the last record of a mirror that this process has, of two.
+// latest returns the later of two records of a mirror: the given one and the one that this process
+// has.
 func (e *Engine) latest(m *Stored) *Stored {
 	e.mu.Lock()
 	defer e.mu.Unlock()

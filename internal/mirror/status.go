@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Status returns what a mirror does and how far it has come (S3-101).
+// Status returns the state and the progress of a mirror (S3-101).
 func (k *Keeper) Status(ctx context.Context, m *sluice.Mirror) (sluice.MirrorStatus, error) {
 	held, err := k.deps.Copies.Hold(ctx, m.ID, nil)
 	if err != nil {
@@ -41,8 +41,8 @@ func (k *Keeper) Status(ctx context.Context, m *sluice.Mirror) (sluice.MirrorSta
 	return st, nil
 }
 
-// heardOf returns when a mirror last heard of its source; of one that gets bundles, when the newest was exported:
-// it may lie on a shelf.
+// heardOf returns when a mirror last had news of its source. For a mirror that gets bundles, that
+// is the export time of the newest bundle, which may have been imported much later.
 func (p *Place) heardOf(m *sluice.Mirror) time.Time {
 	switch {
 	case m.Imported() && !p.HeardAt.IsZero():
@@ -53,18 +53,18 @@ func (p *Place) heardOf(m *sluice.Mirror) time.Time {
 	return m.CreatedAt
 }
 
-// staleAt returns when a mirror is stale if it hears nothing of its source until then: silence is told from
-// loss, which the next bundle or page shows.
+// staleAt returns the time at which a mirror becomes stale if it has no news of its source until
+// then. Being stale means silence only; losses show in the next bundle or page.
 func (p *Place) staleAt(m *sluice.Mirror) time.Time {
 	patience := 2 * m.PollInterval.Std()
-	if !m.Imported() { // each success is not stored
+	if !m.Imported() { // not every success is stored
 		patience = max(patience, placeEvery)
 	}
 	return p.heardOf(m).Add(patience)
 }
 
-// tellStale publishes that a mirror is stale, once for each time that it was heard of its source, and returns its
-// place.
+// tellStale publishes that a mirror is stale, if it is, and returns the place of the mirror. It
+// publishes once for each period of silence.
 func (e *Engine) tellStale(ctx context.Context, m *sluice.Mirror) (Place, error) {
 	held, err := e.deps.Copies.Hold(ctx, m.ID, nil)
 	if err != nil {
@@ -92,7 +92,8 @@ func (e *Engine) tellStale(ctx context.Context, m *sluice.Mirror) (Place, error)
 	return told, err
 }
 
-// untilStale returns the time until a mirror that gets bundles may be stale, or stale again.
+// untilStale returns the time until a mirror that gets bundles may become stale. If it already is,
+// the time is two intervals.
 func (m *Stored) untilStale(at *Place, now time.Time) time.Duration {
 	if wait := at.staleAt(&m.Mirror).Sub(now); wait > 0 {
 		return wait
@@ -100,7 +101,7 @@ func (m *Stored) untilStale(at *Place, now time.Time) time.Duration {
 	return 2 * m.PollInterval.Std()
 }
 
-// live adds what this process knows of a mirror that it syncs.
+// live adds the state that this process has of a mirror that it syncs.
 func (e *Engine) live(id string, at *Place, st *sluice.MirrorStatus) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,7 +122,7 @@ func (e *Engine) live(id string, at *Place, st *sluice.MirrorStatus) {
 	}
 }
 
-// sentence says what a mirror does.
+// sentence describes the state of a mirror in a sentence.
 func sentence(m *sluice.Mirror, st *sluice.MirrorStatus, now time.Time) string {
 	ago := func(t *time.Time) string {
 		if t == nil {
@@ -158,8 +159,8 @@ func sentence(m *sluice.Mirror, st *sluice.MirrorStatus, now time.Time) string {
 	return text
 }
 
-// lag returns how many sequences of its source a mirror does not have, and for how many seconds it may not
-// have had all: since it was at the end of the source, or since the export of the newest bundle.
+// lag returns how many sequences of its source a mirror lacks, and for how many seconds it may have
+// lacked some: since it was at the end of the source, or since the export of the newest bundle.
 func (p *Place) lag(m *sluice.Mirror, now time.Time) (items uint64, seconds float64) {
 	complete := p.CaughtUpAt
 	if m.Imported() {
@@ -171,7 +172,7 @@ func (p *Place) lag(m *sluice.Mirror, now time.Time) (items uint64, seconds floa
 	return p.SourceSeq - min(p.SourceSeq, p.Watermark), max(0, now.Sub(complete).Seconds())
 }
 
-// Gauges returns snapshots of the mirrors that this process syncs, and whose place it knows.
+// Gauges returns measurements of the mirrors that this process owns.
 func (e *Engine) Gauges() []model.MirrorGauges {
 	now := e.opts.Now()
 	e.mu.Lock()
@@ -191,7 +192,7 @@ func (e *Engine) Gauges() []model.MirrorGauges {
 	return all
 }
 
-// state returns what a mirror does, as far as this process knows. The caller holds the lock.
+// state returns the sync state of a mirror in this process. The caller holds the lock.
 func (j *job) state() sluice.SyncState {
 	switch {
 	case j.record.State == sluice.Suspended:

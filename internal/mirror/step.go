@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Rule is what decides about the pages of a mirror, besides them.
+// Rule decides about the pages of a mirror. Its fields are the conditions besides the pages.
 type Rule struct {
 	Mirror *sluice.Mirror
 	Label  sluice.Label // of the subscriber's namespace
@@ -17,7 +17,7 @@ type Rule struct {
 	Most   int          // bytes of an entry; 0: unlimited
 }
 
-// Stop is the error of a page after which a mirror must not go on by itself.
+// Stop is an error after which a mirror must be suspended.
 type Stop struct {
 	Reason string // one of the reasons of suspended mirrors
 	Detail string // a sentence
@@ -30,8 +30,8 @@ func stop(reason, format string, args ...any) error {
 	return &Stop{reason, fmt.Sprintf(format, args...)}
 }
 
-// Next decides about a page that was read from behind the place's watermark: what is stored next. The
-// error is a *Stop, or says how the page contradicts itself; nothing may be stored then.
+// Next decides what is stored for a page that was read after the place's watermark. The error is a
+// *Stop, or says how the page contradicts itself; nothing may be stored then.
 //
 // The page's items are upserts by the key of their entry: to take a page twice changes nothing
 // (S3-56).
@@ -51,8 +51,8 @@ func (r Rule) Next(held Held, page *sluice.ObservePage, now time.Time) (Commit, 
 	return s.commit, nil
 }
 
-// NextAll is Next for consecutive pages. With an error, what is to be stored is that of the pages
-// before the refused one.
+// NextAll is Next for consecutive pages. With an error, the commit has the pages before the refused
+// one, and may be stored.
 func (r Rule) NextAll(held Held, pages []*sluice.ObservePage, now time.Time) (Commit, error) {
 	all := Commit{Place: held.Place}
 	at := map[string]int{} // of the entries, by key
@@ -99,8 +99,8 @@ func (r Rule) accepts(at *Place, page *sluice.ObservePage) error {
 	return r.acyclic(page)
 }
 
-// raised returns the Stop for a label of the source that the subscriber's does not dominate. The mirror
-// knows the former one from the page before.
+// raised returns the Stop for a label of the source that the subscriber's label does not dominate.
+// The place has the former label, from the previous page.
 func (r Rule) raised(at *Place, label sluice.Label) error {
 	source, own, how := r.Mirror.Source, r.Mirror.Namespace, "is "+labelText(label)
 	if was := at.Label; was != nil {
@@ -117,8 +117,8 @@ func (r Rule) raised(at *Place, label sluice.Label) error {
 	return stop(sluice.MirrorLabelRaised, "the label of %s %s after sequence %d; that of %s (%s) does not dominate it", source, how, at.Watermark, own, labelText(r.Label))
 }
 
-// acyclic returns a Stop if the source has content of the subscriber, or from too far away (S3-108,
-// S3-119).
+// acyclic returns a Stop if the source has content of the subscriber, or content that has passed
+// too many mirrors (S3-108, S3-119).
 func (r Rule) acyclic(page *sluice.ObservePage) error {
 	if page.Incarnation == r.Own {
 		return stop(sluice.MirrorInCycle, "%s is the log of %s itself", r.Mirror.Source, r.Mirror.Namespace)
@@ -134,12 +134,12 @@ func (r Rule) acyclic(page *sluice.ObservePage) error {
 	return nil
 }
 
-// contradiction is what is wrong with a page.
+// contradiction returns the error of an invalid page.
 func contradiction(format string, args ...any) error {
 	return sluice.Errorf(sluice.Unprocessable, format, args...)
 }
 
-// ordered returns an error unless the page begins behind the place and is ascending.
+// ordered returns an error unless the page begins after the place and is ascending.
 func ordered(at *Place, page *sluice.ObservePage) error {
 	if page.LastSeq > maxSeq {
 		return contradiction("the page has sequence %d, above the limit %d", page.LastSeq, uint64(maxSeq))
@@ -172,8 +172,8 @@ const maxSeq = 1<<53 - 1
 // maxLost limits the lost ranges in a page: each is a message of the step.
 const maxLost = 500
 
-// apart returns an error unless the lost ranges of a page are few, ascending and do not overlap: a gap
-// is stored under its first sequence.
+// apart returns an error unless the lost ranges of a page are few, ascending and do not overlap,
+// because a gap is stored under its first sequence.
 func apart(page *sluice.ObservePage) error {
 	end, within := uint64(0), 0
 	for _, lost := range page.Lost {
@@ -190,7 +190,7 @@ func apart(page *sluice.ObservePage) error {
 	return nil
 }
 
-// step is a page while it is decided on.
+// step is the state of a decision about a page.
 type step struct {
 	rule   Rule
 	held   Held
@@ -199,7 +199,7 @@ type step struct {
 	place  map[string]int // of the entries in the commit, by key
 }
 
-// gaps notes the ranges that the page lacks.
+// gaps notes the ranges of which the page has no changes because they are lost.
 func (s *step) gaps(page *sluice.ObservePage) {
 	from := s.held.Place.Watermark + 1
 	if page.FirstSeq > from {
@@ -222,13 +222,13 @@ func (s *step) take(c *sluice.Change) {
 	key := c.Key()
 	was, known := s.entry(key)
 	if known && c.Event.Seq <= was.Seq() {
-		return // it was taken before
+		return // it was applied before
 	}
 	switch {
 	case c.Op == sluice.OpDelete && !erases(c, &was):
 	case c.Op != sluice.OpDelete && !s.dominated(&c.Event):
 		s.gap(c.Event.Seq, c.Event.Seq, sluice.GapLabel)
-		s.bury(key, &was, known, c.Event.Seq) // what is mirrored is outdated
+		s.bury(key, &was, known, c.Event.Seq) // the mirrored version is outdated
 	case c.Op == sluice.OpDelete || !s.rule.Mirror.Wants(c.Event.Path):
 		s.bury(key, &was, known, c.Event.Seq)
 	case !s.rule.fits(c):
@@ -251,8 +251,8 @@ func erases(c *sluice.Change, was *Entry) bool {
 	return was.Change.Event.ID == c.Event.ID
 }
 
-// dominated reports whether the subscriber may have an event: an event may have a label above that of
-// its namespace. One with a malformed label may be anything.
+// dominated reports whether the subscriber may have an event, whose label may be above that of its
+// namespace. A malformed label is never dominated.
 func (s *step) dominated(e *sluice.Event) bool {
 	text := e.Extensions[sluice.AttributeClassification]
 	if text == "" {
@@ -262,8 +262,8 @@ func (s *step) dominated(e *sluice.Event) bool {
 	return err == nil && s.rule.Label.Dominates(label)
 }
 
-// bury leaves a tombstone in place of an entry that is mirrored (S3-57): its content goes, and what
-// it was stays readable.
+// bury replaces a mirrored entry by a tombstone (S3-57), which keeps the attributes of the entry
+// but not its data.
 func (s *step) bury(key string, was *Entry, known bool, seq uint64) { //nolint:revive // known is a result on its way
 	if !known || was.Tombstone() {
 		return
@@ -278,8 +278,8 @@ func (s *step) bury(key string, was *Entry, known bool, seq uint64) { //nolint:r
 	s.put(key, Entry{Change: is, MirroredAt: was.MirroredAt, DeletedSeq: seq, TombstonedAt: s.now})
 }
 
-// reduced returns the change with what the mirror's depth keeps of it (S3-44…46). The source sends no
-// more; this is for one that does. A summary has the form that it has in bundles.
+// reduced returns the change with as much data as the mirror's depth includes (S3-44…46). A correct
+// source sends no more than that. A summary has the same form as in bundles.
 func (s *step) reduced(c *sluice.Change) sluice.Change {
 	is := *c
 	switch s.rule.Mirror.Depth {
@@ -294,7 +294,7 @@ func (s *step) reduced(c *sluice.Change) sluice.Change {
 	return is
 }
 
-// entry returns what is held under a key, after the changes before.
+// entry returns the entry with a key, after the previous changes of the page.
 func (s *step) entry(key string) (e Entry, known bool) {
 	if at, changed := s.place[key]; changed {
 		return s.commit.Entries[at], true

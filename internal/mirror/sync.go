@@ -16,30 +16,30 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of the pages that are stored in one step. JetStream's batches have a thousand messages at
-// most, and so has a read of entries.
+// Limits of the pages that are stored in one step. A batch of JetStream, and a read of entries, has
+// a thousand messages at most.
 const (
 	pageItems     = 100 // S3-43
 	groupMessages = 950
-	groupBytes    = 4 << 20 // of data; a page more
+	groupBytes    = 4 << 20 // of data, exceeded by up to a page
 )
 
-// How often a step is decided anew because the place has moved, and the pause before.
+// How often a step is decided again because the place has moved, and the pause before each.
 const (
 	maxTries = 10
 	tryAgain = 10 * time.Millisecond
 )
 
-// outcome is how a sync has ended.
+// outcome is the result of a sync.
 type outcome struct {
-	place Place // that the mirror has come to
+	place Place // that the mirror has reached
 	more  bool  // the source has more
 	err   error // a *Stop if the mirror must be suspended
 }
 
-// pull reads pages of a mirror's source from its place on and stores them, as many as its turn has.
-// Another replica may do the same: of the same step, that of one of them is stored. The answer that there is
-// nothing new may be of a given age.
+// pull reads pages of a mirror's source from its place on and stores them, until its turn ends. If
+// another replica does the same, each step is stored only once. Age is the maximum age of a shared
+// answer that there is nothing new.
 func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place, age time.Duration) outcome {
 	if m.Imported() {
 		return outcome{place: at}
@@ -70,8 +70,8 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place, age time.
 	}
 }
 
-// steps takes steps from a place on, until the mirror is changed. While one is stored, the pages of the next
-// are read.
+// steps stores steps from a place on, until the turn ends or the mirror is changed. It reads the
+// pages of the next step while it stores one.
 func (e *Engine) steps(ctx context.Context, source reader, at Place) outcome {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -99,7 +99,7 @@ func (e *Engine) steps(ctx context.Context, source reader, at Place) outcome {
 	}
 }
 
-// step stores pages that were read from behind a place, with what is permitted now, and returns the next
+// step stores pages that were read after a place, under the current rule, and returns the next
 // place.
 func (e *Engine) step(ctx context.Context, m *sluice.Mirror, at Place, pages []*sluice.ObservePage) (Place, error) {
 	if e.superseded(m) {
@@ -122,13 +122,13 @@ func (e *Engine) step(ctx context.Context, m *sluice.Mirror, at Place, pages []*
 	return next, err
 }
 
-// batch is consecutive pages of a source, which are stored in one step: an atomic batch of JetStream
-// costs as much as hundreds of entries in it.
+// batch holds consecutive pages of a source that are stored in one step, because an atomic batch of
+// JetStream costs as much as hundreds of entries in it.
 type batch struct {
 	pages   []*sluice.ObservePage
 	through uint64 // where the next begins
 	more    bool   // there is one
-	err     error  // of the page behind them
+	err     error  // of the page after them
 }
 
 // reader reads the source of a mirror.
@@ -141,13 +141,13 @@ type reader struct {
 	log        string // incarnation of the log that the mirror follows; "": not known yet
 }
 
-// turnTime is how long a mirror reads until another one takes its turn: a slow source holds a worker
-// for that, and for one response.
+// turnTime limits the turn of a mirror. A slow source occupies a worker for that time and one
+// response.
 const turnTime = 30 * time.Second
 
 func (r reader) inTime() bool { return r.engine.opts.Now().Before(r.until) }
 
-// read reads pages from behind a sequence.
+// read reads the pages of one step, after a sequence.
 func (r reader) read(ctx context.Context, since uint64) batch {
 	b := batch{through: since, more: true}
 	for messages, bytes := 0, 0; b.more && messages+pageItems <= groupMessages && bytes < groupBytes; {
@@ -163,7 +163,7 @@ func (r reader) read(ctx context.Context, since uint64) batch {
 			return b // the next step begins with it
 		}
 		for i := range page.Items {
-			bundle.CleanAttributes(&page.Items[i].Event) // as those that bundles bring
+			bundle.CleanAttributes(&page.Items[i].Event) // as for those in bundles
 			bytes += len(page.Items[i].Event.Data) + attributeBytes(&page.Items[i].Event)
 		}
 		b.pages, b.more = append(b.pages, page), page.HasMore && page.ThroughSeq > b.through
@@ -174,7 +174,7 @@ func (r reader) read(ctx context.Context, since uint64) batch {
 	return b
 }
 
-// messagesOf returns how many messages a step with a page may need, without that of the place.
+// messagesOf returns how many messages a step with a page may need, besides that of the place.
 func messagesOf(page *sluice.ObservePage) int {
 	n := len(page.Lost) + 1
 	for i := range page.Items {
@@ -188,12 +188,13 @@ const largeData = 256 << 10
 
 func messagesFor(c *sluice.Change) int {
 	if c.Event.Extensions[sluice.AttributeClassification] != "" || len(c.Event.Data) >= largeData {
-		return 2 // it may be a gap, and a tombstone of the entry that it revises
+		return 2 // it may cause a gap, and a tombstone of the previous version
 	}
 	return 1
 }
 
-// rule returns the rule for a mirror's pages now. The error is a *Stop if its creator has lost access.
+// rule returns the current rule for a mirror's pages. The error is a *Stop if its creator has lost
+// access.
 func (e *Engine) rule(ctx context.Context, m *sluice.Mirror) (Rule, error) {
 	switch e.deps.Gate.Holds(m) {
 	case model.Lost:
@@ -221,8 +222,8 @@ func (e *Engine) credential(ctx context.Context, m *sluice.Mirror) (string, erro
 	return credential, nil
 }
 
-// incarnation is that of a subscriber's log as it was a moment ago. It is only for the search for
-// cycles, which comes again with each poll.
+// incarnation is a cached incarnation of a subscriber's log. It is used only for detecting cycles,
+// which each poll repeats.
 type incarnation struct {
 	id string
 	at time.Time
@@ -249,7 +250,8 @@ func (e *Engine) incarnation(ctx context.Context, namespace string) (string, err
 	return id, nil
 }
 
-// observe reads a page. At the end of a log of this server, another mirror may have read it a moment ago.
+// observe reads a page. At the end of a log of this server, it may return the page that another
+// mirror has recently read.
 func (r reader) observe(ctx context.Context, since uint64) (*sluice.ObservePage, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -268,8 +270,8 @@ func (r reader) observe(ctx context.Context, since uint64) (*sluice.ObservePage,
 	return page, err
 }
 
-// store takes a step with consecutive pages from behind a place, and returns the next place. Code
-// Conflict if the mirror is at another place. If a page is not to be stored, those before it are.
+// store stores a step with consecutive pages after a place, and returns the next place. Code
+// Conflict if the mirror is at another place. If a page is refused, the pages before it are stored.
 func (e *Engine) store(ctx context.Context, rule Rule, at Place, pages []*sluice.ObservePage) (Place, error) {
 	if len(pages) == 0 {
 		return at, nil
@@ -290,7 +292,8 @@ func (e *Engine) store(ctx context.Context, rule Rule, at Place, pages []*sluice
 	return next, refused
 }
 
-// hold returns what a mirror at a place has of the entries of pages. Code Conflict if it is at another place.
+// hold returns the entries that a mirror already has of those in pages. Code Conflict if the mirror
+// is at another place.
 func (e *Engine) hold(ctx context.Context, id string, at Place, pages []*sluice.ObservePage) (Held, error) {
 	keys := keysOf(pages)
 	if len(keys) == 0 {
@@ -307,7 +310,7 @@ func (e *Engine) hold(ctx context.Context, id string, at Place, pages []*sluice.
 	return held, nil
 }
 
-// keep stores a step, after its gaps were published, and returns the new place.
+// keep publishes the gaps of a step, stores the step, and returns the new place.
 func (e *Engine) keep(ctx context.Context, m *sluice.Mirror, commit Commit, now time.Time) (Place, error) {
 	for _, gap := range commit.Gaps {
 		if err := e.tellGap(ctx, m, gap); err != nil {
@@ -344,7 +347,7 @@ func keysOf(pages []*sluice.ObservePage) []string {
 	return keys
 }
 
-// report says how a sync has ended.
+// report logs and counts the end of a sync, and publishes a change between failure and success.
 func (e *Engine) report(ctx context.Context, j *job, record *Stored, err error, stopped bool) { //nolint:revive // stopped is a result on its way
 	if err != nil {
 		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "mirror not synced", slog.String("namespace", record.Namespace),
@@ -356,7 +359,7 @@ func (e *Engine) report(ctx context.Context, j *job, record *Stored, err error, 
 	}
 }
 
-// turned publishes that the syncs of a mirror begin to fail, or succeed again. What cannot be published is
+// turned publishes that the syncs of a mirror begin to fail, or succeed again. If that fails, it is
 // published after the next sync.
 func (e *Engine) turned(ctx context.Context, j *job, m *Stored, failed error) {
 	e.mu.Lock()
@@ -383,7 +386,8 @@ func (e *Engine) turned(ctx context.Context, j *job, m *Stored, failed error) {
 	e.mu.Unlock()
 }
 
-// tellGap publishes that a mirror lacks a range, before it is stored: its id is the same each time.
+// tellGap publishes that a mirror lacks a range, before the gap is stored. A repeated call
+// publishes the same event id.
 func (e *Engine) tellGap(ctx context.Context, m *sluice.Mirror, gap sluice.MirrorGap) error {
 	return e.deps.Teller.Tell(ctx, m.Namespace, model.SystemEvent{
 		Path: sluice.SubscriptionPath(m.ID), Kind: sluice.TypeMirrorGap,

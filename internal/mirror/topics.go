@@ -11,12 +11,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of lists of topics: such a list is made of all entries of a mirror.
+// Limits of lists of topics. Making a list reads all entries of a mirror.
 const (
 	maxTopics   = 100_000 // of a list
-	topicLists  = 4       // that are kept
-	topicScans  = 2       // that are made at once
-	topicsAgain = 10      // times as long as a list took, it is used although the mirror has moved
+	topicLists  = 4       // lists that are kept
+	topicScans  = 2       // lists that are made at once
+	topicsAgain = 10      // a list is reused for this many times its duration, although the mirror has moved
 )
 
 // topics keeps the last lists of topics, for the next pages of their readers.
@@ -29,13 +29,13 @@ type topics struct {
 
 type topicsKey struct {
 	mirror, prefix string
-	made           time.Time // an id may be given again
+	made           time.Time // an id may be reused
 }
 
 // topicsOf is a list of topics by name.
 type topicsOf struct {
 	all      []sluice.MirroredTopic
-	revision uint64 // of the mirror's place before
+	revision uint64 // of the mirror's place before the reading
 	at       time.Time
 	took     time.Duration
 }
@@ -44,8 +44,9 @@ func newTopics() *topics {
 	return &topics{scans: make(chan struct{}, topicScans), lists: map[topicsKey]*topicsOf{}}
 }
 
-// Topics returns the paths of a mirror's entries that begin so, by name (S3-114). A list that took long may be
-// ten times as old. Code Unprocessable if there are too many.
+// Topics returns the paths of a mirror's entries that begin with a prefix, ordered by name
+// (S3-114). A list may be reused after changes of the mirror, for ten times as long as making it
+// took. Code Unprocessable if there are too many.
 func (k *Keeper) Topics(ctx context.Context, m *sluice.Mirror, prefix string) ([]sluice.MirroredTopic, error) {
 	held, err := k.deps.Copies.Hold(ctx, m.ID, nil)
 	if err != nil {
@@ -78,7 +79,8 @@ func (k *Keeper) Topics(ctx context.Context, m *sluice.Mirror, prefix string) ([
 	return all, nil
 }
 
-// kept returns a list that is of the present place of a mirror, or not too old; nil if there is none.
+// kept returns a kept list of the mirror's current place, or one that is not too old; nil if there
+// is none.
 func (t *topics) kept(key topicsKey, revision uint64, now time.Time) []sluice.MirroredTopic {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +91,7 @@ func (t *topics) kept(key topicsKey, revision uint64, now time.Time) []sluice.Mi
 	return is.all
 }
 
-// keep keeps a list, in place of the oldest if there are too many.
+// keep keeps a list, and drops the oldest one if there are too many.
 func (t *topics) keep(key topicsKey, is *topicsOf) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,7 +8,7 @@ type Edge struct {
 	Subscriber string
 	Source     string // a namespace or a URL
 	Settled    bool
-	Revision   uint64 // of two that are not settled, the later one yields
+	Revision   uint64 // of two edges that are not settled, the later one yields
 }
 
 // before reports whether an edge counts against a new one.
@@ -16,10 +16,11 @@ func (e Edge) before(one Edge) bool {
 	return e.ID != one.ID && (e.Settled || e.Revision < one.Revision)
 }
 
-// edges are all mirrors by subscriber, source and id: the time that a new one takes does not grow with them.
+// edges holds all mirrors by subscriber, source and id, so that checking a new one does not take
+// longer with more mirrors.
 type edges map[string]map[string]map[string]Edge
 
-// set takes an edge, which may be known.
+// set adds or replaces an edge.
 func (all edges) set(e Edge) {
 	if all[e.Subscriber] == nil {
 		all[e.Subscriber] = map[string]map[string]Edge{}
@@ -42,9 +43,9 @@ func (all edges) drop(e Edge) {
 	}
 }
 
-// conflict returns the error (Conflict) for a new mirror beside the others: the same pair again (S3-107),
-// or a cycle (S3-108, S3-120). Of two that are created at once one stays: each was stored before it was
-// compared with the others, so that the later one sees the earlier.
+// conflict returns an error if a new mirror repeats a pair (SubscriptionExists, S3-107) or closes a
+// cycle (MirrorCycle, S3-108, S3-120). Of two mirrors that are created at once, one stays: each is
+// stored before it is compared with the others, so the later one sees the earlier.
 func (all edges) conflict(one Edge) error {
 	for _, other := range all[one.Subscriber][one.Source] {
 		if other.before(one) {
@@ -57,7 +58,8 @@ func (all edges) conflict(one Edge) error {
 	return nil
 }
 
-// reaches reports whether the source of a new mirror has content of its subscriber in mirrors, breadth first.
+// reaches reports whether the source of a new mirror has content of its subscriber, through any
+// number of mirrors.
 func (all edges) reaches(one Edge) bool {
 	seen := map[string]bool{one.Source: true}
 	for queue := []string{one.Source}; len(queue) > 0; queue = queue[1:] {

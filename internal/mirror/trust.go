@@ -24,8 +24,9 @@ func (k *Keeper) TrustedKeys(ctx context.Context, namespace string) (bundle.Trus
 	return trust, nil
 }
 
-// Trust has a namespace import the bundles of a source that a key signed. Codes NotFound for the
-// namespace; InvalidRequest; Conflict if the key was revoked for that source, or there are too many.
+// Trust permits a namespace to import the bundles of a source that a key signed. Codes NotFound for
+// the namespace; InvalidRequest; Conflict if the key was revoked for that source, or there are too
+// many.
 func (k *Keeper) Trust(ctx context.Context, namespace string, key bundle.JWK, source, by string) (bundle.TrustedKey, error) {
 	if _, err := k.deps.Namespaces.Incarnation(ctx, namespace); err != nil {
 		return bundle.TrustedKey{}, err
@@ -38,7 +39,7 @@ func (k *Keeper) Trust(ctx context.Context, namespace string, key bundle.JWK, so
 	})
 	if err == nil {
 		_, err = k.deps.Namespaces.Incarnation(ctx, namespace)
-		if sluice.CodeOf(err) == sluice.NotFound { // it was deleted meanwhile, and what it trusted before
+		if sluice.CodeOf(err) == sluice.NotFound { // the namespace was deleted meanwhile, with the keys that it had then
 			err = errors.Join(err, k.deps.Trusts.Delete(shutdown.Lasting(ctx), namespace))
 		}
 	}
@@ -48,7 +49,8 @@ func (k *Keeper) Trust(ctx context.Context, namespace string, key bundle.JWK, so
 	return trust[indexOf(trust, key.Thumbprint(), source)], nil
 }
 
-// Distrust revokes a key for all sources: nothing that it signed is imported any more. Code NotFound.
+// Distrust revokes a key for all sources. Bundles that it signed are no longer imported. Code
+// NotFound.
 func (k *Keeper) Distrust(ctx context.Context, namespace, kid, by string) error {
 	_, err := k.changeTrust(ctx, namespace, act{by: by, action: sluice.ActionTrustedKeyRevoke}, kid, func(t bundle.Trust) (bundle.Trust, error) {
 		return t.Revoke(kid, k.now().UTC())
@@ -60,7 +62,7 @@ func indexOf(t bundle.Trust, kid, source string) int {
 	return slices.IndexFunc(t, func(k bundle.TrustedKey) bool { return k.KeyID == kid && k.Source == source })
 }
 
-// changeTrust changes the keys that a namespace trusts, again after concurrent changes.
+// changeTrust changes the keys that a namespace trusts. It repeats apply after a concurrent change.
 func (k *Keeper) changeTrust(ctx context.Context, namespace string, a act, kid string, apply func(bundle.Trust) (bundle.Trust, error)) (bundle.Trust, error) {
 	var intent *ledger.Intent
 	for {
@@ -94,7 +96,7 @@ func (k *Keeper) changeTrust(ctx context.Context, namespace string, a act, kid s
 	}
 }
 
-// keysOfID is what the ledger has of a key: the sources for which it speaks.
+// keysOfID is the form of a key in the ledger: an entry for each source.
 type keysOfID struct {
 	Keys []bundle.TrustedKey `json:"keys"`
 }

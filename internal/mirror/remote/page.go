@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of a page, besides pageBytes. Decoded first and counted afterwards, a body of short elements takes a
-// hundred times its size.
+// Limits of a page, besides pageBytes. They apply before a list is decoded, because a body of short
+// elements takes a hundred times its size in memory.
 const (
 	pageHops   = 4096     // logs whose content the source has in mirrors
 	pageLost   = 10_000   // ranges
@@ -36,10 +36,11 @@ type encodedPage struct {
 	Lost        json.RawMessage `json:"lost"`
 }
 
-// decodePage returns the page in a response. What is too much, or ambiguous, is refused before it is decoded.
+// decodePage returns the page in a response. It refuses lists that are too long and ambiguous JSON
+// before it decodes them.
 func decodePage(body []byte) (*sluice.ObservePage, error) {
 	if !json.Valid(body) {
-		return nil, json.Unmarshal(body, &json.RawMessage{}) //nolint:wrapcheck // it says where it is broken; the caller names the source
+		return nil, json.Unmarshal(body, &json.RawMessage{}) //nolint:wrapcheck // it names the offset; the caller names the source
 	}
 	var in encodedPage
 	encoded, head := jsonarray.Cut(body, "items")
@@ -79,7 +80,7 @@ func decodePage(body []byte) (*sluice.ObservePage, error) {
 	return page, nil
 }
 
-// list returns the elements of a list, at most so many. Only the data of events may be large.
+// list decodes a list of at most most elements. Only the data of events may be large.
 func list[T any](text json.RawMessage, most int) ([]T, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -90,7 +91,8 @@ func list[T any](text json.RawMessage, most int) ([]T, error) {
 	return jsonarray.Decode[T](text, most) //nolint:wrapcheck // the caller names the list
 }
 
-// change is a change that is decoded without a look at the data of its event: the page is known to be JSON.
+// change is a change whose event's data is copied without being parsed again: the page is known to
+// be valid JSON.
 type change struct{ sluice.Change }
 
 // UnmarshalJSON reads a change as sluice.Change does.

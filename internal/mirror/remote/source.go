@@ -1,4 +1,4 @@
-// Package remote reads the changes of namespaces of other servers.
+// Package remote reads the changes of namespaces on other servers.
 package remote
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const (
 	pageItems = 100       // of every request: S3-43
-	pageBytes = 32 << 20  // of a response: 4 MiB and one event more, of which JSON may need three times as many
+	pageBytes = 32 << 20  // of a response: events of 4 MiB and one more, which may take three times as much in JSON
 	textBytes = 256 << 10 // of a response about a token
 )
 
@@ -26,17 +26,18 @@ const (
 type Fetcher interface {
 	// Check returns the reason why a URL is not allowed: InsecureURL, BlockedAddress, InvalidRequest.
 	Check(ctx context.Context, endpoint sluice.Endpoint) error
-	// Fetch returns the head and the body of a response, of which it reads at most so many bytes.
+	// Fetch returns the head and the body of a response. It reads at most most bytes of the body,
+	// and closes it.
 	Fetch(req *http.Request, most int64) (head *http.Response, body []byte, err error)
 }
 
-// Source reads from other servers. All its requests for changes have one shape: the source cannot tell
-// which paths a mirror wants, nor what it has (S3-137).
+// Source reads from other servers. All its requests for changes have the same form, so the source
+// cannot infer which paths a mirror wants or has (S3-137).
 type Source struct{ Fetcher Fetcher }
 
-// Observe returns a page of the changes of a mirror's source behind a sequence. Codes Unauthenticated,
-// Forbidden, CapabilityRequired and NotFound of the source; Unavailable; TooLarge; Unprocessable if
-// the response is no page.
+// Observe returns a page of the changes of a mirror's source after a sequence. Codes
+// Unauthenticated, Forbidden, CapabilityRequired and NotFound of the source; Unavailable; TooLarge;
+// Unprocessable if the response is not a page.
 func (s Source) Observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error) {
 	url := m.Source + "/observe?since=" + strconv.FormatUint(since, 10) + "&limit=" + strconv.Itoa(pageItems) + "&depth=" + string(m.Depth)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -54,8 +55,9 @@ func (s Source) Observe(ctx context.Context, m *sluice.Mirror, credential string
 	return page, nil
 }
 
-// CheckCredential returns an error (Forbidden) if a token permits more than to read: what pulls content
-// upwards must not be able to write below (S3-142). Code Unprocessable if the source does not know it.
+// CheckCredential returns an error (Forbidden) if a token permits more than reading, because a
+// mirror must not be able to write to its source (S3-142). Code Unprocessable if the source does
+// not know the token.
 func (s Source) CheckCredential(ctx context.Context, m *sluice.Mirror, credential string) error {
 	if err := s.Fetcher.Check(ctx, sluice.Endpoint{URL: m.Source}); err != nil {
 		return err
@@ -103,8 +105,9 @@ func (s Source) get(req *http.Request, credential string, most int64) ([]byte, e
 	return nil, refusal(head, body, time.Now())
 }
 
-// refusal returns the error for a response that is no success: in the source's words if it is of a
-// server like this one. Its detail retry_after has the seconds for which an overloaded source asks.
+// refusal returns the error for an unsuccessful response. If the source is a Sluice server, the
+// error has the source's message. Its detail retry_after has the seconds for which an overloaded
+// source asks.
 func refusal(head *http.Response, body []byte, now time.Time) error {
 	status := head.StatusCode
 	var is struct {
