@@ -26,6 +26,11 @@ async function processor(pid) {
   return (Number(fields[11]) + Number(fields[12])) / 100
 }
 
+/** Resident memory of a process in MiB. */
+async function memory(pid) {
+  return Math.round(Number((await readFile(`/proc/${pid}/status`, 'utf8')).match(/VmRSS:\s+(\d+)/)[1]) / 1024)
+}
+
 /** Sends the requests of an open overview and of an open list of attempts until it is told to stop. */
 function visit(server, stop) {
   setMaxListeners(0, stop.signal)
@@ -106,7 +111,7 @@ test('figures of the console', { timeout: (minutes + 20) * 60_000 }, async (t) =
     await cdp.send('HeapProfiler.collectGarbage')
     return (await cdp.send('Runtime.getHeapUsage')).usedSize / 2 ** 20
   }
-  const heaps = []
+  const [heaps, resident] = [[], []]
   for (let minute = 0; minute < minutes; minute++) {
     for (let second = 0; second < 60; second++) {
       const began = performance.now()
@@ -114,8 +119,11 @@ test('figures of the console', { timeout: (minutes + 20) * 60_000 }, async (t) =
       await pause(Math.max(0, 1000 - (performance.now() - began)))
     }
     heaps.push((await heap()).toFixed(0))
+    resident.push(await memory(pid))
+    console.error(`minute ${minute + 1} of ${minutes}: page ${heaps.at(-1)} MiB, server ${resident.at(-1)} MiB`)
   }
   say(`heap of the page in MiB, each minute, at 1,000 attempts a second with 100,000 kept: ${heaps.join(' ')}`)
+  say(`memory of the server in MiB, each minute: ${resident.join(' ')}`)
 })
 
 /** The share of a core that a process takes over so many seconds. */
