@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -62,10 +63,16 @@ func checkValue(name string, value any, kind reflect.Type) error {
 	return nil
 }
 
-// isSecret reports whether a setting's value must not appear in an error.
+// isSecret reports whether a setting's value must not be shown.
 func isSecret(name string) bool {
-	return slices.Contains([]string{"secrets.key", "nats.password", "nats.token"}, name)
+	return slices.Contains([]string{"secrets.key", "nats.password", "nats.token", "nats.users.password"}, element.ReplaceAllString(name, ""))
 }
+
+// element is the index of an element in a setting's name.
+var element = regexp.MustCompile(`\[\d+\]`)
+
+// join returns the name of a setting in a group; a group without a name is the whole configuration.
+func join(group, name string) string { return strings.TrimPrefix(group+"."+name, ".") }
 
 // checkGroups returns an error unless each element of the list is a valid group of settings.
 func checkGroups(name string, list []any, kind reflect.Type) error {
@@ -91,7 +98,7 @@ func checkGroup(name string, value any, kind reflect.Type) error {
 	}
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(group)) {
-		place := strings.TrimPrefix(name+"."+key, ".")
+		place := join(name, key)
 		if inner, ok := known[key]; ok {
 			errs = append(errs, checkValue(place, group[key], inner))
 		} else {

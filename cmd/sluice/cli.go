@@ -69,6 +69,7 @@ type cli struct {
 
 	Ready     readyCmd     `cmd:"" group:"server" help:"Check whether the server is ready."`
 	Doctor    doctor.Cmd   `cmd:"" group:"server" help:"Check configuration, data directory, server, NATS, clock and disk."`
+	Settings  settingsCmd  `cmd:"" group:"server" help:"List the settings of the server."`
 	Keys      keysCmd      `cmd:"" group:"server" aliases:"key" help:"List and rotate the server's signing keys."`
 	Secrets   secretsCmd   `cmd:"" group:"server" aliases:"secret" help:"List and rotate the keys that seal secrets in the store."`
 	Producers producersCmd `cmd:"" group:"server" aliases:"producer" help:"List producers that are marked unsafe, and clear the mark."`

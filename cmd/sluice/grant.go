@@ -205,12 +205,12 @@ func (c *grantRevokeCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 type grantVerifyCmd struct {
-	Token  string         `arg:"" help:"Token; - reads it from stdin, hidden from other users."`
+	Token  string         `arg:"" help:"Token, or ID of a grant; - reads it from stdin, hidden from other users."`
 	Verb   sluice.Verb    `help:"Verb to check." placeholder:"VERB"`
 	Object *sluice.Object `help:"Object to check: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI or *." placeholder:"OBJECT"`
 }
 
-// Run verifies the token. It fails unless the token is valid and allows the requested action.
+// Run verifies the token or the grant. It fails unless that is valid and allows the requested action.
 func (c *grantVerifyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if (c.Verb == "") != (c.Object == nil) {
 		return terminal.Usagef("--verb and --object must be set together")
@@ -227,7 +227,11 @@ func (c *grantVerifyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Object != nil {
 		about = *c.Object
 	}
-	v, err := api.VerifyToken(ctx, token, c.Verb, about)
+	verify := api.VerifyToken
+	if isGrant(token) {
+		verify = api.VerifyGrant
+	}
+	v, err := verify(ctx, token, c.Verb, about)
 	if err != nil {
 		return err
 	}
@@ -238,17 +242,24 @@ func (c *grantVerifyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	case !v.Valid:
 		return errors.New("the token is invalid")
 	case v.Allows != nil && !*v.Allows:
-		return fmt.Errorf("the token does not permit its holder to %s %s: %s", c.Verb, about, c.whyNot(v.Grant, about))
+		return fmt.Errorf("the token does not permit its holder to %s %s: %s", c.Verb, about, whyNot(v.DeniedBy))
 	}
 	return nil
 }
 
+// isGrant reports whether a text has the form of a grant's ID, a UUID.
+func isGrant(text string) bool { return len(text) == 36 && strings.Count(text, "-") == 4 }
+
 // whyNot says which of the three required permissions is missing.
-func (c *grantVerifyCmd) whyNot(g *sluice.Grant, about sluice.Object) string {
-	if g != nil && g.Allows(c.Verb) && g.Object.Covers(about) {
-		return "the grant permits it, but the access list or a label denies it"
+func whyNot(by sluice.Denial) string {
+	switch by {
+	case sluice.DeniedByList:
+		return "the access list of the namespace denies it"
+	case sluice.DeniedByLabel:
+		return "a principal of the grant, or of one that it derives from, is not cleared for the label of the namespace"
+	case sluice.DeniedByGrant:
 	}
-	return "the grant does not permit it"
+	return "the grant, or one that it derives from, does not permit it"
 }
 
 // tokenOf returns the given token, or reads it from stdin.
@@ -264,7 +275,7 @@ func tokenOf(s *terminal.Session, given string) (string, error) {
 }
 
 func verificationFacts(v client.Verification) []string {
-	facts := []string{"valid", yesNo(&v.Valid), "reason", v.Reason, "allows", yesNo(v.Allows)}
+	facts := []string{"valid", yesNo(&v.Valid), "reason", v.Reason, "allows", yesNo(v.Allows), "denied by", string(v.DeniedBy)}
 	if v.Grant != nil {
 		facts = append(facts, grantFacts(*v.Grant)...)
 	}

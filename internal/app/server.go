@@ -356,6 +356,10 @@ func (s *server) openAPI(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("http.trusted_proxies: %w", err)
 	}
+	settings, err := s.cfg.Settings()
+	if err != nil {
+		return err
+	}
 	s.api = httpapi.New(httpapi.Options{ //nolint:contextcheck // a request brings its own
 		Authentication: httpapi.Authentication{
 			Token:     token,
@@ -392,6 +396,7 @@ func (s *server) openAPI(context.Context) error {
 		Knowledge:    s.knowledge,
 		Modules:      s.moduleService,
 		Stopping:     s.web.Stopping(),
+		Settings:     settings,
 		JWKS:         s.keyService().KeySet(""),
 		Keys:         s.keyService(),
 		Metrics:      s.metrics.Handler(),

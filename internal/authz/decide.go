@@ -47,6 +47,42 @@ func (x *Index) Require(c sluice.Caller, v sluice.Verb, t Target, now time.Time)
 	return x.ask(c, v, t, now).err(v, t)
 }
 
+// Denial returns what denies a caller with a grant a verb for a target; empty: nothing does. Code
+// Unavailable if permissions are unknown.
+func (x *Index) Denial(c sluice.Caller, v sluice.Verb, t Target, now time.Time) (sluice.Denial, error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	switch x.ask(c, v, t, now) {
+	case granting:
+		return "", nil
+	case refused:
+		return sluice.DeniedByList, nil
+	case incapable:
+		return sluice.DeniedByGrant, nil
+	case concealed:
+		return x.conceals(c.Grant, t.Namespace, now), nil
+	case unknown:
+	}
+	return "", model.PermissionsUnknown()
+}
+
+// conceals returns what hides a namespace from a principal in the chain of a grant.
+func (x *Index) conceals(grant, namespace string, now time.Time) sluice.Denial {
+	by := sluice.DeniedByList
+	x.each(grant, now, func(g *granted) answer {
+		switch {
+		case g.Object.Namespace != "" && g.Object.Namespace != namespace:
+			by = sluice.DeniedByGrant
+			return concealed
+		case !x.clears(g, x.labels[namespace]):
+			by = sluice.DeniedByLabel
+			return concealed
+		}
+		return granting
+	})
+	return by
+}
+
 // err returns the error for an answer.
 func (a answer) err(v sluice.Verb, t Target) error {
 	if t.reserved() {

@@ -124,6 +124,7 @@ func matrix() map[string]asked {
 		"POST /v1/modules/{module}/disable":      {row: forSysadmins, ok: 404},
 		"DELETE /v1/modules/{module}":            {row: forSysadmins, ok: 404},
 		"GET /v1/keys":                           {row: forSysadmins},
+		"GET /v1/settings":                       {row: forSysadmins},
 		"POST /v1/keys/rotate":                   {row: forSysadmins, body: `{"overlap":"0s"}`, ok: 201},
 		"GET /v1/secrets":                        {row: forSysadmins},
 		"GET /v1/producers/unsafe":               {row: forSysadmins},

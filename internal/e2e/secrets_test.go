@@ -180,6 +180,7 @@ func TestSecret_IsInNoOutput(t *testing.T) {
 	require.Len(t, secrets, 22, "two keys for webhooks, one for grants, one that stamps, one for woken workers, one for tickets, one that seals")
 	say("GET /v1/keys", "")
 	say("GET /v1/secrets", "")
+	say("GET /v1/settings", "")
 	say("GET /.well-known/jwks.json", "")
 	for _, id := range []string{"given", "made", "plain", "keyed", "client"} {
 		path := "/v1/subscriptions/" + id

@@ -151,7 +151,7 @@ func (s *Server) revokeGrant(c echo.Context) error {
 	return c.JSON(http.StatusOK, g)
 }
 
-// verifyToken verifies a token and its permissions.
+// verifyToken verifies a token, or a grant that the caller may see, and its permissions.
 func (s *Server) verifyToken(c echo.Context) error {
 	a, err := s.authority()
 	if err != nil {
@@ -159,19 +159,26 @@ func (s *Server) verifyToken(c echo.Context) error {
 	}
 	var req struct {
 		Token  string         `json:"token"`
+		Grant  string         `json:"grant"`
 		Verb   sluice.Verb    `json:"verb"`
 		Object *sluice.Object `json:"object"`
 	}
 	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
-	if req.Token == "" {
-		return sluice.Errorf(sluice.InvalidRequest, "token is missing").With("field", "token")
+	if (req.Token == "") == (req.Grant == "") {
+		return sluice.Errorf(sluice.InvalidRequest, "send either token or grant").With("field", "token")
 	}
 	if (req.Verb == "") != (req.Object == nil) {
 		return sluice.Errorf(sluice.InvalidRequest, "verb and object must be sent together").With("field", "verb")
 	}
-	found, err := a.Verify(c.Request().Context(), req.Token, req.Verb, req.Object)
+	ctx := c.Request().Context()
+	var found grants.Verification
+	if req.Grant != "" {
+		found, err = a.VerifyGrant(ctx, httpkit.Caller(c), req.Grant, req.Verb, req.Object)
+	} else {
+		found, err = a.Verify(ctx, req.Token, req.Verb, req.Object)
+	}
 	if err != nil {
 		return err
 	}

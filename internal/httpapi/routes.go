@@ -110,6 +110,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/audit", ledgerAdmin, s.listAudit},
 		{http.MethodGet, "/v1/keys", serverAdmin, s.listKeys},
 		{http.MethodPost, "/v1/keys/rotate", serverAdmin, s.rotateKey},
+		{http.MethodGet, "/v1/settings", serverAdmin, s.listSettings},
 		{http.MethodGet, "/v1/producers/unsafe", serverAdmin, s.listUnsafe},
 		{http.MethodDelete, "/v1/producers/unsafe/:producer", serverAdmin, s.clearUnsafe},
 		{http.MethodGet, "/v1/secrets", serverAdmin, s.sealing},

@@ -192,6 +192,7 @@ type Options struct {
 	Modules      Modules          // nil: there are none
 	Staging      *staging.Staging // where directories of bundles arrive; nil: 503
 
+	Settings []sluice.Setting                      // of this server, without secrets
 	JWKS     func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics  http.Handler                          // for /metrics
 	Requests Requests                              // counts requests; nil: they are not counted

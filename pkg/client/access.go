@@ -91,24 +91,36 @@ func (c *Client) RevokeGrant(ctx context.Context, id string) (sluice.Grant, erro
 	return send[sluice.Grant](ctx, c, call{method: http.MethodPost, path: join(grants, id, "revoke")}, nil)
 }
 
-// Verification is the result of VerifyToken.
+// Verification is the result of VerifyToken and VerifyGrant.
 type Verification struct {
 	Valid  bool          `json:"valid"`
 	Reason string        `json:"reason,omitempty"` // why the token is invalid
 	Grant  *sluice.Grant `json:"grant,omitempty"`  // for a token signed by this server
-	// Whether the token permits the requested verb and object.
-	Allows *bool `json:"allows,omitempty"`
+	// Whether the token permits the requested verb and object, and what denies them.
+	Allows   *bool         `json:"allows,omitempty"`
+	DeniedBy sluice.Denial `json:"denied_by,omitempty"`
 }
 
 // VerifyToken reports whether a token is valid and, with a verb, whether it permits the verb on the
 // object. An invalid token is not an error.
 func (c *Client) VerifyToken(ctx context.Context, token string, v sluice.Verb, o sluice.Object) (Verification, error) {
-	body := struct {
-		Token  string         `json:"token"`
-		Verb   sluice.Verb    `json:"verb,omitempty"`
-		Object *sluice.Object `json:"object,omitempty"`
-	}{Token: token, Verb: v}
-	if v != "" {
+	return c.verify(ctx, verifyBody{Token: token, Verb: v}, o)
+}
+
+// VerifyGrant is VerifyToken for the last token of a grant, given by its ID. Code NotFound.
+func (c *Client) VerifyGrant(ctx context.Context, id string, v sluice.Verb, o sluice.Object) (Verification, error) {
+	return c.verify(ctx, verifyBody{Grant: id, Verb: v}, o)
+}
+
+type verifyBody struct {
+	Token  string         `json:"token,omitempty"`
+	Grant  string         `json:"grant,omitempty"`
+	Verb   sluice.Verb    `json:"verb,omitempty"`
+	Object *sluice.Object `json:"object,omitempty"`
+}
+
+func (c *Client) verify(ctx context.Context, body verifyBody, o sluice.Object) (Verification, error) {
+	if body.Verb != "" {
 		body.Object = &o
 	}
 	return send[Verification](ctx, c, call{method: http.MethodPost, path: join(grants, "verify")}, body)

@@ -49,6 +49,10 @@ func TestClient_AccessCallsMatchTheContract(t *testing.T) {
 			_, err := c.VerifyToken(ctx, "cap_x", sluice.VerbAdmin, sluice.Object{})
 			return err
 		}, "POST /v1/grants/verify", `{"token":"cap_x","verb":"admin","object":"*"}`},
+		{"verify a grant", func(ctx context.Context, c *client.Client) error {
+			_, err := c.VerifyGrant(ctx, "g", sluice.VerbRead, sluice.Object{Namespace: "acme"})
+			return err
+		}, "POST /v1/grants/verify", `{"grant":"g","verb":"read","object":"scope:acme"}`},
 		{"portal link", func(ctx context.Context, c *client.Client) error {
 			_, err := c.PortalLink(ctx, client.PortalLinkSpec{Principal: "user:ann", Object: &sluice.Object{Namespace: "acme"}, TTL: sluice.Duration(time.Hour), Next: "/portal/attempts"})
 			return err

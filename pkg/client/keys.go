@@ -17,6 +17,12 @@ func (c *Client) Keys(ctx context.Context) ([]sluice.SigningKey, error) {
 	return page.Items, err
 }
 
+// Settings returns the settings of the server that answers, without secrets.
+func (c *Client) Settings(ctx context.Context) ([]sluice.Setting, error) {
+	page, err := list[sluice.Setting](ctx, c, "/v1/settings", "settings", nil)
+	return page.Items, err
+}
+
 // RotateKey creates a new key for the signature scheme ed25519 and returns it. The previous key
 // also signs during the overlap; with 0, all other keys are removed immediately.
 func (c *Client) RotateKey(ctx context.Context, overlap time.Duration) (sluice.SigningKey, error) {

@@ -22,6 +22,19 @@ const (
 // Verbs returns all verbs.
 func Verbs() []Verb { return []Verb{VerbRead, VerbPublish, VerbSubscribe, VerbMirror, VerbAdmin} }
 
+// Denial is what denies the holder of a grant a verb for an object.
+type Denial string
+
+// The denials.
+const (
+	// DeniedByGrant: the grant, or one that it derives from, lacks the verb or does not cover the object.
+	DeniedByGrant Denial = "grant"
+	// DeniedByList: the access list of the namespace does not give the verb to a principal of the grants.
+	DeniedByList Denial = "access_list"
+	// DeniedByLabel: a principal of the grants is not cleared for the label of the namespace.
+	DeniedByLabel Denial = "label"
+)
+
 // Object is the scope of a grant: "*", everything; "scope:<ns>", a namespace;
 // "path:<ns>/<pattern>", some of its paths; "entity:<ns>/<entity>", its events about one entity
 // (S0-54). The zero Object is everything.

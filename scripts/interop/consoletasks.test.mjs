@@ -112,6 +112,11 @@ function hands(tab) {
       await tab.fill('#search', text)
       await tab.press('#search', 'Enter')
     },
+    async type(label, text) {
+      done++
+      await tab.getByLabel(label, { exact: true }).fill(text)
+      await tab.getByLabel(label, { exact: true }).press('Enter')
+    },
   }
 }
 
@@ -152,9 +157,13 @@ const questions = {
     await hand.search('audit')
     await tab.waitForSelector('tr:has-text("/orders/42") >> text=/^in \\d+ min/')
   },
-  'who may do what?': async (tab, hand) => {
+  'who may do what, and why not more?': async (tab, hand) => {
     await hand.click('nav.menu >> text=Access')
-    await tab.waitForSelector('tr:has-text("user:ann") >> text=read, subscribe on scope:default')
+    await hand.click('tr:has-text("user:ann") >> text=read, subscribe on scope:default')
+    await tab.waitForSelector('dt:text-is("Valid") + dd >> text=yes')
+    await hand.type('Object', 'path:acme/payroll')
+    await tab.waitForSelector('dt:text-is("Allowed") + dd >> text=no')
+    await tab.waitForSelector('dd >> text=or one that it derives from, does not permit it')
   },
   'how do I do this in a script?': async (tab, hand) => {
     await hand.search('placed')

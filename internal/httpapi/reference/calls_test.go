@@ -45,6 +45,8 @@ func call(ctx context.Context, c *client.Client, operation string) (any, error) 
 		return nil, c.ClearProducer(ctx, "service:shop")
 	case "listKeys":
 		return c.Keys(ctx)
+	case "listSettings":
+		return c.Settings(ctx)
 	case "rotateKey":
 		return c.RotateKey(ctx, client.DefaultOverlap)
 	case "getSealing":

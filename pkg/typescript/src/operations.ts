@@ -499,6 +499,11 @@ export abstract class Operations {
     return this.call('GET', '/v1/namespaces/{ns}/scheduled', args, [], options)
   }
 
+  /** List the settings of the server that answers, without secrets: `GET /v1/settings`. */
+  listSettings(options: Options = {}): Promise<T.ListSettingsResult> {
+    return this.call('GET', '/v1/settings', {}, [], options)
+  }
+
   /** Get the latest event on each path at a given sequence: `GET /v1/namespaces/{ns}/state`. */
   listState(args: { ns: T.NamespaceName; pattern?: string | undefined; types?: string | undefined; sources?: string[] | undefined; subjects?: string[] | undefined; labels?: string[] | undefined; cel?: string | undefined; filter?: string | undefined; target?: string | undefined; at_seq?: number | undefined; limit?: number | undefined; cursor?: string | undefined }, options: Options = {}): Promise<T.ListStateResult> {
     return this.call('GET', '/v1/namespaces/{ns}/state', args, [], options)
@@ -759,7 +764,7 @@ export abstract class Operations {
     return this.call('POST', '/v1/storage/verify', args, ['Idempotency-Key'], options)
   }
 
-  /** Verify a token and its permissions: `POST /v1/grants/verify`. */
+  /** Verify a token or a grant, and its permissions: `POST /v1/grants/verify`. */
   verifyToken(args: { body: T.VerifyTokenBody; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.Verification> {
     return this.call('POST', '/v1/grants/verify', args, ['Idempotency-Key'], options)
   }

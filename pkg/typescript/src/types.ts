@@ -974,6 +974,11 @@ export interface ListScheduledResult {
   scheduled: ScheduledEvent[]
 }
 
+export interface ListSettingsResult {
+  next_cursor: string
+  settings: Setting[]
+}
+
 export interface ListStateResult {
   events: CloudEvent[]
   next_cursor: string
@@ -1671,6 +1676,13 @@ export interface SeekSubscriptionBody {
   /** A sequence, an event ID, an RFC 3339 time, an age such as 10m, all (or -1), new (or now), last_per_path. */ to: string | number
 }
 
+export interface Setting {
+  /** Whether the value differs from the default. */ changed: boolean
+  default: unknown
+  /** Name in the configuration file, such as http.max_body. */ name: string
+  /** Passwords, tokens and keys are "***". */ value: unknown
+}
+
 export interface ShortEvent {
   data?: unknown | undefined
   /** When to store the event, if in the future. */ deliver_at?: string | undefined
@@ -1976,14 +1988,17 @@ export interface Verdict {
 
 export interface Verification {
   /** If a verb and an object were given: whether the token permits them. */ allows?: boolean | undefined
+  /** What denies them: the verbs or the object of the grant or of one that it derives from; the access list of the namespace; or the label of the namespace, for which a principal of the grants is not cleared. */ denied_by?: "grant" | "access_list" | "label" | undefined
   /** The grant, for a token signed by this server. */ grant?: Grant | undefined
   /** Why the token is invalid. */ reason?: TokenReason | undefined
   valid: boolean
 }
 
+/** Either a token or a grant. */
 export interface VerifyTokenBody {
+  /** ID of a grant that the caller can see. */ grant?: string | undefined
   object?: Object | undefined
-  token: string
+  token?: string | undefined
   /** Requires object. */ verb?: Verb | undefined
 }
 

@@ -1,13 +1,14 @@
 import type { JSX } from 'preact'
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import type * as T from '../../../typescript/src/types.js'
 import { api } from '../lib/api.js'
 import { line } from '../lib/format.js'
 import { useLoad, usePages } from '../lib/load.js'
 import { administers, may, me, oneNamespace } from '../lib/me.js'
-import { Facts, Loaded, Problem, Section, State, Text, Time, Title } from '../parts/basic.js'
+import { go, here, href, param } from '../lib/route.js'
+import { Facts, Loaded, Section, State, Text, Time, Title } from '../parts/basic.js'
 import { AskButton } from '../parts/dialog.js'
-import { Field } from '../parts/form.js'
+import { Field, Select } from '../parts/form.js'
 import { Pages, Table } from '../parts/table.js'
 
 /** Grants, access lists and clearances: who can do what, and why. */
@@ -46,7 +47,7 @@ function Grants(): JSX.Element {
         label="Grants" load={load} id={(g) => g.id} empty="No grant that you may see. `sluice grant create` issues one."
         columns={[
           { title: 'Principal', cell: (g) => <Text>{g.principal}</Text> },
-          { title: 'May', cell: (g) => `${g.verbs.join(', ')} on ${g.object}` },
+          { title: 'May', cell: (g) => <a href={href('/access', { grant: g.id })}>{g.verbs.join(', ')} on {g.object}</a> },
           { title: 'State', cell: (g) => <State of={stateOf(g)} /> },
           { title: 'Expires', cell: (g) => <Time at={g.expires_at} />, wide: true },
           { title: 'Issued by', cell: (g) => <Text>{g.issued_by}</Text>, wide: true },
@@ -107,31 +108,58 @@ function Clearances(): JSX.Element {
   )
 }
 
-/** Asks what a token may do. */
+/** Asks what a grant or a token may do. A grant is in the URL; a token never is. */
 function Check(): JSX.Element {
-  const [token, setToken] = useState('')
-  const [verb, setVerb] = useState('read')
-  const [object, setObject] = useState('')
-  const [answer, setAnswer] = useState<T.Verification>()
-  const [problem, setProblem] = useState<unknown>()
-  const ask = async (event: Event): Promise<void> => {
+  const grant = param('grant')
+  const [who, setWho] = useState(grant)
+  useEffect(() => setWho(grant), [grant])
+  const [verb, setVerb] = useState(param('verb') || 'read')
+  const [object, setObject] = useState(param('object'))
+  const [token, setToken] = useState<T.VerifyTokenBody>()
+  const isToken = who.startsWith('cap_')
+  const ask = (event: Event): void => {
     event.preventDefault()
-    setProblem(undefined)
-    setAnswer(undefined)
-    await api().verifyToken({ body: { token, ...(object ? { verb: verb as T.Verb, object } : {}) } }).then(setAnswer, setProblem)
+    setToken(isToken ? { token: who, ...about(verb, object) } : undefined)
+    go(here({ grant: isToken ? undefined : who, verb: object && verb, object }))
   }
   return (
-    <Section title="What may a token do?">
-      <form class="edit" onSubmit={(e) => void ask(e)}>
-        <Field label="Token" type="password" value={token} set={setToken} required />
+    <Section title="What may a grant or a token do?">
+      <form class="edit" onSubmit={ask}>
+        <Field label="Grant or token" type={isToken ? 'password' : 'text'} value={who} set={setWho} required hint="The id of a grant, or a token of one." />
         <div class="columns">
-          <Field label="Verb" value={verb} set={setVerb} hint="read, publish, subscribe, mirror or admin" />
-          <Field label="Object" value={object} set={setObject} hint="Such as scope:acme; empty: only whether it is valid." />
+          <Select label="Verb" value={verb} set={setVerb} options={verbs.map((v) => [v, v])} />
+          <Field label="Object" value={object} set={setObject} hint="Such as path:acme/orders/7; empty: only whether it is valid." />
         </div>
         <button type="submit">Check</button>
-        <Problem of={problem} />
-        {answer && <Facts of={{ Valid: <State of={answer.valid ? 'yes' : 'no'} tone={answer.valid ? 'good' : 'bad'} />, Allows: answer.allows === undefined ? undefined : <State of={answer.allows ? 'yes' : 'no'} tone={answer.allows ? 'good' : 'bad'} />, Reason: answer.reason, Principal: answer.grant?.principal, Object: answer.grant?.object, Verbs: answer.grant?.verbs.join(', ') }} />}
       </form>
+      {token ? <Answer body={token} /> : grant && <Answer body={{ grant, ...about(param('verb'), param('object')) }} />}
     </Section>
+  )
+}
+
+const verbs: T.Verb[] = ['read', 'publish', 'subscribe', 'mirror', 'admin']
+
+function about(verb: string, object: string): Pick<T.VerifyTokenBody, 'verb' | 'object'> {
+  return object ? { verb: verb as T.Verb, object } : {}
+}
+
+const denials: Record<NonNullable<T.Verification['denied_by']>, string> = {
+  grant: 'The grant, or one that it derives from, does not permit it.',
+  access_list: 'The access list of the namespace denies it to a principal of the grant, or of one that it derives from.',
+  label: 'A principal of the grant, or of one that it derives from, is not cleared for the label of the namespace.',
+}
+
+function Answer({ body }: { body: T.VerifyTokenBody }): JSX.Element {
+  const load = useLoad(`check ${JSON.stringify(body)}`, {
+    cli: line('grant', 'verify', body.grant ?? '-', ...(body.object ? ['--verb', body.verb, '--object', body.object] : [])),
+    run: (client) => (body.token ? api() : client).verifyToken({ body }), // "as code" shows no token
+  })
+  const yes = (is: boolean | undefined): JSX.Element | undefined => (is === undefined ? undefined : <State of={is ? 'yes' : 'no'} tone={is ? 'good' : 'bad'} />)
+  return (
+    <Loaded load={load}>
+      {({ valid, reason, allows, denied_by, grant }) => (
+        <Facts of={{ Valid: yes(valid), Reason: reason, Allowed: yes(allows), Because: denied_by && denials[denied_by], Principal: <Text>{grant?.principal}</Text>, Grant: grant && `${grant.verbs.join(', ')} on ${grant.object}`, 'Derived from': grant?.parent && <a href={href('/access', { grant: grant.parent })}>{grant.parent}</a> }} />
+      )}
+    </Loaded>
   )
 }

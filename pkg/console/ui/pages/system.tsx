@@ -1,11 +1,12 @@
 import type { JSX } from 'preact'
 import { bytes, count, line } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
+import { here, param } from '../lib/route.js'
 import { Facts, Loaded, Section, Sentence, State, Text, Time, Title } from '../parts/basic.js'
 import { ActButton } from '../parts/dialog.js'
 import { Table } from '../parts/table.js'
 
-/** The server itself: what doctor finds, its store, namespaces, keys and modules. */
+/** The server itself: what doctor finds, its store, namespaces, keys, modules and settings. */
 export function System(): JSX.Element {
   return (
     <>
@@ -14,6 +15,7 @@ export function System(): JSX.Element {
       <Namespaces />
       <Keys />
       <Modules />
+      <Settings />
     </>
   )
 }
@@ -125,6 +127,29 @@ function Modules(): JSX.Element {
               ]}
             />
           </>
+        )}
+      </Loaded>
+    </Section>
+  )
+}
+
+/** The settings of the server that answers: those that differ from their defaults, or all. */
+function Settings(): JSX.Element {
+  const all = param('settings') === 'all'
+  const load = useLoad('settings', { cli: line('settings', !all && '--changed'), run: (api) => api.listSettings() })
+  const text = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
+  return (
+    <Section title="Settings" actions={<a class="button" href={here({ settings: all ? undefined : 'all' })}>{all ? 'Show changed settings' : 'Show all settings'}</a>}>
+      <Loaded load={load}>
+        {({ settings }) => (
+          <Table
+            label="Settings" rows={settings.filter((s) => all || s.changed)} id={(s) => s.name} empty="All settings have their defaults."
+            columns={[
+              { title: 'Setting', cell: (s) => s.name },
+              { title: 'Value', cell: (s) => <Text>{text(s.value)}</Text> },
+              { title: 'Default', cell: (s) => <Text>{text(s.default)}</Text>, wide: true },
+            ]}
+          />
         )}
       </Loaded>
     </Section>

@@ -41,17 +41,31 @@ export function Sentence({ children }: { children: string | undefined }): JSX.El
   return <span class="sentence">{visible(children ?? '')}</span>
 }
 
-/** How much of a payload is shown at once; browsers choke on lines of megabytes. */
+/** How much of a payload is shown at once, and laid out at once: browsers choke on lines of megabytes. */
 const shownAtOnce = 20_000
+
+/** Cuts a text into pieces, behind a line break where there is one. */
+function pieces(text: string): string[] {
+  const all: string[] = []
+  for (let from = 0; from < text.length;) {
+    const end = from + shownAtOnce
+    const line = text.lastIndexOf('\n', end - 1) + 1
+    const to = end >= text.length ? text.length : line > from ? line : end
+    all.push(text.slice(from, to))
+    from = to
+  }
+  return all
+}
 
 /** A payload, as text. */
 export function Payload({ value, label }: { value: unknown; label: string }): JSX.Element {
   const [all, setAll] = useState(false)
   const text = pretty(value)
   const cut = !all && text.length > shownAtOnce
+  const parts = all ? pieces(text) : [text.slice(0, shownAtOnce)]
   return (
     <figure class="payload">
-      <pre tabIndex={0} role="region" aria-label={label}>{cut ? text.slice(0, shownAtOnce) : text}</pre>
+      <pre tabIndex={0} role="region" aria-label={label}>{parts.map((part, i) => <span key={i} class="piece">{part}</span>)}</pre>
       <figcaption>
         {cut && <button type="button" onClick={() => setAll(true)}>Show all {text.length.toLocaleString('en')} characters</button>}
         <Copy text={text} />

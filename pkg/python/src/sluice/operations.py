@@ -416,6 +416,10 @@ class Operations:
         """List scheduled events, soonest first: `GET /v1/namespaces/{ns}/scheduled`."""
         return self._call("GET", "/v1/namespaces/{ns}/scheduled", {"ns": ns}, {"pattern": pattern, "limit": limit, "cursor": cursor}, {})
 
+    def list_settings(self) -> t.ListSettingsResult:
+        """List the settings of the server that answers, without secrets: `GET /v1/settings`."""
+        return self._call("GET", "/v1/settings", {}, {}, {})
+
     def list_state(self, ns: t.NamespaceName, *, pattern: str | None = None, types: str | None = None, sources: list[str] | None = None, subjects: list[str] | None = None, labels: list[str] | None = None, cel: str | None = None, filter: str | None = None, target: str | None = None, at_seq: int | None = None, limit: int | None = None, cursor: str | None = None) -> t.ListStateResult:
         """Get the latest event on each path at a given sequence: `GET /v1/namespaces/{ns}/state`."""
         return self._call("GET", "/v1/namespaces/{ns}/state", {"ns": ns}, {"pattern": pattern, "types": types, "sources": sources, "subjects": subjects, "labels": labels, "cel": cel, "filter": filter, "target": target, "at_seq": at_seq, "limit": limit, "cursor": cursor}, {})
@@ -625,7 +629,7 @@ class Operations:
         return self._call("POST", "/v1/storage/verify", {}, {}, {"Idempotency-Key": idempotency_key})
 
     def verify_token(self, body: t.VerifyTokenBody, *, idempotency_key: str | None = None) -> t.Verification:
-        """Verify a token and its permissions: `POST /v1/grants/verify`."""
+        """Verify a token or a grant, and its permissions: `POST /v1/grants/verify`."""
         return self._call("POST", "/v1/grants/verify", {}, {}, {"Idempotency-Key": idempotency_key}, body)
 
     def whoami(self, *, wait: t.Duration | None = None) -> t.WhoamiResult:

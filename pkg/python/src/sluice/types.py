@@ -1122,6 +1122,12 @@ class ListScheduledResult(TypedDict):
 
 
 
+class ListSettingsResult(TypedDict):
+    next_cursor: str
+    settings: list[Setting]
+
+
+
 class ListStateResult(TypedDict):
     events: list[CloudEvent]
     next_cursor: str
@@ -1915,6 +1921,14 @@ class SeekSubscriptionBody(TypedDict):
 
 
 
+class Setting(TypedDict):
+    changed: bool
+    default: Any
+    name: str
+    value: Any
+
+
+
 class ShortEvent(TypedDict):
     data: NotRequired[Any]
     deliver_at: NotRequired[str]
@@ -2250,6 +2264,7 @@ class Verdict(TypedDict):
 
 class Verification(TypedDict):
     allows: NotRequired[bool]
+    denied_by: NotRequired[Literal["grant", "access_list", "label"]]
     grant: NotRequired[Grant]
     reason: NotRequired[TokenReason]
     valid: bool
@@ -2257,8 +2272,11 @@ class Verification(TypedDict):
 
 
 class VerifyTokenBody(TypedDict):
+    """Either a token or a grant."""
+
+    grant: NotRequired[str]
     object: NotRequired[Object]
-    token: str
+    token: NotRequired[str]
     verb: NotRequired[Verb]
 
 

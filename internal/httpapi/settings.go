@@ -1,0 +1,19 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// settingList is the complete list of settings, which is short.
+type settingList struct {
+	Settings   []sluice.Setting `json:"settings"`
+	NextCursor string           `json:"next_cursor"`
+}
+
+func (s *Server) listSettings(c echo.Context) error {
+	return c.JSON(http.StatusOK, settingList{Settings: s.opts.Settings})
+}
