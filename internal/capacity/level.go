@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Events published between two checks must not use up the reserve: no network is faster than
-// fastest.
+// Bounds of the time until the next check. Events that arrive at the rate fastest, which no network
+// exceeds, must not use up the reserve before it; soonest is the shortest interval.
 const (
 	fastest = 2 << 30 // bytes a second
 	soonest = 5 * time.Millisecond
@@ -30,9 +30,9 @@ func Left(s sluice.Storage) uint64 {
 	return left
 }
 
-// Next returns the level that follows a level. A level is left with one and a half times the space
-// at which it is entered, so that the removal of one event does not reopen the store for one.
-// Without a limit there is no level.
+// Next returns the level that follows a level. The store leaves a level only with one and a half
+// times the space at which it entered it, so that the removal of one event does not reopen the
+// store for one. A store without a limit is always ample.
 func Next(was sluice.StorageLevel, s sluice.Storage) sluice.StorageLevel {
 	left, reserve := Left(s), Reserve(s.LimitBytes)
 	scarce, tight := reserve/2, reserve
@@ -53,8 +53,8 @@ func Next(was sluice.StorageLevel, s sluice.Storage) sluice.StorageLevel {
 	return sluice.StorageAmple
 }
 
-// Again returns the time until the next check, within every: before the store can reach the next
-// level.
+// Again returns the time until the next check, at most every, and short enough that the store
+// cannot reach the next level before it.
 func Again(is sluice.StorageLevel, s sluice.Storage, every time.Duration) time.Duration {
 	mark := Reserve(s.LimitBytes)
 	if is == sluice.StorageTight {

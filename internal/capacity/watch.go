@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	bindEvery = time.Second     // delay until new and reconfigured logs are limited
-	bindLimit = time.Minute     // for all streams of a store
+	bindEvery = time.Second     // minimum interval of limiting new and reconfigured logs
+	bindLimit = time.Minute     // timeout for limiting all streams of a store
 	healEvery = time.Second     // interval of disk probes
-	healLimit = time.Minute     // for one start
-	askLimit  = 2 * time.Second // for a reading of the usage
+	healLimit = time.Minute     // timeout for one restart of the store
+	askLimit  = 2 * time.Second // timeout for reading the usage
 
 	usageEvery    = 250 * time.Millisecond // of a store in this process
 	usageEveryFar = 5 * time.Second
@@ -24,9 +24,9 @@ const (
 
 // Store is the store to limit.
 type Store interface {
-	// Bind makes the streams that grow with published events, or also those that grow with
-	// deliveries, refuse more at a level, and accept more again at a lower one. None of the limited
-	// streams has more than share bytes.
+	// Bind makes streams refuse more data at a level, and accept more again at a lower one: the
+	// streams that grow with published events and, at a higher level, those that grow with
+	// deliveries. It leaves none of the limited streams more than share bytes.
 	Bind(ctx context.Context, level sluice.StorageLevel, share uint64) error
 }
 
@@ -44,7 +44,7 @@ type Options struct {
 	Store Store
 	Disk  Disk // nil: the store is elsewhere
 
-	// Refuses reports whether a store elsewhere has no room for any write. nil: unknown.
+	// Refuses reports whether a store elsewhere has no room for any write. nil: no such check.
 	Refuses func(context.Context) bool
 
 	Log *slog.Logger
@@ -61,8 +61,8 @@ type Watch struct {
 	next   time.Time           // time of their next check
 	failed bool                // the last attempt to limit them failed
 
-	refuses bool      // the store elsewhere, when it was last asked
-	ask     time.Time // when it is asked again
+	refuses bool      // the last result of Options.Refuses
+	ask     time.Time // when Options.Refuses is called again
 }
 
 // New returns a watch that is idle until Run.
@@ -76,7 +76,8 @@ func New(opts Options) *Watch {
 	return &Watch{opts: opts}
 }
 
-// UsageOf returns the Usage of a store in this process: its own limit, and the free space of its disk.
+// UsageOf returns the function Options.Usage for a store in this process. It reports the store's
+// own limit and the free space of its disk.
 func UsageOf(of interface {
 	Storage() (used, limit uint64, err error)
 	Free() (uint64, error)
@@ -92,8 +93,8 @@ func UsageOf(of interface {
 	}
 }
 
-// UsageWithin returns the Usage of a store elsewhere: what it says, within an operator's limit in
-// bytes; 0: none.
+// UsageWithin returns the function Options.Usage for a store elsewhere: the usage that read
+// returns, with the operator's limit of most bytes if that is lower. 0: the operator set none.
 func UsageWithin(most int64, read func(context.Context) (sluice.Storage, error)) func(context.Context) (sluice.Storage, error) {
 	return func(ctx context.Context) (sluice.Storage, error) {
 		storage, err := read(ctx)
@@ -111,8 +112,8 @@ func (w *Watch) Level() sluice.StorageLevel {
 	return w.level
 }
 
-// Grow returns nil if the store may grow by other data than events: else code Unavailable, with the
-// remedy.
+// Grow returns nil if the store may grow by data other than events, else an error with code
+// Unavailable and the remedy.
 func (w *Watch) Grow() error {
 	if level := w.Level(); level >= sluice.StorageScarce {
 		return level.Problem()
@@ -120,7 +121,7 @@ func (w *Watch) Grow() error {
 	return nil
 }
 
-// Whole returns nil if the store can write: else code Unavailable, with the remedy.
+// Whole returns nil if the store can write, else an error with code Unavailable and the remedy.
 func (w *Watch) Whole() error {
 	if level := w.Level(); level >= sluice.StorageBroken {
 		return level.Problem()
@@ -128,7 +129,8 @@ func (w *Watch) Whole() error {
 	return nil
 }
 
-// Run watches until ctx is done.
+// Run checks the usage repeatedly, limits the streams accordingly and restarts a failed store,
+// until ctx is done.
 func (w *Watch) Run(ctx context.Context) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -167,7 +169,7 @@ func (w *Watch) look(ctx context.Context) (again time.Duration) {
 	defer cancel()
 	usage, err := w.opts.Usage(limit)
 	if err != nil || ctx.Err() != nil {
-		return w.opts.Every // callers of Usage learn that
+		return w.opts.Every // callers of Usage see the error themselves
 	}
 	was := w.Level()
 	is := Next(was, usage)
@@ -188,8 +190,8 @@ func (w *Watch) look(ctx context.Context) (again time.Duration) {
 	return again
 }
 
-// refusesAll reports whether a store elsewhere refuses every write. It asks as often as the usage is
-// read in general, and more often until it is well again.
+// refusesAll reports whether a store elsewhere refuses every write. It asks once in Options.Every,
+// and more often while the store refuses.
 func (w *Watch) refusesAll(ctx context.Context) bool {
 	if w.opts.Refuses == nil || time.Now().Before(w.ask) {
 		return w.refuses
@@ -202,9 +204,8 @@ func (w *Watch) refusesAll(ctx context.Context) bool {
 	return w.refuses
 }
 
-// bind limits the streams as the level requires. While they are limited they are checked
-// repeatedly, and less often if that takes long: logs are created, and the settings of others
-// changed.
+// bind limits the streams as the level requires. While they are limited, it is called repeatedly,
+// because logs are created and reconfigured meanwhile; the longer a call takes, the less often.
 func (w *Watch) bind(ctx context.Context, level sluice.StorageLevel, usage sluice.Storage) {
 	limit, cancel := context.WithTimeout(ctx, bindLimit)
 	defer cancel()
@@ -234,7 +235,7 @@ func (w *Watch) set(level sluice.StorageLevel) {
 	w.level = level
 }
 
-// complain logs the newly refused writes.
+// complain logs which writes the store refuses from now on.
 func (w *Watch) complain(ctx context.Context, level sluice.StorageLevel, attrs ...slog.Attr) {
 	attrs = append(attrs, slog.String("level", level.String()), slog.String("problem", level.Problem().Message))
 	w.opts.Log.LogAttrs(ctx, slog.LevelError, "the store is at its limit", attrs...)

@@ -8,8 +8,8 @@ import (
 // fullAccounts is the number of accounts that triggers a sweep of unused ones.
 const fullAccounts = 1024
 
-// saved is for how many seconds an account can save credit. It is short, because a burst of one
-// payer keeps a processor from the others.
+// saved is how many seconds of credit an account can hold. It is short, because a burst of one
+// payer keeps the processor from the others.
 const saved = 0.1
 
 // accounts are the payers' remaining credits. An evaluation begins when there is credit left, and
@@ -30,7 +30,7 @@ func newAccounts(rates Rates) *accounts {
 	return &accounts{rates: rates, principals: map[string]*account{}, namespaces: map[string]*account{}}
 }
 
-// owes returns how long the payer has to wait for an evaluation; 0: it need not.
+// owes returns how long the payer has to wait for its next evaluation; 0: it need not wait.
 func (s *accounts) owes(p Payer, now time.Time) time.Duration {
 	wait := owes(s.namespaces[p.Namespace], s.rates.Namespace, now)
 	if p.Principal != "" {

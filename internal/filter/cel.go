@@ -19,12 +19,12 @@ import (
 const (
 	root = "event" // the only variable
 
-	// costLimit limits one evaluation (see meter): a comparison costs about 1, a look at every
-	// element of a list as much as the list is long.
+	// costLimit limits one evaluation (see meter): a comparison costs about 1, visiting every
+	// element of a list about its length.
 	costLimit = 100_000
 
-	// LiveLimit limits one evaluation for readers of live events (see CompileLive): there may be
-	// thousands of them. It is about a millisecond.
+	// LiveLimit limits one evaluation for readers of live events (see CompileLive), of which there
+	// may be thousands. It is about a millisecond of processor time.
 	LiveLimit = 10_000
 
 	maxNesting = 12  // lists, maps and macros within each other
@@ -49,7 +49,7 @@ func compileWithin(text string, most int) (*expression, error) {
 	return compileFor(text, most, cel.BoolType)
 }
 
-// compileFor is compile with another cost limit and type; a nil type: any.
+// compileFor is compile with another cost limit and another result type; a nil type: any.
 func compileFor(text string, most int, yields *cel.Type) (*expression, error) {
 	env, err := environment()
 	if err != nil {
@@ -118,11 +118,12 @@ func firstOf(issues *cel.Issues) error {
 		With("field", "filter.cel").With("line", at.Line()).With("column", at.Column()+1)
 }
 
-// mostExpected is the number of expected tokens that a message names; more are the beginnings of a value.
+// mostExpected is the number of expected tokens that a message names. A longer list contains
+// everything that can begin a value, and the message says just that.
 const mostExpected = 3
 
-// short returns a message of CEL without what a user cannot act on: long lists of expected tokens,
-// the name of the parser's end, the empty container.
+// short removes the parts of a CEL message that a user cannot act on: long lists of expected
+// tokens, the parser's name for the end of the text, the empty container.
 func short(says string) string {
 	says = strings.TrimSuffix(strings.TrimPrefix(says, "Syntax error: "), " (in container '')")
 	if name, ok := strings.CutPrefix(says, "undeclared reference to "); ok {
@@ -216,19 +217,20 @@ var errExhausted = errors.New("cost limit exceeded")
 // the event.
 func Exhausted(err error) bool { return errors.Is(err, errExhausted) }
 
-// within evaluates the expression, and returns the cost: more than most if it was aborted. A
-// missing field, or one of an unexpected type, is no match (C19); all other failures are errors.
+// within evaluates the expression, and returns the cost, which is more than most if the evaluation
+// was aborted. A missing field, or one of an unexpected type, is no match (C19); all other failures
+// are errors.
 func (x *expression) within(e *sluice.Event, p *Parsed, most int) (ok bool, cost int, err error) {
 	return x.metered(&meter{left: most}, e, p)
 }
 
-// metered is within on a meter.
+// metered is within with the caller's meter, which it charges.
 func (x *expression) metered(m *meter, e *sluice.Event, p *Parsed) (ok bool, cost int, err error) {
 	most := m.left
 	ok, err = x.evaluate(e, p, m)
 	cost = most - m.left
 	x.spent.Add(uint64(min(cost, most))) //nolint:gosec // it is not below 0
-	if m.left >= 0 {                     // otherwise it was ended
+	if m.left >= 0 {                     // otherwise the meter aborted it
 		return ok, cost, err
 	}
 	if most < costLimit {
@@ -255,7 +257,7 @@ func (x *expression) evaluate(e *sluice.Event, p *Parsed, m *meter) (bool, error
 	return false, fmt.Errorf("filter.cel: %.*s", maxMessage, err)
 }
 
-// unknownSizes makes cost estimates that hold for every event.
+// unknownSizes declares no sizes, so that cost estimates hold for every event.
 type unknownSizes struct{}
 
 func (unknownSizes) EstimateSize(checker.AstNode) *checker.SizeEstimate { return nil }

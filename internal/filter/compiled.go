@@ -19,8 +19,8 @@ const (
 	cachedText        = 256 << 10
 )
 
-// compiled caches the compiled expressions of subscriptions: an idle one is compiled anew for its
-// next event otherwise.
+// compiled caches the compiled expressions of subscriptions. Without it, the expression of an idle
+// subscription would be compiled again for its next event.
 type compiled struct {
 	mu     sync.Mutex
 	recent *lru.LRU[string, *expression]
@@ -59,8 +59,8 @@ func (c *compiled) put(x *expression) {
 }
 
 // Compile is CompileWith in the payer's turn and at its cost, unless the expression is in the
-// cache. A payer's compilations go before its evaluations: they are needed for events on which no
-// filter is expensive. It returns the cause of ctx if that is done before.
+// cache. A payer's compilations go before its evaluations, because even events on which its filter
+// is cheap wait for them. If ctx is done first, it returns the cause.
 func (p *Pool) Compile(ctx context.Context, payer Payer, f sluice.Filter, labels Labels) (*Matcher, error) {
 	if p.Compiled(f) {
 		return p.CompileNow(f, labels)
@@ -104,7 +104,7 @@ func (p *Pool) CompileNow(f sluice.Filter, labels Labels) (*Matcher, error) {
 	return m, nil
 }
 
-// compile returns the compiled expression and the cost of that.
+// compile returns the compiled expression, and the cost of compiling it: 0 if it was in the cache.
 func (p *Pool) compile(text string) (x *expression, cost int, err error) {
 	if x = p.compiled.get(text); x != nil {
 		return x, 0, nil

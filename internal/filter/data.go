@@ -36,8 +36,8 @@ func scalar(raw json.RawMessage) (string, bool) {
 	return string(raw), true
 }
 
-// decode returns the data's JSON value with integers as such, so that they keep their digits and
-// support arithmetic.
+// decode returns the data's JSON value, with integers as int64 or uint64, so that they keep their
+// digits and support arithmetic.
 func decode(e *sluice.Event) (any, bool) {
 	if !e.IsJSON() {
 		return nil, false
@@ -79,7 +79,7 @@ func number(s string) any {
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		return s // too large for a number: only its digits remain
+		return s // too large for a float64: it stays the text of its digits
 	}
 	return f
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of the fields that are known from the data of events.
+// Bounds of the fields that are collected from the data of events: nesting, and number.
 const (
 	maxDepth  = 4
 	maxFields = 1000
@@ -83,7 +83,8 @@ func pathOf(e ast.Expr) (path []string, ok bool) {
 	return append(path, string(name)), ok
 }
 
-// has reports whether JSON has a field. What is within a list is not looked for.
+// has reports whether decoded JSON has a field. It does not search lists: a path that leads into
+// one counts as present.
 func has(data any, path []string) bool {
 	for _, name := range path {
 		if _, list := data.([]any); list {
@@ -99,7 +100,7 @@ func has(data any, path []string) bool {
 	return true
 }
 
-// addFields adds the names of an object's fields, and of the fields of these.
+// addFields adds the names of an object's fields and, down to depth, of their fields, with dots.
 func addFields(all map[string]bool, before string, data any, depth int) {
 	object, _ := data.(map[string]any)
 	for name, member := range object {

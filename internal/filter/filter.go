@@ -1,6 +1,7 @@
-// Package filter evaluates subscriptions' filters. A filter is a conjunction of dimensions; within
-// one dimension, any value matches; an event that lacks the attribute of a dimension does not match
-// (S2-140, C19). It is the only package that uses CEL.
+// Package filter evaluates the filters of subscriptions. An event matches a filter if it matches
+// all of its dimensions: types, sources, subjects, labels and the CEL expression. It matches a
+// dimension if it matches any of its values. An event that lacks the attribute of a dimension does
+// not match (S2-140, C19). This is the only package that uses CEL.
 package filter
 
 import (
@@ -19,23 +20,24 @@ type Matcher struct {
 	static Labels      // nil: none
 }
 
-// Labels returns the labels of an event's type, which the event need not have itself; they are
-// read-only.
+// Labels returns the static labels of an event's type, which the event need not have itself. The
+// caller must not change them.
 type Labels func(e *sluice.Event) map[string]string
 
 // Compile returns the filter's matcher. Code InvalidRequest, with line and column, if the CEL
 // expression is invalid or cannot yield a bool.
 func Compile(f sluice.Filter) (*Matcher, error) { return CompileWith(f, nil) }
 
-// CompileWith is Compile for a filter with the labels of types; an event's own labels win. They are
-// looked up only if the filter has a label that is no attribute of the event.
+// CompileWith is Compile for a filter that also matches the labels of event types; an event's own
+// labels win. The matcher calls labels only if the filter has a label that is no extension
+// attribute of the event.
 func CompileWith(f sluice.Filter, labels Labels) (*Matcher, error) {
 	return compileFilter(f, labels, costLimit)
 }
 
-// CompileLive is CompileWith for readers of live events or of many events at once, of which there
-// may be many: an expression may cost LiveLimit for each event, a tenth of a subscription's limit.
-// Match returns code Unprocessable if it costs more.
+// CompileLive is CompileWith for readers of live events and of many events at once. There may be
+// many such readers, so an expression may cost only LiveLimit for each event, a tenth of a
+// subscription's limit. Match returns code Unprocessable if it costs more.
 func CompileLive(f sluice.Filter, labels Labels) (*Matcher, error) {
 	return compileFilter(f, labels, LiveLimit)
 }
@@ -52,7 +54,7 @@ func compileFilter(f sluice.Filter, labels Labels, most int) (*Matcher, error) {
 	return m, nil
 }
 
-// Spent returns the total cost of the expression, in the unit of LiveLimit.
+// Spent returns the cost of all evaluations of the expression so far, in the unit of LiveLimit.
 func (m *Matcher) Spent() uint64 {
 	if m.cel == nil {
 		return 0
@@ -65,7 +67,8 @@ func (m *Matcher) Spent() uint64 {
 // a division by zero or too much work.
 func (m *Matcher) Match(e *sluice.Event) (bool, error) { return m.MatchParsed(e, nil) }
 
-// MatchParsed is Match for an event with several filters.
+// MatchParsed is Match for an event that several filters evaluate; p belongs to the event and may
+// be nil.
 func (m *Matcher) MatchParsed(e *sluice.Event, p *Parsed) (bool, error) {
 	ok := m.rest(e, p)
 	if !ok || m.cel == nil {
@@ -75,7 +78,7 @@ func (m *Matcher) MatchParsed(e *sluice.Event, p *Parsed) (bool, error) {
 	return ok, err
 }
 
-// rest is MatchParsed without the expression.
+// rest is MatchParsed for all dimensions except the expression.
 func (m *Matcher) rest(e *sluice.Event, p *Parsed) bool {
 	f := &m.filter
 	return (len(f.Types) == 0 || sluice.MatchType(f.Types, e.Type)) &&
@@ -88,7 +91,8 @@ func anyOf(values []string, got string) bool {
 	return got != "" && slices.Contains(values, got)
 }
 
-// about reports whether an event is about one of the subjects: its entity, or one that it names as related (S2-141).
+// about reports whether one of the subjects is the event's entity, or one that the event names as
+// related (S2-141).
 func about(subjects []string, e *sluice.Event) bool {
 	if anyOf(subjects, e.Entity()) {
 		return true
@@ -101,8 +105,9 @@ func about(subjects []string, e *sluice.Event) bool {
 	return false
 }
 
-// labelled looks each label up among the extension attributes first, then among the data's
-// top-level scalars, which are decoded only if they are needed, and then among those of the type.
+// labelled reports whether the event has all labels of the filter. It looks each up among the
+// extension attributes first, then among the top-level members of the data, then among the labels
+// of the type. It decodes the data only if the extension attributes do not decide.
 func (m *Matcher) labelled(e *sluice.Event, p *Parsed) bool {
 	pending := 0
 	for name, values := range m.filter.Labels {
@@ -129,7 +134,8 @@ func (m *Matcher) labelled(e *sluice.Event, p *Parsed) bool {
 	return true
 }
 
-// otherLabels returns a lookup of the event's labels that are no extension attributes.
+// otherLabels returns a lookup of the event's labels that are no extension attributes. A member of
+// the data that is no scalar is no label, and hides the type's label of that name.
 func (m *Matcher) otherLabels(e *sluice.Event, p *Parsed) func(name string) (string, bool) {
 	fields := p.topLevel(e)
 	var static map[string]string
@@ -145,9 +151,9 @@ func (m *Matcher) otherLabels(e *sluice.Event, p *Parsed) func(name string) (str
 	}
 }
 
-// LabelsOf returns a filter's lookup of an event's labels: among the extension attributes first,
-// then among the data's top-level scalars, which are decoded only if they are needed, and then
-// among those of the type.
+// LabelsOf returns a lookup of an event's labels in the order of a filter: extension attributes,
+// top-level scalars of the data, labels of the type. It decodes the data at most once, and only for
+// a label that is no extension attribute.
 func LabelsOf(e *sluice.Event, static Labels) func(name string) (string, bool) {
 	m := Matcher{static: static}
 	others := sync.OnceValue(func() func(string) (string, bool) { return m.otherLabels(e, nil) })

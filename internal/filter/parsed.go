@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Parsed caches the decoded data of one event for several filters: it is decoded once while it is
-// in use, and takes no memory after that. Its zero value is ready; it is safe for concurrent use;
-// nil shares nothing.
+// Parsed caches the decoded data of one event for several filters. The garbage collector may free
+// the data as soon as no filter uses it; the next filter decodes it again. The zero value is ready,
+// and a nil *Parsed caches nothing. It is safe for concurrent use.
 type Parsed struct {
 	mu     sync.Mutex
 	fields weak.Pointer[fields]
@@ -20,12 +20,12 @@ type Parsed struct {
 type (
 	fields struct{ of map[string]json.RawMessage } // nil: the data is no JSON object
 	value  struct {
-		of any // the expressions' view
+		of any // the decoded data as expressions see it
 		ok bool
 	}
 )
 
-// topLevel is the function of this name, cached for several filters. The result is read-only.
+// topLevel is the function topLevel with a cached result. The result is read-only.
 func (p *Parsed) topLevel(e *sluice.Event) map[string]json.RawMessage {
 	if p == nil {
 		return topLevel(e)
@@ -40,7 +40,7 @@ func (p *Parsed) topLevel(e *sluice.Event) map[string]json.RawMessage {
 	return f.of
 }
 
-// decode is the function of this name, cached for several filters. The result is read-only.
+// decode is the function decode with a cached result. The result is read-only.
 func (p *Parsed) decode(e *sluice.Event) (any, bool) {
 	if p == nil {
 		return decode(e)

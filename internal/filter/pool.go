@@ -11,48 +11,48 @@ import (
 )
 
 const (
-	// quickCost is the limit of Pool.Match for an expression before it leaves it to Ask: about as
-	// much time as handing the event to its subscription takes.
+	// quickCost is the cost up to which Pool.Match evaluates an expression itself; it leaves more
+	// expensive ones to Ask. It is about the time that handing the event to its subscription takes.
 	quickCost = 100
 
 	// dataUnit is the number of JSON bytes that cost as much to read as a step of an expression.
 	dataUnit = 20
 
-	// exhaustedCost is a payer's charge for each answer that a cost limit is exceeded, also if that
-	// is known already: the following dead letter or suspension, with records, system events and
-	// log lines, takes about as much time as this many steps. It spreads the work that 400 equal
-	// filters cause with one event.
+	// exhaustedCost is what a payer is charged for each answer that an expression exceeded its cost
+	// limit, even if the answer was cached. The dead letter or suspension that follows, with its
+	// records, system events and log lines, takes about as much time as this many steps. The charge
+	// spreads the work that, say, 400 equal filters cause with one event.
 	exhaustedCost = 20_000
 
 	// quickData is the maximum size of data that Pool.Match reads for an expression.
 	quickData = quickCost * dataUnit
 )
 
-// Payer is the account that evaluations are charged to.
+// Payer identifies the account that evaluations are charged to.
 type Payer struct {
 	Principal string // "": the operator, limited only by the namespace's rate
 	Namespace string
 }
 
-// Rates limit the cost of evaluations per second, in the unit of LiveLimit; 0: no limit. About four
-// million are a second of one processor.
+// Rates limit the cost of evaluations per second, in the unit of LiveLimit; 0: no limit. A cost of
+// four million is about one second of one processor.
 type Rates struct{ Principal, Namespace int }
 
-// Pool compiles expressions and evaluates expensive ones for many subscriptions: a few at a time,
-// round-robin by payer, each payer within the rates. It is safe for concurrent use.
+// Pool compiles expressions and evaluates expensive ones for many subscriptions. It runs a few at a
+// time, round-robin by payer, and keeps each payer within the rates. It is safe for concurrent use.
 type Pool struct {
 	seen     *seen
 	compiled *compiled
 
 	mu       sync.Mutex
-	idle     int // evaluators that may be started
+	idle     int // how many more evaluators may be started
 	accounts *accounts
 	lines    map[Payer]*line
-	turns    []*line // those with waiting asks, in turn
+	turns    []*line // the lines with waiting asks, in the order of their turns
 	timer    *time.Timer
 }
 
-// line is the waiting asks of one payer: compilations first, each kind in order.
+// line holds the waiting asks of one payer. Compilations come first; each kind is in order.
 type line struct {
 	payer        Payer
 	compilations []*ask
@@ -63,11 +63,11 @@ type line struct {
 type ask struct {
 	ctx      context.Context //nolint:containedctx // done if the answer is not needed any more
 	compiles bool
-	known    func() bool                    // reports whether the result is known, and costs nothing
-	do       func() (cost int, tell func()) // tell tells the caller the result
+	known    func() bool                    // reports whether the result is cached, so that do costs nothing
+	do       func() (cost int, tell func()) // tell hands the result to the caller
 }
 
-// NewPool returns a pool that works on half of the processors, at least one.
+// NewPool returns a pool that uses half of the processors, at least one.
 func NewPool(rates Rates) *Pool {
 	return &Pool{
 		seen: newSeen(), compiled: newCompiled(), idle: max(1, runtime.GOMAXPROCS(0)/2),
@@ -90,7 +90,7 @@ func (p *Pool) Match(m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 		return true, true, nil
 	}
 	if v := s.lookUp(m.cel); v != nil {
-		if Exhausted(v.err) { // its consequences are charged
+		if Exhausted(v.err) { // Ask charges its consequences
 			return false, false, nil
 		}
 		return v.ok, true, v.err
@@ -98,8 +98,8 @@ func (p *Pool) Match(m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 	return m.cel.quick(e, &s.parsed)
 }
 
-// Quick is Match without results of other filters, for a caller that has read the event's data. Use
-// Pool.Wait if known is false.
+// Quick is Pool.Match without the cached results of other filters, for a caller that has already
+// decoded the event's data into p. If known is false, use Pool.Wait.
 func (m *Matcher) Quick(e *sluice.Event, p *Parsed) (ok, known bool, err error) {
 	if ok = m.rest(e, p); !ok || m.cel == nil {
 		return ok, true, nil
@@ -119,9 +119,10 @@ func (x *expression) quick(e *sluice.Event, p *Parsed) (ok, known bool, err erro
 	return ok, true, err
 }
 
-// Try evaluates a filter for a caller that must not wait, and has read the event's data: in its turn,
-// at the payer's cost unless it is cheap. If the payer's earlier costs are not paid yet, nothing
-// expensive is evaluated, and wait is the time until they are.
+// Try evaluates a filter for a caller that must not wait and has already decoded the event's data
+// into read. It evaluates in the caller's goroutine, and charges the payer unless the filter is
+// cheap. If the payer's earlier costs are not paid yet, it evaluates nothing expensive, and wait is
+// the time until they are paid.
 func (p *Pool) Try(payer Payer, m *Matcher, e *sluice.Event, read *Parsed) (ok bool, wait time.Duration, err error) {
 	ok, known, err := m.Quick(e, read)
 	if known {
@@ -141,9 +142,9 @@ func (p *Pool) Try(payer Payer, m *Matcher, e *sluice.Event, read *Parsed) (ok b
 	return ok, 0, err
 }
 
-// Ask evaluates a filter on an event when the payer's turn comes and its earlier costs are paid. It
-// returns at once; done is called once, from another goroutine, unless ctx ends before. The event
-// must not change until then.
+// Ask evaluates a filter on an event when it is the payer's turn and the payer's earlier costs are
+// paid. It returns at once. It calls done once, from another goroutine, unless ctx ends before. The
+// caller must not change the event until then.
 func (p *Pool) Ask(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event, done func(ok bool, err error)) {
 	p.enter(payer, &ask{
 		ctx:   ctx,
@@ -173,7 +174,8 @@ func (p *Pool) enter(payer Payer, a *ask) {
 	p.employ()
 }
 
-// Wait is Ask for a caller that waits for the answer until ctx is done; known says whether it came.
+// Wait is Match and, if that does not know the result, Ask for a caller that waits. known is false
+// if ctx was done before the answer came.
 func (p *Pool) Wait(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 	if ok, known, err = p.Match(m, e); known {
 		return ok, known, err
@@ -194,8 +196,8 @@ type Verdict struct {
 	Err error
 }
 
-// employ starts evaluators while evaluations may start now, and else sets the timer to the next
-// one. The caller holds mu.
+// employ starts evaluators as long as asks may start now, then sets the timer for the next one. The
+// caller holds mu.
 func (p *Pool) employ() {
 	for p.idle > 0 {
 		payer, a, wait := p.next(time.Now())
@@ -222,7 +224,7 @@ func (p *Pool) lookAfter(wait time.Duration) {
 	}
 }
 
-// work evaluates until no evaluation may start.
+// work executes asks until none may start now.
 func (p *Pool) work(payer Payer, a *ask) {
 	for a != nil {
 		cost, tell := a.do()
@@ -241,8 +243,8 @@ func (p *Pool) work(payer Payer, a *ask) {
 	}
 }
 
-// next takes the next evaluation that its payer can afford now, round-robin by payer. If there is
-// none, wait is the time until the next. The caller holds mu.
+// next takes the next ask that its payer can afford now, round-robin by payer. If there is none,
+// wait is the time until the next. The caller holds mu.
 func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 	for range len(p.turns) {
 		l := p.turns[0]
@@ -262,9 +264,9 @@ func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 	return Payer{}, nil, wait
 }
 
-// first takes the line's first evaluation with a waiting caller, or returns how long its payer has
-// to wait for it. A known result costs nothing and waits for nothing, unless it is that a cost
-// limit is exceeded.
+// first takes the line's first ask whose caller still waits, or returns how long its payer has to
+// wait for it. A cached result is free and does not wait, unless it says that a cost limit was
+// exceeded.
 func (p *Pool) first(l *line, now time.Time) (a *ask, owes time.Duration) {
 	for a = l.first(); a != nil && a.ctx.Err() != nil; a = l.first() {
 		l.drop()

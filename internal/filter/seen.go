@@ -12,16 +12,18 @@ const (
 	seenVerdicts = 64
 )
 
-// seen caches results of recent events, which many subscriptions filter: their decoded data, and
-// the results of expensive expressions. Equal expressions are evaluated once for an event.
+// seen caches the decoded data of recent events and the results of expensive expressions on them,
+// because many subscriptions filter the same event. Equal expressions are evaluated once for an
+// event.
 type seen struct {
 	mu     sync.Mutex
 	events map[eventKey]*seenEvent
-	order  []eventKey // of the events, in a ring; the oldest is at place
+	order  []eventKey // keys of the events, as a ring; the oldest is at place
 	place  int
 }
 
-// eventKey identifies stored events, also across a log that was deleted and created anew.
+// eventKey identifies a stored event, even if its log was deleted and another one created under the
+// same name.
 type eventKey struct {
 	namespace, id string
 	seq           uint64
@@ -40,7 +42,7 @@ type verdictKey struct {
 	most int
 }
 
-// verdict is the result of an expression. once guards the rest.
+// verdict is the result of an expression. once guards the other fields.
 type verdict struct {
 	once sync.Once
 	done chan struct{} // closed when it is known
@@ -54,7 +56,7 @@ func newSeen() *seen {
 
 // of returns an event's cached results.
 func (s *seen) of(e *sluice.Event) *seenEvent {
-	if e.Seq == 0 { // it is not stored
+	if e.Seq == 0 { // the event is not stored: nothing to cache
 		return &seenEvent{}
 	}
 	key := eventKey{e.Namespace, e.ID, e.Seq, e.Stored.UnixNano()}
@@ -70,8 +72,9 @@ func (s *seen) of(e *sluice.Event) *seenEvent {
 	return known
 }
 
-// judge returns the verdict of a filter with an expression on an event, and its charge: nothing if
-// an equal one was evaluated before, plus exhaustedCost if the cost limit is exceeded.
+// judge returns the verdict of a filter with an expression on an event, and the cost to charge:
+// that of the evaluation, 0 if an equal expression was evaluated before, and exhaustedCost on top
+// if the cost limit was exceeded.
 func (s *seen) judge(m *Matcher, e *sluice.Event) (v Verdict, cost int) {
 	known := s.of(e)
 	if !m.rest(e, &known.parsed) {
@@ -135,8 +138,8 @@ func (s *seen) knows(m *Matcher, e *sluice.Event) bool {
 	return v != nil && !Exhausted(v.err)
 }
 
-// reading returns the cost of decoding the data that the expression reads; nothing if it is decoded
-// already.
+// reading returns the cost of decoding the data for the expression; 0 if it does not read the data,
+// or the data is decoded already.
 func (x *expression) reading(e *sluice.Event, p *Parsed) int {
 	if !x.data || p.decoded() {
 		return 0

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// templateCEL is the text of a preset without an expression.
+	// templateCEL is the expression of a preset that has none.
 	templateCEL = "event.type + ' on ' + event.path"
 
 	mostTemplates = 1024
@@ -33,7 +33,7 @@ const (
 	inJSON        = "application/json"
 )
 
-// errLarge ends the encoding of a body beyond its limit.
+// errLarge ends the encoding of a body that exceeds its limit.
 var errLarge = errors.New("the body is too large")
 
 // Template renders the body of a request from an event. It is safe for concurrent use.
@@ -42,8 +42,8 @@ type Template struct {
 	cel  *expression
 }
 
-// CompileTemplate returns the template of a body. Code InvalidRequest, with line and column, if its expression is invalid, or cannot
-// yield a string where one is needed.
+// CompileTemplate returns the template of a body. Code InvalidRequest, with line and column, if its
+// expression is invalid, or cannot yield a string where one is needed.
 func CompileTemplate(b *sluice.Body) (*Template, error) {
 	x, err := compileFor(cmp.Or(b.CEL, templateCEL), LiveLimit, kindOf(b))
 	if err != nil {
@@ -60,7 +60,7 @@ func kindOf(b *sluice.Body) *cel.Type {
 	return nil
 }
 
-// named returns an error about an expression with the field of a template.
+// named returns an error of compileFor with the field of a body in place of the field of a filter.
 func named(err error) error {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok {
@@ -77,8 +77,9 @@ func named(err error) error {
 	return said
 }
 
-// Render returns the body of an event and its content type. An evaluation may cost LiveLimit. Codes: TooLarge if the body has more
-// than limit bytes; Unprocessable if the expression fails on the event: it reads a missing field, or costs too much, for example.
+// Render returns the body of an event and its content type. An evaluation may cost LiveLimit.
+// Codes: TooLarge if the body has more than limit bytes; Unprocessable if the expression fails on
+// the event, for example because it reads a missing field or costs too much.
 func (t *Template) Render(e *sluice.Event, limit int64) (body []byte, contentType string, err error) {
 	m := &meter{left: t.cel.most}
 	value, _, err := t.cel.program.Eval(map[string]any{root: t.cel.attributes(e, nil), allowance: m})
@@ -108,7 +109,8 @@ func unrendered(format string, args ...any) error {
 	return sluice.Errorf(sluice.Unprocessable, "policy.body.cel: "+format, args...)
 }
 
-// ofText returns the body of a text. In a chat, the text mentions no one, and has no links under other names.
+// ofText returns the body for a text. For chat services it neutralizes mentions and links whose
+// text hides their target.
 func (t *Template) ofText(text string) (body []byte, contentType string) {
 	switch t.body.Preset {
 	case sluice.BodySlack:
@@ -121,7 +123,7 @@ func (t *Template) ofText(text string) (body []byte, contentType string) {
 	return []byte(strings.ToValidUTF8(text, "\uFFFD")), cmp.Or(t.body.ContentType, textPlain)
 }
 
-// firstRunes returns the text, or its first most characters.
+// firstRunes returns the text, cut to most characters; the last one is then an ellipsis.
 func firstRunes(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text
@@ -130,10 +132,11 @@ func firstRunes(text string, most int) string {
 	return string(runes[:most-1]) + "…"
 }
 
-// encoder writes values of CEL as JSON. Numbers keep their digits, the members of objects are sorted.
+// encoder writes values of CEL as JSON. Integers keep all their digits; the members of objects are
+// sorted.
 type encoder struct{ limit int64 }
 
-// mostNested is the depth of JSON that is written: Go reads no deeper.
+// mostNested limits the depth of the JSON: encoding/json decodes none that is deeper.
 const mostNested = 10_000
 
 func (c *encoder) append(b []byte, v ref.Val, depth int) ([]byte, error) {
@@ -212,13 +215,14 @@ func (c *encoder) object(b []byte, v traits.Mapper, depth int) (_ []byte, err er
 	return append(b, '}'), nil
 }
 
-// Templates renders bodies, and keeps the templates that were used last. Its zero value is ready; it is safe for concurrent use.
+// Templates renders bodies, and caches the recently used templates. Its zero value is ready. It is
+// safe for concurrent use.
 type Templates struct {
 	mu     sync.Mutex
 	recent *lru.LRU[sluice.Body, *Template]
 }
 
-// Render is Template.Render for the template of a body.
+// Render is Template.Render with the template of a body, compiled if it is not cached.
 func (t *Templates) Render(b *sluice.Body, e *sluice.Event, limit int64) (body []byte, contentType string, err error) {
 	template, err := t.of(b)
 	if err != nil {
@@ -236,7 +240,7 @@ func (t *Templates) of(b *sluice.Body) (*Template, error) {
 		}
 	}
 	t.mu.Unlock()
-	made, err := CompileTemplate(b) // twice at worst
+	made, err := CompileTemplate(b) // concurrent callers may compile it twice, which does no harm
 	if err != nil {
 		return nil, err
 	}

@@ -19,19 +19,21 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// An evaluation has a meter, which every step charges. CEL has a limit of its own, but it prices
-// most steps equally regardless of their operands, detects an expensive step only after it is done,
-// and is slow at counting. Here strings cost by their length wherever one is handed out,
-// comparisons by the values that they look at, lists that are joined by their length, and regular
-// expressions by the size of their program and of the text; and a step is charged before it is
-// done.
+// Prices of steps. An evaluation has a meter, which every step charges. CEL has a cost limit of its
+// own, but it prices most steps equally regardless of their operands, detects an expensive step
+// only after it is done, and counts slowly. Here a string costs by its length wherever a step
+// yields it, a comparison by the values that it visits, a joined list by its length, and a regular
+// expression by the size of its program and of the text. Comparisons and regular expressions are
+// charged before they run. Other steps are charged for their result, so the operands of a step are
+// always paid for before it runs.
 
 const (
-	// allowance names the *meter among the variables; no expression can say it.
+	// allowance is the variable that holds the *meter. Its name is no identifier of CEL, so no
+	// expression can read it.
 	allowance = "#allowance"
 
 	stringUnit = 100 // bytes of a string that cost as much as a step
-	regexUnit  = 50  // instructions, for each byte of the text, that do
+	regexUnit  = 50  // instructions of a program, for each byte of the text, that cost as much as a step
 	zoneCost   = 200 // steps for finding a time zone: event.time.getHours("Europe/Berlin")
 	regexBase  = 500 // steps for compiling a regular expression
 	regexByte  = 10  // and for each of its bytes
@@ -49,13 +51,14 @@ type meter struct {
 }
 
 // turnCost is the cost after which an evaluation of the pool yields its processor, about 0.1 ms.
-// Otherwise it keeps it for the 10 ms after which Go preempts a goroutine, and all others wait as
-// long. A caller that evaluates by itself may hold a lock that others wait for: it does not yield.
+// Without that it would keep the processor for the 10 ms after which Go preempts a goroutine, and
+// all others would wait that long. A caller that evaluates by itself does not yield, because it may
+// hold a lock that others wait for.
 const turnCost = 400
 
-// spend charges the cost of the next step. If the evaluation cannot afford it, it ends as CEL ends
-// one: with a panic that Program.Eval turns into an error. A program's constants are computed while
-// it is planned, each on a meter of its own.
+// spend charges the cost of a step. If the evaluation cannot afford it, spend aborts it as CEL
+// does: with a panic that Program.Eval turns into an error. The constants of a program are computed
+// while it is planned, each with a meter of its own.
 func spend(vars interpreter.Activation, cost int) {
 	m := meterOf(vars)
 	if m.left -= cost; m.left < 0 {
@@ -75,7 +78,8 @@ func meterOf(vars interpreter.Activation) *meter {
 	return &meter{left: costLimit}
 }
 
-// handling returns the cost of a string for its receiver: copying, comparing, searching.
+// handling returns the cost of a string or bytes for the step that receives it: copying, comparing,
+// searching.
 func handling(v any) int {
 	switch v := v.(type) {
 	case string:
@@ -88,8 +92,8 @@ func handling(v any) int {
 	return 0
 }
 
-// extent returns the number of values in v, strings according to their length; more than limit if
-// it is more.
+// extent returns the number of values in v, with strings counted by their length. Beyond limit it
+// stops counting, and returns some number above limit.
 func extent(v ref.Val, limit int) int {
 	n := 1 + handling(v)
 	switch v := v.(type) {
@@ -117,8 +121,8 @@ func entries(v traits.Sizer) int {
 	return math.MaxInt32 // beyond counting
 }
 
-// comparing returns the cost of comparing two values: at most a look at the smaller, regardless of
-// the other's size, and so is computing it.
+// comparing returns the cost of comparing two values, which is the extent of the smaller one.
+// Computing the cost takes no longer than that either, however large the other value is.
 func comparing(a, b ref.Val, limit int) int {
 	for most := 16; ; most *= 4 {
 		if n := min(extent(a, most), extent(b, most)); n <= most || most >= limit {
@@ -127,8 +131,8 @@ func comparing(a, b ref.Val, limit int) int {
 	}
 }
 
-// metered returns the decorator that puts the steps of a program on the meter. ranges are the ids
-// of the values that macros iterate over.
+// metered returns the decorator that makes the steps of a program charge the meter. ranges are the
+// ids of the values that macros iterate over.
 func metered(env *cel.Env, ranges map[int64]bool) interpreter.InterpretableDecoratorV2 {
 	keys := interpreter.NewAttributeFactory(env.Container, env.CELTypeAdapter(), env.CELTypeProvider())
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -148,8 +152,8 @@ func metered(env *cel.Env, ranges map[int64]bool) interpreter.InterpretableDecor
 	}
 }
 
-// rangesOf returns the ids of the values that the macros of an expression iterate over: of a field,
-// the id of its variable, under which CEL plans it.
+// rangesOf returns the ids of the values that the macros of an expression iterate over. For a field
+// it includes the id of the field's variable, under which CEL plans the field.
 func rangesOf(whole ast.Expr) map[int64]bool {
 	ids := map[int64]bool{}
 	ast.PostOrderVisit(whole, ast.NewExprVisitor(func(e ast.Expr) {
@@ -163,7 +167,8 @@ func rangesOf(whole ast.Expr) map[int64]bool {
 	return ids
 }
 
-// operand returns the value of which a field or an element is selected, or nil.
+// operand returns the value from which the expression selects a field or an element, or nil if it
+// selects none.
 func operand(e ast.Expr) ast.Expr {
 	switch {
 	case e.Kind() == ast.SelectKind:
@@ -174,7 +179,7 @@ func operand(e ast.Expr) ast.Expr {
 	return nil
 }
 
-// goingThrough returns the cost of starting an iteration over v: the keys of a map are listed.
+// goingThrough returns the cost of starting an iteration over v: CEL first lists the keys of a map.
 func goingThrough(v ref.Val) int {
 	if m, ok := v.(traits.Mapper); ok {
 		return entries(m)
@@ -243,7 +248,7 @@ func (a *attribute) Qualify(vars interpreter.Activation, obj any) (any, error) {
 	return key.Qualify(vars, obj)
 }
 
-// QualifyIfPresent is Qualify for an optional value.
+// QualifyIfPresent is Qualify for a value that obj may lack.
 func (a *attribute) QualifyIfPresent(vars interpreter.Activation, obj any, presenceOnly bool) (any, bool, error) {
 	key, err := a.key(vars)
 	if err != nil {
@@ -274,7 +279,7 @@ func (c *constructor) Eval(vars interpreter.Activation) ref.Val {
 	return c.Exec(interpreter.AsFrame(vars))
 }
 
-// call is a call of a function with arguments that were charged when they were handed out.
+// call is a call of a function whose arguments are already charged.
 type call struct {
 	interpreter.InterpretableCall
 
@@ -300,7 +305,7 @@ func (c *call) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 
 func (c *call) Eval(vars interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(vars)) }
 
-// binary is a call of a function of two values with its own cost.
+// binary is a call of a function of two values that charges its own cost.
 type binary struct {
 	interpreter.InterpretableCall
 
@@ -354,7 +359,7 @@ type match struct {
 	constant *regex // nil if the pattern is not a constant
 }
 
-// newMatch returns the call, with its regular expression compiled if that is a constant.
+// newMatch returns the call, and compiles its regular expression if that is a constant.
 func newMatch(c interpreter.InterpretableCall) (*match, error) {
 	m := &match{binary: binary{InterpretableCall: c}}
 	m.do = m.matches
@@ -374,7 +379,7 @@ func newMatch(c interpreter.InterpretableCall) (*match, error) {
 // Function returns a name unknown to CEL, which would otherwise compile the expression itself.
 func (*match) Function() string { return "metered matches" }
 
-// OverloadID returns none, for the same reason.
+// OverloadID returns "", for the same reason.
 func (*match) OverloadID() string { return "" }
 
 func (m *match) matches(vars interpreter.Activation, a, b ref.Val) ref.Val {
@@ -402,7 +407,7 @@ type regex struct {
 }
 
 // compileRegex returns the regular expression, or an error if it is invalid or its program would be
-// larger than regexLimit, which is checked before compiling.
+// larger than regexLimit. It checks the size before compiling.
 func compileRegex(pattern string) (*regex, error) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -416,8 +421,8 @@ func compileRegex(pattern string) (*regex, error) {
 	return &regex{re, size}, err
 }
 
-// instructions returns the approximate size of a regular expression's program; more than regexLimit
-// if it is larger than that.
+// instructions returns the approximate size of a regular expression's program. Beyond regexLimit it
+// stops counting, and returns some number above it.
 func instructions(re *syntax.Regexp) int {
 	n := max(len(re.Sub), 1)
 	if re.Op == syntax.OpLiteral {

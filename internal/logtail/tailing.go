@@ -1,6 +1,6 @@
-// Package logtail is the shared log reader of a namespace for one engine in this process: it fills
-// a ring, from which many readers take new events at their own pace. It starts with the first
-// reader, and stops some time after the last one has left, or when the log is recreated.
+// Package logtail reads the log of a namespace once for all readers of an engine in this process. A
+// tail fills a ring, from which each reader takes new events at its own pace. It starts with the
+// first reader. It stops some time after the last one has left, or when the log is recreated.
 package logtail
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Backoff after a failure of a log.
+// Backoff after a failed read of a log: the first and the longest pause.
 const (
 	again     = 200 * time.Millisecond
 	againMost = 5 * time.Second
@@ -30,8 +30,9 @@ type Log interface {
 	Tail(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error
 }
 
-// Deps is an engine's configuration of its tails: elements T, and a companion W of each tail.
-// Functions without a remark are required.
+// Deps is an engine's configuration of its tails. A tail fills a ring of elements T, and has a
+// companion W: the engine's own data for it. Functions are required unless their comment allows
+// nil.
 type Deps[T, W any] struct {
 	Log    Log
 	Beside func(t *Tail[T, W]) W                 // creates a tail's companion
@@ -41,17 +42,17 @@ type Deps[T, W any] struct {
 	Open  func(ctx context.Context, t *Tail[T, W]) error       // called before the log's end is read; nil: no call
 	Room  func(ctx context.Context, t *Tail[T, W], it T) error // waits until there is room for an element; nil: there always is
 	While func(ctx context.Context, t *Tail[T, W])             // runs while the ring is filled; nil: nothing does
-	Over  func(ctx context.Context, t *Tail[T, W]) error       // returns why the log cannot be followed any more, nil if it can or that is unknown
+	Over  func(ctx context.Context, t *Tail[T, W]) error       // returns why the log cannot be followed any more; nil: it can, or that is unknown
 	Ended func(t *Tail[T, W], why error)                       // called when the ring has ended; nil: no call
 
-	Began    func() error  // the error of a tail with a log that lost its end
-	Stopping func() error  // the error of tails that end with the engine
-	Linger   time.Duration // for which an unused tail goes on; 0: it ends at once
+	Began    func() error  // returns the error that ends a tail whose log lost its end
+	Stopping func() error  // returns the error that ends tails when the engine stops
+	Linger   time.Duration // how long a tail without users goes on; 0: it ends at once
 	For      string        // the purpose of the tail, for the server's log
 	Slog     *slog.Logger
 }
 
-// Set is the tails in use. It is safe for concurrent use.
+// Set holds the tails in use. It is safe for concurrent use.
 type Set[T, W any] struct {
 	needs Deps[T, W]
 
@@ -73,8 +74,8 @@ func (s *Set[T, W]) Begin(ctx context.Context) {
 	s.running = ctx
 }
 
-// End admits no more users, and returns when all have left and every tail has ended: ctx has to be
-// done by then.
+// End admits no more users, and returns when all have left and every tail has ended. The caller
+// cancels the context of Begin, or End does not return.
 func (s *Set[T, W]) End() {
 	s.mu.Lock()
 	s.running = nil
@@ -93,8 +94,8 @@ func (s *Set[T, W]) Tails() []*Tail[T, W] {
 	return all
 }
 
-// Share divides memory for rings among the tails, and returns the share of each: of all bytes, at most
-// each.
+// Share divides all bytes of memory among the rings of the tails, at most each to one ring, and
+// returns the share of one.
 func (s *Set[T, W]) Share(each, all int) int {
 	tails := s.Tails()
 	each = min(each, all/max(1, len(tails)))
@@ -106,8 +107,8 @@ func (s *Set[T, W]) Share(each, all int) int {
 	return each
 }
 
-// Enter returns the tail of a namespace with a ring that covers the log from before the call on,
-// and a function to call at the end.
+// Enter returns the tail of a namespace and a function that the caller calls when it leaves. The
+// ring of the tail covers every event that is stored after the call.
 func (s *Set[T, W]) Enter(ctx context.Context, namespace string) (*Tail[T, W], func(), error) { //nolint:contextcheck // a tail outlives its first user
 	s.mu.Lock()
 	if s.running == nil {
@@ -194,7 +195,7 @@ func (t *Tail[T, W]) end() {
 	t.stop()
 }
 
-// forget removes the tail, so that later users get another one.
+// forget removes the tail from the set, so that later users get another one.
 func (t *Tail[T, W]) forget() {
 	t.set.mu.Lock()
 	defer t.set.mu.Unlock()
@@ -270,8 +271,8 @@ func (t *Tail[T, W]) fill(ctx context.Context) error {
 	}
 }
 
-// add puts an event into the ring when there is room. It reports whether it lies behind the last
-// one.
+// add puts an event into the ring when there is room. It returns false if the event does not lie
+// behind the last one.
 func (t *Tail[T, W]) add(ctx context.Context, ev sluice.Event) (bool, error) {
 	it := t.set.needs.Item(ev)
 	if room := t.set.needs.Room; room != nil {

@@ -12,12 +12,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// patience is how long a creation waits until the existing subscriptions are known.
+// patience limits how long Enter waits until the existing subscriptions are known.
 const patience = 10 * time.Second
 
 // Counts limits the subscriptions of a namespace, and of a principal in all namespaces together, of
-// every mode and protocol. Within this process the limit is exact; other replicas can exceed it by
-// those that they create before this one learns of them. It is safe for concurrent use.
+// every mode and protocol. Within this process the limit is exact. Across replicas it can be
+// exceeded by the subscriptions that other replicas create before this one learns of them. It is
+// safe for concurrent use.
 type Counts struct {
 	most  Most
 	known chan struct{} // closed when all existing ones have been reported
@@ -26,11 +27,11 @@ type Counts struct {
 	tally
 }
 
-// tally is a number of subscriptions, and their sums. The zero value is none.
+// tally is a set of subscriptions and their sums. The zero value is empty.
 type tally struct {
 	subs map[string]counted // by id
 	of   map[string]int     // by namespace
-	by   map[creator]*made  // those of the limited
+	by   map[creator]*made  // only of creators that are limited
 }
 
 // made is a creator's subscriptions in a namespace.
@@ -42,8 +43,8 @@ type made struct {
 // Most is the limits; 0: any number.
 type Most struct {
 	Namespace int // of one namespace
-	Principal int // of one principal, those created under a grant; of strangers together
-	Host      int // of those, that send to one host without its consent
+	Principal int // of one principal, created under its grants; or of all callers without a token, together
+	Host      int // how many of those may send to one host without its consent
 
 	// Answers returns the principal that is responsible for a subscription created under a grant;
 	// nil: its creator.
@@ -54,7 +55,7 @@ type Most struct {
 type counted struct {
 	maker
 
-	told bool // it is stored
+	told bool // it is known to be stored
 }
 
 // maker is a subscription's creator and host.
@@ -62,7 +63,8 @@ type maker struct {
 	creator
 
 	host string // its destination; "": with consent, or this machine
-	// Host of its token endpoint, which is not asked for consent; "": none, or one of those above.
+	// tokenHost is the host of its token endpoint, which is not asked for consent. "": it has none,
+	// or its host is empty or the same as the one above.
 	tokenHost string
 }
 
@@ -72,8 +74,8 @@ type creator struct {
 	caller    sluice.Caller
 }
 
-// bounded reports whether the creator is limited: the holder of a grant, or strangers, all together,
-// in a namespace that is open to them. The operator is not.
+// bounded reports whether the creator is limited. The holder of a grant is, and so are callers
+// without a token, all together, in a namespace that is open to them. The operator is not.
 func (m creator) bounded() bool { return m.caller.Grant != "" || m.caller.Unknown() }
 
 func makerOf(sub *sluice.Subscription) maker {
@@ -142,7 +144,7 @@ func (c *Counts) Has(namespace, id string) bool {
 	return ok && sub.namespace == namespace
 }
 
-// CaughtUp says that every stored subscription has been reported.
+// CaughtUp tells c that Set has been called for every stored subscription; Enter waits for it.
 func (c *Counts) CaughtUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,9 +155,9 @@ func (c *Counts) CaughtUp() {
 	}
 }
 
-// Enter counts a subscription that is about to be stored, once. Codes: QuotaExceeded if its
-// namespace, or the responsible principal, has reached a limit; Unavailable if the counts are not
-// known yet.
+// Enter counts a subscription that is about to be stored; a second call for it changes nothing.
+// Codes: QuotaExceeded if its namespace, or the responsible principal, has reached a limit;
+// Unavailable if the counts are not known yet.
 func (c *Counts) Enter(ctx context.Context, sub *sluice.Subscription) error {
 	if err := c.wait(ctx); err != nil {
 		return err
@@ -165,8 +167,9 @@ func (c *Counts) Enter(ctx context.Context, sub *sluice.Subscription) error {
 	return c.enter(sub, &c.tally, nil)
 }
 
-// Trial returns an Enter that counts for itself only: each subscription is counted as if those before it were
-// about to be stored, and nothing is kept from others.
+// Trial returns a function like Enter that reserves nothing: it counts each subscription as if
+// those of its earlier calls were about to be stored, and leaves c unchanged. The function is not
+// safe for concurrent use.
 func (c *Counts) Trial() func(context.Context, *sluice.Subscription) error {
 	var tried tally
 	return func(ctx context.Context, sub *sluice.Subscription) error {
@@ -179,8 +182,8 @@ func (c *Counts) Trial() func(context.Context, *sluice.Subscription) error {
 	}
 }
 
-// enter counts a subscription in a tally unless it is counted already. The limits hold for the counts and a
-// trial together; nil: none.
+// enter counts a subscription in the tally in, unless it is counted already. The limits hold for
+// the counts and the trial tried together; nil: no trial.
 func (c *Counts) enter(sub *sluice.Subscription, in, tried *tally) error {
 	all := []*tally{&c.tally}
 	if tried != nil {
@@ -216,8 +219,8 @@ func (c *Counts) enter(sub *sluice.Subscription, in, tried *tally) error {
 	return nil
 }
 
-// Move enters a stored subscription's new destination. Code QuotaExceeded if the responsible
-// principal has reached the limit for that host.
+// Move counts a stored subscription under its new destination. Code QuotaExceeded if the
+// responsible principal has reached the limit for that host.
 func (c *Counts) Move(sub *sluice.Subscription) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,8 +247,8 @@ func (c *Counts) checkHost(host string, who sluice.Principal, toHost int) error 
 		With("limit", c.most.Host).With("unit", "subscriptions").With("allowed", 0)
 }
 
-// madeFor returns the principal that is responsible for a maker, its number of subscriptions, and
-// how many of them send to a host; 0 for the operator.
+// madeFor returns the principal that is responsible for a maker, the principal's number of
+// subscriptions, and how many of them send to a host. All are zero for the operator.
 func (c *Counts) madeFor(m maker, host string, all ...*tally) (who sluice.Principal, n, toHost int) {
 	if !m.bounded() {
 		return "", 0, 0
@@ -333,7 +336,7 @@ func (t *tally) drop(id string) {
 	}
 }
 
-// less takes one from a number, and removes it at 0.
+// less decrements the number of a key, and removes the key at 0.
 func less(of map[string]int, key string) {
 	if of[key]--; of[key] == 0 {
 		delete(of, key)

@@ -31,9 +31,9 @@ const fraction = 50
 // NewPaces returns paces without any requests counted.
 func NewPaces() *Paces { return &Paces{all: map[Receiver]*rate.Limiter{}} }
 
-// Take counts a request that is about to be sent and returns 0, or returns how long to wait before
-// asking again; then nothing is counted. In no minute are more than PerMinute requests granted: a
-// receiver that counts in windows of a minute, with any start, counts no more.
+// Take counts a request that is about to be sent and returns 0. Without room it counts nothing, and
+// returns how long to wait before asking again. In no minute are more than PerMinute requests
+// granted: a receiver that counts in windows of a minute, with any start, counts no more.
 func (p *Paces) Take(r Receiver, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,8 +52,9 @@ func (p *Paces) Return(r Receiver, now time.Time) {
 	p.bucket(r, now).AllowN(now, -1)
 }
 
-// bucket returns a receiver's bucket. A bucket of b that is refilled at r a minute grants fewer
-// than b + r + 1 in a minute, which has to be PerMinute.
+// bucket returns a receiver's bucket. A bucket that holds b and is refilled at r a minute grants
+// fewer than b + r requests in a minute. Here b + r is PerMinute + 1, so it grants at most
+// PerMinute.
 func (p *Paces) bucket(r Receiver, now time.Time) *rate.Limiter {
 	if b := p.all[r]; b != nil {
 		return b

@@ -13,7 +13,7 @@ import (
 // sweepEvery is the interval of sweeps of unused buckets.
 const sweepEvery = time.Minute
 
-// Quotas are the namespaces' publish quotas. It is safe for concurrent use.
+// Quotas enforces the publish quotas of namespaces. It is safe for concurrent use.
 type Quotas struct {
 	mu      sync.Mutex
 	limits  map[string]limit
@@ -21,13 +21,13 @@ type Quotas struct {
 	swept   time.Time
 }
 
-// limit is a namespace's quota, and the namespace's revision that set it.
+// limit is a namespace's quota, and the revision of the namespace that set it.
 type limit struct {
 	quota    sluice.Quota
 	revision uint64
 }
 
-// bucket is a namespace's remaining quota; nil is unlimited.
+// bucket is a namespace's remaining quota; a nil limiter is unlimited.
 type bucket struct{ events, bytes *rate.Limiter }
 
 // NewQuotas returns quotas without limits.
@@ -112,7 +112,7 @@ func isFull(l *rate.Limiter, now time.Time) bool {
 	return l == nil || l.TokensAt(now) >= float64(l.Burst())
 }
 
-// check returns why n units exceed the quota now, nil if they do not.
+// check returns the error if n units exceed the quota now, nil if they do not.
 func check(namespace, what string, l *rate.Limiter, n int, now time.Time) error {
 	if l == nil {
 		return nil

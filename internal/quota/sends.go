@@ -69,7 +69,8 @@ func (s *Sends) bucket(key string, perMinute int, now time.Time) *rate.Limiter {
 	return b
 }
 
-// dropFull drops the full buckets if there are very many: they equal new ones.
+// dropFull drops the full buckets when there are maxBuckets or more: a full bucket equals a new
+// one.
 func dropFull[K comparable](all map[K]*rate.Limiter, now time.Time) {
 	if len(all) < maxBuckets {
 		return
@@ -81,7 +82,7 @@ func dropFull[K comparable](all map[K]*rate.Limiter, now time.Time) {
 	}
 }
 
-// missing returns the seconds until a bucket has enough for one request; 0: now.
+// missing returns the seconds until a bucket has enough for one request; 0: it has.
 func missing(b *rate.Limiter, now time.Time) int {
 	if b == nil || b.TokensAt(now) >= 1 {
 		return 0

@@ -10,15 +10,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// SharedRate is a rate that several subscriptions have in common: those of one principal, in one namespace, with the
-// same key and limits.
+// SharedRate is a rate that several subscriptions have in common: those of one principal, in one
+// namespace, with the same key and limits. It is the key of a map.
 type SharedRate struct {
 	Principal sluice.Principal // the principal responsible for the subscription; "" is the operator
 	Namespace string
 	Rate      sluice.Rate // with a key
 }
 
-// Rates holds the requests of subscriptions to the rates that they share. It is safe for concurrent use.
+// Rates limits the requests of subscriptions to the rates that they share. It is safe for
+// concurrent use.
 type Rates struct {
 	mu  sync.Mutex
 	all map[SharedRate][]*rate.Limiter
@@ -27,8 +28,8 @@ type Rates struct {
 // NewRates returns rates without any requests counted.
 func NewRates() *Rates { return &Rates{all: map[SharedRate][]*rate.Limiter{}} }
 
-// Take counts a request that is about to be sent and returns 0, or returns how long to wait before asking again; then
-// nothing is counted.
+// Take counts a request that is about to be sent and returns 0. Without room it counts nothing, and
+// returns how long to wait before asking again.
 func (r *Rates) Take(of SharedRate, now time.Time) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +56,8 @@ func (r *Rates) Return(of SharedRate, now time.Time) {
 	}
 }
 
-// buckets returns a bucket for each limit of a rate, which holds a fiftieth of it, as that of a single subscription does.
+// buckets returns a bucket for each limit of a rate. A bucket holds a fiftieth of the limit, as the
+// bucket of a single subscription does.
 func (r *Rates) buckets(of SharedRate, now time.Time) []*rate.Limiter {
 	if buckets, ok := r.all[of]; ok {
 		return buckets

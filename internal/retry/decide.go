@@ -17,8 +17,8 @@ func Decide(p sluice.Policy, a sluice.Attempt, firstFailed, now time.Time, rando
 	return v
 }
 
-// Holds reports whether a delivery that is given up for the reason is held under the policy: its
-// lane waits for an operator's decision. A delivery that has become impossible is not held.
+// Holds reports whether the policy holds a delivery that is given up for the reason: its lane then
+// waits for an operator's decision. A delivery that has become impossible is never held.
 func Holds(p sluice.Policy, reason sluice.Reason) bool {
 	switch reason {
 	case sluice.Exhausted, sluice.NotSendable, sluice.EventTooLarge, sluice.FilterError, sluice.HandlerRefused, sluice.HandlerCrashed, sluice.OutputRefused:

@@ -1,5 +1,5 @@
-// Package retry computes the time of the next attempt after a failure, or that there is none. It is
-// pure: the time and the randomness are arguments.
+// Package retry decides whether there is another attempt after a failure, and computes its time. It
+// is pure: the time and the randomness are arguments.
 package retry
 
 import (
@@ -116,7 +116,8 @@ func doubling(first, limit time.Duration, n int) []time.Duration {
 	return steps
 }
 
-// spread moves a wait up or down by up to this part of it.
+// spread returns a jitter that lengthens or shortens a wait by a random amount, at most this part
+// of it.
 func spread(part float64) func(int, time.Duration, float64) time.Duration {
 	return func(_ int, wait time.Duration, random float64) time.Duration {
 		return scale(wait, 1+part*(2*random-1))
@@ -125,9 +126,9 @@ func spread(part float64) func(int, time.Duration, float64) time.Duration {
 
 func scale(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
 
-// Next returns when the attempt after the one of that number is due, and false if none is left.
-// firstFailed is when the delivery failed first, zero if that is now. random, in [0, 1), places the
-// result within the jitter.
+// Next returns when the attempt that follows the given attempt number is due, and false if none is
+// left. firstFailed is when the delivery failed first, zero if it failed first now. random, in [0,
+// 1), chooses the result within the jitter.
 func Next(r sluice.Retry, attempt int, firstFailed, now time.Time, random float64) (time.Time, bool) {
 	t := timetableOf(r)
 	attempt = max(attempt, 1)
@@ -142,6 +143,6 @@ func Next(r sluice.Retry, attempt int, firstFailed, now time.Time, random float6
 	return at, true
 }
 
-// Cap returns the longest wait of the timetable, jitter aside: no Retry-After delays an attempt
-// by more.
+// Cap returns the longest wait of the timetable without jitter. A Retry-After delays an attempt by
+// no more than that.
 func Cap(r sluice.Retry) time.Duration { return timetableOf(r).ceiling }

@@ -1,4 +1,4 @@
-// Package shutdown gives all work after the server was told to stop a common deadline.
+// Package shutdown sets a common deadline for all work that is left when the server stops.
 //
 // The deadline travels with the context: Lasting returns a context that outlives the one that ended,
 // and ends with the deadline. So no step of the stop path needs a limit of its own.
@@ -83,8 +83,8 @@ func (d *Deadline) fire(reserve time.Duration) {
 	d.timer = time.AfterFunc(reserve, func() { d.endClosing(ErrOver) })
 }
 
-// Closing returns the context for closing connections and files, which ends at the deadline;
-// contexts of Lasting end a fifth of the grace period before.
+// Closing returns the context for closing connections and files, which ends at the deadline.
+// Contexts of Lasting end a fifth of the grace period earlier.
 func (d *Deadline) Closing() context.Context { return d.closing }
 
 // Do executes the last step of a component and returns its error. A step that is not done at the
@@ -106,7 +106,7 @@ func (d *Deadline) Do(what string, step func() error) error {
 	}
 }
 
-// Close stops the clock and ends all contexts of the deadline.
+// Close stops the timer and ends all contexts of the deadline.
 func (d *Deadline) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,7 +117,7 @@ func (d *Deadline) Close() {
 	d.endClosing(nil)
 }
 
-// Add notes n unfinished items of a kind.
+// Add counts n unfinished items of a kind.
 func (d *Deadline) Add(what string, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,8 +158,8 @@ func Sending(ctx context.Context) (over func()) {
 	})
 }
 
-// Lasting returns a context with the values of ctx that does not end with it, but at the deadline
-// that ctx carries; without one, never.
+// Lasting returns a context with the values of ctx that does not end with ctx. It ends at the
+// deadline that ctx carries, or never if ctx carries none.
 func Lasting(ctx context.Context) context.Context {
 	without := context.WithoutCancel(ctx)
 	if d := of(ctx); d != nil {
@@ -168,8 +168,8 @@ func Lasting(ctx context.Context) context.Context {
 	return without
 }
 
-// Left notes n unfinished items of a kind. It reports whether it did: unless a shutdown has begun,
-// the caller logs it.
+// Left counts n unfinished items of a kind with the deadline that ctx carries. It returns false if
+// no shutdown has begun: then the caller logs the items itself.
 func Left(ctx context.Context, what string, n int) bool {
 	d := of(ctx)
 	if d == nil || !d.hasBegun() {

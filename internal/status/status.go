@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Status reports the state of a server. All fields are required.
+// Status reports the state of a server. All fields are required. Its methods are safe for
+// concurrent use if theirs are.
 type Status struct {
 	// Usage returns used, limit and free bytes of the store.
 	Usage func(ctx context.Context) (sluice.Storage, error)
@@ -18,7 +19,7 @@ type Status struct {
 		Level() sluice.StorageLevel
 		Whole() error
 	}
-	// Memory knows the damage of the store.
+	// Memory reports the damage that was found in the store.
 	Memory interface {
 		Known() []sluice.Damage
 		Missing() []string

@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// Set is the workers of an engine, one for each key: a worker begins when its predecessor has ended,
-// and the owner learns when all that were told to end have. W is the engine's view of a worker. The zero Set has none. It
-// is safe for concurrent use.
+// Set runs the workers of an engine, one for each key. A worker begins when its predecessor has
+// ended. W is the engine's view of a worker. The zero Set is empty and ready for use. It is safe
+// for concurrent use.
 type Set[W any] struct {
 	all sync.WaitGroup
 
 	mu      sync.Mutex
 	serving map[string]*worker[W]
-	leaving map[string]*worker[W] // the last one of each key that was told to end, until it has
+	leaving map[string]*worker[W] // the last one of each key that was told to end, until it has ended
 }
 
 type worker[W any] struct {
@@ -49,8 +49,8 @@ func (s *Set[W]) Start(ctx context.Context, key string, create func(context.Cont
 	})
 }
 
-// Stop tells a key's worker to end. The returned channel is closed when it has ended; nil if there is
-// none.
+// Stop tells a key's worker to end. The returned channel is closed when it has ended; it is nil if
+// there is no worker.
 func (s *Set[W]) Stop(key string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,8 @@ func (s *Set[W]) Stop(key string) <-chan struct{} {
 	return nil
 }
 
-// leave tells a key's worker to end, and returns the last one that was told to. The caller holds the
-// lock.
+// leave tells a key's worker to end. It returns the key's last worker that was told to end, nil if
+// there is none. The caller holds the lock.
 func (s *Set[W]) leave(key string) *worker[W] {
 	w := s.serving[key]
 	if w == nil {
@@ -75,7 +75,8 @@ func (s *Set[W]) leave(key string) *worker[W] {
 	return w
 }
 
-// left enters that a worker has ended. One that ended by itself keeps its key until it is told to.
+// left records that a worker has ended. A worker that ended by itself keeps its key until it is
+// told to end.
 func (s *Set[W]) left(key string, w *worker[W]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +124,9 @@ func (s *Set[W]) Settled() <-chan struct{} {
 	return settled
 }
 
-// Go runs a function that Wait waits for.
+// Go runs a function in a goroutine that Wait waits for.
 func (s *Set[W]) Go(f func()) { s.all.Go(f) }
 
-// Wait returns when all workers have ended. None may be started then.
+// Wait returns when all workers and functions of Go have ended. No worker may be started after the
+// call.
 func (s *Set[W]) Wait() { s.all.Wait() }

@@ -1,5 +1,5 @@
-// Package supervise has the parts that engines share: the run of an engine on the work that a replica
-// owns, and pauses between tries.
+// Package supervise has the parts that engines share: running an engine on the work that a replica
+// owns, and pausing between retries.
 package supervise
 
 import (
@@ -10,16 +10,16 @@ import (
 	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
-// Ownership reports changes of the work that this replica owns.
+// Ownership acquires and gives up the work of this replica, and reports its changes.
 type Ownership interface {
-	// Run calls changed whenever that may have changed, until ctx is done. The returned channel is
-	// closed when none of the work that is no longer owned is in flight.
+	// Run calls changed whenever the owned work may have changed, until ctx is done. The channel
+	// that changed returns is closed when none of the work that is no longer owned is in flight.
 	Run(ctx context.Context, changed func() <-chan struct{}) error
 }
 
-// Engine is the work of an engine. The context of its functions ends when one of them does.
+// Engine is the work of an engine. The context of its functions ends when one of them returns.
 type Engine struct {
-	// Watches report the work that there is, until their context ends.
+	// Watches keep track of the existing work until their context ends.
 	Watches []func(context.Context) error
 	// Changed is called when ownership may have changed, as by Ownership.
 	Changed func(context.Context) <-chan struct{}
@@ -27,8 +27,9 @@ type Engine struct {
 	Serve func(context.Context)
 }
 
-// Run runs an engine until ctx is done, which is not an error, or one of its parts or the ownership
-// ends. Ownership outlasts the work: no other replica does the same before.
+// Run runs an engine until ctx is done, or until one of its parts or the ownership ends. It returns
+// nil if ctx is done, else the error of the part. Run gives up ownership only after Serve has
+// returned, so that no other replica does the same work meanwhile.
 func Run(ctx context.Context, owns Ownership, e Engine) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -50,14 +51,14 @@ func Run(ctx context.Context, owns Ownership, e Engine) error {
 	return context.Cause(inner)
 }
 
-// Pause is the pause between tries. It doubles with each.
+// Pause is the backoff between retries, from First up to Most. It doubles with each Wait.
 type Pause struct {
 	First, Most time.Duration
 
 	next time.Duration
 }
 
-// Wait waits for the pause, and reports whether ctx is not done.
+// Wait waits for the pause. It returns false if ctx is done first.
 func (p *Pause) Wait(ctx context.Context) bool {
 	p.next = max(p.next, p.First)
 	select {
@@ -69,5 +70,5 @@ func (p *Pause) Wait(ctx context.Context) bool {
 	return true
 }
 
-// Reset makes the next pause the first again.
+// Reset makes the next pause First again.
 func (p *Pause) Reset() { p.next = 0 }

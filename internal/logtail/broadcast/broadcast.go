@@ -1,7 +1,8 @@
 // Package broadcast reads each log once for all its followers in this process: one reader fills a
-// buffer, from which every follower takes messages at its own pace. A follower that the buffer does
-// not reach back to reads by itself until it does. All buffers together have a limit: beyond it, those
-// of the logs that had no message for longest are emptied.
+// buffer, from which every follower takes messages at its own pace. A follower whose position is
+// older than the buffer reads the log by itself until the buffer covers its position. All buffers
+// together have a limit. Beyond it, the package empties the buffers of the logs that have been
+// without a new message for longest.
 package broadcast
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
 )
 
-// FromNow is the position of a follower that wants what is stored after its call.
+// FromNow is the position of a follower that wants only messages stored after its call.
 const FromNow = ^uint64(0)
 
 // Errors that end following: the caller decides where to go on.
@@ -42,7 +43,7 @@ type Options[M any] struct {
 	Slog   *slog.Logger
 }
 
-// Broadcaster has the readers of the logs that are followed. It is safe for concurrent use.
+// Broadcaster runs one reader for each log that has followers. It is safe for concurrent use.
 type Broadcaster[M any] struct {
 	opts Options[M]
 	ctx  context.Context //nolint:containedctx // of the readers, which outlive the follower that started them
@@ -54,7 +55,7 @@ type Broadcaster[M any] struct {
 
 	weighing sync.Mutex
 	weight   int       // of all buffers
-	filled   list.List // of *reader[M] with messages in their buffers; the log that had none for longest is first
+	filled   list.List // of *reader[M] with messages in their buffers; the log without a new message for longest is first
 }
 
 // reader fills the buffer of a log while it has followers.
@@ -66,7 +67,7 @@ type reader[M any] struct {
 
 	followers int // under the Broadcaster's lock
 
-	weight int           // of the ring, as it is counted in that of all; under the lock for weighing
+	weight int           // of the ring, as counted in Broadcaster.weight; under the lock weighing
 	filled *list.Element // nil: the ring is empty
 }
 
@@ -93,9 +94,9 @@ func (b *Broadcaster[M]) Readers() int {
 }
 
 // Follow calls begun, unless it is nil, and then each for the messages of a log behind a sequence,
-// in order, until each returns an error, ctx ends or the log fails. What is stored after the call
-// of begun comes for certain. From FromNow a few messages may come that were stored before. A log
-// that ends before the sequence, because it lost its end in a crash, is followed from its end on.
+// in order, until each returns an error, ctx ends or the log fails. No message that is stored after
+// the call of begun is missed. With FromNow, a few messages may come that were stored before. If
+// the log ends before the sequence, because it lost its end in a crash, Follow starts at its end.
 func (b *Broadcaster[M]) Follow(ctx context.Context, log string, after uint64, begun func(), each func(M) error) error {
 	r, err := b.enter(ctx, log)
 	if err != nil {
@@ -210,7 +211,7 @@ func (b *Broadcaster[M]) read(ctx context.Context, log string, r *reader[M]) {
 		err = ErrClosed
 	}
 	b.mu.Lock()
-	b.forget(log, r) // first: a follower that is told of the end starts another one
+	b.forget(log, r) // first: a follower that learns of the end starts another reader
 	b.mu.Unlock()
 	if r.ring == nil {
 		r.err = err
@@ -220,8 +221,9 @@ func (b *Broadcaster[M]) read(ctx context.Context, log string, r *reader[M]) {
 	r.ring.End(err)
 }
 
-// weigh counts a reader's buffer, which has a new message. While all are too large together, it empties
-// those that had none for longest, never this one.
+// weigh updates the counted weight of a reader's buffer, which has a new message. While all buffers
+// together exceed the limit, it empties those without a new message for longest, but never this
+// one.
 func (b *Broadcaster[M]) weigh(r *reader[M]) {
 	b.weighing.Lock()
 	defer b.weighing.Unlock()
@@ -239,7 +241,8 @@ func (b *Broadcaster[M]) weigh(r *reader[M]) {
 	}
 }
 
-// unweigh stops counting the buffer of a reader that has ended: it goes with the last follower.
+// unweigh stops counting the buffer of a reader that has ended. The buffer itself is freed when the
+// last follower leaves.
 func (b *Broadcaster[M]) unweigh(r *reader[M]) {
 	b.weighing.Lock()
 	defer b.weighing.Unlock()
@@ -263,8 +266,9 @@ type follower[M any] struct {
 	buf   [32]M
 }
 
-// take hands over messages of the ring. It returns a channel that is closed when there are more, nil if
-// there may be some already, and false if the ring does not reach back to the position.
+// take hands messages of the ring to the follower. The channel is closed when there are more; it is
+// nil if there may be more already. covered is false if the ring does not reach back to the
+// position.
 func (f *follower[M]) take() (changed <-chan struct{}, covered bool, err error) {
 	taken, err := f.ring.Take(f.after, f.buf[:])
 	if err != nil {
@@ -290,7 +294,7 @@ func (f *follower[M]) hand(m M) error {
 // errCovered ends reading alone: the ring reaches back to the position.
 var errCovered = errors.New("covered")
 
-// alone reads the log from the position on until the ring reaches back to it.
+// alone reads the log from the position on, until the ring reaches back to the position.
 func (f *follower[M]) alone(ctx context.Context, source Source[M], log string) error {
 	err := source.Tail(ctx, log, f.after, func(m M) error {
 		if err := f.hand(m); err != nil {

@@ -14,48 +14,51 @@ type Of[T any] struct {
 	Weight func(T) int    // its approximate size in bytes
 }
 
-// Ring is the last elements of a log. New elements evict the oldest. It is safe for concurrent use.
+// Ring holds the last elements of a log. New elements evict the oldest. It is safe for concurrent
+// use.
 type Ring[T any] struct {
 	of      Of[T]
 	filling chan struct{}
 
 	mu      sync.Mutex
 	slots   []T
-	first   int // of the items in slots
+	first   int // index of the oldest element in slots
 	count   int
 	weight  int
-	most    int    // weight
-	strict  bool   // the last element is no exception from most
-	base    uint64 // all events above it, up to head, are here
+	most    int    // maximum of weight
+	strict  bool   // most holds even for a single element
+	base    uint64 // all events behind it, up to head, are in the ring
 	head    uint64
-	guarded uint64        // every reader has looked at everything up to it
+	guarded uint64        // every reader has seen everything up to it
 	swept   chan struct{} // closed when guarded rises, if a caller waits
 	ended   error         // why no more elements will come
 
 	changed chan struct{} // closed at the next change, if a caller waits
 	waiters int
-	woke    time.Time   // when it was last closed
-	waking  *time.Timer // closes it; nil: no wake-up is pending
+	woke    time.Time   // when changed was last closed
+	waking  *time.Timer // closes changed; nil: no wake-up is pending
 }
 
-// perWaiter limits the processor time for waking waiters: all of them together are woken no more
-// often than waiters times this. The first element after a pause wakes them at once.
+// perWaiter limits the processor time for waking waiters: between two wake-ups lies at least this
+// time for each waiter. The first element after a pause wakes them at once.
 const perWaiter = 2 * time.Microsecond
 
-// New returns a ring that covers a log from behind a sequence on, of this many elements and bytes.
+// New returns a ring of at most size elements and weight bytes, which covers a log from behind the
+// sequence base on.
 func New[T any](of Of[T], size, weight int, base uint64) *Ring[T] {
 	return &Ring[T]{of: of, slots: make([]T, size), most: weight, base: base, head: base, guarded: math.MaxUint64, filling: make(chan struct{}, 1)}
 }
 
-// Guard makes Room protect elements that were not looked at, as SweptTo reports. It is called
-// before there is anything in the ring.
+// Guard makes Room protect the elements that not every reader has seen; SweptTo reports those that
+// all have. Call it while the ring is empty.
 func (r *Ring[T]) Guard() { r.guarded = r.base }
 
-// Strict makes the ring keep no element that is heavier than its maximum: it is evicted at once. It is called
-// before there is anything in the ring.
+// Strict makes the ring evict an element at once that alone exceeds its maximum of bytes. Call it
+// while the ring is empty.
 func (r *Ring[T]) Strict() { r.strict = true }
 
-// Filling signals that the oldest elements should be looked at for slow readers.
+// Filling returns a channel that receives a value when the oldest elements should be handed to slow
+// readers.
 func (r *Ring[T]) Filling() <-chan struct{} { return r.filling }
 
 // Room returns nil if adding the item evicts only elements that every reader has seen; otherwise a
@@ -78,8 +81,8 @@ func (r *Ring[T]) isFull(it T) bool {
 	return r.count > 0 && (r.count == len(r.slots) || r.weight+r.of.Weight(it) > r.most)
 }
 
-// Add adds the next element. It returns false if the element does not lie behind the last one: the
-// log is another one.
+// Add adds the next element. It returns false if the element does not lie behind the last one: then
+// the log was recreated or lost its end.
 func (r *Ring[T]) Add(it T) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +117,7 @@ func (r *Ring[T]) drop() {
 	r.base = r.of.Seq(oldest)
 }
 
-// Clear evicts all elements, also those that were not looked at.
+// Clear evicts all elements, also those that not every reader has seen.
 func (r *Ring[T]) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,14 +153,15 @@ func (r *Ring[T]) Weight() int {
 	return r.weight
 }
 
-// IsPressed reports whether elements that were not looked at leave little room for new ones.
+// IsPressed reports whether the elements that not every reader has seen leave little room for new
+// ones.
 func (r *Ring[T]) IsPressed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count-r.index(r.guarded) > 7*len(r.slots)/8 || r.weight > 7*r.most/8 && r.of.Seq(r.at(0)) > r.guarded
 }
 
-// Middle returns the sequence in the middle of the elements that were not looked at.
+// Middle returns the sequence in the middle of the elements that not every reader has seen.
 func (r *Ring[T]) Middle() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,7 +172,7 @@ func (r *Ring[T]) Middle() uint64 {
 	return r.of.Seq(r.at((i + r.count) / 2))
 }
 
-// SweptTo says that everything up to a sequence was looked at.
+// SweptTo says that every reader has seen everything up to a sequence.
 func (r *Ring[T]) SweptTo(seq uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +184,7 @@ func (r *Ring[T]) SweptTo(seq uint64) {
 	}
 }
 
-// End says that no more elements come, and why.
+// End ends the ring: Take returns the reason once it has no more elements. The first call counts.
 func (r *Ring[T]) End(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,8 +230,8 @@ type Taken[T any] struct {
 	Changed <-chan struct{} // closed when there is more; only without items
 }
 
-// Take returns the items behind a place, as many as fit into the slice. An error says why no more
-// will come.
+// Take returns the items behind a place, as many as fit into the slice. It returns the reason given
+// to End when the ring has ended and nothing is left.
 func (r *Ring[T]) Take(after uint64, into []T) (Taken[T], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,8 +255,8 @@ func (r *Ring[T]) Take(after uint64, into []T) (Taken[T], error) {
 	return t, nil
 }
 
-// Backlog returns the number of items behind a place, and the sequence behind which only left of
-// them remain; 0 if there are not more.
+// Backlog returns the number n of items behind a place. If n exceeds left, last is the sequence
+// behind which only left of them remain; otherwise it is 0.
 func (r *Ring[T]) Backlog(place uint64, left int) (n int, last uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,7 +266,7 @@ func (r *Ring[T]) Backlog(place uint64, left int) (n int, last uint64) {
 	return n, last
 }
 
-// Last returns the sequence of the last event.
+// Last returns the sequence of the last element that was added, or the base given to New.
 func (r *Ring[T]) Last() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
