@@ -6,17 +6,18 @@ import (
 )
 
 const (
-	maxJump = 5 * time.Second  // more is no correction of a clock with a small drift
-	settle  = 30 * time.Second // how long a clock is not trusted after a jump: a mistake is set back meanwhile
+	maxJump = 5 * time.Second  // a larger difference is a jump, not the correction of a small drift
+	settle  = 30 * time.Second // how long a clock is not trusted after a jump, so that an operator or NTP can correct a mistake
 )
 
-// reading is the time of day, and the server's uptime by the monotonic clock.
+// reading is the wall clock time, and the time since the clock was created by the monotonic clock.
 type reading struct {
 	wall time.Time
 	ran  time.Duration
 }
 
-// Doubt is the range of times that passed, or were skipped, while the clock was not trusted.
+// Doubt is the range of wall clock times, From included and Until excluded, that passed or were
+// skipped while the clock was not trusted.
 type Doubt struct{ From, Until time.Time }
 
 // Covers reports whether a time is in the range.
@@ -25,12 +26,13 @@ func (d Doubt) Covers(at time.Time) bool { return !at.Before(d.From) && at.Befor
 // trust is the state of a clock: its last reading, and whether it is trusted.
 type trust struct {
 	last  reading
-	until time.Duration // it is not trusted before; by the monotonic clock
+	until time.Duration // the clock is not trusted before this time of the monotonic clock
 	doubt Doubt
 }
 
-// after returns the state after another reading, and whether the clock has jumped since the
-// previous one. A machine that slept looks the same, because its monotonic clock stood still.
+// after returns the state after another reading, and whether the wall clock has jumped since the
+// previous one. A machine that was suspended looks the same, because its monotonic clock stood
+// still.
 func (t trust) after(r reading) (trust, bool) {
 	jump := r.wall.Sub(t.last.wall) - (r.ran - t.last.ran)
 	was := t.last
@@ -42,7 +44,7 @@ func (t trust) after(r reading) (trust, bool) {
 	if r.wall.Before(from) {
 		from = r.wall
 	}
-	if was.ran < t.until && t.doubt.From.Before(from) { // it is set once more
+	if was.ran < t.until && t.doubt.From.Before(from) { // it jumped again while it was not trusted
 		from = t.doubt.From
 	}
 	t.until, t.doubt = r.ran+settle, Doubt{from, r.wall.Add(settle)}
@@ -73,7 +75,7 @@ func (c *clock) doubted() bool {
 	defer c.mu.Unlock()
 	now := c.now()
 	var jumped bool
-	if c.trust, jumped = c.trust.after(reading{now.Round(0), now.Sub(c.began)}); jumped { // by the monotonic clock, if now has it
+	if c.trust, jumped = c.trust.after(reading{now.Round(0), now.Sub(c.began)}); jumped { // Sub uses the monotonic clock if now has a reading of it
 		c.jumps++
 	}
 	return c.trust.doubted()

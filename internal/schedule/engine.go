@@ -12,23 +12,24 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// endLimit is the time for steps in progress when the server ends.
+// endLimit is how long steps in progress may continue when the server stops.
 const endLimit = 5 * time.Second
 
-// knownLimit limits the wait for a server that has just started.
+// knownLimit limits how long Known waits on a server that has just started.
 const knownLimit = 10 * time.Second
 
-// maxSteps is more than one record takes at one time: an appointment is announced, noticed,
-// announced, fired, announced, and again after a race.
+// maxSteps limits the steps of one call of Fire. No record needs more: an appointment is announced,
+// noticed, announced, fired, announced, and some steps are repeated after a race.
 const maxSteps = 12
 
 // Kind defines the records of one kind.
 type Kind[T any] interface {
-	// Read returns the stored record of a key. Code NotFound.
+	// Read returns the stored record of a key. Code NotFound if there is none.
 	Read(ctx context.Context, key string) (T, error)
 	// Entry returns when to inspect a record, its lane and its namespace.
 	Entry(key string, one *T) timerqueue.Entry
-	// Mark returns a record's place in the list of its namespace, and false if it is not listed.
+	// Mark returns a record's position in the list of its namespace, and false if the list does not
+	// show it.
 	Mark(one *T) (Mark, bool)
 	// Step executes a record's next step, and returns how to continue. Code Conflict after a
 	// concurrent change.
@@ -62,9 +63,9 @@ type Engine[T any] struct {
 	index  *index
 	clock  *clock
 	began  time.Time
-	known  chan struct{} // closed once all records have been reported
+	known  chan struct{} // closed once all stored records have been reported
 
-	knowing sync.Mutex // one record at a time is entered into timers and index
+	knowing sync.Mutex // held while a record is entered into both timers and index
 
 	mu     sync.Mutex
 	coming map[string]int // records of a namespace that are being added
@@ -77,9 +78,9 @@ func New[T any](what string, kind Kind[T], needs Deps, opts Options) *Engine[T] 
 	return e
 }
 
-// Run executes due steps until ctx is done. watch reports every record by its key, its current
-// state and its changes, nil when it is gone, until ctx ends; once all stored ones have been
-// reported, it calls with no key.
+// Run executes due steps until ctx is done. watch calls its function with the key and the state of
+// every stored record, then with each change, and with nil for a record that is gone, until ctx
+// ends. Once it has reported all stored records, it calls the function with an empty key.
 func (e *Engine[T]) Run(ctx context.Context, watch func(context.Context, func(key string, one *T)) error) error {
 	var firing sync.WaitGroup
 	defer firing.Wait()
@@ -90,9 +91,9 @@ func (e *Engine[T]) Run(ctx context.Context, watch func(context.Context, func(ke
 			e.Know(key, one)
 			return
 		}
-		all.Do(func() { // earlier, the first one reported would run first, regardless of its time
+		all.Do(func() { // if timers ran earlier, the first record reported would run first, regardless of its time
 			close(e.known)
-			firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
+			firing.Go(func() { _ = e.timers.Run(ctx) }) // it returns only when ctx ends
 		})
 	})
 }
@@ -121,7 +122,7 @@ func (e *Engine[T]) watchClock(ctx context.Context) {
 // Waiting returns the number of waiting records of each namespace.
 func (e *Engine[T]) Waiting() map[string]int { return e.index.waiting() }
 
-// Ended counts the outcome of a record that was due at a time.
+// Ended reports the outcome of a record that was due at a time to the observer.
 func (e *Engine[T]) Ended(namespace, outcome string, at time.Time) {
 	if e.opts.Observe != nil {
 		e.opts.Observe.Ended(e.what, namespace, outcome, e.needs.Now().Sub(at))
@@ -131,7 +132,8 @@ func (e *Engine[T]) Ended(namespace, outcome string, at time.Time) {
 // Doubt returns the range of times for which the clock was not trusted after its last jump.
 func (e *Engine[T]) Doubt() Doubt { return e.clock.doubt() }
 
-// Know enters a stored record, nil if it is gone.
+// Know enters the stored state of a record into timers and index; nil removes it. It ignores a
+// revision older than the known one.
 func (e *Engine[T]) Know(key string, one *T) {
 	e.knowing.Lock()
 	defer e.knowing.Unlock()
@@ -151,8 +153,8 @@ func (e *Engine[T]) Know(key string, one *T) {
 	}
 }
 
-// Known waits until all records that existed when the server started have been reported, for a few
-// seconds at most. Code Unavailable.
+// Known waits until all records that existed when the server started have been reported. Code
+// Unavailable if that takes longer than knownLimit.
 func (e *Engine[T]) Known(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, knownLimit)
 	defer cancel()
@@ -164,21 +166,22 @@ func (e *Engine[T]) Known(ctx context.Context) error {
 	}
 }
 
-// Marked returns the place of a known, listed record.
+// Marked returns the position of a known, listed record.
 func (e *Engine[T]) Marked(key string) (Mark, bool) { return e.index.get(key) }
 
-// After returns up to most of a namespace's wanted records behind a place, the next first.
+// After returns up to most records of a namespace behind a position for which want returns true,
+// the earliest first.
 func (e *Engine[T]) After(namespace string, place Mark, most int, want func(Mark) bool) []Mark {
 	return e.index.after(namespace, place, most, want)
 }
 
-// Former reports whether a claim is this replica's from before its restart: its work continues at
-// once.
+// Former reports whether this replica made a claim before its restart. Then it continues the work
+// at once.
 func (e *Engine[T]) Former(c *sluice.Claim) bool {
 	return c.By == e.needs.Replica && c.At.Before(e.began)
 }
 
-// Grace returns how long to wait for the responsible replica; 0: this one is.
+// Grace returns how long to wait for the replica that is responsible for a lane; 0 if this one is.
 func (e *Engine[T]) Grace(lane string) time.Duration {
 	if e.needs.Owner.Owns(lane) {
 		return 0
@@ -191,17 +194,18 @@ func (e *Engine[T]) Claim(was *sluice.Claim) *sluice.Claim {
 	now := e.needs.Now().UTC()
 	is := &sluice.Claim{By: e.needs.Replica, Since: now, At: now, Tries: 1}
 	if was != nil {
-		is.Since, is.Tries, is.Sent = was.Since, was.Tries+1, was.Sent || was.Idle.IsZero() // unknown for one that died
+		is.Since, is.Tries, is.Sent = was.Since, was.Tries+1, was.Sent || was.Idle.IsZero() // a replica that died may have sent the event
 	}
 	return is
 }
 
-// OnTheWay is how long after a failed try its event may still reach the log.
+// OnTheWay is how long after a failed attempt its event may still reach the log.
 const OnTheWay = 10 * time.Second
 
-// Stoppable reports whether a claimed record can be cancelled all the same: while tries fail, no
-// replica works on it in between, and the next one claims it anew, and sees that it is cancelled.
-// If a try has sent an event, stored is asked whether the log has it.
+// Stoppable reports whether a record can be cancelled although it was claimed. Between failed
+// attempts no replica works on it, and the next attempt claims it again and so sees the
+// cancellation. If an attempt may have sent the event, Stoppable calls stored, which reports
+// whether the log has it.
 func (e *Engine[T]) Stoppable(c *sluice.Claim, stored func() (bool, error)) (bool, error) {
 	switch {
 	case c == nil:
@@ -217,8 +221,8 @@ func (e *Engine[T]) Stoppable(c *sluice.Claim, stored func() (bool, error)) (boo
 	return !is, err
 }
 
-// Rest returns a claim after a failed try: no replica works on it until the next one. sent says
-// whether the try may have stored an event.
+// Rest returns the claim after a failed attempt: no replica works on the record until the next
+// attempt. sent says whether the attempt may have stored an event.
 func (e *Engine[T]) Rest(c *sluice.Claim, sent bool) *sluice.Claim {
 	is := *c
 	is.Idle, is.Sent = e.needs.Now().UTC(), c.Sent || sent
@@ -226,7 +230,8 @@ func (e *Engine[T]) Rest(c *sluice.Claim, sent bool) *sluice.Claim {
 }
 
 // Reserve makes room for one more record. Code QuotaExceeded if a namespace has reached its limit;
-// remedy completes "namespace acme has 10". Call release once the record is known, or will not come.
+// remedy completes "namespace acme has 10". Call release once the record is known, or was not
+// stored.
 func (e *Engine[T]) Reserve(namespace, remedy string) (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -246,7 +251,7 @@ func (e *Engine[T]) Reserve(namespace, remedy string) (release func(), err error
 // fullRetry is the Retry-After of a full namespace, in seconds.
 const fullRetry = 60
 
-// Fire executes a record's due steps, and returns when to call again.
+// Fire executes a record's due steps, and returns when to call it again for this record.
 func (e *Engine[T]) Fire(ctx context.Context, key string) timerqueue.Again {
 	work, cancel := context.WithTimeout(shutdown.Lasting(ctx), action.MaxTime)
 	defer cancel()
@@ -258,7 +263,7 @@ func (e *Engine[T]) Fire(ctx context.Context, key string) timerqueue.Again {
 		order := e.index.order(key)
 		one, err := e.kind.Read(work, key)
 		if sluice.CodeOf(err) == sluice.NotFound {
-			e.index.removeOf(key, order) // its report came late
+			e.index.removeOf(key, order) // the report of it came after its removal
 			return timerqueue.Again{}
 		}
 		var next Next

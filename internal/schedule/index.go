@@ -11,19 +11,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Mark is a record's place in the list of its namespace, which is ordered by time.
+// Mark is a record's position in the list of its namespace, which is ordered by time and then by
+// ID.
 type Mark struct {
 	At   time.Time
 	ID   string
 	Path sluice.Path // the record's path
-	Over bool        // it does not wait any more
+	Over bool        // the record has ended
 }
 
 func (m Mark) compare(other Mark) int {
 	return cmp.Or(m.At.Compare(other.At), strings.Compare(m.ID, other.ID))
 }
 
-// index has the marks of all records. It is safe for concurrent use.
+// index holds the marks of all records. It is safe for concurrent use.
 type index struct {
 	mu    sync.Mutex
 	byKey map[string]marked
@@ -73,7 +74,7 @@ func (x *index) order(key string) uint64 {
 	return x.byKey[key].order
 }
 
-// removeOf is remove, unless another revision of the record is known by now.
+// removeOf removes a record unless another revision of it has become known.
 func (x *index) removeOf(key string, order uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -106,14 +107,14 @@ func (x *index) get(key string) (Mark, bool) {
 	return m.Mark, ok
 }
 
-// waiting returns how many of each namespace wait.
+// waiting returns the number of waiting records by namespace.
 func (x *index) waiting() map[string]int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return maps.Clone(x.wait)
 }
 
-// after returns up to most wanted marks behind m.
+// after returns up to most marks behind m for which want returns true.
 func (x *index) after(namespace string, m Mark, most int, want func(Mark) bool) (found []Mark) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -138,13 +139,13 @@ func (x *index) after(namespace string, m Mark, most int, want func(Mark) bool) 
 	return found
 }
 
-// maxChunk limits the marks that an insertion moves.
+// maxChunk is the maximum length of a chunk. It limits the marks that an insertion moves.
 const maxChunk = 512
 
-// list is ordered marks, in pieces that are never empty.
+// list holds marks in order, in chunks that are never empty.
 type list struct{ chunks [][]Mark }
 
-// chunkOf returns the first piece that ends at a mark or behind it.
+// chunkOf returns the index of the first chunk that ends at a mark or behind it.
 func (l *list) chunkOf(m Mark) int {
 	c, _ := slices.BinarySearchFunc(l.chunks, m, func(chunk []Mark, m Mark) int { return chunk[len(chunk)-1].compare(m) })
 	return c
@@ -166,7 +167,7 @@ func (l *list) insert(m Mark) {
 	}
 }
 
-// remove takes out a mark that is in the list.
+// remove removes a mark, which must be in the list.
 func (l *list) remove(m Mark) {
 	c := l.chunkOf(m)
 	at, _ := slices.BinarySearchFunc(l.chunks[c], m, Mark.compare)

@@ -11,19 +11,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Performer publishes an event with its creator's present rights.
+// Performer publishes an event with the current rights of its creator.
 type Performer interface {
 	Perform(ctx context.Context, f action.Firing) (sluice.Stored, error)
-	// Find returns an event's place; the zero place if it is not stored.
+	// Find returns where an event is stored; the zero value if it is not.
 	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
 }
 
-// Teller publishes a system event; a repeated id is published once.
+// Teller publishes a system event. A repeated call with the same id publishes nothing more.
 type Teller interface {
 	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
 }
 
-// Owner decides which replica is responsible.
+// Owner reports whether this replica is responsible for a lane.
 type Owner interface {
 	Owns(lane string) bool
 }
@@ -47,7 +47,7 @@ type Deps struct {
 // Options are an engine's optional settings.
 type Options struct {
 	Most    int           // records of a namespace; 0: any number
-	Ahead   time.Duration // maximum distance of the time; 0: none
+	Ahead   time.Duration // how far in the future a record may be due; 0: any time
 	Log     *slog.Logger  // default: slog.DiscardHandler
 	Observe Observer      // nil: none
 }

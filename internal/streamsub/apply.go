@@ -13,19 +13,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// tries limits repeated decisions after concurrent changes.
+// tries limits the retries after concurrent changes.
 const tries = 50
 
 // scan is a subscription's position in the tails of its namespace.
 type scan struct {
 	incarnation string
-	at          uint64            // all up to here was read
-	from        uint64            // from here on
-	hot         map[string]uint64 // the streams that match its pattern and end behind Floor
+	at          uint64            // everything up to here was read
+	from        uint64            // the scan began behind this sequence
+	hot         map[string]uint64 // the streams that match the pattern and end behind Floor, with their ends
 }
 
-// apply decides a subscription's next state and stores it, and decides anew after a concurrent
-// change. check may refuse, given the stored state.
+// apply decides a subscription's next state and stores it. After a concurrent change it decides
+// again. check sees the stored state before each decision, and may refuse with an error; nil: none.
 func (e *Engine) apply(ctx context.Context, key string, in Input, check func(*Subscription) error) (s Subscription, woken bool, err error) {
 	in.WakeID, in.Jitter = "w_"+rand.Text(), mathrand.Float64() //nolint:gosec // the jitter is no secret
 	for i := range tries {
@@ -61,7 +61,7 @@ func (e *Engine) load(ctx context.Context, key string) (Subscription, uint64, er
 	return s, revision, err
 }
 
-// decide decides once. A refusal may change the state too.
+// decide makes one decision and stores its result. Even a refusal may change the state.
 func (e *Engine) decide(ctx context.Context, key string, stored Subscription, revision uint64, in Input) (Subscription, bool, error) {
 	e.mu.Lock()
 	e.know(key, stored, revision)
@@ -84,7 +84,8 @@ func (e *Engine) decide(ctx context.Context, key string, stored Subscription, re
 	return next, woken, refused
 }
 
-// look returns the view of the log for a decision: streams that exist and pass the gate.
+// look returns the view of the log for a decision. If the decision may start a wake, the view has
+// no stream that does not exist or that the gate does not pass.
 func (e *Engine) look(ctx context.Context, s *Subscription, in Input) (View, error) {
 	v, err := e.view(ctx, s, in)
 	if err != nil || !in.mayWake() {
@@ -108,7 +109,8 @@ func (e *Engine) look(ctx context.Context, s *Subscription, in Input) (View, err
 	}
 }
 
-// view returns the present tails.
+// view returns the present tails of a subscription's streams. It first waits until this process has
+// read the log up to its present end.
 func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, error) {
 	last, err := e.ports.Logs.LastSeq(ctx, s.Namespace)
 	if err != nil {
@@ -125,9 +127,9 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 	}
 	v := e.known(t, s)
 	switch {
-	case v.At < last: // forgotten since
+	case v.At < last: // the tails were reset since
 		return v, sluice.Errorf(sluice.Unavailable, goneLooksLike)
-	case v.At > last && s.Floor > last: // the log was created anew
+	case v.At > last && s.Floor > last: // the log was recreated
 		v.At = last
 	}
 	if err := e.viewAcked(ctx, t, s, in, v); err != nil {
@@ -136,8 +138,8 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 	return v, e.viewLinked(ctx, s, in, v)
 }
 
-// viewAcked adds the acknowledged streams, as far as the subscription's owner may still know of
-// them: accepted and refused offsets reveal where a stream ends.
+// viewAcked adds the acknowledged streams that the subscription's owner may still see, and removes
+// the others: accepting or refusing an offset reveals where a stream ends.
 func (e *Engine) viewAcked(ctx context.Context, t *tails, s *Subscription, in Input, v View) error {
 	for _, a := range in.Acks {
 		t.mu.Lock()
@@ -145,7 +147,7 @@ func (e *Engine) viewAcked(ctx context.Context, t *tails, s *Subscription, in In
 		t.mu.Unlock()
 		var seen uint64
 		err := e.passes(s, a.Path, tail)
-		if err == nil && tail > 0 && (s.Wake == nil || a.Offset > s.Wake.Snapshot[a.Path]) { // beyond the announced end
+		if err == nil && tail > 0 && (s.Wake == nil || a.Offset > s.Wake.Snapshot[a.Path]) { // beyond the end in the notice
 			seen, err = e.ports.Streams.Visible(ctx, s.Owner(), s.Namespace, s.Path(a.Path), tail)
 		} else {
 			seen = tail
@@ -162,10 +164,11 @@ func (e *Engine) viewAcked(ctx context.Context, t *tails, s *Subscription, in In
 	return nil
 }
 
-// errWithheld is the error of a stream that the subscription's owner may not know of.
+// errWithheld is the error for a stream that the subscription's owner may not see.
 var errWithheld = errors.New("the stream is not visible")
 
-// passes returns errWithheld unless the gate lets a subscription's owner know where a stream ends.
+// passes returns errWithheld unless the gate permits a subscription's owner to know where a stream
+// ends.
 func (e *Engine) passes(s *Subscription, path string, tail uint64) error {
 	switch e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(path), tail) {
 	case model.Pass:
@@ -177,7 +180,7 @@ func (e *Engine) passes(s *Subscription, path string, tail uint64) error {
 	return errWithheld
 }
 
-// viewLinked adds the streams to be linked.
+// viewLinked adds the streams that the input links.
 func (e *Engine) viewLinked(ctx context.Context, s *Subscription, in Input, v View) (err error) {
 	if in.Do != Linked {
 		return nil
@@ -190,8 +193,8 @@ func (e *Engine) viewLinked(ctx context.Context, s *Subscription, in Input, v Vi
 	return nil
 }
 
-// begin returns the end of a stream to be linked; 0, as if it did not exist, if the subscription's
-// owner may see nothing of it.
+// begin returns the end of a stream to be linked. It returns 0, as for a stream that does not
+// exist, if the subscription's owner may see nothing of the stream.
 func (e *Engine) begin(ctx context.Context, s *Subscription, path string) (uint64, error) {
 	tail, _, err := e.ports.Streams.Tail(ctx, s.Namespace, s.Path(path))
 	if err != nil || tail == 0 {
@@ -204,7 +207,7 @@ func (e *Engine) begin(ctx context.Context, s *Subscription, path string) (uint6
 	return tail, nil
 }
 
-// known returns the known tails.
+// known returns the tails as far as this process has read the log.
 func (e *Engine) known(t *tails, s *Subscription) View {
 	e.mu.Lock()
 	ent := e.entries[s.String()]
@@ -232,7 +235,8 @@ func (e *Engine) known(t *tails, s *Subscription) View {
 	return v
 }
 
-// refresh reads the changes since the last scan.
+// refresh adds the changes since the last scan. It starts again if the subscription or the log is
+// another one.
 func (c *scan) refresh(s *Subscription, t *tails) {
 	if c.incarnation != s.Incarnation || c.from > s.Floor || c.at > t.at {
 		*c = scan{incarnation: s.Incarnation, at: s.Floor, from: s.Floor, hot: map[string]uint64{}}
@@ -247,8 +251,8 @@ func (c *scan) refresh(s *Subscription, t *tails) {
 	c.at = newest
 }
 
-// verify removes from a view the streams that do not exist or must stay hidden, and notes the
-// visible ends of the others.
+// verify removes from a view those of the streams that do not exist or must stay hidden, and sets
+// the visible ends of the others.
 func (e *Engine) verify(ctx context.Context, s *Subscription, all []Stream, v View) error {
 	var mu sync.Mutex
 	var errs []error
@@ -277,9 +281,9 @@ func (e *Engine) verify(ctx context.Context, s *Subscription, all []Stream, v Vi
 	return errors.Join(errs...)
 }
 
-// tail returns the end of a stream, at most seen, and its last message up to there that the
-// subscription's owner may see. Zero tail: it does not exist or must stay hidden; zero message:
-// none is visible.
+// tail returns the end of a stream, at most seen, and in shown its last message up to there that
+// the subscription's owner may see. A tail of 0 means that the stream does not exist or must stay
+// hidden. A shown of 0 means that no message is visible.
 func (e *Engine) tail(ctx context.Context, s *Subscription, path string, seen uint64) (tail, shown uint64, err error) {
 	if err := e.passes(s, path, seen); err != nil {
 		if errors.Is(err, errWithheld) {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// clock schedules keys.
+// clock reports each key when it is due. It is safe for concurrent use.
 type clock struct {
 	now  func() time.Time
 	wake chan struct{}
 
 	mu  sync.Mutex
-	due map[string]time.Time // the valid one
+	due map[string]time.Time // the valid time of each key; all may have superseded ones
 	all alarms
 }
 
@@ -46,7 +46,7 @@ func newClock(now func() time.Time) *clock {
 	return &clock{now: now, wake: make(chan struct{}, 1), due: map[string]time.Time{}}
 }
 
-// set sets a key's due time and replaces an earlier one. The zero time is never.
+// set sets a key's due time, in place of an earlier one. The zero time unschedules the key.
 func (c *clock) set(key string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,12 +62,13 @@ func (c *clock) set(key string, at time.Time) {
 	if c.all[0].key == key {
 		select {
 		case c.wake <- struct{}{}:
-		default: // it is awake
+		default: // a wake-up is pending
 		}
 	}
 }
 
-// next returns the keys that are due, and when the next one is; zero: none is.
+// next removes and returns the keys that are due, and returns when the next one is due; zero: no
+// key is scheduled.
 func (c *clock) next() (due []string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +88,7 @@ func (c *clock) next() (due []string, at time.Time) {
 	return due, time.Time{}
 }
 
-// run reports due keys until ctx is done.
+// run calls tell for each due key until ctx is done.
 func (c *clock) run(ctx context.Context, tell func(key string)) {
 	for {
 		due, at := c.next()

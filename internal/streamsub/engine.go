@@ -11,13 +11,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Engine serves subscriptions: requests for any of them, and the clocks and notices of those that
-// this process owns.
+// Engine serves subscriptions. It handles requests for any of them, and watches the deadlines and
+// sends the notices of those that this process owns. It is safe for concurrent use.
 type Engine struct {
 	ports Deps
 	opts  Options
-	slots chan struct{} // one for each request in flight
-	busy  chan struct{} // one for each subscription in processing
+	slots chan struct{} // has an element for each request in flight
+	busy  chan struct{} // has an element for each subscription that is being processed
 	clock *clock
 	under inflight.Set[sending]
 
@@ -41,9 +41,9 @@ type entry struct {
 	revision uint64
 	view     scan
 
-	working bool            // a goroutine processes it
-	again   bool            // and has to repeat that
-	sending map[string]bool // wakes in flight
+	working bool            // a goroutine is processing it
+	again   bool            // it has to be processed again
+	sending map[string]bool // ids of wakes in flight
 }
 
 // sending is a subscription with a wake in flight, as it was when sent.
@@ -52,7 +52,8 @@ type sending struct {
 	sub *Subscription
 }
 
-// looking limits subscriptions in processing.
+// looking limits the subscriptions that are processed at the same time, and the streams that one of
+// them looks up at the same time.
 const looking = 16
 
 // New returns an engine that is idle until Run.
@@ -64,7 +65,8 @@ func New(ports Deps, opts Options) *Engine {
 	}
 }
 
-// Run serves until ctx is done, which cuts off requests in flight; the next owner sends them again.
+// Run serves subscriptions until ctx is done. That cancels requests in flight; the next owner sends
+// them again.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -82,7 +84,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// change takes a subscription from the store.
+// change enters a subscription that the store reports; nil: it was deleted.
 func (e *Engine) change(key string, s *Subscription, revision uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,7 +98,7 @@ func (e *Engine) change(key string, s *Subscription, revision uint64) {
 	e.start(key)
 }
 
-// know keeps the newest known revision of a subscription. The caller holds the lock.
+// know enters a subscription unless a newer revision is known. The caller holds the lock.
 func (e *Engine) know(key string, s Subscription, revision uint64) {
 	ent := e.entries[key]
 	if ent == nil {
@@ -125,7 +127,8 @@ func (e *Engine) drop(key string, ent *entry) {
 	}
 }
 
-// follow returns the tails of a namespace, nil if the engine does not run. The caller holds the lock.
+// follow returns the tails of a namespace, and starts to follow them if necessary; nil if the
+// engine does not run. The caller holds the lock.
 func (e *Engine) follow(namespace string) *tails {
 	if f := e.logs[namespace]; f != nil {
 		return f.tails
@@ -140,7 +143,7 @@ func (e *Engine) follow(namespace string) *tails {
 	return t
 }
 
-// news processes the subscriptions that a path may concern; "" is every path.
+// news starts processing of the subscriptions that follow a path; "" stands for every path.
 func (e *Engine) news(namespace string, path sluice.Path) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,7 +153,7 @@ func (e *Engine) news(namespace string, path sluice.Path) {
 	}
 	for key, ent := range f.entries {
 		if ent.sub.Wake != nil && path != "" {
-			continue // it is processed when that ends
+			continue // it is processed when the wake ends
 		}
 		relative, below := ent.sub.Relative(path)
 		if path == "" || below && ent.sub.Follows(relative) {
@@ -159,7 +162,7 @@ func (e *Engine) news(namespace string, path sluice.Path) {
 	}
 }
 
-// kick processes a subscription.
+// kick starts processing of a subscription.
 func (e *Engine) kick(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -180,7 +183,7 @@ func (e *Engine) start(key string) {
 	e.launch(func(ctx context.Context) { e.work(ctx, key, ent) })
 }
 
-// work processes a subscription until nothing is left to do at the moment.
+// work processes a subscription until start is not called meanwhile.
 func (e *Engine) work(ctx context.Context, key string, ent *entry) {
 	select {
 	case e.busy <- struct{}{}:
@@ -208,7 +211,8 @@ func (e *Engine) about(s *Subscription, more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.String("namespace", s.Namespace), slog.String("root", s.Root), slog.String("subscription", s.ID)}, more...)
 }
 
-// sweep processes all subscriptions now and then: access may be lost without any event.
+// sweep processes all subscriptions every SweepEvery, because an owner may lose access without any
+// event.
 func (e *Engine) sweep(ctx context.Context) {
 	tick := time.NewTicker(e.opts.SweepEvery)
 	defer tick.Stop()
@@ -230,8 +234,9 @@ func (e *Engine) kickAll() {
 	}
 }
 
-// Changed says that ownership may have changed. The returned channel is closed when requests for
-// subscriptions no longer owned have ended.
+// Changed tells the engine that ownership may have changed. It cancels the requests for
+// subscriptions that this process no longer owns. The returned channel is closed when they have
+// ended.
 func (e *Engine) Changed() <-chan struct{} {
 	e.kickAll()
 	off := e.under.Cut(func(one sending) bool { return !e.ports.Owns.Owns(one.key) })
@@ -242,7 +247,7 @@ func (e *Engine) Changed() <-chan struct{} {
 		close(done)
 		return done
 	}
-	e.launch(func(context.Context) { // they end with Run at the latest
+	e.launch(func(context.Context) { // the requests end with Run at the latest
 		defer close(done)
 		for _, over := range off {
 			<-over
@@ -251,8 +256,8 @@ func (e *Engine) Changed() <-chan struct{} {
 	return done
 }
 
-// Withdraw cuts off requests in flight for every subscription for which lost returns true, and
-// returns when nothing of them can leave any more, or with ctx's error.
+// Withdraw cancels the requests in flight for every subscription that has a wish for which lost
+// returns true. It returns when no more of them can leave, or with the error of ctx.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return e.under.Cut(func(one sending) bool { return slices.ContainsFunc(one.sub.Wishes(), lost) }).Wait(ctx)
 }

@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a record. It is stored as one message, of 1 MiB at most, which has to hold at the same
-// time: the streams of its configuration, the linked streams, links of others, the streams of a
-// wake, and some 50 KiB for the rest. Names are counted in JSON form: a byte can take six.
+// Limits of a record. It is stored as one message of 1 MiB at most. That must hold the streams of
+// its configuration, the links of named streams, the links of other streams, the streams of a wake,
+// and some 50 KiB for the rest. Names are counted in JSON form, where a byte can take six.
 const (
-	mostText     = 160 << 10 // of the named streams, and again of those of a wake
-	mostLinkText = 384 << 10 // of the links of other streams
+	mostText     = 160 << 10 // bytes of the named streams; also of the streams of a wake
+	mostLinkText = 384 << 10 // bytes of the links of other streams
 	mostLinks    = 4000      // of other streams
-	keepLinks    = 256       // kept although they could be forgotten
+	keepLinks    = 256       // number of links that fold does not bother to remove
 )
 
 // weight returns how many bytes a stream's name and state take in a record.
@@ -32,7 +32,7 @@ func weight(path string) int {
 	return n
 }
 
-// within returns how many of the streams have names of no more than this many bytes together.
+// within returns how many of the first streams fit into this many bytes together.
 func within(all []Stream, bytes int) int {
 	for i, s := range all {
 		if bytes -= weight(s.Path); bytes < 0 {
@@ -42,7 +42,7 @@ func within(all []Stream, bytes int) int {
 	return len(all)
 }
 
-// room is the space for links of streams that are not named.
+// room is the space that is left for links of streams that are not named.
 type room struct{ links, text int }
 
 func (r *room) take(path string) bool {
@@ -54,7 +54,7 @@ func (r *room) take(path string) bool {
 	return true
 }
 
-// rest returns the room that links leave; negative values are missing space.
+// rest returns the room that links leave; negative values are the excess.
 func rest(links map[string]Link) room {
 	r := room{mostLinks, mostLinkText}
 	for path, link := range links {
@@ -67,21 +67,21 @@ func rest(links map[string]Link) room {
 
 func (r *room) over() bool { return r.links < 0 || r.text < 0 }
 
-// fold forgets links when a wake is over, if there are many.
+// fold removes links when a wake is over, if there are more than keepLinks.
 func (s *Subscription) fold(v View) {
 	if left := rest(s.Links); mostLinks-left.links > keepLinks {
 		s.settle(v)
 	}
 }
 
-// fit forgets links whenever a record has no room for them, even during a wake.
+// fit removes links when a record has no room for them, even during a wake.
 func (s *Subscription) fit(v View) {
 	if left := rest(s.Links); left.over() {
 		s.settle(v)
 	}
 }
 
-// settle moves Floor behind finished streams, so that links can be forgotten.
+// settle moves Floor behind streams that are done, so that their links can be removed.
 func (s *Subscription) settle(v View) {
 	pending := s.behind(v)
 	if len(pending) <= mostLinks && within(pending, mostLinkText) == len(pending) {
@@ -94,7 +94,8 @@ func (s *Subscription) settle(v View) {
 	}
 }
 
-// behind is Pending, but a stream in the wake ends at its snapshot, which Floor must not overtake.
+// behind is Pending, except that a stream in the wake ends at its snapshot, because Floor must not
+// overtake that.
 func (s *Subscription) behind(v View) []Stream {
 	all := Pending(s, v)
 	if s.Wake == nil {
@@ -113,7 +114,8 @@ func byTail(a, b Stream) int {
 	return cmp.Or(cmp.Compare(a.Tail, b.Tail), cmp.Compare(a.Path, b.Path))
 }
 
-// foldAll gives every pending stream a link. All other links can be forgotten then.
+// foldAll gives every pending stream a link, and moves Floor to the end of the log. Then all links
+// of other streams that are not named can be removed.
 func (s *Subscription) foldAll(pending []Stream, at uint64) {
 	links := map[string]Link{}
 	for path, link := range s.Links {
@@ -127,8 +129,9 @@ func (s *Subscription) foldAll(pending []Stream, at uint64) {
 	s.Links, s.Floor, s.Base = links, at, at
 }
 
-// foldPart forgets the links of streams that ended before every pending stream without a link. Base
-// stays: if a forgotten stream gets a new message, it is read from Base on, in part again.
+// foldPart moves Floor right before the first pending stream without a link, and removes the links
+// of done streams up to there. Base stays. So if such a stream gets a new message, it is read from
+// Base on, and some of its messages are repeated.
 func (s *Subscription) foldPart(pending []Stream) {
 	floor, _ := s.unlinked(pending, s.Links)
 	if floor <= s.Floor {
@@ -146,10 +149,10 @@ func (s *Subscription) foldPart(pending []Stream) {
 	s.Floor = floor
 }
 
-// unlinked returns the limit of Floor: right before the first pending stream without one of the
-// links. all says that there is no such stream.
+// unlinked returns how far Floor can move: right before the first pending stream that has none of
+// the links. all reports that there is no such stream.
 func (s *Subscription) unlinked(pending []Stream, links map[string]Link) (floor uint64, all bool) {
-	for _, p := range pending { // in the order of their tails
+	for _, p := range pending { // ordered by tail
 		if _, ok := links[p.Path]; !ok {
 			return max(p.Tail-1, s.Floor), false
 		}
@@ -157,8 +160,8 @@ func (s *Subscription) unlinked(pending []Stream, links map[string]Link) (floor 
 	return s.Floor, true
 }
 
-// held returns the links of named streams and those that prevent missed messages. The others can be
-// forgotten, but then messages from Base on may be repeated.
+// held returns the links that must be kept: those of named streams, and those without which
+// messages would be missed. Removing any other link only repeats messages from Base on.
 func (s *Subscription) held(pending []Stream) map[string]Link {
 	links := map[string]Link{}
 	for path, link := range s.Links {
@@ -174,11 +177,11 @@ func (s *Subscription) held(pending []Stream) map[string]Link {
 	return links
 }
 
-// shed reduces links that exceed the room even after all dispensable ones were forgotten. The
-// streams of the next wake get links, so that Floor advances even if they are never acknowledged:
-// others are done meanwhile. Then come links of pending streams, and then, if there is room, of
-// streams that are done up to a place behind Floor, in ascending order: messages of the forgotten
-// ones are repeated.
+// shed reduces the links if they exceed the room even after foldPart. It fills the room in this
+// order. First, the streams of the next wake get links, so that Floor can advance past other
+// streams that are done, even if these are never acknowledged. Second come the links of pending
+// streams. Third, if there is room, come the links of streams that are done up to a place behind
+// Floor, in ascending order of that place. Messages of streams that lose their link are repeated.
 func (s *Subscription) shed(pending []Stream, at uint64) {
 	links := s.held(pending)
 	left := rest(links)
@@ -211,7 +214,7 @@ func (s *Subscription) linked(path string) bool {
 	return ok
 }
 
-// ahead returns the streams with links that are done up to a place behind floor.
+// ahead returns the linked streams that are done up to a place behind floor, ordered by that place.
 func (s *Subscription) ahead(floor uint64) []Stream {
 	var all []Stream
 	for path, link := range s.Links {

@@ -13,12 +13,14 @@ type Book struct{ Ledger *ledger.Ledger }
 
 var _ Accountant = Book{}
 
-// Made records that a subscription is about to be created.
+// Made records that a subscription is about to be created. The returned function records that this
+// failed.
 func (b Book) Made(ctx context.Context, s *Subscription) (func(error), error) {
 	return b.intend(ctx, s, ledger.Change{Actor: string(s.Principal), Action: sluice.ActionStreamWakeCreate, New: s.Config})
 }
 
-// Removed records that a subscription is about to be removed.
+// Removed records that a subscription is about to be removed. The returned function records that
+// this failed.
 func (b Book) Removed(ctx context.Context, s *Subscription, by sluice.Principal) (func(error), error) {
 	return b.intend(ctx, s, ledger.Change{Actor: string(by), Action: sluice.ActionStreamWakeDelete, Old: s.Config})
 }

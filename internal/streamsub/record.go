@@ -33,11 +33,11 @@ const (
 	maxWorker      = 256        // bytes
 )
 
-// Key identifies a subscription: below a root of a namespace's streams, "" or a path, ids are
-// unique.
+// Key identifies a subscription. Its ID is unique among the subscriptions with the same root in a
+// namespace.
 type Key struct {
 	Namespace string `json:"namespace"`
-	Root      string `json:"root,omitempty"` // its streams are below it; paths leave it out
+	Root      string `json:"root,omitempty"` // "" or a path; its streams are below it, and their paths are relative to it
 	ID        string `json:"id"`
 }
 
@@ -47,11 +47,10 @@ func (k Key) String() string {
 	return k.Namespace + "." + hex.EncodeToString(hash[:16])
 }
 
-// Path returns the namespace's path of one below the root.
+// Path returns the path in the namespace of a path relative to the root.
 func (k Key) Path(relative string) sluice.Path { return sluice.Path(k.Root + "/" + relative) }
 
-// Relative returns a path relative to the root. The second result is false if it is not below the
-// root.
+// Relative returns a path relative to the root, and false if the path is not below the root.
 func (k Key) Relative(path sluice.Path) (string, bool) {
 	return strings.CutPrefix(string(path), k.Root+"/")
 }
@@ -68,7 +67,7 @@ type Config struct {
 	Description string        `json:"description,omitempty"`
 }
 
-// Normal returns the configuration in its canonical form. Code INVALID_REQUEST.
+// Normal validates the configuration and returns it in canonical form. Code INVALID_REQUEST.
 func (c Config) Normal(k Key) (Config, error) {
 	switch {
 	case k.ID == "" || len(k.ID) > maxID:
@@ -115,7 +114,8 @@ func (c Config) tidy(k Key) (_ Config, err error) {
 	return c, err
 }
 
-// Normal returns paths sorted, each once, without a leading slash. Code INVALID_REQUEST.
+// Normal validates paths and returns them sorted, without duplicates and leading slashes. Code
+// INVALID_REQUEST.
 func (k Key) Normal(paths []string) ([]string, error) {
 	var all []string
 	text := 0
@@ -138,10 +138,10 @@ func (k Key) Normal(paths []string) ([]string, error) {
 // bare removes the optional leading slash of a path.
 func bare(path string) string { return strings.TrimPrefix(path, "/") }
 
-// ControlSegment is a segment of the paths of control requests.
+// ControlSegment is the segment that marks the paths of control requests.
 const ControlSegment = "__ds"
 
-// Reserved reports whether a path belongs to control requests: no stream is there.
+// Reserved reports whether a path belongs to control requests, so that no stream can be there.
 func Reserved(path string) bool {
 	return strings.Contains(path+"/", "/"+ControlSegment+"/")
 }
@@ -151,7 +151,7 @@ type Subscription struct {
 	Key
 
 	Config      Config           `json:"config"`
-	Incarnation string           `json:"incarnation"` // a successor of the same id has another
+	Incarnation string           `json:"incarnation"` // a later subscription of the same id has another one
 	Principal   sluice.Principal `json:"principal"`   // the owner
 	Grant       string           `json:"grant,omitempty"`
 	CreatedAt   time.Time        `json:"created_at"`
@@ -159,7 +159,7 @@ type Subscription struct {
 	Agreed *sluice.Agreement `json:"agreed,omitempty"` // the webhook's agreement in its handshake
 
 	Floor uint64          `json:"floor"` // a stream that ends here or before has no new messages
-	Base  uint64          `json:"base"`  // where a stream without a link is read from; Floor or before
+	Base  uint64          `json:"base"`  // a stream without a link is read from here on; at most Floor
 	Links map[string]Link `json:"links,omitempty"`
 
 	Generation uint64    `json:"generation"`
@@ -168,7 +168,7 @@ type Subscription struct {
 	NotBefore  time.Time `json:"not_before,omitzero"`
 }
 
-// Link is a stream with a cursor of its own.
+// Link is the cursor of one stream.
 type Link struct {
 	Explicit bool   `json:"explicit,omitempty"`
 	Acked    uint64 `json:"acked"`
@@ -179,7 +179,7 @@ type Wake struct {
 	ID       string            `json:"id"`
 	Trigger  string            `json:"trigger"`          // the stream that caused it
 	Snapshot map[string]uint64 `json:"snapshot"`         // the ends of the pending streams
-	Send     bool              `json:"send,omitempty"`   // to be sent at NotBefore
+	Send     bool              `json:"send,omitempty"`   // the notice is still to be sent, at NotBefore
 	Holder   string            `json:"holder,omitempty"` // the worker that claimed it
 	Heard    bool              `json:"heard,omitempty"`  // the worker has called back
 	Until    time.Time         `json:"until,omitzero"`   // when the lease ends; zero: there is none
@@ -191,11 +191,12 @@ func (s *Subscription) Owner() sluice.Caller {
 	return sluice.Caller{Principal: s.Principal, Grant: s.Grant}
 }
 
-// CountedID returns the id under which quotas count a subscription, by the key of its record. It
-// begins with "/", as no other subscription's does.
+// CountedID returns the id under which quotas count a subscription, from the key of its record. It
+// begins with "/", so it differs from the ids of all push and wake subscriptions.
 func CountedID(key string) string { return "/" + key }
 
-// Sends returns the subscription as a sender: its URL, owner and agreed rate. Its id is CountedID.
+// Sends returns the subscription in the form that senders and quotas need: its URL, owner and
+// agreed rate. Its id is CountedID.
 func (s *Subscription) Sends() *sluice.Subscription {
 	return &sluice.Subscription{
 		ID: CountedID(s.String()), Namespace: s.Namespace, CreatedBy: string(s.Principal), Grant: s.Grant, Agreed: s.Agreed,
@@ -203,7 +204,8 @@ func (s *Subscription) Sends() *sluice.Subscription {
 	}
 }
 
-// Wishes returns the subscription's paths and pattern, each as a subscription with a pattern.
+// Wishes returns the subscription's pattern and named streams, each as a subscription with a
+// pattern, in the form that access decisions need.
 func (s *Subscription) Wishes() []*sluice.Subscription {
 	var all []*sluice.Subscription
 	add := func(pattern string) {
@@ -225,7 +227,8 @@ func (s *Subscription) Wishes() []*sluice.Subscription {
 // Failed reports whether the last attempt to wake failed and another is due.
 func (s *Subscription) Failed() bool { return s.Failures > 0 }
 
-// Next returns when the subscription's next clock is due; zero: none is.
+// Next returns when the subscription has to be processed next: its next attempt or the end of its
+// lease; zero: never.
 func (s *Subscription) Next() time.Time {
 	switch w := s.Wake; {
 	case w == nil:
@@ -246,7 +249,7 @@ func (s *Subscription) matches(relative string) bool {
 		sluice.Pattern(s.Root+"/"+s.Config.Pattern).Match(s.Path(relative))
 }
 
-// Follows reports whether a stream is one of the subscription's.
+// Follows reports whether a stream belongs to the subscription: it is named or matches the pattern.
 func (s *Subscription) Follows(relative string) bool {
 	return s.Links[relative].Explicit || s.matches(relative)
 }
@@ -276,7 +279,7 @@ const (
 // Error returns the message.
 func (r *Refusal) Error() string { return r.Message }
 
-// Public returns the error in the codes of the API.
+// Public returns the error with the code that the API uses for it.
 func (r *Refusal) Public() *sluice.Error {
 	return sluice.Errorf(sluice.Code(strings.ToLower(r.Code)), "%s", r.Message)
 }
@@ -287,7 +290,7 @@ func refuse(code, format string, args ...any) *Refusal {
 
 func invalid(format string, args ...any) *Refusal { return refuse(InvalidRequest, format, args...) }
 
-// Missing returns the error of a subscription that does not exist or is hidden from the caller.
+// Missing returns the error for a subscription that does not exist or is hidden from the caller.
 func Missing() *Refusal {
 	return refuse(NotFound, "subscription not found, or not visible to you")
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// mostListed limits the list of a subscription's streams.
+// mostListed limits the streams that Streams lists.
 const mostListed = 10_000
 
-// Create creates a subscription, or finds that an equal one exists: created is false then. maker
-// says whether an existing one belongs to the caller. Codes INVALID_REQUEST; WEBHOOK_URL_REJECTED;
-// SUBSCRIPTION_ALREADY_EXISTS; those of sluice: QuotaExceeded; NotFound for the namespace.
+// Create creates a subscription. If the caller has an equal one already, it returns that, and
+// created is false. maker reports whether an existing subscription belongs to the caller. Codes:
+// INVALID_REQUEST; WEBHOOK_URL_REJECTED; SUBSCRIPTION_ALREADY_EXISTS. Codes of package sluice:
+// QuotaExceeded; NotFound if there is no such namespace.
 func (e *Engine) Create(ctx context.Context, k Key, c Config, who sluice.Caller, maker func(*Subscription) bool) (s Subscription, created bool, err error) {
 	if c, err = c.Normal(k); err != nil {
 		return s, false, err
@@ -73,8 +74,8 @@ func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller)
 	return s, nil
 }
 
-// admit counts a new subscription, has its webhook agree if required, and stores it. It returns the
-// stored revision. If the subscription is not stored, the count is undone.
+// admit counts a new subscription, asks its webhook for agreement if required, and stores it. It
+// returns the stored revision. If it fails to store the subscription, it undoes the count.
 func (e *Engine) admit(ctx context.Context, s *Subscription) (revision uint64, err error) {
 	if q := e.ports.Quota; q != nil {
 		if err := q.Enter(ctx, s.Sends()); err != nil {
@@ -99,8 +100,8 @@ func (e *Engine) admit(ctx context.Context, s *Subscription) (revision uint64, e
 	return revision, err
 }
 
-// shakeHands obtains a webhook's agreement, if required. Code WEBHOOK_URL_REJECTED if it does not
-// agree.
+// shakeHands asks a webhook for its agreement, if the configuration requires that. Code
+// WEBHOOK_URL_REJECTED if it does not agree.
 func (e *Engine) shakeHands(ctx context.Context, s *Subscription) (err error) {
 	if !s.Config.Handshake {
 		return nil
@@ -133,14 +134,15 @@ func (e *Engine) Get(ctx context.Context, k Key) (Subscription, error) {
 	return s, err
 }
 
-// Streams returns the streams of a subscription, by path, up to the limit.
+// Streams returns the streams of a subscription that its owner may see, ordered by path. It lists
+// about mostListed of those without new messages.
 func (e *Engine) Streams(ctx context.Context, s *Subscription) ([]Stream, error) {
 	v, err := e.view(ctx, s, Input{})
 	if err != nil {
 		return nil, err
 	}
 	for path := range s.Links {
-		v.Tails[path] += 0 // it is listed, pending or not
+		v.Tails[path] += 0 // adds the path, so that it is listed, pending or not
 	}
 	e.mu.Lock()
 	t := e.follow(s.Namespace)
@@ -159,7 +161,7 @@ func (e *Engine) Streams(ctx context.Context, s *Subscription) ([]Stream, error)
 	return e.listed(ctx, s, v)
 }
 
-// listed returns the streams of a view that the subscription's owner may know of, by path.
+// listed returns the streams of a view that the subscription's owner may see, ordered by path.
 func (e *Engine) listed(ctx context.Context, s *Subscription, v View) ([]Stream, error) {
 	var all []Stream
 	for path, tail := range v.Tails {
@@ -178,12 +180,12 @@ func (e *Engine) listed(ctx context.Context, s *Subscription, v View) ([]Stream,
 	return all, nil
 }
 
-// Delete removes a subscription on request. Code SUBSCRIPTION_NOT_FOUND.
+// Delete removes a subscription. Code SUBSCRIPTION_NOT_FOUND.
 func (e *Engine) Delete(ctx context.Context, k Key, by sluice.Principal) error {
 	return e.remove(ctx, k.String(), by, func(*Subscription) error { return nil })
 }
 
-// remove removes a subscription, unless check refuses.
+// remove removes a subscription, unless check returns an error. It writes the ledger entry first.
 func (e *Engine) remove(ctx context.Context, key string, by sluice.Principal, check func(*Subscription) error) error {
 	failed := func(error) {}
 	for i := range tries {
@@ -210,7 +212,7 @@ func (e *Engine) remove(ctx context.Context, key string, by sluice.Principal, ch
 	return err
 }
 
-// Link adds named streams. Unlink removes them; it ignores others. Code SUBSCRIPTION_NOT_FOUND.
+// Link adds named streams to a subscription. Codes: SUBSCRIPTION_NOT_FOUND; INVALID_REQUEST.
 func (e *Engine) Link(ctx context.Context, k Key, paths []string) error {
 	paths, err := k.Normal(paths)
 	if err != nil {
@@ -220,7 +222,8 @@ func (e *Engine) Link(ctx context.Context, k Key, paths []string) error {
 	return err
 }
 
-// Unlink is Link's opposite.
+// Unlink removes a named stream from a subscription; it ignores any other path. Code
+// SUBSCRIPTION_NOT_FOUND.
 func (e *Engine) Unlink(ctx context.Context, k Key, path string) error {
 	_, _, err := e.apply(ctx, k.String(), Input{Do: Unlinked, Paths: []string{bare(path)}}, nil)
 	return err
@@ -235,7 +238,8 @@ type Claim struct {
 	Lease      time.Duration
 }
 
-// Claim gives the wake to a worker. Codes SUBSCRIPTION_NOT_FOUND; INVALID_REQUEST; ALREADY_CLAIMED; NO_PENDING_WORK.
+// Claim gives the wake of a pull-wake subscription to a worker. Codes: SUBSCRIPTION_NOT_FOUND;
+// INVALID_REQUEST; ALREADY_CLAIMED; NO_PENDING_WORK.
 func (e *Engine) Claim(ctx context.Context, k Key, worker string) (Claim, error) {
 	if worker == "" || len(worker) > maxWorker {
 		return Claim{}, invalid("worker: use a name of 1 to %d bytes", maxWorker)
@@ -257,9 +261,9 @@ func (e *Engine) Claim(ctx context.Context, k Key, worker string) (Claim, error)
 	return Claim{Wake: s.Wake.ID, Generation: s.Generation, Token: badge, Streams: e.told(&s), Lease: s.Config.Lease}, err
 }
 
-// Call is a worker's report. Its token has to be one of the wake's.
+// Call is a worker's report. Its token must have been issued for the generation of the active wake.
 type Call struct {
-	Kind       Kind // the kind of wake of this endpoint
+	Kind       Kind // the kind of subscription that the endpoint of this request serves
 	Token      string
 	Wake       string
 	Generation uint64
@@ -268,8 +272,8 @@ type Call struct {
 	Release    bool
 }
 
-// Authentic returns an error unless a token was issued for a subscription. Codes TOKEN_INVALID;
-// TOKEN_EXPIRED.
+// Authentic returns an error unless a token was issued for the subscription of a key and is not
+// expired. Codes TOKEN_INVALID; TOKEN_EXPIRED.
 func (e *Engine) Authentic(k Key, token string) error {
 	_, err := e.badge(k, token)
 	return err
@@ -307,7 +311,7 @@ func (e *Engine) Call(ctx context.Context, k Key, c Call) (woken bool, err error
 	return woken, err
 }
 
-// Forget removes all subscriptions of a namespace that is about to be removed.
+// Forget removes all known subscriptions of a namespace that is about to be deleted.
 func (e *Engine) Forget(ctx context.Context, namespace string, by sluice.Principal) error {
 	e.mu.Lock()
 	var keys []string

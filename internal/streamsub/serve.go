@@ -13,10 +13,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// sentTries limits the attempts to store an outcome before the request is repeated.
+// sentTries limits the attempts to store the outcome of a request. After them the request itself is
+// repeated.
 const sentTries = 5
 
-// serve does a subscription's due work if this process owns it, and sets its clock.
+// serve does a subscription's due work if this process owns it, and schedules its next processing.
 func (e *Engine) serve(ctx context.Context, key string, ent *entry, s Subscription) error {
 	if !e.ports.Owns.Owns(key) {
 		e.clock.set(key, time.Time{})
@@ -30,7 +31,7 @@ func (e *Engine) serve(ctx context.Context, key string, ent *entry, s Subscripti
 	case model.Pass, model.Withhold:
 	}
 	now := e.opts.Now()
-	var wait time.Duration // for the rate of the webhook
+	var wait time.Duration // until the webhook's rate permits a request
 	if s.toSend(now) {
 		wait = e.attempt(ctx, key, ent, s)
 	}
@@ -47,9 +48,9 @@ func (e *Engine) serve(ctx context.Context, key string, ent *entry, s Subscripti
 	return err
 }
 
-// setClock schedules a subscription's next processing. A wake in flight is processed when it was
-// sent, or when its lease ends; one that waits for the rate of its webhook not before the rate
-// permits it.
+// setClock schedules a subscription's next processing. A subscription with a wake in flight is
+// processed when the wake was sent, or when its lease ends. One that waits for the rate of its
+// webhook is not processed before the time earliest.
 func (e *Engine) setClock(key string, ent *entry, s *Subscription, earliest time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,7 +70,7 @@ func (s *Subscription) toSend(now time.Time) bool {
 	return w != nil && w.Send && !s.NotBefore.After(now) && (w.Until.IsZero() || now.Before(w.Until))
 }
 
-// mayLook reports whether there is something to decide, judged from memory alone.
+// mayLook reports whether there may be something to decide. It reads only memory.
 func (e *Engine) mayLook(s *Subscription, now time.Time) (bool, error) {
 	if s.Wake != nil {
 		return !s.Wake.Until.IsZero() && !now.Before(s.Wake.Until), nil
@@ -87,13 +88,13 @@ func (e *Engine) mayLook(s *Subscription, now time.Time) (bool, error) {
 	known := t.known
 	t.mu.Unlock()
 	if !known {
-		return false, nil // it is processed as soon as all is known
+		return false, nil // it is processed as soon as the tails are complete
 	}
 	v := e.known(t, s)
 	return v.At < s.Floor || !s.NotBefore.IsZero() || len(Pending(s, v)) > 0, nil
 }
 
-// holds says whether a subscription's owner may still see any of its streams.
+// holds decides whether a subscription's owner may still see any of its streams.
 func (e *Engine) holds(s *Subscription) model.Decision {
 	decision := model.Lost
 	for _, wish := range s.Wishes() {
@@ -105,13 +106,13 @@ func (e *Engine) holds(s *Subscription) model.Decision {
 		case model.Lost:
 		}
 	}
-	if len(s.Wishes()) == 0 { // all named streams were removed
+	if len(s.Wishes()) == 0 { // without a pattern, and all named streams were removed
 		return model.Pass
 	}
 	return decision
 }
 
-// errKept says that a subscription is not to be removed after all.
+// errKept makes remove keep a subscription whose owner has access after all.
 var errKept = errors.New("access is allowed")
 
 // revoke removes a subscription after its owner lost access. Until then the gate blocks it.
@@ -129,7 +130,8 @@ func (e *Engine) revoke(ctx context.Context, key, incarnation string) error {
 	return err
 }
 
-// orphan removes a subscription of a deleted namespace, and forgets one that is not stored.
+// orphan removes a subscription whose namespace was deleted. If the subscription is not stored any
+// more, it removes it from memory.
 func (e *Engine) orphan(ctx context.Context, key string, s Subscription) error {
 	e.mu.Lock()
 	known := e.revision(key)
@@ -165,9 +167,9 @@ func isGone(err error) bool {
 	return ok && r.Code == NotFound || sluice.CodeOf(err) == sluice.NotFound
 }
 
-// attempt sends the wake, once at a time. An unanswered request of an earlier wake does not delay
-// it. It returns how long the wake has to wait for the rate that the webhook agreed to; 0: it is
-// being sent.
+// attempt starts to send the wake, unless it is already being sent. An unanswered request of an
+// earlier wake does not delay it. It returns how long the wake has to wait for the rate that the
+// webhook agreed to; 0: it does not wait.
 func (e *Engine) attempt(ctx context.Context, key string, ent *entry, s Subscription) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -179,7 +181,7 @@ func (e *Engine) attempt(ctx context.Context, key string, ent *entry, s Subscrip
 	}
 	ent.sending[s.Wake.ID] = true
 	ctx, leave := e.under.Enter(ctx, sending{key, &s})
-	e.launch(func(context.Context) { // ctx ends with Run too
+	e.launch(func(context.Context) { // ctx also ends with Run
 		err := e.send(ctx, key, s)
 		cut := ctx.Err() != nil
 		failed := err != nil && !cut
@@ -207,8 +209,8 @@ func (e *Engine) pace(s *Subscription) time.Duration {
 	return e.ports.Pace.Take(s.Sends(), e.opts.Now())
 }
 
-// send makes an attempt and stores the outcome. If it was cut off, nothing is stored: it is
-// repeated.
+// send makes an attempt and stores the outcome. If the attempt was cancelled without success, it
+// stores nothing, and the attempt is repeated.
 func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 	select {
 	case e.slots <- struct{}{}:
@@ -227,7 +229,7 @@ func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 		_, _, err := e.apply(ctx, key, Input{Do: Withdrawn, Wake: s.Wake.ID, Paths: hidden}, s.same)
 		return err
 	}
-	if !e.ports.Owns.Owns(key) { // reading may have taken long, and a machine may have been suspended: another server sends it
+	if !e.ports.Owns.Owns(key) { // reads may have taken long, or the machine was suspended: then another replica sends it
 		return nil
 	}
 	in := Input{Do: Sent, Wake: s.Wake.ID}
@@ -244,8 +246,7 @@ func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 	return e.record(ctx, key, &s, in)
 }
 
-// current reports whether a wake is still to be sent: other replicas may have advanced it
-// meanwhile.
+// current reports whether a wake is still to be sent. Another replica may have sent it meanwhile.
 func (e *Engine) current(ctx context.Context, key string, s Subscription) (bool, error) {
 	stored, revision, err := e.load(ctx, key)
 	if isGone(err) {
@@ -276,7 +277,7 @@ func (e *Engine) record(ctx context.Context, key string, s *Subscription, in Inp
 	return err
 }
 
-// same returns an error if the other is a new subscription of the same id.
+// same returns an error if other is a later subscription of the same id.
 func (s *Subscription) same(other *Subscription) error {
 	if s.Incarnation != other.Incarnation {
 		return Missing()
@@ -297,15 +298,15 @@ func (e *Engine) hidden(ctx context.Context, s *Subscription) ([]string, error) 
 	}
 	var hidden []string
 	for _, p := range all {
-		if v.shown(p.Path) != p.Tail { // the next wake announces its visible messages
+		if v.shown(p.Path) != p.Tail { // the next wake announces the visible messages
 			hidden = append(hidden, p.Path)
 		}
 	}
 	return hidden, nil
 }
 
-// deliver sends the wake as its kind requires, and notes the outcome. It returns the failure as
-// text.
+// deliver sends the wake as its kind requires, and sets the outcome in in. It returns a failure of
+// the attempt as text, and an error if no attempt was possible.
 func (e *Engine) deliver(ctx context.Context, s *Subscription, in *Input) (string, error) {
 	if s.Config.Kind == PullWake {
 		return e.write(ctx, s, in)
@@ -333,7 +334,7 @@ func (e *Engine) deliver(ctx context.Context, s *Subscription, in *Input) (strin
 	return answer.Error, nil
 }
 
-// write appends the message that calls workers.
+// write appends the message that wakes workers to the wake stream.
 func (e *Engine) write(ctx context.Context, s *Subscription, in *Input) (what string, err error) {
 	path := s.Path(s.Config.WakeStream)
 	switch e.ports.Gate.Writes(s.Owner(), s.Namespace, path) {
@@ -349,7 +350,7 @@ func (e *Engine) write(ctx context.Context, s *Subscription, in *Input) (what st
 	}
 	err = e.ports.Streams.Append(ctx, s.Namespace, path, line, sluice.Caller{Principal: s.Principal, Grant: s.Grant})
 	if in.OK = err == nil; !in.OK {
-		what = err.Error() // it is retried later
+		what = err.Error() // the attempt failed; a later one follows
 	}
 	return what, nil
 }
@@ -363,7 +364,7 @@ type wakeLine struct {
 	At           int64  `json:"ts"`
 }
 
-// Told is a stream's state for a worker.
+// Told is a stream's state in a notice or in the answer to a claim.
 type Told struct {
 	Path    string `json:"path"`
 	Link    string `json:"link_type"`
@@ -395,8 +396,8 @@ func (e *Engine) notice(s *Subscription, now time.Time) ([]byte, error) {
 	return body, nil
 }
 
-// told returns the streams' states for a worker. Streams without new messages may no longer be
-// visible to the subscription's owner.
+// told returns the states of the streams for a worker. It leaves out streams without new messages
+// that the subscription's owner may not see any more.
 func (e *Engine) told(s *Subscription) []Told {
 	all := []Told{}
 	for _, p := range s.Told() {

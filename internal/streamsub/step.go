@@ -12,21 +12,21 @@ type Do int
 
 // The kinds of input.
 const (
-	Look      Do = iota // new messages, or a clock is due
+	Look      Do = iota // there may be new messages, or a deadline has passed
 	Sent                // the wake was sent, or could not be
 	Called              // a worker reports progress
 	Claimed             // a worker claims the wake
 	Released            // a worker releases it
 	Linked              // streams are linked
 	Unlinked            // streams are unlinked
-	Withdrawn           // streams must not be announced after all
+	Withdrawn           // streams of a wake must not be announced after all
 )
 
-// Input is an event of a subscription, with all that Step cannot know.
+// Input is an event that a subscription handles, with the random values that Step needs.
 type Input struct {
 	Do     Do
-	WakeID string  // of the wake that may begin
-	Jitter float64 // 0 to 1, for the next attempt
+	WakeID string  // the id of a wake that this input may begin
+	Jitter float64 // in [0, 1), for the time of the next attempt
 
 	Wake       string // Sent, Called, Released, Withdrawn: the wake concerned
 	Generation uint64 // Called, Released
@@ -49,7 +49,7 @@ func (in Input) mayWake() bool {
 	return false
 }
 
-// Ack acknowledges a stream up to a place.
+// Ack acknowledges a stream up to a sequence, included.
 type Ack struct {
 	Path   string
 	Offset uint64
@@ -62,8 +62,9 @@ const (
 	spread    = 0.2
 )
 
-// Step decides a subscription's next state. It returns the new state, to be stored if it differs,
-// whether another wake has begun, and a *Refusal of a request. It changes nothing that s points to.
+// Step decides a subscription's next state. It returns the state to store if it differs from s,
+// whether a new wake has begun, and a *Refusal if it refuses a request. Even a refusal may change
+// the state. Step changes nothing that s refers to.
 func Step(s Subscription, in Input, v View, now time.Time) (next Subscription, woken bool, err error) {
 	before := s
 	s.Links = maps.Clone(s.Links)
@@ -92,7 +93,7 @@ func Step(s Subscription, in Input, v View, now time.Time) (next Subscription, w
 		}
 	case Linked:
 		if err = s.link(in.Paths, v); err != nil {
-			return before, false, err // all of them or none
+			return before, false, err // links all streams or none
 		}
 	case Unlinked:
 		s.unlink(in.Paths)
@@ -103,8 +104,9 @@ func Step(s Subscription, in Input, v View, now time.Time) (next Subscription, w
 	return s, woken, err
 }
 
-// restart handles a log that lost its end or was created anew: sequences are reused, and the
-// messages that now have them were not announced. Repeating messages is better than missing them.
+// restart handles a log that lost its end or was recreated. Such a log uses sequences again, for
+// messages that were not announced yet. So restart resets cursors behind its end: repeating
+// messages is better than missing some.
 func (s *Subscription) restart(v View) {
 	if v.At >= s.Floor {
 		return
@@ -126,7 +128,8 @@ func (s *Subscription) look(in Input, v View, now time.Time) (woken bool) {
 	return s.issue(in, v, now)
 }
 
-// expire ends a wake when its lease is over. Without a known success, it counts as failed.
+// expire ends a wake when its lease is over. If its notice was still to be sent then, the wake
+// counts as failed.
 func (s *Subscription) expire(in Input, v View, now time.Time) {
 	if s.Wake == nil || s.Wake.Until.IsZero() || now.Before(s.Wake.Until) {
 		return
@@ -137,7 +140,7 @@ func (s *Subscription) expire(in Input, v View, now time.Time) {
 	s.end(v)
 }
 
-// later postpones the next attempt.
+// later counts a failure and sets the time of the next attempt.
 func (s *Subscription) later(in Input, now time.Time) {
 	s.Failures++
 	wait := mostWait
@@ -148,13 +151,13 @@ func (s *Subscription) later(in Input, now time.Time) {
 	s.NotBefore = now.Add(wait).UTC()
 }
 
-// end ends the wake.
+// end ends the wake, and removes links that are not needed any more.
 func (s *Subscription) end(v View) {
 	s.Wake = nil
 	s.fold(v)
 }
 
-// issue begins a wake if messages are pending, but not during the backoff after a failed attempt.
+// issue begins a wake if messages are pending, except during the backoff after a failed attempt.
 func (s *Subscription) issue(in Input, v View, now time.Time) bool {
 	if s.NotBefore.After(now) {
 		return false
@@ -186,8 +189,8 @@ func snapshot(pending []Stream) map[string]uint64 {
 	return tails
 }
 
-// sent enters the outcome of an attempt. A worker that has called back was reached, whatever the
-// answer was.
+// sent applies the outcome of an attempt. It ignores a failure if the worker has called back
+// meanwhile, because then the notice has arrived.
 func (s *Subscription) sent(in Input, v View, now time.Time) (woken bool) {
 	w := s.Wake
 	switch {
@@ -214,10 +217,11 @@ func (s *Subscription) arrived() {
 	s.Wake.Send = false
 }
 
-// notYours is the message for a report about another wake than the active one.
+// notYours is the message for a report about a wake that is not the active one.
 const notYours = "the wake has ended or was superseded, or wake_id and generation do not match the notice or claim"
 
-// fence admits only the worker that holds the active wake.
+// fence refuses a report that is not about the active wake and its generation, or comes after its
+// lease.
 func (s *Subscription) fence(in Input, now time.Time) error {
 	w := s.Wake
 	switch {
@@ -249,7 +253,7 @@ func (s *Subscription) called(in Input, v View, now time.Time) (woken bool, err 
 	return s.issue(in, v, now), nil
 }
 
-// checkAck admits a place from the cursor up to the end of the stream, now or when the wake began.
+// checkAck refuses an offset that is not between the cursor and the end of the stream.
 func (s *Subscription) checkAck(a Ack, v View) error {
 	tail := s.tail(a.Path, v)
 	switch {
@@ -263,13 +267,13 @@ func (s *Subscription) checkAck(a Ack, v View) error {
 	return nil
 }
 
-// tail returns the end of a stream, now or when the wake began.
+// tail returns the end of a stream, now or when the wake began, whichever is later.
 func (s *Subscription) tail(path string, v View) uint64 {
 	return max(v.Tails[path], s.Wake.Snapshot[path])
 }
 
-// ack moves the cursor of a stream with the given tail. A cursor that has passed the offset already
-// needs no link.
+// ack moves the cursor of a stream with the given tail forward. If the cursor is already there, it
+// creates no link.
 func (s *Subscription) ack(a Ack, tail uint64) {
 	if a.Offset <= s.cursor(a.Path, tail) {
 		return
@@ -289,7 +293,7 @@ func (s *Subscription) claimed(in Input, v View, now time.Time) error {
 	}
 	pending := Pending(s, v)
 	if len(pending) == 0 {
-		if s.Wake != nil { // or later messages would be missed
+		if s.Wake != nil { // otherwise the wake would hide later messages
 			s.end(v)
 		}
 		return refuse(NoPendingWork, "no stream has new messages")
@@ -302,8 +306,8 @@ func (s *Subscription) claimed(in Input, v View, now time.Time) error {
 	return nil
 }
 
-// link adds named streams. A stream that matches the pattern keeps its cursor; for others, existing
-// messages count as done.
+// link adds named streams. A stream that matches the pattern keeps its cursor. The existing
+// messages of any other stream count as done.
 func (s *Subscription) link(paths []string, v View) error {
 	explicit, named, all := 0, 0, 0
 	held := s.held(s.behind(v))
@@ -342,7 +346,8 @@ func (s *Subscription) link(paths []string, v View) error {
 	return nil
 }
 
-// unlink keeps the streams that match the pattern.
+// unlink removes named streams. One that matches the pattern keeps its cursor, but is no longer
+// named.
 func (s *Subscription) unlink(paths []string) {
 	for _, path := range paths {
 		link, ok := s.Links[path]
@@ -360,7 +365,8 @@ func (s *Subscription) unlink(paths []string) {
 	}
 }
 
-// withdraw removes streams from a wake that no worker has seen yet. A wake without streams ends.
+// withdraw removes streams from a wake that no worker has claimed or answered yet. A wake without
+// streams ends.
 func (s *Subscription) withdraw(in Input) {
 	if s.Wake == nil || s.Wake.ID != in.Wake || s.Wake.Holder != "" || s.Wake.Heard {
 		return
@@ -370,7 +376,7 @@ func (s *Subscription) withdraw(in Input) {
 		s.Wake = nil
 		return
 	}
-	if _, there := s.Wake.Snapshot[s.Wake.Trigger]; !there { // its existence must stay hidden
+	if _, there := s.Wake.Snapshot[s.Wake.Trigger]; !there { // the trigger must stay hidden
 		s.Wake.Trigger = slices.MinFunc(slices.Collect(maps.Keys(s.Wake.Snapshot)), func(a, b string) int {
 			return cmp.Or(cmp.Compare(s.Wake.Snapshot[a], s.Wake.Snapshot[b]), cmp.Compare(a, b))
 		})

@@ -8,19 +8,20 @@ import (
 // mostNamed limits the streams named in a wake.
 const mostNamed = 1000
 
-// View is the state of the log: the ends of streams that end behind Floor, and of explicit or
-// acknowledged ones, by relative path. A stream that is not in it does not exist or must stay
-// hidden.
+// View is the state of the log for one subscription. It has the ends, by relative path, of streams
+// that end behind Floor, and of explicit and acknowledged streams. Of these, a stream that is
+// missing does not exist or must stay hidden.
 type View struct {
-	At    uint64 // the sequence of the log that it reflects
+	At    uint64 // the sequence up to which it covers the log
 	Tails map[string]uint64
 
-	// Shown is the last message visible to the subscription's owner of a stream with a hidden end;
-	// 0: none. A cursor may be anywhere up to the end, because readers learn where it is.
+	// Shown is, for a stream whose last message the subscription's owner may not see, the last
+	// message that it may see; 0: none. A cursor may still be anywhere up to the real end, because
+	// readers learn where that is.
 	Shown map[string]uint64
 }
 
-// shown returns a stream's end as visible to the subscription's owner.
+// shown returns the last message of a stream that the subscription's owner may see.
 func (v View) shown(path string) uint64 {
 	if seq, withheld := v.Shown[path]; withheld {
 		return seq
@@ -36,7 +37,7 @@ type Stream struct {
 	Tail     uint64
 }
 
-// Pending reports whether there are new messages.
+// Pending reports whether the stream has messages behind its cursor.
 func (s Stream) Pending() bool { return s.Tail > s.Acked }
 
 // cursor returns the position up to which a stream with the given tail is done.
@@ -62,13 +63,13 @@ func Pending(s *Subscription, v View) []Stream {
 	return all
 }
 
-// Named returns the first streams, up to the limit of a wake.
+// Named returns the first of the pending streams: as many as one wake can name.
 func Named(pending []Stream) []Stream {
 	return pending[:within(pending[:min(len(pending), mostNamed)], mostText)]
 }
 
-// Told returns the streams of a notice: those with new messages as they were when the wake began,
-// and the others that have a link, by path.
+// Told returns the streams of a notice, ordered by path: the streams of the wake, with their ends
+// when it began, and then other streams with links, up to mostNamed in all.
 func (s *Subscription) Told() []Stream {
 	var all []Stream
 	if s.Wake != nil {

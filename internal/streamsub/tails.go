@@ -14,8 +14,8 @@ import (
 const (
 	tailsAgain    = 200 * time.Millisecond
 	tailsMost     = 5 * time.Second
-	catchUpLimit  = 10 * time.Second // for a log to be read
-	behindTheLog  = time.Second      // to receive the messages in the log; its last one may be gone by then
+	catchUpLimit  = 10 * time.Second // limit of the wait until the log is read
+	behindTheLog  = time.Second      // wait for the end of a log that is being followed; its last message may have been removed
 	goneLooksLike = "the log cannot be read at the moment; retry"
 )
 
@@ -23,7 +23,7 @@ const (
 type tails struct {
 	mu      sync.Mutex
 	at      uint64 // complete up to here
-	known   bool   // it has caught up once
+	known   bool   // it has caught up with the log once
 	ends    map[sluice.Path]*list.Element
 	order   *list.List // of tail, in log order
 	changed chan struct{}
@@ -45,7 +45,7 @@ func newTails() *tails {
 	}
 }
 
-// run is follow until it is stopped.
+// run is follow until ctx is done or stop is called.
 func (t *tails) run(ctx context.Context, logs Logs, namespace string, news func(sluice.Path), log *slog.Logger) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -61,8 +61,8 @@ func (t *tails) run(ctx context.Context, logs Logs, namespace string, news func(
 	watching.Wait()
 }
 
-// follow keeps the tails in step with the log until ctx is done. It calls news for changes after it
-// has caught up.
+// follow keeps the tails up to date with the log until ctx is done. Once it has caught up, it calls
+// news for each change.
 func (t *tails) follow(ctx context.Context, logs Logs, namespace string, news func(sluice.Path), log *slog.Logger) {
 	pause := supervise.Pause{First: tailsAgain, Most: tailsMost}
 	for ctx.Err() == nil {
@@ -75,14 +75,14 @@ func (t *tails) follow(ctx context.Context, logs Logs, namespace string, news fu
 		if ctx.Err() != nil {
 			return
 		}
-		t.forget() // all is reported again, possibly from another log
+		t.forget() // everything is reported again, possibly from another log
 		log.LogAttrs(ctx, slog.LevelWarn, "follow the tails of streams", slog.String("namespace", namespace), slog.Any("error", err))
 		pause.Wait(ctx)
 	}
 }
 
-// enter takes a report, and reports whether it is news: of a path, or, without one, that the first
-// read is complete.
+// enter takes a report of FollowTails. It returns true for a changed path after the first read of
+// the log is complete, and once, with an empty path, for that completion.
 func (t *tails) enter(path sluice.Path, seq uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,8 +106,8 @@ func (t *tails) enter(path sluice.Path, seq uint64) bool {
 	return t.known
 }
 
-// forget resets tails of a log that cannot be followed any more: it may be gone, and a new log
-// begins anew.
+// forget resets the tails of a log that cannot be followed at the moment: a new log may have
+// replaced it.
 func (t *tails) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,12 +115,12 @@ func (t *tails) forget() {
 }
 
 func end(e *list.Element) *tail {
-	t, _ := e.Value.(*tail) // nothing else is in the list
+	t, _ := e.Value.(*tail) // the list has only elements of this type
 	return t
 }
 
 // reach waits until the tails are complete up to a sequence. Code Unavailable if the log is not
-// read at all.
+// read in time.
 func (t *tails) reach(ctx context.Context, seq uint64) error {
 	limit := time.NewTimer(catchUpLimit)
 	defer limit.Stop()
@@ -137,7 +137,7 @@ func (t *tails) reach(ctx context.Context, seq uint64) error {
 		case <-changed:
 		case <-behind.C:
 			t.mu.Lock()
-			if t.known { // its last event was removed before it was reported
+			if t.known { // the last event was removed before it was reported
 				t.at = max(t.at, seq)
 			}
 			t.mu.Unlock()
@@ -157,7 +157,8 @@ func (t *tails) tailOf(path sluice.Path) uint64 {
 	return 0
 }
 
-// since calls each for the paths that end behind a sequence, the last first. The caller holds the lock.
+// since calls each for the paths that end behind a sequence, in descending order of their ends. The
+// caller holds the lock.
 func (t *tails) since(seq uint64, each func(tail)) {
 	for e := t.order.Back(); e != nil && end(e).seq > seq; e = e.Prev() {
 		each(*end(e))

@@ -7,10 +7,11 @@ import (
 	"github.com/sluice-io/sluice/internal/callbacktoken"
 )
 
-// tokenLife is the lifetime of a token. A lease mostly ends earlier, and the fence with it.
+// tokenLife is the lifetime of a token. In most cases the lease ends earlier, and then the
+// generation fences the token.
 const tokenLife = 24 * time.Hour
 
-// badge is the content of a token.
+// badge is the content of a token. It is valid for one generation of one incarnation.
 type badge struct {
 	Subscription string `json:"wakes"`
 	Incarnation  string `json:"incarnation"`

@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// aheadFor is the maximum age of looked-up tails when a notice is made of them.
+// aheadFor is the maximum age of tails that were looked up ahead when a notice uses them.
 const aheadFor = 100 * time.Millisecond
 
-// ahead is the state of a consumer's streams, looked up while the record of its wake is stored, so
-// that the notice need not wait for it.
+// ahead is the state of a consumer's streams, looked up while the record of its wake is being
+// stored, so that the notice need not wait for the lookup.
 type ahead struct {
 	at    time.Time
 	done  chan struct{}
@@ -20,10 +20,10 @@ type ahead struct {
 	err   error
 }
 
-// lookAhead looks up the tails for a notice. Its user has to ask the gate. For a consumer that
-// follows its own stream alone it looks up only the end: a message was just stored there, and a
-// deletion of the stream removes its consumers before it is answered. If that removal was cut
-// short, the next step sees it.
+// lookAhead starts to look up the tails for a notice. The user of the result still has to ask the
+// gate. For a consumer that follows only its own stream it looks up only the end. That suffices: a
+// message was just stored there, and a request to delete the stream removes its consumers before it
+// is answered. If that removal was interrupted, the next step sees it.
 func (r *runner) lookAhead(ctx context.Context, sub *sluice.Subscription, primary sluice.Path, paths []sluice.Path) *ahead {
 	a := &ahead{at: r.engine.opts.Now(), done: make(chan struct{})}
 	r.work.Go(func() {
@@ -38,8 +38,8 @@ func (r *runner) lookAhead(ctx context.Context, sub *sluice.Subscription, primar
 	return a
 }
 
-// tails returns the tails of a consumer's streams: those looked up ahead, if they are recent and
-// the gate lets them pass, or else fresh ones.
+// tails returns the tails of a consumer's streams: those looked up ahead if they are recent and the
+// gate lets them all pass, otherwise fresh ones.
 func (r *runner) tails(ctx context.Context, sub *sluice.Subscription, c *Consumer, a *ahead) (Tails, error) {
 	if a != nil && r.engine.opts.Now().Sub(a.at) < aheadFor {
 		<-a.done

@@ -9,18 +9,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Admit refuses a caller without a valid token for a consumer, as Call does, but before its body is
-// read, which costs memory. Codes: WakeTokenInvalid, WakeGone; Unavailable. An expired token
-// passes, because Call may exchange it.
+// Admit refuses a caller without a valid token for a consumer, as Call does. The HTTP handler calls
+// it before it reads the body, which costs memory. An expired token passes, because Call may
+// exchange it. Codes: WakeTokenInvalid, WakeGone, Unavailable.
 func (e *Engine) Admit(ctx context.Context, namespace, consumer, token string) error {
 	_, err := e.identified(ctx, namespace, consumer, token)
 	return err
 }
 
 // Call handles a callback of a consumer, authenticated by a token. It checks in this order: a token
-// is present, the consumer exists, the token is valid for it, the body is a callback, and then the
-// rules of Step. A refusal has one of S1's codes (S1-85…91); WakeTokenExpired carries a new token
-// if the old one was of the current epoch (register C28). Other codes: Unavailable.
+// is present, the consumer exists, the token is valid for it, the body is a callback, the rules of
+// Step. A refusal has one of the codes of S1 (S1-85…91). With WakeTokenExpired, the answer carries
+// a new token if the old one is of the current epoch (register C28). Other codes: Unavailable.
 func (e *Engine) Call(ctx context.Context, namespace, consumer, token string, body []byte) (model.WakeAnswer, error) {
 	call, err := e.identified(ctx, namespace, consumer, token)
 	if err != nil {
@@ -70,12 +70,12 @@ type call struct {
 	cb     Callback
 
 	claim   Claim
-	expired error // WakeTokenExpired if it has
+	expired error // WakeTokenExpired if the token has expired
 	tails   Tails
 }
 
-// identify returns why the token is invalid, independent of its consumer's state: it is not of this
-// server, or of another consumer (S1-148).
+// identify returns an error if the token is invalid whatever the state of the consumer: this server
+// did not sign it, or it belongs to another consumer (S1-148).
 func (c *call) identify() error {
 	claim, err := verify(c.engine.ports.Keys, c.token, c.engine.opts.Now())
 	if sluice.CodeOf(err) == sluice.WakeTokenExpired {
@@ -88,8 +88,9 @@ func (c *call) identify() error {
 	return err
 }
 
-// orGone returns WakeGone if the consumer does not exist, which precedes all other errors of a
-// callback. It takes no lock: a caller that guesses must not block the consumer.
+// orGone returns WakeGone if the consumer does not exist, otherwise why: WakeGone precedes all
+// other errors of a callback. It takes no lock, so a caller that guesses tokens cannot block the
+// consumer.
 func (c *call) orGone(ctx context.Context, why error) error {
 	known := c.known()
 	if known.Revision == 0 {
@@ -142,7 +143,7 @@ func (c *call) do(ctx context.Context) (model.WakeAnswer, error) {
 	return answer, err
 }
 
-// decide turns a callback into the input for its consumer's present state.
+// decide turns a callback into the input of Step for the consumer's present state.
 func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 	if now.State == sluice.WakeRemoved {
 		return Input{}, gone()
@@ -163,9 +164,10 @@ func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 	return Input{Tails: c.tails, Callback: &c.cb}, nil
 }
 
-// admit returns why the token is not valid for the consumer's present state: it has to belong to
-// this incarnation of the subscription and to its epoch (S1-148), and must not have expired. For an
-// expired token that would not be exchanged, the epoch decides (register C28).
+// admit returns an error if the token is not valid for the consumer's present state. It must belong
+// to this incarnation of the subscription and to the current epoch (S1-148), and must not have
+// expired. An expired token of an earlier epoch is refused as stale, because it is not exchanged
+// (register C28).
 func (c *call) admit(now Consumer) error {
 	switch {
 	case c.claim.Of != now.Of:

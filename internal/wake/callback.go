@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// callbackBody is a callback's JSON (S1-71…77). Unknown fields are ignored: a later version may
-// define them.
+// callbackBody is a callback's JSON (S1-71…77). Unknown fields are ignored, because a later version
+// may define them.
 type callbackBody struct {
 	Epoch       *uint64       `json:"epoch"`
 	WakeID      string        `json:"wake_id"`
@@ -26,8 +26,8 @@ type ackBody struct {
 	Offset string `json:"offset"`
 }
 
-// list is a JSON array of at most MaxStreams elements: a longer one is refused before its elements
-// cost memory.
+// list is a JSON array of at most MaxStreams elements. A longer one is refused before memory is
+// allocated for its elements.
 type list[T any] []T
 
 // UnmarshalJSON reads the array. Errors are those of jsonarray.Decode.
@@ -36,9 +36,9 @@ func (l *list[T]) UnmarshalJSON(data []byte) (err error) {
 	return err //nolint:wrapcheck // plain rewords it
 }
 
-// ParseCallback reads the body of a callback, with parseOffset for its offsets; -1 is before
-// everything. Codes WakeInvalid (S1-85), and WakeOffset for an invalid offset or path in an
-// acknowledgement (S1-89).
+// ParseCallback parses the body of a callback. It parses offsets with parseOffset, except -1, which
+// is before everything. Code WakeInvalid (S1-85). It does not refuse an invalid offset or path in
+// an acknowledgement; Step does, with WakeOffset (S1-89).
 func ParseCallback(body []byte, parseOffset func(string) (uint64, error)) (Callback, error) {
 	var b callbackBody
 	if err := json.Unmarshal(body, &b); err != nil {
@@ -49,11 +49,11 @@ func ParseCallback(body []byte, parseOffset func(string) (uint64, error)) (Callb
 	}
 	cb := Callback{Epoch: *b.Epoch, WakeID: b.WakeID, Done: b.Done}
 	for _, ack := range b.Acks {
-		p := Position{Path: sluice.Path(ack.Path)} // an invalid path is not followed either
+		p := Position{Path: sluice.Path(ack.Path)} // Step refuses an invalid path like one that is not followed
 		if ack.Offset != before {
 			seq, err := parseOffset(ack.Offset)
 			if err != nil {
-				seq = beyond // judged when the consumer is known
+				seq = beyond // Step refuses it, once the consumer is known
 			}
 			p.Acked = seq
 		}
@@ -67,7 +67,7 @@ func ParseCallback(body []byte, parseOffset func(string) (uint64, error)) (Callb
 	return cb, err
 }
 
-// names returns the streams named by a callback that its outcome depends on.
+// names returns the streams in a callback whose state its outcome depends on.
 func (cb *Callback) names() []sluice.Path {
 	paths := slices.Clone(cb.Subscribe)
 	for _, ack := range cb.Acks {
@@ -80,10 +80,10 @@ func (cb *Callback) names() []sluice.Path {
 
 const (
 	before = "-1"       // S1-19
-	beyond = ^uint64(0) // of every stream
+	beyond = ^uint64(0) // beyond the end of every stream
 )
 
-// paths reads paths and checks only their form (register C15).
+// paths parses paths; it checks only their syntax (register C15).
 func paths(field string, texts []string) ([]sluice.Path, error) {
 	var all []sluice.Path
 	for _, text := range texts {
@@ -96,7 +96,7 @@ func paths(field string, texts []string) ([]sluice.Path, error) {
 	return all, nil
 }
 
-// plain describes a JSON error without Go's terms.
+// plain describes a JSON error without terms of Go.
 func plain(err error) string {
 	switch e, ok := errors.AsType[*json.UnmarshalTypeError](err); {
 	case ok && e.Field != "":

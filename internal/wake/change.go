@@ -15,13 +15,13 @@ import (
 // errLost says that the subscription has lost its access.
 var errLost = errors.New("access lost")
 
-// tries limits repeated decisions after concurrent changes of the same consumer.
+// tries limits the retries after concurrent changes of the same consumer.
 const tries = 100
 
-// change takes a consumer through a step and returns it as stored. decide returns the input, given
-// the consumer and its streams' tails; a known record saves reading it. The step's result is stored
-// before anything else happens. An error of the step is returned together with the consumer; its
-// code is one of S1's.
+// change executes a step of a consumer, stores the result, and returns the stored record. decide
+// returns the input of the step for the present state of the consumer. known is the record if the
+// caller has it, which saves reading it; an outdated one does no harm. If the step refuses a
+// callback, change returns the error together with the record; its code is one of S1's.
 func (e *Engine) change(ctx context.Context, sub *sluice.Subscription, path sluice.Path, known Entry,
 	decide func(ctx context.Context, c Consumer) (Input, error),
 ) (Entry, error) {
@@ -39,7 +39,7 @@ func (e *Engine) change(ctx context.Context, sub *sluice.Subscription, path slui
 		}
 		stored, err := e.changeOnce(ctx, sub, path, known, decide)
 		if sluice.CodeOf(err) == sluice.Conflict || guess && refused(err) {
-			known = Entry{} // the known record was outdated
+			known = Entry{} // the known record may be outdated: read it
 			continue
 		}
 		return stored, err
@@ -52,7 +52,7 @@ func (e *Engine) changeOnce(ctx context.Context, sub *sluice.Subscription, path 
 ) (Entry, error) {
 	c := known.Consumer
 	if c.Of != incarnation(sub) {
-		c = Consumer{Path: path, Of: c.Of, State: sluice.WakeRemoved, Epoch: c.Epoch} // of an earlier subscription, if of any
+		c = Consumer{Path: path, Of: c.Of, State: sluice.WakeRemoved, Epoch: c.Epoch} // the record is of an earlier subscription, or there is none
 	}
 	in, err := decide(ctx, c)
 	if err != nil {
@@ -84,11 +84,12 @@ func (e *Engine) changeOnce(ctx context.Context, sub *sluice.Subscription, path 
 	return stored, refusal
 }
 
-// mostStreams is how many bytes the streams of a record may take: a record without room for its
-// other fields could not be changed, and its consumer would be stuck.
+// mostStreams is how many bytes the streams of a record may take. They must leave room for the
+// other fields: a record that has reached the maximum size of a message could not be changed any
+// more.
 const mostStreams = 768 << 10
 
-// fits returns an error (WakeInvalid) if the names of a consumer's streams are too long together.
+// fits returns an error (WakeInvalid) if the streams of a consumer take too many bytes together.
 func (c *Consumer) fits() error {
 	data, err := json.Marshal(c.Streams)
 	if err != nil {
@@ -107,20 +108,21 @@ func (e *Engine) put(ctx context.Context, sub *sluice.Subscription, c Consumer, 
 	return stored, err
 }
 
-// refused reports whether an error is S1's answer to a callback.
+// refused reports whether an error is a refusal of a callback by the rules of S1.
 func refused(err error) bool {
-	switch sluice.CodeOf(err) { //nolint:exhaustive // all others are not
+	switch sluice.CodeOf(err) { // nolint:exhaustive // no other code is one
 	case sluice.WakeTaken, sluice.WakeOffset, sluice.WakeStale, sluice.WakeGone, sluice.WakeTokenInvalid, sluice.WakeTokenExpired:
 		return true
 	}
 	return false
 }
 
-// askers is how many streams of a consumer are looked up in parallel.
+// askers limits the streams of a consumer that are looked up in parallel.
 const askers = 16
 
-// tails returns the tails of those streams that the subscription may see. If it may not see the
-// consumer's own stream, it returns errLost. Code Unavailable if the gate cannot decide.
+// tails returns the tails of those streams that the subscription may see. It returns errLost if the
+// subscription has lost access to the consumer's own stream. Code Unavailable if the gate cannot
+// decide.
 func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sluice.Path, paths []sluice.Path) (Tails, error) {
 	found, err := e.ends(ctx, sub, paths)
 	if err != nil {
@@ -143,9 +145,10 @@ func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sl
 	return all, nil
 }
 
-// ends looks up streams, some in parallel. The first failure ends the others.
+// ends looks up the ends of streams in parallel, in the order of paths. The first failure cancels
+// the rest.
 func (e *Engine) ends(ctx context.Context, sub *sluice.Subscription, paths []sluice.Path) ([]Tail, error) {
-	if len(paths) == 1 { // mostly
+	if len(paths) == 1 { // the usual case
 		tail, err := e.endOf(ctx, sub, paths[0])
 		return []Tail{tail}, err
 	}
@@ -171,7 +174,7 @@ func (e *Engine) ends(ctx context.Context, sub *sluice.Subscription, paths []slu
 	return found, context.Cause(ctx)
 }
 
-// endOf returns a stream's tail, limited to messages that the subscription's owner may see.
+// endOf returns a stream's tail, with the last message that the subscription's owner may see.
 func (e *Engine) endOf(ctx context.Context, sub *sluice.Subscription, path sluice.Path) (Tail, error) {
 	tail, err := e.ports.Streams.Tail(ctx, sub.Namespace, path)
 	if err != nil || tail.Gone || tail.Seq == 0 || unbounded(sub) {
@@ -189,7 +192,7 @@ func unbounded(sub *sluice.Subscription) bool {
 	return sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}.Unbounded()
 }
 
-// decide asks the gate about a path.
+// decide asks the gate about the message at a sequence of a path.
 func (e *Engine) decide(sub *sluice.Subscription, path sluice.Path, seq uint64) model.Decision {
 	if e.ports.Gate == nil {
 		return model.Pass

@@ -2,7 +2,7 @@ package wake
 
 import "container/heap"
 
-// clock is a heap of consumers by the time of their next check.
+// clock is a heap of consumers, ordered by the time of their next check.
 type clock []*entry
 
 func (c clock) Len() int           { return len(c) }
@@ -38,7 +38,7 @@ func (c *clock) set(en *entry) {
 	heap.Fix(c, en.place)
 }
 
-// drop takes an entry out, if it is in.
+// drop removes an entry if it is in the clock.
 func (c *clock) drop(en *entry) {
 	if en.place >= 0 {
 		heap.Remove(c, en.place)

@@ -8,14 +8,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Clocks of S1.
+// Time limits of S1.
 const (
-	// ClaimWithin is how long a notice may go without a 2xx and without a claim (S1-63).
+	// ClaimWithin is how long a notice may remain without a 2xx and without a claim before it
+	// counts as failed (S1-63).
 	ClaimWithin = 10 * time.Second
 	// LiveFor is how long a consumer may be silent while it is live (S1-43).
 	LiveFor = 45 * time.Second
-	// mostAhead is how far ahead a due time may lie, by any replica's clock: beyond it the clock was
-	// set back.
+	// mostAhead is how far ahead a due time can lie by the clock of any replica. A time beyond it
+	// means that the clock was set back.
 	mostAhead = 2 * LiveFor
 )
 
@@ -27,7 +28,7 @@ type Consumer struct {
 	State   sluice.WakeState `json:"state"`
 	Epoch   uint64           `json:"epoch"`
 	WakeID  string           `json:"wake_id,omitempty"`
-	Streams []Position       `json:"streams,omitempty"` // the primary one first, as long as it is subscribed to
+	Streams []Position       `json:"streams,omitempty"` // the primary one first, while the consumer follows it
 
 	// Failures counts the failed attempts of this wake; FailingSince is the time of the first.
 	Failures     int       `json:"failures,omitempty"`
@@ -39,25 +40,26 @@ type Consumer struct {
 	Woken time.Time `json:"woken,omitzero"` // when the last wake began
 }
 
-// Position is the acknowledged position in a stream (S1-17). Zero is S1's -1: nothing (S1-19).
+// Position is the acknowledged position in a stream (S1-17). An Acked of zero is the offset -1 of
+// S1: nothing (S1-19).
 type Position struct {
 	Path  sluice.Path `json:"path"`
 	Acked uint64      `json:"acked"`
-	Await bool        `json:"await,omitempty"` // deleted before it was subscribed to (S1-98)
+	Await bool        `json:"await,omitempty"` // the stream did not exist when it was subscribed to, and still does not (S1-98)
 }
 
 // Tail is a snapshot of a stream.
 type Tail struct {
-	Seq   uint64 // of its last message (S1-18); 0: it has none
-	Start uint64 // its messages lie behind this sequence, deleted earlier ones do not
-	Gone  bool   // deleted or expired, and nothing came after
+	Seq   uint64 // of the stream's last message (S1-18); 0: it has none
+	Start uint64 // the stream's messages lie behind this sequence; messages up to it were deleted
+	Gone  bool   // it was deleted or has expired, and has no message since
 
-	Withheld bool   // the subscription's owner may not see its last message
+	Withheld bool   // the subscription's owner may not see the last message
 	Shown    uint64 // of the last visible message, if the last one is withheld; 0: none
 }
 
-// end returns the stream's end for the subscription's owner. Readers learn the real end, so
-// acknowledgements up to there are valid.
+// end returns the sequence of the last message that the subscription's owner may see. Readers still
+// learn the real end of the stream, so acknowledgements up to that are valid.
 func (t Tail) end() uint64 {
 	if t.Withheld {
 		return t.Shown
@@ -68,17 +70,18 @@ func (t Tail) end() uint64 {
 // hidden reports whether the stream has messages but none that the subscription's owner may see.
 func (t Tail) hidden() bool { return t.Withheld && t.Shown <= t.Start }
 
-// Tails are snapshots of streams. A stream without one is not pending.
+// Tails are snapshots of streams. A stream without a snapshot counts as not pending.
 type Tails map[sluice.Path]Tail
 
-// NewConsumer returns the idle consumer of a stream that a subscription matches, acknowledged up to
-// a sequence. A stream's events before since do not concern it.
+// NewConsumer returns the idle consumer of a stream that a subscription matches. The stream is
+// acknowledged up to acked. If the stream was deleted before the sequence since, that does not
+// affect the consumer.
 func NewConsumer(path sluice.Path, of string, since, acked uint64) Consumer {
 	return Consumer{Path: path, Of: of, Since: since, State: sluice.WakeIdle, Streams: []Position{{Path: path, Acked: acked}}}
 }
 
-// Back returns the successor of a removed consumer after a message was stored at a sequence: its
-// epoch goes on (S1-128). nil if the message does not bring it back.
+// Back returns the successor of a removed consumer after a message was stored at seq; it continues
+// the epoch (S1-128). It returns nil if the message lies before the removal.
 func (c Consumer) Back(seq uint64) *Consumer {
 	if seq <= c.Since {
 		return nil
@@ -88,12 +91,13 @@ func (c Consumer) Back(seq uint64) *Consumer {
 	return &next
 }
 
-// position returns the index of a path in the consumer's streams, -1 if it is not subscribed to.
+// position returns the index of a path in the consumer's streams, -1 if the consumer does not
+// follow it.
 func (c *Consumer) position(path sluice.Path) int {
 	return slices.IndexFunc(c.Streams, func(p Position) bool { return p.Path == path })
 }
 
-// Follows reports whether the consumer is subscribed to a stream.
+// Follows reports whether the consumer follows a stream.
 func (c *Consumer) Follows(path sluice.Path) bool { return c.position(path) >= 0 }
 
 // others returns the streams that the consumer follows besides its own.
@@ -120,8 +124,7 @@ func (c *Consumer) Paths() []sluice.Path {
 	return paths
 }
 
-// pending reports whether a stream has messages behind a position (S1-16). An empty stream has
-// none.
+// pending reports whether a stream has visible messages behind a position (S1-16).
 func (t Tail) pending(acked uint64) bool { return !t.Gone && t.end() > acked && t.end() > t.Start }
 
 // Pending returns the streams with unacknowledged messages (S1-51).
@@ -135,14 +138,14 @@ func (c *Consumer) Pending(tails Tails) []sluice.Path {
 	return paths
 }
 
-// orphaned reports whether the consumer's original primary stream is gone (S1-122): it was deleted,
-// and may have been created anew since.
+// orphaned reports whether the primary stream was deleted since the consumer began (S1-122).
+// Another stream may exist on the path by now.
 func (c *Consumer) orphaned(tails Tails) bool {
 	t, known := tails[c.Path]
 	return known && (t.Gone || t.Start > 0 && t.Start >= c.Since)
 }
 
-// drop unsubscribes from streams that were deleted while they were followed (register C29).
+// drop unsubscribes from streams that were deleted while the consumer followed them (register C29).
 func (c *Consumer) drop(tails Tails) {
 	if c.State == sluice.WakeRemoved {
 		return

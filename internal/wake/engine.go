@@ -20,27 +20,27 @@ import (
 
 // Options are an engine's optional settings.
 type Options struct {
-	PublicURL   string             // where callbacks reach the server: "https://sluice.example"
+	PublicURL   string             // base URL of callbacks: "https://sluice.example"
 	Log         *slog.Logger       // default: slog.DiscardHandler
 	MaxInFlight int                // concurrent notices of all subscriptions; default: 4,096
 	ClaimWithin time.Duration      // default: ClaimWithin; shorter in tests
 	Now         func() time.Time   // default: time.Now
-	Fault       func(point string) // called between writes; nil: nothing
+	Fault       func(point string) // for tests: called before and after writes and requests; nil: none
 }
 
 // maxInFlight is the default of Options.MaxInFlight.
 const maxInFlight = 4096
 
-// Engine serves wake subscriptions: it handles callbacks of all of them, and wakes the consumers of
-// those that this process owns.
+// Engine serves wake subscriptions. It handles the callbacks of all of them, and wakes the
+// consumers of those that this process owns. It is safe for concurrent use.
 type Engine struct {
 	ports  Deps
 	opts   Options
-	turns  keylock.Turns[string] // of consumers, by id
-	places *fairsem.Shares       // of notices
+	turns  keylock.Turns[string] // one change of a consumer at a time, by id
+	places *fairsem.Shares       // permits for notices in flight
 
 	changes chan func()
-	told    chan struct{} // closed when all subscriptions are known
+	told    chan struct{} // closed when all stored subscriptions have been reported
 	tellAll sync.Once
 
 	runners supervise.Set[*runner] // by subscription
@@ -52,7 +52,7 @@ type Engine struct {
 	flights  inflight.Set[*sluice.Subscription] // notices in flight
 }
 
-// New returns an engine. It handles callbacks from now on, and wakes no consumer before Run.
+// New returns an engine. It handles callbacks at once, but wakes consumers only while Run runs.
 func New(ports Deps, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -82,7 +82,7 @@ func (e *Engine) Run(ctx context.Context) error {
 				learned := make(chan struct{})
 				e.tell(ctx, func() { e.learn(ctx, id, sub); close(learned) })
 				select {
-				case <-learned: // the change is acted on when the watch has reported it
+				case <-learned: // the watch continues only after the engine has acted on the change
 				case <-ctx.Done():
 				}
 			})
@@ -109,7 +109,7 @@ func (e *Engine) follow(ctx context.Context, over chan struct{}) {
 	e.runners.Wait()
 }
 
-// begin lets the engine start goroutines until end; Run would not wait for later ones.
+// begin permits the engine to start goroutines, until end: Run would not wait for later ones.
 func (e *Engine) begin() chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,14 +131,15 @@ func (e *Engine) tell(ctx context.Context, change func()) {
 	}
 }
 
-// learn enters a changed subscription.
+// learn enters a new, changed or deleted subscription. An empty id means that all stored ones were
+// reported.
 func (e *Engine) learn(ctx context.Context, id string, sub *sluice.Subscription) {
 	if id == "" {
 		e.tellAll.Do(func() { close(e.told) })
 		return
 	}
 	if sub != nil && sub.Mode != sluice.Wake {
-		sub = nil // nor is its predecessor of the same id, whose end may not have been reported
+		sub = nil // this also ends an earlier wake subscription of the same id, whose end may not have been reported
 	}
 	e.mu.Lock()
 	if sub == nil {
@@ -217,7 +218,7 @@ func rules(sub *sluice.Subscription) Rules {
 	return Rules{Retry: sub.Policy.Retry, NewWakeID: newWakeID, Random: mathrand.Float64}
 }
 
-// newWakeID returns 130 random bits, which cannot be guessed (S1-38).
+// newWakeID returns an id with 130 random bits, which cannot be guessed (S1-38).
 func newWakeID() string { return "w_" + rand.Text() }
 
 // nobody is an Observer that does nothing.

@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// observe enters a stored record. It may come late, or twice.
+// observe enters a stored record, unless a newer one is known: records may be reported late or
+// twice.
 func (r *runner) observe(e Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,8 +33,8 @@ func (r *runner) observe(e Entry) {
 	}
 }
 
-// joins reports whether a consumer follows a stream now that it did not follow when it was last
-// seen: messages stored there meanwhile were missed.
+// joins reports whether a consumer has begun to follow a stream. Messages that were stored there
+// meanwhile were missed.
 func (r *runner) joins(en *entry, now *Consumer) bool {
 	return slices.ContainsFunc(now.Streams, func(p Position) bool {
 		_, followed := r.others[p.Path][en]
@@ -41,7 +42,7 @@ func (r *runner) joins(en *entry, now *Consumer) bool {
 	})
 }
 
-// intern lets records share equal strings, in several records or twice in one.
+// intern makes records share equal strings, to save memory.
 func (r *runner) intern(c *Consumer) {
 	if c.Of == r.of {
 		c.Of = r.of
@@ -56,7 +57,7 @@ func (r *runner) intern(c *Consumer) {
 	}
 }
 
-// enlist registers a consumer for the streams that are not its own.
+// enlist registers a consumer for the streams that it follows besides its own.
 func (r *runner) enlist(en *entry) {
 	for path := range en.Consumer.others() {
 		if r.others[path] == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Notice is the POST body that wakes a consumer (S1-46…53). It has no content of events (register
+// Notice is the POST body that wakes a consumer (S1-46…53). It carries no event data (register
 // C10).
 type Notice struct {
 	ConsumerID  string            `json:"consumer_id"`

@@ -18,12 +18,12 @@ const (
 	lookers    = 128 // consumers of a subscription that are processed in parallel
 	againFirst = 50 * time.Millisecond
 	againMost  = 5 * time.Second
-	fullPause  = 5 * time.Second  // while the store has no room for one more consumer
+	fullPause  = 5 * time.Second  // pause while the store has no room for another consumer
 	sweepEvery = 10 * time.Minute // interval of the search for missed messages
 )
 
-// runner runs the clocks of one subscription and sends its notices. It caches the records of all
-// its consumers; the store is authoritative.
+// runner watches the deadlines of one subscription's consumers and sends its notices. It caches the
+// records of all of them; the store is authoritative.
 type runner struct {
 	engine *Engine
 	ctx    context.Context //nolint:containedctx // of its life
@@ -36,8 +36,8 @@ type runner struct {
 	mu      sync.Mutex
 	all     map[sluice.Path]*entry
 	others  map[sluice.Path]map[*entry]struct{} // followers of streams that are not their own
-	todo    []*entry                            // consumers to process, in order
-	looking int                                 // consumers in processing
+	todo    []*entry                            // consumers that wait to be processed, in order
+	looking int                                 // goroutines that process consumers
 	clock   clock
 	due     []*entry // consumers with a notice to send, in order
 	flying  int      // notices in flight
@@ -45,22 +45,22 @@ type runner struct {
 	ready   bool // all records are known
 	scanned bool // all existing streams have an entry
 
-	alarm   chan struct{} // has an element if the clock or due changed
-	foreign chan struct{} // has an element if others is not empty
+	alarm   chan struct{} // receives a value when clock or due changed
+	foreign chan struct{} // receives a value when others is no longer empty
 }
 
 // entry is a consumer in memory.
 type entry struct {
 	Entry
 
-	seen   uint64          // the last reported sequence of its own stream
+	seen   uint64          // the highest reported sequence of its own stream
 	fresh  bool            // seen was reported since its last processing
 	other  bool            // a message was stored in a stream that is not its own
-	news   bool            // it has to be processed
-	busy   bool            // it is in processing
+	news   bool            // it has to be processed again
+	busy   bool            // it is queued or being processed
 	listed bool            // its stream may be older than the subscription
-	acks   []model.Receipt // to give after processing
-	sent   string          // the wake of the attempt with this number in flight
+	acks   []model.Receipt // receipts to acknowledge after processing
+	sent   string          // sent and number: the wake ID and the number of the last attempt that was started
 	number int
 	flying int // notices in flight
 	ahead  *ahead
@@ -107,7 +107,8 @@ func (r *runner) persist(ctx context.Context, what string, try func() error) err
 	})
 }
 
-// watch keeps memory in step with the store.
+// watch keeps the records in memory up to date with the store. It closes known when all have been
+// read.
 func (r *runner) watch(ctx context.Context, known chan struct{}) {
 	id := r.sub.Load().ID
 	caughtUp := sync.OnceFunc(func() {
@@ -119,7 +120,7 @@ func (r *runner) watch(ctx context.Context, known chan struct{}) {
 		r.mu.Unlock()
 		close(known)
 	})
-	_ = r.persist(ctx, "read the consumers", func() error { // ends with ctx only
+	_ = r.persist(ctx, "read the consumers", func() error { // it fails only when ctx ends
 		floor, err := r.engine.ports.Records.Floor(ctx, id)
 		if err != nil {
 			return err
@@ -131,7 +132,7 @@ func (r *runner) watch(ctx context.Context, known chan struct{}) {
 	})
 }
 
-// receive handles messages on the subscription's paths.
+// receive handles messages on the subscription's paths, until ctx is done.
 func (r *runner) receive(ctx context.Context) {
 	for ctx.Err() == nil {
 		var source Source
@@ -164,18 +165,18 @@ func (r *runner) drain(ctx context.Context, source Source) {
 	}
 }
 
-// withheld reports whether a subscription's owner may not see an event, which then wakes no
-// consumer: as with a push, it is skipped for good.
+// withheld reports whether the subscription's owner may not see an event. Such an event wakes no
+// consumer; as in push mode, it is skipped for good.
 func (r *runner) withheld(ev *sluice.Event) bool {
 	gate := r.engine.ports.Gate
 	return gate != nil && gate.Decide(r.sub.Load(), ev, r.engine.opts.Now()) == model.Withhold
 }
 
-// told enters that a message was stored on a path of the subscription. The receipt is given when
-// nothing depends on it any more: a consumer that is awake checks the end of the stream before it
-// becomes idle.
+// told records that a message was stored on a path of the subscription. It acknowledges the message
+// once nothing depends on a redelivery: at once if the consumer is awake, because that checks the
+// end of the stream before it becomes idle, otherwise after processing.
 func (r *runner) told(path sluice.Path, seq uint64, receipt model.Receipt) {
-	if path == "" || path.Dotted() || !r.sub.Load().Pattern.Match(path) { // no client can use dots
+	if path == "" || path.Dotted() || !r.sub.Load().Pattern.Match(path) { // clients cannot use dotted paths
 		r.acknowledge(receipt)
 		return
 	}
@@ -208,8 +209,8 @@ func (r *runner) acknowledge(receipt model.Receipt) {
 	}
 }
 
-// awake reports whether a consumer checks its stream before it becomes idle. A leftover of an
-// earlier subscription of the same id does not.
+// awake reports whether a consumer is waking or live, and so checks its stream before it becomes
+// idle. A record of an earlier subscription of the same id does not count.
 func (r *runner) awake(en *entry) bool {
 	return en.Consumer.Of == r.of && en.Consumer.awake()
 }
@@ -230,11 +231,11 @@ func (r *runner) look(en *entry) {
 	}
 }
 
-// lacksRoom reports whether the store has no room for one more consumer.
+// lacksRoom reports whether the store has no room for another consumer.
 func lacksRoom(looked Entry, err error) bool { return looked.Revision == 0 && sluice.IsFull(err) }
 
-// lookLater has a consumer looked at again after a pause; others are looked at meanwhile. r.mu is
-// held.
+// lookLater schedules a consumer for processing after a pause; other consumers are processed
+// meanwhile. r.mu is held.
 func (r *runner) lookLater(en *entry, acks []model.Receipt, fresh bool) {
 	en.acks, en.fresh = append(acks, en.acks...), en.fresh || fresh
 	time.AfterFunc(fullPause, func() {
@@ -252,7 +253,7 @@ func (r *runner) lookAll() {
 	}
 }
 
-// nextLook returns the next consumer to process; nil if the caller has to end.
+// nextLook returns the next consumer to process; nil if the calling goroutine has to end.
 func (r *runner) nextLook() *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -266,7 +267,7 @@ func (r *runner) nextLook() *entry {
 	return en
 }
 
-// lookOnce processes a consumer, and reports whether to repeat that.
+// lookOnce processes a consumer once, and reports whether to process it again.
 func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	r.mu.Lock()
 	fresh, other := en.fresh, en.other
@@ -303,7 +304,7 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	for _, receipt := range acks {
 		r.acknowledge(receipt)
 	}
-	if other && looked.Consumer.awake() { // the step that made it idle, now or meanwhile, may have looked before
+	if other && looked.Consumer.awake() { // a step that makes it idle may have read the other streams before the message
 		en.other, en.news = true, en.news || !r.awake(en)
 	}
 	if !en.news {
@@ -317,15 +318,16 @@ func (r *runner) leave(en *entry) {
 	en.busy = false
 	switch {
 	case en.Revision == 0 && en.Consumer.State == "":
-		delete(r.all, en.Consumer.Path) // it does not exist after all
+		delete(r.all, en.Consumer.Path) // no consumer exists
 	case en.Consumer.State == sluice.WakeLive && en.place < 0:
-		r.plan(en) // it was too early
+		r.plan(en) // it was checked before its deadline
 	}
 }
 
-// input collects the state of a consumer's streams. A missing consumer begins with the reported
-// message. If it is fresh, a message in its own stream wakes it without another lookup: the notice
-// makes one. An old message may have left the log since.
+// input returns the input of a step: the state of the consumer's streams. A missing consumer begins
+// with the reported message. If that message is fresh, it wakes the consumer without a lookup,
+// because the notice looks up the streams anyway. A message that is not fresh may have left the log
+// since.
 func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer, seen uint64, fresh bool) (Input, error) { //nolint:revive // fresh is about seen
 	var in Input
 	if c.State == sluice.WakeRemoved {
@@ -341,14 +343,14 @@ func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer
 		return in, nil
 	}
 	in.Tails, err = r.engine.tails(ctx, sub, c.Path, c.Paths())
-	if in.Born != nil && in.Tails[c.Path].hidden() { // the stream's existence must stay hidden
+	if in.Born != nil && in.Tails[c.Path].hidden() { // a consumer would reveal that the stream exists
 		return Input{}, err
 	}
 	return in, err
 }
 
-// born returns the consumer that begins with a message stored at a sequence; nil if none does.
-// Messages on the path before the subscription was created do not concern it (S1-140).
+// born returns the consumer that begins with a message stored at seq; nil if none does. Messages on
+// the path before the subscription was created do not concern it (S1-140).
 func (r *runner) born(ctx context.Context, sub *sluice.Subscription, c Consumer, seq uint64) (*Consumer, error) {
 	if c.Of == r.of {
 		return c.Back(seq), nil
@@ -372,8 +374,8 @@ func (r *runner) born(ctx context.Context, sub *sluice.Subscription, c Consumer,
 	return &next, nil
 }
 
-// sweep searches for missed messages, at the beginning and then now and then, and creates consumers
-// for streams that are older than the subscription (S1-139).
+// sweep searches for missed messages at the start and every sweepEvery, and creates consumers for
+// streams that are older than the subscription (S1-139).
 func (r *runner) sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -395,7 +397,8 @@ func (r *runner) sweep(ctx context.Context) {
 	}
 }
 
-// compare schedules a consumer for processing unless it knows the end of its stream.
+// compare schedules a consumer for processing unless its record already covers the last message of
+// its stream.
 func (r *runner) compare(path sluice.Path, last uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -410,6 +413,6 @@ func (r *runner) compare(path sluice.Path, last uint64) {
 		en.Consumer.State == sluice.WakeRemoved && last <= en.Consumer.Since:
 		return
 	}
-	en.seen, en.listed, en.fresh = max(en.seen, last), true, unbounded(r.sub.Load()) // others may not see its last message
+	en.seen, en.listed, en.fresh = max(en.seen, last), true, unbounded(r.sub.Load()) // the owner may not see the last message, unless it is unbounded
 	r.look(en)
 }

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	grace      = 2 * time.Second // for notices in flight when the runner ends
+	grace      = 2 * time.Second // how long notices in flight may continue when the runner ends
 	storeLimit = 10 * time.Second
-	postpone   = time.Second // pause before a notice that could not be made is tried again
+	postpone   = time.Second // pause before retrying a notice that could not be made
 	overlap    = 2           // notices of one consumer in flight (register C27)
 )
 
@@ -27,7 +27,7 @@ func (r *runner) plan(en *entry) {
 	c := &en.Consumer
 	switch {
 	case c.Of != r.of, c.State == sluice.WakeWaking && (en.underWay() || en.flying >= overlap):
-		r.clock.drop(en) // nothing to do until news comes
+		r.clock.drop(en) // nothing to do until the record changes
 	case c.State == sluice.WakeWaking, c.State == sluice.WakeLive:
 		en.at = r.when(c)
 		r.clock.set(en)
@@ -40,8 +40,8 @@ func (r *runner) plan(en *entry) {
 	}
 }
 
-// when returns when to check a consumer, on this process's monotonic clock. A time in the record
-// that is implausibly far ahead is ignored.
+// when returns when to check a consumer, by this process's monotonic clock. It limits a time in the
+// record that lies implausibly far ahead.
 func (r *runner) when(c *Consumer) time.Time {
 	now, most := r.engine.opts.Now(), mostAhead
 	if c.State == sluice.WakeWaking {
@@ -50,7 +50,7 @@ func (r *runner) when(c *Consumer) time.Time {
 	return now.Add(min(c.Due.Sub(now), most))
 }
 
-// underWay reports whether the due notice was sent.
+// underWay reports whether the attempt that is due was already started.
 func (en *entry) underWay() bool {
 	return en.sent == en.Consumer.WakeID && en.number == en.Consumer.Failures+1
 }
@@ -58,7 +58,7 @@ func (en *entry) underWay() bool {
 func ring(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it rings already
+	default: // a value is pending
 	}
 }
 
@@ -68,7 +68,7 @@ func (r *runner) send(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(r.round()) //nolint:contextcheck // the runner has one of its own
+		timer.Reset(r.round()) // nolint:contextcheck // the runner has its own context
 		select {
 		case <-ctx.Done():
 			return
@@ -79,7 +79,7 @@ func (r *runner) send(ctx context.Context) {
 	}
 }
 
-// round starts due work, as far as there is room for it, and returns the time until the next.
+// round starts the due work for which there is room, and returns the time until the next round.
 func (r *runner) round() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,8 +109,8 @@ func (r *runner) round() time.Duration {
 	return rest
 }
 
-// launchDue sends due notices, in order, as far as there is room for them. It returns how long the
-// next one has to wait for the endpoint's rate; 0: it does not wait for that. r.mu is held.
+// launchDue starts due notices, in order, as long as there is room. It returns how long the next
+// one has to wait for the endpoint's rate; 0: it does not wait for the rate. r.mu is held.
 func (r *runner) launchDue(now time.Time) (wait time.Duration) {
 	sub := r.sub.Load()
 	for r.flying < sub.Policy.Window {
@@ -133,8 +133,8 @@ func (r *runner) launchDue(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// nextDue returns the first consumer with a notice to send, nil if there is none. Consumers before
-// it, which were claimed meanwhile, leave the queue. r.mu is held.
+// nextDue returns the first consumer with a notice to send, nil if there is none. It removes the
+// consumers before it from the queue, because they need no notice any more. r.mu is held.
 func (r *runner) nextDue() *entry {
 	for len(r.due) > 0 {
 		en := r.due[0]
@@ -148,8 +148,8 @@ func (r *runner) nextDue() *entry {
 	return nil
 }
 
-// pace counts a request to an endpoint that agreed to a rate, or returns how long to wait. unpace
-// undoes it.
+// pace counts a request to an endpoint that agreed to a rate and returns 0, or returns how long to
+// wait. unpace undoes pace.
 func (e *Engine) pace(sub *sluice.Subscription, now time.Time) time.Duration {
 	if !e.paces(sub) {
 		return 0
@@ -182,7 +182,7 @@ func (r *runner) launch(en *entry) {
 		r.flying--
 		en.flying--
 		if again && en.sent == known.Consumer.WakeID && en.number == known.Consumer.Failures+1 {
-			en.sent = "" // there was none
+			en.sent = "" // no attempt was made
 			r.postpone(en)
 		} else {
 			r.plan(en)
@@ -199,13 +199,13 @@ func (r *runner) postpone(en *entry) {
 	}
 }
 
-// attempt makes one attempt to notify, and enters its outcome. It reports whether no attempt was
-// made and a later one is needed.
+// attempt makes one attempt to notify, and stores its outcome. It returns true if another call is
+// needed because none was made, or its outcome was not stored.
 func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	ctx, cancel := lasting(r.ctx, grace)
 	defer cancel(nil)
 	sub, c := r.sub.Load(), known.Consumer
-	ctx, leave := r.engine.flights.Enter(ctx, sub) // before the gate is asked
+	ctx, leave := r.engine.flights.Enter(ctx, sub) // before asking the gate, so that a revocation cancels it
 	defer leave()
 	tails, err := r.tails(ctx, sub, &c, foreseen)
 	switch {
@@ -225,9 +225,9 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 		return true
 	}
 	if now := r.entry(c.Path).Consumer; now.Epoch > c.Epoch {
-		return false // another wake began meanwhile: epochs do not go back (S1-128)
+		return false // another wake has begun: a notice of an older epoch must not follow it (S1-128)
 	}
-	if !r.engine.ports.Owns.Owns(sub.ID) { // the engine learns it at the next round; a machine that was suspended would wake consumers until then
+	if !r.engine.ports.Owns.Owns(sub.ID) { // checked here too: a machine that was suspended would otherwise send notices until the engine learns that it lost the lease
 		return true
 	}
 	answer := Answer{WakeID: c.WakeID, Number: letter.Number, Sent: tails}
@@ -237,7 +237,7 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	a, body := r.engine.ports.Poster.Post(ctx, sub, letter)
 	r.engine.opts.Fault("after post")
 	if a.Outcome != sluice.Delivered && ctx.Err() != nil {
-		return true // it was cut off: the next owner of the subscription sends it again
+		return true // the request was cancelled: the next owner of the subscription sends it again
 	}
 	inTime()
 	answer.OK, answer.Error = a.Outcome == sluice.Delivered, a.Error
@@ -246,15 +246,15 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	return !r.enter(ctx, sub, known, Input{Answer: &answer})
 }
 
-// pointless reports whether the reason to wake a consumer is gone: it was erased meanwhile, or is
-// withheld.
+// pointless reports whether there is no reason to wake a consumer any more: its messages were
+// erased meanwhile, or are withheld.
 func (c *Consumer) pointless(tails Tails) bool {
 	own := tails[c.Path]
 	return c.Follows(c.Path) && (own.Withheld || own.Seq <= own.Start) && len(c.Pending(tails)) == 0
 }
 
-// deadline fails a notice that is not answered in time. The returned function stops the deadline
-// and waits for a failure that is being entered.
+// deadline makes a notice fail that is not answered in time. The returned function stops the
+// deadline, and waits if the failure is just being stored.
 func (r *runner) deadline(ctx context.Context, sub *sluice.Subscription, known Entry, answer Answer) (inTime func()) {
 	over := make(chan struct{})
 	answer.Error = "neither a 2xx nor a claim within " + r.engine.opts.ClaimWithin.String()
@@ -269,7 +269,7 @@ func (r *runner) deadline(ctx context.Context, sub *sluice.Subscription, known E
 	})
 }
 
-// letter makes a notice.
+// letter returns the letter of a consumer's next attempt.
 func (r *runner) letter(sub *sluice.Subscription, c *Consumer, tails Tails) (Letter, error) {
 	id := model.WakeConsumerID(sub.ID, c.Path)
 	token, err := newToken(r.engine.ports.Keys, Claim{Namespace: sub.Namespace, Consumer: id, Of: c.Of, Epoch: c.Epoch}, r.engine.opts.Now())
@@ -280,8 +280,8 @@ func (r *runner) letter(sub *sluice.Subscription, c *Consumer, tails Tails) (Let
 	return Letter{WakeID: c.WakeID, Path: c.Path, Seq: tails[c.Path].end(), Number: c.Failures + 1, Body: body}, err
 }
 
-// enter takes a consumer through a step with its streams' present tails, and reports whether it
-// succeeded.
+// enter executes a step of a consumer with the present tails of its streams, and reports whether
+// the result was stored.
 func (r *runner) enter(ctx context.Context, sub *sluice.Subscription, known Entry, in Input) bool {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), storeLimit)
 	defer cancel()
@@ -303,7 +303,7 @@ func (r *runner) enter(ctx context.Context, sub *sluice.Subscription, known Entr
 	return err == nil
 }
 
-// record stores an attempt in the log without waiting: nothing depends on it.
+// record stores an attempt in the log. It does not wait, because nothing depends on the result.
 func (r *runner) record(sub *sluice.Subscription, a *sluice.Attempt) {
 	r.engine.ports.Observe.Notified(sub, a)
 	r.engine.ports.Log.Record(a, sub.Namespace, func(err error) {
@@ -313,7 +313,8 @@ func (r *runner) record(sub *sluice.Subscription, a *sluice.Attempt) {
 	})
 }
 
-// isLost ends a subscription that lost its access, and reports whether that is so.
+// isLost reports whether err says that the subscription lost its access. Then it also ends the
+// subscription.
 func (r *runner) isLost(ctx context.Context, sub *sluice.Subscription, err error) bool {
 	if !errors.Is(err, errLost) {
 		return false
@@ -322,20 +323,20 @@ func (r *runner) isLost(ctx context.Context, sub *sluice.Subscription, err error
 	return true
 }
 
-// followOthers follows the streams that consumers follow and the pattern does not match, as soon as
-// there are any.
+// followOthers follows the log for messages in streams that consumers follow besides their own, as
+// soon as there are any.
 func (r *runner) followOthers(ctx context.Context) {
 	select {
 	case <-r.foreign:
 	case <-ctx.Done():
 		return
 	}
-	_ = r.persist(ctx, "follow other streams", func() error { // ends with ctx only
+	_ = r.persist(ctx, "follow other streams", func() error { // it fails only when ctx ends
 		return r.engine.ports.Streams.Follow(ctx, r.sub.Load().Namespace, r.heard)
 	})
 }
 
-// heard enters a message on any path; without one, possibly missed messages.
+// heard handles a message on a path. Without a path, any message may have been missed.
 func (r *runner) heard(path sluice.Path, _ uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

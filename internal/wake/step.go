@@ -8,14 +8,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Input is an event of a consumer. Exactly one of its parts is set; with none of them Step checks
-// the clock and the streams.
+// Input is an event that a consumer handles. At most one of Answer and Callback is set; with
+// neither, Step checks the deadline and the streams.
 type Input struct {
-	Tails    Tails // of Consumer.Paths and of all streams in the callback, read after the consumer was
+	Tails    Tails // of Consumer.Paths and of all streams in the callback; read after the consumer's record
 	Answer   *Answer
 	Callback *Callback
 
-	Born *Consumer // the consumer begins with this input: Step is given this one
+	Born *Consumer // the consumer that begins with this input; Step is called with it
 }
 
 // Answer is the outcome of one attempt to notify.
@@ -23,7 +23,7 @@ type Answer struct {
 	WakeID string
 	Number int // of the attempt, from 1
 	OK     bool
-	Done   bool   // with OK: the body said so (S1-55)
+	Done   bool   // with OK: the response said {"done": true} (S1-55)
 	Sent   Tails  // with Done: the streams when the notice was sent (register C26)
 	Error  string // unless OK
 }
@@ -38,19 +38,19 @@ type Callback struct {
 	Done        bool
 }
 
-// Rules are Step's parameters besides S1.
+// Rules are parameters of Step that S1 does not fix.
 type Rules struct {
 	Retry     sluice.Retry
 	NewWakeID func() string
-	Random    func() float64 // from 0 up to 1, of jitter
+	Random    func() float64 // in [0, 1), for jitter
 }
 
-// Step returns a consumer's next state. Store the result before any action: a consumer that is
-// waking then has a notice sent when it is due, a removed one does not exist any more. An error is
-// the answer to a callback; the state is unchanged then, unless it is WakeGone. Codes: WakeGone,
-// WakeStale, WakeTaken, WakeOffset, WakeInvalid.
+// Step returns a consumer's next state. Store the result before any action. If the consumer is
+// waking then, send its notice when it is due; a removed consumer does not exist any more. An error
+// is the answer to a callback; it leaves the state unchanged, unless its code is WakeGone. Codes:
+// WakeGone, WakeStale, WakeTaken, WakeOffset, WakeInvalid.
 //
-// Step is idempotent except for dates.
+// Step is idempotent except for the times in the record.
 func (r Rules) Step(c Consumer, in Input, now time.Time) (Consumer, error) {
 	now = now.UTC().Round(0)
 	next := c.clone()
@@ -89,7 +89,7 @@ func (in *Input) gone() error {
 
 func gone() error { return sluice.Errorf(sluice.WakeGone, "the consumer no longer exists") }
 
-// wake begins a cycle (S1-28, S1-33): one wake id for all its attempts (S1-129).
+// wake begins a cycle (S1-28, S1-33). All its attempts have one wake id (S1-129).
 func (r Rules) wake(c *Consumer, now time.Time) {
 	c.State, c.WakeID = sluice.WakeWaking, r.NewWakeID()
 	c.Epoch++
@@ -103,7 +103,7 @@ func (c *Consumer) idle() {
 	c.calm()
 }
 
-// live marks the wake as claimed (S1-29): the consumer has it until it falls silent.
+// live marks the wake as claimed (S1-29). The worker keeps it until it is silent for LiveFor.
 func (c *Consumer) live(now time.Time) {
 	c.State, c.Due = sluice.WakeLive, now.Add(LiveFor)
 	c.calm()
@@ -111,13 +111,14 @@ func (c *Consumer) live(now time.Time) {
 
 func (c *Consumer) calm() { c.Failures, c.FailingSince, c.LastError = 0, time.Time{}, "" }
 
-// remove ends the consumer. The remaining record keeps its epoch (S1-128), where a successor
-// continues, and the sequence behind which a message brings it back.
+// remove ends the consumer. The record that remains keeps the epoch, which a successor continues
+// (S1-128), and the sequence behind which a message creates that successor.
 func (c *Consumer) remove(since, acked uint64) {
 	*c = Consumer{Path: c.Path, Of: c.Of, Since: since, State: sluice.WakeRemoved, Epoch: c.Epoch, Streams: []Position{{Path: c.Path, Acked: acked}}}
 }
 
-// orphan ends a consumer whose stream was deleted. The message that brings it back begins a stream.
+// orphan ends a consumer whose stream was deleted. The first message of the next stream on the path
+// brings it back.
 func (c *Consumer) orphan(t Tail) {
 	since := max(c.Since, t.Start)
 	if t.Gone {
@@ -126,13 +127,13 @@ func (c *Consumer) orphan(t Tail) {
 	c.remove(since, t.Start)
 }
 
-// leave ends a consumer that follows nothing any more (S1-101).
+// leave ends a consumer that follows no stream any more (S1-101).
 func (c *Consumer) leave(tails Tails) {
 	end := tails[c.Path].Seq
 	c.remove(max(c.Since, end), end)
 }
 
-// acked returns the acknowledged position in a stream.
+// acked returns the acknowledged position in a stream, 0 if the consumer does not follow it.
 func (c *Consumer) acked(path sluice.Path) uint64 {
 	if at := c.position(path); at >= 0 {
 		return c.Streams[at].Acked
@@ -140,15 +141,15 @@ func (c *Consumer) acked(path sluice.Path) uint64 {
 	return 0
 }
 
-// tick handles a consumer that may have been silent for too long (S1-32).
+// tick ends the cycle of a consumer that has been silent for too long (S1-32).
 func (Rules) tick(c *Consumer, now time.Time) {
 	if c.State == sluice.WakeLive && (!now.Before(c.Due) || c.Due.Sub(now) > mostAhead) {
 		c.idle()
 	}
 }
 
-// answer enters the outcome of an attempt. One of an earlier cycle is ignored (C26), and so is a
-// second failure of the same attempt: its successor is in flight then (C27).
+// answer applies the outcome of an attempt. It ignores an outcome of an earlier cycle (C26), and a
+// second failure of the same attempt, whose successor may be in flight already (C27).
 func (r Rules) answer(c *Consumer, a *Answer, tails Tails, now time.Time) {
 	if a.WakeID != c.WakeID {
 		return
@@ -168,35 +169,35 @@ func (r Rules) answer(c *Consumer, a *Answer, tails Tails, now time.Time) {
 	}
 }
 
-// fail enters a failed attempt. The last permitted one removes the consumer (S1-125).
+// fail applies a failed attempt. The last permitted one removes the consumer (S1-125).
 func (r Rules) fail(c *Consumer, a *Answer, tails Tails, now time.Time) {
 	if c.FailingSince.IsZero() {
 		c.FailingSince = now
 	}
 	at, more := retry.Next(r.Retry, a.Number, c.FailingSince, now, r.Random())
-	if !more { // the missed messages come with later ones
+	if !more { // the worker gets the missed messages with later ones
 		c.remove(max(c.Since, tails[c.Path].Seq), c.acked(c.Path))
 		return
 	}
 	c.Failures, c.Due, c.LastError = a.Number, at, a.Error
 }
 
-// acknowledge takes all streams as processed up to the sent tails (S1-57).
+// acknowledge acknowledges all streams up to the tails that were sent (S1-57).
 func (c *Consumer) acknowledge(sent Tails) {
 	for i, p := range c.Streams {
 		c.Streams[i].Acked = max(p.Acked, sent[p.Path].end())
 	}
 }
 
-// call executes a callback, all of it or nothing (S1-80). Step removes a consumer that follows
-// nothing any more.
+// call executes a callback completely or not at all (S1-80). If the consumer then follows no stream
+// any more, Step removes it.
 func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error {
 	if err := c.admit(in, tails); err != nil {
 		return err
 	}
 	for _, ack := range in.Acks {
 		if at := c.position(ack.Path); at >= 0 && !tails[ack.Path].Gone {
-			c.Streams[at].Acked = max(c.Streams[at].Acked, ack.Acked) // never back (S1-131)
+			c.Streams[at].Acked = max(c.Streams[at].Acked, ack.Acked) // positions never go back (S1-131)
 		}
 	}
 	c.drop(tails)
@@ -214,10 +215,10 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 	return nil
 }
 
-// admit returns why a callback is refused.
+// admit returns the error if a callback is refused.
 func (c *Consumer) admit(in *Callback, tails Tails) error {
 	switch {
-	case c.WakeID == "": // never woken: the caller was woken by its predecessor, of the same epoch
+	case c.WakeID == "": // it was never woken: the caller's token is from its predecessor with the same epoch
 		return gone()
 	case in.Epoch != c.Epoch:
 		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", c.Epoch, in.Epoch)
@@ -227,7 +228,7 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 	for _, ack := range in.Acks {
 		at := c.position(ack.Path)
 		if tails[ack.Path].Gone || at < 0 && slices.Contains(in.Unsubscribe, ack.Path) {
-			continue // it was dropped or left before: a repetition (S1-79), or too late to matter
+			continue // the stream was deleted, or left by an earlier copy of this callback (S1-79)
 		}
 		if at < 0 {
 			return sluice.Errorf(sluice.WakeOffset, "acks: %q is not a stream of this consumer", ack.Path)
@@ -239,11 +240,12 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 	return nil
 }
 
-// MaxStreams is how many streams a consumer may follow: each notice lists all of them.
+// MaxStreams is how many streams a consumer may follow. It is limited because each notice lists all
+// of them.
 const MaxStreams = 1000
 
-// subscribe adds streams at their ends (S1-97); one that does not exist yet is read from its
-// beginning (S1-98).
+// subscribe adds streams at their present ends (S1-97). A stream that does not exist yet is read
+// from its beginning (S1-98).
 func (c *Consumer) subscribe(paths []sluice.Path, tails Tails) {
 	for _, path := range paths {
 		if !c.Follows(path) {

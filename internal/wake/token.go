@@ -17,9 +17,9 @@ const (
 	renewFor = 24 * time.Hour
 )
 
-// Claim is the content of a token: its bearer may call back as this consumer in this epoch
-// (S1-104). It is bound to one incarnation of the subscription and invalid for a successor of the
-// same id.
+// Claim is the content of a token. Its bearer may call back for this consumer in this epoch
+// (S1-104). It is bound to one incarnation of the subscription, and so invalid for a later
+// subscription of the same id.
 type Claim struct {
 	Namespace string `json:"ns"`
 	Consumer  string `json:"sub"`
@@ -57,7 +57,8 @@ func (c Claim) renewable(now time.Time) bool {
 	return c.ExpiresAt != nil && now.Before(c.ExpiresAt.Add(renewFor))
 }
 
-// next returns the token for the next callback: the same, unless it is about to expire (S1-83).
+// next returns the token for the next callback: the same one, or a new one if that is about to
+// expire (S1-83).
 func next(keys callbacktoken.Keys, token string, c Claim, now time.Time) (string, error) {
 	if c.ExpiresAt != nil && c.ExpiresAt.After(now.Add(freshFor)) {
 		return token, nil

@@ -12,10 +12,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// defaultPage is the default page size.
+// defaultPage is the number of consumers on a page if the query sets no limit.
 const defaultPage = 100
 
-// Consumers returns a page of a subscription's consumers.
+// Consumers returns a page of a subscription's consumers, ordered by path, and the number of all
+// consumers by state. Without a state in the query it leaves removed consumers out of the page.
 func (e *Engine) Consumers(ctx context.Context, sub *sluice.Subscription, q model.WakeQuery) (model.WakePage, error) {
 	all, err := e.entries(ctx, sub)
 	if err != nil {
@@ -41,7 +42,8 @@ func (e *Engine) Consumers(ctx context.Context, sub *sluice.Subscription, q mode
 	return page, nil
 }
 
-// entries returns a subscription's consumers by path: from memory, if they are there.
+// entries returns a subscription's consumers ordered by path: from memory if this process serves
+// the subscription, otherwise from the store.
 func (e *Engine) entries(ctx context.Context, sub *sluice.Subscription) ([]Entry, error) {
 	var all []Entry
 	if r := e.runner(sub.ID); r != nil && r.of == incarnation(sub) {
@@ -97,7 +99,8 @@ func (e *Engine) Consumer(ctx context.Context, sub *sluice.Subscription, path sl
 	return shown, err
 }
 
-// show returns a consumer's public form; without tails, their fields are left out.
+// show returns a consumer's public form. Without tails it leaves out the fields that depend on
+// them.
 func (e *Engine) show(sub *sluice.Subscription, c *Consumer, tails Tails) sluice.WakeConsumer {
 	format := e.ports.Streams.FormatOffset
 	shown := sluice.WakeConsumer{
@@ -132,8 +135,8 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-// Ended removes the consumers of a deleted stream (S1-122). Any it misses are removed at their next
-// callback or notice. It waits until all subscriptions are known.
+// Ended removes the consumers of a deleted stream (S1-122). A consumer that it misses is removed at
+// its next callback or notice. Ended first waits until all subscriptions are known.
 func (e *Engine) Ended(ctx context.Context, namespace string, path sluice.Path) error {
 	select {
 	case <-e.told:
@@ -158,9 +161,9 @@ func (e *Engine) Ended(ctx context.Context, namespace string, path sluice.Path) 
 	return nil
 }
 
-// Forget removes all of a subscription's consumers (S1-114). Their epochs are not used again by a
-// successor of the same id (S1-128). Records stored meanwhile are removed, too; those of a later
-// subscription stay. A subscription of another mode has none.
+// Forget removes all consumers of a deleted subscription (S1-114), including those that are stored
+// meanwhile. A later subscription of the same id does not use their epochs again (S1-128), and
+// keeps its own consumers. For a subscription of another mode it does nothing.
 func (e *Engine) Forget(ctx context.Context, sub *sluice.Subscription) error {
 	if sub.Mode != sluice.Wake {
 		return nil
@@ -184,11 +187,11 @@ func (e *Engine) Forget(ctx context.Context, sub *sluice.Subscription) error {
 			return err
 		}
 	}
-	return nil // concurrently stored records still have its epoch
+	return nil // records that remain still keep their epoch
 }
 
-// forgetRounds is how often Forget looks for more: other processes may store records before they
-// learn of the end.
+// forgetRounds is how often Forget looks for more records: other processes may store some before
+// they learn that the subscription is deleted.
 const forgetRounds = 3
 
 // Gauges returns a snapshot of all subscriptions that this process serves.
@@ -207,7 +210,7 @@ func (r *runner) gauge() model.WakeGauges {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g.Notices = r.flying
-	var idle, waking, live, removed int // there may be very many
+	var idle, waking, live, removed int // counted in variables, because there may be very many consumers
 	for _, en := range r.all {
 		if en.Revision == 0 || en.Consumer.Of != r.of {
 			continue

@@ -11,14 +11,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Withdraw cuts off the notices in flight to every subscription for which lost returns true, and
-// returns when nothing of them can leave any more. The caller updates the gate first.
+// Withdraw cancels the notices in flight for every subscription for which lost returns true. It
+// returns when no more of them can leave. The caller must have updated the gate before.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return e.flights.Cut(lost).Wait(ctx)
 }
 
-// revoke cancels a subscription that lost its access (S0-64), asynchronously: until then the gate
-// blocks it. It ends with the engine: the next check of the subscription revokes it again.
+// revoke starts to cancel a subscription that lost its access (S0-64), and returns. Until the
+// subscription is cancelled, the gate blocks it. If the engine ends before that, the next check of
+// the subscription revokes it again.
 func (e *Engine) revoke(ctx context.Context, sub *sluice.Subscription) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -21,8 +21,8 @@ type Access interface {
 
 // Log reads a namespace's log.
 type Log interface {
-	// Window returns how long a namespace's log remembers accepted ids. Code NotFound for the
-	// namespace.
+	// Window returns the dedup window of a namespace's log: how long it recognizes a repeated id.
+	// Code NotFound if there is no such namespace.
 	Window(ctx context.Context, namespace string) (time.Duration, error)
 	// EventByID returns an event. Code NotFound.
 	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
@@ -45,42 +45,42 @@ func New(needs Deps) *Performer { return &Performer{needs} }
 // Firing is one firing of an instruction.
 type Firing struct {
 	Creator sluice.Creator
-	Event   sluice.Event // with its namespace and an id that is the same in all tries of this firing
+	Event   sluice.Event // with its namespace, and with an id that is the same in all attempts of this firing
 	Paid    bool         // the namespace's quota has been charged
-	Since   time.Time    // when it was first tried; zero: this is the first time
+	Since   time.Time    // the first attempt; zero: this is the first
 }
 
-// MaxTime limits performing: within it, an id that the log remembers for longer is not stored
-// twice.
+// MaxTime is the timeout of one attempt. An attempt that begins this long before the dedup window
+// of its id ends cannot store the event twice.
 const MaxTime = 30 * time.Second
 
 // How replicas share due work.
 const (
-	Backup   = 2 * time.Second // minimum time that others wait for the responsible replica
+	Backup   = 2 * time.Second // how long other replicas wait at least for the responsible one
 	HoldFor  = 3 * time.Second // how long later records wait for one claimed by another replica
-	ClaimFor = time.Minute     // after which another replica's claim is taken over; longer than MaxTime
+	ClaimFor = time.Minute     // age at which another replica takes over a claim; longer than MaxTime
 )
 
-// BackupOf returns how long a replica waits that is not responsible: each a different time, and
-// constant for a lane, so that the replacements of a missing replica do not compete.
+// BackupOf returns how long a replica that is not responsible waits. Replicas wait for different
+// times, which are constant for a lane, so that they do not compete to replace a missing one.
 func BackupOf(replica, lane string) time.Duration {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(lane + "/" + replica)) // a hash does not fail
+	_, _ = h.Write([]byte(lane + "/" + replica)) // Write of a hash returns no error
 	return Backup + time.Duration(h.Sum32()%1000)*time.Millisecond
 }
 
-// Again returns the backoff after failed tries.
+// Again returns the backoff after a number of failed attempts.
 func Again(tries int) time.Duration {
 	return min(time.Second<<min(tries, 10), 30*time.Second)
 }
 
-// settling is how long a replica may not know a new grant.
+// settling is how long it can take until a replica knows a new grant.
 const settling = time.Minute
 
 // Perform publishes the event of a firing and returns its place. If the creator may not publish it
-// (any more), the code is Forbidden, in a form that does not reveal the reason: others than the
-// creator read the outcome. Other codes and words are those of publishing. Passing identifies errors
-// that may pass on a retry.
+// (any more), the code is Forbidden, and the message does not reveal the reason, because principals
+// other than the creator read the outcome. Other codes and messages are those of publishing.
+// Passing identifies errors after which a retry may succeed.
 func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error) {
 	e := f.Event
 	if !f.Since.IsZero() {
@@ -101,20 +101,20 @@ func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error
 	return stored[0], nil
 }
 
-// sentError is an error of publishing after sending: the event may arrive, or be stored.
+// sentError is an error after the event was sent: the log may have stored it, or may still do so.
 type sentError struct{ error }
 
-// Unwrap is for package errors.
+// Unwrap returns the cause, for package errors.
 func (e sentError) Unwrap() error { return e.error }
 
-// Sent reports whether a failed firing may have stored the event all the same.
+// Sent reports whether a firing that failed with err may nevertheless have stored the event.
 func Sent(err error) bool {
 	_, ok := errors.AsType[sentError](err)
 	return ok
 }
 
-// done returns the place at which an earlier try stored the event, if the log might have forgotten
-// its id; zero if none has.
+// done returns where an earlier attempt stored the event. It returns zero if none did, or if the
+// log still recognizes the id, so that publishing again is safe.
 func (p *Performer) done(ctx context.Context, f *Firing) (sluice.Stored, error) {
 	window, err := p.needs.Log.Window(ctx, f.Event.Namespace)
 	if err != nil || p.needs.Now().Add(MaxTime).Sub(f.Since) < window {
@@ -123,7 +123,8 @@ func (p *Performer) done(ctx context.Context, f *Firing) (sluice.Stored, error) 
 	return p.Find(ctx, &f.Event)
 }
 
-// Find returns the place of a firing's event; zero if it was not stored, or is gone from the log.
+// Find returns where a firing's event is stored; zero if it was not stored, or is gone from the
+// log.
 func (p *Performer) Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error) {
 	is, err := p.needs.Log.EventByID(ctx, e.Namespace, e.ID)
 	switch {
@@ -135,8 +136,8 @@ func (p *Performer) Find(ctx context.Context, e *sluice.Event) (sluice.Stored, e
 	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
 }
 
-// concealed returns a refusal in the form that does not reveal which right the creator lacks, except
-// in the server's log.
+// concealed replaces a refusal by one that does not reveal which right the creator lacks. The
+// original is wrapped, for the server's log.
 func (p *Performer) concealed(c sluice.Creator, e *sluice.Event, err error) error {
 	_, denied := errors.AsType[ingest.Denied](err)
 	if !denied || sluice.CodeOf(err) == sluice.Unavailable && !p.forgotten(c, p.needs.Now()) {
@@ -145,13 +146,13 @@ func (p *Performer) concealed(c sluice.Creator, e *sluice.Event, err error) erro
 	return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Forbidden, "the creator may not publish on %s", e.Path), err)
 }
 
-// forgotten reports whether the creator's grant ended so long ago that it is not remembered.
+// forgotten reports whether the creator's grant ended so long ago that its record is gone.
 func (p *Performer) forgotten(c sluice.Creator, now time.Time) bool {
 	_, known := p.needs.Access.Grant(c.Grant)
 	return !known && p.needs.Access.Ready(now) == nil && now.Sub(c.CreatedAt) > settling
 }
 
-// Passing reports whether an error may pass on a later retry.
+// Passing reports whether a later retry may succeed.
 func Passing(err error) bool {
 	switch sluice.CodeOf(err) { //nolint:exhaustive // all others are about the request
 	case sluice.Unavailable, sluice.Internal, sluice.QuotaExceeded:

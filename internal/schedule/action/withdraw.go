@@ -28,19 +28,19 @@ func (p *Revocable) Perform(ctx context.Context, f Firing) (sluice.Stored, error
 	return stored, err
 }
 
-// Withdraw cancels the publishing of events for the creators that lost selects, and returns when
-// none of them can be stored any more.
+// Withdraw cancels the firings for which lost returns true, given their creator and path. It
+// returns when none of them can store its event any more.
 func (p *Revocable) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return p.under.Cut(func(f *Firing) bool {
 		return lost(f.Creator.Wish(f.Event.Namespace, sluice.Pattern(f.Event.Path)))
 	}).Wait(ctx)
 }
 
-// Cancellable is a publisher whose publishes can be cancelled. A publish in flight to the log cannot
-// be undone, so cancelling waits for it; later ones do not start.
+// Cancellable is a publisher whose publishes can be cancelled. A publish that is in flight to the
+// log cannot be undone, so Withdraw waits for it. No publish starts with a cancelled context.
 type Cancellable struct{ ingest.Publisher }
 
-// Publish stores events.
+// Publish stores events. A context that Withdraw cancels does not abort a publish in flight.
 func (c Cancellable) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -56,10 +56,10 @@ func (c Cancellable) Publish(ctx context.Context, namespace string, events []slu
 	return c.Publisher.Publish(whole, namespace, events)
 }
 
-// Watched performs the actions of watches.
+// Watched performs the actions of watches, in the form that package watch needs.
 type Watched struct{ Performer *Performer }
 
-// Perform publishes the event of an action.
+// Perform publishes the event of an action. Its errors are those of Performer.Perform.
 func (w Watched) Perform(ctx context.Context, by sluice.Creator, ev sluice.Event) error {
 	_, err := w.Performer.Perform(ctx, Firing{Creator: by, Event: ev})
 	return err

@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// times is a cron schedule, by the local time of a zone.
+// times is a cron schedule in the local time of a zone.
 //
-// Daylight saving time is handled as in cron(8). A schedule with fixed hours and minutes is due once
-// for each time that it names: a skipped time at the change of the clock, and a repeated time at its
-// first occurrence. A schedule for every hour or minute (a field that begins with *) continues in
-// even steps.
+// Daylight saving time is handled as in cron(8). A schedule with fixed hours and minutes is due
+// once for each time that it names. A local time that does not exist that day is due when the clock
+// changes, and one that occurs twice is due at its first occurrence. A schedule for every hour or
+// minute (a field that begins with *) continues in even steps.
 type times struct {
-	wall  cron.Schedule // in UTC, which stands for any zone
+	wall  cron.Schedule // computes with local times written as UTC
 	zone  *time.Location
 	steps bool
 }
@@ -32,18 +32,18 @@ func timesOf(expression, zone string) (times, error) {
 	fields := strings.Fields(expression)
 	parser := cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom)
 	wall, err := parser.Parse(expression)
-	if err != nil || len(fields) != 5 { // the parser takes a time zone before the five
+	if err != nil || len(fields) != 5 { // the parser would accept a time zone before the five fields
 		return times{}, sluice.Errorf(sluice.InvalidRequest, "cron %q: write five fields, minute, hour, day of the month, month and day of the week, such as 30 8 * * 1-5", expression).With("field", "cron")
 	}
 	return times{wall, location, strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*")}, nil
 }
 
-// after returns the first time after at, and false if there is none within some years.
+// after returns the first due time after at, and false if there is none within a few years.
 func (t times) after(at time.Time) (time.Time, bool) {
 	if t.steps {
 		return t.step(at)
 	}
-	// The clock may have changed, by a day at most, in between.
+	// Start a day earlier, because the offset of the zone may have changed in between.
 	for wall := t.wall.Next(t.onWall(at).Add(-25 * time.Hour)); !wall.IsZero(); wall = t.wall.Next(wall) {
 		if is := t.first(wall); is.After(at) {
 			return is, true
@@ -52,7 +52,7 @@ func (t times) after(at time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// onWall returns the local time, as if it were UTC.
+// onWall returns the local time at a moment, written as UTC.
 func (t times) onWall(at time.Time) time.Time {
 	at = at.In(t.zone)
 	_, offset := at.Zone()
@@ -61,7 +61,7 @@ func (t times) onWall(at time.Time) time.Time {
 
 // first returns the first time at which the local clock shows wall, or is set past it.
 func (t times) first(wall time.Time) time.Time {
-	const far = 15 * time.Hour // no zone is farther away from UTC
+	const far = 15 * time.Hour // more than the offset of any zone
 	_, before := wall.Add(-far).In(t.zone).Zone()
 	_, behind := wall.Add(far).In(t.zone).Zone()
 	could := []time.Time{wall.Add(-time.Duration(before) * time.Second), wall.Add(-time.Duration(behind) * time.Second)}
@@ -75,10 +75,11 @@ func (t times) first(wall time.Time) time.Time {
 	return set.UTC()
 }
 
-// maxSteps limits the clock changes before a time is found.
+// maxSteps limits the clock changes that step passes.
 const maxSteps = 1000
 
-// step is after for even steps: between two clock changes, local time behaves as UTC.
+// step is after for schedules in even steps. Between two clock changes, local time behaves like
+// UTC.
 func (t times) step(at time.Time) (time.Time, bool) {
 	from := at
 	for range maxSteps {

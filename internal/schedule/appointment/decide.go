@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	punctual = 10 * time.Second // a delay that counts as in time: servers restart, and others take over
-	shownFor = 24 * time.Hour   // how long an ended one is kept
+	punctual = 10 * time.Second // a delay that counts as in time: a restart or takeover causes one
+	shownFor = 24 * time.Hour   // how long an ended appointment is kept
 )
 
 // step is the next step of an appointment.
 type step int
 
 const (
-	rest   step = iota // until a time
+	rest   step = iota // do nothing until a time
 	tell               // publish the system event in the record
-	notice             // announce that it approaches
+	notice             // announce that the appointment approaches
 	fire               // perform its action
-	resume             // continue that
-	miss               // it does not fire any more
-	remove             // nothing is left to do
+	resume             // continue an action that was begun
+	miss               // record that the appointment does not fire any more
+	remove             // delete the record
 )
 
-// moment is the replica and the time of a decision.
+// moment is the context of a decision: the replica, the time and the state of its clock.
 type moment struct {
 	now   time.Time
 	me    string         // replica
@@ -34,7 +34,7 @@ type moment struct {
 	doubt schedule.Doubt // when the clock was not trusted
 }
 
-// decision is a step, until when to rest, and why it is missed.
+// decision is a step, with the end of a rest or the reason of a miss.
 type decision struct {
 	do     step
 	until  time.Time
@@ -64,8 +64,8 @@ func decide(a *sluice.Appointment, m moment) decision {
 	return decision{do: remove}
 }
 
-// waiting decides about one that neither fires nor has ended. Replicas that are not responsible
-// wait a little longer.
+// waiting decides about an appointment that neither fires nor has ended. Replicas that are not
+// responsible wait a little longer.
 func waiting(a *sluice.Appointment, m moment) decision {
 	lead := a.Notice.Std()
 	begin, approaches := a.At.Add(m.grace), a.At.Add(min(m.grace, lead/2)-lead) // at least half of the notice time remains
@@ -78,7 +78,7 @@ func waiting(a *sluice.Appointment, m moment) decision {
 			return decision{do: miss, reason: reason}
 		}
 		return decision{do: fire}
-	case a.Noticed || !m.now.Before(a.At): // a past one does not approach, and needs no notice
+	case a.Noticed || !m.now.Before(a.At): // an appointment in the past needs no notice
 		return decision{do: rest, until: begin}
 	case m.now.Before(approaches):
 		return decision{do: rest, until: approaches}
@@ -100,9 +100,9 @@ func missed(a *sluice.Appointment, now time.Time) string {
 	return ""
 }
 
-// following returns when a repeating appointment fires again, and false if it does not. Missed
-// times in between count as one: if it fired, it continues at the first of its times that is still
-// to come; if it was missed, at the first that is not.
+// following returns when a repeating appointment fires again, and false if it does not. It skips
+// all missed times at once. An appointment that fired continues at its first time after now; one
+// that was missed continues at its first time that is not missed yet.
 func following(a *sluice.Appointment, end sluice.AppointmentState, now time.Time) (time.Time, bool) {
 	behind := now
 	if end == sluice.AppointmentMissed {
@@ -121,7 +121,7 @@ func next(a *sluice.Appointment, behind time.Time) (time.Time, bool) {
 	switch {
 	case a.Cron != "":
 		times, err := timesOf(a.Cron, a.TimeZone)
-		if err != nil { // it was checked when it was set
+		if err != nil { // Set has checked it
 			return time.Time{}, false
 		}
 		return times.after(later(a.At, behind))
@@ -130,7 +130,7 @@ func next(a *sluice.Appointment, behind time.Time) (time.Time, bool) {
 	}
 	every := a.Every.Std()
 	at := a.At.Add(every)
-	for late := behind.Sub(at); late >= 0; late = behind.Sub(at) { // once, unless the gap is centuries, beyond a Duration
+	for late := behind.Sub(at); late >= 0; late = behind.Sub(at) { // one iteration, unless the gap is centuries and exceeds a Duration
 		at = at.Add(late - late%every).Add(every)
 	}
 	return at, true

@@ -9,9 +9,9 @@
 //	   └───────────┴──▶ cancelled ──▶ removed
 //
 // Every step is a compare-and-set of the record, which also stores the system event that reports
-// it; then that event is published, and then removed from the record. Each event is therefore
+// the step. Then the engine publishes that event and removes it from the record. So each event is
 // published after the state that it reports, and a crash loses none: the next replica continues
-// from the record, under the same IDs. The ID of an action's event is in the record before it is
-// published, so the event is stored once; it is random, so no publisher can use it first and
-// suppress the action.
+// from the record, under the same IDs. The ID of an action's event is in the record before the
+// event is published, so the log stores the event once. The ID is random, so no publisher can use
+// it first and suppress the action.
 package appointment

@@ -21,20 +21,21 @@ import (
 
 // Records stores the appointments.
 type Records interface {
-	// Put stores an appointment if the stored revision is its own, 0 for a new one, and returns the
-	// new revision.
+	// Put stores an appointment if the stored revision is the appointment's, 0 for a new one, and
+	// returns the new revision. Code Conflict otherwise.
 	Put(ctx context.Context, a *sluice.Appointment) (uint64, error)
 	Get(ctx context.Context, namespace, id string) (sluice.Appointment, error)
-	// Delete removes an appointment if the stored revision is its own.
+	// Delete removes an appointment if the stored revision is the appointment's. Code Conflict
+	// otherwise.
 	Delete(ctx context.Context, a *sluice.Appointment) error
 }
 
-// Lists reads all of them.
+// Lists reads all appointments.
 type Lists interface {
 	Of(ctx context.Context, namespace string) ([]sluice.Appointment, error)
-	// Watch reports every appointment by its namespace and id, separated by a slash, its current
-	// state and its changes, nil when it is gone, until ctx ends. Once all stored ones have been
-	// reported, it calls with no key.
+	// Watch calls f with every stored appointment, then with each change, and with nil for one that
+	// is gone, until ctx ends. The key is the namespace and the id, separated by a slash. Once it
+	// has reported all stored appointments, it calls f with an empty key.
 	Watch(ctx context.Context, f func(key string, a *sluice.Appointment)) error
 }
 
@@ -68,10 +69,11 @@ func (e *Engine) Waiting() map[string]int { return e.due.Waiting() }
 
 func keyOf(a *sluice.Appointment) string { return a.Namespace + "/" + a.ID }
 
-// Set creates or replaces an appointment, and returns it, and whether it is new. A repetition
-// changes nothing. With a revision it is replaced only if that is the stored one; in any case, only
-// if may allows it. Codes those of may; InvalidRequest and those of Action.Validate; Conflict if it
-// fires at the moment; RevisionMismatch; QuotaExceeded.
+// Set creates or replaces an appointment. It returns the stored appointment, and whether it is new.
+// Setting an equal appointment again changes nothing. Set replaces an appointment only if may
+// allows it and, if a has a revision, only if that is the stored one. Codes: those of may and of
+// Action.Validate; InvalidRequest; Conflict if the appointment is firing; RevisionMismatch;
+// QuotaExceeded.
 func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error) {
 	if err := tidy(&a, e.needs.Now()); err != nil {
 		return a, false, err
@@ -115,7 +117,8 @@ func firing(id string) error {
 	return sluice.Errorf(sluice.Conflict, "appointment %q is firing; read it again", id)
 }
 
-// putIn is put, if there is room. Code QuotaExceeded.
+// putIn is put within the namespace's limit. Code QuotaExceeded if a new appointment would exceed
+// it.
 func (e *Engine) putIn(ctx context.Context, a sluice.Appointment, was *sluice.Appointment) (sluice.Appointment, error) {
 	if was.ID != "" {
 		return e.put(ctx, a, was)
@@ -149,7 +152,7 @@ func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appo
 	return a, nil
 }
 
-// tidy checks a definition and makes it canonical.
+// tidy validates a definition and brings it into canonical form.
 func tidy(a *sluice.Appointment, now time.Time) error {
 	a.SetDefaults()
 	a.At = a.At.UTC()
@@ -175,7 +178,7 @@ func tidy(a *sluice.Appointment, now time.Time) error {
 	return nil
 }
 
-// fits returns an error if an appointment is over, or too far away.
+// fits returns an error if an appointment is in the past or too far in the future.
 func (e *Engine) fits(a *sluice.Appointment) error {
 	now := e.needs.Now()
 	switch {
@@ -202,12 +205,13 @@ type definitionOf struct {
 func definition(a *sluice.Appointment) definitionOf {
 	is := definitionOf{a.At, a.Every, a.Cron, a.TimeZone, a.Notice, a.MissPolicy, a.Grace, a.Action}
 	if a.Cron != "" {
-		is.At = time.Time{} // derived from it
+		is.At = time.Time{} // derived from Cron
 	}
 	return is
 }
 
-// same reports whether an equal appointment exists. The time of a repeating one has advanced.
+// same reports whether a stored appointment equals another, apart from the time of a repeating one,
+// which has advanced.
 func same(was, a *sluice.Appointment) bool {
 	is, like := definition(was), definition(a)
 	if every := a.Every.Std(); every > 0 && is.At.Sub(like.At)%every == 0 && is.At.After(like.At) {
@@ -227,7 +231,8 @@ func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Appointm
 	return a, err
 }
 
-// settled returns an appointment after its announcements.
+// settled publishes the pending system event of an appointment, removes it if it is cancelled, and
+// returns it. Code NotFound.
 func (e *Engine) settled(ctx context.Context, namespace, id string) (sluice.Appointment, error) {
 	a, err := e.needs.Records.Get(ctx, namespace, id)
 	if err == nil && a.Work.Untold != nil {
@@ -240,7 +245,7 @@ func (e *Engine) settled(ctx context.Context, namespace, id string) (sluice.Appo
 	return a, err
 }
 
-// Of returns a namespace's appointments, the next first.
+// Of returns a namespace's appointments, the earliest first.
 func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Appointment, error) {
 	all, err := e.needs.Lists.Of(ctx, namespace)
 	if err != nil {
@@ -251,8 +256,8 @@ func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Appointment
 	return all, nil
 }
 
-// Cancel ends an appointment as it was read: after success a waiting one never fires. Code Conflict
-// if it fires at the moment, or if another has taken its place.
+// Cancel ends an appointment that the caller has read. After success, a waiting one never fires.
+// Code Conflict if it is firing, or if another appointment has replaced it.
 func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
 	var intent *ledger.Intent
 	var err error
@@ -282,8 +287,8 @@ func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Pri
 	return err
 }
 
-// stoppable returns an error (Conflict) if an appointment's action is in progress, or may have been
-// done by a try with an unknown outcome.
+// stoppable returns an error (Conflict) if an appointment's action is in progress, or if an attempt
+// with an unknown outcome may have done it.
 func (e *Engine) stoppable(ctx context.Context, a *sluice.Appointment) error {
 	if a.State != sluice.AppointmentFiring {
 		return nil
@@ -299,7 +304,7 @@ func (e *Engine) stoppable(ctx context.Context, a *sluice.Appointment) error {
 	return err
 }
 
-// cancel tries once to end an appointment.
+// cancel makes one attempt to end an appointment.
 func (e *Engine) cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
 	if a.Work.Untold != nil {
 		if err := e.tell(ctx, &a); err != nil {
@@ -320,7 +325,7 @@ func (e *Engine) cancel(ctx context.Context, a sluice.Appointment, by sluice.Pri
 	if err == nil {
 		err = e.remove(ctx, &a)
 	}
-	if err != nil { // it is repeated
+	if err != nil { // the engine repeats it when the record is due
 		e.opts.Log.WarnContext(ctx, "cancelled appointment not removed yet", slog.String("namespace", a.Namespace), slog.String("id", a.ID), slog.Any("error", err))
 	}
 	return nil
@@ -342,7 +347,7 @@ func (e *Engine) keep(ctx context.Context, a *sluice.Appointment, kind string, d
 	work := *a.Work
 	at := a.At
 	if kind == sluice.TypeAppointmentFired || kind == sluice.TypeAppointmentMissed {
-		at = a.Last.ScheduledFor // the time of a repeating one has advanced
+		at = a.Last.ScheduledFor // a.At of a repeating appointment has advanced
 	}
 	work.Untold = &sluice.Untold{ID: fmt.Sprintf("%s-%s-%d", kind, work.Series, at.UnixMilli()), Kind: kind, Data: encoded}
 	a.Work = &work

@@ -24,8 +24,8 @@ func (k kind) Read(ctx context.Context, key string) (sluice.Appointment, error) 
 	return k.needs.Records.Get(ctx, namespace, id)
 }
 
-// Entry returns when to inspect an appointment. The writer of a due step executes it, unless it
-// died.
+// Entry returns when to inspect an appointment. If a record has a pending step, the replica that
+// stored it executes the step, so others look only later, in case that replica died.
 func (k kind) Entry(key string, a *sluice.Appointment) timerqueue.Entry {
 	return timerqueue.Entry{Key: key, Lane: key, Group: a.Namespace, At: k.look(a), Order: a.Revision}
 }
@@ -46,7 +46,7 @@ func (k kind) look(a *sluice.Appointment) time.Time {
 	return now
 }
 
-// Mark returns an appointment's place in the list.
+// Mark returns an appointment's position in the list.
 func (kind) Mark(a *sluice.Appointment) (schedule.Mark, bool) {
 	over := a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed
 	return schedule.Mark{At: a.At, ID: a.ID, Path: a.Action.Path, Over: over}, a.State != sluice.AppointmentCancelled
@@ -108,7 +108,8 @@ func (e *Engine) miss(ctx context.Context, a *sluice.Appointment, reason string)
 	return err
 }
 
-// resume continues a firing. If that is too late by now, it checks whether the action was done.
+// resume continues a firing. If it has become too late to fire, it checks whether the action was
+// done.
 func (e *Engine) resume(ctx context.Context, a *sluice.Appointment) error {
 	reason := missed(a, e.needs.Now())
 	if reason == "" {
@@ -125,7 +126,7 @@ func (e *Engine) resume(ctx context.Context, a *sluice.Appointment) error {
 	return e.ended(ctx, a, stored, nil)
 }
 
-// event returns the event of an appointment's action at its time.
+// event returns the event of an appointment's next firing.
 func event(a *sluice.Appointment) sluice.Event {
 	return a.Action.Event(a.Namespace, a.Work.Event)
 }
@@ -133,8 +134,8 @@ func event(a *sluice.Appointment) sluice.Event {
 // eventID returns the id of a future firing's event.
 func eventID() string { return "appointment-" + rand.Text() }
 
-// perform claims an appointment, performs its action, and stores the outcome. If the action fails
-// for the moment, and the policy lets the appointment fire later, it returns an error.
+// perform claims an appointment, performs its action, and stores the outcome. It returns an error
+// if a retry of the action may succeed while the policy still lets the appointment fire.
 func (e *Engine) perform(ctx context.Context, a *sluice.Appointment) (err error) {
 	firing := action.Firing{Creator: a.Creator, Event: event(a)}
 	if was := a.Work.Claim; was != nil {
@@ -153,7 +154,7 @@ func (e *Engine) perform(ctx context.Context, a *sluice.Appointment) (err error)
 	return e.ended(ctx, a, stored, cause)
 }
 
-// rest notes that no replica works on an appointment until the next try: until then it can be
+// rest records that no replica works on an appointment until the next attempt. Until then it can be
 // cancelled.
 func (e *Engine) rest(ctx context.Context, a *sluice.Appointment, sent bool) (err error) {
 	work := *a.Work

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Serial serializes the creation of a namespace's appointments, so that the limit holds: an
-// appointment is counted once it is stored.
+// Serial is an Engine that executes one Set of a namespace at a time, so that concurrent creations
+// cannot exceed the namespace's limit.
 type Serial struct {
 	*Engine
 
@@ -18,7 +18,7 @@ type Serial struct {
 // NewSerial returns an engine whose creations are serialized.
 func NewSerial(engine *Engine) *Serial { return &Serial{Engine: engine} }
 
-// Set creates an appointment.
+// Set is Engine.Set, after earlier calls for the namespace have returned.
 func (s *Serial) Set(ctx context.Context, is sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error) {
 	done, err := s.turns.Take(ctx, is.Namespace)
 	if err != nil {

@@ -15,7 +15,7 @@ type step int
 
 const (
 	wait    step = iota // until a time
-	hold                // wait until a time, with the later ones of the lane: another replica is responsible
+	hold                // wait until a time, and hold the later events of the lane: another replica is responsible
 	publish             // claim it and publish it
 	resume              // claim it again and check whether it was published
 	finish              // announce its end and remove it
@@ -33,7 +33,7 @@ type moment struct {
 // decide returns the next step for an event, and, if that is to wait, until when.
 func decide(s *model.Scheduled, m moment) (step, time.Time) {
 	begin := s.DeliverAt
-	if m.grace > 0 { // a replica that works on the lane, but is late, reaches this event, too
+	if m.grace > 0 { // a replica that works on the lane, but is late, will reach this event too
 		begin = later(begin, m.others).Add(m.grace)
 	}
 	switch {
@@ -51,7 +51,7 @@ func decide(s *model.Scheduled, m moment) (step, time.Time) {
 		return resume, time.Time{}
 	case m.now.Before(s.DeliverAt):
 		return wait, s.DeliverAt
-	case m.now.Before(begin): // if this replica becomes responsible meanwhile, later events stay behind this one
+	case m.now.Before(begin): // keeps the order if this replica becomes responsible meanwhile
 		return hold, begin
 	}
 	return publish, time.Time{}

@@ -3,19 +3,20 @@
 //
 // The record holds the whole state, and changes only by compare-and-set:
 //
-//	          cancelled: outcome is written ──▶ told ──▶ removed
+//	          cancelled: outcome is written ──▶ announced ──▶ removed
 //	         ╱
 //	waiting ── due: claimed ── published ──▶ removed
 //	                  ╲
-//	                   may not be published: outcome is written ──▶ told ──▶ removed
+//	                   may not be published: outcome is written ──▶ announced ──▶ removed
 //
 // If a claim and a cancellation coincide, the second to be stored sees the first. After a crash the
-// next replica continues from the record: it takes over a claim that is old, or was this server's
-// before its restart, and publishes the event under the same id, which the log accepts once; after
+// next replica continues from the record. It takes over a claim that is old, or that it made itself
+// before its restart, and publishes the event under the same id, which the log accepts once. After
 // the dedup window it checks the log first.
 //
-// Every replica knows all times. The one with the lease of an event's path stores it. The others
-// wait two or three seconds longer and store it if it is still waiting, so the death of a server
-// delays due events by no more than that. An event that is left to another replica holds the later
-// ones on its path. Otherwise a replica that gets the lease meanwhile would store those first.
+// Every replica knows all times. The replica with the lease of an event's path stores the event.
+// The others wait two to three seconds longer, and store it if it is still waiting, so the death of
+// a server delays due events by no more than that. While a replica leaves an event to another one,
+// it holds back the later events on the same path. Otherwise it would store those first if it got
+// the lease meanwhile.
 package delayed

@@ -17,26 +17,29 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Records stores the events.
+// Records stores the scheduled events.
 type Records interface {
-	// Put stores an event's record if the stored revision is its own, 0 for a new one, and returns
-	// the new revision.
+	// Put stores an event's record if the stored revision is the record's, 0 for a new one, and
+	// returns the new revision. Code Conflict otherwise.
 	Put(ctx context.Context, s *model.Scheduled) (uint64, error)
 	Get(ctx context.Context, namespace, id string) (model.Scheduled, error)
-	// Delete removes an event if the stored revision is its own.
+	// Delete removes an event's record if the stored revision is the record's. Code Conflict
+	// otherwise.
 	Delete(ctx context.Context, s *model.Scheduled) error
 }
 
-// Lists reads all of them.
+// Lists reads all records.
 type Lists interface {
-	// Watch reports every record by its key, its current state and its changes, nil when it is
-	// gone, until ctx ends. Once all stored ones have been reported, it calls with no key.
+	// Watch calls f with the key and the state of every stored record, then with each change, and
+	// with nil for a record that is gone, until ctx ends. Once it has reported all stored records,
+	// it calls f with an empty key.
 	Watch(ctx context.Context, f func(key string, s *model.Scheduled)) error
 }
 
 // Log reads a namespace's log.
 type Log interface {
-	// RecentByID returns an event that can be found without reading the log. Code NotFound.
+	// RecentByID returns an event of this id if it can be found without scanning the log, else code
+	// NotFound.
 	RecentByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 }
 
@@ -49,7 +52,7 @@ type Deps struct {
 	Log     Log
 }
 
-// Engine stores events at their times. It is safe for concurrent use.
+// Engine stores scheduled events in the log when they are due. It is safe for concurrent use.
 type Engine struct {
 	needs Deps
 	opts  schedule.Options
@@ -57,7 +60,7 @@ type Engine struct {
 
 	mu     sync.Mutex
 	others map[string]time.Time // when another replica was last seen to store an event of a lane
-	swept  time.Time            // when outdated entries there were last removed
+	swept  time.Time            // when outdated entries of others were last removed
 }
 
 // New returns an engine. It stores due events while Run runs.
@@ -73,7 +76,7 @@ func (e *Engine) Run(ctx context.Context) error { return e.due.Run(ctx, e.needs.
 // Waiting returns the number of waiting events of each namespace.
 func (e *Engine) Waiting() map[string]int { return e.due.Waiting() }
 
-// seeOther notes that another replica works on a lane's events.
+// seeOther records that another replica works on a lane's events.
 func (e *Engine) seeOther(lane string) {
 	now := e.needs.Now()
 	e.mu.Lock()
@@ -85,7 +88,7 @@ func (e *Engine) seeOther(lane string) {
 	}
 }
 
-// moment returns the inputs of a decision about a lane's event, besides the event.
+// moment returns the inputs of a decision about an event of a lane, apart from the event itself.
 func (e *Engine) moment(lane string) moment {
 	m := moment{now: e.needs.Now(), me: e.needs.Replica, grace: e.due.Grace(lane)}
 	e.mu.Lock()
@@ -94,12 +97,12 @@ func (e *Engine) moment(lane string) moment {
 	return m
 }
 
-// lane is the unit of ordering.
+// lane returns the lane of an event: events on one path of a namespace are stored in order.
 func lane(s *model.Scheduled) string { return s.Event.Namespace + string(s.Event.Path) }
 
-// Schedule accepts an event to be stored at a time, and returns its record, and whether its id had
-// been accepted before. Codes as of publishing; QuotaExceeded if too many wait; Conflict if the id
-// is that of an event on another path.
+// Schedule accepts an event to be stored at s.DeliverAt. It returns the event's record, and whether
+// the same event was accepted before. Codes: those of publishing; QuotaExceeded if too many events
+// wait; Conflict if the id belongs to a waiting event on another path.
 func (e *Engine) Schedule(ctx context.Context, s model.Scheduled) (model.Scheduled, bool, error) {
 	if ahead := e.opts.Ahead; ahead > 0 && s.DeliverAt.After(e.needs.Now().Add(ahead)) {
 		return s, false, sluice.Errorf(sluice.InvalidRequest, "%s is too far ahead: use at most %s", s.DeliverAt.Format(time.RFC3339), ahead).
@@ -124,7 +127,7 @@ func (e *Engine) Schedule(ctx context.Context, s model.Scheduled) (model.Schedul
 		is, err := e.needs.Records.Get(ctx, s.Event.Namespace, s.Event.ID)
 		switch {
 		case sluice.CodeOf(err) == sluice.NotFound:
-			continue // it has gone meanwhile
+			continue // the other record was removed meanwhile
 		case err != nil:
 			return s, false, err
 		case is.Outcome != "":
@@ -141,9 +144,8 @@ func (e *Engine) Schedule(ctx context.Context, s model.Scheduled) (model.Schedul
 	}
 }
 
-// Published returns the place of an event with an id that the log has accepted already, as far as
-// it remembers. Code NotFound if it has not; Conflict if it lies on another path or has other
-// content.
+// Published returns where the log has stored the same event before. Code NotFound if the log does
+// not recognize the id; Conflict if the stored event is on another path or has other content.
 func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored, error) {
 	is, err := e.needs.Log.RecentByID(ctx, ev.Namespace, ev.ID)
 	if err != nil {
@@ -158,9 +160,9 @@ func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored
 	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
 }
 
-// Waits returns an error (Conflict) if an event with the same id waits on the same path, as far as
-// this replica knows: to publish it at once, cancel that first. An event on another path does not
-// matter, or its publisher could block other publishers' events.
+// Waits returns an error (Conflict) if this replica knows of an event with the same id that waits
+// on the same path: a caller that wants to publish at once has to cancel that one first. An event
+// on another path is ignored; otherwise its publisher could block the events of others.
 func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
 	m, ok := e.due.Marked(streams.ScheduledKey(ev.Namespace, ev.ID))
 	if !ok || m.Path != ev.Path {
@@ -178,7 +180,7 @@ func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
 		With("id", ev.ID).With("deliver_at", at)
 }
 
-// Get returns an event that is not stored yet. Code NotFound.
+// Get returns an event that waits to be stored. Code NotFound.
 func (e *Engine) Get(ctx context.Context, namespace, id string) (model.Scheduled, error) {
 	s, err := e.needs.Records.Get(ctx, namespace, id)
 	if err == nil && s.Outcome != "" {
@@ -187,8 +189,9 @@ func (e *Engine) Get(ctx context.Context, namespace, id string) (model.Scheduled
 	return s, err
 }
 
-// After returns a namespace's events that are not stored yet, the next first: up to most behind a
-// place, of those on wanted paths; and the place to continue from, zero if these were all.
+// After returns the waiting events of a namespace, the earliest first: up to most behind a place,
+// on paths for which want returns true. It also returns the place to continue from, zero if there
+// are no more.
 func (e *Engine) After(ctx context.Context, namespace string, p model.ScheduledPlace, most int, want func(sluice.Path) bool) ([]model.Scheduled, model.ScheduledPlace, error) {
 	next := model.ScheduledPlace{}
 	if err := e.due.Known(ctx); err != nil {
@@ -205,7 +208,7 @@ func (e *Engine) After(ctx context.Context, namespace string, p model.ScheduledP
 // readers limits parallel reads of records for a list.
 const readers = 8
 
-// read returns the records of events, without those that are gone.
+// read returns the records of the events that still wait.
 func (e *Engine) read(ctx context.Context, namespace string, marks []schedule.Mark) ([]model.Scheduled, error) {
 	all, errs := make([]model.Scheduled, len(marks)), make([]error, len(marks))
 	var reading sync.WaitGroup
@@ -246,8 +249,9 @@ func dataOf(s *model.Scheduled) endData {
 	}
 }
 
-// Cancel cancels an event as it was read: after success it is never stored. The ledger has an entry
-// before. Codes NotFound; Conflict if it is too late, or if another event has taken its place.
+// Cancel cancels an event that the caller has read. After success, the event is never stored. The
+// ledger entry is written first. Codes: NotFound; Conflict if it is too late, or if another event
+// has replaced it.
 func (e *Engine) Cancel(ctx context.Context, s model.Scheduled, by sluice.Principal) error {
 	if err := e.stoppable(ctx, &s); err != nil {
 		return err
@@ -269,14 +273,14 @@ func (e *Engine) Cancel(ctx context.Context, s model.Scheduled, by sluice.Princi
 	}
 	s.Revision = revision
 	e.due.Ended(s.Event.Namespace, schedule.Cancelled, s.DeliverAt)
-	if err := e.finish(ctx, &s); err != nil { // which is repeated
+	if err := e.finish(ctx, &s); err != nil { // the engine repeats it when the record is due
 		e.opts.Log.WarnContext(ctx, "cancelled event not removed yet", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID), slog.Any("error", err))
 	}
 	return nil
 }
 
-// stoppable returns an error (Conflict) if an event is being stored, or may have been by a try with
-// an unknown outcome.
+// stoppable returns an error (Conflict) if an event is being stored, or if an attempt with an
+// unknown outcome may have stored it.
 func (e *Engine) stoppable(ctx context.Context, s *model.Scheduled) error {
 	ok, err := e.due.Stoppable(s.Claim, func() (bool, error) {
 		stored, err := e.needs.Perform.Find(ctx, &s.Event)
@@ -292,7 +296,7 @@ func tooLate(s *model.Scheduled) error {
 	return sluice.Errorf(sluice.Conflict, "event %q is being published, or was just published or changed: check whether it is still scheduled, and retry", s.Event.ID)
 }
 
-// finish announces an event's end, and removes it.
+// finish publishes the system event about an event's end, and removes the record.
 func (e *Engine) finish(ctx context.Context, s *model.Scheduled) error {
 	data, kind := dataOf(s), sluice.TypeScheduledCancelled
 	if s.Outcome != sluice.OutcomeCancelled {

@@ -19,14 +19,14 @@ type kind struct{ *Engine }
 // Read returns an event's record. Code NotFound.
 func (k kind) Read(ctx context.Context, key string) (model.Scheduled, error) {
 	namespace, id, err := streams.ParseScheduledKey(key)
-	if err != nil { // nor will it be soon
+	if err != nil { // a retry would not help
 		k.opts.Log.ErrorContext(ctx, "scheduled event has an invalid key", slog.String("key", key))
 		return model.Scheduled{}, sluice.Errorf(sluice.NotFound, "%s", err)
 	}
 	return k.needs.Records.Get(ctx, namespace, id)
 }
 
-// Entry returns when to inspect an event.
+// Entry returns when to inspect an event. It also records that another replica works on the lane.
 func (k kind) Entry(key string, s *model.Scheduled) timerqueue.Entry {
 	on := lane(s)
 	if s.Claim != nil && s.Claim.By != k.needs.Replica {
@@ -34,7 +34,7 @@ func (k kind) Entry(key string, s *model.Scheduled) timerqueue.Entry {
 	}
 	one := timerqueue.Entry{Key: key, Lane: on, Group: s.Event.Namespace, At: s.DeliverAt, Order: s.Revision}
 	switch {
-	case s.Outcome != "": // its writer finishes it, unless it died
+	case s.Outcome != "": // the replica that ended it also finishes it, unless it died
 		one.Next = k.needs.Now().Add(action.Backup)
 	case s.Claim != nil && !k.due.Former(s.Claim):
 		one.Next = s.Claim.At.Add(action.ClaimFor)
@@ -42,7 +42,7 @@ func (k kind) Entry(key string, s *model.Scheduled) timerqueue.Entry {
 	return one
 }
 
-// Mark returns an event's place in the list of waiting ones.
+// Mark returns an event's position in the list of waiting events.
 func (kind) Mark(s *model.Scheduled) (schedule.Mark, bool) {
 	return schedule.Mark{At: s.DeliverAt, ID: s.Event.ID, Path: s.Event.Path}, s.Outcome == ""
 }
@@ -77,11 +77,12 @@ func (k kind) Step(ctx context.Context, _ string, s *model.Scheduled) (next sche
 	return next, k.publish(ctx, s, firing)
 }
 
-// publish publishes a claimed event and removes it; a refusal is announced.
+// publish publishes a claimed event and removes its record. If publishing is refused, it announces
+// that.
 func (e *Engine) publish(ctx context.Context, s *model.Scheduled, firing action.Firing) error {
 	stored, err := e.needs.Perform.Perform(ctx, firing)
 	if err == nil && stored.Duplicate {
-		s.Claim.Sent = true // without an answer about its origin, it may be this one
+		s.Claim.Sent = true // if same cannot tell, the stored event may be this one
 		err = e.same(ctx, s)
 	}
 	if err != nil {
@@ -91,20 +92,21 @@ func (e *Engine) publish(ctx context.Context, s *model.Scheduled, firing action.
 	return e.needs.Records.Delete(ctx, s)
 }
 
-// rest notes that no replica works on an event until the next try: until then it can be cancelled.
+// rest records that no replica works on an event until the next attempt. Until then it can be
+// cancelled.
 func (e *Engine) rest(ctx context.Context, s *model.Scheduled, sent bool) (err error) {
 	s.Claim = e.due.Rest(s.Claim, sent)
 	s.Revision, err = e.needs.Records.Put(ctx, s)
 	return err
 }
 
-// same returns an error (Conflict) if the log has another event under an event's id, published
+// same returns an error (Conflict) if a publisher has used the event's id for another event
 // meanwhile.
 func (e *Engine) same(ctx context.Context, s *model.Scheduled) error {
 	is, err := e.needs.Log.RecentByID(ctx, s.Event.Namespace, s.Event.ID)
 	switch {
 	case sluice.CodeOf(err) == sluice.NotFound:
-		return nil // unknown for good
+		return nil // it can never be known
 	case err != nil:
 		return err
 	case is.Extensions[sluice.AttributeDeliverAt] != s.Event.Extensions[sluice.AttributeDeliverAt]:
@@ -113,7 +115,7 @@ func (e *Engine) same(ctx context.Context, s *model.Scheduled) error {
 	return nil
 }
 
-// giveUp ends an event that cannot be published, unless it can be later.
+// giveUp ends an event that cannot be published, unless a later attempt may succeed.
 func (e *Engine) giveUp(ctx context.Context, s *model.Scheduled, cause error) (err error) {
 	if action.Passing(cause) {
 		return errors.Join(cause, e.rest(ctx, s, action.Sent(cause)))

@@ -1,9 +1,9 @@
-// Package timerqueue is a queue of timers by key: it calls a function at set times, of which there may
-// be many.
+// Package timerqueue is a queue of many timers by key. It calls one function with each key at the
+// key's time.
 //
-// Due keys are held in memory; nothing is stored here. Keys of one lane are called one after the
-// other in the order of their times, postponed ones first; and a key is never called twice
-// concurrently. A call may be redundant, so the callee checks the stored state.
+// It keeps keys in memory only. It calls the keys of one lane one after the other, in the order of
+// their times, postponed ones first. It never calls a key twice concurrently. A call may be
+// redundant, so the callee checks the stored state.
 package timerqueue
 
 import (
@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	shards             = 64          // up to this many lanes are called concurrently
-	clockCheckInterval = time.Second // how soon a clock that was set is noticed
+	shards             = 64          // so many goroutines call lanes concurrently
+	clockCheckInterval = time.Second // how soon a change of the wall clock is noticed
 )
 
 // Entry is a key with its time.
 type Entry struct {
 	Key   string
-	Lane  string // its entries are called in order
+	Lane  string // the entries of a lane are called in order
 	Group string // for Count
 	At    time.Time
 	Order uint64    // at equal times the lower is first
-	Next  time.Time // when it is called, if that is later than At
+	Next  time.Time // when it is called, if that is later than At: the entry is postponed
 }
 
 // Again says when to call a key again.
 type Again struct {
-	At   time.Time // zero: not before it is set anew
-	Hold bool      // the rest of its lane has to wait for it
+	At   time.Time // zero: only after another Set
+	Hold bool      // postponed entries of its lane wait for it
 }
 
-// Timers calls a function for keys at their times. It is safe for concurrent use.
+// Timers calls a function for keys at their times, while Run runs. It is safe for concurrent use.
 type Timers struct {
 	fire func(ctx context.Context, key string) Again
 
@@ -56,17 +56,17 @@ type entry struct {
 	next   time.Time // when it is called: At, unless postponed
 	firing bool
 	set    bool // next is valid
-	gone   bool // it was removed during its call
+	gone   bool // Remove was called during its call
 }
 
 type shard struct {
 	due  dues
-	late map[string]map[*entry]struct{} // postponed ones, by lane
+	late map[string]map[*entry]struct{} // postponed entries, by lane
 	wake chan struct{}
 }
 
-// New returns timers. While Run runs, fire is called for every due key; it returns when to call it
-// for the key again.
+// New returns timers. While Run runs, they call fire for every due key; fire returns when to call
+// it for the key again.
 func New(fire func(ctx context.Context, key string) Again) *Timers {
 	t := &Timers{fire: fire, byKey: map[string]*entry{}, counts: map[string]int{}}
 	for i := range t.shards {
@@ -75,8 +75,8 @@ func New(fire func(ctx context.Context, key string) Again) *Timers {
 	return t
 }
 
-// Set schedules a key and replaces an earlier entry, unless that one's order is higher: such a late
-// report is outdated. It returns false then.
+// Set schedules a key, and replaces its entry. It changes nothing and returns false if the existing
+// entry has a higher order, because then this one is outdated.
 func (t *Timers) Set(one Entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,8 +117,8 @@ func (t *Timers) Remove(key string) {
 	t.forget(e)
 }
 
-// Recall has all postponed keys called when their original times have come. A callee that postponed
-// them by a clock that was set since decides anew.
+// Recall makes all postponed keys due at their original times. Call it after a change of the wall
+// clock, so that a callee that postponed them by the old clock decides again.
 func (t *Timers) Recall() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,8 +178,8 @@ func (t *Timers) run(ctx context.Context, s *shard) {
 	}
 }
 
-// next takes the due entry, after earlier postponed ones of its lane, or returns the time until the
-// next; 0: until there is one.
+// next takes the first due entry, preceded by earlier postponed entries of its lane. If none is
+// due, it returns the time until the next look; 0: wait until there is an entry.
 func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,7 +205,8 @@ func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
 	return due, 0
 }
 
-// fired enters when to call an entry again. If it was set during its call, the earlier time counts.
+// fired records when to call an entry again. If Set was called during its call, the earlier of the
+// two times counts.
 func (t *Timers) fired(e *entry, again time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,12 +222,12 @@ func (t *Timers) fired(e *entry, again time.Time) {
 	t.forget(e)
 }
 
-// before reports whether the entry's time comes before another's.
+// before reports whether the entry comes before another by original time and order.
 func (e *entry) before(other *entry) bool {
 	return e.At.Before(other.At) || e.At.Equal(other.At) && e.Order < other.Order
 }
 
-// putOff registers a postponed entry.
+// putOff registers an entry as postponed.
 func (e *entry) putOff() {
 	if e.shard.late[e.Lane] == nil {
 		e.shard.late[e.Lane] = map[*entry]struct{}{}
@@ -261,18 +262,18 @@ func (t *Timers) queue(e *entry) {
 	if e.index == 0 {
 		select {
 		case e.shard.wake <- struct{}{}:
-		default: // it is about to look
+		default: // a wake-up is pending
 		}
 	}
 }
 
 func hash(s string) uint32 {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(s)) // a hash does not fail
+	_, _ = h.Write([]byte(s)) // Write of a hash returns no error
 	return h.Sum32()
 }
 
-// dues is a heap of entries by time.
+// dues is a heap of entries by the time of their next call.
 type dues []*entry
 
 // Len is part of heap.Interface.
