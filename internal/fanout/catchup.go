@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	page      = 64 // events that a member which is behind reads at once
-	seekPages = 4  // pages to find the next event that it wants
+	page      = 64 // events that a member that is behind reads at once
+	seekPages = 4  // pages that seek reads
 )
 
-// catchUp lets a member that is behind read the log by itself, if it has room for half a window. The
-// caller holds the lock.
+// catchUp starts to read the log for a member that is behind, if the member has room for half a
+// window. The caller holds the lock.
 func (l *shared) catchUp(m *member) {
 	if m.live || m.reading || 2*m.unacked > m.window() {
 		return
@@ -26,7 +26,8 @@ func (l *shared) catchUp(m *member) {
 	l.router.readers.Go(func() { l.read(l.router.ctx, m) })
 }
 
-// read reads for a member until it has no room, or has caught up with the reader that all share.
+// read reads the log for a member until the member has no room, or has caught up with the shared
+// reader.
 func (l *shared) read(ctx context.Context, m *member) {
 	pause := supervise.Pause{First: again, Most: againMost}
 	for {
@@ -75,9 +76,9 @@ func (l *shared) readPage(ctx context.Context, m *member) (more bool, err error)
 	return more, nil
 }
 
-// next returns the next messages of all filters of a member, and up to where they are all of them, at
-// most the position that the shared reader had reached: what is stored while the filters are asked,
-// one after the other, comes from there.
+// next returns the next messages of all filters of a member, and the sequence up to which they are
+// complete. That is at most seen, the position of the shared reader. Messages that are stored while
+// next reads one filter after the other come from the shared reader.
 func (l *shared) next(ctx context.Context, m *member, from, seen uint64, limit int) (all []Message, end uint64, err error) {
 	end = seen
 	for _, filter := range m.filters {
@@ -100,8 +101,8 @@ func (l *shared) next(ctx context.Context, m *member, from, seen uint64, limit i
 	return all, end, nil
 }
 
-// seek looks for the first event that a member which is behind wants, in a few pages, and notes it: it
-// is missed if it leaves the log first.
+// seek searches a few pages for the first event that a member that is behind wants, and records it
+// in m.waits. If that event leaves the log before the member reads it, it counts as missed.
 func (l *shared) seek(ctx context.Context, m *member, wanted func(*sluice.Event) bool) error {
 	l.mu.Lock()
 	from, seen, look := max(m.after, m.sought)+1, l.pos, !m.live && m.placed && !m.own && m.waits.Seq <= m.after
@@ -129,8 +130,8 @@ func (l *shared) seek(ctx context.Context, m *member, wanted func(*sluice.Event)
 	return nil
 }
 
-// leftBehind returns the range of messages that left the log before the member read them, as far as one
-// of them was known to be the member's.
+// leftBehind returns the range of messages that left the log before the member read them, if at
+// least one of them was known to be for the member; otherwise the zero span.
 func (l *shared) leftBehind(ctx context.Context, m *member, from uint64) (span, error) {
 	l.mu.Lock()
 	waits, last := m.next().Seq, m.missed.last
@@ -152,8 +153,9 @@ func (l *shared) leftBehind(ctx context.Context, m *member, from uint64) (span, 
 	return span{}, err
 }
 
-// take enters what a member read up to end, when the shared reader had seen so much, and reports
-// whether to read on.
+// take queues the messages that a member has read up to end, when the shared reader was at seen. It
+// reports whether to read on. The caller holds the lock, and calls wake, if it is not nil, without
+// it.
 func (l *shared) take(m *member, msgs []Message, end, seen uint64, gap span) (more bool, wake func()) {
 	if m.gone {
 		return false, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// entry is one event for one member. It is the delivery's receipt.
+// entry is one event for one member. It is the receipt of its delivery.
 type entry struct {
 	model.Delivery
 
@@ -21,16 +21,16 @@ type entry struct {
 // content is the part of an event that the entries of all members share.
 type content struct {
 	weight  int // bytes
-	charged int // entries of attached members
+	charged int // number of entries of attached members that count it
 }
 
-// Ack enters that the delivery is settled, or recorded in its lane.
+// Ack records that the delivery is settled, or stored in the record of its lane.
 func (e *entry) Ack() error {
 	e.member.log.ack(e)
 	return nil
 }
 
-// Hold does nothing: the delivery does not come again while its source is open.
+// Hold does nothing, because a delivery is not repeated while its source is open.
 func (e *entry) Hold() error { return nil }
 
 var _ model.Receipt = (*entry)(nil)
@@ -38,13 +38,14 @@ var _ model.Receipt = (*entry)(nil)
 // span is a range of sequences.
 type span struct{ from, to uint64 }
 
-// missed is the events of a member that were routed while it was not live: the first and the last one.
+// missed describes the events of a member that were routed while it was not live: the first and the
+// last one.
 type missed struct {
 	first Waits
 	last  uint64
 }
 
-// member is a subscription that this replica serves. Its log's lock guards it.
+// member is a subscription that this replica serves. The lock of its log guards it.
 type member struct {
 	log     *shared
 	sub     *sluice.Subscription
@@ -53,36 +54,36 @@ type member struct {
 	filters []string // the subjects of its pattern
 
 	seat  int           // the number of its present seat
-	moved chan struct{} // closed when it has left
+	moved chan struct{} // closed when it is removed
 
-	placed   bool // it is known from where on it gets events
+	placed   bool // its position is known
 	own      bool // it has consumers of its own
-	gone     bool // it is not served here any more
+	gone     bool // this replica does not serve it any more
 	attached bool // the shard's cursor accounts for it
-	live     bool // it gets what is routed; if not, it reads by itself
+	live     bool // it gets the events that are routed; otherwise it reads the log by itself
 
-	moving moving // a change of its stored position that is to be made
+	moving moving // a pending change of its stored position
 	stored Position
 
 	after  uint64   // highest sequence that was queued or read past
-	floors []uint64 // by filter: events up to here were settled before
+	floors []uint64 // by filter: events up to here were settled by earlier processes
 	missed missed   // events that were routed while it was not live
-	waits  Waits    // an event that it was seen to want, behind those in the queue
-	sought uint64   // up to here it was looked for
-	doubt  uint64   // an event up to here may have been attempted by an earlier process
-	past   Past     // deliveries of earlier processes behind after, until the first source; nil: not known
-	busy   bool     // it may have records of parked lanes, or of an endpoint in trouble
+	waits  Waits    // an event behind those in the queue that it is known to want
+	sought uint64   // seek has searched up to here
+	doubt  uint64   // earlier processes may have attempted events up to here
+	past   Past     // progress of deliveries of earlier processes behind after; nil: unknown, or handed to a source
+	busy   bool     // there may be records of parked lanes, or of an endpoint in trouble
 	lost   []span   // events that left the log before they were read
 
-	queue   []*entry // routed and not acknowledged, ascending; acknowledged ones may lie between
-	unhand  int      // how many at the end of the queue were not handed out
+	queue   []*entry // routed and not acknowledged entries, ascending; there may be acknowledged ones in between
+	unhand  int      // how many entries at the end of the queue were not handed out
 	unacked int
 	acked   time.Time // the last acknowledgement
 	reading bool
 	source  *Source // nil: no runner has it open
 }
 
-// moving is a change of a member's stored position.
+// moving is a pending change of a member's stored position.
 type moving int
 
 const (
@@ -92,14 +93,14 @@ const (
 	leaving          // to a position of its own, and off this replica
 )
 
-// window is how many deliveries a runner has at most.
+// window returns how many unacknowledged deliveries a runner has at most.
 func (m *member) window() int { return max(1, m.sub.Policy.MaxPending()) }
 
-// most is how many deliveries are queued at most; the next one lets the member fall behind.
+// most returns how many deliveries are queued at most. One more makes the member fall behind.
 func (m *member) most() int { return 2 * m.window() }
 
-// floor returns up to where all events of the member are settled or parked, given the position of the
-// log's reader.
+// floor returns the sequence up to which all events of the member are settled or parked, given the
+// position of the shared reader.
 func (m *member) floor(pos uint64) uint64 {
 	switch {
 	case len(m.queue) > 0:
@@ -115,7 +116,7 @@ func (m *member) position(pos uint64) Position {
 	return Position{Shared: true, Floors: m.floorsFrom(m.floor(pos)), Open: m.open(), Next: m.next()}
 }
 
-// open returns the first event in progress.
+// open returns the first event that was handed out and is not acknowledged.
 func (m *member) open() Waits {
 	if len(m.queue) == m.unhand {
 		return Waits{}
@@ -123,8 +124,9 @@ func (m *member) open() Waits {
 	return m.waitsFor(&m.queue[0].Event)
 }
 
-// next returns the first event that the member is known to want, behind those in progress: one that it
-// was seen to want, or without a filter of contents, the first that matches its pattern.
+// next returns the first event behind those in progress that the member is known to want. For a
+// member without a filter that is the first event that matches its pattern; otherwise the one that
+// seek found.
 func (m *member) next() Waits {
 	switch plain := m.plain(); {
 	case m.unhand > 0 && plain:
@@ -142,8 +144,9 @@ func (m *member) plain() bool { return reflect.ValueOf(m.sub.Filter).IsZero() }
 
 func (m *member) waitsFor(ev *sluice.Event) Waits { return Waits{ev.Seq, m.filterOf(ev.Path)} }
 
-// filterOf returns the filter that matches a path of the pattern: the second is that of the path itself,
-// of a pattern that ends in "**". A message that is no event has no path, and matches the first.
+// filterOf returns the index of the filter that matches a path of the pattern. A pattern that ends
+// in "/**" has a second filter, for the path before that. A message that is not an event has no
+// path, and counts as matched by the first filter.
 func (m *member) filterOf(path sluice.Path) int {
 	if len(m.filters) == 2 && path != "" && len(path.Segments()) == len(m.sub.Pattern.Segments())-1 {
 		return 1
@@ -151,7 +154,7 @@ func (m *member) filterOf(path sluice.Path) int {
 	return 0
 }
 
-// floorsFrom returns the floors of all filters, at least a sequence each.
+// floorsFrom returns the floors of all filters, each raised to a sequence if it is lower.
 func (m *member) floorsFrom(seq uint64) []uint64 {
 	floors := make([]uint64, len(m.filters))
 	for i := range floors {
@@ -163,7 +166,7 @@ func (m *member) floorsFrom(seq uint64) []uint64 {
 	return floors
 }
 
-// wants reports whether a message is the member's to get.
+// wants reports whether the member gets a message.
 func (m *member) wants(ev *sluice.Event, err error) bool {
 	if ev.Seq <= m.after || err == nil && !m.sub.Pattern.Match(ev.Path) {
 		return false
@@ -171,7 +174,7 @@ func (m *member) wants(ev *sluice.Event, err error) bool {
 	return ev.Seq > m.floors[m.filterOf(ev.Path)]
 }
 
-// wantsAll reports whether every event of the namespace is the member's to get.
+// wantsAll reports whether the member gets every event of the namespace.
 func (m *member) wantsAll() bool {
 	return m.sub.Pattern == "/**" && m.sub.From.Kind != sluice.StartLastPerPath && m.plain()
 }
@@ -187,7 +190,7 @@ func (m *member) add(ev *sluice.Event, err error, c *content, now time.Time) *en
 	return e
 }
 
-// hand gives the source what the window has room for.
+// hand hands entries to the source, as many as the window has room for.
 func (m *member) hand() {
 	if m.source == nil {
 		return
@@ -196,12 +199,12 @@ func (m *member) hand() {
 		e := m.queue[len(m.queue)-m.unhand]
 		m.unhand--
 		if !e.acked {
-			m.source.out <- &e.Delivery // it has room for a window
+			m.source.out <- &e.Delivery // does not block: out has room for a window
 		}
 	}
 }
 
-// settle enters an acknowledgement, and reports whether it was the first.
+// settle records an acknowledgement. It returns false for a repeated one.
 func (m *member) settle(e *entry) bool {
 	if e.acked {
 		return false
@@ -218,7 +221,7 @@ func (m *member) settle(e *entry) bool {
 	return true
 }
 
-// miss enters an event that was routed while the member was not live.
+// miss records an event that was routed while the member was not live.
 func (m *member) miss(ev *sluice.Event) {
 	if m.missed.first.Seq == 0 {
 		m.missed.first = m.waitsFor(ev)
@@ -226,7 +229,7 @@ func (m *member) miss(ev *sluice.Event) {
 	m.missed.last = ev.Seq
 }
 
-// cut removes what was not handed out: it is read again later.
+// cut removes the entries that were not handed out. The member reads them again later.
 func (m *member) cut() (removed []*entry) {
 	at := len(m.queue) - m.unhand
 	removed = m.queue[at:]
@@ -242,7 +245,7 @@ func (m *member) cut() (removed []*entry) {
 	return removed
 }
 
-// rewind lets the next source have everything again that was not acknowledged.
+// rewind makes the next source get all unacknowledged entries again.
 func (m *member) rewind() {
 	kept := m.queue[:0]
 	for _, e := range m.queue {
@@ -255,7 +258,7 @@ func (m *member) rewind() {
 	m.queue, m.unhand = kept, len(kept)
 }
 
-// clean reports whether an earlier process left nothing that a runner has to look for.
+// clean reports whether earlier processes have left no records that a runner has to read.
 func (m *member) clean() bool {
 	return !m.busy && m.floor(m.log.pos) >= m.doubt
 }

@@ -5,9 +5,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Open opens the source of a subscription that has joined. One that is to have consumers of its own has
-// none here: moved is closed when it no longer is. Code Unavailable if it is not known yet from where on
-// it gets events.
+// Open opens the source of a subscription that has joined, and ends an earlier one. For a
+// subscription with consumers of its own it returns no source, but a channel that is closed when
+// that changes. Codes: NotFound if the subscription has not joined; Unavailable if its position is
+// not known yet.
 func (r *Router) Open(sub *sluice.Subscription) (s *Source, moved <-chan struct{}, err error) {
 	r.mu.Lock()
 	m := r.members[sub.ID]
@@ -33,8 +34,8 @@ func (r *Router) Open(sub *sluice.Subscription) (s *Source, moved <-chan struct{
 	return s, nil, nil
 }
 
-// Serves reports whether a subscription gets its events from the shared reader of this router, or may be
-// about to: it has joined, and is not known to have consumers of its own.
+// Serves reports whether a subscription has joined and is not known to have consumers of its own:
+// it gets its events from the shared reader, or may do so soon.
 func (r *Router) Serves(sub *sluice.Subscription) bool {
 	r.mu.Lock()
 	m := r.members[sub.ID]
@@ -47,15 +48,15 @@ func (r *Router) Serves(sub *sluice.Subscription) bool {
 	return !m.own
 }
 
-// Standing is how a subscription that this replica serves stands now.
+// Standing is the present progress of a subscription that this replica serves.
 type Standing struct {
 	Floor  uint64 // all events up to here are settled or parked
-	Handed uint64 // the last event that was handed out, or that was not wanted
+	Handed uint64 // all events up to here were handed out or are not wanted
 	Open   int    // deliveries in progress
 }
 
-// Standing returns how a subscription stands, and false if this replica does not serve it, or it has
-// consumers of its own.
+// Standing returns the progress of a subscription, and false if this replica does not serve it, or
+// it has consumers of its own.
 func (r *Router) Standing(sub *sluice.Subscription) (Standing, bool) {
 	r.mu.Lock()
 	m := r.members[sub.ID]

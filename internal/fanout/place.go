@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// place finds out from where on members get events.
+// place reads the positions of members, and lets them get events from there on. It retries until
+// ctx ends.
 func (r *Router) place(ctx context.Context, members []*member, stored func(*sluice.Subscription) (Stored, error)) {
 	byLog := map[*shared][]*member{}
 	for _, m := range members {
@@ -33,7 +34,7 @@ func (r *Router) place(ctx context.Context, members []*member, stored func(*slui
 	}
 }
 
-// decideAll returns what is stored about members, asking for several at a time, and false if ctx ended.
+// decideAll calls decide for members, several at a time. It returns false if ctx ended.
 func (r *Router) decideAll(ctx context.Context, members []*member, stored func(*sluice.Subscription) (Stored, error)) (map[*member]Stored, bool) {
 	var (
 		mu       sync.Mutex
@@ -58,7 +59,8 @@ func (r *Router) decideAll(ctx context.Context, members []*member, stored func(*
 	return known, ctx.Err() == nil
 }
 
-// decide returns what is stored about a member, and lets it have the shared reader if it is to.
+// decide returns the stored state of a member. It first moves the member to the shared reader, or
+// off it, as Deps.Shares says.
 func (r *Router) decide(ctx context.Context, m *member, sub *sluice.Subscription, stored func(*sluice.Subscription) (Stored, error)) (Stored, error) {
 	if s, ok := r.deps.Records.New(sub); ok {
 		return s, nil
@@ -75,7 +77,7 @@ func (r *Router) decide(ctx context.Context, m *member, sub *sluice.Subscription
 	}
 	p, err := r.deps.Records.Adopt(ctx, sub)
 	if sluice.CodeOf(err) == sluice.QuotaExceeded {
-		return s, nil // it keeps its consumers while the store is full
+		return s, nil // it keeps its own consumers while the store is full
 	}
 	if s.Position = p; err != nil {
 		return s, fmt.Errorf("adopt: %w", err)
@@ -83,7 +85,7 @@ func (r *Router) decide(ctx context.Context, m *member, sub *sluice.Subscription
 	return s, nil
 }
 
-// release stores that a member is to have consumers of its own, from where it is on.
+// release stores that a member has consumers of its own, which begin at its present position.
 func (r *Router) release(ctx context.Context, m *member, sub *sluice.Subscription, s Stored) (Stored, error) {
 	if !s.Shared {
 		return s, nil
@@ -98,7 +100,7 @@ func (r *Router) release(ctx context.Context, m *member, sub *sluice.Subscriptio
 	return s, r.deps.Records.PutPosition(ctx, sub, Position{Floors: s.Floors})
 }
 
-// placeIn places members of a log.
+// placeIn places the members of one log.
 func (r *Router) placeIn(ctx context.Context, l *shared, members []*member, known map[*member]Stored) error {
 	last, err := l.end(ctx, members, known)
 	if err != nil {
@@ -120,8 +122,8 @@ func (r *Router) placeIn(ctx context.Context, l *shared, members []*member, know
 	return nil
 }
 
-// end returns the last sequence of the log, 0 if that does not matter: the reader runs, and all members
-// are new ones of shards whose cursors are known.
+// end returns the last sequence of the log. It returns 0 without asking if nothing depends on it:
+// the reader runs, and all members are new and of shards whose cursors are known.
 func (l *shared) end(ctx context.Context, members []*member, known map[*member]Stored) (last uint64, err error) {
 	l.mu.Lock()
 	matters := !l.reads
@@ -135,7 +137,7 @@ func (l *shared) end(ctx context.Context, members []*member, known map[*member]S
 	return last, err
 }
 
-// accounts reports whether this replica moves the cursor of a shard.
+// accounts reports whether this replica advances the cursor of a shard.
 func (l *shared) accounts(shard int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,8 +145,8 @@ func (l *shared) accounts(shard int) bool {
 	return c != nil && !c.frozen
 }
 
-// place enters members with what is stored about them, and returns the wakes of those that need a
-// runner. If the reader is past what a member needs, it goes back.
+// place enters members with their stored states, and returns the wakes of those that need a runner.
+// If the reader has passed events that a member needs, place moves it back.
 func (l *shared) place(members []*member, known map[*member]Stored, cursors map[int]Cursor, last uint64) (woken []func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +174,8 @@ func (l *shared) place(members []*member, known map[*member]Stored, cursors map[
 	return woken
 }
 
-// goBack lets the reader read again for members that join. The others had what comes again.
+// goBack makes the reader start again at an earlier sequence for the members that join. The others
+// ignore the repeated events.
 func (l *shared) goBack(start uint64, joining []*member) {
 	joins := make(map[*member]bool, len(joining))
 	for _, m := range joining {
@@ -189,7 +192,7 @@ func (l *shared) goBack(start uint64, joining []*member) {
 	}
 }
 
-// adopt enters the cursors of shards that this replica gets.
+// adopt enters the cursors of shards that this replica has taken over.
 func (l *shared) adopt(cursors map[int]Cursor, last uint64) {
 	for shard, c := range cursors {
 		if now := l.cursors[shard]; now == nil || now.frozen {
@@ -199,7 +202,7 @@ func (l *shared) adopt(cursors map[int]Cursor, last uint64) {
 	}
 }
 
-// begins lets a member that was placed with a position of its own be live, or read by itself first.
+// begins makes a member with a position of its own live, or starts to read the log for it first.
 func (l *shared) begins(m *member) {
 	if m.placed && !m.own && !m.attached {
 		m.live = l.unwanted(m, m.after)
@@ -207,7 +210,7 @@ func (l *shared) begins(m *member) {
 	}
 }
 
-// seat enters one member, and returns from behind which sequence on the reader has to read for it.
+// seat enters one member, and returns the sequence behind which the reader has to start for it.
 func (l *shared) seat(m *member, s Stored, last uint64) (start uint64) {
 	l.members[m] = struct{}{}
 	m.placed, m.own, m.busy = true, !s.Shared, m.busy || s.Busy
@@ -218,12 +221,12 @@ func (l *shared) seat(m *member, s Stored, last uint64) (start uint64) {
 		return l.pos
 	}
 	for _, f := range m.filters {
-		_ = l.match.Insert(f, m) // filters of patterns are subjects
+		_ = l.match.Insert(f, m) // cannot fail: filters of patterns are valid subjects
 	}
 	m.floors = m.floorsFrom(0)
 	for i := range min(len(m.floors), len(s.Floors)) {
 		m.floors[i] = s.Floors[i]
-		if !s.New { // a log that lost its end in a crash
+		if !s.New { // the log may have lost its end in a crash
 			m.floors[i] = min(m.floors[i], last)
 		}
 	}
@@ -246,7 +249,8 @@ func (l *shared) seat(m *member, s Stored, last uint64) (start uint64) {
 	return m.after
 }
 
-// recall keeps of the past of a member what lies behind its floor, if nothing else is stored about it.
+// recall keeps the past deliveries of a member that lie behind its position, unless the member is
+// busy.
 func (m *member) recall(past Past) {
 	if m.busy || past == nil {
 		return
@@ -259,7 +263,7 @@ func (m *member) recall(past Past) {
 	}
 }
 
-// begin starts the reader of a log that has members which share it.
+// begin starts the reader of a log if members share it and it does not run.
 func (l *shared) begin() {
 	r := l.router
 	r.mu.Lock()
@@ -273,7 +277,8 @@ func (l *shared) begin() {
 	r.running.Go(func() { l.follow(r.ctx) })
 }
 
-// leave stores the position of a member that is served no longer, and removes it.
+// leave stores the position of a member that this replica does not serve any more, and removes the
+// member.
 func (r *Router) leave(ctx context.Context, m *member, stored func(*sluice.Subscription) (Stored, error)) {
 	defer m.log.remove(m)
 	position, write := m.log.leaving(m)
@@ -288,12 +293,12 @@ func (r *Router) leave(ctx context.Context, m *member, stored func(*sluice.Subsc
 	})
 	if err != nil {
 		m.log.mu.Lock()
-		m.log.freeze(m.shard) // the cursor accounts for it
+		m.log.freeze(m.shard) // the stored record still says that the cursor accounts for it
 		m.log.mu.Unlock()
 	}
 }
 
-// leaving returns the position of a member that is about to leave, and whether it is to be stored.
+// leaving returns the position of a member that is about to leave, and whether to store it.
 func (l *shared) leaving(m *member) (p Position, write bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -304,8 +309,8 @@ func (l *shared) leaving(m *member) (p Position, write bool) {
 	return m.position(l.pos), true
 }
 
-// unattached returns a position of its own for a member that left before it was placed, if what is
-// stored says that it is attached: an earlier process did not get to store that it left.
+// unattached returns the position to store for a member that left before it was placed, if the
+// stored state says that it is attached, because an earlier process could not store that it left.
 func (r *Router) unattached(ctx context.Context, m *member, stored func(*sluice.Subscription) (Stored, error)) (p Position, write bool, err error) {
 	s, err := stored(m.sub)
 	if err != nil || !s.Attached {
@@ -315,7 +320,7 @@ func (r *Router) unattached(ctx context.Context, m *member, stored func(*sluice.
 	return Position{Shared: true, Floors: floors}, true, err
 }
 
-// floorsOf returns the floors of an attached member, as the cursor of its shard says.
+// floorsOf returns the floors of an attached member, raised to the cursor of its shard.
 func (r *Router) floorsOf(ctx context.Context, m *member, s Stored) ([]uint64, error) {
 	c, err := r.deps.Records.Cursor(ctx, m.log.namespace, m.shard)
 	floors := slices.Clone(s.Floors)

@@ -11,7 +11,7 @@ import (
 type Message struct {
 	Subject string
 	Seq     uint64
-	Event   func() (sluice.Event, error) // an error if it is no event, which then has only its position
+	Event   func() (sluice.Event, error) // returns an error if the message is not an event; the event then has only its position
 }
 
 // Log reads the logs of namespaces.
@@ -19,17 +19,17 @@ type Log interface {
 	// Follow calls each for the messages behind a sequence and then for new ones, in order, until
 	// each returns an error, ctx ends or the log fails.
 	Follow(ctx context.Context, namespace string, after uint64, each func(Message) error) error
-	// Bounds returns the sequences of the first stored message and of the last one, from the leader.
+	// Bounds returns the sequences of the first stored message and of the last one, read from the
+	// leader.
 	Bounds(ctx context.Context, namespace string) (first, last uint64, err error)
 	// Subjects returns an empty set of filter subjects.
 	Subjects() Subjects
-	// Next returns up to limit messages of a filter subject from a sequence on, ascending; none if
-	// the leader has none.
+	// Next returns up to limit messages of a filter subject from a sequence on, ascending, read
+	// from the leader.
 	Next(ctx context.Context, namespace, subject string, from uint64, limit int) ([]Message, error)
 }
 
-// Subjects is a set of values by filter subject. Of its methods only Match may be called at the same
-// time.
+// Subjects is a set of values by filter subject. Only calls of Match may be concurrent.
 type Subjects interface {
 	Insert(filter string, value any) error
 	Remove(filter string, value any) error
@@ -37,57 +37,58 @@ type Subjects interface {
 	Count() uint32
 }
 
-// Position is how far the events of a subscription are accounted for. The zero Position is one
-// with consumers of its own.
+// Position is how far the events of a subscription are settled or parked. The zero Position is that
+// of a subscription with consumers of its own.
 type Position struct {
 	Shared   bool     // its events come from the shared reader
-	Attached bool     // the shard's cursor accounts for the events behind the floors
+	Attached bool     // the shard's cursor counts for the events behind the floors
 	Floors   []uint64 // by filter: all events up to here are settled or parked
 	Open     Waits    // the first event in progress
-	Next     Waits    // the first one behind those in progress
+	Next     Waits    // the first event behind those in progress that is known to be wanted
 }
 
-// Waits is an event that a subscription is known to wait for; the zero Waits is none. If it leaves the
-// log first, that becomes a dead letter (decision 0003).
+// Waits is an event that a subscription is known to wait for; the zero Waits is none. If the event
+// leaves the log before it is delivered, that becomes a dead letter (decision 0003).
 type Waits struct {
 	Seq    uint64
-	Filter int // that matches its path
+	Filter int // index of the filter that matches its path
 }
 
-// Stored is what is stored about a subscription.
+// Stored is the stored state of a subscription.
 type Stored struct {
 	Position
-	Known bool // there is a position
-	New   bool // this process has just created it: no other has served it
+	Known bool // a position is stored
+	New   bool // this process has just created it, and no other has served it
 	Busy  bool // it has parked lanes, or its endpoint is in trouble
-	Past  Past // of one that is not busy; nil: it has to be asked for
+	Past  Past // past deliveries, if it is not busy; nil: unknown, the runner has to read them
 }
 
-// Past is how far the latest deliveries of a subscription came in earlier processes, by sequence.
+// Past is the progress of a subscription's latest deliveries in earlier processes, by sequence.
 type Past map[uint64]model.Progress
 
-// Cursor is up to where a shard's events are accounted for, with the revision of its record; 0: there
-// is none.
+// Cursor is the sequence up to which a shard's events are settled or parked, with the revision of
+// its record; 0: there is no record.
 type Cursor struct {
 	Seq      uint64
 	Revision uint64
 }
 
-// Records keeps positions and cursors.
+// Records stores positions and cursors.
 type Records interface {
 	// Shard returns the shard of a subscription.
 	Shard(id string) int
-	// New returns what is stored about a subscription that this process has just created, once, and
-	// false for another one.
+	// New returns the state of a subscription that this process has just created. It does so once;
+	// for any other call it returns false.
 	New(sub *sluice.Subscription) (Stored, bool)
-	// Stored returns what is stored about a subscription.
+	// Stored returns the stored state of a subscription.
 	Stored(ctx context.Context, sub *sluice.Subscription) (Stored, error)
-	// All returns Stored for all subscriptions, from one reading, with their past.
+	// All reads the stored states of all subscriptions at once, with their past, and returns a
+	// lookup.
 	All(ctx context.Context) (func(sub *sluice.Subscription) Stored, error)
-	// PutPosition stores a position over any other.
+	// PutPosition stores a position, whatever the stored one is.
 	PutPosition(ctx context.Context, sub *sluice.Subscription, p Position) error
-	// Adopt stores and returns the position of a subscription that had consumers of its own, which
-	// it deletes.
+	// Adopt converts a subscription with consumers of its own: it stores and returns their
+	// position, and deletes them.
 	Adopt(ctx context.Context, sub *sluice.Subscription) (Position, error)
 	// Cursor returns a shard's cursor.
 	Cursor(ctx context.Context, namespace string, shard int) (Cursor, error)

@@ -12,8 +12,8 @@ func (l *shared) newMember(sub *sluice.Subscription, wake func()) *member {
 	}
 }
 
-// recheck moves members to the shared reader, or off it, if the number of subscriptions says so: a
-// member leaves, and joins again; more of them follow when these are placed.
+// recheck moves members to the shared reader, or off it, as Deps.Shares says. A member leaves and
+// joins again. recheck moves at most movesAtOnce members; the next call moves more.
 func (r *Router) recheck() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,14 +28,14 @@ func (r *Router) recheck() {
 		}
 		n++
 		again := m.log.newMember(m.sub, m.wake)
-		again.seat, again.busy = m.seat, true // its runner may be about to leave records
+		again.seat, again.busy = m.seat, true // its runner may still store records
 		r.members[id] = again
 		r.tell(change{kind, m})
 		r.tell(change{replaced, again})
 	}
 }
 
-// misplaced reports whether a member is to move, and how it leaves.
+// misplaced reports whether a member has to move, and how it leaves.
 func (l *shared) misplaced(m *member) (how changeKind, moves bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,10 +49,12 @@ func (l *shared) misplaced(m *member) (how changeKind, moves bool) {
 	return left, !shares
 }
 
-// Above returns Deps.Shares for the subscriptions of namespaces with more than a number of them, and for
-// all if the log has replicas; below 0 for none. A namespace goes back when it has less than half of the
-// number. A subscription that asks for it, one of a module, and a start with the last event of each path, have a
-// consumer of their own: the replicas that can run a module need not be those that read for others.
+// Above returns a function for Deps.Shares. It is true for push subscriptions in namespaces with
+// more than most subscriptions, and in all namespaces if the log is replicated; never if most is
+// negative. A subscription that shares goes back when its namespace has at most half of most. Some
+// subscriptions always have a consumer of their own: those with Policy.Dedicated, those of a
+// module, because not every replica can run it, and those that start with the last event of each
+// path, unless they share already.
 func Above(most int, replicated bool, count func(namespace string) int) func(*sluice.Subscription, Stored) bool {
 	return func(sub *sluice.Subscription, stored Stored) bool {
 		if most < 0 || sub.Mode != sluice.Push || sub.Policy.Dedicated || sub.Module != "" || sub.From.Kind == sluice.StartLastPerPath && !stored.Shared {

@@ -14,27 +14,27 @@ import (
 
 const (
 	readersAtOnce  = 8                     // members that read by themselves at the same time
-	requestsAtOnce = 16                    // for positions
-	saveEvery      = time.Second           // positions and cursors are stored so often
-	saveSoon       = 20 * time.Millisecond // those that hold a cursor up
+	requestsAtOnce = 16                    // concurrent requests for positions
+	saveEvery      = time.Second           // interval of storing positions and cursors
+	saveSoon       = 20 * time.Millisecond // the same for positions that hold a cursor back
 	slowAfter      = 5 * time.Second       // a member with an older delivery in progress is detached
-	closeLimit     = 5 * time.Second       // for storing the last cursors
-	many           = 50                    // subscriptions about which one reading asks
+	closeLimit     = 5 * time.Second       // timeout for storing positions and cursors at the end
+	many           = 50                    // number of changes from which one read of all records is cheaper than a request each
 )
 
-// Deps are what a router needs.
+// Deps are the dependencies of a router. All are required except Slog.
 type Deps struct {
 	Log     Log
 	Records Records
 
-	// Shares decides whether a subscription gets its events from the shared reader, given what is
-	// stored about it.
+	// Shares decides whether a subscription gets its events from the shared reader, given its
+	// stored state.
 	Shares func(sub *sluice.Subscription, stored Stored) bool
-	// Filters returns the subjects that the pattern of a subscription matches, the one of the path
-	// itself second if there are two.
+	// Filters returns the filter subjects of a subscription's pattern. If there are two, the second
+	// is that of the path before "/**".
 	Filters func(sub *sluice.Subscription) []string
 
-	Slog *slog.Logger // nil: none
+	Slog *slog.Logger // nil: no log
 }
 
 // Router serves the subscriptions of this replica from one reader for each namespace. It is safe for
@@ -49,15 +49,15 @@ type Router struct {
 	news    chan struct{}
 	soon    chan struct{}
 	members map[string]*member
-	seats   int // that were taken: no two have the same number
+	seats   int // number of the last seat; each seat has another number
 	logs    map[string]*shared
 	running sync.WaitGroup // readers of logs
 	readers sync.WaitGroup // members that read by themselves
 	reading chan struct{}
-	changed bool // of Run: members were placed since the last recheck
+	changed bool // only for Run: members or settings changed since the last recheck
 }
 
-// change is a change of the members, in the order of their calls.
+// change is a change of the members. Run makes them in the order of the calls.
 type change struct {
 	kind   changeKind
 	member *member
@@ -71,11 +71,11 @@ const (
 	dropped
 	forgotten
 	waking
-	replaced // joined in the place of a member that was placed
+	replaced // joined in place of a member that was placed
 	committed
 )
 
-// New returns a router that serves from Run on.
+// New returns a router that serves subscriptions while Run runs.
 func New(deps Deps) *Router {
 	log := deps.Slog
 	if log == nil {
@@ -87,14 +87,15 @@ func New(deps Deps) *Router {
 	}
 }
 
-// Commit says that the subscriptions of all shards of this replica have joined.
+// Commit tells the router that all subscriptions of the shards that this replica has taken over
+// have joined. It serves a new subscription only after that.
 func (r *Router) Commit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tell(change{kind: committed})
 }
 
-// Restore lets all positions and cursors be stored again: the store has lost them.
+// Restore makes the router store all positions and cursors again, because the store has lost them.
 func (r *Router) Restore() {
 	for _, l := range r.all() {
 		l.mu.Lock()
@@ -118,7 +119,7 @@ func (r *Router) tell(c change) {
 	}
 }
 
-// hurry lets positions be stored soon.
+// hurry makes Run store positions soon.
 func (r *Router) hurry() {
 	select {
 	case r.soon <- struct{}{}:
@@ -126,7 +127,8 @@ func (r *Router) hurry() {
 	}
 }
 
-// Run serves until ctx ends, and then stores how far it came. The runners have ended by then.
+// Run serves subscriptions until ctx ends, and then stores their positions. The runners must have
+// ended by then.
 func (r *Router) Run(ctx context.Context) {
 	r.mu.Lock()
 	r.ctx = ctx
@@ -161,8 +163,8 @@ func (r *Router) Run(ctx context.Context) {
 	}
 }
 
-// catchUp makes the changes that came during a save. A store that does not answer holds one up for as long as one save, however
-// many are due.
+// catchUp makes the changes that came during a save. So if the store does not answer, a change
+// waits for one save at most, however many saves are due.
 func (r *Router) catchUp(ctx context.Context) {
 	select {
 	case <-r.news:
@@ -171,7 +173,7 @@ func (r *Router) catchUp(ctx context.Context) {
 	}
 }
 
-// prune forgets the logs that have no members any more.
+// prune removes the logs that have no members any more.
 func (r *Router) prune() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +202,8 @@ func pauseFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// apply makes the changes that are pending, in their order. Members are placed last, all at once: each alone has several requests.
+// apply makes the pending changes, in their order. It places new members last and all together,
+// because placing each alone takes several requests.
 func (r *Router) apply(ctx context.Context) {
 	r.mu.Lock()
 	changes := r.pending
@@ -222,7 +225,7 @@ func (r *Router) apply(ctx context.Context) {
 			placing = append(placing, c.member)
 		case committed:
 			placing, joining = append(placing, joining...), nil
-			r.changed = true // settings may be others, too
+			r.changed = true // settings may have changed, too
 		}
 	}
 	if placing = slices.DeleteFunc(placing, (*member).hasLeft); len(placing) > 0 {
@@ -231,13 +234,14 @@ func (r *Router) apply(ctx context.Context) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, m := range joining { // the commit is to come
+	for i, m := range joining { // their commit has not come yet
 		r.pending = slices.Insert(r.pending, i, change{joined, m})
 	}
 }
 
-// asking returns how to ask what is stored about subscriptions: if they are many of all, by one reading of
-// everything when the first one is asked about.
+// asking returns a function that returns the stored state of a subscription. If the changes concern
+// many of all subscriptions, that reads all records at its first call; otherwise it makes one
+// request per call.
 func (r *Router) asking(ctx context.Context, changes []change) func(*sluice.Subscription) (Stored, error) {
 	one := func(sub *sluice.Subscription) (Stored, error) { return r.deps.Records.Stored(ctx, sub) }
 	r.mu.Lock()
@@ -253,7 +257,7 @@ func (r *Router) asking(ctx context.Context, changes []change) func(*sluice.Subs
 	return func(sub *sluice.Subscription) (s Stored, err error) {
 		reading.Lock()
 		if of == nil {
-			of, err = r.deps.Records.All(ctx) // asking about each would only make it worse
+			of, err = r.deps.Records.All(ctx) // on an error, one request for each would only make it worse
 		}
 		reading.Unlock()
 		if err == nil {
@@ -263,7 +267,7 @@ func (r *Router) asking(ctx context.Context, changes []change) func(*sluice.Subs
 	}
 }
 
-// until repeats an action that fails, with a pause, until ctx ends.
+// until repeats an action with backoff until it succeeds or ctx ends.
 func (r *Router) until(ctx context.Context, what string, f func() error) error {
 	pause := supervise.Pause{First: again, Most: againMost}
 	for {
@@ -276,7 +280,7 @@ func (r *Router) until(ctx context.Context, what string, f func() error) error {
 	}
 }
 
-// remove forgets a member.
+// remove removes a member and ends its source.
 func (l *shared) remove(m *member) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,7 +298,7 @@ func (l *shared) remove(m *member) {
 	delete(l.holds, m)
 	delete(l.members, m)
 	for _, f := range m.filters {
-		_ = l.match.Remove(f, m) // an error if it is not there
+		_ = l.match.Remove(f, m) // it fails only if the filter is not in the set
 	}
 	if l.match.Count() == 0 && l.stop != nil {
 		l.stop(errMoved)

@@ -11,8 +11,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// saveLimit is how long a write is waited for. A paused leader of a cluster never answers, and the next try reaches another
-// one. A write that was made without an answer is met as a conflict.
+// saveLimit is the timeout of a write. A leader of a cluster that is paused never answers, and a
+// retry reaches another one. A write that was made without an answer leads to a conflict at the
+// retry.
 const saveLimit = 2 * time.Second
 
 // write is a position to store.
@@ -23,13 +24,14 @@ type write struct {
 	position Position
 }
 
-// save stores what moved since the last time: first positions, as some hold their shard's cursor up.
+// save stores the positions and cursors that moved. Positions come first, because some hold back
+// the cursor of their shard.
 func (r *Router) save(ctx context.Context) {
 	r.store(ctx, (*shared).moves)
 	r.saveCursors(ctx)
 }
 
-// store stores the positions of the members of all logs that are to be stored.
+// store stores the positions that of returns for each log, several at a time.
 func (r *Router) store(ctx context.Context, of func(*shared) []write) {
 	var writes []write
 	for _, l := range r.all() {
@@ -63,8 +65,8 @@ func (r *Router) all() []*shared {
 	return logs
 }
 
-// moves returns the positions to store: of members that are to be detached or joined, and of those with
-// a position of their own that moved.
+// moves returns the positions to store: those of members that are being detached or joined, and
+// those of members with a position of their own that moved. It first detaches slow members.
 func (l *shared) moves() (writes []write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,11 +87,11 @@ func (l *shared) moves() (writes []write) {
 	return writes
 }
 
-// move returns a member's position to store. One that is live and has nothing in progress joins its
-// shard's cursor.
+// move returns the position to store for a member. It makes a member join its shard's cursor if it
+// is live and has no deliveries in progress.
 func (l *shared) move(m *member) write {
 	w := write{member: m, sub: m.sub, kind: m.moving, position: m.position(l.pos)}
-	w.position.Attached = m.attached && m.moving != detaching // the store has lost its record
+	w.position.Attached = m.attached && m.moving != detaching // true if the store has lost the record of an attached member
 	if !m.attached && m.moving == staying && m.live && m.unacked == 0 {
 		m.moving, w.kind = joining, joining
 		w.position.Attached = true
@@ -98,13 +100,14 @@ func (l *shared) move(m *member) write {
 	return w
 }
 
-// equals reports whether another position of the shared reader says the same.
+// equals reports whether two positions of members with a position of their own are equal.
 func (p Position) equals(other Position) bool {
 	return p.Open == other.Open && p.Next == other.Next && slices.Equal(p.Floors, other.Floors)
 }
 
-// ends returns the positions to store at the end: of members with events in progress, which may leave
-// the log before another process comes, and of those with a position of their own.
+// ends returns the positions to store at the end: those of members with events in progress, which
+// may leave the log before another process reads them, and those of members with a position of
+// their own.
 func (l *shared) ends() (writes []write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +119,7 @@ func (l *shared) ends() (writes []write) {
 	return writes
 }
 
-// moved enters that a position was stored, or why not.
+// moved enters the result of storing a position.
 func (l *shared) moved(w write, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +128,7 @@ func (l *shared) moved(w write, err error) {
 	case m.gone:
 		return
 	case err != nil:
-		m.stored = Position{} // it may be stored all the same
+		m.stored = Position{} // it may have been stored nevertheless
 	case w.kind == detaching:
 		m.moving = staying
 		l.unattach(m)
@@ -143,7 +146,7 @@ func (l *shared) moved(w write, err error) {
 	}
 }
 
-// attach lets the cursor of its shard account for a member.
+// attach makes the cursor of its shard account for a member.
 func (l *shared) attach(m *member) {
 	if m.attached {
 		return
@@ -156,7 +159,7 @@ func (l *shared) attach(m *member) {
 	}
 }
 
-// unattach undoes attach: the member has a position of its own.
+// unattach undoes attach: the member has a position of its own now.
 func (l *shared) unattach(m *member) {
 	if !m.attached {
 		return
@@ -169,8 +172,8 @@ func (l *shared) unattach(m *member) {
 	m.attached = false
 }
 
-// saveCursors stores the cursors that moved. It gives up at the first that has no answer: the others have none either, and
-// members that join wait meanwhile.
+// saveCursors stores the cursors that moved. After a timeout it gives up, because the other writes
+// would time out, too, while members that join wait.
 func (r *Router) saveCursors(ctx context.Context) {
 	for _, l := range r.all() {
 		for shard, c := range l.moving() {
@@ -203,7 +206,8 @@ func (r *Router) saveCursor(ctx context.Context, l *shared, shard int, c Cursor)
 	return nil
 }
 
-// overtaken handles a cursor that was stored by another process, or by this one without an answer.
+// overtaken handles a conflict: another process has stored the cursor, or this one has without
+// getting the answer.
 func (r *Router) overtaken(ctx context.Context, l *shared, shard int, c Cursor) (Cursor, error) {
 	now, err := r.deps.Records.Cursor(ctx, l.namespace, shard)
 	if err != nil || now.Seq > c.Seq {
@@ -212,7 +216,7 @@ func (r *Router) overtaken(ctx context.Context, l *shared, shard int, c Cursor) 
 	return r.deps.Records.PutCursor(ctx, l.namespace, shard, Cursor{c.Seq, now.Revision})
 }
 
-// moving returns the cursors that moved since they were stored, as they are to be stored.
+// moving returns the cursors to store, of those that moved since they were stored.
 func (l *shared) moving() map[int]Cursor {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,27 +2,29 @@ package fanout
 
 import "github.com/sluice-io/sluice/pkg/sluice"
 
-// Seat is a subscription that has joined. One that joins again has another seat, and its earlier one
-// does nothing.
+// Seat is a subscription that has joined. If it joins again, it gets another seat, and the methods
+// of the earlier seat do nothing.
 type Seat struct {
 	router *Router
 	id     string
 	number int
 }
 
-// Leave ends serving the subscription, whose position is stored: another replica, or this one, may
-// serve it again from there.
+// Leave ends serving the subscription and stores its position, from which this or another replica
+// can continue.
 func (s *Seat) Leave() { s.router.part(s, left) }
 
-// Drop ends serving the subscription, whose shard another replica gets: the shard's cursor stays where
-// it is.
+// Drop ends serving the subscription because another replica takes over its shard. The shard's
+// cursor stays where it is.
 func (s *Seat) Drop() { s.router.part(s, dropped) }
 
-// Forget ends serving the subscription, which has ended: nothing more is stored about it.
+// Forget ends serving the subscription because it was deleted or cancelled. The router stores
+// nothing more about it.
 func (s *Seat) Forget() { s.router.part(s, forgotten) }
 
-// Join lets this replica serve a subscription, from the next Commit on, or enters its new settings.
-// wake is called, from any goroutine, when it needs a runner and its source is not open.
+// Join makes this replica serve a subscription from the next Commit on, or enters its new settings.
+// The router calls wake, from any goroutine, when the subscription needs a runner and its source is
+// not open.
 func (r *Router) Join(sub *sluice.Subscription, wake func()) *Seat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +48,7 @@ func (r *Router) Join(sub *sluice.Subscription, wake func()) *Seat {
 	return m.taken()
 }
 
-// rouse starts a runner for a member that joined again while it had none.
+// rouse starts a runner for a member that joined again and needs one.
 func (m *member) rouse() {
 	m.log.mu.Lock()
 	wake, wanted := m.wake, m.placed && m.source == nil && m.works()
@@ -56,14 +58,14 @@ func (m *member) rouse() {
 	}
 }
 
-// hasLeft reports whether the member is served here no longer.
+// hasLeft reports whether this replica does not serve the member any more.
 func (m *member) hasLeft() bool {
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
 	return m.gone
 }
 
-// settings returns the member's present subscription.
+// settings returns the member's subscription with its present settings.
 func (m *member) settings() *sluice.Subscription {
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
@@ -73,7 +75,8 @@ func (m *member) settings() *sluice.Subscription {
 // taken returns the member's present seat.
 func (m *member) taken() *Seat { return &Seat{m.log.router, m.sub.ID, m.seat} }
 
-// rejoin enters new settings of a member that goes on.
+// rejoin enters new settings of a member that continues. It returns false if the subscription is a
+// later one of the same id.
 func (m *member) rejoin(sub *sluice.Subscription, wake func(), seat int) (*Seat, bool) {
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
@@ -95,7 +98,7 @@ func (r *Router) part(s *Seat, how changeKind) {
 	r.tell(change{how, m})
 }
 
-// part prepares a member's end, unless it has another seat meanwhile.
+// part prepares a member's end. It returns false if the member has another seat by now.
 func (l *shared) part(m *member, seat int, how changeKind) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +111,7 @@ func (l *shared) part(m *member, seat int, how changeKind) bool {
 	return true
 }
 
-// freeze keeps the cursor of a shard where it is.
+// freeze stops advancing the cursor of a shard.
 func (l *shared) freeze(shard int) {
 	if c := l.cursors[shard]; c != nil {
 		c.frozen = true

@@ -11,20 +11,21 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of what is queued for the attached members of a log.
+// Bounds of the queues of all attached members of a log: entries, and bytes.
 const (
 	maxQueued = 8192
 	maxWeight = 64 << 20
-	overhead  = 512 // bytes of an event without its data
+	overhead  = 512 // bytes that an event takes besides its data
 )
 
-// While the queues are full, members that have settled nothing for a while are detached.
+// While the queues are full, the reader checks every fullPause for members that have settled
+// nothing for hangsAfter, and detaches them.
 const (
 	fullPause  = 250 * time.Millisecond
 	hangsAfter = time.Second
 )
 
-// Pauses after a failure of a log.
+// Backoff after a failed read of a log: the first and the longest pause.
 const (
 	again     = 100 * time.Millisecond
 	againMost = 5 * time.Second
@@ -41,17 +42,17 @@ type shared struct {
 	room    sync.Cond // signalled when there is room in the queues again
 	members map[*member]struct{}
 	match   Subjects             // of the members
-	busy    map[*member]struct{} // with entries that were not acknowledged
-	holds   map[*member]uint64   // the cursors of their shards stay at or below it while their positions change
+	busy    map[*member]struct{} // members with unacknowledged entries
+	holds   map[*member]uint64   // the cursors of their shards stay at or below these sequences while their stored positions change
 	cursors map[int]*cursor      // by shard
 	pos     uint64               // highest sequence that was routed
 	queued  int                  // entries of attached members
-	weight  int                  // bytes of contents
-	recent  [recall]trace        // of the last messages, by sequence
-	began   bool                 // a message was routed since the start
+	weight  int                  // bytes of their contents
+	recent  [recall]trace        // the last messages, by sequence
+	began   bool                 // a message was routed since the reader started
 	reads   bool                 // the reader runs
 	stop    context.CancelCauseFunc
-	matched []*member // memory of route
+	matched []*member // scratch memory of route
 }
 
 // recall is how many messages the reader remembers, so that a member that joins a little behind need not
@@ -68,7 +69,7 @@ type trace struct {
 // cursor is the cursor of a shard on this replica.
 type cursor struct {
 	Cursor
-	frozen bool // the shard has gone, or is about to: its cursor is not moved any more
+	frozen bool // this replica does not advance it any more, because it has lost the shard, or is about to
 }
 
 func newShared(r *Router, namespace string) *shared {
@@ -80,7 +81,7 @@ func newShared(r *Router, namespace string) *shared {
 	return l
 }
 
-// follow reads the log until ctx ends.
+// follow reads the log until ctx ends or no member shares it.
 func (l *shared) follow(ctx context.Context) {
 	pause := supervise.Pause{First: again, Most: againMost}
 	for ctx.Err() == nil {
@@ -116,7 +117,8 @@ func (l *shared) follow(ctx context.Context) {
 	}
 }
 
-// shorten goes back to the end of a log that was recreated, or lost its end in a crash.
+// shorten moves all positions back to the end of a log that was recreated, or lost its end in a
+// crash.
 func (l *shared) shorten(ctx context.Context) {
 	_, last, err := l.router.deps.Log.Bounds(ctx, l.namespace)
 	l.mu.Lock()
@@ -136,7 +138,7 @@ func (l *shared) shorten(ctx context.Context) {
 	}
 }
 
-// route queues a message for the members that want it.
+// route queues a message for the members that want it, and wakes those without a runner.
 func (l *shared) route(ctx context.Context, msg Message) error {
 	woken, err := l.enter(ctx, msg)
 	for _, wake := range woken {
@@ -179,8 +181,9 @@ func (l *shared) enter(ctx context.Context, msg Message) (woken []func(), err er
 	return woken, nil
 }
 
-// passGap tells the live members of messages that left the log before they were routed: after a start
-// those that want all, as nothing is known of the messages.
+// passGap records a range of messages that left the log before they were routed as lost for the
+// live members. Right after a start it does so only for members that want all events, because it is
+// unknown which members the messages were for.
 func (l *shared) passGap(ctx context.Context, seq uint64) (woken []func()) {
 	if seq == l.pos+1 {
 		return nil
@@ -190,7 +193,7 @@ func (l *shared) passGap(ctx context.Context, seq uint64) (woken []func()) {
 	first, _, err := l.router.deps.Log.Bounds(ctx, l.namespace)
 	l.mu.Lock()
 	if err != nil || first <= from || ctx.Err() != nil {
-		return nil // removed from the middle, or the reader goes on elsewhere
+		return nil // messages were only removed from the middle, or the reader stops
 	}
 	for m := range l.members {
 		if m.live && m.after < first-1 && (l.began || m.wantsAll()) {
@@ -203,7 +206,8 @@ func (l *shared) passGap(ctx context.Context, seq uint64) (woken []func()) {
 	return woken
 }
 
-// offer queues an event for a member that wants it. It returns the member's wake if it has no runner.
+// offer queues an event for a member if the member wants it. It returns the member's wake if the
+// member now needs a runner.
 func (l *shared) offer(m *member, ev *sluice.Event, failed error, c *content, now time.Time) (wake func()) {
 	if !m.wants(ev, failed) {
 		return nil
@@ -232,7 +236,7 @@ func (l *shared) add(m *member, ev *sluice.Event, failed error, c *content, now 
 	m.hand()
 }
 
-// charge counts an entry of an attached member, and its content once.
+// charge counts an entry of an attached member, and the content that entries share once.
 func (l *shared) charge(e *entry) {
 	l.queued++
 	if e.content.charged++; e.content.charged == 1 {
@@ -251,7 +255,7 @@ func (l *shared) refund(e *entry) {
 	}
 }
 
-// unwanted reports whether it is remembered that no message behind a sequence matches a member.
+// unwanted reports whether l.recent shows that no message behind a sequence matches a member.
 func (l *shared) unwanted(m *member, after uint64) bool {
 	if after >= l.pos {
 		return true
@@ -271,14 +275,14 @@ func (l *shared) unwanted(m *member, after uint64) bool {
 	return true
 }
 
-// full reports whether more is queued than may be.
+// full reports whether the queues have reached their bounds.
 func (l *shared) full() bool { return l.queued >= maxQueued || l.weight >= maxWeight }
 
-// low reports whether a quarter of the room is free: the reader waits for that, as it looks at all busy
-// members when there is none.
+// low reports whether a quarter of the room is free. The reader waits for that much, because it
+// visits all busy members each time that there is no room.
 func (l *shared) low() bool { return l.queued < maxQueued/4*3 && l.weight < maxWeight/4*3 }
 
-// relieve lets the members fall behind that have much more queued than others.
+// relieve makes members fall behind that have far more entries queued than others.
 func (l *shared) relieve() {
 	fair := 2 * l.queued / max(1, len(l.busy))
 	for m := range l.busy {
@@ -288,8 +292,8 @@ func (l *shared) relieve() {
 	}
 }
 
-// stall waits until there is room. Meanwhile it detaches the members that have settled nothing for long:
-// their receivers hang.
+// stall waits until there is room. Meanwhile it detaches the members that have settled nothing for
+// hangsAfter, because their receivers hang.
 func (l *shared) stall(ctx context.Context) {
 	l.relieve()
 	for !l.low() && ctx.Err() == nil {
@@ -308,14 +312,15 @@ func (l *shared) detachHanging(now time.Time) {
 	}
 }
 
-// fallBehind lets a member read by itself what it was not handed.
+// fallBehind removes the entries that a member was not handed, and makes it read them by itself
+// later.
 func (l *shared) fallBehind(m *member) {
 	m.live = false
 	m.missed = missed{}
 	for _, e := range m.cut() {
 		m.miss(&e.Event)
 		if !e.acked {
-			e.acked = true // an acknowledgement that is to come says nothing of the entry that is read again
+			e.acked = true // a late acknowledgement must not count for the entry that is read again
 			l.release(e)
 		}
 	}
@@ -323,8 +328,8 @@ func (l *shared) fallBehind(m *member) {
 	l.catchUp(m)
 }
 
-// detach lets a member have a position of its own. Its shard's cursor stays below until that is
-// stored.
+// detach starts to give a member a position of its own. Until that is stored, its shard's cursor
+// does not pass the member's floor.
 func (l *shared) detach(m *member) {
 	if !m.attached && m.moving != joining || m.moving == detaching || m.moving == leaving {
 		return
@@ -336,7 +341,7 @@ func (l *shared) detach(m *member) {
 	l.router.hurry()
 }
 
-// ack enters an acknowledgement, and hands out what there is room for.
+// ack records an acknowledgement, and hands out further entries for which there is room.
 func (l *shared) ack(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -360,7 +365,7 @@ func (l *shared) release(e *entry) {
 	}
 }
 
-// floors returns up to where the events of each shard are accounted for.
+// floors returns for each shard the sequence up to which all events are settled or parked.
 func (l *shared) floors() map[int]uint64 {
 	floors := make(map[int]uint64, len(l.cursors))
 	for shard := range l.cursors {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Source hands over the deliveries of one subscription, in the order of the log.
+// Source delivers the events of one subscription, in the order of the log. One runner uses it.
 type Source struct {
 	member *member
 	out    chan *model.Delivery
@@ -23,37 +23,39 @@ type Source struct {
 // Deliveries returns the channel of deliveries.
 func (s *Source) Deliveries() <-chan *model.Delivery { return s.out }
 
-// Ended returns a channel that is closed when the source has to be opened again.
+// Ended returns a channel that is closed when the source ends, and a new one has to be opened.
 func (s *Source) Ended() <-chan struct{} { return s.ended }
 
-// Moved reports whether the subscription has consumers of its own now.
+// Moved reports whether the subscription has left its present place, because it moves to or from
+// consumers of its own, or is not served here any more.
 func (s *Source) Moved() bool {
 	s.member.log.mu.Lock()
 	defer s.member.log.mu.Unlock()
 	return s.member.gone
 }
 
-// Exhausted returns nil: a log has no end.
+// Exhausted returns nil, because a log never ends.
 func (s *Source) Exhausted() <-chan struct{} { return nil }
 
-// Seen returns the highest sequence that was handed out before the source was opened.
+// Seen returns the sequence up to which events may have been handed out before the source was
+// opened.
 func (s *Source) Seen(sluice.Path) uint64 { return s.seen }
 
-// Floor returns the sequence behind which all events lie that come.
+// Floor returns the sequence behind which all events of the source lie.
 func (s *Source) Floor() uint64 { return s.floor }
 
-// Clean reports whether nothing is stored about earlier deliveries of the events that come: no
+// Clean reports whether the store has no records of earlier deliveries of the source's events: no
 // attempts, no parked lanes, no health.
 func (s *Source) Clean() bool { return s.clean }
 
-// Past returns how far the latest deliveries came before, by sequence, if that is known to be all that is
-// stored about them.
+// Past returns the progress of the latest deliveries in earlier processes, by sequence. known is
+// false if the runner has to read it from the store.
 func (s *Source) Past() (progress map[uint64]model.Progress, known bool) {
 	return s.past, s.past != nil
 }
 
-// Look calls lost for the ranges of events that left the log before they were read, and looks for the
-// next event that is wanted.
+// Look searches for the next event that the subscription wants, and calls lost for each range of
+// events that left the log before they were read. It reports a range again if lost fails.
 func (s *Source) Look(ctx context.Context, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
 	l := s.member.log
 	if err := l.seek(ctx, s.member, wanted); err != nil {
@@ -74,8 +76,9 @@ func (s *Source) Look(ctx context.Context, wanted func(*sluice.Event) bool, lost
 	return nil
 }
 
-// Rest closes the source if nothing waits, and reports whether it did: the subscription is woken when
-// the next event comes. The caller has stored nothing that a runner has to look for.
+// Rest closes the source if no deliveries wait, and reports whether it did. Then the router wakes
+// the subscription when the next event comes. Call it only if no records of parked lanes or of the
+// endpoint's health are stored.
 func (s *Source) Rest() bool {
 	m := s.member
 	m.log.mu.Lock()
@@ -88,7 +91,7 @@ func (s *Source) Rest() bool {
 	return true
 }
 
-// Close closes the source. What was not acknowledged comes again when it is opened anew.
+// Close closes the source. The next source delivers the unacknowledged events again.
 func (s *Source) Close() {
 	if wake := s.close(); wake != nil {
 		wake()
@@ -103,7 +106,7 @@ func (s *Source) close() (wake func()) {
 	if m.source != s {
 		return nil
 	}
-	m.source, m.busy = nil, true // whether the runner left records is not known
+	m.source, m.busy = nil, true // the runner may have left records
 	m.rewind()
 	if m.gone {
 		return nil

@@ -12,7 +12,7 @@ import (
 // busyRetry is the Retry-After of a refused feed, in seconds.
 const busyRetry = 10
 
-// Gauges returns the present use of resources.
+// Gauges returns a snapshot of the use of resources.
 func (e *Engine) Gauges() model.FeedGauges {
 	tails := e.hubs.Tails()
 	u := model.FeedGauges{Feeds: e.open(), Missed: e.lagged.Load(), Refused: e.refused.Load(), Rings: len(tails)}
@@ -31,11 +31,11 @@ func (e *Engine) open() int {
 	return e.feeds
 }
 
-// Limits returns the maximum number of feeds, in all and of one principal.
+// Limits returns the maximum number of feeds, of all callers together and of one principal.
 func (e *Engine) Limits() (most, perCaller int) { return e.opts.Most, e.opts.PerCaller }
 
-// admit counts a feed, until release. Code QuotaExceeded if there are too many, in all or of its
-// caller. A caller without a grant may have any number.
+// admit counts a feed until release is called. Code QuotaExceeded if there are too many feeds in
+// all, or of the caller. A caller without a grant has no limit of its own.
 func (e *Engine) admit(c sluice.Caller) (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,7 +61,8 @@ func (e *Engine) admit(c sluice.Caller) (release func(), err error) {
 	}), nil
 }
 
-// share divides the memory for rings among the existing ones, and returns the share of each.
+// share divides the memory for rings among the existing rings, and returns the share of each in
+// bytes.
 func (e *Engine) share() int { return e.hubs.Share(e.opts.RingBytes, e.opts.AllBytes) }
 
 // Cost limit of a feed's filter expression per second, about a sixth of a processor, and the
@@ -71,22 +72,23 @@ const (
 	costSaved     = 2 * costPerSecond
 )
 
-// budget is the remaining cost limit of a feed. Its zero value is a full one.
+// budget limits the cost of a feed's filter per second. Its zero value has full credit.
 type budget struct {
 	owed float64 // unpaid cost
-	seen uint64  // entered cost
+	seen uint64  // the total cost at the last call of wait
 	at   time.Time
 }
 
-// wait enters the total cost since the start, and returns how long to pause.
+// wait charges the cost since the last call, given the total cost since the start, and returns how
+// long to pause.
 func (b *budget) wait(spent uint64, now time.Time) time.Duration {
 	b.owed = max(0, b.owed-costPerSecond*now.Sub(b.at).Seconds()) + float64(spent-b.seen)
 	b.seen, b.at = spent, now
 	return time.Duration(max(0, b.owed-costSaved) / costPerSecond * float64(time.Second))
 }
 
-// rest pauses after expensive filtering, of this feed or of others of its payer. The hub does not
-// look for the feed meanwhile: the feed reads the log then.
+// rest pauses after expensive filtering by this feed or by others of its payer. Meanwhile the hub
+// does not look at events for the feed; afterwards the feed reads the log.
 func (f *Feed) rest(ctx context.Context) {
 	f.mu.Lock()
 	wait := max(f.budget.wait(f.filter.Spent(), time.Now()), f.owes)

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Coalesce says which events of a feed are merged (S2-143…146, register C31). Without labels none
-// are.
+// Coalesce says which events of a feed are merged into one frame: those with the same values of all
+// labels within a window (S2-143…146, register C31). Without labels, none are.
 type Coalesce struct {
 	Labels []string      `json:"labels"`
 	Window time.Duration `json:"-"`
@@ -24,8 +24,8 @@ const (
 	MaxWindow     = 5 * time.Second
 )
 
-// coalescer holds events back until a window ends, which begins with the first held event. It has
-// no clock.
+// coalescer holds events back until a window ends. The window begins with the first held event. The
+// caller passes the time.
 type coalescer struct {
 	wish   Coalesce
 	labels func(ev *sluice.Event) func(name string) (string, bool)
@@ -36,8 +36,8 @@ type coalescer struct {
 	key    []byte
 }
 
-// add takes the next event and returns the frames to send at once: the event itself if it lacks a
-// label.
+// add takes the next event, and returns the frames to send at once: the event itself if it lacks a
+// label, or the held frames if they are too many or too large for another one.
 func (c *coalescer) add(it *Item, now time.Time) (frames []Frame) {
 	if !c.keyOf(&it.Event) {
 		return []Frame{{item: it, Seq: it.Event.Seq, Resume: c.resume(it.Event.Seq), Count: 1}}
@@ -62,14 +62,14 @@ func (c *coalescer) add(it *Item, now time.Time) (frames []Frame) {
 	return frames
 }
 
-// flush returns the held frames, in order of their sequences.
+// flush returns the held frames in the order of their sequences, and ends the window.
 func (c *coalescer) flush() []Frame {
 	frames := make([]Frame, 0, len(c.groups))
 	for _, g := range c.groups {
 		frames = append(frames, *g)
 	}
 	slices.SortFunc(frames, func(a, b Frame) int { return cmp.Compare(a.Seq, b.Seq) })
-	before := uint64(lastSeq) // all frames behind it
+	before := uint64(lastSeq) // the position before the first events of all later frames
 	for i := len(frames) - 1; i >= 0; i-- {
 		frames[i].Resume = min(frames[i].Seq, before)
 		before = min(before, frames[i].from-1)
@@ -79,11 +79,12 @@ func (c *coalescer) flush() []Frame {
 	return frames
 }
 
-// isOver reports whether a window has ended, so that held frames are to be flushed.
+// isOver reports whether the window has ended, so that the caller has to flush.
 func (c *coalescer) isOver(now time.Time) bool { return !c.due.IsZero() && !now.Before(c.due) }
 
-// resume returns the resume position of a reader that has seen everything up to seq except held
-// events: before the first event of every group, or its frame would count fewer.
+// resume returns the resume position of a reader that was sent everything up to seq except held
+// events. It lies before the first event of every held group; otherwise the frame of a group would
+// count too few events after a resume.
 func (c *coalescer) resume(seq uint64) uint64 {
 	for _, g := range c.groups {
 		seq = min(seq, g.from-1)
@@ -91,8 +92,8 @@ func (c *coalescer) resume(seq uint64) uint64 {
 	return seq
 }
 
-// keyOf sets the key: the values of all labels, each with its length. It reports whether the event
-// has them all.
+// keyOf sets c.key to the values of all labels, each with its length. It returns false if the event
+// lacks a label.
 func (c *coalescer) keyOf(ev *sluice.Event) bool {
 	c.key = c.key[:0]
 	find := c.labels(ev)
@@ -107,8 +108,9 @@ func (c *coalescer) keyOf(ev *sluice.Event) bool {
 	return true
 }
 
-// labelOf returns a label of an event. Every event has type, source, subject and path; variant is
-// another name of the type, unless the event has such a label itself.
+// labelOf returns a label of an event, and whether it has it. Every event has type and path; it has
+// source and subject unless they are empty. variant is another name of the type, unless the event
+// has a label of that name itself.
 func labelOf(ev *sluice.Event, find func(name string) (string, bool), name string) (string, bool) {
 	switch name {
 	case "type":

@@ -16,9 +16,9 @@ import (
 
 // Gate decides which events may leave, and signals changes.
 type Gate interface {
-	// Shows says whether a caller may see an event.
+	// Shows decides whether a caller may see an event.
 	Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time.Time) model.Decision
-	// May says whether a caller may see any part of the requested object.
+	// May decides whether a caller may see any part of an object.
 	May(c sluice.Caller, v sluice.Verb, wants sluice.Object, now time.Time) model.Decision
 	// Applied returns a channel that is closed when the answers may have changed.
 	Applied() (revision uint64, changed <-chan struct{})
@@ -29,16 +29,16 @@ type Options struct {
 	Ring      int                                            // events that a namespace's ring keeps; default: DefaultRing
 	MaxBuffer int                                            // frames that a reader may be behind; default: DefaultMaxBuffer
 	Heartbeat time.Duration                                  // idle time before a heartbeat; default: DefaultHeartbeat
-	Linger    time.Duration                                  // for which an unused ring is kept; default: 30 s
-	RingBytes int                                            // of each ring, for any number of events; default: 64 MiB
-	AllBytes  int                                            // of all rings; default: DefaultAllBytes
+	Linger    time.Duration                                  // how long a ring without feeds is kept; default: 30 s
+	RingBytes int                                            // maximum of each ring, for any number of events; default: 64 MiB
+	AllBytes  int                                            // maximum of all rings together; default: DefaultAllBytes
 	Most      int                                            // concurrent feeds; default: DefaultMost
 	PerCaller int                                            // concurrent feeds of one principal with a grant; default: DefaultPerCaller
-	Summary   func(*sluice.Event) []byte                     // the summary of an event's data; nil: none
-	Filters   *filter.Pool                                   // evaluates expressions; nil: one without bounds
-	Payer     func(c sluice.Caller, namespace string) string // the principal that pays for a caller's expressions; "", and nil: the operator
+	Summary   func(*sluice.Event) []byte                     // returns the summary of an event's data, nil for none; nil: no event has one
+	Filters   *filter.Pool                                   // evaluates expressions; nil: a pool without rates
+	Payer     func(c sluice.Caller, namespace string) string // returns the principal that pays for a caller's expressions, "" for the operator; nil: the operator pays
 	Labels    filter.Labels                                  // of event types; nil: they have none
-	Lost      func(namespace string) []sluice.Gap            // ranges of a log that are lost to damage; nil: none are
+	Lost      func(namespace string) []sluice.Gap            // returns the ranges of a log that are lost to damage; nil: there are none
 	PublicURL string                                         // public URL of events; empty: unknown
 	Log       *slog.Logger                                   // default: slog.DiscardHandler
 }
@@ -78,7 +78,7 @@ type Engine struct {
 	callers map[sluice.Principal]int // feeds of each
 }
 
-// New returns an engine that serves no feed before Run.
+// New returns an engine that serves feeds while Run runs.
 func New(log Log, gate Gate, opts Options) *Engine {
 	opts.Ring = cmp.Or(opts.Ring, DefaultRing)
 	opts.MaxBuffer = cmp.Or(opts.MaxBuffer, DefaultMaxBuffer)
@@ -103,7 +103,7 @@ func New(log Log, gate Gate, opts Options) *Engine {
 	return e
 }
 
-// Run serves feeds until ctx ends, and returns when all have ended.
+// Run serves feeds until ctx ends. It returns the cause when all feeds have ended.
 func (e *Engine) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -114,7 +114,7 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // guard ends the feeds of callers that lost all access, until ctx ends. It checks at each change of
-// the gate and, for rights that expire, now and then. It also reaches feeds with readers that are
+// the gate and, because rights can expire, at each heartbeat. It also ends feeds whose readers are
 // blocked.
 func (e *Engine) guard(ctx context.Context) {
 	beat := time.NewTicker(e.opts.Heartbeat)
@@ -149,7 +149,7 @@ func (e *Engine) served() []*Feed {
 // ErrStopping ends feeds when the server stops. Code Unavailable.
 var ErrStopping error = sluice.Errorf(sluice.Unavailable, "the server is shutting down; reconnect after the last sequence")
 
-// began ends feeds of a log that lost its end.
+// began returns the error that ends feeds of a log that lost its end.
 func began() error {
 	return sluice.Errorf(sluice.Unavailable, "the log was recreated; reconnect")
 }

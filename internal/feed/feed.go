@@ -17,15 +17,16 @@ type Wish struct {
 	Namespace  string
 	Pattern    sluice.Pattern // "/**" if empty
 	Filter     sluice.Filter
-	Since      string // a cursor: events behind it; empty: events from now on
-	Log        string // the incarnation of the log that Since is of; empty: the present one
+	Since      string // a cursor: the feed has the events behind it; empty: events from now on
+	Log        string // the incarnation of the log that Since belongs to; empty: the present log
 	Projection Projection
 	Coalesce   Coalesce
-	Buffer     int // frames that the reader may be behind; 0: Options.MaxBuffer
+	Buffer     int // frames that the reader may be behind; 0: Options.Ring, but at most Options.MaxBuffer
 	Caller     sluice.Caller
 }
 
-// Feed is an ordered view of a namespace from a position on, going on live.
+// Feed delivers the events of a namespace in order, from a position on and then live. One goroutine
+// at a time calls its methods.
 type Feed struct {
 	engine  *Engine
 	hub     *hub
@@ -34,29 +35,31 @@ type Feed struct {
 	payer   filter.Payer // of its expression
 	current uint64
 	since   uint64
-	told    []sluice.Gap // frames were sent for them; of the looking goroutine
-	begins  int          // how often the beginning was gone before it was read
+	told    []sluice.Gap // the ranges for which frames were sent; under mu
+	begins  int          // how often the oldest event was gone before it was read
 	leave   func()
 	release func()
 	budget  budget
-	end     context.CancelCauseFunc // of Run
+	end     context.CancelCauseFunc // cancels the context of Run
 
-	mu    sync.Mutex    // of the looking goroutine
+	mu    sync.Mutex    // held while looking at events; guards the following fields
 	place uint64        // everything up to it was looked at
-	page  []*Item       // of the log, behind place: not looked at yet
-	read  uint64        // up to here the log is in the page, or was not wanted
+	page  []*Item       // items of the log behind place that were not looked at yet
+	read  uint64        // up to here the page has all events of the log that may be wanted
 	held  *coalescer    // nil: no events are held back
-	now   []Frame       // next frames, while the reader waits for them; without capacity: it does not
-	load  int           // its weight
+	now   []Frame       // next frames, while the reader waits for them; without capacity: it does not wait
+	load  int           // the weight of now
 	queue queue         // frames to send after that
-	until time.Time     // deadline of looking; zero: none
-	owes  time.Duration // until the payer's costs are paid: the expression is not evaluated before
+	until time.Time     // deadline for looking at events; zero: none
+	owes  time.Duration // how long the expression is not evaluated, because the payer's costs are not paid yet
 	dear  bool          // the hub ran out of time here and pauses until the reader takes a frame
 }
 
-// Open subscribes, and then determines the end of the log and the feed's beginning (S2-124…129).
-// Codes InvalidRequest; NotFound; Forbidden; WindowExceeded, with oldest_available_seq and
-// current_seq, and for another log with its incarnation; QuotaExceeded if there are too many feeds; Unavailable. The caller closes the feed.
+// Open enters the namespace's log reader first, and then determines the end of the log and the
+// feed's beginning, so that no event falls in between (S2-124…129). The caller closes the feed.
+// Codes: InvalidRequest; NotFound; Forbidden; WindowExceeded, with oldest_available_seq and
+// current_seq, and with the incarnation of the log if Wish.Log is another one; QuotaExceeded if
+// there are too many feeds; Unavailable.
 func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 	w.Pattern = cmp.Or(w.Pattern, "/**")
 	w.Buffer = cmp.Or(w.Buffer, min(e.opts.Ring, e.opts.MaxBuffer))
@@ -92,7 +95,7 @@ func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 	return f, nil
 }
 
-// payer returns who pays for a feed's expression.
+// payer returns the account that pays for a feed's expression.
 func (e *Engine) payer(w Wish) filter.Payer {
 	p := filter.Payer{Namespace: w.Namespace}
 	if e.opts.Payer != nil {
@@ -101,8 +104,8 @@ func (e *Engine) payer(w Wish) filter.Payer {
 	return p
 }
 
-// begin samples the cursor, and then resolves the feed's beginning. A position behind the end
-// becomes the end: the log may have lost those events.
+// begin reads the end of the log, and then resolves the feed's beginning. If that lies behind the
+// end, because the log lost its last events, the feed begins at the end.
 func (f *Feed) begin(ctx context.Context) (err error) {
 	first, last, err := f.engine.log.Ends(ctx, f.wish.Namespace)
 	if err != nil {
@@ -124,14 +127,14 @@ func (f *Feed) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close ends the feed. Call it after Run has returned, or without Run.
+// Close releases the feed's resources. Call it after Run has returned, or if Run is not called.
 func (f *Feed) Close() {
 	f.leave()
 	f.release()
 }
 
-// Current returns the sequence of the last event when the feed was opened: a read up to there and
-// the feed from there on are complete (S2-128, S2-129).
+// Current returns the sequence of the last event when the feed was opened. A read up to there and
+// the feed from there on miss nothing (S2-128, S2-129).
 func (f *Feed) Current() uint64 { return f.current }
 
 // Incarnation returns the ID of the log.
@@ -140,9 +143,9 @@ func (f *Feed) Incarnation() string { return f.hub.log }
 // Since returns the sequence behind which the feed begins.
 func (f *Feed) Since() uint64 { return f.since }
 
-// Rendered returns a frame as JSON on one line if all feeds of its projection send the same, and
-// nil for other frames. The bytes are shared and must not be changed; a sender needs no copy while
-// it waits.
+// Rendered returns a frame as one line of JSON if all feeds with this projection send the same
+// bytes, otherwise nil. The feeds share the bytes, which must not be changed, so that blocked
+// senders hold no copies.
 func (f *Feed) Rendered(frame Frame) []byte {
 	if frame.item == nil || frame.Count != 1 || frame.Resume != frame.Seq {
 		return nil
@@ -150,13 +153,13 @@ func (f *Feed) Rendered(frame Frame) []byte {
 	return f.engine.draw.frame(frame.item, f.wish.Projection)
 }
 
-// AppendFrame appends a frame as JSON on one line.
+// AppendFrame appends a frame to b as one line of JSON.
 func (f *Feed) AppendFrame(b []byte, frame Frame) []byte {
 	switch {
 	case frame.Lagged != nil:
 		text, err := json.Marshal(map[string]*Lagged{"lagged": frame.Lagged})
 		if err != nil {
-			return b // numbers have a form
+			return b // cannot happen: it has only numbers and strings
 		}
 		return append(b, text...)
 	case frame.Idle:

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// withGaps adds a frame for each range of lost events that the feed has passed, once: before the
-// first event behind the range's beginning. A range that is found later is told when it is found.
+// withGaps adds a frame for each range of lost events that the feed has passed, once, before the
+// first event behind the beginning of the range. A range that is discovered later gets its frame
+// then.
 func (f *Feed) withGaps(frames []Frame) []Frame {
 	lost := f.engine.opts.Lost
 	if lost == nil {
@@ -31,7 +32,7 @@ func (f *Feed) withGaps(frames []Frame) []Frame {
 	return frames
 }
 
-// misses reports whether lost events of a path may have been for this feed.
+// misses reports whether this feed might have shown lost events of a path.
 func (f *Feed) misses(path sluice.Path) bool {
 	wants := sluice.Object{Namespace: f.wish.Namespace, Pattern: sluice.Pattern(path)}
 	return f.wish.Pattern.Match(path) && f.engine.gate.May(f.wish.Caller, sluice.VerbRead, wants, time.Now()) == model.Pass

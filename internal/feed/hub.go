@@ -17,12 +17,12 @@ import (
 // tail reads a namespace's log for feeds.
 type tail = logtail.Tail[*Item, *hub]
 
-// hub complements the log reader of a namespace: it has pages of events that have left the ring,
-// and looks at the ring's oldest events for feeds with readers that are blocked.
+// hub complements the log reader of a namespace. It caches pages of events that have left the ring,
+// and looks at the ring's oldest events for feeds whose readers are blocked.
 type hub struct {
 	engine *Engine
 	tail   *tail
-	log    string // its incarnation
+	log    string // the incarnation of the log
 	pages  pages
 
 	shared atomic.Uint64 // feeds that use it
@@ -48,7 +48,7 @@ func newHubs(e *Engine) *logtail.Set[*Item, *hub] {
 		Over:  func(ctx context.Context, t *tail) error { return t.Beside.over(ctx) },
 		Ended: func(t *tail, why error) {
 			for _, f := range t.Beside.running() {
-				f.end(why) // also those with blocked readers
+				f.end(why) // this also ends feeds whose readers are blocked
 			}
 		},
 		Began: began, Stopping: func() error { return ErrStopping }, Linger: e.opts.Linger, For: "feeds", Slog: e.opts.Log,
@@ -63,8 +63,8 @@ func (e *Engine) newHub(t *tail) *hub {
 	return h
 }
 
-// enter returns the hub of a namespace with a ring that covers the log from before the call on, and
-// a function to call at the end.
+// enter returns the hub of a namespace, and a function that the caller calls when it leaves. The
+// ring of the hub covers every event that is stored after the call.
 func (e *Engine) enter(ctx context.Context, namespace string) (*hub, func(), error) {
 	t, leave, err := e.hubs.Enter(ctx, namespace)
 	if err != nil {
@@ -99,13 +99,13 @@ func (h *hub) running() []*Feed {
 	return slices.Collect(maps.Keys(h.feeds))
 }
 
-// nearEach is about how many bytes of unwanted events a feed may read, so that feeds that return at
-// the same time read the same pages.
+// nearEach is about how many bytes of events that it does not want each feed may read, so that
+// feeds that return at the same time can share pages.
 const nearEach = 256 << 10
 
 // behind returns the next events of the log for a feed that is behind the ring, and the sequence up
-// to which there are no others. It reads into the range of the ring: a feed that stopped at the
-// ring's beginning would be behind it again.
+// to which there are no others. It reads on into the range of the ring, because the ring moves on:
+// a feed that stopped at the ring's beginning would soon be behind it again.
 func (h *hub) behind(ctx context.Context, pattern sluice.Pattern, place uint64) ([]*Item, uint64, error) {
 	if (h.ring().From()-place)*h.ring().Mean() <= h.shared.Load()*nearEach {
 		pattern = everything
@@ -113,7 +113,7 @@ func (h *hub) behind(ctx context.Context, pattern sluice.Pattern, place uint64) 
 	return h.pages.behind(ctx, pattern, place, h.ring().Last())
 }
 
-// over returns why the log cannot be followed any more, nil if it can, or if that is unknown.
+// over returns why the log cannot be followed any more; nil if it can, or if that is unknown.
 func (h *hub) over(ctx context.Context) error {
 	head := h.ring().Last()
 	first, last, err := h.engine.log.Ends(ctx, h.tail.Namespace)
@@ -122,7 +122,7 @@ func (h *hub) over(ctx context.Context) error {
 		now, err = h.engine.log.Incarnation(ctx, h.tail.Namespace)
 	}
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
-		return nil // its follower meets the error again
+		return nil // the log reader runs into the error again
 	}
 	switch {
 	case err != nil:
@@ -138,14 +138,14 @@ func (h *hub) over(ctx context.Context) error {
 	return nil
 }
 
-// anotherLog returns the error of a position in another incarnation of the log.
+// anotherLog returns the error for a position in another incarnation of the log.
 func anotherLog(incarnation string, first, last uint64) *sluice.Error {
 	return sluice.Errorf(sluice.WindowExceeded, "the namespace was recreated or restored: its log is another one, whose sequences belong to other events").
 		With("reason", "another_log").With("incarnation", incarnation).With("oldest_available_seq", first).With("current_seq", last)
 }
 
-// room waits until an item evicts only events that all feeds have looked at. Only the log reader
-// waits, never a publisher.
+// room waits until adding an item evicts only events that all feeds have looked at. Only the log
+// reader waits, never a publisher.
 func (h *hub) room(ctx context.Context, it *Item) error {
 	for {
 		swept := h.ring().Room(it)
@@ -160,15 +160,15 @@ func (h *hub) room(ctx context.Context, it *Item) error {
 	}
 }
 
-// A sweep takes a quarter of a processor, in pieces of this length, as long as the ring has room
-// for new events: publishers need the same processors.
+// A sweep works in pieces of about this length. While the ring has room for new events, it rests
+// after each piece, so that it takes a quarter of a processor: publishers need the same processors.
 const (
 	sweepPiece = time.Millisecond
-	sweepRest  = 3 // as long as a piece
+	sweepRest  = 3 // length of a rest, in pieces
 )
 
-// sweep looks at the ring's oldest events for all feeds that have not, whenever the ring fills. It
-// skips feeds that look by themselves at that moment: they will catch up, or read the log.
+// sweep looks at the ring's oldest events for all feeds that have not done so, whenever the ring
+// fills. It skips feeds that look by themselves at that moment: they catch up, or read the log.
 func (h *hub) sweep(ctx context.Context) {
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
@@ -181,7 +181,7 @@ func (h *hub) sweep(ctx context.Context) {
 		upTo, begun := h.ring().Middle(), time.Now()
 		for _, f := range h.running() {
 			f.sweep(upTo)
-			runtime.Gosched() // there may be thousands, and other goroutines have to run
+			runtime.Gosched() // there may be thousands of feeds
 			worked := time.Since(begun)
 			if worked < sweepPiece {
 				continue

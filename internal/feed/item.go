@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Item is an event with its requested frames, each rendered once for all feeds.
+// Item is an event with its rendered frames. Each frame is rendered when a feed first needs it,
+// once for all feeds.
 type Item struct {
 	Event sluice.Event
 
@@ -23,14 +24,15 @@ type Item struct {
 	}
 }
 
-// NewItem returns an event for feeds. It must not be changed any more.
+// NewItem returns the item of an event. The caller must not change the event's data and extensions
+// any more.
 func NewItem(ev sluice.Event) *Item { return &Item{Event: ev} }
 
 // items are the ring's operations on items.
 var items = ringbuffer.Of[*Item]{Seq: func(it *Item) uint64 { return it.Event.Seq }, Weight: (*Item).weight} //nolint:gochecknoglobals // read-only
 
-// weight is about how much memory an item takes.
-func (it *Item) weight() int { return 2*len(it.Event.Data) + itemOverhead } // the data, and a frame of it
+// weight returns approximately how many bytes of memory an item takes.
+func (it *Item) weight() int { return 2*len(it.Event.Data) + itemOverhead } // the data, and one frame with it
 
 const itemOverhead = 512
 
@@ -39,9 +41,9 @@ type Projection uint8
 
 // The projections.
 const (
-	ByCatalogue Projection = iota // the summary if the catalogue has one, else all
+	ByCatalogue Projection = iota // the summary if the catalogue has one, else all data
 	Full
-	Summary // nothing if the catalogue has none
+	Summary // no data if the catalogue has no summary
 	None
 	projections
 )
@@ -89,7 +91,8 @@ func appendHead(b []byte, seq uint64) []byte {
 	return append(strconv.AppendUint(append(b, `{"seq":`...), seq, 10), `,"event":`...)
 }
 
-// oneLine replaces line ends with spaces. In JSON they stand only between tokens.
+// oneLine replaces line breaks with spaces, in place. In JSON, line breaks occur only between
+// tokens.
 func oneLine(b []byte) []byte {
 	for i := bytes.IndexAny(b, "\r\n"); i >= 0 && i < len(b); i++ {
 		if b[i] == '\r' || b[i] == '\n' {
@@ -99,7 +102,8 @@ func oneLine(b []byte) []byte {
 	return b
 }
 
-// project returns the event with the projected data, and a reference to the whole if that is less.
+// project returns the event with the projected data. If that is not all data, the event refers to
+// the complete one in dataref.
 func (r *renderer) project(ev *sluice.Event, p Projection) *sluice.Event {
 	var summary []byte
 	if p != None && p != Full && r.summary != nil {
@@ -114,7 +118,7 @@ func (r *renderer) project(ev *sluice.Event, p Projection) *sluice.Event {
 	if less.Extensions == nil {
 		less.Extensions = map[string]string{}
 	}
-	delete(less.Extensions, sluice.DataRef) // the publisher's refers to the data of the whole event
+	delete(less.Extensions, sluice.DataRef) // the publisher's reference is to the complete data
 	if r.publicURL != "" {
 		less.Extensions[sluice.DataRef] = strings.TrimSuffix(r.publicURL, "/") + "/v1/namespaces/" + ev.Namespace + "/events/" + strconv.FormatUint(ev.Seq, 10)
 	}

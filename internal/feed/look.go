@@ -8,12 +8,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// batch is how many items are looked at before other goroutines may run.
+// batch is how many items of the ring a feed looks at in one go.
 const batch = 128
 
 // look looks at the next events, as many as the reader can take at once: in the ring, or in the log
 // if they have left the ring. If there are none, it returns a channel that is closed when there
-// are; without it, call look again. An error ends the feed.
+// are. If it returns no channel, call look again. An error ends the feed.
 func (f *Feed) look(ctx context.Context) (more <-chan struct{}, err error) {
 	if len(f.page) == 0 {
 		covered, more, err := f.lookRing(lastSeq)
@@ -46,7 +46,7 @@ func (f *Feed) lookRing(upTo uint64) (covered bool, more <-chan struct{}, err er
 	return true, nil, err
 }
 
-// turn reads the next page of the log.
+// turn reads the next page of the log into f.page.
 func (f *Feed) turn(ctx context.Context) error {
 	items, reached, err := f.hub.behind(ctx, f.wish.Pattern, f.place)
 	switch code := sluice.CodeOf(err); {
@@ -61,8 +61,8 @@ func (f *Feed) turn(ctx context.Context) error {
 	return nil
 }
 
-// beginsAgain reports whether a feed that begins with the oldest event, and has looked at nothing
-// yet, begins at another place, because its beginning is gone.
+// beginsAgain moves the beginning of a feed that was to begin with the oldest event, has looked at
+// nothing yet, and finds that event gone. It reports whether it did.
 func (f *Feed) beginsAgain(ctx context.Context) bool {
 	if f.wish.Since != beginning || f.place != f.since || f.begins == maxBegins {
 		return false
@@ -82,8 +82,8 @@ const (
 	maxBegins = 10
 )
 
-// lookAt looks at items up to a sequence: for a reader that waits, until it has as much as it can
-// take at once. It returns the number of items looked at.
+// lookAt looks at items up to a sequence. If the reader waits, it stops when the reader has as many
+// frames as it can take at once. It returns the number of items that it looked at.
 func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 	now, waits := time.Now(), f.waits()
 	if f.held != nil && f.held.isOver(now) {
@@ -112,9 +112,10 @@ func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 	return len(items), nil
 }
 
-// wants reports whether an event passes the feed's path, access and filter, unless f.owes says that
-// the filter was not evaluated. An event on which the filter expression fails does not pass. One on
-// which it costs too much ends the feed (Unprocessable).
+// wants reports whether an event passes the feed's pattern, the gate and the filter. If it sets
+// f.owes, the filter was not evaluated, and the result means nothing. An event on which the filter
+// expression fails does not pass. An event on which it costs too much ends the feed
+// (Unprocessable).
 func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 	if !f.wish.Pattern.Match(it.Event.Path) {
 		return false, nil
@@ -133,7 +134,7 @@ func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 // waits reports whether the reader waits for a frame, and can take one more at once.
 func (f *Feed) waits() bool { return len(f.now) < cap(f.now) && f.load < atOnceWeight }
 
-// put sends a frame: now, or after the queue.
+// put hands a frame to the reader if that waits, otherwise to the queue.
 func (f *Feed) put(frame Frame) {
 	if f.waits() {
 		f.now = append(f.now, frame)
@@ -149,12 +150,13 @@ func (f *Feed) putAll(frames []Frame) {
 	}
 }
 
-// sweepMost is how long the hub looks for one feed. All feeds of the namespace wait for that; a
-// feed with an expensive filter reads the log when its reader returns.
+// sweepMost limits how long the hub looks at events for one feed, because all feeds of the
+// namespace wait for that. A feed with a more expensive filter reads the log when its reader
+// returns.
 const sweepMost = 50 * time.Millisecond
 
-// sweep looks at everything up to a sequence for a feed with a blocked reader. Others look by
-// themselves.
+// sweep looks at everything up to a sequence for a feed whose reader is blocked. It skips a feed
+// that is looking by itself.
 func (f *Feed) sweep(upTo uint64) {
 	if !f.mu.TryLock() {
 		return
@@ -171,11 +173,12 @@ func (f *Feed) sweep(upTo uint64) {
 	f.dear = f.isLate() || f.owes > 0
 }
 
-// isLate reports whether the deadline of looking has passed.
+// isLate reports whether the deadline for looking at events has passed.
 func (f *Feed) isLate() bool { return !f.until.IsZero() && time.Now().After(f.until) }
 
-// lookAhead queues the ring's events up to a sequence. Events from before the feed began are not
-// dropped for new ones: a reader that has not come so far reads the log.
+// lookAhead queues the ring's events up to a sequence. It does nothing while the feed is still
+// before its end at opening: events from that history are not dropped for new ones, and the reader
+// reads them from the log.
 func (f *Feed) lookAhead(upTo uint64) error {
 	for f.place < upTo && f.place >= f.current && !f.isLate() && f.owes == 0 {
 		if covered, more, err := f.lookRing(upTo); !covered || more != nil || err != nil {
@@ -185,7 +188,7 @@ func (f *Feed) lookAhead(upTo uint64) error {
 	return nil
 }
 
-// reached returns the sequence up to which everything was sent, queued or not wanted.
+// reached returns the sequence up to which every event was sent, was queued or is not wanted.
 func (f *Feed) reached() uint64 {
 	if f.held == nil {
 		return f.place

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	pagesWeight  = 32 << 20        // bytes of pages that a namespace keeps, besides those in use
-	pagesKept    = 5 * time.Second // for which unused pages are kept
+	pagesWeight  = 32 << 20        // bytes of pages that the cache of a namespace keeps
+	pagesKept    = 5 * time.Second // how long an unused cache is kept
 	pageOverhead = 256
-	soon         = 512 // events behind the beginning of a page that is being read
+	soon         = 512 // sequences behind the beginning of a page that is being read for which waiting pays
 
 	everything = sluice.Pattern("/**")
 )
 
-// pages caches reads of a log behind its ring. Many readers return at once, to about the same
-// place: they share a page and its rendered frames.
+// pages caches pages of a log that are older than its ring. Often many readers return at the same
+// time to about the same place; they share a page and its rendered frames.
 type pages struct {
 	read func(ctx context.Context, pattern sluice.Pattern, after, upTo uint64) ([]sluice.Event, uint64, error)
 
@@ -30,8 +30,8 @@ type pages struct {
 	clearer *time.Timer // clears the cache after idle time
 }
 
-// page is the events of a log in (after, reached] that a pattern may match. It is complete when
-// ready is closed.
+// page holds the events of a log in (after, reached] on paths that match a pattern, and possibly
+// others. It is complete when ready is closed.
 type page struct {
 	pattern sluice.Pattern
 	after   uint64
@@ -43,9 +43,8 @@ type page struct {
 	err     error
 }
 
-// behind returns events behind a place on paths that a pattern may match, and the sequence up to
-// which there are no others: at least upTo, unless a page is full. Readers share them. Codes as
-// those of Log.Page.
+// behind is Log.Page with a cache. The caller must not change the items, because readers share
+// them.
 func (p *pages) behind(ctx context.Context, pattern sluice.Pattern, after, upTo uint64) ([]*Item, uint64, error) {
 	for {
 		one, mine := p.find(pattern, after)
@@ -66,8 +65,8 @@ func (p *pages) behind(ctx context.Context, pattern sluice.Pattern, after, upTo 
 	}
 }
 
-// find returns a page with the events behind a place, which may still be read, or a new one for the
-// caller to read.
+// find returns a page with the events behind a place, which another reader may still be filling. If
+// there is none, it returns a new page, which the caller fills; then mine is true.
 func (p *pages) find(pattern sluice.Pattern, after uint64) (one *page, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +82,7 @@ func (p *pages) find(pattern sluice.Pattern, after uint64) (one *page, mine bool
 	return one, true
 }
 
-// fill reads a page, and keeps it if that succeeded.
+// fill reads a page. It removes the page from the cache if that failed.
 func (p *pages) fill(ctx context.Context, one *page, upTo uint64) {
 	events, reached, err := p.read(ctx, one.pattern, one.after, upTo)
 	one.reached, one.err, one.weight = reached, err, pageOverhead
@@ -115,8 +114,8 @@ func (p *pages) stay() {
 	})
 }
 
-// forget removes some complete pages: it calls which for each, least recently used first. The
-// caller holds the lock.
+// forget removes the complete pages for which which returns true. It calls which in order, the
+// least recently used page first. The caller holds the lock.
 func (p *pages) forget(which func(*page) bool) {
 	p.kept = slices.DeleteFunc(p.kept, func(one *page) bool {
 		if !one.isReady() || !which(one) {
@@ -127,8 +126,8 @@ func (p *pages) forget(which func(*page) bool) {
 	})
 }
 
-// has reports whether a page has the events behind a place. For a page that is being read, only the
-// first few are certain enough to wait for.
+// has reports whether a page has the events behind a place. A page that is still being read counts
+// only for places close to its beginning, because it may end soon after them.
 func (one *page) has(pattern sluice.Pattern, after uint64) bool {
 	switch {
 	case one.pattern != everything && one.pattern != pattern, after < one.after:

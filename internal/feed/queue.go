@@ -2,32 +2,32 @@ package feed
 
 import "github.com/sluice-io/sluice/pkg/sluice"
 
-// Lagged reports the frames that a slow reader missed, all of them between the frame before this
-// one and the next (S2-88…90).
+// Lagged reports the frames that a slow reader missed, all of them between the previous frame and
+// the next one (S2-88…90).
 type Lagged struct {
 	Missed int    `json:"missed_count"`         // frames that the reader would have been sent
-	Oldest uint64 `json:"oldest_available_seq"` // of the next frame: all missed ones are lower
-	Head   uint64 `json:"current_seq"`          // of the last event of the log
+	Oldest uint64 `json:"oldest_available_seq"` // the sequence of the next frame: all missed ones are lower
+	Head   uint64 `json:"current_seq"`          // the sequence of the last event of the log
 
-	// Unreadable is the range of the missed ones, if they are lost to damage and the reader is not
-	// too slow. Then Missed is how many there are at most, on all paths.
+	// Unreadable is set if damage of the store lost events, rather than a slow reader: it is their
+	// range. Then Missed is the maximum number of them, on all paths.
 	Unreadable *sluice.Gap `json:"unreadable,omitempty"`
 }
 
 // Frame is one message of a feed.
 type Frame struct {
-	Lagged *Lagged // missed frames; then it has no event
-	Idle   bool    // nothing was sent for a while; Resume is the position
+	Lagged *Lagged // a report of missed frames; the frame has no event then
+	Idle   bool    // a heartbeat; Resume is the position
 
-	Seq    uint64 // of the last event that it counts
-	Resume uint64 // a reader that has got this resumes behind it; with Lagged 0: its position without it
-	Count  int    // events that it counts
+	Seq    uint64 // sequence of the last event that the frame stands for
+	Resume uint64 // a reader that received this frame resumes behind this sequence; 0, with Lagged: its position does not change
+	Count  int    // number of events that the frame stands for
 
 	item *Item
-	from uint64 // the first of the events, while they are held back
+	from uint64 // sequence of the first event that it stands for, while it is held back
 }
 
-// queue is the frames that were looked at for a blocked reader. New frames evict the oldest.
+// queue holds the frames for a blocked reader. New frames evict the oldest.
 type queue struct {
 	frames []Frame // a ring that grows up to most, and is freed when it is empty
 	first  int
@@ -39,12 +39,12 @@ type queue struct {
 
 const (
 	firstFrames = 16
-	maxWeight   = 16 << 20 // maximum bytes of a queue, unless it is one event
+	maxWeight   = 16 << 20 // bytes from which a queue is full
 )
 
 func (q *queue) isFull() bool { return q.count == q.most || q.weight >= maxWeight }
 
-// push adds a frame and evicts the oldest as needed.
+// push adds a frame, and evicts and counts the oldest ones as needed.
 func (q *queue) push(f Frame) {
 	for q.isFull() {
 		q.pop()
@@ -58,7 +58,8 @@ func (q *queue) push(f Frame) {
 	q.weight += f.item.weight()
 }
 
-// take returns frames to send, in order: the count of missed ones first.
+// take removes and returns the next frames to send, in order. If frames were evicted, the first one
+// reports their number.
 func (q *queue) take(into []Frame, head uint64) []Frame {
 	frames := into[:0]
 	if q.missed > 0 { // a push evicted them, so there is a frame

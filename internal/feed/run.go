@@ -8,17 +8,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// atOnce is how many frames are sent at a time: fewer if they are large, because the gate is asked
-// about each before, and sending them may take long.
+// atOnce limits the frames that are sent at a time, and atOnceWeight their size in bytes. They are
+// limited because the feed asks the gate about all of them first, and sending may take long.
 const (
 	atOnce       = 32
 	atOnceWeight = 128 << 10
 )
 
-// Run sends frames in order, several at once, until sending fails, ctx ends, or the feed does: it
-// returns the reason. Frames are valid until the next call. Held events are sent before the end.
-// Run calls hurry once when the feed is over: a call of send in progress has to end soon, because
-// its reader may have lost its access, or the server stops.
+// Run sends frames in order, several at once, until send fails, ctx ends, or the feed ends. It
+// returns the reason. The frames passed to send are valid until send returns. If ctx ends, or the
+// hub ends the feed, Run still sends the remaining frames. When the feed is over, it calls hurry
+// once: a call of send that is in progress then has to end soon, because the reader may have lost
+// its access, or the server is stopping.
 func (f *Feed) Run(ctx context.Context, send func([]Frame) error, hurry func()) error {
 	ctx, f.end = context.WithCancelCause(ctx)
 	hurried := make(chan struct{})
@@ -27,7 +28,7 @@ func (f *Feed) Run(ctx context.Context, send func([]Frame) error, hurry func()) 
 		close(hurried)
 	})
 	detach := f.hub.attach(f)
-	err := f.allowed(time.Now()) // it may have changed before this feed was known
+	err := f.allowed(time.Now()) // access may have been lost before guard knew this feed
 	if err == nil {
 		err = f.serve(ctx, send)
 	}
@@ -41,7 +42,7 @@ func (f *Feed) Run(ctx context.Context, send func([]Frame) error, hurry func()) 
 	return context.Cause(ctx)
 }
 
-// serve sends frames until ctx ends, which is no error.
+// serve sends frames until ctx ends, which is not an error.
 func (f *Feed) serve(ctx context.Context, send func([]Frame) error) error {
 	beat := time.Now().Add(f.engine.opts.Heartbeat)
 	alarm := time.NewTimer(f.engine.opts.Heartbeat)
@@ -70,7 +71,7 @@ func (f *Feed) serve(ctx context.Context, send func([]Frame) error) error {
 	return nil
 }
 
-// await waits for one of several channels.
+// await waits until one of the channels is ready or ctx ends.
 func await(ctx context.Context, more <-chan struct{}, alarm <-chan time.Time) {
 	select {
 	case <-ctx.Done():
@@ -79,8 +80,8 @@ func await(ctx context.Context, more <-chan struct{}, alarm <-chan time.Time) {
 	}
 }
 
-// waitsFor returns when the feed is next due without new events, and the position up to which
-// everything was sent.
+// waitsFor returns when the window of held events ends, zero if none are held, and the position up
+// to which everything was sent.
 func (f *Feed) waitsFor() (due time.Time, reached uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +91,7 @@ func (f *Feed) waitsFor() (due time.Time, reached uint64) {
 	return due, f.reached()
 }
 
-// step sends the next frames, if there are any.
+// step sends the next frames, if there are any. Otherwise more is as that of next.
 func (f *Feed) step(ctx context.Context, send func([]Frame) error) (sent bool, more <-chan struct{}, err error) {
 	piece := f.engine.pieces.Get().(*[atOnce]Frame) //nolint:forcetypeassert // nothing else is in there
 	defer func() { clear(piece[:]); f.engine.pieces.Put(piece) }()
@@ -106,8 +107,8 @@ func (f *Feed) step(ctx context.Context, send func([]Frame) error) (sent bool, m
 	return true, nil, send(frames)
 }
 
-// next returns the next frames, among them those about lost events. If there are none, it returns a
-// channel that is closed when there are; without it, call next again.
+// next returns the next frames, including those about lost events. If there are none, it returns a
+// channel that is closed when there are. If it returns no channel, call next again.
 func (f *Feed) next(ctx context.Context, piece []Frame) (frames []Frame, more <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,8 +118,9 @@ func (f *Feed) next(ctx context.Context, piece []Frame) (frames []Frame, more <-
 	return f.withGaps(frames), more, nil
 }
 
-// events returns the next frames of events: queued ones that still may be sent, before new ones. If
-// there are none, it returns a channel that is closed when there are; without it, call events again.
+// events returns the next frames with events: first queued ones that may still be sent, then new
+// ones. If there are none, it returns a channel that is closed when there are. If it returns no
+// channel, call events again.
 func (f *Feed) events(ctx context.Context, piece []Frame) (frames []Frame, more <-chan struct{}, err error) {
 	f.dear = false
 	if err := f.trim(); err != nil {
@@ -142,19 +144,20 @@ func (f *Feed) events(ctx context.Context, piece []Frame) (frames []Frame, more 
 		}
 	}
 	if len(f.now) > 0 {
-		return f.now, nil, nil // an error recurs
+		return f.now, nil, nil // if there was an error, the next call meets it again
 	}
 	return nil, more, err
 }
 
-// again asks the gate again about held events, which may have been held for long.
+// again asks the gate again about the frames in f.now, whose events may have been held back for
+// long.
 func (f *Feed) again() error {
 	kept, err := f.still(f.now)
 	f.now = kept
 	return err
 }
 
-// trim evicts the oldest frames beyond the reader's limit, not counting those being sent.
+// trim makes the queue evict the oldest frames if the reader is further behind than its limit.
 func (f *Feed) trim() error {
 	n, last := f.hub.ring().Backlog(f.place, atOnce)
 	if n+f.queue.count <= f.wish.Buffer+atOnce {
@@ -163,7 +166,7 @@ func (f *Feed) trim() error {
 	return f.lookAhead(last)
 }
 
-// still returns those of some frames that still may be sent.
+// still returns those of the frames that may still be sent. It reuses the slice.
 func (f *Feed) still(frames []Frame) ([]Frame, error) {
 	now := time.Now()
 	kept := frames[:0]
@@ -182,24 +185,25 @@ func (f *Feed) still(frames []Frame) ([]Frame, error) {
 	return kept, nil
 }
 
-// drainMost limits looking at the remaining events when a feed ends: the server waits for it.
+// drainMost limits how long a feed that ends looks at the remaining events, because the server
+// waits for it.
 const drainMost = time.Second
 
-// drain sends the remaining frames at the end, as far as they can be sent: the log is not read any
-// more, because ctx has ended.
+// drain sends the remaining frames that are in memory when the feed ends. It cannot read the log,
+// because ctx has ended.
 func (f *Feed) drain(ctx context.Context, send func([]Frame) error) {
 	f.mu.Lock()
 	f.until = time.Now().Add(drainMost)
 	f.mu.Unlock()
 	for until := f.hub.ring().Last(); f.isLeft(until); {
 		if _, _, err := f.step(ctx, send); err != nil {
-			return // the reason of the end is known already
+			return // the feed ends for another reason anyway
 		}
 	}
 }
 
-// isLeft reports whether there is something to send up to a sequence. Nothing is held back any more
-// then.
+// isLeft reports whether there is something to send up to a sequence. At that sequence it releases
+// the frames that are held back.
 func (f *Feed) isLeft(until uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -209,10 +213,10 @@ func (f *Feed) isLeft(until uint64) bool {
 	return f.place < until && !f.isLate() && f.owes == 0 || f.queue.count > 0
 }
 
-// patience is how long opening a feed waits for permissions to load.
+// patience limits how long Open waits for permissions to load.
 const patience = 5 * time.Second
 
-// admitted is allowed for the first check, when permissions may not have loaded yet.
+// admitted is allowed for Open: if permissions have not loaded yet, it waits for them.
 func (f *Feed) admitted(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -255,7 +259,7 @@ func (f *Feed) shows(it *Item, now time.Time) (bool, error) {
 	case model.Undecided:
 		return false, undecided()
 	case model.Lost:
-		return false, f.allowed(now) // of this event, or of all
+		return false, f.allowed(now) // an error only if the caller lost access to everything
 	case model.Withhold:
 	}
 	return false, nil

@@ -17,10 +17,10 @@ type Stored struct {
 
 // Cancelled is the pending announcement of a cancelled watch.
 type Cancelled struct {
-	ID    string    `json:"id"` // of the event
+	ID    string    `json:"id"` // of the announcement
 	By    string    `json:"by"`
 	At    time.Time `json:"at"`
-	After uint64    `json:"after"` // the announcement lies behind it
+	After uint64    `json:"after"` // the announcement lies behind this sequence
 }
 
 // cancelledData is the data of the announcement.
@@ -30,8 +30,8 @@ type cancelledData struct {
 	CancelledBy string           `json:"cancelled_by"`
 }
 
-// bury announces that a watch was cancelled (S2-45), and then removes its record. A crashed owner
-// may have announced it already. In a deleted namespace there is no announcement.
+// bury announces that a watch was cancelled (S2-45), unless an earlier attempt has, and then
+// removes its records. In a deleted namespace it announces nothing.
 func bury(ctx context.Context, log Log, graves Graves, w *Stored) error {
 	ev, err := announcement(&w.Watch, sluice.TypeWatchCancelled, w.Untold.ID, cancelledData{w.CreatedBy, w.ID, w.Untold.By})
 	if err != nil {
@@ -44,7 +44,7 @@ func bury(ctx context.Context, log Log, graves Graves, w *Stored) error {
 	if err := graves.Forget(ctx, w.Namespace, w.ID); err != nil {
 		return err
 	}
-	if err := graves.Delete(ctx, w.Namespace, w.ID, w.Revision); sluice.CodeOf(err) != sluice.Conflict { // else another replica did so
+	if err := graves.Delete(ctx, w.Namespace, w.ID, w.Revision); sluice.CodeOf(err) != sluice.Conflict { // on a conflict, another replica has removed it
 		return err
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Engine runs the watches that this process owns.
+// Engine runs the watches that this process owns. It is safe for concurrent use.
 type Engine struct {
 	ports Deps
 	opts  Options
@@ -30,15 +30,15 @@ type Engine struct {
 	runners map[string]*running
 }
 
-// running is a watch in operation.
+// running is a watch that runs.
 type running struct {
 	revision uint64
 	cancel   context.CancelFunc
 	ended    chan struct{}
-	behind   atomic.Int64 // when the event in evaluation was stored, in ms; 0: it has caught up
+	behind   atomic.Int64 // when the event being evaluated was stored, in Unix ms; 0: the watch has caught up
 }
 
-// Gauges returns the snapshots of the watches that this process runs.
+// Gauges returns a snapshot of each watch that this process runs.
 func (e *Engine) Gauges() []model.WatchGauges {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,13 +76,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	})
 }
 
-// serve lets watches run until ctx ends, and returns when none does any more.
+// serve lets watches run until ctx ends, and returns when all have stopped.
 func (e *Engine) serve(ctx context.Context) {
 	e.hubs.Begin(ctx)
 	defer e.hubs.End()
 	e.mu.Lock()
 	e.launch = func(part func(context.Context)) { e.parts.Go(func() { part(ctx) }) }
-	for key := range e.watches { // that were reported before
+	for key := range e.watches { // those reported before serve
 		e.settle(key)
 	}
 	e.mu.Unlock()
@@ -93,16 +93,16 @@ func (e *Engine) serve(ctx context.Context) {
 	e.parts.Wait()
 }
 
-// Withdraw cuts off actions in flight of every watch for whose pattern or action lost returns true,
-// and returns when nothing of them can be stored any more, or with ctx's error. The caller updates
-// the gate first; actions that were cut off are checked again.
+// Withdraw cancels the actions in flight of every watch for whose pattern or action lost returns
+// true. It returns when none of them can be stored any more, or with the error of ctx. The caller
+// must have updated the gate before; the engine asks it again before it repeats a cancelled action.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return e.under.Cut(func(w *sluice.Watch) bool {
 		return lost(w.Wish(w.Namespace, w.Pattern)) || lost(w.Wish(w.Namespace, sluice.Pattern(w.Action.Path)))
 	}).Wait(ctx)
 }
 
-// change takes a watch's record from the store.
+// change enters a watch's record that the store reports; nil: it is gone.
 func (e *Engine) change(key string, w *Stored) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,8 +114,8 @@ func (e *Engine) change(key string, w *Stored) {
 	e.settle(key)
 }
 
-// changed says that ownership may have changed. The returned channel is closed when no action is in
-// flight for watches no longer owned.
+// changed starts and stops watches when ownership may have changed. The returned channel is closed
+// when the watches that are no longer owned have stopped.
 func (e *Engine) changed() <-chan struct{} {
 	done := make(chan struct{})
 	e.mu.Lock()
@@ -133,7 +133,7 @@ func (e *Engine) changed() <-chan struct{} {
 		close(done)
 		return done
 	}
-	e.launch(func(context.Context) { // they end with Run at the latest
+	e.launch(func(context.Context) { // the watches stop with Run at the latest
 		defer close(done)
 		for _, r := range leaving {
 			<-r.ended
@@ -148,7 +148,7 @@ func (e *Engine) settle(key string) {
 	wanted := w != nil && e.launch != nil && e.ports.Owns.Owns(key)
 	if r := e.runners[key]; r != nil {
 		if !wanted || r.revision != w.Revision {
-			r.cancel() // when it has ended it is settled again
+			r.cancel() // finish calls settle again
 		}
 		return
 	}
@@ -171,7 +171,7 @@ func (e *Engine) settle(key string) {
 	<-begun
 }
 
-// finish notes that a watch has stopped.
+// finish records that a watch has stopped, and starts it again if it should run.
 func (e *Engine) finish(key string, r *running) {
 	r.cancel()
 	e.mu.Lock()
@@ -205,8 +205,8 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *
 	r.rest(ctx)
 }
 
-// bury announces a cancelled watch and removes its record if its canceller, which does so at once,
-// has not.
+// bury announces a cancelled watch and removes its record, after a pause: normally the replica that
+// cancelled it does so at once.
 func (e *Engine) bury(ctx context.Context, w *Stored) {
 	for pause := (supervise.Pause{First: time.Second, Most: againMost}); ; {
 		if !pause.Wait(ctx) {
@@ -219,7 +219,7 @@ func (e *Engine) bury(ctx context.Context, w *Stored) {
 		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "cancelled watch not removed yet",
 			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
 	}
-	<-ctx.Done() // the change that removes it ends ctx
+	<-ctx.Done() // the report of the removal cancels ctx
 }
 
 // runner returns the runner of a watch.

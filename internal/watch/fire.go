@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	mostTries = 10              // of a failure with an unknown reason
-	tellLimit = 5 * time.Second // for announcing that a watch was cancelled
+	mostTries = 10              // attempts after internal errors, whose cause is unknown
+	tellLimit = 5 * time.Second // timeout for announcing that a watch was cancelled
 )
 
-// fire executes stored decisions. It searches events for the readings first.
+// fire executes the stored firings. It takes their readings from events if they are there,
+// otherwise from the log.
 func (r *runner) fire(ctx context.Context, events map[uint64]*sluice.Event) error {
 	for len(r.firing) > 0 {
 		f := &r.firing[0]
@@ -31,7 +32,8 @@ func (r *runner) fire(ctx context.Context, events map[uint64]*sluice.Event) erro
 	return nil
 }
 
-// dispatch performs an action and announces it. It retries until the outcome is known, or ctx ends.
+// dispatch performs an action and announces the firing. It retries until the outcome is known, or
+// ctx ends.
 func (r *runner) dispatch(ctx context.Context, f *Firing, ev *sluice.Event) error {
 	return r.insist(ctx, &f.tried, f.Seq, func() error {
 		outcome, err := r.try(ctx, f, ev)
@@ -63,12 +65,13 @@ func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() err
 	}
 }
 
-// errNotOurs says that another server serves the watch.
+// errNotOurs says that another replica runs the watch.
 var errNotOurs = sluice.Errorf(sluice.Unavailable, "another replica runs the watch")
 
-// try publishes the event of an action, unless it exists. It returns the outcome, "" if it must not
-// be published; an error means retry. It registers as in flight before it checks rights: so if a
-// right is lost meanwhile, either the gate knows, or the action is cut off.
+// try publishes the event of an action, unless the log has it. It returns the outcome, or "" if the
+// action must not be performed. An error means that the caller retries. It registers the action as
+// in flight before it checks rights. So if a right is lost meanwhile, either the gate knows it, or
+// Withdraw cancels the action.
 func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome string, err error) {
 	w := r.watch
 	ctx, leave := r.under.Enter(ctx, w)
@@ -87,7 +90,7 @@ func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome 
 	case err != nil:
 		return "", err
 	}
-	if !r.ports.Owns.Owns(r.key) { // the engine learns it at the next round; a machine that was suspended would fire until then
+	if !r.ports.Owns.Owns(r.key) { // checked here too: a machine that was suspended would otherwise fire until the engine learns that it lost the lease
 		return "", errNotOurs
 	}
 	err = r.ports.Perform.Perform(ctx, w.Creator, r.event(f, ev))
@@ -100,7 +103,8 @@ func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome 
 	return model.DispatchOutcome(err), nil
 }
 
-// reading returns a reading again, possibly from hand, or why it is not available any more.
+// reading returns the reading with a sequence: hand, or if that is nil, the event from the log. If
+// it is not available any more, it returns the reason.
 func (r *runner) reading(ctx context.Context, seq uint64, hand *sluice.Event) (*sluice.Event, Reason, error) {
 	if hand == nil {
 		ev, err := r.ports.Log.EventAt(ctx, r.watch.Namespace, seq)
@@ -138,7 +142,7 @@ func (r *runner) event(f *Firing, of *sluice.Event) sluice.Event {
 	return ev
 }
 
-// Data of announcements: firings and suppressed ones.
+// Data of announcements: firings, suppressed firings and throttled readings.
 type (
 	firedData struct {
 		Creator         sluice.Principal `json:"creator"`
@@ -163,7 +167,7 @@ type (
 	}
 )
 
-// fired announces that the watch fired (S2-43), once, after its action's event.
+// fired announces a firing (S2-43), once, after the action's event was published.
 func (r *runner) fired(ctx context.Context, f *Firing, outcome string) error {
 	w := r.watch
 	ev, err := announcement(w, sluice.TypeWatchFired, "fired-"+w.FiringID(f.Seq), firedData{
@@ -190,7 +194,7 @@ func heldBack(w *sluice.Watch, v Verdict, now time.Time) (Said, error) {
 	return said, err
 }
 
-// tell publishes the stored announcements, each once.
+// tell publishes the stored announcements, each of them once.
 func (r *runner) tell(ctx context.Context) error {
 	for len(r.untold) > 0 {
 		said := &r.untold[0]
@@ -206,8 +210,9 @@ func (r *runner) tell(ctx context.Context) error {
 	return nil
 }
 
-// announce publishes an announcement with a sequence behind after, unless it exists. An error means
-// retry: one that is permanently refused is given up.
+// announce publishes an announcement, unless an earlier attempt has stored it behind the sequence
+// after. An error means that the caller retries. If publishing is permanently refused, it logs that
+// and returns nil.
 func (r *runner) announce(ctx context.Context, ev sluice.Event, after uint64, t tried) error {
 	err := announce(ctx, r.ports.Log, ev, after, t)
 	if code := sluice.CodeOf(err); code == sluice.Unavailable || code == sluice.Internal && t.tries < mostTries || ctx.Err() != nil {
@@ -219,8 +224,8 @@ func (r *runner) announce(ctx context.Context, ev sluice.Event, after uint64, t 
 	return nil
 }
 
-// announce stores a system event; if a previous try may have stored it behind after, it searches
-// first.
+// announce stores a system event. If an earlier attempt may have stored it, it first searches the
+// log behind the sequence after.
 func announce(ctx context.Context, log Log, ev sluice.Event, after uint64, t tried) error {
 	if t.unsure {
 		told, err := log.Has(ctx, ev.Namespace, ev.Path, ev.ID, after)

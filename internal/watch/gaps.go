@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// missGaps counts the ranges of lost events that the watch has passed, in this process or an earlier
-// one. A range that is found later is counted when it is found. Which are counted is in the record.
+// missGaps counts the ranges of lost events that the watch has passed, each once. A range that is
+// discovered later is counted then. The record says which ranges were counted.
 func (r *runner) missGaps(now time.Time) {
 	if r.opts.Lost == nil {
 		return
@@ -22,7 +22,8 @@ func (r *runner) missGaps(now time.Time) {
 	}
 }
 
-// mayRead reports whether the watch's creator may read lost events of a path, "" for an unknown one.
+// mayRead reports whether the watch's creator may read lost events of a path; "" is an unknown
+// path.
 func (r *runner) mayRead(path sluice.Path) bool {
 	return path == "" || r.ports.Gate.Shows(r.watch.Creator, &sluice.Event{Namespace: r.watch.Namespace, Path: path}) == model.Pass
 }

@@ -17,7 +17,7 @@ const (
 
 // Why a log cannot be followed any more.
 var (
-	errBegan    = errors.New("the log was recreated") // it lost its end, or is another one of the same name
+	errBegan    = errors.New("the log was recreated") // the log lost its end, or another log has its name
 	errStopping = errors.New("the server is shutting down")
 )
 
@@ -29,10 +29,10 @@ var readings = ringbuffer.Of[sluice.Event]{ //nolint:gochecknoglobals // read-on
 	Seq: func(ev sluice.Event) uint64 { return ev.Seq }, Weight: func(ev sluice.Event) int { return len(ev.Data) + eventWeight },
 }
 
-// tail reads a namespace's log for watches, without anything else.
+// tail reads a namespace's log for watches; it needs no companion.
 type tail = logtail.Tail[sluice.Event, struct{}]
 
-// newHubs returns the log readers.
+// newHubs returns the log readers of an engine.
 func newHubs(log Log, opts Options) (hubs *logtail.Set[sluice.Event, struct{}]) {
 	hubs = logtail.New(logtail.Deps[sluice.Event, struct{}]{
 		Log: log, Item: func(ev sluice.Event) sluice.Event { return ev }, Beside: func(*tail) struct{} { return struct{}{} },
@@ -47,7 +47,7 @@ func newHubs(log Log, opts Options) (hubs *logtail.Set[sluice.Event, struct{}]) 
 			case err == nil && (last < head || first > head+1):
 				return errBegan
 			}
-			return nil // its follower meets the error again
+			return nil // the log reader runs into the error again
 		},
 		Began: func() error { return errBegan }, Stopping: func() error { return errStopping }, For: "watches", Slog: opts.Log,
 	})

@@ -25,11 +25,13 @@ type Store interface {
 
 	// Get returns a watch's record and its revision. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (Stored, uint64, error)
-	// Put stores it and returns its new revision. Code Conflict unless the stored revision is the given one.
+	// Put stores a watch's record and returns its new revision. Code Conflict unless the stored
+	// revision is the given one.
 	Put(ctx context.Context, namespace, id string, w Stored, revision uint64) (uint64, error)
 	// Record returns a watch's progress. Code NotFound.
 	Record(ctx context.Context, namespace, id string) (Record, error)
-	// Records returns the progress of each of a namespace's watches.
+	// Records returns a lookup of the progress of a namespace's watches; it returns the zero Record
+	// for a watch without one.
 	Records(ctx context.Context, namespace string) (func(id string) Record, error)
 	// All returns the records of a namespace's watches, with their revisions.
 	All(ctx context.Context, namespace string) ([]Stored, error)
@@ -40,13 +42,13 @@ type KeeperDeps struct {
 	Store  Store
 	Log    Log
 	Ledger *ledger.Ledger
-	Most   int          // maximum of watches of a namespace; 0: none
+	Most   int          // maximum number of watches of a namespace; 0: no limit
 	Slog   *slog.Logger // default: slog.DiscardHandler
 	Trials Options      // the engine's options, for trials
 }
 
-// Keeper creates, changes and cancels watches. The ledger has a change before it is made. It is
-// safe for concurrent use.
+// Keeper creates, changes and cancels watches. It writes the ledger entry of a change before it
+// makes the change. It is safe for concurrent use.
 type Keeper struct {
 	needs KeeperDeps
 	turns keylock.Turns[string] // by namespace: serialises creation, for the limit
@@ -60,10 +62,10 @@ func NewKeeper(needs KeeperDeps) *Keeper {
 	return &Keeper{needs: needs}
 }
 
-// Put creates or replaces a watch and returns it, and whether it is new. An equal watch is left as
-// it is; any other begins anew, with events from now on. may decides whether the caller may access
-// the existing watch. Codes InvalidRequest; TooLarge; Forbidden; NotFound for the namespace;
-// QuotaExceeded; Conflict.
+// Put creates or replaces a watch and returns it, and whether it is new. It leaves an equal watch
+// as it is. Any other watch starts afresh, with events from now on. may returns an error if the
+// caller may not change the existing watch. Codes: InvalidRequest; TooLarge; Forbidden; NotFound if
+// there is no such namespace; QuotaExceeded; Conflict.
 func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error) {
 	if err := w.Validate(); err != nil {
 		return w, false, err
@@ -123,7 +125,8 @@ func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch
 	return w, revision == 0, nil
 }
 
-// place returns the watch to replace, with its revision; 0: there is none, and there is room.
+// place returns the watch to replace, with its revision. If there is none, the revision is 0, and
+// place has checked that there is room for another watch.
 func (k *Keeper) place(ctx context.Context, w *sluice.Watch, may func(old *sluice.Watch) error) (*sluice.Watch, uint64, error) {
 	old, err := k.stored(ctx, w.Namespace, w.ID)
 	switch {
@@ -171,7 +174,7 @@ func same(a, b *sluice.Watch) bool {
 	x, y := *a, *b
 	x.Revision, x.FromSeq, x.CreatedAt = 0, 0, time.Time{}
 	y.Revision, y.FromSeq, y.CreatedAt = 0, 0, time.Time{}
-	one, errOne := json.Marshal(x) // the stored one was encoded, too
+	one, errOne := json.Marshal(x) // compared as JSON, because the stored one was decoded from it
 	other, errOther := json.Marshal(y)
 	return errOne == nil && errOther == nil && bytes.Equal(one, other)
 }
@@ -201,7 +204,7 @@ func (k *Keeper) Get(ctx context.Context, namespace, id string) (sluice.Watch, e
 	return w.Watch, nil
 }
 
-// List returns the watches of a namespace, in no order.
+// List returns the watches of a namespace, in no particular order.
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Watch, error) {
 	there, err := k.there(ctx, namespace)
 	if err != nil {
@@ -231,8 +234,8 @@ func (k *Keeper) there(ctx context.Context, namespace string) ([]sluice.Watch, e
 	return there, err
 }
 
-// Delete cancels a watch as it was read, and has that announced (S2-45). Earlier decisions may
-// still be executed. Code Conflict if the watch was changed meanwhile.
+// Delete cancels a watch that the caller has read, and announces that (S2-45). Firings that were
+// decided before may still be executed. Code Conflict if the watch was changed meanwhile.
 func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	intent, err := k.needs.Ledger.Intend(ctx, nil, ledger.Change{
 		Actor: by, Namespace: w.Namespace, Resource: w.ID, Action: sluice.ActionWatchDelete, Old: definition(&w),
@@ -250,7 +253,7 @@ func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 
 // cancel replaces a watch's record by the pending announcement.
 func (k *Keeper) cancel(ctx context.Context, w *sluice.Watch, by string) (Stored, error) {
-	after := w.FromSeq // the search starts here if the end is unknown
+	after := w.FromSeq // where the search for the announcement starts if the end is unknown
 	if _, last, err := k.needs.Log.Ends(ctx, w.Namespace); err == nil {
 		after = last
 	}
@@ -262,8 +265,8 @@ func (k *Keeper) cancel(ctx context.Context, w *sluice.Watch, by string) (Stored
 	return gone, err
 }
 
-// cancelled announces a cancelled watch and removes its record. The engine that would run the watch
-// finishes a failed attempt.
+// cancelled announces a cancelled watch and removes its record. If it fails, the engine that would
+// run the watch does it.
 func (k *Keeper) cancelled(ctx context.Context, w Stored) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), tellLimit)
 	defer cancel()

@@ -10,19 +10,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Standing is the state of a path. A path needs none if its condition does not hold and it is not
-// cooling down.
+// Standing is the state of a path. A path needs no state if its condition does not hold and it is
+// not cooling down.
 type Standing struct {
 	Key   string `json:"k"`
 	Met   bool   `json:"m,omitempty"` // the condition holds
-	Since int64  `json:"s,omitempty"` // ms; since when
-	Seq   uint64 `json:"q,omitempty"` // by this reading
-	Armed bool   `json:"a,omitempty"` // it fires when the condition has held for long enough
-	Fired int64  `json:"f,omitempty"` // ms; when it last fired; 0: never, or not relevant any more
+	Since int64  `json:"s,omitempty"` // Unix ms: since when the condition holds
+	Seq   uint64 `json:"q,omitempty"` // the sequence of the reading since which it holds
+	Armed bool   `json:"a,omitempty"` // it will fire when the condition has held for long enough
+	Fired int64  `json:"f,omitempty"` // Unix ms: when it last fired; 0: never, or its cooldown is over
 }
 
-// memory is the state of a bounded number of paths. Beyond that, it forgets the path with the
-// oldest last reading.
+// memory holds the states of a bounded number of paths. Beyond that, it evicts the path whose last
+// reading is the oldest.
 type memory struct {
 	paths *simplelru.LRU[string, *Standing]
 }
@@ -40,13 +40,13 @@ func newMemory(most int, all []Standing) (memory, error) {
 	return memory{paths}, nil
 }
 
-// keyOf returns the short key of a path, which may be long. Collisions cannot be constructed.
+// keyOf returns a short key of a path: 96 bits of its SHA-256.
 func keyOf(path sluice.Path) string {
 	sum := sha256.Sum256([]byte(path))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// get returns the state of a path, and marks it as used.
+// get returns the state of a path, and marks it as recently used.
 func (m memory) get(key string) Standing {
 	if p, ok := m.paths.Get(key); ok {
 		return *p
@@ -54,7 +54,7 @@ func (m memory) get(key string) Standing {
 	return Standing{Key: key}
 }
 
-// put stores a state; an empty one is removed.
+// put stores a state, or removes it if it is empty.
 func (m memory) put(p Standing) {
 	if !p.Met && p.Fired == 0 {
 		m.paths.Remove(p.Key)

@@ -17,8 +17,8 @@ import (
 type Definitions interface {
 	Graves
 
-	// Watch reports every watch, its current state and its changes, until ctx is done. A nil one is
-	// gone.
+	// Watch calls change with the current record of every watch, then with each change, until ctx
+	// is done. A nil record is gone.
 	Watch(ctx context.Context, change func(key string, w *Stored)) error
 }
 
@@ -26,7 +26,7 @@ type Definitions interface {
 type Graves interface {
 	// Delete removes a watch's record. Code Conflict unless the stored revision is the given one.
 	Delete(ctx context.Context, namespace, id string, revision uint64) error
-	// Forget removes the progress of a watch that is gone.
+	// Forget removes the progress of a deleted watch.
 	Forget(ctx context.Context, namespace, id string) error
 }
 
@@ -34,25 +34,26 @@ type Graves interface {
 type Records interface {
 	// Get returns a record and its revision. Code NotFound.
 	Get(ctx context.Context, key string) (Record, uint64, error)
-	// Put stores it and returns its new revision. Code Conflict unless the stored revision is the given one.
+	// Put stores a record and returns its new revision. Code Conflict unless the stored revision is
+	// the given one.
 	Put(ctx context.Context, key string, r Record, revision uint64) (uint64, error)
 }
 
 // Log reads a namespace's events, in order.
 type Log interface {
-	// Ends returns the first and the last stored sequence, from the leader. Code NotFound.
+	// Ends returns the first and the last stored sequence, read from the leader. Code NotFound.
 	Ends(ctx context.Context, namespace string) (first, last uint64, err error)
-	// Page returns events behind a place on paths that a pattern may match, and the sequence up to
-	// which there are no others: at least upTo, unless a page is full. Code WindowExceeded if the
-	// next events are no longer stored.
+	// Page returns events behind the sequence after, among them all on paths that match the pattern
+	// up to the sequence reached. That is at least upTo, unless the page is full. Code
+	// WindowExceeded if the next events are no longer stored.
 	Page(ctx context.Context, namespace string, pattern sluice.Pattern, after, upTo uint64) (events []sluice.Event, reached uint64, err error)
-	// Tail calls each for the events behind a place and then for new ones, until each returns an
+	// Tail calls each for the events behind a sequence and then for new ones, until each returns an
 	// error, ctx ends or the log fails.
 	Tail(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error
 	// EventAt returns the event with a sequence. Codes NotFound, WindowExceeded, InvalidRequest if
 	// there is none (any more).
 	EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error)
-	// Has reports whether an event with the id lies on a path behind a place.
+	// Has reports whether an event with the id lies on a path behind the sequence after.
 	Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error)
 	// Announce stores a system event.
 	Announce(ctx context.Context, ev sluice.Event) error
@@ -65,13 +66,13 @@ type Gate interface {
 	Applied() (revision uint64, changed <-chan struct{})
 }
 
-// Performer publishes the event of an action with its creator's present rights. Code Unavailable if
-// these are unknown, or the log cannot be reached.
+// Performer publishes the event of an action with the current rights of its creator. Code
+// Unavailable if the rights are unknown, or the log cannot be reached.
 type Performer interface {
 	Perform(ctx context.Context, by sluice.Creator, ev sluice.Event) error
 }
 
-// Ownership decides which watches this process runs, by their keys.
+// Ownership reports which watches this process runs, by their keys.
 type Ownership interface {
 	supervise.Ownership
 	Owns(key string) bool
@@ -90,27 +91,27 @@ type Deps struct {
 // Options are an engine's optional settings.
 type Options struct {
 	Most   int           // readings per second of each watch; default: DefaultMost
-	Paths  int           // paths in the memory of each watch; default: DefaultPaths
+	Paths  int           // paths whose state each watch keeps; default: DefaultPaths
 	Labels filter.Labels // of event types; nil: they have none
 
-	Filters *filter.Pool                                     // evaluates expressions; nil: one without bounds
-	Payer   func(by sluice.Creator, namespace string) string // the principal that pays for a watch's expression; "", and nil: the operator
+	Filters *filter.Pool                                     // evaluates expressions; nil: a pool without rates
+	Payer   func(by sluice.Creator, namespace string) string // returns the principal that pays for a watch's expression, "" for the operator; nil: the operator pays
 
-	Lost func(namespace string) []sluice.Gap // ranges of a log that are lost to damage; nil: none are
+	Lost func(namespace string) []sluice.Gap // returns the ranges of a log that are lost to damage; nil: there are none
 
 	Log *slog.Logger // default: slog.DiscardHandler
 
 	Observe Observer // default: none
 
-	Every     time.Duration // interval between stores of mere progress; default: 5 s
+	Every     time.Duration // interval at which progress without firings is stored; default: 5 s
 	Ring      int           // events that a namespace's ring keeps; default: 1,024
-	RingBytes int           // of each ring, for any number of events; default: 16 MiB
-	AllBytes  int           // of all rings; default: 64 MiB
+	RingBytes int           // maximum of each ring, for any number of events; default: 16 MiB
+	AllBytes  int           // maximum of all rings together; default: 64 MiB
 }
 
 // Observer counts the work of watches.
 type Observer interface {
-	Looked(w *sluice.Watch, readings, throttled uint64) // additional readings that were evaluated, and throttled ones
+	Looked(w *sluice.Watch, readings, throttled uint64) // readings since the last call that were evaluated, and that were throttled
 	Fired(w *sluice.Watch, outcome string)
 }
 
@@ -151,12 +152,12 @@ func (o Options) filled() Options {
 
 // Record is the progress of a watch.
 type Record struct {
-	Revision uint64 `json:"revision"` // of the watch; the state of another one is useless
+	Revision uint64 `json:"revision"` // of the watch; a record of another revision is not used
 
 	Kept
 
-	Firing []Firing `json:"firing,omitempty"` // decisions that may not be executed yet
-	Untold []Said   `json:"untold,omitempty"` // announcements that may not be published yet
+	Firing []Firing `json:"firing,omitempty"` // firings that may not have been executed yet
+	Untold []Said   `json:"untold,omitempty"` // announcements that may not have been published yet
 }
 
 // Firing is one time that a watch fires.
@@ -172,14 +173,14 @@ type Said struct {
 	ID   string          `json:"id"`
 	Kind string          `json:"kind"`
 	At   time.Time       `json:"at"`
-	Seq  uint64          `json:"seq"` // the announcement lies behind it
+	Seq  uint64          `json:"seq"` // the announcement lies behind this sequence
 	Data json.RawMessage `json:"data"`
 
 	tried
 }
 
-// tried is the outcome of previous tries.
+// tried describes previous attempts.
 type tried struct {
-	unsure bool // it may have been done
-	tries  int  // failed ones
+	unsure bool // one of them may have succeeded
+	tries  int  // number of failed attempts
 }

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	restLimit = 2 * time.Second        // for storing progress at the end
-	tick      = 200 * time.Millisecond // how often the clock is checked, when it matters
-	grace     = 200 * time.Millisecond // an event stored by then has arrived by now
-	mostAtOne = 64                     // firings per record, unless the clock adds more
+	restLimit = 2 * time.Second        // timeout for storing progress when the watch stops
+	tick      = 200 * time.Millisecond // interval of clock checks, while a decision depends on the time
+	grace     = 200 * time.Millisecond // an event that was stored this long ago has arrived
+	mostAtOne = 64                     // decisions before the record is stored, unless the clock adds more
 )
 
 // runner runs a watch.
@@ -36,17 +36,17 @@ type runner struct {
 	rule      Rule
 
 	state    *State // nil: not loaded
-	revision uint64 // of the record
+	revision uint64 // of the stored record
 	firing   []Firing
 	untold   []Said
-	stored   uint64 // the stored place
-	dirty    bool   // something besides the place is not stored
-	fresh    bool   // a firing is not stored: the status should show it soon
+	stored   uint64 // the place in the stored record
+	dirty    bool   // something besides the place has changed since the record was stored
+	fresh    bool   // the outcome of a firing is not stored yet; it should be soon, because the status shows it
 	behind   *atomic.Int64
 	verdicts []Verdict
 }
 
-// run evaluates events until ctx ends or a call fails; then all unstored state is forgotten.
+// run evaluates events until ctx ends or a call fails. It starts from the stored record.
 func (r *runner) run(ctx context.Context, hubs *logtail.Set[sluice.Event, struct{}]) error {
 	r.state, r.verdicts = nil, r.verdicts[:0]
 	r.rule.Condition = func(ev *sluice.Event) (bool, error) { return r.met(ctx, ev) }
@@ -67,7 +67,7 @@ func (r *runner) run(ctx context.Context, hubs *logtail.Set[sluice.Event, struct
 	src := &source{log: r.ports.Log, ring: t.Ring(), namespace: r.watch.Namespace, pattern: r.watch.Pattern, place: r.state.Place()}
 	err = r.follow(ctx, src)
 	if sluice.CodeOf(err) == sluice.Conflict {
-		r.state = nil // another replica stored a record: ours is outdated
+		r.state = nil // another replica stored a record, so this state is outdated
 	}
 	return err
 }
@@ -95,7 +95,7 @@ func (r *runner) load(ctx context.Context) error {
 	return err
 }
 
-// fit moves the place to the log's next available event.
+// fit moves the place into the range of the log, if it is before or behind it.
 func (r *runner) fit(ctx context.Context) error {
 	first, last, err := r.ports.Log.Ends(ctx, r.watch.Namespace)
 	if err != nil {
@@ -110,10 +110,10 @@ func (r *runner) fit(ctx context.Context) error {
 	default:
 		return nil
 	}
-	return r.put(ctx) // or the next loss would repeat and extend it
+	return r.put(ctx) // otherwise the same loss would be counted again
 }
 
-// follow evaluates new events.
+// follow evaluates new events until a call fails.
 func (r *runner) follow(ctx context.Context, src *source) error {
 	every := time.NewTicker(r.opts.Every)
 	defer every.Stop()
@@ -135,7 +135,8 @@ func (r *runner) follow(ctx context.Context, src *source) error {
 	}
 }
 
-// wait waits until there may be work: at once if more is nil. Now and then it stores progress.
+// wait waits until there may be work; if more is nil, there may be at once. It also stores progress
+// when that is due.
 func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan time.Time) error {
 	var soon, store <-chan time.Time
 	if r.fresh {
@@ -154,7 +155,7 @@ func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan ti
 		soon = timer.C
 	}
 	select {
-	case <-every: // it would be starved
+	case <-every: // checked first, so that a busy watch stores progress, too
 		return r.keep(ctx)
 	default:
 	}
@@ -171,7 +172,7 @@ func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan ti
 	return nil
 }
 
-// watched is enter with counters.
+// watched is enter, and reports the readings to the observer.
 func (r *runner) watched(ctx context.Context, events []sluice.Event, upTo uint64) error {
 	if len(events) > 0 {
 		r.behind.Store(events[0].Stored.UnixMilli())
@@ -184,7 +185,7 @@ func (r *runner) watched(ctx context.Context, events []sluice.Event, upTo uint64
 	return r.enter(ctx, events, upTo)
 }
 
-// enter evaluates events; there are no others up to upTo.
+// enter evaluates events, and executes the decisions. There are no other events up to upTo.
 func (r *runner) enter(ctx context.Context, events []sluice.Event, upTo uint64) error {
 	byID := map[uint64]*sluice.Event{}
 	for i := range events {
@@ -217,20 +218,21 @@ func (r *runner) enter(ctx context.Context, events []sluice.Event, upTo uint64) 
 	return r.act(ctx, byID)
 }
 
-// pass advances the clock: all events that have arrived were evaluated.
+// pass advances the time of the watch. It is called when all events that have arrived were
+// evaluated.
 func (r *runner) pass(ctx context.Context) error {
 	at := time.Now().Add(-grace)
 	if r.state.Ripe(&r.rule, at) {
 		if caughtUp, err := r.caughtUp(ctx); !caughtUp || err != nil {
-			return err // retried soon
+			return err // follow calls pass again soon
 		}
 	}
 	r.verdicts = r.state.Tick(&r.rule, at, r.verdicts)
 	return r.act(ctx, nil)
 }
 
-// caughtUp reports whether all events in the log were evaluated: one in transit may end a condition
-// before its time is over.
+// caughtUp reports whether all events in the log were evaluated. An event that has not arrived yet
+// might end the condition before its duration is over.
 func (r *runner) caughtUp(ctx context.Context) (bool, error) {
 	_, last, err := r.ports.Log.Ends(ctx, r.watch.Namespace)
 	place := r.state.Place()
@@ -253,7 +255,8 @@ func (r *runner) wants(ctx context.Context, ev *sluice.Event) (bool, error) {
 	return r.shows(ctx, ev)
 }
 
-// met evaluates the condition on a reading at its creator's cost, and waits until that can pay.
+// met evaluates the condition on a reading. The watch's payer is charged for it, and met waits
+// until the payer has credit.
 func (r *runner) met(ctx context.Context, ev *sluice.Event) (bool, error) {
 	payer := filter.Payer{Namespace: r.watch.Namespace}
 	if r.opts.Payer != nil {
@@ -266,8 +269,8 @@ func (r *runner) met(ctx context.Context, ev *sluice.Event) (bool, error) {
 	return met, err
 }
 
-// isReading reports whether an event is a reading of a watch. Announcements of watches are none: no
-// watch observes itself.
+// isReading reports whether an event is a reading of a watch. Announcements of watches never are,
+// so that no watch observes itself.
 func isReading(w *sluice.Watch, chooses *filter.Matcher, ev *sluice.Event) (bool, error) {
 	if !w.Pattern.Match(ev.Path) || strings.HasPrefix(string(ev.Path), string(sluice.WatchesPath)+"/") {
 		return false, nil
@@ -291,7 +294,7 @@ func (r *runner) shows(ctx context.Context, ev *sluice.Event) (bool, error) {
 	}
 }
 
-// act executes decisions, which it stores first.
+// act stores the decisions, and then executes them.
 func (r *runner) act(ctx context.Context, events map[uint64]*sluice.Event) error {
 	now := time.Now()
 	r.verdicts = r.state.Tell(now, r.verdicts)
@@ -357,5 +360,5 @@ func (r *runner) rest(ctx context.Context) {
 }
 
 func (r *runner) log(ctx context.Context, msg string, attrs ...slog.Attr) {
-	r.opts.Log.LogAttrs(ctx, slog.LevelWarn, msg, append(attrs, slog.String("namespace", r.watch.Namespace), slog.String("watch", r.watch.ID))...) //nolint:sloglint // the callers' are constant
+	r.opts.Log.LogAttrs(ctx, slog.LevelWarn, msg, append(attrs, slog.String("namespace", r.watch.Namespace), slog.String("watch", r.watch.ID))...) // nolint:sloglint // all callers pass constants
 }

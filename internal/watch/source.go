@@ -7,11 +7,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// batch is how many events are evaluated before decisions are stored.
+// batch is how many events are taken from the ring at once.
 const batch = 128
 
-// source is a position in a log that moves forward: over pages of the log, until the ring covers
-// it.
+// source is a position in a log that moves forward. It reads pages of the log until the ring covers
+// the position, and then the ring.
 type source struct {
 	log       Log
 	ring      *ringbuffer.Ring[sluice.Event]
@@ -22,8 +22,9 @@ type source struct {
 }
 
 // next returns the next events, each once and in order, or a channel that is closed when there are
-// some. Without either, call it again. Events of other paths may be among them. Code WindowExceeded
-// if the next events are no longer stored; after any other error the log has to be followed anew.
+// some. If it returns neither, call it again. Events on paths that do not match the pattern may be
+// among them. Code WindowExceeded if the next events are no longer stored. After any other error,
+// the caller needs a new source.
 func (s *source) next(ctx context.Context) (events []sluice.Event, more <-chan struct{}, err error) {
 	t, err := s.ring.Take(s.place, s.scratch[:0])
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// status returns a watch's status as last stored.
+// status returns a watch's status from its stored progress.
 func (r *Record) status(w *sluice.Watch, now time.Time) *sluice.WatchStatus {
-	if r.Revision != w.Revision { // nothing yet, or of a predecessor
+	if r.Revision != w.Revision { // no progress yet, or that of an earlier revision
 		return &sluice.WatchStatus{Place: w.FromSeq}
 	}
 	t := r.Totals

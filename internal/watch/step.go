@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Rule is a watch's decision parameters.
+// Rule holds the parameters of a watch's decisions.
 type Rule struct {
-	Level     bool          // fires on each reading that meets the condition; else when the condition begins to hold
+	Level     bool          // fire on each reading that meets the condition; false: when the condition begins to hold
 	Cooldown  time.Duration // minimum time between firings of a path; 0: none
-	For       time.Duration // for which the condition has to hold; 0: none
+	For       time.Duration // how long the condition has to hold; 0: no time
 	Most      int           // readings per second
 	Condition func(*sluice.Event) (bool, error)
 }
@@ -33,7 +33,7 @@ type Reason string
 
 // The reasons.
 const (
-	Cooling   Reason = "cooldown"         // it fired for the path a short time ago
+	Cooling   Reason = "cooldown"         // the watch has fired for the path within the cooldown
 	Unclear   Reason = "condition_failed" // the expression cannot be evaluated on the reading
 	Expired   Reason = "expired"          // readings left the log before they were evaluated, or before it fired
 	Unfetched Reason = "not_readable"     // the creator may not read the reading (any more)
@@ -44,12 +44,12 @@ const (
 type Verdict struct {
 	Kind   Kind
 	Seq    uint64
-	At     time.Time // of the reading; when it fires later because of For, of the firing
+	At     time.Time // when the reading was stored; with Rule.For, when the watch fires
 	Reason Reason
 	Count  uint64
 }
 
-// tally is a count that is reported at most once a second.
+// tally is a count of readings that is reported at most once a second.
 type tally struct {
 	Count uint64    `json:"n,omitempty"`
 	Seq   uint64    `json:"q,omitempty"` // of the first
@@ -62,14 +62,14 @@ type window struct {
 	Since   time.Time `json:"since,omitzero"`
 	Looked  int       `json:"looked,omitempty"`
 	Dropped uint64    `json:"dropped,omitempty"`
-	Seq     uint64    `json:"seq,omitempty"` // of the first that was not evaluated
+	Seq     uint64    `json:"seq,omitempty"` // the first reading that was not evaluated
 	At      time.Time `json:"at,omitzero"`
 }
 
 // Totals counts a watch's work since its creation.
 type Totals struct {
 	Looked    uint64    `json:"looked,omitempty"`    // evaluated readings
-	Missed    uint64    `json:"missed,omitempty"`    // readings for which it did not fire though it might have
+	Missed    uint64    `json:"missed,omitempty"`    // readings for which it might have fired but did not
 	Throttled uint64    `json:"throttled,omitempty"` // readings that were not evaluated
 	Fired     uint64    `json:"fired,omitempty"`
 	FiredAt   time.Time `json:"fired_at,omitzero"` // last
@@ -85,14 +85,14 @@ type Kept struct {
 	Throttled tally            `json:"throttled,omitzero"`
 	Missed    map[Reason]tally `json:"missed,omitempty"`
 	Totals    Totals           `json:"totals,omitzero"`
-	Gaps      []sluice.Gap     `json:"gaps,omitempty"` // of the log, that were counted as missed
+	Gaps      []sluice.Gap     `json:"gaps,omitempty"` // lost ranges of the log that were counted as missed
 }
 
-// State is a watch's state.
+// State is the state of a watch. It is not safe for concurrent use.
 type State struct {
 	kept   Kept // without its paths
 	memory memory
-	due    int64 // ms; no armed path fires before
+	due    int64 // Unix ms; no armed path fires before this
 }
 
 const (
@@ -101,7 +101,7 @@ const (
 	always = int64(-1) << 62
 )
 
-// NewState returns the stored state, with room for this many paths.
+// NewState returns the state that was stored, with room for this many paths.
 func NewState(kept Kept, paths int) (*State, error) {
 	m, err := newMemory(paths, kept.Paths)
 	if err != nil {
@@ -114,7 +114,7 @@ func NewState(kept Kept, paths int) (*State, error) {
 	return &State{kept: kept, memory: m, due: always}, nil
 }
 
-// Kept returns the state to store. It shares nothing with s.
+// Kept returns the state to store. It shares no memory with s.
 func (s *State) Kept() Kept {
 	kept := s.kept
 	kept.Paths = s.memory.all()
@@ -125,17 +125,18 @@ func (s *State) Kept() Kept {
 // Place returns the sequence up to which everything was evaluated.
 func (s *State) Place() uint64 { return s.kept.Place }
 
-// Reach says that there is no further reading up to a place.
+// Reach moves the place forward: there is no further reading up to a sequence.
 func (s *State) Reach(seq uint64) { s.kept.Place = max(s.kept.Place, seq) }
 
-// Lost says that readings in a range left the log, or might have.
+// Lost counts the events of a range as missed, because readings among them may have left the log,
+// and moves the place behind the range.
 func (s *State) Lost(from, to uint64, now time.Time) {
 	s.miss(Expired, from, now, to-from+1)
 	s.Reach(to)
 }
 
-// Gap says that readings in a range may be lost to damage, once for each range. It reports whether
-// that is new.
+// Gap counts the events of a range as missed, because damage may have lost readings among them. It
+// returns false if the range was counted before.
 func (s *State) Gap(g sluice.Gap, now time.Time) bool {
 	if slices.ContainsFunc(s.kept.Gaps, func(known sluice.Gap) bool { return known.From <= g.From && g.To <= known.To }) {
 		return false
@@ -145,11 +146,11 @@ func (s *State) Gap(g sluice.Gap, now time.Time) bool {
 	return true
 }
 
-// Rewind says that the log ends at a place: later events are gone, and others will get their
-// sequences.
+// Rewind moves the place back to the end of the log: later events are gone, and new ones will get
+// their sequences.
 func (s *State) Rewind(last uint64) { s.kept.Place = min(s.kept.Place, last) }
 
-// Fired says that a verdict to fire was executed, and its outcome.
+// Fired records the outcome of a verdict to fire that was executed.
 func (s *State) Fired(seq uint64, outcome string, now time.Time) {
 	t := &s.kept.Totals
 	t.Fired, t.FiredAt, t.FiredSeq, t.Outcome = t.Fired+1, now.UTC(), seq, outcome
@@ -158,7 +159,7 @@ func (s *State) Fired(seq uint64, outcome string, now time.Time) {
 // Totals returns the watch's totals.
 func (s *State) Totals() Totals { return s.kept.Totals }
 
-// Missed says that a verdict to fire was not executed.
+// Missed records that a verdict to fire was not executed.
 func (s *State) Missed(v Verdict, why Reason) { s.miss(why, v.Seq, v.At, 1) }
 
 // Step evaluates a reading: an event behind the place on a path of the watch, which its creator may
@@ -173,7 +174,7 @@ func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 	p := s.memory.get(key)
 	met, err := r.Condition(ev)
 	switch {
-	case err != nil: // it says nothing about the path
+	case err != nil: // the path's state is unchanged
 		s.miss(Unclear, ev.Seq, ev.Stored, 1)
 		return into
 	case !met:
@@ -190,12 +191,12 @@ func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 	if wants := r.Level && since(p.Since, ev.Stored) >= r.For || !r.Level && begins && !p.Armed; wants {
 		into = s.fire(r, &p, Verdict{Seq: ev.Seq, At: ev.Stored}, into)
 	}
-	p.Met = !r.Level || r.For > 0 // else it does not matter
+	p.Met = !r.Level || r.For > 0 // otherwise no decision depends on it
 	s.memory.put(r.cool(p, ev.Stored))
 	return into
 }
 
-// admit reports whether the rate limit allows the reading.
+// admit reports whether the rate limit permits evaluating the reading, and counts it.
 func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 	w := &s.kept.Window
 	if age := ev.Stored.Sub(w.Since); age >= second || age < 0 {
@@ -215,14 +216,15 @@ func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 	return false
 }
 
-// count reports throttled readings. The window goes on: more readings of its second may come, late.
+// count moves the throttled readings of the window to their tally. The window continues, because
+// more readings of its second may come late.
 func (s *State) count() {
 	w := &s.kept.Window
 	s.kept.Throttled.add(w.Seq, w.At, w.Dropped)
 	w.Dropped, w.Seq, w.At = 0, 0, time.Time{}
 }
 
-// fire fires, unless the path is cooling down.
+// fire appends the verdict v, or counts it as missed if the path is cooling down.
 func (s *State) fire(r *Rule, p *Standing, v Verdict, into []Verdict) []Verdict {
 	if r.cooling(p, v.At) {
 		s.miss(Cooling, v.Seq, v.At, 1)
@@ -232,7 +234,7 @@ func (s *State) fire(r *Rule, p *Standing, v Verdict, into []Verdict) []Verdict 
 	return append(into, v)
 }
 
-// lapse fires paths that held the condition long enough before the next reading's time.
+// lapse fires the armed paths for which the condition has held long enough at a time.
 func (s *State) lapse(r *Rule, at time.Time, into []Verdict) []Verdict {
 	now := at.UnixMilli()
 	if now < s.due {
@@ -257,13 +259,13 @@ func (s *State) lapse(r *Rule, at time.Time, into []Verdict) []Verdict {
 	return into
 }
 
-// cooling reports whether the path fired a short time ago. A clock that was set back ends that.
+// cooling reports whether the path is in its cooldown. A clock that was set back ends the cooldown.
 func (r *Rule) cooling(p *Standing, at time.Time) bool {
 	age := since(p.Fired, at)
 	return p.Fired != 0 && age >= 0 && age < r.Cooldown
 }
 
-// cool returns the state of a path that is still needed.
+// cool returns the state of a path without a cooldown that is over.
 func (r *Rule) cool(p Standing, at time.Time) Standing {
 	if !r.cooling(&p, at) {
 		p.Fired = 0
@@ -271,8 +273,8 @@ func (r *Rule) cool(p Standing, at time.Time) Standing {
 	return p
 }
 
-// Tick advances the clock. If Ripe reports true, all events stored by now must have been evaluated
-// before. It appends its verdicts to into.
+// Tick advances the time to now. If Ripe is true, the caller must first have evaluated all events
+// that were stored by then. It appends its verdicts to into.
 func (s *State) Tick(r *Rule, now time.Time, into []Verdict) []Verdict {
 	if w := s.kept.Window; now.Sub(w.Since) >= second {
 		s.count()
@@ -280,13 +282,13 @@ func (s *State) Tick(r *Rule, now time.Time, into []Verdict) []Verdict {
 	return s.lapse(r, now, into)
 }
 
-// Ripe reports whether a path may fire by time alone.
+// Ripe reports whether a path may fire now without another reading.
 func (s *State) Ripe(r *Rule, now time.Time) bool {
 	return !r.Level && r.For > 0 && now.UnixMilli() >= s.due
 }
 
-// Tell appends the due reports of suppressed firings: the first at once, then at most one a second
-// for each reason.
+// Tell appends the reports that are due: of throttled readings, and of missed ones by reason. The
+// first of each is due at once, the next ones at most once a second.
 func (s *State) Tell(now time.Time, into []Verdict) []Verdict {
 	if t := s.kept.Throttled; t.ripe(now) {
 		into = append(into, Verdict{Kind: Throttled, Seq: t.Seq, At: t.At, Count: t.Count})
@@ -301,7 +303,7 @@ func (s *State) Tell(now time.Time, into []Verdict) []Verdict {
 	return into
 }
 
-// Quiet reports whether time alone changes nothing.
+// Quiet reports whether nothing becomes due by time alone.
 func (s *State) Quiet() bool {
 	held := s.kept.Throttled.Count + s.kept.Window.Dropped
 	for _, t := range s.kept.Missed {
@@ -324,7 +326,7 @@ func (t *tally) add(seq uint64, at time.Time, count uint64) {
 	t.Count += count
 }
 
-// ripe reports whether a report is due. A clock that was set back delays no report.
+// ripe reports whether a report is due. A clock that was set back does not delay it.
 func (t *tally) ripe(now time.Time) bool {
 	age := now.Sub(t.Told)
 	return t.Count > 0 && (age >= second || age < 0)

@@ -10,15 +10,15 @@ import (
 
 // Limits of a trial.
 const (
-	trialEvents  = 10_000 // on the pattern's paths; and of the log, without an explicit start
+	trialEvents  = 10_000 // events on matching paths; also, without an explicit start, events of the log
 	trialFirings = 100    // in the result
 	trialLimit   = 5 * time.Second
 )
 
-// Try returns what a watch would have done with the events behind a place, 0 for the last 10,000 of
-// the log, within a time limit. shows says which of them may be read. It starts from an empty
-// state. Codes InvalidRequest; NotFound for the namespace; WindowExceeded if the next events are no
-// longer stored.
+// Try returns what a watch would have done with the events behind the sequence since; 0: with the
+// last 10,000 of the log. It starts from an empty state, and stops at a time limit. shows reports
+// whether an event may be read. Codes: InvalidRequest; NotFound if there is no such namespace;
+// WindowExceeded if the next events are no longer stored.
 func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows func(*sluice.Event) bool) (sluice.WatchTrial, error) {
 	t, err := k.trial(&w, shows)
 	if err != nil {
@@ -53,14 +53,14 @@ func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows fu
 	return t.end(last), nil
 }
 
-// trial is a watch on trial.
+// trial is the run of one Try.
 type trial struct {
 	watch   *sluice.Watch
 	chooses *filter.Matcher
 	shows   func(*sluice.Event) bool
 	rule    Rule
 	state   *State
-	begun   map[uint64]*sluice.Event // readings for which it may fire later
+	begun   map[uint64]*sluice.Event // readings for which it fires now or may fire later, by sequence
 	is      sluice.WatchTrial
 }
 
@@ -77,7 +77,7 @@ func (k *Keeper) trial(w *sluice.Watch, shows func(*sluice.Event) bool) (*trial,
 	}, err
 }
 
-// look evaluates events; there are no others up to upTo.
+// look evaluates events. There are no other events up to upTo.
 func (t *trial) look(events []sluice.Event, upTo uint64) error {
 	for i := range events {
 		ev := &events[i]
@@ -105,7 +105,7 @@ func (t *trial) look(events []sluice.Event, upTo uint64) error {
 	return nil
 }
 
-// enter notes the trial's firings and reports.
+// enter adds the firings of verdicts to the result.
 func (t *trial) enter(verdicts []Verdict) {
 	for _, v := range verdicts {
 		t.is.Fires++
@@ -116,7 +116,7 @@ func (t *trial) enter(verdicts []Verdict) {
 	}
 }
 
-// missGaps counts what is lost to damage of the events that were looked at.
+// missGaps counts the lost ranges among the events that the trial has passed.
 func (t *trial) missGaps(lost []sluice.Gap) {
 	for _, g := range sluice.GapsWithin(lost, t.is.Since, t.is.Place, t.watch.Pattern.Match) {
 		if g.Path == "" || t.shows(&sluice.Event{Namespace: t.watch.Namespace, Path: g.Path}) {
@@ -125,7 +125,7 @@ func (t *trial) missGaps(lost []sluice.Gap) {
 	}
 }
 
-// end returns the result up to now.
+// end returns the result.
 func (t *trial) end(last uint64) sluice.WatchTrial {
 	t.is.More = t.is.Place < last
 	if !t.is.More {
