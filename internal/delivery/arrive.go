@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// arrive puts a delivery from the source into its lane, or acknowledges it at once if there is
-// nothing to do for it.
+// arrive puts a delivery from the source into its lane, or acknowledges it if there is nothing to
+// do for it. If the filter is expensive, arrive leaves the decision to doubt.
 func (r *runner) arrive(work context.Context, d *model.Delivery) {
 	r.active = true
 	if r.isSettled(d) || d.Event.Path != "" && !r.takes(r.sub, &d.Event) {
@@ -41,8 +41,8 @@ func (r *runner) takes(sub *sluice.Subscription, ev *sluice.Event) bool {
 // reach is the range of sequences that the record of a parked lane covers.
 type reach struct{ from, to uint64 }
 
-// isSettled reports whether the delivery was settled before, by this runner or before a restart, or
-// is sent when its lane is read back, which was parked before the restart.
+// isSettled reports whether the delivery needs nothing more: it was settled by this runner or
+// before a restart, or its lane was parked before the restart and will be read back.
 func (r *runner) isSettled(d *model.Delivery) bool {
 	return r.progressOf(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq) || r.covers(d)
 }
@@ -56,8 +56,8 @@ func (r *runner) covers(d *model.Delivery) bool {
 	return of.from <= d.Event.Seq && d.Event.Seq <= of.to
 }
 
-// progressOf returns the event's progress before a restart. A log that lost its latest events in a
-// power cut reuses their sequences.
+// progressOf returns the event's progress before a restart. It compares the event's id, because a
+// log that lost its latest events in a power cut reuses their sequences.
 func (r *runner) progressOf(ev *sluice.Event) model.Progress {
 	if p := r.recovered[ev.Seq]; p.EventID == ev.ID {
 		return p

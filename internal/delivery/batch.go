@@ -10,27 +10,29 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// A subscription with a batch is one lane. Its head is sent together with the events behind it that could be
-// sent alone: an event that cannot, or of which that is not known yet, ends the batch before it and becomes a
-// head. The sender decides how many of them fit into a request. A batch that failed is sent again as it was.
+// A subscription with a batch policy is one lane. Its head is sent together with the events behind
+// it that could also be sent alone. An event that cannot be sent, or whose filter is not evaluated
+// yet, ends the batch before it and becomes a head later. The sender decides how many events fit
+// into a request. A batch that failed is sent again unchanged.
 
-// batchBytes bounds the events of a batch, which are also named in the attempt's record.
+// batchBytes bounds the size of a batch, in bytes. It also bounds the attempt's record, which names
+// the events.
 const batchBytes = 512 << 10
 
-// weightOf returns about how many bytes an event adds to a batch.
+// weightOf returns approximately how many bytes an event adds to a batch.
 func weightOf(ev *sluice.Event) int {
 	const rest = 256 // names and braces
 	return len(ev.Data) + len(ev.ID) + len(ev.Path) + len(ev.Type) + rest
 }
 
-// room is how much more fits into a batch.
+// room is the space that is left in a batch.
 type room struct{ events, bytes int }
 
 func roomBehind(head *sluice.Event, most int) room {
 	return room{most - 1, batchBytes - weightOf(head)}
 }
 
-// take takes the room of one more event, and reports whether it fits.
+// take reserves room for one more event, and reports whether the event fits.
 func (r *room) take(ev *sluice.Event) bool {
 	r.events--
 	r.bytes -= weightOf(ev)
@@ -49,7 +51,8 @@ func (b *laneTable) behind(l *lane) []*model.Delivery {
 	return slices.Clone(l.queue[1:n])
 }
 
-// gathers reports whether a live lane waits for more events, and until when: its head waits from its storing on.
+// gathers reports whether a live lane waits for more events, and until when. The wait begins when
+// its head was stored.
 func (b *laneTable) gathers(l *lane) (until time.Time, ok bool) {
 	head := l.queue[0]
 	if b.batch.Wait == 0 || len(l.queue) >= b.batch.Max || head.Err != nil {
@@ -58,7 +61,7 @@ func (b *laneTable) gathers(l *lane) (until time.Time, ok bool) {
 	return head.Event.Stored.Add(b.batch.Wait.Std()), true
 }
 
-// file makes a live lane ready, or lets it wait for more events.
+// file makes a live lane ready, or makes it wait for more events.
 func (b *laneTable) file(l *lane) {
 	until, waits := b.gathers(l)
 	b.unfile(l)
@@ -70,15 +73,15 @@ func (b *laneTable) file(l *lane) {
 	heap.Push(&b.gathering, l)
 }
 
-// unfile ends a lane's waiting for more events.
+// unfile ends a lane's wait for more events.
 func (b *laneTable) unfile(l *lane) {
 	if l.place > 0 {
 		heap.Remove(&b.gathering, l.place-1)
 	}
 }
 
-// ripen makes the lanes ready that have waited long enough: never longer than from now on, as the clock of the log
-// may be ahead.
+// ripen makes the lanes ready that have waited long enough. It lets none wait longer than the
+// policy's wait from now, because the clock of the log may be ahead.
 func (b *laneTable) ripen(now time.Time) {
 	latest := now.Add(b.batch.Wait.Std())
 	for len(b.gathering) > 0 {
@@ -94,7 +97,7 @@ func (b *laneTable) ripen(now time.Time) {
 	}
 }
 
-// gatherHeap orders live lanes that wait for more events by the end of that.
+// gatherHeap orders the live lanes that wait for more events by the end of their wait.
 type gatherHeap []*lane
 
 func (h gatherHeap) Len() int           { return len(h) }
@@ -122,8 +125,8 @@ func (h *gatherHeap) Pop() any {
 	return l
 }
 
-// together returns the events that are sent with a live lane's head: those behind it, up to one that has to be looked at
-// alone.
+// together returns the events to send with a live lane's head: those of behind, up to the first one
+// that may be part of a loop.
 func (j job) together(ctx context.Context, behind []*model.Delivery) []*sluice.Event {
 	more := make([]*sluice.Event, 0, len(behind))
 	for _, d := range behind {
@@ -135,8 +138,9 @@ func (j job) together(ctx context.Context, behind []*model.Delivery) []*sluice.E
 	return more
 }
 
-// readTogether returns the events that are sent with a parked lane's head: those behind it that were read and are wanted, up to one
-// that has to be looked at alone, and to the end of a batch that is sent again.
+// readTogether returns the events to send with a parked lane's head: those behind it that were read
+// and are wanted. It stops at an event that has to be decided as a head, and at the end of a batch
+// that is being repeated.
 func (j job) readTogether(ctx context.Context, p *park) (more []*sluice.Event) {
 	last := p.upTo
 	if p.Attempts > 0 && p.BatchTo > 0 {
@@ -159,7 +163,8 @@ func (j job) readTogether(ctx context.Context, p *park) (more []*sluice.Event) {
 	return more
 }
 
-// joins reports whether an event that was read back is wanted, or has to be looked at as the head of its lane.
+// joins reports whether an event that was read back is wanted. alone means that it has to be
+// decided as the head of its lane.
 func (j job) joins(ctx context.Context, ev *sluice.Event) (wanted, alone bool) {
 	if j.r.progressOf(ev).Settled || !j.r.takes(j.sub, ev) {
 		return false, false
@@ -175,7 +180,7 @@ func (j job) joins(ctx context.Context, ev *sluice.Event) (wanted, alone bool) {
 	return true, cause != nil || err != nil || j.r.ports.allowed(ev) != nil
 }
 
-// sentOf returns those of further events that an attempt has sent.
+// sentOf returns those of the events behind the head that an attempt has sent.
 func sentOf(a *sluice.Attempt, more []*sluice.Event) []*sluice.Event {
 	return more[:max(0, len(a.Batch)-1)]
 }

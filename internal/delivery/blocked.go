@@ -35,8 +35,8 @@ func (j job) blockHead(ctx context.Context, t task, p *park, d model.Decision) e
 	return j.saveNowAndThen(ctx, t, p)
 }
 
-// saveNowAndThen stores a lane's read-back position, unless it was stored a moment ago or its
-// record is about to be deleted.
+// saveNowAndThen stores a lane's read-back position, unless it was stored within saveEvery or the
+// record is about to be deleted. A careful task stores it always.
 func (j job) saveNowAndThen(ctx context.Context, t task, p *park) error {
 	if p.FromSeq > p.upTo || !t.careful && time.Since(p.savedAt) < saveEvery {
 		return nil
@@ -53,7 +53,7 @@ func (j job) decide(ev *sluice.Event) model.Decision {
 	return j.noteDecision(j.r.outbound.decide(j.sub, ev))
 }
 
-// noteDecision remembers that access was lost.
+// noteDecision records that access was lost, and returns the decision.
 func (j job) noteDecision(d model.Decision) model.Decision {
 	if d == model.Lost {
 		j.r.lost.Store(j.sub)
@@ -61,8 +61,8 @@ func (j job) noteDecision(d model.Decision) model.Decision {
 	return d
 }
 
-// applyDecision enters that the gate kept an event back. It refunds the charge: nothing has to wait for an
-// event that was not sent.
+// applyDecision handles a decision of the gate not to send an event. It refunds the rate that was
+// charged for the attempt.
 func (r *runner) applyDecision(ctx context.Context, d model.Decision) error {
 	now := time.Now()
 	r.refund(now)

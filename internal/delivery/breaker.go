@@ -6,21 +6,21 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// The breaker's numbers (decision 0008).
+// The parameters of the breaker (decision 0008).
 const (
-	streakLength = 10              // consecutive failures that open it
-	shareCount   = 50              // or, of at least this many attempts,
-	sharePercent = 90              // this percentage failed
-	stillFails   = 5               // including the last ones: an old burst of failures is no evidence for now
-	shareSpan    = 5 * time.Second // within shareSpans of these
+	streakLength = 10              // the breaker opens after this many consecutive failures,
+	shareCount   = 50              // or if of at least this many attempts
+	sharePercent = 90              // this percentage failed,
+	stillFails   = 5               // including this many last ones, because an old burst of failures is no evidence for the present,
+	shareSpan    = 5 * time.Second // within shareSpans spans of this length;
 	shareSpans   = 6
-	troubleLanes = 3               // if they came from this many lanes
+	troubleLanes = 3               // in both cases if the failures came from this many lanes
 	troubleLasts = 5 * time.Second // and trouble has lasted this long
 
 	firstPause   = time.Second // until the first probe; doubles
 	longestPause = 30 * time.Second
-	pauseJitter  = 0.1              // plus or minus
-	quietCloses  = 30 * time.Second // half-open closes after this time without a failure and without waiting work
+	pauseJitter  = 0.1              // as a part of the pause, plus or minus
+	quietCloses  = 30 * time.Second // a half-open breaker closes after this time without a failure if it delays nothing
 
 	longestHold = time.Hour // upper limit of a Retry-After
 )
@@ -34,12 +34,12 @@ const (
 	passAll
 )
 
-// outcomeClass is the evidence of an answer about the endpoint, not about its event.
+// outcomeClass is what the outcome of a request says about the endpoint, apart from the event.
 type outcomeClass int
 
 const (
 	saidNothing outcomeClass = iota // no request was made
-	saidWell                        // it works, even if it refuses the event
+	saidWell                        // the endpoint works, even if it refused the event
 	saidTrouble                     // no answer, 5xx or 429
 )
 
@@ -49,12 +49,12 @@ type answer struct {
 	lane  string
 	said  outcomeClass
 	began time.Time
-	wait  time.Duration // requested by the endpoint
-	own   bool          // the lane fails alone: no evidence about the endpoint
+	wait  time.Duration // Retry-After of the endpoint
+	own   bool          // only this lane fails, so its failure says nothing about the endpoint
 }
 
-// breaker holds requests back from an endpoint in trouble. It is a value: no clock, no I/O; its
-// methods return the next state.
+// breaker holds back requests to an endpoint in trouble. It is an immutable value without clock and
+// I/O; its methods return the next state.
 //
 //	         trouble in several lanes                 probe: trouble, longer pause
 //	closed ───────────────────────────► open ◄──────────┐
@@ -64,8 +64,8 @@ type answer struct {
 //	  └──────────────────────────── half-open: 1, 2, 4, … at once
 type breaker struct {
 	state sluice.Breaker // zero: closed
-	epoch uint64         // increments when it opens: answers to earlier requests do not count
-	spell uint64         // increments when it opens from closed
+	epoch uint64         // incremented when it opens; answers to requests of earlier epochs do not count
+	spell uint64         // incremented when it opens while closed
 	under int            // requests of this epoch in flight
 	held  time.Time      // nothing is sent before
 
@@ -78,13 +78,13 @@ type breaker struct {
 	limit  int       // half-open: limit in flight
 	well   int       // successes in this round
 	failed int       // failures in this round
-	quiet  time.Time // time of the last failure
+	quiet  time.Time // time of the last failure, or when it became half-open
 	cured  uint64    // successes in this spell
 }
 
 func (b breaker) closed() bool { return b.state == "" || b.state == sluice.BreakerClosed }
 
-// admits returns which requests are permitted now. If none, it returns when to ask again: zero
+// admits returns which requests are permitted now. If none are, it returns when to ask again; zero
 // means after the next answer.
 func (b breaker) admits(now time.Time) (permit, time.Time) {
 	switch {
@@ -102,14 +102,14 @@ func (b breaker) admits(now time.Time) (permit, time.Time) {
 	return passAll, time.Time{}
 }
 
-// began enters that a request is made.
+// began records that a request begins.
 func (b breaker) began() breaker {
 	b.under++
 	return b
 }
 
-// ended enters the outcome of a request. window limits requests in flight while closed; random, in
-// [0, 1), jitters the next probe.
+// ended applies the outcome of a request. window is the limit of requests in flight while closed.
+// random, in [0, 1), is the jitter of the next probe.
 func (b breaker) ended(a answer, window int, now time.Time, random float64) breaker {
 	if a.wait > 0 {
 		b.held = later(b.held, now.Add(min(a.wait, longestHold)))
@@ -137,7 +137,7 @@ func (b breaker) ended(a answer, window int, now time.Time, random float64) brea
 	return b
 }
 
-// watch detects trouble while closed.
+// watch applies an answer while closed, and opens the breaker if the endpoint is in trouble.
 func (b breaker) watch(a answer, now time.Time, random float64) breaker {
 	b.streak = b.streak.add(a, now)
 	b.recent = b.recent.add(a, now)
@@ -156,7 +156,7 @@ func (b breaker) open(now time.Time) breaker {
 	return b
 }
 
-// wait postpones the next probe, for longer each time.
+// wait postpones the next probe, each time by a longer pause.
 func (b breaker) wait(now time.Time, random float64) breaker {
 	b.pause = b.next()
 	b.probeAt = now.Add(time.Duration(float64(b.pause) * (1 + pauseJitter*(2*random-1))))
@@ -187,8 +187,8 @@ func (b breaker) close(now time.Time) breaker {
 	return b
 }
 
-// settle closes a half-open breaker that has been quiet for long and does not hold anything up. The
-// runner calls it when nothing permitted remains to be handed out.
+// settle closes a half-open breaker that has been without a failure for quietCloses and delays
+// nothing. The dispatcher calls it when no more permitted work is left.
 func (b breaker) settle(now time.Time) breaker {
 	if b.state == sluice.BreakerHalfOpen && b.under < b.limit && now.Sub(b.quiet) >= quietCloses {
 		return b.close(now)
@@ -196,7 +196,7 @@ func (b breaker) settle(now time.Time) breaker {
 	return b
 }
 
-// resetAfterRestart enters that nothing is in flight any more.
+// resetAfterRestart records that no request is in flight after a restart.
 func (b breaker) resetAfterRestart() breaker {
 	b.under = 0
 	return b
@@ -207,19 +207,19 @@ func (b breaker) reset() breaker {
 	return breaker{epoch: b.epoch + 1, spell: b.spell}
 }
 
-// probeMark marks when a lane failed without its attempt being counted.
+// probeMark records when a lane failed without its attempt being counted.
 type probeMark struct{ spell, cured uint64 }
 
-// mark returns the mark for a lane whose failure is not counted now.
+// mark returns the present mark, for a lane whose failure is not counted.
 func (b breaker) mark() probeMark { return probeMark{spell: b.spell, cured: b.cured} }
 
-// isCurrent reports whether a spared lane fails by itself: others have succeeded since. Its attempts
-// count again, or it would keep the breaker from closing.
+// isCurrent reports whether other lanes have succeeded since a lane got its mark, so that the lane
+// fails by itself. Its attempts then count again; otherwise it would keep the breaker from closing.
 func (b breaker) isCurrent(s probeMark) bool {
 	return b.state == sluice.BreakerHalfOpen && s.spell == b.spell && s.spell > 0 && b.cured > s.cured
 }
 
-// laneSet is the first few distinct lanes.
+// laneSet holds the first few distinct lanes.
 type laneSet [troubleLanes]string
 
 func (s laneSet) add(lane string) laneSet {
@@ -237,7 +237,7 @@ func (s laneSet) add(lane string) laneSet {
 
 func (s laneSet) full() bool { return s[len(s)-1] != "" }
 
-// streak is consecutive failures.
+// streak counts consecutive failures.
 type streak struct {
 	count int
 	after time.Time // when the endpoint last worked; zero: never
@@ -261,16 +261,16 @@ func (s streak) trouble(now time.Time) bool {
 	return s.count >= streakLength && s.lanes.full() && now.Sub(s.since) >= troubleLasts
 }
 
-// recency counts the attempts of the last spans.
+// recency counts the attempts of the last shareSpans spans.
 type recency struct {
 	spans [shareSpans]span
-	since time.Time // since when too many of them have failed; zero: not so
+	since time.Time // since when too many of them have failed; zero: they have not
 }
 
 type span struct {
-	at          int64 // in spans since 1970
+	at          int64 // number of the span since 1970
 	all, failed int
-	lanes       laneSet // with failures
+	lanes       laneSet // lanes with failures
 }
 
 func (s recency) add(a answer, now time.Time) recency {

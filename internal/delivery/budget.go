@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	aheadLimit = 24 << 20 // bytes that all lanes of the process read ahead together
+	aheadLimit = 24 << 20 // maximum bytes that all lanes of the process read ahead together
 	aheadBatch = 4 << 20  // upper limit of one batch
 	aheadEvent = 1 << 10  // overhead of an event besides its data
 )
 
-// budget bounds the read-ahead of a runner's lanes, because thousands of lanes may have a backlog
-// of large events. Without a share of it a lane reads one event at a time.
+// budget bounds the memory for events that the lanes of a runner read ahead, because thousands of
+// lanes may have a backlog of large events. A lane that gets no share reads one event at a time.
 type budget struct {
 	shared *atomic.Int64 // taken by all runners of the process
 	own    atomic.Int64  // taken by this runner
@@ -29,7 +29,8 @@ func (b *budget) take() bool {
 	return true
 }
 
-// settle keeps the size of the events that were read and returns the rest of the reserved batch.
+// settle keeps the share for the events that were read, gives the rest of the batch back, and
+// returns the size that it kept.
 func (b *budget) settle(events []sluice.Event) (size int64) {
 	for i := range events {
 		size += aheadEvent + int64(len(events[i].Data))

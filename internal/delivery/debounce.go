@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// A subscription with a debounce parks each lane at its first event, without an attempt, until the path is quiet: its
-// events wait in the log, not in the window, also across a restart. A lane that is due, for this reason or to try
-// again, goes on with its latest event.
+// A subscription with a debounce policy parks each lane at its first event, without an attempt,
+// until the path is quiet. So events wait in the log instead of the window, even across a restart.
+// When a lane is due, because its path is quiet or for a retry, it continues with its latest event.
 
-// debounce returns the debounce of a runner; a replay has none.
+// debounce returns the debounce policy of a runner; a replay has none.
 func (r *runner) debounce(sub *sluice.Subscription) sluice.Debounce {
 	if r.conclude != nil {
 		return sluice.Debounce{}
@@ -21,15 +21,18 @@ func (r *runner) debounce(sub *sluice.Subscription) sluice.Debounce {
 	return sub.Policy.Debounce
 }
 
-// mostQuietLanes bounds the lanes of a subscription that wait for their paths to be quiet: each is a record, and memory.
+// mostQuietLanes bounds the lanes of a subscription that wait for their paths to be quiet, because
+// each takes a record and memory.
 const mostQuietLanes = 10_000
 
-// defersNew reports whether a live lane is parked until its path is quiet. If too many wait, it is sent at once.
+// defersNew reports whether a live lane is to be parked until its path is quiet. If too many lanes
+// wait already, it is not.
 func (b *laneTable) defersNew(l *lane) bool {
 	return b.debounce.Quiet > 0 && l.queue[0].Err == nil && b.quiet < mostQuietLanes
 }
 
-// deferred enters whether a lane that was parked, or that has sent its latest event, waits for its path to be quiet.
+// deferred makes a parked lane wait for its path to be quiet, if it has something to send and its
+// head has not failed.
 func (b *laneTable) deferred(p *park, since time.Time) {
 	if b.debounce.Quiet == 0 || p.Attempts > 0 || p.Held != "" || p.ended() {
 		return
@@ -38,7 +41,7 @@ func (b *laneTable) deferred(p *park, since time.Time) {
 	b.quiet++
 }
 
-// undefer enters that a lane's events are sent.
+// undefer ends a lane's wait for its path to be quiet.
 func (b *laneTable) undefer(p *park) {
 	if p.waits {
 		p.waits = false
@@ -46,7 +49,8 @@ func (b *laneTable) undefer(p *park) {
 	}
 }
 
-// defers reports whether a lane that is due waits on, because an event has come meanwhile, and sets until when.
+// defers reports whether a lane that is due has to wait longer, because an event has arrived
+// meanwhile, and sets its next time.
 func (b *laneTable) defers(p *park, now time.Time) bool {
 	if !p.waits || b.debounce.Quiet == 0 {
 		return false
@@ -69,8 +73,9 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// coverSuperseded enters which events need not be sent any more, because a later one on their path was sent before a restart: their
-// acknowledgements may be lost.
+// coverSuperseded marks events as covered that need not be sent, because a later one on their path
+// was sent before a restart. They may be redelivered, because their acknowledgements may have been
+// lost.
 func (r *runner) coverSuperseded() {
 	for seq, p := range r.recovered {
 		if p.SupersedesFrom == 0 {
@@ -85,21 +90,22 @@ func (r *runner) coverSuperseded() {
 	}
 }
 
-// skipToLatest moves a parked lane to its latest event, in whose favour those before it are not sent. It stays where it is if one
-// has to be looked at alone: then they are sent one after the other.
+// skipToLatest moves a parked lane to its latest event; the events before that are not sent. If one
+// of the events has to be decided as a head, the lane stays where it is, and its events are sent
+// one after the other.
 func (j job) skipToLatest(ctx context.Context, p *park) error {
 	if j.r.debounce(j.sub).Quiet == 0 || p.FromSeq >= p.upTo {
 		return nil
 	}
 	latest, err := j.latestIn(ctx, p, p.upTo, 1)
-	if err == nil && latest == nil { // after a restart, the end of the lane is no event of it
+	if err == nil && latest == nil { // after a restart, upTo need not be an event of the lane
 		latest, err = j.latestIn(ctx, p, p.FromSeq, readBack)
 	}
 	if err != nil || latest == nil || latest.Seq == p.FromSeq {
 		return err
 	}
 	j.drop(p)
-	if j.r.progressOf(latest).Settled { // before a crash
+	if j.r.progressOf(latest).Settled { // it was settled before a crash
 		p.moveTo(latest.Seq + 1)
 		return nil
 	}
@@ -111,8 +117,8 @@ func (j job) skipToLatest(ctx context.Context, p *park) error {
 	return nil
 }
 
-// latestIn returns the last event of a parked lane, from a sequence on, that was settled or can be sent; nil if there is none, or one
-// has to be looked at alone.
+// latestIn returns the last event of a parked lane, from a sequence on, that was settled or can be
+// sent. It returns nil if there is none, or if an event has to be decided as a head.
 func (j job) latestIn(ctx context.Context, p *park, from uint64, limit int) (latest *sluice.Event, err error) {
 	for from <= p.upTo {
 		var found []sluice.Event
@@ -125,7 +131,7 @@ func (j job) latestIn(ctx context.Context, p *park, from uint64, limit int) (lat
 		}
 		last, alone := j.lastOf(ctx, found, p.upTo)
 		if alone {
-			return nil, nil //nolint:nilnil // it is no error
+			return nil, nil // nolint:nilnil // nil: an event has to be decided as a head
 		}
 		latest = cmp.Or(last, latest)
 		if len(found) < limit {
@@ -136,7 +142,8 @@ func (j job) latestIn(ctx context.Context, p *park, from uint64, limit int) (lat
 	return latest, nil
 }
 
-// lastOf returns the last of some events, up to a sequence, that was settled or can be sent; alone if one has to be looked at alone.
+// lastOf returns the last of the events, up to a sequence, that was settled or can be sent. alone
+// means that one of them has to be decided as a head.
 func (j job) lastOf(ctx context.Context, events []sluice.Event, upTo uint64) (last *sluice.Event, alone bool) {
 	for i := range events {
 		ev := &events[i]

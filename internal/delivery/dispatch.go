@@ -14,7 +14,7 @@ func (r *runner) dispatch(work context.Context, t *timers) {
 		r.busy.Add(1)
 		r.workers.give(order{work, r, one})
 	}
-	clear(p.tasks) // lanes end
+	clear(p.tasks) // do not keep lanes alive
 	for _, why := range p.waits {
 		r.observe.Throttled(r.sub)
 		r.ports.Announce.Throttled(r.sub, why)

@@ -10,21 +10,22 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Pauses before a gate that could not decide is asked again.
+// Backoff after the gate could not decide.
 const (
 	minGateBackoff    = 100 * time.Millisecond
 	maxGateBackoff    = 5 * time.Second
 	loggedGateBackoff = time.Second // pauses from this length on are logged
 )
 
-// burst limits the burst after an idle time to one fiftieth of the rate. Receivers count in windows
-// of their own, and their count must not exceed the rate.
+// burst limits the burst after an idle time to one fiftieth of the rate. Receivers count requests
+// in windows of their own, and in none of them may the count exceed the rate.
 const burst = 50
 
-// dispatcher decides which tasks of a subscription start, and when: from its lanes, the breaker, the
-// rate, the pace of the endpoint, the pauses of the gate and its fair share of the process's permits.
-// The runner executes what it decides and enters the results: no I/O, no clock, no goroutine, one
-// owner. Pace and share are counters in memory that runners have in common.
+// dispatcher decides which tasks of a subscription start, and when. It considers the lanes, the
+// breaker, the rate, the pace of the endpoint, the backoff of the gate and the subscription's fair
+// share of the process's permits. The runner, its only user, executes the tasks and enters their
+// results. The dispatcher does no I/O, reads no clock and starts no goroutine. Pace and share are
+// counters in memory that runners have in common.
 type dispatcher struct {
 	sub     *sluice.Subscription
 	lanes   *laneTable
@@ -33,37 +34,37 @@ type dispatcher struct {
 
 	limits      []*rate.Limiter // none: unbounded
 	throttled   time.Time       // nothing is sent before this, because of the rate
-	told        time.Time       // the last announced end of a wait
+	told        time.Time       // the end of the wait that was announced last
 	askAt       time.Time       // nothing is sent before this, because the gate could not decide
 	gateBackoff time.Duration
 
-	pacer  Pace   // nil: no rate is shared
-	paid   bool   // the shared rate for the next attempt is
+	pacer  Pace   // nil: no shared rates
+	paid   bool   // the next attempt is already charged to the shared rate
 	places places // its fair share of the process's permits
 
-	tasks []task // the memory of a plan's
+	tasks []task // scratch memory for plan.tasks
 }
 
 // places is a fair share of the process's permits for attempts.
 type places interface {
-	Take() bool // takes one, or waits in line
-	Pass()      // leaves the line
+	Take() bool // takes a permit, or returns false and waits in line
+	Pass()      // stops waiting in line
 }
 
 // plan is a decision: what the runner does now, and when it asks again.
 type plan struct {
 	tasks  []task    // to start, in order; valid until the next decision
-	waits  []string  // why work waits, to announce: rate, retry_after
+	waits  []string  // reasons to announce why work waits: rate, retry_after
 	turned bool      // the breaker's state changed
-	wake   time.Time // zero: after the next result
+	wake   time.Time // when to decide again; zero: after the next result
 }
 
-// decide returns the tasks that start now, and when the next may.
+// decide returns the tasks to start now, and when to decide again.
 func (d *dispatcher) decide(now time.Time) plan {
 	p := plan{tasks: d.tasks[:0]}
 	may, next := d.permitted(now, &p)
 	for d.mayStart(now, may) {
-		t, _ := d.lanes.next(now, may) // there is one
+		t, _ := d.lanes.next(now, may) // mayStart has checked that there is one
 		t.sub, t.careful = d.sub, t.careful || len(d.limits) > 0 || d.paced()
 		d.markProbe(&t)
 		p.tasks = append(p.tasks, t)
@@ -71,20 +72,21 @@ func (d *dispatcher) decide(now time.Time) plan {
 		may, next = d.permitted(now, &p)
 	}
 	d.tasks = p.tasks
-	if d.paid { // unused
+	if d.paid { // charged, but not used
 		d.unpace(now)
 	}
 	if may != passNone {
 		next = d.lanes.wake()
 		p.turned = d.turn(d.breaker.settle(now))
 	} else if due := d.lanes.wake(); d.waitsUntil().After(now) && due.After(now) && due.Before(next) {
-		next = due // to announce that it waits
+		next = due // so that the wait is announced when work is due
 	}
 	p.wake = next
 	return p
 }
 
-// permitted is admits, and notes in the plan that work waits for the rate or for a Retry-After.
+// permitted is admits. It also adds to the plan that work waits for the rate or for a Retry-After,
+// once for each wait.
 func (d *dispatcher) permitted(now time.Time, p *plan) (permit, time.Time) {
 	may, next := d.admits(now)
 	if until := d.waitsUntil(); until.After(now) && !until.Equal(d.told) && d.lanes.waits(now) {
@@ -94,7 +96,7 @@ func (d *dispatcher) permitted(now time.Time, p *plan) (permit, time.Time) {
 	return may, next
 }
 
-// mayStart reports whether a task may start now, and if so takes a share of the process's permits.
+// mayStart reports whether a task may start now. If so, it has taken a permit.
 func (d *dispatcher) mayStart(now time.Time, may permit) bool {
 	if !d.lanes.canSend(now, may) {
 		d.places.Pass()
@@ -120,10 +122,10 @@ func (d *dispatcher) admits(now time.Time) (permit, time.Time) {
 	return may, next
 }
 
-// waitsUntil returns when the rate and any Retry-After next allow a request.
+// waitsUntil returns the time from which the rate and any Retry-After permit a request.
 func (d *dispatcher) waitsUntil() time.Time { return later(d.throttled, d.breaker.held) }
 
-// throttledBy returns the announced reason for a wait.
+// throttledBy returns the reason for a wait, as it is announced.
 func (d *dispatcher) throttledBy() string {
 	if d.breaker.held.After(d.throttled) {
 		return "retry_after"
@@ -131,7 +133,7 @@ func (d *dispatcher) throttledBy() string {
 	return "rate"
 }
 
-// throttle charges a task that sends. A charge beyond the rate delays the next task.
+// throttle charges a task that sends to the rate. A charge beyond the rate delays the next task.
 func (d *dispatcher) throttle(t task, now time.Time) {
 	if !t.lane.asks {
 		return
@@ -142,14 +144,15 @@ func (d *dispatcher) throttle(t task, now time.Time) {
 	}
 }
 
-// paced reports whether the endpoint agreed to a rate, or the subscription shares its own with others.
+// paced reports whether the endpoint agreed to a rate, or the subscription shares its rate with
+// others.
 func (d *dispatcher) paced() bool {
 	agreed := d.sub.Agreed != nil && d.sub.Agreed.RatePerMinute > 0
 	return d.pacer != nil && (agreed || d.sub.Policy.Rate.Key != "")
 }
 
-// pace charges the next attempt at a rate that others share, unless it is charged already,
-// and reports whether the attempt may start now. If not, throttled is the time to ask again.
+// pace charges the next attempt to the rates that others share, unless it is charged already, and
+// reports whether the attempt may start now. If not, it sets throttled to the time to ask again.
 func (d *dispatcher) pace(now time.Time) bool {
 	if d.paid || !d.paced() {
 		return true
@@ -162,13 +165,14 @@ func (d *dispatcher) pace(now time.Time) bool {
 	return true
 }
 
-// unpace returns the charge of an attempt that is not made.
+// unpace gives back the shared charge of an attempt that is not made.
 func (d *dispatcher) unpace(now time.Time) {
 	d.paid = false
 	d.pacer.Return(d.sub, now)
 }
 
-// limitsOf returns a bucket for each bound, none for a rate that others share. It holds a fiftieth of the bound's volume.
+// limitsOf returns a bucket for each limit of a rate, none for a rate that others share. A bucket
+// holds a fiftieth of its limit.
 func limitsOf(r sluice.Rate) (all []*rate.Limiter) {
 	if r.Key != "" {
 		return nil
@@ -182,12 +186,12 @@ func limitsOf(r sluice.Rate) (all []*rate.Limiter) {
 	return all
 }
 
-// adopt enters the subscription's settings. A given rate replaces the subscription's. The buckets are
-// refilled if the rate is another one, or these are the first settings.
+// adopt applies the subscription's settings. given, if not zero, replaces the subscription's rate.
+// The buckets start full if the rate has changed, or if these are the first settings.
 func (d *dispatcher) adopt(sub *sluice.Subscription, given sluice.Rate, first bool) { //nolint:revive // first is a fact
 	if d.sub.Endpoint.URL != sub.Endpoint.URL {
 		d.breaker, d.failing = d.breaker.reset(), failing{}
-		d.throttled = time.Time{} // the other endpoint asked for it
+		d.throttled = time.Time{} // it was the wait of the other endpoint
 	}
 	if limit := cmp.Or(given, sub.Policy.Rate); first || cmp.Or(given, d.sub.Policy.Rate) != limit {
 		d.limits = limitsOf(limit)
@@ -196,7 +200,8 @@ func (d *dispatcher) adopt(sub *sluice.Subscription, given sluice.Rate, first bo
 	d.sub = sub
 }
 
-// markProbe enters that a task with a request is handed out.
+// markProbe tells the breaker that a task that makes a request starts. If the breaker is not
+// closed, it makes the task a probe.
 func (d *dispatcher) markProbe(t *task) {
 	l := t.lane
 	l.asks = t.kind == taskSend || t.kind == taskResume
@@ -210,8 +215,8 @@ func (d *dispatcher) markProbe(t *task) {
 	d.breaker = d.breaker.began()
 }
 
-// heard enters the outcome of a task, nil if it made no attempt, into the breaker, and reports
-// whether its state changed. random, in [0, 1), jitters the next probe.
+// heard applies the outcome of a task to the breaker, nil if the task made no attempt, and reports
+// whether the breaker's state changed. random, in [0, 1), is the jitter of the next probe.
 func (d *dispatcher) heard(l *lane, a *sluice.Attempt, now time.Time, random float64) (turned bool) {
 	if !l.asks {
 		return false
@@ -237,8 +242,7 @@ func (d *dispatcher) turn(b breaker) bool {
 	return (!before.closed() || !b.closed()) && before.state != b.state
 }
 
-// enter applies a result to the lanes, and returns the deliveries that it settled, to be
-// acknowledged.
+// enter applies a result to the lanes, and returns the deliveries for the runner to acknowledge.
 func (d *dispatcher) enter(res *result, now time.Time) (acks []*model.Delivery) {
 	switch res.kind {
 	case resultSettled:
@@ -260,18 +264,18 @@ func (d *dispatcher) enter(res *result, now time.Time) (acks []*model.Delivery) 
 	return acks
 }
 
-// backOffGate enters that the gate could not decide: nothing is sent until it is asked again. It
-// reports whether that has lasted long enough to be logged, once.
+// backOffGate starts a pause after the gate could not decide; nothing is sent until it is over. It
+// returns true once, when pauses have become long enough to be logged.
 func (d *dispatcher) backOffGate(now time.Time) (notable bool) {
 	if d.askAt.After(now) {
-		return false // it was asked about several at once
+		return false // several attempts asked at once
 	}
 	d.gateBackoff = min(max(2*d.gateBackoff, minGateBackoff), maxGateBackoff)
 	d.askAt = now.Add(d.gateBackoff)
 	return d.gateBackoff >= loggedGateBackoff && d.gateBackoff < 2*loggedGateBackoff
 }
 
-// refund returns the charge of a task that sent nothing.
+// refund gives back the charges of a task that sent nothing.
 func (d *dispatcher) refund(now time.Time) {
 	if d.paced() {
 		d.unpace(now)

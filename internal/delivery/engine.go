@@ -20,17 +20,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Watcher reports every subscription, first its current state, then its changes, until ctx is done.
-// A nil sub means that the subscription of that id is gone; an empty id, that all present ones were
-// reported.
+// Watcher reports subscriptions. Watch calls change with the current state of each, then with each
+// change, until ctx is done. A nil sub means that the subscription is gone; an empty id means that
+// all stored ones have been reported.
 type Watcher interface {
 	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
 }
 
-// Ownership decides which subscriptions this process serves.
+// Ownership reports which subscriptions this process serves.
 type Ownership interface {
 	supervise.Ownership
-	Owns(key string) bool // by model.LeaseKey
+	Owns(key string) bool // key: see model.LeaseKey
 }
 
 // Options are an engine's optional dependencies and settings.
@@ -39,13 +39,13 @@ type Options struct {
 	Log     *slog.Logger // default: slog.DiscardHandler
 	Replays ReplayWatcher
 
-	LookEvery   time.Duration // interval between looks at waiting events; default: ten seconds
+	LookEvery   time.Duration // interval of scans for events that left the log; default: ten seconds
 	MaxInFlight int           // concurrent requests of all subscriptions; default: 1,024
 	MaxPrograms int           // concurrent programs of all subscriptions; default: 256
 }
 
-// ReplayWatcher reports every replay, first its current state, then its changes and its end, until
-// ctx is done.
+// ReplayWatcher reports replays. Watch calls change with the current state of each, then with each
+// change and its end, until ctx is done.
 type ReplayWatcher interface {
 	Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error
 }
@@ -56,7 +56,8 @@ const (
 	maxPrograms = 256
 )
 
-// Engine serves the push subscriptions that this process owns, one runner each.
+// Engine serves the push subscriptions that this process owns, each by a runner. It is safe for
+// concurrent use.
 type Engine struct {
 	watch   Watcher
 	owns    Ownership
@@ -65,36 +66,36 @@ type Engine struct {
 	changes chan change
 
 	serving  supervise.Set[*served] // by subscription
-	seats    seats                  // with arrivals: of the subscriptions that joined
+	seats    seats                  // with Deps.Arrivals: the seats of the subscriptions that joined
 	complete bool                   // all present subscriptions were reported
 	replays  replays
 	shares   *fairsem.Shares // permits for requests in flight
-	programs *fairsem.Shares // permits for programs: those that hang take none from requests
+	programs *fairsem.Shares // permits for programs, separate so that programs that hang block no requests
 	outbound *outbound       // the only holder of the sender
-	workers  *workers        // of all runners; while it serves
-	ahead    atomic.Int64    // bytes of the budget used by read-ahead
+	workers  *workers        // shared by all runners; set while serve runs
+	ahead    atomic.Int64    // bytes of the read-ahead budget in use
 }
 
 type change struct {
 	id  string
-	sub *sluice.Subscription // nil with an id: gone; nil without one: check all again
+	sub *sluice.Subscription // nil with an id: the subscription is gone; nil without an id: check all again
 
 	settled chan struct{} // if not nil: closed when the runners that were told to end have ended
 
-	replay *sluice.Replay // with an id: of a replay; nil: the change is of a subscription
-	gone   bool           // the replay is
+	replay *sluice.Replay // a changed replay; nil: the change is of a subscription
+	gone   bool           // the replay is gone
 
 	saveLanes bool // the store has lost the records of all parked lanes
 	complete  bool // all present subscriptions were reported
-	wake      bool // with an id: it needs a runner
+	wake      bool // with an id: the subscription needs a runner
 
-	rested *served // with an id: its runner has ended, because it had no work
+	rested *served // with an id: this runner of the subscription has ended, because it had no work
 }
 
 // served is a subscription that a runner serves.
 type served struct {
 	runner *runner
-	replay *replaying  // nil: it is of the live deliveries
+	replay *replaying  // nil: the runner serves the live deliveries
 	over   atomic.Bool // the subscription has ended for good
 }
 
@@ -125,7 +126,7 @@ func New(watch Watcher, owns Ownership, ports Deps, opts Options) *Engine {
 	}
 }
 
-// Run serves until ctx is done. Attempts in flight finish before it returns.
+// Run serves subscriptions until ctx is done. It returns when the attempts in flight have finished.
 func (e *Engine) Run(ctx context.Context) error {
 	watches := []func(context.Context) error{func(ctx context.Context) error {
 		return e.watch.Watch(ctx, func(id string, sub *sluice.Subscription) {
@@ -150,7 +151,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	})
 }
 
-// serve serves until ctx is done. Arrivals end after the last runner.
+// serve serves subscriptions until ctx is done. It ends Arrivals after the last runner.
 func (e *Engine) serve(ctx context.Context) {
 	e.workers = newWorkers()
 	defer e.workers.end()
@@ -173,7 +174,8 @@ func (e *Engine) tell(ctx context.Context, c change) {
 	}
 }
 
-// follow keeps the runners in step with the subscriptions and with their ownership.
+// follow applies changes of subscriptions and of their ownership until ctx is done. It also sweeps
+// the subscriptions that are not active.
 func (e *Engine) follow(ctx context.Context) {
 	all := map[string]*sluice.Subscription{}
 	tick := time.NewTicker(sweepLooks * e.opts.LookEvery)
@@ -192,7 +194,7 @@ func (e *Engine) follow(ctx context.Context) {
 					e.sweep(ctx, subs)
 					swept <- struct{}{}
 				})
-			default: // it takes long
+			default: // the previous sweep is still running
 			}
 		case c := <-e.changes:
 			e.enter(ctx, c, all)
@@ -200,7 +202,7 @@ func (e *Engine) follow(ctx context.Context) {
 	}
 }
 
-// enter applies a change to the set of known subscriptions.
+// enter applies a change to the known subscriptions and their runners.
 func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Subscription) {
 	switch {
 	case c.saveLanes:
@@ -249,7 +251,7 @@ func (e *Engine) settle(settled chan struct{}) {
 	})
 }
 
-// idle returns the subscriptions that this process owns and does not serve.
+// idle returns the subscriptions that this process owns but that are not active.
 func (e *Engine) idle(all map[string]*sluice.Subscription) (subs []*sluice.Subscription) {
 	for _, sub := range all {
 		if sub.Mode == sluice.Push && (sub.State == sluice.Paused || sub.State == sluice.Disabled || sub.State == sluice.Suspended) && e.owns.Owns(model.LeaseKey(sub)) {
@@ -284,15 +286,15 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 	}
 }
 
-// serves reports whether the runner of a subscription can go on with other settings of it.
+// serves reports whether the runner can continue with new settings of its subscription.
 func (s *served) serves(sub *sluice.Subscription) bool {
 	return s.runner.ordering == sub.Policy.Ordering && s.runner.began.Equal(sub.Began()) && s.runner.program == runsProgram(sub)
 }
 
-// wake starts a runner for a subscription that has none.
+// wake asks for a runner for a subscription.
 func (e *Engine) wake(ctx context.Context, id string) { e.tell(ctx, change{id: id, wake: true}) }
 
-// awake starts a runner for a subscription, unless it has one that works or is not served here.
+// awake starts a runner for a subscription that is active and owned, unless it has a working one.
 func (e *Engine) awake(ctx context.Context, sub *sluice.Subscription) {
 	if sub == nil || sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(model.LeaseKey(sub)) {
 		return
@@ -303,14 +305,14 @@ func (e *Engine) awake(ctx context.Context, sub *sluice.Subscription) {
 	e.start(ctx, sub)
 }
 
-// commit lets the arrivals serve those that joined, once all have.
+// commit makes Arrivals serve the subscriptions that joined, once all have been reported.
 func (e *Engine) commit() {
 	if e.ports.Arrivals != nil && e.complete {
 		e.ports.Arrivals.Commit()
 	}
 }
 
-// stop stops serving a subscription that is not active, or another process's.
+// stop stops serving a subscription that is not active or not owned.
 func (e *Engine) stop(sub *sluice.Subscription) {
 	ended := e.serving.Stop(sub.ID)
 	if e.ports.Arrivals == nil {
@@ -323,9 +325,9 @@ func (e *Engine) stop(sub *sluice.Subscription) {
 			seat.Drop()
 		}
 	case sub.Mode != sluice.Push:
-	case seat == nil && ended == nil: // an earlier process may not have stored that it left
+	case seat == nil && ended == nil: // an earlier process may have ended without storing that it left
 		e.ports.Arrivals.Join(sub, func() {}).Leave()
-	case seat == nil: // it leaves when its runner has ended
+	case seat == nil: // an earlier call lets it leave when its runner has ended
 	case ended == nil:
 		seat.Leave()
 	default:
@@ -354,8 +356,8 @@ func (e *Engine) newRunner(sub *sluice.Subscription, ports Deps) *runner {
 	return r
 }
 
-// start starts a runner in place of the subscription's present one, which finishes its attempts in
-// flight first. It ends with ctx, or when it is stopped.
+// start starts a runner in place of the subscription's present one. The new runner begins when that
+// has finished its attempts in flight. It ends with ctx, or when it is stopped.
 func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 	e.serving.Start(ctx, sub.ID, func(inner context.Context) (*served, func()) {
 		s := &served{runner: e.newRunner(sub, e.ports)}
@@ -373,7 +375,7 @@ func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 
 // keep restarts a runner after a failure, with backoff.
 func (e *Engine) keep(ctx context.Context, r *runner) {
-	const shortest, longest = 250 * time.Millisecond, 5 * time.Second // NATS may return any moment
+	const shortest, longest = 250 * time.Millisecond, 5 * time.Second // short, because NATS may be back at any moment
 	pause := shortest
 	for {
 		began := time.Now()
@@ -382,7 +384,7 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 			return
 		}
 		if err == nil || errors.Is(err, errGone) {
-			<-ctx.Done() // it is cancelled; opening it again would create its consumers again
+			<-ctx.Done() // the subscription is being cancelled; opening it again would create its consumers again
 		}
 		if ctx.Err() != nil {
 			return
@@ -403,8 +405,8 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 	}
 }
 
-// runOnce runs a runner and handles its end. Access lost while it was told to end is handled by the
-// next process to serve the subscription.
+// runOnce runs a runner and handles its end. If access was lost while the runner was told to end,
+// the next process that serves the subscription handles that.
 func (e *Engine) runOnce(ctx context.Context, r *runner) error {
 	err := r.run(ctx)
 	switch {
@@ -416,7 +418,8 @@ func (e *Engine) runOnce(ctx context.Context, r *runner) error {
 	return err
 }
 
-// end stops the runner of a subscription that has ended for good: its last writes are of no use.
+// end stops the runner of a subscription that was cancelled or deleted, and makes it remove its
+// records.
 func (e *Engine) end(id string) {
 	if s, ok := e.serving.Get(id); ok {
 		s.over.Store(true)
@@ -427,8 +430,8 @@ func (e *Engine) end(id string) {
 	}
 }
 
-// Gauges returns a snapshot of every subscription that is served, by subscription: zero for one that has no runner because it
-// has no work.
+// Gauges returns a snapshot of every subscription that is served, ordered by subscription. It is
+// zero for a subscription that has no runner because it has no work.
 func (e *Engine) Gauges() []model.DeliveryGauges {
 	serving := e.serving.All()
 	all := make([]model.DeliveryGauges, 0, len(serving))

@@ -6,10 +6,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// failing is continuous failure: since when every attempt failed, and the last announced percentage
-// of the time until the subscription is disabled. It is a value: no clock, no I/O.
+// failing tracks continuous failure: since when every attempt has failed, and the percentage of the
+// time until the subscription is disabled that was announced last. It is an immutable value without
+// clock and I/O.
 type failing struct {
-	since   time.Time // zero: not so
+	since   time.Time // zero: not every attempt fails
 	alerted int
 }
 
@@ -19,11 +20,12 @@ type judgement int
 const (
 	judgedWell judgement = iota // none
 	judgedGone                  // the endpoint is gone
-	judgedOver                  // continuous failure has lasted too long: the subscription is disabled
+	judgedOver                  // continuous failure has lasted too long, so the subscription has to be disabled
 )
 
-// judge enters an attempt; nil: none was made. Failure that lasts longer than after disables.
-// alerted is the percentage to announce when it grows: of several at once only the last.
+// judge applies an attempt; nil: none was made. Failure that lasts longer than after disables the
+// subscription. When alerted of the result has grown, the caller announces it; percentages that are
+// passed at once are announced only as the highest.
 func (f failing) judge(a *sluice.Attempt, after time.Duration, now time.Time) (failing, judgement) {
 	switch {
 	case a == nil:
@@ -33,7 +35,7 @@ func (f failing) judge(a *sluice.Attempt, after time.Duration, now time.Time) (f
 	case a.Outcome == sluice.Delivered:
 		return failing{}, judgedWell
 	case f.since.IsZero():
-		f.since = now.Add(-a.Duration.Std()) // by the monotonic clock
+		f.since = now.Add(-a.Duration.Std()) // now has a monotonic reading
 		return f, judgedWell
 	}
 	lasts, reached := now.Sub(f.since), 0

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 )
 
-// publishGauges publishes the state of the lane table. The search for the oldest event visits every lane,
-// so it runs only now and then.
+// publishGauges publishes the state of the lane table. The search for the oldest event visits every
+// lane, so it runs at most once in lookEvery.
 func (r *runner) publishGauges() {
 	const lookEvery = 250 * time.Millisecond
 	r.mu.Lock()
@@ -25,7 +25,7 @@ func (r *runner) publishGauges() {
 	r.gauges.Due = r.retries
 }
 
-// retries returns how many parked lanes have another attempt until then, of those that had one.
+// retries returns how many parked lanes whose head has failed have their next attempt until a time.
 func (b *laneTable) retries(until time.Time) (n int) {
 	for _, l := range b.due {
 		if l.park.Attempts > 0 && !l.park.NextAt.After(until) {
@@ -45,8 +45,8 @@ func (r *runner) read() model.DeliveryGauges {
 	return g
 }
 
-// recentSet remembers the last few settled sequences: a lost acknowledgement brings its delivery
-// back.
+// recentSet remembers the last settled sequences, because a delivery whose acknowledgement is lost
+// comes again.
 type recentSet struct {
 	size int
 	ring []uint64

@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Shorter times are not stored across a restart.
+// Minimum times for the health to be stored across a restart.
 const (
-	failingNoted = time.Minute     // time during which every attempt has failed
+	failingNoted = time.Minute     // how long every attempt has failed
 	holdNoted    = 5 * time.Second // remaining time of a Retry-After
 )
 
-// classify returns an attempt's evidence about the endpoint.
+// classify returns what an attempt says about the endpoint.
 func classify(a *sluice.Attempt) outcomeClass {
 	switch {
 	case a == nil || a.Outcome == sluice.Refused:
@@ -58,7 +58,7 @@ func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 	is, how := before.judge(a, r.sub.Policy.DisableAfter.Std(), time.Now())
 	r.failing = is
 	if how == judgedGone {
-		r.breaker = r.breaker.reset() // there is nothing to remember
+		r.breaker = r.breaker.reset() // its state has no use any more
 		return errGone
 	}
 	if is.alerted > before.alerted {
@@ -67,7 +67,7 @@ func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 	if how != judgedOver {
 		return nil
 	}
-	r.failing = failing{} // a resumed subscription begins anew
+	r.failing = failing{} // a resumed subscription starts counting again
 	return r.ports.Registry.Disable(ctx, r.sub.ID, "every attempt has failed since "+is.since.UTC().Format(time.RFC3339))
 }
 
@@ -80,7 +80,7 @@ func (r *runner) alert(ctx context.Context) {
 	r.ports.Announce.Failing(r.sub, reached, since)
 }
 
-// health returns the state to store now.
+// health returns the health to store now; zero if all is well.
 func (r *runner) health(now time.Time) (h model.Health) {
 	if !r.breaker.closed() {
 		h.Breaker, h.Pause = r.breaker.state, sluice.Duration(r.breaker.pause)
@@ -103,8 +103,8 @@ func (r *runner) health(now time.Time) (h model.Health) {
 // stamp returns a time as it is after a round trip through the store.
 func stamp(t time.Time) time.Time { return t.Round(0).UTC() }
 
-// restoreHealth restores the stored health. A subscription that was changed or resumed meanwhile sends at
-// once, and its failing counts from now.
+// restoreHealth restores the stored health. If the subscription was changed or resumed meanwhile,
+// it sends at once, and continuous failure counts from now.
 func (r *runner) restoreHealth(ctx context.Context) error {
 	if r.recalled {
 		return nil
@@ -114,7 +114,7 @@ func (r *runner) restoreHealth(ctx context.Context) error {
 		return err
 	}
 	r.recalled, r.stored = true, h
-	if h.Revision != r.sub.Revision { // resumed, or changed while not served: is the endpoint well now?
+	if h.Revision != r.sub.Revision { // probe at once whether the endpoint works now
 		r.breaker = breakerOf(model.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
 		return nil
 	}
@@ -126,7 +126,8 @@ func (r *runner) restoreHealth(ctx context.Context) error {
 	return nil
 }
 
-// breakerOf returns the stored breaker. A half-open one probes again first.
+// breakerOf returns the breaker of a stored health. A breaker that was half-open becomes open, so
+// that it probes first.
 func breakerOf(h model.Health) breaker {
 	b := breaker{held: h.HeldUntil}
 	if h.Breaker == sluice.BreakerOpen || h.Breaker == sluice.BreakerHalfOpen {
@@ -136,8 +137,8 @@ func breakerOf(h model.Health) breaker {
 	return b
 }
 
-// storeHealth stores a change of the subscription's health, unless the last write was a moment ago:
-// one write a second at most, and none while all is well.
+// storeHealth starts to store a change of the subscription's health. It makes at most one write in
+// saveEvery, and none while all is well.
 func (r *runner) storeHealth(work context.Context) {
 	h := r.health(time.Now())
 	if r.storing || h == r.stored {
@@ -158,7 +159,7 @@ type healthStored struct {
 	err    error
 }
 
-// written returns the channel of the outcome of a write, nil if none is in progress.
+// written returns the channel that receives the outcome of a write; nil if none is in progress.
 func (r *runner) written() <-chan healthStored {
 	if !r.storing {
 		return nil
@@ -166,7 +167,7 @@ func (r *runner) written() <-chan healthStored {
 	return r.stores
 }
 
-// healthWritten enters the outcome of a write, and waits before the next.
+// healthWritten applies the outcome of a write, and starts the pause before the next one.
 func (r *runner) healthWritten(ctx context.Context, s healthStored) {
 	r.nextStore = time.After(saveEvery)
 	if s.err != nil {
@@ -176,7 +177,7 @@ func (r *runner) healthWritten(ctx context.Context, s healthStored) {
 	r.stored = s.health
 }
 
-// leave stores the health for the next process to serve the subscription.
+// leave stores the health for the next process that serves the subscription.
 func (r *runner) leave(work context.Context) {
 	limit, cancel := context.WithTimeout(work, lastLook)
 	defer cancel()
@@ -200,10 +201,10 @@ func (r *runner) leave(work context.Context) {
 	}
 }
 
-// noHealths remembers nothing.
+// noHealths stores nothing.
 type noHealths struct{}
 
-// Health returns nothing.
+// Health returns the zero health.
 func (noHealths) Health(context.Context, *sluice.Subscription) (model.Health, error) {
 	return model.Health{}, nil
 }

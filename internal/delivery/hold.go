@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	actLimit = time.Second            // a runner that takes no act for this long is opening or ending
-	actAgain = 250 * time.Millisecond // pause before it is asked again
+	actLimit = time.Second            // how long act waits for a runner: one that takes longer is opening or ending
+	actAgain = 250 * time.Millisecond // pause before the next try
 )
 
-// failed enters a failed attempt at a lane's head in its record: the next attempt's time, or that
-// the lane is held until an operator decides.
+// failed records a failed attempt at a lane's head: the time of the next attempt, or that the lane
+// is held until an operator decides.
 func failed(p *sluice.Parked, a *sluice.Attempt) {
 	p.Attempts, p.NextAt, p.LastError = a.Number, a.Verdict.Again, a.Error
 	if p.BatchTo = 0; len(a.Batch) > 0 {
@@ -30,7 +30,8 @@ func failed(p *sluice.Parked, a *sluice.Attempt) {
 	}
 }
 
-// saveHead stores a lane's record, and then announces it if the lane is held from now on.
+// saveHead stores a lane's record. If the record says that the lane is held, it then announces
+// that.
 func (j job) saveHead(ctx context.Context, e *model.ParkedEntry, ev *sluice.Event) error {
 	if e.Held == "" {
 		return j.save(ctx, e)
@@ -65,7 +66,7 @@ func (j job) holdUnsent(ctx context.Context, p *park, ev *sluice.Event, cause er
 	return j.saveHead(ctx, &p.ParkedEntry, ev)
 }
 
-// release lets a held lane try its head again, with a fresh retry schedule.
+// release makes a held lane try its head again, with a fresh retry schedule.
 func (j job) release(ctx context.Context, t task) result {
 	p, cause := t.park, t.park.LastError
 	id := p.EventID
@@ -75,8 +76,8 @@ func (j job) release(ctx context.Context, t task) result {
 	return result{kind: resultReleased, park: p, err: err}
 }
 
-// discard makes the head of a held lane a dead letter and lets the lane go on. A crash in between
-// repeats the write of the letter, of which at most one exists.
+// discard makes the head of a held lane a dead letter, and moves the lane to its next event. After
+// a crash in between, writing the letter again replaces it, so there is only one.
 func (j job) discard(ctx context.Context, t task) result {
 	p := t.park
 	err := j.discardHead(ctx, &p)
@@ -93,7 +94,7 @@ func (j job) discardHead(ctx context.Context, p *park) error {
 		return err
 	}
 	d := heldLetter(j.sub, &p.Parked, &sluice.Event{ID: p.EventID, Seq: p.FromSeq, Path: p.Path})
-	if len(found) > 0 && found[0].Seq == p.FromSeq { // else it left the log
+	if len(found) > 0 && found[0].Seq == p.FromSeq { // otherwise the event has left the log
 		d.Event, d.Path = &found[0], found[0].Path
 	}
 	if err := j.buryLetter(ctx, d); err != nil {
@@ -104,7 +105,7 @@ func (j job) discardHead(ctx context.Context, p *park) error {
 }
 
 // act applies an operator's decision to the head of a parked lane. If the lane is held, the change
-// is stored when act returns.
+// is stored before act returns actedDone.
 func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) acted {
 	a := newAct(kind, seq)
 	limit, cancel := context.WithTimeout(ctx, actLimit)
@@ -122,8 +123,8 @@ func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) ac
 	}
 }
 
-// act applies an operator's decision to the head of a parked lane of the live deliveries, as soon as
-// these are served: a runner may be opening, or rest. The outcome is actedLater only if ctx ends.
+// act applies an operator's decision to the head of a parked lane of the live deliveries. It waits
+// until a runner serves them, and wakes one if necessary. It returns actedLater only if ctx ends.
 func (e *Engine) act(ctx context.Context, rep *sluice.Replay, kind sluice.ReplayKind) acted {
 	for {
 		if live := e.liveRunner(rep.Subscription); live == nil {
@@ -139,20 +140,20 @@ func (e *Engine) act(ctx context.Context, rep *sluice.Replay, kind sluice.Replay
 	}
 }
 
-// retryNow makes a parked lane due if its head is the single event of a replay, and reports whether
-// there is such a lane.
+// retryNow makes the parked lane due whose head is the single event of a replay, and reports
+// whether there is such a lane.
 func (e *Engine) retryNow(ctx context.Context, rep *sluice.Replay) bool {
 	return rep.Kind == sluice.ReplayRange && rep.From == rep.To && e.act(ctx, rep, sluice.ReplayRetry) == actedDone
 }
 
-// perform applies the act that a replay is.
+// perform executes a replay that is an operator's act, and ends it.
 func (e *Engine) perform(ctx context.Context, r *replaying) {
 	if how := e.act(ctx, &r.replay, r.replay.Kind); how != actedLater {
 		e.conclude(ctx, r.replay.Subscription, func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, r.performed(how)) })
 	}
 }
 
-// performed enters the outcome of an act and returns it as text.
+// performed returns the outcome of an act as text, and counts a discarded event.
 func (r *replaying) performed(how acted) string {
 	switch {
 	case r.replay.Kind == sluice.ReplayProbe && how == actedNothing:

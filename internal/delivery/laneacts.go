@@ -9,10 +9,10 @@ import (
 
 // act is an operator's decision on the head of a parked lane.
 type act struct {
-	kind sluice.ReplayKind // ReplayRetry, ReplayDiscard; or of the whole subscription: ReplayProbe, ReplayProved, ReplayLanes
-	seq  uint64            // of the head
+	kind sluice.ReplayKind // ReplayRetry or ReplayDiscard; or, for the whole subscription, ReplayProbe, ReplayProved or ReplayLanes
+	seq  uint64            // sequence of the head
 	done chan acted        // has room for one
-	more []*act            // decisions that follow from it; set before it is done
+	more []*act            // further acts that this one caused; set before done receives
 }
 
 func newAct(kind sluice.ReplayKind, seq uint64) *act {
@@ -23,13 +23,14 @@ func newAct(kind sluice.ReplayKind, seq uint64) *act {
 type acted int
 
 const (
-	actedLater   acted = iota // unknown: the runner ended
-	actedNothing              // there is no such head
+	actedLater   acted = iota // unknown, because the runner ended
+	actedNothing              // there is no such head to act on
 	actedDone                 // done, and stored if the lane was held
 )
 
-// act enters an operator's decision on a lane's head. It answers at once unless a write comes
-// first. A lane that only waits for its retry becomes due now; its head cannot be discarded.
+// act applies an operator's decision to a lane's head. For a held lane it queues the act, which is
+// answered after a write. A lane that only waits for its retry becomes due now; its head cannot be
+// discarded.
 func (b *laneTable) act(a *act, now time.Time) {
 	l := b.headedBy(a.seq)
 	switch {
@@ -58,7 +59,7 @@ func (b *laneTable) headedBy(seq uint64) *lane {
 	return nil
 }
 
-// enqueueHeld sets a held lane aside until an operator decides on it.
+// enqueueHeld queues a held lane if there is an operator's decision on it.
 func (b *laneTable) enqueueHeld(l *lane) {
 	if len(l.acts) > 0 {
 		l.queued = true
@@ -66,7 +67,7 @@ func (b *laneTable) enqueueHeld(l *lane) {
 	}
 }
 
-// nextAct returns the task for the first lane with a decision; there is one.
+// nextAct returns the task for the first held lane with a decision. There must be one.
 func (b *laneTable) nextAct() task {
 	l := b.acts[0]
 	b.acts[0] = nil
@@ -80,8 +81,8 @@ func (b *laneTable) nextAct() task {
 	return task{kind: kind, lane: l, park: *l.park}
 }
 
-// acted enters that a lane's first act is stored. Acts that arrived meanwhile apply to the lane's
-// new state.
+// acted records that the first act on a lane is stored. Acts that arrived meanwhile apply to the
+// lane's new state.
 func (b *laneTable) acted(l *lane, p park, now time.Time) {
 	acts := l.acts
 	l.acts = nil
@@ -92,7 +93,7 @@ func (b *laneTable) acted(l *lane, p park, now time.Time) {
 	}
 }
 
-// abandon answers all pending acts: none will be executed any more.
+// abandon answers all pending acts with actedLater, because none will be executed any more.
 func (b *laneTable) abandon() {
 	for _, l := range b.lanes {
 		for _, a := range l.acts {

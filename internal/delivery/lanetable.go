@@ -10,37 +10,37 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// lane is the ordered deliveries of one key. Only its head is in work.
+// lane holds the ordered deliveries of one key. Only its head is being processed.
 type lane struct {
 	key    string
 	queue  []*model.Delivery // held and unacknowledged, ascending
-	busy   bool              // a worker has it
-	queued bool              // in the lane table's ready list
+	busy   bool              // a worker is processing it
+	queued bool              // it is in one of the lists ready, chores or acts
 	park   *park             // nil: live
 
-	until time.Time // its head waits for more events of a batch
-	place int       // in the heap of lanes that do, from 1; 0: it does not
+	until time.Time // how long its head waits for more events of a batch
+	place int       // in the heap gathering, from 1; 0: not in it
 
-	hogging time.Time // since when it has blocked other lanes; zero: it does not
+	hogging time.Time // since when it monopolizes the window; zero: it does not
 
 	acts []*act // operators' decisions on its head, in order
 
-	doubtful bool // the filter's verdict on the parked head is pending
+	doubtful bool // the filter's verdict on its parked head is pending
 
-	asks   bool      // its task makes a request
-	epoch  uint64    // the breaker's epoch at hand-out
+	asks   bool      // its present task makes a request
+	epoch  uint64    // the breaker's epoch when the task started
 	spared probeMark // its last failure that was not counted
 }
 
 type taskKind int
 
 const (
-	taskSend    taskKind = iota // the head, for the first time
-	taskSpill                   // park a lane that hogs the window, without an attempt
+	taskSend    taskKind = iota // send the head for the first time
+	taskSpill                   // park a lane without an attempt: it monopolizes the window, or waits until its path is quiet
 	taskResume                  // send the next event of a parked lane
 	taskUnpark                  // delete the record
-	taskRelease                 // let a held lane try its head again
-	taskDiscard                 // discard its head and continue
+	taskRelease                 // make a held lane try its head again
+	taskDiscard                 // discard the head of a held lane
 )
 
 // task is work on one lane. The lane is busy until the result is entered.
@@ -48,31 +48,31 @@ type task struct {
 	kind taskKind
 	lane *lane
 	head *model.Delivery   // taskSend, taskSpill
-	more []*model.Delivery // taskSend: those to be sent with it
+	more []*model.Delivery // taskSend: deliveries to send with the head
 	park park              // all others: a copy
 
-	careful bool // store the record at once: the lane's next turn may be far off
+	careful bool // store the record at once, because the lane's next turn may be far off
 
-	spare time.Duration // if not 0: failures are not counted, and the next attempt follows after about this time
+	spare time.Duration // if not 0, the task is a probe: its failure is not counted, and the next attempt follows after about this time
 
 	sub   *sluice.Subscription // set by the runner
 	match *filter.Matcher
 }
 
-// laneTable is the state of a subscription's lanes. It decides the next task and executes none: no I/O,
-// no clock, one owner.
+// laneTable is the state of a subscription's lanes. It decides the next task. It does no I/O, reads
+// no clock, and has one user.
 type laneTable struct {
 	window   int
-	patience time.Duration // how long a lane may hog the window; 0: for ever
+	patience time.Duration // how long a lane may monopolize the window; 0: for ever
 	batch    sluice.Batch
 	debounce sluice.Debounce
 
 	lanes  map[string]*lane
 	ready  []*lane
-	chores []*lane // read back to the end: their records are to be deleted
+	chores []*lane // lanes that were read back to the end, whose records have to be deleted
 	due    dueHeap
 
-	gathering gatherHeap // waiting for more events
+	gathering gatherHeap // live lanes that wait for more events
 
 	held   map[uint64]struct{} // sequences of all queued deliveries
 	busy   int
@@ -83,15 +83,15 @@ type laneTable struct {
 	doubts map[uint64]*lane // deliveries of live lanes with a pending filter verdict
 
 	acts      []*lane // held lanes with an operator's decision
-	heldLanes int     // held among the parked lanes
+	heldLanes int     // number of parked lanes that are held
 }
 
 func newLaneTable(window int) *laneTable {
 	return &laneTable{window: window, lanes: map[string]*lane{}, held: map[uint64]struct{}{}, doubts: map[uint64]*lane{}}
 }
 
-// load enters a lane that was parked when the subscription was last served. Events up to seen may
-// have been acknowledged because the record existed.
+// load enters a lane with a stored record. Events up to seen may have been acknowledged because the
+// record existed, and so have to be read back.
 func (b *laneTable) load(e model.ParkedEntry, seen uint64, now time.Time) {
 	upTo := seen
 	if e.Attempts > 0 || e.Held != "" {
@@ -105,8 +105,8 @@ func (b *laneTable) load(e model.ParkedEntry, seen uint64, now time.Time) {
 	b.enqueue(l)
 }
 
-// arrive enters a delivery and reports whether to acknowledge it at once, because the lane's record
-// already covers it. A delivery that is already held is ignored.
+// arrive enters a delivery. It reports whether to acknowledge the delivery at once, because the
+// lane's record covers it. It ignores a delivery that is queued already.
 func (b *laneTable) arrive(key string, d *model.Delivery) (ack bool) {
 	seq := d.Event.Seq
 	if _, ok := b.held[seq]; ok {
@@ -130,7 +130,7 @@ func (b *laneTable) arrive(key string, d *model.Delivery) (ack bool) {
 	return false
 }
 
-// canSend reports whether next has a task.
+// canSend reports whether next returns a task.
 func (b *laneTable) canSend(now time.Time, may permit) bool {
 	for may != passNone && len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
 		l := b.due[0]
@@ -148,8 +148,8 @@ func (b *laneTable) canSend(now time.Time, may permit) bool {
 }
 
 // next returns a task, unless the window is full or nothing is due at now. A task that makes a
-// request needs a pass. So does parking a lane that hogs the window: no lane overtakes it
-// meanwhile.
+// request needs a permit. Parking a lane that monopolizes the window needs passAll, so that it
+// happens only while lanes can proceed.
 func (b *laneTable) next(now time.Time, may permit) (task, bool) {
 	if !b.canSend(now, may) {
 		return task{}, false
@@ -178,14 +178,14 @@ func (b *laneTable) hasChore() bool {
 		if b.chores[0].park.ended() {
 			return true
 		}
-		l := b.firstChore() // more of it arrived
+		l := b.firstChore() // more events of the lane have arrived
 		l.queued = false
 		b.enqueue(l)
 	}
 	return false
 }
 
-// chore takes the first lane whose record is to be deleted; there is one.
+// chore takes the first lane whose record has to be deleted. There must be one.
 func (b *laneTable) chore() *lane {
 	l := b.firstChore()
 	l.queued = false
@@ -200,7 +200,7 @@ func (b *laneTable) firstChore() *lane {
 	return l
 }
 
-// take takes the lane that has been ready for longest. For a probe it prefers a live lane, whose
+// take takes the lane that has been ready for longest. For a probe it prefers live lanes, whose
 // events are younger.
 func (b *laneTable) take(may permit) *lane {
 	i := 0
@@ -224,13 +224,13 @@ func (b *laneTable) engage(l *lane) {
 	b.busy++
 }
 
-// waits reports whether something could be sent now if the breaker allowed it.
+// waits reports whether something could be sent now if breaker and rate permitted it.
 func (b *laneTable) waits(now time.Time) bool {
 	return b.busy < b.window && (len(b.ready) > 0 || len(b.due) > 0 && !b.due[0].park.NextAt.After(now))
 }
 
-// monopolizes reports whether a lane has blocked others for too long: the window is full, most of its
-// deliveries are this lane's, and most workers idle.
+// monopolizes reports whether a lane has blocked others for too long: the window is full, most of
+// the queued deliveries are this lane's, and most of the window's attempts are idle.
 func (b *laneTable) monopolizes(l *lane, now time.Time) bool {
 	if b.patience == 0 || len(b.held) < b.window || 2*len(l.queue) <= b.window || 2*b.busy > b.window {
 		l.hogging = time.Time{}
@@ -242,7 +242,8 @@ func (b *laneTable) monopolizes(l *lane, now time.Time) bool {
 	return now.Sub(l.hogging) >= b.patience
 }
 
-// wake returns when the next parked lane is due, or a live one has waited for more events; zero if none waits.
+// wake returns when the next parked lane is due, or the next live lane has waited long enough for
+// more events; zero if none waits.
 func (b *laneTable) wake() (at time.Time) {
 	if len(b.due) > 0 {
 		at = b.due[0].park.NextAt
@@ -253,7 +254,8 @@ func (b *laneTable) wake() (at time.Time) {
 	return at
 }
 
-// settled removes the head of a live lane, and those that were sent with it, and returns them, to be acknowledged.
+// settled removes the head of a live lane and the deliveries that were sent with it, and returns
+// them for acknowledgement.
 func (b *laneTable) settled(l *lane, more int) []*model.Delivery {
 	heads := slices.Clone(l.queue[:1+more])
 	clear(l.queue[:1+more])
@@ -265,8 +267,8 @@ func (b *laneTable) settled(l *lane, more int) []*model.Delivery {
 	return heads
 }
 
-// stored enters that a lane's record was stored. It returns the deliveries that the record now
-// covers, to be acknowledged.
+// stored records that a lane's record was stored. It returns the deliveries that the record now
+// covers, for acknowledgement.
 func (b *laneTable) stored(l *lane, e model.ParkedEntry, now time.Time) []*model.Delivery {
 	if l.park == nil {
 		l.park = &park{index: -1}
@@ -280,17 +282,17 @@ func (b *laneTable) stored(l *lane, e model.ParkedEntry, now time.Time) []*model
 	for _, d := range acks {
 		p.upTo, p.latest = max(p.upTo, d.Event.Seq), later(p.latest, d.Event.Stored)
 		delete(b.held, d.Event.Seq)
-		delete(b.doubts, d.Event.Seq) // the filter is asked again when it is read back
+		delete(b.doubts, d.Event.Seq) // the filter is evaluated again when the event is read back
 	}
 	b.deferred(p, e.NextAt.Add(-b.debounce.Quiet.Std()))
 	b.release(l)
 	return acks
 }
 
-// unblock returns the head of a live lane to the queue without a counted attempt.
+// unblock makes the head of a live lane wait for another attempt; nothing was sent.
 func (b *laneTable) unblock(l *lane) { b.release(l) }
 
-// resumed enters a parked lane's new position.
+// resumed applies a parked lane's new position.
 func (b *laneTable) resumed(l *lane, p park) {
 	b.count(l.park.Held, -1)
 	b.count(p.Held, 1)
@@ -301,7 +303,7 @@ func (b *laneTable) resumed(l *lane, p park) {
 	b.release(l)
 }
 
-// unparked enters that a lane's record is deleted.
+// unparked records that a lane's record was deleted.
 func (b *laneTable) unparked(l *lane) {
 	l.park = nil
 	b.parked--
@@ -314,7 +316,7 @@ func (b *laneTable) release(l *lane) {
 	b.enqueue(l)
 }
 
-// enqueue files a lane as ready, waiting or finished.
+// enqueue puts a lane into the list or heap for its state, or removes it if it is finished.
 func (b *laneTable) enqueue(l *lane) {
 	switch {
 	case l.busy || l.queued || l.doubtful:
@@ -342,7 +344,7 @@ func (b *laneTable) makeReady(l *lane) {
 	b.ready = append(b.ready, l)
 }
 
-// empty reports whether there is no work, now or later.
+// empty reports whether there is no lane and no task.
 func (b *laneTable) empty() bool { return len(b.lanes) == 0 && b.busy == 0 }
 
 // oldest returns when the oldest held event was stored or the oldest parked lane first failed, the

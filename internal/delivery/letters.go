@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// deadLetterSource is the source of a replay of dead letters, in place of a part of the log: the letters
-// that existed when its source was opened, in the order of their events. Delivered letters are
-// deleted, and letters of events that fail again lie behind its end. So a replay that is resumed
-// has exactly the remaining letters.
+// deadLetterSource takes the place of the log in a replay of dead letters. It has the letters that
+// existed when the source was opened, in the order of their events. Delivered letters are deleted,
+// and letters of events that fail again lie behind its end. So a replay that is resumed has exactly
+// the remaining letters.
 type deadLetterSource struct {
 	store   Letters
 	replay  *sluice.Replay
@@ -24,7 +24,7 @@ type letterEntry struct {
 	path   sluice.Path
 }
 
-// readDeadLetters returns the letters that a replay is to deliver.
+// readDeadLetters reads the letters that a replay has to deliver.
 func readDeadLetters(ctx context.Context, store Letters, sub *sluice.Subscription, replay *sluice.Replay) (*deadLetterSource, error) {
 	l := &deadLetterSource{store: store, replay: replay}
 	for from := replay.From; from <= replay.To; {
@@ -46,8 +46,8 @@ func readDeadLetters(ctx context.Context, store Letters, sub *sluice.Subscriptio
 	return l, nil
 }
 
-// ReadLane returns the events of letters as Events.ReadLane does those of the log. It never reports
-// events as expired: a letter that was discarded meanwhile was discarded on purpose.
+// ReadLane is Events.ReadLane for the events of the letters. It never reports events as expired,
+// because a letter that is missing was discarded on purpose.
 func (l *deadLetterSource) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error) {
 	var events []sluice.Event
 	at, _ := slices.BinarySearchFunc(l.entries, from, func(e letterEntry, seq uint64) int { return cmp.Compare(e.seq, seq) })

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	lastLook   = 2 * time.Second // time limit of a runner's last look
-	sweepLooks = 6               // subscriptions that are not served are checked less often by this factor
+	lastLook   = 2 * time.Second // timeout of a runner's last scan and writes
+	sweepLooks = 6               // subscriptions that are not served are scanned less often by this factor
 	sweepLimit = 10 * time.Second
 
-	lookPatience = 200 * time.Millisecond // for an expensive filter, or a payer over its rate
+	lookPatience = 200 * time.Millisecond // how long a scan waits for an expensive filter, or a payer over its rate
 )
 
 // expiryScan writes dead letters for events that left the log before their delivery (S4-25).
@@ -26,7 +26,7 @@ type expiryScan struct {
 	opts  Options
 }
 
-// before checks a subscription that no process serves.
+// before scans the events of a subscription that no process serves.
 func (l expiryScan) before(ctx context.Context) error {
 	return l.ports.Sources.Look(ctx, l.sub, l.wanting(ctx), l.bury(ctx))
 }
@@ -42,7 +42,7 @@ func (l expiryScan) wants(ctx context.Context, ev *sluice.Event) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	ok, known, err := l.ports.Filters.Wait(ctx, l.ports.payer(l.sub), l.match, ev)
-	return ok || !known || err != nil // an event without an answer is not skipped
+	return ok || !known || err != nil // without an answer the event counts as wanted
 }
 
 func (l expiryScan) bury(ctx context.Context) func(from, to uint64) error {
@@ -59,8 +59,8 @@ func (l expiryScan) bury(ctx context.Context) func(from, to uint64) error {
 	}
 }
 
-// scanExpired checks the events that the runner's source still has to hand out. If it fails, the next look
-// finds the same.
+// scanExpired scans the events that the runner's source has not handed out yet. If it fails, the
+// next scan finds the same events.
 func (r *runner) scanExpired(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -70,7 +70,7 @@ func (r *runner) scanExpired(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// sweep checks subscriptions that are paused or disabled: their events age all the same.
+// sweep scans the events of subscriptions that are not active, because these leave the log, too.
 func (e *Engine) sweep(ctx context.Context, subs []*sluice.Subscription) {
 	for _, sub := range subs {
 		limit, cancel := context.WithTimeout(ctx, sweepLimit)

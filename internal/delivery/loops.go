@@ -6,8 +6,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// looped returns why an event must not be sent because of its causes, nil if it may be. It asks
-// until there is an answer: nothing is sent unchecked.
+// looped returns in cause why an event must not be sent because it is part of a loop; nil if it may
+// be sent. It retries until there is an answer, because nothing is sent unchecked. err is not nil
+// only if ctx ends.
 func (j job) looped(ctx context.Context, ev *sluice.Event) (cause, err error) {
 	if j.r.ports.Causes == nil || ev.Extensions[sluice.CausationID] == "" {
 		return nil, nil

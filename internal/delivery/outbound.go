@@ -19,14 +19,15 @@ import (
 // errLost tells the engine that the subscription has lost its access.
 var errLost = errors.New("access lost")
 
-// errOwner tells the engine that the subscription has an owner that its runner does not know yet.
+// errOwner tells the engine that the subscription has a new owner, whom its runner does not know
+// yet.
 var errOwner = errors.New("the subscription has another owner")
 
-// outbound is the only way out for content: nothing else has the sender. It asks the gate about every
-// attempt immediately before sending, and tracks the attempts in flight.
+// outbound is the only way by which content leaves, because it alone has the sender. It asks the
+// gate about every attempt immediately before sending, and tracks the attempts in flight.
 //
 // It registers an attempt before it asks the gate. So if a revocation and an attempt coincide,
-// either the gate knows of the revocation or Withdraw knows of the attempt.
+// either the gate knows the revocation, or Withdraw finds the attempt.
 type outbound struct {
 	gate   Gate // nil: everything may leave
 	sender Sender
@@ -40,7 +41,7 @@ type outbound struct {
 // ending is the cancellation of a subscription that lost its access.
 type ending struct {
 	over chan struct{}
-	err  error // once it is over
+	err  error // valid once over is closed
 }
 
 func newOutbound(gate Gate, sender Sender) *outbound {
@@ -54,8 +55,9 @@ func (x *outbound) decide(sub *sluice.Subscription, ev *sluice.Event) model.Deci
 	return x.gate.Decide(sub, ev, time.Now())
 }
 
-// send makes an attempt if the gate lets it pass, together with more events up to the first that may not. Otherwise no attempt
-// counts, even if one was in flight; one that was cut off is Lost or Undecided.
+// send makes an attempt if the gate lets the event pass. It sends the events of more with it, up to
+// the first one that may not leave. For any decision but Pass, no attempt counts, even if one was
+// in flight. The decision on an attempt that Withdraw cancelled is Lost or Undecided.
 func (x *outbound) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) (sluice.Attempt, model.Decision) {
 	ctx, leave := x.under.Enter(ctx, sub)
 	defer leave()
@@ -85,8 +87,8 @@ func (x *outbound) send(ctx context.Context, sub *sluice.Subscription, ev *sluic
 	return a, model.Pass
 }
 
-// again decides about an attempt that was cut off: if access is not lost after all, it has to be
-// repeated.
+// again decides about an attempt that was cancelled. If access is not lost after all, the attempt
+// has to be repeated.
 func (x *outbound) again(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
 	if x.decide(sub, ev) == model.Lost {
 		x.cut(sub.ID)
@@ -102,14 +104,13 @@ func (x *outbound) ends(subscription string) bool {
 	return x.ending[subscription] != nil
 }
 
-// cut cuts off a subscription's attempts in flight, without waiting.
+// cut cancels a subscription's attempts in flight, without waiting for their end.
 func (x *outbound) cut(subscription string) {
 	x.under.Cut(func(sub *sluice.Subscription) bool { return sub.ID == subscription })
 }
 
-// end cancels a subscription, once if several of its runners ask for it, and returns when the
-// cancellation is stored. Until then nothing is sent to the subscription. It returns an error only
-// if ctx ended first.
+// end cancels a subscription, only once if several of its runners call it, and returns when the
+// cancellation is stored. Until then nothing is sent to the subscription.
 func (x *outbound) end(ctx context.Context, id string, cancel func(context.Context) error) error {
 	for {
 		e, mine := x.beginEnd(id)
@@ -148,21 +149,21 @@ func (x *outbound) finishEnd(id string, e *ending, err error) {
 	close(e.over)
 }
 
-// Withdraw cuts off the attempts in flight, of live deliveries and of replays, to every
-// subscription for which lost returns true. It returns when nothing of them can leave any more. The
-// caller updates the gate first, which decides about attempts that begin meanwhile. If ctx ends
-// first, Withdraw returns its error and the outcome is unknown.
+// Withdraw cancels the attempts in flight, of live deliveries and of replays, to every subscription
+// for which lost returns true. It returns when no more of them can leave. The caller must have
+// updated the gate before, because the gate decides about attempts that begin meanwhile. If ctx
+// ends first, Withdraw returns its error, and attempts may still leave.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return e.outbound.under.Cut(lost).Wait(ctx)
 }
 
-// revoke cancels a runner's subscription, which lost its access (S0-64), however long that takes.
-// If ctx ends first, the next process to serve the subscription cancels it.
+// revoke cancels a runner's subscription, which lost its access (S0-64). It retries until that
+// succeeds. If ctx ends first, the next process that serves the subscription cancels it.
 func (e *Engine) revoke(ctx context.Context, r *runner) error {
-	of := cmp.Or(r.lost.Load(), r.sub) // whose access was lost: the settings may have changed since
+	of := cmp.Or(r.lost.Load(), r.sub) // the settings with which access was lost: they may have changed since
 	e.opts.Log.WarnContext(ctx, "access lost", slog.String("subscription", r.id), slog.String("owner", of.CreatedBy))
 	return e.outbound.end(ctx, r.id, func(ctx context.Context) error {
-		ctx, cancel := outlasting(ctx, recordLimit) // the news of the cancellation ends ctx
+		ctx, cancel := outlasting(ctx, recordLimit) // ctx ends when this process learns of the cancellation
 		defer cancel()
 		return backoff.RetryNotify(func() error {
 			revoked, err := r.ports.Registry.Revoke(ctx, of)

@@ -18,30 +18,31 @@ import (
 // errReplayed tells the engine that a replay has delivered everything.
 var errReplayed = errors.New("the replay is done")
 
-// progressEvery is how often a replay's progress is stored. After a crash the attempt log shows the
-// deliveries since.
+// progressEvery is the interval at which a replay's progress is stored. After a crash, the attempt
+// log has the deliveries since the last write.
 const progressEvery = time.Second
 
 const replayBatch = 64 // events per read
 
-// replaying makes a runner deliver a replay: it provides ports in front of the subscription's own,
-// and a source that reads the log once, from one end to the other.
+// replaying makes a runner deliver a replay. It wraps the dependencies of the subscription's
+// runner, and provides a source that reads the replay's range of the log, or its dead letters,
+// once.
 type replaying struct {
-	replay sluice.Replay // when the runner took it up
+	replay sluice.Replay // as it was when the runner was created
 	ports  Deps
 	log    *slog.Logger
 
 	pattern sluice.Pattern // of the subscription
 
-	works func() // the endpoint took a request
+	works func() // called when the endpoint accepts a request
 
-	letters atomic.Pointer[deadLetterSource] // of a replay of dead letters, since its source was opened
+	letters atomic.Pointer[deadLetterSource] // for a replay of dead letters: set when its source is opened
 
 	mu       sync.Mutex
 	sent     uint64
 	dead     uint64
-	next     uint64   // where it is, as of the last save
-	stored   uint64   // both, as they were stored last
+	next     uint64   // position at the last save
+	stored   uint64   // sent plus dead at the last save
 	answered []uint64 // delivered events with letters to delete
 }
 
@@ -49,14 +50,14 @@ func newReplaying(rep sluice.Replay, ports Deps, log *slog.Logger) *replaying {
 	return &replaying{works: func() {}, replay: rep, ports: ports, log: log, sent: rep.Sent, dead: rep.Dead, stored: rep.Sent + rep.Dead}
 }
 
-// runner returns the runner of a replay. Lanes, attempts and progress are the replay's own.
+// runner returns the runner of a replay, with lanes, attempts and progress of its own.
 func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	ports := r.ports
 	r.pattern = sub.Pattern
 	if r.replay.Kind == sluice.ReplayDeadLetters {
 		ports.Events = replayLetters{r}
 	}
-	// Live deliveries alone report the endpoint's health.
+	// Only live deliveries report the endpoint's health.
 	ports.Healths, ports.Announce = noHealths{}, replayAnnouncer{r.ports.Announce}
 	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry, r}
 	run := e.newRunner(sub, ports)
@@ -65,7 +66,7 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	return run
 }
 
-// wants reports whether the replay is to deliver an event that its subscription wants.
+// wants reports whether the replay delivers an event that its subscription wants.
 func (r *replaying) wants(ev *sluice.Event) bool { return ev.Seq <= r.end() && r.replay.Wants(ev) }
 
 // end returns the last sequence of the log that the replay may deliver.
@@ -76,7 +77,8 @@ func (r *replaying) end() uint64 {
 	return r.replay.To
 }
 
-// arrived counts a delivered event; its letter, if it had one, is to be deleted.
+// arrived counts a delivered event. In a replay of dead letters, it also marks the event's letter
+// for deletion.
 func (r *replaying) arrived(seq uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,8 +88,7 @@ func (r *replaying) arrived(seq uint64) {
 	}
 }
 
-// deleteLetters deletes the letters of delivered events. Failed deletions are retried at the next
-// call.
+// deleteLetters deletes the letters of delivered events. The next call retries failed deletions.
 func (r *replaying) deleteLetters(ctx context.Context) error {
 	r.mu.Lock()
 	seqs := r.answered
@@ -112,7 +113,7 @@ func (l replayLetters) ReadLane(ctx context.Context, sub *sluice.Subscription, p
 	return l.r.letters.Load().ReadLane(ctx, sub, path, from, limit)
 }
 
-// save stores the replay's position.
+// save stores the replay's position and counters.
 func (r *replaying) save(ctx context.Context, next uint64) error {
 	var counted uint64
 	err := r.ports.Replays.Progress(ctx, r.replay, func(rep *sluice.Replay) {
@@ -130,15 +131,16 @@ func (r *replaying) save(ctx context.Context, next uint64) error {
 	return err
 }
 
-// counted reports whether counters changed since the replay was last stored: lanes that are read
-// back do not move its position.
+// counted reports whether counters changed since the last save. Deliveries of lanes that are read
+// back change them without moving the replay's position.
 func (r *replaying) counted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sent+r.dead != r.stored
 }
 
-// goOn continues the stored counters: the previous owner may have ended after this one was created.
+// goOn takes over the stored counters, because the previous owner may have stored more after this
+// one was created.
 func (r *replaying) goOn(from sluice.Replay) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,8 +162,8 @@ func (r *replaying) finish(ctx context.Context, state sluice.ReplayState, reason
 	})
 }
 
-// unreadable returns how many sequences before the replay's position may be lost to damage, as far
-// as that is known by now.
+// unreadable returns how many events before the replay's position may be lost to damage, as far as
+// that is known.
 func (r *replaying) unreadable(rep *sluice.Replay) (n uint64) {
 	if rep.Kind != sluice.ReplayRange || r.ports.Lost == nil {
 		return 0
@@ -205,7 +207,7 @@ func (s replaySources) Open(ctx context.Context, sub *sluice.Subscription) (Sour
 	return src, nil
 }
 
-// Look does nothing: events that left the log cannot be replayed.
+// Look does nothing, because events that left the log cannot be replayed.
 func (replaySources) Look(context.Context, *sluice.Subscription, func(*sluice.Event) bool, func(from, to uint64) error) error {
 	return nil
 }
@@ -217,7 +219,7 @@ type replayLog struct {
 	r *replaying
 }
 
-// Record stores an attempt.
+// Record stores an attempt as one of the replay.
 func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error)) {
 	a.Replay = l.r.replay.ID
 	l.Log.Record(a, namespace, func(err error) {
@@ -236,7 +238,7 @@ func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription, _ uint
 	return l.r.ports.Replays.Recover(ctx, sub, l.r.replay.ID)
 }
 
-// Bury stores a dead letter.
+// Bury stores a dead letter as one of the replay.
 func (l replayLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
 	if l.r.discarded(&d) {
 		return nil
@@ -251,22 +253,22 @@ func (l replayLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
 	return err
 }
 
-// discarded reports whether a dead letter stands for one that an operator discarded while a lane of
-// the replay waited for its event.
+// discarded reports whether an event expired in the replay only because an operator discarded its
+// dead letter meanwhile.
 func (r *replaying) discarded(d *sluice.DeadLetter) bool {
 	return d.Reason == sluice.Expired && r.replay.Kind == sluice.ReplayDeadLetters
 }
 
-// replayAnnouncer announces the outcomes of a replay's deliveries.
+// replayAnnouncer announces only the outcomes of a replay's deliveries.
 type replayAnnouncer struct{ Announcer }
 
-// Failing does nothing: live deliveries announce a failing endpoint.
+// Failing does nothing, because live deliveries announce a failing endpoint.
 func (replayAnnouncer) Failing(*sluice.Subscription, int, time.Time) {}
 
-// Turned does nothing: a replay has a breaker of its own.
+// Turned does nothing, because the breaker of a replay is not that of the subscription.
 func (replayAnnouncer) Turned(*sluice.Subscription, sluice.Breaker, time.Time) {}
 
-// replayLanes are the lanes of a replay.
+// replayLanes provides the lanes of a replay.
 type replayLanes struct {
 	Lanes
 
@@ -278,15 +280,15 @@ func (l replayLanes) Parked(ctx context.Context, sub *sluice.Subscription) ([]mo
 	return l.r.ports.Replays.Parked(ctx, sub, streams.ReplayLanes(l.r.replay.ID))
 }
 
-// replayRegistry leaves it to the live deliveries to disable an endpoint that has failed for too
-// long.
+// replayRegistry leaves disabling a subscription that has failed for too long to the live
+// deliveries.
 type replayRegistry struct {
 	Registry
 
 	r *replaying
 }
 
-// Suspend ends the replay alone: the events in its range are no evidence about later ones.
+// Suspend ends only the replay, because the events in its range say nothing about later ones.
 func (r replayRegistry) Suspend(ctx context.Context, _, reason string) error {
 	return r.r.finish(ctx, sluice.ReplayCancelled, reason)
 }

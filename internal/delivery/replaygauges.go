@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// ReplayGauges returns the state of the replays that run here, one for each subscription that has some.
+// ReplayGauges returns the state of the replays that this process runs: one entry for each
+// subscription that has some, with the ratio of the replay that is least far.
 func (e *Engine) ReplayGauges() []model.ReplayGauges {
 	of := map[string]model.ReplayGauges{}
 	for _, s := range e.replays.serving.All() {
@@ -31,7 +32,7 @@ func (e *Engine) ReplayGauges() []model.ReplayGauges {
 	return all
 }
 
-// now returns the replay with how far it has come.
+// now returns the replay with its present progress.
 func (r *replaying) now() sluice.Replay {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,8 +41,8 @@ func (r *replaying) now() sluice.Replay {
 	return rep
 }
 
-// replayRatio returns how much of a replay is done, from 0 to 1: of the sequences of its range or, as letters
-// are in no order, of its dead letters.
+// replayRatio returns how much of a replay is done, from 0 to 1: the part of the sequences of its
+// range or, because letters are in no order, the part of its dead letters.
 func replayRatio(rep *sluice.Replay) float64 {
 	done, of := rep.Next-min(rep.From, rep.Next), rep.To-min(rep.From, rep.To)+1
 	if rep.Kind == sluice.ReplayDeadLetters {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// replays is the engine's state of replays; follow's own.
+// replays is the engine's state of replays. Only the goroutine of follow uses all.
 type replays struct {
 	all     map[string]sluice.Replay // running replays, by id
 	serving supervise.Set[*served]   // by id
@@ -30,7 +30,7 @@ func (r *replays) of(subscription string) (all []sluice.Replay) {
 	return all
 }
 
-// changeReplay starts a replay, or leaves one that has ended.
+// changeReplay applies a reported replay: it starts a running one, and leaves one that has ended.
 func (e *Engine) changeReplay(ctx context.Context, rep sluice.Replay, gone bool, subs map[string]*sluice.Subscription) { //nolint:revive // gone comes from the watch
 	if !gone && rep.State == sluice.ReplayRunning {
 		e.replays.all[rep.ID] = rep
@@ -43,14 +43,14 @@ func (e *Engine) changeReplay(ctx context.Context, rep sluice.Replay, gone bool,
 	e.leaveReplay(ctx, rep)
 }
 
-// leaveReplay forgets a replay that has ended.
+// leaveReplay stops a replay that has ended and deletes its lanes.
 func (e *Engine) leaveReplay(ctx context.Context, rep sluice.Replay) {
 	delete(e.replays.all, rep.ID)
 	e.clearReplay(ctx, rep, e.replays.serving.Stop(rep.ID))
 }
 
-// applyReplay starts or stops a replay's runner, as its state requires. If the subscription is
-// unknown, a later change announces it.
+// applyReplay starts or stops a replay's runner, as the state of its subscription requires. If the
+// subscription is not known yet, its report applies the replay later.
 func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
 	owned := sub != nil && e.owns.Owns(model.LeaseKey(sub))
 	s, serving := e.replays.serving.Get(rep.ID)
@@ -90,7 +90,7 @@ func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 	e.replays.serving.Start(ctx, rep.ID, func(inner context.Context) (*served, func()) { return s, func() { run(inner) } })
 }
 
-// conclude stores that a replay is done, however long that takes.
+// conclude stores that a replay is done. It retries until that succeeds or ctx ends.
 func (e *Engine) conclude(ctx context.Context, subscription string, conclude func(context.Context) error) {
 	err := backoff.Retry(func() error { return conclude(ctx) },
 		backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(0)), ctx))
@@ -105,7 +105,7 @@ func (e *Engine) leaveReplaysOf(ctx context.Context, subscription string) {
 	}
 }
 
-// endReplay stores that a replay has ended with its subscription.
+// endReplay stores, in the background, that a replay has ended with its subscription.
 func (e *Engine) endReplay(ctx context.Context, rep sluice.Replay) {
 	e.serving.Go(func() {
 		limit, cancel := context.WithTimeout(ctx, recordLimit)
@@ -116,9 +116,10 @@ func (e *Engine) endReplay(ctx context.Context, rep sluice.Replay) {
 	})
 }
 
-// clearReplay deletes the lanes of a replay that has ended, after its runner has. That may be long
-// ago: a paused subscription's replays have no runners. The process that owns the replay deletes
-// them; if none owns it at the moment, one that still runs does later.
+// clearReplay deletes the lanes of a replay that has ended, in the background, after the replay's
+// runner has ended. There may be no runner, because the replays of a paused subscription have none.
+// Then the process that owns the replay deletes the lanes at once, and every other process later,
+// in case no process owns the replay.
 func (e *Engine) clearReplay(ctx context.Context, rep sluice.Replay, ended <-chan struct{}) {
 	var others <-chan time.Time
 	if ended == nil && !e.owns.Owns(rep.Subscription) {

@@ -12,8 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// replaySource hands over the events of a replay. At most the subscription's window of them are
-// unacknowledged.
+// replaySource delivers the events of a replay. At most one window of them are unacknowledged.
 type replaySource struct {
 	*replaying
 
@@ -23,29 +22,29 @@ type replaySource struct {
 	reading   sync.WaitGroup
 	out       chan *model.Delivery
 	ended     chan struct{}
-	exhausted chan struct{} // closed when everything was handed over
+	exhausted chan struct{} // closed when everything was handed out
 	start     uint64
-	room      chan struct{} // receives an element when an event was acknowledged
+	room      chan struct{} // receives a value when an event was acknowledged
 
 	lock sync.Mutex
-	next uint64              // everything before was handed over
-	open map[uint64]struct{} // handed over, not acknowledged
+	next uint64              // everything before it was handed out
+	open map[uint64]struct{} // handed out and not acknowledged
 }
 
 // Deliveries returns the channel of deliveries.
 func (s *replaySource) Deliveries() <-chan *model.Delivery { return s.out }
 
-// Ended returns a channel that is closed when the source cannot go on.
+// Ended returns a channel that is closed when the source cannot continue.
 func (s *replaySource) Ended() <-chan struct{} { return s.ended }
 
-// Exhausted returns a channel that is closed when everything was handed over.
+// Exhausted returns a channel that is closed when everything was handed out.
 func (s *replaySource) Exhausted() <-chan struct{} { return s.exhausted }
 
-// Seen returns the last sequence handed over before: events that a parked lane's record holds
-// beyond it are handed over again.
+// Seen returns the last sequence before the start of the source: it hands out the later events of
+// parked lanes again.
 func (s *replaySource) Seen(sluice.Path) uint64 { return s.start - 1 }
 
-// Floor returns 0: Recover has all attempts of the replay.
+// Floor returns 0, because Recover returns all attempts of the replay.
 func (s *replaySource) Floor() uint64 { return 0 }
 
 // Look does nothing, see replaySources.
@@ -53,13 +52,13 @@ func (s *replaySource) Look(context.Context, func(*sluice.Event) bool, func(from
 	return nil
 }
 
-// Close ends the source and stores how far it came.
+// Close ends the source and stores the replay's position.
 func (s *replaySource) Close() {
 	s.cancel()
 	s.reading.Wait()
 }
 
-// read hands the range over.
+// read hands out the events of the range.
 func (s *replaySource) read(ctx context.Context) {
 	for from := s.start; from <= s.end(); {
 		events, err := s.batch(ctx, from)
@@ -126,7 +125,7 @@ func (s *replaySource) passed(next uint64) {
 	s.next = max(s.next, next)
 }
 
-// place returns the first sequence that is not settled or parked.
+// place returns the first sequence that is neither settled nor parked.
 func (s *replaySource) place() uint64 {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -137,7 +136,7 @@ func (s *replaySource) place() uint64 {
 	return first
 }
 
-// keepProgress stores the replay's position, now and then and at the end.
+// keepProgress stores the replay's position every progressEvery and when ctx ends.
 func (s *replaySource) keepProgress(ctx context.Context) {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
@@ -157,7 +156,8 @@ func (s *replaySource) keepProgress(ctx context.Context) {
 	}
 }
 
-// progress stores the replay's position if it advanced, and returns the stored one.
+// progress stores the replay's position and counters if they changed, and returns the stored
+// position.
 func (s *replaySource) progress(ctx context.Context, saved uint64) (uint64, error) {
 	place := s.place()
 	if s.replay.Kind == sluice.ReplayDeadLetters {
@@ -184,7 +184,7 @@ type replayReceipt struct {
 	seq    uint64
 }
 
-// Ack enters that the delivery is settled or parked.
+// Ack records that the delivery is settled or parked.
 func (r replayReceipt) Ack() error {
 	r.source.lock.Lock()
 	delete(r.source.open, r.seq)
@@ -196,5 +196,5 @@ func (r replayReceipt) Ack() error {
 	return nil
 }
 
-// Hold does nothing: a replay's deliveries have no ack timeout.
+// Hold does nothing, because deliveries of a replay have no acknowledgement timeout.
 func (replayReceipt) Hold() error { return nil }

@@ -10,55 +10,58 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// restEvery is how often a runner without work looks whether it can rest: it does when nothing came
-// since the last time.
+// restEvery is the interval at which a runner checks whether it can rest. It rests if it has no
+// work and nothing has come since the last check.
 const restEvery = 100 * time.Millisecond
 
-// errResting ends a runner that has no work: the next event wakes its subscription.
+// errResting ends a runner that has no work. The next event wakes its subscription.
 var errResting = errors.New("nothing to deliver")
 
-// Resting is a source that can be left while nothing comes.
+// Resting is a source that a runner can close while no events come.
 type Resting interface {
-	// Clean reports whether nothing is stored about earlier deliveries of the events that come: no
-	// attempts, no parked lanes, no health.
+	// Clean reports whether the store has no records of earlier deliveries of the source's events:
+	// no attempts, no parked lanes, no health.
 	Clean() bool
-	// Past returns how far the latest deliveries came, by sequence, if that is known to be all that is
-	// stored about them.
+	// Past returns the progress of the latest deliveries, by sequence. known is false if the runner
+	// has to read it from the store.
 	Past() (progress map[uint64]model.Progress, known bool)
-	// Rest closes the source if nothing waits, and reports whether it did: the subscription is woken
-	// when the next event comes.
+	// Rest closes the source if no deliveries wait, and reports whether it did. Then the next event
+	// wakes the subscription.
 	Rest() bool
 }
 
-// Arrivals starts runners when there is something to deliver, so that an idle subscription costs none.
+// Arrivals starts runners when there is something to deliver, so that an idle subscription needs
+// none.
 type Arrivals interface {
-	// Join says that this process serves a subscription from the next Commit on, or that its settings
-	// changed. wake is called, from any goroutine, when it needs a runner and has none.
+	// Join makes this process serve a subscription from the next Commit on, or enters its new
+	// settings. Arrivals calls wake, from any goroutine, when the subscription needs a runner and
+	// has none.
 	Join(sub *sluice.Subscription, wake func()) Seat
-	// Commit says that all subscriptions that this process owns have joined.
+	// Commit tells Arrivals that all subscriptions that this process owns have joined.
 	Commit()
-	// Run serves until ctx is done; all runners have ended by then.
+	// Run serves until ctx is done. All runners must have ended by then.
 	Run(ctx context.Context)
 }
 
-// Seat is a subscription that has joined. Its methods end that; they do nothing if it has joined again.
+// Seat is a subscription that has joined. Each of its methods ends that. They do nothing if the
+// subscription has joined again.
 type Seat interface {
-	Leave()  // it is not served any more, for now: its position is stored
-	Drop()   // another process gets it, with all others of its shard
-	Forget() // it has ended: nothing is stored
+	Leave()  // it is not served for now; Leave stores its position
+	Drop()   // another process takes over its whole shard
+	Forget() // it was cancelled or deleted; nothing is stored
 }
 
-// timers are the clocks of a runner that serves.
+// timers are the timers of a runner's loop.
 type timers struct {
-	beat  *time.Ticker // deliveries are held on to, or of a source that can be left: it may rest
+	beat  *time.Ticker // extend the acknowledgement timeouts; for a Resting source: check whether to rest
 	looks *time.Ticker
 	wake  *time.Timer // the next decision of the dispatcher
-	armed bool        // there is one
+	armed bool        // wake is set
 }
 
 func (r *runner) timers() *timers {
 	every := holdEvery
-	if r.rests != nil { // which hands nothing out twice
+	if r.rests != nil { // such a source has no acknowledgement timeouts
 		every = restEvery
 	}
 	return &timers{beat: time.NewTicker(every), looks: time.NewTicker(r.lookEvery)}
@@ -89,7 +92,8 @@ func (t *timers) due() <-chan time.Time {
 	return t.wake.C
 }
 
-// beat holds on to deliveries, or lets the runner end if it has no work, and reports whether it does.
+// beat extends the acknowledgement timeouts of the queued deliveries. With a Resting source it
+// instead calls rest, and returns its result.
 func (r *runner) beat(now time.Time) (rests bool) {
 	if r.rests != nil {
 		return r.rest(now)
@@ -98,13 +102,13 @@ func (r *runner) beat(now time.Time) (rests bool) {
 	return false
 }
 
-// rest lets the runner end if it has no work, and reports whether it does.
+// rest closes the source if the runner has no work, and reports whether the runner ends.
 func (r *runner) rest(now time.Time) bool {
 	if r.active || !r.idle(now) {
 		r.active = false
 		return false
 	}
-	r.resting.Store(true) // first: the next event may come at once
+	r.resting.Store(true) // before Rest, because the next event may come at once
 	if r.rests.Rest() {
 		return true
 	}
@@ -112,14 +116,14 @@ func (r *runner) rest(now time.Time) bool {
 	return false
 }
 
-// idle reports whether the runner could end without forgetting anything.
+// idle reports whether the runner can end without losing state.
 func (r *runner) idle(now time.Time) bool {
 	return r.lanes.empty() && r.breaker.closed() && !r.waitsUntil().After(now) && !r.askAt.After(now) && r.failing == failing{} &&
 		!r.storing && r.stored.Breaker == "" && r.stored.FailingSince.IsZero() && r.stored.HeldUntil.IsZero() && r.stored.Unopened == "" &&
 		r.exhausted.Load() == 0 && r.full(now)
 }
 
-// full reports whether the subscription may send as much at once as after a long idle time.
+// full reports whether the rate's buckets are full, as after a long idle time.
 func (d *dispatcher) full(now time.Time) bool {
 	for _, limit := range d.limits {
 		if limit.TokensAt(now) < float64(limit.Burst()) {

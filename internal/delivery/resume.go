@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// saveEvery is how often the record of a lane that is read back is stored while all goes well.
-// After a crash the attempt log shows the progress since.
+// saveEvery is the interval at which the record of a lane that is read back is stored while all
+// goes well. After a crash, the attempt log has the progress since the last write.
 const saveEvery = time.Second
 
 // readBack is how many events of a lane are read at once.
@@ -41,8 +41,8 @@ func (j job) resume(ctx context.Context, t task) result {
 	return res
 }
 
-// nextOf returns the next event to send, nil if the lane is read to its end or an event was
-// skipped. Events that aged out meanwhile become dead letters.
+// nextOf returns the next event to send. It returns nil if the lane is read to its end, or if it
+// skipped an event. Events that have left the log become dead letters.
 func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 	if len(p.ahead) == 0 {
 		if err := j.readAhead(ctx, p); err != nil {
@@ -69,10 +69,11 @@ func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 	return ev, err
 }
 
-// readAhead reads the next events of the lane, and buries those that the log no longer holds.
+// readAhead reads the next events of the lane, and makes a dead letter of those that have left the
+// log.
 func (j job) readAhead(ctx context.Context, p *park) error {
 	var first uint64
-	limit, most := 1, j.sub.Policy.Batch.Max // it may well fail again
+	limit, most := 1, j.sub.Policy.Batch.Max // only one after a failure, because it may fail again
 	if (p.Attempts == 0 || most > 1) && p.verdict == nil && j.r.ahead.take() {
 		limit = max(readBack, most)
 		defer func() { p.charged = j.r.ahead.settle(p.ahead) }()
@@ -87,7 +88,7 @@ func (j job) readAhead(ctx context.Context, p *park) error {
 	return j.expire(ctx, p, min(first-1, p.upTo))
 }
 
-// skipTo moves the record past last. A known head that is missing was removed from the log and
+// skipTo moves the record past last. If the head was known but is not in the log any more, it
 // becomes a dead letter.
 func (j job) skipTo(ctx context.Context, p *park, last uint64) error {
 	if last < p.FromSeq {
@@ -100,7 +101,7 @@ func (j job) skipTo(ctx context.Context, p *park, last uint64) error {
 	return nil
 }
 
-// expire buries the lane's events from its head to last, which aged out of the log unsent.
+// expire makes a dead letter of the lane's events from its head to last, which left the log unsent.
 func (j job) expire(ctx context.Context, p *park, last uint64) error {
 	ev := sluice.Event{ID: p.EventID, Seq: p.FromSeq, Path: p.Path}
 	d := deadLetterOf(j.sub, &ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError, FirstFailedAt: p.FirstFailedAt}, sluice.Expired)
@@ -112,8 +113,8 @@ func (j job) expire(ctx context.Context, p *park, last uint64) error {
 	return nil
 }
 
-// wanted reports whether an event that was read back is to be sent. If the filter fails, it is
-// dead, or its lane is held.
+// wanted reports whether an event that was read back has to be sent. If the filter fails on it, it
+// becomes a dead letter, or its lane is held.
 func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error) {
 	if j.r.progressOf(ev).Settled || !j.r.takes(j.sub, ev) {
 		return false, nil
@@ -139,8 +140,8 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 	return err == nil, err
 }
 
-// unfiltered handles a parked lane's next event if the filter fails on it: it is dead, or its lane
-// is held.
+// unfiltered handles a parked lane's next event if the filter fails on it: the event becomes a dead
+// letter, or the lane is held.
 func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why error) error {
 	if d := j.decide(ev); d != model.Pass {
 		return blockedError{d}
@@ -171,11 +172,11 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 	}
 	if a.Probe {
 		j.drop(p)
-		p.NextAt, p.EventID = time.Now(), ev.ID // behind the others that are due
+		p.NextAt, p.EventID = time.Now(), ev.ID // due now, but behind the lanes that were due before
 		return &a, nil
 	}
 	if !a.Verdict.Final() {
-		j.drop(p) // that may take long
+		j.drop(p) // free the memory: the next attempt may be far off
 		p.EventID = ev.ID
 		failed(&p.Parked, &a)
 		return &a, j.saveHead(ctx, &p.ParkedEntry, ev)
@@ -185,7 +186,7 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 	return &a, j.saveNowAndThen(ctx, t, p)
 }
 
-// pass moves the record past the event that was read first, or past a batch.
+// pass moves the record past the first event that was read, or past a batch.
 func (j job) pass(p *park, seq uint64) {
 	for len(p.ahead) > 0 && p.ahead[0].Seq <= seq {
 		p.ahead[0] = sluice.Event{}
@@ -197,14 +198,14 @@ func (j job) pass(p *park, seq uint64) {
 	p.moveTo(seq + 1)
 }
 
-// keepHead drops the read-ahead except for the first event, which waits for the filter.
+// keepHead drops the events that were read ahead, except the first one, which waits for the filter.
 func (j job) keepHead(p *park) {
 	head := p.ahead[0]
 	j.drop(p)
 	p.ahead = []sluice.Event{head}
 }
 
-// drop drops the read-ahead.
+// drop drops the events that were read ahead, and gives back their budget.
 func (j job) drop(p *park) {
 	j.r.ahead.give(p.charged)
 	p.ahead, p.charged = nil, 0

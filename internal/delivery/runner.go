@@ -17,16 +17,17 @@ import (
 )
 
 const (
-	holdEvery   = 10 * time.Second // a third of the consumers' ack wait
-	drainLimit  = 65 * time.Second // an attempt's longest timeout, and time to record it
-	recordLimit = 10 * time.Second // without an attempt in flight: longer than a fail-over of NATS takes
+	holdEvery   = 10 * time.Second // a third of the consumers' acknowledgement timeout
+	drainLimit  = 65 * time.Second // the longest timeout of an attempt, plus time to record it
+	recordLimit = 10 * time.Second // limit of waiting for the store: longer than a fail-over of NATS
 	hogPatience = time.Second      // a lane that fills the window is parked after this
 )
 
 // errSourceEnded tells the engine to open the subscription's source again.
 var errSourceEnded = errors.New("the source of deliveries ended")
 
-// errMoved tells the engine the same: the subscription gets its events from another source now.
+// errMoved tells the engine the same, because the subscription gets its events from another source
+// now.
 var errMoved = errors.New("the source of deliveries changed")
 
 // errGone tells the engine that there is nothing left to serve.
@@ -34,60 +35,60 @@ var errGone = errors.New("the endpoint is gone")
 
 var errUnrecorded = errors.New("attempts in flight did not end in time")
 
-// runner serves one subscription while run is running: it executes the decisions of its dispatcher,
-// and enters what comes of them. Only run's goroutine touches the dispatcher.
+// runner serves one subscription while run runs. It executes the decisions of its dispatcher, and
+// enters the results. Only the goroutine of run uses the dispatcher.
 type runner struct {
 	dispatcher
 
 	id       string
-	ordering sluice.Ordering // never changes: lanes are named after it
-	program  bool            // never changes: its permits are those of programs, or of requests
-	began    time.Time       // of the subscription; never changes: the source is opened for it
+	ordering sluice.Ordering // constant: the keys of lanes depend on it
+	program  bool            // constant: the subscription runs a program, so share has permits of programs
+	began    time.Time       // constant: Began of the subscription that the source is opened for
 
 	ports    Deps
 	outbound *outbound // the way to the endpoint; ports has no sender
-	workers  *workers  // for its tasks
+	workers  *workers  // execute its tasks
 	observe  Observer
 	log      *slog.Logger
-	changed  chan *sluice.Subscription // the engine's updates; the last one wins
+	changed  chan *sluice.Subscription // updates from the engine; the last one wins
 	acts     chan *act
-	opened   uint64        // the breaker's last spell that was announced
-	proving  atomic.Bool   // a success beside the deliveries is being entered
-	unsaved  chan struct{} // has an element if the store has lost the records of parked lanes
+	opened   uint64        // the last spell of the breaker that was announced
+	proving  atomic.Bool   // a success outside the deliveries is being entered
+	unsaved  chan struct{} // receives a value if the store has lost the records of parked lanes
 
 	lookEvery time.Duration
 
-	// Of a replay, see replaying.
-	lanesOf  string // its lanes' key prefix; for live deliveries the subscription's id
+	// Set for a replay, see replaying.
+	lanesOf  string // key prefix of its lanes; for live deliveries the subscription's id
 	only     func(*sluice.Event) bool
 	rate     sluice.Rate
-	conclude func(context.Context) error // stores that everything was delivered
+	conclude func(context.Context) error // stores that everything was delivered; nil: no replay
 
 	match     *filter.Matcher
 	left      []model.ParkedEntry // unfinished lanes of the previous run
 	source    Source
-	rests     Resting                   // the source, if it can be left while nothing comes; else nil
-	resting   atomic.Bool               // the runner ends, or has ended, because it has no work
-	active    bool                      // something came since the last look whether it can rest
-	recovered map[uint64]model.Progress // attempt log's progress at the start; read only
-	covered   map[string]reach          // by lane that was parked at the start: what its record covers
+	rests     Resting                   // the source if it is Resting, else nil
+	resting   atomic.Bool               // the runner is ending, or has ended, because it has no work
+	active    bool                      // something has come since the last check whether to rest
+	recovered map[uint64]model.Progress // progress at the start according to the attempt log; read-only
+	covered   map[string]reach          // by lane that was parked at the start: the sequences that its record covers
 	recent    recentSet
 	recalled  bool
 	failures  int               // consecutive failures to open
 	stored    model.Health      // last stored health
-	storing   bool              // a write is in progress, or was a moment ago
+	storing   bool              // a write is in progress, or was made within saveEvery
 	stores    chan healthStored // outcome of the write
-	nextStore <-chan time.Time  // until the next write
+	nextStore <-chan time.Time  // ends the pause after a write
 	results   chan *result
-	busy      sync.WaitGroup                      // tasks, and what is done beside the loop
-	lost      atomic.Pointer[sluice.Subscription] // whose access was lost since it was opened: nothing is sent
+	busy      sync.WaitGroup                      // tasks, and other work outside the loop
+	lost      atomic.Pointer[sluice.Subscription] // the settings with which access was lost since opening; nothing is sent then
 	sending   atomic.Int32
 	ahead     budget
 	share     *fairsem.Share // of the process's permits for attempts
 	verdicts  *verdicts
 	exhausted atomic.Int32 // consecutive events on which the filter exceeded its cost limit
 	looking   sync.Mutex
-	watched   atomic.Pointer[expiryScan] // with the current settings
+	watched   atomic.Pointer[expiryScan] // a scan with the current settings
 
 	mu      sync.Mutex
 	gauges  model.DeliveryGauges
@@ -111,7 +112,7 @@ func newRunner(sub *sluice.Subscription, ports Deps, opts Options, ahead *atomic
 // runsProgram reports whether the attempts of a subscription are runs of a module's program.
 func runsProgram(sub *sluice.Subscription) bool { return len(sub.Endpoint.Exec) > 0 }
 
-// change replaces the subscription's settings; the latest wins.
+// change replaces the subscription's settings; the last call wins.
 func (r *runner) change(sub *sluice.Subscription) {
 	select {
 	case <-r.changed:
@@ -120,8 +121,8 @@ func (r *runner) change(sub *sluice.Subscription) {
 	r.changed <- sub
 }
 
-// run serves the subscription until ctx is done, which is no error, or it cannot go on. Attempts in
-// flight finish and their results are stored before it returns.
+// run serves the subscription until ctx is done, which is not an error, or until it cannot
+// continue. Before it returns, attempts in flight finish and their results are stored.
 func (r *runner) run(ctx context.Context) error {
 	if err := r.open(ctx); err != nil {
 		return &openError{err}
@@ -139,11 +140,11 @@ func (r *runner) run(ctx context.Context) error {
 	r.left = r.lanes.unfinished()
 	r.lanes.abandon()
 	r.leave(work)
-	r.source.Close()          // the last look sees its leftovers
-	if r.lost.Load() != nil { // lost access is the cause, also beside other failures; no event becomes a dead letter
+	r.source.Close()          // before the last scan, which then covers the events that it did not hand out
+	if r.lost.Load() != nil { // lost access takes precedence over other failures; no event becomes a dead letter then
 		return errors.Join(err, errLost)
 	}
-	r.looking.Lock() // and what the look before it could not report
+	r.looking.Lock() // waits for a scan in progress
 	defer r.looking.Unlock()
 	r.scanExpired(work, lastLook)
 	return err
@@ -153,7 +154,7 @@ func (r *runner) run(ctx context.Context) error {
 func (r *runner) open(ctx context.Context) error {
 	sub := r.sub
 	select {
-	case sub = <-r.changed: // it may fix the failure to open
+	case sub = <-r.changed: // new settings may fix a failure to open
 	default:
 	}
 	sub, match, err := r.compiled(ctx, sub)
@@ -162,7 +163,7 @@ func (r *runner) open(ctx context.Context) error {
 	}
 	r.configure(sub, match)
 	err = r.watched.Load().before(ctx)
-	if sluice.CodeOf(err) == sluice.QuotaExceeded { // deliveries need no storage
+	if sluice.CodeOf(err) == sluice.QuotaExceeded { // the store is full, but deliveries need no space
 		r.log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", r.id), slog.Any("error", err))
 	} else if err != nil {
 		return err
@@ -180,7 +181,7 @@ func (r *runner) open(ctx context.Context) error {
 	r.breaker = r.breaker.resetAfterRestart()
 	r.lost.Store(nil)
 	r.storing, r.nextStore, r.stores = false, nil, make(chan healthStored, 1)
-	r.results = make(chan *result, r.sub.Policy.MaxPending()) // a task has one, and each lane one task
+	r.results = make(chan *result, r.sub.Policy.MaxPending()) // each task has one result, so that sending it never blocks
 	return nil
 }
 
@@ -213,7 +214,8 @@ func (r *runner) restore(ctx context.Context) error {
 	return nil
 }
 
-// remembered reads what is stored about the subscription, and returns its parked lanes.
+// remembered reads the stored state of the subscription, unless the source knows that there is
+// none, and returns its parked lanes.
 func (r *runner) remembered(ctx context.Context) (parked []model.ParkedEntry, err error) {
 	if r.rests != nil && r.rests.Clean() {
 		r.recovered, r.left = nil, nil
@@ -240,7 +242,7 @@ func (r *runner) remembered(ctx context.Context) (parked []model.ParkedEntry, er
 }
 
 func (r *runner) configure(sub *sluice.Subscription, match *filter.Matcher) {
-	if r.conclude != nil && sub.Policy.OnDead == sluice.DeadHolds { // operators would not look for it in a replay's lanes
+	if r.conclude != nil && sub.Policy.OnDead == sluice.DeadHolds { // operators would not look for held lanes in a replay
 		giving := *sub
 		giving.Policy.OnDead = sluice.DeadContinues
 		sub = &giving
@@ -250,7 +252,8 @@ func (r *runner) configure(sub *sluice.Subscription, match *filter.Matcher) {
 	r.watched.Store(&expiryScan{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 }
 
-// serve is the loop. It ends when ctx is done or after a failure that the runner cannot fix.
+// serve is the loop of the runner. It ends when ctx is done, when there is no work left, or after a
+// failure that the runner cannot fix.
 func (r *runner) serve(ctx, work context.Context) error {
 	t := r.timers()
 	defer t.stop()
@@ -307,11 +310,12 @@ func (r *runner) serve(ctx, work context.Context) error {
 	return errReplayed
 }
 
-// mostQuick is how many turns of the loop look at deliveries and results alone.
+// mostQuick is how many consecutive turns of the loop consider only deliveries and results.
 const mostQuick = 16
 
-// hurry takes a result or a delivery that is there, without a look at anything else, and reports whether there
-// was one: a look at everything costs as much as an attempt's decisions.
+// hurry handles a result or a delivery that is available, and reports whether there was one. It
+// ignores all other channels, because a select on all of them costs as much as the decisions for an
+// attempt.
 func (r *runner) hurry(ctx, work context.Context, quick *int) (busy bool, err error) {
 	if *quick++; *quick > mostQuick {
 		*quick = 0
@@ -337,7 +341,7 @@ func (r *runner) hurry(ctx, work context.Context, quick *int) (busy bool, err er
 	return false, nil
 }
 
-// ended returns why the source ended.
+// ended returns the error for a source that has ended.
 func (r *runner) ended() error {
 	if m, ok := r.source.(Moving); ok && m.Moved() {
 		return errMoved
@@ -345,7 +349,7 @@ func (r *runner) ended() error {
 	return errSourceEnded
 }
 
-// lookAside scans for events that left the log, beside the loop, unless it does already.
+// lookAside scans for events that left the log, in another goroutine, unless a scan is in progress.
 func (r *runner) lookAside(work context.Context) {
 	if r.looking.TryLock() {
 		r.busy.Go(func() {
@@ -355,7 +359,7 @@ func (r *runner) lookAside(work context.Context) {
 	}
 }
 
-// replayed reports whether a replay with an exhausted source has no lane left.
+// replayed reports whether the runner is that of a replay and has no lane left.
 func (r *runner) replayed() bool { return r.conclude != nil && r.lanes.empty() }
 
 // reconfigure applies changed settings.
@@ -368,12 +372,13 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 	r.configure(sub, match)
 	r.lanes.batch, r.lanes.debounce = sub.Policy.Batch, r.debounce(sub)
 	if pending != sub.Policy.MaxPending() {
-		return errSourceEnded // its consumers have to be changed
+		return errSourceEnded // the window has changed, so the source has to be opened again
 	}
 	return nil
 }
 
-// settle enters a result, and acknowledges the deliveries that it settled.
+// settle enters a result, acknowledges the deliveries that it settled or parked, and judges the
+// attempt.
 func (r *runner) settle(ctx context.Context, res *result) error {
 	if res.err != nil {
 		r.lanes.busy--
@@ -401,8 +406,8 @@ func (r *runner) settle(ctx context.Context, res *result) error {
 	return r.judge(ctx, res.attempt)
 }
 
-// drain waits for the tasks in progress, so that attempts are recorded. If only the store is
-// pending, the limit is shorter: it may be gone for good.
+// drain waits for the tasks in progress, so that attempts are recorded. If all of them wait only
+// for the store, the limit is shorter, because the store may not come back.
 func (r *runner) drain(work context.Context) error {
 	if r.lanes.busy == 0 {
 		return nil
@@ -432,7 +437,8 @@ func (r *runner) drain(work context.Context) error {
 	return nil
 }
 
-// forget deletes records that attempts in flight stored after the subscription had ended.
+// forget deletes the records of lanes and health that attempts in flight stored after the
+// subscription was deleted or cancelled.
 func (r *runner) forget(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, recordLimit)
 	defer cancel()
@@ -450,7 +456,7 @@ func (r *runner) forget(ctx context.Context) {
 	}
 }
 
-// answer notes that an acknowledgement failed; the delivery comes again.
+// answer logs a failed acknowledgement. The delivery comes again.
 func (r *runner) answer(err error) {
 	if err != nil {
 		r.log.Debug("acknowledgement lost", slog.String("subscription", r.sub.ID), slog.Any("error", err))

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// apply enters an operator's decision, and reports whether the breaker's state changed.
+// apply applies an operator's decision, and reports whether the breaker's state changed.
 func (d *dispatcher) apply(a *act, now time.Time) (turned bool) {
 	switch a.kind {
 	case sluice.ReplayProbe:
@@ -26,14 +26,15 @@ func (d *dispatcher) apply(a *act, now time.Time) (turned bool) {
 	return turned
 }
 
-// takeAct enters an operator's decision.
+// takeAct applies an operator's decision, and announces a change of the breaker.
 func (r *runner) takeAct(work context.Context, a *act) {
 	if r.apply(a, time.Now()) {
 		r.tellBreaker(work)
 	}
 }
 
-// probe makes the next probe due now, with an event if one waits.
+// probe makes the next probe due now. If nothing is waiting to be sent, it also makes a parked lane
+// due.
 func (d *dispatcher) probe(now time.Time) acted {
 	if d.breaker.state != sluice.BreakerOpen {
 		return actedNothing
@@ -45,7 +46,8 @@ func (d *dispatcher) probe(now time.Time) acted {
 	return actedDone
 }
 
-// proved enters that a request beside the deliveries succeeded: it counts as a probe.
+// proved records that a request outside the deliveries succeeded. While the breaker is open, it
+// counts as a successful probe.
 func (b breaker) proved(window int, now time.Time) breaker {
 	if b.state != sluice.BreakerOpen {
 		return b
@@ -54,7 +56,7 @@ func (b breaker) proved(window int, now time.Time) breaker {
 	return b.heal(window, now)
 }
 
-// hasten makes up to n parked lanes due now, those first that are due first.
+// hasten makes up to n parked lanes due now, in the order of their times.
 func (b *laneTable) hasten(n int, now time.Time) {
 	for ; n > 0 && len(b.due) > 0; n-- {
 		l := b.due[0]
@@ -66,7 +68,8 @@ func (b *laneTable) hasten(n int, now time.Time) {
 	}
 }
 
-// retryAll makes every parked lane due now, and releases those that are held. It returns the decisions on these.
+// retryAll makes every parked lane due now, and queues the release of those that are held. It
+// returns the acts of these releases.
 func (b *laneTable) retryAll(now time.Time) (more []*act) {
 	for _, l := range b.lanes {
 		if l.park != nil && l.park.Held != "" {
@@ -80,7 +83,8 @@ func (b *laneTable) retryAll(now time.Time) (more []*act) {
 	return more
 }
 
-// settled waits for the decisions that follow from this one. A runner that ends makes it actedLater.
+// settled waits for the acts that this one caused, and returns how. It returns actedLater if the
+// runner ends before they are done.
 func (a *act) settled(ctx context.Context, how acted) acted {
 	for _, one := range a.more {
 		select {
@@ -95,7 +99,8 @@ func (a *act) settled(ctx context.Context, how acted) acted {
 	return how
 }
 
-// proved tells the subscription's live deliveries that a request beside them succeeded, if their breaker is open.
+// proved tells the runner of the live deliveries that a request of a replay succeeded, if its
+// breaker is open.
 func (e *Engine) proved(ctx context.Context, subscription string) {
 	live := e.liveRunner(subscription)
 	if live == nil || live.read().Breaker != sluice.BreakerOpen || !live.proving.CompareAndSwap(false, true) {

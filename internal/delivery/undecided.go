@@ -6,15 +6,15 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 )
 
-// doubt enters a delivery whose filter verdict is pending; its lane waits when it reaches it. Like
-// arrive, it reports whether to acknowledge the delivery at once; entered is false if it is held
-// already.
+// doubt enters a delivery whose filter verdict is pending. Its lane waits when the delivery becomes
+// the head. Like arrive, doubt reports whether to acknowledge the delivery at once. entered is
+// false in that case, and if the delivery is queued already.
 func (b *laneTable) doubt(key string, d *model.Delivery) (entered, ack bool) {
 	seq := d.Event.Seq
 	if _, held := b.held[seq]; held {
 		return false, false
 	}
-	b.doubts[seq] = nil // before arrive looks at the lane
+	b.doubts[seq] = nil // before arrive, which checks for a doubt
 	if b.arrive(key, d) {
 		delete(b.doubts, seq)
 		return false, true
@@ -28,7 +28,7 @@ func (b *laneTable) doubtsAbout(d *model.Delivery) bool {
 	return doubted
 }
 
-// doubted returns a delivery whose verdict is pending, nil if it is not pending any more.
+// doubted returns the delivery with a sequence if its verdict is pending, otherwise nil.
 func (b *laneTable) doubted(seq uint64) *model.Delivery {
 	l := b.doubts[seq]
 	if l == nil {
@@ -37,7 +37,7 @@ func (b *laneTable) doubted(seq uint64) *model.Delivery {
 	return l.queue[slices.IndexFunc(l.queue, func(d *model.Delivery) bool { return d.Event.Seq == seq })]
 }
 
-// decided ends the doubt about a delivery. A wanted one stays in its lane.
+// decided ends the doubt about a delivery. A delivery that is not wanted leaves its lane.
 func (b *laneTable) decided(d *model.Delivery, wanted bool) { //nolint:revive // wanted is what was decided
 	seq := d.Event.Seq
 	l := b.doubts[seq]
@@ -69,7 +69,7 @@ func (b *laneTable) suspect(l *lane, p park) {
 	b.resumed(l, p)
 }
 
-// ruled enters the filter's verdict on a parked lane's head.
+// ruled applies the filter's verdict on a parked lane's head.
 func (b *laneTable) ruled(one *verdict) {
 	l := one.lane
 	if b.lanes[l.key] != l || !l.doubtful {
@@ -79,7 +79,7 @@ func (b *laneTable) ruled(one *verdict) {
 	b.enqueue(l)
 }
 
-// reconsider makes parked lanes that wait for a verdict ask again.
+// reconsider makes the parked lanes that wait for a verdict ask the filter again.
 func (b *laneTable) reconsider() {
 	for _, l := range b.lanes {
 		if l.doubtful {

@@ -9,21 +9,21 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// openError is the reason why a runner could not begin.
+// openError says that a runner could not open its subscription, and why.
 type openError struct{ error }
 
 // Unwrap returns the cause.
 func (e *openError) Unwrap() error { return e.error }
 
 const (
-	unopenedNoted = 2               // consecutive failures before the status shows it: the first may be a restart of NATS
-	unopenedLimit = 2 * time.Second // for storing it
+	unopenedNoted = 2               // consecutive failures before the status shows it, because one may be a restart of NATS
+	unopenedLimit = 2 * time.Second // timeout for storing it
 )
 
-// unopened notes that the runner could not begin, if that is why it ended, so that the metrics and
-// the subscription's status show why nothing is delivered. The status shows it until the runner
-// begins. A store that does not answer is no fault of the subscription: the server's readiness
-// reports it.
+// unopened handles the end of a run. If the runner could not open its subscription, the metrics
+// show that and, after several failures, so does the subscription's status, until the runner
+// succeeds. The status does not show a store that does not answer, because that is not a fault of
+// the subscription, and the server's readiness reports it.
 func (r *runner) unopened(ctx context.Context, err error) {
 	failed, ok := errors.AsType[*openError](err)
 	if !ok {
@@ -55,7 +55,7 @@ func (r *runner) unopened(ctx context.Context, err error) {
 // severity returns the level at which the end of a run is logged.
 func (r *runner) severity(err error) slog.Level {
 	switch {
-	case errors.Is(err, errMoved), r.failures == 1 && sluice.CodeOf(err) == sluice.Unavailable: // its position is not known yet
+	case errors.Is(err, errMoved), r.failures == 1 && sluice.CodeOf(err) == sluice.Unavailable: // the position of the subscription is not known yet
 		return slog.LevelDebug
 	case errors.Is(err, errSourceEnded):
 		return slog.LevelInfo

@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// errLanesLost tells the engine to begin anew with the lanes that were stored again.
+// errLanesLost tells the engine to start the runner again with the lanes that were stored again.
 var errLanesLost = errors.New("records of parked lanes were deleted in the store; rewriting them")
 
-// SaveLanes makes every runner store its parked lanes again: the store has lost all records of
-// lanes. It returns when the runners are notified.
+// SaveLanes makes every runner store its parked lanes again, because the store has lost all records
+// of lanes. It returns before the runners have done so.
 func (e *Engine) SaveLanes(ctx context.Context) { e.tell(ctx, change{saveLanes: true}) }
 
 func (e *Engine) saveLanes() {
@@ -33,8 +33,8 @@ func (r *runner) saveSoon() {
 	}
 }
 
-// saveLanes stores the parked lanes that no worker has, from the runner's state. A lane that was
-// stored since the loss is left as it is.
+// saveLanes stores the parked lanes that no worker is processing, from the runner's state. It does
+// not change a lane that was stored after the loss.
 func (r *runner) saveLanes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recordLimit)
 	defer cancel()
@@ -61,12 +61,12 @@ func (b *laneTable) unfinished() []model.ParkedEntry {
 	return left
 }
 
-// reclaim returns the parked lanes from the store, and ensures that a stored record covers
-// everything the previous run acknowledged because of a lane's record. A second process that
-// believes it owns the subscription may have deleted the record after it sent all that it knew of:
-// then it is written again. It may also have parked the lane anew at a later event: then the record
-// goes back to where this process was. If that process wrote it, it gets a new revision, so that the
-// process, too, reads it back to its present end (C01).
+// reclaim returns the parked lanes from the store. It ensures that stored records cover everything
+// that the previous run acknowledged because of them. Meanwhile another process that believed it
+// owned the subscription may have changed a record. If it deleted the record, because it had sent
+// all events that it knew, reclaim writes the record again. If it parked the lane at a later event,
+// reclaim moves the record back to this process's position. In any case the record gets a new
+// revision, so that the other process, too, reads the lane back to its present end (C01).
 func (r *runner) reclaim(ctx context.Context) ([]model.ParkedEntry, error) {
 	stored, err := r.ports.Lanes.Parked(ctx, r.sub)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// An expensive filter is evaluated neither by the runner, which answers the log, nor by a worker,
-// which holds a permit for attempts: filter.Pool evaluates it and reports the result. Until then
-// the delivery is held in its lane, unacknowledged. Deliveries behind it wait; other lanes go on. A
-// parked lane waits in the same way.
+// Expensive filters are evaluated by filter.Pool, which reports the result later. The runner must
+// not evaluate them, because it has to answer the log, nor must a worker, because it holds a permit
+// for attempts. Until the result is known, the delivery stays in its lane, unacknowledged.
+// Deliveries behind it wait; other lanes continue. A parked lane waits in the same way.
 
 // maxExhausted is the number of consecutive events on which a filter may exceed its cost limit
 // before its subscription is suspended. Each of these events but the last is a dead letter.
@@ -23,18 +23,18 @@ const maxExhausted = 5
 // errDoubtful says that the filter has not been evaluated on an event yet.
 var errDoubtful = errors.New("the filter is not evaluated yet")
 
-// verdict is the filter's answer on an event.
+// verdict is the result of the filter on an event.
 type verdict struct {
-	match *filter.Matcher // the filter; an answer of an earlier one is ignored
-	lane  *lane           // a parked lane with the event as its head; nil: it is a delivery
+	match *filter.Matcher // the filter; a verdict of an earlier one is ignored
+	lane  *lane           // the parked lane whose head is the event; nil: the event is a queued delivery
 	seq   uint64
 	ok    bool
 	err   error
 }
 
-// verdicts receives the pool's answers, which do not wait for the runner.
+// verdicts queues the verdicts of the pool, so that the pool does not wait for the runner.
 type verdicts struct {
-	news chan struct{} // has an element if there are some
+	news chan struct{} // receives a value when there are verdicts
 
 	mu  sync.Mutex
 	all []verdict
@@ -59,7 +59,7 @@ func (r *verdicts) take() (all []verdict) {
 	return all
 }
 
-// unevaluated is the error of a delivery whose filter evaluation failed.
+// unevaluated is the error of a delivery on which the filter failed.
 type unevaluated struct{ says, cause error }
 
 // Error returns the message for callers.
@@ -96,7 +96,7 @@ func (r *runner) compiled(ctx context.Context, sub *sluice.Subscription) (_ *slu
 	return sub, match, err
 }
 
-// doubt takes a delivery into its lane and starts the filter evaluation.
+// doubt puts a delivery into its lane, and starts to evaluate the filter on it.
 func (r *runner) doubt(work context.Context, d *model.Delivery) {
 	switch entered, ack := r.lanes.doubt(r.laneOf(d), d); {
 	case ack:
@@ -106,7 +106,7 @@ func (r *runner) doubt(work context.Context, d *model.Delivery) {
 	}
 }
 
-// inquire starts the evaluation of the current filter.
+// inquire starts to evaluate the current filter on an event.
 func (r *runner) inquire(work context.Context, about verdict, ev *sluice.Event) {
 	about.match = r.match
 	r.ports.Filters.Ask(work, r.ports.payer(r.sub), about.match, ev, func(ok bool, err error) {
@@ -115,7 +115,8 @@ func (r *runner) inquire(work context.Context, about verdict, ev *sluice.Event) 
 	})
 }
 
-// take enters a result, and starts the evaluation for the head of a parked lane in doubt.
+// take enters a result. If the verdict on the head of a parked lane is missing, it starts to
+// evaluate the filter on it.
 func (r *runner) take(ctx, work context.Context, res *result) error {
 	err := r.settle(ctx, res)
 	if err == nil && res.kind == resultDoubtful {
@@ -124,11 +125,11 @@ func (r *runner) take(ctx, work context.Context, res *result) error {
 	return err
 }
 
-// applyVerdicts enters the pool's answers.
+// applyVerdicts applies the verdicts of the pool.
 func (r *runner) applyVerdicts() {
 	for _, one := range r.verdicts.take() {
 		switch {
-		case one.match != r.match: // the filter that replaced it was asked
+		case one.match != r.match: // reconsider has asked the new filter
 		case one.lane != nil:
 			r.lanes.ruled(&one)
 		default:
@@ -137,11 +138,11 @@ func (r *runner) applyVerdicts() {
 	}
 }
 
-// settleVerdict releases a delivery, or acknowledges it if it is not wanted.
+// settleVerdict lets a delivery proceed in its lane, or acknowledges it if it is not wanted.
 func (r *runner) settleVerdict(one *verdict) {
 	d := r.lanes.doubted(one.seq)
 	if d == nil {
-		return // it was acknowledged with its parked lane
+		return // its lane was parked meanwhile
 	}
 	wanted := r.judged(d, one.ok, one.err)
 	r.lanes.decided(d, wanted)
@@ -152,8 +153,8 @@ func (r *runner) settleVerdict(one *verdict) {
 	r.observe.Matched(r.sub)
 }
 
-// judged reports whether a delivery joins its lane, given the filter's answer; it sets the
-// delivery's Err.
+// judged reports whether a delivery belongs into its lane, given the filter's verdict. It sets the
+// delivery's Err if the event cannot be sent.
 func (r *runner) judged(d *model.Delivery, ok bool, err error) bool { //nolint:revive // ok is a result on its way
 	if err != nil {
 		d.Err = unevaluatedFor(err)
@@ -167,9 +168,9 @@ func (r *runner) judged(d *model.Delivery, ok bool, err error) bool { //nolint:r
 	return true
 }
 
-// unwanted resets the count of failed evaluations after a successful one without a match, as an
-// attempt does after a match. Events that the gate keeps back do not count either way: they must
-// not influence whether a subscription is suspended.
+// unwanted resets the count of events on which the filter was too expensive, after an evaluation
+// that did not match. After a match, an attempt does that. Events that the gate keeps back do not
+// count either way, because they must not influence whether the subscription is suspended.
 func (r *runner) unwanted(sub *sluice.Subscription, ev *sluice.Event) {
 	if r.exhausted.Load() > 0 && r.outbound.decide(sub, ev) == model.Pass {
 		r.exhausted.Store(0)
@@ -191,8 +192,8 @@ func (r *runner) reconsider(work context.Context) {
 	r.lanes.reconsider()
 }
 
-// filtered returns the filter's answer on the next event of a parked lane; errDoubtful if it has to
-// be evaluated first.
+// filtered returns the filter's verdict on the next event of a parked lane. It returns errDoubtful
+// if the pool has to evaluate the filter first.
 func (j job) filtered(p *park, ev *sluice.Event) (bool, error) {
 	if one := p.verdict; one != nil && one.seq == ev.Seq && one.match == j.match {
 		return one.ok, one.err
@@ -205,14 +206,14 @@ func (j job) filtered(p *park, ev *sluice.Event) (bool, error) {
 	return ok, err
 }
 
-// exhausts reports whether a filter has exceeded its cost limit too often, on an event that the
-// gate lets pass.
+// exhausts counts an event on which the filter exceeded its cost limit, and reports whether that
+// has happened too often. The caller calls it only for events that the gate lets pass.
 func (j job) exhausts(err error) bool {
 	return filter.Exhausted(err) && j.r.exhausted.Add(1) >= maxExhausted
 }
 
-// suspend ends the deliveries of a subscription whose filter repeatedly exceeds its cost limit. The
-// event waits in the log.
+// suspend suspends a subscription whose filter repeatedly exceeds its cost limit. The event stays
+// in the log for later.
 func (j job) suspend(ctx context.Context, err error) error {
 	reason := fmt.Sprintf("the filter exceeded its cost limit on %d consecutive events; simplify it, then resume the subscription (last: %v)", maxExhausted, err)
 	return j.persist(ctx, func() error { return j.r.ports.Registry.Suspend(ctx, j.sub.ID, reason) })

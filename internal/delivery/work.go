@@ -19,13 +19,13 @@ type resultKind int
 
 const (
 	resultSettled   resultKind = iota // the head of a live lane is settled
-	resultBlocked                     // it failed, and the failure is not counted
+	resultBlocked                     // the head was not sent, or its failure does not count
 	resultParked                      // the lane's record was stored
-	resultResumed                     // a parked lane went on, or failed again
-	resultDoubtful                    // the filter has to rule on its next event
+	resultResumed                     // a parked lane moved on, or its head failed again
+	resultDoubtful                    // the filter's verdict on a parked lane's next event is missing
 	resultUnparked                    // the record was deleted
-	resultReleased                    // a held lane's head is tried again
-	resultDiscarded                   // a held lane goes on without its head
+	resultReleased                    // a held lane was released
+	resultDiscarded                   // a held lane's head was discarded
 )
 
 // result is the outcome of a task.
@@ -33,30 +33,30 @@ type result struct {
 	kind    resultKind
 	lane    *lane
 	park    park
-	more    int             // resultSettled: the deliveries that were sent with the head
+	more    int             // resultSettled: number of deliveries that were sent with the head
 	attempt *sluice.Attempt // the last one; nil: none was made
-	err     error           // the runner cannot go on; nothing else is set
+	err     error           // the runner cannot continue
 
 	blocked  bool           // the gate kept the event back
-	decision model.Decision // why
+	decision model.Decision // the reason, if blocked
 }
 
-// job executes one task with the settings at hand-out.
+// job executes one task with the settings from when it started.
 type job struct {
 	r     *runner
 	sub   *sluice.Subscription
 	match *filter.Matcher
-	spare time.Duration // the task's
+	spare time.Duration // task.spare
 }
 
-// perform executes a task, and returns its permit.
+// perform executes a task, and then gives its permit back.
 func (r *runner) perform(ctx context.Context, t task) {
 	defer r.busy.Done()
 	job{r: r, sub: t.sub, match: t.match, spare: t.spare}.do(ctx, t)
 	r.share.Give()
 }
 
-// do executes one task. Its result comes through j.r.results, once.
+// do executes one task. It sends one result to j.r.results, possibly later.
 func (j job) do(ctx context.Context, t task) {
 	res := &result{}
 	switch t.kind {
@@ -79,8 +79,8 @@ func (j job) do(ctx context.Context, t task) {
 	j.r.results <- res
 }
 
-// send makes the first attempt of a live lane's head. A success costs one write, which send does
-// not wait for: the result follows when it is stored.
+// send makes the first attempt of a live lane's head. A success costs one write. send does not wait
+// for it; the result is sent when it is stored.
 func (j job) send(ctx context.Context, t task) {
 	ev := &t.head.Event
 	cause, err := t.head.Err, error(nil)
@@ -110,7 +110,7 @@ func (j job) send(ctx context.Context, t task) {
 		if a.Probe {
 			kind = resultBlocked
 		}
-		results := j.r.results // the log may outlive this run of the runner
+		results := j.r.results // Record may call back after this run of the runner has ended
 		j.r.ports.Log.Record(&a, j.sub.Namespace, func(err error) {
 			results <- &result{kind: kind, lane: t.lane, more: max(0, len(a.Batch)-1), attempt: &a, err: err}
 		})
@@ -121,10 +121,11 @@ func (j job) send(ctx context.Context, t task) {
 	j.r.results <- &res
 }
 
-// unsendable handles a live head that cannot be sent: it is dead, or its lane is held.
+// unsendable handles a live head that cannot be sent: it becomes a dead letter, or its lane is
+// held.
 func (j job) unsendable(ctx context.Context, t task, why error) result {
 	reason, cause := reasonOf(why), why.Error()
-	if d := j.decide(&t.head.Event); d != model.Pass { // a dead letter reveals its event
+	if d := j.decide(&t.head.Event); d != model.Pass { // asked first, because a dead letter reveals its event
 		return blockedResult(d)
 	}
 	if j.exhausts(why) {
@@ -139,7 +140,8 @@ func (j job) unsendable(ctx context.Context, t task, why error) result {
 	return result{kind: resultSettled, err: err}
 }
 
-// unsettled handles a live head that was not delivered: its lane is parked, or it is dead.
+// unsettled handles a live head that was not delivered: its lane is parked, or it becomes a dead
+// letter.
 func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before model.Progress, more ...*sluice.Event) result {
 	if err := j.conclude(ctx, &t.head.Event, &a, more...); err != nil {
 		return result{err: err}
@@ -164,8 +166,8 @@ func (j job) park(ctx context.Context, t task, p sluice.Parked) result {
 	return result{kind: resultParked, park: park{ParkedEntry: e}, err: err}
 }
 
-// attempt sends an event, and more of its batch, if the gate permits it, decides the verdict, and logs. There is no
-// attempt unless the gate says Pass.
+// attempt sends an event, with more events of its batch, if the gate permits it, and decides the
+// verdict. Unless the decision is Pass, no attempt was made.
 func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time, more ...*sluice.Event) (sluice.Attempt, model.Decision) {
 	if j.r.lost.Load() != nil {
 		return sluice.Attempt{}, model.Lost
@@ -198,7 +200,7 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 	return a, model.Pass
 }
 
-// attemptAttrs returns the log attributes of an attempt; unset ones are left out.
+// attemptAttrs returns the log attributes of an attempt, without unset ones.
 func attemptAttrs(a *sluice.Attempt) []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("subscription", a.Subscription), slog.String("event", a.EventID), slog.Uint64("seq", a.Seq),
@@ -225,8 +227,8 @@ func attemptAttrs(a *sluice.Attempt) []slog.Attr {
 	return attrs
 }
 
-// conclude stores the permanent consequence of an attempt and then the attempt. Once a final
-// attempt is recorded, no process looks at its events again, so their dead letters come first: a crash
+// conclude stores the permanent consequence of an attempt, and then the attempt. Dead letters come
+// first, because once a final attempt is recorded, no process handles its events again. A crash
 // between the two repeats the attempt.
 func (j job) conclude(ctx context.Context, ev *sluice.Event, a *sluice.Attempt, more ...*sluice.Event) error {
 	if v := a.Verdict; v.Dead != "" || v.Cancel {
@@ -237,7 +239,8 @@ func (j job) conclude(ctx context.Context, ev *sluice.Event, a *sluice.Attempt, 
 	return j.record(ctx, a)
 }
 
-// giveUp writes the dead letters, and ends the subscription whose endpoint is gone.
+// giveUp writes the dead letters of an attempt, and cancels the subscription if its endpoint is
+// gone.
 func (j job) giveUp(ctx context.Context, a *sluice.Attempt, events []*sluice.Event) error {
 	reason := a.Verdict.Dead
 	if a.Verdict.Cancel {
@@ -276,7 +279,7 @@ func (j job) buryLetter(ctx context.Context, d sluice.DeadLetter) error {
 	return j.persist(ctx, func() error { return j.r.ports.Log.Bury(ctx, d) })
 }
 
-// record stores an attempt and waits for it.
+// record stores an attempt and waits until it is stored.
 func (j job) record(ctx context.Context, a *sluice.Attempt) error {
 	done := make(chan error, 1)
 	j.r.ports.Log.Record(a, j.sub.Namespace, func(err error) { done <- err })
@@ -298,8 +301,9 @@ func (j job) save(ctx context.Context, e *model.ParkedEntry) error {
 	})
 }
 
-// persist repeats a write until it succeeds: the store may be away for a while, or full. A lost
-// compare-and-set is final: the lane has another owner.
+// persist repeats a write until it succeeds or ctx ends, because the store may be unreachable for a
+// while, or full. It does not repeat a lost compare-and-set, because then the lane has another
+// owner.
 func (j job) persist(ctx context.Context, write func() error) error {
 	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))

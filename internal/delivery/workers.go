@@ -9,8 +9,8 @@ import (
 // idleWorker is how long a worker without a task waits for the next one.
 const idleWorker = 5 * time.Second
 
-// workers execute the tasks of all runners: there are as many as tasks in progress at a time, and those
-// that are idle for a while end.
+// workers execute the tasks of all runners. There are as many as there are tasks in progress; idle
+// ones end after idleWorker.
 type workers struct {
 	orders  chan order
 	running sync.WaitGroup
@@ -25,7 +25,7 @@ type order struct {
 
 func newWorkers() *workers { return &workers{orders: make(chan order)} }
 
-// give has a task executed at once.
+// give starts to execute a task at once, with an idle worker or a new one.
 func (w *workers) give(o order) {
 	select {
 	case w.orders <- o:
@@ -34,13 +34,13 @@ func (w *workers) give(o order) {
 	}
 }
 
-// work executes tasks until there are none for a while.
+// work executes tasks until there is none for idleWorker.
 func (w *workers) work(o order) {
 	idle := time.NewTimer(idleWorker)
 	defer idle.Stop()
 	for ok := true; ok; {
 		o.runner.perform(o.ctx, o.task)
-		o.runner = nil // it may be gone
+		o.runner = nil // keep no runner alive
 		idle.Reset(idleWorker)
 		select {
 		case o, ok = <-w.orders:
@@ -50,7 +50,7 @@ func (w *workers) work(o order) {
 	}
 }
 
-// end ends the workers. No task is given any more.
+// end ends the workers and waits for them. give must not be called after it.
 func (w *workers) end() {
 	close(w.orders)
 	w.running.Wait()

@@ -14,8 +14,8 @@ import (
 
 // Announcer publishes the system events about subscriptions.
 type Announcer interface {
-	// Subscription publishes the stored system events of a subscription (Untold). It returns within
-	// a short time, and publishes the rest later.
+	// Subscription publishes the system events that are stored with a subscription (Untold). It
+	// returns within a short time, and publishes later what it could not publish by then.
 	Subscription(ctx context.Context, sub *sluice.Subscription)
 }
 
@@ -37,9 +37,9 @@ type sought struct {
 // system returns an act of the server itself.
 func system(action string) act { return act{by: sluice.ActorSystem, action: action} }
 
-// intend writes the planned change to the ledger; before is nil for a new subscription, after for a
-// deleted one. The server's own changes do not depend on the ledger: an endpoint that is gone must
-// be released.
+// intend writes the planned change to the ledger. before is nil for a new subscription, after is
+// nil for a deleted one. Changes by the server itself succeed even without the ledger, because an
+// endpoint that is gone must be released.
 func (r *Registry) intend(ctx context.Context, a act, tried *ledger.Intent, before, after *sluice.Subscription) (*ledger.Intent, error) {
 	of := after
 	c := ledger.Change{Actor: a.by, Action: a.action}
@@ -59,14 +59,14 @@ func (r *Registry) intend(ctx context.Context, a act, tried *ledger.Intent, befo
 	return r.needs.Ledger.Intend(ctx, tried, c)
 }
 
-// enact stores a subscription as changed by an act and then publishes its system event; before is
-// nil for a new one. The order is fixed: the ledger entry first (intend), then the change, then the
-// event (S2-05), so that a reader of the event finds the change (S2-06). The event is stored with
-// the change (C32). Code Conflict after a concurrent change.
+// enact stores a subscription as changed by an act, and then publishes the act's system event.
+// before is nil for a new subscription. The order is fixed: first the ledger entry (intend), then
+// the change, then the event (S2-05), so that a reader of the event finds the change (S2-06). The
+// event is stored with the change (C32). Code Conflict after a concurrent change.
 func (r *Registry) enact(ctx context.Context, a act, before, after *sluice.Subscription) error {
 	var revision uint64
 	if before == nil {
-		after.Untold = nil // from an earlier try
+		after.Untold = nil // may be set by an earlier attempt
 	} else {
 		revision = before.Revision
 	}
@@ -84,7 +84,7 @@ func (r *Registry) enact(ctx context.Context, a act, before, after *sluice.Subsc
 	return err
 }
 
-// retire removes a subscription and then publishes that, like enact.
+// retire removes a subscription, and then publishes that as enact does.
 func (r *Registry) retire(ctx context.Context, a act, sub *sluice.Subscription) error {
 	if err := r.announced(a, sluice.TypeSubscriptionDeleted, sub, sub); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (r *Registry) retire(ctx context.Context, a act, sub *sluice.Subscription) 
 	return err
 }
 
-// announced adds the system event of an act to the subscription; nothing if the kind is "".
+// announced adds the system event of an act to the subscription. It does nothing if the kind is "".
 func (r *Registry) announced(a act, kind string, before, after *sluice.Subscription) error {
 	if kind == "" {
 		return nil
@@ -120,8 +120,9 @@ func (r *Registry) announced(a act, kind string, before, after *sluice.Subscript
 	return nil
 }
 
-// announces returns the type of the system event of an act, from the new state or else from the
-// act; "" for an intermediate step, which is not published.
+// announces returns the type of the system event of an act. If the act changes the state, the new
+// state determines the type, otherwise the act does. It returns "" for an intermediate step, which
+// is not published.
 func (a act) announces(before, after *sluice.Subscription) string {
 	if before == nil || before.State == after.State || a.action == sluice.ActionSubscriptionDelete {
 		return a.event
@@ -144,9 +145,9 @@ func (a act) announces(before, after *sluice.Subscription) string {
 	return a.event
 }
 
-// change applies an act to the stored subscription, repeatedly after concurrent changes, and
-// returns the stored result. Nothing is written if apply reports no change. Code Unavailable if the
-// ledger is not writable.
+// change applies an act to the stored subscription, again after each concurrent change, and returns
+// the stored result. If apply reports no change, it writes nothing. Code Unavailable if the ledger
+// is not writable.
 func (r *Registry) change(ctx context.Context, id string, a act, apply func(*sluice.Subscription) (bool, error)) (*sluice.Subscription, error) {
 	var intent *ledger.Intent
 	for {

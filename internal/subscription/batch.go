@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// endAge is how long a batch uses the end of a log.
+// endAge is how long a batch uses the end of a log that it has read.
 const endAge = 500 * time.Millisecond
 
-// ForBatch returns a registry for many creations. It asks for the end of a log twice a second at most,
-// so that a subscription to new events may get those that were stored in the half second before it.
+// ForBatch returns a registry for many creations. It reads the end of a log at most twice a second.
+// So a subscription to new events may also get events that were stored in the half second before
+// its creation.
 func (r *Registry) ForBatch() *Registry {
 	needs := r.needs
 	needs.Logs = &ends{Logs: r.needs.Logs, now: r.needs.Now, of: map[string]end{}}
 	return New(needs)
 }
 
-// ends remembers the ends of logs.
+// ends caches the ends of logs.
 type ends struct {
 	Logs
 

@@ -9,15 +9,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// DefaultOverlap is how long an old secret also signs.
+// DefaultOverlap is how long an old secret still signs after a rotation.
 const DefaultOverlap = 24 * time.Hour
 
-// maxSecrets limits the secrets of a subscription, and thereby the signatures of a request.
+// maxSecrets limits the secrets of a subscription, and so the signatures of a request.
 const maxSecrets = 5
 
 // Reasons for the end of a subscription that the registry sets.
 const (
-	ReasonGone    = string(sluice.EndpointGone) // its endpoint returned 410 (S0-49)
+	ReasonGone    = string(sluice.EndpointGone) // the endpoint returned 410 (S0-49)
 	ReasonDeleted = "deleted"                   // visible only during the deletion
 )
 
@@ -27,10 +27,10 @@ func (r *Registry) Get(ctx context.Context, id string) (*sluice.Subscription, er
 	return r.load(ctx, id)
 }
 
-// Pause pauses the deliveries of an active subscription; no event is lost in the meantime. When it
-// returns, this replica begins no delivery of it any more; another one stops a moment later. As for
-// every change, by is the acting principal. Codes SubscriptionMissing; Conflict if it is cancelled;
-// Unavailable, as for every change, if the ledger is not writable.
+// Pause pauses the deliveries of an active subscription; no event is lost meanwhile. When it
+// returns, this replica begins no more deliveries of it; another replica stops a moment later. by
+// is the acting principal. Codes: SubscriptionMissing; Conflict if the subscription is cancelled;
+// Unavailable if the ledger is not writable.
 func (r *Registry) Pause(ctx context.Context, id, by string) (*sluice.Subscription, error) {
 	sub, err := r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionPause}, pause)
 	if err == nil {
@@ -39,26 +39,26 @@ func (r *Registry) Pause(ctx context.Context, id, by string) (*sluice.Subscripti
 	return sub, err
 }
 
-// awaitApplied waits until this replica acts on a change.
+// awaitApplied waits until this replica acts on the change of a subscription.
 func (r *Registry) awaitApplied(ctx context.Context, sub *sluice.Subscription) {
 	if r.needs.Applied != nil {
 		r.needs.Applied(ctx, sub.Revision)
 	}
 }
 
-// Resume activates a paused or disabled subscription. Codes as for Pause.
+// Resume activates a paused, disabled or suspended subscription. Codes as for Pause.
 func (r *Registry) Resume(ctx context.Context, id, by string) (*sluice.Subscription, error) {
 	return r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionResume}, resume)
 }
 
-// Disable stops the deliveries of an active subscription until it is resumed. It does nothing to an
-// inactive or missing one. The server itself disables subscriptions, so this does not depend on the
-// ledger.
+// Disable stops the deliveries of an active subscription until it is resumed. It does nothing if
+// the subscription is not active or is missing. Only the server itself disables subscriptions, so
+// Disable succeeds even without the ledger.
 func (r *Registry) Disable(ctx context.Context, id, reason string) error {
 	return r.stop(ctx, id, system(sluice.ActionSubscriptionDisable), sluice.Disabled, reason)
 }
 
-// Suspend is Disable for a subscription that overloads the server.
+// Suspend is Disable for a subscription that uses too much of the server.
 func (r *Registry) Suspend(ctx context.Context, id, reason string) error {
 	return r.stop(ctx, id, system(sluice.ActionSubscriptionSuspend), sluice.Suspended, reason)
 }
@@ -75,9 +75,9 @@ func (r *Registry) stop(ctx context.Context, id string, a act, state sluice.Stat
 	return unlessMissing(err)
 }
 
-// Cancel permanently ends a subscription (S0-49): its record stays (S0-77), its consumer is
-// removed. It may be repeated, and does nothing to a missing subscription. Like Disable, it does
-// not depend on the ledger.
+// Cancel permanently ends a subscription (S0-49). Its record stays (S0-77); its consumer is
+// removed. Cancel is idempotent, and does nothing if the subscription is missing. Like Disable, it
+// succeeds even without the ledger.
 func (r *Registry) Cancel(ctx context.Context, id, reason string) error {
 	sub, err := r.change(ctx, id, system(sluice.ActionSubscriptionCancel), func(sub *sluice.Subscription) (bool, error) {
 		if sub.State == sluice.Cancelled {
@@ -92,8 +92,8 @@ func (r *Registry) Cancel(ctx context.Context, id, reason string) error {
 	return r.removeConsumers(ctx, sub)
 }
 
-// Revoke is Cancel for a subscription whose owner lost all access to it (S0-64). It reports whether it is cancelled: it is not if it has
-// another owner by now.
+// Revoke is Cancel for a subscription whose owner lost all access to it (S0-64). If the
+// subscription has another owner by now, it does nothing and returns false.
 func (r *Registry) Revoke(ctx context.Context, of *sluice.Subscription) (revoked bool, err error) {
 	sub, err := r.change(ctx, of.ID, system(sluice.ActionSubscriptionCancel), func(sub *sluice.Subscription) (bool, error) {
 		revoked = sub.CreatedBy == of.CreatedBy && sub.Grant == of.Grant
@@ -124,8 +124,9 @@ func (r *Registry) removeConsumers(ctx context.Context, sub *sluice.Subscription
 	return nil
 }
 
-// Delete removes a subscription, its consumer and its reservations. After a partial failure the
-// subscription still exists, cancelled, and can be deleted again. Code SubscriptionMissing.
+// Delete removes a subscription, its consumer, its reservations and its replays. After a partial
+// failure the subscription still exists, as cancelled, and can be deleted again. Code
+// SubscriptionMissing.
 func (r *Registry) Delete(ctx context.Context, id, by string) error {
 	a := act{by: by, action: sluice.ActionSubscriptionDelete}
 	var intent *ledger.Intent
@@ -149,8 +150,8 @@ func (r *Registry) Delete(ctx context.Context, id, by string) error {
 	}
 }
 
-// remove ensures that nothing more is delivered, removes the record last, and publishes that. Code
-// Conflict after a concurrent change of the record.
+// remove first ensures that nothing more is delivered, removes the record last, and then publishes
+// the deletion. Code Conflict after a concurrent change of the record.
 func (r *Registry) remove(ctx context.Context, a act, sub *sluice.Subscription) error {
 	if before := *sub; sub.State != sluice.Cancelled {
 		r.cancel(sub, ReasonDeleted)
@@ -170,7 +171,7 @@ func (r *Registry) remove(ctx context.Context, a act, sub *sluice.Subscription) 
 	return r.retire(ctx, a, sub)
 }
 
-// DeleteAll deletes the current subscriptions of a namespace.
+// DeleteAll deletes the subscriptions that a namespace has at the time of the call.
 func (r *Registry) DeleteAll(ctx context.Context, namespace, by string) error {
 	page, err := r.List(ctx, Query{Namespace: namespace})
 	if err != nil {
@@ -184,9 +185,10 @@ func (r *Registry) DeleteAll(ctx context.Context, namespace, by string) error {
 	return nil
 }
 
-// Rotate issues a new secret for a subscription and returns it. The old secret also signs during
-// the overlap, for schemes with multiple signatures (C08). Codes SubscriptionMissing;
-// InvalidRequest for a negative overlap; Conflict if it is cancelled.
+// Rotate issues a new secret for a subscription, and returns the subscription with it. In schemes
+// with multiple signatures, the old secret also signs during the overlap (C08). Codes:
+// SubscriptionMissing; InvalidRequest for a negative overlap; Conflict if the subscription is
+// cancelled.
 func (r *Registry) Rotate(ctx context.Context, id string, overlap time.Duration, by string) (*sluice.Subscription, error) {
 	if overlap < 0 {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "overlap %s is negative", overlap)
@@ -210,8 +212,8 @@ func (r *Registry) Rotate(ctx context.Context, id string, overlap time.Duration,
 	return withSecret(sub), nil
 }
 
-// rotated returns the secrets with the new one first: the previous one expires after the overlap,
-// earlier ones as before; expired ones are removed.
+// rotated returns the secrets with the new one first. The previous secret expires after the
+// overlap; earlier ones keep their expiry. It drops expired secrets, and those beyond maxSecrets.
 func rotated(secrets []sluice.Secret, value string, now time.Time, overlap time.Duration) []sluice.Secret {
 	kept := []sluice.Secret{{Value: value, CreatedAt: now}}
 	for _, s := range secrets {

@@ -8,25 +8,27 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Limits of a dry run. Its filter is charged like that of deliveries, see filter.Pool.
+// Limits of a dry run. The filter's evaluations are charged like those of deliveries, see
+// filter.Pool.
 const (
 	maxCounted = 10_000          // events that it reads
-	countLimit = 5 * time.Second // duration
+	countLimit = 5 * time.Second // timeout
 	countBatch = 256
 )
 
 // ReplayCount is the number of events that a replay would deliver.
 type ReplayCount struct {
 	Count uint64 `json:"count"`
-	// False for an estimate, or if the filter cannot be evaluated on some events.
+	// Exact is false for an estimate, or if the filter cannot be evaluated on some events.
 	Exact bool `json:"exact"`
-	// Number of examined events on which the filter cannot be evaluated; not in Count.
+	// Unevaluated is the number of examined events on which the filter cannot be evaluated. Count
+	// leaves them out.
 	Unevaluated uint64 `json:"unevaluated"`
 }
 
-// Count returns the number of events that a replay would deliver and that the caller may see: a
-// filter must not reveal hidden events. It reads up to 10,000 events, for up to 5 s; beyond that,
-// Count is an estimate.
+// Count returns the number of events that a replay would deliver and that the caller may see;
+// others are not counted, because a filter must not reveal them. It reads up to 10,000 events, for
+// up to 5 s; beyond that, Count is an estimate.
 func (r *Registry) Count(ctx context.Context, id string, req ReplayRequest) (ReplayCount, error) {
 	sub, rep, err := r.plan(ctx, id, req)
 	if err != nil {
@@ -79,7 +81,7 @@ func (c *counting) do(ctx context.Context) error {
 	return nil
 }
 
-// look examines an event. It returns the error of ctx if that ends before the filter is evaluated.
+// look examines an event. It returns the cause of ctx if ctx ends before the filter is evaluated.
 func (c *counting) look(ctx context.Context, ev *sluice.Event) error {
 	if ev.Seq > c.rep.To || !c.rep.Wants(ev) || !c.sub.Pattern.Match(ev.Path) || !c.r.shows(ctx, ev) {
 		return nil

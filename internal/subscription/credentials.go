@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// takeCredentials removes the secret parts of an endpoint's auth and tls and returns them. What the pointers of the endpoint
-// lead to is not changed.
+// takeCredentials removes the secrets from an endpoint's auth and tls, and returns them. It
+// replaces the values behind the endpoint's pointers, and does not change them.
 func takeCredentials(e *sluice.Endpoint) (taken sluice.Credentials) {
 	if e.Auth != nil && e.Auth.ClientSecret != "" {
 		auth := *e.Auth
@@ -24,7 +24,8 @@ func takeCredentials(e *sluice.Endpoint) (taken sluice.Credentials) {
 	return taken
 }
 
-// checkCredentials returns an error (InvalidRequest) unless the stored credentials are those that the endpoint needs.
+// checkCredentials returns an error (InvalidRequest) unless the subscription has the credentials
+// that its endpoint needs.
 func checkCredentials(sub *sluice.Subscription, now time.Time) error {
 	if sub.Endpoint.Auth != nil && sub.Credentials.ClientSecret == "" {
 		return missingSecret("endpoint.auth.client_secret is missing")
@@ -40,9 +41,10 @@ func missingSecret(message string) error {
 	return sluice.Errorf(sluice.InvalidRequest, "%s", message).With("field", "endpoint.auth.client_secret")
 }
 
-// keepCredentials moves the credentials of a patched endpoint to the field where the server stores them, and keeps those that the
-// patch does not name. A caller that does not know the client's secret cannot have it, or a token, sent elsewhere: it is kept only
-// for the same client, token URL and host. An unchanged certificate may have expired.
+// keepCredentials moves the credentials of a patched endpoint to the field where the server stores
+// them, and keeps those that the patch leaves out. It keeps the client's secret only for the same
+// client ID, token URL and host, so that a caller that does not know the secret cannot have it, or
+// a token, sent elsewhere. A certificate that is unchanged may have expired.
 func keepCredentials(before, after *sluice.Subscription, now time.Time) error {
 	given, auth, identity := takeCredentials(&after.Endpoint), after.Endpoint.Auth, after.Endpoint.TLS
 	if given.ClientSecret == "" && auth != nil && before.Endpoint.Auth != nil {
@@ -73,7 +75,8 @@ func origin(address string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// sameCredentials reports whether a request has no credentials or those of the subscription.
+// sameCredentials reports whether a request leaves out the credentials or has those of the
+// subscription.
 func sameCredentials(given sluice.Endpoint, sub *sluice.Subscription) bool {
 	wanted := takeCredentials(&given)
 	secret := wanted.ClientSecret == "" || hmac.Equal([]byte(wanted.ClientSecret), []byte(sub.Credentials.ClientSecret))

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// DeadLetterStore stores dead letters.
+// DeadLetterStore reads dead letters.
 type DeadLetterStore interface {
 	ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q model.DeadLetterQuery) ([]model.BuriedLetter, uint64, error)
 	CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error)
@@ -23,8 +23,8 @@ type Discarder interface {
 	DiscardAll(ctx context.Context, sub *sluice.Subscription) error
 }
 
-// DeadLetters implements the API's operations on dead letters. Deletions are recorded in the ledger
-// first.
+// DeadLetters implements the API's operations on dead letters. It writes the ledger entry of a
+// deletion first.
 type DeadLetters struct {
 	DeadLetterStore
 
@@ -32,7 +32,7 @@ type DeadLetters struct {
 	Ledger    *ledger.Ledger
 }
 
-// Discard deletes the dead letter of an event.
+// Discard deletes the dead letter of an event. Code NotFound.
 func (d DeadLetters) Discard(ctx context.Context, sub *sluice.Subscription, event, by string) error {
 	letter, err := d.DeadLetter(ctx, sub, event)
 	if err != nil {

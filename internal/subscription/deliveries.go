@@ -23,9 +23,9 @@ type Sender interface {
 	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt
 }
 
-// Pace limits requests to the rate that an endpoint agreed to.
+// Pace limits requests to the rate that an endpoint has agreed to.
 type Pace interface {
-	// TakeNow counts a request that is sent immediately. Code QuotaExceeded.
+	// TakeNow counts a request that is sent immediately. Code QuotaExceeded if the rate is used up.
 	TakeNow(sub *sluice.Subscription, now time.Time) error
 }
 
@@ -37,10 +37,9 @@ type Deliveries struct {
 	Pace   Pace
 }
 
-// Test sends a test event, which is not in a log: one of the server's own, or of a type with some data.
-// Codes: Conflict if the subscription was
-// cancelled, because nothing more is sent to its endpoint (S0-64); QuotaExceeded if the rate that
-// the endpoint agreed to is used up.
+// Test sends a test event, which is not stored in a log. Without an event type, the server chooses
+// type and data. Codes: Conflict if the subscription was cancelled, because nothing more is sent to
+// its endpoint (S0-64); QuotaExceeded if the rate that the endpoint agreed to is used up.
 func (d Deliveries) Test(ctx context.Context, sub *sluice.Subscription, eventType string, data []byte) (sluice.Attempt, error) {
 	if sub.State == sluice.Cancelled {
 		return sluice.Attempt{}, sluice.Errorf(sluice.Conflict, "subscription %q was cancelled (%s); create a new one", sub.ID, sub.Reason)

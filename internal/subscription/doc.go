@@ -1,6 +1,7 @@
-// Package subscription implements the lifecycle of subscriptions: creation from a request, detection of
-// duplicates, permitted changes, and deletion. Every change is a compare-and-set on the stored
-// revision, so any number of registries may run concurrently.
+// Package subscription implements the lifecycle of subscriptions: creation from a request,
+// detection of duplicates, permitted changes, and deletion. Every change is a compare-and-set on
+// the stored revision, so any number of registries may run concurrently. The state suspended, which
+// is not drawn, is entered and left like disabled.
 //
 //	             create
 //	               │

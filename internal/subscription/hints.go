@@ -4,13 +4,15 @@ import "github.com/sluice-io/sluice/internal/strictjson"
 
 const anExample = `{"pattern":"/orders/**","endpoint":{"url":"https://example.com/hook"}}`
 
-// JSONHints returns the fields that users of other webhook services write, and those of Sluice.
+// JSONHints returns hints for fields that users of other webhook services write: the field of
+// Sluice to use instead.
 func (*Request) JSONHints() strictjson.Hints { return hints() }
 
-// JSONHints is that of Request.
+// JSONHints returns the hints of Request.
 func (*patched) JSONHints() strictjson.Hints { return hints() }
 
-// hints returns Sluice's fields for those of Svix, Stripe, Outpost, Convoy, Hookdeck and NATS.
+// hints returns the fields of Sluice by the field names of Svix, Stripe, Outpost, Convoy, Hookdeck
+// and NATS.
 func hints() strictjson.Hints {
 	all := strictjson.Hints{
 		"":               {Example: anExample},
