@@ -7,37 +7,38 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Admit checks events before they are stored, may add to them, and refuses them with an error.
+// Admit checks events before they are stored. It may add attributes to them, and refuses them with
+// an error.
 type Admit func(ctx context.Context, events []sluice.Event) error
 
 // Append is a request to add to a stream, to close it, or both.
 type Append struct {
-	ContentType string // "" is none
+	ContentType string // "": none
 	Body        []byte
 	Close       bool
 	Producer    *Claim
-	Seq         string // larger than the previous one
+	Seq         string // Stream-Seq, if HasSeq; must sort after the previous one
 	HasSeq      bool
 	Admit       Admit
 
-	admitted []sluice.Event // the events of a try that lost to a concurrent change
+	admitted []sluice.Event // the checked events of an attempt that lost to a concurrent change
 }
 
 // Appended is the outcome of an append, errors included.
 type Appended struct {
-	Next     uint64 // the stream's end; meaningful without an error or if Closed
+	Next     uint64 // the stream's end; valid without an error, and if Closed
 	Closed   bool
 	Verdict  Verdict
-	Producer *Claim // the producer's state: its epoch and highest accepted sequence
-	Expected int64  // the sequence missing before the request's, if the verdict is Gap
+	Producer *Claim // the producer's epoch and highest accepted sequence
+	Expected int64  // the sequence that was expected, if the verdict is Gap
 }
 
-// Append stores messages at the end of a stream. Codes: NotFound; Gone; InvalidRequest; TooLarge;
-// Conflict if it is closed, has another content type, or an order of the producer's is broken;
-// Forbidden for an old epoch of the producer; and those of Admit.
+// Append stores messages at the end of a stream. Codes: NotFound; StreamGone; InvalidRequest;
+// TooLarge; Conflict if the stream is closed or has another content type, or if a sequence is out
+// of order; Forbidden for an old epoch of the producer; and those of Admit.
 func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, err error) {
 	try := e.tryKept
-	if a.leavesRecord() { // mostly: no lock is needed
+	if a.leavesRecord() { // the usual case, in which no lock is needed
 		try = e.tryStored
 		for _, first := range []func(context.Context, Key, *Append) (Appended, error){e.tryRecalled, e.tryFree} {
 			if done, err = first(ctx, key, &a); !isRace(err) {
@@ -57,11 +58,12 @@ func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, 
 	return done, err
 }
 
-// leavesRecord reports whether an append does not change the record.
+// leavesRecord reports whether an append can leave the stream's record unchanged.
 func (a *Append) leavesRecord() bool { return a.Producer == nil && !a.HasSeq && !a.Close }
 
-// tryRecalled tries an append against the remembered record, which fences it. An outcome without a
-// fence is a race: the stored record has to decide.
+// tryRecalled tries an append with the record in memory. The commit is fenced by that record's
+// revision. If there would be no such commit, it returns ErrRace, so that the stored record
+// decides.
 func (e *Engine) tryRecalled(ctx context.Context, key Key, a *Append) (Appended, error) {
 	now := e.now()
 	s, ok := e.memory.recall(key, now)
@@ -75,7 +77,7 @@ func (e *Engine) tryRecalled(ctx context.Context, key Key, a *Append) (Appended,
 	return e.carryOut(ctx, s, a, plan, messages)
 }
 
-// tryFree is tryStored without the stream's lock.
+// tryFree is tryStored for a caller that does not hold the stream's lock.
 func (e *Engine) tryFree(ctx context.Context, key Key, a *Append) (Appended, error) {
 	s, err := e.present(ctx, key)
 	if err == nil {
@@ -87,7 +89,7 @@ func (e *Engine) tryFree(ctx context.Context, key Key, a *Append) (Appended, err
 	return e.appendTo(ctx, s, a)
 }
 
-// tryStored tries an append against the stored record.
+// tryStored tries an append with the stored record.
 func (e *Engine) tryStored(ctx context.Context, key Key, a *Append) (Appended, error) {
 	s, err := e.present(ctx, key)
 	if err != nil {
@@ -105,7 +107,7 @@ func (e *Engine) appendTo(ctx context.Context, s *stream, a *Append) (Appended, 
 	return e.carryOut(ctx, s, a, plan, messages)
 }
 
-// present reads a stream. Codes NotFound; Gone.
+// present reads a stream. Codes: NotFound; StreamGone.
 func (e *Engine) present(ctx context.Context, key Key) (*stream, error) {
 	s, found, err := e.open(ctx, key)
 	if err == nil && !found {
@@ -130,7 +132,7 @@ func (e *Engine) prepare(s *stream, a *Append) (plan, [][]byte, error) {
 	return p, messages, nil
 }
 
-// refused returns the answer to a refused append.
+// refused returns the result of a refused append. For a closed stream that includes its end.
 func (e *Engine) refused(ctx context.Context, s *stream, plan plan, err error) (Appended, error) {
 	if !plan.Closed {
 		return plan.Appended, err
@@ -143,7 +145,7 @@ func (e *Engine) refused(ctx context.Context, s *stream, plan plan, err error) (
 	return plan.Appended, err
 }
 
-// carryOut stores a decision.
+// carryOut stores the result of a decision.
 func (e *Engine) carryOut(ctx context.Context, s *stream, a *Append, plan plan, messages [][]byte) (Appended, error) {
 	var events []sluice.Event
 	var err error
@@ -172,7 +174,8 @@ func (e *Engine) carryOut(ctx context.Context, s *stream, a *Append, plan plan, 
 	return done, err
 }
 
-// record stores events and, behind them, a stream's next record, and returns the sequence of the last event.
+// record stores events and, behind them, a stream's next record. It returns the result of Commit:
+// the sequence of the last event, or that of the record if there are no events.
 func (e *Engine) record(ctx context.Context, s *stream, next Record, events []sluice.Event) (uint64, error) {
 	change, err := s.change(next, e.now())
 	if err != nil {
@@ -191,7 +194,8 @@ func (e *Engine) record(ctx context.Context, s *stream, next Record, events []sl
 	return last, nil
 }
 
-// admit returns the events of an append, which are checked once.
+// admit returns the events of an append. It checks them only once, however often the append is
+// tried.
 func (e *Engine) admit(ctx context.Context, s *stream, a *Append, messages [][]byte) ([]sluice.Event, error) {
 	if a.admitted != nil {
 		return a.admitted, nil
@@ -211,13 +215,13 @@ func (e *Engine) admit(ctx context.Context, s *stream, a *Append, messages [][]b
 type plan struct {
 	Appended
 
-	accepted bool    // it is stored, or will be if the record is unchanged
-	next     *Record // nil: the record stays; it lacks the producer's new state
+	accepted bool    // the append is accepted, and stored if the record is unchanged
+	next     *Record // the next record, without the producer's new state; nil: the record stays
 	nothing  bool    // no message is stored
 }
 
-// decide decides about an append. It checks whether the stream is closed, then the content type,
-// then the producer, then Stream-Seq.
+// decide decides about an append. It checks in this order: whether the stream is closed, the
+// content type, the producer, Stream-Seq.
 func (s *stream) decide(a *Append, now time.Time) (plan, error) {
 	p := plan{}
 	empty := len(a.Body) == 0
@@ -246,7 +250,7 @@ func (s *stream) decide(a *Append, now time.Time) (plan, error) {
 	return p, nil
 }
 
-// judge enters the answer to the producer into a plan.
+// judge sets the verdict on the producer in a plan.
 func (s *stream) judge(a *Append, p *plan) (Verdict, error) {
 	if a.Producer == nil {
 		return Accepted, nil
@@ -272,7 +276,8 @@ func (s *stream) judge(a *Append, p *plan) (Verdict, error) {
 	return p.Verdict, nil
 }
 
-// decideClosed is decide for a closed stream: the closing append and earlier ones may be repeated.
+// decideClosed is decide for a closed stream. It accepts only repetitions of the closing append and
+// of earlier appends.
 func (s *stream) decideClosed(a *Append, p plan, verdict Verdict, now time.Time) (plan, error) {
 	p.Closed, p.nothing = true, true
 	switch {
@@ -298,7 +303,8 @@ func (s *stream) renewed(now time.Time) *Record {
 	return &next
 }
 
-// after returns the record after an append except for its producer, nil if it is unchanged.
+// after returns the record after an append, apart from the producer's state; nil if it is
+// unchanged.
 func (s *stream) after(a *Append, now time.Time) *Record {
 	if s.ID != "" && a.Producer == nil && !a.HasSeq && !a.Close && !s.stale(now) {
 		return nil

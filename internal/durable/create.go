@@ -13,7 +13,7 @@ type Create struct {
 	Lifetime    Lifetime
 	Closed      bool
 	Body        []byte
-	Fork        *ForkWish // nil: it is no fork
+	Fork        *ForkWish // nil: no fork
 	Admit       Admit
 }
 
@@ -21,10 +21,10 @@ type Create struct {
 type ForkWish struct {
 	From   sluice.Path
 	Offset *uint64 // nil: all
-	Sub    int64   // bytes, or messages of JSON, behind the offset
+	Sub    int64   // bytes, or JSON messages, behind the offset
 }
 
-// Info is the content of a stream's headers.
+// Info is what the headers of a response say about a stream.
 type Info struct {
 	ID          string
 	ContentType string
@@ -37,9 +37,9 @@ func (s *stream) info(next uint64) Info {
 	return Info{ID: s.ID, ContentType: s.ContentType, Next: next, Closed: s.Closed, Lifetime: s.Lifetime}
 }
 
-// Create creates a stream, or finds that an equal one exists: created is false then. Codes:
-// Conflict if there is another one, or the source of a fork is deleted or of another type; NotFound
-// for the source; InvalidRequest; TooLarge; and those of Admit.
+// Create creates a stream. If an equal stream exists, it returns that, and created is false. Codes:
+// Conflict if a different stream exists, or if the source of a fork is deleted or has another
+// content type; NotFound if there is no such source; InvalidRequest; TooLarge; and those of Admit.
 func (e *Engine) Create(ctx context.Context, key Key, c Create) (info Info, created bool, err error) {
 	if MediaType(c.ContentType) == wholeEvent {
 		return info, false, sluice.Errorf(sluice.InvalidRequest, "%s is reserved for messages that are complete events; use another content type", wholeEvent)
@@ -93,7 +93,7 @@ func (e *Engine) same(ctx context.Context, s, source *stream, c *Create) (Info, 
 	return s.info(next), false, err
 }
 
-// forks reports whether a stream is the requested fork.
+// forks reports whether a stream is the requested fork, or no fork if none is requested.
 func (s *stream) forks(w *ForkWish) bool {
 	if w == nil || s.Fork == nil {
 		return w == nil && s.Fork == nil
@@ -120,7 +120,7 @@ func (e *Engine) make(ctx context.Context, s, source *stream, c *Create) (Info, 
 			return Info{}, false, err
 		}
 		commit.Changes = append(commit.Changes, change)
-		made.Start = max(made.Start, made.inheritedEnd()) // parts follow one another
+		made.Start = max(made.Start, made.inheritedEnd()) // the fork's own part begins behind the inherited one
 	}
 	if made.Lifetime.TTL != nil {
 		made.Renewed = now.UTC()
@@ -140,7 +140,7 @@ func (e *Engine) make(ctx context.Context, s, source *stream, c *Create) (Info, 
 	return made.info(next), err == nil, err
 }
 
-// initial returns the first events of a new stream.
+// initial returns the first events of a new stream, checked by Admit.
 func (e *Engine) initial(ctx context.Context, s *stream, c *Create) ([]sluice.Event, error) {
 	messages, err := e.messages(c.Body, s.ContentType)
 	if err != nil || len(messages) == 0 {
@@ -153,7 +153,8 @@ func (e *Engine) initial(ctx context.Context, s *stream, c *Create) ([]sluice.Ev
 	return events, err
 }
 
-// Head returns a stream's information; it does not count as use. Codes NotFound; Gone.
+// Head returns a stream's information. It does not count as use of the stream, so it does not renew
+// its lifetime. Codes: NotFound; StreamGone.
 func (e *Engine) Head(ctx context.Context, key Key) (Info, error) {
 	s, found, err := e.open(ctx, key)
 	if err != nil {
@@ -166,7 +167,8 @@ func (e *Engine) Head(ctx context.Context, key Key) (Info, error) {
 	return s.info(next), err
 }
 
-// renew records that a stream is used. A concurrent renewal writes the same.
+// renew stores that a stream is used, if its lifetime needs a renewal. Code Conflict after a
+// concurrent renewal, which has stored the same.
 func (e *Engine) renew(ctx context.Context, s *stream, now time.Time) error {
 	next := s.renewed(now)
 	if next == nil {

@@ -15,33 +15,35 @@ import (
 
 // Store stores the messages and the records of streams, both in the log of their namespace.
 type Store interface {
-	// Record returns a path's record and its revision; 0: nothing. It sees everything stored before
-	// the call. Code NotFound for the namespace.
+	// Record returns a path's record and its revision; revision 0: there is none. It sees
+	// everything stored before the call. Code NotFound if there is no such namespace.
 	Record(ctx context.Context, namespace string, path sluice.Path) (data []byte, revision uint64, err error)
 	// Tail returns the sequence of the last event on a path, 0 if there is none. It sees everything
 	// stored before the call.
 	Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, error)
-	// LastSeq returns the sequence of the last event ever stored in a namespace, even if it is
-	// deleted. It sees everything stored before the call.
+	// LastSeq returns the sequence of the last event that was ever stored in a namespace, even if
+	// that event is deleted. It sees everything stored before the call.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
-	// Events returns the first events on a path in (after, upTo], ascending, possibly not all; none
-	// only if there are none.
+	// Events returns the first events on a path in (after, upTo], ascending, possibly not all of
+	// them. It returns none only if there are none.
 	Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error)
-	// Notes returns the notes on events of a path in (after, upTo], ascending, possibly not all,
-	// and the sequence up to which it looked; 0: there are no more events. It sees everything
+	// Notes returns the notes on events of a path in (after, upTo], ascending, possibly not all of
+	// them, and the sequence up to which it looked; 0: there are no more events. It sees everything
 	// stored before the call.
 	Notes(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) (notes [][]byte, last uint64, err error)
-	// Commit stores events and records in one step and returns the sequence of the last event, or
-	// of the record if it is one record alone; a single record lies right behind the events. Code
-	// Conflict if a revision is not the stored one; nothing is stored then.
+	// Commit stores events and records atomically. It returns the sequence of the last event, or,
+	// if there is only a record, that of the record. A single record lies right behind the events.
+	// Code Conflict if a revision is not the stored one; then nothing is stored.
 	Commit(ctx context.Context, c Commit) (last uint64, err error)
-	// Listen calls each for what is stored on the path from the call on, in order, until stop is called:
-	// with several news if they were stored in one step, and with none if some may have been missed.
-	// News may come that are older than the call. Each does not block. Stop may be called again.
+	// Listen calls each for everything that is stored on the path after the call, in order, until
+	// stop is called. It passes several news together if they were stored in one step, and none if
+	// some may have been missed. It may also pass news that are older than the call. each must not
+	// block. stop may be called more than once.
 	Listen(ctx context.Context, namespace string, path sluice.Path, each func([]News)) (stop func(), err error)
 	// Gaps returns the ranges of a namespace's log with events that are lost to damage.
 	Gaps(namespace string) []sluice.Gap
-	// MaxData returns the size of an event's data that is stored with any attributes.
+	// MaxData returns the maximum size of an event's data that can be stored whatever the event's
+	// attributes are.
 	MaxData() int
 }
 
@@ -49,8 +51,8 @@ type Store interface {
 type News struct {
 	Seq    uint64
 	Size   int                          // in bytes
-	Event  func() (sluice.Event, error) // decodes it; with an error too, it has its data
-	Record []byte                       // if Event is nil
+	Event  func() (sluice.Event, error) // decodes the event; even with an error, the event has its data. nil: it is a record
+	Record []byte                       // the record, if Event is nil
 }
 
 // Commit is an atomic write.
@@ -59,7 +61,7 @@ type Commit struct {
 	Events    []sluice.Event
 	Fence     Fence // the condition of the write
 	Changes   []Change
-	Note      []byte // stored with the last event, for Notes; it cannot be forged
+	Note      []byte // stored with the last event, for Notes; publishers cannot forge it
 }
 
 // Fence requires that the record of a path has a revision.
@@ -74,28 +76,29 @@ type Change struct {
 
 	Data []byte
 	Keep Keep
-	For  time.Duration // of KeepFor
-	Tidy bool          // remove earlier ones, which is mostly postponed
+	For  time.Duration // the time of KeepFor
+	Tidy bool          // remove earlier versions of the record
 }
 
 // Keep is a record's retention.
 type Keep int
 
-// Retention of records: until replaced, for a time and then until no event of that time is stored,
-// or as long as the events of their time.
+// Retention of records. KeepForever: until replaced. KeepFor: for a time, and then until no event
+// of that time is stored any more. KeepAsEvents: as long as the events that were stored at the same
+// time.
 const (
 	KeepForever Keep = iota
 	KeepFor
 	KeepAsEvents
 )
 
-// tidyEvery is after how many writes of a record its earlier versions are removed.
+// tidyEvery is the number of writes of a record after which its earlier versions are removed.
 const tidyEvery = 16
 
-// tries limits repeated decisions after concurrent changes of the same stream.
+// tries limits the retries after concurrent changes of the same stream.
 const tries = 100
 
-// Engine serves streams.
+// Engine serves streams. It is safe for concurrent use.
 type Engine struct {
 	store  Store
 	now    func() time.Time
@@ -104,14 +107,14 @@ type Engine struct {
 	tails  tails
 }
 
-// New returns an engine. It checks its memory of streams against the log, so there may be any
-// number of engines over one log.
+// New returns an engine. There may be any number of engines over one log, because each checks its
+// cache of records against the log.
 func New(store Store, now func() time.Time) *Engine {
 	return &Engine{store: store, now: now, memory: newMemory(), tails: tails{all: map[Key]*tail{}, share: shareOf(0)}}
 }
 
-// Forget clears the memory of a deleted namespace: in the log of a new one of the same name,
-// another record may have the same revision.
+// Forget clears the cache for a deleted namespace, because in the log of a later namespace of the
+// same name another record may have the same revision.
 func (e *Engine) Forget(namespace string) { e.memory.forget(namespace) }
 
 // Key identifies a stream.
@@ -120,7 +123,7 @@ type Key struct {
 	Path      sluice.Path
 }
 
-// stream is a record as read.
+// stream is a stream's record as it was read.
 type stream struct {
 	Record
 
@@ -128,7 +131,7 @@ type stream struct {
 	revision uint64
 }
 
-// NotThere returns the error of a missing stream. Code NotFound.
+// NotThere returns the error for a missing stream. Code NotFound.
 func NotThere() error { return sluice.Errorf(sluice.NotFound, "stream not found") }
 
 // isLost reports whether an error says that there is no stream.
@@ -141,7 +144,8 @@ func gone() error {
 	return sluice.Errorf(sluice.StreamGone, "the stream was deleted; it is kept for its forks")
 }
 
-// load reads a stream's record. A path without a record has a live one without an id.
+// load reads a stream's record, whatever its state. For a path without a record it returns one with
+// state Gone and revision 0.
 func (e *Engine) load(ctx context.Context, key Key) (*stream, error) {
 	data, revision, err := e.store.Record(ctx, key.Namespace, key.Path)
 	if err != nil {
@@ -158,8 +162,8 @@ func (e *Engine) load(ctx context.Context, key Key) (*stream, error) {
 	return s, nil
 }
 
-// open reads an existing stream: nil if there is none, and code Gone if it is kept only for its
-// forks.
+// open reads a stream, and reports whether it exists. Code StreamGone if it was deleted and is kept
+// only for its forks.
 func (e *Engine) open(ctx context.Context, key Key) (s *stream, found bool, err error) {
 	s, err = e.load(ctx, key)
 	if err != nil {
@@ -180,8 +184,8 @@ func (e *Engine) open(ctx context.Context, key Key) (s *stream, found bool, err 
 	return e.implicit(ctx, s)
 }
 
-// implicit makes a stream of events on a path without a record: a JSON stream if the first of them
-// is JSON.
+// implicit returns the stream of the events on a path without a live record, if there are any. Its
+// content type is that of the first event.
 func (e *Engine) implicit(ctx context.Context, s *stream) (*stream, bool, error) {
 	first, err := e.store.Events(ctx, s.key.Namespace, s.key.Path, s.Start, endless)
 	if err != nil || len(first) == 0 {
@@ -201,7 +205,7 @@ func typeOf(ev *sluice.Event) string {
 	return ev.ContentType
 }
 
-// alive returns up to most of a stream's existing forks, except one.
+// alive returns up to most of a stream's existing forks, except the one with the id but.
 func (e *Engine) alive(ctx context.Context, s *stream, but string, most int) ([]Child, error) {
 	var kept []Child
 	for _, child := range s.without(but) {
@@ -228,7 +232,7 @@ func (e *Engine) tail(ctx context.Context, s *stream) (uint64, error) {
 	return s.end(last), nil
 }
 
-// end is the offset of a stream's end, given the last event of its path.
+// end returns the offset of a stream's end, given the sequence of the last event on its path.
 func (s *stream) end(last uint64) uint64 {
 	if last > s.Start {
 		return last
@@ -236,7 +240,7 @@ func (s *stream) end(last uint64) uint64 {
 	return s.inheritedEnd()
 }
 
-// change returns the write of a record.
+// change returns the change that stores a record in place of the one that was read.
 func (s *stream) change(r Record, now time.Time) (Change, error) {
 	r.Writes++
 	data, err := json.Marshal(r)
@@ -253,7 +257,7 @@ func (s *stream) change(r Record, now time.Time) (Change, error) {
 	return c, nil
 }
 
-// again repeats act after concurrent changes.
+// again repeats act after concurrent changes. Code Unavailable if they do not end.
 func again(ctx context.Context, act func() error) error {
 	for i := range tries {
 		err := act()
@@ -269,7 +273,7 @@ func again(ctx context.Context, act func() error) error {
 	return sluice.Errorf(sluice.Unavailable, "too many concurrent writes to the stream; retry")
 }
 
-// events returns the events of messages.
+// events returns new events with the messages as their data.
 func (e *Engine) events(key Key, contentType string, messages [][]byte) ([]sluice.Event, error) {
 	all := make([]sluice.Event, len(messages))
 	for i, data := range messages {
@@ -285,7 +289,7 @@ func (e *Engine) events(key Key, contentType string, messages [][]byte) ([]sluic
 	return all, nil
 }
 
-// messages returns the messages of a body, none of an empty one. Codes InvalidRequest; TooLarge.
+// messages returns the messages of a body; an empty body has none. Codes: InvalidRequest; TooLarge.
 func (e *Engine) messages(body []byte, contentType string) ([][]byte, error) {
 	if len(body) == 0 {
 		return nil, nil
@@ -296,6 +300,6 @@ func (e *Engine) messages(body []byte, contentType string) ([][]byte, error) {
 	return Flatten(body, maxMessages)
 }
 
-// maxMessages limits the messages of one append: an atomic batch has room for 1000, and some are
-// records.
+// maxMessages limits the messages of one append: an atomic batch has room for 1000, and some of
+// these are records.
 const maxMessages = 990

@@ -10,8 +10,8 @@ import (
 // followPage is how many messages a follower takes from a tail at once.
 const followPage = 32
 
-// Follower reads a stream onwards: from the log, and what is stored from then on from the tail that the
-// stream's followers in this process share. It is not safe for concurrent use.
+// Follower reads a stream from a place on. It first reads the log, and at its end the tail that all
+// followers of the stream in this process share. It is not safe for concurrent use.
 type Follower struct {
 	engine *Engine
 	key    Key
@@ -22,15 +22,15 @@ type Follower struct {
 	atEnd  bool // the last page was up to date
 	read   time.Time
 	tail   *tail  // nil: none yet
-	behind uint64 // where to go on in the tail, if atEnd
+	behind uint64 // where to continue in the tail, if atEnd
 }
 
-// Follow returns a follower of a stream from a place on. Close ends it.
+// Follow returns a follower of a stream from a place on. Close it when it is not used any more.
 func (e *Engine) Follow(key Key, from Place, show Show) *Follower {
 	return &Follower{engine: e, key: key, place: from, show: show}
 }
 
-// Close lets go of what is shared.
+// Close leaves the shared tail. The follower can still be used, and joins it again.
 func (f *Follower) Close() {
 	if f.tail != nil {
 		f.tail.leave()
@@ -50,19 +50,19 @@ func (f *Follower) Read(ctx context.Context) (Page, error) {
 	}
 	f.to(&page)
 	f.read, f.behind = f.engine.now(), page.Next
-	if page.UpToDate { // what was told by then is in the pages up to this one, or gone
+	if page.UpToDate { // everything that the tail had told before is in the pages up to this one, or gone
 		f.behind = max(page.Next, told)
 	}
 	return page, nil
 }
 
-// to enters a page.
+// to moves the follower behind a page.
 func (f *Follower) to(page *Page) {
 	f.info, f.place, f.atEnd = page.Info, Place{After: page.Next}, page.UpToDate
 }
 
-// Next waits, until ctx ends, for the next page that has messages or gaps, or is the stream's end. When ctx
-// ends it returns the empty page. Codes: those of Read; Unavailable.
+// Next waits for the next page that has messages or gaps, or says that the stream is closed. If ctx
+// ends first, it returns an empty page without an error. Codes: those of Read; Unavailable.
 func (f *Follower) Next(ctx context.Context) (Page, error) {
 	first := f.place.After
 	for {
@@ -71,7 +71,7 @@ func (f *Follower) Next(ctx context.Context) (Page, error) {
 			return page, err
 		}
 		if changed == nil && ctx.Err() == nil {
-			continue // there is more, or the tail has to be joined
+			continue // there may be more, or the tail has to be joined
 		}
 		select {
 		case <-changed:
@@ -81,7 +81,8 @@ func (f *Follower) Next(ctx context.Context) (Page, error) {
 	}
 }
 
-// look returns the next page, which may be empty, and what is closed when there is more; nil: maybe there is.
+// look returns the next page, which may be empty, and a channel that is closed when there is more;
+// nil: there may be more already.
 func (f *Follower) look(ctx context.Context) (Page, <-chan struct{}, error) {
 	if !f.atEnd {
 		page, err := f.Read(ctx)
@@ -90,7 +91,7 @@ func (f *Follower) look(ctx context.Context) (Page, <-chan struct{}, error) {
 	if f.tail == nil {
 		t, err := f.engine.enter(ctx, f.key)
 		if err != nil && ctx.Err() != nil {
-			return Page{Info: f.info, UpToDate: true}, nil, nil //nolint:nilerr // nothing came in time, which is an answer
+			return Page{Info: f.info, UpToDate: true}, nil, nil //nolint:nilerr // ctx ended, so the result is an empty page
 		}
 		if err != nil {
 			return Page{}, nil, err
@@ -110,7 +111,7 @@ func (f *Follower) look(ctx context.Context) (Page, <-chan struct{}, error) {
 	return page, nil, err
 }
 
-// pageOf returns a part as a page, without messages that the reader may not see.
+// pageOf returns a part of the tail as a page, without messages that the reader may not see.
 func (f *Follower) pageOf(p part) (Page, error) {
 	page := Page{Info: p.info(f.place.After), From: f.place.After, UpToDate: p.upToDate, form: p.form}
 	for _, it := range p.items {
@@ -133,8 +134,8 @@ func (f *Follower) pageOf(p part) (Page, error) {
 	return page, nil
 }
 
-// Await is Read that waits, until ctx ends, for a page that is not empty, has gaps, or is the stream's end.
-// When ctx ends it returns the empty page.
+// Await is Read, except that it waits for a page that has messages or gaps, or says that the stream
+// is closed. If ctx ends first, it returns an empty page without an error.
 func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Page, error) {
 	f := e.Follow(key, from, show)
 	defer f.Close()
@@ -148,8 +149,8 @@ func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Pag
 	return page, err
 }
 
-// Text returns the result of encode for a page's messages, which those who get the same messages share: it
-// depends on nothing else.
+// Text returns the result of encode for a page's messages. Readers that get the same messages share
+// one result, so encode must depend on nothing else.
 func (p *Page) Text(encode func() []byte) []byte {
 	if p.form == nil {
 		return encode()

@@ -6,17 +6,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// maxForks limits the forks of one stream, which its record lists.
+// maxForks limits the forks of one stream, because its record lists them.
 const maxForks = 1000
 
-// maxDepth limits chains of forks: all of them are read with the last, and may end with it, in one
-// step that has room for 1000 records.
+// maxDepth limits chains of forks. Reading the last fork reads all of them, and deleting it may end
+// all of them in one atomic step, which has room for 1000 records.
 const maxDepth = 200
 
-// source returns the source of a new stream, nil if it is no fork.
+// source returns the source of a new stream; nil if that is no fork.
 func (e *Engine) source(ctx context.Context, key Key, c *Create) (*stream, error) {
 	if c.Fork == nil {
-		return nil, nil //nolint:nilnil // it is no fork
+		return nil, nil //nolint:nilnil // nil: no fork
 	}
 	source, found, err := e.open(ctx, Key{key.Namespace, c.Fork.From})
 	switch {
@@ -43,7 +43,8 @@ func (r *Record) depth() int {
 	return r.Fork.Depth
 }
 
-// branch makes a new stream a fork of its source, and returns the change of the source's record.
+// branch turns a new stream into a fork of its source, and returns the change of the source's
+// record.
 func (e *Engine) branch(ctx context.Context, made, source *stream, c *Create) (Change, error) {
 	tail, err := e.tail(ctx, source)
 	if err != nil {
@@ -81,8 +82,8 @@ func (e *Engine) branch(ctx context.Context, made, source *stream, c *Create) (C
 	return source.change(next, e.now())
 }
 
-// inherit returns a fork's part of its source: up to an offset, and a number of JSON messages, or
-// bytes of the next message, behind it.
+// inherit returns the segments that a fork takes from its source: up to an offset, and sub JSON
+// messages, or sub bytes of the next message, behind it.
 func (e *Engine) inherit(ctx context.Context, source *stream, offset uint64, sub int64) ([]Segment, error) {
 	segments := source.segments(source.key.Path)
 	for upTo := offset; sub > 0; {
@@ -109,8 +110,8 @@ func (e *Engine) inherit(ctx context.Context, source *stream, offset uint64, sub
 	return clip(segments, offset), nil
 }
 
-// next returns the first event of segments, cut to its segment, and the segment; nil if there is
-// none.
+// next returns the first event of the segments, cut to its segment, and the segment. The event is
+// nil if there is none.
 func (e *Engine) next(ctx context.Context, namespace string, segments []Segment) (Segment, *sluice.Event, error) {
 	for _, s := range segments {
 		events, err := e.store.Events(ctx, namespace, s.Path, s.After, s.UpTo)
@@ -125,8 +126,8 @@ func (e *Engine) next(ctx context.Context, namespace string, segments []Segment)
 	return Segment{}, nil, nil
 }
 
-// Delete ends a stream; a stream with forks is kept for them, and goes with the last of these. Its
-// events stay in the log. Codes NotFound; Gone.
+// Delete deletes a stream. A stream with forks is kept for them until the last one is deleted. The
+// events stay in the log. Codes: NotFound; StreamGone.
 func (e *Engine) Delete(ctx context.Context, key Key) error {
 	return again(ctx, func() error {
 		s, found, err := e.open(ctx, key)
@@ -145,8 +146,8 @@ func (e *Engine) Delete(ctx context.Context, key Key) error {
 	})
 }
 
-// ending returns the changes at a stream's end: to its own record, and to its sources as far as
-// they were kept only for it.
+// ending returns the changes that delete a stream: to its own record, to those of sources that were
+// kept only for it, and to that of the next source, which no longer lists it.
 func (e *Engine) ending(ctx context.Context, s *stream) ([]Change, error) {
 	alive, err := e.alive(ctx, s, "", 1)
 	if err != nil {
@@ -178,8 +179,8 @@ func (e *Engine) ending(ctx context.Context, s *stream) ([]Change, error) {
 	return changes, nil
 }
 
-// released returns the source of an ending fork if that ends with it, else the change of its
-// record.
+// released returns the source of a fork that ends if the source ends with it, and otherwise the
+// change of the source's record.
 func (e *Engine) released(ctx context.Context, s *stream) (*stream, []Change, error) {
 	if s.Fork == nil {
 		return nil, nil, nil

@@ -7,20 +7,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// glance is a read in parallel with the stream's record: one round trip for both. Its end of the
-// stream may be a moment older than the record.
+// glance reads a stream's end and its next events in parallel with the record, to save a round
+// trip. The end may be slightly older than the record.
 type glance struct {
 	done sync.WaitGroup
 
 	last    uint64
 	lastErr error
 
-	after  uint64 // behind which the events lie
+	after  uint64 // the events lie behind it
 	events []sluice.Event
 	err    error
 }
 
-// glance reads the end of a path, and the events behind a place if there is one.
+// glance starts to read the end of a path and, unless from is the end, the events behind from.
 func (e *Engine) glance(ctx context.Context, key Key, from Place) *glance {
 	g := &glance{after: from.After}
 	g.done.Go(func() { g.last, g.lastErr = e.store.Tail(ctx, key.Namespace, key.Path) })
@@ -30,8 +30,8 @@ func (e *Engine) glance(ctx context.Context, key Key, from Place) *glance {
 	return g
 }
 
-// end returns the end of a stream. For a closed one it reads it again, after the record: messages
-// are stored before the record that closes the stream behind them, and none may be missing.
+// end returns the end of a stream. For a closed stream it reads the end again after the record,
+// because messages that are stored right before the closing record must not be missing.
 func (g *glance) end(ctx context.Context, e *Engine, s *stream) (uint64, error) {
 	g.done.Wait()
 	if s.Closed || g.lastErr != nil {
@@ -40,7 +40,7 @@ func (g *glance) end(ctx context.Context, e *Engine, s *stream) (uint64, error) 
 	return s.end(g.last), nil
 }
 
-// take returns the events in (after, upTo] if they were read, once.
+// take returns the events in (after, upTo] if they were read; none at a second call.
 func (g *glance) take(after, upTo uint64) []sluice.Event {
 	events := g.events
 	if g.events = nil; g.err != nil || g.after != after {

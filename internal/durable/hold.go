@@ -11,46 +11,47 @@ import (
 	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
-// A record that changes with every append costs a batch each time, and a batch is slow. So an
-// engine with repeated such appends makes itself the owner of the stream's record: from then on an
-// append's changes of the record are stored as a note with its event, fenced by the record as any
-// append is, and the record is rewritten now and then. Any other engine that wants to change the
-// same becomes the owner first, which fences the previous owner because the record has changed; and
-// it reads the notes that are not in the record yet.
+// An append that changes the stream's record costs an atomic batch, and a batch is slow. So an
+// engine that gets repeated such appends makes itself the owner of the record. From then on it
+// stores an append's change of the record as a note with the event, fenced by the record as any
+// append is, and rewrites the record only from time to time. Another engine that wants to change
+// the record first becomes the owner. That changes the record, and so fences the previous owner.
+// Then the new owner reads the notes that are not in the record yet.
 const (
 	// ownerless is the time without a write after which an owner counts as gone.
 	ownerless = 10 * time.Second
-	// tendEvery is how often an owner checks which records it has to write.
+	// tendEvery is the interval at which an owner checks which records it has to write.
 	tendEvery = 250 * time.Millisecond
-	// maxNoted is the number of notes that forces a write of the record.
+	// maxNoted is the number of notes after which the record has to be written.
 	maxNoted = 10_000
-	// farewell limits the final writes of an engine that ends.
+	// farewell is the timeout of the final writes of an engine that ends.
 	farewell = 5 * time.Second
 )
 
-// Note is an append's change of a stream's record.
+// Note is the change of a stream's record by one append.
 type Note struct {
-	Stream   string    `json:"stream"` // the id: a note does not apply to another stream on the path
+	Stream   string    `json:"stream"` // the stream's id; the note does not apply to another stream on the path
 	Producer *Claim    `json:"producer,omitempty"`
 	Seq      string    `json:"seq,omitempty"`
 	HasSeq   bool      `json:"has_seq,omitempty"`
 	At       time.Time `json:"at"`
 }
 
-// hold is an engine's memory of a stream with appends that change the record.
+// hold is an engine's state of a stream whose appends change the record. The stream's lock guards
+// it.
 type hold struct {
-	stream // the record of the revision, plus the changes noted since
+	stream // the record at the revision, with the changes noted since applied
 
-	sure  time.Time // when the revision was known to be the stored one; zero: it may not be
-	noted int       // notes that are not in the stored record
-	upTo  uint64    // the sequence of the last of them
-	used  bool      // since the engine last checked
+	sure  time.Time // when the revision was last known to be the stored one; zero: it may not be
+	noted int       // number of notes that are not in the stored record
+	upTo  uint64    // sequence of the last of these notes
+	used  bool      // used since the engine's last check
 }
 
 // owns reports whether the engine may write notes.
 func (h *hold) owns() bool { return h.Owner != "" }
 
-// apply applies a note. It only moves forward: a repeated note changes nothing.
+// apply applies a note. It only moves the state forward, so a repeated note changes nothing.
 func (r *Record) apply(n Note) {
 	if n.Stream != r.ID {
 		return
@@ -72,7 +73,7 @@ func (e *Engine) tryKept(ctx context.Context, key Key, a *Append) (Appended, err
 	now := e.now()
 	if h := e.memory.hold(key); h != nil && now.Sub(h.sure) < believed && !h.expired(now) {
 		plan, messages, err := e.prepare(&h.stream, a)
-		if err == nil && plan.accepted { // anything else is not fenced
+		if err == nil && plan.accepted { // only an accepted append is fenced by the record
 			return e.keep(ctx, h, a, plan, messages)
 		}
 	}
@@ -87,7 +88,8 @@ func (e *Engine) tryKept(ctx context.Context, key Key, a *Append) (Appended, err
 	return e.keep(ctx, h, a, plan, messages)
 }
 
-// keep executes a decision about a held stream.
+// keep carries out a decision about a held stream: with a note if that is possible, otherwise with
+// a write of the record.
 func (e *Engine) keep(ctx context.Context, h *hold, a *Append, plan plan, messages [][]byte) (Appended, error) {
 	if !plan.accepted {
 		return e.carryOut(ctx, &h.stream, a, plan, messages)
@@ -109,7 +111,7 @@ func (e *Engine) keep(ctx context.Context, h *hold, a *Append, plan plan, messag
 		return done, e.lost(h, err)
 	}
 	plan.next.Base, plan.next.OwnedAt = h.upTo, e.now().UTC()
-	if a.Close || !h.owns() { // no note will follow this record
+	if a.Close || !h.owns() { // no notes will follow this record
 		plan.next.giveUp()
 	}
 	done, err := e.carryOut(ctx, &h.stream, a, plan, messages)
@@ -119,8 +121,9 @@ func (e *Engine) keep(ctx context.Context, h *hold, a *Append, plan plan, messag
 	return done, e.lost(h, err)
 }
 
-// lost returns a store error, after which the hold may be outdated. After a conflict the record
-// names the owner; after any other error a write may still arrive.
+// lost enters the result of a write, and returns it. After a conflict the hold has to be read
+// again; the stored record names the owner. After any other error it is dropped, because the write
+// may still be stored.
 func (e *Engine) lost(h *hold, err error) error {
 	switch {
 	case err == nil:
@@ -134,7 +137,7 @@ func (e *Engine) lost(h *hold, err error) error {
 	return err
 }
 
-// note stores an append's event with its change of the record.
+// note stores an append's event with its change of the record as a note.
 func (e *Engine) note(ctx context.Context, h *hold, a *Append, plan plan, messages [][]byte) (Appended, error) {
 	n := Note{Stream: h.ID, Producer: a.Producer, Seq: a.Seq, HasSeq: a.HasSeq, At: e.now().UTC()}
 	data, err := json.Marshal(n)
@@ -158,7 +161,8 @@ func (e *Engine) note(ctx context.Context, h *hold, a *Append, plan plan, messag
 	return done, nil
 }
 
-// grip reads a stream's record and the notes since. Code NotFound; Gone.
+// grip reads a stream's record and the notes since, and returns the hold. If another engine owns
+// the record, it takes over. Codes: NotFound; StreamGone.
 func (e *Engine) grip(ctx context.Context, key Key) (*hold, error) {
 	s, err := e.present(ctx, key)
 	if err != nil {
@@ -184,7 +188,7 @@ func (e *Engine) grip(ctx context.Context, key Key) (*hold, error) {
 	return h, nil
 }
 
-// takeOver takes over a stream from another owner, and reads the notes of that one.
+// takeOver makes the engine the owner in place of another one, and reads the notes of that owner.
 func (e *Engine) takeOver(ctx context.Context, h *hold) error {
 	if err := e.own(ctx, h); err != nil {
 		return err
@@ -206,12 +210,14 @@ func (e *Engine) takeOver(ctx context.Context, h *hold) error {
 	}
 }
 
-// own makes the engine the owner of a stream's record, which includes the notes up to h.upTo.
+// own makes the engine the owner of a stream's record. The record then includes the notes up to
+// h.upTo.
 func (e *Engine) own(ctx context.Context, h *hold) error {
 	return e.write(ctx, h, rand.Text(), h.upTo)
 }
 
-// write writes a stream's record.
+// write writes a stream's record with an owner, "" for none, and the sequence up to which it
+// includes notes.
 func (e *Engine) write(ctx context.Context, h *hold, owner string, base uint64) error {
 	next := h.Record
 	next.Owner, next.OwnedAt, next.Base = owner, e.now().UTC(), base
@@ -222,8 +228,8 @@ func (e *Engine) write(ctx context.Context, h *hold, owner string, base uint64) 
 	return err
 }
 
-// Run writes the records of streams that this engine owns, and releases idle ones, until ctx ends;
-// then it releases all. Without Run, records are written less often.
+// Run writes the records that this engine owns, and releases idle ones, until ctx ends. Then it
+// releases all. Without Run, records are written less often.
 func (e *Engine) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -253,7 +259,8 @@ func (e *Engine) tendAll(ctx context.Context, log *slog.Logger, last bool) {
 	}
 }
 
-// tend writes a stream's record if it has changed, and releases the stream if not.
+// tend writes a stream's record if there are notes. If the stream was not used since the last
+// check, or this is the last call, it releases the record.
 func (e *Engine) tend(ctx context.Context, key Key, last bool) error {
 	end, err := e.turns.Take(ctx, key)
 	if err != nil {
@@ -278,7 +285,7 @@ func (e *Engine) tend(ctx context.Context, key Key, last bool) error {
 	return nil
 }
 
-// checkpoint writes the record of an owned stream.
+// checkpoint writes the record of an owned stream, and keeps it.
 func (e *Engine) checkpoint(ctx context.Context, h *hold) error {
 	h, err := e.sure(ctx, h)
 	if err != nil || !h.owns() {
@@ -292,11 +299,11 @@ func (e *Engine) checkpoint(ctx context.Context, h *hold) error {
 	return nil
 }
 
-// release writes the record of an owned stream without an owner.
+// release writes the record of an owned stream without an owner, and drops the hold.
 func (e *Engine) release(ctx context.Context, h *hold) error {
 	h, err := e.sure(ctx, h)
 	if isLost(err) {
-		return nil // the stream is gone, and so is the hold
+		return nil // the stream is deleted; grip has dropped the hold
 	}
 	if err != nil {
 		return err
@@ -311,7 +318,7 @@ func (e *Engine) release(ctx context.Context, h *hold) error {
 	return nil
 }
 
-// sure returns a hold with the stored record, as far as is known.
+// sure returns the hold, read again if its record may not be the stored one.
 func (e *Engine) sure(ctx context.Context, h *hold) (*hold, error) {
 	if !h.sure.IsZero() {
 		return h, nil
@@ -319,15 +326,16 @@ func (e *Engine) sure(ctx context.Context, h *hold) (*hold, error) {
 	return e.grip(ctx, h.key)
 }
 
-// giveUp removes the owner from a complete record.
+// giveUp removes the owner from a record that includes all notes.
 func (r *Record) giveUp() { r.Owner, r.OwnedAt, r.Base = "", time.Time{}, 0 }
 
-// abandoned reports whether a record's owner seems to be gone without having written it.
+// abandoned reports whether the owner has not written the record for so long that it seems to have
+// died.
 func (r *Record) abandoned(now time.Time) bool {
 	return r.Owner != "" && now.Sub(r.OwnedAt) > ownerless
 }
 
-// rescue writes the record of a stream without its owner, before the notes leave the log.
+// rescue completes and releases an abandoned record, before its notes leave the log.
 func (e *Engine) rescue(ctx context.Context, s *stream) error {
 	if !s.abandoned(e.now()) {
 		return nil

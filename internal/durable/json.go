@@ -18,13 +18,13 @@ const (
 	DefaultType = "application/octet-stream"
 	JSONType    = "application/json"
 
-	// wholeEvent is the type of messages with a body that is an event with its attributes: a read
-	// returns another form than was appended.
+	// wholeEvent is the type of messages that are events with their attributes. A read would not
+	// return such a message as it was appended.
 	wholeEvent = "application/cloudevents+json"
 )
 
-// MediaType returns the media type of a content type in lower case, without parameters: content
-// types are equal if their media types are. It is empty for an invalid content type.
+// MediaType returns the media type of a content type, in lower case and without parameters; "" for
+// an invalid content type. Two content types count as equal if their media types are.
 func MediaType(contentType string) string {
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil || !strings.Contains(media, "/") {
@@ -36,14 +36,15 @@ func MediaType(contentType string) string {
 // IsJSON reports whether a stream of the content type has JSON messages.
 func IsJSON(contentType string) bool { return MediaType(contentType) == JSONType }
 
-// IsText reports whether a stream of the content type is sent as text, not base64, in server-sent events.
+// IsText reports whether server-sent events carry a stream of the content type as text instead of
+// base64.
 func IsText(contentType string) bool {
 	return IsJSON(contentType) || strings.HasPrefix(MediaType(contentType), "text/")
 }
 
-// Flatten returns the messages of a JSON body as parts of it: the elements of an array, at most
-// this many, or the single value. Codes: InvalidRequest if it is not JSON; TooLarge if there are
-// more.
+// Flatten returns the messages of a JSON body: the elements of an array, at most most of them, or
+// the single value. They share the memory of body. Codes: InvalidRequest if the body is not JSON;
+// TooLarge if there are more elements.
 func Flatten(body []byte, most int) ([][]byte, error) {
 	elements, err := jsonarray.Split(body, most)
 	switch {
@@ -62,7 +63,8 @@ func Flatten(body []byte, most int) ([][]byte, error) {
 }
 
 // message returns the data of an event as a stream of the content type shows it. In a JSON stream,
-// data of other types is a string, in base64 if it is no text; no data is null.
+// data that is not JSON becomes a string, in base64 if it is not UTF-8, and missing data becomes
+// null.
 func message(ev *sluice.Event, contentType string) []byte {
 	if !IsJSON(contentType) || json.Valid(ev.Data) {
 		return ev.Data
@@ -76,12 +78,12 @@ func message(ev *sluice.Event, contentType string) []byte {
 	}
 	encoded, err := json.Marshal(text)
 	if err != nil {
-		return []byte("null") // a string can always be encoded
+		return []byte("null") // cannot happen: a string can always be encoded
 	}
 	return encoded
 }
 
-// Join returns messages as the body of an answer: JSON as an array, others concatenated.
+// Join returns messages as the body of a response: JSON messages as an array, others concatenated.
 func Join(messages [][]byte, contentType string) []byte {
 	if !IsJSON(contentType) {
 		return bytes.Join(messages, nil)
@@ -90,7 +92,7 @@ func Join(messages [][]byte, contentType string) []byte {
 	return append(b, ']')
 }
 
-// split cuts data into pieces of at most that many bytes; text between its characters.
+// split cuts data into pieces of at most most bytes. It cuts text only between characters.
 func split(data []byte, most int, contentType string) [][]byte {
 	var pieces [][]byte
 	for len(data) > most {

@@ -9,13 +9,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// renewals is how often a stream in constant use is renewed within one lifetime: a renewal is a
-// write. The stream lives that much longer than required, never shorter.
+// renewals is how many times a stream in constant use is renewed within one lifetime. It is small,
+// because a renewal is a write. A stream lives up to that part of its lifetime longer than
+// required, never shorter.
 const renewals = 20
 
 var wholeSeconds = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})$`)
 
-// ParseTTL reads a number of seconds. Code InvalidRequest.
+// ParseTTL parses a number of seconds. Code InvalidRequest.
 func ParseTTL(text string) (time.Duration, error) {
 	if !wholeSeconds.MatchString(text) {
 		return 0, sluice.Errorf(sluice.InvalidRequest, "Stream-TTL: write a whole number of seconds, without a sign or leading zeros")
@@ -28,7 +29,8 @@ func ParseTTL(text string) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// Lifetime is how long a stream lives: for a time after its last use, until a moment, or for ever.
+// Lifetime is how long a stream lives: for a time after its last use (TTL), until a moment
+// (ExpiresAt), or for ever.
 type Lifetime struct {
 	TTL       *time.Duration `json:"ttl,omitempty"`
 	ExpiresAt *time.Time     `json:"expires_at,omitempty"`
@@ -42,7 +44,7 @@ func (l Lifetime) equal(o Lifetime) bool {
 		(l.ExpiresAt == nil) == (o.ExpiresAt == nil) && (l.ExpiresAt == nil || l.ExpiresAt.Equal(*o.ExpiresAt))
 }
 
-// expired reports whether the stream's life is over.
+// expired reports whether the stream's lifetime is over.
 func (r *Record) expired(now time.Time) bool {
 	l := r.Lifetime
 	switch {
@@ -54,7 +56,8 @@ func (r *Record) expired(now time.Time) bool {
 	return false
 }
 
-// left returns the remaining life of an unused stream.
+// left returns how long the record of a stream with a lifetime has to be kept if the stream is not
+// used after now.
 func (r *Record) left(now time.Time) time.Duration {
 	if r.Lifetime.ExpiresAt != nil {
 		return max(r.Lifetime.ExpiresAt.Sub(now), 0)
@@ -62,19 +65,20 @@ func (r *Record) left(now time.Time) time.Duration {
 	return *r.Lifetime.TTL + *r.Lifetime.TTL/renewals
 }
 
-// stale reports whether a use of the stream now needs a renewal.
+// stale reports whether a use of the stream now has to renew its lifetime.
 func (r *Record) stale(now time.Time) bool {
 	return r.Lifetime.TTL != nil && now.Sub(r.Renewed) >= *r.Lifetime.TTL/renewals
 }
 
-// Cursors of live readers number intervals of time.
+// Parameters of cursors, which number intervals of time.
 const (
 	cursorInterval  = 20 * time.Second
 	cursorMaxJitter = 3600 // seconds
 )
 
-// Cursor returns the number of the present interval, or a random later one if the reader has that
-// already, so that it does not hit the same cache entry again.
+// Cursor returns the number of the present interval. If the reader already has that, or a later
+// one, it returns a random later number, so that the reader does not get the same cache entry
+// again.
 func Cursor(given string, now time.Time) string {
 	epoch := time.Date(2024, 10, 9, 0, 0, 0, 0, time.UTC)
 	current := int64(now.Sub(epoch) / cursorInterval)

@@ -8,11 +8,11 @@ import (
 )
 
 // believed is how long a record counts as the stored one after it was read. A write that relies on
-// it is stored only if it still is; the limit matters for a log that was removed and created anew,
-// where another record may have the same revision.
+// it fails if it is not any more. The limit matters only for a log that was deleted and created
+// again, where another record may have the same revision.
 const believed = time.Second
 
-// remembered is the number of records in memory.
+// remembered is the number of records in the cache.
 const remembered = 4096
 
 // memory caches streams, so that a write fenced by a record need not read it first.
@@ -23,8 +23,8 @@ type memory struct {
 	holds map[Key]*hold
 }
 
-// recollection is a record without its lists, which a write that leaves the record unchanged does
-// not need.
+// recollection is a cached record without its lists. A write that leaves the record unchanged does
+// not need the lists.
 type recollection struct {
 	record   Record
 	revision uint64
@@ -39,8 +39,8 @@ func newMemory() *memory {
 	return &memory{recent: recent, holds: map[Key]*hold{}}
 }
 
-// recall returns a recent state of a live stream: valid only for a write with that state as its
-// condition.
+// recall returns a recent record of a live stream. Use it only for a write that is fenced by its
+// revision.
 func (m *memory) recall(key Key, now time.Time) (*stream, bool) {
 	r, ok := m.recent.Get(key)
 	if !ok || now.Sub(r.at) >= believed {
@@ -49,7 +49,7 @@ func (m *memory) recall(key Key, now time.Time) (*stream, bool) {
 	return &stream{key: key, revision: r.revision, Record: r.record}, true
 }
 
-// remember caches a record that was read or stored.
+// remember caches a record that was read or stored, if it is that of an open stream.
 func (m *memory) remember(s *stream, now time.Time) {
 	if s.State != Live || s.ID == "" || s.Closed {
 		m.recent.Remove(s.key)
@@ -60,7 +60,7 @@ func (m *memory) remember(s *stream, now time.Time) {
 	m.recent.Add(s.key, r)
 }
 
-// hold returns the hold on a stream, or nil. Its content is protected by the stream's lock.
+// hold returns the hold on a stream, or nil. The stream's lock guards its content.
 func (m *memory) hold(key Key) *hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +73,7 @@ func (m *memory) keep(h *hold) {
 	m.holds[h.key] = h
 }
 
-// drop forgets a stream.
+// drop removes a stream from memory.
 func (m *memory) drop(key Key) {
 	m.recent.Remove(key)
 	m.mu.Lock()
@@ -81,7 +81,7 @@ func (m *memory) drop(key Key) {
 	delete(m.holds, key)
 }
 
-// forget forgets a namespace.
+// forget removes the streams of a namespace from memory.
 func (m *memory) forget(namespace string) {
 	for _, key := range append(m.recent.Keys(), m.held()...) {
 		if key.Namespace == namespace {

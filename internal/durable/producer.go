@@ -13,8 +13,8 @@ type Producer struct {
 	At    time.Time `json:"at"`
 }
 
-// Claim is a producer's identification of an append: the producer's id, its epoch and the number of
-// the append.
+// Claim identifies an append of a producer: the producer's id, its epoch and the number of the
+// append.
 type Claim struct {
 	ID    string `json:"id"`
 	Epoch int64  `json:"epoch"`
@@ -27,20 +27,20 @@ type Verdict int
 // The verdicts.
 const (
 	Accepted   Verdict = iota
-	Duplicate          // it is stored already
-	StaleEpoch         // a later epoch of the producer has written
-	LateStart          // a new epoch has to begin with sequence 0
-	Gap                // an earlier one is missing
+	Duplicate          // the append is stored already
+	StaleEpoch         // the producer has written in a later epoch
+	LateStart          // a new epoch must begin with sequence 0
+	Gap                // an earlier append is missing
 )
 
-// maxProducers limits the remembered producers of a stream; the one with the oldest write is
-// forgotten first.
+// maxProducers limits the producers in a stream's record. The producer with the oldest write is
+// dropped first.
 const maxProducers = 1000
 
-// maxProducerText limits the bytes of their ids, so that the record fits into a message.
+// maxProducerText limits the bytes of the producers' ids, so that the record fits into a message.
 const maxProducerText = 384 << 10
 
-// judge decides about a claim, given its producer's state, nil if there is none.
+// judge decides about a claim, given the state of its producer; nil: the producer is unknown.
 func judge(known *Producer, c Claim) Verdict {
 	switch {
 	case known == nil && c.Seq == 0:
@@ -70,7 +70,8 @@ func (r *Record) producer(id string) *Producer {
 	return &p
 }
 
-// accept enters a producer's append into a record with a producers list shared with another record.
+// accept enters a producer's append into a record that shares its map of producers with another
+// record.
 func (r *Record) accept(c Claim, now time.Time) {
 	next := make(map[string]Producer, len(r.Producers)+1)
 	maps.Copy(next, r.Producers)
@@ -78,7 +79,8 @@ func (r *Record) accept(c Claim, now time.Time) {
 	r.enter(c, now)
 }
 
-// enter enters a producer's append.
+// enter enters a producer's append into the record, and drops the oldest producers beyond the
+// limits.
 func (r *Record) enter(c Claim, now time.Time) {
 	if r.Producers == nil {
 		r.Producers = map[string]Producer{}
@@ -99,16 +101,16 @@ func (r *Record) enter(c Claim, now time.Time) {
 	}
 }
 
-// idText returns the maximum bytes of a producer's id in a record.
+// idText returns how many bytes a producer's id takes in a record at most.
 func idText(id string) int {
-	const escaped = 6 // of a character that JSON escapes
+	const escaped = 6 // bytes of a byte that JSON escapes
 	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`<>&"\`, r) }) {
 		return escaped * len(id)
 	}
 	return len(id)
 }
 
-// oldest returns the producer with the oldest write, except one.
+// oldest returns the id of the producer with the oldest write, except but.
 func (r *Record) oldest(but string) (oldest string) {
 	for id, p := range r.Producers {
 		if id != but && (oldest == "" || p.At.Before(r.Producers[oldest].At)) {

@@ -6,22 +6,22 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Limits of a page: beyond them no more is read.
+// Limits of a page. A page that has reached one of them is full.
 const (
 	pageBytes    = 1 << 20
 	pageMessages = 1000
 	pageLooked   = 10_000 // events, shown or not
 )
 
-// Place is a reader's start: behind a sequence, or at the stream's present end.
+// Place is where a reader starts: behind a sequence, or at the stream's present end.
 type Place struct {
 	After uint64
 	Now   bool
 
-	Conceal bool // the reader may not write: unless it may see an event, the stream is NotFound
+	Conceal bool // set for a reader that may not write: unless it may see an event, the stream is NotFound
 }
 
-// Show says whether a reader may see an event.
+// Show reports whether a reader may see an event.
 type Show func(ev *sluice.Event) (bool, error)
 
 // Page is a part of a stream.
@@ -30,27 +30,27 @@ type Page struct {
 
 	From     uint64
 	Messages [][]byte
-	UpToDate bool         // it reaches the end of the stream
+	UpToDate bool         // the page reaches the end of the stream
 	Gaps     []sluice.Gap // ranges of the page in which messages may be lost to damage
 
 	size   int            // of the messages, in bytes
 	glance *glance        // read in parallel with the record
-	ready  []sluice.Event // read before
+	ready  []sluice.Event // events that were read before
 
-	looked int // remaining events to look at
+	looked int // events that were looked at
 
-	form *form // of the messages, if others get the same; nil: none
+	form *form // shared text of the messages, if other readers get the same page; nil: none
 }
 
-// tells reports whether a waiting reader gets the page.
+// tells reports whether a waiting reader has to get the page.
 func (p Page) tells() bool { return len(p.Messages) > 0 || len(p.Gaps) > 0 || p.Ended() }
 
-// Ended reports whether nothing will ever come behind the page.
+// Ended reports whether the page ends a closed stream, so that nothing will ever follow it.
 func (p Page) Ended() bool { return p.UpToDate && p.Closed }
 
-// Read returns the next page of a stream, which counts as use unless the store is full. Messages that the reader may not see
-// are left out. Codes NotFound; Gone; InvalidRequest for a place behind the end of the namespace's
-// log; and those of show.
+// Read returns the next page of a stream, without messages that the reader may not see. It counts
+// as use of the stream, unless the store is full. Codes: NotFound; StreamGone; InvalidRequest for a
+// place behind the end of the namespace's log; and those of show.
 func (e *Engine) Read(ctx context.Context, key Key, from Place, show Show) (page Page, err error) {
 	err = again(ctx, func() error {
 		page, err = e.tryRead(ctx, key, from, show)
@@ -91,8 +91,8 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	return page, err
 }
 
-// collect adds messages of a stream that ends at tail to a page, from the page's start and as far
-// as it has room.
+// collect adds the messages of a stream that ends at tail to a page, from page.From on, until the
+// page is full.
 func (e *Engine) collect(ctx context.Context, s *stream, tail uint64, show Show, page *Page) error {
 	for _, segment := range clip(behind(s.segments(s.key.Path), page.From), tail) {
 		if segment.Path == s.key.Path {
@@ -107,8 +107,9 @@ func (e *Engine) collect(ctx context.Context, s *stream, tail uint64, show Show,
 }
 
 // gaps returns the ranges of a page in which messages of its stream may be lost. At the end of a
-// closed stream these reach up to its record, which was stored behind its messages: no later message
-// comes whose reader would pass a loss behind the last one.
+// closed stream it also covers the range up to the closing record, which lies behind the messages.
+// Otherwise no reader would ever learn of a loss behind the last message, because no later page
+// follows.
 func (e *Engine) gaps(s *stream, page *Page, from Place) (all []sluice.Gap) {
 	known := e.store.Gaps(s.key.Namespace)
 	if len(known) == 0 {
@@ -125,9 +126,9 @@ func (e *Engine) gaps(s *stream, page *Page, from Place) (all []sluice.Gap) {
 }
 
 // place returns a reader's position in a stream that ends at tail. A place behind the end becomes
-// the end: the events up to it may have been erased, or overtaken by retention. A place behind
-// everything that the log ever had was issued by no server of this log. A reader that continued
-// from there would miss the next events.
+// the end, because the events up to it may have been erased or have left the log. A place behind
+// everything that the log ever had is an error, because no server of this log issued it, and a
+// reader that continued from there would miss the next events.
 func (e *Engine) place(ctx context.Context, namespace string, from Place, tail uint64) (Place, error) {
 	if !from.Now && from.After > tail {
 		last, err := e.store.LastSeq(ctx, namespace)
@@ -145,8 +146,7 @@ func (e *Engine) place(ctx context.Context, namespace string, from Place, tail u
 	return from, nil
 }
 
-// fill adds a segment's messages to a page, starting with those that were read before, and reports
-// whether those were all.
+// fill adds a segment's messages to a page, and reports whether it added all of them.
 func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, show Show, page *Page) (whole bool, err error) {
 	for segment.After < segment.UpTo {
 		events, err := e.behind(ctx, namespace, segment, page)
@@ -171,8 +171,8 @@ func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, sh
 	return true, nil
 }
 
-// behind returns the next events of a segment: those that were read before, once, or else from the
-// log.
+// behind returns the next events of a segment: at the first call those in page.ready, if there are
+// any, otherwise those of the log.
 func (e *Engine) behind(ctx context.Context, namespace string, segment Segment, page *Page) ([]sluice.Event, error) {
 	ready := page.ready
 	if page.ready = nil; len(ready) > 0 {

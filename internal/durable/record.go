@@ -7,22 +7,22 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Record is a stream's state besides its messages. The zero Record is that of a path without one:
-// its events are a stream all the same.
+// Record is a stream's state besides its messages. A record without an ID is that of a path whose
+// events are a stream although no record was stored.
 type Record struct {
-	ID          string    `json:"id,omitempty"` // of this stream; a new stream on its path has another
+	ID          string    `json:"id,omitempty"` // of this stream; a later stream on the same path has another one
 	ContentType string    `json:"content_type,omitempty"`
 	CreatedAt   time.Time `json:"created_at,omitzero"`
 	Start       uint64    `json:"start,omitempty"` // its own messages lie behind this sequence
 
 	Closed    bool   `json:"closed,omitempty"`
-	ClosingBy *Claim `json:"closing_by,omitempty"` // the producer's append that closed it
+	ClosingBy *Claim `json:"closing_by,omitempty"` // the append of a producer that closed it
 
 	Lifetime Lifetime  `json:"lifetime,omitzero"`
-	Renewed  time.Time `json:"renewed,omitzero"` // when its use was last recorded
+	Renewed  time.Time `json:"renewed,omitzero"` // when a use of the stream was last stored
 
 	Fork      *Fork     `json:"fork,omitempty"`
-	Inherited []Segment `json:"inherited,omitempty"` // the content before its own messages
+	Inherited []Segment `json:"inherited,omitempty"` // the content of a fork before its own messages
 	Children  []Child   `json:"children,omitempty"`  // its forks
 
 	State     State               `json:"state,omitempty"`
@@ -31,31 +31,31 @@ type Record struct {
 	Producers map[string]Producer `json:"producers,omitempty"`
 	Writes    uint64              `json:"writes,omitempty"` // number of writes of this record
 
-	// The engine that may note changes of the producers and of Stream-Seq on events, when it took
-	// over or last wrote the record, and the sequence up to which notes are in the record. Without
-	// an owner the record is complete.
+	// Owner is the engine that may store changes of the producers and of Stream-Seq as notes.
+	// OwnedAt is when it took over or last wrote the record. Base is the sequence up to which notes
+	// are in the record. Without an owner the record is complete.
 	Owner   string    `json:"owner,omitempty"`
 	OwnedAt time.Time `json:"owned_at,omitzero"`
 	Base    uint64    `json:"base,omitempty"`
 }
 
-// State says whether there is a stream.
+// State says whether the stream exists.
 type State string
 
 // The states of a record.
 const (
 	Live State = ""
-	Soft State = "soft" // deleted while it has forks
+	Soft State = "soft" // deleted, but kept for its forks
 	Gone State = "gone" // deleted, or never created; events up to Start belong to no stream
 )
 
-// Fork is the requested source of a fork.
+// Fork is the source of a fork, as it was requested.
 type Fork struct {
 	From   sluice.Path `json:"from"`
 	ID     string      `json:"id"` // of the source
 	Offset uint64      `json:"offset"`
 	Sub    int64       `json:"sub,omitempty"`
-	Depth  int         `json:"depth,omitempty"` // length of the chain of sources
+	Depth  int         `json:"depth,omitempty"` // number of sources in the chain
 }
 
 // Child is a fork of a stream.
@@ -64,8 +64,8 @@ type Child struct {
 	ID   string      `json:"id"`
 }
 
-// Segment is a part of a path's log: (After, UpTo]. Of the message at UpTo it has the first Cut
-// bytes; 0: all.
+// Segment is the part (After, UpTo] of a path's log. If Cut is not 0, it has only the first Cut
+// bytes of the message at UpTo.
 type Segment struct {
 	Path  sluice.Path `json:"path"`
 	After uint64      `json:"after"`
@@ -75,7 +75,7 @@ type Segment struct {
 
 const endless = ^uint64(0)
 
-// segments returns a stream's whole content: inherited and its own.
+// segments returns a stream's complete content: the inherited segments and its own.
 func (r *Record) segments(path sluice.Path) []Segment {
 	return append(slices.Clone(r.Inherited), Segment{Path: path, After: r.Start, UpTo: endless})
 }
@@ -116,7 +116,7 @@ func (r *Record) inheritedEnd() uint64 {
 	return r.Inherited[len(r.Inherited)-1].UpTo
 }
 
-// cut returns an event as cut by a segment.
+// cut returns an event with its data cut as the segment requires.
 func (s Segment) cut(ev sluice.Event) sluice.Event {
 	if s.Cut > 0 && ev.Seq == s.UpTo && int64(len(ev.Data)) > s.Cut {
 		ev.Data = ev.Data[:s.Cut]
@@ -124,7 +124,7 @@ func (s Segment) cut(ev sluice.Event) sluice.Event {
 	return ev
 }
 
-// without returns a stream's forks except one.
+// without returns a stream's forks, except the one with an id.
 func (r *Record) without(id string) []Child {
 	return slices.DeleteFunc(slices.Clone(r.Children), func(c Child) bool { return c.ID == id })
 }

@@ -10,12 +10,12 @@ import (
 // Standing is a stream's state for a follower.
 type Standing struct {
 	Last  uint64 // sequence of its last message, which may be inherited; 0: none
-	Start uint64 // its own messages lie behind this sequence: those of a deleted predecessor lie up to it
-	Gone  bool   // deleted or expired, and nothing was stored on its path since
+	Start uint64 // its own messages lie behind this sequence, those of an earlier, deleted stream up to it
+	Gone  bool   // deleted or expired, and nothing has been stored on its path since
 }
 
-// Standing returns a stream's present state. It does not count as use, and a path without a record
-// is no error.
+// Standing returns a stream's present state. It does not count as use of the stream. A path without
+// a stream is not an error.
 func (e *Engine) Standing(ctx context.Context, key Key) (Standing, error) {
 	var last uint64
 	var failed error
@@ -29,7 +29,7 @@ func (e *Engine) Standing(ctx context.Context, key Key) (Standing, error) {
 	return s.standing(last, e.now()), nil
 }
 
-// standing returns the state that a record and the last event of a path amount to.
+// standing returns a stream's state, given the sequence of the last event on its path.
 func (s *stream) standing(last uint64, now time.Time) Standing {
 	st := Standing{Last: last, Start: s.Start}
 	switch {

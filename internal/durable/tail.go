@@ -14,14 +14,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Limits of what is kept for followers, in bytes without a remark.
+// Limits of the messages that are kept for followers, in bytes unless stated otherwise.
 const (
 	tailSize   = 256             // messages of a stream
 	tailBytes  = 1 << 20         // of a stream
 	tailsBytes = 64 << 20        // of all streams
-	messageUse = 1 << 10         // of a message, besides its data
-	tailLinger = 5 * time.Second // for which the tail of a stream without followers stays
-	tailsMost  = 4096            // with more tails, none stays
+	messageUse = 1 << 10         // memory of a message besides its data
+	tailLinger = 5 * time.Second // how long a tail without followers is kept
+	tailsMost  = 4096            // with more tails, none is kept without followers
 )
 
 // errEnd ends a ring: the stream is closed, or the tail is over.
@@ -35,10 +35,10 @@ type item struct {
 
 	loading sync.Once
 	loaded  sluice.Event
-	data    []byte // as the stream shows it
+	data    []byte // the data as the stream shows it
 }
 
-// newRing returns a ring of a stream's last messages, of this many bytes at most.
+// newRing returns a ring for a stream's last messages, of at most share bytes.
 func newRing(share int) *ringbuffer.Ring[*item] {
 	ring := ringbuffer.New(ringbuffer.Of[*item]{
 		Seq:    func(it *item) uint64 { return it.seq },
@@ -48,53 +48,56 @@ func newRing(share int) *ringbuffer.Ring[*item] {
 	return ring
 }
 
-// load decodes a message of a stream of the content type, once.
+// load decodes a message once, and returns its event and its data as a stream of the content type
+// shows it.
 func (it *item) load(contentType string) (*sluice.Event, []byte) {
 	it.loading.Do(func() {
-		it.loaded, _ = it.event() // one that cannot be read comes with its data
+		it.loaded, _ = it.event() // even with an error, the event has its data
 		it.data = message(&it.loaded, contentType)
 	})
 	return &it.loaded, it.data
 }
 
-// tail is the end of a stream for all its followers: the last messages and the record, as they are told in
-// the order of the log. A follower that it does not reach back to reads by itself.
+// tail is the end of a stream, shared by all its followers: the last messages and the record, as
+// the store reports them in the order of the log. A follower at an older position reads the log by
+// itself.
 type tail struct {
 	key    Key
 	set    *tails
 	ring   *ringbuffer.Ring[*item]
-	ready  chan struct{} // closed when everything behind floor is told, or that has failed
+	ready  chan struct{} // closed when everything behind floor is reported, or failed is set
 	failed error
 	stop   func()
 
 	// Under the set's lock.
 	followers int
-	idle      bool // a timer is set that removes it if it has no follower then
+	idle      bool // a timer is set that removes the tail if it has no followers then
 
 	mu    sync.Mutex
-	s     *stream            // as of the last record; nil until it was read. It is replaced, not changed.
-	floor uint64             // nothing behind it is missing
-	early *News              // the last record that was told before it was read
-	over  bool               // it is that of another stream, or misses something
-	asked time.Time          // when a follower last had to read by itself because of the record
-	form  weak.Pointer[form] // of the last page, as long as a follower has it
+	s     *stream            // the stream as of the last record; nil before begun. It is replaced, never changed.
+	floor uint64             // the tail has everything that is stored behind it
+	early *News              // the last record that was reported before begun
+	over  bool               // it cannot be used any more: the stream is another one, or something was missed
+	asked time.Time          // when a follower was last made to read by itself because of the record
+	form  weak.Pointer[form] // of the last page, while a follower uses it
 }
 
-// form is the text of a page, for all who get the same one.
+// form is the text of a page, shared by all followers that get the same page.
 type form struct {
 	first, last uint64
 	making      sync.Once
 	text        []byte
 }
 
-// tails is the tails in use.
+// tails holds the tails in use.
 type tails struct {
 	mu    sync.Mutex
 	all   map[Key]*tail
-	share int // the maximum of each, in bytes
+	share int // the maximum bytes of each
 }
 
-// enter returns a stream's tail until leave. Codes NotFound; Gone; Unavailable.
+// enter returns a stream's tail; the caller calls leave at the end. Codes: NotFound; StreamGone;
+// Unavailable.
 func (e *Engine) enter(ctx context.Context, key Key) (*tail, error) {
 	t, made := e.tails.get(key)
 	if made {
@@ -117,7 +120,8 @@ func (e *Engine) enter(ctx context.Context, key Key) (*tail, error) {
 	return t, nil
 }
 
-// begin has the news of a stream told, and then reads the stream: everything behind its end is told.
+// begin starts to listen for the news of a stream, and then reads the stream, so that everything
+// behind the end that it reads is reported.
 func (e *Engine) begin(ctx context.Context, t *tail) (err error) {
 	if t.stop, err = e.store.Listen(ctx, t.key.Namespace, t.key.Path, t.take); err != nil {
 		return err
@@ -133,7 +137,7 @@ func (e *Engine) begin(ctx context.Context, t *tail) (err error) {
 	return err
 }
 
-// get returns a stream's tail with one follower more, which may be a new one.
+// get returns a stream's tail, and counts one more follower. made reports whether the tail is new.
 func (ts *tails) get(key Key) (t *tail, made bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -147,7 +151,7 @@ func (ts *tails) get(key Key) (t *tail, made bool) {
 	return t, made
 }
 
-// leave ends the use by a follower.
+// leave ends the use of the tail by a follower.
 func (t *tail) leave() {
 	t.set.mu.Lock()
 	defer t.set.mu.Unlock()
@@ -162,7 +166,7 @@ func (t *tail) leave() {
 	}
 }
 
-// retire removes the tail unless it has followers again.
+// retire removes the tail if it has no followers.
 func (t *tail) retire() {
 	t.set.mu.Lock()
 	defer t.set.mu.Unlock()
@@ -178,7 +182,8 @@ func (ts *tails) forget(t *tail) {
 	ts.drop(t)
 }
 
-// drop is forget, and ends the tail if it has no follower. The caller holds the lock.
+// drop makes later followers get another tail, and ends the tail if it has no followers. The caller
+// holds the lock.
 func (ts *tails) drop(t *tail) {
 	if ts.all[t.key] == t {
 		delete(ts.all, t.key)
@@ -189,7 +194,8 @@ func (ts *tails) drop(t *tail) {
 	}
 }
 
-// divide divides the memory among the tails, in steps. The caller holds the lock.
+// divide divides the memory among the tails. The share changes in powers of two. The caller holds
+// the lock.
 func (ts *tails) divide() {
 	share := shareOf(len(ts.all))
 	if share == ts.share {
@@ -201,12 +207,12 @@ func (ts *tails) divide() {
 	}
 }
 
-// shareOf returns the maximum of each of this many tails, in bytes.
+// shareOf returns the maximum bytes of each tail if there are this many.
 func shareOf(tails int) int {
 	return min(tailBytes, tailsBytes>>bits.Len(uint(max(tails, 1)-1)))
 }
 
-// begun enters the stream as it was read while news came already.
+// begun enters the stream as it was read, while news may have come already.
 func (t *tail) begun(s *stream, end uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,7 +223,7 @@ func (t *tail) begun(s *stream, end uint64) {
 	t.early = nil
 }
 
-// take takes what is told, in one step for all followers.
+// take enters news. Followers see all of them or none.
 func (t *tail) take(news []News) {
 	t.mu.Lock()
 	over := len(news) == 0
@@ -240,7 +246,8 @@ func (t *tail) take(news []News) {
 	}
 }
 
-// turn takes a record. It returns false if it is not that of the same stream, or the stream is deleted.
+// turn enters a record. It returns false if the record is that of another stream, or the stream is
+// deleted.
 func (t *tail) turn(n News) bool {
 	switch {
 	case t.s == nil:
@@ -259,25 +266,25 @@ func (t *tail) turn(n News) bool {
 	return true
 }
 
-// light returns the stream without the lists that a follower does not need.
+// light returns the stream without the lists that followers do not need.
 func (s *stream) light() *stream {
 	l := *s
 	l.Producers, l.Children = nil, nil
 	return &l
 }
 
-// part is the next messages of a tail.
+// part holds the next messages of a tail.
 type part struct {
 	*stream
 
 	items    []*item
 	upToDate bool
-	changed  <-chan struct{} // closed when there are more; nil if there are some, or the stream is closed
+	changed  <-chan struct{} // closed when there are more messages; nil if items is not empty, or the stream is closed
 	form     *form
 }
 
-// part returns the messages behind a place, as many as fit into the slice; false if a follower at that place,
-// which last read by itself at a time, has to do so.
+// part returns the messages behind a place, as many as fit into the slice. It returns false if the
+// follower, which last read the log at the time read, has to read it again.
 func (t *tail) part(after uint64, into []*item, read, now time.Time) (p part, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -299,8 +306,10 @@ func (t *tail) part(after uint64, into []*item, read, now time.Time) (p part, ok
 	return p, true
 }
 
-// toRead reports whether the record requires a follower to read, mostly one of all: that renews the lifetime, and
-// completes the record of an owner that is gone. One that has just read may know a later record.
+// toRead reports whether a follower has to read the log because of the record: to renew the
+// lifetime, to complete an abandoned record, or because the stream has expired. Except for an
+// expired stream, it asks only one follower in a while to do so. It does not ask one that has just
+// read.
 func (t *tail) toRead(read, now time.Time) bool {
 	recent := now.Sub(read) < believed
 	switch {
@@ -323,14 +332,15 @@ func (t *tail) formOf(first, last uint64) *form {
 	return f
 }
 
-// told returns up to where a follower that reads the whole stream from now on has nothing to take.
+// told returns the sequence up to which a follower that now reads the stream to its end needs
+// nothing from the tail.
 func (t *tail) told() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return max(t.floor, t.ring.Last())
 }
 
-// isOver reports whether followers need another tail.
+// isOver reports whether followers have to get another tail.
 func (t *tail) isOver() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,13 +7,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// visibleLooked is how many events Visible looks at from the beginning of a stream, besides the
-// last one.
+// visibleLooked is how many events Visible looks at: the last one, and the first ones of the
+// stream.
 const visibleLooked = pageLooked
 
-// Visible reports whether a reader may know that a stream exists: it is empty, or the reader may
-// see one of its events. It looks at the last event and the first ten thousand; a longer stream
-// counts as visible. So does a missing stream: the caller finds out by itself.
+// Visible reports whether a reader may know that a stream exists: the stream is empty, or the
+// reader may see one of its events. It looks at the last event and at about the first ten thousand.
+// If it finds no visible one among these, and there are more, the stream counts as visible. A
+// missing stream counts as visible, too, because the caller finds out by itself.
 func (e *Engine) Visible(ctx context.Context, key Key, show Show) (bool, error) {
 	s, found, err := e.open(ctx, key)
 	if isLost(err) || err == nil && !found {
@@ -32,17 +33,17 @@ func (e *Engine) visible(ctx context.Context, s *stream, show Show) (bool, error
 	}
 	segments := clip(s.segments(s.key.Path), tail)
 	looked := 0
-	for _, part := range append(behind(segments, tail-1), segments...) { // mostly, the last one decides
+	for _, part := range append(behind(segments, tail-1), segments...) { // the last event first: in most cases it decides
 		seen, n, err := e.shown(ctx, s.key.Namespace, part, show, visibleLooked-looked)
 		if looked += n; err != nil || seen || looked >= visibleLooked {
 			return err == nil, err
 		}
 	}
-	return looked == 0, nil // its events were erased: as if it were empty
+	return looked == 0, nil // true if all events were erased: as for an empty stream
 }
 
-// shown reports whether a reader may see one of a segment's first events, and how many were looked
-// at.
+// shown reports whether a reader may see one of a segment's first most events, and how many it
+// looked at.
 func (e *Engine) shown(ctx context.Context, namespace string, part Segment, show Show, most int) (seen bool, looked int, err error) {
 	for part.After < part.UpTo && looked < most {
 		events, err := e.store.Events(ctx, namespace, part.Path, part.After, part.UpTo)
@@ -60,14 +61,15 @@ func (e *Engine) shown(ctx context.Context, namespace string, part Segment, show
 	return false, looked, nil
 }
 
-// lastLooked is how many events LastVisible looks at, and lookFirst how many sequences it looks through first.
+// lastLooked is how many events LastVisible looks at, approximately. lookFirst is how many
+// sequences it searches first; each further search covers four times as many.
 const (
 	lastLooked = 1000
 	lookFirst  = 64
 )
 
-// LastVisible returns the sequence of a stream's last event, not after upTo, that a reader may see;
-// 0: there is none among the last thousand, or no stream.
+// LastVisible returns the sequence of a stream's last event, not after upTo, that a reader may see.
+// It returns 0 if there is none among about the last thousand, or if there is no stream.
 func (e *Engine) LastVisible(ctx context.Context, key Key, upTo uint64, show Show) (uint64, error) {
 	s, found, err := e.open(ctx, key)
 	if isLost(err) || err == nil && !found {
@@ -93,7 +95,8 @@ func (e *Engine) LastVisible(ctx context.Context, key Key, upTo uint64, show Sho
 	return 0, nil
 }
 
-// lastShown returns the sequence of a segment's last visible event, and how many were looked at.
+// lastShown returns the sequence of a segment's last visible event, 0 if there is none, and how
+// many events it looked at.
 func (e *Engine) lastShown(ctx context.Context, namespace string, part Segment, show Show) (seq uint64, looked int, err error) {
 	for part.After < part.UpTo {
 		events, err := e.store.Events(ctx, namespace, part.Path, part.After, part.UpTo)
@@ -115,8 +118,8 @@ func (e *Engine) lastShown(ctx context.Context, namespace string, part Segment, 
 	return seq, looked, nil
 }
 
-// concealed returns the error of a missing stream for a reader that gets no message and may not
-// know of the stream.
+// concealed returns the error for a missing stream if the page has no messages and the reader may
+// not know that the stream exists.
 func (e *Engine) concealed(ctx context.Context, s *stream, page *Page, show Show) error {
 	if len(page.Messages) > 0 {
 		return nil
@@ -128,7 +131,7 @@ func (e *Engine) concealed(ctx context.Context, s *stream, page *Page, show Show
 	return err
 }
 
-// NoSource returns the error of a missing source of a fork.
+// NoSource returns the error for a missing source of a fork. Code NotFound.
 func NoSource(path sluice.Path) error {
 	return sluice.Errorf(sluice.NotFound, "source stream %s not found", path)
 }

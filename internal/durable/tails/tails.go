@@ -1,5 +1,5 @@
-// Package tails tells wake consumers and stream subscriptions where streams end: it implements
-// their ports over the stream engine.
+// Package tails implements the ports by which the engines of wakes and of stream subscriptions read
+// the ends of streams, over the stream engine.
 package tails
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Log is the log of a namespace, by path.
+// Log reads the logs of namespaces by path.
 type Log interface {
 	PathTail(ctx context.Context, namespace string, path sluice.Path) (uint64, error)
 	PathBefore(ctx context.Context, namespace string, path sluice.Path, upTo uint64) (uint64, error)
@@ -21,7 +21,7 @@ type Log interface {
 	FollowPaths(ctx context.Context, namespace string, each func(sluice.Path, uint64)) error
 }
 
-// Wakes gives the wake engine access to streams.
+// Wakes implements wake.Streams.
 type Wakes struct {
 	Log    Log
 	Engine *durable.Engine
@@ -30,44 +30,45 @@ type Wakes struct {
 
 var _ wake.Streams = Wakes{}
 
-// Visible returns the last message of a stream that a subscription's owner may see.
+// Visible returns the sequence of the last message of a stream, not after upTo, that a
+// subscription's owner may see.
 func (w Wakes) Visible(ctx context.Context, sub *sluice.Subscription, path sluice.Path, upTo uint64) (uint64, error) {
 	return Subscriptions{w.Engine, w.Index}.Visible(ctx, authz.OwnerOf(sub), sub.Namespace, path, upTo)
 }
 
-// Tail returns the end of a stream.
+// Tail returns a snapshot of a stream's end.
 func (w Wakes) Tail(ctx context.Context, namespace string, path sluice.Path) (wake.Tail, error) {
 	st, err := w.Engine.Standing(ctx, durable.Key{Namespace: namespace, Path: path})
 	return wake.Tail{Seq: st.Last, Start: st.Start, Gone: st.Gone}, err
 }
 
-// Last returns the last message on a path.
+// Last returns the sequence of the last message on a path.
 func (w Wakes) Last(ctx context.Context, namespace string, path sluice.Path) (uint64, error) {
 	return w.Log.PathTail(ctx, namespace, path)
 }
 
-// Before returns the last message of a stream up to a sequence.
+// Before returns the sequence of the last message of a stream up to a sequence.
 func (w Wakes) Before(ctx context.Context, namespace string, path sluice.Path, upTo uint64) (uint64, error) {
 	return w.Log.PathBefore(ctx, namespace, path, upTo)
 }
 
-// Ends calls each for the streams that a pattern matches.
+// Ends calls each for the streams that a pattern matches, with the sequence of their last message.
 func (w Wakes) Ends(ctx context.Context, namespace string, pattern sluice.Pattern, each func(sluice.Path, uint64)) error {
 	return w.Log.PathEnds(ctx, namespace, pattern, each)
 }
 
-// Follow calls each for new messages.
+// Follow calls each for new messages on any path.
 func (w Wakes) Follow(ctx context.Context, namespace string, each func(sluice.Path, uint64)) error {
 	return w.Log.FollowPaths(ctx, namespace, each)
 }
 
-// FormatOffset formats an offset.
+// FormatOffset is durable.FormatOffset.
 func (Wakes) FormatOffset(seq uint64) string { return durable.FormatOffset(seq) }
 
-// ParseOffset parses an offset.
+// ParseOffset is durable.ParseOffset.
 func (Wakes) ParseOffset(text string) (uint64, error) { return durable.ParseOffset(text) }
 
-// Subscriptions gives the engine of stream subscriptions access to streams.
+// Subscriptions implements streamsub.Streams.
 type Subscriptions struct {
 	Engine *durable.Engine
 	Index  *authz.Index
@@ -76,7 +77,7 @@ type Subscriptions struct {
 // Tail returns the end of a stream, and false if the stream does not exist.
 func (s Subscriptions) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error) {
 	info, err := s.Engine.Head(ctx, durable.Key{Namespace: namespace, Path: path})
-	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes say that it is not known
+	switch sluice.CodeOf(err) { //nolint:exhaustive // any other code means that the answer is unknown
 	case "":
 		return info.Next, true, nil
 	case sluice.NotFound, sluice.StreamGone:
@@ -85,7 +86,8 @@ func (s Subscriptions) Tail(ctx context.Context, namespace string, path sluice.P
 	return 0, false, err
 }
 
-// Visible returns the last message of a stream that a caller may see.
+// Visible returns the sequence of the last message of a stream, not after upTo, that a caller may
+// see. For a caller that may see everything that is upTo itself.
 func (s Subscriptions) Visible(ctx context.Context, who sluice.Caller, namespace string, path sluice.Path, upTo uint64) (uint64, error) {
 	if who.Unbounded() {
 		return upTo, nil
@@ -93,7 +95,7 @@ func (s Subscriptions) Visible(ctx context.Context, who sluice.Caller, namespace
 	return s.Engine.LastVisible(ctx, durable.Key{Namespace: namespace, Path: path}, upTo, visibleTo(s.Index, who))
 }
 
-// visibleTo returns a filter for the events that a caller may be woken for.
+// visibleTo returns a Show for the events that a caller may subscribe to.
 func visibleTo(index *authz.Index, who sluice.Caller) durable.Show {
 	return func(ev *sluice.Event) (bool, error) {
 		d := index.Shows(who, sluice.VerbSubscribe, ev, time.Now())
@@ -104,7 +106,7 @@ func visibleTo(index *authz.Index, who sluice.Caller) durable.Show {
 	}
 }
 
-// Append appends a message to a stream on behalf of a caller.
+// Append appends a JSON message to a stream on behalf of a caller.
 func (s Subscriptions) Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Caller) error {
 	_, err := s.Engine.Append(ctx, durable.Key{Namespace: namespace, Path: path}, durable.Append{
 		ContentType: durable.JSONType, Body: message,
