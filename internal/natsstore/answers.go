@@ -11,20 +11,22 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Answers keeps for a day the answers to requests with an Idempotency-Key.
+// Answers stores the responses to requests with an Idempotency-Key, for a day.
 type Answers struct{ bucket Bucket[answerRecord] }
 
-// answerRecord is an answer in the store. The whole of it is sealed, because answers show tokens and secrets that are shown once.
+// answerRecord is a response in the store. It is sealed completely, because responses contain
+// tokens and secrets that are shown only once.
 type answerRecord struct {
 	Sealed string `json:"sealed"`
 }
 
-// Answers returns the bucket of the answers.
+// Answers returns the store's Answers.
 func (s *Store) Answers() Answers {
 	return Answers{OpenBucket[answerRecord](s, streams.Answers)}
 }
 
-// Get returns the answer under a key, and its revision. Codes NotFound; Unavailable if it cannot be opened.
+// Get returns the response stored under a key, and its revision. Codes: NotFound; Unavailable if it
+// cannot be unsealed.
 func (a Answers) Get(ctx context.Context, key string) (model.KeptAnswer, uint64, error) {
 	var kept model.KeptAnswer
 	record, revision, err := a.bucket.Get(ctx, key)
@@ -41,8 +43,9 @@ func (a Answers) Get(ctx context.Context, key string) (model.KeptAnswer, uint64,
 	return kept, revision, nil
 }
 
-// Put keeps an answer, or the mark that a request is in flight, and returns its revision. Codes Conflict unless the stored
-// revision is the given one, 0 for none; QuotaExceeded if too many are kept.
+// Put stores a response, or the mark that a request is in flight, and returns its revision. Codes:
+// Conflict unless the stored revision is the given one, 0 for none; QuotaExceeded if too many are
+// stored.
 func (a Answers) Put(ctx context.Context, key string, kept model.KeptAnswer, revision uint64) (uint64, error) {
 	text, err := json.Marshal(kept)
 	if err != nil {
@@ -59,7 +62,8 @@ func (a Answers) Put(ctx context.Context, key string, kept model.KeptAnswer, rev
 	return revision, err
 }
 
-// Delete forgets the answer under a key. Code Conflict unless the stored revision is the given one.
+// Delete removes the response stored under a key. Code Conflict unless the stored revision is the
+// given one.
 func (a Answers) Delete(ctx context.Context, key string, revision uint64) error {
 	return a.bucket.Delete(ctx, key, revision)
 }

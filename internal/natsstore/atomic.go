@@ -18,8 +18,9 @@ const (
 	HeaderBatchCommit = "Nats-Batch-Commit"
 )
 
-// Atomic publishes two messages or more as one batch, which is stored as a whole and in one piece, or not at all, and
-// returns the sequence of the last. The caller limits the time, and the batches that are open at once: JetStream allows 50 for each stream.
+// Atomic publishes two or more messages as one batch. JetStream stores them contiguously, or none
+// of them. Atomic returns the sequence of the last one. The caller limits the time, and the number
+// of batches that are open at the same time: JetStream permits 50 for each stream.
 func (s *Store) Atomic(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	id := rand.Text()
 	ctx, cancel := s.whileIntact(ctx)
@@ -29,7 +30,7 @@ func (s *Store) Atomic(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 		msg.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
 		var err error
 		switch i {
-		case 0: // wait for the answer: a batch that cannot be begun is not sent
+		case 0: // wait for the acknowledgement, so that the rest is sent only if the batch could be begun
 			_, err = s.batchRequest(ctx, msg)
 		case len(msgs) - 1:
 			msg.Header[HeaderBatchCommit] = []string{"1"}
@@ -44,8 +45,8 @@ func (s *Store) Atomic(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	return 0, fmt.Errorf("batch of %d messages: at least 2 are needed", len(msgs))
 }
 
-// batchRequest returns the sequence in the answer; the answer to all but the last message is
-// empty.
+// batchRequest sends a message and returns the sequence in the acknowledgement. Only the
+// acknowledgement of the last message is not empty.
 func (s *Store) batchRequest(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	resp, err := s.nc.RequestMsgWithContext(ctx, msg)
 	if err != nil || len(resp.Data) == 0 {

@@ -18,17 +18,22 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// boundKey is in the metadata of a bound stream: its own limits, as "<max_bytes> <discard>".
+// boundKey is the key of the metadata of a bound stream that holds its own limits, as "<max_bytes>
+// <discard>".
 const boundKey = "sluice.bound"
 
-// rollRoom is by how much a log may be below its own max_bytes and go on forgetting its oldest events for new ones.
+// rollRoom is how close to its own max_bytes a log counts as full: it then discards its oldest
+// events for new ones, and is not bound.
 const rollRoom = 1 << 20
 
-// Bind limits streams to their present size: from StorageTight on those that grow with published events, from StorageScarce on
-// also those that grow with deliveries, and then no lane is parked. A bound stream refuses new messages; the stream of attempts
-// alone forgets its oldest instead. At a lower level the streams get their own limits back. A log that is full by its own limit
-// does not grow and is left alone. All bound streams together have share bytes at most. JetStream counts a limit as promised
-// room, so streams that promise less come first. The error names the streams that could not be changed; the others are changed.
+// Bind limits streams to their present size: from StorageTight on those that grow with published
+// events, from StorageScarce on also those that grow with deliveries. From StorageScarce on, no
+// lane is parked. A bound stream refuses new messages, except the stream of attempts, which
+// discards its oldest ones. At a lower level, the streams get their own limits back. Bind does not
+// change a log that is full by its own limit, because it does not grow. All bound streams together
+// get at most share bytes. JetStream counts a limit as reserved space, so Bind changes the streams
+// first that will reserve less. The error names the streams that could not be changed; the others
+// are changed.
 func (s *Store) Bind(ctx context.Context, level sluice.StorageLevel, share uint64) error {
 	s.level.Store(int32(level)) //nolint:gosec // one of four
 	infos, err := s.allStreams(ctx)
@@ -37,7 +42,7 @@ func (s *Store) Bind(ctx context.Context, level sluice.StorageLevel, share uint6
 	}
 	type change struct {
 		config  jetstream.StreamConfig
-		promise int64 // by how much more is promised
+		promise int64 // how many more bytes are reserved
 	}
 	var changes []change
 	part := s.partOf(infos, level, share)
@@ -69,13 +74,13 @@ func (s *Store) allStreams(ctx context.Context) ([]*jetstream.StreamInfo, error)
 	return infos, nil
 }
 
-// binding is the behaviour of a stream at its limit.
+// binding is how a level limits a stream.
 type binding int
 
 const (
-	free   binding = iota // it has no limit but its own
+	free   binding = iota // only its own limits apply
 	refuse                // it refuses new messages
-	forget                // it forgets its oldest messages
+	forget                // it discards its oldest messages
 )
 
 func (s *Store) bindingOf(stream string, level sluice.StorageLevel) binding {
@@ -88,7 +93,8 @@ func (s *Store) bindingOf(stream string, level sluice.StorageLevel) binding {
 	return free
 }
 
-// partOf returns to which part of its size a stream is bound: all of it, or less if the streams together have more than share.
+// partOf returns the part of its present size to which each stream is bound: 1, or less if the
+// bound streams together have more than share.
 func (s *Store) partOf(infos []*jetstream.StreamInfo, level sluice.StorageLevel, share uint64) float64 {
 	var sum uint64
 	for _, info := range infos {
@@ -99,12 +105,12 @@ func (s *Store) partOf(infos []*jetstream.StreamInfo, level sluice.StorageLevel,
 	return float64(share) / float64(max(share, sum, 1))
 }
 
-// bound returns the configuration of a stream with a binding.
+// bound returns the configuration of a stream under a binding.
 func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.StreamConfig {
 	have := info.Config
 	before, isBound := have.Metadata[boundKey]
 	if isBound == (b != free) {
-		return have // it may have shrunk; its limit was its size before
+		return have // keep the first limit, even if the stream has shrunk since
 	}
 	next := have
 	if b == free {
@@ -116,7 +122,7 @@ func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.Stream
 		return have
 	}
 	if b == forget {
-		part = 1 // nothing of it goes now
+		part = 1 // binding it must not discard messages at once
 	}
 	limit := max(int64(float64(info.State.Bytes)*part), 1) // 0 would mean no limit
 	if have.MaxBytes > 0 {
@@ -134,7 +140,8 @@ func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.Stream
 	return next
 }
 
-// unbound returns the limits that a stream had before it was bound; none, if they cannot be read.
+// unbound returns the limits that a stream had before it was bound; no limit if they cannot be
+// read.
 func unbound(before string) (maxBytes int64, discard jetstream.DiscardPolicy) {
 	size, policy, _ := strings.Cut(before, " ")
 	maxBytes, err := strconv.ParseInt(size, 10, 64)
@@ -156,8 +163,9 @@ func unmarked(metadata map[string]string) map[string]string {
 	return rest
 }
 
-// crowded says of a refusal by a bound stream that the store is full: JetStream's answer reads like the stream's own limit.
-// An account without room refuses every write, as a server without room does.
+// crowded turns the error of a full store into one that says so. The refusal of a bound stream
+// reads like that of the stream's own limit. An account without room refuses every write, as a
+// server without room does.
 func (s *Store) crowded(err error) error {
 	if APICode(err) == codeAccountResources {
 		return fmt.Errorf("%w: %w", storeCannotWrite(), err)
@@ -168,7 +176,8 @@ func (s *Store) crowded(err error) error {
 	return err
 }
 
-// MayAdd returns code Unavailable if the store has no room for one more record of deliveries or wakes.
+// MayAdd returns an error (Unavailable) if the store has no room for another record of deliveries
+// or wakes.
 func (s *Store) MayAdd() error {
 	if level := sluice.StorageLevel(s.level.Load()); level >= sluice.StorageScarce {
 		return level.Problem()
@@ -176,7 +185,7 @@ func (s *Store) MayAdd() error {
 	return nil
 }
 
-// Writable returns code Unavailable if the server in this process can write no more.
+// Writable returns an error (Unavailable) if the server in this process cannot write any more.
 func (s *Store) Writable() error {
 	if s.opts.Intact == nil {
 		return nil
@@ -187,29 +196,31 @@ func (s *Store) Writable() error {
 	return nil
 }
 
-// Retryable returns the error of a write for backoff.Retry: permanent, unless another try may succeed.
+// Retryable returns the error of a write in the form for backoff.Retry: permanent unless a retry
+// may succeed.
 func (s *Store) Retryable(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if broken := s.Writable(); broken != nil { //nolint:contextcheck // it asks a context of the server's
+	if broken := s.Writable(); broken != nil { //nolint:contextcheck // it reads a context of the server
 		return backoff.Permanent(broken)
 	}
-	if ctx.Err() == nil && (isTransient(err) || errors.Is(err, context.Canceled)) { // canceled: the server was started again meanwhile
+	if ctx.Err() == nil && (isTransient(err) || errors.Is(err, context.Canceled)) { // canceled: the server was restarted meanwhile
 		return err
 	}
 	return backoff.Permanent(s.crowded(err))
 }
 
-// WhileWritable returns a context for one write. It ends with ctx, after RequestTimeout, or when the server in this process can
-// write no more and so does not answer.
+// WhileWritable returns a context for one write. It ends with ctx, after RequestTimeout, or when
+// the server in this process cannot write any more and so would not answer.
 func (s *Store) WhileWritable(ctx context.Context) (context.Context, context.CancelFunc) {
 	limited, done := context.WithTimeout(ctx, RequestTimeout)
 	intact, cancel := s.whileIntact(limited)
 	return intact, func() { cancel(); done() }
 }
 
-// whileIntact returns a context that ends with ctx, or when the server in this process can write no more.
+// whileIntact returns a context that ends with ctx, or when the server in this process cannot write
+// any more.
 func (s *Store) whileIntact(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if s.opts.Intact == nil {

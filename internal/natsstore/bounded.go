@@ -8,15 +8,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// bounded is a JetStream that waits for no answer longer than requestTimeout, however much time the caller has: a request that
-// reaches a cluster during an election, or a paused leader, is never answered. Reads are asked again for askPatience. A write is
-// sent once: only its caller knows whether it may be sent again.
+// bounded is a JetStream that waits for an answer at most RequestTimeout, however much time the
+// caller has, because a request that reaches a cluster during an election, or a paused leader, is
+// never answered. It repeats reads for askPatience. It sends a write only once, because only the
+// caller knows whether it may be repeated.
 type bounded struct{ jetstream.JetStream }
 
-// Once sends a request that changes something.
+// Once executes act, a request that changes something, once, with a timeout of RequestTimeout.
 func Once[T any](ctx context.Context, act func(context.Context) (T, error)) (T, error) {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= RequestTimeout {
-		return act(ctx) // another timer would change nothing
+		return act(ctx) // a second timer would change nothing
 	}
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()

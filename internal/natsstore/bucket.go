@@ -16,30 +16,30 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// ListTimeout bounds a request for all messages, or all subjects, of a stream.
+// ListTimeout is the timeout of a request for all messages, or all subjects, of a stream.
 const ListTimeout = 10 * time.Second
 
-// watchAgain is the longest time until a watch that broke is begun again.
+// watchAgain is the longest pause before a watch that failed is started again.
 const watchAgain = 5 * time.Second
 
-// Bucket keeps records of one type, as JSON, by key. Writes are compare-and-set on the
-// record's revision; revision 0 stands for "nothing is stored".
+// Bucket stores records of one type, as JSON, by key. Writes are compare-and-set on the record's
+// revision; revision 0 means that nothing is stored. It is safe for concurrent use.
 type Bucket[T any] struct {
 	store *Store
 	name  string
 }
 
-// Change is the kind of news of a record.
+// Change is the kind of change of an Entry.
 type Change int
 
-// The kinds of news for a watcher.
+// The kinds of changes.
 const (
 	Set      Change = iota // the record is new or was changed
-	Removed                // it was deleted or expired; there is no value
-	CaughtUp               // no record: all stored records have been told
+	Removed                // the record was deleted or has expired; the entry has no value
+	CaughtUp               // not about a record: all stored records have been reported
 )
 
-// Entry is a record in its bucket.
+// Entry is a record in its bucket, or a change of one.
 type Entry[T any] struct {
 	Key      string
 	Value    T
@@ -47,7 +47,7 @@ type Entry[T any] struct {
 	Change   Change
 }
 
-// OpenBucket returns the bucket with the name; Provision makes it.
+// OpenBucket returns the bucket with a name. It makes no request; Provision creates the bucket.
 func OpenBucket[T any](s *Store, name string) Bucket[T] { return Bucket[T]{store: s, name: name} }
 
 // Get returns the record and its revision. Code NotFound if there is none.
@@ -72,8 +72,8 @@ func (b Bucket[T]) Get(ctx context.Context, key string) (T, uint64, error) {
 	return value, entry.Revision(), nil
 }
 
-// Put stores the record and returns its new revision. Code Conflict unless the stored revision
-// is the given one; a deleted record counts as nothing.
+// Put stores the record and returns its new revision. Code Conflict unless the stored revision is
+// the given one; a deleted record counts as not stored.
 func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64) (uint64, error) {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -106,8 +106,8 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 	return 0, b.failed(ctx, "put", key, err)
 }
 
-// PutFor stores the record over any other, and returns its revision. The record is gone after a
-// time unless it is stored again; the bucket has to have a MarkerTTL.
+// PutFor stores the record, whatever is stored, and returns its revision. The record expires after
+// ttl unless it is stored again. The bucket must have a MarkerTTL.
 func (b Bucket[T]) PutFor(ctx context.Context, key string, value T, ttl time.Duration) (uint64, error) {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -121,8 +121,8 @@ func (b Bucket[T]) PutFor(ctx context.Context, key string, value T, ttl time.Dur
 	return ack.Sequence, nil
 }
 
-// Delete removes the record. Code Conflict unless the stored revision is the given one; with
-// revision 0 any revision is removed.
+// Delete removes the record. Code Conflict unless the stored revision is the given one. Revision 0
+// removes any revision.
 func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) error {
 	kv, err := b.store.bucket(ctx, b.name)
 	if err != nil {
@@ -150,8 +150,8 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 	return b.failed(ctx, "delete", key, err)
 }
 
-// List returns the records whose keys match the filter, ">" for all, in the order of their
-// last change. A record that cannot be read is logged and left out.
+// List returns the records with keys that match the filter, ">" for all, in the order of their last
+// change. It logs and leaves out a record that cannot be read.
 func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) {
 	return b.ListSince(ctx, filter, 0)
 }
@@ -174,7 +174,8 @@ func (b Bucket[T]) ListSince(ctx context.Context, filter string, revision uint64
 	return all, nil
 }
 
-// lastEntries returns the last entry of each key that is set. A key that changes during a read has several.
+// lastEntries returns the last entry of each key, without removed keys. A key that changes during a
+// read has several entries.
 func lastEntries[T any](all []Entry[T]) []Entry[T] {
 	last := make(map[string]int, len(all))
 	for i, e := range all {
@@ -189,11 +190,12 @@ func lastEntries[T any](all []Entry[T]) []Entry[T] {
 	return kept
 }
 
-// Watch tells of the records that have keys matching the filter, ">" for all: as they are now, then once CaughtUp, then
-// every change, until ctx ends or the store is closed. Of changes in quick succession perhaps only the last is told. Watch
-// gets over lost connections: it tells afterwards of the changes meanwhile, deletions included. It never tells of an older
-// revision of a key than it told before, unless the bucket was deleted and made again: then it tells of the records of the new
-// bucket, and that the others are gone.
+// Watch reports the records with keys that match the filter, ">" for all, until ctx ends or the
+// store is closed. It calls f with each record as it is now, then once with CaughtUp, then with
+// every change. Of changes in quick succession it may report only the last. After a lost connection
+// it reports the changes that happened meanwhile, including deletions. It never reports an older
+// revision of a key than before, unless the bucket was deleted and created again. Then it reports
+// the records of the new bucket, and that the others are gone.
 func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) error {
 	w := watcher[T]{told: map[string]uint64{}, tell: f}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
@@ -215,7 +217,7 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 		return err
 	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
 		level := slog.LevelWarn
-		if IsGone(err) || IsInterrupted(err) { // the server says once which stream is missing, or that NATS was away
+		if IsGone(err) || IsInterrupted(err) { // logged elsewhere, once: a missing stream, or a lost connection
 			level = slog.LevelDebug
 		}
 		b.store.opts.Log.Log(ctx, level, "watch", slog.String("bucket", b.name), slog.Any("error", err), slog.Duration("again", again))
@@ -223,8 +225,9 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 	return fmt.Errorf("watch %s: %w", b.name, err)
 }
 
-// read calls each for the last entry of every key and then for every new one, with the number of entries that are stored now and
-// still to come; if none is stored, for an empty entry.
+// read calls each for the last entry of every key and then for every new entry, until each returns
+// false. pending is the number of stored entries that are still to come. If none is stored, it
+// first calls each with an empty entry.
 func (b Bucket[T]) read(ctx context.Context, filter string, since uint64, each func(e Entry[T], pending uint64) (more bool)) error {
 	prefix := b.store.names.KeySubject(b.name, "")
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + filter}
@@ -247,14 +250,15 @@ func (b Bucket[T]) read(ctx context.Context, filter string, since uint64, each f
 	})
 }
 
-// IsMarker reports whether a message says that its key has no value any more.
+// IsMarker reports whether a message marks its key as removed or expired.
 func IsMarker(h nats.Header) bool {
 	op := h.Get("KV-Operation")
 	return op == "DEL" || op == "PURGE" || h.Get(jetstream.MarkerReasonHeader) != ""
 }
 
-// lost reports whether a revision is from a deleted bucket of this name. A bucket that was made again after that
-// begins with a higher revision (Remake), and holds no record with this one.
+// lost reports whether a revision is that of an earlier bucket of this name, which was deleted. A
+// bucket that is created again begins with a higher revision (Remake), and has no record with this
+// one.
 func (b Bucket[T]) lost(ctx context.Context, revision uint64) bool {
 	if revision == 0 {
 		return false
@@ -271,13 +275,14 @@ func (b Bucket[T]) failed(ctx context.Context, act, key string, err error) error
 	return fmt.Errorf("%s %s/%s: %w", act, b.name, key, StoreError(ctx, b.store.crowded(err)))
 }
 
-// watcher remembers the news that it told, so that a second reading of the bucket tells only of the differences.
+// watcher records what it has reported, so that after another read of the bucket it reports only
+// the differences.
 type watcher[T any] struct {
 	told     map[string]uint64   // revision, by key
-	fresh    map[string]struct{} // keys of this reading; nil once it has caught up
+	fresh    map[string]struct{} // keys seen in this read; nil once it has caught up
 	caughtUp bool
-	made     time.Time // when the bucket was made that was read; zero: none was
-	anew     bool      // the bucket is another one since: every record counts, at any revision
+	made     time.Time // when the bucket of the last read was created; zero: none was read
+	anew     bool      // the bucket was created again since: report every record, at any revision
 	tell     func(Entry[T])
 }
 
@@ -301,8 +306,8 @@ func (w *watcher[T]) enter(e Entry[T], pending uint64) {
 	}
 }
 
-// know finds out whether the bucket was deleted and made again since the last reading. Its revisions then
-// cannot be compared with the revisions that were told before.
+// know finds out whether the bucket was deleted and created again since the last read. Then its
+// revisions cannot be compared with those reported before.
 func (b Bucket[T]) know(ctx context.Context, w *watcher[T]) error {
 	stream, err := b.store.js.Stream(ctx, b.store.names.BucketStream(b.name))
 	if err != nil {
@@ -330,7 +335,7 @@ func (w *watcher[T]) change(e Entry[T]) {
 	}
 }
 
-// bucket returns the handle of a bucket; making it asks the server once.
+// bucket returns the cached handle of a bucket. Only the first call for a bucket makes a request.
 func (s *Store) bucket(ctx context.Context, name string) (jetstream.KeyValue, error) {
 	s.mu.Lock()
 	kv, ok := s.buckets[name]
@@ -348,7 +353,7 @@ func (s *Store) bucket(ctx context.Context, name string) (jetstream.KeyValue, er
 	return kv, nil
 }
 
-// markerTTL returns how long a deleted key of the bucket leaves a marker; 0: for ever.
+// markerTTL returns how long the marker of a deleted key stays; 0: for ever.
 func markerTTL(name string) time.Duration { return layoutOf(name).MarkerTTL }
 
 // layoutOf returns the bucket's settings in the layout.

@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Follow tells of the records that have keys matching a filter: as they are now, then that it has caught up, then every change,
-// until ctx ends or the store is closed. It remembers nothing, which counts where there are very many records: after a lost
-// connection it tells of all of them again, and not of those that were removed meanwhile.
+// Follow is Watch without memory of what it has reported, for buckets with very many records. After
+// a lost connection it reports all records again and CaughtUp once more, but not the records that
+// were removed meanwhile.
 func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
@@ -43,7 +43,8 @@ func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) 
 	return fmt.Errorf("follow %s: %w", b.name, err)
 }
 
-// Clear removes the records that have keys matching a filter, and their markers, up to a revision.
+// Clear removes the records with keys that match a filter, and their markers, up to and including a
+// revision.
 func (b Bucket[T]) Clear(ctx context.Context, filter string, upTo uint64) error {
 	_, err := AskedFor(ctx, ListTimeout, func(ctx context.Context) (struct{}, error) {
 		stream, err := b.store.js.Stream(ctx, b.store.names.BucketStream(b.name))

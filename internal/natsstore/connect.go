@@ -26,75 +26,75 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Limits of the store; NATS 2.12 brought the atomic batch.
+// Requirements and limits of the store. NATS 2.12 introduced the atomic batch.
 const (
 	minMajor, minMinor = 2, 12
 	RequestTimeout     = 5 * time.Second
 )
 
-// remoteTLS is crypto/tls's name of the operation in which the other side sent an alert.
+// remoteTLS is the Op of a net.OpError from crypto/tls for an alert from the other side.
 const remoteTLS = "remote error"
 
-// ownInbox begins the subjects under which answers reach this process at an embedded server: inspectors
-// can read every message under _INBOX there.
+// ownInbox is the prefix of this process's inboxes at an embedded server. It is not _INBOX, because
+// inspectors can read every message there.
 const ownInbox = "_SLUICE"
 
-// InProcessConn gives connections to a server in this process.
+// InProcessConn opens connections to a server in this process.
 type InProcessConn interface {
 	InProcessConn() (net.Conn, error)
 }
 
 // Options says which server to use and how. URL or Conn is required.
 type Options struct {
-	URL  string        // one or more server URLs, divided by commas
-	Conn InProcessConn // a server in this process; goes before URL
+	URL  string        // one or more server URLs, separated by commas
+	Conn InProcessConn // a server in this process; takes precedence over URL
 
 	Creds        string // file with a user's JWT and seed
 	User         string
 	Password     string
 	Token        string
 	NKeySeedFile string
-	NKey         string                       // a public key; its owner answers with Sign
+	NKey         string                       // a public key; requires Sign
 	Sign         func([]byte) ([]byte, error) // signs a server's challenge with NKey
 	TLSCA        string                       // file with the certificates to trust
-	TLSCert      string                       // file with our certificate; with TLSKey
+	TLSCert      string                       // file with the client certificate; requires TLSKey
 	TLSKey       string
 
-	Names  streams.Names // of everything in JetStream; without a prefix
-	Domain string        // JetStream domain of the streams; "": the one that the server is in
+	Names  streams.Names // of everything in JetStream; default: without a prefix
+	Domain string        // JetStream domain of the streams; "": that of the server
 
-	Name     string           // of this client in the server's lists; "sluice"
-	Replicas int              // of every stream; 1
-	Defaults sluice.Namespace // retention and dedup window of namespaces that name none
+	Name     string           // of this client in the server's lists; default: "sluice"
+	Replicas int              // of every stream; default: 1
+	Defaults sluice.Namespace // retention and dedup window of namespaces that set none
 	Log      *slog.Logger     // slog.DiscardHandler
-	Readers  bool             // other accounts read events as they are stored: each is told again under streams.LiveSubjects
+	Readers  bool             // other accounts read events as they are stored: each is republished under streams.LiveSubjects
 
-	Sealer *seal.Ring     // seals secrets and seeds of keys before they are written; nil: they are written in the clear, which is for tests
-	Sealed []SealedBucket // buckets with sealed records besides the store's own; Provision seals the plain ones of an older release
+	Sealer *seal.Ring     // seals secrets and the seeds of keys before they are written; nil: they are written in clear, for tests only
+	Sealed []SealedBucket // further buckets with sealed records; Provision seals records that an older release stored in clear
 
-	Intact func() context.Context // ends when a server in this process can write no more; nil: that is not known
+	Intact func() context.Context // returns a context that ends when the server in this process cannot write any more; nil: unknown
 
-	AttemptsMaxAge time.Duration // how long attempts are kept; 0: as package streams says
-	LeaseTTL       time.Duration // after which other replicas take the work of a killed one; 15s, longer than a fail-over of NATS takes
+	AttemptsMaxAge time.Duration // how long attempts are kept; 0: the default of package streams
+	LeaseTTL       time.Duration // time after which other replicas take over the work of a killed one; default: 15 s, longer than a fail-over of NATS
 }
 
-// Store is a connection to JetStream. Its methods may be called at once.
+// Store is a connection to JetStream. It is safe for concurrent use.
 type Store struct {
 	names  streams.Names
-	api    string // begins the subjects of requests to JetStream
+	api    string // prefix of the subjects of requests to JetStream
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	opts   Options
-	closed chan struct{} // after the connection has ended
+	closed chan struct{} // closed when the connection has ended
 
 	mu      sync.Mutex
 	buckets map[string]jetstream.KeyValue
-	broken  chan struct{} // closed, and replaced, when the connection is a new one
+	broken  chan struct{} // closed, and replaced, at each reconnection
 
-	provisioned []func(context.Context) error // are called at the end of Provision
-	closing     []func()                      // are called before the connection ends
+	provisioned []func(context.Context) error // called at the end of Provision
+	closing     []func()                      // called before the connection ends
 
-	level atomic.Int32 // of the storage, as Bind was told
+	level atomic.Int32 // storage level of the last call of Bind
 }
 
 // connectLogged is the interval of warnings while the server cannot be reached.
@@ -116,9 +116,9 @@ func redacted(urls string) string {
 	return strings.Join(parts, ",")
 }
 
-// Connect returns a store as soon as the server can be reached, which it tries until ctx ends.
-// Later on the store reconnects by itself for as long as it takes. Returns an error at once if
-// the server refuses the credentials, has no JetStream for them or is older than NATS 2.12.
+// Connect tries to reach the server until ctx ends, and returns a store when it has. Later the
+// store reconnects by itself, however long that takes. Connect returns an error at once if the
+// server refuses the credentials, has no JetStream for them, or is older than NATS 2.12.
 func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.Name = cmp.Or(opts.Name, "sluice")
@@ -154,7 +154,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// apiPrefix returns the beginning of the subjects of requests to JetStream in a domain.
+// apiPrefix returns the prefix of the subjects of requests to JetStream in a domain.
 func apiPrefix(domain string) string {
 	if domain == "" {
 		return jetstream.DefaultAPIPrefix
@@ -162,11 +162,13 @@ func apiPrefix(domain string) string {
 	return "$JS." + domain + ".API."
 }
 
-// API returns the subject of a request to JetStream, such as "STREAM.INFO.x", in its domain.
+// API returns the subject of a request to JetStream, such as "STREAM.INFO.x", in the store's
+// domain.
 func (s *Store) API(request string) string { return s.api + request }
 
-// WriteSubject returns where a message of a subject is published: keys of buckets do not leave their JetStream domain
-// by themselves.
+// WriteSubject returns the subject to publish to for a message to be stored under subject. They
+// differ for keys of buckets in another JetStream domain, which are reached only through the API
+// prefix.
 func (s *Store) WriteSubject(subject string) string {
 	if s.opts.Domain != "" && strings.HasPrefix(subject, "$KV.") {
 		return s.api + subject
@@ -184,8 +186,8 @@ func (s *Store) newJetStream() (jetstream.JetStream, error) {
 	return jetstream.NewWithDomain(s.nc, s.opts.Domain, jetstream.WithDefaultTimeout(RequestTimeout))
 }
 
-// openJetStream returns an error if JetStream will never answer. If JetStream does not answer yet, as
-// in a cluster that comes up, every later request is asked again.
+// openJetStream returns an error if the account has no JetStream. If JetStream does not answer yet,
+// as in a cluster that is starting, it returns nil; later requests are repeated.
 func (s *Store) openJetStream(ctx context.Context) error {
 	js, err := s.newJetStream()
 	if err != nil {
@@ -204,7 +206,7 @@ func (s *Store) openJetStream(ctx context.Context) error {
 	return nil
 }
 
-// Reconnected returns a channel that is closed when there is a new connection.
+// Reconnected returns a channel that is closed at the next reconnection.
 func (s *Store) Reconnected() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,13 +216,15 @@ func (s *Store) Reconnected() <-chan struct{} {
 // Conn returns the connection, for the packages below this one.
 func (s *Store) Conn() *nats.Conn { return s.nc }
 
-// JetStream returns the JetStream of Conn, for the packages below this one.
+// JetStream returns the JetStream of the connection, with the timeouts of bounded, for the packages
+// below this one.
 func (s *Store) JetStream() jetstream.JetStream { return s.js }
 
 // Log returns the log of the server.
 func (s *Store) Log() *slog.Logger { return s.opts.Log }
 
-// Ready returns nil if the server is connected and JetStream answers; else code Unavailable.
+// Ready returns nil if the store is connected and JetStream answers, otherwise an error
+// (Unavailable).
 func (s *Store) Ready(ctx context.Context) error {
 	if status := s.nc.Status(); status != nats.CONNECTED {
 		return sluice.Errorf(sluice.Unavailable, "not connected to NATS: %s", strings.ToLower(status.String()))
@@ -233,8 +237,8 @@ func (s *Store) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Storage returns the room that the account's streams take on the disk, and the account's limit; a
-// server's own limit cannot be known from outside. Code Unavailable.
+// Storage returns how much disk space the account's streams take, and the account's limit. The
+// limit of a server itself is not visible to clients. Code Unavailable.
 func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
 	info, err := s.js.AccountInfo(ctx)
 	if err != nil {
@@ -243,21 +247,21 @@ func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
 	return sluice.Storage{UsedBytes: info.Store, LimitBytes: uint64(max(info.Limits.MaxStore, 0))}, nil
 }
 
-// OnProvision has a room's function called at the end of every Provision, which returns its error.
+// OnProvision registers a function for the end of every Provision, which returns its error.
 func (s *Store) OnProvision(f func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.provisioned = append(s.provisioned, f)
 }
 
-// OnClose has a room's function called before the connection ends.
+// OnClose registers a function that Close calls before the connection ends.
 func (s *Store) OnClose(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = append(s.closing, f)
 }
 
-// Close ends the connection and waits until it has ended. Running operations fail.
+// Close ends the connection and waits until it has ended. Operations in progress fail.
 func (s *Store) Close() {
 	s.mu.Lock()
 	closing := slices.Clone(s.closing)
@@ -269,7 +273,7 @@ func (s *Store) Close() {
 	<-s.closed
 }
 
-// dial makes one try; an error that another try cannot mend is permanent.
+// dial makes one attempt to connect. An error that a retry cannot fix is permanent.
 func (s *Store) dial() (*nats.Conn, error) {
 	opts, err := s.connOptions()
 	if err != nil {
@@ -279,7 +283,7 @@ func (s *Store) dial() (*nats.Conn, error) {
 	switch {
 	case err == nil:
 		return nc, nil
-	case s.opts.Conn != nil && errors.Is(err, io.ErrClosedPipe): // after the server's write deadline of ten seconds
+	case s.opts.Conn != nil && errors.Is(err, io.ErrClosedPipe): // happens after the server's write deadline of ten seconds
 		return nil, backoff.Permanent(errors.New("the embedded server closed the connection: check user and password"))
 	case isAway(err):
 		return nil, err
@@ -290,8 +294,8 @@ func (s *Store) dial() (*nats.Conn, error) {
 	return nil, backoff.Permanent(err)
 }
 
-// isAway reports whether the server may be there later. A file that cannot be read and a
-// certificate that is refused look like errors of the network, and count as lasting errors.
+// isAway reports whether the server may be reachable later. It does not count a file that cannot be
+// read or a certificate that is refused, although their errors look like network errors.
 func isAway(err error) bool {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return false
@@ -311,14 +315,14 @@ func (s *Store) connOptions() ([]nats.Option, error) {
 		nats.Name(o.Name),
 		nats.Timeout(RequestTimeout),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // credentials may be renewed; a file with them is read each time
+		nats.IgnoreAuthErrorAbort(), // credentials may be renewed: their file is read at each connection
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second),
 		nats.FlusherTimeout(writeTimeout),
 		nats.ReconnectOnFlusherError(),
 		nats.ErrorHandler(s.asyncError),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil: we closed it
+			if err != nil { // nil: Close
 				o.Log.Warn("disconnected from NATS", slog.Any("error", err))
 			}
 		}),
@@ -367,7 +371,7 @@ func (s *Store) tlsOptions() []nats.Option {
 	return opts
 }
 
-// asyncError logs errors that no caller waits for, a missing permission above all: the call
+// asyncError logs errors that no caller gets, such as a missing permission, for which the call
 // itself only times out.
 func (s *Store) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	subject := ""

@@ -32,7 +32,7 @@ const (
 // ErrTooMany is the error of a read whose filter matches more subjects than JetStream returns the last messages of.
 var ErrTooMany = errors.New("too many subjects match")
 
-// DirectRequest asks a stream for messages without a consumer: from a sequence or a time on,
+// DirectRequest requests messages of a stream without a consumer: from a sequence or a time on,
 // those of one subject, which may have wildcards.
 type DirectRequest struct {
 	Seq       uint64     `json:"seq,omitempty"`
@@ -44,9 +44,9 @@ type DirectRequest struct {
 	UpTo      uint64     `json:"up_to_seq,omitempty"`  // as if the log ended there
 }
 
-// Direct returns the stored messages, ascending, at most as many as asked for, and
-// whether there are more. Any replica answers, so that on a cluster a message that was stored a moment
-// ago may be missing. Code NotFound if there is no such namespace.
+// Direct returns the stored messages in ascending order, at most req.Batch of them, and whether
+// there are more. Any replica may answer. Therefore a message that was stored a moment ago may be
+// missing on a cluster. Code NotFound if there is no such namespace.
 func (s *Store) Direct(ctx context.Context, ns string, req DirectRequest) (msgs []*nats.Msg, more bool, err error) {
 	if req.StartTime == nil {
 		req.Seq = max(req.Seq, 1)
@@ -62,8 +62,8 @@ func (s *Store) Direct(ctx context.Context, ns string, req DirectRequest) (msgs 
 	return answer.Msgs, answer.More, StoreError(ctx, err)
 }
 
-// Lasts returns the last messages of subjects of a stream, as one replica has them, in order; a
-// subject without one is left out.
+// Lasts returns the last message of each of the subjects, as one replica of the stream has them, in
+// the order of the stream. A subject without a message is left out.
 func (s *Store) Lasts(ctx context.Context, stream string, subjects []string) ([]*nats.Msg, error) {
 	body, err := json.Marshal(DirectRequest{Batch: len(subjects), Lasts: subjects, MaxBytes: maxLasts})
 	if err != nil {
@@ -79,22 +79,23 @@ func (s *Store) Lasts(ctx context.Context, stream string, subjects []string) ([]
 	return answer.Msgs, StoreError(ctx, err)
 }
 
-// maxLasts limits the answer of Lasts, which has to be whole.
+// maxLasts limits the bytes of the answer to Lasts, which must be complete.
 const maxLasts = 256 << 20
 
 // DirectAnswer is the answer to a direct read.
 type DirectAnswer struct {
 	Msgs []*nats.Msg
 	More bool
-	None bool // nothing was found, rather than nothing more
-	Lost bool // with Lasts: a message that was found cannot be read, and those behind it are missing
+	None bool // no message was found; false if only no further one was
+	Lost bool // with Lasts: a message that was found cannot be read, and the messages after it are missing
 }
 
-// errSilent says that no part of an answer came.
+// errSilent means that no part of an answer arrived.
 var errSilent = errors.New("no replica answers")
 
-// DirectOnce asks until there is an answer, of at most so many messages, or ctx is done. NATS gives each request to one of the
-// replicas, a paused one too: a request without any answer is sent again, and waited for longer.
+// DirectOnce sends the request until an answer arrives, of at most most messages, or ctx is done.
+// NATS gives each request to one of the replicas, which may be paused: a request without any answer
+// is sent again, and its timeout is longer.
 func (s *Store) DirectOnce(ctx context.Context, ns string, body []byte, most int) (DirectAnswer, error) {
 	answer, err := s.directAgain(ctx, s.names.EventsStream(ns), body, most)
 	if errors.Is(err, nats.ErrNoResponders) {
@@ -114,8 +115,9 @@ func (s *Store) directAgain(ctx context.Context, stream string, body []byte, mos
 	}
 }
 
-// directTry sends one request. It returns errSilent if nothing comes during wait. A SubscribeSync would make
-// room for 65,536 messages (half a megabyte), which took longer than the reading.
+// directTry sends one request. It returns errSilent if no message arrives during wait. A
+// SubscribeSync would allocate a buffer for 65,536 messages (half a megabyte), which took longer
+// than the read itself.
 func (s *Store) directTry(ctx context.Context, stream string, body []byte, most int, wait time.Duration) (DirectAnswer, error) {
 	var answer DirectAnswer
 	inbox, msgs := s.nc.NewInbox(), make(chan *nats.Msg, most)
@@ -165,8 +167,8 @@ func (s *Store) directTry(ctx context.Context, stream string, body []byte, most 
 	}
 }
 
-// LastHeader returns a header that the server added: the last of its name, since a publisher
-// may have written the same name before.
+// LastHeader returns a header that the server added: the last one with the name, since a publisher
+// may have set the same name.
 func LastHeader(msg *nats.Msg, name string) string {
 	values := msg.Header.Values(name)
 	if len(values) == 0 {

@@ -12,20 +12,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ending finds out, on a cluster, whether the apparent end of a stream is its end: the leader knows.
+// ending checks, on a cluster, whether the end of a replica is the end of the stream, which only
+// the leader knows.
 type ending struct {
 	store  *Store
 	stream string
 	config jetstream.ConsumerConfig
 	each   Taker
 
-	place   uint64 // of the last message that was taken
-	upTo    uint64 // where the stream ended when its end was met first
+	place   uint64 // sequence of the last message that was passed on
+	upTo    uint64 // last sequence of the stream when the end of the replica was reached first
 	sampled bool
-	certain bool // the end was met
+	certain bool // the end of the stream was reached
 }
 
-// take hands on a message, or that there is none.
+// take passes a message to each, or nil if there is none.
 func (e *ending) take(ctx context.Context, msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 	if msg != nil {
 		e.place = meta.Sequence.Stream
@@ -51,7 +52,8 @@ func (e *ending) take(ctx context.Context, msg *nats.Msg, meta *nats.MsgMetadata
 	return false, ErrBehind
 }
 
-// isBehind reports whether the leader has messages that were stored when the end was met first, and were not taken.
+// isBehind reports whether the leader has messages that were stored when the end of the replica was
+// reached first, and were not passed on.
 func (e *ending) isBehind(ctx context.Context) (bool, error) {
 	if !e.sampled {
 		handle, err := e.store.js.Stream(ctx, e.stream)
@@ -76,9 +78,9 @@ func (e *ending) isBehind(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// lacks reports whether the leader has messages of a subject behind a place.
+// lacks reports whether the leader has messages of a subject after a sequence, up to upTo.
 func (e *ending) lacks(ctx context.Context, subject string, after uint64) (bool, error) {
-	if at := e.config.OptStartTime; at != nil && e.place == 0 { // earlier messages are not wanted
+	if at := e.config.OptStartTime; at != nil && e.place == 0 { // earlier messages are not requested
 		last, err := e.store.LeadersMessage(ctx, e.stream, MessageRequest{Last: subject})
 		return last.Seq > 0 && !last.Time.Before(*at), err
 	}
@@ -89,14 +91,15 @@ func (e *ending) lacks(ctx context.Context, subject string, after uint64) (bool,
 	return next.Seq > 0 && next.Seq <= e.upTo, err
 }
 
-// MessageRequest asks for one message of a stream: that at Seq, the first of Next from Seq on, or the last of Last.
+// MessageRequest requests one message of a stream: the one with the sequence Seq, the first of the
+// subject Next from Seq on, or the last of the subject Last.
 type MessageRequest struct {
 	Seq  uint64 `json:"seq,omitempty"`
 	Next string `json:"next_by_subj,omitempty"` // a subject, which may have wildcards
 	Last string `json:"last_by_subj,omitempty"` // a subject
 }
 
-// StoredMessage is a message as it is stored.
+// StoredMessage is a message in the JSON format of JetStream.
 type StoredMessage struct {
 	Subject string    `json:"subject"`
 	Seq     uint64    `json:"seq"`

@@ -14,14 +14,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Codes of JetStream that nats.go has no name for.
+// Error codes of JetStream for which nats.go has no constants.
 const (
 	codeInsufficientResources = 10023
 	codeAccountResources      = 10002
 	codeStorageResources      = 10047
 	codeMemoryResources       = 10028
 	codeStoreFailed           = 10077
-	codeNoPeers               = 10005 // too few servers are up, or known to be
+	codeNoPeers               = 10005 // too few servers are running, or the leader does not know of them yet
 	codeMaxConsumers          = 10026
 	codeMaxStreams            = 10027
 	codeMaxBytesRequired      = 10113
@@ -30,14 +30,14 @@ const (
 	codeHeaderTooLarge        = 10097
 	codeMessageTooLarge       = 10054
 	codeWrongLastSeq          = 10071 // the code of a lost compare-and-set on one replica
-	codeWrongLastSeqConstant  = 10164 // another write is on its way, or one that was answered is being entered
+	codeWrongLastSeqConstant  = 10164 // another write is in flight, or a confirmed one is still being applied
 	codeBatchIncomplete       = 10176
 	codeDuplicateInFlight     = 10158 // the same id is being stored right now
 	codeTooManyBatches        = 10210
 	codeTooManyRequests       = 10167
 )
 
-// APICode returns JetStream's code, or 0 if the error is not one of JetStream's.
+// APICode returns the error code of JetStream, 0 if the error is not an API error of JetStream.
 func APICode(err error) int {
 	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return int(e.ErrorCode)
@@ -45,15 +45,15 @@ func APICode(err error) int {
 	return 0
 }
 
-// IsConflict reports whether another writer was faster: the revision is not the expected one.
+// IsConflict reports whether a compare-and-set failed: the stored revision is not the expected one.
 func IsConflict(err error) bool {
 	code := APICode(err)
 	return code == codeWrongLastSeq || code == codeWrongLastSeqConstant ||
 		errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists)
 }
 
-// isTransient reports whether the same request may succeed shortly: there was no answer, or the
-// server could not do it yet.
+// isTransient reports whether the same request may succeed soon: there was no answer, or the server
+// could not execute it yet.
 func isTransient(err error) bool {
 	switch APICode(err) {
 	case codeBatchIncomplete, codeDuplicateInFlight, codeTooManyRequests:
@@ -74,20 +74,21 @@ func isTransient(err error) bool {
 	return false
 }
 
-// IsTransient reports whether NATS gave no answer, or one that may be another shortly: a call that failed with the error can be
-// tried again.
+// IsTransient reports whether NATS did not answer, or may answer differently soon: a call that
+// failed with the error can be retried.
 func IsTransient(err error) bool { return isTransient(err) }
 
-// How long a read is asked again, and how long one try waits for its answer: askFirst the first time, twice as long each time
-// after that, and askTimeout at most.
+// For how long a request is retried, and the timeout of one try: askFirst for the first, twice as
+// long for each further one, at most askTimeout.
 const (
 	askPatience = 10 * time.Second
 	askFirst    = 500 * time.Millisecond
 	askTimeout  = 2 * time.Second
 )
 
-// Asked sends a small request that changes nothing, and again while no answer comes. A request is lost if its connection
-// breaks, or if the server that it reaches was paused or leads no more: another try may reach another server.
+// Asked sends a small request that changes nothing, and retries it while there is no answer. A
+// request is lost if its connection breaks, or if the server that it reaches is paused or is no
+// longer the leader: the next try may reach another server.
 func Asked[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	wait := askFirst
 	return retried(ctx, isTransient, func() (T, error) {
@@ -98,7 +99,7 @@ func Asked[T any](ctx context.Context, ask func(context.Context) (T, error)) (T,
 	})
 }
 
-// AskedFor is Asked for a request that takes longer: each try has the timeout.
+// AskedFor is Asked for a request that takes longer: timeout is the timeout of each try.
 func AskedFor[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	return retried(ctx, isTransient, func() (T, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -107,10 +108,11 @@ func AskedFor[T any](ctx context.Context, timeout time.Duration, ask func(contex
 	})
 }
 
-// told sends a request that changes something, and sends it again while no server is there to receive it. If a server received it
-// and no answer comes within requestTimeout, the change may have been made or not.
-// On three servers a write may be answered before it is entered everywhere: until then its own
-// writer, too, gets the answer that another write is in flight.
+// told sends a request that changes something, and retries it while no server receives it. If a
+// server received it and does not answer within RequestTimeout, the change may or may not have been
+// applied. On a cluster a write may be confirmed before it is applied on every server: until then
+// even a writer of the same record that made the previous write gets the error that another write
+// is in flight.
 func told(ctx context.Context, tell func(context.Context) (uint64, error)) (uint64, error) {
 	return retried(ctx, func(err error) bool {
 		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || APICode(err) == codeWrongLastSeqConstant
@@ -128,8 +130,8 @@ func retried[T any](ctx context.Context, again func(error) bool, act func() (T, 
 	}, backoff.WithContext(wait, ctx))
 }
 
-// StoreError puts a code on JetStream's answer; any other error stays internal. The text of
-// JetStream stays in the chain and is not part of the caller's text.
+// StoreError adds a code of package sluice to an error of NATS; an error without a matching code is
+// returned as it is. The error of NATS stays in the chain.
 func StoreError(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -158,7 +160,8 @@ func callersError(err error) *sluice.Error {
 	return nil
 }
 
-// limitError returns the error for a limit of JetStream's that was reached, with advice; nil if none was.
+// limitError returns the error for an exceeded limit of JetStream, with advice; nil if err is about
+// no limit.
 func limitError(err error) *sluice.Error {
 	switch APICode(err) {
 	case codeMessageTooLarge:
@@ -190,8 +193,8 @@ func limitError(err error) *sluice.Error {
 
 const maxBytesExceeded = "maximum bytes exceeded"
 
-// notStored tells a full log from a store that cannot write: JetStream has one code for
-// both, and for each of the log's limits.
+// notStored distinguishes a full log from a store that cannot write: JetStream uses one code for
+// both, and for each limit of the log.
 func notStored(err error) *sluice.Error {
 	for text, limit := range map[string]string{
 		"maximum messages exceeded": "max_msgs", maxBytesExceeded: "max_bytes", "maximum messages per subject exceeded": "max_msgs_per_subject",
@@ -203,10 +206,10 @@ func notStored(err error) *sluice.Error {
 	return storeCannotWrite()
 }
 
-// fullRetry is after how many seconds a full store may have room again.
+// fullRetry is the number of seconds after which a full store may have space again.
 const fullRetry = 30
 
-// batchRetry is after how many seconds an uncommitted batch is dropped.
+// batchRetry is the number of seconds after which an uncommitted batch is dropped.
 const batchRetry = 2
 
 func full(format string, args ...any) *sluice.Error {
@@ -218,12 +221,12 @@ func storeCannotWrite() *sluice.Error {
 		"the operator must free space, shorten retentions or raise the limit").With("reason", sluice.ReasonStorage).With("retry_after", fullRetry)
 }
 
-// IsTooLarge reports whether a message is larger than the server, or the stream, takes.
+// IsTooLarge reports whether a message exceeds the size limit of the server or of the stream.
 func IsTooLarge(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || APICode(err) == codeMessageTooLarge
 }
 
-// IsGone reports whether an error says that there is no such stream.
+// IsGone reports whether an error means that the stream does not exist.
 func IsGone(err error) bool {
 	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) || APICode(err) == int(jetstream.JSErrCodeStreamNotFound)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// EventTypes returns the bucket of the catalogues' event types.
+// EventTypes returns the bucket with the event types of the catalogues.
 func (s *Store) EventTypes() Bucket[sluice.EventType] {
 	return OpenBucket[sluice.EventType](s, streams.EventTypes)
 }

@@ -16,41 +16,43 @@ import (
 
 // Limits of a reader of a stream.
 const (
-	followHeartbeat = 2 * time.Second // a server that is silent for twice as long is gone
+	followHeartbeat = 2 * time.Second // a server without a heartbeat for twice as long counts as lost
 	followExpiry    = 30 * time.Second
-	FollowAhead     = 500         // messages that are on their way
-	followBytes     = 16 << 20    // that they may take, if each is as large as it may be
-	followLeast     = 4           // messages that are on their way, however large they may be
-	followEarly     = 50          // tries, for a second
-	followSilence   = time.Second // without a message that was announced: can it be read?
+	FollowAhead     = 500         // messages in flight
+	followBytes     = 16 << 20    // of the messages in flight, if each has the maximum size
+	followLeast     = 4           // messages in flight, whatever their size
+	followEarly     = 50          // tries, which take about a second
+	followSilence   = time.Second // without an announced message, after which it is checked whether it can be read
 )
 
-// Limits of a consumer that is made for one reader.
+// Limits of a consumer that is created for one reader.
 const (
-	TidyUpTimeout = time.Second // for deleting it; the server does it later by itself
-	Unused        = time.Minute // until the server deletes one that nothing is read from
+	TidyUpTimeout = time.Second // for deleting it; if that fails, the server deletes it later
+	Unused        = time.Minute // after which the server deletes an unused one
 )
 
-// A replica that is behind is asked again so often, or rather another one maybe, and after so long.
+// How many times a read is tried that meets a replica that is behind, and the pause between the
+// tries. The next try may reach another replica.
 const (
 	behindTries = 40
 	behindPause = 50 * time.Millisecond
 )
 
-// Reasons to read a stream again from the last message on.
+// Reasons to read a stream again, starting after the last message.
 var (
 	ErrGap       = errors.New("a message was lost in transit")
 	errReconnect = errors.New("the connection was replaced")
 	errSilence   = errors.New("no message for a while")
 )
 
-// IsInterrupted reports whether reading ended because the server stops, or the connection is a new one. The store logs that
-// once, for all readers.
+// IsInterrupted reports whether reading ended because the server is shutting down, or the
+// connection was replaced. The store logs that once for all readers.
 func IsInterrupted(err error) bool {
 	return errors.Is(err, errReconnect) || errors.Is(err, errServerStops)
 }
 
-// Interruption returns why a call failed whose ctx is of UntilReconnect: not that ctx was cancelled, but the reason.
+// Interruption returns the error of a call with a context of UntilReconnect. If the context was
+// cancelled because of a reconnect, the error says so.
 func Interruption(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errReconnect) {
 		return fmt.Errorf("%w: %w", errReconnect, err)
@@ -58,28 +60,31 @@ func Interruption(ctx context.Context, err error) error {
 	return err
 }
 
-// ErrBehind says that the answering replica has not got as far as was asked for.
+// ErrBehind means that the replica that answered lacks messages that the request needs.
 var ErrBehind = errors.New("the replica is behind")
 
-// Taker is called for a message, or without one. It returns whether another one is wanted.
+// Taker is called with a message, or with nil if there is none. It returns whether it wants more
+// messages.
 type Taker func(*nats.Msg, *nats.MsgMetadata) (more bool, err error)
 
-// Follow calls each for the messages of a stream in order, as config chooses them, until it
-// returns false or an error. It is called once without a message as soon as there is nothing
-// to read. The consumer is short-lived and kept in memory; any trouble ends following with an
-// error, and the caller decides where to go on. The number of messages on their way is ahead, or fewer where they may be
-// large: a server cuts a connection that waits for more bytes than the server may hold, 64 MiB by default, and other
-// readers share the connection.
+// Follow calls each for the messages of a stream that config selects, in order, until each returns
+// false or an error. It calls each without a message if there is no message to read at the start.
+// The consumer is temporary and kept in memory. Any problem ends Follow with an error, and the
+// caller decides where to continue. At most ahead messages are in flight, or fewer if they may be
+// large: a server closes a connection with more pending bytes than it allows, 64 MiB by default,
+// and other readers share the connection.
 //
-// On a cluster JetStream puts such a consumer on any server that has the stream. A replica that is behind does not know of
-// its missing messages: only FollowToEnd is certain that there is nothing to read, or nothing left.
+// On a cluster JetStream creates such a consumer on any server that has the stream. A replica that
+// is behind does not know of its missing messages: only FollowToEnd guarantees that there are no
+// messages, or no further ones.
 func (s *Store) Follow(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
 	return s.followAs(ctx, stream, config, ahead, func(*jetstream.ConsumerInfo) Taker { return each })
 }
 
-// FollowToEnd is Follow for a caller that must know when it has read everything that was stored before. Each is called without
-// a message, or with one and nothing pending, only when that is so. If the replica behind the consumer lacks messages, following
-// ends with ErrBehind.
+// FollowToEnd is Follow for a caller that must know when it has read all messages that were stored
+// before. Each is called without a message, or with a message after which none is pending, only if
+// that is true for the leader of the stream. If the replica of the consumer lacks messages,
+// FollowToEnd returns ErrBehind.
 func (s *Store) FollowToEnd(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
 	return s.followAs(ctx, stream, config, ahead, func(info *jetstream.ConsumerInfo) Taker {
 		if info.Cluster == nil {
@@ -90,13 +95,14 @@ func (s *Store) FollowToEnd(ctx context.Context, stream string, config jetstream
 	})
 }
 
-// Scan calls each for the messages of a stream that are stored now, in order, as config
-// chooses them, until it returns false or an error. It waits a while for a replica that is behind.
+// Scan calls each for the messages of a stream that are stored now and that config selects, in
+// order, until each returns false or an error. It retries for about two seconds if the replica is
+// behind.
 func (s *Store) Scan(ctx context.Context, stream string, config jetstream.ConsumerConfig, each Taker) error {
 	return s.ScanAhead(ctx, stream, config, FollowAhead, each)
 }
 
-// ScanAhead is Scan, with so many messages on their way at most.
+// ScanAhead is Scan with at most ahead messages in flight.
 func (s *Store) ScanAhead(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
 	return UntilCaughtUp(ctx, func() error {
 		return s.FollowToEnd(ctx, stream, config, ahead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
@@ -110,8 +116,8 @@ func (s *Store) ScanAhead(ctx context.Context, stream string, config jetstream.C
 	})
 }
 
-// UntilCaughtUp reads, and reads again for as long as the replica that was read is behind, up to a bound. The next consumer may be
-// on another server.
+// UntilCaughtUp calls read, and again while the replica that was read is behind, at most
+// behindTries times. The next consumer may be on another server.
 func UntilCaughtUp(ctx context.Context, read func() error) error {
 	for try := 1; ; try++ {
 		err := read()
@@ -135,7 +141,7 @@ func (s *Store) followAs(ctx context.Context, stream string, config jetstream.Co
 	defer func() { err = Interruption(ctx, err) }()
 	config.AckPolicy = jetstream.AckNonePolicy
 	config.MemoryStorage, config.Replicas = true, 1
-	config.InactiveThreshold = Unused // and so goes one that JetStream makes after it was given up
+	config.InactiveThreshold = Unused // also removes one that JetStream creates after the caller has stopped waiting for it
 	consumer, err := Asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
 		return s.js.CreateConsumer(ctx, stream, config)
 	})
@@ -167,21 +173,22 @@ func (s *Store) followAs(ctx context.Context, stream string, config jetstream.Co
 	return err
 }
 
-// inflow is the messages of a consumer, one after the other.
+// inflow receives the messages of a consumer one at a time.
 type inflow struct {
-	ctx  context.Context //nolint:containedctx // of the reading that it is a part of
+	ctx  context.Context //nolint:containedctx // of the call of Follow that it belongs to
 	msgs chan *nats.Msg
 	end  context.CancelCauseFunc
 	stop func()
-	last uint64 // that came
-	left uint64 // messages that were announced and have not come
+	last uint64 // consumer sequence of the last message that arrived
+	left uint64 // messages that were announced and have not arrived
 
 	stream     string
-	idle       func() bool // whether the consumer has handed out all that it can
+	idle       func() bool // whether the consumer has delivered all messages that it can read
 	unreadable uint64      // messages that were announced and cannot be read
 }
 
-// openInflow asks the consumer for messages: at most ahead of them are not taken yet.
+// openInflow starts requesting messages of the consumer, of which at most ahead are requested and
+// not received.
 func (s *Store) openInflow(ctx context.Context, info *jetstream.ConsumerInfo, ahead int) (*inflow, error) {
 	in := &inflow{msgs: make(chan *nats.Msg), stream: info.Stream}
 	in.ctx, in.end = context.WithCancelCause(ctx)
@@ -205,7 +212,7 @@ func (in *inflow) take(msg *nats.Msg) {
 	}
 }
 
-// next waits for the next message. It returns errSilence if there is none for a while.
+// next waits for the next message. It returns errSilence if silence fires first.
 func (in *inflow) next(silence <-chan time.Time) (*nats.Msg, *nats.MsgMetadata, error) {
 	if in.ctx.Err() != nil {
 		return nil, nil, context.Cause(in.ctx)
@@ -224,11 +231,11 @@ func (in *inflow) next(silence <-chan time.Time) (*nats.Msg, *nats.MsgMetadata, 
 	}
 }
 
-// handTo calls each for messages until it returns false or an error. Messages before the start come from a replica that is behind,
-// and began at its own end.
+// handTo calls each for messages until it returns false or an error. Messages before start come
+// from a replica that is behind: its consumer starts at the end of the replica.
 //
-// The server counts an unreadable message among those that are left, and the message never comes: once the consumer is idle, the
-// end was met.
+// The server counts an unreadable message as pending and never delivers it: once the consumer is
+// idle, the end is reached.
 func (in *inflow) handTo(each Taker, start uint64) error {
 	silence := time.NewTimer(followSilence)
 	defer silence.Stop()
@@ -250,7 +257,8 @@ func (in *inflow) handTo(each Taker, start uint64) error {
 	}
 }
 
-// hand calls each for a message that came.
+// hand calls each for a message that arrived. It skips one before start, unless no more are
+// pending: then it calls each without a message.
 func (in *inflow) hand(msg *nats.Msg, meta *nats.MsgMetadata, start uint64, each Taker) (more bool, err error) {
 	in.left = meta.NumPending
 	if meta.Sequence.Stream < start {
@@ -262,7 +270,7 @@ func (in *inflow) hand(msg *nats.Msg, meta *nats.MsgMetadata, start uint64, each
 	return each(msg, meta)
 }
 
-// silent calls each without a message if none comes because the rest cannot be read.
+// silent calls each without a message if none arrives because the remaining ones cannot be read.
 func (in *inflow) silent(each Taker) (more bool, err error) {
 	if in.left == 0 || !in.idle() {
 		return true, nil
@@ -276,8 +284,9 @@ func (in *inflow) close() {
 	in.stop()
 }
 
-// UntilReconnect returns a context that ends with errReconnect when the connection is a new
-// one: a consumer in memory may be gone then, and only its silence would show it.
+// UntilReconnect returns a context that ends with errReconnect when the connection is replaced: a
+// consumer in memory may be lost then, and only the missing heartbeats would show it. The caller
+// must call the returned function.
 func (s *Store) UntilReconnect(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -297,8 +306,8 @@ func (s *Store) UntilReconnect(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// TidyUp deletes a consumer that has no reader any more. If that fails, the server deletes it
-// when it has been unused for a while.
+// TidyUp deletes a consumer that is no longer read. If that fails, the server deletes it after it
+// was unused for the duration Unused.
 func (s *Store) TidyUp(ctx context.Context, stream, consumer string) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), TidyUpTimeout)
 	defer cancel()

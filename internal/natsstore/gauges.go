@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 )
 
-// Gauges returns the state of the connection; the round trip is measured, in at most the time of ctx.
+// Gauges returns the state of the connection and measures its round trip time, for at most
+// askTimeout.
 func (s *Store) Gauges(ctx context.Context) model.NATSGauges {
 	g := model.NATSGauges{Connected: s.nc.Status() == nats.CONNECTED, Reconnects: s.nc.Stats().Reconnects}
 	if !g.Connected {

@@ -10,12 +10,13 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// leap is the distance between the last known sequence of a stream and the first of the stream that takes its place: more messages
-// than a server stores between two writes of its own state.
+// leap is the distance between the last known sequence of a lost stream and the first sequence of
+// its replacement. It exceeds the number of messages that are stored between two writes of the last
+// known sequence.
 const leap = 100_000
 
-// Lacks reports whether a stream of the layout is missing in NATS. A log is missing only if its namespace has a record.
-// Code Unavailable if that cannot be found out now.
+// Lacks reports whether a stream of the layout is missing in NATS. A log is missing only if its
+// namespace has a record. Code Unavailable if NATS does not answer.
 func (s *Store) Lacks(ctx context.Context, name string) (bool, error) {
 	_, err := s.js.Stream(ctx, name)
 	if err == nil {
@@ -46,9 +47,11 @@ func (s *Store) recordOf(ctx context.Context, ns string) (record sluice.Namespac
 	return sluice.Namespace{}, false, err
 }
 
-// Remake makes a missing stream of the layout again, empty, with the settings that Provision gives it. Its sequences go on
-// well after last, the highest sequence that is known to have been given out, so that no event, revision or ledger entry shares
-// the number of a lost one. An existing stream stays as it is. Code NotFound for the log of a namespace without a record.
+// Remake creates a missing stream of the layout again, empty, with the settings of Provision. Its
+// first sequence is last + leap, where last is the highest sequence that is known to have been
+// assigned. Therefore no event, revision or ledger entry gets the sequence of a lost one. If the
+// stream exists, its data and sequences stay, and missing settings are added. Code NotFound for the
+// log of a namespace without a record.
 func (s *Store) Remake(ctx context.Context, name string, last uint64) error {
 	config, err := s.layoutConfig(ctx, name)
 	if err != nil {

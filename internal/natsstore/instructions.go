@@ -8,14 +8,14 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Instructions keeps the records of one kind of instructions, by namespace and id. Writes are compare-and-set on
-// the record's revision, as those of a Bucket.
+// Instructions stores the records of one kind of instruction, by namespace and ID. Writes compare
+// and set the revision of the record, like those of a Bucket.
 type Instructions[T any] struct {
 	kind   sluice.InstructionKind
 	bucket Bucket[T]
 }
 
-// Instruction is a record with its place.
+// Instruction is a record with its namespace, ID and revision.
 type Instruction[T any] struct {
 	Namespace, ID string
 	Value         T
@@ -23,7 +23,7 @@ type Instruction[T any] struct {
 	Change        Change
 }
 
-// OpenInstructions returns the records of a kind of instructions.
+// OpenInstructions returns the store of the records of a kind of instruction.
 func OpenInstructions[T any](s *Store, kind sluice.InstructionKind) Instructions[T] {
 	return Instructions[T]{kind, OpenBucket[T](s, streams.Instructions)}
 }
@@ -41,8 +41,8 @@ func (i Instructions[T]) Get(ctx context.Context, namespace, id string) (T, uint
 	return value, revision, err
 }
 
-// Put stores a record and returns its new revision; with revision 0 it is a new one. Codes InvalidRequest for the id; Conflict
-// unless the stored revision is the given one.
+// Put stores a record and returns its new revision; with revision 0 it creates the record. Codes:
+// InvalidRequest for an invalid ID; Conflict unless the stored revision is the given one.
 func (i Instructions[T]) Put(ctx context.Context, namespace, id string, value T, revision uint64) (uint64, error) {
 	if err := sluice.CheckInstructionID(i.kind, id); err != nil {
 		return 0, err
@@ -50,12 +50,14 @@ func (i Instructions[T]) Put(ctx context.Context, namespace, id string, value T,
 	return i.bucket.Put(ctx, streams.InstructionKey(i.kind, namespace, id), value, revision)
 }
 
-// Delete removes a record. Code Conflict unless the stored revision is the given one; with revision 0 any revision is removed.
+// Delete deletes a record. Code Conflict unless the stored revision is the given one; revision 0
+// matches any.
 func (i Instructions[T]) Delete(ctx context.Context, namespace, id string, revision uint64) error {
 	return i.bucket.Delete(ctx, streams.InstructionKey(i.kind, namespace, id), revision)
 }
 
-// List returns the records of a namespace, "" for all, in the order of their last change.
+// List returns the records of a namespace, "" for all namespaces, in the order of their last
+// change.
 func (i Instructions[T]) List(ctx context.Context, namespace string) ([]Instruction[T], error) {
 	entries, err := i.bucket.List(ctx, streams.InstructionKeys(i.kind, namespace))
 	if err != nil {
@@ -68,7 +70,7 @@ func (i Instructions[T]) List(ctx context.Context, namespace string) ([]Instruct
 	return all, nil
 }
 
-// Watch tells of the records as Bucket.Watch does.
+// Watch calls f for the records and their changes, like Bucket.Watch.
 func (i Instructions[T]) Watch(ctx context.Context, f func(Instruction[T])) error {
 	return i.bucket.Watch(ctx, streams.InstructionKeys(i.kind, ""), func(e Entry[T]) { f(instructionOf(e)) })
 }
@@ -83,7 +85,8 @@ func (i Instructions[T]) missing(id string) error {
 	return sluice.Errorf(sluice.NotFound, "%s %q not found", i.kind, id)
 }
 
-// DeleteInstructions deletes all instructions of a namespace, of every kind, and the positions of its watches.
+// DeleteInstructions deletes all appointments and watches of a namespace, and the positions of the
+// watches.
 func (n Namespaces) DeleteInstructions(ctx context.Context, namespace string) error {
 	var errs []error
 	for _, kind := range []sluice.InstructionKind{sluice.KindAppointment, sluice.KindWatch} {

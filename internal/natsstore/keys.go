@@ -24,27 +24,27 @@ import (
 // seedBytes is the length of a key's seed.
 const seedBytes = ed25519.SeedSize
 
-// maxKeys bounds the keys of one use: each of them signs, or has to be tried, until it retires.
+// maxKeys limits the keys of one use: until a key retires, it signs, or verification has to try it.
 const maxKeys = 5
 
-// Key is a key of the server, for one use. Capability tokens must never be signed with the
-// webhook key: a webhook's signature covers "id.timestamp.body", and a publisher chooses the id and the body
-// of an event, so one that is sent its own event could have a token signed.
-// Key prints without its seed.
+// Key is a key of the server for one use. Capability tokens must never be signed with the webhook
+// key: the signature of a webhook covers "id.timestamp.body", and a publisher chooses the ID and
+// the body of an event. Therefore a publisher that receives its own event could get a token signed.
+// A Key is formatted without its seed.
 type Key struct {
-	ID        string // a hash, of the public key where there is one
+	ID        string // a hash of the public key, or of the seed if the use is symmetric
 	Use       sluice.KeyUse
-	Seed      []byte `json:"-"` // of an Ed25519 key; the key itself if the use is a symmetric one
+	Seed      []byte `json:"-"` // of an Ed25519 key; the key itself if the use is symmetric
 	CreatedAt time.Time
-	RetiresAt time.Time // when it is removed, because another has taken its place; zero: it is the newest
+	RetiresAt time.Time // when it becomes invalid, because a newer key has replaced it; zero: it is the newest
 
-	number int // among those of its use
+	number int // among the keys of its use
 }
 
 // Private returns the private key.
 func (k Key) Private() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(k.Seed) }
 
-// Public returns the public key, which verifies.
+// Public returns the public key, which verifies signatures.
 func (k Key) Public() ed25519.PublicKey {
 	return ed25519.PublicKey(k.Private()[ed25519.PrivateKeySize-ed25519.PublicKeySize:])
 }
@@ -58,28 +58,28 @@ func (k Key) Shown() sluice.SigningKey {
 	return shown
 }
 
-// String returns use and id.
+// String returns the use and the ID.
 func (k Key) String() string { return string(k.Use) + " key " + k.ID }
 
-// Format writes use and id, for every verb.
+// Format writes the use and the ID, for every verb.
 func (k Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(k.String())) } // as fmt itself does
 
-// LogValue returns use and id.
+// LogValue returns the use and the ID.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// keyRecord is a key in the store. The keys of a use are numbered, and a key follows the one
-// before it. A record for a number can be made only once, so that one process wins when several
-// make a key at once.
+// keyRecord is a stored key. The keys of a use are numbered consecutively. A record for a number
+// can be created only once. Therefore exactly one process succeeds if several create a key
+// concurrently.
 type keyRecord struct {
 	ID        string          `json:"kid"`
 	Use       sluice.KeyUse   `json:"use"`
 	Seed      string          `json:"seed"` // base64, sealed
 	CreatedAt time.Time       `json:"created_at"`
-	Overlap   sluice.Duration `json:"overlap,omitzero"` // how long the keys before it stay
+	Overlap   sluice.Duration `json:"overlap,omitzero"` // how long the keys before it stay valid
 }
 
-// Transformed returns a copy in which f was applied to the seed. The sealed seed belongs to its use too: a writer of
-// records that cannot open them cannot give a key another use.
+// Transformed returns a copy with f applied to the seed. The seal also covers the use: a writer
+// that cannot open the records cannot change the use of a key.
 func (r keyRecord) Transformed(name string, f Transform) (_ keyRecord, err error) {
 	r.Use = cmp.Or(r.Use, sluice.UseWebhook)
 	r.Seed, err = f(r.Seed, seal.Place(streams.Keys, name, string(r.Use), r.ID))
@@ -98,7 +98,8 @@ func (r keyRecord) key(name string, open Transform) (Key, error) {
 	return Key{ID: r.ID, Use: r.Use, Seed: seed, CreatedAt: r.CreatedAt}, nil
 }
 
-// keyName is the name of a use's key with the number; those for webhooks were first.
+// keyName returns the name of the record of a key. Names of webhook keys have no prefix because
+// they existed before other uses.
 func keyName(use sluice.KeyUse, number int) string {
 	if use == sluice.UseWebhook {
 		return strconv.Itoa(number)
@@ -108,19 +109,18 @@ func keyName(use sluice.KeyUse, number int) string {
 
 // keyNumber returns the number in a key's name.
 func keyNumber(name string) int {
-	number, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:]) // 0 for names that are not ours
+	number, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:]) // 0 for names of other records
 	return number
 }
 
-// Keys keeps the server's keys. Those of a use are numbered; the newest signs.
+// Keys stores the keys of the server. The keys of a use are numbered; the newest one signs.
 type Keys struct{ store *Store }
 
 // Keys returns the server's keys.
 func (s *Store) Keys() Keys { return Keys{s} }
 
-// For returns the server's keys for a use. The newest, which signs, is the first; any of them
-// can verify the signatures of all. Retired keys are not among them. There is one at
-// least: if none is stored, one is made.
+// For returns the keys of the server for a use, without retired keys. The first is the newest,
+// which signs. All of them verify. There is at least one: if none is stored, For creates it.
 func (k Keys) For(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
 	for {
 		entries, err := k.entries(ctx)
@@ -145,8 +145,8 @@ func (k Keys) For(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
 	}
 }
 
-// All returns the keys of all uses that have not retired, the newest of a use first, and
-// makes none.
+// All returns the keys of all uses that have not retired, the newest of each use first. It creates
+// none.
 func (k Keys) All(ctx context.Context) ([]Key, error) {
 	entries, err := k.entries(ctx)
 	if err != nil {
@@ -167,10 +167,11 @@ func (k Keys) All(ctx context.Context) ([]Key, error) {
 	return all, nil
 }
 
-// Rotate makes a key for a use. The new key signs from now on; the keys before it stay for the overlap,
-// unless they retire sooner. Before the key is stored, intend is called with the present signing key, that key as it
-// shall be, and the new key; its error keeps the new key from being made. Code Conflict if another process made
-// one at the same moment, or if there are too many.
+// Rotate creates a key for a use. The new key signs from now on; the keys before it stay valid for
+// the overlap, unless they retire earlier. Before it stores the key, Rotate calls intend with the
+// current signing key, the same key with its new RetiresAt, and the new key; if intend fails, the
+// key is not created. Code Conflict if another process created a key concurrently, or if there are
+// too many.
 func (k Keys) Rotate(ctx context.Context, use sluice.KeyUse, overlap time.Duration, intend func(was, will, is Key) error) (Key, error) {
 	keys, err := k.For(ctx, use) // one at least
 	if err != nil {
@@ -192,13 +193,13 @@ func (k Keys) Rotate(ctx context.Context, use sluice.KeyUse, overlap time.Durati
 	if err := k.put(ctx, key, record); err != nil {
 		return Key{}, err
 	}
-	if err := k.RemoveRetired(ctx); err != nil { // they are as good as gone already
+	if err := k.RemoveRetired(ctx); err != nil { // they are already unused
 		k.store.opts.Log.LogAttrs(ctx, slog.LevelWarn, "retired keys not removed yet", slog.Any("error", err))
 	}
 	return key, nil
 }
 
-// RemoveRetired removes the keys that have retired, with their seeds.
+// RemoveRetired deletes the keys that have retired, with their seeds.
 func (k Keys) RemoveRetired(ctx context.Context) error {
 	entries, err := k.entries(ctx)
 	if err != nil {
@@ -213,15 +214,15 @@ func (k Keys) RemoveRetired(ctx context.Context) error {
 		if err == nil {
 			k.store.opts.Log.LogAttrs(ctx, slog.LevelInfo, "key removed", slog.String("key_id", d.Value.ID), slog.String("use", string(d.use())))
 		}
-		if sluice.CodeOf(err) != sluice.Conflict { // another process removes or seals it
+		if sluice.CodeOf(err) != sluice.Conflict { // another process deletes or seals it
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Watch tells of the keys for a use as For returns them, as soon as there are some, then
-// whenever they change, until ctx ends. That a key has retired is no change.
+// Watch calls f with the keys for a use in the order of For, as soon as there are any, and after
+// each change, until ctx ends. The retirement of a key does not count as a change.
 func (k Keys) Watch(ctx context.Context, use sluice.KeyUse, f func([]Key)) error {
 	all, caughtUp := map[string]Entry[keyRecord]{}, false
 	return OpenBucket[keyRecord](k.store, streams.Keys).Watch(ctx, ">", func(e Entry[keyRecord]) {
@@ -247,7 +248,8 @@ func (k Keys) Watch(ctx context.Context, use sluice.KeyUse, f func([]Key)) error
 	})
 }
 
-// dated is a key's record, and when it retires; zero: it is the newest of its use.
+// dated is the record of a key with the time at which it retires; zero: it is the newest of its
+// use.
 type dated struct {
 	Entry[keyRecord]
 
@@ -258,8 +260,8 @@ func (d *dated) use() sluice.KeyUse { return cmp.Or(d.Value.Use, sluice.UseWebho
 
 func (d *dated) retired(now time.Time) bool { return !d.retiresAt.IsZero() && !now.Before(d.retiresAt) }
 
-// timetable returns when keys retire, the newest of each use first: a key retires when the first
-// of those after it says so. That stays the same when some of them are removed.
+// timetable returns the keys with the times at which they retire, the newest of each use first. A
+// key retires at the earliest time at which the overlap of a later key ends.
 func timetable(entries []Entry[keyRecord]) []dated {
 	all := make([]dated, len(entries))
 	for i, e := range entries {
@@ -282,7 +284,7 @@ func timetable(entries []Entry[keyRecord]) []dated {
 	return all
 }
 
-// open returns the keys for a use that have not retired, the newest first.
+// open returns the opened keys for a use that have not retired, the newest first.
 func (k Keys) open(entries []Entry[keyRecord], use sluice.KeyUse) ([]Key, error) {
 	var keys []Key
 	for _, d := range timetable(entries) {
@@ -305,7 +307,7 @@ func (k Keys) entries(ctx context.Context) ([]Entry[keyRecord], error) {
 	return slices.DeleteFunc(entries, func(e Entry[keyRecord]) bool { return !isKey(e.Key) }), err
 }
 
-// isKey reports whether a record of the bucket is a key.
+// isKey reports whether a record of the bucket is a key, by its name.
 func isKey(name string) bool { return !strings.HasPrefix(name, "=") }
 
 func (k Keys) put(ctx context.Context, key Key, record keyRecord) error {

@@ -20,28 +20,28 @@ import (
 const (
 	shards     = 16
 	leaseTTL   = 15 * time.Second
-	leaseGrace = 2 * time.Second // how long giving leases back may take
+	leaseGrace = 2 * time.Second // time limit for releasing all leases
 )
 
-// Leases shares subscriptions among replicas. Subscriptions fall into shards; the running
-// replicas divide the shards among themselves by rendezvous hashing, and each holds a lease, a
-// key with a time to live, on each of its shards. A replica that restarts under its old id has
-// its leases at once. Each module is a unit of its own, beside the shards, which those replicas
-// share among themselves that can run it.
+// Leases distributes subscriptions among replicas. Each subscription belongs to a shard. The
+// running replicas distribute the shards by rendezvous hashing, and each holds a lease, a key with
+// a time to live, on each of its shards. A replica that restarts with the same ID gets its leases
+// back immediately. Each module is a unit of its own beside the shards, which one of the replicas
+// holds that can run the module.
 type Leases struct {
 	store   *Store
 	kv      jetstream.KeyValue
 	replica string
 	runs    func() []string // names of the modules that this replica can run
-	poked   chan struct{}   // has an element when the modules have changed
+	poked   chan struct{}   // contains an element after the modules have changed
 
-	ttl   time.Duration // after which others may take a lease that is not renewed
+	ttl   time.Duration // after which other replicas may take a lease that was not renewed
 	renew time.Duration // interval of rounds: two may fail before the lease expires
-	limit time.Duration // of a round: it ends before the next is due
-	first time.Duration // limit of the first request of a round, doubled for every other try
-	again time.Duration // from the beginning of a failed round to the next one
-	tries int           // that failed in a row
-	ours  time.Duration // after which this replica stops using a lease, before others may take it
+	limit time.Duration // time limit of a round, which ends before the next one is due
+	first time.Duration // time limit of the first request of a round; doubled for every second try
+	again time.Duration // from the start of a failed round to the start of the next one
+	tries int           // consecutive failed rounds
+	ours  time.Duration // after which this replica stops using a lease that was not renewed; less than ttl
 
 	mu   sync.Mutex
 	held map[string]lease // by unit
@@ -49,14 +49,14 @@ type Leases struct {
 
 type lease struct {
 	revision uint64
-	until    time.Time // when to stop unless it is renewed, by both clocks
+	until    time.Time // when this replica stops using it, by both clocks
 
-	leaving bool            // it belongs to another replica now
-	settled <-chan struct{} // closed when no delivery is in flight any more; nil: the engine was not told yet
+	leaving bool            // the unit is assigned to another replica now
+	settled <-chan struct{} // closed when no delivery is in flight any more; nil: the engine was not notified yet
 }
 
-// Leases returns the leases of a replica. Two replicas never have the same id. runs returns the modules
-// that it can run; nil: none.
+// Leases returns the leases of a replica. Two replicas must not have the same ID. runs returns the
+// names of the modules that the replica can run; nil: none.
 func (s *Store) Leases(ctx context.Context, replica string, runs func() []string) (*Leases, error) {
 	kv, err := s.js.KeyValue(ctx, s.names.Bucket(streams.Leases))
 	if err != nil {
@@ -69,15 +69,16 @@ func (s *Store) Leases(ctx context.Context, replica string, runs func() []string
 	}, nil
 }
 
-// Poke has the leases of modules divided anew at once: this replica can run others now.
+// Poke starts a round immediately, because the modules that this replica can run have changed.
 func (l *Leases) Poke() {
 	select {
 	case l.poked <- struct{}{}:
-	default: // it has not looked since the last one
+	default: // a round is already requested
 	}
 }
 
-// Owns reports whether this replica serves a subscription now, by its lease key (model.LeaseKey).
+// Owns reports whether this replica serves a subscription now. The key is its lease key
+// (model.LeaseKey).
 func (l *Leases) Owns(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +86,8 @@ func (l *Leases) Owns(key string) bool {
 	return ok && !held.leaving && held.good()
 }
 
-// Holder returns the replica that has the lease of a subscription, by its lease key; "" if none has it.
+// Holder returns the ID of the replica that holds the lease of a subscription; "" if none does. The
+// key is its lease key.
 func (l *Leases) Holder(ctx context.Context, key string) (string, error) {
 	entry, err := l.kv.Get(ctx, unitKey(unitOf(key)))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -97,10 +99,10 @@ func (l *Leases) Holder(ctx context.Context, key string) (string, error) {
 	return string(entry.Value()), nil
 }
 
-// Run takes, renews and gives up leases until ctx is done, and then returns them. It calls
-// changed each time that the result of Owns changed for a subscription. The channel that changed returns is
-// closed when no delivery of the lost subscriptions is in flight. Until then this replica keeps the leases:
-// otherwise another one would send these deliveries again.
+// Run acquires, renews and releases leases until ctx is done, and then releases all. It calls
+// changed whenever the result of Owns may have changed for a subscription. The channel that changed
+// returns must be closed when no delivery of the lost subscriptions is in flight any more. Until
+// then this replica keeps the leases: otherwise another replica would send these deliveries again.
 func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	tick := time.NewTicker(l.renew)
 	defer tick.Stop()
@@ -129,7 +131,7 @@ func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error 
 	}
 }
 
-// leave notes for each lease that belongs to another replica when it can be given up.
+// leave stores the channel for each lease that is to be released.
 func (l *Leases) leave(settled <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,9 +143,9 @@ func (l *Leases) leave(settled <-chan struct{}) {
 	}
 }
 
-// round announces this replica and renews, takes and gives up leases. It reports whether the set of owned
-// units changed, and whether the store answered. It renews first: the replicas cannot be listed while a
-// cluster elects the leader that creates consumers.
+// round announces this replica, and renews, acquires and releases leases. It returns whether the
+// set of owned units changed, and whether the store answered. It renews first: the replicas cannot
+// be listed while a cluster elects the leader that creates consumers.
 func (l *Leases) round(ctx context.Context) (different, said bool) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
@@ -179,7 +181,7 @@ func (l *Leases) round(ctx context.Context) (different, said bool) {
 	return !maps.Equal(l.owned(), before), true
 }
 
-// stay keeps a lease that was to be given up.
+// stay keeps a lease that may have been about to be released.
 func (l *Leases) stay(unit string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +191,7 @@ func (l *Leases) stay(unit string) {
 	}
 }
 
-// yield gives up a lease as soon as no delivery is in flight; until then it is renewed.
+// yield releases a lease if no delivery is in flight any more; until then the lease is renewed.
 func (l *Leases) yield(ctx context.Context, unit string) {
 	l.mu.Lock()
 	held, ok := l.held[unit]
@@ -208,10 +210,10 @@ func (l *Leases) yield(ctx context.Context, unit string) {
 	}
 }
 
-// Held returns how many leases this replica has.
+// Held returns the number of leases that this replica holds and keeps.
 func (l *Leases) Held() int { return len(l.owned()) }
 
-// owned returns the set of units that are held and not about to go.
+// owned returns the set of units that are held and not to be released.
 func (l *Leases) owned() map[string]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,21 +236,23 @@ func (l *Leases) dropExpired() {
 	}
 }
 
-// good reports whether a lease holds now.
+// good reports whether a lease is valid now.
 func (held lease) good() bool { return holds(remaining(time.Now(), held.until)) }
 
-// remaining returns how long it is to a moment by the monotonic clock and by the one on the wall.
+// remaining returns the time until moment by the monotonic clock and by the wall clock.
 func remaining(now, moment time.Time) (monotonic, wall time.Duration) {
 	return moment.Sub(now), moment.Round(0).Sub(now.Round(0))
 }
 
-// holds reports whether a lease holds that has so much left by each clock. The monotonic clock stands still while a
-// machine is suspended, when others take its leases; the one on the wall can be set back.
+// holds reports whether a lease with these remaining times is valid. The monotonic clock stops
+// while a machine is suspended, although other replicas take its leases; the wall clock can be set
+// back.
 func holds(monotonic, wall time.Duration) bool { return monotonic > 0 && wall > 0 }
 
-// announce says that this replica is there. It is the first question of a round: a cluster that elects a leader does not answer
-// it, and is asked again soon. What is sent before it has a leader is lost, so the limit is short; a slow cluster has twice the time at
-// every other try.
+// announce stores that this replica is running. It is the first request of a round. A cluster that
+// elects a leader does not answer it, and the next round follows soon. A request that is sent
+// before a leader is elected is lost. Therefore the time limit is short; for a slow cluster it is
+// doubled for every second try.
 func (l *Leases) announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.first<<(l.tries%2))
 	defer cancel()
@@ -260,7 +264,7 @@ func (l *Leases) announce(ctx context.Context) error {
 	return err
 }
 
-// take renews a lease, or takes one that is free or was this replica's own in a former life.
+// take renews a lease, or acquires one that is free or that this replica held before a restart.
 func (l *Leases) take(ctx context.Context, unit string) {
 	began := time.Now()
 	l.mu.Lock()
@@ -312,7 +316,7 @@ func (l *Leases) giveBack(ctx context.Context) {
 	l.remove(ctx, replicaPrefix+l.replica)
 }
 
-// remove deletes a key. If it cannot, the key expires by itself.
+// remove deletes a key. If that fails, the key expires.
 func (l *Leases) remove(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) {
 	if err := l.kv.Purge(ctx, key, append(opts, jetstream.PurgeTTL(l.ttl))...); err != nil && !shutdown.Left(ctx, "leases", 1) {
 		l.store.opts.Log.DebugContext(ctx, "lease not returned", slog.String("key", key), slog.Any("error", err))
@@ -329,8 +333,9 @@ func (l *Leases) put(ctx context.Context, key string, value []byte, opts ...jets
 	return ack.Sequence, nil
 }
 
-// compareAndPut does so if the key's revision is as given. A key that was removed or expired
-// has a marker with a revision of its own.
+// compareAndPut stores the ID of this replica under a key if the revision of the key is the given
+// one, and creates the key if the revision is 0. A deleted or expired key has a marker with its own
+// revision.
 func (l *Leases) compareAndPut(ctx context.Context, key string, revision uint64) (uint64, error) {
 	if revision > 0 {
 		return l.put(ctx, key, []byte(l.replica), jetstream.WithExpectLastSequencePerSubject(revision))

@@ -18,10 +18,11 @@ import (
 const (
 	replicaPrefix = "replica."
 	unitPrefix    = "push."
-	modulePrefix  = "module-" // of the unit of a module; a shard's is its number
+	modulePrefix  = "module-" // of the unit of a module; the unit of a shard is its number
 )
 
-// announced is what a replica says about itself. Earlier builds say their id, and run no modules.
+// announced is the announcement of a replica. Earlier builds announce their ID instead, and run no
+// modules.
 type announced struct {
 	Modules []string `json:"modules,omitempty"` // that it can run
 }
@@ -38,19 +39,20 @@ func (l *Leases) announcement() ([]byte, error) {
 	return text, nil
 }
 
-// Replicas returns the ids of the replicas that have announced themselves within the time to live of a lease.
+// Replicas returns the IDs of the replicas that have announced themselves within the time to live
+// of a lease.
 func (l *Leases) Replicas(ctx context.Context) ([]string, error) {
 	all, err := l.announcements(ctx)
 	return slices.Collect(maps.Keys(all)), err
 }
 
-// announcements returns what each replica says that has announced itself within the time to live of a lease.
+// announcements returns the announcements of the last time to live of a lease, by replica.
 func (l *Leases) announcements(ctx context.Context) (map[string]announced, error) {
 	watch, err := l.kv.Watch(ctx, replicaPrefix+"*", jetstream.IgnoreDeletes())
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = watch.Stop() }() // everything was read
+	defer func() { _ = watch.Stop() }() // all entries were read
 	all := map[string]announced{}
 	for {
 		select {
@@ -59,7 +61,7 @@ func (l *Leases) announcements(ctx context.Context) (map[string]announced, error
 				return all, ctx.Err()
 			}
 			var said announced
-			_ = json.Unmarshal(entry.Value(), &said) // an earlier build's id runs none
+			_ = json.Unmarshal(entry.Value(), &said) // of an earlier build it is an ID, and it runs no modules
 			all[strings.TrimPrefix(entry.Key(), replicaPrefix)] = said
 		case <-ctx.Done():
 			return nil, ctx.Err() // some may be missing
@@ -67,7 +69,7 @@ func (l *Leases) announcements(ctx context.Context) (map[string]announced, error
 	}
 }
 
-// candidates returns the replicas that may have each unit.
+// candidates returns the replicas that may hold each unit.
 func (l *Leases) candidates(ctx context.Context) (able map[string][]string, err error) {
 	said, err := l.announcements(ctx)
 	if err != nil {
@@ -85,7 +87,8 @@ func (l *Leases) candidates(ctx context.Context) (able map[string][]string, err 
 	return able, nil
 }
 
-// units returns the units that a replica may have, and those that it holds, shards first: they matter most if time runs out.
+// units returns the units in able and those that this replica holds, shards first: they matter most
+// if the time of a round is over early.
 func (l *Leases) units(able map[string][]string) []string {
 	all := slices.Collect(maps.Keys(able))
 	l.mu.Lock()
@@ -97,7 +100,7 @@ func (l *Leases) units(able map[string][]string) []string {
 
 func unitKey(unit string) string { return unitPrefix + unit }
 
-// unitOf returns the unit of a lease key.
+// unitOf returns the unit that a lease key belongs to.
 func unitOf(key string) string {
 	if name, ok := model.ModuleOfLease(key); ok {
 		return modulePrefix + name
@@ -105,11 +108,12 @@ func unitOf(key string) string {
 	return strconv.Itoa(ShardOf(key))
 }
 
-// ShardOf returns the shard of a subscription, from 0 on: each shard is one replica's at a time.
+// ShardOf returns the shard of a lease key, counted from 0. One replica at a time serves a shard.
 func ShardOf(subscription string) int { return int(sum(subscription) % shards) }
 
-// preferred returns the replica that should hold the unit: the one with the highest hash; "" if there is none. The
-// unit is hashed first: the last few bytes move the high bits of this hash too little.
+// preferred returns the replica that should hold the unit: the one with the highest hash; "" if
+// there is none. The unit is hashed first, because the last few bytes affect the high bits of this
+// hash too little.
 func preferred(unit string, replicas []string) (best string) {
 	var highest uint64
 	for _, r := range replicas {
@@ -122,6 +126,6 @@ func preferred(unit string, replicas []string) (best string) {
 
 func sum(s string) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(s)) // a hash does not fail
+	_, _ = h.Write([]byte(s)) // Write of a hash never fails
 	return h.Sum64()
 }

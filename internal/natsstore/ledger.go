@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	ledgerSpan     = 500              // sequences that are looked at first; every further look back is four times as wide
-	ledgerScan     = 100_000          // sequences that are looked at for one page
-	ledgerPatience = 10 * time.Second // for a leader to be elected
-	ledgerSkew     = time.Minute      // how far the clocks of two writers may be apart
+	ledgerSpan     = 500              // sequences that are read first; every further span is four times as wide
+	ledgerScan     = 100_000          // sequences that are read for one page, at most
+	ledgerPatience = 10 * time.Second // for the election of a leader
+	ledgerSkew     = time.Minute      // by which the clocks of two writers may differ
 )
 
-// Ledger is the stream of changes, each with its author.
+// Ledger is the stream of audit entries: the changes with their authors.
 type Ledger struct{ store *Store }
 
 // Ledger returns the ledger.
 func (s *Store) Ledger() Ledger { return Ledger{s} }
 
-// Append writes an entry and returns when it is stored, which is tried for ten seconds. The
-// entry's id keeps it from being stored twice. Code Unavailable if the ledger is full or gone, with the reason ReasonStorage and
-// advice if the whole store is full.
+// Append stores an entry, and retries that for ten seconds. The ID of the entry prevents that it is
+// stored twice. Code Unavailable if the ledger is full or missing; with the reason ReasonStorage
+// and advice if the whole store is full.
 func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -56,8 +56,9 @@ func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
 	return nil
 }
 
-// Entries returns entries, newest first, and the cursor of the next page, 0 at the end. A page
-// that is not full may have one. The ledger is read backwards in widening spans.
+// Entries returns entries, newest first, and the cursor of the next page, 0 at the end. There may
+// be a next page even if this one is not full. The ledger is read backwards in spans of increasing
+// width.
 func (l Ledger) Entries(ctx context.Context, q model.LedgerQuery) ([]sluice.LedgerEntry, uint64, error) {
 	state, err := l.state(ctx)
 	if err != nil {
@@ -102,8 +103,8 @@ func (l Ledger) state(ctx context.Context) (jetstream.StreamState, error) {
 	return stream.CachedInfo().State, nil
 }
 
-// between returns the wanted entries with begin ≤ place < end, ascending, and whether
-// all entries before them are older than the wanted ones.
+// between returns the entries that match q with begin ≤ sequence < end, in ascending order, and
+// whether all entries before begin are older than q.Since.
 func (l Ledger) between(ctx context.Context, q *model.LedgerQuery, begin, end uint64) (found []sluice.LedgerEntry, over bool, err error) {
 	err = l.store.Scan(ctx, l.store.names.Ledger(), jetstream.ConsumerConfig{
 		FilterSubject: l.store.names.LedgerFilter(q.Namespace, q.Action),
@@ -113,7 +114,7 @@ func (l Ledger) between(ctx context.Context, q *model.LedgerQuery, begin, end ui
 			return false, nil
 		}
 		var e sluice.LedgerEntry
-		if err := json.Unmarshal(msg.Data, &e); err != nil { // another writer's, and it cannot be removed
+		if err := json.Unmarshal(msg.Data, &e); err != nil { // from another writer, and it cannot be deleted
 			l.store.opts.Log.ErrorContext(ctx, "ledger entry cannot be read", slog.Uint64("seq", meta.Sequence.Stream), slog.Any("error", err))
 			return true, nil
 		}

@@ -8,17 +8,20 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// How soon a connection is given up that stays open and is silent, as when its server is paused or a network drops packets: 4 to
-// 6 seconds, about as long as a NATS cluster takes for an election. A connection over which messages still come is not silent,
-// however late it answers. One that takes nothing for writeTimeout is given up as well.
+// Timeouts of a connection that stays open without receiving data, for example because its server
+// is paused or a network drops packets: it is replaced after 4 to 6 seconds, about the time that a
+// NATS cluster needs for an election. A connection that still receives messages is not replaced,
+// however late an answer is. A connection that accepts no data for writeTimeout is replaced as
+// well.
 const (
 	pingEvery    = 2 * time.Second
 	pingTimeout  = 4 * time.Second
 	writeTimeout = 10 * time.Second
 )
 
-// watchLine reconnects when the connection is silent, until the store is closed. The client's own pings do not tell a silent
-// connection from one on which the answer waits behind messages, and have to be more patient.
+// watchLine reconnects when the connection receives no data, until the store is closed. The pings
+// of the client cannot distinguish such a connection from one on which the answer waits behind
+// messages. Therefore their timeout has to be longer.
 func (s *Store) watchLine() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()

@@ -15,28 +15,30 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Namespaces keeps the namespaces, each with its log, and the system events that are still to be published about them.
+// Namespaces stores the namespaces, each with its log, and the system events about them that are
+// not published yet.
 type Namespaces struct{ store *Store }
 
 // Namespaces returns the namespaces.
 func (s *Store) Namespaces() Namespaces { return Namespaces{s} }
 
-// Put makes a namespace, or changes its description, retention and dedup window to
-// the given ones, which may take events away. It returns the namespace as it is now, and
-// whether it is new. With a revision it is changed only if that is the stored one.
+// Put creates a namespace, or replaces the settings of an existing one, which may delete events. It
+// returns the stored namespace, and whether it is new. With a revision the namespace is changed
+// only if that is the stored revision.
 //
-// Codes: InvalidRequest; RevisionMismatch; Conflict if it was changed meanwhile; QuotaExceeded and
-// Unprocessable if NATS has no room for the log or does not allow its limits, and then nothing
-// was changed.
+// Codes: InvalidRequest; RevisionMismatch; Conflict if the namespace was changed concurrently;
+// QuotaExceeded and Unprocessable if NATS has no space for the log or does not allow its limits:
+// then the change was reverted.
 func (n Namespaces) Put(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
 	return n.PutAfter(ctx, ns, func(*sluice.Namespace, *sluice.Namespace) (sluice.Announcement, error) {
 		return sluice.Announcement{}, nil
 	})
 }
 
-// PutAfter is Put, and before a change, intend is called with
-// the stored namespace, nil if there is none, and with the new one. Its error keeps the namespace from being changed; the
-// announcement that it returns is stored until it is told. Code Unavailable if too many announcements wait already.
+// PutAfter is Put. Before a change, it calls intend with the stored namespace, nil if there is
+// none, and with the new one. If intend fails, the namespace is not changed; otherwise its
+// announcement is stored until it is published. Code Unavailable if too many announcements wait
+// already.
 func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend func(was, is *sluice.Namespace) (sluice.Announcement, error)) (sluice.Namespace, bool, error) {
 	if err := n.check(&ns); err != nil {
 		return sluice.Namespace{}, false, err
@@ -87,8 +89,8 @@ func (n Namespaces) check(ns *sluice.Namespace) error {
 	return nil
 }
 
-// revert stores the namespace from before a change, and deletes a new one: a record
-// without its log would keep servers from starting.
+// revert restores the namespace from before a change, and deletes a new one: with a record without
+// its log, servers could not start.
 func (n Namespaces) revert(ctx context.Context, before namespaceRecord, name string, revision uint64) error {
 	ctx = shutdown.Lasting(ctx)
 	if before.Name == "" {
@@ -98,8 +100,8 @@ func (n Namespaces) revert(ctx context.Context, before namespaceRecord, name str
 	return err
 }
 
-// Get returns a namespace with its retention in force and its usage. Code NotFound if
-// there is none.
+// Get returns a namespace with its effective settings and its usage. Code NotFound if there is
+// none.
 func (n Namespaces) Get(ctx context.Context, name string) (sluice.Namespace, error) {
 	ns, revision, err := n.store.namespaces().Get(ctx, name)
 	if err != nil {
@@ -118,7 +120,7 @@ func (n Namespaces) Get(ctx context.Context, name string) (sluice.Namespace, err
 	return ns, nil
 }
 
-// List returns all namespaces by name, with retention in force and usage.
+// List returns all namespaces in the order of their names, with their effective settings and usage.
 func (n Namespaces) List(ctx context.Context) ([]sluice.Namespace, error) {
 	entries, err := n.store.namespaces().List(ctx, ">")
 	if err != nil {
@@ -144,8 +146,8 @@ func (n Namespaces) List(ctx context.Context) ([]sluice.Namespace, error) {
 	return all, nil
 }
 
-// Watch tells of every namespace as Bucket.Watch does, with the settings in force, without
-// the usage.
+// Watch calls f for all namespaces and their changes, like Bucket.Watch, with the effective
+// settings and without the usage.
 func (n Namespaces) Watch(ctx context.Context, f func(Entry[sluice.Namespace])) error {
 	return n.store.namespaces().Watch(ctx, ">", func(e Entry[sluice.Namespace]) {
 		if e.Change == Set {
@@ -156,9 +158,9 @@ func (n Namespaces) Watch(ctx context.Context, f func(Entry[sluice.Namespace])) 
 	})
 }
 
-// Delete deletes a namespace with its events and their consumers. The events go
-// first: an interrupted deletion leaves an empty namespace and not a hidden log.
-// Codes: NotFound; Conflict for the default namespace.
+// Delete deletes a namespace with its events and their consumers. It deletes the events first: an
+// interrupted deletion leaves a namespace without a log, not a log without a namespace. Codes:
+// NotFound; Conflict for the default namespace.
 func (n Namespaces) Delete(ctx context.Context, name string) error {
 	if name == sluice.DefaultNamespace {
 		return sluice.Errorf(sluice.Conflict, "the default namespace cannot be deleted")
@@ -181,7 +183,7 @@ func (s *Store) namespaces() Bucket[sluice.Namespace] {
 	return OpenBucket[sluice.Namespace](s, streams.Namespaces)
 }
 
-// effective fills in the server's defaults.
+// effective returns the namespace with the defaults of the server for unset settings.
 func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	d := s.opts.Defaults
 	ns.Retention.MaxAge = cmp.Or(ns.Retention.MaxAge, d.Retention.MaxAge)
@@ -195,7 +197,8 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	return ns
 }
 
-// EventsInfo returns JetStream's information on a namespace's log. Code NotFound if there is none.
+// EventsInfo returns the stream information of the log of a namespace. Code NotFound if there is
+// none.
 func (s *Store) EventsInfo(ctx context.Context, ns string) (*jetstream.StreamInfo, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
 		return nil, NamespaceMissing(ns)
@@ -215,7 +218,7 @@ func usage(info *jetstream.StreamInfo) *sluice.Usage {
 	return &sluice.Usage{Events: state.Msgs, Bytes: state.Bytes, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}
 }
 
-// NamespaceMissing returns the error (NotFound) for a namespace that does not exist.
+// NamespaceMissing returns the error for a namespace that does not exist, with code NotFound.
 func NamespaceMissing(name string) error {
 	return sluice.Errorf(sluice.NotFound, "namespace %q not found; create it with PUT /v1/namespaces/%s (sluice ns put %s)", name, name, name)
 }

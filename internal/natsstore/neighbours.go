@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Neighbours returns the prefixes of other Sluices with data in the account, "" for one without a prefix, if this store has none:
-// its prefix may be a mistake. A store with data of its own has no neighbours.
+// Neighbours returns the prefixes of other Sluice installations with data in the account, "" for
+// one without a prefix, if this store has no data: its prefix may be a mistake. If this store has
+// data, it returns none.
 func (s *Store) Neighbours(ctx context.Context) (prefixes []string, err error) {
 	own := s.names.Ledger()
 	for _, subject := range streams.AnyLedger() {

@@ -17,16 +17,17 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// provisionPatience is how long a stream waits for the servers that its replicas need.
+// provisionPatience is the time to wait for the servers that the replicas of a stream need.
 const provisionPatience = time.Minute
 
-// Provision makes the streams and buckets of the layout, the namespaces' among them, and the
-// default namespace. Existing streams get the missing settings, consumers and replicas.
-// A setting whose change would take data away is left as it is and logged; only Namespaces.Put shortens
-// a namespace's retention. Secrets that are not sealed with the newest key are sealed with it. Calling it again, or from several
-// processes at once, changes nothing. It returns a seal.LockedError if secrets are sealed with a key that is not at hand.
+// Provision creates the streams and buckets of the layout, including the logs of the namespaces,
+// and the default namespace. Existing streams get the missing settings, consumers and replicas. A
+// setting is kept and logged if its change would delete data; only Namespaces.Put shortens the
+// retention of a namespace. Secrets that are not sealed with the newest key are sealed with it.
+// Provision can be called repeatedly, and by several processes concurrently. It returns a
+// seal.LockedError if secrets are sealed with a key that is not available.
 func (s *Store) Provision(ctx context.Context) error {
-	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // a killed server may have bound them; the watch of the room binds them again
+	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // a killed server may have set them; the watch of the disk space sets them again if necessary
 		s.opts.Log.WarnContext(ctx, "limits of a full store not lifted on some streams", slog.Any("error", err))
 	}
 	for _, stream := range s.names.Singles() {
@@ -57,7 +58,7 @@ func (s *Store) Provision(ctx context.Context) error {
 	return s.finish(ctx)
 }
 
-// finish calls the functions that the rooms registered.
+// finish calls the functions that the packages below registered.
 func (s *Store) finish(ctx context.Context) error {
 	s.mu.Lock()
 	provisioned := slices.Clone(s.provisioned)
@@ -70,7 +71,7 @@ func (s *Store) finish(ctx context.Context) error {
 	return nil
 }
 
-// singleConfig returns the settings of a stream that exists once.
+// singleConfig returns the settings of a stream that exists once, not per namespace.
 func (s *Store) singleConfig(d streams.Stream) jetstream.StreamConfig {
 	if d.Name == s.names.Attempts() {
 		d.MaxAge = cmp.Or(s.opts.AttemptsMaxAge, d.MaxAge)
@@ -121,8 +122,8 @@ func (s *Store) streamConfig(d streams.Stream) jetstream.StreamConfig {
 	}
 }
 
-// bucketConfig has the settings that NATS clients expect of a bucket, but for AllowDirect and MaxConsumers,
-// which nats.go does not let its caller choose for a new bucket.
+// bucketConfig returns the settings that NATS clients expect of a bucket, except AllowDirect and
+// MaxConsumers, which nats.go does not let a caller set for a new bucket.
 func (s *Store) bucketConfig(d streams.Bucket) jetstream.StreamConfig {
 	dedup := 2 * time.Minute
 	if d.TTL > 0 {
@@ -156,9 +157,9 @@ func unlimited(n int64) int64 {
 	return n
 }
 
-// ensure makes a stream, or changes an existing one to the configuration that merge returns. It tries again until ctx ends
-// while no server answers or a cluster is still coming up, and for a
-// minute while there are too few servers for the replicas, which waiting may not change.
+// ensure creates a stream, or changes an existing one to the configuration that merge returns. It
+// retries until ctx ends while no server answers or a cluster is still starting, and for a minute
+// while there are too few servers for the replicas, which may not change.
 func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	begun := time.Now()
@@ -180,19 +181,19 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge m
 	return nil
 }
 
-// ensureOnce asks each question with a time of its own: a question during an election may
-// never be answered, however long the wait.
+// ensureOnce is one try of ensure, with the time limit RequestTimeout: a request during an election
+// may never be answered.
 func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	stream, err := s.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, isLog := s.names.LogOf(want.Name)
-		if isLog { // of two that make it at once, one is refused and finds the other's
+		if isLog { // of two processes that create it concurrently, one is refused and finds the stream of the other
 			want.Metadata = streams.WithIncarnation(want.Metadata)
 		}
 		made, err := s.js.CreateStream(ctx, want)
-		if err != nil || !isLog { // only logs are deleted and made again
+		if err != nil || !isLog { // only logs are deleted and created again
 			return err
 		}
 		return discardLeftovers(ctx, made)
@@ -213,9 +214,10 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 	return err
 }
 
-// discardLeftovers removes what a new stream has of a deleted one with its name: nats-server 2.15 cannot move the files of a
-// stream away while it still removes those of one before, and then the next stream of the name takes them over. Until then the
-// files lie on the disk without meta.inf: no server shows them, nor after a restart.
+// discardLeftovers deletes the messages that a new stream has from a deleted one with the same
+// name: nats-server 2.15 cannot move the files of a stream away while it still deletes those of an
+// earlier one, and then the next stream with the name takes them over. Until then the files stay on
+// the disk without meta.inf: no server shows them, not even after a restart.
 func discardLeftovers(ctx context.Context, made jetstream.Stream) error {
 	info := made.CachedInfo()
 	if last := info.State.LastSeq; last > 0 && info.State.LastTime.Before(info.Created) && !info.Config.DenyPurge {
@@ -224,12 +226,12 @@ func discardLeftovers(ctx context.Context, made jetstream.Stream) error {
 	return nil
 }
 
-// merge returns the configuration that a stream shall have, and the names of the settings that
-// are wanted and not in it. Settings that this release does not know are left as they are.
+// merge returns the new configuration of a stream, and the names of the wanted settings that it
+// does not contain. Settings that this release does not know are kept.
 type merge func(have, want jetstream.StreamConfig) (next jetstream.StreamConfig, refused []string)
 
-// keepData gives a stream its missing settings and takes no data away: limits may grow and
-// not shrink, and a switch that cannot be turned off stays on.
+// keepData adds the missing settings of a stream and deletes no data: limits may increase but not
+// decrease, and a switch that cannot be turned off stays on.
 func (s *Store) keepData(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
 	next, refused := s.shape(have, want), []string(nil)
 	keep := func(name string, less bool) bool {
@@ -253,14 +255,16 @@ func (s *Store) keepData(have, want jetstream.StreamConfig) (jetstream.StreamCon
 	return next, refused
 }
 
-// takeLimits is keepData, and the limits are the wanted ones: a caller asked for them.
+// takeLimits is keepData, except that MaxAge and MaxBytes are the wanted ones, because a caller
+// requested them.
 func (s *Store) takeLimits(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
 	next, _ := s.keepData(have, want)
 	next.MaxAge, next.MaxBytes = want.MaxAge, want.MaxBytes
 	return next, nil
 }
 
-// shape sets everything that holds no data. The metadata stay: they have the incarnation of a log.
+// shape sets all settings that do not affect stored data. It keeps the metadata, which contain the
+// incarnation of a log.
 func (s *Store) shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next := have
 	next.Metadata = unmarked(have.Metadata)
@@ -287,17 +291,18 @@ func (s *Store) shape(have, want jetstream.StreamConfig) jetstream.StreamConfig 
 	return next
 }
 
-// isLess compares two limits of which anything that is not positive means none.
+// isLess compares two limits. A limit that is not positive means that there is none.
 func isLess[T ~int64](a, b T) bool { return a > 0 && (b <= 0 || a < b) }
 
-// LettersConsumer returns the consumer of the dead letters that are buried from now on, and makes it if it is not there.
+// LettersConsumer returns the consumer of the dead letters, and creates it if it is missing. A new
+// consumer starts with the dead letters that are stored from then on.
 func (s *Store) LettersConsumer(ctx context.Context) (jetstream.Consumer, error) {
 	want := s.names.LettersConsumer()
 	config := jetstream.ConsumerConfig{
 		Durable: want.Name, Description: want.Description, FilterSubject: want.Filter.Subject, DeliverPolicy: jetstream.DeliverNewPolicy,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: want.AckWait, MaxDeliver: want.MaxDeliver, MaxAckPending: want.MaxPending,
 	}
-	if have, err := s.js.Consumer(ctx, want.Stream, want.Name); err == nil { // one that was restored under another prefix begins elsewhere
+	if have, err := s.js.Consumer(ctx, want.Stream, want.Name); err == nil { // one that was restored under another prefix starts elsewhere
 		was := have.CachedInfo().Config
 		config.DeliverPolicy, config.OptStartSeq = was.DeliverPolicy, was.OptStartSeq
 	}

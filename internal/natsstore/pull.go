@@ -11,17 +11,19 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// How an embedded server is asked for deliveries, and for how long it may be silent until it is clear that it does not have the
-// request any more.
+// Timeouts of requests for deliveries to an embedded server, and the time without a message after
+// which the server has certainly dropped the request.
 const (
 	pullExpiry    = time.Minute
 	pullHeartbeat = 10 * time.Second
 	pullSilence   = 2 * pullHeartbeat
 )
 
-// How a NATS elsewhere is asked. A server that was paused takes its clients with it, and for a minute and more the others do not
-// notice: their deliveries to requests that came over it are lost until the ack wait is over. Requests that expire sooner than
-// a silent connection is given up are gone by the time of the next one. Their end also stands for a heartbeat.
+// The same for an external NATS. If a server is paused, its clients are disconnected, and the other
+// servers do not notice that for a minute or more: their deliveries to requests that came over the
+// paused server are lost until the ack wait is over. Therefore requests expire before a silent
+// connection is replaced: they are gone before the next connection. Their end also replaces a
+// heartbeat.
 const (
 	remoteExpiry  = 4 * time.Second
 	remoteSilence = 7 * time.Second
@@ -30,8 +32,8 @@ const (
 // Subject, headers and statuses of pull requests.
 const (
 	pullNext        = "CONSUMER.MSG.NEXT."
-	pullAgain       = 20 * time.Millisecond   // after a try that no server was there for
-	headerLeft      = "Nats-Pending-Messages" // of a request that has ended: how many it did not get
+	pullAgain       = 20 * time.Millisecond   // pause after a try that no server received
+	headerLeft      = "Nats-Pending-Messages" // of a request that has ended: the number of missing deliveries
 	statusHeartbeat = "100"
 	StatusNoAnswer  = "503"
 	statusExpired   = "408"
@@ -44,16 +46,16 @@ var (
 	errPullSilent  = errors.New("the server has dropped the request for deliveries")
 )
 
-// pace is how a consumer is asked.
+// pace has the limits of the requests to a consumer.
 type pace struct {
-	most      int           // deliveries that are asked for and not taken
-	expiry    time.Duration // of a request
+	most      int           // deliveries that are requested and not received, at most
+	expiry    time.Duration // after which a request expires
 	heartbeat time.Duration // 0: none
-	silence   time.Duration // after which the request is lost
-	early     int           // tries that may find no server: a consumer is told of before all of a cluster know it
+	silence   time.Duration // time without a message after which the request counts as lost
+	early     int           // tries that may find no server: the creation of a consumer is confirmed before all servers of a cluster know it
 }
 
-// deliveryPace is how a subscription's consumer is asked.
+// deliveryPace returns the limits of the requests to the consumer of a subscription.
 func (s *Store) deliveryPace(most int) pace {
 	if s.opts.Conn != nil {
 		return pace{most: most, expiry: pullExpiry, heartbeat: pullHeartbeat, silence: pullSilence}
@@ -61,8 +63,8 @@ func (s *Store) deliveryPace(most int) pace {
 	return pace{most: most, expiry: remoteExpiry, silence: remoteSilence}
 }
 
-// RequestsLast returns how long a request for deliveries may wait at the server after its client is gone; 0 for a server in this
-// process, which knows its clients.
+// RequestsLast returns how long a request for deliveries may wait at the server after its client
+// has disconnected; 0 for a server in this process, which knows its clients.
 func (s *Store) RequestsLast() time.Duration {
 	if s.opts.Conn != nil {
 		return 0
@@ -70,29 +72,29 @@ func (s *Store) RequestsLast() time.Duration {
 	return remoteExpiry
 }
 
-// puller keeps asking a consumer for deliveries (decision 0006). Its messages come one
-// after the other; only that goroutine touches wanted.
+// puller keeps requesting deliveries of a consumer (decision 0006). One goroutine receives its
+// messages and accesses wanted.
 type puller struct {
 	nc      *nats.Conn
-	subject string // of the requests
+	subject string // to which the requests are sent
 	inbox   string
 	pace    pace
-	wanted  int // deliveries that are asked for and have not come
-	early   int // tries that no server was there for
+	wanted  int // deliveries that are requested and have not arrived
+	early   int // tries that no server received
 	heard   bool
 	silence *time.Timer
 
 	each func(*nats.Msg)
-	end  func(error) // deliveries stop; it may be called more than once
+	end  func(error) // called when deliveries stop; may be called more than once
 }
 
-// PullDeliveries is pull for the deliveries of a subscription, at the pace that fits so many at most.
+// PullDeliveries is pull for the deliveries of a subscription, with at most most of them requested.
 func (s *Store) PullDeliveries(info *jetstream.ConsumerInfo, most int, each func(*nats.Msg), end func(error)) (stop func(), err error) {
 	return s.pull(info, s.deliveryPace(most), each, end)
 }
 
-// pull starts a puller. It goes on until end was called, or stop is: nothing is handed out any
-// more when that returns.
+// pull starts a puller. It runs until it calls end, or the caller calls stop: no delivery is passed
+// to each after stop has returned.
 func (s *Store) pull(info *jetstream.ConsumerInfo, as pace, each func(*nats.Msg), end func(error)) (stop func(), err error) {
 	p := &puller{
 		nc: s.nc, subject: s.API(pullNext + info.Stream + "." + info.Name), inbox: s.nc.NewInbox(), pace: as,
@@ -104,13 +106,13 @@ func (s *Store) pull(info *jetstream.ConsumerInfo, as pace, each func(*nats.Msg)
 		p.silence.Stop()
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
-	if err := sub.SetPendingLimits(-1, -1); err != nil { // the number asked for is bounded, and no delivery may be dropped
+	if err := sub.SetPendingLimits(-1, -1); err != nil { // the number of requested deliveries is limited, and none may be dropped
 		p.silence.Stop()
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	closed := make(chan struct{})
 	sub.SetClosedHandler(func(string) {
-		end(nats.ErrConnectionClosed) // unless it was stopped and has no reader any more
+		end(nats.ErrConnectionClosed) // without effect after stop
 		close(closed)
 	})
 	stop = func() {
@@ -125,8 +127,8 @@ func (s *Store) pull(info *jetstream.ConsumerInfo, as pace, each func(*nats.Msg)
 	return stop, nil
 }
 
-// ask asks for as many deliveries as are missing to the most that may be under way, if that is
-// at least half of them.
+// ask requests deliveries up to pace.most, if at least half of them are missing. wanted of them are
+// already requested.
 func (p *puller) ask(wanted int) error {
 	p.wanted = wanted
 	if 2*wanted > p.pace.most {
@@ -151,7 +153,7 @@ func (p *puller) receive(msg *nats.Msg) {
 	status := msg.Header.Get(HeaderStatus)
 	p.heard = p.heard || status != StatusNoAnswer
 	switch {
-	case msg.Reply != "": // where a delivery is acknowledged
+	case msg.Reply != "": // the subject to which a delivery is acknowledged
 		p.each(msg)
 		wanted--
 	case status == statusHeartbeat:
@@ -174,7 +176,7 @@ func (p *puller) receive(msg *nats.Msg) {
 	}
 }
 
-// endOf returns the reason for which the server ended a request.
+// endOf returns the error for the status with which the server ended a request.
 func endOf(status, description string) error {
 	if description == serverStops {
 		return fmt.Errorf("%w: %w", errPullEnded, errServerStops)
@@ -182,8 +184,8 @@ func endOf(status, description string) error {
 	return fmt.Errorf("%w: %s %s", errPullEnded, status, description)
 }
 
-// left returns how many deliveries an ended request did not get.
+// left returns the number of deliveries that are missing from an ended request.
 func left(msg *nats.Msg) int {
-	n, _ := strconv.Atoi(msg.Header.Get(headerLeft)) // without one nothing is left
+	n, _ := strconv.Atoi(msg.Header.Get(headerLeft)) // 0 without the header
 	return n
 }

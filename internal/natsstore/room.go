@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// RefusesAll reports whether NATS has no room for a message of any stream: neither the server nor the account tells before. It
-// stores an empty message in the place of the one before, which readers of the bucket take for a record that is gone.
+// RefusesAll reports whether NATS has no space for a message of any stream, which neither the
+// server nor the account reports in advance. It stores an empty message in place of the previous
+// one, which readers of the bucket treat as a deleted record.
 func (s *Store) RefusesAll(ctx context.Context) bool {
 	msg := nats.NewMsg(s.WriteSubject(s.names.KeySubject(streams.Leases, "=moved")))
 	msg.Header.Set("KV-Operation", "PURGE")
