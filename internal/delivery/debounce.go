@@ -131,7 +131,7 @@ func (j job) latestIn(ctx context.Context, p *park, from uint64, limit int) (lat
 		}
 		last, alone := j.lastOf(ctx, found, p.upTo)
 		if alone {
-			return nil, nil // nolint:nilnil // nil: an event has to be decided as a head
+			return nil, nil //nolint:nilnil // nil: an event has to be decided as a head
 		}
 		latest = cmp.Or(last, latest)
 		if len(found) < limit {

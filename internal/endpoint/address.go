@@ -14,18 +14,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// lookup limits Check's wait for DNS.
+// lookup limits how long Check waits for DNS.
 const lookup = 2 * time.Second
 
 // guard decides which addresses are allowed.
 type guard struct {
 	resolver *net.Resolver
-	public   *ssrf.Guardian // all addresses routed on the internet, and the allowed ones
+	public   *ssrf.Guardian // permits all addresses that are routed on the internet, and the allowed ones
 	dialer   *net.Dialer
-	loopback *net.Dialer // for the names of this host: they must not lead elsewhere, over http://
+	loopback *net.Dialer // for local names, which may use http:// and so must not lead to another host
 }
 
-// blockedError is an address that is not allowed. Its text is for people.
+// blockedError is the error for an address that is not allowed. Its text is shown to users.
 type blockedError struct {
 	addr netip.Addr
 	kind string
@@ -47,7 +47,7 @@ func newGuard(opts Options) *guard {
 		v6 = append(v6, prefix)
 	}
 	g := &guard{resolver: opts.Resolver}
-	azure := netip.MustParsePrefix("168.63.129.16/32") // a metadata service at an address that looks public
+	azure := netip.MustParsePrefix("168.63.129.16/32") // the metadata service of Azure has an address that looks public
 	g.public = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(azure),
 		ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
 	g.dialer = &net.Dialer{Timeout: setUp, Resolver: opts.Resolver, ControlContext: g.control}
@@ -66,7 +66,7 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	return g.dialer.DialContext(ctx, network, address)
 }
 
-// control checks each address between its resolution and the connection to it.
+// control checks each address after its resolution and before the connection to it.
 func (g *guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	addr, err := parseDialled(network, address)
 	if err != nil {
@@ -94,9 +94,9 @@ func parseDialled(network, address string) (netip.Addr, error) {
 	return ap.Addr().Unmap(), nil
 }
 
-// check returns a *blockedError unless addr is allowed. ssrf knows IANA's special-purpose
-// registries, and denies all IPv6 outside 2000::/3, which includes mapped, NAT64, unique local and
-// link-local addresses; 6to4 and Teredo it denies by name.
+// check returns a *blockedError unless addr is allowed. Package ssrf knows the special-purpose
+// registries of IANA. It denies all IPv6 addresses outside 2000::/3, and so mapped, NAT64, unique
+// local and link-local ones, and also those of 6to4 and Teredo.
 func (g *guard) check(addr netip.Addr) error {
 	if g.public.SafeAddr(addr) != nil {
 		return &blockedError{addr: addr, kind: kind(addr)}
@@ -104,8 +104,8 @@ func (g *guard) check(addr netip.Addr) error {
 	return nil
 }
 
-// checkHost returns BlockedAddress if host is, or resolves to, an address that check refuses. One
-// bad address of several is enough, because any of them may be dialled.
+// checkHost returns code BlockedAddress if host is, or resolves to, an address that check refuses.
+// One refused address of several is enough, because any of them may be dialled.
 func (g *guard) checkHost(ctx context.Context, host string) error {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return blocked(g.check(addr))
@@ -114,7 +114,7 @@ func (g *guard) checkHost(ctx context.Context, host string) error {
 	defer cancel()
 	addrs, err := g.resolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		return nil // DNS may know the name later; the dialler decides then
+		return nil // DNS may know the name later; then the dialler checks the address
 	}
 	for _, addr := range addrs {
 		if err := blocked(g.check(addr.Unmap())); err != nil {

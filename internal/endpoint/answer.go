@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	maxExcerpt = 1 << 10 // bytes of an answer's body to keep
+	maxExcerpt = 1 << 10 // bytes of a response's body that are stored
 	maxWait    = 365 * 24 * time.Hour
 )
 
-// read enters the meaning of an answer into a (register C06): 2xx is Delivered, 410 Gone,
-// everything else Failed. It returns an error if a 2xx's body is truncated: the endpoint may have
-// died while processing the event. For a failure the status counts, even if the body cannot be
-// read. Bodies are read to their end, so that the connection can be used again, but not beyond
-// MaxResponse: a connection with more data is closed.
+// read sets the outcome of a response in a (register C06): 2xx is Delivered, 410 is Gone,
+// everything else is Failed. It returns an error if the body of a 2xx is truncated, because the
+// endpoint may have died while it processed the event. Of a failure only the status counts, even if
+// the body cannot be read. read reads a body to its end, so that the connection can be used again,
+// but not beyond MaxResponse; a connection with more data is closed.
 func (s *Sender) read(res *http.Response, secrets func() mask, a *sluice.Attempt) error {
 	a.Status = res.StatusCode
 	body := io.LimitReader(res.Body, s.opts.MaxResponse)
@@ -44,8 +44,8 @@ func (s *Sender) read(res *http.Response, secrets func() mask, a *sluice.Attempt
 	return nil
 }
 
-// explain describes in one line why the status is a failure. A redirect's query may hold secrets:
-// it is left out.
+// explain describes in one line why the status is a failure. It leaves out the query of a redirect,
+// which may hold secrets.
 func explain(res *http.Response, secrets mask) string {
 	status := "status " + strconv.Itoa(res.StatusCode)
 	if res.StatusCode < 300 || res.StatusCode > 399 {
@@ -59,8 +59,8 @@ func explain(res *http.Response, secrets mask) string {
 	return "redirect to " + clip(secrets.apply(target), 256) + " not followed"
 }
 
-// excerpt returns the start of body as valid UTF-8, at most maxExcerpt bytes, without secrets: it
-// reads far enough ahead to recognise a secret that begins there.
+// excerpt returns the start of body as valid UTF-8, at most maxExcerpt bytes, without secrets. It
+// reads far enough ahead to recognise a secret that begins within these bytes.
 func excerpt(body io.Reader, secrets mask) string {
 	head := make([]byte, maxExcerpt+secrets.longest())
 	n, err := io.ReadFull(body, head)
@@ -70,7 +70,7 @@ func excerpt(body io.Reader, secrets mask) string {
 	return clip(strings.ToValidUTF8(secrets.head(string(head[:n]), maxExcerpt), "\uFFFD"), maxExcerpt)
 }
 
-// clip returns s, or as many whole characters of it as fit into limit bytes.
+// clip returns s, cut to as many whole characters as fit into limit bytes.
 func clip(s string, limit int) string {
 	if len(s) <= limit {
 		return s

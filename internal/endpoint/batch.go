@@ -11,8 +11,9 @@ import (
 // batchType is the media type of the CloudEvents JSON batch format.
 const batchType = "application/cloudevents-batch+json; charset=utf-8"
 
-// packBatch renders the events of a batch, as many as fit into a request, and returns their names if there are several. The id of
-// several is made of theirs: the same batch has the same id when it is sent again.
+// packBatch renders the draft's event and as many of more as fit into a request. If there are
+// several events, it returns references to them, and sets an id that is derived from their ids, so
+// that a repeated batch has the same id.
 func (s *Sender) packBatch(d *draft, more []*sluice.Event) (names []sluice.EventRef) {
 	head, _ := d.rendered.of(d.ev)
 	d.batch = append(append(make([]byte, 0, (len(head)+64)*(1+len(more))), '['), head...)

@@ -7,8 +7,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Body returns the body that an attempt would have, for a program that gets it in place of a request, and the traceparent
-// header; "" if there is no trace. It enters the hash of the body into a. Codes Unprocessable; TooLarge.
+// Body returns the body that a request of attempt a would have, for a program that gets it instead
+// of a request, and the traceparent header; "" if there is no trace. It sets the hash of the body
+// in a. Codes: Unprocessable; TooLarge.
 func (s *Sender) Body(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) (body []byte, traceparent string, err error) {
 	d := draft{
 		sub: sub, ev: s.project(sub, ev), number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt), rendered: &s.rendered, opts: &s.opts, header: http.Header{},

@@ -1,11 +1,10 @@
-// Package endpoint makes single delivery attempts: the content of the request (render.go,
-// envelope.go), the amount of data in it (project.go), its signature (request.go), its credentials
-// (tokens.go, identities.go), the allowed URLs, headers and addresses (url.go, header.go,
-// address.go), and the meaning of the response (answer.go, failure.go). Scheduling attempts and
-// acting on their results is left to the caller.
+// Package endpoint makes single delivery attempts over HTTP. It decides the content of the request
+// (render.go, envelope.go), the amount of data in it (project.go), its signature (request.go), its
+// credentials (tokens.go, identities.go), which URLs, headers and addresses are allowed (url.go,
+// header.go, address.go), and the outcome of the response (answer.go, failure.go). The caller
+// schedules attempts and acts on their outcomes.
 //
-// Addresses are checked twice: Check refuses visibly invalid ones when a subscription is created,
-// and the dialler checks the address to which it is about to connect, regardless of earlier
-// resolutions of the name. The second check is the one that protects; the first gives early
-// feedback.
+// Addresses are checked twice. Check refuses addresses that are not allowed when a subscription is
+// created, which gives early feedback. The dialler checks each address to which it is about to
+// connect, whatever the name resolved to before. Only the second check protects the server.
 package endpoint

@@ -27,7 +27,8 @@ func cmpTime(first, second time.Time) time.Time {
 	return first
 }
 
-// appendPayload adds the data, which these envelopes always have.
+// appendPayload adds the data as payload; null if there is none, because these envelopes always
+// have a payload.
 func appendPayload(o object, ev *sluice.Event) object {
 	if len(ev.Data) == 0 {
 		return o.raw("payload", []byte("null"))
@@ -35,8 +36,8 @@ func appendPayload(o object, ev *sluice.Event) object {
 	return ev.AppendData(append(o, ','), "payload")
 }
 
-// setBinary writes the event's attributes into ce-* headers, percent-encoded as the CloudEvents
-// HTTP binding (3.1.3.2) requires.
+// setBinary sets ce-* headers for the event's attributes, percent-encoded as the CloudEvents HTTP
+// binding (3.1.3.2) requires.
 func setBinary(header http.Header, ev *sluice.Event) {
 	header.Set("Ce-Specversion", "1.0")
 	for _, a := range ev.Attributes() {
@@ -44,7 +45,7 @@ func setBinary(header http.Header, ev *sluice.Event) {
 	}
 }
 
-// percent encodes spaces, the characters in also, and everything outside printable ASCII.
+// percent percent-encodes spaces, the characters in also, and everything outside printable ASCII.
 func percent(s, also string) string {
 	plain := func(c byte) bool { return c > ' ' && c < 0x7f && strings.IndexByte(also, c) < 0 }
 	i := 0
@@ -66,8 +67,9 @@ func percent(s, also string) string {
 	return string(out)
 }
 
-// Fact returns the flat body of S0-30…39 for an event of a subscription. entity is the event's Entity, hlc the
-// extension of that name or "<unix ms>.<seq>"; fact_id is the extension resourceid, if it is there.
+// Fact returns the flat body of S0-30…39 for an event of a subscription. entity is the event's
+// Entity. hlc is the extension of that name, or else "<unix ms>.<seq>". fact_id is the extension
+// resourceid, if the event has it.
 func Fact(sub *sluice.Subscription, ev *sluice.Event) []byte {
 	hlc := ev.Extensions["hlc"]
 	if hlc == "" {
@@ -86,9 +88,9 @@ func Fact(sub *sluice.Subscription, ev *sluice.Event) []byte {
 	return o.str("idempotency_key", ev.ID).end()
 }
 
-// producedBy returns which of the three producers of S4-13 an authtype corresponds to: a user, an
-// agent or the system. Service accounts, and NATS events without an authtype, are the system's; an
-// unknown actor is no more than a user.
+// producedBy returns which of the three producers of S4-13 an authtype stands for: a user, an agent
+// or the system. Service accounts, and NATS events without an authtype, count as the system. An
+// unknown authtype counts as a user.
 func producedBy(authType string) string {
 	switch authType {
 	case sluice.AuthAgent:
@@ -99,10 +101,11 @@ func producedBy(authType string) string {
 	return sluice.AuthUser
 }
 
-// attempt returns the body of S4-54…57, signed inside with secret (register C05). resourceType and
-// resourceId are the extensions of those names or else the path's first and last segment,
-// producedBy is derived from the extension authtype, version is the extension schemaversion or else
-// "1". It returns an error if the data has no canonical form: it repeats a name, for example.
+// attempt returns the body of S4-54…57, which contains a signature with secret (register C05).
+// resourceType and resourceId are the extensions of those names, or else the first and the last
+// segment of the path. producedBy is derived from the extension authtype. version is the extension
+// schemaversion, or else "1". attempt returns an error if the data has no canonical JSON form, for
+// example because it repeats a name.
 func attempt(sub *sluice.Subscription, ev *sluice.Event, number int, at time.Time, secret string) ([]byte, error) {
 	segments := strings.Split(strings.TrimPrefix(string(ev.Path), "/"), "/")
 	event := newObject(len(ev.Data) + 512)

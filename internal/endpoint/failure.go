@@ -15,8 +15,8 @@ import (
 
 const noResponse = "no valid HTTP response"
 
-// failure describes briefly why there is no answer. The texts of network errors are not used: they
-// contain our addresses and Go's internals.
+// failure describes briefly why there is no response. It does not use the texts of network errors,
+// which contain addresses of the server and terms of Go.
 func failure(parent context.Context, err error, timeout time.Duration) string {
 	if parent.Err() != nil {
 		return "interrupted"
@@ -82,7 +82,7 @@ func networkFailure(err error) string {
 	return ""
 }
 
-// classOf returns the class of a failure without an answer.
+// classOf returns the class of a failure without a response.
 func classOf(parent context.Context, err error) sluice.FailureClass {
 	_, blocked := errors.AsType[*blockedError](err)
 	timeout, isNet := errors.AsType[net.Error](err)

@@ -8,9 +8,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Fetch sends a request as it is under the guard of every attempt, and returns the head and the body of its response, of which it
-// reads at most so many bytes. Redirects are not followed. Codes: those of Check; Unavailable if there is no whole response;
-// TooLarge; Unprocessable for a response in an encoding that was not asked for.
+// Fetch sends a request unchanged except for its User-Agent, with the address checks of every
+// attempt. It returns the head of the response, and its body of at most most bytes. It does not
+// follow redirects. Codes: those of Check; Unavailable if there is no complete response; TooLarge;
+// Unprocessable for a response in an encoding that was not asked for.
 func (s *Sender) Fetch(req *http.Request, most int64) (head *http.Response, body []byte, err error) {
 	if _, err := s.checkURL(req.URL.String()); err != nil {
 		return nil, nil, err
@@ -25,7 +26,7 @@ func (s *Sender) Fetch(req *http.Request, most int64) (head *http.Response, body
 		}
 		return nil, nil, sluice.Errorf(sluice.Unavailable, "no response from %s: %s", req.URL.Host, why)
 	}
-	defer func() { _ = res.Body.Close() }() // what matters was read
+	defer func() { _ = res.Body.Close() }() // everything needed was read
 	if encoding := res.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, nil, sluice.Errorf(sluice.Unprocessable, "the response of %s is encoded as %q, which was not asked for", req.URL.Host, clip(encoding, 64))
 	}

@@ -21,13 +21,13 @@ const (
 	allowedRate   = "WebHook-Allowed-Rate"
 )
 
-// unnamedOrigin is the origin of a server that does not know its public name.
+// unnamedOrigin is the origin of a server without a public URL.
 const unnamedOrigin = "sluice"
 
 // Handshake asks a subscription's endpoint to accept requests of this server, and returns its
-// agreement. The request is OPTIONS, with the endpoint's own headers, under the guard of every
-// attempt and within the policy's timeout. Codes: those of Check; Unprocessable if the endpoint
-// does not agree, or does not answer.
+// agreement. It sends an OPTIONS request with the endpoint's own headers, with the address checks
+// of every attempt and the policy's timeout. Codes: those of Check; Unprocessable if the endpoint
+// does not agree, or does not respond.
 func (s *Sender) Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error) {
 	timeout := cmp.Or(sub.Policy.Timeout.Std(), defaultTimeout)
 	limited, cancel := context.WithTimeout(ctx, timeout)
@@ -76,7 +76,7 @@ func (s *Sender) handshakeRequest(ctx context.Context, sub *sluice.Subscription)
 	return req, nil
 }
 
-// origin returns this server's name in the handshake.
+// origin returns the name of this server in handshakes.
 func (s *Sender) origin() string {
 	u, err := url.Parse(s.opts.PublicURL)
 	if err != nil {
@@ -85,7 +85,8 @@ func (s *Sender) origin() string {
 	return cmp.Or(u.Hostname(), unnamedOrigin)
 }
 
-// ratePerMinute returns a subscription's maximum of requests per minute; 0: any number.
+// ratePerMinute returns the maximum number of requests per minute that a rate permits; 0: any
+// number.
 func ratePerMinute(r sluice.Rate) int {
 	rate := math.Inf(1)
 	if r.PerSecond > 0 {
@@ -100,7 +101,8 @@ func ratePerMinute(r sluice.Rate) int {
 	return max(1, int(rate))
 }
 
-// agreement returns the agreement in an answer.
+// agreement returns the agreement in a response to OPTIONS, or an error if the endpoint does not
+// agree.
 func (s *Sender) agreement(res *http.Response, origin string) (*sluice.Agreement, error) {
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return nil, disagreed("the response to OPTIONS was %d", res.StatusCode)

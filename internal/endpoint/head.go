@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// appendHead appends the line and the headers of a POST with a body of this size, as net/http writes them.
+// appendHead appends the request line and the headers of a request with a body of this size, as
+// net/http writes them. Code Unprocessable if a header value has a line break or a zero byte.
 func appendHead(b []byte, req *http.Request, size int) ([]byte, error) {
 	names := make([]string, 0, 32)
 	for name, values := range req.Header {

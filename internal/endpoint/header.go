@@ -13,9 +13,9 @@ const (
 	maxHeaderValue = 2048
 )
 
-// CheckHeaderName returns an error (InvalidRequest) if name is not a header's name, or one that the
-// server or HTTP itself sets, or one that carries credentials of the endpoint: those are never
-// stored (S4-71, S4-72). It is also for the name of a signature's header.
+// CheckHeaderName returns an error (InvalidRequest) if name is not a valid header name, if the
+// server or HTTP itself sets the header, or if the header carries credentials, which are never
+// stored (S4-71, S4-72). It also applies to the name of a signature header.
 func CheckHeaderName(name string) error {
 	if name == "" || len(name) > maxHeaderName || strings.ContainsFunc(name, notInToken) {
 		return sluice.Errorf(sluice.InvalidRequest, "%q is not a header name", name)
@@ -59,7 +59,7 @@ func isReserved(name string) bool {
 		"content-length", "content-type", "content-encoding",
 		"authorization", "cookie", "cookie2", "set-cookie",
 		"traceparent", "tracestate", "baggage",
-		"idempotency-key", "x-idempotency-key": // the transport would resend such requests by itself
+		"idempotency-key", "x-idempotency-key": // with them, net/http would repeat failed requests by itself
 		return true
 	}
 	return false
@@ -69,8 +69,8 @@ func notInToken(r rune) bool {
 	return notInName(r) && !strings.ContainsRune("!#$%&'*+.^`|~", r)
 }
 
-// isHeaderValue reports whether value reaches a receiver unchanged: no control bytes, no space at
-// the ends, nothing outside ASCII.
+// isHeaderValue reports whether value reaches a receiver unchanged: it has no control characters,
+// no white space at its ends, and nothing outside ASCII.
 func isHeaderValue(value string) bool {
 	return strings.TrimSpace(value) == value &&
 		!strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r >= 0x7f })

@@ -12,11 +12,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// mostIdentities limits the transports that are kept; more of them cost handshakes.
+// mostIdentities limits the transports that are kept. Beyond it, evicted ones cost new handshakes.
 const mostIdentities = 1024
 
-// identities are the transports of endpoints with a client certificate or authorities of their own. Each has its own connections:
-// none is used with another identity.
+// identities holds the transports of endpoints with a client certificate, or certificate
+// authorities, of their own. Each transport has its own connections, so that no connection is used
+// with another identity.
 type identities struct {
 	guard *guard
 	kept  *lru.Cache[[sha256.Size]byte, *http.Transport]
@@ -30,15 +31,16 @@ func newIdentities(g *guard) *identities {
 	return &identities{guard: g, kept: kept}
 }
 
-// of returns the transport of a subscription's requests; nil: the common one. Code InvalidRequest if its identity is invalid.
+// of returns the transport for a subscription's requests; nil: the common one. Code InvalidRequest
+// if the subscription's certificate or key is invalid.
 func (i *identities) of(sub *sluice.Subscription) (*http.Transport, error) {
 	settings := sub.Endpoint.TLS
 	if settings == nil {
-		return nil, nil //nolint:nilnil // most have none
+		return nil, nil //nolint:nilnil // most subscriptions have no TLS settings
 	}
 	hash := sha256.New()
 	for _, part := range []string{settings.Certificate, "\x00", sub.Credentials.PrivateKey, "\x00", settings.CA} {
-		_, _ = hash.Write([]byte(part)) // it never fails
+		_, _ = hash.Write([]byte(part)) // Write of a hash never fails
 	}
 	key := [sha256.Size]byte(hash.Sum(nil))
 	if t, ok := i.kept.Get(key); ok {
@@ -50,7 +52,7 @@ func (i *identities) of(sub *sluice.Subscription) (*http.Transport, error) {
 		config.RootCAs.AppendCertsFromPEM([]byte(settings.CA))
 	}
 	if settings.Certificate != "" {
-		pair, err := settings.KeyPair(sub.Credentials.PrivateKey, time.Time{}) // the endpoint decides about an expired one
+		pair, err := settings.KeyPair(sub.Credentials.PrivateKey, time.Time{}) // the zero time accepts an expired certificate: the endpoint decides about it
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +66,7 @@ func (i *identities) of(sub *sluice.Subscription) (*http.Transport, error) {
 	return t, nil
 }
 
-// expired adds to the description of a failure that the client's certificate has expired.
+// expired adds to the description of a failure that the client certificate has expired, if it has.
 func expired(sub *sluice.Subscription, why string, now time.Time) string {
 	if t := sub.Endpoint.TLS; t != nil && t.NotAfter != nil && now.After(*t.NotAfter) {
 		return why + "; the client certificate expired at " + t.NotAfter.Format(time.RFC3339)

@@ -9,19 +9,19 @@ import (
 )
 
 // line is the connection of one attempt. When the attempt has to end, the line is cut: the
-// connection is reset together with the unsent data in the kernel. After a plain close the kernel
-// would go on sending that for as long as the other end takes to read it.
+// connection is reset, which drops the unsent data in the kernel. After a plain close, the kernel
+// would continue to send that data for as long as the other end takes to read it.
 type line struct {
-	parent context.Context //nolint:containedctx // the attempt's: whether it was interrupted, or took too long
+	parent context.Context //nolint:containedctx // the attempt's context; it tells an interruption from a timeout
 
 	mu   sync.Mutex
 	conn net.Conn // nil: none yet, or released
-	over bool     // the attempt has to end: a new connection is cut at once
+	over bool     // the attempt has to end, so a new connection is cut at once
 }
 
-// follow returns a context for a request with the deadline of limit. It is done only when the line
-// is cut. Call the returned function when the request is over; it returns when nothing of the
-// request can leave any more.
+// follow returns a context for a request that has to end with limit. That context is done only
+// after the line is cut. Call the returned function when the request is over; it returns when
+// nothing of the request can leave any more.
 func (l *line) follow(limit context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(limit))
 	cut := make(chan struct{})
@@ -60,7 +60,7 @@ func (l *line) hold(conn net.Conn) {
 	}
 }
 
-// release says that the connection is not the attempt's any more, and reports whether it was not cut.
+// release ends the attempt's use of the connection. It returns false if the connection was cut.
 func (l *line) release() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,8 @@ func (l *line) release() bool {
 	return !l.over
 }
 
-// put says that the request was answered, and that the connection is released.
+// put is called when net/http takes the connection back. Without an error, the attempt does not use
+// it any more.
 func (l *line) put(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +85,8 @@ func (l *line) end() {
 	l.cut()
 }
 
-// cut drops the connection. One that other attempts share, as in HTTP/2, is not dropped for a
-// timeout: theirs would fail.
+// cut resets the connection. It does not reset an HTTP/2 connection for a timeout, because other
+// attempts may share it.
 func (l *line) cut() {
 	conn := l.conn
 	if secure, ok := conn.(*tls.Conn); ok {

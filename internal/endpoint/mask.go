@@ -12,19 +12,21 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// masked replaces a secret in the excerpt of an answer.
+// masked replaces a secret in the excerpt of a response.
 const masked = "***"
 
-// minMasked is the minimum length of a masked secret: shorter texts are too common.
+// minMasked is the minimum length of a secret that is masked, because shorter texts are too common.
 const minMasked = 6
 
-// mask lists the texts to remove from an endpoint's answers, longest first: many endpoints repeat
+// mask lists the texts to remove from an endpoint's responses, longest first. Many endpoints repeat
 // the request in an error.
 type mask []string
 
-// newMask returns the mask of a subscription: each of its secrets, expired ones too, with and
-// without the prefix and the padding of base64 and in decoded form, and the values of headers with
-// names of credentials, the endpoint's credentials, and the access token, if there is one. Each is included in plain form, JSON-escaped and query-escaped.
+// newMask returns the mask of a subscription. It has each of the subscription's secrets, even
+// expired ones, with and without prefix and base64 padding, and decoded. It also has the values of
+// headers whose names suggest credentials, the endpoint's credentials, and the access token, if
+// there is one. Each text is included in plain form, with escaped slashes as in JSON, and
+// query-escaped.
 func newMask(sub *sluice.Subscription, token *oauth2.Token) mask {
 	var m mask
 	for _, secret := range sub.Secrets {
@@ -54,7 +56,7 @@ func newMask(sub *sluice.Subscription, token *oauth2.Token) mask {
 	return m
 }
 
-// add adds texts in the forms in which they may come back.
+// add adds texts in the forms in which a response may repeat them.
 func (m mask) add(texts ...string) mask {
 	for _, text := range texts {
 		if len(text) < minMasked {
@@ -78,7 +80,7 @@ func isCredential(name string) bool {
 	}, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// longest returns the length of the longest text that is masked.
+// longest returns the length of the longest text in the mask.
 func (m mask) longest() int {
 	if len(m) == 0 {
 		return 0
@@ -89,7 +91,7 @@ func (m mask) longest() int {
 // apply returns the text without secrets.
 func (m mask) apply(text string) string { return m.head(text, len(text)) }
 
-// head returns the first limit bytes of the text, with secrets that begin there masked.
+// head returns the first limit bytes of the text, and masks the secrets that begin within them.
 func (m mask) head(text string, limit int) string {
 	limit = min(limit, len(text))
 	if !slices.ContainsFunc(m, func(secret string) bool { return strings.Contains(text, secret) }) { // not a secret: to the endpoint, which wrote the text
@@ -108,7 +110,7 @@ func (m mask) head(text string, limit int) string {
 	return kept.String()
 }
 
-// at returns the length of the secret that the text begins with, 0 if it does not.
+// at returns the length of the secret with which the text begins; 0: it begins with none.
 func (m mask) at(text string) int {
 	for _, secret := range m {
 		if strings.HasPrefix(text, secret) { // not a secret: to the endpoint, which wrote the text

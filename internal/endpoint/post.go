@@ -12,18 +12,18 @@ import (
 
 // Reply is the outcome of a Post.
 type Reply struct {
-	Outcome    sluice.Outcome // Delivered, Gone, Failed; Refused: nothing was sent, nor will it ever be
-	Status     int            // 0: there was no answer
-	Body       []byte         // of a 2xx, MaxResponse bytes at most
+	Outcome    sluice.Outcome // Delivered, Gone, Failed; Refused: nothing was sent, and a retry would not send it either
+	Status     int            // 0: there was no response
+	Body       []byte         // the body of a 2xx, at most MaxResponse bytes
 	Whole      bool           // Body is complete
-	Error      string         // a short text, unless it was delivered
+	Error      string         // a short description, unless the outcome is Delivered
 	Class      sluice.FailureClass
 	RetryAfter time.Duration // requested by the endpoint; 0: none
 }
 
-// Post makes a request without an event, to a URL under the guard of every attempt. The headers are
-// sent unchanged: the caller has signed the body. It takes as long as timeout at most, over
-// connecting, headers and body, and ends as Send does when ctx is done.
+// Post sends a body that is not an event to a URL, with the address checks of every attempt. It
+// sends the headers unchanged, because the caller has signed the body. It takes at most timeout,
+// which includes connecting, headers and body. If ctx is done, it ends as Send does.
 func (s *Sender) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Reply {
 	defer shutdown.Sending(ctx)()
 	until := time.Now().Add(timeout)
@@ -42,7 +42,7 @@ func (s *Sender) Post(ctx context.Context, url string, header http.Header, body 
 	return reply
 }
 
-// postRequest returns a request without its body, which has so many bytes.
+// postRequest returns a request without its body, which has size bytes.
 func (s *Sender) postRequest(ctx context.Context, url string, header http.Header, size int64) (*http.Request, error) {
 	u, err := s.checkURL(url)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Sender) postRequest(ctx context.Context, url string, header http.Header
 	return req, nil
 }
 
-// reply returns the meaning of an answer, as read does. It keeps only the body of a 2xx.
+// reply returns the outcome of a response, as read does. It keeps the body only of a 2xx.
 func (s *Sender) reply(res *http.Response) (Reply, error) {
 	var a sluice.Attempt
 	if res.StatusCode < 200 || res.StatusCode > 299 {

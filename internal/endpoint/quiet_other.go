@@ -2,5 +2,5 @@
 
 package endpoint
 
-// quiet reports whether nothing is known to have come on a free connection.
+// quiet returns true: this platform cannot tell whether anything has arrived on a free connection.
 func (*wire) quiet() bool { return true }

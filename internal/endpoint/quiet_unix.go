@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// quiet reports whether nothing came on a free connection: no end, and no answer without a request.
+// quiet reports whether nothing has arrived on a free connection: neither its end nor a response
+// without a request.
 func (c *wire) quiet() bool {
 	if c.raw == nil {
 		return true

@@ -8,7 +8,7 @@ import (
 )
 
 // object is a JSON object that grows by appending. Names are constants, or attribute names of
-// [a-z0-9]: they are not escaped.
+// [a-z0-9], so they are not escaped.
 type object []byte
 
 func newObject(capacity int) object { return append(make(object, 0, capacity), '{') }

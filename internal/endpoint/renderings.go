@@ -6,22 +6,25 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// mostRendered is the largest data of an event whose body is kept: all kept ones are a megabyte at most.
+// mostRendered is the maximum size of an event's data for its body to be cached, so that the cache
+// takes about a megabyte at most.
 const mostRendered = 8 << 10
 
-// renderings are the bodies of the latest events as CloudEvents, which are the same for all subscriptions: an
-// event that several get is rendered and hashed twice at most.
+// renderings caches the bodies of the latest events as CloudEvents, which are the same for all
+// subscriptions. The second rendering of an event is cached, so the first two subscriptions render
+// it.
 type renderings [64]rendering
 
 type rendering struct {
 	mu   sync.Mutex
 	seq  uint64
-	data *byte // of the event: others of the same sequence have their own
+	data *byte // identifies the event together with seq, because an event of another namespace may have the same sequence
 	body []byte
 	hash string
 }
 
-// of returns the body of an event and its hash; "" if the hash is not known. The body must not be changed.
+// of returns the body of an event, which the caller must not change, and its hash; "" if the hash
+// was not computed.
 func (r *renderings) of(ev *sluice.Event) (body []byte, hash string) {
 	if len(ev.Data) == 0 || len(ev.Data) > mostRendered {
 		return ev.AppendJSON(nil), ""

@@ -24,27 +24,28 @@ type draft struct {
 	ev      *sluice.Event
 	target  *url.URL
 	number  int
-	at      time.Time // of signing: each attempt has its own (S1-67)
-	secrets []string  // live ones, newest first
+	at      time.Time // time of signing; each attempt has its own (S1-67)
+	secrets []string  // live secrets, newest first
 	header  http.Header
-	values  []string // of the header: one memory for all
+	values  []string // values of the header, in one allocation
 	body    []byte
 	batch   []byte // the body of a batch
-	hash    string // of the body; "": not known yet
+	hash    string // of the body; "": not computed yet
 
 	rendered *renderings
 	opts     *Options
 }
 
-// set sets a header of a canonical name.
+// set sets a header. name must be canonical.
 func (d *draft) set(name, value string) {
 	d.values = append(d.values, value)
 	n := len(d.values)
 	d.header[name] = d.values[n-1 : n : n]
 }
 
-// request returns the request of an attempt and its body, which is rendered once: the signed bytes are the
-// sent ones (S1-70). It enters the hash of the body into a. An error means that it can never be made (S4-63, S4-76).
+// request returns the request of an attempt and its body. The body is rendered once, so that the
+// signed bytes are the sent ones (S1-70). request sets the hash of the body in a. An error means
+// that the request can never be made (S4-63, S4-76).
 func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt, more ...*sluice.Event) (*http.Request, []byte, error) {
 	u, err := s.checkURL(sub.Endpoint.URL)
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 		a.PayloadHash = hashOf(d.body)
 	}
 	req := post(u, d.header)
-	req.Close = a.Number > 1 // or an address that DNS has left long ago would be used for ever, if it answers at all
+	req.Close = a.Number > 1 // otherwise retries would keep using an address that DNS does not return any more, if it still responds
 	return req, d.body, nil
 }
 
@@ -100,8 +101,8 @@ func hashOf(body []byte) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// headerID returns the event's id as a header value: unchanged, or percent-encoded if it has spaces
-// or anything outside printable ASCII.
+// headerID returns the event's id as a header value. It percent-encodes the id only if that has
+// spaces or anything outside printable ASCII.
 func headerID(id string) string {
 	if percent(id, "") == id {
 		return id
@@ -109,8 +110,8 @@ func headerID(id string) string {
 	return percent(id, "%")
 }
 
-// packWithin is pack. It returns an error (TooLarge) if the body has more than limit bytes; no
-// envelope is smaller than the data.
+// packWithin is pack with a limit. It returns an error (TooLarge) if the body has more than limit
+// bytes. It does not render data beyond the limit, because no envelope is smaller than the data.
 func (d *draft) packWithin(limit int64) error {
 	size := int64(len(d.ev.Data))
 	if size <= limit {
@@ -156,7 +157,7 @@ func (d *draft) pack() error {
 		return d.packRaw()
 	case sluice.EnvelopeTemplate:
 		return d.packTemplate()
-	case sluice.EnvelopeNotice: // without an event
+	case sluice.EnvelopeNotice: // this envelope has no event
 		return sluice.Errorf(sluice.Unprocessable, "the envelope %q is for mode wake", d.sub.Policy.Envelope)
 	default:
 		return sluice.Errorf(sluice.Unprocessable, "the envelope %q is unknown", d.sub.Policy.Envelope)
@@ -186,9 +187,9 @@ func (d *draft) packRaw() error {
 	return nil
 }
 
-// sign sets the headers of the subscription's scheme and no other (register C04). During a rotation
-// the schemes standard, ed25519 and rfc9421 sign with every live secret or key; the others have room for one
-// and take the newest (register C08).
+// sign sets the headers of the subscription's scheme and of no other (register C04). During a
+// rotation, the schemes standard, ed25519 and rfc9421 sign with every live secret or key. The other
+// schemes have room for one signature and use the newest secret (register C08).
 func (d *draft) sign(keys KeyRing) error {
 	switch d.sub.Policy.Signature.Scheme {
 	case sluice.SchemeStandard, "":
@@ -238,7 +239,8 @@ func (d *draft) signEd25519(keys KeyRing) error {
 	return nil
 }
 
-// signMessage signs the method, the URL, the body and the headers that describe it.
+// signMessage signs the method, the components of the URL, a digest of the body, and the headers that
+// describe the event.
 func (d *draft) signMessage(keys KeyRing) error {
 	if keys == nil {
 		return sluice.Errorf(sluice.Unprocessable, "this server has no key for the signature scheme rfc9421")

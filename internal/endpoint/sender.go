@@ -20,37 +20,39 @@ const (
 	defaultTimeout     = 15 * time.Second
 	defaultMaxBody     = 10 << 20
 	defaultMaxResponse = 64 << 10
-	// setUp limits connecting, which may outlive an attempt: the transport finishes a connection
-	// that it began, for the next attempt to use.
+	// setUp is the timeout of connecting. Connecting may outlive an attempt, because the transport
+	// finishes a connection that it has begun, for the next attempt to use.
 	setUp = 30 * time.Second
-	// idle is shorter than common load balancers' limits, so that connections end on our side.
+	// idle is how long a free connection is kept. It is shorter than the limits of common load
+	// balancers, so that this side closes connections.
 	idle        = 30 * time.Second
 	idlePerHost = 256
 	idleAll     = 4096
 )
 
-// KeyRing has the keys that the schemes ed25519 and rfc9421 sign with.
+// KeyRing has the keys of the schemes ed25519 and rfc9421.
 type KeyRing interface {
-	// SigningKeys returns the keys that sign now, the newest first: each makes a signature, so that
-	// during a rotation receivers may know either.
+	// SigningKeys returns the keys to sign with, the newest first. Each of them makes a signature,
+	// so that during a rotation a receiver may know either key.
 	SigningKeys() []webhook.SigningKey
 }
 
-// Options configure attempts. The zero value works: only https to public addresses.
+// Options configure attempts. The zero value permits only https to public addresses.
 type Options struct {
-	AllowCIDRs    []netip.Prefix                     // addresses admitted although they are not public
-	AllowLoopback bool                               // http:// and https:// to this host admitted (register C20)
+	AllowCIDRs    []netip.Prefix                     // addresses that are permitted although they are not public
+	AllowLoopback bool                               // permit http:// and https:// to this host (register C20)
 	Version       string                             // in User-Agent; default: "dev"
 	MaxBody       int64                              // limit of a request's body; default: 10 MiB
-	MaxResponse   int64                              // limit for reading an answer's body; default: 64 KiB
+	MaxResponse   int64                              // limit for reading a response's body; default: 64 KiB
 	Keys          KeyRing                            // nil: ed25519 and rfc9421 are refused
 	Resolver      *net.Resolver                      // default: net.DefaultResolver
 	Now           func() time.Time                   // default: time.Now
 	Trace         func(context.Context, http.Header) // adds traceparent; nil: none
-	Summary       func(*sluice.Event) []byte         // summary of an event's data, a JSON object; a nil function or result: none
-	// Render returns the body of an event and its content type, by a subscription's template, at most so many bytes; nil: none.
+	Summary       func(*sluice.Event) []byte         // returns the summary of an event's data, a JSON object, nil for none; nil: no event has one
+	// Render returns the body of an event, of at most limit bytes, by a subscription's template,
+	// and its content type. nil: the envelope template is refused.
 	Render    func(b *sluice.Body, ev *sluice.Event, limit int64) (body []byte, contentType string, err error)
-	PublicURL string // of the API, for dataref; "": it is left out
+	PublicURL string // public URL of the API, for dataref; "": dataref is left out
 }
 
 // Sender makes attempts over one pool of connections. It is safe for concurrent use.
@@ -65,7 +67,7 @@ type Sender struct {
 	rendered  renderings
 }
 
-// New returns a Sender. It opens nothing; Close it when no Send is in flight any more.
+// New returns a Sender. Close it when no Send is in flight any more.
 func New(opts Options) *Sender {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -85,30 +87,30 @@ func New(opts Options) *Sender {
 
 func newTransport(g *guard) *http.Transport {
 	return &http.Transport{
-		Proxy:                  nil, // never from the environment: a proxy would dial behind the guard
+		Proxy:                  nil, // ignores the environment, because a proxy would connect without the guard's checks
 		DialContext:            g.dial,
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    setUp,
 		MaxIdleConns:           idleAll,
 		MaxIdleConnsPerHost:    idlePerHost,
 		IdleConnTimeout:        idle,
-		DisableCompression:     true, // or an answer could unpack to more than its counted bytes
+		DisableCompression:     true, // otherwise a response could decompress to more bytes than were counted
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 }
 
-// Close closes the idle connections. It does not interrupt Sends in flight.
+// Close closes the idle connections. It does not interrupt a Send in flight.
 func (s *Sender) Close() {
 	s.wires.close()
 	s.transport.CloseIdleConnections()
 	s.ids.kept.Purge()
 }
 
-// Check returns an error if e can never be sent to: InsecureURL unless it is https (or loopback
-// where that is allowed), BlockedAddress if the host is, spells or now resolves to an address that
-// is not public, InvalidRequest for a URL or headers that cannot be sent. It asks DNS and nothing
-// else; a name that does not resolve now is no error, since the guard checks again at each attempt
-// (S0-22, S1-143, S4-59).
+// Check returns an error if requests to e are never allowed. Codes: InsecureURL unless the URL is
+// https, or loopback where that is permitted; BlockedAddress if the host is, or now resolves to, an
+// address that is not permitted, or is an unusual spelling of an address; InvalidRequest for a URL
+// or headers that cannot be sent. It asks only DNS. A name that does not resolve now is not an
+// error, because the guard checks again at each attempt (S0-22, S1-143, S4-59).
 func (s *Sender) Check(ctx context.Context, e sluice.Endpoint) error {
 	u, err := s.checkURL(e.URL)
 	if err != nil {
@@ -123,14 +125,14 @@ func (s *Sender) Check(ctx context.Context, e sluice.Endpoint) error {
 	return s.checkTokenURL(ctx, e.Auth.TokenURL)
 }
 
-// Send makes attempt number of delivering ev to sub and returns its outcome, all but the verdict.
-// It takes as long as the policy's timeout at most, over connecting, headers and body. Outcome
-// Refused means that nothing was sent, and that nothing will ever be until the subscription or the
-// event changes; an address that is blocked when it is dialled is Failed, since DNS may change
-// back. Dead is set if there is a better reason than NotSendable: the body would be larger than
-// MaxBody. The excerpt of an answer contains no secret. An attempt that ctx interrupts is Failed
-// too: check ctx.Err(). It returns soon then, and nothing of the request leaves this host after
-// that: its connection is dropped. Of more events of a batch, the attempt names those that it has sent.
+// Send makes the attempt with this number to deliver ev to sub, and returns it with all fields
+// except the verdict. It takes at most the policy's timeout, which includes connecting, headers and
+// body. Outcome Refused means that nothing was sent, and that nothing will be until the
+// subscription or the event changes. An address that is blocked when it is dialled is Failed,
+// because DNS may change back. Send sets Dead if there is a better reason than NotSendable: that
+// the body would be larger than MaxBody. The excerpt of a response contains no secret. If ctx ends,
+// Send resets the connection and returns soon, with outcome Failed; nothing of the request leaves
+// this host after that. The attempt names those of the events in more that it has sent.
 func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt {
 	a := sluice.Attempt{
 		Subscription: sub.ID,
@@ -172,7 +174,7 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 	return s.ended(a)
 }
 
-// call is a request with its body, which ends at a time.
+// call is a request with its body and its deadline.
 type call struct {
 	req       *http.Request
 	body      []byte
@@ -180,7 +182,8 @@ type call struct {
 	transport *http.Transport // nil: the common connections
 }
 
-// exchange makes a request and has its answer read. It follows no redirect and keeps no cookie (C06).
+// exchange makes a request, and calls read with the response. It follows no redirect and keeps no
+// cookie (C06).
 func (s *Sender) exchange(ctx context.Context, c call, read func(*http.Response) error) error {
 	req, body, until := c.req, c.body, c.until
 	if c.transport == nil && size(req)+len(body) <= maxRequest && s.wires.serves(req.URL) {
@@ -198,19 +201,19 @@ func (s *Sender) exchange(ctx context.Context, c call, read func(*http.Response)
 	defer over()
 	res, err := cmp.Or(c.transport, s.transport).RoundTrip(req.WithContext(held))
 	if err == nil {
-		defer func() { _ = res.Body.Close() }() // the needed part was read before
+		defer func() { _ = res.Body.Close() }() // read has read what is needed
 		if res.ProtoMajor == 1 && c.transport == nil {
 			s.wires.speaks(req.URL)
 		}
 		err = read(res)
 	}
-	if err != nil && limited.Err() != nil { // the connection failed because of that
+	if err != nil && limited.Err() != nil { // the connection failed because the time was over
 		return limited.Err()
 	}
 	return err
 }
 
-// size returns about how many bytes a request has before its body.
+// size returns approximately how many bytes a request has before its body.
 func size(req *http.Request) int {
 	n := len(req.URL.Path) + len(req.URL.RawQuery)
 	for name, values := range req.Header {

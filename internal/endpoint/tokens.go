@@ -22,14 +22,15 @@ import (
 
 const (
 	tokenTimeout = 15 * time.Second
-	tokenPause   = 5 * time.Second // between two requests for the same token
-	tokenLife    = 5 * time.Minute // of a token without an end
+	tokenPause   = 5 * time.Second // minimum time between two requests for the same token
+	tokenLife    = 5 * time.Minute // lifetime of a token without an expiry
 	tokenEarly   = 30 * time.Second
 	mostTokens   = 4096
 )
 
-// tokens are the OAuth 2 access tokens of endpoints, by their credentials. A token is fetched by one attempt, for all that
-// need it, under the guard of every attempt, and not again within tokenPause: whether that failed, or the endpoint refused it.
+// tokens caches the OAuth 2 access tokens of endpoints, by their credentials. One attempt fetches a
+// token for all attempts that need it, with the address checks of every attempt. The token is not
+// fetched again within tokenPause, even if fetching failed or the endpoint refused the token.
 type tokens struct {
 	client *http.Client
 	now    func() time.Time
@@ -37,22 +38,23 @@ type tokens struct {
 	held   *lru.Cache[[sha256.Size]byte, *credential]
 }
 
-// credential is a client at a token endpoint, with its token.
+// credential is a client of a token endpoint, with its token.
 type credential struct {
-	config *clientcredentials.Config // remembers which form of authentication the token endpoint accepts
+	config *clientcredentials.Config // caches which form of authentication the token endpoint accepts
 
 	mu      sync.Mutex
 	token   *oauth2.Token
 	err     error     // in place of the token
 	fetched time.Time // zero: not yet
-	until   time.Time // neither is used any more
+	until   time.Time // token and err are used until then
 }
 
-// newTokens returns tokens that are fetched by a transport. check decides whether a URL is allowed.
+// newTokens returns an empty cache of tokens, which are fetched with a transport. check returns an
+// error if a URL is not allowed.
 func newTokens(transport http.RoundTripper, check func(string) (*url.URL, error), now func() time.Time) *tokens {
 	held, err := lru.New[[sha256.Size]byte, *credential](mostTokens)
 	if err != nil {
-		panic(err) // the size is not positive
+		panic(err) // only for a size that is not positive
 	}
 	return &tokens{now: now, held: held, client: &http.Client{
 		Transport: checked{transport, check},
@@ -62,7 +64,7 @@ func newTokens(transport http.RoundTripper, check func(string) (*url.URL, error)
 	}}
 }
 
-// checked sends requests to allowed URLs only.
+// checked sends requests only to allowed URLs.
 type checked struct {
 	http.RoundTripper
 
@@ -76,7 +78,7 @@ func (c checked) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(req)
 }
 
-// of returns the access token for a subscription's requests. It waits until the time at most.
+// of returns the access token for a subscription's requests. It waits at most until the time until.
 func (t *tokens) of(ctx context.Context, sub *sluice.Subscription, until time.Time) (*oauth2.Token, error) {
 	key, c, err := t.credential(sub)
 	if err != nil {
@@ -96,7 +98,7 @@ func (t *tokens) of(ctx context.Context, sub *sluice.Subscription, until time.Ti
 	return token, err
 }
 
-// credential returns what is known of a subscription's client.
+// credential returns the cache entry of a subscription's client, and its key.
 func (t *tokens) credential(sub *sluice.Subscription) (key [sha256.Size]byte, _ *credential, err error) {
 	auth := sub.Endpoint.Auth
 	identity, err := json.Marshal([]any{auth, sub.Credentials.ClientSecret})
@@ -119,14 +121,15 @@ func (t *tokens) credential(sub *sluice.Subscription) (key [sha256.Size]byte, _ 
 	return key, c, nil
 }
 
-// usable returns the token, or why there is none, and whether that is still true.
+// usable returns the token, or the error of fetching it, and whether these may still be used.
 func (c *credential) usable(now time.Time) (*oauth2.Token, error, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.token, c.err, now.Before(c.until)
 }
 
-// fetch asks for a token, unless another attempt did so just now. It outlives the attempt that began it.
+// fetch requests a token, unless another attempt has just done so. It may outlive the attempt that
+// began it.
 func (t *tokens) fetch(ctx context.Context, c *credential) error {
 	if _, err, ok := c.usable(t.now()); ok {
 		return err
@@ -148,10 +151,11 @@ func (t *tokens) fetch(ctx context.Context, c *credential) error {
 	return err
 }
 
-// authorize adds the access token to the headers of a subscription's request; nil if it has none.
+// authorize adds the access token to the headers of a subscription's request and returns it; nil if
+// the endpoint needs none.
 func (s *Sender) authorize(ctx context.Context, sub *sluice.Subscription, header http.Header, until time.Time) (*oauth2.Token, error) {
 	if sub.Endpoint.Auth == nil {
-		return nil, nil //nolint:nilnil // most have none
+		return nil, nil //nolint:nilnil // most endpoints need none
 	}
 	token, err := s.tokens.of(ctx, sub, until)
 	if err != nil {
@@ -173,7 +177,8 @@ func (s *Sender) checkTokenURL(ctx context.Context, address string) error {
 	return err
 }
 
-// usableUntil returns when a token is fetched anew: some time before its end, but not at once.
+// usableUntil returns when a token has to be fetched again: some time before its expiry, but not
+// within tokenPause.
 func usableUntil(token *oauth2.Token, now time.Time) time.Time {
 	life := tokenLife
 	if !token.Expiry.IsZero() {
@@ -182,7 +187,8 @@ func usableUntil(token *oauth2.Token, now time.Time) time.Time {
 	return now.Add(max(tokenPause, life-min(tokenEarly, life/4)))
 }
 
-// refused says that an endpoint did not accept a token: the next attempt gets another one, if this one is not new.
+// refused records that an endpoint did not accept a token. A later attempt gets another token, but
+// not within tokenPause of fetching this one.
 func (t *tokens) refused(sub *sluice.Subscription, token *oauth2.Token) {
 	_, c, err := t.credential(sub)
 	if err != nil {
@@ -190,7 +196,7 @@ func (t *tokens) refused(sub *sluice.Subscription, token *oauth2.Token) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.token == token { // not a secret: which token it is, not its text
+	if c.token == token { // not a secret: compares pointers, not texts
 		c.until = minTime(c.until, c.fetched.Add(tokenPause))
 	}
 }
@@ -202,7 +208,7 @@ func minTime(a, b time.Time) time.Time {
 	return b
 }
 
-// noToken describes why there is no token.
+// noToken describes why there is no access token.
 func noToken(ctx context.Context, sub *sluice.Subscription, err error, timeout time.Duration) string {
 	from := sluice.HideURL(sub.Endpoint.Auth.TokenURL)
 	if refusal, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
@@ -214,7 +220,7 @@ func noToken(ctx context.Context, sub *sluice.Subscription, err error, timeout t
 		return clip(strings.TrimSpace(fmt.Sprintf("no access token: %s responded with status %d %s", from, status, reason)), 512)
 	}
 	why := failure(ctx, err, timeout)
-	if refused, ok := errors.AsType[*sluice.Error](err); ok { // by checkURL
+	if refused, ok := errors.AsType[*sluice.Error](err); ok { // an error of checkURL
 		why = refused.Message
 	}
 	if why == noResponse {

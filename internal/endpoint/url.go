@@ -11,8 +11,9 @@ import (
 
 const maxURL = 2048
 
-// checkURL returns the URL if its text allows a request: names are not resolved. It admits one
-// spelling of each address, because resolvers and URL parsers disagree about the others.
+// checkURL parses a URL and returns an error if its text rules out a request. It does not resolve
+// names. It permits only one spelling of each address, because resolvers and URL parsers disagree
+// about the others.
 func (s *Sender) checkURL(raw string) (*url.URL, error) {
 	if err := checkText(raw); err != nil {
 		return nil, err
@@ -85,8 +86,8 @@ func checkSpelling(hostport, host string) error {
 	return nil
 }
 
-// endsInNumber distinguishes an address from a name as the WHATWG URL standard does: 2130706433,
-// 0x7f.1, 0177.0.0.1, 127.1, 1.2.3.4. are addresses to one resolver or another.
+// endsInNumber tells an address from a name as the WHATWG URL standard does. For one resolver or
+// another, 2130706433, 0x7f.1, 0177.0.0.1, 127.1 and 1.2.3.4. are addresses.
 func endsInNumber(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])

@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	maxHead = 64 << 10 // of an answer, with all that comes before it
-	// maxRequest is the largest request on a wire: the kernel takes it at once, whether or not the other end
-	// reads it. So the answer to a larger one, which may come before all of it is read, is the transport's.
+	maxHead = 64 << 10 // of a response, including informational responses before it
+	// maxRequest is the maximum size of a request on a wire. The kernel accepts such a request at
+	// once, whether or not the other end reads it. The transport sends larger requests, because it
+	// can read a response that comes before the request is written.
 	maxRequest = 16 << 10
 )
 
@@ -30,10 +31,10 @@ type wire struct {
 	of     *wires
 	host   *wiresOf
 	conn   net.Conn
-	raw    syscall.RawConn // of the kernel's connection; nil: unknown
+	raw    syscall.RawConn // the connection in the kernel; nil: unknown
 	since  time.Time       // free since then
-	left   int             // bytes to read
-	served bool            // a request was answered on it
+	left   int             // how many bytes of the head may still be read
+	served bool            // a request on it has had a response
 }
 
 func newWire(w *wires, h *wiresOf, conn net.Conn) *wire {
@@ -44,7 +45,8 @@ func newWire(w *wires, h *wiresOf, conn net.Conn) *wire {
 	return c
 }
 
-// exchange makes a request and has its answer read. It reports whether the connection can be used again.
+// exchange makes a request, and calls read with the response. It reports whether the connection can
+// be used again.
 func (c *wire) exchange(req *http.Request, body []byte, until time.Time, read func(*http.Response) error) (again bool, err error) {
 	if err := c.conn.SetDeadline(until); err != nil {
 		return false, errUnsent
@@ -61,7 +63,7 @@ func (c *wire) exchange(req *http.Request, body []byte, until time.Time, read fu
 		from.Reset(nil)
 		c.of.answers.Put(from)
 	}()
-	res, err := c.answer(req, from) //nolint:bodyclose // nothing is behind it but the connection
+	res, err := c.answer(req, from) //nolint:bodyclose // the body is only a view of the connection
 	if err != nil {
 		return false, err
 	}
@@ -74,7 +76,8 @@ func (c *wire) exchange(req *http.Request, body []byte, until time.Time, read fu
 	return rest.over && !res.Close && !req.Close && res.StatusCode >= http.StatusOK && from.Buffered() == 0, nil
 }
 
-// send writes a request at once.
+// send writes a request with one call. It returns errUnsent if the other end had closed the
+// connection before.
 func (c *wire) send(req *http.Request, body []byte) error {
 	buf, ok := c.of.requests.Get().(*[]byte)
 	if !ok {
@@ -93,7 +96,7 @@ func (c *wire) send(req *http.Request, body []byte) error {
 	return err
 }
 
-// answer reads the header of the final answer.
+// answer reads the head of the final response, and skips informational ones.
 func (c *wire) answer(req *http.Request, from *bufio.Reader) (*http.Response, error) {
 	c.left = maxHead
 	for {
@@ -108,7 +111,7 @@ func (c *wire) answer(req *http.Request, from *bufio.Reader) (*http.Response, er
 	}
 }
 
-// Read reads from the connection, while the answer's header lasts no more than may be.
+// Read reads from the connection. It fails with errHead when the response's head exceeds maxHead.
 func (c *wire) Read(p []byte) (int, error) {
 	if c.left <= 0 {
 		return 0, errHead
@@ -118,7 +121,7 @@ func (c *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ending is a body that knows whether it was read to its end.
+// ending is a body that records whether it was read to its end.
 type ending struct {
 	io.ReadCloser
 
@@ -131,7 +134,8 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// exchange makes a request and has its answer read, on one connection. It ends with ctx, or at a time.
+// exchange makes a request on a kept or new connection, and calls read with the response. It ends
+// with ctx, or at the time until.
 func (w *wires) exchange(ctx context.Context, req *http.Request, body []byte, until time.Time, read func(*http.Response) error) error {
 	l := line{parent: ctx}
 	defer l.watch()()
@@ -149,7 +153,7 @@ func (w *wires) exchange(ctx context.Context, req *http.Request, body []byte, un
 		if err != nil {
 			l.end()
 			w.drop(ctx, c)
-			if !time.Now().Before(until) { // the connection failed because of that
+			if !time.Now().Before(until) { // the connection failed because the time was over
 				return context.DeadlineExceeded
 			}
 			return err

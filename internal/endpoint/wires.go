@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	fewWires = 32                    // connections to a host, for each processor, that are opened at once; 64 at least
-	turnover = 10 * time.Millisecond // beyond them, only if answers take longer than this
+	fewWires = 32                    // connections to a host, for each processor, that may be opened without waiting; at least 64 in all
+	turnover = 10 * time.Millisecond // beyond that, another is opened only if responses take longer than this
 )
 
-// origin is where connections lead.
+// origin is the destination of connections.
 type origin struct {
 	secure bool
 	host   string // as in the URL, with the port if it has one
@@ -25,15 +25,16 @@ type origin struct {
 
 func originOf(u *url.URL) origin { return origin{u.Scheme == "https", u.Host} }
 
-// wires are the kept connections that speak HTTP/1.1 (decision 0049). The transport has those that
-// speak HTTP/2, and the first ones to a host behind TLS, whose protocol is not known yet.
+// wires holds the kept connections that speak HTTP/1.1 (decision 0049). The transport has the
+// connections that speak HTTP/2, and the first one to a host with TLS, whose protocol is not known
+// yet.
 type wires struct {
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	config func() *tls.Config // of connections with TLS; a nil result: the default
-	enough int                // connections to a host that answers quickly, to keep the processors busy
-	soon   time.Duration      // until a look
+	config func() *tls.Config // returns the TLS settings; a nil result: the default
+	enough int                // connections to a host that responds quickly which keep the processors busy
+	soon   time.Duration      // pause before look
 
-	requests, answers sync.Pool // memory of exchanges: free connections have none
+	requests, answers sync.Pool // buffers of exchanges; free connections hold none
 
 	mu      sync.Mutex
 	closed  bool
@@ -42,31 +43,31 @@ type wires struct {
 	sweeper *time.Timer // nil: no host is known
 }
 
-// wiresOf is the connections to one host.
+// wiresOf holds the connections to one host.
 type wiresOf struct {
 	origin  origin
 	name    string // for the dialler and TLS
 	address string
-	used    time.Time // of the last request
+	used    time.Time // time of the last request
 	unsure  bool      // a handshake has failed: the host may not speak HTTP/1.1 any more
 
-	free     []*wire // the last one was used last
+	free     []*wire // the most recently used is last
 	open     int     // in use or free
 	dialling int
 	waiting  []*waiter
-	turned   int  // connections that were released since the last look
+	turned   int  // how many connections were released since the last look
 	looks    bool // a look is due
 }
 
 // waiter is an attempt that waits for a connection.
 type waiter struct {
 	host  *wiresOf
-	ready chan connected // has room for one
-	over  bool           // it has one, or gave up
-	dials bool           // a connection is made for it
+	ready chan connected // has room for one element
+	over  bool           // it got a connection or an error, or gave up
+	dials bool           // a connection is being opened for it
 }
 
-// connected is a connection, or why there is none.
+// connected is a connection, or the error of opening it.
 type connected struct {
 	wire *wire
 	err  error
@@ -80,14 +81,14 @@ func newWires(dial func(context.Context, string, string) (net.Conn, error), conf
 	}
 }
 
-// speaks notes that a host with TLS speaks HTTP/1.1.
+// speaks records that a host speaks HTTP/1.1.
 func (w *wires) speaks(u *url.URL) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.host(u).unsure = false
 }
 
-// serves reports whether requests to a host use these connections.
+// serves reports whether requests to a URL use these connections.
 func (w *wires) serves(u *url.URL) bool {
 	if u.Scheme == "http" {
 		return true
@@ -122,8 +123,8 @@ func (w *wires) host(u *url.URL) *wiresOf {
 	return h
 }
 
-// take returns a connection to a host: a free one, or the first of one that becomes free and one that
-// is made. reused reports whether it served a request before.
+// take returns a connection to a host: a free one, or else whichever is ready first, one that
+// becomes free or a new one. reused reports whether it has served a request before.
 func (w *wires) take(ctx context.Context, u *url.URL, until time.Time) (c *wire, reused bool, err error) {
 	for {
 		c, wait := w.pick(ctx, u)
@@ -159,7 +160,7 @@ func (w *wires) pick(ctx context.Context, u *url.URL) (*wire, *waiter) {
 	return nil, wait
 }
 
-// await returns what a waiter gets.
+// await returns the connection or the error that a waiter gets.
 func (w *wires) await(ctx context.Context, wait *waiter, until time.Time) (*wire, error) {
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
@@ -183,7 +184,7 @@ func (w *wires) await(ctx context.Context, wait *waiter, until time.Time) (*wire
 	return nil, err
 }
 
-// leave takes a waiter out of the line. The caller holds the lock.
+// leave removes a waiter from the line. The caller holds the lock.
 func (wait *waiter) leave() {
 	wait.over = true
 	if i := slices.Index(wait.host.waiting, wait); i >= 0 {
@@ -191,8 +192,8 @@ func (wait *waiter) leave() {
 	}
 }
 
-// look makes as many connections again as there are, for the waiters, unless those that are there were
-// released meanwhile, each once: then they are enough.
+// look opens more connections for the waiters, up to as many as there are. If every connection was
+// released since the last look, the connections are enough, and look opens none.
 func (w *wires) look(ctx context.Context, h *wiresOf) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +215,7 @@ func (w *wires) look(ctx context.Context, h *wiresOf) {
 	}
 }
 
-// lookLater lets look be called soon. The caller holds the lock.
+// lookLater schedules a call of look. The caller holds the lock.
 func (w *wires) lookLater(ctx context.Context, h *wiresOf) {
 	if !h.looks {
 		h.looks = true
@@ -222,8 +223,8 @@ func (w *wires) lookLater(ctx context.Context, h *wiresOf) {
 	}
 }
 
-// connect makes a connection for a waiter, or for another one if that has one first. The caller holds
-// the lock.
+// connect opens a connection for a waiter. If the waiter gets another one first, the new connection
+// goes to the next waiter. The caller holds the lock.
 func (w *wires) connect(ctx context.Context, h *wiresOf, wait *waiter) {
 	wait.dials = true
 	h.dialling++
@@ -244,7 +245,7 @@ func (w *wires) connect(ctx context.Context, h *wiresOf, wait *waiter) {
 	}()
 }
 
-// open dials a host. That outlives the attempt that began it.
+// open dials a host. It may outlive the attempt that began it.
 func (w *wires) open(ctx context.Context, h *wiresOf) (*wire, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), setUp)
 	defer cancel()
@@ -266,17 +267,17 @@ func (w *wires) open(ctx context.Context, h *wiresOf) (*wire, error) {
 	config.NextProtos = []string{"http/1.1"}
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close() // the handshake's error says more
+		_ = conn.Close() // the error of the handshake says more
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		h.unsure = true // the next exchange is the transport's
+		h.unsure = true // the next exchange uses the transport
 		return nil, err
 	}
 	c.conn = secure
 	return c, nil
 }
 
-// put hands a connection that can be used again to the first waiter, or keeps it for a while.
+// put hands a connection that can be used again to the first waiter, or keeps it as free.
 func (w *wires) put(c *wire) {
 	w.mu.Lock()
 	h := c.host
@@ -305,7 +306,7 @@ func (w *wires) put(c *wire) {
 	}
 }
 
-// drop closes a connection. One that is waited for is made in its place.
+// drop closes a connection, and opens another one if an attempt waits for one.
 func (w *wires) drop(ctx context.Context, c *wire) {
 	w.mu.Lock()
 	h := c.host
@@ -321,7 +322,8 @@ func (w *wires) drop(ctx context.Context, c *wire) {
 	_ = c.conn.Close() // it may be closed already
 }
 
-// sweep closes connections that were free for long, and forgets hosts without any.
+// sweep closes connections that have been free for idle, and forgets unused hosts without
+// connections.
 func (w *wires) sweep() {
 	w.mu.Lock()
 	var closing []*wire

@@ -18,10 +18,10 @@ type Query struct {
 	Namespace string
 	Mode      sluice.Mode
 	State     sluice.State
-	ByID      bool   // in the order of the IDs, instead of newest first
+	ByID      bool   // order by ID, instead of newest first
 	Limit     int    // 0: all
 	Cursor    string // NextCursor of the previous page
-	// Whether the caller may see the subscription; nil: all.
+	// Visible reports whether the caller may see a subscription; nil: it may see all.
 	Visible func(*sluice.Subscription) bool
 }
 
@@ -31,8 +31,8 @@ type Page struct {
 	NextCursor    string // empty on the last page
 }
 
-// List returns a page of the matching subscriptions, in the order of the query and without secrets. Code
-// InvalidRequest for an invalid cursor.
+// List returns a page of the subscriptions that match, in the order of the query, without secrets.
+// Code InvalidRequest for an invalid cursor.
 func (r *Registry) List(ctx context.Context, q Query) (Page, error) {
 	after, err := q.after()
 	if err != nil {
@@ -76,10 +76,10 @@ func newestFirst(a, b place) int {
 	return cmp.Or(b.created.Compare(a.created), strings.Compare(b.id, a.id))
 }
 
-// byID is in the cursors of that order, in place of a time.
+// byID takes the place of the time in cursors of the order by ID.
 const byID = "id"
 
-// cursor returns the cursor behind a subscription.
+// cursor returns the cursor for the page that follows a subscription.
 func (q Query) cursor(s *sluice.Subscription) string {
 	began := s.CreatedAt.Format(time.RFC3339Nano)
 	if q.ByID {
@@ -88,10 +88,10 @@ func (q Query) cursor(s *sluice.Subscription) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(began + " " + s.ID))
 }
 
-// After returns the cursor behind a subscription, for the query's order.
+// After returns the cursor for the page that follows a subscription, in the query's order.
 func (q Query) After(s *sluice.Subscription) string { return q.cursor(s) }
 
-// after returns the place of the cursor. Code InvalidRequest for a cursor of another order.
+// after returns the place in the query's cursor. Code InvalidRequest for a cursor of another order.
 func (q Query) after() (place, error) {
 	if q.Cursor == "" {
 		return place{}, nil

@@ -7,9 +7,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// PutHandler creates the subscription of a module's handler, or changes the existing one to the request and resumes it: it goes on
-// where it was. One with another namespace or pattern is made anew. Codes as for Put; SubscriptionDiffers if the ID is of a
-// subscription that is not the module's.
+// PutHandler creates the subscription of a module's handler. If it exists, PutHandler changes it to
+// the request and resumes it at its position. It deletes and creates it again if it is cancelled,
+// or if the namespace, the pattern or the ordering changes. Codes as for Put; SubscriptionDiffers
+// if the ID belongs to a subscription that is not the module's.
 func (r *Registry) PutHandler(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, error) {
 	existing, err := r.load(ctx, id)
 	if sluice.CodeOf(err) == sluice.SubscriptionMissing {

@@ -16,16 +16,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Patch applies a JSON merge patch to the representation of a subscription and returns the result
-// without its secret. The endpoint, the filter and the policy can change; the identity (id,
-// namespace, mode, pattern, target, start, idempotency key) and the fields set by the server cannot
-// (C08), but may be repeated. In mode wake, only enabled and the metadata can change (S1-04). A
-// revision other than 0 must be the stored one. When it returns, this replica acts on the change, as
-// for Pause.
+// Patch applies a JSON merge patch to the representation of a subscription, and returns the result
+// without its secret. A patch can change the endpoint, the filter, the policy, the replay window,
+// enabled, the description and the metadata. It cannot change the identity (id, namespace, mode,
+// pattern, target, start, idempotency key) and the fields that the server sets (C08), but may
+// repeat them. In mode wake, only enabled and the metadata can change (S1-04). A revision other
+// than 0 must be the stored one. When Patch returns, this replica acts on the change, as for Pause.
 //
-// Codes: SubscriptionMissing; RevisionMismatch; Conflict if it is cancelled, or cannot change in
-// its mode; InvalidRequest for an immutable field, including the secret; those of an invalid
-// request.
+// Codes: SubscriptionMissing; RevisionMismatch; Conflict if the subscription is cancelled, or a
+// field cannot change in its mode; InvalidRequest for an immutable field, including the secret;
+// those of an invalid request.
 func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision uint64, by string) (*sluice.Subscription, error) {
 	var before *sluice.Subscription
 	a := act{by: by, action: sluice.ActionSubscriptionUpdate, event: sluice.TypeSubscriptionUpdated}
@@ -64,30 +64,31 @@ func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision 
 	return after, nil
 }
 
-// rebind binds a subscription to the caller's grant if the caller changes its target or its
-// selection: an admin changing another principal's subscription gets no more access than its own
-// grant permits, and for no longer.
+// rebind binds a subscription to the caller's grant if the caller changes the endpoint or the
+// filter. So an admin that changes another principal's subscription gets no more access than its
+// own grant permits, and for no longer.
 func rebind(by sluice.Caller, before, after *sluice.Subscription) {
 	if by.Grant != "" && (!reflect.DeepEqual(before.Endpoint, after.Endpoint) || !reflect.DeepEqual(before.Filter, after.Filter)) {
 		after.Grant = by.Binding()
 	}
 }
 
-// recheck returns the reason why a changed subscription is invalid. An unchanged endpoint is not
-// resolved again: a temporary outage is no reason to refuse a new description.
+// recheck returns an error if a changed subscription is invalid. It does not resolve an unchanged
+// endpoint again, because a temporary outage is no reason to refuse, for example, a new
+// description.
 func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscription) error {
 	if err := check(after); err != nil {
 		return err
 	}
-	if len(after.Secrets) > 0 { // a damaged record may have none, and gets one by rotation
+	if len(after.Secrets) > 0 { // a damaged record may have none; a rotation creates one
 		if err := after.Policy.Signature.Scheme.CheckSecret(after.Secrets[0].Value); err != nil {
-			return err // rotate first: new secrets suit every scheme
+			return err // remedy: rotate first, because a new secret suits every scheme
 		}
 	}
 	if before.Policy.Ordering != after.Policy.Ordering {
 		return sluice.Errorf(sluice.InvalidRequest, "policy.ordering cannot change, because lane keys depend on it; create a new subscription")
 	}
-	// Unchanged types may have left the catalogue.
+	// Types that do not change may have left the catalogue.
 	if !slices.Equal(before.Filter.Types, after.Filter.Types) {
 		if err := r.checkTypes(after); err != nil {
 			return err
@@ -110,7 +111,7 @@ func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscripti
 	return r.needs.Quota.Move(after)
 }
 
-// move replaces the reservations of the old configuration by those of the new one.
+// move replaces the structure reservation of the old configuration by that of the new one.
 func (r *Registry) move(ctx context.Context, before, after *sluice.Subscription) error {
 	was, err := structureKey(before)
 	if err != nil {
@@ -132,16 +133,17 @@ func (r *Registry) move(ctx context.Context, before, after *sluice.Subscription)
 	return r.hold(ctx, after)
 }
 
-// mutable returns the fields that a patch may change, and the one that is not part of the
-// subscription.
+// mutable returns the fields that a patch may change, and last_event_at, which responses show but
+// the record does not have.
 func mutable() []string {
 	return []string{"filter", "endpoint", "policy", "replay_window", "enabled", "description", "metadata", "last_event_at"}
 }
 
-// mutableOfWake is mutable for the mode wake.
+// mutableOfWake is mutable for subscriptions of mode wake.
 func mutableOfWake() []string { return []string{"enabled", "metadata", "last_event_at"} }
 
-// fixed returns the error for a field that cannot change in the mode.
+// fixed turns the error for an immutable field into that for a field that is immutable in mode
+// wake.
 func fixed(err error) error {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok {
@@ -150,8 +152,8 @@ func fixed(err error) error {
 	return &sluice.Error{Code: sluice.Conflict, Message: e.Message + " in mode wake: delete the subscription and create a new one", Details: e.Details}
 }
 
-// patched is a patched representation. Its filter is parsed separately, because its errors have a
-// code of their own.
+// patched is a patched representation. The filter is parsed separately, because its errors have
+// another code.
 type patched struct {
 	sluice.Subscription
 
@@ -183,7 +185,7 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 	if next.Endpoint.Secret != "" {
 		return sluice.Errorf(sluice.InvalidRequest, "the secret cannot be patched; rotate it: POST …/secret/rotate").With("field", "endpoint.secret")
 	}
-	is, err := json.Marshal(next.Subscription) // without the empty fields of the patch
+	is, err := json.Marshal(next.Subscription) // drops fields that the patch set to empty values
 	if err != nil {
 		return fmt.Errorf("encode subscription: %w", err)
 	}
@@ -202,13 +204,13 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 	return nil
 }
 
-// take copies the mutable fields, and sets defaults.
+// take copies the mutable fields from next to sub, and sets defaults.
 func take(sub, next *sluice.Subscription) {
 	sub.Filter, sub.Endpoint, sub.Policy = next.Filter, next.Endpoint, next.Policy
 	sub.ReplayWindow = next.ReplayWindow
 	sub.Description, sub.Metadata = next.Description, next.Metadata
 	switch {
-	case next.Enabled == sub.Enabled: // disabled and suspended subscriptions stay so
+	case next.Enabled == sub.Enabled: // the state is unchanged, also disabled or suspended
 	case next.Enabled:
 		sub.State, sub.Reason = sluice.Active, ""
 	default:
@@ -218,8 +220,8 @@ func take(sub, next *sluice.Subscription) {
 	complete(sub)
 }
 
-// unchangedBut returns an error (InvalidRequest) naming the first field, without the exceptions,
-// that differs between two JSON objects.
+// unchangedBut returns an error (InvalidRequest) that names the first field that differs between
+// two JSON objects. It ignores the fields in except.
 func unchangedBut(except []string, old, merged []byte) error {
 	var was, is map[string]any
 	if err := json.Unmarshal(old, &was); err != nil {

@@ -30,15 +30,15 @@ type Records[T any] interface {
 	Delete(ctx context.Context, key string, revision uint64) error
 }
 
-// Subscriptions stores the subscriptions, including their secrets and resolved starts. The system
-// events of a subscription (Untold) are stored atomically with the rest; published ones are
-// removed.
+// Subscriptions stores the subscriptions, including their secrets and resolved starts. It stores
+// the system events of a subscription (Untold) atomically with the rest, and removes them when they
+// are published.
 type Subscriptions interface {
 	Records[*sluice.Subscription]
-	// List returns all subscriptions, each with its revision, in no order.
+	// List returns all subscriptions, each with its revision, in no particular order.
 	List(ctx context.Context) ([]*sluice.Subscription, error)
-	// Retire removes the subscription, storing its system events, and sets its revision. Code
-	// Conflict unless the stored revision is the subscription's.
+	// Retire removes the subscription, keeps its system events for publication, and sets its
+	// revision. Code Conflict unless the stored revision is the subscription's.
 	Retire(ctx context.Context, sub *sluice.Subscription) error
 }
 
@@ -55,15 +55,15 @@ type Logs interface {
 
 // Endpoints checks the targets of requests.
 type Endpoints interface {
-	// Check returns the reason why an endpoint is not allowed: InsecureURL, BlockedAddress,
+	// Check returns an error if an endpoint is not allowed. Codes: InsecureURL, BlockedAddress,
 	// InvalidRequest.
 	Check(ctx context.Context, endpoint sluice.Endpoint) error
-	// Handshake returns the agreement of a subscription's endpoint. Codes: Unprocessable if it does
-	// not agree; QuotaExceeded if the caller has triggered too many requests.
+	// Handshake asks a subscription's endpoint for its agreement. Codes: Unprocessable if the
+	// endpoint does not agree; QuotaExceeded if the caller has triggered too many requests.
 	Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error)
 }
 
-// Consumers manages a subscription's consumers. All calls may be repeated.
+// Consumers manages the consumers of subscriptions. All methods are idempotent.
 type Consumers interface {
 	// Expect says that a subscription is about to be stored for the first time.
 	Expect(sub *sluice.Subscription)
@@ -73,15 +73,15 @@ type Consumers interface {
 
 // Quota limits the number of subscriptions.
 type Quota interface {
-	// Enter counts a subscription before it is stored, once. Code QuotaExceeded if its namespace or
-	// its creator has reached the limit.
+	// Enter counts a subscription that is about to be stored; a second call for it changes nothing.
+	// Code QuotaExceeded if its namespace or its creator has reached the limit.
 	Enter(ctx context.Context, sub *sluice.Subscription) error
 	// Move counts the new target of a stored subscription. Code QuotaExceeded if its creator has
 	// too many subscriptions with that target.
 	Move(sub *sluice.Subscription) error
 	// Leave undoes Enter: the subscription was not stored.
 	Leave(id string)
-	// Trial returns an Enter that counts for itself only.
+	// Trial returns a function like Enter that counts only its own calls and reserves nothing.
 	Trial() func(context.Context, *sluice.Subscription) error
 }
 
@@ -90,27 +90,27 @@ type Access interface {
 	// MaySubscribe returns an error unless the caller (sluice.CallerFrom) may access everything
 	// that the subscription covers: NotFound, CapabilityRequired, Forbidden, Unavailable.
 	MaySubscribe(ctx context.Context, sub *sluice.Subscription) error
-	// Owns reports whether the caller, who has the same principal as the subscription's creator, is
-	// its creator.
+	// Owns reports whether the caller is the creator of a subscription. Call it only for a caller
+	// with the creator's principal.
 	Owns(ctx context.Context, sub *sluice.Subscription) bool
 	// Shows reports whether the caller may see an event.
 	Shows(ctx context.Context, ev *sluice.Event) bool
 }
 
-// Catalogue holds the known event types.
+// Catalogue checks event types.
 type Catalogue interface {
 	// CheckTypes returns an error (UnknownEventType) if a filter names an unknown type in a
 	// namespace with a strict catalogue.
 	CheckTypes(namespace string, types []string) error
 }
 
-// Reservation names the subscription that was created under a key, to prevent duplicates.
+// Reservation names the subscription that was created under a key. It prevents duplicates.
 type Reservation struct {
 	Subscription string `json:"subscription"`
 	Config       string `json:"config"` // hash of the requested configuration
 }
 
-// Deps holds the dependencies of a registry; all but those with a default are required.
+// Deps holds the dependencies of a registry. All are required except those that may be nil.
 type Deps struct {
 	Subscriptions Subscriptions
 	Reservations  Records[Reservation]
@@ -122,7 +122,7 @@ type Deps struct {
 	Ledger        *ledger.Ledger
 	Announce      Announcer
 	Now           func() time.Time
-	// Default for subscriptions without a replay window (S0-50); an hour.
+	// ReplayWindow is the replay window of subscriptions that name none (S0-50).
 	ReplayWindow sluice.Duration
 	Quota        Quota  // nil: unlimited
 	Access       Access // nil: unrestricted
@@ -131,8 +131,8 @@ type Deps struct {
 	Labels    filter.Labels // static labels of event types; nil: none
 	Filters   *filter.Pool  // evaluates the filters of dry runs; nil: a pool without limits
 
-	// Applied waits, for a moment at most, until this replica acts on the changes of subscriptions up
-	// to a revision; nil: it does not wait.
+	// Applied waits a short time at most until this replica acts on the changes of subscriptions up
+	// to a revision; nil: no wait.
 	Applied func(ctx context.Context, revision uint64)
 
 	// Payer returns the principal that is charged for a subscription's filter; "" is the operator.
@@ -151,13 +151,12 @@ func New(needs Deps) *Registry {
 	return &Registry{needs: needs}
 }
 
-// Create creates a subscription with its consumer and returns it with its secret and true. A
-// duplicate by idempotency key (S0-26) or else by structure (S0-27) returns the existing
-// subscription, without its secret, and false (S0-28). A request with an ID chosen by the client is
-// a Put.
+// Create creates a subscription with its consumer, and returns it with its secret, and true. If a
+// duplicate exists, by idempotency key (S0-26) or, without one, by structure (S0-27), it returns
+// that without its secret, and false (S0-28). If the client chose an ID, Create is Put.
 //
-// Codes: those of an invalid or impossible request; NotFound for the namespace; Conflict for an
-// idempotency key that was used with a different configuration; QuotaExceeded.
+// Codes: those of an invalid or impossible request; NotFound if there is no such namespace;
+// Conflict for an idempotency key that was used with a different configuration; QuotaExceeded.
 func (r *Registry) Create(ctx context.Context, req *Request, by string) (*sluice.Subscription, bool, error) {
 	if req.ID != "" {
 		return r.Put(ctx, req.ID, req, by)
@@ -173,7 +172,7 @@ func (r *Registry) Create(ctx context.Context, req *Request, by string) (*sluice
 	return r.ready(ctx, found, created)
 }
 
-// named returns the requested subscription as prepare does, with a new ID.
+// named is prepare with a new ID for the subscription.
 func (r *Registry) named(ctx context.Context, req *Request, by string) (*sluice.Subscription, error) {
 	sub, err := r.prepare(ctx, req, by)
 	if err != nil {
@@ -187,8 +186,8 @@ func (r *Registry) named(ctx context.Context, req *Request, by string) (*sluice.
 	return sub, nil
 }
 
-// Put creates a subscription under the client's ID, like Create. An existing one with the same
-// configuration is returned without its secret, and false (S1-116, C09).
+// Put creates a subscription under the client's ID, like Create. If one with the same configuration
+// exists, it returns that without its secret, and false (S1-116, C09).
 //
 // Codes: as for Create; SubscriptionDiffers if one with a different configuration exists.
 func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, bool, error) {
@@ -230,26 +229,26 @@ func (r *Registry) storeOrRepeat(ctx context.Context, req *Request, sub *sluice.
 		if err == nil {
 			return r.ready(ctx, sub, true)
 		}
-		if sluice.CodeOf(err) != sluice.Conflict { // otherwise it was created in between
+		if sluice.CodeOf(err) != sluice.Conflict { // on a conflict, another caller has created it meanwhile
 			return nil, false, err
 		}
 	}
 }
 
-// same returns the existing subscription of mode wake with the ID if the request repeats it; nil if
-// the request needs further checks. A difference is reported before the URL is checked, because the
-// URL may have become unreachable since (S1-108, S1-109); a caller without permission to subscribe
-// learns nothing.
+// same returns the existing subscription of mode wake with the ID if the request repeats it, and
+// nil if the request needs further checks. It reports a difference before the URL is checked,
+// because the URL may have become unreachable (S1-108, S1-109). It first checks the caller's
+// permission to subscribe, so that others learn nothing.
 func (r *Registry) same(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, error) {
 	want, err := req.subscription()
 	if err != nil || want.Mode != sluice.Wake {
-		return nil, nil //nolint:nilerr,nilnil // prepare says what is wrong
+		return nil, nil //nolint:nilerr,nilnil // prepare reports the error
 	}
 	want.ID, want.Namespace = id, cmp.Or(want.Namespace, sluice.DefaultNamespace)
 	complete(want)
 	existing, err := r.load(ctx, id)
 	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // nil: there is no such subscription
 	}
 	if err != nil {
 		return nil, err
@@ -261,11 +260,11 @@ func (r *Registry) same(ctx context.Context, id string, req *Request, by string)
 	return existing, r.repeats(ctx, req, want, existing)
 }
 
-// repeats returns an error (SubscriptionDiffers) unless a request for an existing subscription repeats the one that
-// created it.
+// repeats returns an error (SubscriptionDiffers) unless the request asks for the existing
+// subscription as it is.
 func (r *Registry) repeats(ctx context.Context, req *Request, want, existing *sluice.Subscription) error {
 	bounded := want.Grant != "" || want.CreatedBy == string(sluice.Anonymous)
-	// Its configuration is hidden from the caller.
+	// The caller must not learn the configuration of another owner's subscription.
 	if bounded && (existing.CreatedBy != want.CreatedBy || !r.owns(ctx, existing)) {
 		return sluice.Errorf(sluice.SubscriptionDiffers, "the id is in use; choose another one")
 	}
@@ -276,10 +275,10 @@ func (r *Registry) repeats(ctx context.Context, req *Request, want, existing *sl
 // subscription.
 func sameAs(req *Request, want, existing *sluice.Subscription) error {
 	if want.Mode == sluice.Wake && req.Metadata == nil {
-		want.Metadata = existing.Metadata // mutable, and not part of S1
+		want.Metadata = existing.Metadata // metadata is mutable, and not part of S1
 	}
 	if req.ReplayWindow == 0 {
-		want.ReplayWindow = existing.ReplayWindow // its default is a setting, which can change
+		want.ReplayWindow = existing.ReplayWindow // the default is a setting of the server, which can change
 	}
 	wantHash, err := configHash(want)
 	if err != nil {
@@ -301,9 +300,9 @@ func sameAs(req *Request, want, existing *sluice.Subscription) error {
 		With("revision", existing.Revision)
 }
 
-// ready returns the subscription once its consumer exists, with its secret if it was just created.
-// If the consumer could not be created, a repeated request completes the creation; if it can never
-// be created, nothing is left behind.
+// ready creates the subscription's consumer if it is missing, and returns the subscription, with
+// its secret if it was just created. If creating the consumer fails, a repeated request completes
+// the creation. If the consumer can never be created, ready deletes the subscription.
 func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created bool) (*sluice.Subscription, bool, error) { //nolint:revive // created is a result on its way
 	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {
 		err = fmt.Errorf("ensure consumer of %s: %w", sub.ID, err)
@@ -315,15 +314,16 @@ func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created 
 	if !created {
 		return sub, false, nil
 	}
-	// Access was lost in the meantime, and the revocation did not see the subscription.
+	// The caller may have lost its access meanwhile, before the revocation could see the
+	// subscription.
 	if err := r.maySubscribe(ctx, sub); err != nil && sluice.CodeOf(err) != sluice.Unavailable {
 		return nil, false, errors.Join(err, unlessMissing(r.Delete(shutdown.Lasting(ctx), sub.ID, sub.CreatedBy)))
 	}
 	return withSecret(sub), true, nil
 }
 
-// prepare returns the requested subscription, checked and complete except for its ID. Nothing is
-// stored before all checks (S0-55).
+// prepare returns the requested subscription, checked and complete except for its ID. It stores
+// nothing, so all checks come before the first write (S0-55).
 func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluice.Subscription, error) {
 	sub, err := req.subscription()
 	if err != nil {
@@ -365,8 +365,8 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	return sub, nil
 }
 
-// shakeHands performs the handshake with the endpoint, if required: nothing is sent before it
-// agrees.
+// shakeHands asks the endpoint for its agreement, if the subscription requires a handshake. Nothing
+// else is sent before the endpoint agrees.
 func (r *Registry) shakeHands(ctx context.Context, sub *sluice.Subscription) (err error) {
 	sub.Agreed = nil
 	if sub.Endpoint.Handshake {
@@ -410,14 +410,14 @@ func (r *Registry) checkTypes(sub *sluice.Subscription) error {
 	return r.needs.Catalogue.CheckTypes(sub.Namespace, sub.Filter.Types)
 }
 
-// complete sets derived fields.
+// complete sets defaults and derived fields.
 func complete(sub *sluice.Subscription) {
 	sub.SetDefaults()
 	sub.ReplayWindowS = int64(sub.ReplayWindow.Std().Seconds()) // S0-53
 	sub.Endpoint.TLS = sub.Endpoint.TLS.Dated()
 }
 
-// check returns the first reason why the subscription itself is invalid.
+// check validates the subscription by itself, and returns the first error.
 func check(sub *sluice.Subscription) error {
 	if err := checkMode(sub.Mode); err != nil {
 		return err
@@ -437,7 +437,7 @@ func check(sub *sluice.Subscription) error {
 	return err
 }
 
-// ofURL adds the field to an error about an endpoint's URL.
+// ofURL adds the field endpoint.url to an error that names no field.
 func ofURL(err error) error {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok || e.Details["field"] != nil {
@@ -451,7 +451,7 @@ func checkMode(mode sluice.Mode) error {
 	switch mode {
 	case sluice.Push, sluice.Wake:
 		return nil
-	case sluice.Mirroring: // has a keeper of its own
+	case sluice.Mirroring: // package mirror creates mirrors
 	}
 	return sluice.Errorf(sluice.Unprocessable, "mode %q: use \"push\", \"wake\" or \"mirror\"", mode).With("field", "mode")
 }
@@ -460,8 +460,8 @@ func wakeNotSupported() error {
 	return sluice.Errorf(sluice.WakeNotSupported, "this server does not support agents; create a subscription of mode wake with an endpoint, or use a webhook")
 }
 
-// takeSecrets moves the request's validated secret, or a generated one, and the credentials of its endpoint to the
-// fields where the server stores them.
+// takeSecrets moves the secret of the request, or a generated one, and the credentials of its
+// endpoint to the fields where the server stores them.
 func takeSecrets(sub *sluice.Subscription, now time.Time) error {
 	value := sub.Endpoint.Secret
 	sub.Endpoint.Secret = ""
@@ -477,7 +477,7 @@ func takeSecrets(sub *sluice.Subscription, now time.Time) error {
 	return nil
 }
 
-// withSecret returns a copy that includes the newest secret.
+// withSecret returns a copy of the subscription that includes the newest secret.
 func withSecret(sub *sluice.Subscription) *sluice.Subscription {
 	shown := *sub
 	shown.Endpoint.Secret = sub.Secrets[0].Value

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	maxReplays = 8   // concurrently running, per subscription
-	keptEnded  = 100 // number of ended replays that are kept
+	maxReplays = 8   // running at the same time, per subscription
+	keptEnded  = 100 // ended replays that are kept, per subscription
 )
 
 // Replays stores the records of replays.
 type Replays interface {
 	// Add stores a new replay.
 	Add(ctx context.Context, rep sluice.Replay) error
-	// Replay returns the stored replay; only its ID and subscription are used. Code NotFound.
+	// Replay returns the stored replay with the ID and subscription of rep. Code NotFound.
 	Replay(ctx context.Context, rep sluice.Replay) (sluice.Replay, error)
 	// Of returns the replays of a subscription, newest first.
 	Of(ctx context.Context, subscription string) ([]sluice.Replay, error)
@@ -29,7 +29,7 @@ type Replays interface {
 	Drop(ctx context.Context, rep sluice.Replay) error
 	// Remove deletes all replays of a subscription.
 	Remove(ctx context.Context, subscription string) error
-	// Progress changes a stored replay; one that has ended keeps its result.
+	// Progress changes a stored replay. A replay that has ended keeps its state.
 	Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error
 }
 
@@ -38,12 +38,13 @@ type ReplayLogs interface {
 	// Resolve returns the sequence before the first event after a cursor. Codes NotFound;
 	// WindowExceeded.
 	Resolve(ctx context.Context, namespace, cursor string) (uint64, error)
-	// ReadLane returns the next events of a subscription's pattern from a sequence on.
+	// ReadLane returns up to limit events of a path, or of the subscription's pattern if the path
+	// is empty, from a sequence on, and the first sequence that the log holds.
 	ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error)
 }
 
-// ReplayRequest selects the events to replay. From and To are a sequence, an event ID or a time,
-// both inclusive; empty: from the oldest stored event up to the newest.
+// ReplayRequest selects the events to replay. From and To are each a sequence, an event ID or a
+// time, and inclusive. An empty From is the oldest stored event, an empty To the newest.
 type ReplayRequest struct {
 	From     string
 	To       string
@@ -64,9 +65,9 @@ func (r *Registry) Replay(ctx context.Context, id string, req ReplayRequest, by 
 	return r.Start(ctx, sub, rep)
 }
 
-// Start starts a replay: Kind, From, To, Types, EventIDs, Rate, Total and CreatedBy are the
-// caller's, the other fields are set. A replay that acts on a lane does not count as running; a
-// repeated request for one that is not done returns it. Codes Conflict; QuotaExceeded.
+// Start starts a replay. The caller sets Kind, From, To, Types, EventIDs, Rate, Total and CreatedBy
+// of rep; Start sets the other fields. A replay that is an operator's act does not count towards
+// the limit; if the same act is still running, Start returns that. Codes: Conflict; QuotaExceeded.
 func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep sluice.Replay) (sluice.Replay, error) {
 	if err := alive(sub); err != nil {
 		return rep, err
@@ -107,7 +108,8 @@ func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep slui
 	return rep, nil
 }
 
-// tidy deletes old records of replays, given newest first, and returns the number of running ones.
+// tidy deletes the records of old replays, and returns the number of running ones, not counting
+// acts. The replays are ordered newest first.
 func (r *Registry) tidy(ctx context.Context, all []sluice.Replay) (running int, err error) {
 	ended := 0
 	for _, rep := range all {
@@ -128,7 +130,7 @@ func (r *Registry) tidy(ctx context.Context, all []sluice.Replay) (running int, 
 	return running, nil
 }
 
-// sameAct reports whether two replays act on the lane of an event in the same way.
+// sameAct reports whether rep is running and is the same act as other.
 func sameAct(rep, other *sluice.Replay, sub *sluice.Subscription) bool {
 	return rep.State == sluice.ReplayRunning && rep.Kind == other.Kind && rep.From == other.From && rep.Began.Equal(sub.Began())
 }
@@ -163,8 +165,8 @@ func (r *Registry) GetReplay(ctx context.Context, id, replay string) (sluice.Rep
 	return r.needs.Replays.Replay(ctx, sluice.Replay{ID: replay, Subscription: id})
 }
 
-// CancelReplay cancels a replay and returns it. Deliveries in flight are completed. An ended replay
-// is unchanged. Codes SubscriptionMissing; NotFound.
+// CancelReplay cancels a replay and returns it. Deliveries in flight complete. It does not change a
+// replay that has ended. Codes: SubscriptionMissing; NotFound.
 func (r *Registry) CancelReplay(ctx context.Context, id, replay, by string) (sluice.Replay, error) {
 	rep, err := r.GetReplay(ctx, id, replay)
 	if err != nil {
@@ -189,7 +191,7 @@ func (r *Registry) CancelReplay(ctx context.Context, id, replay, by string) (slu
 	return r.needs.Replays.Replay(ctx, rep)
 }
 
-// plan resolves a request.
+// plan resolves a request into a replay that is not stored yet.
 func (r *Registry) plan(ctx context.Context, id string, req ReplayRequest) (*sluice.Subscription, sluice.Replay, error) {
 	rep := sluice.Replay{Kind: sluice.ReplayRange, Types: req.Types, EventIDs: req.EventIDs, Rate: req.Rate}
 	sub, err := r.load(ctx, id)
@@ -217,7 +219,7 @@ func (r *Registry) plan(ctx context.Context, id string, req ReplayRequest) (*slu
 	return sub, rep, nil
 }
 
-// check returns an error (InvalidRequest) for errors that are detectable without the log.
+// check returns an error (InvalidRequest) if the request is invalid whatever the log has.
 func (req *ReplayRequest) check() error {
 	for name, rate := range map[string]float64{"rate.per_second": req.Rate.PerSecond, "rate.per_minute": req.Rate.PerMinute} {
 		if rate < 0 {
@@ -233,7 +235,7 @@ func (req *ReplayRequest) check() error {
 	return nil
 }
 
-// notThere adds the valid forms of a position to the error for a missing event.
+// notThere turns the error for a missing event into one that names the valid forms of a position.
 func notThere(err error, sub *sluice.Subscription, field, place string) error {
 	if sluice.CodeOf(err) != sluice.NotFound {
 		return err
@@ -252,7 +254,7 @@ func (r *Registry) first(ctx context.Context, sub *sluice.Subscription, cursor s
 		ev, err := r.event(ctx, sub.Namespace, cursor)
 		return ev.Seq, err
 	case c.Kind == sluice.CursorSeq:
-		c.Seq = max(c.Seq, 1) - 1 // a cursor is exclusive
+		c.Seq = max(c.Seq, 1) - 1 // a cursor lies before the first event
 	}
 	after, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, c.String())
 	return after + 1, err

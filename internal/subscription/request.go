@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Request is a caller's request to create a subscription: in Sluice's form, or in the form of
-// S0-11…18, never in both.
+// Request is a caller's request to create a subscription, either in Sluice's form or in that of
+// S0-11…18.
 type Request struct {
 	ID             string            `json:"id"`
 	ReplayWindow   sluice.Duration   `json:"replay_window"`
@@ -19,7 +19,7 @@ type Request struct {
 	Description    string            `json:"description"`
 	Metadata       map[string]string `json:"metadata"`
 	IdempotencyKey string            `json:"idempotency_key"`
-	Module         string            `json:"-"` // whose program it runs; set by the service of modules
+	Module         string            `json:"-"` // the module whose program it runs; only the approval of a module sets it
 
 	// Sluice's form.
 	Namespace string          `json:"namespace"`
@@ -39,13 +39,13 @@ type Request struct {
 	Scope       string   `json:"scope"`
 }
 
-// Start is a start as given; in JSON, a sequence may be a number.
+// Start is a start as the client wrote it. In JSON, a sequence may be a number.
 type Start string
 
 // UnmarshalJSON parses a string or a number.
 func (s *Start) UnmarshalJSON(data []byte) error {
 	var number json.Number
-	if err := json.Unmarshal(data, &number); err == nil { // also for a string with a number
+	if err := json.Unmarshal(data, &number); err == nil { // accepts a string with a number, too
 		*s = Start(number)
 		return nil
 	}
@@ -67,8 +67,8 @@ func ParseRequest(body []byte) (*Request, error) {
 	return &req, nil
 }
 
-// Within puts the request into the namespace of its URL; "": the URL has none. Code Ambiguous if it
-// names another.
+// Within puts the request into the namespace of its URL; "": the URL has none. Code Ambiguous if
+// the body names another namespace.
 func (r *Request) Within(namespace string) error {
 	field := &r.Namespace
 	if r.inS0() {
@@ -81,7 +81,7 @@ func (r *Request) Within(namespace string) error {
 	return nil
 }
 
-// OtherNamespace returns the error (Ambiguous) for a body with another namespace than its URL's.
+// OtherNamespace returns the error (Ambiguous) for a body whose namespace is not that of the URL.
 func OtherNamespace(body, url string) error {
 	return sluice.Errorf(sluice.Ambiguous, "the body's namespace %q is not that of the URL, %q; omit one of them", body, url).With("field", "namespace")
 }
@@ -120,8 +120,8 @@ func (r *Request) subscription() (*sluice.Subscription, error) {
 	return sub, err
 }
 
-// notByHand returns the error for what only the approval of a module does: a caller that may subscribe may not run
-// programs on the server.
+// notByHand returns the error for a field that only the approval of a module sets: a caller that
+// may subscribe may not run programs on the server.
 func notByHand(field string) error {
 	return sluice.Errorf(sluice.Forbidden, "%s: programs run as modules, which an admin approves (sluice module approve)", field).With("field", field)
 }
@@ -148,8 +148,8 @@ func (r *Request) fill(sub *sluice.Subscription) error {
 	return nil
 }
 
-// fillS0 translates S0's form: short retries (S0-42…44), the fact envelope (S0-29) and ten seconds
-// per attempt (S0-48).
+// fillS0 translates S0's form. It implies short retries (S0-42…44), the envelope fact (S0-29) and a
+// timeout of ten seconds per attempt (S0-48).
 func (r *Request) fillS0(sub *sluice.Subscription) error {
 	switch r.OnChange {
 	case "webhook":
@@ -181,8 +181,8 @@ func (r *Request) fillS0(sub *sluice.Subscription) error {
 	return nil
 }
 
-// fillTarget sets the namespace and, for an entity, the filter. A scope overrides the namespace of
-// a global target; otherwise the two must agree.
+// fillTarget sets the namespace and, for an entity, the filter. scope overrides the namespace of a
+// global target. For any other target with a namespace, the two must agree.
 func (r *Request) fillTarget(sub *sluice.Subscription) error {
 	kind, name, _ := strings.Cut(r.Target, ":")
 	scope := kind == "scope"

@@ -8,13 +8,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// reserve makes sub the one subscription of its reservation key and stores it, or returns the
-// existing one, and false. Code Conflict for an idempotency key that was used with a different
+// reserve stores sub as the only subscription with its reservation key, or returns the existing
+// one, and false. Code Conflict for an idempotency key that was used with a different
 // configuration.
 //
 // The reservation names the ID before the subscription is stored under it. A creator that finds a
-// reservation without a subscription stores its own under the reserved ID, so that a slow or dead
-// creator neither blocks others nor creates a second one: only one can be first.
+// reservation without a subscription stores its own under the reserved ID. So a slow or dead
+// creator does not block others, and cannot create a second subscription, because only one can be
+// stored under the ID.
 func (r *Registry) reserve(ctx context.Context, sub *sluice.Subscription) (*sluice.Subscription, bool, error) {
 	key, err := reservationKey(sub)
 	if err != nil {
@@ -61,8 +62,8 @@ func keyDiffers(sub *sluice.Subscription) error {
 	return sluice.Errorf(sluice.Conflict, "idempotency_key %q was used with a different configuration", sub.IdempotencyKey)
 }
 
-// claim stores sub, under an ID that was reserved before or with a reservation of its own. Code
-// Conflict if another creator was faster with either.
+// claim stores sub under the ID of a pending reservation, or with a new reservation. Code Conflict
+// if another creator was faster.
 func (r *Registry) claim(ctx context.Context, key string, mine Reservation, h holder, sub *sluice.Subscription) error {
 	sub.ID = mine.Subscription
 	if h.pending {
@@ -77,7 +78,8 @@ func (r *Registry) claim(ctx context.Context, key string, mine Reservation, h ho
 	})
 }
 
-// holder is the holder of a reservation: a subscription, one that is not stored yet, or none.
+// holder is the state of a reservation key: held by a subscription, pending because its
+// subscription is not stored yet, or free.
 type holder struct {
 	held     Reservation
 	revision uint64 // revision of the reservation; 0: none
@@ -87,8 +89,8 @@ type holder struct {
 
 func (h holder) keeps() bool { return h.pending || h.sub != nil }
 
-// holder returns the holder of a key: none, too, if the reservation's subscription was cancelled,
-// or changed so that it no longer matches the key.
+// holder returns the holder of a key. The key is also free if its subscription was cancelled, or
+// changed so that it no longer matches the key.
 func (r *Registry) holder(ctx context.Context, key string) (holder, error) {
 	held, revision, err := r.reservation(ctx, key)
 	h := holder{held: held, revision: revision}
@@ -120,7 +122,7 @@ func keysOf(sub *sluice.Subscription) ([]string, error) {
 	return []string{byKey, byStructure}, err
 }
 
-// reservation returns the reservation under the key; revision 0 if none.
+// reservation returns the reservation of a key; revision 0: there is none.
 func (r *Registry) reservation(ctx context.Context, key string) (Reservation, uint64, error) {
 	held, revision, err := r.needs.Reservations.Get(ctx, key)
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
@@ -129,8 +131,8 @@ func (r *Registry) reservation(ctx context.Context, key string) (Reservation, ui
 	return held, revision, nil
 }
 
-// holdToo reserves the structure of a new subscription that is reserved by its idempotency key; without one, it is reserved
-// by its structure already.
+// holdToo also reserves the structure of a new subscription that has an idempotency key. A
+// subscription without one is reserved by its structure already.
 func (r *Registry) holdToo(ctx context.Context, sub *sluice.Subscription) error {
 	if sub.IdempotencyKey == "" {
 		return nil
@@ -138,8 +140,8 @@ func (r *Registry) holdToo(ctx context.Context, sub *sluice.Subscription) error 
 	return r.hold(ctx, sub)
 }
 
-// hold reserves the subscription's structure unless another one holds it, so that a request without
-// an idempotency key finds the subscription however it was created.
+// hold reserves the subscription's structure unless another subscription holds it, so that a
+// request without an idempotency key finds the subscription however it was created.
 func (r *Registry) hold(ctx context.Context, sub *sluice.Subscription) error {
 	key, err := structureKey(sub)
 	if err != nil {
@@ -155,7 +157,7 @@ func (r *Registry) hold(ctx context.Context, sub *sluice.Subscription) error {
 	}
 	_, err = r.needs.Reservations.Put(ctx, key, Reservation{Subscription: sub.ID, Config: config}, other.revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
-		return nil // another one was faster and holds it now
+		return nil // another subscription holds it now
 	}
 	return err
 }
@@ -190,10 +192,11 @@ func (r *Registry) free(ctx context.Context, key string, revision uint64) error 
 	return nil
 }
 
-// counted runs store for a new subscription if the quota allows it and the endpoint agrees, if
-// required: an endpoint is asked only for a subscription that is about to be stored. Codes
-// QuotaExceeded, Unprocessable otherwise, and InvalidRequest without the credentials that the endpoint
-// needs, and then nothing was done.
+// counted runs store for a new subscription, after it has counted the subscription and, if
+// required, the endpoint has agreed. It asks the endpoint last, so that an endpoint is asked only
+// for a subscription that is about to be stored. Otherwise store is not run. Codes: InvalidRequest
+// if the credentials that the endpoint needs are missing; QuotaExceeded; Unprocessable if the
+// endpoint does not agree; those of store.
 func (r *Registry) counted(ctx context.Context, sub *sluice.Subscription, store func() error) error {
 	if err := checkCredentials(sub, r.needs.Now()); err != nil {
 		return err
@@ -213,7 +216,7 @@ func (r *Registry) counted(ctx context.Context, sub *sluice.Subscription, store 
 
 // agreed runs store for a new subscription after its endpoint has agreed, if required.
 func (r *Registry) agreed(ctx context.Context, sub *sluice.Subscription, store func() error) error {
-	if sub.Agreed == nil { // otherwise another caller was faster with the ID, and it is retried
+	if sub.Agreed == nil { // not nil at a retry, after another caller was faster with the ID
 		if err := r.shakeHands(ctx, sub); err != nil {
 			return err
 		}

@@ -9,27 +9,27 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Lanes gives access to the outcome of deliveries.
+// Lanes reads the outcomes of deliveries.
 type Lanes interface {
-	// ParkedLanes returns the lanes of a subscription that wait.
+	// ParkedLanes returns the parked lanes of a subscription.
 	ParkedLanes(ctx context.Context, sub *sluice.Subscription) ([]sluice.Parked, error)
 	// DeadLetter returns the dead letter of an event. Code NotFound.
 	DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, error)
-	// Health returns the record of an endpoint in trouble; zero: there is none.
+	// Health returns the stored health of a subscription; zero: its endpoint is not in trouble.
 	Health(ctx context.Context, sub *sluice.Subscription) (model.Health, error)
-	// Trail returns what is known of the delivery of an event. Code NotFound.
+	// Trail returns what the store knows of the delivery of an event. Code NotFound.
 	Trail(ctx context.Context, sub *sluice.Subscription, event string) (model.Trail, error)
 }
 
-// Retrier retries an event, or releases its lane without it.
+// Retrier executes operators' acts on deliveries: retries, discards and probes.
 type Retrier struct {
 	Lanes    Lanes
 	Registry *Registry
 }
 
-// Retry starts a replay of one event, given by its ID or sequence: in its lane if the event holds
-// it, or of its dead letter if it has one. Codes as for Registry.Replay; Conflict for an event that
-// does not match the subscription.
+// Retry starts a replay of one event, given by its ID or sequence. If the event holds its lane, the
+// replay releases the lane; if the event has a dead letter, the replay redrives that. Codes as for
+// Registry.Replay; Conflict for an event that does not match the subscription.
 func (r Retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
 	lane, err := r.held(ctx, sub, event)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r Retrier) RetryLanes(ctx context.Context, sub *sluice.Subscription, by st
 	return r.actOnAll(ctx, sub, sluice.ReplayLanes, by)
 }
 
-// Proved has an open breaker take a successful test as a probe.
+// Proved makes an open breaker count a successful test as a probe.
 func (r Retrier) Proved(ctx context.Context, sub *sluice.Subscription, by string) error {
 	if sub.State != sluice.Active {
 		return nil
@@ -106,7 +106,7 @@ func (r Retrier) actOnAll(ctx context.Context, sub *sluice.Subscription, kind sl
 	return r.Registry.Start(ctx, sub, sluice.Replay{Kind: kind, CreatedBy: by})
 }
 
-// held returns the lane that the event holds, nil if none.
+// held returns the lane that the event holds, nil if it holds none.
 func (r Retrier) held(ctx context.Context, sub *sluice.Subscription, event string) (*sluice.Parked, error) {
 	lanes, err := r.Lanes.ParkedLanes(ctx, sub)
 	if err != nil {

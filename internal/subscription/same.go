@@ -11,8 +11,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// configuration is everything that a client chooses about a subscription, except its secret and
-// whether it is enabled. Defaults are set, so that naming one changes nothing.
+// configuration is everything that a client chooses about a subscription, except its secrets and
+// whether it is enabled. It has the defaults, so that a request that names a default is no
+// different.
 type configuration struct {
 	Namespace      string               `json:"namespace"`
 	Mode           sluice.Mode          `json:"mode"`
@@ -48,7 +49,7 @@ type structure struct {
 
 func configHash(sub *sluice.Subscription) (string, error) {
 	shown := sub.Endpoint
-	_ = takeCredentials(&shown) // they are compared on their own
+	_ = takeCredentials(&shown) // sameCredentials compares them
 	return hash(configuration{
 		Namespace: sub.Namespace, Mode: sub.Mode, Pattern: sub.Pattern, Target: sub.Target, Filter: sub.Filter,
 		URL: sub.Endpoint.URL, Exec: sub.Endpoint.Exec, Handshake: sub.Endpoint.Handshake, Headers: shown.Headers, Auth: shown.Auth, TLS: shown.TLS, Start: sub.Start, Policy: sub.Policy,
@@ -73,7 +74,7 @@ func reservationKey(sub *sluice.Subscription) (string, error) {
 	return hash([]string{sub.Namespace, sub.CreatedBy, sub.IdempotencyKey})
 }
 
-// sameSecret reports whether the request has no secret or one of the subscription's.
+// sameSecret reports whether the request has no secret, or one of the subscription's secrets.
 func sameSecret(given string, sub *sluice.Subscription) bool {
 	return given == "" || slices.ContainsFunc(sub.Secrets, func(s sluice.Secret) bool { return hmac.Equal([]byte(s.Value), []byte(given)) })
 }

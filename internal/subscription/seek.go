@@ -9,9 +9,9 @@ import (
 
 // Seek moves a subscription to another position in the log: "all" or "-1" (the oldest stored
 // event), "new" or "now" (new events), "last_per_path", a sequence, a time (RFC 3339), or an event
-// ID. The event at the new position is delivered next, even if it was delivered before. Lanes
-// waiting for a retry are abandoned without dead letters: their events are delivered again if they
-// are after the new position.
+// ID. The event at the new position is delivered next, even if it was delivered before. Lanes that
+// wait for a retry are abandoned without dead letters. Their events are delivered again if they lie
+// behind the new position.
 //
 // Codes: SubscriptionMissing; Conflict if it is cancelled; InvalidRequest; NotFound for an event
 // that is not in the log; WindowExceeded for a sequence that is no longer stored.
@@ -33,7 +33,8 @@ func (r *Registry) Seek(ctx context.Context, id, to, by string) (*sluice.Subscri
 		return true, nil
 	})
 	if err != nil || sub.State == sluice.Active {
-		// The replica that serves it recreates its consumer; doing so here as well would conflict.
+		// The replica that serves the subscription recreates its consumer. Doing so here as well
+		// would conflict.
 		return sub, err
 	}
 	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {

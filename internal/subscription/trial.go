@@ -8,23 +8,25 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Trial is a dry run of creations: it checks what Create checks, stores nothing and asks no endpoint
-// for its agreement. Each request sees the subscriptions that those before it would create.
+// Trial is a dry run of creations. It checks what Create checks, but stores nothing and asks no
+// endpoint for its agreement. Add takes into account the subscriptions that earlier requests would
+// create.
 type Trial struct {
 	r       *Registry
 	enter   func(context.Context, *sluice.Subscription) error
 	planned map[string]*sluice.Subscription // by ID and by the keys that would be reserved
 }
 
-// Plan is a request that a trial checked by itself.
+// Plan is a request that Check has checked, without regard to the trial's other requests.
 type Plan struct {
 	req      *Request
 	sub      *sluice.Subscription // what Create would store
 	existing *sluice.Subscription // what Create would return instead; nil: none
-	keys     []string             // under which later requests would find sub
+	keys     []string             // keys under which later requests would find sub
 }
 
-// ID returns the ID of the existing subscription, or the one chosen by the client; "" if the ID would be generated.
+// ID returns the ID of the existing subscription, or the one that the client chose; "" if the ID
+// would be generated.
 func (p *Plan) ID() string {
 	if p.existing != nil {
 		return p.existing.ID
@@ -41,8 +43,8 @@ func (r *Registry) NewTrial() *Trial {
 	return t
 }
 
-// Keys returns what a request has in common with others for the same subscription: its ID, or the keys that it
-// reserves; none if it is invalid.
+// Keys returns keys that requests for the same subscription share: the ID that the client chose, or
+// else the reservation keys; none if the request is invalid.
 func (r *Request) Keys(by string) []string {
 	if r.ID != "" {
 		return []string{"id " + r.ID}
@@ -60,8 +62,8 @@ func (r *Request) Keys(by string) []string {
 	return keys
 }
 
-// Check checks a request without regard to others of the trial; it is safe for concurrent use. Codes
-// are those of Create.
+// Check checks a request without regard to other requests of the trial. It is safe for concurrent
+// use. Codes are those of Create.
 func (t *Trial) Check(ctx context.Context, req *Request, by string) (*Plan, error) {
 	if req.ID != "" {
 		return t.checkNamed(ctx, req, by)
@@ -106,9 +108,10 @@ func (t *Trial) checkNamed(ctx context.Context, req *Request, by string) (*Plan,
 	return plan, err
 }
 
-// Add adds a checked request to those before it, and reports whether Create would create a
-// subscription. Codes: QuotaExceeded; Conflict and SubscriptionDiffers if an earlier request has the
-// same key or ID with a different configuration.
+// Add adds a checked request to the earlier ones, and reports whether Create would create a
+// subscription. It is not safe for concurrent use. Codes: InvalidRequest if credentials are
+// missing; QuotaExceeded; Conflict or SubscriptionDiffers if an earlier request has the same key or
+// ID with a different configuration.
 func (t *Trial) Add(ctx context.Context, p *Plan) (created bool, err error) {
 	if p.existing != nil {
 		return false, nil
@@ -132,7 +135,8 @@ func (t *Trial) Add(ctx context.Context, p *Plan) (created bool, err error) {
 	return true, nil
 }
 
-// repeats returns an error unless the request repeats an earlier one of the trial.
+// repeats returns an error if the request has the same key or ID as an earlier one of the trial,
+// but another configuration.
 func (p *Plan) repeats(earlier *sluice.Subscription) error {
 	if p.req.ID != "" {
 		return sameAs(p.req, p.sub, earlier)

@@ -110,7 +110,7 @@ func (e *Engine) put(ctx context.Context, sub *sluice.Subscription, c Consumer, 
 
 // refused reports whether an error is a refusal of a callback by the rules of S1.
 func refused(err error) bool {
-	switch sluice.CodeOf(err) { // nolint:exhaustive // no other code is one
+	switch sluice.CodeOf(err) { //nolint:exhaustive // no other code is one
 	case sluice.WakeTaken, sluice.WakeOffset, sluice.WakeStale, sluice.WakeGone, sluice.WakeTokenInvalid, sluice.WakeTokenExpired:
 		return true
 	}

@@ -68,7 +68,7 @@ func (r *runner) send(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(r.round()) // nolint:contextcheck // the runner has its own context
+		timer.Reset(r.round()) //nolint:contextcheck // the runner has its own context
 		select {
 		case <-ctx.Done():
 			return

@@ -360,5 +360,5 @@ func (r *runner) rest(ctx context.Context) {
 }
 
 func (r *runner) log(ctx context.Context, msg string, attrs ...slog.Attr) {
-	r.opts.Log.LogAttrs(ctx, slog.LevelWarn, msg, append(attrs, slog.String("namespace", r.watch.Namespace), slog.String("watch", r.watch.ID))...) // nolint:sloglint // all callers pass constants
+	r.opts.Log.LogAttrs(ctx, slog.LevelWarn, msg, append(attrs, slog.String("namespace", r.watch.Namespace), slog.String("watch", r.watch.ID))...) //nolint:sloglint // all callers pass constants
 }

@@ -1,5 +1,5 @@
-// Package limit limits requests to endpoints, for every mode and protocol: their targets and their
-// rate.
+// Package limit limits the requests to endpoints of all modes and protocols: to which targets, and
+// at which rate.
 package limit
 
 import (
@@ -19,13 +19,14 @@ type Sender interface {
 	Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error)
 }
 
-// Accountable returns the principal that is accountable for the use of a caller's grant in a
+// Accountable finds the principal that is accountable for the use of a caller's grant in a
 // namespace.
 type Accountable interface {
 	Answers(c sluice.Caller, namespace string, now time.Time) sluice.Principal
 }
 
-// Endpoints limits the requests to endpoints.
+// Endpoints limits the requests to endpoints. All fields are required. It is safe for concurrent
+// use.
 type Endpoints struct {
 	Sender Sender
 	Sends  *quota.Sends
@@ -39,8 +40,8 @@ func (e Endpoints) Check(ctx context.Context, endpoint sluice.Endpoint) error {
 	return e.Sender.Check(ctx, endpoint)
 }
 
-// Handshake returns the agreement of a subscription's endpoint. The request is charged to the
-// caller, which chose the URL. Codes: Unprocessable if the endpoint does not agree; QuotaExceeded.
+// Handshake asks a subscription's endpoint for its agreement. It charges the request to the caller,
+// which chose the URL. Codes: Unprocessable if the endpoint does not agree; QuotaExceeded.
 func (e Endpoints) Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error) {
 	if err := e.pay(ctx, "", sub.Namespace); err != nil {
 		return nil, err
@@ -62,8 +63,9 @@ func (e Endpoints) pay(ctx context.Context, subscription, namespace string) erro
 	return e.Sends.Pay(subscription, e.Access.Answers(who, namespace, now), now)
 }
 
-// Take counts a request to an endpoint with an agreed rate, or of a subscription that shares its rate with others, and
-// returns 0, or returns the delay until the next request is allowed.
+// Take counts a request to an endpoint with an agreed rate, or of a subscription that shares its
+// rate with others, and returns 0. Without room it counts nothing, and returns how long to wait
+// before asking again.
 func (e Endpoints) Take(sub *sluice.Subscription, now time.Time) time.Duration {
 	shared := sub.Policy.Rate.Key != ""
 	if shared {
