@@ -258,8 +258,9 @@ func whyNot(by sluice.Denial) string {
 	case sluice.DeniedByLabel:
 		return "a principal of the grant, or of one that it derives from, is not cleared for the label of the namespace"
 	case sluice.DeniedByGrant:
+		return "the grant, or one that it derives from, does not permit it"
 	}
-	return "the grant, or one that it derives from, does not permit it"
+	return "the access list or the label of the namespace denies it"
 }
 
 // tokenOf returns the given token, or reads it from stdin.

@@ -44,10 +44,13 @@ func TestVerify_NamesTheDenial(t *testing.T) {
 	s.must(t, http.StatusOK, "PUT /v1/namespaces/default", `{"label":{"level":"SECRET"}}`)
 	s.must(t, http.StatusOK, "PUT /v1/principals/user:bob", `{"clearance":{"level":"SECRET"}}`)
 	denied("label", bob.id, "read", "path:default/orders/7")
+	r := s.must(t, http.StatusOK, "POST /v1/grants/verify", `{"token":"`+bob.token+`","verb":"read","object":"path:default/orders/7"}`, as(ann.token)...)
+	require.Equal(t, false, r.field(t, "allows"))
+	require.NotContains(t, r.text, "denied_by", "ann may not know of the namespace")
 	s.must(t, http.StatusOK, "PUT /v1/principals/user:ann", `{"clearance":{"level":"SECRET"}}`)
 	allowed(bob.id, "read", "path:default/orders/7")
 
-	r := s.call(t, "POST /v1/grants/verify", `{"grant":"`+ann.id+`"}`, as(bob.token)...)
+	r = s.call(t, "POST /v1/grants/verify", `{"grant":"`+ann.id+`"}`, as(bob.token)...)
 	require.Equal(t, http.StatusNotFound, r.status, "bob may not see the grant of ann")
 	for _, body := range []string{`{}`, `{"grant":"` + ann.id + `","token":"` + ann.token + `"}`} {
 		require.Equal(t, http.StatusBadRequest, s.call(t, "POST /v1/grants/verify", body).status)

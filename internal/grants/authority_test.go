@@ -202,7 +202,7 @@ func TestRenew_ReplacesTheToken(t *testing.T) {
 	require.WithinDuration(t, until, again.ExpiresAt, time.Second)
 	r.who(t, again.Token)
 	_, err = r.Authenticate(t.Context(), m.Token)
-	found, verr := r.Verify(t.Context(), m.Token, "", nil)
+	found, verr := r.Verify(t.Context(), m.Token, grants.Question{})
 	require.NoError(t, verr)
 	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(err))
 	require.Equal(t, "token_replay", found.Reason)

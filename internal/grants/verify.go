@@ -101,22 +101,30 @@ type Verification struct {
 	Reason   string        `json:"reason,omitempty"`    // why it is invalid
 	Grant    *sluice.Grant `json:"grant,omitempty"`     // of a token that this server signed
 	Allows   *bool         `json:"allows,omitempty"`    // whether its holder may do the requested action
-	DeniedBy sluice.Denial `json:"denied_by,omitempty"` // what denies that
+	DeniedBy sluice.Denial `json:"denied_by,omitempty"` // what denies that, as far as the caller may know
 }
 
-// Verify checks a token and, with a verb and an object, whether its holder may do that.
-func (a *Authority) Verify(ctx context.Context, token string, v sluice.Verb, o *sluice.Object) (Verification, error) {
+// Question is what the caller of a check wants to know.
+type Question struct {
+	By     sluice.Caller  // the caller, who need not be the holder
+	Verb   sluice.Verb    // with Object: an action of the holder
+	Object *sluice.Object // nil: only whether the token or grant is valid
+}
+
+// Verify checks a token and, with an object, whether its holder may do the action. DeniedBy is empty
+// if the access list or the label hides the namespace from the caller, too.
+func (a *Authority) Verify(ctx context.Context, token string, q Question) (Verification, error) {
 	c, err := a.claims(ctx, token)
 	var who sluice.Caller
 	if err == nil {
 		who, err = a.bearer(ctx, &c)
 	}
-	return a.verification(who, c.Grant, err, v, o)
+	return a.verification(who, c.Grant, err, q)
 }
 
 // VerifyGrant is Verify for the last token of a grant that the caller may see. Code NotFound.
-func (a *Authority) VerifyGrant(ctx context.Context, by sluice.Caller, id string, v sluice.Verb, o *sluice.Object) (Verification, error) {
-	g, err := a.Grant(by, id)
+func (a *Authority) VerifyGrant(ctx context.Context, id string, q Question) (Verification, error) {
+	g, err := a.Grant(q.By, id)
 	if err != nil {
 		return Verification{}, err
 	}
@@ -125,15 +133,14 @@ func (a *Authority) VerifyGrant(ctx context.Context, by sluice.Caller, id string
 		known, err := a.needs.Index.Live(g.ID, now)
 		return who, known, err
 	})
-	return a.verification(who, g.ID, err, v, o)
+	return a.verification(who, g.ID, err, q)
 }
 
-// verification returns the result of a check that ended with err.
-func (a *Authority) verification(who sluice.Caller, grant string, err error, v sluice.Verb, o *sluice.Object) (Verification, error) {
+// verification answers a question about a grant whose check ended with err.
+func (a *Authority) verification(who sluice.Caller, grant string, err error, q Question) (found Verification, _ error) {
 	if code := sluice.CodeOf(err); err != nil && code != sluice.Unauthenticated {
-		return Verification{}, err
+		return found, err
 	}
-	var found Verification
 	if g, ok := a.needs.Index.Grant(grant); ok {
 		found.Grant = &g.Grant
 	}
@@ -142,13 +149,20 @@ func (a *Authority) verification(who sluice.Caller, grant string, err error, v s
 		return found, nil
 	}
 	found.Valid = true
-	if v == "" || o == nil {
+	if q.Object == nil {
 		return found, nil
 	}
-	found.DeniedBy, err = a.needs.Index.Denial(who, v, authz.TargetOf(*o), a.needs.Now())
-	allows := found.DeniedBy == ""
+	now := a.needs.Now()
+	denial, err := a.needs.Index.Denial(who, q.Verb, authz.TargetOf(*q.Object), now)
+	if err != nil {
+		return found, err
+	}
+	allows := denial == ""
 	found.Allows = &allows
-	return found, err
+	if denial == sluice.DeniedByGrant || a.needs.Index.Sees(q.By, q.Object.Namespace, now) == nil {
+		found.DeniedBy = denial
+	}
+	return found, nil
 }
 
 // verified caches tokens with verified signatures; verifying takes a hundred times as long as all

@@ -173,11 +173,12 @@ func (s *Server) verifyToken(c echo.Context) error {
 		return sluice.Errorf(sluice.InvalidRequest, "verb and object must be sent together").With("field", "verb")
 	}
 	ctx := c.Request().Context()
+	q := grants.Question{By: httpkit.Caller(c), Verb: req.Verb, Object: req.Object}
 	var found grants.Verification
 	if req.Grant != "" {
-		found, err = a.VerifyGrant(ctx, httpkit.Caller(c), req.Grant, req.Verb, req.Object)
+		found, err = a.VerifyGrant(ctx, req.Grant, q)
 	} else {
-		found, err = a.Verify(ctx, req.Token, req.Verb, req.Object)
+		found, err = a.Verify(ctx, req.Token, q)
 	}
 	if err != nil {
 		return err

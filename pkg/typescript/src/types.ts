@@ -1988,7 +1988,7 @@ export interface Verdict {
 
 export interface Verification {
   /** If a verb and an object were given: whether the token permits them. */ allows?: boolean | undefined
-  /** What denies them: the verbs or the object of the grant or of one that it derives from; the access list of the namespace; or the label of the namespace, for which a principal of the grants is not cleared. */ denied_by?: "grant" | "access_list" | "label" | undefined
+  /** The reason of a refusal: the grant, or one that it derives from, lacks the verb or does not cover the object; the access list of the namespace; or its label, for which a principal of the grants is not cleared. */ denied_by?: "grant" | "access_list" | "label" | undefined
   /** The grant, for a token signed by this server. */ grant?: Grant | undefined
   /** Why the token is invalid. */ reason?: TokenReason | undefined
   valid: boolean
