@@ -12,23 +12,24 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// checkName is the record that shows which key the store is sealed with, so that a server with
-// another one notices before it writes anything, whether there are secrets yet or not.
+// checkName is the name of the record that shows with which key the store is sealed. With it a
+// server with another key detects that before it writes anything, even if there are no secrets yet.
 const checkName = "=check"
 
-// resealTries bounds how often a record is read again because another process writes it.
+// resealTries is how many times sealing a record is tried while other processes change it.
 const resealTries = 20
 
-// Transform returns the new text for the text at a place.
+// Transform returns the sealed or opened text for a text. The place identifies the part of the
+// record that contains it (seal.Place).
 type Transform func(text, place string) (string, error)
 
-// Sealable is a record with sealed parts. Transformed returns a copy in which f was applied to each of them; name is
-// the record's key in its bucket.
+// Sealable is a record with sealed parts. Transformed returns a copy with f applied to each of
+// them. The name is the key of the record in its bucket.
 type Sealable[T any] interface {
 	Transformed(name string, f Transform) (T, error)
 }
 
-// checkRecord has no other part than the sealed one.
+// checkRecord is the record with the name checkName. It has only the sealed part.
 type checkRecord struct {
 	Check string `json:"check"`
 }
@@ -38,7 +39,7 @@ func (r checkRecord) Transformed(name string, f Transform) (checkRecord, error) 
 	return checkRecord{text}, err
 }
 
-// sealText seals a text with the newest key. Without a vault it stays as it is.
+// sealText seals a text with the newest key. Without a Sealer it returns the text unchanged.
 func (s *Store) sealText(text, place string) (string, error) {
 	if s.opts.Sealer == nil {
 		return text, nil
@@ -46,7 +47,8 @@ func (s *Store) sealText(text, place string) (string, error) {
 	return s.opts.Sealer.Seal([]byte(text), place), nil
 }
 
-// openText opens a text of sealText. A text that is not sealed stays as an older release wrote it.
+// openText opens a text of sealText. It returns an unsealed text, which an older release has
+// written, unchanged.
 func (s *Store) openText(text, place string) (string, error) {
 	id := seal.KeyOf(text)
 	if id == "" {
@@ -59,8 +61,8 @@ func (s *Store) openText(text, place string) (string, error) {
 	return string(plain), err
 }
 
-// keysIn returns the ids of the keys that seal the parts of a record, each once; ""
-// stands for a part that is not sealed.
+// keysIn returns the IDs of the keys with which the parts of a record are sealed, without
+// duplicates; "" stands for an unsealed part.
 func keysIn[T Sealable[T]](name string, record T) []string {
 	var ids []string
 	_, _ = record.Transformed(name, func(text, _ string) (string, error) { // it has no error of its own
@@ -71,7 +73,7 @@ func keysIn[T Sealable[T]](name string, record T) []string {
 	return slices.Compact(ids)
 }
 
-// unlocked turns the error of a record that could not be opened into the one for its reader.
+// unlocked returns the error for the caller that reads a record that cannot be opened.
 func unlocked(name string, err error) error {
 	if err == nil {
 		return nil
@@ -83,7 +85,7 @@ func unlocked(name string, err error) error {
 // SealedBucket is a bucket of records with sealed parts, for Options.Sealed.
 type SealedBucket func(ctx context.Context, s *Store) (sealedRecords, error)
 
-// SealedIn returns the bucket with the name; its records are of one type.
+// SealedIn returns the SealedBucket with the name, whose records have the type T.
 func SealedIn[T Sealable[T]](name string) SealedBucket {
 	return func(ctx context.Context, s *Store) (sealedRecords, error) {
 		b := OpenBucket[T](s, name)
@@ -92,7 +94,7 @@ func SealedIn[T Sealable[T]](name string) SealedBucket {
 	}
 }
 
-// sealedRecords is the records of a bucket as they were read.
+// sealedRecords are the records that were read from a bucket.
 type sealedRecords interface {
 	count(counts map[string]int)
 	reseal(ctx context.Context) (changed int, err error)
@@ -103,7 +105,7 @@ type recordsOf[T Sealable[T]] struct {
 	entries []Entry[T]
 }
 
-// count adds how many records are sealed with which key, "" for none.
+// count adds the number of records that are sealed with each key, "" for unsealed.
 func (r recordsOf[T]) count(counts map[string]int) {
 	for i := range r.entries {
 		for _, id := range keysIn(r.entries[i].Key, r.entries[i].Value) {
@@ -112,7 +114,7 @@ func (r recordsOf[T]) count(counts map[string]int) {
 	}
 }
 
-// reseal seals with the newest key the records that are not sealed with it.
+// reseal seals all records with the newest key that are not sealed with it.
 func (r recordsOf[T]) reseal(ctx context.Context) (changed int, err error) {
 	for _, e := range r.entries {
 		did, err := reseal(ctx, r.bucket, e)
@@ -126,7 +128,7 @@ func (r recordsOf[T]) reseal(ctx context.Context) (changed int, err error) {
 	return changed, nil
 }
 
-// stored is all records of the store with sealed parts.
+// stored contains all records of the store with sealed parts.
 type stored struct {
 	buckets []sealedRecords
 	check   recordsOf[checkRecord] // one record, or none
@@ -156,7 +158,7 @@ func (s *Store) storedCheck(ctx context.Context) (recordsOf[checkRecord], error)
 
 func (s *Store) checks() Bucket[checkRecord] { return OpenBucket[checkRecord](s, streams.Keys) }
 
-// count returns how many records are sealed with which key, "" for none.
+// count returns the number of records that are sealed with each key, "" for unsealed.
 func (all stored) count() map[string]int {
 	counts := map[string]int{}
 	for _, records := range all.buckets {
@@ -166,7 +168,7 @@ func (all stored) count() map[string]int {
 	return counts
 }
 
-// Sealing says with which keys the secrets in the store are sealed.
+// Sealing returns with which keys the secrets in the store are sealed.
 func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 	all, err := s.stored(ctx)
 	if err != nil {
@@ -187,11 +189,11 @@ func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 	return status, nil
 }
 
-// sealStored seals with the newest key all parts that are not: the plain ones of an older release, and
-// those that an older key sealed. It returns a seal.LockedError, and has changed
-// nothing, if a part is sealed with a key that is not at hand. It is safe with several
-// processes at once and against a crash in between: each record is written over the revision that was read,
-// the check comes last, and the next start begins again.
+// sealStored seals all parts with the newest key that are unsealed or sealed with an older key. It
+// returns a seal.LockedError, and changes nothing, if a part is sealed with a key that is not
+// available. Several processes may call it concurrently, and it may be interrupted: each record is
+// written only if its revision is the one that was read, the check is sealed last, and the next
+// start repeats the rest.
 func (s *Store) sealStored(ctx context.Context) error {
 	if s.opts.Sealer == nil {
 		check, err := s.storedCheck(ctx)
@@ -222,7 +224,7 @@ func (s *Store) sealStored(ctx context.Context) error {
 	return nil
 }
 
-// checkLocked returns a seal.LockedError if a part is sealed with a key that is not at hand.
+// checkLocked returns a seal.LockedError if a part is sealed with a key that is not available.
 func (s *Store) checkLocked(counts map[string]int) error {
 	locked := &seal.LockedError{}
 	for _, id := range sortedNames(counts) {
@@ -238,8 +240,8 @@ func (s *Store) checkLocked(counts map[string]int) error {
 	return locked
 }
 
-// makeCheck stores the check. If another server was faster its check counts, which returns a
-// seal.LockedError if that has another key.
+// makeCheck stores the check record and returns it. If another server has stored it first,
+// makeCheck returns that one, and a seal.LockedError if its key is not available.
 func (s *Store) makeCheck(ctx context.Context) (recordsOf[checkRecord], error) {
 	record, err := checkRecord{"sluice"}.Transformed(checkName, s.sealText)
 	if err != nil {
@@ -256,8 +258,8 @@ func (s *Store) makeCheck(ctx context.Context) (recordsOf[checkRecord], error) {
 	return check, s.checkLocked(stored{check: check}.count())
 }
 
-// reseal seals a record with the newest key, unless it is already sealed with it or is no more, and reports
-// whether it did. A record that was tampered with is logged and stays as it is.
+// reseal seals a record with the newest key, unless it is already sealed with it or deleted, and
+// reports whether it did. It logs a record that was tampered with and does not change it.
 func reseal[T Sealable[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, error) {
 	s := b.store
 	for range resealTries {
@@ -285,7 +287,7 @@ func reseal[T Sealable[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, 
 	return false, sluice.Errorf(sluice.Unavailable, "%q in %s is being changed constantly and could not be sealed", e.Key, b.name)
 }
 
-// resealOnce writes a record over the revision that was read. Code Conflict if it was changed meanwhile.
+// resealOnce is one try of reseal. Code Conflict if the record was changed concurrently.
 func resealOnce[T Sealable[T]](ctx context.Context, b Bucket[T], e Entry[T]) error {
 	opened, err := e.Value.Transformed(e.Key, b.store.openText)
 	if err != nil {

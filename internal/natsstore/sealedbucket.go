@@ -5,10 +5,12 @@ import (
 	"log/slog"
 )
 
-// Sealed keeps records like Bucket. The secret parts of them are sealed when they are written, and opened when they are read.
+// Sealed stores records like Bucket. It seals their secret parts when it writes them, and opens
+// them when it reads them.
 type Sealed[T Sealable[T]] struct{ bucket Bucket[T] }
 
-// OpenSealed returns the bucket with the name; Provision makes it. It has to be among Options.Sealed.
+// OpenSealed returns the bucket with the name, which Provision creates. The bucket must be listed
+// in Options.Sealed.
 func OpenSealed[T Sealable[T]](s *Store, name string) Sealed[T] {
 	return Sealed[T]{OpenBucket[T](s, name)}
 }
@@ -23,7 +25,7 @@ func (b Sealed[T]) Get(ctx context.Context, key string) (T, uint64, error) {
 	return opened, revision, unlocked(key, err)
 }
 
-// Put stores the record as Bucket.Put does.
+// Put stores the record like Bucket.Put.
 func (b Sealed[T]) Put(ctx context.Context, key string, value T, revision uint64) (uint64, error) {
 	sealed, err := value.Transformed(key, b.bucket.store.sealText)
 	if err != nil {
@@ -32,12 +34,13 @@ func (b Sealed[T]) Put(ctx context.Context, key string, value T, revision uint64
 	return b.bucket.Put(ctx, key, sealed, revision)
 }
 
-// Delete removes the record as Bucket.Delete does.
+// Delete deletes the record like Bucket.Delete.
 func (b Sealed[T]) Delete(ctx context.Context, key string, revision uint64) error {
 	return b.bucket.Delete(ctx, key, revision)
 }
 
-// Watch tells of all records as Bucket.Watch does. A record that cannot be opened is logged, and told without its secrets.
+// Watch calls f for all records and their changes, like Bucket.Watch. A record that cannot be
+// opened is logged and passed without its secrets.
 func (b Sealed[T]) Watch(ctx context.Context, f func(Entry[T])) error {
 	return b.bucket.Watch(ctx, ">", func(e Entry[T]) {
 		if e.Change == Set {
@@ -59,6 +62,6 @@ func (b Sealed[T]) opened(ctx context.Context, e Entry[T]) T {
 		return record
 	}
 	b.bucket.logLocked(ctx, e.Key, err)
-	record, _ = e.Value.Transformed(e.Key, func(string, string) (string, error) { return "", nil }) // it has no error of its own
+	record, _ = e.Value.Transformed(e.Key, func(string, string) (string, error) { return "", nil }) // f never fails
 	return record
 }

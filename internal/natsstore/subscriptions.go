@@ -11,21 +11,21 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// subscriptionRecord is a subscription in the store, with the parts that never leave the server. The
-// values of its secrets and of its endpoint's headers, and its endpoint's URL, are sealed.
+// subscriptionRecord is a stored subscription, with the parts that never leave the server. The
+// secrets, the credentials, and the URL and the header values of the endpoint are sealed.
 type subscriptionRecord struct {
 	Subscription sluice.Subscription `json:"subscription"`
 	From         sluice.StartAt      `json:"from"`
 	Secrets      []sluice.Secret     `json:"secrets"`
 	Credentials  *sluice.Credentials `json:"credentials,omitempty"`
 
-	Untold []sluice.Announcement `json:"untold,omitempty"` // the last one, without a revision, is of this record's
-	Gone   bool                  `json:"gone,omitempty"`   // there is no subscription; that is still to be told
+	Untold []sluice.Announcement `json:"untold,omitempty"` // the last one has no revision: it is about the revision of this record
+	Gone   bool                  `json:"gone,omitempty"`   // the subscription is deleted, and its announcements are not published yet
 }
 
-// Transformed returns a copy in which f was applied to every sealed part. A header
-// belongs to its endpoint's URL too: a writer of records that cannot open them cannot have
-// the header sent elsewhere.
+// Transformed returns a copy with f applied to every sealed part. The seal of a header also covers
+// the URL of the endpoint: a writer that cannot open the records cannot have the header sent
+// elsewhere.
 func (r subscriptionRecord) Transformed(id string, f Transform) (_ subscriptionRecord, err error) {
 	r.Secrets = slices.Clone(r.Secrets)
 	for i := range r.Secrets {
@@ -35,7 +35,7 @@ func (r subscriptionRecord) Transformed(id string, f Transform) (_ subscriptionR
 	}
 	endpoint := &r.Subscription.Endpoint
 	address := endpoint.URL
-	if address != "" { // of a subscription that is gone
+	if address != "" { // empty for a deleted subscription
 		if endpoint.URL, err = f(address, seal.Place(streams.Subscriptions, id, "url")); err != nil {
 			return r, err
 		}
@@ -56,8 +56,8 @@ func (r subscriptionRecord) Transformed(id string, f Transform) (_ subscriptionR
 	return r, err
 }
 
-// transformCredentials is Transformed for the credentials of an endpoint. The client's secret belongs to the URLs of the token and
-// of the endpoint.
+// transformCredentials is Transformed for the credentials of an endpoint. The seal of the client
+// secret also covers the token URL and the URL of the endpoint.
 func transformCredentials(c sluice.Credentials, id string, auth *sluice.EndpointAuth, address string, f Transform) (_ *sluice.Credentials, err error) {
 	tokenURL := ""
 	if auth != nil {
@@ -96,8 +96,9 @@ func (r *subscriptionRecord) locked(revision uint64) *sluice.Subscription {
 	return sub
 }
 
-// Subscriptions keeps the subscriptions by id, with their secrets, their resolved starts and the announcements of their
-// changes that are still to be told. Revision is always the record's.
+// Subscriptions stores the subscriptions by ID, with their secrets, their resolved starts and the
+// announcements that are not published yet. The Revision of a subscription is always that of its
+// record.
 type Subscriptions struct{ bucket Bucket[subscriptionRecord] }
 
 // Subscriptions returns the bucket of the subscriptions.
@@ -105,8 +106,8 @@ func (s *Store) Subscriptions() Subscriptions {
 	return Subscriptions{OpenBucket[subscriptionRecord](s, streams.Subscriptions)}
 }
 
-// Get returns the subscription and its revision. Codes NotFound if there is none; Unavailable
-// if its secrets cannot be opened.
+// Get returns the subscription and its revision. Codes: NotFound if there is none; Unavailable if
+// its secrets cannot be opened.
 func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription, uint64, error) {
 	record, revision, err := s.bucket.Get(ctx, id)
 	if err != nil {
@@ -123,8 +124,9 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 }
 
 // Put stores the subscription and returns its new revision. Code Conflict unless the stored
-// revision is the given one; 0 stands for "nothing is stored". The announcements that the subscription has to tell are stored
-// with it, without those that are known to be told, and get the new revision; code Unavailable if too many wait.
+// revision is the given one; 0 means that nothing is stored. The unpublished announcements of the
+// subscription are stored with it; those without a revision get the new one. Code Unavailable if
+// there are too many.
 func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscription, revision uint64) (uint64, error) {
 	record := subscriptionRecord{Subscription: *sub, From: sub.From, Secrets: sub.Secrets, Untold: sub.Untold}
 	record.Subscription.Revision, record.Subscription.Endpoint.Secret = 0, ""
@@ -146,7 +148,7 @@ func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscript
 	return stored, nil
 }
 
-// put stores a record without the announcements that were told before.
+// put stores a record without the announcements that were already published.
 func (s Subscriptions) put(ctx context.Context, id string, record *subscriptionRecord, revision uint64) (uint64, error) {
 	var err error
 	if record.Untold, err = s.untold(ctx, id, record.Untold); err != nil {
@@ -159,8 +161,8 @@ func (s Subscriptions) put(ctx context.Context, id string, record *subscriptionR
 	return s.bucket.Put(ctx, id, *record, revision)
 }
 
-// replace stores a new subscription over one that is gone and still has to be announced. It returns the conflict if
-// the stored one is not gone.
+// replace stores a new subscription in place of a deleted one with unpublished announcements. It
+// returns the conflict if the stored one is not deleted.
 func (s Subscriptions) replace(ctx context.Context, id string, record *subscriptionRecord, conflict error) (uint64, error) {
 	gone, revision, err := s.bucket.Get(ctx, id)
 	if err != nil || !gone.Gone {
@@ -170,8 +172,9 @@ func (s Subscriptions) replace(ctx context.Context, id string, record *subscript
 	return s.put(ctx, id, record, revision)
 }
 
-// Retire stores that the subscription is gone, with the announcements of it: only Waiting and Untold see it from
-// then on. It sets its revision. Code Conflict unless the stored revision is the subscription's.
+// Retire stores that the subscription is deleted, with its announcements: from then on only Waiting
+// and Untold return it. It sets sub.Revision. Code Conflict unless the stored revision is
+// sub.Revision.
 func (s Subscriptions) Retire(ctx context.Context, sub *sluice.Subscription) error {
 	record := subscriptionRecord{Gone: true, Untold: sub.Untold, Subscription: sluice.Subscription{
 		ID: sub.ID, Namespace: sub.Namespace, Pattern: sub.Pattern, State: sub.State, Reason: sub.Reason, CreatedAt: sub.CreatedAt,
@@ -184,13 +187,14 @@ func (s Subscriptions) Retire(ctx context.Context, sub *sluice.Subscription) err
 	return nil
 }
 
-// Delete removes the subscription. Code Conflict unless the stored revision is the given one.
+// Delete deletes the record of the subscription. Code Conflict unless the stored revision is the
+// given one.
 func (s Subscriptions) Delete(ctx context.Context, id string, revision uint64) error {
 	return s.bucket.Delete(ctx, id, revision)
 }
 
-// List returns all subscriptions, in the order of their last change. A subscription without readable
-// secrets is there without them, and logged.
+// List returns all subscriptions, in the order of their last change. If the secrets of a
+// subscription cannot be opened, List logs that and returns it without them.
 func (s Subscriptions) List(ctx context.Context) ([]*sluice.Subscription, error) {
 	entries, err := s.bucket.List(ctx, ">")
 	if err != nil {
@@ -206,9 +210,10 @@ func (s Subscriptions) List(ctx context.Context) ([]*sluice.Subscription, error)
 	return all, nil
 }
 
-// Watch tells of every subscription as Bucket.Watch does; the value of a removal is nil. A subscription
-// without readable secrets is told as paused, and logged: nothing can be signed, and
-// a watcher that took it for removed would forget its parked lanes.
+// Watch calls f for all subscriptions and their changes, like Bucket.Watch. The value of a removal
+// is nil. If the secrets of a subscription cannot be opened, Watch logs that and passes it as
+// paused: without secrets its deliveries cannot be signed, and a watcher that treats it as removed
+// would forget its parked lanes.
 func (s Subscriptions) Watch(ctx context.Context, f func(Entry[*sluice.Subscription])) error {
 	return s.bucket.Watch(ctx, ">", func(e Entry[subscriptionRecord]) {
 		told := Entry[*sluice.Subscription]{Key: e.Key, Revision: e.Revision, Change: e.Change}
@@ -220,13 +225,13 @@ func (s Subscriptions) Watch(ctx context.Context, f func(Entry[*sluice.Subscript
 			if told.Value, ok = s.open(ctx, e); !ok && told.Value.State == sluice.Active {
 				told.Value.State = sluice.Paused
 			}
-			told.Value.Untold = nil // a watcher tells nothing, and remembers all subscriptions
+			told.Value.Untold = nil // watchers do not publish announcements, and keep all subscriptions in memory
 		}
 		f(told)
 	})
 }
 
-// open returns the subscription of a record, and whether its secrets could be opened.
+// open returns the subscription in a record, and whether its secrets could be opened.
 func (s Subscriptions) open(ctx context.Context, e Entry[subscriptionRecord]) (*sluice.Subscription, bool) {
 	record, err := e.Value.Transformed(e.Key, s.bucket.store.openText)
 	if err != nil {

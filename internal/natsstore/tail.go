@@ -10,15 +10,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// tailAhead is how many messages are on their way to a reader that stays for a long time: the reader may be
-// slow, and the messages large.
+// tailAhead is the maximum number of messages in flight to a long-lived reader. It is small because
+// the reader may be slow and the messages large.
 const tailAhead = 64
 
-// ErrRecreated means that a stream of the same name is another one, or lost its end.
+// ErrRecreated means that the stream was deleted and created again, or lost its last messages.
 var ErrRecreated = errors.New("the log was recreated or lost its end")
 
-// Tail calls each for the messages of a stream after a sequence, in their order and then as they come, until it returns an
-// error, ctx ends or there is trouble. A stream that ends before the sequence is read from its end on.
+// Tail calls each for the messages of a stream after a sequence, in order, first the stored and
+// then the new ones, until each returns an error, ctx ends or reading fails. If the stream ends
+// before the sequence, Tail starts at its end.
 func (s *Store) Tail(ctx context.Context, stream, subjects string, after uint64, each func(*nats.Msg, *nats.MsgMetadata) error) error {
 	handle, err := s.js.Stream(ctx, stream)
 	if err != nil {
@@ -32,7 +33,8 @@ func (s *Store) Tail(ctx context.Context, stream, subjects string, after uint64,
 	return s.tail(ctx, handle, subjects, after, each)
 }
 
-// TailOn is Tail for a reader that knows that the stream had the sequence. ErrRecreated if it ends before.
+// TailOn is Tail for a reader that knows that the stream contained the sequence. It returns
+// ErrRecreated if the stream ends before it.
 func (s *Store) TailOn(ctx context.Context, stream string, after uint64, each func(*nats.Msg, *nats.MsgMetadata) error) error {
 	handle, err := s.js.Stream(ctx, stream)
 	if err != nil {
@@ -55,7 +57,7 @@ func (s *Store) tail(ctx context.Context, handle jetstream.Stream, subjects stri
 	}
 	asked := false
 	return s.Follow(ctx, stream, config, tailAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
-		if !asked { // from now on its consumer would go with it
+		if !asked { // later a recreation of the stream deletes the consumer
 			asked = true
 			if err := s.isStill(ctx, handle); err != nil {
 				return false, err
@@ -68,7 +70,7 @@ func (s *Store) tail(ctx context.Context, handle jetstream.Stream, subjects stri
 	})
 }
 
-// isStill returns ErrRecreated if a stream was made again since its handle was.
+// isStill returns ErrRecreated if the stream was created again after handle was returned.
 func (s *Store) isStill(ctx context.Context, handle jetstream.Stream) error {
 	was := handle.CachedInfo()
 	now, err := s.js.Stream(ctx, was.Config.Name)

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// namespaceRecord is a namespace in the store, with the announcements that are still to be told; other readers read the namespace alone.
+// namespaceRecord is a stored namespace with the announcements that are not published yet. Other
+// readers decode only the namespace.
 type namespaceRecord struct {
 	sluice.Namespace
 
@@ -19,7 +20,8 @@ func (s *Store) namespaceRecords() Bucket[namespaceRecord] {
 	return OpenBucket[namespaceRecord](s, streams.Namespaces)
 }
 
-// replace stores a namespace in the place of the old one, with the announcement of the change, and returns its revision.
+// replace stores a namespace in place of the old one, with the announcement of the change, and
+// returns the new revision.
 func (n Namespaces) replace(ctx context.Context, was *namespaceRecord, is *sluice.Namespace, revision uint64, told sluice.Announcement) (uint64, error) {
 	untold, err := n.untoldOf(ctx, is.Name, ofRevision(was.Untold, revision), told)
 	if err != nil {
@@ -28,7 +30,8 @@ func (n Namespaces) replace(ctx context.Context, was *namespaceRecord, is *sluic
 	return n.store.namespaceRecords().Put(ctx, is.Name, namespaceRecord{Namespace: *is, Untold: untold}, revision)
 }
 
-// untoldOf returns the announcements of a namespace after a change: those of earlier changes that are not told yet, and this one.
+// untoldOf returns the unpublished announcements of a namespace after a change: those of earlier
+// changes, and one.
 func (n Namespaces) untoldOf(ctx context.Context, name string, before []sluice.Announcement, one sluice.Announcement) ([]sluice.Announcement, error) {
 	left, err := n.leftOf(ctx, name, before)
 	switch {
@@ -40,7 +43,7 @@ func (n Namespaces) untoldOf(ctx context.Context, name string, before []sluice.A
 	return append(left, one), nil
 }
 
-// leftOf returns which of a namespace's announcements are not known to be told.
+// leftOf returns the announcements of a namespace that are not marked as published.
 func (n Namespaces) leftOf(ctx context.Context, name string, all []sluice.Announcement) ([]sluice.Announcement, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -52,7 +55,8 @@ func (n Namespaces) leftOf(ctx context.Context, name string, all []sluice.Announ
 	return behind(all, mark.Revision), nil
 }
 
-// Untold returns the announcements of a namespace that are still to be told, oldest first; none if there is no such namespace.
+// Untold returns the unpublished announcements of a namespace, oldest first; none if there is no
+// such namespace.
 func (n Namespaces) Untold(ctx context.Context, name string) ([]sluice.Announcement, error) {
 	record, revision, err := n.store.namespaceRecords().Get(ctx, name)
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -64,8 +68,9 @@ func (n Namespaces) Untold(ctx context.Context, name string) ([]sluice.Announcem
 	return n.leftOf(ctx, name, ofRevision(record.Untold, revision))
 }
 
-// Revisions returns the revisions of the namespaces, and for each namespace with an announcement the
-// revision that was told last, 0 if that it was made is still to be told; both by name.
+// Revisions returns the revisions of the namespaces, and the revisions whose announcements were
+// published last, 0 if the creation is not announced yet; both by name. A namespace without a mark
+// is not in the second map.
 func (n Namespaces) Revisions(ctx context.Context) (is, told map[string]uint64, err error) {
 	marks, err := n.store.toldMarks().List(ctx, streams.ToldNamespaceKey("*"))
 	if err != nil {
@@ -85,8 +90,8 @@ func (n Namespaces) Revisions(ctx context.Context) (is, told map[string]uint64, 
 	return is, told, nil
 }
 
-// Told notes the revision of a namespace that was told; 0 says that the namespace is about to be made. The note of a later
-// revision stays.
+// Told stores a mark that the announcement of a revision of a namespace was published; 0 means that
+// the namespace is about to be created. It does not replace the mark of a later revision.
 func (n Namespaces) Told(ctx context.Context, name string, told uint64) error {
 	key := streams.ToldNamespaceKey(name)
 	for {
@@ -104,7 +109,7 @@ func (n Namespaces) Told(ctx context.Context, name string, told uint64) error {
 	}
 }
 
-// Forgotten removes the note: it is told that the namespace is gone.
+// Forgotten deletes the mark, after the deletion of the namespace was announced.
 func (n Namespaces) Forgotten(ctx context.Context, name string) error {
 	return n.store.toldMarks().Delete(ctx, streams.ToldNamespaceKey(name), 0)
 }

@@ -10,16 +10,18 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// maxUntold bounds the announcements that wait for a subscription: if they can never be told, it cannot be changed for ever.
+// maxUntold is the maximum number of unpublished announcements of a subscription or a namespace. If
+// they cannot be published, it cannot be changed any more once the limit is reached.
 const maxUntold = 100
 
-// toldRecord names the announcement of a subscription, or of a namespace, that was told last.
+// toldRecord is the mark with the announcement of a subscription, or of a namespace, that was
+// published last.
 type toldRecord struct {
-	Event    string `json:"event"`    // its id; "" of a namespace
-	Revision uint64 `json:"revision"` // that it told of
+	Event    string `json:"event"`    // its ID; "" for a namespace
+	Revision uint64 `json:"revision"` // that it was about
 }
 
-// later returns the announcements that come after the last told one.
+// later returns the announcements after the one that was published last.
 func (t toldRecord) later(all []sluice.Announcement) []sluice.Announcement {
 	if at := slices.IndexFunc(all, func(a sluice.Announcement) bool { return a.ID == t.Event }); at >= 0 {
 		return all[at+1:]
@@ -27,7 +29,7 @@ func (t toldRecord) later(all []sluice.Announcement) []sluice.Announcement {
 	return behind(all, t.Revision)
 }
 
-// behind returns the announcements of later revisions, and of those that have none yet.
+// behind returns the announcements of revisions after the given one, and those without a revision.
 func behind(all []sluice.Announcement, revision uint64) []sluice.Announcement {
 	for len(all) > 0 && all[0].Revision != 0 && all[0].Revision <= revision {
 		all = all[1:]
@@ -35,7 +37,7 @@ func behind(all []sluice.Announcement, revision uint64) []sluice.Announcement {
 	return all
 }
 
-// ofRevision returns a copy in which the announcement without a revision has the record's.
+// ofRevision returns a copy in which announcements without a revision have the given one.
 func ofRevision(all []sluice.Announcement, revision uint64) []sluice.Announcement {
 	all = slices.Clone(all)
 	for i := range all {
@@ -48,7 +50,7 @@ func ofRevision(all []sluice.Announcement, revision uint64) []sluice.Announcemen
 
 func (s Subscriptions) marks() Bucket[toldRecord] { return s.bucket.store.toldMarks() }
 
-// untold returns which of a subscription's announcements are not known to be told.
+// untold returns the announcements of a subscription that are not marked as published.
 func (s Subscriptions) untold(ctx context.Context, id string, all []sluice.Announcement) ([]sluice.Announcement, error) {
 	if len(all) == 0 || all[0].Revision == 0 { // only the new one
 		return all, nil
@@ -60,8 +62,9 @@ func (s Subscriptions) untold(ctx context.Context, id string, all []sluice.Annou
 	return mark.later(all), nil
 }
 
-// Untold returns a subscription with announcements that are still to be told, and of it only the names, the revision and those
-// announcements; the subscription itself may be gone. Code NotFound if there is no announcement.
+// Untold returns a subscription with its unpublished announcements, and with only its ID, namespace
+// and revision. The subscription may be deleted. Code NotFound if there is no unpublished
+// announcement.
 func (s Subscriptions) Untold(ctx context.Context, id string) (*sluice.Subscription, error) {
 	record, revision, err := s.bucket.Get(ctx, id)
 	if err != nil {
@@ -81,24 +84,24 @@ func waiting(r *subscriptionRecord, revision uint64, left []sluice.Announcement)
 	return &sluice.Subscription{ID: r.Subscription.ID, Namespace: r.Subscription.Namespace, Revision: revision, Untold: left}
 }
 
-// Outbox is the announcements of changes that are still to be told, for one process.
+// Outbox finds the unpublished announcements for one process.
 type Outbox struct {
 	Subscriptions
 
 	mu             sync.Mutex
-	records, marks uint64 // the revisions up to which they were read
+	records, marks uint64 // revisions up to which the records and the marks were read
 }
 
 // Outbox returns the outbox of this process.
 func (s *Store) Outbox() *Outbox { return &Outbox{Subscriptions: s.Subscriptions()} }
 
-// Waiting returns the subscriptions with announcements that are still to be told, each as Untold does: at first all, from then
-// on those that changed since the last call.
+// Waiting returns the subscriptions with unpublished announcements, each like Untold: the first
+// call returns all, further calls those that changed since the previous call.
 func (o *Outbox) Waiting(ctx context.Context) ([]*sluice.Subscription, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	first := o.records == 0
-	marks, err := o.Subscriptions.marks().ListSince(ctx, ">", o.marks) // before the records: what was changed later has a later mark
+	marks, err := o.Subscriptions.marks().ListSince(ctx, ">", o.marks) // before the records: a later change has a later mark
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +129,8 @@ func (o *Outbox) Waiting(ctx context.Context) ([]*sluice.Subscription, error) {
 	return all, err
 }
 
-// sweep deletes the marks that a crash left behind: they were read first, and had no record afterwards.
+// sweep deletes marks without a record, which a crash has left. The marks were read before the
+// records.
 func (o *Outbox) sweep(ctx context.Context, orphans map[string]Entry[toldRecord]) error {
 	for id, m := range orphans {
 		if strings.HasPrefix(id, streams.ToldNamespaceKey("")) {
@@ -139,7 +143,7 @@ func (o *Outbox) sweep(ctx context.Context, orphans map[string]Entry[toldRecord]
 	return nil
 }
 
-// lastRevision returns the highest revision of the entries, at least least.
+// lastRevision returns the highest revision of the entries, or least if that is higher.
 func lastRevision[T any](all []Entry[T], least uint64) uint64 {
 	for _, e := range all {
 		least = max(least, e.Revision)
@@ -147,7 +151,8 @@ func lastRevision[T any](all []Entry[T], least uint64) uint64 {
 	return least
 }
 
-// Told notes that the subscription's announcements were told. If the last says that it is gone, nothing is left of it.
+// Told stores a mark that the announcements of the subscription were published. If the last one
+// announces its deletion, Told deletes the record and the mark.
 func (s Subscriptions) Told(ctx context.Context, sub *sluice.Subscription) error {
 	last := sub.Untold[len(sub.Untold)-1]
 	if last.Type == sluice.TypeSubscriptionDeleted {
@@ -155,14 +160,14 @@ func (s Subscriptions) Told(ctx context.Context, sub *sluice.Subscription) error
 		if err == nil {
 			return s.marks().Delete(ctx, sub.ID, 0)
 		}
-		if sluice.CodeOf(err) != sluice.Conflict { // else there is a new one, which may have this to tell, too
+		if sluice.CodeOf(err) != sluice.Conflict { // on a conflict there is a new subscription, which may have the same announcements
 			return err
 		}
 	}
 	return s.mark(ctx, sub.ID, last)
 }
 
-// mark notes that an announcement was told, unless a later one was.
+// mark stores that an announcement was published, unless a later one is marked.
 func (s Subscriptions) mark(ctx context.Context, id string, last sluice.Announcement) error {
 	told := toldRecord{Event: last.ID, Revision: last.Revision}
 	if last.Type == sluice.TypeSubscriptionCreated { // most have no mark yet

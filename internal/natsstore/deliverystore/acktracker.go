@@ -10,29 +10,30 @@ import (
 // span is a range of sequences.
 type span struct{ from, to uint64 }
 
-// ackTracker knows the deliveries of one consumer that a source handed out, and those that were acknowledged.
+// ackTracker tracks which deliveries of one consumer a source has passed on, and which were
+// acknowledged.
 type ackTracker struct {
 	mu      sync.Mutex
-	last    uint64              // highest sequence
-	open    map[uint64]struct{} // not acknowledged
+	last    uint64              // highest sequence that was passed on
+	open    map[uint64]struct{} // passed on and not acknowledged
 	window  int
-	pending uint64 // deliveries that waited behind the last one
-	expect  uint64 // the one that the last look found waiting; 0: none
-	gone    []span // sequences that were passed over since the last look
+	pending uint64 // undelivered messages after the last one
+	expect  uint64 // the next event, according to the last look; 0: none
+	gone    []span // sequences that were skipped since the last look
 	changed bool   // since the last look
 }
 
 func newAckTracker(info *jetstream.ConsumerInfo, window int, m mark) *ackTracker {
 	h := &ackTracker{open: map[uint64]struct{}{}, window: window, last: info.Delivered.Stream, pending: info.NumPending, changed: true}
 	if info.NumAckPending > 0 {
-		h.last = info.AckFloor.Stream // those above come again
+		h.last = info.AckFloor.Stream // the deliveries after it are repeated
 	}
 	h.expectNext(m.Next)
 	return h
 }
 
-// handed enters a delivery. One that comes in the place of the expected one says that all
-// before it are gone: a consumer hands out in the order of the log.
+// handed records a delivery. If it is later than the expected one, the sequences from that one up
+// to it are gone: a consumer delivers in the order of the log.
 func (h *ackTracker) handed(meta *nats.MsgMetadata) {
 	seq := meta.Sequence.Stream
 	h.mu.Lock()
@@ -55,20 +56,20 @@ func (h *ackTracker) acknowledged(seq uint64) {
 	h.changed = true
 }
 
-// moved reports whether there is something to look at.
+// moved reports whether a look may find changes.
 func (h *ackTracker) moved() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.changed || h.pending > 0 || h.expect > 0 || len(h.open) >= h.window
 }
 
-// place is how far a source has come.
+// place is the progress of a source.
 type place struct {
-	last uint64 // highest sequence that was handed out
-	open uint64 // the first one that was not acknowledged; 0: none
+	last uint64 // highest sequence that was passed on
+	open uint64 // first sequence that was not acknowledged; 0: none
 }
 
-// floor returns up to where everything is settled or parked.
+// floor returns the sequence up to which everything is settled or parked.
 func (p place) floor() uint64 {
 	if p.open == 0 {
 		return p.last
@@ -76,8 +77,8 @@ func (p place) floor() uint64 {
 	return min(p.last, p.open-1)
 }
 
-// look returns how it stands, the next sequence, and the sequences passed over since the last
-// look.
+// look returns the progress, the expected sequence, and the sequences that were skipped since the
+// last look.
 func (h *ackTracker) look() (now place, expect uint64, gone []span) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,14 +92,14 @@ func (h *ackTracker) look() (now place, expect uint64, gone []span) {
 	return now, h.expect, gone
 }
 
-// again undoes a look that failed, and enters the gaps that it did not report.
+// again reverts a failed look, and records the skipped sequences that it did not report.
 func (h *ackTracker) again(gone []span) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.gone, h.changed = append(h.gone, gone...), true
 }
 
-// expectNext enters the waiting delivery, unless it was handed out meanwhile.
+// expectNext records the next expected delivery, unless it was passed on in the meantime.
 func (h *ackTracker) expectNext(seq uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,7 +108,8 @@ func (h *ackTracker) expectNext(seq uint64) {
 	}
 }
 
-// expectNoLonger enters that an event will not come, and reports whether it was expected still.
+// expectNoLonger records that an event will not be delivered, and reports whether it was still
+// expected.
 func (h *ackTracker) expectNoLonger(seq uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,25 +21,27 @@ import (
 )
 
 const (
-	// recoverSpan is how far before the last record Recover reads. A consumer's state on the
-	// disk is at most a tenth of a second behind; the rest is margin.
+	// recoverSpan is the time before the last record from which Recover reads. The state of a
+	// consumer on the disk lags by at most a tenth of a second; the rest is margin.
 	recoverSpan = 30 * time.Second
 
-	maxRecording  = 4096                    // records on their way; more wait
-	maxQueued     = 256                     // and so many that are not looked at yet
-	recordTimeout = 1500 * time.Millisecond // then a record is published again: a stream without a leader has lost it
+	maxRecording  = 4096                    // records in flight; further ones wait
+	maxQueued     = 256                     // records in the queue
+	recordTimeout = 1500 * time.Millisecond // after which a record is published again, because a stream without a leader has lost it
 
-	// How soon records that could not be stored are published again; twice as late each time.
+	// Delay before records are published again that could not be stored; doubled each time.
 	recordAgain, recordAgainMost = 250 * time.Millisecond, 2 * time.Second
 )
 
-// leftAttempts is the message of a server that ends about records that it could not store.
+// leftAttempts is the name for shutdown.Left of the records that were not stored before the
+// shutdown.
 const leftAttempts = "attempts"
 
 var errLogClosed = errors.New("the attempt log is closed")
 
-// AttemptLog is the stream of attempts. Records are published without waiting for each other; those of one subscription are stored
-// in blocks, in their order (decision 0041).
+// AttemptLog is the stream of attempts. Records are published without waiting for the previous
+// ones, except that the records of one subscription are stored in blocks, one after the other
+// (decision 0041).
 type AttemptLog struct {
 	store *Store
 	js    jetstream.JetStream
@@ -47,7 +49,7 @@ type AttemptLog struct {
 	done  chan struct{}
 }
 
-// AttemptLog returns the attempt log. Its Run has to run for records to be stored.
+// AttemptLog returns the attempt log. Records are stored only while its Run runs.
 func (s *Store) AttemptLog() (*AttemptLog, error) {
 	js, err := jetstream.New(s.core.Conn(), jetstream.WithPublishAsyncMaxPending(2*maxRecording), jetstream.WithPublishAsyncTimeout(recordTimeout))
 	if err != nil {
@@ -56,7 +58,7 @@ func (s *Store) AttemptLog() (*AttemptLog, error) {
 	return &AttemptLog{store: s, js: js, queue: make(chan recording, maxQueued), done: make(chan struct{})}, nil
 }
 
-// Run stores records until ctx is done. Records that are on their way then end with an error.
+// Run stores records until ctx is done. Records that are not stored then get an error.
 func (l *AttemptLog) Run(ctx context.Context) error {
 	r := &recorder{log: l, series: map[string]*series{}, pause: recordAgain, size: blockBytes}
 	for r.step(ctx) {
@@ -67,7 +69,7 @@ func (l *AttemptLog) Run(ctx context.Context) error {
 	return nil
 }
 
-// refuse ends the records in the queue with an error, and returns how many there were.
+// refuse passes an error to the records in the queue, and returns their number.
 func (l *AttemptLog) refuse() (n int) {
 	for {
 		select {
@@ -80,8 +82,9 @@ func (l *AttemptLog) refuse() (n int) {
 	}
 }
 
-// Record stores an attempt and then calls stored, once, from another goroutine. It tries until
-// it succeeds or the log is closed, which is the only error that stored gets.
+// Record stores an attempt and calls stored once, usually from another goroutine. It retries until
+// it succeeds or the log is closed. stored gets an error only if the log is closed or the attempt
+// cannot be encoded.
 func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(error)) {
 	data, err := json.Marshal(a)
 	if err != nil {
@@ -96,20 +99,20 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 	}
 	select {
 	case <-l.done:
-		l.refuse() // Run may have looked before
+		l.refuse() // Run may have called refuse before the record was queued
 	default:
 	}
 }
 
-// Recover returns the recorded progress of the subscription's latest deliveries of events behind a
-// sequence, by sequence: those of the last half minute before its last record. Attempts of an
-// earlier subscription of the same id are left out, however late they were recorded.
+// Recover returns the recorded progress of the latest deliveries of events after a sequence, by
+// sequence: those of the half minute before the last record of the subscription. Attempts of an
+// earlier subscription with the same ID are ignored, however late they were recorded.
 func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription, after uint64) (map[uint64]model.Progress, error) {
 	return l.store.latest(ctx, sub, "", after)
 }
 
-// settled reports whether a delivery was settled or parked a short time before the
-// subscription's last attempt.
+// settled reports whether a delivery was settled in the half minute before the last attempt of the
+// subscription, or is parked.
 func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint64) (bool, error) {
 	known, err := s.latest(ctx, sub, "", seq-1)
 	if err != nil || known[seq].Settled {
@@ -119,8 +122,8 @@ func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint6
 	return slices.ContainsFunc(parked, func(p model.ParkedEntry) bool { return p.FromSeq == seq }), err
 }
 
-// latest returns the recorded progress of the latest deliveries of a subscription, or of one of
-// its replays, of events behind a sequence.
+// latest returns the recorded progress of the latest deliveries of a subscription, or of one of its
+// replays, of events after a sequence.
 func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay string, after uint64) (map[uint64]model.Progress, error) {
 	subject := s.core.Names().AttemptsSubject(sub.Namespace, sub.ID)
 	last, err := s.lastTime(ctx, s.core.Names().Attempts(), subject)
@@ -131,7 +134,8 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay str
 	return progressIn(all[sub.ID], sub, replay), err
 }
 
-// lastTried returns the attempts of the half minute before the last one, by subscription.
+// lastTried returns the attempts of the half minute before the last attempt of the stream, by
+// subscription.
 func (s *Store) lastTried(ctx context.Context) (map[string][]tried, error) {
 	handle, err := s.core.JetStream().Stream(ctx, s.core.Names().Attempts())
 	if err != nil {
@@ -140,7 +144,7 @@ func (s *Store) lastTried(ctx context.Context) (map[string][]tried, error) {
 	return s.triedSince(ctx, "", handle.CachedInfo().State.LastTime, 0)
 }
 
-// tried is an attempt as far as it tells of a delivery's progress.
+// tried has the fields of an attempt that describe the progress of a delivery.
 type tried struct {
 	Subscription   string            `json:"subscription"`
 	EventID        string            `json:"event_id"`
@@ -155,8 +159,8 @@ type tried struct {
 	Verdict        sluice.Verdict    `json:"verdict"`
 }
 
-// triedSince returns the attempts at events behind a sequence that were stored in the half minute before
-// a time and since then, by subscription: those on a subject, or all.
+// triedSince returns the attempts for events after a sequence that were stored in the half minute
+// before a time or later, by subscription: those with the subject, or all.
 func (s *Store) triedSince(ctx context.Context, subject string, last time.Time, after uint64) (map[string][]tried, error) {
 	from := last.Add(-recoverSpan)
 	all := map[string][]tried{}
@@ -165,7 +169,7 @@ func (s *Store) triedSince(ctx context.Context, subject string, last time.Time, 
 	}, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 		for line := range streams.SplitBlock(msg.Data) {
 			if seq, ok := seqIn(line); ok && seq <= after && !bytes.Contains(line, []byte(`"batch":`)) {
-				continue // after a crash at full load these are nearly all
+				continue // after a crash under full load these are almost all
 			}
 			var a tried
 			if err := json.Unmarshal(line, &a); err != nil {
@@ -178,7 +182,8 @@ func (s *Store) triedSince(ctx context.Context, subject string, last time.Time, 
 	return all, err
 }
 
-// seqIn returns the sequence in a stored attempt, without decoding the rest. Within a text its key would have escaped quotes.
+// seqIn returns the sequence in a stored attempt without decoding the rest. Inside a string the
+// quotes of the key would be escaped.
 func seqIn(line []byte) (seq uint64, ok bool) {
 	_, rest, ok := bytes.Cut(line, []byte(`"seq":`))
 	n := bytes.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
@@ -189,7 +194,8 @@ func seqIn(line []byte) (seq uint64, ok bool) {
 	return seq, err == nil
 }
 
-// progressIn returns how far the deliveries of a subscription, or of one of its replays, came by attempts.
+// progressIn returns the progress of the deliveries of a subscription, or of one of its replays,
+// according to attempts.
 func progressIn(attempts []tried, sub *sluice.Subscription, replay string) map[uint64]model.Progress {
 	known := map[uint64]model.Progress{}
 	for i := range attempts {
@@ -212,8 +218,8 @@ func progressIn(attempts []tried, sub *sluice.Subscription, replay string) map[u
 	return known
 }
 
-// progressed returns how far the delivery of an event has come with one more attempt. One that was held
-// begins anew.
+// progressed returns the progress of a delivery after one more attempt. An attempt that held the
+// delivery resets the progress.
 func progressed(p model.Progress, a *tried, id string) model.Progress {
 	if a.Verdict.Held != "" {
 		return model.Progress{EventID: id, Settled: p.Settled}
@@ -226,7 +232,8 @@ func progressed(p model.Progress, a *tried, id string) model.Progress {
 	return p
 }
 
-// lastTime returns when the last message of a subject was stored; zero if there is none.
+// lastTime returns the time at which the last message of a subject was stored; zero if there is
+// none.
 func (s *Store) lastTime(ctx context.Context, stream, subject string) (time.Time, error) {
 	handle, err := s.core.JetStream().Stream(ctx, stream)
 	if err != nil {

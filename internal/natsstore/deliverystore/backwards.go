@@ -14,27 +14,28 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 )
 
-// How many sequences of a stream are looked at first; every further look back is four times as
-// wide, up to a bound: the messages of a span are held.
+// Number of sequences of a stream that are read first; every further span is four times as wide, up
+// to a limit, because the matching records of a span are kept in memory.
 const firstSpan, widestSpan = 500, 32_000
 
-// placeBits are the bits of a place that are a message's sequence. The bits above count the records that are before it in the
-// message: the place of a message's first record is the sequence.
+// placeBits is the number of low bits of a place that contain the sequence of the message. The bits
+// above contain the number of earlier records in the message: the place of the first record is the
+// sequence.
 const placeBits = 56
 
-// backwards reads a subject's records from a place on towards the beginning.
+// backwards reads the records of a subject from a place towards the beginning.
 type backwards[T any] struct {
 	store   *Store
 	stream  string
 	subject string
-	before  uint64                              // only the part before; 0: all
-	limit   int                                 // at most so many
-	split   func([]byte) iter.Seq[[]byte]       // the records in a message, in order; nil: it is one
-	look    func(value *T) (wanted, older bool) // older: the part before is not wanted either
+	before  uint64                              // place before which it reads; 0: from the end
+	limit   int                                 // maximum number of records
+	split   func([]byte) iter.Seq[[]byte]       // returns the records in a message, in order; nil: a message is one record
+	look    func(value *T) (wanted, older bool) // older: all records before it are unwanted
 }
 
-// read returns the records that are wanted, newest first, and the place before which there may
-// be more, 0 at the end.
+// read returns the wanted records, newest first, and the place before which there may be more, 0 at
+// the end.
 func (b *backwards[T]) read(ctx context.Context) ([]model.Placed[T], uint64, error) {
 	stream, err := b.store.core.JetStream().Stream(ctx, b.stream)
 	if err != nil {
@@ -67,13 +68,14 @@ func (b *backwards[T]) read(ctx context.Context) ([]model.Placed[T], uint64, err
 	return found, found[b.limit-1].Place, nil
 }
 
-// bound returns the message of the place that is read from, and the number of its records that are before the place.
+// bound returns the sequence of the message that contains the place before, and the number of
+// records of the message before the place.
 func (b *backwards[T]) bound() (seq, index uint64) {
 	return b.before & (1<<placeBits - 1), b.before >> placeBits
 }
 
-// between returns the records in the messages from begin up to end, without it, oldest first, and whether some of the span are too
-// old. Of more than are needed it returns the newest.
+// between returns the wanted records in the messages with begin ≤ sequence < end, oldest first, and
+// whether some records are too old. If there are more than needed, it returns the newest ones.
 func (b *backwards[T]) between(ctx context.Context, begin, end uint64) (found []model.Placed[T], older bool, err error) {
 	err = b.store.core.Scan(ctx, b.stream, jetstream.ConsumerConfig{
 		FilterSubject: b.subject,
@@ -95,7 +97,7 @@ func (b *backwards[T]) between(ctx context.Context, begin, end uint64) (found []
 	return found, older, err
 }
 
-// records returns the records of a message that are wanted, and whether some are too old.
+// records returns the wanted records of a message, and whether some records are too old.
 func (b *backwards[T]) records(message []byte, seq uint64) (found []model.Placed[T], older bool, err error) {
 	split := b.split
 	if split == nil {

@@ -16,14 +16,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Headers of a dead letter's message, so that letters can be counted without their events.
+// Headers of a message with a dead letter. With them dead letters can be counted without reading
+// their events.
 const (
 	headerReason     = "sluice-reason"
 	headerRedrivable = "sluice-redrivable"
 )
 
-// Bury stores a dead letter in the place of an earlier one of the same delivery. An event that is too large to be
-// stored once more in another form is left out; as long as the log has it, it is read from there.
+// Bury stores a dead letter in place of an earlier one of the same delivery. If the dead letter is
+// too large with the event, it is stored without it; the event is then read from the log as long as
+// the log contains it.
 func (l *AttemptLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
 	err := l.store.bury(ctx, &d)
 	if d.Event != nil && sluice.CodeOf(natsstore.StoreError(ctx, err)) == sluice.TooLarge {
@@ -36,8 +38,9 @@ func (l *AttemptLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
 	return nil
 }
 
-// bury publishes the letter. Its message id only keeps a publication whose answer was lost from
-// being stored twice: the same delivery may be given up again, and has another time then.
+// bury publishes the dead letter. Its message ID only prevents that a publication without a
+// response is stored twice: if the same delivery is given up again, the dead letter has another
+// time.
 func (s *Store) bury(ctx context.Context, d *sluice.DeadLetter) error {
 	data, err := d.AppendJSON(nil)
 	if err != nil {
@@ -53,14 +56,14 @@ func (s *Store) bury(ctx context.Context, d *sluice.DeadLetter) error {
 	return err
 }
 
-// Unbury deletes the dead letter at a place. It is no error if there is none: a later one of the same
-// delivery has another place.
+// Unbury deletes the dead letter with a sequence. It returns no error if there is none: a later
+// dead letter of the same delivery has another sequence.
 func (s *Store) Unbury(ctx context.Context, letterSeq uint64) error {
 	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().DeadLetters())
 	if err == nil {
 		_, err = natsstore.Once(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, stream.DeleteMsg(ctx, letterSeq) })
 	}
-	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // it says why in words only
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // the reason is only in the text of the error
 		_, why := natsstore.Asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return stream.GetMsg(ctx, letterSeq) })
 		if errors.Is(why, jetstream.ErrMsgNotFound) {
 			return nil
@@ -72,8 +75,8 @@ func (s *Store) Unbury(ctx context.Context, letterSeq uint64) error {
 	return nil
 }
 
-// ListDeadLetters returns the subscription's dead letters, newest first, their events without data,
-// and the cursor of the next page, 0 at the end.
+// ListDeadLetters returns the dead letters of the subscription, newest first, and the cursor of the
+// next page, 0 at the end. Events in dead letters have no data.
 func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q model.DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
 	placed, next, err := s.letters(ctx, sub, model.HistoryQuery{Since: q.Since, Before: q.Before, Limit: q.Limit}, func(d *sluice.DeadLetter) bool {
 		if d.Event != nil {
@@ -91,9 +94,8 @@ func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q
 	return found, next, err
 }
 
-// DeadLetters returns up to limit of the subscription's dead letters whose place lies between two,
-// inclusive, ascending; none if there are none left. Those that cannot be redriven are among
-// them.
+// DeadLetters returns at most limit dead letters of the subscription with from ≤ sequence ≤ to, in
+// ascending order; none if there are no more. They include dead letters that cannot be redriven.
 func (s *Store) DeadLetters(ctx context.Context, sub *sluice.Subscription, from, to uint64, limit int) ([]model.BuriedLetter, error) {
 	var found []model.BuriedLetter
 	err := s.scanLetters(ctx, sub, from, func(d model.BuriedLetter) bool {
@@ -113,8 +115,8 @@ func (s *Store) DeadLetters(ctx context.Context, sub *sluice.Subscription, from,
 	return found, nil
 }
 
-// DeadLetter returns the dead letter of the event with the id, or, if there is none, the one of an event that was
-// never seen and has the sequence. Code NotFound.
+// DeadLetter returns the dead letter of the event with the ID, or, if there is none, that of an
+// event with the sequence whose ID is unknown. Code NotFound.
 func (s *Store) DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, error) {
 	d, _, err := s.findLetter(ctx, sub, event)
 	if err == nil {
@@ -123,7 +125,7 @@ func (s *Store) DeadLetter(ctx context.Context, sub *sluice.Subscription, event 
 	return d, err
 }
 
-// Discard deletes the dead letter that DeadLetter finds. Code NotFound.
+// Discard deletes the dead letter that DeadLetter returns. Code NotFound.
 func (s *Store) Discard(ctx context.Context, sub *sluice.Subscription, event string) error {
 	_, subjects, err := s.findLetter(ctx, sub, event)
 	if err != nil {
@@ -132,7 +134,7 @@ func (s *Store) Discard(ctx context.Context, sub *sluice.Subscription, event str
 	return s.purgeLetters(ctx, subjects)
 }
 
-// DiscardAll deletes all of the subscription's dead letters.
+// DiscardAll deletes all dead letters of the subscription.
 func (s *Store) DiscardAll(ctx context.Context, sub *sluice.Subscription) error {
 	return s.purgeLetters(ctx, s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID))
 }
@@ -148,8 +150,8 @@ func (s *Store) purgeLetters(ctx context.Context, subjects string) error {
 	return nil
 }
 
-// findLetter returns the newest letter that an event's id or sequence names, and the filter that
-// found it.
+// findLetter returns the newest dead letter for the ID or the sequence of an event, and the filter
+// that matched it.
 func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, string, error) {
 	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().DeadLetters())
 	if err != nil {
@@ -180,7 +182,7 @@ func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event 
 	return model.BuriedLetter{}, "", sluice.Errorf(sluice.NotFound, "no dead letter found for event %q", event)
 }
 
-// CountDeadLetters returns how many dead letters the subscription has.
+// CountDeadLetters returns the number of dead letters of the subscription.
 func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
 	request := natsstore.DirectRequest{Subject: s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID), StartTime: &sub.CreatedAt, Batch: 1, MaxBytes: natsstore.DirectMaxBytes}
 	body, err := json.Marshal(request)
@@ -206,7 +208,8 @@ func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) 
 	return 1 + behind, nil
 }
 
-// Redrivable returns the range of the subscription's dead letters that can be redriven.
+// Redrivable returns how many dead letters of the subscription can and cannot be redriven, and the
+// last sequence of the dead letters.
 func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (model.Redrivable, error) {
 	_, last, err := s.deadLetterBounds(ctx)
 	if err != nil {
@@ -243,8 +246,8 @@ func (s *Store) deadLetterBounds(ctx context.Context) (first, last uint64, err e
 	return state.FirstSeq, state.LastSeq, nil
 }
 
-// scanLetters calls each for the subscription's letters from a place on, ascending, until it returns
-// false.
+// scanLetters calls each for the dead letters of the subscription from a sequence on, in ascending
+// order, until each returns false.
 func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from uint64, each func(model.BuriedLetter) (more bool)) error {
 	config := jetstream.ConsumerConfig{
 		FilterSubject: s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID),
@@ -263,7 +266,8 @@ func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from 
 	return nil
 }
 
-// letterOf returns the letter in a message. Another message is logged: no one else may write there.
+// letterOf returns the dead letter in a message. It logs any other message, because only servers
+// may write to the stream.
 func (s *Store) letterOf(ctx context.Context, subject string, data []byte, seq uint64) (model.BuriedLetter, bool) {
 	d := model.BuriedLetter{LetterSeq: seq}
 	if err := json.Unmarshal(data, &d.DeadLetter); err != nil {
@@ -274,10 +278,11 @@ func (s *Store) letterOf(ctx context.Context, subject string, data []byte, seq u
 	return d, true
 }
 
-// isOwn reports whether the letter is the subscription's and not of an earlier one that had its id.
+// isOwn reports whether the dead letter belongs to the subscription and not to an earlier one with
+// the same ID.
 func isOwn(sub *sluice.Subscription, d *sluice.DeadLetter) bool { return !d.At.Before(sub.CreatedAt) }
 
-// complete fills in an event that was too large for its letter, if the log has it still.
+// complete adds the event that was too large for its dead letter, if the log still contains it.
 func (s *Store) complete(ctx context.Context, d *model.BuriedLetter) error {
 	if d.Event != nil || d.EventID == "" || d.Reason == sluice.Expired {
 		return nil

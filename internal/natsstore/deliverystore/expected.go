@@ -10,11 +10,12 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// expectedFor is how long a new subscription may begin where it was expected to, without a look at what
-// is stored. It is shorter than a lease, so that no other replica has served it meanwhile.
+// expectedFor is the time during which a new subscription may start at its expected position
+// without reading the stored one. It is shorter than a lease, so that no other replica can have
+// served it in between.
 const expectedFor = 2 * time.Second
 
-// expected is the new subscriptions that the shared reader is to serve, by id.
+// expected contains the new subscriptions that the shared reader is to serve, by ID.
 type expected struct {
 	mu  sync.Mutex
 	all map[string]expectation
@@ -24,10 +25,10 @@ type expected struct {
 type expectation struct {
 	began time.Time
 	at    time.Time
-	begun bool // it is served, or was
+	begun bool // it was served since
 }
 
-// enter adds a subscription, and forgets the earlier ones that are too old.
+// enter adds a subscription, and removes some that are too old.
 func (e *expected) enter(sub *sluice.Subscription, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -35,7 +36,7 @@ func (e *expected) enter(sub *sluice.Subscription, now time.Time) {
 		e.all = map[string]expectation{}
 	}
 	e.all[sub.ID] = expectation{began: sub.Began(), at: now}
-	for id, one := range e.all { // a few of them: each entry is looked at before long
+	for id, one := range e.all { // only some of them: the order of iteration is random, so each is removed before long
 		if now.Sub(one.at) < expectedFor {
 			break
 		}
@@ -51,7 +52,8 @@ func (e *expected) has(sub *sluice.Subscription) bool {
 	return ok && one.began.Equal(sub.Began())
 }
 
-// begin reports whether a subscription may begin where it was expected to, once.
+// begin reports whether a subscription may start at its expected position. It returns true at most
+// once.
 func (e *expected) begin(sub *sluice.Subscription, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -64,15 +66,16 @@ func (e *expected) begin(sub *sluice.Subscription, now time.Time) bool {
 	return true
 }
 
-// Expect notes that a subscription is about to be stored for the first time: the shared reader serves it
-// from its start on without a look at what is stored, if it is to.
+// Expect records that a subscription is about to be stored for the first time. If the shared reader
+// is to serve it, the reader starts at its From without reading the stored position.
 func (s *Store) Expect(sub *sluice.Subscription) {
 	if s.shared.Shares != nil && sub.From.Kind == sluice.StartSeq && s.shared.Shares(sub) {
 		s.expected.enter(sub, time.Now())
 	}
 }
 
-// New returns where a subscription begins that this process has just created, once, and false for another.
+// New returns the initial position of a subscription that this process has just created, once;
+// false for any other.
 func (p Positions) New(sub *sluice.Subscription) (fanout.Stored, bool) {
 	if !p.store.expected.begin(sub, time.Now()) {
 		return fanout.Stored{}, false
@@ -80,7 +83,7 @@ func (p Positions) New(sub *sluice.Subscription) (fanout.Stored, bool) {
 	return fanout.Stored{Known: true, New: true, Position: fanout.Position{Shared: true, Floors: floorsBefore(sub, sub.From.Seq)}}, true
 }
 
-// floorsBefore returns the floors of a subscription that begins at a sequence.
+// floorsBefore returns the floors of a subscription that starts at a sequence.
 func floorsBefore(sub *sluice.Subscription, first uint64) []uint64 {
 	return slices.Repeat([]uint64{max(first, 1) - 1}, len(streams.Names{}.PushConsumers(sub)))
 }

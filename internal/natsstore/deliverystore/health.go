@@ -10,15 +10,15 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// healthTries is how often a write of health is tried that others get ahead of.
+// healthTries is how many times a write of the health is tried if it conflicts with other writers.
 const healthTries = 3
 
 func (s *Store) healths() natsstore.Bucket[model.StoredHealth] {
 	return natsstore.OpenBucket[model.StoredHealth](s.core, streams.Lanes)
 }
 
-// Health returns the record of a subscription with an endpoint in trouble; zero if
-// there is none.
+// Health returns the stored health of a subscription; zero if there is none, because its endpoint
+// has no problem.
 func (s *Store) Health(ctx context.Context, sub *sluice.Subscription) (model.Health, error) {
 	record, _, err := s.healths().Get(ctx, streams.HealthKey(sub.ID))
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -30,8 +30,7 @@ func (s *Store) Health(ctx context.Context, sub *sluice.Subscription) (model.Hea
 	return record.Health, nil
 }
 
-// PutHealth stores the health of a subscription over any other; a zero value
-// removes it.
+// PutHealth stores the health of a subscription, and replaces any other; the zero value deletes it.
 func (s *Store) PutHealth(ctx context.Context, sub *sluice.Subscription, h model.Health) error {
 	key := streams.HealthKey(sub.ID)
 	if h == (model.Health{}) {
@@ -52,7 +51,7 @@ func (s *Store) PutHealth(ctx context.Context, sub *sluice.Subscription, h model
 	return err
 }
 
-// addHealth enters the health that the replica of the subscription has stored.
+// addHealth adds the health that the replica of the subscription has stored.
 func (s *Store) addHealth(ctx context.Context, sub *sluice.Subscription, status *sluice.Status) error {
 	if sub.State != sluice.Active {
 		return nil

@@ -13,12 +13,12 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// lagBatch is how many events are looked at to find the oldest that waits.
+// lagBatch is the number of events that are read to find the oldest undelivered one.
 const lagBatch = 16
 
-// Attempts returns the subscription's attempts, newest first, and the place before which there
-// are older ones, 0 if there are none. Those of an earlier subscription of the same id are not
-// its own.
+// Attempts returns the attempts of the subscription, newest first, and the place before which there
+// are older ones, 0 if there are none. It ignores attempts of an earlier subscription with the same
+// ID.
 func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.Attempt], uint64, error) {
 	if q.Since.Before(sub.CreatedAt) {
 		q.Since = sub.CreatedAt
@@ -32,8 +32,8 @@ func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q model.
 	return b.read(ctx)
 }
 
-// LetterHistory returns the subscription's dead letters as Attempts does attempts. A letter about
-// a range of events has the first one's sequence.
+// LetterHistory returns the dead letters of the subscription like Attempts returns its attempts. A
+// dead letter for a range of events has the sequence of the first one.
 func (s *Store) LetterHistory(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.DeadLetter], uint64, error) {
 	return s.letters(ctx, sub, q, func(d *sluice.DeadLetter) bool {
 		kind := ""
@@ -57,16 +57,18 @@ func (s *Store) letters(ctx context.Context, sub *sluice.Subscription, q model.H
 	return b.read(ctx)
 }
 
-// LastAttemptAt returns when the subscription's last attempt was recorded; zero if there is none.
+// LastAttemptAt returns the time at which the last attempt of the subscription was recorded; zero
+// if there is none.
 func (s *Store) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
 	at, err := s.lastTime(ctx, s.core.Names().Attempts(), s.core.Names().AttemptsSubject(sub.Namespace, sub.ID))
 	if at.Before(sub.CreatedAt) {
-		return time.Time{}, err // it was an earlier subscription's of the same id
+		return time.Time{}, err // it belongs to an earlier subscription with the same ID
 	}
 	return at, err
 }
 
-// Status returns how a subscription is doing, as its consumers and its parked lanes tell.
+// Status returns the status of a subscription according to its consumers, parked lanes and stored
+// health.
 func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
 	status, unread, err := s.brief(ctx, sub)
 	if err != nil || sub.State == sluice.Cancelled {
@@ -75,13 +77,14 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 	return status, s.addWaiting(ctx, sub, unread, &status)
 }
 
-// Brief is Status without the number of undelivered events, which costs a question or two for each parked lane.
+// Brief is Status without the number of undelivered events, which costs one or two requests for
+// each parked lane.
 func (s *Store) Brief(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
 	status, _, err := s.brief(ctx, sub)
 	return status, err
 }
 
-// brief is Brief, and returns the first event that was not handed out yet; 0: all were.
+// brief is Brief, and also returns the first sequence that was not delivered yet; 0: all were.
 func (s *Store) brief(ctx context.Context, sub *sluice.Subscription) (_ sluice.Status, unread uint64, _ error) {
 	status := sluice.Status{State: sub.State, Reason: sub.Reason, Breaker: sluice.BreakerClosed, ParkedLanes: []sluice.Parked{}}
 	if sub.State == sluice.Cancelled {
@@ -107,10 +110,10 @@ func (s *Store) brief(ctx context.Context, sub *sluice.Subscription) (_ sluice.S
 	return status, unread, s.countDead(ctx, sub, &status)
 }
 
-// maxParkedLanes is how many lanes a status shows.
+// maxParkedLanes is the maximum number of lanes in a status.
 const maxParkedLanes = 100
 
-// addLanes enters the parked lanes by when they are due, those that are held last.
+// addLanes adds the parked lanes in the order in which they are due; held lanes last.
 func addLanes(parked []model.ParkedEntry, status *sluice.Status) {
 	slices.SortFunc(parked, func(a, b model.ParkedEntry) int {
 		return cmp.Or(cmp.Compare(min(len(a.Held), 1), min(len(b.Held), 1)), a.NextAt.Compare(b.NextAt), a.HeldAt.Compare(b.HeldAt))
@@ -134,18 +137,19 @@ func addLanes(parked []model.ParkedEntry, status *sluice.Status) {
 	}
 }
 
-// addConsumer enters the counts of a consumer, and returns the first event that it has not handed out; 0 if it has handed out all.
+// addConsumer adds the counts of a consumer, and returns the first sequence that it has not
+// delivered; 0 if it has delivered all.
 func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer, status *sluice.Status) (unread uint64, err error) {
 	info, err := s.consumerInfo(ctx, sub, i, want)
 	if err != nil || info == nil {
-		return 0, err // it is being made
+		return 0, err // it is being created
 	}
 	if sub.Pattern.WildFirst() && info.NumPending > 0 {
 		own, err := s.systemEvents(ctx, sub.Namespace, info.Delivered.Stream+1)
 		if err != nil {
 			return 0, err
 		}
-		info.NumPending -= min(own, info.NumPending) // no receiver waits for them
+		info.NumPending -= min(own, info.NumPending) // receivers do not get them
 	}
 	status.Backlog += info.NumPending + uint64(max(0, info.NumAckPending))
 	status.InFlight += info.NumAckPending
@@ -172,10 +176,11 @@ func (s *Store) countDead(ctx context.Context, sub *sluice.Subscription, status 
 	return err
 }
 
-// maxNotices is how many attempts of a wake are shown.
+// maxNotices is the maximum number of attempts of a wake that are returned.
 const maxNotices = 50
 
-// Notices returns the last attempts to notify of a wake that began at a time, the newest last.
+// Notices returns the last attempts to send the notices of a wake that started at a time, the
+// newest last.
 func (l *AttemptLog) Notices(ctx context.Context, sub *sluice.Subscription, wakeID string, since time.Time) ([]sluice.Attempt, error) {
 	b := backwards[sluice.Attempt]{
 		store: l.store, stream: l.store.core.Names().Attempts(), split: streams.SplitBlock, subject: l.store.core.Names().AttemptsSubject(sub.Namespace, sub.ID), limit: maxNotices,

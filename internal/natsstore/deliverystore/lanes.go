@@ -10,17 +10,17 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// laneRecord is a lane's record as it is stored.
+// laneRecord is the stored record of a lane.
 type laneRecord struct {
 	sluice.Parked
 
-	Since time.Time `json:"since"`       // when its subscription began
-	At    time.Time `json:"at,omitzero"` // when the record was stored, by the clock that its times are of
+	Since time.Time `json:"since"`       // when its subscription started
+	At    time.Time `json:"at,omitzero"` // when the record was stored, by the same clock as its other times
 }
 
-// by returns the lane as it stands by a clock. One that is behind the record was set back since,
-// or is another machine's: the lane would wait for longer than was decided. Its due time is
-// a time of the clock that does not jump, as now is.
+// by returns the lane with its times corrected for a clock. If now is before the time of the
+// record, the clock was set back, or belongs to another machine: without the correction the lane
+// would wait too long. NextAt gets the monotonic clock reading of now.
 func (r laneRecord) by(now time.Time) sluice.Parked {
 	p := r.Parked
 	behind := max(0, r.At.Sub(now))
@@ -37,8 +37,8 @@ func (s *Store) lanes() natsstore.Bucket[laneRecord] {
 	return natsstore.OpenBucket[laneRecord](s.core, streams.Lanes)
 }
 
-// Parked returns the subscription's parked lanes, in no order. Records that an earlier
-// subscription of the same id left behind are removed.
+// Parked returns the parked lanes of the subscription in no particular order. It deletes records
+// that an earlier subscription with the same ID has left.
 func (s *Store) Parked(ctx context.Context, sub *sluice.Subscription) ([]model.ParkedEntry, error) {
 	own, others, err := s.laneRecords(ctx, sub, sub.ID)
 	if err != nil {
@@ -52,8 +52,8 @@ func (s *Store) Parked(ctx context.Context, sub *sluice.Subscription) ([]model.P
 	return own, nil
 }
 
-// laneRecords returns the lanes whose keys begin so that are the subscription's own, and those
-// of others that had its id.
+// laneRecords returns the lanes with the key prefix lanesOf: those that belong to the subscription,
+// and those of earlier ones with the same ID.
 func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanesOf string) (own, others []model.ParkedEntry, err error) {
 	entries, err := s.lanes().List(ctx, streams.LaneKeys(lanesOf))
 	if err != nil {
@@ -71,8 +71,8 @@ func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanes
 	return own, others, nil
 }
 
-// Park stores a lane's record and returns its revision. Code Conflict unless the stored
-// revision is the given one, 0 for none; Unavailable if the store has no room for one more.
+// Park stores the record of a lane and returns its revision. Codes: Conflict unless the stored
+// revision is the given one, 0 for none; Unavailable if the store has no space for another record.
 func (s *Store) Park(ctx context.Context, sub *sluice.Subscription, p sluice.Parked, revision uint64) (uint64, error) {
 	if revision == 0 {
 		if err := s.core.MayAdd(); err != nil {
@@ -82,7 +82,7 @@ func (s *Store) Park(ctx context.Context, sub *sluice.Subscription, p sluice.Par
 	return s.lanes().Put(ctx, p.Lane, laneRecord{Parked: p, Since: sub.Began(), At: time.Now()}, revision)
 }
 
-// Unpark deletes a lane's record. Code Conflict unless the stored revision is the given one.
+// Unpark deletes the record of a lane. Code Conflict unless the stored revision is the given one.
 func (s *Store) Unpark(ctx context.Context, lane string, revision uint64) error {
 	return s.lanes().Delete(ctx, lane, revision)
 }

@@ -14,9 +14,10 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 )
 
-// FollowLetters calls tell for the dead letters as they are buried, in order, and again for those for which it returned an
-// error, until ctx ends. All replicas share them: each letter is one replica's to tell. One that was handed out
-// before, here or to a replica that is no more, is again.
+// FollowLetters calls tell for new dead letters in order until ctx ends, and again for those for
+// which it returned an error. The replicas share the dead letters: each is passed to one replica.
+// The argument again is true if a dead letter was passed before, here or to a replica that has
+// ended.
 func (s *Store) FollowLetters(ctx context.Context, tell func(ctx context.Context, letters []model.BuriedLetter, again bool) error) error {
 	wait := lettersAgain()
 	err := s.insistOnLetters(ctx, wait, func() error {
@@ -38,22 +39,22 @@ func (s *Store) insistOnLetters(ctx context.Context, wait backoff.BackOff, do fu
 	return backoff.RetryNotify(do, backoff.WithContext(wait, ctx), func(err error, next time.Duration) {
 		level := slog.LevelWarn
 		if natsstore.IsInterrupted(err) {
-			level = slog.LevelDebug // which was logged
+			level = slog.LevelDebug // the store has logged it
 		}
 		s.core.Log().Log(ctx, level, "system events of dead letters not published", slog.Any("error", err), slog.Duration("again", next))
 	})
 }
 
-// letters are the dead letters that this replica has asked for, as they come.
+// letters receives the dead letters that this replica has requested.
 type letters struct {
 	store   *Store
 	arrived chan *nats.Msg
-	holding []*nats.Msg // handed out, and neither told nor given back
-	tries   int         // to tell those
+	holding []*nats.Msg // received, and neither passed on nor returned
+	tries   int         // to pass them on
 }
 
-// followLetters tells letters until ctx ends, or the connection is a new one: the server then has no request of this replica
-// any more.
+// followLetters passes dead letters on until ctx ends or the connection is replaced: then the
+// server has no request of this replica any more. It calls well after each success.
 func (s *Store) followLetters(ctx context.Context, well func(), tell func(context.Context, []model.BuriedLetter, bool) error) error {
 	ctx, unwatch := s.core.UntilReconnect(ctx)
 	defer unwatch()
@@ -75,7 +76,7 @@ func (s *Store) followLetters(ctx context.Context, well func(), tell func(contex
 		return fmt.Errorf("fetch dead letters: %w", err)
 	}
 	defer l.giveBack()
-	defer func() { end(nil); stop() }() // first: or letters that are given back would come here again
+	defer func() { end(nil); stop() }() // before giveBack: otherwise returned dead letters would be received here again
 	for {
 		if err := l.next(ctx); err != nil {
 			return err
@@ -87,7 +88,7 @@ func (s *Store) followLetters(ctx context.Context, well func(), tell func(contex
 	}
 }
 
-// next waits for letters and holds those that are there.
+// next waits for dead letters and holds all that have arrived.
 func (l *letters) next(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -110,7 +111,8 @@ func (l *letters) drain() {
 	}
 }
 
-// tell passes the held letters on, and acknowledges them. While that fails they stay this replica's.
+// tell passes the held dead letters on and acknowledges them. While that fails, this replica keeps
+// them.
 func (l *letters) tell(ctx context.Context, tell func(context.Context, []model.BuriedLetter, bool) error) error {
 	var letters []model.BuriedLetter
 	again := l.tries > 0
@@ -136,20 +138,22 @@ func (l *letters) tell(ctx context.Context, tell func(context.Context, []model.B
 	return nil
 }
 
-// say answers for all held letters. If the connection is gone, the server hands them out again when their ack wait is over.
+// say sends an answer for all held dead letters. If the connection is lost, the server delivers
+// them again when their ack wait is over.
 func (l *letters) say(answer string) {
 	for _, msg := range l.holding {
 		_ = l.store.core.Conn().Publish(msg.Reply, []byte(answer)) // see above
 	}
 }
 
-// giveBack has the letters that were not told handed out again, here or to another replica.
+// giveBack returns the dead letters that were not passed on, so that the server delivers them
+// again, here or to another replica.
 func (l *letters) giveBack() {
 	l.drain()
 	l.say("-NAK")
 }
 
-// TailDeadLetters is TailEvents of the log for the dead letters of all subscriptions.
+// TailDeadLetters is like TailEvents of the log, for the dead letters of all subscriptions.
 func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error {
 	return s.core.Tail(ctx, s.core.Names().DeadLetters(), s.core.Names().DeadLettersSubjects(), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		d, ok := s.letterOf(ctx, msg.Subject, msg.Data, meta.Sequence.Stream)

@@ -14,30 +14,30 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// How much of a backlog one look goes through to find the next event that is wanted; the next
-// look goes on from there.
+// Number of events in a batch, and of batches, that one look reads to find the next wanted event;
+// the next look continues there.
 const lookBatch, lookBatches = 64, 4
 
-// lookout is the record of how far a subscription's events are accounted for, so that an event
-// that leaves the log without having been handed out is noticed (decision 0003).
+// lookout records up to where the events of a subscription are accounted for. With it an event is
+// detected that was deleted from the log before it was delivered (decision 0003).
 type lookout struct {
-	Since time.Time `json:"since"` // when the subscription began: another one of its id starts anew
-	Marks []mark    `json:"marks"` // of its consumers
+	Since time.Time `json:"since"` // when the subscription started; the record of another one with the same ID is ignored
+	Marks []mark    `json:"marks"` // one for each of its consumers
 
-	Gaps []Gap `json:"gaps,omitempty"` // of the log, of which dead letters were made because they cannot be read; the last ones
+	Gaps []Gap `json:"gaps,omitempty"` // the last gaps of the log for which dead letters were stored, because their events cannot be read
 
-	Shared  bool   `json:"shared,omitempty"`  // the shared reader serves it, in place of consumers of its own (decision 0043)
-	Cursor  string `json:"cursor,omitempty"`  // key of the cursor that accounts for the events behind the floors; empty: none
-	New     bool   `json:"new,omitempty"`     // no replica has served it
-	Leaving bool   `json:"leaving,omitempty"` // the consumers that it had are being deleted
+	Shared  bool   `json:"shared,omitempty"`  // the shared reader serves it instead of its own consumers (decision 0043)
+	Cursor  string `json:"cursor,omitempty"`  // key of the cursor that accounts for the events after the floors; empty: none
+	New     bool   `json:"new,omitempty"`     // no replica has served it yet
+	Leaving bool   `json:"leaving,omitempty"` // its own consumers are being deleted
 }
 
-// mark is how far the events of one consumer are accounted for.
+// mark records up to where the events of one consumer are accounted for.
 type mark struct {
-	Floor uint64 `json:"floor"`          // everything up to here is settled or parked
-	Open  uint64 `json:"open,omitempty"` // the first event that was handed out and not settled; 0: none
-	Next  uint64 `json:"next,omitempty"` // the first event that waited to be handed out; 0: none was found
-	Seen  uint64 `json:"seen,omitempty"` // up to here nothing else is wanted, or it is accounted for
+	Floor uint64 `json:"floor"`          // up to here everything is settled or parked
+	Open  uint64 `json:"open,omitempty"` // the first event that was delivered and not settled; 0: none
+	Next  uint64 `json:"next,omitempty"` // the first event that was not delivered yet; 0: none was found
+	Seen  uint64 `json:"seen,omitempty"` // up to here all other events are unwanted or accounted for
 }
 
 func (l lookout) mark(i int) (m mark, known bool) {
@@ -51,7 +51,7 @@ func (s *Store) lookouts() natsstore.Bucket[lookout] {
 	return natsstore.OpenBucket[lookout](s.core, streams.Lanes)
 }
 
-// lookout returns the subscription's record, an empty one if there is none.
+// lookout returns the record of the subscription, an empty one if there is none.
 func (s *Store) lookout(ctx context.Context, sub *sluice.Subscription) (lookout, uint64, error) {
 	l, revision, err := s.lookouts().Get(ctx, streams.LookoutKey(sub.ID))
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -63,9 +63,9 @@ func (s *Store) lookout(ctx context.Context, sub *sluice.Subscription) (lookout,
 	return l, revision, err
 }
 
-// Look looks for events that left the log before a subscription without a replica got them:
-// lost is called for each range. wanted says whether the subscription wants an event that its
-// consumers would hand out. How far it looked is stored afterwards.
+// Look searches for events that were deleted from the log before they were delivered to a
+// subscription that no replica serves. It calls lost for each range. wanted reports whether the
+// subscription wants an event that its consumers would deliver. Look stores its progress.
 func (s *Store) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
 	if err := s.settleSystem(ctx, sub); err != nil {
 		return err
@@ -73,8 +73,8 @@ func (s *Store) Look(ctx context.Context, sub *sluice.Subscription, wanted func(
 	return look{store: s, sub: sub, wanted: wanted, lost: lost}.do(ctx)
 }
 
-// Look is Store.Look for a subscription that this source serves, or served until it was closed.
-// It returns at once if nothing happened since the last look and nothing waits.
+// Look is Store.Look for a subscription that this source serves, or served until it was closed. It
+// returns immediately if nothing has changed since the last look and no event is pending.
 func (s *Source) Look(ctx context.Context, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
 	select {
 	case <-s.done:
@@ -96,7 +96,7 @@ func (s *Source) Look(ctx context.Context, wanted func(*sluice.Event) bool, lost
 type look struct {
 	store  *Store
 	sub    *sluice.Subscription
-	acks   []*ackTracker // of each consumer; nil: no replica serves the subscription
+	acks   []*ackTracker // one for each consumer; nil: no replica serves the subscription
 	wanted func(*sluice.Event) bool
 	lost   func(from, to uint64) error
 }
@@ -111,21 +111,21 @@ func (l look) do(ctx context.Context) (err error) {
 		return err
 	}
 	if before.Cursor != "" {
-		return nil // the shared reader knows
+		return nil // the shared reader accounts for the events
 	}
 	after := before
 	after.Since, after.Marks = l.sub.Began(), nil
 	lost := l.lost
 	l.lost = func(from, to uint64) error {
 		if before.tells(Gap{from, from}) {
-			return nil // there was a dead letter of it
+			return nil // there was a dead letter for it
 		}
 		return lost(from, to)
 	}
 	for i, want := range l.store.core.Names().PushConsumers(l.sub) {
 		m, _ := before.mark(i)
 		if max(m.Floor, m.Open, m.Next, m.Seen) > last {
-			m = mark{} // it is another log under the same name
+			m = mark{} // it is another log with the same name
 		}
 		if err = l.consumer(ctx, i, want, first, &m); err != nil {
 			return fmt.Errorf("inspect %s: %w", want.Name, err)
@@ -136,16 +136,16 @@ func (l look) do(ctx context.Context) (err error) {
 		return nil
 	}
 	if l.acks != nil && revision == 0 {
-		return nil // the record was removed with the subscription
+		return nil // the record was deleted with the subscription
 	}
 	_, err = l.store.lookouts().Put(ctx, streams.LookoutKey(l.sub.ID), after, revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
-		return nil // the other one looked as well
+		return nil // another process has looked as well
 	}
 	return err
 }
 
-// consumer looks at the deliveries of one consumer.
+// consumer is Look for one consumer.
 func (l look) consumer(ctx context.Context, i int, want streams.Consumer, first uint64, m *mark) error {
 	info, err := l.info(ctx, i, want)
 	if err != nil {
@@ -157,12 +157,14 @@ func (l look) consumer(ctx context.Context, i int, want streams.Consumer, first 
 	return l.unserved(ctx, want, info, first, m)
 }
 
-// info returns the state of the consumer; nil if it is missing, or an earlier subscription's.
+// info returns the state of the consumer; nil if it is missing, or belongs to an earlier
+// subscription.
 func (l look) info(ctx context.Context, i int, want streams.Consumer) (*jetstream.ConsumerInfo, error) {
 	return l.store.consumerInfo(ctx, l.sub, i, want)
 }
 
-// served enters the knowledge of the source, and reports the events that it was not handed.
+// served updates the mark from the trackers of the source, and reports the events that were not
+// delivered to it.
 func (l look) served(ctx context.Context, i int, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
 	h := l.acks[i]
 	now, expect, gone := h.look()
@@ -174,7 +176,7 @@ func (l look) served(ctx context.Context, i int, want streams.Consumer, info *je
 	}
 	m.Floor, m.Open, m.Next = now.floor(), now.open, expect
 	if info == nil {
-		return nil // it is made again from the floor
+		return nil // it is created again and starts after the floor
 	}
 	var next []sluice.Event
 	var err error
@@ -191,8 +193,8 @@ func (l look) served(ctx context.Context, i int, want streams.Consumer, info *je
 	return err
 }
 
-// notHandedOut tells that events left the log before they were handed out. One that is in the log was handed to a second
-// owner, which settled it (C01).
+// notHandedOut reports events as lost that were deleted from the log before they were delivered. An
+// event that is still in the log was delivered to a second owner, which settled it (C01).
 func (l look) notHandedOut(ctx context.Context, want streams.Consumer, g span) error {
 	next, err := l.next(ctx, want, g.from)
 	if err != nil || isAt(next, g.from) {
@@ -201,9 +203,9 @@ func (l look) notHandedOut(ctx context.Context, want streams.Consumer, g span) e
 	return l.lost(g.from, g.to)
 }
 
-// passedOver finds out whether the event that waited left the log without having been handed
-// out. If so it returns the next events. If a later one was handed out, or it itself, the
-// source is about to know.
+// passedOver checks whether the expected event was deleted from the log without being delivered. If
+// so, it reports that and returns the next events. If the consumer has delivered the event or a
+// later one, the source is about to receive it.
 func (l look) passedOver(ctx context.Context, i int, want streams.Consumer, m *mark) ([]sluice.Event, error) {
 	h := l.acks[i]
 	next, err := l.next(ctx, want, m.Next)
@@ -225,8 +227,8 @@ func (l look) passedOver(ctx context.Context, i int, want streams.Consumer, m *m
 	return next, nil
 }
 
-// unserved finds events that were not settled and left the log before it could be handed out, again or
-// at all. JetStream drops them in silence, and counts those that had been handed out as settled.
+// unserved finds events that were deleted from the log before they were settled. JetStream skips
+// them silently, and counts those that it had delivered as acknowledged.
 func (l look) unserved(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, first uint64, m *mark) error {
 	behindOpen, err := l.waits(ctx, want, info, &m.Open, m)
 	if err != nil {
@@ -252,8 +254,8 @@ func (l look) unserved(ctx context.Context, want streams.Consumer, info *jetstre
 	return l.find(ctx, want, next, max(m.Floor, m.Seen, l.from()-1)+1, m)
 }
 
-// waits sets the place to 0 if the event there does not wait any more. If that is because it
-// left the log, it is lost unless it was settled before, and the next events are returned.
+// waits sets the place to 0 if the event there is no longer pending. If the event was deleted from
+// the log and not settled before, waits reports it as lost and returns the next events.
 func (l look) waits(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, place *uint64, m *mark) ([]sluice.Event, error) {
 	at := *place
 	if at == 0 {
@@ -280,7 +282,7 @@ func (l look) waits(ctx context.Context, want streams.Consumer, info *jetstream.
 	return next, l.tell(ctx, at, next, m)
 }
 
-// tell tells that an event left the log, and with it all before the next one that is there.
+// tell reports as lost the event at a sequence, and all after it up to the next event in the log.
 func (l look) tell(ctx context.Context, at uint64, next []sluice.Event, m *mark) error {
 	first, _, err := l.store.log.Bounds(ctx, l.sub.Namespace)
 	if err != nil {
@@ -297,7 +299,7 @@ func (l look) tell(ctx context.Context, at uint64, next []sluice.Event, m *mark)
 	return nil
 }
 
-// beyond returns the place, or 0 if it lies before the end.
+// beyond returns the place, or 0 if it is not after end.
 func beyond(place, end uint64) uint64 {
 	if place <= end {
 		return 0
@@ -305,8 +307,8 @@ func beyond(place, end uint64) uint64 {
 	return place
 }
 
-// find looks for the next event that is wanted, among those that are next, if they are known,
-// or else from a sequence on.
+// find searches for the next wanted event: in next if that is not nil, otherwise in the log from a
+// sequence on.
 func (l look) find(ctx context.Context, want streams.Consumer, next []sluice.Event, from uint64, m *mark) (err error) {
 	for range lookBatches {
 		if next == nil {
@@ -326,7 +328,7 @@ func (l look) find(ctx context.Context, want streams.Consumer, next []sluice.Eve
 	return nil
 }
 
-// next returns the events of a consumer that are in the log, from a sequence on.
+// next returns events of the log that match the filter of a consumer, from a sequence on.
 func (l look) next(ctx context.Context, want streams.Consumer, from uint64) ([]sluice.Event, error) {
 	events, err := l.store.log.NextEvent(ctx, l.sub.Namespace, want.Filter.Subject, from, lookBatch)
 	if err == nil && len(events) == 0 {
@@ -335,13 +337,13 @@ func (l look) next(ctx context.Context, want streams.Consumer, from uint64) ([]s
 	return events, err
 }
 
-// from returns where every event is the subscription's to get: of those before, a start
-// with the last of each path takes some.
+// from returns the sequence from which on the subscription gets every event. With a start at the
+// last event of each path it also gets some earlier ones.
 func (l look) from() uint64 { return max(l.sub.From.Seq, 1) }
 
 func isAt(next []sluice.Event, seq uint64) bool { return len(next) > 0 && next[0].Seq == seq }
 
-// wantsAll reports whether the subscription wants every event of its namespace from its first on.
+// wantsAll reports whether the subscription wants every event of its namespace from its start on.
 func wantsAll(sub *sluice.Subscription) bool {
 	return sub.Pattern == "/**" && sub.From.Kind != sluice.StartLastPerPath && reflect.ValueOf(sub.Filter).IsZero()
 }

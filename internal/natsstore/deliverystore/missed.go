@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	maxGaps     = 100              // gaps of the log that a subscription's record remembers
-	gapTries    = 5                // to write that record while its replica writes it too
-	gapAttempts = 10_000           // a longer gap is not compared with the attempts
-	gapLimit    = 30 * time.Second // for reading the attempts of one subscription
+	maxGaps     = 100              // gaps of the log in the record of a subscription
+	gapTries    = 5                // to write that record while the replica of the subscription also writes it
+	gapAttempts = 10_000           // length from which on a gap is not compared with the attempts
+	gapLimit    = 30 * time.Second // time limit for reading the attempts of one subscription
 )
 
-// Had is how far a subscription has got its events.
+// Had is the progress of a subscription.
 type Had struct {
-	Since time.Time `json:"since"` // when the subscription began
-	Seq   uint64    `json:"seq"`   // everything up to here was delivered, given up, or not wanted
+	Since time.Time `json:"since"` // when the subscription started
+	Seq   uint64    `json:"seq"`   // up to here every event was delivered, given up, or is unwanted
 }
 
-// Had returns how far each push subscription has got its events, by id, as their lookouts and parked lanes say. A subscription
-// that was not looked at yet is not there. Code Unavailable.
+// Had returns the progress of each push subscription by ID, according to the lookouts and parked
+// lanes. A subscription without a lookout is missing. Code Unavailable.
 func (s *Store) Had(ctx context.Context) (map[string]Had, error) {
 	records, err := natsstore.OpenBucket[json.RawMessage](s.core, streams.Lanes).List(ctx, ">")
 	if err != nil {
@@ -50,13 +50,13 @@ func (s *Store) Had(ctx context.Context) (map[string]Had, error) {
 		id, _, _ := strings.Cut(e.Key, ".")
 		had, ok := all[id]
 		if ok && json.Unmarshal(e.Value, &lane) == nil && lane.Since.Equal(had.Since) && lane.FromSeq > 0 {
-			all[id] = Had{had.Since, min(had.Seq, lane.FromSeq-1)} // the events behind its head are read again from the log
+			all[id] = Had{had.Since, min(had.Seq, lane.FromSeq-1)} // the events after its head are read again from the log
 		}
 	}
 	return all, nil
 }
 
-// had returns up to where the events of all consumers are accounted for.
+// had returns the sequence up to which the events of all consumers are accounted for.
 func (l lookout) had() (seq uint64, known bool) {
 	for i, m := range l.Marks {
 		at := m.Floor
@@ -75,13 +75,13 @@ func (l lookout) had() (seq uint64, known bool) {
 	return seq, len(l.Marks) > 0
 }
 
-// Gap is a range of a log that cannot be read any more.
+// Gap is a range of sequences of a log that can no longer be read.
 type Gap struct {
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 }
 
-// enter enters which of a gap's events have an attempt in a block.
+// enter adds the events of the gap that have an attempt in the block.
 func (g Gap) enter(block []byte, attempted map[uint64]bool) {
 	for line := range streams.SplitBlock(block) {
 		var a sluice.Attempt
@@ -98,9 +98,11 @@ func (g Gap) enter(block []byte, attempted map[uint64]bool) {
 
 func (g Gap) holds(seq uint64) bool { return g.From <= seq && seq <= g.To }
 
-// BuryGap makes one dead letter of the range from d.Seq to d.LastSeq that the subscription may have missed, without the events
-// that were attempted. It reports whether there is one now: there is none if all was attempted, or if the range was told before, by any
-// replica. The record of the subscription remembers it, so that a letter that was discarded does not come again.
+// BuryGap stores one dead letter for the range from d.Seq to d.LastSeq, which the subscription may
+// have missed, without attempted events at its start and end. It reports whether it stored one: it
+// does not if all events were attempted, or if any replica has stored one for the range before. The
+// record of the subscription contains the range, so that a discarded dead letter is not stored
+// again.
 func (l *AttemptLog) BuryGap(ctx context.Context, sub *sluice.Subscription, d sluice.DeadLetter) (bool, error) {
 	known, _, err := l.store.lookout(ctx, sub)
 	if err != nil || known.tells(Gap{d.Seq, d.LastSeq}) {
@@ -121,12 +123,12 @@ func (l *AttemptLog) BuryGap(ctx context.Context, sub *sluice.Subscription, d sl
 	return true, l.store.rememberGap(ctx, sub, gap)
 }
 
-// tells reports whether a dead letter was made of all of a gap.
+// tells reports whether a dead letter was stored for the whole gap.
 func (l lookout) tells(g Gap) bool {
 	return slices.ContainsFunc(l.Gaps, func(told Gap) bool { return told.holds(g.From) && told.holds(g.To) })
 }
 
-// rememberGap enters in the subscription's record that a dead letter was made of a gap.
+// rememberGap stores in the record of the subscription that there was a dead letter for a gap.
 func (s *Store) rememberGap(ctx context.Context, sub *sluice.Subscription, gap Gap) error {
 	for try := 1; ; try++ {
 		l, revision, err := s.lookout(ctx, sub)
@@ -142,8 +144,9 @@ func (s *Store) rememberGap(ctx context.Context, sub *sluice.Subscription, gap G
 	}
 }
 
-// unattempted returns a gap from its first to its last sequence of which the subscription made no attempt; none if it made one of
-// each. An event that was attempted and is not settled has a parked lane, which makes its own dead letter.
+// unattempted returns the part of a gap from its first to its last event without an attempt; the
+// zero Gap if all were attempted. An event that was attempted and is not settled has a parked lane,
+// which causes its own dead letter.
 func (s *Store) unattempted(ctx context.Context, sub *sluice.Subscription, gap Gap) (Gap, error) {
 	if gap.To-gap.From >= gapAttempts {
 		return gap, nil

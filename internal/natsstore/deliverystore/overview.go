@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Healths returns the health of all subscriptions with an endpoint in trouble, by subscription.
+// Healths returns the stored health of all subscriptions whose endpoint has a problem, by
+// subscription.
 func (s *Store) Healths(ctx context.Context) (map[string]model.StoredHealth, error) {
 	prefix := streams.HealthKey("")
 	entries, err := s.healths().List(ctx, prefix+">")
@@ -26,11 +27,12 @@ func (s *Store) Healths(ctx context.Context) (map[string]model.StoredHealth, err
 	return all, err
 }
 
-// maxCounted is with how many dead letters those of each subscription are counted: the answer names each one.
+// maxCounted is the number of dead letters up to which they are counted by subscription: the answer
+// of NATS lists each one.
 const maxCounted = 100_000
 
-// DeadLetterCounts returns how many dead letters each subscription has; nil if the server has more than 100,000.
-// Those of an earlier subscription of the same ID are counted, too.
+// DeadLetterCounts returns the number of dead letters of each subscription; nil if there are more
+// than 100,000 in total. It includes those of earlier subscriptions with the same ID.
 func (s *Store) DeadLetterCounts(ctx context.Context) (map[string]uint64, error) {
 	counted, err := s.DeadLetterGauges(ctx)
 	if err != nil || counted.Of == nil {
@@ -43,8 +45,9 @@ func (s *Store) DeadLetterCounts(ctx context.Context) (map[string]uint64, error)
 	return all, nil
 }
 
-// DeadLetterGauges returns how many dead letters there are, and of each subscription that has some unless there
-// are more than 100,000. Those of an earlier subscription of the same ID are counted, too.
+// DeadLetterGauges returns the total number of dead letters, and the number of each subscription
+// with dead letters unless there are more than 100,000 in total. It includes those of earlier
+// subscriptions with the same ID.
 func (s *Store) DeadLetterGauges(ctx context.Context) (model.DeadLetterGauges, error) {
 	handle, err := s.core.JetStream().Stream(ctx, s.core.Names().DeadLetters())
 	if err != nil {
@@ -76,7 +79,7 @@ func (s *Store) DeadLetterGauges(ctx context.Context) (model.DeadLetterGauges, e
 	return all, nil
 }
 
-// LastAttempt returns the last recorded attempt of a subscription, nil if there is none.
+// LastAttempt returns the last recorded attempt of a subscription; nil if there is none.
 func (s *Store) LastAttempt(ctx context.Context, sub *sluice.Subscription) (*sluice.Attempt, error) {
 	handle, err := s.core.JetStream().Stream(ctx, s.core.Names().Attempts())
 	if err != nil {

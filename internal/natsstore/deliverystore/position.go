@@ -19,15 +19,15 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// positionTries is how often a position is stored that others change meanwhile.
+// positionTries is how many times storing a position is tried if it conflicts with other writers.
 const positionTries = 10
 
-// cursorRecord is the cursor of a shard as it is stored.
+// cursorRecord is the stored cursor of a shard.
 type cursorRecord struct {
-	Seq uint64 `json:"seq"` // all events up to here are accounted for, for all subscriptions that are attached to it
+	Seq uint64 `json:"seq"` // up to here all events are accounted for, for all subscriptions that are attached to the cursor
 }
 
-// Positions keeps how far the subscriptions of the shared reader have come.
+// Positions stores the positions of the subscriptions that the shared reader serves.
 type Positions struct{ store *Store }
 
 var _ fanout.Records = Positions{}
@@ -39,10 +39,10 @@ func (s *Store) cursors() natsstore.Bucket[cursorRecord] {
 	return natsstore.OpenBucket[cursorRecord](s.core, streams.Lanes)
 }
 
-// Shard returns the shard of a subscription: that of its lease.
+// Shard returns the shard of the lease of a subscription.
 func (p Positions) Shard(id string) int { return natsstore.ShardOf(id) }
 
-// Stored returns what is stored about a subscription.
+// Stored returns the stored state of a subscription.
 func (p Positions) Stored(ctx context.Context, sub *sluice.Subscription) (fanout.Stored, error) {
 	l, revision, err := p.store.lookout(ctx, sub)
 	if err != nil {
@@ -61,7 +61,7 @@ func (p Positions) Stored(ctx context.Context, sub *sluice.Subscription) (fanout
 	return s, err
 }
 
-// stored returns a record as the shared reader sees it.
+// stored returns the record in the form of the shared reader.
 func (l lookout) stored(sub *sluice.Subscription, known bool) fanout.Stored { //nolint:revive // known is a fact
 	if !known || !l.Since.Equal(sub.Began()) {
 		return fanout.Stored{}
@@ -71,7 +71,7 @@ func (l lookout) stored(sub *sluice.Subscription, known bool) fanout.Stored { //
 	for i, m := range l.Marks {
 		floor := m.Floor
 		if m.Seen > floor && m.Open == 0 && (m.Next == 0 || m.Next > m.Seen) {
-			floor = m.Seen // while it was not served
+			floor = m.Seen // a look has accounted for more while the subscription was not served
 		}
 		s.Floors = append(s.Floors, floor)
 		s.Open, s.Next = first(s.Open, m.Open, i), first(s.Next, m.Next, i)
@@ -79,7 +79,7 @@ func (l lookout) stored(sub *sluice.Subscription, known bool) fanout.Stored { //
 	return s
 }
 
-// first returns the earlier one of two events, of which there may be none; the second is a filter's.
+// first returns w, or the event seq of a filter if it is earlier; seq may be 0 and w empty.
 func first(w fanout.Waits, seq uint64, filter int) fanout.Waits {
 	if seq > 0 && (w.Seq == 0 || seq < w.Seq) {
 		return fanout.Waits{Seq: seq, Filter: filter}
@@ -87,7 +87,8 @@ func first(w fanout.Waits, seq uint64, filter int) fanout.Waits {
 	return w
 }
 
-// All returns Stored for all subscriptions, from one reading.
+// All returns a function that returns Stored for any subscription, from a single read of all
+// records.
 func (p Positions) All(ctx context.Context) (func(sub *sluice.Subscription) fanout.Stored, error) {
 	records, err := natsstore.OpenBucket[json.RawMessage](p.store.core, streams.Lanes).List(ctx, ">")
 	if err != nil {
@@ -112,7 +113,7 @@ func (p Positions) All(ctx context.Context) (func(sub *sluice.Subscription) fano
 		s := l.stored(sub, known)
 		s.Busy = busy[sub.ID]
 		if s.Shared && !s.Busy {
-			if all, err := attempts(); err == nil { // else each asks
+			if all, err := attempts(); err == nil { // otherwise each subscription reads its attempts itself
 				s.Past = fanout.Past(progressIn(all[sub.ID], sub, ""))
 			}
 		}
@@ -120,7 +121,8 @@ func (p Positions) All(ctx context.Context) (func(sub *sluice.Subscription) fano
 	}, nil
 }
 
-// PutPosition stores a position over any other. It does nothing for a subscription that has ended.
+// PutPosition stores a position and replaces any other. It does nothing for a subscription that has
+// ended.
 func (p Positions) PutPosition(ctx context.Context, sub *sluice.Subscription, at fanout.Position) error {
 	p.store.expected.begin(sub, time.Now())
 	return p.store.changeLookout(ctx, sub, func(l *lookout) {
@@ -171,8 +173,9 @@ func (s *Store) changeLookout(ctx context.Context, sub *sluice.Subscription, cha
 	}
 }
 
-// ensurePosition stores from where on a new subscription gets events from the shared reader, and reports
-// whether that serves it. One with consumers of its own keeps them until it is served.
+// ensurePosition stores the initial position of a new subscription of the shared reader, and
+// reports whether the shared reader serves the subscription. A subscription with its own consumers
+// keeps them until it is served.
 func (s *Store) ensurePosition(ctx context.Context, sub *sluice.Subscription) (placed bool, err error) {
 	if s.shared.Shares == nil || !s.expected.has(sub) && !s.shared.Shares(sub) {
 		l, _, err := s.lookout(ctx, sub)
@@ -191,18 +194,19 @@ func (s *Store) ensurePosition(ctx context.Context, sub *sluice.Subscription) (p
 	if sluice.CodeOf(err) != sluice.Conflict {
 		return false, err
 	}
-	l, revision, err := s.lookout(ctx, sub) // it is not new, or moved to another start
+	l, revision, err := s.lookout(ctx, sub) // the subscription is not new, or its start was changed
 	if err != nil || l.Since.Equal(sub.Began()) {
 		return l.Shared && !l.Leaving, err
 	}
 	_, err = s.lookouts().Put(ctx, streams.LookoutKey(sub.ID), begins, revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
-		err = nil // its replica did so meanwhile
+		err = nil // its replica has stored it
 	}
 	return err == nil, err
 }
 
-// unshare gives a subscription that the shared reader served a position for consumers of its own.
+// unshare stores a position for the own consumers of a subscription that the shared reader has
+// served.
 func (s *Store) unshare(ctx context.Context, sub *sluice.Subscription) error {
 	l, _, err := s.lookout(ctx, sub)
 	if err != nil || !l.Shared || sub.Mode != sluice.Push {
@@ -221,8 +225,8 @@ func (s *Store) unshare(ctx context.Context, sub *sluice.Subscription) error {
 	return s.Positions().PutPosition(ctx, sub, fanout.Position{Floors: floors})
 }
 
-// unlessEnded returns an error (NotFound) if a subscription has ended, and removes its position: nothing
-// else would.
+// unlessEnded returns an error with code NotFound if a subscription has ended, and then deletes its
+// position, because nothing else would.
 func (s *Store) unlessEnded(ctx context.Context, sub *sluice.Subscription) error {
 	err := s.checkAlive(ctx, sub)
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -231,7 +235,7 @@ func (s *Store) unlessEnded(ctx context.Context, sub *sluice.Subscription) error
 	return err
 }
 
-// startFloors returns the floors of a subscription that got nothing yet.
+// startFloors returns the floors of a subscription that has received nothing yet.
 func (s *Store) startFloors(ctx context.Context, sub *sluice.Subscription) ([]uint64, error) {
 	first, err := sub.From.Seq, error(nil)
 	if sub.From.Kind == sluice.StartTime {
@@ -240,8 +244,8 @@ func (s *Store) startFloors(ctx context.Context, sub *sluice.Subscription) ([]ui
 	return floorsBefore(sub, first), err
 }
 
-// seqAt returns the sequence of the first message that was stored at a time or later; that of the next
-// one if there is none.
+// seqAt returns the sequence of the first message that was stored at a time or later; that of the
+// next message to be stored if there is none.
 func (s *Store) seqAt(ctx context.Context, ns string, at time.Time) (uint64, error) {
 	last, err := s.log.LastSeq(ctx, ns)
 	if err != nil {
@@ -258,8 +262,9 @@ func (s *Store) seqAt(ctx context.Context, ns string, at time.Time) (uint64, err
 	return seq, nil
 }
 
-// Adopt stores and returns the position of a subscription that had consumers of its own, as these say,
-// and deletes them. Without any it begins at its start.
+// Adopt stores and returns the position of a subscription that had its own consumers, according to
+// these, and deletes them. Without own consumers it returns the start of the subscription and
+// stores nothing.
 func (p Positions) Adopt(ctx context.Context, sub *sluice.Subscription) (fanout.Position, error) {
 	s := p.store
 	release, err := s.alone(ctx, sub.ID)
@@ -277,7 +282,7 @@ func (p Positions) Adopt(ctx context.Context, sub *sluice.Subscription) (fanout.
 	} else {
 		var own bool
 		if at.Floors, own, err = s.consumedFloors(ctx, sub, l); err != nil || !own {
-			return at, err // a new one is stored with the others
+			return at, err // the position of a new subscription is stored later with others
 		}
 	}
 	err = s.changeLookout(ctx, sub, func(l *lookout) {
@@ -293,8 +298,8 @@ func (p Positions) Adopt(ctx context.Context, sub *sluice.Subscription) (fanout.
 	return at, p.PutPosition(ctx, sub, at)
 }
 
-// consumedFloors returns up to where the consumers of a subscription have got everything acknowledged,
-// and whether there are any.
+// consumedFloors returns the sequences up to which everything is acknowledged to the own consumers
+// of a subscription, and whether there are any.
 func (s *Store) consumedFloors(ctx context.Context, sub *sluice.Subscription, l lookout) (floors []uint64, own bool, err error) {
 	if floors, err = s.startFloors(ctx, sub); err != nil {
 		return nil, false, err
@@ -317,13 +322,13 @@ func (s *Store) consumedFloors(ctx context.Context, sub *sluice.Subscription, l 
 		own = true
 		floors[i] = max(floors[i], info.AckFloor.Stream)
 		if info.NumAckPending == 0 && info.NumPending == 0 {
-			floors[i] = max(floors[i], last) // it was read before
+			floors[i] = max(floors[i], last) // read before info: later events are not included
 		}
 	}
 	return floors, own, nil
 }
 
-// Cursor returns a shard's cursor.
+// Cursor returns the cursor of a shard; the zero value if there is none.
 func (p Positions) Cursor(ctx context.Context, ns string, shard int) (fanout.Cursor, error) {
 	c, revision, err := p.store.cursors().Get(ctx, streams.CursorKey(ns, shard))
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -332,13 +337,13 @@ func (p Positions) Cursor(ctx context.Context, ns string, shard int) (fanout.Cur
 	return fanout.Cursor{Seq: c.Seq, Revision: revision}, err
 }
 
-// PutCursor stores a shard's cursor. Code Conflict.
+// PutCursor stores the cursor of a shard. Code Conflict unless the stored revision is c.Revision.
 func (p Positions) PutCursor(ctx context.Context, ns string, shard int, c fanout.Cursor) (fanout.Cursor, error) {
 	revision, err := p.store.cursors().Put(ctx, streams.CursorKey(ns, shard), cursorRecord{c.Seq}, c.Revision)
 	return fanout.Cursor{Seq: c.Seq, Revision: revision}, err
 }
 
-// cursorsIn returns the cursors among records, by key.
+// cursorsIn returns the cursors in records, by key.
 func cursorsIn(records []natsstore.Entry[json.RawMessage]) map[string]uint64 {
 	all := map[string]uint64{}
 	for _, e := range records {
@@ -350,8 +355,8 @@ func cursorsIn(records []natsstore.Entry[json.RawMessage]) map[string]uint64 {
 	return all
 }
 
-// consumerInfo returns how a subscription's consumer stands, or how the shared reader does in its place;
-// nil if there is none, or it is an earlier subscription's.
+// consumerInfo returns the state of a consumer of a subscription, or the equivalent state of the
+// shared reader; nil if there is none, or if it belongs to an earlier subscription.
 func (s *Store) consumerInfo(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer) (*jetstream.ConsumerInfo, error) {
 	if sub.Mode != sluice.Push {
 		return s.ownConsumer(ctx, sub, want)
@@ -380,8 +385,8 @@ func (s *Store) consumerInfo(ctx context.Context, sub *sluice.Subscription, i in
 	return s.sharedInfo(ctx, sub, i, want, fanout.Standing{Floor: floor, Handed: floor})
 }
 
-// sharedInfo returns how a subscription of the shared reader stands as a consumer's state. The first of
-// several has the deliveries in progress.
+// sharedInfo returns the state of a subscription of the shared reader as the state of a consumer.
+// If there are several consumers, the first has all deliveries in progress.
 func (s *Store) sharedInfo(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer, now fanout.Standing) (_ *jetstream.ConsumerInfo, err error) {
 	info := &jetstream.ConsumerInfo{Stream: want.Stream, Name: want.Name}
 	info.AckFloor.Stream, info.Delivered.Stream, info.Delivered.Consumer = now.Floor, now.Handed, 1
@@ -392,8 +397,8 @@ func (s *Store) sharedInfo(ctx context.Context, sub *sluice.Subscription, i int,
 	return info, err
 }
 
-// ownConsumer returns the state of a subscription's consumer; nil if it is missing, or an earlier
-// subscription's.
+// ownConsumer returns the state of a consumer of a subscription; nil if it is missing, or belongs
+// to an earlier subscription.
 func (s *Store) ownConsumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer) (*jetstream.ConsumerInfo, error) {
 	var info *jetstream.ConsumerInfo
 	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)

@@ -15,22 +15,24 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of the dead letters that are counted by reason: each is read once.
+// Limits of counting dead letters by reason, for which each is read once: their number, and the
+// number that one call reads.
 const (
 	maxReasons = 10_000
 	readAtOnce = 1_000
 )
 
-// reasons remembers why dead letters were given up.
+// reasons caches the reasons of the dead letters.
 type reasons struct {
 	mu    sync.Mutex
-	state jetstream.StreamState    // of what is remembered
+	state jetstream.StreamState    // up to which the dead letters were read
 	all   map[string]sluice.Reason // by subject
 	sums  map[string]map[sluice.Reason]uint64
 }
 
-// DeadLetterReasons returns how many dead letters each subscription has, by reason; nil: the server has more than 10,000, or they are not
-// read yet. Those of an earlier subscription of the same ID are counted, too.
+// DeadLetterReasons returns the number of dead letters of each subscription by reason; nil if there
+// are more than 10,000 in total, or if not all have been read yet. It includes those of earlier
+// subscriptions with the same ID.
 func (s *Store) DeadLetterReasons(ctx context.Context) (map[string]map[sluice.Reason]uint64, error) {
 	r := &s.reasons
 	r.mu.Lock()
@@ -70,7 +72,8 @@ func (s *Store) DeadLetterReasons(ctx context.Context) (map[string]map[sluice.Re
 	return r.sums, nil
 }
 
-// readReasons reads dead letters that were not read yet, a bounded number. more: there are others.
+// readReasons reads at most readAtOnce dead letters that were not read yet, and reports whether
+// there are more.
 func (s *Store) readReasons(ctx context.Context, r *reasons) (more bool, err error) {
 	read := 0
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.state.LastSeq + 1, FilterSubject: s.core.Names().DeadLettersSubjects()}
@@ -92,7 +95,7 @@ func (s *Store) readReasons(ctx context.Context, r *reasons) (more bool, err err
 	return more, nil
 }
 
-// prune forgets dead letters that are gone.
+// prune removes deleted dead letters from the cache.
 func (r *reasons) prune(ctx context.Context, handle jetstream.Stream, subjects string) error {
 	if len(r.all) == 0 {
 		return nil

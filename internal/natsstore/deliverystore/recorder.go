@@ -15,23 +15,23 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Bounds of a block. A single attempt may be larger.
+// Limits of a block. A single attempt may be larger.
 const (
 	blockAttempts = 64
 	blockBytes    = 64 << 10
-	payloadShare  = 4 // and a quarter of what a message may have
+	payloadShare  = 4 // a block also has at most a quarter of the maximum payload of a message
 )
 
 var errNotConnected = errors.New("not connected to NATS")
 
-// recording is an attempt that is to be stored.
+// recording is an attempt to be stored.
 type recording struct {
 	subject string
 	line    []byte // the attempt in JSON
 	stored  func(error)
 }
 
-// block is attempts of one subscription that are stored in one message.
+// block contains attempts of one subscription that are stored in one message.
 type block struct {
 	of     *series
 	recs   []recording
@@ -40,14 +40,15 @@ type block struct {
 	failed bool // at least once
 }
 
-// series is the attempts of one subscription that are not stored yet, in their order.
+// series contains the attempts of one subscription that are not stored yet, in order.
 type series struct {
 	subject string
-	block   *block      // on its way, or about to be published again; nil: none
-	waiting []recording // for the block to be stored
+	block   *block      // in flight, or waiting to be published again; nil: none
+	waiting []recording // attempts for later blocks
 }
 
-// cut takes the next block from what waits: as many attempts as fit into so many bytes, and at least one.
+// cut takes the next block from the waiting attempts: as many as fit into size bytes, and at least
+// one.
 func (s *series) cut(size int) *block {
 	n := 0
 	for n < min(len(s.waiting), blockAttempts) && (n == 0 || size >= len(s.waiting[n].line)) {
@@ -61,7 +62,7 @@ func (s *series) cut(size int) *block {
 	return s.block
 }
 
-// halve leaves half of a block to the next one.
+// halve moves the second half of a block back to the waiting attempts.
 func (b *block) halve() {
 	half := (len(b.recs) + 1) / 2
 	b.of.waiting = slices.Concat(b.recs[half:], b.of.waiting)
@@ -76,23 +77,23 @@ func (b *block) message() *nats.Msg {
 	return &nats.Msg{Subject: b.of.subject, Data: streams.JoinBlock(lines)}
 }
 
-// recorder stores attempts in blocks. A subscription has one block on its way: the first attempt is published at once, and those
-// that come before it is stored are the next block.
+// recorder stores attempts in blocks. A subscription has at most one block in flight: the first
+// attempt is published immediately, and those that arrive before it is stored form the next block.
 type recorder struct {
 	log    *AttemptLog
 	series map[string]*series // by subject
-	sent   []*block           // on their way, in order
-	open   int                // attempts that are taken, in series without a failed block
+	sent   []*block           // blocks in flight, in the order of publishing
+	open   int                // accepted attempts in series without a failed block
 
-	failed  []*block // to be published again
-	failing int      // blocks that failed and are not stored
-	last    error    // why
+	failed  []*block // blocks to be published again
+	failing int      // number of blocks that failed and are not stored yet
+	last    error    // error of the last failed block
 	again   <-chan time.Time
 	pause   time.Duration
-	size    int // of a block at most, in bytes
+	size    int // maximum size of a block in bytes
 }
 
-// step waits for something to do and does it. It reports whether there may be more: ctx is not done.
+// step waits for an event and handles it. It returns false if ctx is done.
 func (r *recorder) step(ctx context.Context) bool {
 	queue := r.log.queue
 	if r.open >= maxRecording || len(r.sent) >= maxRecording {
@@ -118,7 +119,8 @@ func (r *recorder) step(ctx context.Context) bool {
 	return true
 }
 
-// take takes an attempt and those that are behind it, and publishes a block of each subscription that has none on its way.
+// take accepts an attempt and all that are in the queue, and publishes a block of each subscription
+// without a block in flight.
 func (r *recorder) take(rec recording) {
 	begun := r.enter(nil, rec)
 	for range len(r.log.queue) {
@@ -129,7 +131,7 @@ func (r *recorder) take(rec recording) {
 	}
 }
 
-// enter adds an attempt to its series, and a series that has no block on its way to those that were begun.
+// enter adds an attempt to its series. It adds a new series to begun.
 func (r *recorder) enter(begun []*series, rec recording) []*series {
 	s := r.series[rec.subject]
 	if s == nil {
@@ -149,9 +151,9 @@ func (r *recorder) next(s *series) {
 	r.publish(s.cut(min(r.size, int(r.log.store.core.Conn().MaxPayload())/payloadShare)))
 }
 
-// publish has a block stored, without waiting for it.
+// publish publishes a block without waiting for the response.
 func (r *recorder) publish(b *block) {
-	if !r.log.store.core.Conn().IsConnected() { // the client would send it after the outage, and report that it failed
+	if !r.log.store.core.Conn().IsConnected() { // the client would report a failure, and yet send it after the outage
 		r.fail(b, errNotConnected)
 		return
 	}
@@ -164,14 +166,15 @@ func (r *recorder) publish(b *block) {
 	r.sent = append(r.sent, b)
 }
 
-// shift returns the block that was published first.
+// shift removes and returns the block that was published first.
 func (r *recorder) shift() *block {
 	b := r.sent[0]
 	r.sent = r.sent[1:]
 	return b
 }
 
-// stored goes on with the next block of a subscription, and tells those who wait for this one.
+// stored publishes the next block of the subscription, and calls the functions of the attempts in
+// the stored block.
 func (r *recorder) stored(b *block) {
 	s := b.of
 	if b.failed {
@@ -194,7 +197,8 @@ func (r *recorder) stored(b *block) {
 	}
 }
 
-// fail has a block published again: after a pause, or at once in halves if it was too large.
+// fail schedules a block to be published again after a pause. If the block was too large, fail
+// publishes its first half immediately.
 func (r *recorder) fail(b *block, err error) {
 	if len(b.recs) > 1 && natsstore.IsTooLarge(err) {
 		r.size = min(r.size, len(b.message().Data)/2)
@@ -211,7 +215,7 @@ func (r *recorder) fail(b *block, err error) {
 	r.repeat(b)
 }
 
-// repeat has failed blocks published again after a pause.
+// repeat schedules failed blocks to be published again after a pause.
 func (r *recorder) repeat(blocks ...*block) {
 	r.failed = append(r.failed, blocks...)
 	if r.again == nil {
@@ -219,8 +223,8 @@ func (r *recorder) repeat(blocks ...*block) {
 	}
 }
 
-// republish publishes the blocks that failed together: after an outage these are all that were on their way, and one wait for each
-// of them would be minutes.
+// republish publishes all failed blocks together: after an outage these are all that were in
+// flight, and waiting for each of them in turn would take minutes.
 func (r *recorder) republish(ctx context.Context) {
 	blocks := r.failed
 	r.failed, r.again = nil, nil
@@ -237,7 +241,7 @@ func (r *recorder) republish(ctx context.Context) {
 	r.log.store.core.Log().WarnContext(ctx, "attempts not recorded yet", slog.Int("attempts", n), slog.Any("error", r.last))
 }
 
-// leave ends what is not stored with an error.
+// leave passes an error to all attempts that are not stored.
 func (r *recorder) leave(ctx context.Context) {
 	for _, s := range r.series {
 		recs := s.waiting

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Replays keeps the records of replays, by subscription and id.
+// Replays stores the records of replays, by subscription and ID.
 type Replays struct {
 	store  *Store
 	bucket natsstore.Bucket[sluice.Replay]
@@ -29,8 +29,8 @@ func (r Replays) Add(ctx context.Context, rep sluice.Replay) error {
 	return err
 }
 
-// Replay returns a replay as it is stored now. Only its id and subscription are looked at. Code
-// NotFound if there is none.
+// Replay returns the stored record of a replay. It uses only the ID and the subscription of rep.
+// Code NotFound if there is none.
 func (r Replays) Replay(ctx context.Context, rep sluice.Replay) (sluice.Replay, error) {
 	if streams.CheckSubscriptionID(rep.ID) != nil {
 		return sluice.Replay{}, replayMissing(rep)
@@ -62,8 +62,8 @@ func (r Replays) Of(ctx context.Context, subscription string) ([]sluice.Replay, 
 	return all, nil
 }
 
-// Progress changes the record of a replay, anew if another writer did meanwhile. One that
-// has ended keeps how. Code NotFound if there is none.
+// Progress changes the record of a replay, and retries on a conflict with another writer. A replay
+// that has ended keeps its state, reason and end. Code NotFound if there is none.
 func (r Replays) Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error {
 	for {
 		was, err := r.Replay(ctx, rep)
@@ -107,8 +107,8 @@ func (r Replays) Drop(ctx context.Context, rep sluice.Replay) error {
 	return r.Forget(ctx, streams.ReplayLanes(rep.ID))
 }
 
-// Watch tells of every replay as Bucket.Watch does; of one that is gone only the id and the
-// subscription are known.
+// Watch calls f for all replays and their changes, like Bucket.Watch. A deleted replay has only its
+// ID and subscription.
 func (r Replays) Watch(ctx context.Context, f func(natsstore.Entry[sluice.Replay])) error {
 	return r.bucket.Watch(ctx, ">", func(e natsstore.Entry[sluice.Replay]) {
 		if e.Change == natsstore.Removed {
@@ -123,13 +123,13 @@ func (r Replays) Recover(ctx context.Context, sub *sluice.Subscription, replay s
 	return r.store.latest(ctx, sub, replay, 0)
 }
 
-// Parked returns the parked lanes with keys that begin so.
+// Parked returns the parked lanes of the subscription with the key prefix lanesOf.
 func (r Replays) Parked(ctx context.Context, sub *sluice.Subscription, lanesOf string) ([]model.ParkedEntry, error) {
 	own, _, err := r.store.laneRecords(ctx, sub, lanesOf)
 	return own, err
 }
 
-// Forget deletes the records of lanes with keys that begin so.
+// Forget deletes the records of the lanes with the key prefix lanesOf.
 func (r Replays) Forget(ctx context.Context, lanesOf string) error {
 	if err := r.store.ForgetLanes(ctx, lanesOf); err != nil {
 		return fmt.Errorf("lanes of %s: %w", lanesOf, err)

@@ -20,22 +20,24 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// ackWait is how long deliveries that requeue sets aside would wait if it failed half-way.
+// ackWait is the delay of deliveries that requeue has negatively acknowledged with a delay, if it
+// fails before the second acknowledgement.
 const ackWait = 30 * time.Second
 
-// openTimeout is how long opening a source may take; it reads the events between the ack floor
+// openTimeout is the time limit for opening a source, which reads the events between the ack floor
 // and the last delivery.
 const openTimeout = time.Minute
 
-// consumerTries is how often a consumer is made that others make and remove at the same time.
+// consumerTries is how many times creating a consumer is tried if other processes create and delete
+// it concurrently.
 const consumerTries = 5
 
-// EnsureConsumers makes the subscription's durable consumers, or brings those that exist to
-// its window. Where they start is the subscription's From, or where they were if they had been
-// there before. Codes: QuotaExceeded if NATS has no room for them; Unprocessable if it does not
+// EnsureConsumers creates the durable consumers of the subscription, or adapts the existing ones to
+// its window. They start at the From of the subscription, or, if they existed before, at their last
+// known position. Codes: QuotaExceeded if NATS has no space for them; Unprocessable if it does not
 // allow the window; Unavailable.
 //
-// A subscription that is to be served by the shared reader gets a position instead.
+// For a subscription that the shared reader is to serve, it stores a position instead.
 func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	if placed, err := s.ensurePosition(ctx, sub); placed || err != nil {
 		return err
@@ -44,14 +46,14 @@ func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) e
 	return natsstore.StoreError(ctx, err)
 }
 
-// RemoveConsumers deletes the subscription's durable consumers and the records about them;
-// missing ones are no error.
+// RemoveConsumers deletes the durable consumers of the subscription, its lookout and its health.
+// Missing ones are not an error.
 func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	return errors.Join(s.deleteConsumers(ctx, sub),
 		s.lookouts().Delete(ctx, streams.LookoutKey(sub.ID), 0), s.healths().Delete(ctx, streams.HealthKey(sub.ID), 0))
 }
 
-// deleteConsumers deletes the subscription's durable consumers; missing ones are no error.
+// deleteConsumers deletes the durable consumers of the subscription. Missing ones are not an error.
 func (s *Store) deleteConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	var errs []error
 	for _, name := range streams.Consumers(sub.ID, 2) {
@@ -63,11 +65,13 @@ func (s *Store) deleteConsumers(ctx context.Context, sub *sluice.Subscription) e
 	return errors.Join(errs...)
 }
 
-// liveConsumers returns the subscription's consumers and makes those that are missing. If it has
-// ended meanwhile nothing would remove them any more, so they go again. Code NotFound.
+// liveConsumers returns the consumers of the subscription and creates the missing ones. If the
+// subscription has ended in the meantime, liveConsumers deletes them again, because nothing else
+// would, and returns code NotFound.
 //
-// The replica of a subscription and a change of it ask for them at the same time, and the
-// server's answers are unpredictable if one deletes a consumer and one makes it.
+// The replica of a subscription and a change of it may call it concurrently. Calls are serialized
+// per subscription, because the behavior of the NATS server is unpredictable if a consumer is
+// deleted and created concurrently.
 func (s *Store) liveConsumers(ctx context.Context, sub *sluice.Subscription) ([]jetstream.Consumer, error) {
 	release, err := s.alone(ctx, sub.ID)
 	if err != nil {
@@ -78,7 +82,7 @@ func (s *Store) liveConsumers(ctx context.Context, sub *sluice.Subscription) ([]
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), natsstore.TidyUpTimeout) // also if the caller ends because of it
+	limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), natsstore.TidyUpTimeout) // also if ctx has ended
 	defer cancel()
 	now, _, failed := s.core.Subscriptions().Get(limit, sub.ID)
 	if sluice.CodeOf(failed) == sluice.NotFound || failed == nil && now.State == sluice.Cancelled {
@@ -87,7 +91,8 @@ func (s *Store) liveConsumers(ctx context.Context, sub *sluice.Subscription) ([]
 	return all, errors.Join(err, failed)
 }
 
-// alone waits until no other caller in this process makes consumers of the subscription.
+// alone waits until no other caller in this process creates consumers of the subscription, and
+// locks out others until release is called.
 func (s *Store) alone(ctx context.Context, id string) (release func(), err error) {
 	for {
 		s.mu.Lock()
@@ -124,8 +129,8 @@ func (s *Store) consumers(ctx context.Context, sub *sluice.Subscription) ([]jets
 	return all, nil
 }
 
-// oneConsumer returns a consumer, and makes it if it is missing, again if another process does so
-// at the same time.
+// oneConsumer returns a consumer, and creates it if it is missing. It retries if another process
+// does so concurrently.
 func (s *Store) oneConsumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer) (c jetstream.Consumer, err error) {
 	for range consumerTries {
 		c, err = s.consumer(ctx, sub, want)
@@ -139,8 +144,9 @@ func (s *Store) oneConsumer(ctx context.Context, sub *sluice.Subscription, i int
 	return c, err
 }
 
-// consumer returns the consumer if it is there and the subscription's own: one that was left
-// behind by an earlier subscription of the same id would hand out the events of that one.
+// consumer returns the existing consumer of the subscription. It deletes one that an earlier
+// subscription with the same ID has left: that would deliver the events of the earlier
+// subscription.
 func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer) (jetstream.Consumer, error) {
 	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 	if err != nil {
@@ -160,8 +166,8 @@ func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, want str
 	return s.core.JetStream().UpdateConsumer(ctx, want.Stream, config)
 }
 
-// makeConsumer makes a consumer that is missing. If it was there before, it was removed from outside:
-// it begins again where the last look found that everything was settled or parked.
+// makeConsumer creates a missing consumer. If it existed before, it was deleted by another program:
+// then it starts after the floor of the last look.
 func (s *Store) makeConsumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer) (jetstream.Consumer, error) {
 	l, _, err := s.lookout(ctx, sub)
 	if err != nil {
@@ -174,19 +180,19 @@ func (s *Store) makeConsumer(ctx context.Context, sub *sluice.Subscription, i in
 	m, known := l.mark(i)
 	switch {
 	case m.Floor > last || want.Start.Kind == sluice.StartSeq && want.Start.Seq > last+1:
-		want.Start = sluice.StartAt{Kind: sluice.StartSeq, Seq: 1} // it is another log under the same name
+		want.Start = sluice.StartAt{Kind: sluice.StartSeq, Seq: 1} // it is another log with the same name
 	case known && m.Floor > 0 && (want.Start.Kind != sluice.StartSeq || m.Floor >= want.Start.Seq):
 		want.Start = sluice.StartAt{Kind: sluice.StartSeq, Seq: m.Floor + 1}
 	}
-	if known && m != (mark{}) { // a new subscription may be looked at before its consumer is made
+	if known && m != (mark{}) { // a look may store the mark of a new subscription before its consumer is created
 		s.core.Log().WarnContext(ctx, "consumer was removed and is recreated",
 			slog.String("consumer", want.Name), slog.Uint64("from", want.Start.Seq))
 	}
 	return s.core.JetStream().CreateConsumer(ctx, want.Stream, consumerConfig(sub, want))
 }
 
-// checkAlive returns an error (NotFound) if the subscription has ended: a replica that is told of it
-// late must not make its consumers again.
+// checkAlive returns an error with code NotFound if the subscription has ended: a replica that
+// learns of that late must not create its consumers again.
 func (s *Store) checkAlive(ctx context.Context, sub *sluice.Subscription) error {
 	now, _, err := s.core.Subscriptions().Get(ctx, sub.ID)
 	if err != nil {
@@ -202,7 +208,7 @@ func hasEnded(sub *sluice.Subscription) error {
 	return sluice.Errorf(sluice.NotFound, "subscription %q has ended", sub.ID)
 }
 
-// metaSince is the consumer's note of when its subscription began.
+// metaSince is the metadata key of a consumer for the time at which its subscription started.
 const metaSince = "sluice-since"
 
 func since(sub *sluice.Subscription) string { return sub.Began().UTC().Format(time.RFC3339Nano) }
@@ -230,16 +236,16 @@ func consumerConfig(sub *sluice.Subscription, want streams.Consumer) jetstream.C
 	return config
 }
 
-// Source hands over a subscription's deliveries. It has no more of them unacknowledged than
-// the window for each consumer.
+// Source passes on the deliveries of a subscription. At most a window of them is unacknowledged for
+// each consumer.
 type Source struct {
 	store   *Store
 	sub     *sluice.Subscription
-	seen    []uint64 // of each consumer, when it was opened
+	seen    []uint64 // last delivered sequence of each consumer when the source was opened
 	floor   uint64
 	acks    []*ackTracker
 	out     chan *model.Delivery
-	done    chan struct{} // closed by Close
+	done    chan struct{} // closed when the source ends
 	once    sync.Once
 	running []func() // each stops a puller
 	log     *slog.Logger
@@ -247,13 +253,13 @@ type Source struct {
 	watching sync.WaitGroup
 }
 
-// OpenSource opens the subscription's source. Deliveries that were handed out before and not
-// acknowledged come first, in the order of the log: without that they would come when their
-// ack wait is over, behind later ones of their path.
+// OpenSource opens the source of the subscription. Earlier deliveries that were not acknowledged
+// come first, in the order of the log: otherwise they would come when their ack wait is over, after
+// later ones of the same path.
 //
-// The source ends with the connection that it was opened on: acknowledgements and answers that
-// were on their way then are lost, and their deliveries would come again when the ack wait is
-// over, long after it was forgotten that they were settled.
+// The source ends when the connection is replaced: acknowledgements and answers that were in flight
+// are lost, and their deliveries would be repeated when the ack wait is over, long after the engine
+// has forgotten that they were settled.
 func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Source, error) {
 	broken := s.core.Reconnected()
 	ctx, stop := s.core.UntilReconnect(ctx)
@@ -303,22 +309,22 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 	return src, nil
 }
 
-// floorOf returns the sequence behind which all events lie that a consumer hands out.
+// floorOf returns the sequence after which all further deliveries of a consumer are.
 func floorOf(info *jetstream.ConsumerInfo) uint64 {
 	switch {
 	case info.NumAckPending > 0:
-		return info.AckFloor.Stream // those above come again
+		return info.AckFloor.Stream // the deliveries after it are repeated
 	case info.NumPending > 0:
 		return info.Delivered.Stream
 	}
-	return math.MaxUint64 // what comes is not stored yet
+	return math.MaxUint64 // further deliveries are of events that are not stored yet
 }
 
-// requeue asks for everything that was handed out and not acknowledged, in the order of the
-// log. It returns when the server has put it in front of new events.
+// requeue has all unacknowledged deliveries repeated, in the order of the log. It returns when the
+// server has queued them before new events.
 //
-// A delivery that the server is about to hand out again already keeps its place there, in spite of the
-// asked order; an answer with a delay takes it out first.
+// A delivery that is already in the redelivery queue of the server keeps its place there,
+// regardless of a negative acknowledgement. One with a delay removes it from the queue first.
 func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
 	info, err := s.unasked(ctx, c)
 	if err != nil || info.NumAckPending == 0 {
@@ -347,7 +353,7 @@ func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*
 			}
 		}
 	}
-	if len(subjects) > 0 { // answers are taken in their order: once this one is, all are
+	if len(subjects) > 0 { // acknowledgements are processed in order: when this one is, all are
 		_, err = natsstore.Once(ctx, func(ctx context.Context) (*nats.Msg, error) {
 			return s.core.Conn().RequestWithContext(ctx, subjects[len(subjects)-1], []byte("-NAK"))
 		})
@@ -355,9 +361,11 @@ func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*
 	return info, err
 }
 
-// unasked returns the consumer's state once no request of an earlier source waits at a server elsewhere. A server with leaf nodes
-// or gateways hands deliveries to a request of a client that is gone for up to two seconds, thousands of times, and each counts
-// as one that the next source misses. Requests of a source that still runs are not waited for longer than theirs last.
+// unasked waits until no request of an earlier source is pending at an external server, and returns
+// the state of the consumer. For up to two seconds, a server with leaf nodes or gateways sends
+// deliveries to a request of a disconnected client, thousands of times, and the next source misses
+// each of them. unasked waits at most for the lifetime of a request, because another source may
+// still be running.
 func (s *Store) unasked(ctx context.Context, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
 	for until := time.Now().Add(s.core.RequestsLast()); ; {
 		info, err := natsstore.Asked(ctx, c.Info)
@@ -372,10 +380,11 @@ func (s *Store) unasked(ctx context.Context, c jetstream.Consumer) (*jetstream.C
 	}
 }
 
-// unaskedAgain is the interval at which a consumer's requests are counted.
+// unaskedAgain is the interval at which unasked reads the state of the consumer.
 const unaskedAgain = 100 * time.Millisecond
 
-// checkGone returns an error if the event is still there: the replica that was asked before lagged behind.
+// checkGone returns an error if the event is still stored: then the replica that was read before is
+// behind.
 func (s *Store) checkGone(ctx context.Context, ns string, seq uint64) error {
 	_, err := s.log.Event(ctx, ns, seq)
 	if code := sluice.CodeOf(err); code == sluice.NotFound || code == sluice.WindowExceeded {
@@ -386,24 +395,24 @@ func (s *Store) checkGone(ctx context.Context, ns string, seq uint64) error {
 	return fmt.Errorf("event %d was found only on retry: %w", seq, natsstore.ErrGap)
 }
 
-// ackSubject returns where a delivery of the sequence is answered. The consumer sequence only
-// has to lie between the ack floor and the last one; the rest is not looked at.
+// ackSubject returns the subject to which a delivery of the sequence is acknowledged. The consumer
+// sequence only has to be between the ack floor and the last one; the server ignores the rest.
 func ackSubject(info *jetstream.ConsumerInfo, seq uint64) string {
 	return "$JS.ACK." + info.Stream + "." + info.Name + ".1." + strconv.FormatUint(seq, 10) + "." +
 		strconv.FormatUint(info.Delivered.Consumer, 10) + ".0.0"
 }
 
-// Deliveries returns where deliveries come.
+// Deliveries returns the channel of the deliveries.
 func (s *Source) Deliveries() <-chan *model.Delivery { return s.out }
 
-// Ended returns a channel that is closed when the source cannot go on.
+// Ended returns a channel that is closed when the source has ended.
 func (s *Source) Ended() <-chan struct{} { return s.done }
 
-// Exhausted returns nil: a log goes on.
+// Exhausted returns nil, because a log has no end.
 func (s *Source) Exhausted() <-chan struct{} { return nil }
 
-// Seen returns the highest sequence that the path's consumer had handed out before the source
-// was opened; with an empty path, of the first consumer.
+// Seen returns the highest sequence that the consumer of the path had delivered before the source
+// was opened; for an empty path, that of the first consumer.
 func (s *Source) Seen(path sluice.Path) uint64 {
 	if len(s.seen) == 2 && path != "" && len(path.Segments()) == len(s.sub.Pattern.Segments())-1 {
 		return s.seen[1]
@@ -411,11 +420,11 @@ func (s *Source) Seen(path sluice.Path) uint64 {
 	return s.seen[0]
 }
 
-// Floor returns the sequence behind which all events lie that come. A consumer for which nothing waits and nothing is unacknowledged
-// has none of the events that are stored.
+// Floor returns the sequence after which all deliveries of the source are. A consumer without
+// pending and unacknowledged events delivers none of the stored events.
 func (s *Source) Floor() uint64 { return s.floor }
 
-// Close ends the source. Deliveries that were not acknowledged come again.
+// Close ends the source. Deliveries that were not acknowledged are repeated later.
 func (s *Source) Close() {
 	s.stop()
 	s.watching.Wait()
@@ -424,12 +433,13 @@ func (s *Source) Close() {
 	}
 }
 
-// stop lets the source hand out nothing more.
+// stop ends the source without waiting: it passes on nothing more.
 func (s *Source) stop() { s.once.Do(func() { close(s.done) }) }
 
-// hand returns the function that hands deliveries out. A consumer counts what it delivers, from last on: if
-// a number is missing, another reader got that delivery or it was lost on the way. It would
-// come again later, behind others of its path, so the source ends and has to be opened anew.
+// hand returns the function that passes on deliveries. A consumer numbers its deliveries, starting
+// after last. If a number is missing, another reader received that delivery or it was lost. It
+// would be repeated later, after others of its path. Therefore the source ends and has to be opened
+// again.
 func (s *Source) hand(h *ackTracker, last uint64) func(*nats.Msg) {
 	return func(msg *nats.Msg) {
 		meta, err := msg.Metadata()
@@ -442,7 +452,7 @@ func (s *Source) hand(h *ackTracker, last uint64) func(*nats.Msg) {
 		h.handed(meta)
 		d := s.delivery(h, msg, meta)
 		if d.Event.Path != "" && d.Event.Path.Reserved() && !s.sub.Pattern.Match(d.Event.Path) {
-			s.passOver(d) // at once: left lying when the source is closed it would count as waiting
+			s.passOver(d) // immediately: if it stayed unacknowledged when the source is closed, it would count as undelivered
 			return
 		}
 		select {
@@ -452,15 +462,15 @@ func (s *Source) hand(h *ackTracker, last uint64) func(*nats.Msg) {
 	}
 }
 
-// passOver settles a delivery that the filter lets through and the pattern does not. If that fails
-// now, it comes again.
+// passOver acknowledges a delivery that matches the filter but not the pattern. If that fails, the
+// delivery is repeated.
 func (s *Source) passOver(d *model.Delivery) {
 	if err := d.Receipt.Ack(); err != nil {
 		s.log.Debug("acknowledgement lost", slog.String("subscription", s.sub.ID), slog.Any("error", err))
 	}
 }
 
-// trouble ends the source: nothing more would come.
+// trouble ends the source after an error, because there would be no more deliveries.
 func (s *Source) trouble(err error) {
 	s.log.Debug("consumer", slog.String("subscription", s.sub.ID), slog.Any("error", err))
 	s.stop()
@@ -472,7 +482,7 @@ func (s *Source) delivery(h *ackTracker, msg *nats.Msg, meta *nats.MsgMetadata) 
 	return d
 }
 
-// receipt is a message as the engines see it.
+// receipt implements the receipt of a delivery with its message.
 type receipt struct {
 	nc    *nats.Conn
 	reply string
@@ -480,11 +490,11 @@ type receipt struct {
 	seq   uint64
 }
 
-// Ack tells the server that the delivery is settled.
+// Ack acknowledges the delivery to the server.
 func (r receipt) Ack() error {
 	r.acks.acknowledged(r.seq)
 	return r.nc.Publish(r.reply, []byte("+ACK"))
 }
 
-// Hold starts the delivery's ack wait again.
+// Hold restarts the ack wait of the delivery.
 func (r receipt) Hold() error { return r.nc.Publish(r.reply, []byte("+WPI")) }

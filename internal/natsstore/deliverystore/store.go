@@ -1,5 +1,5 @@
-// Package deliverystore keeps the course of a subscription's deliveries: the sources that hand them out, attempts, parked
-// lanes, dead letters, replays, and how far each subscription has come.
+// Package deliverystore stores the state of deliveries: attempts, parked lanes, dead letters,
+// replays, and the progress of each subscription. It also has the sources of deliveries.
 package deliverystore
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Store keeps the course of deliveries. Its methods may be called at once.
+// Store stores the state of deliveries. Its methods may be called concurrently.
 type Store struct {
 	core   *natsstore.Store
 	log    *eventlog.Log
@@ -21,20 +21,21 @@ type Store struct {
 	reasons  reasons
 
 	mu     sync.Mutex
-	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are
+	making map[string]chan struct{} // subscriptions whose consumers are being created; the channel is closed when that is done
 }
 
-// Sharing is what the store has to know about the shared reader. The zero Sharing is none.
+// Sharing contains the functions of the shared reader that the store needs. The zero value means
+// that there is no shared reader.
 type Sharing struct {
-	Shares   func(sub *sluice.Subscription) bool                    // whether a new subscription is served by it; nil: none is
-	Standing func(sub *sluice.Subscription) (fanout.Standing, bool) // how one that this replica serves stands; nil: unknown
+	Shares   func(sub *sluice.Subscription) bool                    // whether the shared reader serves a new subscription; nil: it serves none
+	Standing func(sub *sluice.Subscription) (fanout.Standing, bool) // the progress of a subscription that this replica serves; nil: unknown
 }
 
-// Share sets the shared reader. It is called before the first use of the store.
+// Share sets the shared reader. It must be called before the first use of the store.
 func (s *Store) Share(shared Sharing) { s.shared = shared }
 
-// New returns the store of deliveries of the logs on a connection. There is one for each connection: it has consumers made by one caller at
-// a time.
+// New returns the store of the deliveries of a log. There must be only one for each connection,
+// because it serializes the creation of consumers.
 func New(core *natsstore.Store, log *eventlog.Log) *Store {
 	return &Store{core: core, log: log, making: map[string]chan struct{}{}}
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// A consumer whose pattern starts with a wildcard is handed the server's own events, too, which
-// its subscription does not want (decision 0007). Without a replica that serves it they stay there.
+// A consumer whose pattern starts with a wildcard also delivers the system events, which its
+// subscription does not want (decision 0007). Without a replica that serves it they stay
+// unacknowledged.
 
-// systemEvents returns how many of the server's own events the log holds from a sequence on.
+// systemEvents returns the number of system events in the log from a sequence on.
 func (s *Store) systemEvents(ctx context.Context, namespace string, from uint64) (uint64, error) {
 	stream := s.core.Names().EventsStream(namespace)
 	c, err := s.core.JetStream().CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
@@ -29,8 +30,8 @@ func (s *Store) systemEvents(ctx context.Context, namespace string, from uint64)
 	return c.CachedInfo().NumPending, nil
 }
 
-// settleSystem settles the server's own events among those that were handed out when serving
-// the subscription ended: no replica will, and they would count as waiting.
+// settleSystem acknowledges the system events that were delivered before a replica stopped serving
+// the subscription: otherwise they would count as undelivered.
 func (s *Store) settleSystem(ctx context.Context, sub *sluice.Subscription) error {
 	if !sub.Pattern.WildFirst() {
 		return nil

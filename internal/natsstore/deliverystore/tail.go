@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// LastAttemptPlace returns the place of the log's last attempt, for AttemptsAfter.
+// LastAttemptPlace returns the place of the last attempt in the stream, for AttemptsAfter.
 func (s *Store) LastAttemptPlace(ctx context.Context) (uint64, error) {
 	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().Attempts())
 	if err != nil {
@@ -24,14 +24,15 @@ func (s *Store) LastAttemptPlace(ctx context.Context) (uint64, error) {
 	return stream.CachedInfo().State.LastSeq, nil
 }
 
-// AttemptsAfter returns attempts behind a place, in the order of their recording, and the place up to which it looked. If there is
-// none and the query waits, it returns when there is one, or the wait is over. There may be a block more than the limit.
+// AttemptsAfter returns attempts after a place, in the order of their recording, and the place up
+// to which it has read. If there is none and q.Wait is set, it waits for one for at most q.Wait.
+// The result may exceed the limit by less than a block.
 func (s *Store) AttemptsAfter(ctx context.Context, q model.TailQuery) (found []sluice.Attempt, place uint64, err error) {
 	last, err := s.LastAttemptPlace(ctx)
 	if err != nil {
 		return nil, q.After, err
 	}
-	place = min(q.After, last) // of a log that was deleted and made again
+	place = min(q.After, last) // in case the stream was deleted and created again
 	waits := ctx
 	if q.Wait > 0 {
 		limited, end := context.WithTimeout(ctx, q.Wait)
@@ -56,7 +57,7 @@ func (s *Store) AttemptsAfter(ctx context.Context, q model.TailQuery) (found []s
 		return len(found) < q.Limit && meta.NumPending > 0, nil
 	})
 	if waits.Err() != nil && ctx.Err() == nil {
-		return found, place, nil // the end of the wait
+		return found, place, nil // q.Wait is over
 	}
 	return found, place, natsstore.StoreError(ctx, err)
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// clockMargin is how far the clock of NATS may be ahead of the clock of a server.
+// clockMargin is the time by which the clock of NATS may be ahead of the clock of a server.
 const clockMargin = time.Minute
 
-// maxTrail bounds how many attempts at one event are read.
+// maxTrail is the maximum number of attempts for one event that are read.
 const maxTrail = 1000
 
-// Trail returns the known course of an event, named by its id or its sequence, on its way to a
-// subscription. Code NotFound if nothing is: neither the log nor any record has it, and nothing
-// says that it was there.
+// Trail returns the known history of an event, named by its ID or its sequence, for a subscription.
+// Code NotFound if it is unknown: neither the log nor any record contains it, and nothing indicates
+// that the log has contained it.
 func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string) (model.Trail, error) {
 	var t model.Trail
 	info, err := s.core.EventsInfo(ctx, sub.Namespace)
@@ -54,7 +54,7 @@ func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string
 	return t, sluice.Errorf(sluice.NotFound, "event %q not found in %s, and no record of it", name, sub.Namespace)
 }
 
-// trailEvent finds the event, or at least the place in its name.
+// trailEvent finds the event, or at least the sequence in its name.
 func (s *Store) trailEvent(ctx context.Context, ns, name string, t *model.Trail) error {
 	seq, err := strconv.ParseUint(name, 10, 64)
 	var e sluice.Event
@@ -73,7 +73,7 @@ func (s *Store) trailEvent(ctx context.Context, ns, name string, t *model.Trail)
 	switch code := sluice.CodeOf(err); {
 	case err == nil:
 		t.EventID, t.Seq, t.Path, t.Type, t.Event = e.ID, e.Seq, e.Path, e.Type, &e
-	case code == sluice.InvalidRequest && e.Seq > 0: // it is there, and cannot be read
+	case code == sluice.InvalidRequest && e.Seq > 0: // it is stored but cannot be decoded
 		t.EventID, t.Seq, t.Path, t.Event = e.ID, e.Seq, e.Path, &e
 	case code != sluice.NotFound && code != sluice.WindowExceeded:
 		return err
@@ -81,12 +81,12 @@ func (s *Store) trailEvent(ctx context.Context, ns, name string, t *model.Trail)
 	return nil
 }
 
-// trailAttempts reads the attempts: by the event's id, and its place where that is known; or by
-// its place, if that is all that is known.
+// trailAttempts reads the attempts: by the ID of the event, and by its sequence if the event is in
+// the log. If there are none and only the sequence is known, it reads the attempts by the sequence.
 func (s *Store) trailAttempts(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
 	q := model.HistoryQuery{EventID: t.EventID, Limit: maxTrail}
 	if t.Event != nil {
-		q.Seq, q.Since = t.Seq, t.Event.Stored.Add(-clockMargin) // no attempt is older
+		q.Seq, q.Since = t.Seq, t.Event.Stored.Add(-clockMargin) // no attempt is earlier
 	}
 	found, _, err := s.Attempts(ctx, sub, q)
 	if err == nil && len(found) == 0 && t.Event == nil && t.Seq > 0 {
@@ -145,7 +145,7 @@ func (s *Store) trailLane(ctx context.Context, sub *sluice.Subscription, t *mode
 	if err == nil && head.Path == t.Path {
 		t.Lane.EventID = head.ID
 	}
-	return nil // the head is named where it can be
+	return nil // the ID of the head is optional
 }
 
 func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
@@ -158,7 +158,7 @@ func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *
 	}
 	info, err := s.consumerInfo(ctx, sub, i, all[i])
 	if err != nil || info == nil {
-		return natsstore.StoreError(ctx, err) // without one it is being made
+		return natsstore.StoreError(ctx, err) // if it is missing, it is being created
 	}
 	t.Handed, t.Settled = info.Delivered.Stream, info.AckFloor.Stream
 	return nil
@@ -173,7 +173,7 @@ func (s *Store) trailLater(ctx context.Context, sub *sluice.Subscription, t *mod
 	return err
 }
 
-// trailSuperseded looks for the attempt that was made in place of one at the event.
+// trailSuperseded searches for the attempt that superseded one for the event.
 func (s *Store) trailSuperseded(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
 	if sub.Policy.Debounce.Quiet == 0 || t.Event == nil || len(t.Attempts) > 0 {
 		return nil
@@ -193,7 +193,8 @@ func (s *Store) trailSuperseded(ctx context.Context, sub *sluice.Subscription, t
 	return err
 }
 
-// ParkedLanes returns the subscription's parked lanes, in no order, and changes nothing.
+// ParkedLanes returns the parked lanes of the subscription in no particular order, and changes
+// nothing.
 func (s *Store) ParkedLanes(ctx context.Context, sub *sluice.Subscription) ([]sluice.Parked, error) {
 	own, _, err := s.laneRecords(ctx, sub, sub.ID)
 	lanes := make([]sluice.Parked, len(own))
@@ -203,8 +204,8 @@ func (s *Store) ParkedLanes(ctx context.Context, sub *sluice.Subscription) ([]sl
 	return lanes, err
 }
 
-// Forgotten returns those of the lanes whose head was attempted, or held without an attempt, and
-// has no attempt in the log.
+// Forgotten returns the lanes whose head was attempted, or is held without an attempt, and has no
+// attempt in the stream of attempts.
 func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes []sluice.Parked) ([]sluice.Parked, error) {
 	if len(lanes) == 0 {
 		return nil, nil
@@ -236,8 +237,9 @@ func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes [
 	return slices.Collect(maps.Values(old)), nil
 }
 
-// FirstAttemptAt returns the start of the first attempt that the log has of a subscription; zero if it has none. Its dead letter may be
-// older than its record, and is never older than its start.
+// FirstAttemptAt returns the start of the first stored attempt of a subscription; zero if there is
+// none. The dead letter of an attempt may be stored before the record of the attempt, but never
+// before the start of the attempt.
 func (s *Store) FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
 	var at time.Time
 	err := s.core.ScanAhead(ctx, s.core.Names().Attempts(), jetstream.ConsumerConfig{
@@ -256,8 +258,8 @@ func (s *Store) FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (t
 	return at, err
 }
 
-// trailHealth adds whether the endpoint is in trouble. Without a replica of the subscription that
-// says nothing.
+// trailHealth adds the stored health of the endpoint if the subscription is active. It is
+// meaningless if no replica serves the subscription.
 func (s *Store) trailHealth(ctx context.Context, sub *sluice.Subscription, t *model.Trail) (err error) {
 	if sub.State == sluice.Active {
 		t.Health, err = s.Health(ctx, sub)

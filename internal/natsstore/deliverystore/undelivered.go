@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// addWaiting counts the undelivered events: the backlog, and those in the log in each lane that the status shows, from the
-// lane's head up to the first event that was not handed out yet, which the backlog has. A lane costs one question or two.
+// addWaiting counts the undelivered events: the backlog, and the events of each lane in the status
+// from its head up to the first event that was not delivered yet, which is part of the backlog.
+// Each lane costs one or two requests.
 func (s *Store) addWaiting(ctx context.Context, sub *sluice.Subscription, unread uint64, status *sluice.Status) error {
 	status.Undelivered = status.Backlog
 	for i := range status.ParkedLanes {
@@ -25,7 +26,7 @@ func (s *Store) addWaiting(ctx context.Context, sub *sluice.Subscription, unread
 
 func (s *Store) waiting(ctx context.Context, sub *sluice.Subscription, lane *sluice.Parked, unread uint64) (uint64, error) {
 	if sub.Policy.Ordering == sluice.OrderNone {
-		return 1, nil // such a lane is one event
+		return 1, nil // such a lane has one event
 	}
 	from, err := s.countLane(ctx, sub, lane.Path, lane.FromSeq)
 	if err != nil || unread == 0 {
@@ -35,8 +36,8 @@ func (s *Store) waiting(ctx context.Context, sub *sluice.Subscription, lane *slu
 	return from - min(behind, from), err
 }
 
-// countLane counts the events of a path, or of the whole subscription, from a sequence on; without the server's own
-// where the subscription does not get those.
+// countLane counts the events of a path, or of the whole subscription if the path is empty, from a
+// sequence on. It excludes system events if the subscription does not get them.
 func (s *Store) countLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64) (uint64, error) {
 	if path != "" {
 		return s.countFrom(ctx, sub.Namespace, s.core.Names().Subject(sub.Namespace, path), from)
@@ -49,7 +50,8 @@ func (s *Store) countLane(ctx context.Context, sub *sluice.Subscription, path sl
 	return all - min(own, all), err
 }
 
-// countFrom returns how many messages a namespace's log has of a subject, from a sequence on.
+// countFrom returns the number of messages with a subject in the log of a namespace, from a
+// sequence on.
 func (s *Store) countFrom(ctx context.Context, ns, subject string, seq uint64) (uint64, error) {
 	msgs, _, err := s.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: seq, Subject: subject, Batch: 1})
 	if err != nil || len(msgs) == 0 {

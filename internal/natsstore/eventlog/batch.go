@@ -8,15 +8,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// batch is how far publishing has come.
+// batch contains events that are being published, and the progress.
 type batch struct {
 	ns        string
 	events    []sluice.Event
 	stamps    *stamps
-	exact     func(*sluice.Event) bool // see Exact; nil: every event with the id is a duplicate
+	exact     func(*sluice.Event) bool // see Exact; nil: every event with the same ID is a duplicate
 	seqs      []uint64                 // 0: not stored yet
 	duplicate []bool
-	first     []int // the first event of the same id, mostly the event itself
+	first     []int // index of the first event with the same ID, usually the event itself
 }
 
 func newBatch(ns string, events []sluice.Event, st *stamps) *batch {
@@ -40,7 +40,7 @@ func newBatch(ns string, events []sluice.Event, st *stamps) *batch {
 	return b
 }
 
-// check returns an error (Conflict) if two events have one id and are not one.
+// check returns an error with code Conflict if two different events have the same ID.
 func (b *batch) check() error {
 	for i := range b.events {
 		switch e, first := &b.events[i], &b.events[b.first[i]]; {
@@ -53,7 +53,7 @@ func (b *batch) check() error {
 	return nil
 }
 
-// fresh returns which events have to be stored still.
+// fresh returns the indices of the events that are not stored yet.
 func (b *batch) fresh() []int {
 	var fresh []int
 	for i, seq := range b.seqs {
@@ -79,16 +79,17 @@ func (b *batch) stored() []sluice.Stored {
 	return all
 }
 
-// Limit of atomic batches. JetStream allows 50 open ones for each stream unless its server is set
-// otherwise, and they may belong to others.
-const batchesAtOnce = 40 // of this process, for each namespace; further ones wait
+// Limit of atomic batches. JetStream allows 50 open batches for each stream by default, and other
+// publishers may use some of them.
+const batchesAtOnce = 40 // open batches of this process for each namespace; further ones wait
 
-// atomic publishes messages as one batch, which is stored as a whole and in one piece, or not at all, and
-// returns the sequence of the last. It waits for its turn in this process. Where publishers on NATS have all the batches
-// open that the stream allows, the error says so at once: a batch that waited would keep its place in this process.
+// atomic publishes messages as one batch, which is stored completely and contiguously or not at
+// all, and returns the sequence of the last message. It waits while this process has too many open
+// batches. If other publishers on NATS have opened all batches that the stream allows, it returns
+// an error immediately: a waiting batch would block others in this process.
 func (l *Log) atomic(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, error) {
 	turns, _ := l.batches.LoadOrStore(ns, make(chan struct{}, batchesAtOnce))
-	turn := turns.(chan struct{}) //nolint:forcetypeassert // nothing else is stored there
+	turn := turns.(chan struct{}) //nolint:forcetypeassert // the map has only such values
 	select {
 	case turn <- struct{}{}:
 		defer func() { <-turn }()

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Bounds returns the sequences of the first event that is kept and of the last one that was
-// stored; the first is the greater if nothing is kept. Code NotFound for the namespace.
+// Bounds returns the sequence of the first event in the log and of the last one that was stored. If
+// the log is empty, the first is greater than the last. Code NotFound for the namespace.
 func (l *Log) Bounds(ctx context.Context, ns string) (first, last uint64, err error) {
 	info, err := l.core.EventsInfo(ctx, ns)
 	if err != nil {
@@ -18,8 +18,8 @@ func (l *Log) Bounds(ctx context.Context, ns string) (first, last uint64, err er
 	return info.State.FirstSeq, info.State.LastSeq, nil
 }
 
-// Incarnation returns the id of a namespace's log: one that was deleted and made again, or restored, has another. Code NotFound
-// for the namespace.
+// Incarnation returns the ID of the log of a namespace. A log that was deleted and created again,
+// or restored, has another ID. Code NotFound for the namespace.
 func (l *Log) Incarnation(ctx context.Context, ns string) (string, error) {
 	info, err := l.core.EventsInfo(ctx, ns)
 	if err != nil {
@@ -32,7 +32,7 @@ func incarnationOf(info *jetstream.StreamInfo) string {
 	return streams.Incarnation(info.Config.Name, info.Created, info.Config.Metadata)
 }
 
-// LastSeq returns the sequence of the last event that was stored, 0 if none was. Code NotFound
+// LastSeq returns the sequence of the last event that was stored; 0 if there is none. Code NotFound
 // for the namespace.
 func (l *Log) LastSeq(ctx context.Context, ns string) (uint64, error) {
 	_, last, err := l.Bounds(ctx, ns)

@@ -16,18 +16,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of a page of changes, besides its limit.
+// Limits of a page of changes, besides q.Limit.
 const (
-	changesScan   = 10_000  // messages that are looked at
+	changesScan   = 10_000  // messages that are read
 	changesBytes  = 4 << 20 // of data
-	changesAtOnce = 4       // pages, for all
-	changesTries  = 3       // of a page whose log was made again, or lost its begin, while it was read
+	changesAtOnce = 4       // pages that are read concurrently, for all callers
+	changesTries  = 3       // if the log was created again, or lost its first messages, while the page was read
 )
 
-// Changes returns the changes of a namespace behind a sequence, ascending, and up to where there are no others that the caller may
-// know. Messages that are no events, system events and records of streams are passed over. A page that is not full may have a next
-// one. The log that a page is of is the one that it names, and a page has no hole that its first sequence does not tell of.
-// Codes: NotFound for the namespace; Unavailable.
+// Changes returns the changes of a namespace after a sequence, in ascending order, and the sequence
+// up to which there are no others that the caller may know. It skips messages that are not events,
+// system events and records of streams. There may be a next page even if this one is not full. All
+// changes of a page are from the log with the incarnation of the page. Events can be missing from a
+// page only before its FirstSeq. Codes: NotFound for the namespace; Unavailable.
 func (l *Log) Changes(ctx context.Context, ns string, q model.ChangeQuery) (sluice.ObservePage, error) {
 	select {
 	case l.observers <- struct{}{}:
@@ -57,7 +58,7 @@ func (l *Log) Changes(ctx context.Context, ns string, q model.ChangeQuery) (slui
 	return sluice.ObservePage{}, sluice.Errorf(sluice.Unavailable, "the log of %s loses its oldest events faster than they are read; retry", ns)
 }
 
-// known is of which erased events the caller may know.
+// known describes of which erased events the caller may know.
 type known struct {
 	every  bool
 	places map[string]bool // pseudonyms of paths
@@ -68,14 +69,14 @@ type changeReader struct {
 	log     *Log
 	ns      string
 	q       model.ChangeQuery
-	begin   uint64 // where it began
-	until   uint64 // nothing behind is looked at
+	begin   uint64 // sequence after which the page starts
+	until   uint64 // last sequence that is read
 	scanned int
 	bytes   int
-	holed   bool             // sequences were missing
-	hole    uint64           // behind it, at first
+	holed   bool             // some sequences were missing
+	hole    uint64           // sequence before the first missing one
 	erased  map[string]known // by label
-	stored  string           // when the message at the page's ThroughSeq was stored; "": unknown
+	stored  string           // time at which the message at page.ThroughSeq was stored; "": unknown
 	page    sluice.ObservePage
 }
 
@@ -91,7 +92,7 @@ func (l *Log) newChangeReader(ns string, q model.ChangeQuery, info *jetstream.St
 	}}
 }
 
-// read reads until the page is full, the log is at its end, or enough was looked at.
+// read reads until the page is full, the end of the log is reached, or a limit is reached.
 func (r *changeReader) read(ctx context.Context) error {
 	err := natsstore.UntilCaughtUp(ctx, func() error {
 		for r.wants() {
@@ -102,7 +103,7 @@ func (r *changeReader) read(ctx context.Context) error {
 		return nil
 	})
 	if errors.Is(err, natsstore.ErrBehind) && r.page.ThroughSeq > r.begin {
-		return nil // so far it goes
+		return nil // the page ends here
 	}
 	return err
 }
@@ -131,7 +132,7 @@ func (r *changeReader) wants() bool {
 	return r.page.ThroughSeq < r.until && len(r.page.Items) < r.q.Limit && r.scanned < changesScan && r.bytes < changesBytes
 }
 
-// batch returns how many messages to ask for: more than are missing once some of them were passed over.
+// batch returns the number of messages to request: more than are missing after some were skipped.
 func (r *changeReader) batch() int {
 	missing := r.q.Limit - len(r.page.Items)
 	if len(r.page.Items) == r.scanned {
@@ -140,8 +141,8 @@ func (r *changeReader) batch() int {
 	return max(missing, 256)
 }
 
-// atEnd passes over what is not there, where the answering replica has nothing more. A replica that lags behind does not know the
-// messages that it lacks, and the leader does.
+// atEnd completes the page after the replica that answered had no more messages. The replica may
+// lack messages that only the leader knows: then atEnd returns ErrBehind.
 func (r *changeReader) atEnd(ctx context.Context) error {
 	if !r.wants() {
 		return nil
@@ -158,7 +159,7 @@ func (r *changeReader) atEnd(ctx context.Context) error {
 	return nil
 }
 
-// take takes the next message.
+// take adds the next message.
 func (r *changeReader) take(msg *nats.Msg) error {
 	seq := seqOf(msg)
 	if seq <= r.page.ThroughSeq {
@@ -203,7 +204,7 @@ func (r *changeReader) takeErased(msg *nats.Msg, subject string, seq uint64) {
 	r.page.Items = append(r.page.Items, is)
 }
 
-// may returns of which erased events with a label the caller may know.
+// may returns of which erased events with the label the caller may know.
 func (r *changeReader) may(label string) known {
 	if r.q.Erased == nil {
 		return known{every: true}
@@ -218,19 +219,20 @@ func (r *changeReader) may(label string) known {
 	return may
 }
 
-// shows reports whether an event is content that the caller may see.
+// shows reports whether an event is not a system event and the caller may see it.
 func (r *changeReader) shows(ev *sluice.Event) bool {
 	return !isSystem(ev.Path) && (r.q.Visible == nil || r.q.Visible(ev))
 }
 
-// gap notes that behind the place there was no message: some may have left the log while it was read.
+// gap records that the message after page.ThroughSeq is missing: messages may have been deleted
+// from the log while it was read.
 func (r *changeReader) gap() {
 	if !r.holed {
 		r.holed, r.hole = true, r.page.ThroughSeq
 	}
 }
 
-// named enters the tag of the message at the sequence that the caller named, if it is stored.
+// named sets the tag of the message at the sequence q.Since if it is stored.
 func (r *changeReader) named(ctx context.Context) error {
 	if r.q.Since == 0 || r.q.Since < r.page.FirstSeq || r.q.Since > r.page.LastSeq {
 		return nil
@@ -242,15 +244,16 @@ func (r *changeReader) named(ctx context.Context) error {
 	return err
 }
 
-// tag returns the tag of a message that was stored at a time. It has 32 bits, too few to find the time of a message that the
-// caller may not see by trying all times.
+// tag returns the tag of a message that was stored at a time. It has 32 bits: these are too few for
+// a caller to find the time of a message that it may not see by trying all times.
 func (r *changeReader) tag(seq uint64, at time.Time) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", r.page.Incarnation, seq, at.UnixNano()))
 	return hex.EncodeToString(sum[:4])
 }
 
-// settle completes the page, with the log as it is after the reading. False if nothing of it is certain: the log was made again, or
-// its begin was removed where the page begins. Where that happened farther on, the page ends.
+// settle completes the page with the state of the log after the read. It returns false if the page
+// is invalid: the log was created again, or messages at the start of the page were deleted. If
+// later messages of the page were deleted, the page ends before them.
 func (r *changeReader) settle(info *jetstream.StreamInfo) bool {
 	if incarnationOf(info) != r.page.Incarnation {
 		return false

@@ -11,48 +11,51 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 )
 
-// commitBytes limits the messages that are stored together. A single request may have more.
+// commitBytes limits the size of the messages that are stored together. A single request may be
+// larger.
 const commitBytes = 4 << 20
 
-// errAlone tells a request that those it was stored with were refused: it has to be stored by itself.
+// errAlone means that a group of requests was refused: each of them has to be stored by itself.
 var errAlone = errors.New("refused together with others")
 
-// request is the messages of a caller, which are stored in one piece or not at all.
+// request contains the messages of a caller, which are stored contiguously or not at all.
 type request struct {
-	ctx    context.Context //nolint:containedctx // of its caller, which may leave
+	ctx    context.Context //nolint:containedctx // of its caller
 	msgs   []*nats.Msg
 	size   int
-	stored chan commitment // has room for one
+	stored chan commitment // has a buffer for one
 }
 
-// commitment is the sequence of the last message of a request, or why it is not stored.
+// commitment is the sequence of the last message of a request, or the error why it is not stored.
 type commitment struct {
 	last uint64
 	err  error
 }
 
-// committer stores the requests of a namespace in groups, each as one atomic batch, because a batch costs about the same at
-// any size. The first request is stored at once, and those that come before that is done are the next group.
+// committer stores the requests of a namespace in groups, each as one atomic batch, because the
+// cost of a batch hardly depends on its size. The first request is stored immediately, and those
+// that arrive before it is stored form the next group.
 type committer struct {
 	store func(ctx context.Context, ns string, msgs []*nats.Msg) (last uint64, err error)
 
 	mu      sync.Mutex
-	waiting map[string][]*request // by namespace; one without an entry has nothing on its way
+	waiting map[string][]*request // by namespace; without an entry the namespace has no group in flight
 }
 
 func newCommitter(store func(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, error)) *committer {
 	return &committer{store: store, waiting: map[string][]*request{}}
 }
 
-// commit stores messages in one piece, after those that wait, and returns the sequence of the last. An error is the
-// request's own: where a group is refused, each of its requests is stored by itself.
+// commit stores messages contiguously, after the waiting ones, and returns the sequence of the last
+// message. An error concerns only this request: if a group is refused, each of its requests is
+// stored by itself.
 func (c *committer) commit(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, error) {
 	r := &request{ctx: ctx, msgs: msgs, stored: make(chan commitment, 1)}
 	for _, m := range msgs {
 		r.size += sizeOf(m)
 	}
 	if c.enter(ns, r) {
-		go c.run(context.WithoutCancel(ctx), ns) // ends when nothing waits
+		go c.run(context.WithoutCancel(ctx), ns) // ends when no request waits
 	}
 	select {
 	case done := <-r.stored:
@@ -65,7 +68,8 @@ func (c *committer) commit(ctx context.Context, ns string, msgs []*nats.Msg) (ui
 	}
 }
 
-// sizeOf returns the bytes of a message that count for the server's limit, without those of a batch.
+// sizeOf returns the size of a message in bytes that counts for the limit of the server, without
+// the headers of a batch.
 func sizeOf(m *nats.Msg) int {
 	size := len(m.Data) + len("NATS/1.0\r\n\r\n")
 	for name, values := range m.Header {
@@ -76,7 +80,8 @@ func sizeOf(m *nats.Msg) int {
 	return size
 }
 
-// enter lets a request wait, and reports whether nothing of the namespace is on its way.
+// enter adds a request to the waiting ones, and reports whether the namespace has no group in
+// flight.
 func (c *committer) enter(ns string, r *request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +90,7 @@ func (c *committer) enter(ns string, r *request) bool {
 	return !busy
 }
 
-// run stores what waits, until nothing does.
+// run stores the waiting requests until there are none.
 func (c *committer) run(ctx context.Context, ns string) {
 	for group := c.next(ns); len(group) > 0; group = c.next(ns) {
 		var msgs []*nats.Msg
@@ -95,7 +100,7 @@ func (c *committer) run(ctx context.Context, ns string) {
 		last, err := c.store(ctx, ns, msgs)
 		switch {
 		case err == nil:
-		case natsstore.IsTransient(err) && natsstore.APICode(err) == 0: // no answer: those that wait need not wait for one after the other
+		case natsstore.IsTransient(err) && natsstore.APICode(err) == 0: // no answer: the waiting requests should not time out one after the other
 			c.release(ns)
 		case len(group) > 1:
 			err = errAlone
@@ -107,7 +112,7 @@ func (c *committer) run(ctx context.Context, ns string) {
 	}
 }
 
-// release has those that wait store by themselves.
+// release lets the waiting requests be stored by themselves.
 func (c *committer) release(ns string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +122,8 @@ func (c *committer) release(ns string) {
 	c.waiting[ns] = nil
 }
 
-// next takes the next group: as many requests as fit into a batch, and at least one. Requests of callers that left are dropped.
+// next takes the next group: as many requests as fit into a batch, and at least one. It drops
+// requests whose context has ended.
 func (c *committer) next(ns string) []*request {
 	c.mu.Lock()
 	defer c.mu.Unlock()

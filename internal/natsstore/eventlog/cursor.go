@@ -18,16 +18,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Cursors that are words.
+// Cursors with a special meaning.
 const (
 	cursorBeginning = "-1"
 	cursorNow       = "now"
 )
 
-// Resolve returns the sequence after which a cursor lies: "-1" or "" (the beginning of the stored
-// events), "now", a sequence, a time (RFC 3339), or an event's id. Codes: NotFound for the
-// namespace or an id that is not in it; WindowExceeded, with oldest_available_seq and
-// current_seq, if events after the cursor are no longer kept.
+// Resolve returns the sequence that a cursor means; reading continues after it. A cursor is "-1" or
+// "" (the start of the stored events), "now", a sequence, a time (RFC 3339), or the ID of an event.
+// Codes: NotFound for the namespace or an unknown ID; WindowExceeded, with oldest_available_seq and
+// current_seq, if events after the cursor are no longer stored.
 func (l *Log) Resolve(ctx context.Context, ns, cursor string) (uint64, error) {
 	info, err := l.core.EventsInfo(ctx, ns)
 	if err != nil {
@@ -70,10 +70,10 @@ func (l *Log) resolveUntil(ctx context.Context, ns, cursor string, state jetstre
 	return l.resolveSeq(ctx, ns, cursor)
 }
 
-// resolveSeq returns the sequence that a cursor is, or of the event with that id.
+// resolveSeq returns the sequence of a cursor that is a sequence or the ID of an event.
 func (l *Log) resolveSeq(ctx context.Context, ns, cursor string) (uint64, error) {
 	if seq, err := strconv.ParseUint(cursor, 10, 64); err == nil {
-		return min(seq, math.MaxUint64-1), nil // the next one is a sequence too
+		return min(seq, math.MaxUint64-1), nil // seq+1 must not overflow
 	}
 	e, err := l.EventByID(ctx, ns, cursor)
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -83,7 +83,7 @@ func (l *Log) resolveSeq(ctx context.Context, ns, cursor string) (uint64, error)
 	return e.Seq, err
 }
 
-// before returns the sequence before the first event that was stored at the time or later.
+// before returns the sequence before the first event that was stored at a time or later.
 func (l *Log) before(ctx context.Context, ns string, at time.Time, state jetstream.StreamState) (uint64, error) {
 	if at.After(state.LastTime) || state.Msgs == 0 {
 		return state.LastSeq, nil
@@ -99,7 +99,8 @@ func (l *Log) before(ctx context.Context, ns string, at time.Time, state jetstre
 	return e.Seq - 1, nil
 }
 
-// storedFrom returns the first message that was stored at the time or later; none only if there is none, whichever replica answers.
+// storedFrom returns the first message that was stored at a time or later. It returns none only if
+// the leader has none either.
 func (l *Log) storedFrom(ctx context.Context, ns string, at time.Time) (msgs []*nats.Msg, err error) {
 	err = natsstore.UntilCaughtUp(ctx, func() (err error) {
 		if msgs, _, err = l.core.Direct(ctx, ns, natsstore.DirectRequest{StartTime: &at, Batch: 1}); err != nil || len(msgs) > 0 {
@@ -119,7 +120,7 @@ func parseTime(s string) (time.Time, bool) {
 	return at, err == nil
 }
 
-// expired reports whether events that were stored at the time or later are no longer kept.
+// expired reports whether events that were stored at the time or later may have been deleted.
 func expired(at time.Time, state jetstream.StreamState) bool {
 	if state.FirstSeq <= 1 {
 		return false
@@ -142,10 +143,10 @@ func windowExceeded(state jetstream.StreamState) error {
 		With("oldest_available_seq", state.FirstSeq).With("current_seq", state.LastSeq)
 }
 
-// RecentByID returns the event with the id if it can be found without reading the log: while its
-// id is in the namespace's dedup window, or if the id names its place. The leader answers, so that
-// an event that was stored before the call is found. Code NotFound for every other id, for a message
-// that cannot be read, and for the namespace.
+// RecentByID returns the event with the ID if it can be found without reading the log: while its ID
+// is in the dedup window of the namespace, or if the ID contains its sequence. The leader answers.
+// Therefore an event that was stored before the call is found. Code NotFound for every other ID,
+// for a message that cannot be decoded, and for the namespace.
 func (l *Log) RecentByID(ctx context.Context, ns, id string) (sluice.Event, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
 		return sluice.Event{}, natsstore.NamespaceMissing(ns)
@@ -172,24 +173,25 @@ func (l *Log) RecentByID(ctx context.Context, ns, id string) (sluice.Event, erro
 		return sluice.Event{}, unknown
 	}
 	e, err := l.Event(ctx, ns, seq)
-	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
+	switch sluice.CodeOf(err) { //nolint:exhaustive // other codes are returned
 	case sluice.NotFound, sluice.WindowExceeded, sluice.InvalidRequest:
 		return sluice.Event{}, unknown
 	}
-	if err == nil && e.ID != id { // ce-id goes before Nats-Msg-Id: it may be the id of another
+	if err == nil && e.ID != id { // ce-id has precedence over Nats-Msg-Id, which may be the ID of another event
 		err = unknown
 	}
 	return e, err
 }
 
-// maxRecentID is how long an id may be that is looked up: it travels in a header.
+// maxRecentID is the maximum length of an ID that is looked up, because it is sent in a header.
 const maxRecentID = 4096
 
 func isUnanswered(err error) bool {
 	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
 }
 
-// findNear returns the sequence of the event if it can be found without reading the log, else 0.
+// findNear returns the sequence of the event with the ID if it can be found without reading the
+// log, otherwise 0.
 func (l *Log) findNear(ctx context.Context, ns, id string) (uint64, error) {
 	guess, err := l.lookUp(ctx, ns, id)
 	if err != nil {
@@ -201,14 +203,15 @@ func (l *Log) findNear(ctx context.Context, ns, id string) (uint64, error) {
 	if guess == 0 {
 		return 0, nil
 	}
-	// ce-id goes before Nats-Msg-Id: it may be the id of another.
+	// ce-id has precedence over Nats-Msg-Id, which may be the ID of another event.
 	if e, err := l.Event(ctx, ns, guess); err != nil || e.ID != id {
-		return 0, nil //nolint:nilerr // it is looked for elsewhere, which meets the error again
+		return 0, nil //nolint:nilerr // the caller reads the log next, and gets the error again
 	}
 	return guess, nil
 }
 
-// PlaceOf returns the sequence that an id names which was made up for an event without one.
+// PlaceOf returns the sequence in an ID of placeID, which the server has generated for an event
+// without an ID.
 func PlaceOf(ns, id string) (uint64, bool) {
 	number, ok := strings.CutPrefix(id, ns+"-")
 	seq, err := strconv.ParseUint(number, 10, 64)

@@ -21,14 +21,15 @@ import (
 
 const structuredType = "application/cloudevents+json"
 
-// eventOf returns the event that a stored message is: CloudEvents in binary or structured
-// mode, or a plain message, whose id, type, source and time come from where it lies. Header
-// names are read in any case; of several that differ in case only, the one in lower case
-// counts, so that a message is the same event whenever it is read. Auth attributes are there only if a stamp proves them.
+// eventOf returns the event of a stored message: a CloudEvent in binary or structured mode, or a
+// plain message, which gets its ID, source and time from its sequence, namespace and time of
+// storage, and the default type. Header names are case-insensitive. If several names differ only in
+// case, the lower-case one has precedence, so that a message is always decoded to the same event.
+// The event has auth attributes only if a stamp proves them.
 //
-// Code InvalidRequest if the subject is not a path's, or that of a path without writers, or a
-// structured body is not a CloudEvent. The event then has its place, its id as far as known, and
-// its data as it came.
+// Code InvalidRequest if the subject is not that of a path, or the path has no writers, or a
+// structured body is not a CloudEvent. The event then has its sequence, its ID as far as known, and
+// its data unchanged.
 func (st *stamps) eventOf(subject string, header nats.Header, data []byte, seq uint64, stored time.Time) (sluice.Event, error) {
 	var w written
 	err := w.read(st.names, subject, header, data)
@@ -53,22 +54,23 @@ func (st *stamps) eventOf(subject string, header nats.Header, data []byte, seq u
 	return e, err
 }
 
-// EventIn returns the event that a message of a log is, as eventOf does.
+// EventIn returns the event of a message of a log, like eventOf.
 func (l *Log) EventIn(msg *nats.Msg, meta *nats.MsgMetadata) (sluice.Event, error) {
 	return l.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
 }
 
-// placeID returns the id of an event that came without one.
+// placeID returns the ID for an event that was stored without one.
 func placeID(ns string, seq uint64) string { return ns + "-" + strconv.FormatUint(seq, 10) }
 
-// namespaceOf returns the second token: the namespace of a subject, without the prefix, that is not a path's.
+// namespaceOf returns the namespace, which is the second token, of a subject without the prefix
+// that does not belong to a path.
 func namespaceOf(subject string) string {
 	_, rest, _ := strings.Cut(subject, ".")
 	ns, _, _ := strings.Cut(rest, ".")
 	return ns
 }
 
-// readHeader enters the headers and returns the Nats-Msg-Id.
+// readHeader sets the attributes in the headers, and returns the Nats-Msg-Id.
 func readHeader(e *sluice.Event, header nats.Header) string {
 	var msgID string
 	for _, name := range sortedNames(header) {
@@ -93,7 +95,7 @@ func readHeader(e *sluice.Event, header nats.Header) string {
 	return msgID
 }
 
-// setAttribute enters a CloudEvents attribute. A time that is none is as good as no time.
+// setAttribute sets a CloudEvents attribute. It ignores an invalid time.
 func setAttribute(e *sluice.Event, name, value string) {
 	switch name {
 	case "id":
@@ -125,11 +127,11 @@ func setExtension(e *sluice.Event, name, value string) {
 	e.Extensions[name] = value
 }
 
-// readStructured replaces a body that is the whole event by its content. A header counts
-// only where the body says nothing.
+// readStructured replaces a body in structured mode by the event that it contains. A header is used
+// only for an attribute that the body does not have.
 func readStructured(e *sluice.Event) error {
 	if media, _, err := mime.ParseMediaType(e.ContentType); err != nil || media != structuredType {
-		return nil //nolint:nilerr // a content type that cannot be read is not this one
+		return nil //nolint:nilerr // an invalid content type is another one
 	}
 	var body map[string]json.RawMessage
 	if err := json.Unmarshal(e.Data, &body); err != nil {
@@ -151,8 +153,8 @@ func readStructured(e *sluice.Event) error {
 	return nil
 }
 
-// readData enters the data of a structured event: JSON stays JSON, a string under another
-// content type is its text.
+// readData sets the data of a structured event: JSON is kept, and a string with another content
+// type is decoded to its text.
 func readData(e *sluice.Event, body map[string]json.RawMessage) error {
 	if raw, ok := body["data_base64"]; ok {
 		data, err := base64.StdEncoding.DecodeString(text(raw))
@@ -173,7 +175,7 @@ func readData(e *sluice.Event, body map[string]json.RawMessage) error {
 	return nil
 }
 
-// text returns a JSON string's value, and everything else as it is written.
+// text returns the value of a JSON string, and any other JSON value unchanged.
 func text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -182,7 +184,7 @@ func text(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// directEvent returns the event in an answer to a direct get.
+// directEvent returns the event in a response to a direct get.
 func (st *stamps) directEvent(msg *nats.Msg) (sluice.Event, error) {
 	seq, err := strconv.ParseUint(natsstore.LastHeader(msg, natsstore.HeaderSequence), 10, 64)
 	if err != nil {

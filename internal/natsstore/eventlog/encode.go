@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Trace context travels under its own names, where every NATS client looks for it; in the
-// event it is an extension.
+// The trace context has headers of its own, in which NATS clients expect it; in the event it is an
+// extension.
 const (
 	headerTraceParent = "traceparent"
 	headerTraceState  = "tracestate"
@@ -20,12 +20,12 @@ const (
 
 const upperHex = "0123456789ABCDEF"
 
-// message returns the event as CloudEvents message in binary mode: attributes in headers,
-// data in the body. eventOf is its inverse. Empty attributes are left out; a reader fills them in.
+// message returns the event as a CloudEvents message in binary mode: attributes in headers, data in
+// the body. eventOf is its inverse. Empty attributes are omitted; eventOf sets the defaults.
 func message(names streams.Names, ns string, e *sluice.Event) *nats.Msg {
 	const attributes = 10 // with the stamp
 	h := make(nats.Header, attributes+len(e.Extensions))
-	values := make([]string, 0, attributes+len(e.Extensions)) // of all headers, each in a slice of its own
+	values := make([]string, 0, attributes+len(e.Extensions)) // backing array for the values of all headers
 	put := func(name, value string) {
 		values = append(values, value)
 		h[name] = values[len(values)-1 : len(values) : len(values)]
@@ -57,7 +57,7 @@ func message(names streams.Names, ns string, e *sluice.Event) *nats.Msg {
 	return &nats.Msg{Subject: names.Subject(ns, e.Path), Header: h, Data: e.Data}
 }
 
-// checkEvent returns an error (InvalidRequest) if the event cannot be written as a message.
+// checkEvent returns an error with code InvalidRequest if the event cannot be encoded as a message.
 func checkEvent(e *sluice.Event) error {
 	if e.ID == "" {
 		return sluice.Errorf(sluice.InvalidRequest, "an event needs an id")
@@ -80,7 +80,7 @@ func checkEvent(e *sluice.Event) error {
 	return nil
 }
 
-// isAttribute reports whether CloudEvents itself defines the name.
+// isAttribute reports whether the name is defined by CloudEvents.
 func isAttribute(name string) bool {
 	switch name {
 	case "id", "type", "source", "specversion", "time", "subject", "dataschema", "datacontenttype", "data":
@@ -89,7 +89,7 @@ func isAttribute(name string) bool {
 	return false
 }
 
-// escape writes a header value as the CloudEvents bindings do: space, double quote, percent
+// escape encodes a header value as the CloudEvents bindings define: space, double quote, percent
 // and everything that is not printable ASCII become %XX.
 func escape(s string) string {
 	plain := func(c byte) bool { return c > ' ' && c <= '~' && c != '"' && c != '%' }
@@ -112,8 +112,8 @@ func escape(s string) string {
 	return b.String()
 }
 
-// unescape is the inverse of escape. It takes the forms of other writers, too: double quotes around
-// the value are removed, a percent sign that starts no %XX stands for itself.
+// unescape is the inverse of escape. It also accepts forms of other writers: it removes double
+// quotes around the value, and keeps a percent sign that does not start %XX.
 func unescape(s string) string {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(s[1 : len(s)-1])

@@ -21,36 +21,39 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Bounds of erasing. Records of erased events lie in the log before their events leave it, and may push out the oldest ones of
-// others. An event with an id or a label that is longer is not recorded.
+// Limits of erasing. Records of erased events are stored in the log before the events are deleted,
+// and may displace the oldest other events. No record is stored for an event with a longer ID or
+// label.
 const (
 	eraseStep   = 4 * MaxBatch // events
-	eraseTries  = 3            // of reading, while another caller erases the same events
+	eraseTries  = 3            // of reading, if another caller erases the same events
 	maxErasedID = 16 << 10
 )
 
-// What begins the text of an HMAC, so that it is never that of a stamp or a note.
+// First bytes of the text of an HMAC. They differ from those of a stamp or a note.
 const (
 	erasedMark = 0xfe
 	placeMark  = 0xfd
 )
 
-// codeTooManyBatches is JetStream's when others have all batches open that a stream may have.
+// codeTooManyBatches is the error code of JetStream if the limit of open batches of a stream is
+// reached.
 const codeTooManyBatches = 10210
 
 // erasedRecord is the record of an erased event.
 type erasedRecord struct {
 	ID    string `json:"id"`
-	Seq   uint64 `json:"seq"`             // that it had
-	On    string `json:"on"`              // a pseudonym of its path
-	Of    string `json:"of,omitempty"`    // the id of the event that it revised
-	Label string `json:"label,omitempty"` // its own
+	Seq   uint64 `json:"seq"`             // of the erased event
+	On    string `json:"on"`              // pseudonym of its path
+	Of    string `json:"of,omitempty"`    // ID of the event that it revised
+	Label string `json:"label,omitempty"` // its label
 }
 
-// ErasePath deletes the events on a path up to a sequence. A record of each is stored first, so that those who follow the log
-// learn of it (S3-57); of a system event there is none. It may be called again after an error, and then goes on; records that
-// are stored twice say the same. A log that has no room for records loses the events that they are about first, and
-// if it still has none, there are none.
+// ErasePath deletes the events on a path up to a sequence. It first stores a record of each, from
+// which followers of the log learn that the event was erased (S3-57), except for system events.
+// After an error it may be called again and continues; a record that is stored twice has no further
+// effect. If the log has no space for records, ErasePath deletes the events before it stores the
+// records, and if there is still no space, it stores none.
 func (l *Log) ErasePath(ctx context.Context, ns string, path sluice.Path, upTo uint64) error {
 	after, kept := uint64(0), 0
 	for !isSystem(path) {
@@ -75,8 +78,8 @@ func (l *Log) ErasePath(ctx context.Context, ns string, path sluice.Path, upTo u
 	return l.purgePath(ctx, ns, path, upTo)
 }
 
-// erasable returns the next events on a path up to a sequence. One that is gone when it is looked at is passed over: another caller
-// may erase the same path.
+// erasable returns the next events on a path up to a sequence. It retries if an event was deleted
+// while it was read, because another caller may erase the same path.
 func (l *Log) erasable(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) (events []sluice.Event, err error) {
 	for range eraseTries {
 		events, err = l.pathEvents(ctx, ns, path, span{after + 1, upTo}, MaxBatch)
@@ -116,12 +119,13 @@ func (l *Log) recordErased(ctx context.Context, ns string, path sluice.Path, eve
 	return err
 }
 
-// isFull reports whether a write failed because there is no room for it.
+// isFull reports whether a write failed because the store or the log is full.
 func isFull(err error) bool {
 	return sluice.IsFull(err) || sluice.CodeOf(err) == sluice.QuotaExceeded && natsstore.APICode(err) != codeTooManyBatches
 }
 
-// storeErased stores the records of events in one piece. While the store does not answer, it tries again.
+// storeErased stores the records of events contiguously. It retries while the store does not
+// answer.
 func (l *Log) storeErased(ctx context.Context, ns string, events []sluice.Event) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(publishPatience))
@@ -180,8 +184,8 @@ func (st *stamps) erasedMessage(ns string, e *sluice.Event) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// erased returns the record in a message of a subject, if it is one of ours: a client that can write to the subject could else
-// have everything deleted elsewhere.
+// erased returns the record in a message with a subject if a server has written it: otherwise a
+// client that can write to the subject could have everything deleted by the followers.
 func (st *stamps) erased(msg *nats.Msg, subject string) (record erasedRecord, ok bool) {
 	id, encoded, _ := strings.Cut(msg.Header.Get(streams.HeaderNote), ".")
 	proof, err := base64.RawURLEncoding.DecodeString(encoded)
@@ -215,7 +219,7 @@ func (st *stamps) places(ns string, paths []sluice.Path) map[string]bool {
 	return all
 }
 
-// placeOf returns the pseudonym of a path, which only the path and the key together explain.
+// placeOf returns the pseudonym of a path. It can be computed only with the path and the key.
 func placeOf(key stampKey, ns string, path sluice.Path) string {
 	sum := key.sum(appendPart(appendPart([]byte{placeMark}, ns), string(path)))
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])

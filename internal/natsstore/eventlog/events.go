@@ -13,17 +13,17 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Bounds of a page of events.
+// Limits of a page of events.
 const (
 	defaultPage = 100
 	maxPage     = 1000
-	maxScan     = 50_000 // messages looked at for one page
+	maxScan     = 50_000 // messages that are read for one page
 )
 
-// Events returns events in the order of the log. Messages that are no events are left out.
-// Codes: NotFound for the namespace; InvalidRequest for a pattern or a cursor that is none;
+// Events returns events in the order of the log. It skips messages that are not events. Codes:
+// NotFound for the namespace or for an unknown cursor; InvalidRequest for an invalid pattern;
 // WindowExceeded, with oldest_available_seq and current_seq, if events after the cursor are no
-// longer kept.
+// longer stored.
 func (l *Log) Events(ctx context.Context, ns string, q model.EventQuery) (model.EventPage, error) {
 	r, err := l.newReader(ctx, ns, q)
 	if err != nil {
@@ -46,7 +46,8 @@ func (l *Log) Events(ctx context.Context, ns string, q model.EventQuery) (model.
 	return r.page(), nil
 }
 
-// collect reads until the page is full, the log is at its end, or enough was looked at.
+// collect reads until the page is full, the end of the log is reached, or the limit of messages is
+// reached.
 func (l *Log) collect(ctx context.Context, ns string, r *reader) error {
 	for r.more() {
 		msgs, more, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: r.after + 1, Subject: r.filter.Subject, Batch: r.batch()})
@@ -66,16 +67,16 @@ func (l *Log) collect(ctx context.Context, ns string, r *reader) error {
 type reader struct {
 	q       model.EventQuery
 	filter  streams.Filter
-	wanted  func(*sluice.Event) bool // nil: every event that the query chooses
-	begin   uint64                   // where it began
-	after   uint64                   // everything up to here was looked at
-	until   uint64                   // nothing beyond is wanted
+	wanted  func(*sluice.Event) bool // nil: every event that matches the query
+	begin   uint64                   // sequence after which the page starts
+	after   uint64                   // last sequence that was read
+	until   uint64                   // last sequence that is wanted
 	scanned int
-	most    int // messages to look at
+	most    int // limit of the messages that are read
 	ended   bool
 	events  []sluice.Event
 
-	replicated bool // the messages that were read may be behind
+	replicated bool // the replica that was read may be behind
 }
 
 func (l *Log) newReader(ctx context.Context, ns string, q model.EventQuery) (*reader, error) {
@@ -121,8 +122,7 @@ func (r *reader) more() bool {
 	return !r.ended && r.after < r.until && len(r.events) < r.q.Limit && r.scanned < r.most
 }
 
-// batch returns how many messages to ask for: more than are missing once some of them were
-// not wanted.
+// batch returns the number of messages to request: more than are missing after some were unwanted.
 func (r *reader) batch() int {
 	missing := r.q.Limit - len(r.events)
 	if len(r.events) == r.scanned {
@@ -131,7 +131,7 @@ func (r *reader) batch() int {
 	return max(missing, 256)
 }
 
-// enter takes the wanted events and reports whether it looked at all messages.
+// enter adds the wanted events, and reports whether it processed all messages.
 func (r *reader) enter(st *stamps, msgs []*nats.Msg) (all bool, err error) {
 	for _, msg := range msgs {
 		e, err := st.directEvent(msg)
@@ -165,10 +165,10 @@ func (r *reader) page() model.EventPage {
 	return page
 }
 
-// NextEvent returns the next events, limit at most, whose subjects match the filter subject,
-// from a sequence on, ascending; none if there are none now. On a cluster, an event that was stored
-// a moment ago may be missing. A message whose subject is not a path's is left out; one whose
-// body cannot be read comes with its data as it is. Code NotFound for the namespace.
+// NextEvent returns at most limit events from a sequence on that match the filter subject, in
+// ascending order; none if there are none now. On a cluster, an event that was stored a moment ago
+// may be missing. It skips a message whose subject is not that of a path. A message whose body
+// cannot be decoded is returned with its data unchanged. Code NotFound for the namespace.
 func (l *Log) NextEvent(ctx context.Context, ns, filterSubject string, from uint64, limit int) ([]sluice.Event, error) {
 	var events []sluice.Event
 	for {
@@ -192,9 +192,9 @@ func (l *Log) NextEvent(ctx context.Context, ns, filterSubject string, from uint
 	}
 }
 
-// Event returns the event with the sequence. The leader answers, so that an event that was stored
-// before the call is found. Codes: NotFound; WindowExceeded if it is no longer kept;
-// InvalidRequest if the message is no event.
+// Event returns the event with the sequence. The leader answers. Therefore an event that was stored
+// before the call is found. Codes: NotFound; WindowExceeded if it is no longer stored;
+// InvalidRequest if the message is not an event.
 func (l *Log) Event(ctx context.Context, ns string, seq uint64) (sluice.Event, error) {
 	msg, err := l.leaders(ctx, ns, natsstore.MessageRequest{Seq: seq})
 	if err != nil && (seq > 0 || natsstore.APICode(err) == 0) {
@@ -210,7 +210,7 @@ func (l *Log) Event(ctx context.Context, ns string, seq uint64) (sluice.Event, e
 	return l.stamps.eventOf(msg.Subject, header, msg.Data, seq, msg.Time)
 }
 
-// eventMissing says why there is no event with the sequence.
+// eventMissing returns the error for a sequence without an event.
 func (l *Log) eventMissing(ctx context.Context, ns string, seq uint64) error {
 	info, err := l.core.EventsInfo(ctx, ns)
 	switch {

@@ -12,20 +12,23 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of a page of a feed, and of the messages on their way for all pages: NATS cuts a connection for which more than 64 MiB,
-// by default, wait. Many pages at once are no faster than a few.
+// Limits of a page of a feed, and of the messages in flight for all pages: NATS closes a connection
+// with more than 64 MiB pending by default. Reading many pages concurrently is not faster than
+// reading a few.
 const (
 	feedPage   = 1024
 	feedBytes  = 2 << 20
 	feedAhead  = 32 // messages
 	feedAtOnce = 4  // pages
-	feedTries  = 3  // of a page: a server that goes away takes its requests with it
+	feedTries  = 3  // of a page: a server that stops loses its requests
 )
 
-// FeedPage returns events behind a place, in order, of paths that the pattern may match, and up to where there are
-// no others: upTo at least, unless there are more than a page has, or the replica that was read has not got them yet. The log
-// reached upTo before the call. Messages that are no events are left out. Codes NotFound for the namespace;
-// WindowExceeded, with oldest_available_seq and current_seq, if the next events are no longer kept.
+// FeedPage returns events after a sequence, in order, of paths that the pattern may match, and the
+// sequence up to which there are no others: at least upTo, unless there are more events than fit
+// into a page, or the replica that was read is behind. The log must have reached upTo before the
+// call. FeedPage skips messages that are not events. Codes: NotFound for the namespace;
+// WindowExceeded, with oldest_available_seq and current_seq, if the next events are no longer
+// stored.
 func (l *Log) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern, after, upTo uint64) (events []sluice.Event, reached uint64, err error) {
 	select {
 	case l.pages <- struct{}{}:
@@ -57,7 +60,7 @@ func (l *Log) feedPage(ctx context.Context, ns string, pattern sluice.Pattern, a
 	p := page{log: l, after: after, upTo: upTo, reached: after}
 	err = l.core.ScanAhead(ctx, l.core.Names().EventsStream(ns), config, feedAhead, p.add)
 	if errors.Is(err, natsstore.ErrBehind) && p.reached > after {
-		p.cut, err = true, nil // so far it goes
+		p.cut, err = true, nil // the page ends here
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read %s: %w", ns, natsstore.StoreError(ctx, err))
@@ -82,11 +85,11 @@ type page struct {
 	bytes       int
 	reached     uint64
 	cut         bool   // there may be more
-	holed       bool   // sequences were missing
-	hole        uint64 // behind it, at first
+	holed       bool   // some sequences were missing
+	hole        uint64 // sequence before the first missing one
 }
 
-// add takes the next message, and returns whether another one is wanted.
+// add adds the next message, and returns whether it wants another one.
 func (p *page) add(msg *nats.Msg, meta *nats.MsgMetadata) (more bool, err error) {
 	seq := meta.Sequence.Stream
 	if seq > p.reached+1 {
@@ -101,14 +104,16 @@ func (p *page) add(msg *nats.Msg, meta *nats.MsgMetadata) (more bool, err error)
 	return !p.cut, nil
 }
 
-// gap notes that behind a place there was no wanted event: one may have left the log while it was read.
+// gap records that sequences after a place are missing: events may have been deleted from the log
+// while it was read.
 func (p *page) gap(place uint64) {
 	if !p.holed {
 		p.holed, p.hole = true, place
 	}
 }
 
-// overtook returns an error (WindowExceeded) if retention has overtaken a reader at a place.
+// overtook returns an error with code WindowExceeded if events after a place were deleted because
+// of the retention.
 func (l *Log) overtook(ctx context.Context, ns string, place uint64) error {
 	info, err := l.core.EventsInfo(ctx, ns)
 	if err != nil {

@@ -20,24 +20,24 @@ import (
 )
 
 const (
-	inspectAtOnce = 16              // requests that are worked on at once; further ones wait
-	inspectIdle   = 5 * time.Minute // after which an inspector's consumer ends if nothing is read from it
+	inspectAtOnce = 16              // requests that are processed concurrently; further ones wait
+	inspectIdle   = 5 * time.Minute // after which the unused consumer of an inspector is deleted
 )
 
-// codeConsumerExists is JetStream's when the name of a consumer that is to be made is taken.
+// codeConsumerExists is the error code of JetStream if a consumer with the name exists.
 const codeConsumerExists = 10148
 
-// Inspections makes the consumers of clients that may only read (natsd.Inspector), and keeps them away from
-// every other consumer: to read from a subscription's consumer, to acknowledge for it or to change it would
-// stop deliveries.
+// Inspections creates the consumers of clients that may only read (natsd.Inspector), so that they
+// need no access to other consumers: reading from the consumer of a subscription, acknowledging its
+// deliveries or changing it would stop deliveries.
 type Inspections struct {
 	core *natsstore.Store
 	sub  *nats.Subscription
-	free chan struct{} // has one for each request that is worked on
+	free chan struct{} // contains one element for each request that is being processed
 	work sync.WaitGroup
 }
 
-// OpenInspections returns when inspectors' requests are answered; Run ends it.
+// OpenInspections starts to answer the requests of inspectors. Run stops that.
 func OpenInspections(ctx context.Context, core *natsstore.Store) (*Inspections, error) {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func OpenInspections(ctx context.Context, core *natsstore.Store) (*Inspections, 
 	return in, nil
 }
 
-// Run answers until ctx is done, which is no error.
+// Run waits until ctx is done, and stops answering. It returns nil then.
 func (in *Inspections) Run(ctx context.Context) error {
 	<-ctx.Done()
 	err := in.sub.Unsubscribe()
@@ -79,8 +79,8 @@ func (in *Inspections) take(msg *nats.Msg) {
 	})
 }
 
-// create returns JetStream's answer to a request for a consumer, or a refusal. The consumer gets the first
-// name that is free: one that nothing is read from ends by itself and frees its own.
+// create returns the answer of JetStream to a request for a consumer, or a refusal. The consumer
+// gets the first free name: JetStream deletes an unused one, which makes its name free.
 func (in *Inspections) create(stream string, body []byte) []byte {
 	config, err := inspectorsConfig(body)
 	if err != nil {
@@ -109,9 +109,9 @@ func (in *Inspections) create(stream string, body []byte) []byte {
 		"%s: %d consumers are open for inspection, the limit; close some, or wait %s until idle ones expire", stream, len(names), inspectIdle))
 }
 
-// inspectorsConfig returns the configuration that an inspector gets in place of the one it asked for: the
-// consumer reads without acknowledging, delivers to an inbox and ends by itself, even if a lasting one was asked for,
-// as "nats stream view" does.
+// inspectorsConfig returns the configuration for a consumer of an inspector, from the requested
+// one: the consumer has no acknowledgements, delivers to an inbox and is deleted when it is unused,
+// even if the request is for a durable one, like that of "nats stream view".
 func inspectorsConfig(body []byte) (map[string]any, error) {
 	var request struct {
 		Config map[string]any `json:"config"`
@@ -131,7 +131,7 @@ func inspectorsConfig(body []byte) (map[string]any, error) {
 		delete(config, field)
 	}
 	config["ack_policy"], config["mem_storage"], config["inactive_threshold"] = "none", true, int64(idle)
-	config["metadata"] = map[string]string{"inspection": rand.Text()} // equal configurations are one consumer to JetStream
+	config["metadata"] = map[string]string{"inspection": rand.Text()} // without it JetStream would treat a request with an equal configuration as one for the existing consumer
 	return config, nil
 }
 

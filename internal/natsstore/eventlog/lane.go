@@ -6,9 +6,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// ReadLane returns up to limit events of the path, or of the whole subscription if the path is empty,
-// from a sequence on, ascending, none if there are none yet; and the first sequence that the
-// log still holds.
+// ReadLane returns at most limit events of the path, or of the whole subscription if the path is
+// empty, from a sequence on, in ascending order; none if there are none yet. It also returns from
+// if that event is the first result, and otherwise the first sequence of the log.
 func (l *Log) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) (events []sluice.Event, first uint64, err error) {
 	subject := l.core.Names().Superset(sub.Namespace, sub.Pattern).Subject
 	if path != "" {
@@ -25,8 +25,9 @@ func (l *Log) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluic
 	return events, first, err
 }
 
-// LeadersNext returns the next event of a subject as the leader of the log has it, if there is
-// one: a replica that lags behind would let a lane end too soon, with the missing events unsent.
+// LeadersNext returns the next event of a subject that the leader of the log has, if there is one:
+// with a replica that is behind, a lane would end too early, without having sent the missing
+// events.
 func (l *Log) LeadersNext(ctx context.Context, ns, subject string, from uint64) ([]sluice.Event, error) {
 	for {
 		seq, err := l.NextSeq(ctx, ns, subject, from)
@@ -40,6 +41,6 @@ func (l *Log) LeadersNext(ctx context.Context, ns, subject string, from uint64) 
 		case e.Seq == 0 && code != sluice.NotFound && code != sluice.WindowExceeded:
 			return nil, err
 		}
-		from = seq + 1 // gone meanwhile, or no event
+		from = seq + 1 // deleted in the meantime, or not an event
 	}
 }

@@ -1,5 +1,5 @@
-// Package eventlog reads and writes the logs of events: publish, pages, states, live readers, and the paths in a log with
-// their records.
+// Package eventlog reads and writes the logs of events: publishing, pages, states, live readers,
+// and the paths of a log with their records.
 package eventlog
 
 import (
@@ -10,23 +10,23 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 )
 
-// Log is the logs of events of all namespaces. Its methods may be called at once.
+// Log accesses the logs of events of all namespaces. Its methods may be called concurrently.
 type Log struct {
 	core    *natsstore.Store
 	stamps  *stamps
 	readers *broadcast.Broadcaster[entry] // the one reader of each log
 	news    *pathNotifier
 
-	pages     chan struct{} // has one element for each page of a feed that is being read
-	observers chan struct{} // has one element for each page of changes that is being read
-	searches  chan struct{} // has one element for each event that is being looked up by its id
-	searched  uint64        // messages that a lookup by id reads, at the end of a log and around the time in the id
-	batches   sync.Map      // by namespace: has one element for each open atomic batch
+	pages     chan struct{} // contains one element for each page of a feed that is being read
+	observers chan struct{} // contains one element for each page of changes that is being read
+	searches  chan struct{} // contains one element for each search for an ID
+	searched  uint64        // messages that a search for an ID reads at the end of a log, and as many around the time in the ID
+	batches   sync.Map      // by namespace: a channel that contains one element for each open atomic batch
 	commits   *committer    // of batches of events
 }
 
-// New returns the logs on a connection, which Provision makes ready and Close ends. There is one for each connection: it
-// limits the operations in flight at once.
+// New returns the logs on a connection. Provision of core prepares them, and Close of core closes
+// them. There must be only one Log for each connection, because it limits concurrent operations.
 func New(ctx context.Context, core *natsstore.Store) *Log {
 	l := &Log{
 		core: core, stamps: &stamps{names: core.Names()}, searched: defaultSearch,

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	newsLinger = 30 * time.Second // for which a reader of a log goes on without a listener
+	newsLinger = 30 * time.Second // for which a reader of a log continues without a listener
 	newsAgain  = 200 * time.Millisecond
 	newsMost   = 5 * time.Second
 )
@@ -23,20 +23,21 @@ const (
 type PathNews struct {
 	Seq    uint64
 	Size   int                          // in bytes
-	Event  func() (sluice.Event, error) // decodes it, once for all; one that cannot be read comes with its data as it is
+	Event  func() (sluice.Event, error) // decodes it, once for all listeners; an event that cannot be decoded has its data unchanged
 	Record []byte                       // if Event is nil
 }
 
-// listener is called for what is stored on a path.
+// listener is called for the messages of a path.
 type listener struct {
 	events, records string // subjects
 	each            func([]PathNews)
 }
 
-// pathNotifier tells listeners on a path what is stored there: one reader of each log, however many listen.
+// pathNotifier notifies listeners of the messages of a path. It has one reader for each log, for
+// any number of listeners.
 type pathNotifier struct {
 	log *Log
-	ctx context.Context //nolint:containedctx // of the readers, which end with the store
+	ctx context.Context //nolint:containedctx // of the readers, which end when the store is closed
 	end context.CancelFunc
 	all sync.WaitGroup
 
@@ -46,12 +47,13 @@ type pathNotifier struct {
 
 // newsLog is the reader of one log.
 type newsLog struct {
-	ready     chan struct{} // closed when it has begun
+	ready     chan struct{} // closed when the reader has started
 	listeners map[string]map[*listener]struct{}
 	count     int
-	idle      time.Time // since when it has no listener
+	idle      time.Time // time since which it has no listener
 
-	// Messages of a batch that has not come as a whole, as far as there are listeners. Only the reader uses them.
+	// Messages of a batch that has not arrived completely, as far as there are listeners. Only the
+	// reader accesses them.
 	held   []entry
 	weight int
 }
@@ -66,9 +68,10 @@ func (n *pathNotifier) close() {
 	n.all.Wait()
 }
 
-// ListenPath calls each with what is stored on the path from the call on, in order, until stop is called: with several
-// messages if they were stored in one step, and with none if some may have been missed. Messages may come that were stored
-// before. Each must not block; it may be called once more while stop is. Code Unavailable if the log cannot be read.
+// ListenPath calls each with the messages that are stored on the path after the call, in order,
+// until stop is called: with several messages if they were stored in one step, and with none if
+// some may have been missed. It may also pass messages that were stored before. each must not
+// block, and may be called once more during stop. Code Unavailable if the log cannot be read.
 func (l *Log) ListenPath(ctx context.Context, ns string, path sluice.Path, each func([]PathNews)) (stop func(), err error) {
 	return l.news.listen(ctx, ns, &listener{l.core.Names().Subject(ns, path), l.core.Names().RecordSubject(ns, path), each})
 }
@@ -115,7 +118,7 @@ func (n *pathNotifier) leave(log *newsLog, by *listener) {
 	}
 }
 
-// read reads a log until it has had no listener for a while, or the store is closed.
+// read reads a log until it had no listener for newsLinger, or the store is closed.
 func (n *pathNotifier) read(ctx context.Context, ns string, log *newsLog) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -125,7 +128,7 @@ func (n *pathNotifier) read(ctx context.Context, ns string, log *newsLog) {
 	for ctx.Err() == nil {
 		err := n.log.readers.Follow(ctx, ns, broadcast.FromNow, func() {
 			begun()
-			begun = func() { n.missed(log) } // those who waited for the first time have missed nothing
+			begun = func() { n.missed(log) } // at the first start the waiting listeners have missed nothing
 		}, func(m entry) error {
 			again = newsAgain
 			n.take(log, m)
@@ -144,7 +147,7 @@ func (n *pathNotifier) read(ctx context.Context, ns string, log *newsLog) {
 	}
 }
 
-// watch ends a reader without listeners.
+// watch stops the reader when it had no listener for newsLinger.
 func (n *pathNotifier) watch(ctx context.Context, stop context.CancelFunc, ns string, log *newsLog) {
 	tick := time.NewTicker(newsLinger / 2)
 	defer tick.Stop()
@@ -167,9 +170,10 @@ func (n *pathNotifier) watch(ctx context.Context, stop context.CancelFunc, ns st
 	}
 }
 
-// take tells the listeners of a message; those of a batch when all of it has come, or much.
+// take passes a message to its listeners; the messages of a batch when it has arrived completely,
+// or when they exceed readersWeight.
 func (n *pathNotifier) take(log *newsLog, m entry) {
-	if len(log.held) > 0 && log.held[0].batch != m.batch { // its end cannot be read
+	if len(log.held) > 0 && log.held[0].batch != m.batch { // the end of that batch cannot be read
 		n.tell(log)
 	}
 	n.mu.Lock()
@@ -183,7 +187,7 @@ func (n *pathNotifier) take(log *newsLog, m entry) {
 	}
 }
 
-// tell tells the listeners of the messages that are held.
+// tell passes the held messages to their listeners.
 func (n *pathNotifier) tell(log *newsLog) {
 	if len(log.held) == 0 {
 		return
@@ -202,7 +206,7 @@ func (n *pathNotifier) tell(log *newsLog) {
 	}
 }
 
-// missed tells all listeners that something may have been missed.
+// missed notifies all listeners that messages may have been missed.
 func (n *pathNotifier) missed(log *newsLog) {
 	log.held, log.weight = nil, 0
 	all := map[*listener]struct{}{}
@@ -216,7 +220,7 @@ func (n *pathNotifier) missed(log *newsLog) {
 	}
 }
 
-// news returns a message for a listener on its path.
+// news returns a message in the form for a listener.
 func (m entry) news(by *listener) PathNews {
 	if m.subject == by.records {
 		return PathNews{Seq: m.seq, Size: m.weight, Record: m.data}

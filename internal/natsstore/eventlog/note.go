@@ -11,10 +11,11 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// noteMark begins the text of a note's proof, so that it is never that of a stamp, which begins with a length.
+// noteMark is the first byte of the text of the HMAC of a note. The text of a stamp starts with a
+// length, which never has this first byte.
 const noteMark = 0xff
 
-// addNote puts a note on a message: the id of a key, the proof, and its text.
+// addNote adds a note to a message: the ID of a key, the HMAC and the text.
 func (st *stamps) addNote(msg *nats.Msg, note []byte) error {
 	st.mu.RLock()
 	defer st.mu.RUnlock()
@@ -29,7 +30,7 @@ func (st *stamps) addNote(msg *nats.Msg, note []byte) error {
 	return nil
 }
 
-// note returns the note on a message of a subject, if it is one of ours.
+// note returns the note of a message with a subject, if a server has written it.
 func (st *stamps) note(subject string, header nats.Header) ([]byte, bool) {
 	values := header[streams.HeaderNote]
 	if len(values) != 1 {
@@ -53,7 +54,8 @@ func (st *stamps) note(subject string, header nats.Header) ([]byte, bool) {
 	return said, i >= 0 && hmac.Equal(proof, noteSum(st.keys[i], st.names.BareSubject(subject), header.Get(streams.HeaderMsgID), said))
 }
 
-// noteSum returns the HMAC over a note and the message that it is on, so that it is worth nothing on another one.
+// noteSum returns the HMAC over a note, and the subject and the ID of its message. Therefore the
+// note is invalid on another message.
 func noteSum(key stampKey, subject, id string, note []byte) []byte {
 	said := make([]byte, 0, 256)
 	said = append(said, noteMark)

@@ -14,18 +14,18 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Overdue events are looked for this often; one is overdue this much after its namespace's max_age, when
-// JetStream would have dropped it.
+// Interval of the searches for overdue events, and the time after max_age of the namespace from
+// which on an event counts as overdue. JetStream deletes other events before that.
 const (
 	overdueEvery  = time.Minute
 	overdueGrace  = 10 * time.Second
-	overdueAtOnce = 10_000 // events that one look at a namespace deletes at most
+	overdueAtOnce = 10_000 // maximum number of events that one sweep of a namespace reads
 )
 
-// SweepOverdue deletes events that outlive the retention of their namespace, until ctx is done, which is no
-// error. An event outlives it if its publisher, over NATS, set Nats-TTL to "never" or to more than max_age.
-// The logs have to allow that header, because the records of streams carry it, and JetStream does not let it
-// be switched off.
+// SweepOverdue deletes events that exceed the retention of their namespace, until ctx is done, and
+// then returns nil. An event exceeds it if its publisher has set Nats-TTL to "never" or to more
+// than max_age over NATS. The logs must allow that header because the records of streams use it,
+// and JetStream does not allow turning it off.
 func (l *Log) SweepOverdue(ctx context.Context) error {
 	tick := time.NewTicker(overdueEvery)
 	defer tick.Stop()
@@ -41,7 +41,8 @@ func (l *Log) SweepOverdue(ctx context.Context) error {
 	}
 }
 
-// SweepOverdueOnce looks at every namespace once, and deletes the events that are overdue by more than grace.
+// SweepOverdueOnce sweeps every namespace once, and deletes the events that are overdue by more
+// than grace.
 func (l *Log) SweepOverdueOnce(ctx context.Context, grace time.Duration) error {
 	all, err := natsstore.OpenBucket[sluice.Namespace](l.core, streams.Namespaces).List(ctx, ">")
 	if err != nil {
@@ -54,8 +55,9 @@ func (l *Log) SweepOverdueOnce(ctx context.Context, grace time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// sweepNamespace deletes overdue events, and stops at the first that is not. The retention is that of the log,
-// and the time that of NATS, so that neither a setting that was not applied nor a wrong clock here costs events.
+// sweepNamespace deletes overdue events, and stops at the first event that is not overdue. It uses
+// the max_age of the log and the clock of NATS: neither a setting that was not applied nor a wrong
+// clock of this server may delete events.
 func (l *Log) sweepNamespace(ctx context.Context, ns string, grace time.Duration) error {
 	log, err := l.core.JetStream().Stream(ctx, l.core.Names().EventsStream(ns))
 	if err != nil {
@@ -78,7 +80,7 @@ func (l *Log) sweepNamespace(ctx context.Context, ns string, grace time.Duration
 		seq = stored.Seq + 1
 		header, err := stored.Header()
 		if err != nil || header.Get(jetstream.MsgTTLHeader) == "" {
-			continue // JetStream drops it itself
+			continue // JetStream deletes it
 		}
 		if err := log.DeleteMsg(ctx, stored.Seq); err != nil && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 			return fmt.Errorf("namespace %s: delete %d: %w", ns, stored.Seq, natsstore.StoreError(ctx, err))

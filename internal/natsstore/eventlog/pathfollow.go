@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// PathBefore returns the sequence of the last event on a path up to a sequence; 0: there is none. Any replica
-// answers: the question is about events that were stored long ago.
+// PathBefore returns the sequence of the last event on a path up to a sequence; 0 if there is none.
+// Any replica may answer, because callers ask for events that were stored long ago.
 func (l *Log) PathBefore(ctx context.Context, ns string, path sluice.Path, upTo uint64) (uint64, error) {
 	body, err := json.Marshal(map[string]any{"multi_last": []string{l.core.Names().Subject(ns, path)}, "up_to_seq": upTo, "batch": 1})
 	if err != nil {
@@ -33,8 +33,8 @@ func (l *Log) PathBefore(ctx context.Context, ns string, path sluice.Path, upTo 
 	return e.Seq, nil
 }
 
-// PathEnds calls each for every path that the pattern matches and that has events, with the sequence of the last. It may
-// be called for a path again.
+// PathEnds calls each for every path with events that the pattern matches, with the sequence of the
+// last event. It may call each repeatedly for a path.
 func (l *Log) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern, each func(sluice.Path, uint64)) error {
 	for _, filter := range l.core.Names().Filters(ns, pattern) {
 		err := natsstore.UntilCaughtUp(ctx, func() error {
@@ -52,8 +52,9 @@ func (l *Log) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern, e
 	return nil
 }
 
-// lastOfPaths calls each with the last event of every path below a subject, in log order, and returns the last sequence
-// that it read. It fails on a replica that is behind.
+// lastOfPaths calls each with the sequence of the last event of every path whose subject matches
+// the given one, in the order of the log, and returns the last sequence that it read. It fails if
+// the replica is behind.
 func (l *Log) lastOfPaths(ctx context.Context, ns, subject string, each func(sluice.Path, uint64)) (last uint64, err error) {
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: subject, HeadersOnly: true}
 	err = l.core.FollowToEnd(ctx, l.core.Names().EventsStream(ns), config, natsstore.FollowAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
@@ -69,7 +70,8 @@ func (l *Log) lastOfPaths(ctx context.Context, ns, subject string, each func(slu
 	return last, err
 }
 
-// FollowChanges calls each when it begins, and then when something was stored in the log, until ctx ends or the log fails.
+// FollowChanges calls each when it starts, and then for every message that is stored in the log,
+// until ctx ends or reading the log fails.
 func (l *Log) FollowChanges(ctx context.Context, ns string, each func()) error {
 	return l.readers.Follow(ctx, ns, broadcast.FromNow, each, func(entry) error {
 		each()
@@ -77,8 +79,8 @@ func (l *Log) FollowChanges(ctx context.Context, ns string, each func()) error {
 	})
 }
 
-// FollowPaths calls each without a path when it begins, and then for every event that is stored, until ctx ends or the log
-// fails.
+// FollowPaths calls each without a path when it starts, and then for every event that is stored,
+// until ctx ends or reading the log fails.
 func (l *Log) FollowPaths(ctx context.Context, ns string, each func(sluice.Path, uint64)) error {
 	return l.readers.Follow(ctx, ns, broadcast.FromNow, func() { each("", 0) }, func(m entry) error {
 		if path := l.pathOf(m.subject); path != "" {
@@ -88,11 +90,12 @@ func (l *Log) FollowPaths(ctx context.Context, ns string, each func(sluice.Path,
 	})
 }
 
-// FollowTails calls tell with the last sequence of every path of a namespace, in log order, and then with every event,
-// until ctx ends or the log fails: the caller then begins again. Without a path it says up to where all has been told. Code
+// FollowTails calls tell with the last sequence of every path of a namespace, in the order of the
+// log, and then for every new event, until ctx ends or reading the log fails: then the caller
+// starts again. A call without a path means that everything up to the sequence was passed. Code
 // NotFound for the namespace.
 func (l *Log) FollowTails(ctx context.Context, ns string, tell func(path sluice.Path, seq uint64)) error {
-	told, err := l.LastSeq(ctx, ns) // what is gone by then is never told
+	told, err := l.LastSeq(ctx, ns) // events that were deleted before are never passed
 	if err != nil {
 		return err
 	}
@@ -111,7 +114,8 @@ func (l *Log) FollowTails(ctx context.Context, ns string, tell func(path sluice.
 	})
 }
 
-// pathOf returns the path of an event's subject, "" for other subjects and for paths that no client can ask for.
+// pathOf returns the path of the subject of an event; "" for other subjects and for paths that
+// clients cannot request.
 func (l *Log) pathOf(subject string) sluice.Path {
 	if _, path, err := l.core.Names().ParseSubject(subject); err == nil && !path.Dotted() {
 		return path

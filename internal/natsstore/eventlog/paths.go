@@ -18,49 +18,51 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// pathPage is how many events of a path are read at once.
+// pathPage is the number of events of a path that are read with one request.
 const pathPage = 256
 
-// headroom is the part of the largest message of NATS that is left for the attributes of an event.
+// headroom is the part of the maximum message size of NATS that is reserved for the attributes of
+// an event.
 const headroom = 16 << 10
 
-// PathCommit is the events and records that are stored on paths of a namespace in one step.
+// PathCommit contains events and records that are stored on paths of a namespace in one step.
 type PathCommit struct {
 	Events []sluice.Event
-	Fence  PathFence // nothing is stored unless it holds
+	Fence  PathFence // nothing is stored unless it is true
 	Puts   []PathPut
-	Note   []byte // of the last event; PathNotes returns it
+	Note   []byte // note of the last event, for PathNotes
 }
 
-// PathFence says that the record of a path has a revision; 0: there is none.
+// PathFence is the condition that the record of a path has a revision; 0: there is no record.
 type PathFence struct {
 	Path     sluice.Path
 	Revision uint64
 }
 
-// PathPut is a record that is stored if the one before it has the revision.
+// PathPut is a record that is stored if the previous record has the revision.
 type PathPut struct {
 	PathFence
 
 	Data []byte
-	For  time.Duration // how long it is kept, and then as long as the events of that time; RecordForever, RecordAsEvents
-	Tidy bool          // those before it are removed
+	For  time.Duration // time to keep the record, in addition to the max_age of the log; or RecordForever, RecordAsEvents
+	Tidy bool          // delete the previous records
 }
 
-// How long a record is kept besides a time.
+// Special values of PathPut.For.
 const (
-	RecordForever  time.Duration = -1 // until another takes its place
-	RecordAsEvents time.Duration = -2 // as long as the events that are stored now: it is the last of its path
+	RecordForever  time.Duration = -1 // until another record replaces it
+	RecordAsEvents time.Duration = -2 // as long as events that are stored now: for the last record of a path
 )
 
-// PathRecord returns the record of a path, and its revision, 0 if there is nothing.
-// The leader answers. Code NotFound for the namespace.
+// PathRecord returns the record of a path and its revision; 0 if there is none. The leader answers.
+// Code NotFound for the namespace.
 func (l *Log) PathRecord(ctx context.Context, ns string, path sluice.Path) ([]byte, uint64, error) {
 	msg, err := l.last(ctx, ns, l.core.Names().RecordSubject(ns, path))
 	return msg.Data, msg.Seq, err
 }
 
-// PathTail returns the sequence of the last event on a path that can be read, 0 if there is none. The leader answers.
+// PathTail returns the sequence of the last readable event on a path; 0 if there is none. The
+// leader answers.
 func (l *Log) PathTail(ctx context.Context, ns string, path sluice.Path) (uint64, error) {
 	subject := l.core.Names().Subject(ns, path)
 	msg, err := l.last(ctx, ns, subject)
@@ -70,8 +72,9 @@ func (l *Log) PathTail(ctx context.Context, ns string, path sluice.Path) (uint64
 	return l.lastReadable(ctx, ns, subject)
 }
 
-// lastReadable returns the sequence of the last message of a subject that can be read, 0 if there is none. JetStream has no
-// last message of a subject if that is damaged, and passes over it when it looks for a next one.
+// lastReadable returns the sequence of the last readable message of a subject; 0 if there is none.
+// If the last message of a subject is damaged, JetStream returns no last message, but skips the
+// damaged one in a search for the next message.
 func (l *Log) lastReadable(ctx context.Context, ns, subject string) (uint64, error) {
 	seq, err := l.NextSeq(ctx, ns, subject, 1)
 	if err != nil || seq == 0 {
@@ -90,21 +93,21 @@ func (l *Log) lastReadable(ctx context.Context, ns, subject string) (uint64, err
 	return seq, err
 }
 
-// MaxData returns how many bytes of data an event may have.
+// MaxData returns the maximum number of bytes of the data of an event.
 func (l *Log) MaxData() int { return int(l.core.Conn().MaxPayload()) - headroom }
 
-// last returns the last message of a subject, as the leader has it.
+// last returns the last message of a subject that the leader has.
 func (l *Log) last(ctx context.Context, ns, subject string) (natsstore.StoredMessage, error) {
 	return l.leaders(ctx, ns, natsstore.MessageRequest{Last: subject})
 }
 
-// PathEvents returns the first events on a path after a sequence and up to another, ascending: none
-// only if there are none, whichever replica answers.
+// PathEvents returns the first events on a path after a sequence and up to another, in ascending
+// order. It returns none only if the leader has none.
 func (l *Log) PathEvents(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
 	return l.pathEvents(ctx, ns, path, span{after + 1, upTo}, pathPage)
 }
 
-// pathEvents is PathEvents for the events in a span, so many at most.
+// pathEvents is PathEvents for the events in a span, at most most of them.
 func (l *Log) pathEvents(ctx context.Context, ns string, path sluice.Path, part span, most int) ([]sluice.Event, error) {
 	subject := l.core.Names().Subject(ns, path)
 	msgs, _, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: part.from, Subject: subject, Batch: most})
@@ -120,7 +123,7 @@ func (l *Log) pathEvents(ctx context.Context, ns string, path sluice.Path, part 
 		if e.Seq > part.to {
 			return events, nil
 		}
-		events = append(events, e) // an event that cannot be read comes with its data as it is
+		events = append(events, e) // an event that cannot be decoded has its data unchanged
 	}
 	if len(events) > 0 {
 		return events, nil
@@ -136,9 +139,9 @@ func (l *Log) pathEvents(ctx context.Context, ns string, path sluice.Path, part 
 	return []sluice.Event{e}, nil
 }
 
-// PathNotes returns the notes on the events of a path after a sequence and up to another, ascending, and the
-// sequence of the last event that it looked at: 0 only if there are none. A note that a publisher
-// wrote itself is none.
+// PathNotes returns the notes of events of a path after a sequence and up to another, in ascending
+// order, and the sequence of the last event that it read: 0 only if there are no events. It ignores
+// notes that publishers have written.
 func (l *Log) PathNotes(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) (notes [][]byte, last uint64, err error) {
 	subject := l.core.Names().Subject(ns, path)
 	msgs, _, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
@@ -175,9 +178,10 @@ func (l *Log) PathNotes(ctx context.Context, ns string, path sluice.Path, after,
 	return notes, next.Seq, nil
 }
 
-// CommitPaths stores events and records in one step, all or nothing, and returns the sequence of the last
-// event, or of the record if that is all. It is tried again while the store does not answer, and stored once all the same. Codes: Conflict
-// if a revision is not the stored one; those of Publish.
+// CommitPaths stores events and records atomically, and returns the sequence of the last event, or
+// of the record if there is nothing else. It retries while the store does not answer; IDs prevent
+// that messages are stored twice. Codes: Conflict if a revision is not the stored one; those of
+// Publish.
 func (l *Log) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint64, error) {
 	for i := range c.Events {
 		if err := checkEvent(&c.Events[i]); err != nil {
@@ -212,8 +216,9 @@ func (l *Log) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint64,
 	return last, nil
 }
 
-// commitMessages returns the messages of a commit, the events before the records: a reader that sees the
-// record sees the events that were stored with it. Each has an id, so that it is stored once however often it is sent.
+// commitMessages returns the messages of a commit, the events before the records: a reader that
+// reads the record also finds the events that were stored with it. Each message has an ID, so that
+// it is stored only once.
 func (l *Log) commitMessages(ns string, c PathCommit, ttls []string, token string) ([]*nats.Msg, error) {
 	msgs := make([]*nats.Msg, 0, len(c.Events)+len(c.Puts))
 	for i := range c.Events {
@@ -245,7 +250,8 @@ func (l *Log) commitMessages(ns string, c PathCommit, ttls []string, token strin
 	return msgs, nil
 }
 
-// commitOnce sends the messages and returns the sequence of the last of so many events.
+// commitOnce sends the messages, of which the first events are events, and returns the sequence of
+// the last event.
 func (l *Log) commitOnce(ctx context.Context, ns string, msgs []*nats.Msg, events int) (uint64, error) {
 	if len(msgs) == 1 {
 		limit, cancel := l.core.WhileWritable(ctx)
@@ -257,23 +263,23 @@ func (l *Log) commitOnce(ctx context.Context, ns string, msgs []*nats.Msg, event
 		return ack.Sequence, nil
 	}
 	last, err := l.atomic(ctx, ns, msgs)
-	if natsstore.APICode(err) == codeBatchDuplicate { // the answer to an earlier try was lost
+	if natsstore.APICode(err) == codeBatchDuplicate { // an earlier try without a response has stored them
 		if events == 0 {
 			return 0, nil
 		}
 		return l.lookUp(ctx, ns, unescape(msgs[events-1].Header.Get(streams.HeaderMsgID)))
 	}
-	for range len(msgs) - events { // the records lie behind
+	for range len(msgs) - events { // the records are after the events
 		last--
 	}
 	return last, l.tooLarge(err, msgs...)
 }
 
-// neverExpires is the Nats-TTL of a message that outlives the log's retention.
+// neverExpires is the Nats-TTL of a message that is kept longer than the retention of the log.
 const neverExpires = "never"
 
-// recordTTLs returns the Nats-TTL of each record. One that ends together with events must not do so before
-// them: without it they would be a stream again.
+// recordTTLs returns the Nats-TTL of each record. A record must not expire before the events of its
+// path: without the record they would be a stream again.
 func (l *Log) recordTTLs(ctx context.Context, ns string, puts []PathPut) ([]string, error) {
 	ttls := make([]string, len(puts))
 	for i, put := range puts {
@@ -292,7 +298,8 @@ func (l *Log) recordTTLs(ctx context.Context, ns string, puts []PathPut) ([]stri
 	return ttls, nil
 }
 
-// tidyRecords removes the records that others took the place of. The rest is removed later.
+// tidyRecords deletes the replaced records of paths for which that is requested. If that fails,
+// they are deleted later.
 func (l *Log) tidyRecords(ctx context.Context, ns string, puts []PathPut) {
 	for _, put := range puts {
 		if !put.Tidy && put.For != RecordAsEvents {
@@ -308,8 +315,9 @@ func (l *Log) tidyRecords(ctx context.Context, ns string, puts []PathPut) {
 	}
 }
 
-// letGo has the last record of a path leave the log with the events of its time. Until those before it are removed
-// it must not: they are kept for ever, and would be the last.
+// letGo replaces the last record of a path by one that expires like an event. It must be called
+// after the earlier records were deleted: these never expire, and one of them would become the last
+// record.
 func (l *Log) letGo(ctx context.Context, ns string, put PathPut) error {
 	last, err := l.last(ctx, ns, l.core.Names().RecordSubject(ns, put.Path))
 	if err != nil || !bytes.Equal(last.Data, put.Data) {
@@ -328,7 +336,7 @@ func (l *Log) letGo(ctx context.Context, ns string, put PathPut) error {
 	return l.purgeRecords(ctx, ns, put.Path, last.Seq)
 }
 
-// purgeRecords removes the records of a path up to a revision.
+// purgeRecords deletes the records of a path up to a revision.
 func (l *Log) purgeRecords(ctx context.Context, ns string, path sluice.Path, upTo uint64) error {
 	if upTo == 0 {
 		return nil

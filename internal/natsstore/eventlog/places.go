@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// leadersAnchor returns the place and the subject of the message at a sequence; if that is gone, of the next one; if
-// there is none, of the last one; zero if the log is empty. JetStream does not find the last one by itself where the
-// end of a log was deleted.
+// leadersAnchor returns the message at a sequence; if that was deleted, the next one; if there is
+// none, the last one before the sequence; the zero value if the log is empty. JetStream itself does
+// not find the last message if messages at the end of a log were deleted.
 func (l *Log) leadersAnchor(ctx context.Context, ns string, seq uint64) (natsstore.StoredMessage, error) {
 	place, err := l.leadersPlace(ctx, ns, seq)
 	for low, step := seq, uint64(1); err == nil && place.Seq == 0 && low > 0; step *= 2 {
@@ -33,8 +33,8 @@ func (l *Log) leadersAnchor(ctx context.Context, ns string, seq uint64) (natssto
 	return place, err
 }
 
-// leaders returns a message of a namespace's log as the leader has it; the zero value if there is none. Code NotFound for the
-// namespace.
+// leaders returns a message of the log of a namespace that the leader has; the zero value if there
+// is none. Code NotFound for the namespace.
 func (l *Log) leaders(ctx context.Context, ns string, request natsstore.MessageRequest) (natsstore.StoredMessage, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
 		return natsstore.StoredMessage{}, natsstore.NamespaceMissing(ns)
@@ -46,7 +46,8 @@ func (l *Log) leaders(ctx context.Context, ns string, request natsstore.MessageR
 	return msg, err
 }
 
-// NextSeq returns the sequence of the first message of a subject from a sequence on, as the leader has it; 0 if there is none.
+// NextSeq returns the sequence of the first message of a subject from a sequence on that the leader
+// has; 0 if there is none.
 func (l *Log) NextSeq(ctx context.Context, ns, subject string, from uint64) (uint64, error) {
 	next, err := l.leaders(ctx, ns, natsstore.MessageRequest{Seq: max(from, 1), Next: subject})
 	return next.Seq, err
@@ -57,7 +58,7 @@ func (l *Log) leadersPlace(ctx context.Context, ns string, from uint64) (natssto
 	return l.leaders(ctx, ns, natsstore.MessageRequest{Seq: max(from, 1), Next: ">"})
 }
 
-// seqOf returns the sequence in an answer to a direct get, 0 if there is none.
+// seqOf returns the sequence in a response to a direct get; 0 if there is none.
 func seqOf(msg *nats.Msg) uint64 {
 	seq, err := strconv.ParseUint(natsstore.LastHeader(msg, natsstore.HeaderSequence), 10, 64)
 	if err != nil {
@@ -66,7 +67,8 @@ func seqOf(msg *nats.Msg) uint64 {
 	return seq
 }
 
-// subjects returns the subjects of a namespace's log that match a filter, and how many messages they have.
+// subjects returns the subjects in the log of a namespace that match a filter, with the numbers of
+// their messages.
 func (l *Log) subjects(ctx context.Context, ns, filter string) (map[string]uint64, error) {
 	info, err := natsstore.AskedFor(ctx, natsstore.RequestTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		handle, err := l.core.JetStream().Stream(ctx, l.core.Names().EventsStream(ns))

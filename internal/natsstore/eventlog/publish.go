@@ -17,45 +17,48 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Codes of JetStream that nats.go has no name for.
+// Error codes of JetStream for which nats.go has no constants.
 const (
 	codeWrongLastMsgID = 10070
 	codeRollupFailed   = 10111
 	codeBatchDuplicate = 10201
 )
 
-// MaxBatch is how many events are published at once at most.
+// MaxBatch is the maximum number of events in one call of Publish.
 const MaxBatch = 1000
 
-// publishPatience is how long a publisher waits for the store: an unplanned change of leader
+// publishPatience is the time for which publishing is retried: an unplanned change of the leader
 // takes five to eight seconds.
 const publishPatience = 20 * time.Second
 
-// Exact publishes for callers who choose their ids: an id that the log has under another type, or with other data, is
-// Conflict instead of a duplicate, and nothing of the batch is stored. A retry sends the same event; one that
-// differs is another event, whose publisher has to know that it was not stored. So is an event that the caller may not
-// see: whether it says the same is not told.
+// Exact publishes for callers that choose their IDs. If the log has an event with the ID that
+// differs, for example in the type or the data, Publish returns code Conflict instead of reporting
+// a duplicate, and stores nothing of the batch. A retry sends the same event; a different one is
+// another event, and its publisher must learn that it was not stored. The code is also Conflict if
+// the caller may not see the stored event: whether the two events are equal must not be revealed.
 type Exact struct {
 	*Log
 
-	Shows func(ctx context.Context, ev *sluice.Event) bool // whether the caller may see an event that is stored; nil: always
+	Shows func(ctx context.Context, ev *sluice.Event) bool // whether the caller may see a stored event; nil: always
 }
 
-// Publish is Log.Publish; code Conflict, besides, as Exact says.
+// Publish is Log.Publish, with code Conflict as described for Exact.
 func (x Exact) Publish(ctx context.Context, ns string, events []sluice.Event) ([]sluice.Stored, error) {
 	return x.publish(ctx, ns, events, func(ev *sluice.Event) bool { return x.Shows == nil || x.Shows(ctx, ev) })
 }
 
-// Publish stores events in the order given and says where they lie. Either all of them are
-// stored or none. An id that the log took before, inside the namespace's dedup window, is not
-// stored again: Duplicate is set and Seq is the place of the first. That goes for each event
-// of a batch: those that are there are reported, the others are stored, all or none, so that
-// a batch whose answer was lost can be sent again. While the store does not answer, the same
-// ids are published again for up to 20 seconds; an event whose first answer was lost is then
-// reported as duplicate of itself. The auth attributes of the events are believed from then on.
+// Publish stores events in the given order and returns their sequences. It stores either all of
+// them or none. An event with an ID that was stored before within the dedup window of the namespace
+// is not stored again: Duplicate is set, and Seq is the sequence of the first event. That applies
+// to each event of a batch: existing events are reported, and the others are all stored or none of
+// them. Therefore a batch without a response can be sent again. While the store does not answer,
+// Publish retries with the same IDs for up to 20 seconds; an event that an earlier try has stored
+// is then reported as a duplicate of itself. The auth attributes of the events must be true:
+// Publish stamps them.
 //
-// Each event needs an id and a path. Codes: InvalidRequest; NotFound for the namespace;
-// TooLarge; QuotaExceeded; Unavailable, and then it is not known whether they were stored.
+// Each event needs an ID and a path. Codes: InvalidRequest; NotFound for the namespace; Conflict if
+// the ID belongs to an event on another path; TooLarge; QuotaExceeded; Unavailable: then it is
+// unknown whether the events were stored.
 func (l *Log) Publish(ctx context.Context, ns string, events []sluice.Event) ([]sluice.Stored, error) {
 	return l.publish(ctx, ns, events, nil)
 }
@@ -92,7 +95,7 @@ func (l *Log) publish(ctx context.Context, ns string, events []sluice.Event, exa
 	return b.stored(), nil
 }
 
-// try makes one try to store the events that are not stored yet.
+// try tries once to store the events that are not stored yet.
 func (l *Log) try(ctx context.Context, b *batch) error {
 	err := l.reachable(ctx)
 	if err != nil {
@@ -114,8 +117,9 @@ func (l *Log) try(ctx context.Context, b *batch) error {
 	return err
 }
 
-// reachable waits for a connection, for as long as an answer is waited for. An event that is published without one is kept by the client, and sent
-// when there is one again, long after it was given up: by then another replica has done it, and the log may have forgotten its id.
+// reachable waits for a connection for at most RequestTimeout. The client buffers an event that is
+// published without a connection, and sends it after a reconnect, long after the publisher has
+// given up: by then another replica may have stored it, and its ID may be outside the dedup window.
 func (l *Log) reachable(ctx context.Context) error {
 	again := l.core.Reconnected()
 	if l.core.Conn().Status() != nats.RECONNECTING {
@@ -154,8 +158,8 @@ func (l *Log) publishOne(ctx context.Context, b *batch, i int) error {
 	return nil
 }
 
-// tooLarge adds the limit, and the size of the largest message, to the error for one that NATS does
-// not take; other errors are returned unchanged.
+// tooLarge adds the limit and the size of the largest message to the error for a message that is
+// too large for NATS. It returns other errors unchanged.
 func (l *Log) tooLarge(err error, msgs ...*nats.Msg) error {
 	if !errors.Is(err, nats.ErrMaxPayload) {
 		return err
@@ -168,9 +172,10 @@ func (l *Log) tooLarge(err error, msgs ...*nats.Msg) error {
 	return fmt.Errorf("%w: %w", says.With("limit", limit).With("size", size), err)
 }
 
-// sameAs returns an error (Conflict) if the message at a sequence, which has the event's id, is on another path: a publisher
-// on one path could else keep out events on others, by taking their ids. Of an exact batch it also is one
-// if that says something else. A message that is no longer kept cannot be told apart.
+// sameAs returns an error with code Conflict if the message at a sequence, which has the ID of the
+// event, is on another path: otherwise a publisher on one path could suppress events on others by
+// using their IDs. For an exact batch it also returns an error if the stored event differs or the
+// caller may not see it. A message that is no longer stored counts as the same event.
 func (l *Log) sameAs(ctx context.Context, b *batch, i int, seq uint64) error {
 	e := &b.events[i]
 	stored, err := l.Event(ctx, b.ns, seq)
@@ -191,8 +196,8 @@ func idTaken(e *sluice.Event) error {
 	return sluice.Errorf(sluice.Conflict, "the id %q belongs to an event on another path; ids are unique in a namespace", e.ID).With("id", e.ID)
 }
 
-// publishBatch stores several events as one atomic batch. JetStream refuses a batch with an id
-// that it knows: those are then looked up and left out, and the rest is tried again.
+// publishBatch stores several events as one atomic batch. JetStream refuses a batch with a known
+// ID: then publishBatch looks up the stored events, and the next try sends only the others.
 func (l *Log) publishBatch(ctx context.Context, b *batch, fresh []int) error {
 	msgs := make([]*nats.Msg, len(fresh))
 	for at, i := range fresh {
@@ -201,7 +206,7 @@ func (l *Log) publishBatch(ctx context.Context, b *batch, fresh []int) error {
 			return err
 		}
 		if int64(sizeOf(msg)) > l.core.Conn().MaxPayload() {
-			return l.tooLarge(nats.ErrMaxPayload, msg) // before the others are sent, which would be a batch without an end
+			return l.tooLarge(nats.ErrMaxPayload, msg) // checked before the others are sent, because otherwise the batch would stay open
 		}
 		msgs[at] = msg
 	}
@@ -219,7 +224,8 @@ func (l *Log) publishBatch(ctx context.Context, b *batch, fresh []int) error {
 	return nil
 }
 
-// leaveOut finds the events that are stored already. The error makes the others be tried again.
+// leaveOut finds the events that are already stored. If there are others, it returns a transient
+// error, so that these are tried again.
 func (l *Log) leaveOut(ctx context.Context, b *batch, fresh []int) error {
 	for _, i := range fresh {
 		seq, err := l.lookUp(ctx, b.ns, b.events[i].ID)
@@ -240,15 +246,15 @@ func (l *Log) leaveOut(ctx context.Context, b *batch, fresh []int) error {
 	return errTryRest
 }
 
-// errTryRest is transient by the timeout that it wraps.
+// errTryRest is transient because it wraps a timeout.
 var errTryRest = fmt.Errorf("some of the events are stored: %w", nats.ErrTimeout)
 
-// lookUp returns the sequence of the event with the id if it was stored inside the dedup
-// window, else 0. It offers the log a message with the id that can never be stored: JetStream
-// looks at the id first and names the place of the event that has it, and only then finds that
-// the last id is not the expected one (a server alone) and that this stream has no rollups (a
-// cluster, before it proposes the message to its members). The leader answers, so that nothing
-// stored is missed.
+// lookUp returns the sequence of the event with the ID if it was stored within the dedup window,
+// otherwise 0. It publishes a message with the ID that can never be stored: JetStream first checks
+// the ID, and returns the sequence of the event with the ID. Only then does it check that the last
+// ID is the expected one (on a single server) and that the stream allows rollups (on a cluster,
+// before the message is replicated), which fails. The leader answers. Therefore no stored event is
+// missed.
 func (l *Log) lookUp(ctx context.Context, ns, id string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
 	defer cancel()

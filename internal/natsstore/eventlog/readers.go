@@ -13,26 +13,27 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of what a log's one reader keeps for followers that are a little behind.
+// Limits of the messages that the single reader of a log keeps for followers that are slightly
+// behind.
 const (
 	readersSize   = 128      // messages
 	readersWeight = 1 << 20  // bytes
-	readersAll    = 64 << 20 // bytes of all logs together
+	readersAll    = 64 << 20 // bytes for all logs together
 )
 
-// entry is a message of a log as its one reader hands it to all followers.
+// entry is a message of a log that its single reader passes to all followers.
 type entry struct {
 	subject string
 	seq     uint64
 	weight  int
 	data    []byte
-	batch   string                       // the id of the atomic batch that it was stored with; "": none
-	commits bool                         // it is the last one of the batch
-	event   func() (sluice.Event, error) // decodes it once; an error if it is no event
+	batch   string                       // ID of the atomic batch that it belongs to; "": none
+	commits bool                         // it is the last message of the batch
+	event   func() (sluice.Event, error) // decodes it once; an error if it is not an event
 }
 
-// newReaders returns the readers of all logs: one for each log that has followers in this process, such as feeds, watches,
-// wakes, stream subscriptions and exports.
+// newReaders returns the readers of all logs: one for each log with followers in this process, for
+// example feeds, watches, wakes, stream subscriptions and exports.
 func newReaders(ctx context.Context, l *Log) *broadcast.Broadcaster[entry] {
 	return broadcast.New(shutdown.Lasting(ctx), broadcast.Options[entry]{
 		Source: source{l},
@@ -44,10 +45,10 @@ func newReaders(ctx context.Context, l *Log) *broadcast.Broadcaster[entry] {
 // source reads the log of a namespace.
 type source struct{ log *Log }
 
-// Last returns the last sequence of a namespace's log.
+// Last returns the last sequence of the log of a namespace.
 func (s source) Last(ctx context.Context, ns string) (uint64, error) { return s.log.LastSeq(ctx, ns) }
 
-// Tail reads a namespace's log from behind a sequence on.
+// Tail reads the log of a namespace after a sequence.
 func (s source) Tail(ctx context.Context, ns string, after uint64, each func(entry) error) error {
 	return s.log.core.TailOn(ctx, s.log.core.Names().EventsStream(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		return each(entry{

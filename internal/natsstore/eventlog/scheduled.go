@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Scheduled keeps the events that are stored in their logs at a time.
+// Scheduled stores scheduled events, which are added to their logs at a time.
 type Scheduled struct {
 	log    *Log
 	bucket natsstore.Bucket[scheduledRecord]
 }
 
-// scheduledRecord is how one lies in the bucket. Its data is base64: as JSON it would not stay byte for byte
-// what it is.
+// scheduledRecord is the record of a scheduled event. Its data is encoded in base64 because
+// embedded JSON would not keep its exact bytes.
 type scheduledRecord struct {
 	sluice.Creator
 
@@ -58,13 +58,14 @@ func (r *scheduledRecord) scheduled(revision uint64) model.Scheduled {
 	}
 }
 
-// Scheduled returns the events that are stored at a time.
+// Scheduled returns the store of the scheduled events.
 func (l *Log) Scheduled() Scheduled {
 	return Scheduled{l, natsstore.OpenBucket[scheduledRecord](l.core, streams.Scheduled)}
 }
 
-// Put stores the state of an event, and returns its new revision; one whose revision is 0 is new. Codes InvalidRequest and TooLarge for
-// an event that its log would not take; NotFound for the namespace of a new one; Conflict unless the stored revision is its own.
+// Put stores the state of a scheduled event, and returns its new revision. With revision 0 it
+// creates the event. Codes for a new event: InvalidRequest if its log would refuse it; NotFound for
+// its namespace. Code Conflict unless the stored revision is one.Revision.
 func (s Scheduled) Put(ctx context.Context, one *model.Scheduled) (uint64, error) {
 	e := &one.Event
 	if one.Revision == 0 {
@@ -82,7 +83,7 @@ func (s Scheduled) Put(ctx context.Context, one *model.Scheduled) (uint64, error
 	return s.bucket.Put(ctx, streams.ScheduledKey(e.Namespace, e.ID), recordOf(one), one.Revision)
 }
 
-// Get returns the record of an event. Code NotFound if it is not one that is stored at a time.
+// Get returns a scheduled event. Code NotFound if there is none.
 func (s Scheduled) Get(ctx context.Context, namespace, id string) (model.Scheduled, error) {
 	missing := sluice.Errorf(sluice.NotFound, "scheduled event %q not found in %s", id, namespace)
 	if sluice.CheckNamespaceName(namespace) != nil || sluice.CheckEventID(id) != nil {
@@ -95,12 +96,12 @@ func (s Scheduled) Get(ctx context.Context, namespace, id string) (model.Schedul
 	return r.scheduled(revision), err
 }
 
-// Delete removes one. Code Conflict unless the stored revision is its own.
+// Delete deletes a scheduled event. Code Conflict unless the stored revision is one.Revision.
 func (s Scheduled) Delete(ctx context.Context, one *model.Scheduled) error {
 	return s.bucket.Delete(ctx, streams.ScheduledKey(one.Event.Namespace, one.Event.ID), one.Revision)
 }
 
-// DeleteOf removes all of a namespace.
+// DeleteOf deletes all scheduled events of a namespace.
 func (s Scheduled) DeleteOf(ctx context.Context, namespace string) error {
 	entries, err := s.bucket.List(ctx, streams.ScheduledKeys(namespace))
 	if err != nil {
@@ -113,8 +114,9 @@ func (s Scheduled) DeleteOf(ctx context.Context, namespace string) error {
 	return errors.Join(errs...)
 }
 
-// Watch tells of every one as Bucket.Watch does, until ctx ends: by its key, with nil when it is gone; once
-// all that are stored have been told, with no key and nil.
+// Watch calls f with the key and the value of all scheduled events and their changes, like
+// Bucket.Watch, until ctx ends. The value of a deleted one is nil. After all stored ones, Watch
+// calls f with an empty key and nil.
 func (s Scheduled) Watch(ctx context.Context, f func(key string, one *model.Scheduled)) error {
 	return s.bucket.Watch(ctx, ">", func(e natsstore.Entry[scheduledRecord]) {
 		switch e.Change {

@@ -11,26 +11,27 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Limits of a lookup by id: JetStream has no index of ids, so the log is read, headers only. Every lookup of an id that is not
-// there reads up to these limits.
+// Limits of a search for an ID. JetStream has no index of IDs. Therefore the headers of the log are
+// read, up to these limits if the ID does not exist.
 const (
-	defaultSearch  = 50_000          // messages at the end of the log, and as many around the time in the id
-	searchTime     = 5 * time.Second // an id may be in a message's body, which takes longer
-	searchAtOnce   = 2               // for all
-	searchPatience = 2 * time.Second // for one's turn
+	defaultSearch  = 50_000          // messages at the end of the log, and as many around the time in the ID
+	searchTime     = 5 * time.Second // the ID may be in the body of messages, which takes longer
+	searchAtOnce   = 2               // concurrent searches
+	searchPatience = 2 * time.Second // to wait for another search to end
 
-	clockSkew = 5 * time.Minute // a publisher's clock may be ahead of the log's
+	clockSkew = 5 * time.Minute // by which the clock of a publisher may be ahead of that of the log
 )
 
-// EventByID returns the event with the id. It is found while its id is in the namespace's dedup window, if the
-// id names its place, among the last 50,000 messages of the log, and among as many around the time in a
-// UUIDv7. Of several events with the id one is returned. Codes: NotFound; QuotaExceeded, with retry_after, if others
-// are being looked for.
+// EventByID returns the event with the ID. It finds the event if its ID is in the dedup window of
+// the namespace or contains its sequence, if the event is among the last 50,000 messages of the
+// log, or, for a UUIDv7, among as many messages around the time in the ID. If several events have
+// the ID, it returns one of them. Codes: NotFound; QuotaExceeded, with retry_after, if too many
+// searches are running.
 func (l *Log) EventByID(ctx context.Context, ns, id string) (sluice.Event, error) {
 	return l.eventByID(ctx, ns, id, func(state jetstream.StreamState) (uint64, error) { return l.search(ctx, ns, id, state) })
 }
 
-// EventByIDAnywhere is EventByID for a caller that must find every event: all of the log is read.
+// EventByIDAnywhere is EventByID for a caller that must find every event: it reads the whole log.
 func (l *Log) EventByIDAnywhere(ctx context.Context, ns, id string) (sluice.Event, error) {
 	return l.eventByID(ctx, ns, id, func(state jetstream.StreamState) (uint64, error) { return l.searchAll(ctx, ns, id, state) })
 }
@@ -57,7 +58,8 @@ func (l *Log) eventByID(ctx context.Context, ns, id string, search func(jetstrea
 	return e, err
 }
 
-// search reads a part of the log for the id: around the time in it, if there is one, and the end. 0 if it is not there.
+// search searches parts of the log for the ID: around the time in it, if it contains one, and the
+// end. It returns 0 if it does not find the ID.
 func (l *Log) search(ctx context.Context, ns, id string, state jetstream.StreamState) (uint64, error) {
 	turn := time.NewTimer(searchPatience)
 	defer turn.Stop()
@@ -85,8 +87,8 @@ func (l *Log) search(ctx context.Context, ns, id string, state jetstream.StreamS
 	return l.scanSpan(ctx, ns, id, end, until)
 }
 
-// around returns where an event lies that was made at a time: from a while before it, but not too many events, to the end of
-// the log.
+// around returns the span in which an event is that was created at a time: from shortly before that
+// time, limited in the number of messages, to the end of the log.
 func (l *Log) around(ctx context.Context, ns string, made time.Time, state jetstream.StreamState) (span, error) {
 	early, err := l.before(ctx, ns, made.Add(-clockSkew), state)
 	if err != nil {
@@ -100,8 +102,8 @@ func (l *Log) around(ctx context.Context, ns string, made time.Time, state jetst
 	return span{max(from, state.FirstSeq), state.LastSeq}, nil
 }
 
-// searchAll reads the log for the id: first from the time in it, if there is one, to the end,
-// then the part before. 0 if it is not there.
+// searchAll searches the whole log for the ID: first from the time in it, if it contains one, to
+// the end, then the part before. It returns 0 if it does not find the ID.
 func (l *Log) searchAll(ctx context.Context, ns, id string, state jetstream.StreamState) (uint64, error) {
 	middle := state.FirstSeq
 	if made, ok := UUIDTime(id); ok {
@@ -118,8 +120,8 @@ func (l *Log) searchAll(ctx context.Context, ns, id string, state jetstream.Stre
 	return l.scanSpan(ctx, ns, id, span{state.FirstSeq, middle - 1}, time.Time{})
 }
 
-// scanSpan returns the place of the id among some sequences, 0 if it has none there, or none that was come to until a time; zero:
-// all of them are looked at.
+// scanSpan returns the sequence of the ID in a span; 0 if it is not there, or was not found until
+// the given time. A zero time means no limit.
 func (l *Log) scanSpan(ctx context.Context, ns, id string, part span, until time.Time) (found uint64, err error) {
 	if part.from > part.to {
 		return 0, nil
@@ -133,7 +135,7 @@ func (l *Log) scanSpan(ctx context.Context, ns, id string, part span, until time
 			return false, nil
 		}
 		e, err := l.stamps.eventOf(msg.Subject, msg.Header, nil, meta.Sequence.Stream, meta.Timestamp)
-		if err != nil && e.ContentType != "" { // the id may be in the body
+		if err != nil && e.ContentType != "" { // the ID may be in the body
 			e, err = l.Event(ctx, ns, e.Seq)
 		}
 		if e.ID == id {

@@ -10,12 +10,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Shared is the logs as the reader that subscriptions share reads them.
+// Shared accesses the logs for the shared reader of subscriptions.
 type Shared struct{ Log *Log }
 
 var _ fanout.Log = Shared{}
 
-// Follow calls each for the messages behind a sequence and then for new ones, as Log.TailEvents does for events.
+// Follow calls each for the stored messages after a sequence and then for new ones, like
+// Log.TailEvents for events.
 func (s Shared) Follow(ctx context.Context, ns string, after uint64, each func(fanout.Message) error) error {
 	return s.Log.readers.Follow(ctx, ns, after, nil, func(m entry) error {
 		return each(fanout.Message{Subject: m.subject, Seq: m.seq, Event: m.event})
@@ -25,12 +26,13 @@ func (s Shared) Follow(ctx context.Context, ns string, after uint64, each func(f
 // Subjects returns an empty set of filter subjects.
 func (s Shared) Subjects() fanout.Subjects { return gsl.NewSublist[any]() }
 
-// Bounds returns the sequences of the first stored message and of the last one.
+// Bounds returns the sequences of the first and the last stored message.
 func (s Shared) Bounds(ctx context.Context, ns string) (first, last uint64, err error) {
 	return s.Log.Bounds(ctx, ns)
 }
 
-// Next returns up to limit messages of a subject from a sequence on, ascending; none if the leader has none.
+// Next returns at most limit messages of a subject from a sequence on, in ascending order. It
+// returns none only if the leader has none.
 func (s Shared) Next(ctx context.Context, ns, subject string, from uint64, limit int) ([]fanout.Message, error) {
 	msgs, _, err := s.Log.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: from, Subject: subject, Batch: limit})
 	if err != nil {
@@ -50,7 +52,8 @@ func (s Shared) Next(ctx context.Context, ns, subject string, from uint64, limit
 	return s.leadersNext(ctx, ns, subject, from)
 }
 
-// leadersNext returns the next message of a subject as the leader of the log has it, if there is one: a replica may lag behind.
+// leadersNext returns the next message of a subject that the leader of the log has, if there is
+// one, because a replica may be behind.
 func (s Shared) leadersNext(ctx context.Context, ns, subject string, from uint64) ([]fanout.Message, error) {
 	for {
 		seq, err := s.Log.NextSeq(ctx, ns, subject, from)
@@ -64,6 +67,6 @@ func (s Shared) leadersNext(ctx context.Context, ns, subject string, from uint64
 		case code != sluice.NotFound && code != sluice.WindowExceeded:
 			return nil, err
 		}
-		from = seq + 1 // it is gone meanwhile
+		from = seq + 1 // it was deleted in the meantime
 	}
 }

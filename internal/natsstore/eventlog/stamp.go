@@ -20,11 +20,12 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// authPrefix starts the names of the attributes that name the cause of an event.
+// authPrefix is the prefix of the names of the attributes that identify the cause of an event.
 const authPrefix = "auth"
 
-// stamps makes and checks the proof that an event's auth attributes are true (decision 0011): an
-// HMAC over the whole event. Its zero value has no keys and believes no publisher.
+// stamps creates and verifies stamps, the proof that the auth attributes of an event are true
+// (decision 0011): an HMAC over the whole event. The zero value has no keys and accepts no auth
+// attributes.
 type stamps struct {
 	names streams.Names
 
@@ -34,7 +35,7 @@ type stamps struct {
 
 type stampKey struct {
 	id   string
-	macs *sync.Pool // of HMACs with the secret
+	macs *sync.Pool // HMACs with the secret
 }
 
 func newStampKey(id string, secret []byte) stampKey {
@@ -43,20 +44,20 @@ func newStampKey(id string, secret []byte) stampKey {
 
 // sum returns the HMAC over parts.
 func (k stampKey) sum(parts ...[]byte) []byte {
-	mac := k.macs.Get().(hash.Hash) //nolint:forcetypeassert // the pool has nothing else
+	mac := k.macs.Get().(hash.Hash) //nolint:forcetypeassert // the pool has only such values
 	defer k.macs.Put(mac)
 	mac.Reset()
 	for _, part := range parts {
-		_, _ = mac.Write(part) // a hash takes everything
+		_, _ = mac.Write(part) // Write of a hash never fails
 	}
 	return mac.Sum(nil)
 }
 
-// errNoStampKey is a server's that publishes before it is provisioned.
+// errNoStampKey is the error of a server that publishes before Provision has finished.
 var errNoStampKey = errors.New("no stamp key yet")
 
-// openStamps takes the keys that stamps are made with. They are not rotated: an event that was
-// stamped is believed for as long as it is kept.
+// openStamps loads the keys for stamps. They are not rotated, because the stamp of an event must be
+// valid as long as the event is stored.
 func (l *Log) openStamps(ctx context.Context) error {
 	keys, err := l.core.Keys().For(ctx, sluice.UseStamp)
 	if err != nil {
@@ -72,19 +73,19 @@ func (l *Log) openStamps(ctx context.Context) error {
 	return nil
 }
 
-// seal puts a stamp on a message that names its cause, and takes away any other. The attributes
-// have to be true: a trusted publisher sent them.
+// seal adds a stamp to a message with auth attributes, and removes any other stamp. The attributes
+// must be true, that is, a trusted publisher has sent them.
 func (st *stamps) seal(msg *nats.Msg) error {
 	delete(msg.Header, streams.HeaderStamp)
 	var w written
 	if err := w.read(st.names, msg.Subject, msg.Header, msg.Data); err != nil || !hasAuth(w.Extensions) {
-		return nil //nolint:nilerr // a message that cannot be read has no attributes that could be believed
+		return nil //nolint:nilerr // a message that cannot be decoded has no auth attributes
 	}
 	return st.put(msg, &w)
 }
 
-// sealEvent is seal for the message of an event that the server itself publishes. Code InvalidRequest
-// if a reader would find another cause in it, because its data is a whole CloudEvent.
+// sealEvent is seal for the message of an event that the server publishes. Code InvalidRequest if a
+// reader would decode other auth attributes, because the data of the event is a CloudEvent itself.
 func (st *stamps) sealEvent(msg *nats.Msg, e *sluice.Event) error {
 	if !hasAuth(e.Extensions) {
 		return nil
@@ -114,7 +115,7 @@ func (st *stamps) put(msg *nats.Msg, w *written) error {
 	return nil
 }
 
-// believe takes the auth attributes from an event unless a stamp proves them.
+// believe removes the auth attributes from an event unless a stamp proves them.
 func (st *stamps) believe(w *written, header nats.Header) {
 	if !hasAuth(w.Extensions) || w.err == nil && st.proves(w, header) {
 		return
@@ -158,8 +159,8 @@ func authOf(extensions map[string]string) map[string]string {
 	return auth
 }
 
-// sum returns the HMAC over everything that a receiver gets to see of the event, so that a stamp
-// is worth nothing on another one: each part with its length before it, and the extensions with their
+// sum returns the HMAC over all parts of the event that a receiver gets. Therefore a stamp is
+// invalid on another event. Each part has its length before it, and the extensions have their
 // number.
 func (w *written) sum(key stampKey) []byte {
 	at := ""
@@ -177,7 +178,7 @@ func (w *written) sum(key stampKey) []byte {
 	return key.sum(said, w.Data)
 }
 
-// sortedNames is slices.Sorted of a map's keys, with one allocation.
+// sortedNames is slices.Sorted of the keys of a map, with one allocation.
 func sortedNames[V any](of map[string]V) []string {
 	names := make([]string, 0, len(of))
 	for name := range of {
@@ -191,16 +192,17 @@ func appendPart(to []byte, part string) []byte {
 	return append(binary.BigEndian.AppendUint64(to, uint64(len(part))), part...)
 }
 
-// written is an event as its message says it, before missing attributes are filled in.
+// written is an event as decoded from its message, before missing attributes are set.
 type written struct {
 	sluice.Event
 
 	msgID string
-	err   error // the body cannot be read
+	err   error // why the message cannot be decoded
 }
 
-// read enters the content of a message. Code InvalidRequest if its subject is not a path's or its body
-// is not of the type that it claims; the attributes that could be read are there all the same.
+// read decodes a message. Code InvalidRequest if its subject is not that of a path, its path has no
+// writers, or its body does not have the type that it claims; the attributes that could be decoded
+// are set nevertheless.
 func (w *written) read(names streams.Names, subject string, header nats.Header, data []byte) error {
 	ns, path, pathErr := names.ParseSubject(subject)
 	if pathErr != nil {
@@ -220,8 +222,8 @@ func (w *written) read(names streams.Names, subject string, header nats.Header, 
 	return w.err
 }
 
-// know enters the same as read of the message of an event, without reading it. It reports false for a message that
-// has to be read, because its body may be the event.
+// know sets the same as read of the message of the event, without decoding the message. It returns
+// false for a message that must be decoded, because its body may contain the event.
 func (w *written) know(names streams.Names, subject string, e *sluice.Event) bool {
 	ns, path, err := names.ParseSubject(subject)
 	if err != nil || checkWritable(path) != nil || strings.Contains(strings.ToLower(e.ContentType), "cloudevents") {
@@ -235,7 +237,8 @@ func (w *written) know(names streams.Names, subject string, e *sluice.Event) boo
 	return true
 }
 
-// checkWritable returns an error (InvalidRequest) for a reserved path to which not even the server writes.
+// checkWritable returns an error with code InvalidRequest for a reserved path to which not even the
+// server writes.
 func checkWritable(path sluice.Path) error {
 	if !path.Reserved() || isSystem(path) {
 		return nil
@@ -243,6 +246,6 @@ func checkWritable(path sluice.Path) error {
 	return sluice.Errorf(sluice.InvalidRequest, "path %q: paths that start with /_sys or /$ are reserved", path)
 }
 
-// isSystem reports whether the server writes below the path's first segment: it is the one that
-// permissions keep from others. The other reserved ones have no writer.
+// isSystem reports whether the first segment of the path is the one below which only the server
+// writes; permissions deny it to others. Other reserved paths have no writers.
 func isSystem(path sluice.Path) bool { return path.Segments()[0] == "_sys" }

@@ -15,25 +15,26 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// errLost is the error of a read that found a message which is damaged. JetStream returns none of those behind it.
+// errLost is the error of a read that found a damaged message. JetStream does not return the
+// messages after it.
 var errLost = errors.New("the last message of a path cannot be read")
 
-// Bounds of one request to JetStream for a state.
+// Limits of one request to JetStream for a state.
 const (
-	maxLasts      = 1000      // subjects; it takes 1,024
-	maxListed     = 10_000    // subjects of a log that are listed rather than come upon
-	maxLastsBytes = 256 << 10 // of their names
-	maxUnreadable = 64        // messages at the end of a path that are no events and are passed over
+	maxLasts      = 1000      // subjects; JetStream accepts 1,024
+	maxListed     = 10_000    // subjects of a log up to which they are listed instead of found by reading the log
+	maxLastsBytes = 256 << 10 // of the names of subjects
+	maxUnreadable = 64        // messages at the end of a path that are skipped because they are not events
 )
 
-// State returns the last event of every path as of one sequence: with the events that follow it, nothing is
-// missing and nothing there twice. On a cluster, too, all is in it that was stored before the call. A path whose
-// last event is not visible or is damaged is left out, and so is an event that was removed meanwhile from the
-// middle of the log.
+// State returns the last event of every path as of one sequence: together with the events after
+// that sequence, no event is missing or duplicated. It includes all events that were stored before
+// the call, also on a cluster. It omits a path whose last event is not visible or is damaged, and
+// an event that was deleted from the middle of the log during the call.
 //
-// Codes: NotFound for the namespace; InvalidRequest for a pattern that is none, and for a sequence that the log
-// has not reached; WindowExceeded, with oldest_available_seq and current_seq, if the log begins after the
-// sequence, or retention has overtaken a reader of pages.
+// Codes: NotFound for the namespace; InvalidRequest for an invalid pattern, and for a sequence that
+// the log has not reached; WindowExceeded, with oldest_available_seq and current_seq, if the log
+// starts after the sequence, or if events of the next page were deleted because of the retention.
 func (l *Log) State(ctx context.Context, ns string, q model.StateQuery) (model.StatePage, error) {
 	r, err := l.newStateReader(ctx, ns, q)
 	if err != nil {
@@ -58,15 +59,15 @@ type stateReader struct {
 	log     *Log
 	ns      string
 	q       model.StateQuery
-	lasts   []string // the subjects of which the last messages are wanted
-	filter  string   // a subject that covers them
-	all     uint64   // how many subjects the log has
+	lasts   []string // filters of the subjects whose last messages are wanted
+	filter  string   // a subject that matches all of them
+	all     uint64   // number of subjects in the log
 	at      uint64
-	first   uint64 // at which the log began
-	after   uint64 // paths with their last message up to here were looked at
-	begun   bool   // and some of them were: the next messages must not have left the log
+	first   uint64 // first sequence of the log
+	after   uint64 // paths whose last message is up to here were processed
+	begun   bool   // some paths were processed: the next messages must not have been deleted
 	scanned int
-	known   map[string]uint64 // where subjects' last messages lie
+	known   map[string]uint64 // sequences of the last messages of subjects
 	events  []sluice.Event
 }
 
@@ -97,7 +98,7 @@ func (l *Log) newStateReader(ctx context.Context, ns string, q model.StateQuery)
 	return r, nil
 }
 
-// choose says which subjects are wanted.
+// choose sets the filters for the wanted subjects.
 func (r *stateReader) choose() {
 	if r.q.Path != "" {
 		r.filter = r.log.core.Names().Subject(r.ns, r.q.Path)
@@ -126,8 +127,8 @@ func (r *stateReader) page() model.StatePage {
 	return page
 }
 
-// few reads the state of as many paths as JetStream returns the last messages of; ErrTooMany if there are more,
-// errLost if one of them is damaged.
+// few reads the state with requests for all last messages. It returns ErrTooMany if there are more
+// paths than JetStream allows, errLost if one of the messages is damaged.
 func (r *stateReader) few(ctx context.Context) error {
 	for r.more() {
 		answer, err := r.ask(ctx, lastsOf{r.lasts, r.at, r.batch(), natsstore.DirectMaxBytes})
@@ -138,7 +139,7 @@ func (r *stateReader) few(ctx context.Context) error {
 		if answer.More && len(answer.Msgs) > 0 {
 			end = seqOf(answer.Msgs[len(answer.Msgs)-1])
 		}
-		if r.begun { // the first answer is of one moment
+		if r.begun { // the first answer is consistent by itself
 			err = r.kept(ctx)
 		}
 		r.begun = true
@@ -152,7 +153,7 @@ func (r *stateReader) few(ctx context.Context) error {
 	return nil
 }
 
-// batch returns how many messages to ask for: all that there may be where some of them may not be seen.
+// batch returns the number of messages to request: the maximum if some of them may be invisible.
 func (r *stateReader) batch() int {
 	if r.q.Visible != nil {
 		return maxPage
@@ -160,7 +161,8 @@ func (r *stateReader) batch() int {
 	return r.q.Limit - len(r.events) + 1
 }
 
-// listed reads the state of the paths of a log that has not very many: it lists them, and asks for the last messages of all.
+// listed reads the state of a log with at most maxListed subjects: it lists them, and requests the
+// last messages of all.
 func (r *stateReader) listed(ctx context.Context) error {
 	parts, err := r.list(ctx)
 	if err != nil {
@@ -189,7 +191,8 @@ func (r *stateReader) listed(ctx context.Context) error {
 	return nil
 }
 
-// list returns the subjects that are wanted, in as many parts as it takes to ask for their last messages.
+// list returns the wanted subjects in parts, each of which fits into one request for their last
+// messages.
 func (r *stateReader) list(ctx context.Context) (parts [][]string, err error) {
 	size := maxLastsBytes
 	for _, filter := range r.lasts {
@@ -210,8 +213,8 @@ func (r *stateReader) list(ctx context.Context) (parts [][]string, err error) {
 	return parts, nil
 }
 
-// walk reads the state of any number of paths: it goes through the log and asks of each path that it comes upon
-// where its last message lies.
+// walk reads the state of any number of paths: it reads the log, and requests the last message of
+// each path that it finds.
 func (r *stateReader) walk(ctx context.Context) error {
 	for r.more() {
 		part, err := r.next(ctx)
@@ -235,14 +238,14 @@ func (r *stateReader) walk(ctx context.Context) error {
 	return nil
 }
 
-// stretch is the part of the log after the place that was reached and up to another.
+// stretch is the next part of the log, up to a sequence.
 type stretch struct {
 	end      uint64
 	messages int
-	subjects []string // that may have their last message in it
+	subjects []string // whose last message may be in it
 }
 
-// next returns the stretch of the log that follows.
+// next returns the next stretch of the log.
 func (r *stateReader) next(ctx context.Context) (stretch, error) {
 	return natsstore.AskedFor(ctx, natsstore.RequestTimeout, func(ctx context.Context) (stretch, error) {
 		msgs, _, err := r.log.core.Direct(ctx, r.ns, natsstore.DirectRequest{Seq: r.after + 1, Subject: r.filter, Batch: maxLasts})
@@ -281,7 +284,7 @@ func (r *stateReader) stretch(msgs []*nats.Msg) stretch {
 	return part
 }
 
-// lastOf returns the last messages of some subjects, after the place that was reached.
+// lastOf returns the last messages of subjects that are after r.after.
 func (r *stateReader) lastOf(ctx context.Context, subjects []string) ([]*nats.Msg, error) {
 	var all []*nats.Msg
 	reached := r.after
@@ -302,17 +305,18 @@ func (r *stateReader) lastOf(ctx context.Context, subjects []string) ([]*nats.Ms
 	}
 }
 
-// lastsOf asks for the last messages of subjects as if the log ended at a sequence.
+// lastsOf requests the last messages of subjects as if the log ended at a sequence.
 type lastsOf struct {
 	subjects []string
 	at       uint64
-	batch    int // at most so many
-	bytes    int // and not many more than so many
+	batch    int // maximum number of messages
+	bytes    int // approximate maximum size
 }
 
-// ask returns the last messages that lie after the place that was reached. The message at the end of the range is
-// asked for, too, the anchor: a replica that has not got it yet finds nothing, and is asked again. And a subject whose
-// last message was in a block that is gone is not found by JetStream, unless there is another one to begin looking at.
+// ask returns the last messages that are after r.after. It also requests the message at the end of
+// the range, the anchor: a replica that does not have it yet finds nothing, and the request is
+// retried. In addition, JetStream does not find a subject whose last message was in a deleted block
+// unless the request contains another subject from which its search can start.
 func (r *stateReader) ask(ctx context.Context, want lastsOf) (natsstore.DirectAnswer, error) {
 	return natsstore.AskedFor(ctx, natsstore.RequestTimeout, func(ctx context.Context) (natsstore.DirectAnswer, error) {
 		anchor, err := r.log.leadersAnchor(ctx, r.ns, want.at)
@@ -338,7 +342,8 @@ func (r *stateReader) ask(ctx context.Context, want lastsOf) (natsstore.DirectAn
 	})
 }
 
-// intact is ask for subjects without wildcards. It leaves out those of which the last message is damaged, and finds them by halves.
+// intact is ask for subjects without wildcards. It omits those whose last message is damaged, which
+// it finds by bisection.
 func (r *stateReader) intact(ctx context.Context, want lastsOf) (answer natsstore.DirectAnswer, err error) {
 	if answer, err = r.ask(ctx, want); !errors.Is(err, errLost) {
 		return answer, err
@@ -365,8 +370,8 @@ func (r *stateReader) intact(ctx context.Context, want lastsOf) (answer natsstor
 	return answer, nil
 }
 
-// enter takes the wanted events of messages that lie in a stretch of the log, and goes to its end or, when the page is full, to
-// where it is.
+// enter adds the wanted events of messages in a stretch of the log, and advances r.after to the end
+// of the stretch or, if the page is full, to its last event.
 func (r *stateReader) enter(ctx context.Context, msgs []*nats.Msg, end uint64) error {
 	for _, msg := range msgs {
 		seq := seqOf(msg)
@@ -389,8 +394,9 @@ func (r *stateReader) enter(ctx context.Context, msgs []*nats.Msg, end uint64) e
 	return nil
 }
 
-// kept returns an error (WindowExceeded) if messages after the place that was reached have left the log by age or
-// size. Where nothing was returned yet, they are passed over: one request may have found them and another not.
+// kept returns an error with code WindowExceeded if messages after r.after were deleted because of
+// the retention. If no page was started yet, it skips them: one request may have found them and
+// another not.
 func (r *stateReader) kept(ctx context.Context) error {
 	info, err := r.log.core.EventsInfo(ctx, r.ns)
 	if err != nil {
@@ -404,7 +410,8 @@ func (r *stateReader) kept(ctx context.Context) error {
 	return nil
 }
 
-// eventOf returns the last event of the path of its last message, and whether there is one that is wanted.
+// eventOf returns the last event of a path, given the last message of the path, and whether there
+// is a wanted one.
 func (r *stateReader) eventOf(ctx context.Context, msg *nats.Msg) (sluice.Event, bool, error) {
 	subject := natsstore.LastHeader(msg, natsstore.HeaderSubject)
 	if !r.wants(subject) {
@@ -426,7 +433,7 @@ func (r *stateReader) eventOf(ctx context.Context, msg *nats.Msg) (sluice.Event,
 func (r *stateReader) wants(subject string) bool {
 	_, path, err := r.log.core.Names().ParseSubject(subject)
 	if err != nil {
-		return false // it is no path's
+		return false // it is not the subject of a path
 	}
 	if r.q.Path != "" {
 		return path == r.q.Path
@@ -443,7 +450,7 @@ func (r *stateReader) before(ctx context.Context, subject string, seq uint64) (*
 	}
 	answer, err := older.ask(ctx, lastsOf{[]string{subject}, seq - 1, 2, natsstore.DirectMaxBytes})
 	if errors.Is(err, errLost) {
-		return nil, nil //nolint:nilnil // there is none that can be read
+		return nil, nil //nolint:nilnil // there is no readable one
 	}
 	for _, msg := range answer.Msgs {
 		if natsstore.LastHeader(msg, natsstore.HeaderSubject) == subject {

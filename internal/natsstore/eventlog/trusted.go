@@ -18,27 +18,29 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// trustedQueue is shared by all servers: each event is taken by one of them.
+// trustedQueue is the queue group of all servers: one of them receives each event.
 const trustedQueue = "sluice"
 
-// Codes of JetStream for messages that are refused before they get there, so that every client understands it.
+// Error codes of JetStream for messages that this server refuses. Clients know these codes.
 const (
 	codeBadRequest  = 10003
 	codeUnavailable = 10008
 	codeInternal    = 10000
 )
 
-// Trusted takes the messages of trusted publishers under streams.TrustedSubjects: each message gets a stamp
-// that proves its auth attributes and goes on to the log as it is otherwise. JetStream's answer goes
-// back to the publisher. Nothing is kept meanwhile, because a publisher's reply subject travels inside
-// our own: the publisher sends a message again that had no answer when a server ended.
+// Trusted receives the messages of trusted publishers under streams.TrustedSubjects. It adds a
+// stamp that proves the auth attributes to each message, and publishes the message to the log,
+// otherwise unchanged. It forwards the answer of JetStream to the publisher. It keeps no state in
+// between, because the reply subject of the publisher is part of the one that Trusted uses. If a
+// server stops before it has forwarded an answer, the publisher sends the message again.
 type Trusted struct {
 	log     *Log
-	answers string // begins our reply subjects
+	answers string // prefix of the reply subjects of this server
 	subs    []*nats.Subscription
 }
 
-// OpenTrusted returns when trusted publishers can send; Run ends it. The store has to be provisioned.
+// OpenTrusted starts to receive messages of trusted publishers. Run stops that. The store must be
+// provisioned.
 func (l *Log) OpenTrusted(ctx context.Context) (*Trusted, error) {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
 	defer cancel()
@@ -52,7 +54,7 @@ func (l *Log) OpenTrusted(ctx context.Context) (*Trusted, error) {
 		err = l.core.Conn().FlushWithContext(ctx)
 	}
 	if err != nil {
-		_ = answers.Unsubscribe() // both fail only if the connection is gone, and with it the subscriptions
+		_ = answers.Unsubscribe() // both fail only if the connection is lost, and with it the subscriptions
 		if events != nil {
 			_ = events.Unsubscribe()
 		}
@@ -62,7 +64,7 @@ func (l *Log) OpenTrusted(ctx context.Context) (*Trusted, error) {
 	return t, nil
 }
 
-// Run takes events until ctx is done, which is no error.
+// Run waits until ctx is done, and stops receiving. It returns nil then.
 func (t *Trusted) Run(ctx context.Context) error {
 	<-ctx.Done()
 	for _, sub := range t.subs {
@@ -84,7 +86,7 @@ func (t *Trusted) take(msg *nats.Msg) {
 	}
 }
 
-// stamped returns the message as it is to be stored.
+// stamped returns the message to be stored.
 func (t *Trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
 	for name := range msg.Header {
 		if len(name) >= len(streams.HeaderOwn) && strings.EqualFold(name[:len(streams.HeaderOwn)], streams.HeaderOwn) {
@@ -112,12 +114,12 @@ func (t *Trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
 	return next, t.log.stamps.seal(next)
 }
 
-// wantsAnswer reports whether a publisher wants an answer, and in an inbox: we may write to subjects
-// that it may not.
+// wantsAnswer reports whether a publisher has requested an answer to an inbox. Other subjects are
+// not allowed, because this server may write to subjects to which the publisher may not.
 func wantsAnswer(msg *nats.Msg) bool { return strings.HasPrefix(msg.Reply, "_") }
 
-// giveID gives an id to a message that names its cause and has none: without one, each copy
-// of it would be another event.
+// giveID adds an ID to a message that has auth attributes and no ID: without an ID, each copy of
+// the message would be another event.
 func (t *Trusted) giveID(msg *nats.Msg) error {
 	var w written
 	if err := w.read(t.log.core.Names(), msg.Subject, msg.Header, msg.Data); err != nil {
@@ -132,7 +134,8 @@ func (t *Trusted) giveID(msg *nats.Msg) error {
 	return nil
 }
 
-// answer passes JetStream's answer on to the publisher with the reply subject in ours.
+// answer forwards an answer of JetStream to the reply subject of the publisher, which is part of
+// the subject of the answer.
 func (t *Trusted) answer(msg *nats.Msg) {
 	to := &nats.Msg{Subject: strings.TrimPrefix(msg.Subject, t.answers), Header: msg.Header, Data: msg.Data}
 	if len(msg.Data) == 0 && msg.Header.Get(natsstore.HeaderStatus) == natsstore.StatusNoAnswer {
@@ -153,7 +156,7 @@ func (t *Trusted) send(msg *nats.Msg) {
 	}
 }
 
-// refusal returns an answer as JetStream gives it.
+// refusal returns an error answer in the format of JetStream.
 func refusal(status, code int, text string) []byte {
 	var answer struct {
 		Error struct {
@@ -165,6 +168,6 @@ func refusal(status, code int, text string) []byte {
 		Seq    uint64 `json:"seq"`
 	}
 	answer.Error.Code, answer.Error.ErrCode, answer.Error.Description = status, code, text
-	data, _ := json.Marshal(answer) // numbers and texts can be written
+	data, _ := json.Marshal(answer) // numbers and strings can always be encoded
 	return data
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// windowScan is how many messages one page of a replay window looks at: a filter that matches
-// rarely gets a page that is not full, and a place to go on from.
+// windowScan is the maximum number of messages that are read for one page of a replay window. With
+// a filter that matches rarely, a page is not full, but has a position from which to continue.
 const windowScan = 10_000
 
-// Window returns, in the order of the log, the events that a subscription gets, as far as they
-// were stored within its replay window (S0-50…52). Events from before the subscription began are
-// not its own. Codes: NotFound for an After that is an unknown event's id; WindowExceeded, with
-// oldest_available_seq, current_seq and replay_window_s, if events between After and the window
-// cannot be had any more.
+// Window returns the events of a subscription that were stored within its replay window, in the
+// order of the log (S0-50…52). It does not return events from before the start of the subscription.
+// Codes: NotFound for the unknown ID of an event in q.After; WindowExceeded, with
+// oldest_available_seq, current_seq and replay_window_s, if events between q.After and the window
+// are no longer available.
 func (l *Log) Window(ctx context.Context, sub *sluice.Subscription, q model.WindowQuery) (model.WindowPage, error) {
 	info, err := l.core.EventsInfo(ctx, sub.Namespace)
 	if err != nil {
@@ -45,7 +45,7 @@ func (l *Log) Window(ctx context.Context, sub *sluice.Subscription, q model.Wind
 	if !r.ended || !page.More {
 		return page, nil
 	}
-	// A replica that lags behind does not know the events that it lacks.
+	// A replica that is behind does not know the events that it lacks.
 	next, err := l.NextSeq(ctx, sub.Namespace, r.filter.Subject, r.after+1)
 	if err != nil {
 		return model.WindowPage{}, err
@@ -56,7 +56,7 @@ func (l *Log) Window(ctx context.Context, sub *sluice.Subscription, q model.Wind
 	return page, nil
 }
 
-// windowStart returns the sequence after which a page begins.
+// windowStart returns the sequence after which a page starts.
 func (l *Log) windowStart(ctx context.Context, sub *sluice.Subscription, after string, state jetstream.StreamState) (uint64, error) {
 	opens := time.Now().Add(-sub.ReplayWindow.Std())
 	floor, err := l.before(ctx, sub.Namespace, opens, state)
@@ -84,8 +84,8 @@ func (l *Log) windowStart(ctx context.Context, sub *sluice.Subscription, after s
 	return place, nil
 }
 
-// windowPlace returns the sequence that a cursor means. Code WindowExceeded if it is an id that
-// says of itself that its event is older than the window or the log, and that is not kept.
+// windowPlace returns the sequence of a cursor. Code WindowExceeded if the cursor is an unknown ID,
+// and the time or the sequence in it is before the window or the log.
 func (l *Log) windowPlace(ctx context.Context, ns, after string, opens time.Time, state jetstream.StreamState) (uint64, error) {
 	if after == cursorNow {
 		return state.LastSeq, nil
@@ -113,9 +113,9 @@ func outsideWindow(sub *sluice.Subscription, oldest, current uint64) error {
 		With("oldest_available_seq", oldest).With("current_seq", current).With("replay_window_s", sub.ReplayWindowS)
 }
 
-// Await waits until the log has an event behind the sequence that the subscription gets and
-// that wanted takes, or ctx ends. It returns up to where there is none, and never an error
-// because of ctx.
+// Await waits until the log has an event after the sequence that the subscription gets and for
+// which wanted returns true, or ctx ends. It returns the sequence up to which there is none. It
+// returns no error if ctx ends.
 func (l *Log) Await(ctx context.Context, sub *sluice.Subscription, after uint64, wanted func(*sluice.Event) bool) (uint64, error) {
 	filter := l.core.Names().Superset(sub.Namespace, sub.Pattern)
 	err := l.core.Follow(ctx, l.core.Names().EventsStream(sub.Namespace), jetstream.ConsumerConfig{
@@ -132,7 +132,7 @@ func (l *Log) Await(ctx context.Context, sub *sluice.Subscription, after uint64,
 		return true, nil
 	})
 	if ctx.Err() != nil {
-		return after, nil //nolint:nilerr // nothing came in time, which is an answer
+		return after, nil //nolint:nilerr // no event arrived in time, which is not an error
 	}
 	return after, err
 }

@@ -1,4 +1,5 @@
-// Package knowledgestore keeps embeddings and comparisons, with the states of their jobs, in one stream.
+// Package knowledgestore stores embeddings and comparisons, with the states of their jobs, in one
+// stream.
 package knowledgestore
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Store keeps the records of all namespaces. Its methods may be called at once.
+// Store stores the records of all namespaces. Its methods may be called concurrently.
 type Store struct{ core *natsstore.Store }
 
 var _ knowledge.Records = (*Store)(nil)
@@ -27,7 +28,7 @@ var _ knowledge.Records = (*Store)(nil)
 // New returns the store on a connection.
 func New(core *natsstore.Store) *Store { return &Store{core} }
 
-// Get returns a record as the leader has it. Revision 0: there is none.
+// Get returns a record from the leader. If there is none, its Revision is 0.
 func (s *Store) Get(ctx context.Context, namespace, id string) (knowledge.Record, error) {
 	msg, err := s.core.LeadersMessage(ctx, s.core.Names().Knowledge(), natsstore.MessageRequest{Last: s.core.Names().KnowledgeSubject(namespace, id)})
 	if err != nil || msg.Seq == 0 {
@@ -44,8 +45,8 @@ func (s *Store) recordOf(namespace, subject string, data []byte, seq uint64) (r 
 	return r, err
 }
 
-// Put stores a record and returns its new revision. Code Conflict unless the stored revision is that of
-// the record. With a lifetime it is gone after it.
+// Put stores a record and returns its new revision. Code Conflict unless the stored revision is
+// r.Revision. If life is positive, the record expires after it.
 func (s *Store) Put(ctx context.Context, namespace string, r knowledge.Record, life time.Duration) (uint64, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -72,8 +73,8 @@ func (s *Store) Put(ctx context.Context, namespace string, r knowledge.Record, l
 	return 0, fmt.Errorf("store %s: %w", r.ID, natsstore.StoreError(ctx, err))
 }
 
-// Follow calls each for every record of a namespace, then once caughtUp, then each for every change,
-// until ctx ends or there is trouble.
+// Follow calls each for every record of a namespace, then caughtUp once, then each for every
+// change, until ctx ends or reading fails.
 func (s *Store) Follow(ctx context.Context, namespace string, each func(knowledge.Record), caughtUp func()) error {
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.core.Names().KnowledgeSubjects(namespace)}
 	behind := true
@@ -95,7 +96,8 @@ func (s *Store) Follow(ctx context.Context, namespace string, each func(knowledg
 	return fmt.Errorf("follow %s: %w", namespace, natsstore.StoreError(ctx, err))
 }
 
-// Comparisons returns the comparisons of an own entry, in the order of their last change.
+// Comparisons returns the comparisons of an entry of the namespace, in the order of their last
+// change.
 func (s *Store) Comparisons(ctx context.Context, namespace, entry string) (all []knowledge.Record, err error) {
 	config := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.core.Names().KnowledgeSubject(namespace, streams.Comparisons(entry)) + ".*",
@@ -111,13 +113,13 @@ func (s *Store) Comparisons(ctx context.Context, namespace, entry string) (all [
 	return all, nil
 }
 
-// Purge removes the record with an id, and those whose ids begin with it and a dot.
+// Purge deletes the record with an ID, and those whose IDs start with it and a dot.
 func (s *Store) Purge(ctx context.Context, namespace, id string) error {
 	subject := s.core.Names().KnowledgeSubject(namespace, id)
 	return errors.Join(s.purge(ctx, subject), s.purge(ctx, subject+".>"))
 }
 
-// PurgeAll removes all records of a namespace.
+// PurgeAll deletes all records of a namespace.
 func (s *Store) PurgeAll(ctx context.Context, namespace string) error {
 	return s.purge(ctx, s.core.Names().KnowledgeSubjects(namespace))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// FollowChanges calls each for the changes of a mirror behind a cursor and then for new ones, until each returns an error,
-// ctx ends or the store fails.
+// FollowChanges calls each for the changes of a mirror after a cursor and then for new ones, until
+// each returns an error, ctx ends or reading fails.
 func (s *Store) FollowChanges(ctx context.Context, id string, after uint64, each func(mirror.Followed) error) error {
 	place, entries := s.core.Names().MirrorPlaceSubject(id), strings.TrimSuffix(s.core.Names().MirrorEntriesSubject(id), "*")
 	err := s.core.Tail(ctx, s.core.Names().Mirror(), s.core.Names().MirrorSubjects(id), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {

@@ -1,4 +1,4 @@
-// Package mirrorstore keeps what mirrors have: their entries, gaps and places, in one stream.
+// Package mirrorstore stores the content of mirrors: their entries, gaps and places, in one stream.
 package mirrorstore
 
 import (
@@ -19,13 +19,13 @@ import (
 
 const (
 	gapsShown = 100
-	atOnce    = 40 // atomic batches of this process that are open at once; further ones wait
+	atOnce    = 40 // open atomic batches of this process; further ones wait
 )
 
-// Store keeps what mirrors have. Its methods may be called at once.
+// Store stores the content of mirrors. Its methods may be called concurrently.
 type Store struct {
 	core       *natsstore.Store
-	tombstones time.Duration // for which a tombstone is kept; 0: for ever (S3-58)
+	tombstones time.Duration // time to keep a tombstone; 0: forever (S3-58)
 	batches    chan struct{}
 }
 
@@ -36,8 +36,8 @@ func New(core *natsstore.Store, tombstones time.Duration) *Store {
 	return &Store{core: core, tombstones: tombstones, batches: make(chan struct{}, atOnce)}
 }
 
-// Hold returns a mirror's place, and its entries with the keys, as of one moment. With keys, any
-// replica answers, and may lag behind: the revision of the place tells.
+// Hold returns a consistent view of the place of a mirror and its entries with the keys. With keys,
+// any replica answers, which may be behind: the revision of the place shows that.
 func (s *Store) Hold(ctx context.Context, id string, keys []string) (held mirror.Held, err error) {
 	if len(keys) == 0 {
 		held.Place, err = s.place(ctx, id)
@@ -76,7 +76,7 @@ func hold(entries map[string]mirror.Entry, msg *nats.Msg, seq uint64) error {
 	return err
 }
 
-// place returns a mirror's place as the leader has it.
+// place returns the place of a mirror from the leader.
 func (s *Store) place(ctx context.Context, id string) (mirror.Place, error) {
 	msg, err := s.core.LeadersMessage(ctx, s.core.Names().Mirror(), natsstore.MessageRequest{Last: s.core.Names().MirrorPlaceSubject(id)})
 	if err != nil || msg.Seq == 0 {
@@ -93,14 +93,16 @@ func placeOf(data []byte, seq uint64) (mirror.Place, error) {
 	return at, nil
 }
 
-// headerData is the header with the size of an entry's data, if that is stored behind the entry.
+// headerData is the header with the size of the data of an entry, if the data is stored after the
+// JSON of the entry.
 const headerData = "Sluice-Data"
 
-// MaxEntry returns how many bytes of data and attributes an entry may have.
+// MaxEntry returns the maximum size of the data and attributes of an entry in bytes.
 func (s *Store) MaxEntry() int { return int(s.core.Conn().MaxPayload()) }
 
-// inJSON is the size up to which the data of an entry is a part of its JSON. To store more of it there would cost a check
-// of its syntax, and for binary data or text a third more room and up to six times as much.
+// inJSON is the size up to which the data of an entry is stored in its JSON. With more data the
+// check of the syntax would be expensive, and binary data would need a third more space, text up to
+// six times as much.
 const inJSON = 1 << 10
 
 // encode returns the message of an entry.
@@ -118,7 +120,7 @@ func (s *Store) encode(id string, e *mirror.Entry) *nats.Msg {
 	return msg
 }
 
-// parts returns the JSON of a stored entry, and its data if that is stored behind it.
+// parts returns the JSON of a stored entry, and its data if that is stored after the JSON.
 func parts(msg *nats.Msg) (text, data []byte, err error) {
 	size := 0
 	if apart := natsstore.LastHeader(msg, headerData); apart != "" {
@@ -144,8 +146,8 @@ func entryOf(msg *nats.Msg, seq uint64) (e mirror.Entry, err error) {
 	return e, err
 }
 
-// Commit stores a step whole or not at all, and returns the new revision of the place. Code Conflict
-// unless the stored place has the revision of the given one.
+// Commit stores a step atomically, and returns the new revision of the place. Code Conflict unless
+// the stored revision of the place is c.Place.Revision.
 func (s *Store) Commit(ctx context.Context, id string, c mirror.Commit) (uint64, error) {
 	msgs, err := s.messages(id, c)
 	if err != nil {
@@ -164,7 +166,8 @@ func (s *Store) Commit(ctx context.Context, id string, c mirror.Commit) (uint64,
 	return 0, fmt.Errorf("mirror %s: %w", id, natsstore.StoreError(ctx, err))
 }
 
-// storeTime returns how long a step may take: the slowest disk that is of use stores a MiB in a second.
+// storeTime returns the time limit for storing a step: the slowest supported disk stores one MiB
+// per second.
 func storeTime(msgs []*nats.Msg) time.Duration {
 	size := 0
 	for _, msg := range msgs {
@@ -192,7 +195,8 @@ func (s *Store) publish(ctx context.Context, msgs []*nats.Msg, limit time.Durati
 	return s.core.Atomic(ctx, msgs)
 }
 
-// messages returns the messages of a step. The place is the last: a reader that sees it sees the rest.
+// messages returns the messages of a step. The place is the last one: a reader that reads it also
+// finds the others.
 func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
 	msgs := make([]*nats.Msg, 0, len(c.Entries)+len(c.Gaps)+1)
 	for i := range c.Entries {
@@ -214,7 +218,7 @@ func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
 	}}), nil
 }
 
-// Gaps returns the last gaps of a mirror, ascending.
+// Gaps returns the last gaps of a mirror, in ascending order.
 func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error) {
 	gaps := []sluice.MirrorGap{}
 	err := s.scan(ctx, s.core.Names().MirrorGapsSubject(id), 1, func(msg *nats.Msg, _ uint64, _ bool) (bool, error) {
@@ -230,8 +234,7 @@ func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error)
 	return gaps, err
 }
 
-// Page returns the entries of a mirror behind a cursor in the order of their last change, at most so
-// many.
+// Page returns at most limit entries of a mirror after a cursor, in the order of their last change.
 func (s *Store) Page(ctx context.Context, id string, after uint64, limit int) (mirror.Page, error) {
 	page := mirror.Page{Next: after}
 	err := s.scan(ctx, s.core.Names().MirrorEntriesSubject(id), after+1, func(msg *nats.Msg, seq uint64, last bool) (bool, error) {
@@ -245,8 +248,8 @@ func (s *Store) Page(ctx context.Context, id string, after uint64, limit int) (m
 	return page, err
 }
 
-// Follow calls each for every entry of a mirror, then once caughtUp, then each for every change, until ctx
-// ends or there is trouble.
+// Follow calls each for every entry of a mirror, then caughtUp once, then each for every change,
+// until ctx ends or reading fails.
 func (s *Store) Follow(ctx context.Context, id string, each func(mirror.Entry), caughtUp func()) error {
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.core.Names().MirrorEntriesSubject(id)}
 	behind := true
@@ -267,8 +270,8 @@ func (s *Store) Follow(ctx context.Context, id string, each func(mirror.Entry), 
 	return fmt.Errorf("follow mirror %s: %w", id, natsstore.StoreError(ctx, err))
 }
 
-// scan calls each for the messages of a subject from a sequence on, until it returns false or there is
-// none; last says that no other is stored.
+// scan calls each for the messages of a subject from a sequence on, until each returns false or
+// there are no more; last is true for the last stored message.
 func (s *Store) scan(ctx context.Context, subject string, from uint64, each func(msg *nats.Msg, seq uint64, last bool) (more bool, err error)) error {
 	config := jetstream.ConsumerConfig{FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from}
 	err := s.core.Scan(ctx, s.core.Names().Mirror(), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
@@ -280,7 +283,8 @@ func (s *Store) scan(ctx context.Context, subject string, from uint64, each func
 	return nil
 }
 
-// Purge removes a place of a mirror and everything that was stored before it. What was stored since stays.
+// Purge deletes the place of a mirror with a revision, and everything that was stored before it. It
+// keeps messages that were stored later.
 func (s *Store) Purge(ctx context.Context, id string, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.ListTimeout)
 	defer cancel()

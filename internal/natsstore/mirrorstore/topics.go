@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// pathOf is what the paths of a mirror are counted with.
+// pathOf has the fields of an entry that are needed to count paths.
 type pathOf struct {
 	Change struct {
 		Path sluice.Path `json:"path"`
@@ -21,8 +21,8 @@ type pathOf struct {
 	TombstonedAt time.Time `json:"tombstoned_at"`
 }
 
-// Topics returns the paths of a mirror's entries that begin so, without tombstones, in any order. It reads all
-// entries. Code Unprocessable if there are more than most.
+// Topics returns the paths with a prefix of the entries of a mirror, without tombstones, in no
+// particular order. It reads all entries. Code Unprocessable if there are more than most paths.
 func (s *Store) Topics(ctx context.Context, id, prefix string, most int) ([]sluice.MirroredTopic, error) {
 	at := map[sluice.Path]int{}
 	topics := []sluice.MirroredTopic{}

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// appliedLimit is how long a change waits for this replica to act on it: usually less than a millisecond.
+// appliedLimit is the time for which a change waits until this replica has applied it, which
+// usually takes less than a millisecond.
 const appliedLimit = time.Second
 
-// AwaitApplied returns a function that waits until all engines act on a revision, until ctx ends, or for a
-// second.
+// AwaitApplied returns a function that waits until all engines have applied a revision, until ctx
+// ends, or for a second.
 func AwaitApplied(engines ...*Applied) func(ctx context.Context, revision uint64) {
 	return func(ctx context.Context, revision uint64) {
 		ctx, cancel := context.WithTimeout(ctx, appliedLimit)
@@ -21,14 +22,14 @@ func AwaitApplied(engines ...*Applied) func(ctx context.Context, revision uint64
 	}
 }
 
-// Applied is the revision of the subscriptions up to which an engine acts on their changes.
+// Applied is the revision of the subscriptions up to which an engine has applied their changes.
 type Applied struct {
 	mu       sync.Mutex
 	revision uint64
 	moved    chan struct{} // closed and replaced with each change
 }
 
-// NewApplied returns that nothing is acted on yet.
+// NewApplied returns an Applied with revision 0.
 func NewApplied() *Applied { return &Applied{moved: make(chan struct{})} }
 
 func (a *Applied) enter(revision uint64) {
@@ -39,7 +40,7 @@ func (a *Applied) enter(revision uint64) {
 	a.moved = make(chan struct{})
 }
 
-// wait waits until the engine acts on a revision, or ctx ends.
+// wait waits until the engine has applied a revision, or ctx ends.
 func (a *Applied) wait(ctx context.Context, revision uint64) {
 	for {
 		a.mu.Lock()

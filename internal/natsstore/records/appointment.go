@@ -30,7 +30,7 @@ func (r *appointmentRecord) appointment(revision uint64) sluice.Appointment {
 	return a
 }
 
-// Put stores an appointment over its revision.
+// Put stores an appointment. Code Conflict unless the stored revision is a.Revision.
 func (r Appointments) Put(ctx context.Context, a *sluice.Appointment) (uint64, error) {
 	return r.of.Put(ctx, a.Namespace, a.ID, appointmentRecord{*a, a.Work}, a.Revision)
 }
@@ -41,7 +41,7 @@ func (r Appointments) Get(ctx context.Context, namespace, id string) (sluice.App
 	return record.appointment(revision), err
 }
 
-// Delete removes an appointment at its revision.
+// Delete deletes an appointment. Code Conflict unless the stored revision is a.Revision.
 func (r Appointments) Delete(ctx context.Context, a *sluice.Appointment) error {
 	return r.of.Delete(ctx, a.Namespace, a.ID, a.Revision)
 }

@@ -25,7 +25,7 @@ func (c changes[T]) handle(e natsstore.Entry[T]) {
 	}
 }
 
-// instructions handles the entries of a watch of instructions; key makes their keys.
+// instructions handles the entries of a watch of instructions; key returns their keys.
 func instructions[T any](c changes[T], key func(namespace, id string) string) func(natsstore.Instruction[T]) {
 	return func(i natsstore.Instruction[T]) {
 		c.handle(natsstore.Entry[T]{Key: key(i.Namespace, i.ID), Value: i.Value, Revision: i.Revision, Change: i.Change})

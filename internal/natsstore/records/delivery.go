@@ -23,7 +23,8 @@ func (s Sources) Open(ctx context.Context, sub *sluice.Subscription) (delivery.S
 	return src, nil
 }
 
-// Look scans for events that left the log before the subscription got them.
+// Look searches for events that were deleted from the log before they were delivered to the
+// subscription.
 func (s Sources) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
 	return s.Store.Look(ctx, sub, wanted, lost)
 }
@@ -38,8 +39,8 @@ func (a Arrivals) Join(sub *sluice.Subscription, wake func()) delivery.Seat {
 	return a.Router.Join(sub, wake)
 }
 
-// SharedSources opens the sources of deliveries from the shared reader, or those of subscriptions with
-// consumers of their own.
+// SharedSources opens the sources of deliveries from the shared reader, or those of subscriptions
+// with their own consumers.
 type SharedSources struct {
 	Router *fanout.Router
 	Own    delivery.Sources
@@ -63,8 +64,8 @@ func (s SharedSources) Open(ctx context.Context, sub *sluice.Subscription) (deli
 	return movable(own, moved), nil
 }
 
-// ownSource is the source of a subscription with consumers of its own, which ends when the subscription
-// is to have the shared reader.
+// ownSource is the source of a subscription with its own consumers. It ends when the shared reader
+// is to serve the subscription.
 type ownSource struct {
 	delivery.Source
 
@@ -87,7 +88,7 @@ func movable(own delivery.Source, moved <-chan struct{}) delivery.Source {
 // Ended returns a channel that is closed when the source has to be opened again.
 func (s ownSource) Ended() <-chan struct{} { return s.ended }
 
-// Moved reports whether the subscription has the shared reader now.
+// Moved reports whether the shared reader is to serve the subscription now.
 func (s ownSource) Moved() bool {
 	select {
 	case <-s.moved:
@@ -97,8 +98,8 @@ func (s ownSource) Moved() bool {
 	}
 }
 
-// Look scans for events that left the log before the subscription got them. The shared reader looks by
-// itself.
+// Look searches for events that were deleted from the log before they were delivered to the
+// subscription. The shared reader does that itself.
 func (s SharedSources) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
 	if s.Router.Serves(sub) {
 		return nil
@@ -152,13 +153,13 @@ func (r Replays) Watch(ctx context.Context, change func(rep sluice.Replay, gone 
 	})
 }
 
-// Consumers creates and removes a subscription's consumers.
+// Consumers creates and deletes the consumers of subscriptions.
 type Consumers struct {
 	Store  *deliverystore.Store
-	Forget func(ctx context.Context, sub *sluice.Subscription) error // removes its wake consumers
+	Forget func(ctx context.Context, sub *sluice.Subscription) error // deletes its wake consumers
 }
 
-// Expect notes that a subscription is about to be stored for the first time.
+// Expect records that a subscription is about to be stored for the first time.
 func (c Consumers) Expect(sub *sluice.Subscription) { c.Store.Expect(sub) }
 
 // Ensure creates the subscription's consumers.

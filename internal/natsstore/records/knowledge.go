@@ -39,7 +39,7 @@ type KnowledgeLog struct{ EventLog }
 
 var _ knowledge.Log = KnowledgeLog{}
 
-// FollowChanges calls each when it begins, and then when something was stored.
+// FollowChanges calls each when it starts, and then for every message that is stored.
 func (l KnowledgeLog) FollowChanges(ctx context.Context, namespace string, each func()) error {
 	return l.Log.FollowChanges(ctx, namespace, each)
 }
@@ -52,7 +52,7 @@ type KnowledgeMirrors struct {
 
 var _ knowledge.Mirrors = KnowledgeMirrors{}
 
-// Watch calls change for every mirror, then for none, then for every change.
+// Watch calls change for every mirror, then once with an empty ID and nil, then for every change.
 func (k KnowledgeMirrors) Watch(ctx context.Context, change func(id string, m *sluice.Mirror)) error {
 	return k.Mirrors.Bucket.Watch(ctx, ">", changes[mirror.Stored]{
 		set: func(e natsstore.Entry[mirror.Stored]) {
@@ -67,7 +67,7 @@ func (k KnowledgeMirrors) Watch(ctx context.Context, change func(id string, m *s
 	}.handle)
 }
 
-// Follow calls each for every entry of a mirror, then once caughtUp, then each for every change.
+// Follow calls each for every entry of a mirror, then caughtUp once, then each for every change.
 func (k KnowledgeMirrors) Follow(ctx context.Context, id string, each func(*knowledge.MirrorEntry), caughtUp func()) error {
 	return k.Copies.Follow(ctx, id, func(e mirror.Entry) {
 		is := knownEntry(&e)
@@ -75,7 +75,7 @@ func (k KnowledgeMirrors) Follow(ctx context.Context, id string, each func(*know
 	}, caughtUp)
 }
 
-// Entries returns entries of a mirror by their ids.
+// Entries returns entries of a mirror by their IDs.
 func (k KnowledgeMirrors) Entries(ctx context.Context, id string, entries []string) (map[string]knowledge.MirrorEntry, error) {
 	held, err := k.Copies.Hold(ctx, id, entries)
 	all := make(map[string]knowledge.MirrorEntry, len(held.Entries))

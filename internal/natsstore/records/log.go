@@ -180,7 +180,8 @@ func idsIn(page model.EventPage, of []string) (ids []string) {
 	return ids
 }
 
-// GapsOf returns the ranges of a namespace's log that are lost to damage; nil: none are.
+// GapsOf returns the ranges of the log of a namespace that are lost because of damage; nil: there
+// are none.
 type GapsOf func(namespace string) []sluice.Gap
 
 func (g GapsOf) of(namespace string) []sluice.Gap {
@@ -215,13 +216,13 @@ func (l EventLog) EventAt(ctx context.Context, namespace string, seq uint64) (sl
 	return l.Log.Event(ctx, namespace, seq)
 }
 
-// EventByID returns the event with the id.
+// EventByID returns the event with the ID.
 func (l EventLog) EventByID(ctx context.Context, namespace, id string) (sluice.Event, error) {
 	return l.Log.EventByID(ctx, namespace, id)
 }
 
-// State returns a page of the state, with the gaps that it may lack events of. What is lost before
-// the latest event of a single path does not matter to it.
+// State returns a page of the state, with the gaps whose events may be missing from it. For a
+// single path, gaps before its latest event are irrelevant.
 func (l EventLog) State(ctx context.Context, namespace string, q model.StateQuery) (model.StatePage, error) {
 	page, err := l.Log.State(ctx, namespace, q)
 	after, wants := max(page.First, 1)-1, func(p sluice.Path) bool { return q.Pattern == "" || q.Pattern.Match(p) }

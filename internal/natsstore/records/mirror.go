@@ -54,7 +54,7 @@ type credential struct {
 	Token string `json:"token"`
 }
 
-// Transformed returns a copy in which f was applied to the token.
+// Transformed returns a copy with f applied to the token.
 func (c credential) Transformed(key string, f natsstore.Transform) (_ credential, err error) {
 	c.Token, err = f(c.Token, seal.Place(streams.Credentials, key, "token"))
 	return c, err
@@ -79,7 +79,7 @@ func (c Credentials) Get(ctx context.Context, id string) (string, error) {
 	return is.Token, err
 }
 
-// Put stores the token of a mirror in place of another one.
+// Put stores the token of a mirror, and replaces any other.
 func (c Credentials) Put(ctx context.Context, id, token string) error {
 	for {
 		_, revision, err := c.bucket.Get(ctx, id)
@@ -146,8 +146,8 @@ type MirrorSources struct {
 
 var _ mirror.Sources = MirrorSources{}
 
-// Observe returns a page of the changes of a mirror's source behind a sequence: of a namespace of this
-// server, what the mirror's creator may read.
+// Observe returns a page of the changes of the source of a mirror after a sequence. For a namespace
+// of this server, it returns only changes that the creator of the mirror may read.
 func (s MirrorSources) Observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error) {
 	if m.Remote() {
 		return s.RemoteSource.Observe(ctx, m, credential, since)
@@ -186,7 +186,7 @@ func (s MirrorSources) Observe(ctx context.Context, m *sluice.Mirror, credential
 
 const localPage = 100 // S3-43
 
-// reduce leaves so much of an event's data as a depth has (C10).
+// reduce reduces the data of an event to the depth of a mirror (C10).
 func (s MirrorSources) reduce(ev *sluice.Event, depth sluice.Depth) {
 	switch depth {
 	case sluice.DepthCatalog:
@@ -229,7 +229,7 @@ func (g MirrorGate) Holds(m *sluice.Mirror) model.Decision {
 	return model.Lost
 }
 
-// GatedMirrors is the keeper of mirrors, with the rights that they need.
+// GatedMirrors is the keeper of mirrors with the check of the permissions that they need.
 type GatedMirrors struct {
 	*mirror.Keeper
 	MirrorGate

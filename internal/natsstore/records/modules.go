@@ -22,7 +22,7 @@ func NewModules(store *natsstore.Store) Modules {
 	return Modules{natsstore.OpenBucket[host.Approval](store, streams.Modules)}
 }
 
-// Watch calls change for every approval, and then for every change; nil: it was removed.
+// Watch calls change for every approval, and then for every change, with nil for a deleted one.
 func (m Modules) Watch(ctx context.Context, change func(name string, a *host.Approval)) error {
 	return m.Bucket.Watch(ctx, ">", changes[host.Approval]{
 		set: func(e natsstore.Entry[host.Approval]) {
@@ -47,7 +47,7 @@ func NewModuleLog(log *eventlog.Log, store *natsstore.Store) ModuleLog {
 	return ModuleLog{ActionLog{Log: log, Store: store}, NewWatchLog(log)}
 }
 
-// Has reports whether an event with an ID is on a path behind a sequence.
+// Has reports whether an event with an ID is on a path after a sequence.
 func (l ModuleLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
 	return l.watch.Has(ctx, namespace, path, id, after)
 }

@@ -16,7 +16,7 @@ import (
 type Paths struct {
 	Log       *eventlog.Log
 	Published func(ingest.Publisher) ingest.Publisher // adds the side effects of every publish, such as metrics; nil: none
-	Lost      GapsOf                                  // ranges of a log that are lost to damage; nil: none
+	Lost      GapsOf                                  // ranges of a log that are lost because of damage; nil: none
 }
 
 var _ durable.Store = Paths{}
@@ -39,7 +39,7 @@ func (p Paths) LastSeq(ctx context.Context, namespace string) (uint64, error) {
 // MaxData returns the maximum size of an event's data, in bytes.
 func (p Paths) MaxData() int { return p.Log.MaxData() }
 
-// Gaps returns the ranges of a namespace's log that are lost to damage.
+// Gaps returns the ranges of the log of a namespace that are lost because of damage.
 func (p Paths) Gaps(namespace string) []sluice.Gap { return p.Lost.of(namespace) }
 
 // Events returns events on a path.
@@ -52,7 +52,7 @@ func (p Paths) Notes(ctx context.Context, namespace string, path sluice.Path, af
 	return p.Log.PathNotes(ctx, namespace, path, after, upTo)
 }
 
-// Listen calls each for what is stored on a path.
+// Listen calls each for the messages that are stored on a path.
 func (p Paths) Listen(ctx context.Context, namespace string, path sluice.Path, each func([]durable.News)) (func(), error) {
 	return p.Log.ListenPath(ctx, namespace, path, func(all []eventlog.PathNews) {
 		news := make([]durable.News, len(all))

@@ -36,7 +36,8 @@ func (p Problems) Delete(ctx context.Context, id string, revision uint64) error 
 	return p.bucket.Delete(ctx, id, revision)
 }
 
-// Follow tells of all records and of their changes until ctx is done.
+// Follow calls tell for all records and their changes until ctx is done, with nil for a deleted
+// one.
 func (p Problems) Follow(ctx context.Context, tell func(id string, r *problem.Record)) error {
 	return p.bucket.Watch(ctx, ">", func(e natsstore.Entry[problem.Record]) {
 		switch e.Change {

@@ -27,7 +27,7 @@ func NewRollups(s *natsstore.Store) Rollups {
 	return Rollups{natsstore.OpenBucket[rollup.Block](s, streams.Rollups)}
 }
 
-// Put stores a block over any other of its key.
+// Put stores a block, and replaces any other with the key.
 func (r Rollups) Put(ctx context.Context, key string, b rollup.Block) error {
 	keep := keepMinutes
 	if b.Hour > 0 {
@@ -37,7 +37,7 @@ func (r Rollups) Put(ctx context.Context, key string, b rollup.Block) error {
 	return err
 }
 
-// Follow tells of the stored blocks and of new ones, until ctx is done.
+// Follow calls tell for the stored blocks and new ones, until ctx is done.
 func (r Rollups) Follow(ctx context.Context, tell func(key string, b *rollup.Block)) error {
 	return r.bucket.Watch(ctx, ">", func(e natsstore.Entry[rollup.Block]) {
 		if e.Change == natsstore.Set {

@@ -13,7 +13,7 @@ import (
 // streamSubscription is the stored form of a subscription: the URL of its webhook is sealed.
 type streamSubscription struct{ streamsub.Subscription }
 
-// Transformed returns a copy in which f was applied to the URL.
+// Transformed returns a copy with f applied to the URL.
 func (r streamSubscription) Transformed(key string, f natsstore.Transform) (_ streamSubscription, err error) {
 	if r.Config.URL != "" { // only for a webhook
 		r.Config.URL, err = f(r.Config.URL, seal.Place(streams.StreamWakes, key, "url"))

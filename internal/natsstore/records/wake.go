@@ -58,7 +58,7 @@ func (r Wakes) Get(ctx context.Context, subscription string, path sluice.Path) (
 	return wake.Entry{Consumer: c, Revision: revision}, err
 }
 
-// Put stores a record. Code Unavailable if the store has no room for one more.
+// Put stores a record. Code Unavailable if the store has no space for another one.
 func (r Wakes) Put(ctx context.Context, subscription string, c wake.Consumer, revision uint64) (uint64, error) {
 	if revision == 0 {
 		if err := r.store.MayAdd(); err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Count is how far a stream has come.
+// Count contains the first and last sequence of a stream and the number of its messages.
 type Count struct {
-	Created time.Time `json:"created"` // when the stream was made
+	Created time.Time `json:"created"` // when the stream was created
 	First   uint64    `json:"first"`
 	Last    uint64    `json:"last"`
 	Count   uint64    `json:"count"` // messages
@@ -26,14 +26,14 @@ type Count struct {
 
 // Records is the content of a bucket.
 type Records struct {
-	Created   time.Time         `json:"created"` // when its stream was made
-	Last      uint64            `json:"last"`    // no record is newer
+	Created   time.Time         `json:"created"` // when its stream was created
+	Last      uint64            `json:"last"`    // last sequence of the stream
 	Revisions map[string]uint64 `json:"revisions"`
 
-	Unreadable []string `json:"-"` // keys whose records are there and cannot be read
+	Unreadable []string `json:"-"` // keys whose records exist and cannot be read
 }
 
-// Counts returns how far each of our streams has come, by name. Code Unavailable.
+// Counts returns the counts of all streams of this installation, by name. Code Unavailable.
 func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 	all, err := natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (map[string]Count, error) {
 		all := map[string]Count{}
@@ -54,7 +54,8 @@ func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 	return all, nil
 }
 
-// Records returns the content of a bucket. A record that cannot be read is named, if the server still knows its key.
+// Records returns the content of a bucket. It includes the keys of unreadable records as far as the
+// NATS server knows them.
 func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 	r := Records{Revisions: map[string]uint64{}}
 	name, prefix := s.core.Names().BucketStream(bucket), s.core.Names().KeySubject(bucket, "")
@@ -95,8 +96,9 @@ func (s *Store) WatchRecords(ctx context.Context, bucket string, tell func(key s
 	return natsstore.OpenBucket[json.RawMessage](s.core, bucket).Watch(ctx, ">", func(e natsstore.Entry[json.RawMessage]) { tell(e.Key, e.Revision, e.Change) })
 }
 
-// CompareCounts returns the damage of streams as they are now, compared with how far they had come. A stream that was made anew
-// is another one, and not damaged; a stream may have fewer if its messages are replaced.
+// CompareCounts returns the damage of streams according to their counts before and now. A stream
+// that was created again does not count as damaged. Only a log counts as damaged if messages in its
+// middle are missing, because other streams replace messages.
 func (s *Store) CompareCounts(was, is map[string]Count) (all []sluice.Damage) {
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		before, now := was[name], is[name]
@@ -122,7 +124,7 @@ func (s *Store) CompareCounts(was, is map[string]Count) (all []sluice.Damage) {
 	return all
 }
 
-// inside returns how many sequences between the ends have no message.
+// inside returns the number of sequences between the first and the last that have no message.
 func (c Count) inside() uint64 {
 	if c.Count == 0 {
 		return 0
@@ -130,8 +132,8 @@ func (c Count) inside() uint64 {
 	return c.Last - c.First + 1 - min(c.Count, c.Last-c.First+1)
 }
 
-// CompareRecords returns the damage of a bucket's records as they are now, compared with its former content. Records that were
-// stored or deleted since are not damaged.
+// CompareRecords returns the damage of the records of a bucket according to its content before and
+// now. Records that were stored or deleted in between do not count as damaged.
 func (s *Store) CompareRecords(bucket string, was, is Records) (all []sluice.Damage) {
 	damaged := func(kind sluice.DamageKind, key string, from, to uint64) {
 		all = append(all, sluice.Damage{Kind: kind, Stream: s.core.Names().BucketStream(bucket), Key: key, From: from, To: to})

@@ -15,9 +15,10 @@ import (
 // renameAgain is the interval at which the copy of a stream is compared with the stream.
 const renameAgain = 20 * time.Millisecond
 
-// RenameStream copies a stream that has another prefix, or none, to the prefix of this store, and removes it. Sequences and times
-// of messages stay, and consumers go on where they were. NATS renames no stream: the copy is a mirror with other subjects, which
-// becomes a stream of its own. Nothing else may use the streams.
+// RenameStream copies a stream with another prefix, or none, to a stream with the prefix of this
+// store, and deletes the original. Messages keep their sequences and times, and consumers continue
+// at their positions. NATS cannot rename a stream: the copy is created as a mirror with other
+// subjects, and then changed to a normal stream. Nothing else may use the streams during the call.
 func (s *Store) RenameStream(ctx context.Context, from streams.Names, name string) (StreamState, error) {
 	state, err := s.rename(ctx, from, name)
 	if err != nil {
@@ -38,7 +39,7 @@ func (s *Store) rename(ctx context.Context, from streams.Names, name string) (St
 	if config.Name, ok = s.core.Names().Renamed(from, name); !ok {
 		return StreamState{}, sluice.Errorf(sluice.InvalidRequest, "the stream does not have the prefix %q", from.Prefix())
 	}
-	config.Subjects, config.RePublish = nil, nil // the server republishes anew where that is wanted
+	config.Subjects, config.RePublish = nil, nil // the server sets RePublish again if it is wanted
 	mirror := &jetstream.StreamSource{Name: name}
 	for _, subject := range was.Config.Subjects {
 		to := s.core.Names().RenamedSubject(from, subject)
@@ -68,7 +69,8 @@ func (s *Store) rename(ctx context.Context, from streams.Names, name string) (St
 	return StreamState{Messages: info.State.Msgs, FirstSeq: info.State.FirstSeq, LastSeq: info.State.LastSeq}, js.DeleteStream(ctx, name)
 }
 
-// copyConfig returns a stream's configuration while it is a mirror: with everything that a mirror may have.
+// copyConfig returns the configuration of the copy while it is a mirror, without settings that a
+// mirror must not have.
 func copyConfig(config jetstream.StreamConfig, mirror *jetstream.StreamSource) jetstream.StreamConfig {
 	config.Mirror, config.Subjects = mirror, nil
 	config.FirstSeq, config.AllowAtomicPublish, config.SubjectDeleteMarkerTTL = 0, false, 0
@@ -77,14 +79,14 @@ func copyConfig(config jetstream.StreamConfig, mirror *jetstream.StreamSource) j
 	return config
 }
 
-// wholeCopy waits until the copy has all messages of a stream.
+// wholeCopy waits until the copy has all messages of the original.
 func wholeCopy(ctx context.Context, from, to jetstream.Stream) error {
 	for {
 		has, err := to.Info(ctx)
 		if err != nil {
 			return err
 		}
-		wants, err := from.Info(ctx) // messages may expire meanwhile
+		wants, err := from.Info(ctx) // messages may expire in between
 		if err != nil {
 			return err
 		}
@@ -99,8 +101,8 @@ func wholeCopy(ctx context.Context, from, to jetstream.Stream) error {
 	}
 }
 
-// copyConsumers makes the durable consumers of a stream for its copy: with their filters, from where the last unacknowledged
-// message is.
+// copyConsumers creates the durable consumers of a stream for its copy, with renamed filters. They
+// start after the acknowledged messages.
 func (s *Store) copyConsumers(ctx context.Context, from streams.Names, old, copied jetstream.Stream) error {
 	list := old.ListConsumers(ctx)
 	for info := range list.Info() {

@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// snapshotTimeout bounds each request of a snapshot; the server checks a whole stream before it answers the first.
+// snapshotTimeout is the time limit of each request of a snapshot. The NATS server checks the whole
+// stream before it answers the first.
 const snapshotTimeout = time.Minute
 
 // StreamState is the content of a stream in numbers.
@@ -30,11 +31,11 @@ type StreamState struct {
 // Snapshot is one stream of a backup.
 type Snapshot struct {
 	State  StreamState     `json:"state"`
-	Config json.RawMessage `json:"config"` // the stream's configuration and state, as JetStream's API writes them
+	Config json.RawMessage `json:"config"` // configuration and state of the stream in the format of the JetStream API
 }
 
-// Holds reports whether a stream that was restored from the snapshot is complete: it has all messages but those
-// that have aged out of it meanwhile.
+// Holds reports whether a stream that was restored from the snapshot is complete: it has all
+// messages except those that have expired since.
 func (s Snapshot) Holds(restored StreamState) bool {
 	var stream struct {
 		Config api.StreamConfig `json:"config"`
@@ -42,9 +43,9 @@ func (s Snapshot) Holds(restored StreamState) bool {
 	switch {
 	case json.Unmarshal(s.Config, &stream) != nil || restored.LastSeq < s.State.LastSeq:
 		return false
-	case restored.LastSeq > s.State.LastSeq && stream.Config.SubjectDeleteMarkerTTL == 0: // otherwise a key has expired meanwhile, and left a marker
+	case restored.LastSeq > s.State.LastSeq && stream.Config.SubjectDeleteMarkerTTL == 0: // otherwise a key may have expired since, and left a marker
 		return false
-	case s.State.Messages == 0: // the first sequence of an empty stream is written in two ways
+	case s.State.Messages == 0: // there are two representations of the first sequence of an empty stream
 		return restored.Messages == 0
 	case stream.Config.MaxAge > 0 || stream.Config.AllowMsgTTL:
 		return restored.Messages <= s.State.Messages && restored.FirstSeq >= s.State.FirstSeq
@@ -52,8 +53,8 @@ func (s Snapshot) Holds(restored StreamState) bool {
 	return restored == s.State
 }
 
-// StoredStreams returns the names of the streams and buckets of Sluice that there are, but for the bucket of leases,
-// which is not kept.
+// StoredStreams returns the names of the existing streams and buckets of this installation, except
+// the bucket of leases, which is not part of backups.
 func (s *Store) StoredStreams(ctx context.Context) ([]string, error) {
 	var names []string
 	list := s.core.JetStream().StreamNames(ctx)
@@ -68,8 +69,8 @@ func (s *Store) StoredStreams(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Replicas returns the ids of the replicas that serve this store: those that run, and for a lease's duration those that
-// were killed.
+// Replicas returns the IDs of the replicas that serve this store: the running ones, and killed ones
+// until their leases expire.
 func (s *Store) Replicas(ctx context.Context) ([]string, error) {
 	leases, err := s.core.Leases(ctx, "", nil)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -81,7 +82,8 @@ func (s *Store) Replicas(ctx context.Context) ([]string, error) {
 	return leases.Replicas(ctx)
 }
 
-// SnapshotStream writes a stream with its consumers to data, after the server has checked each of its messages.
+// SnapshotStream writes a stream with its consumers to data. The NATS server checks all messages
+// first.
 func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer) (Snapshot, error) {
 	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout), jsm.WithDomain(s.core.Options().Domain))
 	if err != nil {
@@ -105,9 +107,9 @@ func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer)
 	return Snapshot{State: stateOf(taken.State), Config: config.Bytes()}, nil
 }
 
-// RestoreStream makes a stream that is not there from a snapshot, with as many replicas as this store has, and returns
-// its content in numbers. A log is another incarnation from then on: sequences that were given out after the snapshot are
-// given out again.
+// RestoreStream creates a missing stream from a snapshot, with the number of replicas of this
+// store, and returns its state. A log gets another incarnation, because sequences that were
+// assigned after the snapshot will be assigned again.
 func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (StreamState, error) {
 	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout), jsm.WithDomain(s.core.Options().Domain))
 	if err != nil {
@@ -132,7 +134,7 @@ func stateOf(state api.StreamState) StreamState {
 	return StreamState{Messages: state.Msgs, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}
 }
 
-// unclosed keeps a writer open for the caller.
+// unclosed is a writer that ignores Close.
 type unclosed struct{ io.Writer }
 
 func (unclosed) Close() error { return nil }

@@ -1,9 +1,10 @@
-// Package streamstore works on whole streams: how far they have come, verification of every message, advancing, snapshots.
+// Package streamstore has operations on whole streams: counts, verification of every message,
+// advancing, renaming, snapshots.
 package streamstore
 
 import "github.com/sluice-io/sluice/internal/natsstore"
 
-// Store works on the streams of a store. Its methods may be called at once.
+// Store has operations on whole streams of a store. Its methods may be called concurrently.
 type Store struct{ core *natsstore.Store }
 
 // New returns the streams on a connection.

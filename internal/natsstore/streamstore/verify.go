@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	pathsMost   = 100_000         // paths of a log of which those of unreadable events are looked for
-	verifyStep  = 1000            // messages between two tellings of how far it is
-	moveStep    = 1000            // messages that are written at once to move a stream on
-	moveMost    = 2_000_000       // sequences that a stream with messages is moved on by
-	moveTimeout = 5 * time.Second // for one step
+	pathsMost   = 100_000         // subjects of a log up to which the path of unreadable events is determined
+	verifyStep  = 1000            // messages between two calls of progress
+	moveStep    = 1000            // messages that are written together to advance a stream
+	moveMost    = 2_000_000       // sequences by which a stream with messages is advanced, at most
+	moveTimeout = 5 * time.Second // time limit of one step
 
-	moveMostLedger = 100_000 // sequences that a ledger is moved on by: some 10 MB that stay
+	moveMostLedger = 100_000 // sequences by which a ledger is advanced, at most: about 10 MB that stay
 )
 
-// Verify reads every message of a stream, which has the server check its sum, and returns those that are there and cannot
-// be read. progress is called now and then with how many were read, of how many; it may wait.
+// Verify reads every message of a stream, so that the NATS server checks its checksum, and returns
+// those that exist and cannot be read. It calls progress from time to time with the number of
+// messages that were read, and the total number; progress may block.
 func (s *Store) Verify(ctx context.Context, name string, progress func(read, total uint64)) ([]sluice.Damage, error) {
 	stream, err := s.core.JetStream().Stream(ctx, name)
 	if err != nil {
@@ -60,7 +61,8 @@ func (s *Store) Verify(ctx context.Context, name string, progress func(read, tot
 	return s.unreadable(ctx, stream, gaps)
 }
 
-// unreadable returns the parts of the gaps that neither deletion nor retention explains by now.
+// unreadable returns the parts of the gaps that are caused neither by deletion nor by the
+// retention.
 func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []sequences) (all []sluice.Damage, err error) {
 	if len(gaps) == 0 {
 		return nil, nil
@@ -90,8 +92,10 @@ func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []
 	return all, err
 }
 
-// pathOf returns the path of the events of a log that are there and cannot be read: the index counts the messages of each subject, and
-// where only those of one subject are fewer than that, it is theirs. "" if it is not known, and for a log of very many paths.
+// pathOf returns the path of the unreadable events of a log. The index of the stream counts the
+// messages of each subject: if fewer messages than that can be read for only one subject, the
+// unreadable ones belong to it. It returns "" if the path is unknown, and for a log with more than
+// pathsMost subjects.
 func (s *Store) pathOf(ctx context.Context, stream jetstream.Stream, state jetstream.StreamState, unreadable uint64) (sluice.Path, error) {
 	if state.NumSubjects > pathsMost {
 		return "", nil
@@ -122,7 +126,8 @@ func (s *Store) pathOf(ctx context.Context, stream jetstream.Stream, state jetst
 	return "", nil
 }
 
-// without returns the rest of a range from a first sequence on without those that were deleted, ascending.
+// without returns the parts of a range from a first sequence on without the deleted sequences, in
+// ascending order.
 func without(gap sequences, first uint64, deleted []uint64) (left []sequences) {
 	at, _ := slices.BinarySearch(deleted, gap.from)
 	from := max(gap.from, first)
@@ -138,9 +143,10 @@ func without(gap sequences, first uint64, deleted []uint64) (left []sequences) {
 	return left
 }
 
-// MoveOn has a stream give out no sequence up to the last one again. Its messages stay. The messages that advance it stay in a
-// ledger, of which nothing can be taken away; readers of the ledger pass it over. Code Unprocessable for a distance that would
-// take minutes, or too much of the ledger.
+// MoveOn advances a stream so that it assigns no sequence up to last again. It keeps the messages
+// of the stream. The messages that advance a ledger stay in it, because messages of a ledger cannot
+// be deleted; its readers skip them. Code Unprocessable for a distance that would take minutes, or
+// too much space of a ledger.
 func (s *Store) MoveOn(ctx context.Context, name string, last uint64) error {
 	subject, ok := s.moveSubject(name)
 	if !ok {
@@ -175,14 +181,14 @@ func (s *Store) MoveOn(ctx context.Context, name string, last uint64) error {
 	return nil
 }
 
-// fill writes so many messages and returns the sequence of the last.
+// fill writes n messages and returns the sequence of the last one.
 func (s *Store) fill(ctx context.Context, subject string, n uint64) (last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	var acks []jetstream.PubAckFuture
 	for range n {
 		msg := nats.NewMsg(s.core.WriteSubject(subject))
-		msg.Header.Set("KV-Operation", "PURGE") // readers of the bucket take it for a record that is gone
+		msg.Header.Set("KV-Operation", "PURGE") // readers of the bucket treat it as a deleted record
 		ack, err := s.core.JetStream().PublishMsgAsync(msg)
 		if err != nil {
 			return 0, err
@@ -220,5 +226,5 @@ func (s *Store) moveSubject(stream string) (string, bool) {
 	return "", false
 }
 
-// sequences is a range of them.
+// sequences is a range of sequences.
 type sequences struct{ from, to uint64 }
