@@ -31,7 +31,7 @@ func (x *Index) anybody(v sluice.Verb, t Target, now time.Time) error {
 }
 
 // showsAnybody decides whether an anonymous caller may see an event, under the read lock. Its
-// subscriptions end with the namespace.
+// subscriptions end when the namespace is deleted or closed to anonymous callers.
 func (x *Index) showsAnybody(ev *sluice.Event) model.Decision {
 	if d := x.holdsAnybody(ev.Namespace); d != model.Pass {
 		return d

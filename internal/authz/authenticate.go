@@ -10,7 +10,7 @@ import (
 
 // Check returns the holder of a verified token. Code Unauthenticated, with the reason in the
 // details, if the token is expired or superseded, or its grant, or a grant that it derives from,
-// was revoked or has expired (S0-55). The second result is false if the grant is unknown here;
+// was revoked or has expired (S0-55). Known is false if this replica does not know the grant;
 // another replica may have just created it.
 func (x *Index) Check(c *Claims, now time.Time) (holder sluice.Caller, known bool, err error) {
 	return x.check(c.Grant, HashNonce(c.Nonce), c.Expiry, now)
@@ -25,7 +25,7 @@ func (g *granted) holder() sluice.Caller {
 	return c
 }
 
-// check is Check for a token or ticket given by its grant and the hash of the token's nonce.
+// check is Check for a token or a ticket, from its grant and the hash of the token's nonce.
 func (x *Index) check(grant, nonce string, expiry, now time.Time) (holder sluice.Caller, known bool, err error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

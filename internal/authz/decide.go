@@ -15,7 +15,7 @@ type Target struct {
 	Pattern   sluice.Pattern
 	Entity    string // if set: only the events about this entity on the paths
 
-	event bool // one event on Path; its entity is checked separately (concerns)
+	event bool // the target is one event on Path, whose entity concerns checks
 }
 
 // TargetOf returns the target of an object.
@@ -141,7 +141,8 @@ func (x *Index) ask(c sluice.Caller, v sluice.Verb, t Target, now time.Time) ans
 	return x.listed(c.Grant, v.Tier(), t, now)
 }
 
-// each checks a grant and all grants that it derives from, until one denies.
+// each calls f for a grant and all grants that it derives from, and returns the first answer other
+// than granting. It is unknown if one of them is unknown.
 func (x *Index) each(grant string, now time.Time, f func(*granted) answer) answer {
 	for range sluice.MaxGrantDepth + 1 {
 		g := x.grants[grant]
@@ -201,7 +202,7 @@ func (x *Index) clears(g *granted, label sluice.Label) bool {
 		(g.OnBehalfOf == "" || x.clearances[g.OnBehalfOf].Dominates(label))
 }
 
-// open reports whether grants alone decide.
+// open reports whether the namespace has no list in force, so that grants alone decide.
 func (l *list) open() bool { return l == nil || !l.closed }
 
 // knows reports whether the namespace is visible to a principal.
@@ -248,7 +249,7 @@ func (t Target) under(e *sluice.Access) bool {
 // Same reports whether a caller is the holder of another grant, rather than merely having the same
 // principal, which any issuer can choose: its own grant was issued by root, by the holder of a
 // grant that the other one derives from, by an admin of the object, or by the holder itself,
-// recursively. Anonymous callers cannot be told apart.
+// recursively. All anonymous callers are the same.
 func (x *Index) Same(c sluice.Caller, grant string, about sluice.Object, now time.Time) bool {
 	if c.Unknown() {
 		return grant == ""
@@ -289,9 +290,10 @@ func (x *Index) Answers(c sluice.Caller, namespace string, now time.Time) sluice
 	return who
 }
 
-// AuthType returns the kind of a caller's principal, for authtype (S4-13). A principal is chosen by
-// its issuer, so the whole chain of grants counts: an agent anywhere in it makes the caller an
-// agent, and only root creates a system. An unknown grant in the chain makes the kind unknown.
+// AuthType returns the kind of a caller's principal, for authtype (S4-13). The issuer of a grant
+// chooses its principal, so the whole chain of grants counts: an agent anywhere in it makes the
+// caller an agent, and only root creates a system. An unknown grant in the chain makes the kind
+// unknown.
 func (x *Index) AuthType(c sluice.Caller) string {
 	if c.Grant == "" {
 		return sluice.AuthTypeOf(c.Principal)
@@ -318,7 +320,7 @@ func (x *Index) AuthType(c sluice.Caller) string {
 	return sluice.AuthUnknown
 }
 
-// isPart reports whether a grant equals or derives from another one.
+// isPart reports whether a grant is whole or derives from it.
 func (x *Index) isPart(grant, whole string) bool {
 	for range sluice.MaxGrantDepth + 1 {
 		g := x.grants[grant]

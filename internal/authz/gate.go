@@ -91,9 +91,9 @@ func (l *list) someOf(p sluice.Principal, pattern sluice.Pattern) bool {
 	})
 }
 
-// concerns reports whether an event is about every entity in the grants of the chain. An event that
-// is known only by position, without an ID, matches no entity: it may be a stream, or have left the
-// log.
+// concerns reports whether an event is about every entity in the grants of the chain. An event
+// without an ID, of which only the position is known, matches no entity: it may stand for a stream,
+// or have left the log.
 func (x *Index) concerns(grant string, ev *sluice.Event, now time.Time) bool {
 	return x.each(grant, now, func(g *granted) answer {
 		if of := g.Object.Entity; of == "" || ev.ID != "" && of == ev.Entity() {
@@ -103,7 +103,7 @@ func (x *Index) concerns(grant string, ev *sluice.Event, now time.Time) bool {
 	}) == granting
 }
 
-// decision returns the decision for a subscription that was allowed once.
+// decision converts an answer to the decision for a subscription that was once allowed.
 func decision(a answer) model.Decision {
 	switch a {
 	case granting:

@@ -41,8 +41,8 @@ func (s Subscribing) MaySubscribe(ctx context.Context, sub *sluice.Subscription)
 	return s.Index.Require(model.CallerFrom(ctx), sluice.VerbSubscribe, TargetOf(sub.Object()), time.Now())
 }
 
-// Owns reports whether the caller, who has the same principal as the subscription's creator, is its
-// creator.
+// Owns reports whether the caller is the creator of the subscription. The caller must have the
+// principal of the creator.
 func (s Subscribing) Owns(ctx context.Context, sub *sluice.Subscription) bool {
 	who := model.CallerFrom(ctx)
 	return who.Unbounded() || s.Index.Same(who, sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now())
@@ -84,7 +84,7 @@ type WatchGate struct {
 	Now   func() time.Time
 }
 
-// settled is how long a grant may be unknown to a server because it was just created.
+// settled is how long after its creation a grant may still be unknown to a replica.
 const settled = time.Minute
 
 // Shows decides whether a creator may read an event. A grant that ended so long ago that its record

@@ -17,8 +17,9 @@ type Index struct {
 	lists      map[string]*list               // by namespace
 	clearances map[sluice.Principal]sluice.Label
 	labels     map[string]sluice.Label           // of namespaces
-	tombstones map[string]map[sluice.Path]uint64 // by namespace: the erased sequences
-	// Keys of unreadable records that restrict a namespace, with its name.
+	tombstones map[string]map[sluice.Path]uint64 // by namespace and path: the sequence up to which events are erased
+	// Unreadable has the keys of unreadable records that restrict a namespace, with the namespace's
+	// name.
 	unreadable map[string]string
 	opened     map[string]struct{}              // namespaces open to anonymous callers
 	replicas   map[string]uint64                // the revision that each replica enforces
@@ -27,7 +28,7 @@ type Index struct {
 	caughtUp   bool
 	changed    chan struct{} // closed at the next change
 	until      time.Time     // deadline of decisions, unless always
-	always     bool          // decisions are allowed whenever the index has caught up
+	always     bool          // there is no deadline: the index decides whenever it has caught up
 }
 
 // granted is a grant in a form that is checked without allocation.
@@ -136,8 +137,8 @@ func (x *Index) Parts(grant string, most int) (n int) {
 	return n
 }
 
-// Over returns the keys of grants without derived grants that ended before a time; for sessions,
-// which are many, before another time.
+// Over returns the keys of grants that ended before a time and have no derived grants. Sessions are
+// many, and have a time of their own.
 func (x *Index) Over(before, session time.Time) (keys []string) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -306,5 +307,5 @@ func bit(v sluice.Verb) verbs {
 	return 0
 }
 
-// has reports whether the set has the verb; no set has an unknown one.
+// has reports whether the set has the verb. No set has an unknown verb.
 func (s verbs) has(v sluice.Verb) bool { return s&bit(v) != 0 }

@@ -7,8 +7,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Record is a stored access record; one field is set. Records are changed and emptied, but only
-// those of long expired grants are deleted, so that every change has a revision to wait for.
+// Record is a stored access record with exactly one field set. Records are changed and emptied, so
+// that every change has a revision to wait for. Only records of grants that expired long ago are
+// deleted.
 type Record struct {
 	Grant     *Granted          `json:"grant,omitempty"`
 	ACL       *sluice.ACL       `json:"acl,omitempty"`
@@ -35,8 +36,8 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// bounds returns the namespace that the list head, label or tombstone under a key restricts; "" for
-// other records, whose absence only reduces permissions.
+// bounds returns the namespace that a record restricts, from its key: a list head, a label or a
+// tombstone. It returns "" for other records, without which there are only fewer permissions.
 func bounds(key string) string {
 	parts := strings.Split(key, ".")
 	switch {
@@ -63,7 +64,7 @@ type Granted struct {
 // after one is added, so that the last one cannot be removed.
 type Admins struct {
 	Namespace  string             `json:"namespace"`
-	Closed     bool               `json:"closed"` // the list is in force: it has had an entry
+	Closed     bool               `json:"closed"` // the list is in force, because it has had an entry
 	Principals []sluice.Principal `json:"principals"`
 }
 

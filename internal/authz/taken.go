@@ -9,8 +9,8 @@ import (
 // Touched reports whether a subscription is affected by a revocation.
 type Touched func(sub *sluice.Subscription) bool
 
-// Takes returns the subscriptions affected by a change that removes permissions; nil if it removes
-// none. The index already has the change.
+// Takes selects the subscriptions affected by a change that removes permissions; nil if it removes
+// none. The index must already have the change.
 func (x *Index) Takes(before, after Record) Touched {
 	if after.Unreadable {
 		return func(*sluice.Subscription) bool { return true }
@@ -50,7 +50,7 @@ func ends(before, after *Granted) bool {
 	return before != nil && (after.RevokedAt != nil && before.RevokedAt == nil || after.ExpiresAt.Before(before.ExpiresAt))
 }
 
-// shrinks reports whether an entry was removed.
+// shrinks reports whether an entry of an access list was removed or changed.
 func shrinks(before, after *sluice.ACL) bool {
 	return before != nil && slices.ContainsFunc(before.Entries, func(e sluice.Access) bool { return !slices.Contains(after.Entries, e) })
 }
@@ -83,7 +83,7 @@ func (x *Index) under(link func(*granted) bool) Touched {
 	}
 }
 
-// speaking selects the subscriptions with a grant for a principal in their chain.
+// speaking selects the subscriptions with a grant of a principal, or on its behalf, in their chain.
 func (x *Index) speaking(p sluice.Principal) Touched {
 	return x.under(func(g *granted) bool { return g.Principal == p || g.OnBehalfOf == p })
 }

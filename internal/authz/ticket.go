@@ -44,8 +44,8 @@ func SignTicket(t Ticket, keys [][]byte) (string, error) {
 }
 
 // VerifyTicket returns the content of a ticket that was signed by one of the keys and has not
-// expired. Code Unauthenticated, with the reason in the details. It does not check its issuer's
-// permissions.
+// expired. Code Unauthenticated, with the reason in the details. It does not check the permissions
+// of the ticket's issuer.
 func VerifyTicket(text string, keys [][]byte, now time.Time) (Ticket, error) {
 	bare, ok := strings.CutPrefix(text, ticketPrefix)
 	if !ok || len(text) > maxTicket {

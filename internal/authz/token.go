@@ -24,8 +24,8 @@ const (
 	nonceBytes   = 32
 )
 
-// Claims is the content of a token: all fields except the signature are signed, as canonical JSON
-// (RFC 8785), with Ed25519.
+// Claims is the content of a token. The signature covers all other fields, as canonical JSON (RFC
+// 8785), with Ed25519.
 type Claims struct {
 	Version   int              `json:"token_version"`
 	Grant     string           `json:"token_id"`
@@ -150,7 +150,8 @@ func parse(token string) (Claims, error) {
 	return c, nil
 }
 
-// decode decodes canonical base64: the library ignores line ends.
+// decode decodes canonical base64. It compares the re-encoded text, because the library ignores
+// line breaks.
 func decode(text string) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err == nil && base64.RawURLEncoding.EncodeToString(raw) != text {

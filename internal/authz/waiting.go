@@ -7,11 +7,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// waiting is a request that waits for something under a grant.
+// waiting is a long-running request under a grant.
 type waiting struct{ end context.CancelCauseFunc }
 
-// Live returns an error unless a grant and all that it derives from are in force: code
-// Unauthenticated, with the reason in the details, or Unavailable if that is not known yet.
+// Live returns an error unless a grant and all grants that it derives from are in force. Codes:
+// Unauthenticated, with the reason in the details; Unavailable if permissions have not loaded.
+// Known is false if the grant is unknown.
 func (x *Index) Live(grant string, now time.Time) (known bool, err error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -30,8 +31,9 @@ func ended() *sluice.Error {
 	return refuse(Revoked, "the grant, or a grant that it derives from, was revoked or has expired")
 }
 
-// While returns a context that ends with ctx, or as soon as the caller's grant does: with the
-// cause Unauthenticated, which Lost returns. A caller without a grant waits as long as it likes.
+// While returns a context that ends with ctx, or as soon as the caller's grant ends. In the latter
+// case its cause is the error that Lost returns. For a caller without a grant it ends only with
+// ctx.
 func (x *Index) While(ctx context.Context, c sluice.Caller) (context.Context, context.CancelFunc) {
 	if c.Grant == "" {
 		return context.WithCancel(ctx)
@@ -51,7 +53,8 @@ func (x *Index) While(ctx context.Context, c sluice.Caller) (context.Context, co
 	}
 }
 
-// Lost returns why a context of While has ended before its caller wanted; nil if it has not.
+// Lost returns the error (Unauthenticated) if a context of While has ended because the caller's
+// grant has; nil otherwise.
 func Lost(ctx context.Context) error {
 	if err := context.Cause(ctx); sluice.CodeOf(err) == sluice.Unauthenticated {
 		return err //nolint:wrapcheck // an error of this package
@@ -67,8 +70,8 @@ func (x *Index) leave(grant string, w *waiting) {
 	}
 }
 
-// lasts returns the end of a grant, which is that of the first to end in its chain; the zero time if
-// one was revoked or is unknown. The caller holds the lock.
+// lasts returns the end of a grant, which is the earliest end in its chain; the zero time if a
+// grant in the chain was revoked or is unknown. The caller holds the lock.
 func (x *Index) lasts(grant string) (until time.Time) {
 	for range sluice.MaxGrantDepth + 1 {
 		g := x.grants[grant]

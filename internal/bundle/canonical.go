@@ -16,7 +16,7 @@ import (
 // maxSequence is the last sequence that RFC 8785 can represent.
 const maxSequence = 1<<53 - 1
 
-// invalid returns the error of a bundle that is malformed or contradicts itself.
+// invalid returns the error for a bundle that is malformed or contradicts itself.
 func invalid(format string, args ...any) *sluice.Error {
 	return sluice.Errorf(sluice.Unprocessable, "bundle: "+format, args...)
 }
@@ -37,7 +37,7 @@ func split(data []byte) (map[string][]byte, error) {
 		if _, ok := members[name]; ok || strings.Contains(name, `\`) {
 			return nil, invalid("member %.100q is ambiguous", name)
 		}
-		at = afterSpace(data, afterSpace(data, end)+1) // behind the colon
+		at = afterSpace(data, afterSpace(data, end)+1) // after the colon
 		end = endOfValue(data, at)
 		members[name] = data[at:end:end]
 		if at = afterSpace(data, end); data[at] == ',' {
@@ -47,8 +47,8 @@ func split(data []byte) (map[string][]byte, error) {
 	return members, nil
 }
 
-// assemble is the inverse of split for canonical members with plain names: it returns the canonical
-// object, and where the value of one of the members is in it.
+// assemble is the inverse of split for canonical members with plain names. It returns the canonical
+// object, and the position in it of the value of the named member.
 func assemble(members map[string][]byte, name string) (text []byte, at int) {
 	size := 1 << 10
 	for _, value := range members {
@@ -75,8 +75,8 @@ func afterSpace(data []byte, at int) int {
 	return at
 }
 
-// endOfValue returns the end of the JSON value that starts at a position of valid JSON. Of other
-// text it returns a position within it.
+// endOfValue returns the end of the JSON value that starts at a position of valid JSON. For invalid
+// JSON it returns some position within the text.
 func endOfValue(data []byte, at int) int {
 	for depth := 0; at < len(data); at++ {
 		switch data[at] {
@@ -119,7 +119,7 @@ func endOfString(data []byte, at int) int {
 
 // shape is the result of a walk through a JSON text.
 type shape struct {
-	exact         bool // RFC 8785 keeps the value of each number
+	exact         bool // RFC 8785 preserves the value of each number
 	depth, values int  // levels of arrays and objects; commas and brackets
 }
 
@@ -150,7 +150,8 @@ func shapeOf(text []byte) shape {
 	return s
 }
 
-// survives reports whether a number keeps its value in RFC 8785, where it is a double.
+// survives reports whether a number keeps its value in RFC 8785, which represents numbers as
+// doubles.
 func survives(number string) bool {
 	double, err := strconv.ParseFloat(number, 64)
 	if err != nil {
@@ -160,7 +161,8 @@ func survives(number string) bool {
 	return err == nil && (text == number || decimalOf(text) == decimalOf(number))
 }
 
-// decimal is a number as digits without zeros at both ends, and the power of ten of the last one.
+// decimal is a number as digits without leading and trailing zeros, and the power of ten of the
+// last digit.
 type decimal struct {
 	negative bool
 	digits   string
@@ -179,7 +181,7 @@ func decimalOf(number string) decimal {
 	exponent := -len(fraction)
 	if n, err := strconv.Atoi(power); err == nil {
 		exponent += n
-	} else if power != "" { // as far from zero as no double is
+	} else if power != "" { // outside the range of doubles
 		return decimal{digits: number}
 	}
 	kept := strings.TrimRight(digits, "0")

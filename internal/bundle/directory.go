@@ -18,7 +18,8 @@ import (
 	"github.com/sluice-io/sluice/internal/jsonarray"
 )
 
-// The files of a directory besides those that its manifest names. A receipt may be put beside them.
+// The files of a directory that its manifest does not name. The receipt may be added after the
+// import.
 const (
 	ManifestFile = "manifest.json"
 	sumsFile     = "SHA256SUMS"
@@ -27,14 +28,14 @@ const (
 
 // Limits of a directory, in bytes and files.
 const (
-	maxInline   = 64 << 10 // content of an entry that is in the entry
-	entriesSize = 8 << 20  // a file of entries; a larger one has one entry
+	maxInline   = 64 << 10 // content of an entry that is inline in the entry
+	entriesSize = 8 << 20  // of a file of entries; a larger file has only one entry
 	maxFile     = MaxContent
 	maxManifest = 32 << 20
 	maxFiles    = 100_000
 )
 
-// manifestType is the type of the document that is signed in a directory.
+// manifestType is the type of the signed document of a directory.
 const manifestType = "application/vnd.sluice.bundle.manifest+json"
 
 // file is a file of a directory.
@@ -61,8 +62,9 @@ func entriesName(n int) string { return fmt.Sprintf("entries-%05d.ndjson", n) }
 // dataName returns the name of the file with content of a digest and media type.
 func dataName(sum, contentType string) string { return "data/" + sum + "." + extensionOf(contentType) }
 
-// isDataName reports whether a name has the form of a data file's, and of which digest: lower-case
-// letters and digits only, so that it is valid and unique on every file system.
+// isDataName reports whether a name has the form of a data file's name, and returns the digest in
+// it. Such names have only lower-case letters and digits, so they are valid and unique on every
+// file system.
 func isDataName(name string) (sum string, ok bool) {
 	rest, ok := strings.CutPrefix(name, "data/")
 	sum, extension, dot := strings.Cut(rest, ".")
@@ -93,8 +95,8 @@ func extensionOf(contentType string) string {
 	return "bin"
 }
 
-// Manifest is the signed statement of a directory, and its files in ascending order of their names. It is not
-// verified yet; Judge does that.
+// Manifest is the signed statement of a directory, and its files in ascending order of their names.
+// Its signature is not verified yet; Judge does that.
 type Manifest struct {
 	Signed
 
@@ -114,8 +116,8 @@ func (m *Manifest) Size() (n int64) {
 // Sum returns the SHA-256 of the manifest as it was read, in hex.
 func (m *Manifest) Sum() string { return hexSum(m.text) }
 
-// members returns the members of the manifest without signature; files of the directory are one a line if
-// it is for people.
+// members returns the members of the manifest without its signature. Between separates the files in
+// the list of files: a line break for people, nothing for the signed form.
 func (m *Manifest) members(between string) (map[string][]byte, error) {
 	members, err := membersOf(&m.Header)
 	if err != nil {
@@ -132,7 +134,7 @@ func (m *Manifest) members(between string) (map[string][]byte, error) {
 	return members, nil
 }
 
-// seal sets the signed message.
+// seal computes the message to sign.
 func (m *Manifest) seal() error {
 	members, err := m.members("")
 	if err != nil {
@@ -143,7 +145,7 @@ func (m *Manifest) seal() error {
 	return nil
 }
 
-// format returns the manifest as a file, a member and a file a line.
+// format returns the manifest as a file, with each member and each file name on a line of its own.
 func (m *Manifest) format() ([]byte, error) {
 	members, err := m.members("\n")
 	if err != nil {
@@ -161,8 +163,8 @@ func (m *Manifest) format() ([]byte, error) {
 	return append(b, "\n}\n"...), nil
 }
 
-// ParseManifest parses a manifest and checks its form. Codes: Unprocessable, BundleSignatureInvalid if the
-// signature is none.
+// ParseManifest parses a manifest and checks its form. Codes: Unprocessable; BundleSignatureInvalid
+// if the signature is malformed.
 func ParseManifest(text []byte) (*Manifest, error) {
 	members, err := split(text)
 	if err != nil {
@@ -223,7 +225,7 @@ func (m *Manifest) checkFiles() error {
 	return nil
 }
 
-// sums returns the file SHA256SUMS: the manifest, and every file that it names.
+// sums returns the content of the file SHA256SUMS, with the manifest and every file that it names.
 func (m *Manifest) sums() []byte {
 	b := fmt.Appendf(nil, "%s  %s\n", hexSum(m.text), ManifestFile)
 	for _, f := range m.files {
@@ -232,8 +234,9 @@ func (m *Manifest) sums() []byte {
 	return b
 }
 
-// readFile reads a regular file of at most so many bytes into a buffer, which grows if it is too
-// small. Code Unprocessable for a link, a directory or a device, and for a file that is larger or changes.
+// readFile reads a regular file of at most most bytes into a buffer, which grows if it is too
+// small. Code Unprocessable for a link, a directory or a device, and for a file that is larger or
+// changes.
 func readFile(root *os.Root, name string, most int64, buffer []byte) ([]byte, error) {
 	before, err := root.Lstat(name)
 	if err != nil {
@@ -280,7 +283,8 @@ func missing(name string, err error) error {
 	return fmt.Errorf("bundle: %w", err)
 }
 
-// readDeclared is readFile for a file of the manifest, with exactly the declared bytes.
+// readDeclared is readFile for a file of the manifest. It returns an error unless the file has
+// exactly the declared content.
 func readDeclared(root *os.Root, f *file, buffer []byte) ([]byte, error) {
 	content, err := readFile(root, f.Name, f.Size, buffer)
 	if err != nil {

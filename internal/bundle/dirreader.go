@@ -14,15 +14,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Directory is a bundle in a directory, and is not verified yet.
+// Directory is a bundle in a directory that is not verified yet.
 type Directory struct {
 	*Manifest
 
 	root *os.Root
 }
 
-// OpenDirectory reads the manifest of a directory and checks its form. Codes: Unprocessable,
-// BundleSignatureInvalid if the signature is none.
+// OpenDirectory reads the manifest of a directory and checks its form. The caller must close the
+// directory. Codes: Unprocessable; BundleSignatureInvalid if the signature is malformed.
 func OpenDirectory(path string) (*Directory, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func openManifest(root *os.Root) (*Directory, error) {
 	return &Directory{m, root}, nil
 }
 
-// Close ends the reading, of its content, too.
+// Close closes the directory. Its Content cannot be read afterwards.
 func (d *Directory) Close() error {
 	if err := d.root.Close(); err != nil {
 		return fmt.Errorf("bundle: %w", err)
@@ -55,9 +55,10 @@ func (d *Directory) Close() error {
 	return nil
 }
 
-// Verify returns the content if a trusted key of the source signed the manifest and the directory has
-// exactly the files that it declares, byte for byte, with the entries that its header declares. It
-// reads all of them, in bounded memory. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable with the name of the file.
+// Verify returns the content if a trusted key of the source signed the manifest and the directory
+// has exactly the files that it declares, byte for byte, with the entries that its header declares.
+// It reads all files, in bounded memory. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable
+// with the name of the file.
 func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 	if err := d.verify(trust); err != nil {
 		return nil, err
@@ -104,8 +105,8 @@ func addTo(t *tally, w *wire) error {
 	return t.add(w, sum)
 }
 
-// Check returns an error (Unprocessable) unless the directory has exactly the declared files, all of them regular,
-// and a list of them. Their content is not read.
+// Check returns an error (Unprocessable) unless the directory has exactly the declared files, all
+// of them regular, and a correct SHA256SUMS. It does not read the content of the declared files.
 func (d *Directory) Check() error {
 	found := 0
 	err := fs.WalkDir(d.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -141,7 +142,7 @@ func (d *Directory) Check() error {
 	return nil
 }
 
-// wrapped returns an error of the file system with its context, and one with a code as it is.
+// wrapped adds context to an error of the file system, and returns an error with a code unchanged.
 func wrapped(err error) error {
 	if _, ok := errors.AsType[*sluice.Error](err); ok || err == nil {
 		return err

@@ -7,23 +7,24 @@ import (
 	"sync"
 )
 
-// walk is a reading of the entries of a directory. Files are read and parsed on goroutines, while the entries of
-// the one before are used.
+// walk reads the entries of a directory. Goroutines read and parse files ahead while the entries of
+// the previous file are used.
 type walk struct {
 	dir   *Directory
 	ahead int               // files that are parsed ahead
-	check func(*wire) error // of each entry, while its file is parsed; may be called at once
-	spare chan []byte       // buffers of files whose entries were used; nil: an entry keeps the memory that it refers to
+	check func(*wire) error // called for each entry while its file is parsed; must be safe for concurrent use
+	spare chan []byte       // buffers that can be reused; nil: entries keep the memory that they refer to
 }
 
-// lines are a file of entries.
+// lines is a parsed file of entries.
 type lines struct {
 	entries []*wire
-	text    []byte // that the entries refer to
+	text    []byte // memory that the entries refer to
 	err     error
 }
 
-// each calls yield with each entry and its content. It uses nothing of a file that is not the declared one.
+// each calls yield with each entry and its content. It passes on nothing from a file that differs
+// from the declared one.
 func (w *walk) each(ctx context.Context, yield func(*wire, []byte) error) error {
 	var data []byte
 	return w.files(ctx, func(l *lines) error {
@@ -46,7 +47,7 @@ func (w *walk) each(ctx context.Context, yield func(*wire, []byte) error) error 
 	})
 }
 
-// files calls use with each file of entries, in order. When it returns, none is being parsed.
+// files calls use with each file of entries, in order. When it returns, no file is being parsed.
 func (w *walk) files(ctx context.Context, use func(*lines) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -76,7 +77,7 @@ func (w *walk) files(ctx context.Context, use func(*lines) error) error {
 	return nil
 }
 
-// parse reads the nth file of entries, and parses it if it is the declared one.
+// parse reads the nth file of entries, and parses it if it has the declared content.
 func (w *walk) parse(ctx context.Context, n int) *lines {
 	var buffer []byte
 	select {
@@ -123,7 +124,7 @@ func (d *Directory) lines(ctx context.Context, n int, buffer []byte) ([]byte, er
 	return text, err
 }
 
-// content reads the content of an entry that has it in a file into a buffer.
+// content reads the content of an entry from the file that the entry names, into a buffer.
 func (d *Directory) content(w *wire, buffer []byte) ([]byte, error) {
 	f := d.named[w.file]
 	if _, ok := isDataName(w.file); f == nil || !ok {

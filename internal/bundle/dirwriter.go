@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// DirectoryWriter writes a bundle as plain files: entries-00001.ndjson and so on, data/<sha256>.<extension>
-// for content that is large or no text, SHA256SUMS, and manifest.json as the last one. It keeps one file
-// in memory.
+// DirectoryWriter writes a bundle as plain files: entries-00001.ndjson and so on,
+// data/<sha256>.<extension> for content that is large or not text, SHA256SUMS, and finally
+// manifest.json. It keeps one file in memory.
 type DirectoryWriter struct {
 	put     func(name string, content []byte) error
 	depth   sluice.Depth
@@ -22,15 +22,16 @@ type DirectoryWriter struct {
 	line    []byte // of the last entry
 }
 
-// NewDirectoryWriter returns a writer of a bundle of a scope, from behind a sequence, that passes each file to
-// put when it is complete; data come before the entries that refer to them. Code InvalidRequest.
+// NewDirectoryWriter returns a writer of a bundle of a scope that begins after a sequence. It
+// passes each complete file to put, a data file before the entries that refer to it. Code
+// InvalidRequest.
 func NewDirectoryWriter(scope string, since uint64, put func(name string, content []byte) error) (*DirectoryWriter, error) {
 	depth, err := depthOf(scope)
 	return &DirectoryWriter{put: put, depth: depth, tally: newTally(since), data: map[string]file{}}, err
 }
 
-// Append adds an entry; sequences ascend. Codes: Unprocessable; TooLarge if the bundle has too many
-// files: export the rest into another one.
+// Append adds an entry; sequences must ascend. Codes: Unprocessable; TooLarge if the bundle has too
+// many files: export the rest into another bundle.
 func (d *DirectoryWriter) Append(e Entry) error {
 	w, err := toWire(&e, d.depth)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // MaxDocument limits a bundle in one JSON document, in bytes. A larger one is a directory.
 const MaxDocument = 64 << 20
 
-// maxEntries limits the entries of a JSON document; an entry has at least so few bytes.
+// maxEntries limits the entries of a JSON document. An entry has more than 64 bytes.
 const maxEntries = MaxDocument / 64
 
 // Content is the verified content of a bundle.
@@ -28,9 +28,9 @@ type Content struct {
 	each   func(ctx context.Context, yield func(*wire, []byte) error) error
 }
 
-// Entries returns the entries with sequences above after, ascending. Their content is the caller's, but may share memory
-// with that of other entries. It ends with an error if the content changed since it was verified; the entries before that
-// are good.
+// Entries returns the entries with sequences above after, ascending. The caller may keep their
+// content, which may share memory with that of other entries. The sequence ends with an error if
+// the content has changed since it was verified; the entries before the error are valid.
 func (c *Content) Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error] {
 	depth := c.Header.Depth()
 	return func(yield func(Entry, error) bool) {
@@ -50,7 +50,7 @@ func (c *Content) Entries(ctx context.Context, after uint64) iter.Seq2[Entry, er
 	}
 }
 
-// stopped is the error by which a reader of entries ends.
+// stopped is the error with which the consumer of entries ends their reading.
 type stopped struct{}
 
 func (stopped) Error() string { return "the reader has enough entries" }
@@ -62,14 +62,15 @@ type DocumentWriter struct {
 	entries []byte
 }
 
-// NewDocumentWriter returns a writer of a bundle of a scope, from behind a sequence. Code InvalidRequest.
+// NewDocumentWriter returns a writer of a bundle of a scope that begins after a sequence. Code
+// InvalidRequest.
 func NewDocumentWriter(scope string, since uint64) (*DocumentWriter, error) {
 	depth, err := depthOf(scope)
 	return &DocumentWriter{depth: depth, tally: newTally(since), entries: []byte{'['}}, err
 }
 
-// Append adds an entry; sequences ascend. Codes: Unprocessable; TooLarge if the document would be larger
-// than MaxDocument: a directory holds more.
+// Append adds an entry; sequences must ascend. Codes: Unprocessable; TooLarge if the document would
+// be larger than MaxDocument: a directory can be larger.
 func (d *DocumentWriter) Append(e Entry) error {
 	w, err := toWire(&e, d.depth)
 	if err != nil {
@@ -86,8 +87,8 @@ func (d *DocumentWriter) Append(e Entry) error {
 	return d.tally.addInline(w)
 }
 
-// Seal completes the header (Format, Alg, KeyID, Count, Heartbeat, Entries), signs it with the entries
-// and returns the document, and the header as it is in it.
+// Seal completes the header (Format, Alg, KeyID, Count, Heartbeat, Entries), signs it with the
+// entries, and returns the document and the completed header.
 func (d *DocumentWriter) Seal(h Header, key ed25519.PrivateKey) ([]byte, Header, error) {
 	h, err := seal(h, d.depth, d.tally, key)
 	if err != nil {
@@ -114,7 +115,7 @@ func seal(h Header, depth sluice.Depth, t *tally, key ed25519.PrivateKey) (Heade
 	return t.complete(h, KeyID(public))
 }
 
-// membersOf returns the members of a header, canonical.
+// membersOf returns the members of a header in canonical form.
 func membersOf(h *Header) (map[string][]byte, error) {
 	text, err := h.canonical()
 	if err != nil {
@@ -123,15 +124,15 @@ func membersOf(h *Header) (map[string][]byte, error) {
 	return split(text)
 }
 
-// Document is a bundle that was read from a JSON document, and is not verified yet.
+// Document is a bundle that was read from a JSON document and is not verified yet.
 type Document struct {
 	Signed
 	entries [][]byte // canonical, parts of the signed message
 }
 
 // ReadDocument reads a bundle in JSON and checks its form: exactly the members of a bundle, once
-// each, in valid UTF-8; entries in their order. Codes: TooLarge above MaxDocument, Unprocessable,
-// BundleSignatureInvalid if the signature is none.
+// each, in valid UTF-8; entries in their order. Codes: TooLarge above MaxDocument; Unprocessable;
+// BundleSignatureInvalid if the signature is malformed.
 func ReadDocument(r io.Reader) (*Document, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxDocument+1))
 	if err != nil {
@@ -168,7 +169,7 @@ func (s *Signed) readHeader(members map[string][]byte) (err error) {
 	return err
 }
 
-// readEntries reads the member entries, and makes the signed message.
+// readEntries parses the member entries, and computes the signed message.
 func (d *Document) readEntries(raw []byte) error {
 	elements, err := jsonarray.Split(raw, maxEntries)
 	if err != nil {
@@ -201,7 +202,8 @@ func (d *Document) readEntries(raw []byte) error {
 	return d.setMessage(append(joined, ']'), ends)
 }
 
-// setMessage sets the signed message: the header with the entries, of which each ends at a position.
+// setMessage sets the signed message: the header with the joined entries. Ends are the positions at
+// which the entries end.
 func (d *Document) setMessage(joined []byte, ends []int) error {
 	members, err := membersOf(&d.Header)
 	if err != nil {
@@ -218,9 +220,9 @@ func (d *Document) setMessage(joined []byte, ends []int) error {
 	return nil
 }
 
-// canonicalEntry parses an entry that has only one meaning, and returns it with its canonical form.
+// canonicalEntry parses an unambiguous entry, and returns it with its canonical form.
 func canonicalEntry(element []byte, depth sluice.Depth) (*wire, []byte, error) {
-	if w, err := parseEntry(element, depth); err == nil { // it has the form already, except for its claims
+	if w, err := parseEntry(element, depth); err == nil { // it is already canonical, except perhaps its claims
 		if text, err := canonical(w.claims); err == nil && bytes.Equal(text, w.claims) {
 			return w, element, nil
 		}
@@ -239,8 +241,8 @@ func canonicalEntry(element []byte, depth sluice.Depth) (*wire, []byte, error) {
 	return w, text, err
 }
 
-// Verify returns the content if a trusted key of the source signed the bundle, and its entries are those
-// of the header. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable.
+// Verify returns the content if a trusted key of the source signed the bundle, and its entries
+// match the header. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable.
 func (d *Document) Verify(_ context.Context, trust Trust) (*Content, error) {
 	if err := d.verify(trust); err != nil {
 		return nil, err

@@ -18,24 +18,25 @@ import (
 // MaxContent limits the data of an event in a bundle, in bytes.
 const MaxContent = 64 << 20
 
-// Limits of a summary that is written as JSON. A larger one is a string of its text.
+// Limits of a summary that is written as JSON. A larger one is written as a string that contains
+// its text.
 const (
 	maxSummaryDepth  = 64
 	maxSummaryValues = 10_000
 	maxSummaryBytes  = 1 << 20
 )
 
-// Entry is one change in a bundle (S3-64), as a page of observe has it at the depth of the bundle:
-// Event.Data is nothing at catalog, the summary at summary, all data at full.
+// Entry is one change in a bundle (S3-64), in the same form as in a page of changes at the depth of
+// the bundle. Event.Data is empty at catalog, the summary at summary, and all data at full.
 type Entry struct {
 	sluice.Change
-	// The summary, besides the data: only at full, and only of an event that has one.
+	// Summary is present only at full, and only if the event has one.
 	Summary json.RawMessage
 }
 
 // wire is an entry in the form in which it is written.
 type wire struct {
-	claims      []byte // JSON array: empty, or with the summary, or with a string of its text
+	claims      []byte // JSON array: empty, or with the summary, or with the summary's text as a string
 	text        bool   // the content is in the entry as text
 	base64      bool   // the content is in the entry in base64
 	file        string // the content is in this file
@@ -56,7 +57,8 @@ type wire struct {
 	kind        string // the event's type
 }
 
-// toWire returns the form of an entry in a bundle of a depth. Code Unprocessable if it has none.
+// toWire converts an entry to its form in a bundle of a depth. Code Unprocessable if that is
+// impossible.
 func toWire(e *Entry, depth sluice.Depth) (*wire, error) {
 	ev := &e.Event
 	w := &wire{op: e.Op, seq: ev.Seq, id: clean(ev.ID), claims: []byte("[]")}
@@ -101,8 +103,8 @@ func (w *wire) setContent(data []byte) {
 	w.base64 = len(data) > 0 && !w.text
 }
 
-// CleanAttributes gives an event the attributes that it has in a bundle: U+FFFD stands for NUL, and for each byte that is
-// no UTF-8.
+// CleanAttributes changes the attributes of an event to those that it has in a bundle: U+FFFD
+// replaces NUL and each invalid byte of UTF-8.
 func CleanAttributes(ev *sluice.Event) {
 	for _, s := range [...]*string{&ev.ID, (*string)(&ev.Path), &ev.Type, &ev.Source, &ev.Subject, &ev.DataSchema, &ev.ContentType} {
 		*s = clean(*s)
@@ -120,7 +122,7 @@ func clean(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}
-	return strings.Map(func(r rune) rune { // which gets U+FFFD for each invalid byte
+	return strings.Map(func(r rune) rune { // Map passes U+FFFD for each invalid byte
 		if r == 0 {
 			return utf8.RuneError
 		}
@@ -128,8 +130,8 @@ func clean(s string) string {
 	}, s)
 }
 
-// CanonicalSummary returns a summary as it is read from a bundle: in the form of RFC 8785 if that keeps all values.
-// Code Unprocessable if it is no JSON.
+// CanonicalSummary returns a summary in the form in which it is read from a bundle: that of RFC
+// 8785 if it preserves all values, otherwise unchanged. Code Unprocessable if it is not JSON.
 func CanonicalSummary(summary []byte) ([]byte, error) {
 	w := wire{claims: claimsOf(summary)}
 	return w.summary()
@@ -144,8 +146,8 @@ func isExtension(name string) bool {
 	return name != ""
 }
 
-// claimsOf returns the member claims of a summary: an array of it, or of a string of its text, if
-// RFC 8785 would change a value or refuse it.
+// claimsOf returns the member claims for a summary: an array with the summary, or, if RFC 8785
+// would change or refuse a value, with the summary's text as a string.
 func claimsOf(summary []byte) []byte {
 	if len(summary) == 0 {
 		return []byte("[]")
@@ -223,7 +225,7 @@ func (w *wire) checkEvent() error {
 
 func (w *wire) hasContent() bool { return w.text || w.base64 || w.file != "" }
 
-// entry returns the entry that was written. The content of one in a file is passed to it.
+// entry converts w to an entry with the given content.
 func (w *wire) entry(depth sluice.Depth, content []byte) (Entry, error) {
 	e := Entry{Change: sluice.Change{Op: w.op, ErasedSeq: w.erased, Event: sluice.Event{
 		Seq: w.seq, ID: w.id, Path: sluice.Path(w.topic), Type: w.kind, Source: w.source, Subject: w.subject,

@@ -14,10 +14,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Format is the type of a bundle. It is signed, so that no other document passes for a bundle.
+// Format is the type of a bundle. It is part of the signed message, so that no other signed
+// document is accepted as a bundle.
 const Format = "sluice.bundle/1"
 
-// Alg is the only algorithm of signatures (RFC 9864).
+// Alg is the only signature algorithm (RFC 9864).
 const Alg = "Ed25519"
 
 // Limits of a header, in bytes and elements.
@@ -27,25 +28,25 @@ const (
 	maxList   = 10_000
 )
 
-// Header is all that a bundle says besides its entries (S3-62, S3-63). Sequences are those of the
-// source's log, at most 2⁵³−1; digests are SHA-256 in hex.
+// Header holds all statements of a bundle except its entries (S3-62, S3-63). Sequences are those of
+// the source's log, at most 2⁵³−1. Digests are SHA-256 in hex.
 type Header struct {
 	Format      string `json:"format"`
 	SourceID    string `json:"source_notebook_id"`
 	SourceName  string `json:"source_notebook_name"`
 	Incarnation string `json:"incarnation"` // of the source's log
 	Scope       string `json:"scope"`       // catalog, claims or entries
-	// The bundle has every change in (Since, Through] that its exporter may read.
+	// The bundle has every change above Since up to Through that its exporter may read.
 	Since   uint64 `json:"since_sequence"`
 	Through uint64 `json:"through_sequence"`
-	// The first stored sequence; changes before it are lost to retention.
+	// First is the first stored sequence; retention has removed the changes before it.
 	First     uint64       `json:"first_sequence"`
 	Lost      []sluice.Gap `json:"lost"` // ranges in (Since, Through] that are lost to damage, ascending
 	Count     uint64       `json:"count"`
 	Heartbeat bool         `json:"heartbeat"`      // there is no entry: nothing new through Through at ExportedAt
 	Entries   string       `json:"entries_sha256"` // digest of the entries, the same in both forms
-	// Digest of the bundle before this one; "" of the first. A bundle of no range (Since = Through)
-	// is not a link of the chain: the next one has the same Previous.
+	// Previous is the digest of the previous bundle; "" for the first one. A bundle without a range
+	// (Since = Through) is not a link of the chain: the next bundle has the same Previous.
 	Previous   string       `json:"previous"`
 	Label      sluice.Label `json:"label"`  // of the source at ExportedAt
 	Passed     []sluice.Hop `json:"passed"` // logs whose content the source has in mirrors
@@ -54,7 +55,7 @@ type Header struct {
 	Alg        string       `json:"alg"`
 }
 
-// Depth is how much of each event the bundle has.
+// Depth returns how much of each event the bundle has.
 func (h *Header) Depth() sluice.Depth {
 	d, _ := sluice.ParseDepth(h.Scope) // checked
 	return d
@@ -181,7 +182,7 @@ func (h *Header) checkLabel() error {
 	return nil
 }
 
-// isPlain reports whether s has at least so many bytes, at most maxName, and no control characters.
+// isPlain reports whether s is valid UTF-8 of least to maxName bytes without control characters.
 func isPlain(s string, least int) bool {
 	return len(s) >= least && len(s) <= maxName && utf8.ValidString(s) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })

@@ -13,7 +13,7 @@ import (
 	"slices"
 )
 
-// Inbox is a directory in which the files of a manifest arrive.
+// Inbox is a directory into which the files of a manifest arrive.
 type Inbox struct {
 	*Manifest
 
@@ -21,8 +21,8 @@ type Inbox struct {
 	has  map[string]bool
 }
 
-// OpenInbox opens a directory for the files of a manifest. Files that arrived there before, and are as the
-// manifest declares, stay; all others are removed.
+// OpenInbox opens a directory for the files of a manifest. It keeps files that arrived there before
+// and match the manifest, and removes all others.
 func (m *Manifest) OpenInbox(ctx context.Context, path string) (*Inbox, error) {
 	if err := os.MkdirAll(path+"/data", 0o700); err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
@@ -61,7 +61,8 @@ func (b *Inbox) sweep(ctx context.Context) error {
 	return nil
 }
 
-// keep keeps a file that is as declared, else removes it. It returns the buffer for the next one.
+// keep keeps a file that matches the manifest, and removes any other. It returns the buffer for the
+// next file.
 func (b *Inbox) keep(name string, buffer []byte) ([]byte, error) {
 	if f := b.declared(name); f != nil {
 		if content, damaged := readDeclared(b.root, f, buffer); damaged == nil {
@@ -87,7 +88,8 @@ func readDir(root *os.Root, name string) ([]string, error) {
 	return names, nil
 }
 
-// declared returns the description of a file of the directory; nil if it has none of that name.
+// declared returns the description of a file of the directory; nil if the directory has no file
+// with that name.
 func (m *Manifest) declared(name string) *file {
 	switch name {
 	case ManifestFile:
@@ -100,7 +102,7 @@ func (m *Manifest) declared(name string) *file {
 	return m.named[name]
 }
 
-// Missing returns the names of the files that have not arrived, and their bytes.
+// Missing returns the names of the files that have not arrived, and their total size in bytes.
 func (b *Inbox) Missing() (names []string, size int64) {
 	for _, name := range slices.Concat([]string{sumsFile}, b.names()) {
 		if !b.has[name] {
@@ -128,8 +130,8 @@ func (b *Inbox) Begun() bool {
 	return false
 }
 
-// Take stores the files of a stream. Code Unprocessable for a file that the manifest does not declare so, or that
-// is there twice or not whole.
+// Take stores the files of a stream. Code Unprocessable for a file that differs from the manifest,
+// is incomplete or occurs twice.
 func (b *Inbox) Take(ctx context.Context, in *Arriving) error {
 	if err := b.store(ManifestFile, bytes.NewReader(b.text)); err != nil {
 		return err
@@ -161,8 +163,8 @@ func (b *Inbox) Take(ctx context.Context, in *Arriving) error {
 	}
 }
 
-// store writes a file under a partial name, and gives it its name if it is as declared. It need not be
-// durable: it is read again before it is used.
+// store writes a file under a partial name, and renames it if it matches the manifest. It does not
+// sync the file, because the file is verified again before its use.
 func (b *Inbox) store(name string, content io.Reader) error {
 	f, err := b.root.OpenFile(name+partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {

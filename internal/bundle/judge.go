@@ -8,14 +8,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Outcome is what becomes of a bundle.
+// Outcome is the decision about a bundle.
 type Outcome string
 
 // The outcomes.
 const (
 	Apply         Outcome = "apply"          // apply its entries, and record it
-	Heartbeat     Outcome = "heartbeat"      // there is nothing new: record when the source said so
-	Imported      Outcome = "imported"       // it, or its range, was applied before
+	Heartbeat     Outcome = "heartbeat"      // no changes: record when the source said so
+	Imported      Outcome = "imported"       // the bundle, or its range, was applied before
 	Ahead         Outcome = "gap"            // changes between the watermark and its range are missing
 	Passed        Outcome = "passed"         // its range is in a gap that the mirror has accepted
 	Fork          Outcome = "fork"           // it contradicts a bundle that was applied
@@ -52,15 +52,15 @@ const (
 	CauseDamage    Cause = "damage"    // the source has lost the changes
 )
 
-// Known is what a mirror knows when a bundle comes.
+// Known is the state of a mirror that decides about a bundle.
 type Known struct {
 	Source      string       // Header.SourceID of its source; "": there is no mirror
 	Depth       sluice.Depth // of its subscription
 	Incarnation string       // of the source's log; "": not known yet
-	Watermark   uint64       // it has every change up to here, except for Gaps
+	Watermark   uint64       // the mirror has every change up to here, except for Gaps
 	Imports     []Import     // of this incarnation, in the order in which they were applied
 	Gaps        []Gap        // as recorded
-	HeardAt     time.Time    // the latest ExportedAt of bundles that were applied and of heartbeats
+	HeardAt     time.Time    // the latest ExportedAt of applied bundles and heartbeats
 	Trust       Trust
 	AcceptGap   bool // apply a bundle that is ahead, and record the gap
 }
@@ -68,18 +68,19 @@ type Known struct {
 // Decision is what a mirror does with a bundle.
 type Decision struct {
 	Outcome Outcome
-	// Apply: entries up to this sequence are in the mirror already; apply those above it.
+	// Apply: the mirror already has the entries up to this sequence; apply those above it.
 	After uint64
 	// Apply: ranges to record as gaps, ascending. Ahead and Passed: the missing range.
 	Gaps []Gap
-	// Imported: when, if it is known. Fork: when the bundle that it contradicts was applied.
+	// Imported: when the bundle was applied, if known. Fork: when the bundle that it contradicts
+	// was applied.
 	At time.Time
-	// Apply: the record of the bundle, without At. Fork: that of the imported bundle.
+	// Apply: the record of the bundle, without At. Fork: the record of the contradicted bundle.
 	Import Import
 	err    *sluice.Error
 }
 
-// Err returns the answer to an importer; nil for Apply and Heartbeat.
+// Err returns the error for the importer; nil for Apply and Heartbeat.
 func (d *Decision) Err() error {
 	if d.err == nil {
 		return nil
@@ -87,9 +88,10 @@ func (d *Decision) Err() error {
 	return d.err
 }
 
-// Judge decides about a bundle in either form; its signature is verified (S3-70, S3-71, S3-73). On
-// Apply, verify the content, apply its entries, and store with them, in one batch: the import,
-// the gaps, the watermark Header.Through, HeardAt and, if it was not known, the incarnation.
+// Judge verifies the signature of a bundle in either form and decides about it (S3-70, S3-71,
+// S3-73). On Apply, the caller verifies the content and applies its entries. It stores the
+// following atomically with the last entries: the import, the gaps, the watermark Header.Through,
+// HeardAt and, if it was unknown, the incarnation.
 func Judge(k Known, s *Signed) Decision {
 	h := &s.Header
 	if err := s.verify(k.Trust); err != nil {
@@ -149,7 +151,8 @@ func (k *Known) judgeRange(h *Header, digest string) Decision {
 	}
 }
 
-// last returns the import that ends at the watermark; nil if the mirror came there by other means.
+// last returns the import that ends at the watermark; nil if the mirror did not reach it by an
+// import.
 func (k *Known) last() *Import {
 	if n := len(k.Imports); n > 0 && k.Imports[n-1].Through == k.Watermark {
 		return &k.Imports[n-1]
@@ -157,12 +160,12 @@ func (k *Known) last() *Import {
 	return nil
 }
 
-// precedes reports whether a bundle may follow an import, which is nil if there is none to follow.
+// precedes reports whether a bundle may follow an import. Any bundle may follow a nil import.
 func (m *Import) precedes(h *Header) bool {
 	return m == nil || h.Previous == m.Digest // not a secret: of a bundle
 }
 
-// behind decides about a range that the mirror has passed, of which it has imported no part.
+// behind decides about a range below the watermark of which the mirror has imported no part.
 func (k *Known) behind(h *Header) Decision {
 	i := slices.IndexFunc(k.Gaps, func(g Gap) bool { return g.Cause == CauseSkipped && g.From <= h.Through && h.Since < g.To })
 	if i < 0 {
@@ -173,7 +176,7 @@ func (k *Known) behind(h *Header) Decision {
 	return d.missing(g)
 }
 
-// ahead refuses a range behind which changes are missing.
+// ahead refuses a range before which changes are missing.
 func (k *Known) ahead(h *Header) Decision {
 	g := Gap{k.Watermark + 1, h.Since, CauseSkipped}
 	d := refuse(Ahead, sluice.BundleGap, "changes %d to %d are missing: import their bundles first, or accept the gap", g.From, g.To)
@@ -186,7 +189,7 @@ func (d Decision) missing(g Gap) Decision {
 	return d
 }
 
-// gapsOf returns the ranges that the mirror lacks after a bundle, above its watermark.
+// gapsOf returns the ranges above the watermark that the mirror will lack after applying a bundle.
 func (k *Known) gapsOf(h *Header) (gaps []Gap) {
 	after := max(k.Watermark, h.Since)
 	if h.Since > k.Watermark {
@@ -208,7 +211,7 @@ func refuse(o Outcome, code sluice.Code, format string, args ...any) Decision {
 	return Decision{Outcome: o, err: sluice.Errorf(code, format, args...)}
 }
 
-// refusal returns the decision about a bundle that does not verify.
+// refusal returns the decision about a bundle whose verification failed.
 func refusal(err error) Decision {
 	outcome := Forged
 	if sluice.CodeOf(err) == sluice.UnknownKey {

@@ -78,14 +78,14 @@ type TrustedKey struct {
 	JWK       JWK       `json:"jwk"`
 	Source    string    `json:"source"` // Header.SourceID, or Receipt.Importer of the key of an importer
 	AddedAt   time.Time `json:"added_at"`
-	RevokedAt time.Time `json:"revoked_at,omitzero"` // nothing that it signed is accepted any more, whenever it was signed
+	RevokedAt time.Time `json:"revoked_at,omitzero"` // from then on, all its signatures are refused, earlier ones too
 }
 
-// Trust is the keys that an importer trusts. A source has several while it rotates its key.
+// Trust holds the keys that an importer trusts. A source has several while it rotates its key.
 type Trust []TrustedKey
 
-// Add returns the keys with one more. Code Conflict if it was revoked for that source; nothing changes
-// if it is there.
+// Add returns the keys with one more, or unchanged if they have it. Code Conflict if the key was
+// revoked for that source.
 func (t Trust) Add(k JWK, source string, at time.Time) (Trust, error) {
 	key, err := k.Key()
 	if err != nil {
@@ -103,7 +103,8 @@ func (t Trust) Add(k JWK, source string, at time.Time) (Trust, error) {
 	return t, nil
 }
 
-// Revoke returns the keys with one revoked for all sources. Code NotFound if there is none.
+// Revoke returns the keys with one of them revoked for all sources. Code NotFound if they do not
+// have it.
 func (t Trust) Revoke(kid string, at time.Time) (Trust, error) {
 	t, found := slices.Clone(t), false
 	for i := range t {

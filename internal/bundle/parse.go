@@ -17,7 +17,7 @@ func parseEntry(text []byte, depth sluice.Depth) (*wire, error) {
 	return (&cursor{b: text}).entry(depth)
 }
 
-// consumeEntry is parseEntry for a text that is not read afterwards: strings with escapes are decoded in place.
+// consumeEntry is parseEntry, but overwrites the text: it decodes strings with escapes in place.
 func consumeEntry(text []byte, depth sluice.Depth) (*wire, error) {
 	return (&cursor{b: text, consumes: true}).entry(depth)
 }
@@ -54,17 +54,17 @@ func (c *cursor) entry(depth sluice.Depth) (*wire, error) {
 	return w, w.check(depth)
 }
 
-// cursor is a position in canonical JSON, until the text is found to be bad.
+// cursor is a position in canonical JSON. Bad is set when the text turns out to be invalid.
 type cursor struct {
 	b        []byte
 	at       int
 	bad      bool
-	consumes bool // the text behind the position is its own
+	consumes bool // it may overwrite the text
 }
 
 func (c *cursor) require(good bool) { c.bad = c.bad || !good }
 
-// skip moves behind a literal if it is next.
+// skip moves past a literal if it is next.
 func (c *cursor) skip(literal string) bool {
 	if !bytes.HasPrefix(c.b[c.at:], []byte(literal)) {
 		return false
@@ -75,8 +75,8 @@ func (c *cursor) skip(literal string) bool {
 
 func (c *cursor) literal(literal string) { c.require(c.skip(literal)) }
 
-// text returns a string; nil if it is bad. It is part of the text if it has no escapes, or if the text is
-// consumed.
+// text returns a string; nil if it is invalid. The result shares memory with the text if the string
+// has no escapes, or the text is consumed.
 func (c *cursor) text() []byte {
 	c.literal(`"`)
 	if c.bad {
@@ -110,7 +110,7 @@ func (c *cursor) attribute() string {
 	return string(text)
 }
 
-// optional returns the value of a member, which is not empty; "" if it is not there.
+// optional returns the value of a member, which must not be empty; "" if the member is missing.
 func (c *cursor) optional(member string) string {
 	if !c.skip(member) {
 		return ""

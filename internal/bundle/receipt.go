@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// receiptType is the type of the document that is signed in a receipt.
+// receiptType is the type of the signed document of a receipt.
 const receiptType = "application/vnd.sluice.bundle.receipt+json"
 
 // maxReceipt limits a receipt, in bytes.
 const maxReceipt = 16 << 10
 
-// Receipt is the statement of an importer that it has a bundle: its source may forget what it keeps
-// for another export up to Through, and names Bundle as the predecessor of the next one.
+// Receipt is the statement of an importer that it has imported a bundle. The source then need not
+// export changes up to Through again, and names Bundle as the previous bundle of its next export.
 type Receipt struct {
 	Importer    string    `json:"importer"` // the name under which the source trusts its key
 	SourceID    string    `json:"source_notebook_id"`
@@ -45,7 +45,7 @@ func (r Receipt) message() ([]byte, error) {
 	return envelope(receiptType, body), nil
 }
 
-// SignReceipt returns a receipt as JSON; KeyID, Alg and Signature are filled in. Code Unprocessable
+// SignReceipt returns a receipt as JSON; it sets KeyID, Alg and Signature. Code Unprocessable
 // unless it is complete.
 func SignReceipt(r Receipt, key ed25519.PrivateKey) ([]byte, error) {
 	public, ok := key.Public().(ed25519.PublicKey)

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bundle is a bundle in either form, and is not verified yet.
+// Bundle is a bundle in either form that is not verified yet.
 type Bundle interface {
 	Statement() *Signed
 	// Verify returns the content if a trusted key of the source signed all of it. Codes: UnknownKey,
@@ -18,14 +18,14 @@ type Bundle interface {
 	Verify(ctx context.Context, trust Trust) (*Content, error)
 }
 
-// Signed is the signed statement of a bundle, in either form. Nothing in it is true before its
-// signature is verified; Judge does that.
+// Signed is the signed statement of a bundle, in either form. Do not trust it before its signature
+// is verified; Judge does that.
 type Signed struct {
 	Header    Header
 	digest    string
 	message   []byte // the signed bytes
 	signature []byte
-	flaw      error // the statement contradicts itself, which is only said to a trusted signer
+	flaw      error // a contradiction in the statement, reported only for a trusted signer
 }
 
 // Statement returns the signed statement.
@@ -47,8 +47,8 @@ func (s *Signed) verify(trust Trust) error {
 	return s.flaw
 }
 
-// envelope returns the bytes that are signed of a document with a type: type and document, each with
-// its length before it (the pre-authentication encoding of DSSE).
+// envelope returns the bytes to sign for a document with a type: the type and the document, each
+// after its length (the pre-authentication encoding of DSSE).
 func envelope(kind string, body []byte) []byte {
 	b := append(make([]byte, 0, len(body)+len(kind)+64), "DSSEv1 "...)
 	b = append(strconv.AppendInt(b, int64(len(kind)), 10), ' ')

@@ -23,7 +23,7 @@ func newTally(since uint64) *tally {
 }
 
 // add counts an entry with the SHA-256 of its content. Code Unprocessable unless its sequence is
-// above those before it.
+// above the previous one.
 func (t *tally) add(w *wire, content []byte) error {
 	if w.seq <= t.last {
 		return invalid("entry %d is out of order: it comes after %d", w.seq, t.last)
@@ -48,7 +48,7 @@ func (t *tally) add(w *wire, content []byte) error {
 	return nil
 }
 
-// addInline is add for an entry with its content in it, or with none.
+// addInline is add for an entry with inline content, or without content.
 func (t *tally) addInline(w *wire) error {
 	if w.sum == nil {
 		w.sum = w.inlineSum()
@@ -56,7 +56,7 @@ func (t *tally) addInline(w *wire) error {
 	return t.add(w, w.sum)
 }
 
-// inlineSum returns the SHA-256 of the content in an entry; nil if it has none.
+// inlineSum returns the SHA-256 of an entry's inline content; nil if it has none.
 func (w *wire) inlineSum() []byte {
 	if !w.text && !w.base64 {
 		return nil
@@ -68,7 +68,8 @@ func (w *wire) inlineSum() []byte {
 // digest returns the digest of the entries, in hex.
 func (t *tally) digest() string { return hex.EncodeToString(t.sum.Sum(nil)) }
 
-// complete fills in what a header says of the entries, for the key that signs it, and checks it.
+// complete sets the fields of a header that depend on the entries and on the signing key, and
+// checks the header.
 func (t *tally) complete(h Header, kid string) (Header, error) {
 	h.Format, h.Alg, h.KeyID = Format, Alg, kid
 	h.Count, h.Heartbeat, h.Entries = t.count, t.count == 0, t.digest()
@@ -81,7 +82,7 @@ func (t *tally) complete(h Header, kid string) (Header, error) {
 	return h, h.check()
 }
 
-// match returns an error (Unprocessable) unless the header is about these entries.
+// match returns an error (Unprocessable) unless the entries are those of the header.
 func (t *tally) match(h *Header) error {
 	switch {
 	case t.count != h.Count:

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// The characters with a short escape in RFC 8785, and the letters of these.
+// The characters with a short escape in RFC 8785, and the letters of these escapes.
 const (
 	escaped = "\"\\\b\f\n\r\t"
 	escapes = `"\bfnrt`
 )
 
-// wordSize is the number of bytes that are looked at at once: content is most of a bundle, and JSON in it
-// has an escape every few bytes.
+// wordSize is the number of bytes that are examined at once. Speed matters here: content is most of
+// a bundle, and JSON in it has an escape every few bytes.
 const wordSize = 8
 
-// escapedIn returns a word whose lowest set bit is in the byte of the first character that a string has an escape
-// for; 0 if there is none. Bytes are in the order of little endian.
+// escapedIn returns a word whose lowest set bit is in the byte of the first character that must be
+// escaped; 0 if there is none. The word is little-endian.
 func escapedIn(word uint64) uint64 {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	control := word - ones*' '
@@ -66,10 +66,10 @@ func appendEscape(b []byte, c byte) []byte {
 	return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
 }
 
-// ordinary reports whether a byte is part of a string as it is.
+// ordinary reports whether a byte needs no escape in a string.
 func ordinary(b byte) bool { return b >= ' ' && b != '"' && b != '\\' }
 
-// endOfPlain returns the position of the first other byte from a position on.
+// endOfPlain returns the position of the first byte, from a position on, that is not ordinary.
 func endOfPlain(b []byte, at int) int {
 	for ; len(b)-at >= wordSize; at += wordSize {
 		if special := escapedIn(binary.LittleEndian.Uint64(b[at:])); special != 0 {
@@ -82,8 +82,9 @@ func endOfPlain(b []byte, at int) int {
 	return at
 }
 
-// decode writes the rest of a string from an escape on, up to its quote or what is no part of it, and
-// returns the ends of both. Both may share memory: a string is not longer than it is with escapes.
+// decode decodes the rest of a string from an escape on, up to its closing quote or an invalid
+// byte. It returns the end of the decoded string and the position after the encoded one. Both may
+// share memory, because a decoded string is never longer than its encoded form.
 func decode(to []byte, n int, from []byte, at int) (end, next int) {
 	for at < len(from) && n < len(to) {
 		b := from[at]
@@ -113,8 +114,8 @@ func decode(to []byte, n int, from []byte, at int) (end, next int) {
 	return n, at
 }
 
-// unescape returns the character of an escape and the size of it behind the backslash; 0 unless RFC
-// 8785 has this escape.
+// unescape returns the character of an escape and the size of the escape after its backslash; 0
+// unless RFC 8785 has this escape.
 func unescape(b []byte) (value byte, size int) {
 	if len(b) == 0 {
 		return 0, 0

@@ -16,13 +16,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// A directory crosses a network as a tar stream of its files. An export has the manifest last, because it is
-// signed last; an import has it first, because nothing is stored before its signature was verified.
+// A directory crosses a network as a tar stream of its files. In an export the manifest comes last,
+// because it is signed last. In an import it comes first, because the importer stores nothing
+// before it has verified the signature.
 
-// partial is the end of the name of a file that is being written.
+// partial is the suffix of the name of a file that is being written.
 const partial = ".part"
 
-// failureFile is the last file of an export that failed after its beginning was sent.
+// failureFile is the last file of an export that failed after it had begun; it contains the reason.
 const failureFile = "error.txt"
 
 // TarWriter writes the files of a directory as a tar stream.
@@ -43,7 +44,7 @@ func (w TarWriter) Put(name string, content []byte) error {
 	return nil
 }
 
-// Fail writes why there is no more.
+// Fail writes the reason why the export has failed.
 func (w TarWriter) Fail(message string) error { return w.Put(failureFile, []byte(message)) }
 
 // Close ends the stream.
@@ -54,8 +55,8 @@ func (w TarWriter) Close() error {
 	return nil
 }
 
-// Send writes the manifest, and then those of the other files that are named. Each is compared with the
-// manifest. Sent is told the bytes of each.
+// Send writes the manifest, and then the named files as a tar stream. It compares each with the
+// manifest, and calls sent with the size of each in bytes.
 func (d *Directory) Send(ctx context.Context, to io.Writer, names []string, sent func(int)) error {
 	w := NewTarWriter(to)
 	if err := w.Put(ManifestFile, d.text); err != nil {
@@ -86,15 +87,15 @@ func (d *Directory) Send(ctx context.Context, to io.Writer, names []string, sent
 	return w.Close()
 }
 
-// Arriving is a directory that arrives as a tar stream with its manifest first.
+// Arriving is a directory that is arriving as a tar stream, its manifest first.
 type Arriving struct {
 	*Manifest
 
 	tar *tar.Reader
 }
 
-// ReadTar reads the manifest of a directory that arrives. Codes: Unprocessable, BundleSignatureInvalid if the
-// signature is none.
+// ReadTar reads the manifest of a directory that is arriving. Codes: Unprocessable;
+// BundleSignatureInvalid if the signature is malformed.
 func ReadTar(r io.Reader) (*Arriving, error) {
 	in := tar.NewReader(r)
 	head, err := next(in)
@@ -151,8 +152,9 @@ func broken(err error) error {
 	return fmt.Errorf("read bundle: %w", err)
 }
 
-// Receive writes a directory that arrives as a tar stream with its manifest last, and returns it when it is on
-// the disk. Without an error, each file is as the manifest declares; the signature is for the importer.
+// Receive writes a directory that arrives as a tar stream, its manifest last, and returns the
+// manifest when all files are synced to the disk. It returns an error if a file differs from the
+// manifest. It does not verify the signature, which the importer does.
 func Receive(ctx context.Context, r io.Reader, path string) (*Manifest, error) {
 	if err := os.MkdirAll(path+"/data", 0o755); err != nil { //nolint:gosec // couriers read it
 		return nil, fmt.Errorf("bundle: %w", err)
@@ -193,7 +195,7 @@ func (x *receiving) run(ctx context.Context) (*Manifest, error) {
 	}
 }
 
-// take takes a file that is not the manifest.
+// take receives a file other than the manifest.
 func (x *receiving) take(head *tar.Header) (err error) {
 	_, isData := isDataName(head.Name)
 	isEntries := strings.HasPrefix(head.Name, "entries-") && !strings.ContainsAny(head.Name, `/\`)
@@ -239,7 +241,7 @@ func (x *receiving) store(head *tar.Header) error {
 	return nil
 }
 
-// finish writes the last two files, if the others are those of the manifest.
+// finish writes the last two files, if all others match the manifest.
 func (x *receiving) finish(head *tar.Header) (*Manifest, error) {
 	text, err := x.read(head)
 	if err != nil {

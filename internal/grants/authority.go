@@ -37,12 +37,13 @@ type Deps struct {
 	Records Records
 	Index   *authz.Index
 	Ledger  *ledger.Ledger
-	// Keys returns the keys of tokens, the signing one first. They sign nothing else: publishers
-	// choose the content under a webhook's signature, and could have a token signed.
+	// Keys returns the keys of tokens, the signing one first. They sign nothing else: a publisher
+	// chooses the content that a webhook's signature covers, and could otherwise make the server
+	// sign a forged token.
 	Keys func(ctx context.Context) ([]Key, error)
 	Now  func() time.Time
-	// Tickets returns the keys of tickets, MACs that sign nothing else and that all replicas share,
-	// the signing one first. nil: there are no tickets.
+	// Tickets returns the keys of tickets, which are secrets for MACs that are used for nothing
+	// else and that all replicas share, the signing one first. nil: there are no tickets.
 	Tickets func() [][]byte
 	// Links stores the links to the portal. nil: there are none.
 	Links Links
@@ -83,7 +84,8 @@ func (a *Authority) signer(ctx context.Context) (Key, error) {
 // keys.
 const lookEvery = time.Second
 
-// public returns the public key of an id. Keys created by another replica are looked up.
+// public returns the public key with an id. It looks up unknown ids, because another replica may
+// have created the key.
 func (a *Authority) public(ctx context.Context, id string) (ed25519.PublicKey, bool) {
 	if k, ok := a.known(id); ok {
 		return k, true
@@ -117,12 +119,12 @@ type edit struct {
 	change    ledger.Change // Old and New are filled in by show
 	show      func(authz.Record) any
 	apply     func(authz.Record) (authz.Record, bool, error)
-	unnoticed bool // it revokes nothing: it is acknowledged when it is stored and known here
-	protects  bool // it revokes something, which must succeed even without the ledger
+	unnoticed bool // it revokes nothing, and is acknowledged once this replica has applied it
+	protects  bool // it revokes rights, and must succeed even without the ledger
 }
 
-// store makes an edit, repeatedly after concurrent changes, and returns the stored record and its
-// revision.
+// store makes an edit, and returns the stored record and its revision. It repeats apply after a
+// concurrent change.
 func (a *Authority) store(ctx context.Context, e edit) (authz.Record, uint64, error) {
 	var intent *ledger.Intent
 	for {
@@ -161,7 +163,8 @@ func (a *Authority) intend(ctx context.Context, tried *ledger.Intent, e edit) (*
 	return a.needs.Ledger.Intend(ctx, tried, e.change)
 }
 
-// await waits until a revision is enforced: here, or by all replicas.
+// await waits until a revision is enforced: by this replica if here is true, otherwise by all
+// replicas.
 func (a *Authority) await(ctx context.Context, revision uint64, here bool) error { //nolint:revive // here says which of two waits it is
 	for {
 		applied, changed := a.needs.Index.Applied()

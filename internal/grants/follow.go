@@ -18,14 +18,15 @@ const withdrawLimit = 10 * time.Second
 
 // Withdrawer stops requests in flight.
 type Withdrawer interface {
-	// Withdraw cuts off requests in flight for the subscriptions, and returns when none of them can
+	// Withdraw cancels requests in flight for the subscriptions, and returns when none of them can
 	// leave any more.
 	Withdraw(ctx context.Context, touched func(*sluice.Subscription) bool) error
 }
 
 // Revoker ends subscriptions whose owners have lost their access.
 type Revoker interface {
-	// Revoke does nothing, and reports that, if the subscription has another owner by now.
+	// Revoke ends a subscription. If it has another owner by now, Revoke does nothing and returns
+	// false.
 	Revoke(ctx context.Context, of *sluice.Subscription) (revoked bool, err error)
 }
 
@@ -38,10 +39,12 @@ type Forgetter interface {
 // kept is how long a grant is kept after its end, for later audits.
 const kept = 30 * 24 * time.Hour
 
-// keptSession is the same for sessions of the portal, of which the ledger has entries.
+// keptSession is the same for sessions of the portal. It is shorter because the ledger has entries
+// about them.
 const keptSession = time.Hour
 
-// Follower keeps an index in step with the records, and this replica in step with the index.
+// Follower applies changes of the records to the index, and ends requests and subscriptions that
+// the index no longer permits.
 type Follower struct {
 	Index    *authz.Index
 	Presence *Presence
@@ -52,11 +55,11 @@ type Follower struct {
 	Log      *slog.Logger
 
 	mu      sync.Mutex
-	bounded map[string]*sluice.Subscription // those of owners with revocable rights
+	bounded map[string]*sluice.Subscription // subscriptions of owners with revocable rights
 }
 
-// Set enters a stored record. When it returns, nothing is sent any more under rights that it
-// revoked.
+// Set applies a stored record. When it returns, this replica sends nothing more under the rights
+// that the record revoked.
 func (f *Follower) Set(ctx context.Context, key string, r authz.Record, revision uint64) {
 	before := f.Index.Record(key)
 	f.Index.Set(key, r, revision)
@@ -71,13 +74,14 @@ func (f *Follower) Set(ctx context.Context, key string, r authz.Record, revision
 	f.Presence.settle(revision)
 }
 
-// Remove enters the removal of a record.
+// Remove applies the removal of a record.
 func (f *Follower) Remove(key string, revision uint64) { f.Index.Remove(key, revision) }
 
-// CaughtUp says that all stored records have been reported.
+// CaughtUp marks that all stored records have been applied.
 func (f *Follower) CaughtUp() { f.Index.CaughtUp() }
 
-// stop repeats until nothing is in flight: before that the change must not be acknowledged.
+// stop repeats Withdraw until nothing is in flight. The change must not be acknowledged before
+// that.
 func (f *Follower) stop(ctx context.Context, touched authz.Touched) {
 	for ctx.Err() == nil {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
@@ -90,7 +94,7 @@ func (f *Follower) stop(ctx context.Context, touched authz.Touched) {
 	}
 }
 
-// Know enters a stored subscription; nil: it is gone.
+// Know applies a stored subscription; nil means that it was deleted.
 func (f *Follower) Know(id string, sub *sluice.Subscription) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +108,7 @@ func (f *Follower) Know(id string, sub *sluice.Subscription) {
 	f.bounded[id] = sub
 }
 
-// Run ends the subscriptions with expired grants, until ctx is done.
+// Run ends the subscriptions with expired grants at intervals, until ctx is done.
 func (f *Follower) Run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -119,9 +123,8 @@ func (f *Follower) Run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// sweep ends the subscriptions of owners that lost all access to them (S0-64), whether they have
-// something to send or not, and independent of their owning replica. Failures are found again at
-// the next sweep.
+// sweep ends the subscriptions of owners that lost all access to them (S0-64), even those without
+// events to send, and on any replica. The next sweep finds failures again.
 func (f *Follower) sweep(ctx context.Context, touched authz.Touched) {
 	for _, sub := range f.lost(touched) {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
@@ -132,8 +135,8 @@ func (f *Follower) sweep(ctx context.Context, touched authz.Touched) {
 	}
 }
 
-// forget removes the grants that ended long ago; a later lookup then finds none, which means the
-// same.
+// forget removes the grants that ended long ago. To a caller, an unknown grant is the same as an
+// ended one.
 func (f *Follower) forget(ctx context.Context) {
 	for _, key := range f.Index.Over(f.Now().Add(-kept), f.Now().Add(-keptSession)) {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
@@ -163,8 +166,8 @@ type Expiring interface {
 }
 
 // Presence announces that this replica is alive and the revision up to which it enforces the stored
-// records. A replica that cannot announce this, and see its announcement, must not decide: others
-// go on without it when its last announcement has expired.
+// records. A replica that cannot announce this and read the announcement back must not decide,
+// because others continue without it once its last announcement has expired.
 type Presence struct {
 	id      string
 	records Expiring
@@ -177,7 +180,7 @@ type Presence struct {
 	settled  uint64
 	sent     uint64    // revision of the last announcement
 	sentAt   time.Time // a moment before it
-	observed uint64    // revision of the last own announcement that was seen
+	observed uint64    // revision of the last own announcement that was read back
 }
 
 // NewPresence returns the presence of a replica; its index decides nothing before Run.
@@ -188,13 +191,13 @@ func NewPresence(id string, records Expiring, index *authz.Index, ttl time.Durat
 
 // Run announces the presence until ctx is done.
 func (p *Presence) Run(ctx context.Context) {
-	tick := time.NewTicker(p.ttl / 3) // two may be missed
+	tick := time.NewTicker(p.ttl / 3) // two announcements may fail
 	defer tick.Stop()
 	for {
 		if p.say(ctx) {
 			tick.Reset(p.ttl / 3)
 		} else {
-			tick.Reset(p.ttl / 15) // a cluster that elects a leader loses writes
+			tick.Reset(p.ttl / 15) // writes fail while the cluster elects a leader
 		}
 		select {
 		case <-ctx.Done():
@@ -235,8 +238,8 @@ func (p *Presence) say(ctx context.Context) bool {
 	return true
 }
 
-// seen enters a presence record: if it is this replica's, then all records stored before it were
-// seen, too.
+// seen notes a presence record. If it is this replica's own, the replica has also seen all records
+// that were stored before.
 func (p *Presence) seen(id string, revision uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,14 +249,15 @@ func (p *Presence) seen(id string, revision uint64) {
 	}
 }
 
-// confirm lets the index decide for a little less time than others wait for this replica.
+// confirm extends the time until which the index may decide. It ends a little before others stop
+// waiting for this replica.
 func (p *Presence) confirm() {
 	if p.sent > 0 && p.observed >= p.sent {
 		p.index.Until(p.sentAt.Add(p.ttl * 13 / 15))
 	}
 }
 
-// settle enters that this replica enforces all records up to a revision.
+// settle notes that this replica enforces all records up to a revision.
 func (p *Presence) settle(revision uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,10 +268,10 @@ func (p *Presence) settle(revision uint64) {
 	}
 }
 
-// Withdrawers stops what all of its parts send.
+// Withdrawers combines several withdrawers.
 type Withdrawers []Withdrawer
 
-// Withdraw cancels requests in flight for subscriptions that lost their access.
+// Withdraw calls all of them concurrently, and returns their errors.
 func (w Withdrawers) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	errs := make([]error, len(w))
 	var all sync.WaitGroup

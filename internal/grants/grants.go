@@ -34,8 +34,8 @@ type Minted struct {
 	Token string `json:"token"`
 }
 
-// Mint issues a grant. Root issues any; all other callers delegate a part of their own grant: no
-// verb, path or day more than that has, and it ends with it. Codes InvalidRequest;
+// Mint issues a grant. Root issues any grant. Other callers delegate a part of their own grant: the
+// new one has no verb, path or day more, and ends when theirs does. Codes InvalidRequest;
 // CapabilityRequired for more than the caller has.
 func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted, error) {
 	now := a.needs.Now().UTC()
@@ -117,8 +117,8 @@ func (a *Authority) narrows(g *sluice.Grant) error {
 	return nil
 }
 
-// mayName returns an error (CapabilityRequired) if only root may give a grant to its principal:
-// receivers trust the kind system as the operator (S4-13).
+// mayName returns an error (CapabilityRequired) if only root may issue a grant to its principal:
+// receivers trust principals of the kind system as they trust the operator (S4-13).
 func mayName(by sluice.Caller, g *sluice.Grant) error {
 	if g.Principal.Kind() == sluice.SystemPrincipal && !by.Unbounded() {
 		return sluice.Errorf(sluice.CapabilityRequired, "principal %q: only root gives grants to system:; use user:, service: or ai_agent:", g.Principal).With("field", "principal")
@@ -139,7 +139,8 @@ func (a *Authority) depth(id string) int {
 	return n
 }
 
-// sign stores a grant under a new nonce and returns it with its valid token.
+// sign stores a grant under a new nonce and returns it with the token, which replaces earlier
+// tokens of the grant.
 func (a *Authority) sign(ctx context.Context, by sluice.Caller, action string, g sluice.Grant, check func(authz.Record) error) (Minted, error) {
 	key, err := a.signer(ctx)
 	if err != nil {
@@ -174,10 +175,10 @@ func showGrant(r authz.Record) any {
 	return r.Grant.Grant
 }
 
-// Renew gives a grant another token, invalidates the previous one, and, with a time, sets another
-// end. It is for root and for the holders of the grant's ancestors: the token makes its bearer the
-// principal, with its clearance, while it lasts. Codes NotFound; Forbidden for others that may end
-// it; Conflict if it was revoked; CapabilityRequired.
+// Renew issues a new token for a grant and invalidates the previous one. If until is not zero, it
+// also sets a new end. Only root and the holders of the grant's ancestors may renew it, because the
+// token makes its bearer the principal, with the clearance of that. Codes NotFound; Forbidden for
+// other callers that may revoke it; Conflict if it was revoked; CapabilityRequired.
 func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, until time.Time) (Minted, error) {
 	g, err := a.ruled(by, id)
 	if err != nil {
@@ -206,9 +207,9 @@ func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, unti
 	})
 }
 
-// Revoke ends a grant and all that derive from it, for good. When it returns, no replica accepts
-// their tokens, and nothing leaves under them any more (S0-57, S0-58). It is for root, for the
-// grant's issuer and holder, and for admins of its namespace and paths. Code NotFound.
+// Revoke ends a grant and all grants that derive from it, for good. When it returns, no replica
+// accepts their tokens or sends anything under them (S0-57, S0-58). Root, the grant's issuer and
+// holder, and admins of its namespace and paths may revoke it. Code NotFound.
 func (a *Authority) Revoke(ctx context.Context, by sluice.Caller, id string) (sluice.Grant, error) {
 	g, err := a.ruled(by, id)
 	if err != nil && by.Grant != id {
@@ -258,7 +259,7 @@ func (a *Authority) isHolder(by sluice.Caller, g *sluice.Grant) bool {
 	return g.Principal == by.Principal && a.needs.Index.Same(by, g.ID, g.Object, a.needs.Now())
 }
 
-// ruled returns a grant that the caller may renew and revoke.
+// ruled returns a grant that the caller may end (see rules). Code NotFound.
 func (a *Authority) ruled(by sluice.Caller, id string) (sluice.Grant, error) {
 	g, ok := a.needs.Index.Grant(id)
 	if !ok || !a.rules(by, &g.Grant) {
@@ -302,7 +303,7 @@ type GrantQuery struct {
 }
 
 // Grants returns the grants that the caller may see, newest first, and the start of the next page;
-// "": there is none.
+// "" if there is none.
 func (a *Authority) Grants(by sluice.Caller, q GrantQuery) (page []sluice.Grant, next string) {
 	now := a.needs.Now()
 	for _, r := range a.needs.Index.Records(func(r authz.Record) bool { return r.Grant != nil && q.picks(&r.Grant.Grant, now) }) {

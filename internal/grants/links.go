@@ -30,7 +30,7 @@ const (
 	DefaultSession = time.Hour
 )
 
-// maxOpenLinks limits the links for a principal that were neither used nor have expired.
+// maxOpenLinks limits the links of a principal that can still be used.
 const maxOpenLinks = 20
 
 // PortalLink is a stored link to the portal. It does not contain the code.
@@ -53,7 +53,8 @@ func (l *PortalLink) open(now time.Time) bool { return l.UsedAt == nil && now.Be
 type Links interface {
 	// Get returns a link and its revision. Code NotFound if there is none.
 	Get(ctx context.Context, key string) (PortalLink, uint64, error)
-	// Put stores a link. Codes Conflict unless the stored revision is the given one; QuotaExceeded.
+	// Put stores a link and returns its revision. Codes Conflict unless the stored revision is the
+	// given one; QuotaExceeded.
 	Put(ctx context.Context, key string, link PortalLink, revision uint64) (uint64, error)
 	// All returns the links whose keys match a filter.
 	All(ctx context.Context, filter string) ([]PortalLink, error)
@@ -67,10 +68,11 @@ type LinkWish struct {
 	Object    *sluice.Object
 	TTL       time.Duration // of the session
 	LinkTTL   time.Duration
-	Next      string // where the portal begins
+	Next      string // page of the portal that the link opens
 }
 
-// check returns an error (InvalidRequest) for a wish that names no grant, or lifetimes out of bounds.
+// check returns an error (InvalidRequest) unless a wish names a grant, or a principal and an
+// object, and its lifetimes are within the limits.
 func (w *LinkWish) check() error {
 	switch {
 	case w.Grant == "" && (w.Principal == "" || w.Object == nil), w.Grant != "" && (w.Principal != "" || w.Object != nil):
@@ -91,9 +93,9 @@ type MadeLink struct {
 	Verbs []sluice.Verb // of the session
 }
 
-// Link makes a link that opens one session of the portal, as the holder of a grant. It is for root,
-// for that holder, and for the holders of the grants that it derives from. Codes InvalidRequest;
-// NotFound; Forbidden for others that see the grant; Conflict if it has ended; CapabilityRequired;
+// Link makes a link that opens one session of the portal with a part of a grant. Root, the holder
+// of the grant, and the holders of its ancestors may make links. Codes InvalidRequest; NotFound;
+// Forbidden for other callers that see the grant; Conflict if it has ended; CapabilityRequired;
 // QuotaExceeded.
 func (a *Authority) Link(ctx context.Context, by sluice.Caller, w LinkWish) (MadeLink, error) {
 	switch err := w.check(); {
@@ -158,8 +160,8 @@ func (a *Authority) linked(ctx context.Context, by sluice.Caller, w LinkWish) (s
 	return g.Grant, err
 }
 
-// standing returns the grant of the caller's principal and object that lasts longest, or a new one:
-// subscriptions that are created in a session depend on it.
+// standing returns the longest-lasting grant for the principal and the object of a wish, or issues
+// a new one. Subscriptions that are created in a session depend on this grant.
 func (a *Authority) standing(ctx context.Context, by sluice.Caller, w LinkWish) (best sluice.Grant, err error) {
 	now := a.needs.Now().UTC()
 	verbs := []sluice.Verb{sluice.VerbRead, sluice.VerbSubscribe}
@@ -247,10 +249,10 @@ func (a *Authority) keepLink(ctx context.Context, by sluice.Caller, l PortalLink
 const (
 	codePrefix = "plk_" // recognizable by secret scanners
 	codeBytes  = 32     // random
-	hashChars  = 32     // of the hash of a principal, in front of a code
+	hashChars  = 32     // length of the hash of the principal, with which a code begins
 )
 
-// hashOf returns a hash of which a key is made.
+// hashOf returns a hash for a part of a key.
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:hashChars/2])
@@ -264,8 +266,8 @@ func newCode(p sluice.Principal) (string, error) {
 	return codePrefix + hashOf(string(p)) + base64.RawURLEncoding.EncodeToString(random), nil
 }
 
-// keyOf returns the key of a code's link, "" if it is no code. The key is a hash, so that the time of
-// a lookup reveals nothing of the codes that are stored.
+// keyOf returns the key of a code's link, "" if the text is not a code. The key is a hash, so that
+// the duration of a lookup reveals nothing about the stored codes.
 func keyOf(code string) string {
 	rest, ok := strings.CutPrefix(code, codePrefix)
 	if !ok || len(rest) != hashChars+base64.RawURLEncoding.EncodedLen(codeBytes) {
@@ -335,7 +337,8 @@ func (a *Authority) opens(ctx context.Context, l *PortalLink) (session sluice.Gr
 	return session, who, err
 }
 
-// use marks a link as used. Only one of several concurrent uses succeeds, at any replicas.
+// use marks a link as used. Of several concurrent uses, even on different replicas, only one
+// succeeds.
 func (a *Authority) use(ctx context.Context, key string, l PortalLink, revision uint64) error {
 	now := a.needs.Now().UTC()
 	l.UsedAt = &now
@@ -349,8 +352,9 @@ func (a *Authority) use(ctx context.Context, key string, l PortalLink, revision 
 	return nil
 }
 
-// noteRefusal writes the first refused use of a link to the ledger: its code is in other hands, or
-// was sent twice. Further ones are only in the log of requests, because they could fill the ledger.
+// noteRefusal writes the first refused use of a link to the ledger: either another person has the
+// code, or the request was sent twice. Later refusals are only in the request log, because they
+// could fill the ledger.
 func (a *Authority) noteRefusal(ctx context.Context, key string, why error) {
 	l, revision, err := a.needs.Links.Get(ctx, key)
 	if sluice.CodeOf(why) != sluice.Unauthenticated || err != nil || l.RefusedAt != nil {

@@ -14,8 +14,8 @@ import (
 
 const maxEntries = 100 // of a principal in a namespace
 
-// PutACL sets a principal's access to a namespace. With the first entry the namespace's access list
-// is in force, for good. Codes InvalidRequest; Conflict if it would remove the last admin.
+// PutACL sets a principal's access to a namespace. The first entry puts the namespace's access list
+// in force, for good. Codes InvalidRequest; Conflict if it would remove the last admin.
 func (a *Authority) PutACL(ctx context.Context, by sluice.Caller, acl sluice.ACL) (sluice.ACL, error) {
 	if err := checkACL(&acl); err != nil {
 		return acl, err
@@ -73,7 +73,7 @@ func (a *Authority) ACL(namespace string, p sluice.Principal) (sluice.ACL, error
 	return sluice.ACL{}, sluice.Errorf(sluice.NotFound, "%[2]s has no entry in the access list of %[1]s", namespace, p)
 }
 
-// ACLs returns a namespace's access list, by principal.
+// ACLs returns a namespace's access list, ordered by principal.
 func (a *Authority) ACLs(namespace string) []sluice.ACL {
 	all := []sluice.ACL{}
 	for _, r := range a.needs.Index.Records(func(r authz.Record) bool {
@@ -133,8 +133,8 @@ func (a *Authority) promote(ctx context.Context, namespace string, p sluice.Prin
 	})
 }
 
-// demote notes that a principal is no admin, before it stops being one. Code Conflict if it is the
-// last one.
+// demote notes that a principal is no longer an admin, before it stops being one. Code Conflict if
+// it is the last admin.
 func (a *Authority) demote(ctx context.Context, namespace string, p sluice.Principal) error {
 	return a.head(ctx, namespace, func(h *authz.Admins) (bool, error) {
 		at := slices.Index(h.Principals, p)

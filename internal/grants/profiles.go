@@ -24,7 +24,7 @@ func (a *Authority) PutProfile(ctx context.Context, by sluice.Caller, p sluice.P
 	return p, a.putProfile(ctx, by, sluice.ActionPrincipalPut, p)
 }
 
-// DeleteProfile removes a principal's clearance: it is PUBLIC then. Code NotFound.
+// DeleteProfile removes a principal's clearance, which is then PUBLIC. Code NotFound.
 func (a *Authority) DeleteProfile(ctx context.Context, by sluice.Caller, p sluice.Principal) error {
 	if _, err := a.Profile(p); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (a *Authority) putProfile(ctx context.Context, by sluice.Caller, action str
 	return err
 }
 
-// blank reports whether a profile is empty: it was deleted.
+// blank reports whether a profile is empty, which means that it was deleted.
 func blank(p *sluice.Profile) bool { return p.Clearance.Public() && p.Description == "" }
 
 // Profile returns a principal's profile. Code NotFound if there is none.
@@ -59,7 +59,7 @@ func (a *Authority) Profile(p sluice.Principal) (sluice.Profile, error) {
 	return all[i], nil
 }
 
-// Profiles returns the principals' profiles, by name.
+// Profiles returns the principals' profiles, ordered by name.
 func (a *Authority) Profiles() []sluice.Profile {
 	all := []sluice.Profile{}
 	for _, r := range a.needs.Index.Records(func(r authz.Record) bool { return r.Profile != nil && !blank(r.Profile) }) {
@@ -97,8 +97,8 @@ func (a *Authority) PutLabel(ctx context.Context, by sluice.Caller, namespace st
 // Label returns a namespace's label.
 func (a *Authority) Label(namespace string) sluice.Label { return a.needs.Index.Label(namespace) }
 
-// Erase marks events on a path up to a sequence as erased. When it returns, no replica lets any of
-// them leave. A tombstone only grows.
+// Erase marks events on a path up to a sequence as erased. When it returns, no replica sends any of
+// them. The sequence of a tombstone never decreases.
 func (a *Authority) Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error) {
 	t := sluice.Tombstone{Namespace: namespace, Path: path, UpTo: upTo, By: by.Principal, At: a.needs.Now().UTC()}
 	r, _, err := a.store(ctx, edit{
@@ -130,8 +130,8 @@ func (a *Authority) EndGrants(ctx context.Context, by sluice.Caller, namespace s
 	return nil
 }
 
-// ForgetNamespace removes the access records of a deleted namespace. Not before: its access list
-// and its label also limit grants for everything.
+// ForgetNamespace empties the access records of a deleted namespace. Do not call it earlier: the
+// access list and the label of the namespace also limit grants for all namespaces.
 func (a *Authority) ForgetNamespace(ctx context.Context, by sluice.Caller, namespace string) error {
 	for key := range a.needs.Index.Records(func(r authz.Record) bool { return r.Grant == nil && about(r, namespace) }) {
 		err := a.write(ctx, key, func(r authz.Record) (authz.Record, bool, error) { return emptied(r, by, namespace), true, nil })
@@ -142,7 +142,7 @@ func (a *Authority) ForgetNamespace(ctx context.Context, by sluice.Caller, names
 	return nil
 }
 
-// about reports whether a record is about a namespace, and not empty.
+// about reports whether a record is about a namespace and not empty.
 func about(r authz.Record, namespace string) bool {
 	switch {
 	case r.Grant != nil:
@@ -170,7 +170,7 @@ func emptied(r authz.Record, by sluice.Caller, namespace string) authz.Record {
 		return authz.Record{Label: &authz.Label{Namespace: namespace}}
 	}
 	if r.Tombstone == nil {
-		return r // it cannot be read
+		return r // it is unreadable
 	}
 	return authz.Record{Tombstone: &sluice.Tombstone{Namespace: namespace, Path: r.Tombstone.Path, By: by.Principal}}
 }

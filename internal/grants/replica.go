@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	sweepEvery = 15 * time.Second // maximum delay with which an idle subscription ends after its grant
+	sweepEvery = 15 * time.Second // maximum delay between the end of a grant and that of its idle subscriptions
 	leaveLimit = 2 * time.Second  // for the announcement that this replica leaves
 )
 
-// Replica is this process's part in the decisions of access. All fields are required.
+// Replica runs the parts of this process that keep access decisions current. All fields are
+// required.
 type Replica struct {
 	Presence *Presence
 	Follower *Follower
@@ -23,7 +24,7 @@ type Replica struct {
 	Log *slog.Logger
 }
 
-// Run keeps the index in step with the records, and announces that, until ctx is done.
+// Run applies the records to the index and announces the applied revision, until ctx is done.
 func (r Replica) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()

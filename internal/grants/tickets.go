@@ -15,9 +15,9 @@ const (
 	DefaultTicket = time.Minute
 )
 
-// Ticket returns a text with which feeds of a namespace can be opened as the caller, and its
-// expiry: after ttl, and a part of a second more, but no later than its grant's. Nothing is stored.
-// Codes InvalidRequest; Unauthenticated; Unavailable.
+// Ticket returns a ticket that opens feeds of a namespace as the caller, and its expiry: ttl from
+// now, rounded up to a whole second, but no later than the expiry of the caller's grant. Nothing is
+// stored. Codes InvalidRequest; Unauthenticated; Unavailable.
 func (a *Authority) Ticket(by sluice.Caller, namespace string, ttl time.Duration) (text string, until time.Time, err error) {
 	if ttl < MinTicket || ttl > MaxTicket {
 		return "", until, sluice.Errorf(sluice.InvalidRequest, "ttl %s: use %s to %s", ttl, MinTicket, MaxTicket).With("field", "ttl")
@@ -33,8 +33,8 @@ func (a *Authority) Ticket(by sluice.Caller, namespace string, ttl time.Duration
 }
 
 // Redeem returns the caller that opens a feed of a namespace with a ticket. Code Unauthenticated,
-// with the reason in the details, for an invalid one: it checks signature, expiry, namespace,
-// whether it is of the grant's last token, and revocation, in this order.
+// with the reason in the details, for an invalid ticket. It checks the signature, the expiry, the
+// namespace, whether the ticket is of the grant's last token, and revocation, in this order.
 func (a *Authority) Redeem(ctx context.Context, text, namespace string) (sluice.Caller, error) {
 	t, err := authz.VerifyTicket(text, a.ticketKeys(), a.needs.Now())
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 // Authenticate returns the caller of a token. Code Unauthenticated, with the reason in the details,
-// for an invalid one: it checks signature, key, expiry, nonce and revocation, in this order
-// (S0-55).
+// for an invalid token. It checks the signature, the key, the expiry, the nonce and revocation, in
+// this order (S0-55).
 func (a *Authority) Authenticate(ctx context.Context, token string) (sluice.Caller, error) {
 	c, err := a.claims(ctx, token)
 	if err != nil {
@@ -30,8 +30,8 @@ func (a *Authority) bearer(ctx context.Context, c *authz.Claims) (sluice.Caller,
 	return a.holder(ctx, c.Grant, func(now time.Time) (sluice.Caller, bool, error) { return a.needs.Index.Check(c, now) })
 }
 
-// holder returns the holder of a grant, which check finds. An unknown grant is looked up in the
-// store: another replica may have created it a moment ago.
+// holder returns the holder of a grant that check finds. It looks up an unknown grant in the store,
+// because another replica may have just created it.
 func (a *Authority) holder(ctx context.Context, grant string, check func(now time.Time) (sluice.Caller, bool, error)) (sluice.Caller, error) {
 	if err := a.knowing(ctx); err != nil {
 		return sluice.Caller{}, err
@@ -48,11 +48,11 @@ func (a *Authority) holder(ctx context.Context, grant string, check func(now tim
 	return caller, err
 }
 
-// lookUp waits until this replica knows a grant that is stored, and reports whether there is one.
-// Code Unavailable if that is unknown.
+// lookUp reports whether a grant is stored. If it is, lookUp waits until this replica knows it.
+// Code Unavailable if the store does not respond.
 func (a *Authority) lookUp(ctx context.Context, grant string) (found bool, err error) {
 	_, revision, err := a.needs.Records.Get(ctx, streams.GrantKey(grant))
-	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes are those of a store that is away
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes mean that the store does not respond
 	case "":
 		return true, a.await(ctx, revision, true)
 	case sluice.NotFound:
@@ -64,7 +64,7 @@ func (a *Authority) lookUp(ctx context.Context, grant string) (found bool, err e
 // startLimit is how long a request waits for a server that has just started to load permissions.
 const startLimit = 5 * time.Second
 
-// knowing waits a moment until permissions have loaded. Code Unavailable.
+// knowing waits up to startLimit until permissions have loaded. Code Unavailable.
 func (a *Authority) knowing(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -165,8 +165,8 @@ func (a *Authority) verification(who sluice.Caller, grant string, err error, q Q
 	return found, nil
 }
 
-// verified caches tokens with verified signatures; verifying takes a hundred times as long as all
-// the rest.
+// verified caches tokens with verified signatures, because verifying a signature takes a hundred
+// times as long as the rest of the check.
 type verified struct {
 	mu     sync.Mutex
 	recent map[[sha256.Size]byte]authz.Claims

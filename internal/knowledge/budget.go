@@ -10,33 +10,34 @@ type budget struct {
 	used int64
 }
 
-// grants decides whether a namespace with mine of the used bytes gets more. It does while it has no more
-// than what stays free: alone it gets half of the limit, n that grow together get a part of n+1 each,
-// and nothing that a namespace has is taken from it.
+// grants decides whether a namespace with mine of the used bytes gets more. It does as long as the
+// namespace then has no more than stays free. So one namespace gets up to half of the limit, n
+// namespaces that grow together get 1/(n+1) each, and none has to give memory back.
 func grants(limit, used, mine, more int64) bool {
 	return limit == 0 || more <= 0 || mine+more <= limit-used-more
 }
 
-// room returns the most that grants gives to a namespace.
+// room returns the largest number of further bytes that grants permits to a namespace.
 func room(limit, used, mine int64) int64 { return max(0, limit-used-mine) / 2 }
 
-// admits reports whether a namespace that has nothing would get bytes.
+// admits reports whether a namespace without memory would get bytes.
 func (b *budget) admits(bytes int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return grants(b.limit, b.used, 0, bytes)
 }
 
-// account is what a namespace has of a budget.
+// account is the share of a namespace in a budget.
 type account struct {
 	of *budget
 
 	// Guarded by the lock of the budget.
 	mine int64
-	over bool // closed: requests that have the space still change it
+	over bool // closed; requests that still use the space may change the account
 }
 
-// take takes bytes, or returns them if they are negative, and reports whether the account has them.
+// take takes bytes from the budget, and reports whether it permits them. It gives back a negative
+// number of bytes.
 func (a *account) take(bytes int64) bool {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
@@ -47,7 +48,7 @@ func (a *account) take(bytes int64) bool {
 	return true
 }
 
-// force takes bytes that are in use anyway.
+// force takes bytes that are already in use, even beyond the limit.
 func (a *account) force(bytes int64) {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
@@ -62,14 +63,14 @@ func (a *account) add(bytes int64) {
 	a.of.used += bytes
 }
 
-// bytes returns how much the account has, and how much it could take.
+// bytes returns how many bytes the account has, and how many more it could take.
 func (a *account) bytes() (mine, more int64) {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
 	return a.mine, room(a.of.limit, a.of.used, a.mine)
 }
 
-// close returns everything.
+// close gives all bytes back.
 func (a *account) close() {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()

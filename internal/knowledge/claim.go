@@ -11,12 +11,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of a claim.
+// Limits of a claim.
 const (
 	MaxClaims    = 100 // jobs
 	MaxClaimWait = 30 * time.Second
 	maxWorker    = 256  // bytes
-	maxHidden    = 1000 // jobs that a worker may not see and a claim passes over
+	maxHidden    = 1000 // jobs that a claim skips because the worker may not see them
 )
 
 // ClaimRequest asks for jobs.
@@ -49,8 +49,8 @@ func (q *ClaimRequest) Validate() error {
 var errSkip = errors.New("not this one")
 
 // Claim gives jobs to a worker, those of the highest priority first, in the order of their entries
-// (S3-84). The caller may read the whole namespace; an entry with a label of its own that it may not
-// see is left to others (S3-95). Codes InvalidRequest; NotFound; Unavailable.
+// (S3-84). The caller must have the right to read the whole namespace. Claim skips entries whose
+// own label hides them from the caller (S3-95). Codes InvalidRequest; NotFound; Unavailable.
 func (e *Engine) Claim(ctx context.Context, namespace string, q ClaimRequest, by sluice.Caller) ([]sluice.ClaimedJob, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (e *Engine) Claim(ctx context.Context, namespace string, q ClaimRequest, by
 	}
 }
 
-// errOver says that a claim has waited long enough.
+// errOver means that the wait of a claim is over.
 var errOver = errors.New("the wait is over")
 
 func unlessOver(err error) error {
@@ -158,8 +158,8 @@ func (s *space) back(all []*task) {
 	}
 }
 
-// claimOne claims a task: errSkip if the caller may not see its entries, or they have changed, or another
-// replica was faster.
+// claimOne claims a task. It returns errSkip if the caller may not see the entries of the task,
+// they have changed, or another replica was faster.
 func (s *space) claimOne(ctx context.Context, t *task, worker string, by sluice.Caller) (job sluice.ClaimedJob, err error) {
 	r, ok := s.toClaim(t)
 	if ok {
@@ -198,7 +198,7 @@ func (s *space) maySee(t *task, by sluice.Caller) (bool, error) {
 	return ok, err
 }
 
-// toClaim returns the record of a task as it is before its claim.
+// toClaim returns the current record of a task that is about to be claimed.
 func (s *space) toClaim(t *task) (Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +223,8 @@ func (s *space) seqOf(ref sluice.EntryRef) uint64 {
 	return 0
 }
 
-// store stores a record and enters it. errSkip if another replica was faster: its record is entered.
+// store stores a record and enters it into the space. If another replica was faster, it enters that
+// replica's record and returns errSkip.
 func (s *space) store(ctx context.Context, r *Record) (err error) {
 	r.Revision, err = s.deps.Records.Put(ctx, s.config.Namespace, *r, 0)
 	if sluice.CodeOf(err) == sluice.Conflict {
@@ -244,7 +245,7 @@ func (s *space) store(ctx context.Context, r *Record) (err error) {
 	return err
 }
 
-// lost forgets a record that is not stored any more.
+// lost forgets a record that is no longer stored.
 func (s *space) lost(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,8 +255,9 @@ func (s *space) lost(id string) {
 	}
 }
 
-// shown returns the content of an entry for a caller. errSkip if it is not there any more, or has another
-// fingerprint than the given one, or the caller may not see it.
+// shown returns an entry with its content for a caller. It returns errSkip if the entry is gone,
+// differs from the given fingerprint, or is hidden from the caller. An empty fingerprint matches
+// any content.
 func (s *space) shown(ctx context.Context, ref sluice.EntryRef, seq uint64, fingerprint string, by sluice.Caller) (*sluice.MirroredItem, error) {
 	item, err := s.content(ctx, ref, seq)
 	if err != nil {
@@ -265,7 +267,7 @@ func (s *space) shown(ctx context.Context, ref sluice.EntryRef, seq uint64, fing
 		return nil, errSkip
 	}
 	if ref.Source == sluice.SourceMirrored {
-		return item, nil // it has the label of the namespace
+		return item, nil // its label is that of the namespace
 	}
 	switch s.deps.Access.Shows(by, sluice.VerbRead, &item.Change.Event, s.opts.Now()) {
 	case model.Pass:
@@ -277,8 +279,8 @@ func (s *space) shown(ctx context.Context, ref sluice.EntryRef, seq uint64, fing
 	return nil, errSkip
 }
 
-// content returns an entry as it is stored, an own one at a sequence; errSkip if it is not there any
-// more.
+// content returns an entry as it is stored; seq is the sequence of an entry of the namespace
+// itself. It returns errSkip if the entry is gone.
 func (s *space) content(ctx context.Context, ref sluice.EntryRef, seq uint64) (*sluice.MirroredItem, error) {
 	if ref.Source == sluice.SourceLocal {
 		ev, err := s.deps.Log.EventAt(ctx, s.config.Namespace, seq)
@@ -301,7 +303,8 @@ func (s *space) content(ctx context.Context, ref sluice.EntryRef, seq uint64) (*
 	return s.mirroredItem(ref.Subscription, &e), nil
 }
 
-// mirroredItem returns a mirrored entry with the label of the namespace and what its mirror gives it.
+// mirroredItem returns a mirrored entry with the label of the namespace, and with the source and
+// the weight of its mirror.
 func (s *space) mirroredItem(mirror string, e *MirrorEntry) *sluice.MirroredItem {
 	label := s.deps.Access.Label(s.config.Namespace)
 	item := &sluice.MirroredItem{

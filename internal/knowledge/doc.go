@@ -1,13 +1,13 @@
-// Package knowledge enriches the entries of a namespace, its own events and those that its mirrors
-// have, with the help of workers: it gives them jobs, keeps the embeddings and comparisons that they
-// return, and finds neighbours across the boundary of the namespace (S3, sections 4 and 5). It does
-// nothing in a namespace without a configuration.
+// Package knowledge enriches the entries of a namespace, which are its own events and those in its
+// mirrors (S3, sections 4 and 5). It gives jobs to workers, stores the embeddings and comparisons
+// that they return, and finds the nearest neighbours of an entry, own or mirrored. It does nothing
+// in a namespace without a configuration.
 //
-// Jobs are derived, never enqueued. An entry with content needs an embedding of the configured model;
-// an own entry that was embedded needs a comparison with each of its neighbours of that moment. What is
-// stored is the record of an embedding or of a comparison, which has the state of its job: its claim,
-// its failed attempts, at last its result. So a job exists once, also after restarts and repetitions,
-// and each step of it is one write by compare-and-set.
+// Jobs are derived, never enqueued. An entry with content needs an embedding of the configured
+// model; an own entry that was embedded needs a comparison with each neighbour that it had at that
+// moment. The store has one record for each embedding and comparison, with the state of its job:
+// the claim, failed attempts, and finally the result. So a job exists once, even after restarts and
+// repetitions, and each step of it is one write by compare-and-set.
 //
 //	           claim                    complete
 //	pending ──────────▶ claimed ──────────────────▶ done: the record has the result
@@ -17,6 +17,7 @@
 //	                         ▼
 //	                      failed ── retry ──▶ pending
 //
-// Every replica has a space for each namespace with a configuration: what follows from the log, the
-// mirrors and the records, in memory. Any of them answers any request; the store decides who was first.
+// Every replica has a space for each namespace with a configuration: the state in memory that
+// follows from the log, the mirrors and the records. Any replica can answer any request. If several
+// replicas write the same record, the store accepts the first write.
 package knowledge

@@ -21,14 +21,14 @@ type Engine struct {
 	opts Options
 
 	memory *budget
-	scans  chan struct{} // searches at once
+	scans  chan struct{} // limits concurrent searches
 	spaces supervise.Set[*space]
 
 	mu   sync.Mutex
-	told chan struct{} // closed and replaced when a configuration has come
+	told chan struct{} // closed and replaced when a configuration arrives
 }
 
-// New returns an engine that is idle until Run.
+// New returns an engine, which does nothing until Run.
 func New(deps Deps, opts Options) *Engine {
 	opts = opts.filled()
 	return &Engine{deps: deps, opts: opts, memory: &budget{limit: opts.Memory}, scans: make(chan struct{}, opts.Scans), told: make(chan struct{})}
@@ -59,7 +59,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// ended has waiting claims look for the space's successor.
+// ended wakes waiting claims, so that they find the space's successor.
 func (s *space) ended() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,13 +82,13 @@ func (e *Engine) news() <-chan struct{} {
 // readyWithin limits waiting for a namespace whose entries are being read.
 const readyWithin = 10 * time.Second
 
-// space returns the space of a namespace once everything was read. Codes NotFound if the namespace has
-// no enrichment; Unavailable.
+// space returns the space of a namespace once it has read all of its sources. Codes NotFound if the
+// namespace has no enrichment; Unavailable.
 func (e *Engine) space(ctx context.Context, namespace string) (*space, error) {
 	return e.spaceAt(ctx, namespace, 0)
 }
 
-// spaceAt is space for a configuration with a revision at least.
+// spaceAt is space for a configuration with at least a revision.
 func (e *Engine) spaceAt(ctx context.Context, namespace string, revision uint64) (*space, error) {
 	limit := time.NewTimer(readyWithin)
 	defer limit.Stop()
@@ -107,7 +107,7 @@ func (e *Engine) spaceAt(ctx context.Context, namespace string, revision uint64)
 				return nil, missing(err)
 			}
 			known = true
-			continue // it may have come meanwhile
+			continue // it may have arrived meanwhile
 		}
 		select {
 		case <-news:
@@ -127,7 +127,7 @@ func missing(err error) error {
 	return err
 }
 
-// news returns a channel that is closed when a task may be ready, or something was read.
+// news returns a channel that is closed when a task may be ready, or a source was read.
 func (s *space) news() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,8 @@ func (e *Engine) Get(ctx context.Context, namespace string) (sluice.Enrichment, 
 	return c.Enrichment, missing(err)
 }
 
-// Status returns what this replica has of the entries of a namespace. Codes NotFound; Unavailable.
+// Status returns how far this replica has read and enriched the entries of a namespace. Codes
+// NotFound; Unavailable.
 func (e *Engine) Status(ctx context.Context, namespace string) (sluice.EnrichmentStatus, error) {
 	s, err := e.space(ctx, namespace)
 	if err != nil {
@@ -150,7 +151,7 @@ func (e *Engine) Status(ctx context.Context, namespace string) (sluice.Enrichmen
 	return s.state(), nil
 }
 
-// Gauges returns what this replica has of each namespace.
+// Gauges returns the status of each namespace on this replica.
 func (e *Engine) Gauges() []model.KnowledgeGauges {
 	spaces := e.spaces.All()
 	all := make([]model.KnowledgeGauges, 0, len(spaces))
@@ -160,9 +161,9 @@ func (e *Engine) Gauges() []model.KnowledgeGauges {
 	return all
 }
 
-// Put configures the enrichment of a namespace, with its defaults set; with a revision only that one.
-// Another model has all entries embedded again (S3-82). Codes InvalidRequest; RevisionMismatch;
-// QuotaExceeded if there is no room for a further enrichment.
+// Put configures the enrichment of a namespace and sets its defaults. A revision other than 0 must
+// be the current one. With a new model, all entries are embedded again (S3-82). Codes
+// InvalidRequest; RevisionMismatch; QuotaExceeded if there is no room for a further enrichment.
 func (e *Engine) Put(ctx context.Context, c sluice.Enrichment, by string) (sluice.Enrichment, error) {
 	if err := c.Validate(); err != nil {
 		return c, err
@@ -195,7 +196,7 @@ func (e *Engine) Put(ctx context.Context, c sluice.Enrichment, by string) (sluic
 
 const retryFull = 60 // seconds
 
-// change returns a configuration to store in place of the present one, whose revision it has.
+// change returns a configuration to store in place of the current one, with the revision of that.
 func (e *Engine) change(ctx context.Context, c sluice.Enrichment, by string) (Stored, ledger.Change, error) {
 	was, revision, err := e.deps.Definitions.Get(ctx, c.Namespace)
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {

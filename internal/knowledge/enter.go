@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// begin begins a reading of a source, and returns its number. Entries that it does not find are gone.
+// begin begins a reading of a source, and returns its number. Entries that the reading does not
+// find are gone (see retain).
 func (s *space) begin(mirror string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -19,7 +20,7 @@ func (s *space) begin(mirror string) uint64 {
 	return s.reading
 }
 
-// renumber forgets the sequences of the own entries: they are those of another log.
+// renumber forgets the sequences of the own entries, because the log was replaced.
 func (s *space) renumber() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +31,8 @@ func (s *space) renumber() {
 	}
 }
 
-// set enters the present content of an entry, which a reading has found, unless there is no room for it.
+// set enters the current content of an entry that a reading has found, unless there is no room for
+// it.
 func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,13 +40,13 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	if was != nil {
 		ref = was.ref
 	} else {
-		ref.ID = strings.Clone(ref.ID) // it is a part of a larger one
+		ref.ID = strings.Clone(ref.ID) // it is a part of a larger string
 	}
 	is := newItem(ref, ev)
 	is.seq, is.reading, is.bytes = seq, reading, s.bytesOf(is)
 	if was != nil {
 		was.reading = reading
-		if ref.Source == sluice.SourceLocal && seq < was.seq { // it is read again
+		if ref.Source == sluice.SourceLocal && seq < was.seq { // it was read before
 			return
 		}
 		is.order, is.comparisons = was.order, was.comparisons
@@ -60,7 +62,7 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	}
 	s.unmiss(ref, 0)
 	s.items[ref] = is
-	if rec := s.records[embeddingID(ref)]; rec != nil && rec.loose { // what is stored may be more than it
+	if rec := s.records[embeddingID(ref)]; rec != nil && rec.loose { // the stored record may have more than this one
 		s.attach(rec)
 		s.wanted[ref] = true
 		s.wake()
@@ -72,7 +74,8 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	s.settle(ref)
 }
 
-// newItem returns an entry without the parts of its event that are not needed, nor what they are parts of.
+// newItem returns an entry with copies of the parts of its event that are needed, so that it does
+// not keep the event in memory.
 func newItem(ref sluice.EntryRef, ev *sluice.Event) *item {
 	is := &item{ref: ref, fingerprint: Fingerprint(ev)}
 	if ref.Source == sluice.SourceLocal {
@@ -91,8 +94,7 @@ func (it *item) about(namespace string) *sluice.Event {
 	return ev
 }
 
-// thin removes the entries from the list by age that have another sequence since. The caller holds the
-// lock.
+// thin removes outdated elements from byAge, once they are many. The caller holds the lock.
 func (s *space) thin() {
 	if len(s.byAge) < 2*len(s.items)+1024 {
 		return
@@ -106,13 +108,15 @@ func (s *space) thin() {
 	s.byAge = kept
 }
 
-// attach notes that a record has an entry again, in whose bytes it is counted. The caller holds the lock.
+// attach notes that a record has an entry again. The bytes of the entry include the record. The
+// caller holds the lock.
 func (s *space) attach(rec *held) {
 	s.account.force(-s.looseBytes(&rec.Record))
 	rec.loose, rec.gone, rec.orphan = false, false, 0
 }
 
-// omit forgets an entry for which there is no room any more, with its records. The caller holds the lock.
+// omit forgets an entry, with its records, because there is no more room for it. The caller holds
+// the lock.
 func (s *space) omit(ref sluice.EntryRef) {
 	if it := s.items[ref]; it != nil {
 		s.remove(it)
@@ -146,7 +150,7 @@ func (s *space) looseBytes(r *Record) int64 {
 	return int64(looseBytes + len(r.ID) + len(r.Entry.ID) + len(r.Error))
 }
 
-// drop removes an entry that has the sequence, or with 0 any: it was deleted.
+// drop removes a deleted entry, if it has the sequence; 0 matches any sequence.
 func (s *space) drop(ref sluice.EntryRef, seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +160,7 @@ func (s *space) drop(ref sluice.EntryRef, seq uint64) {
 func (s *space) dropLocked(ref sluice.EntryRef, seq uint64) {
 	it, id := s.items[ref], embeddingID(ref)
 	if it == nil {
-		if s.unmiss(ref, seq) { // its records may be stored
+		if s.unmiss(ref, seq) { // its records may still be stored
 			s.loosen(&held{Record: Record{ID: id, Type: embeddingType(ref), Entry: ref}})
 		}
 		return
@@ -171,7 +175,7 @@ func (s *space) dropLocked(ref sluice.EntryRef, seq uint64) {
 	s.settle(ref)
 }
 
-// loosen keeps the record of an entry that is gone, until a sweep removes it.
+// loosen keeps the record of a deleted entry in memory, until a sweep removes it.
 func (s *space) loosen(rec *held) {
 	s.discard(rec.ID)
 	rec.Embedding, rec.Pairs, rec.placed, rec.gone, rec.loose = nil, nil, false, true, true
@@ -201,7 +205,7 @@ func (s *space) retain(source, mirror string, reading uint64) {
 	}
 }
 
-// learn enters a record, unless a later one is known.
+// learn enters a record unless the space has a later one.
 func (s *space) learn(r Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +230,7 @@ func (s *space) replace(r Record, reading uint64) {
 	if was := s.records[r.ID]; was == nil || was.Revision != r.Revision {
 		s.enter(r)
 	}
-	for _, id := range []string{r.ID, embeddingID(r.Entry)} { // the second may stand for the first
+	for _, id := range []string{r.ID, embeddingID(r.Entry)} { // the second one may stand for the first
 		if is := s.records[id]; is != nil && (id == r.ID || is.loose) {
 			is.reading = reading
 		}
@@ -245,7 +249,7 @@ func (s *space) lose(reading uint64) {
 	}
 }
 
-// restore enters a record as it is stored, with its embedding.
+// restore enters a stored record, with its embedding.
 func (s *space) restore(r Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,11 +271,11 @@ func (s *space) enter(r Record) {
 		s.enterLoose(r)
 		return
 	}
-	if r.Pair != nil && r.Fingerprint != it.fingerprint && r.Seq <= it.seq { // superseded: the store has it
+	if r.Pair != nil && r.Fingerprint != it.fingerprint && r.Seq <= it.seq { // superseded, and kept only in the store
 		s.discard(r.ID)
 		return
 	}
-	// Strings that are equal to others are not kept twice, nor more pairs than are compared.
+	// Save memory: share equal strings, and keep only the pairs that are compared.
 	r.Entry, r.Pairs = it.ref, r.Pairs[:min(len(r.Pairs), s.config.TopK)]
 	if r.Model == s.config.Model {
 		r.Model = s.config.Model
@@ -294,8 +298,8 @@ func (s *space) enter(r Record) {
 	}
 }
 
-// enterLoose sets a record without an entry: its entry comes, or it has none any more, or there is no
-// room for it. One record stands for all of an entry. The caller holds the lock.
+// enterLoose sets a record without an entry: the entry is yet to arrive, was deleted, or has no
+// room. One record stands for all records of the entry. The caller holds the lock.
 func (s *space) enterLoose(r Record) {
 	id := embeddingID(r.Entry)
 	was := s.records[id]
@@ -319,8 +323,8 @@ func (s *space) enterLoose(r Record) {
 	s.settle(r.Entry)
 }
 
-// outlives reports whether a record stays without its entry: its job failed because its mirror was
-// deleted.
+// outlives reports whether a record stays without its entry, because its job failed when its mirror
+// was deleted.
 func (s *space) outlives(r *Record) bool {
 	return r.State == sluice.JobFailed && r.Entry.Source == sluice.SourceMirrored && s.mirrors[r.Entry.Subscription] == nil
 }

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	again      = 200 * time.Millisecond // after trouble, doubled each time
+	again      = 200 * time.Millisecond // pause after an error, doubled each time
 	againMost  = 10 * time.Second
 	pageOfLog  = 1000
 	cancelLife = 7 * 24 * time.Hour // of the records of jobs that failed because their mirror was deleted
 )
 
-// run follows everything that a space is made of, until ctx ends. It reads the entries again, while the
-// space answers from what it has, when there is room for more of them.
+// run follows the sources of a space until ctx ends. When there is room for entries that had none,
+// it reads all entries again; meanwhile the space answers from its current state.
 func (s *space) run(ctx context.Context) {
 	defer s.account.close()
 	s.account.force(spaceBytes(s.config.Dimensions))
@@ -31,7 +31,7 @@ func (s *space) run(ctx context.Context) {
 	}
 }
 
-// follow follows everything until ctx ends or the entries are to be read again.
+// follow follows the sources until ctx ends or the entries must be read again.
 func (s *space) follow(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -45,14 +45,14 @@ func (s *space) follow(ctx context.Context) {
 	}
 }
 
-// load notes that everything has to be read.
+// load notes that all sources must be read.
 func (s *space) load() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loading, s.reread = map[string]bool{loadLog: true, loadRecords: true, loadMirrors: true}, false
 }
 
-// keep runs a follower, again after trouble, until ctx ends.
+// keep runs a follower until ctx ends, again after each error.
 func (s *space) keep(ctx context.Context, what string, follow func(context.Context) error) {
 	pause := supervise.Pause{First: again, Most: againMost}
 	for {
@@ -71,9 +71,9 @@ func (s *space) keep(ctx context.Context, what string, follow func(context.Conte
 	}
 }
 
-// followRecords follows the stored records, once all entries are known: it depends on them which records
-// have room. Those that are not there any more when it begins again were lost with their stream, and the
-// revisions of a stream that was made anew are lower.
+// followRecords follows the stored records once all entries are known, because the entries
+// determine which records have room. Records that are missing when it begins again were lost with
+// their stream; a new stream has lower revisions.
 func (s *space) followRecords(ctx context.Context) error {
 	for s.entriesLoad() {
 		news := s.news()
@@ -111,8 +111,8 @@ func (s *space) entriesLoad() bool {
 	return n > 0
 }
 
-// fetchWanted reads the results of entries that are stored and not here: of entries that were deleted or
-// changed, and came back.
+// fetchWanted reads stored results that are not in memory, of entries that were deleted or changed
+// and have come back.
 func (s *space) fetchWanted(ctx context.Context) error {
 	for {
 		news := s.news()
@@ -144,7 +144,8 @@ func (s *space) want(ref sluice.EntryRef) {
 	s.settle(ref)
 }
 
-// fetch reads the results of an entry: its comparisons first, which its embedding asks for.
+// fetch reads the results of an entry. It reads the comparisons before the embedding, which would
+// otherwise create their jobs.
 func (s *space) fetch(ctx context.Context, ref sluice.EntryRef) error {
 	if ref.Source == sluice.SourceLocal {
 		all, err := s.deps.Records.Comparisons(ctx, s.config.Namespace, ref.ID)
@@ -167,8 +168,8 @@ func (s *space) fetch(ctx context.Context, ref sluice.EntryRef) error {
 	return nil
 }
 
-// followLog reads the log from its beginning, and then whenever something was stored; from time to time
-// anyway, because retention removes events in silence.
+// followLog reads the log from its beginning, and then whenever an event was stored. It also reads
+// at intervals, because retention removes events without notice.
 func (s *space) followLog(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -201,7 +202,7 @@ func (s *space) followLog(ctx context.Context) error {
 	}
 }
 
-// place is how far the log was read.
+// place is the progress of reading the log.
 type place struct {
 	incarnation string
 	since       uint64
@@ -225,7 +226,7 @@ func (s *space) readLog(ctx context.Context, at *place) error {
 			s.retain(sluice.SourceLocal, "", at.reading)
 			at.whole = true
 		}
-		if atEnd || page.ThroughSeq <= at.since { // or nothing more can be read now
+		if atEnd || page.ThroughSeq <= at.since { // or no more can be read now
 			at.since = max(at.since, page.ThroughSeq)
 			return nil
 		}
@@ -233,7 +234,7 @@ func (s *space) readLog(ctx context.Context, at *place) error {
 	}
 }
 
-// changes returns the next page of the log: the first one if it is another log than before.
+// changes returns the next page of the log, or the first page if the log was replaced.
 func (s *space) changes(ctx context.Context, at *place) (sluice.ObservePage, error) {
 	page, err := s.deps.Log.Changes(ctx, s.config.Namespace, model.ChangeQuery{Since: at.since, Limit: pageOfLog, Brief: true})
 	if err != nil || page.Incarnation == at.incarnation && page.LastSeq >= at.since {
@@ -243,7 +244,7 @@ func (s *space) changes(ctx context.Context, at *place) (sluice.ObservePage, err
 	return s.deps.Log.Changes(ctx, s.config.Namespace, model.ChangeQuery{Limit: pageOfLog})
 }
 
-// anew begins with a log: the first one, or another one than that which was read.
+// anew begins to read a log: the first one, or one that replaced it.
 func (s *space) anew(incarnation string, at *place) {
 	if s.incarnation != "" && (s.incarnation != incarnation || at.since > 0) {
 		s.renumber()
@@ -283,7 +284,7 @@ func (s *space) followMirrors(ctx context.Context) error {
 	return s.deps.Mirrors.Watch(ctx, func(id string, m *sluice.Mirror) {
 		switch {
 		case id == "":
-			for _, id := range s.without(known) { // deleted while nothing was followed
+			for _, id := range s.without(known) { // deleted while this process followed no mirrors
 				gone(id)
 			}
 			s.loaded(loadMirrors)
@@ -303,8 +304,8 @@ func (s *space) followMirrors(ctx context.Context) error {
 	})
 }
 
-// meet enters a mirror. Its entries are read, also those of one that was changed: a mirror that was
-// resumed may have begun anew.
+// meet enters a new or changed mirror. Its entries are then read, because a mirror that was resumed
+// may have begun anew.
 func (s *space) meet(m *sluice.Mirror) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -338,8 +339,8 @@ func (s *space) leave(id string) bool {
 	return had
 }
 
-// followMirror follows the entries of a mirror. Those that are not there any more were removed all at
-// once, which leaves no trace in the stream.
+// followMirror follows the entries of a mirror. It drops entries that a complete reading does not
+// find: a mirror that begins anew removes its former entries without a trace in the stream.
 func (s *space) followMirror(ctx context.Context, id string) error {
 	reading := s.begin(id)
 	return s.deps.Mirrors.Follow(ctx, id, func(e *MirrorEntry) {
@@ -369,7 +370,7 @@ func (s *space) forgetMirror(ctx context.Context, id string) {
 			pending = append(pending, r)
 		}
 	}
-	s.reread = s.reread || s.partial(id) // its records are stored, and nothing here knows them
+	s.reread = s.reread || s.partial(id) // records of its entries may be stored that this space does not know
 	s.forgive(id)
 	s.mu.Unlock()
 	s.retain(sluice.SourceMirrored, id, 0)

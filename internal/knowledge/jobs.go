@@ -36,7 +36,7 @@ func (s *space) job(t *task) sluice.Job {
 	return j
 }
 
-// missing returns why a neighbour is not there; "" if it is. The caller holds the lock.
+// missing returns why a neighbour is gone; "" if it is not. The caller holds the lock.
 func (s *space) missing(ref sluice.EntryRef) string {
 	switch it := s.items[ref]; {
 	case it != nil && it.fingerprint != "":
@@ -54,8 +54,7 @@ func when(t time.Time) *time.Time {
 	return &t
 }
 
-// jobs returns the wanted jobs about entries that a caller may see, in the order of their priorities and
-// ids.
+// jobs returns the wanted jobs about entries that a caller may see, ordered by priority and id.
 func (s *space) jobs(by sluice.Caller, wanted func(*task) bool) ([]sluice.Job, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

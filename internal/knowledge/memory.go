@@ -7,11 +7,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bytes of memory, measured: BenchmarkSpace_Memory.
+// Bytes of memory, as measured by BenchmarkSpace_Memory.
 const (
 	emptyBytes  = 32 << 10 // of a namespace without entries, besides its rotations
 	entryBytes  = 1300     // of an entry with its record and its job, without its strings and its vector
-	vectorBytes = 240      // of a vector besides its elements: its sketch and its place
+	vectorBytes = 240      // of a vector's sketch and place, besides its elements
 	pairBytes   = 900      // of a neighbour of an own entry, with the record and the job of the comparison
 	looseBytes  = 700      // of a record without an entry
 	missedBytes = 48       // of a note about an entry without room
@@ -22,11 +22,12 @@ const (
 	stringsFor = 3 // copies of the id of an entry: its own, and in the ids of its record and its jobs
 )
 
-// spaceBytes returns the memory of a namespace without entries: the rotations of two indexes most of all.
+// spaceBytes returns the memory of a namespace without entries, mostly the rotations of two
+// indexes.
 func spaceBytes(dims int) int64 { return int64(emptyBytes + 24*max(1024, 2*dims)) }
 
-// bytesOf returns the memory that an entry takes, with all that will follow from it: so a job that is
-// given to a worker has room for its result.
+// bytesOf returns the memory that an entry takes, including its future results. So there is room
+// for the result of every job that a worker gets.
 func (s *space) bytesOf(it *item) int64 {
 	n := entryBytes + stringsFor*len(it.ref.ID) + len(it.ref.Subscription) + len(it.path) + len(it.subject) + len(it.label)
 	if it.fingerprint != "" {
@@ -38,14 +39,14 @@ func (s *space) bytesOf(it *item) int64 {
 	return int64(n)
 }
 
-// missed are the entries of a source, the log or a mirror, for which there was no room: hashes of their
-// ids, with their sequences. The zero value has none.
+// missed holds the entries of a source, the log or a mirror, for which there was no room: hashes of
+// their ids, with their sequences. The zero value is not usable.
 type missed struct {
 	known map[uint64]uint64
 	more  bool // than known has
 }
 
-// misses returns the entries of a source without room.
+// misses returns the missed entries of a source.
 func (s *space) misses(mirror string) *missed {
 	m := s.missed[mirror]
 	if m == nil {
@@ -73,8 +74,8 @@ func (s *space) noted(n int) {
 	s.account.force(missedBytes * int64(n))
 }
 
-// unmiss forgets that there was no room for an entry, and reports whether there was none. With a
-// sequence it must be that one. The caller holds the lock.
+// unmiss forgets that an entry had no room, and reports whether it was noted. A sequence other than
+// 0 must be that of the note. The caller holds the lock.
 func (s *space) unmiss(ref sluice.EntryRef, seq uint64) bool {
 	m := s.missed[ref.Subscription]
 	if m == nil {
@@ -93,7 +94,7 @@ func (s *space) unmiss(ref sluice.EntryRef, seq uint64) bool {
 	return true
 }
 
-// forgive forgets what was missed of a source: it is read again, or is gone.
+// forgive forgets the missed entries of a source, because the source is read again or is gone.
 func (s *space) forgive(mirror string) {
 	if m := s.missed[mirror]; m != nil {
 		s.noted(-len(m.known))
@@ -101,7 +102,7 @@ func (s *space) forgive(mirror string) {
 	}
 }
 
-// outdate forgets the own entries without room before the first sequence of the log.
+// outdate forgets the missed own entries before the first sequence of the log.
 func (s *space) outdate(first uint64) {
 	m := s.missed[""]
 	if m == nil || first <= s.first {
@@ -122,7 +123,7 @@ func (s *space) partial(mirror string) bool {
 	return m != nil && (m.more || len(m.known) > 0)
 }
 
-// lacks returns the number of entries without room, and whether there may be more of them.
+// lacks returns the number of missed entries, and whether there may be more.
 func (s *space) lacks() (n int, more bool) {
 	for _, m := range s.missed {
 		n += len(m.known)
@@ -131,15 +132,15 @@ func (s *space) lacks() (n int, more bool) {
 	return n, more
 }
 
-// worthReading decides whether entries for which there was no room are read again: all of them have room,
-// or so many that the reading is worth it.
+// worthReading decides whether all entries are read again to find those that had no room: if there
+// is room for all of the missing ones, or for enough of them.
 func worthReading(free, lacking, limit int64) bool {
 	return lacking > 0 && (limit == 0 || free >= min(lacking, limit/worthOf))
 }
 
 const worthOf = 16
 
-// due reports whether the entries are to be read again.
+// due reports whether the entries must be read again.
 func (s *space) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,7 @@ func (s *space) due() bool {
 	return worthReading(free, lacking, s.account.of.limit)
 }
 
-// state returns what this replica has of the namespace.
+// state returns the status of the namespace on this replica.
 func (s *space) state() sluice.EnrichmentStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()

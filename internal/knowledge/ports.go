@@ -18,34 +18,37 @@ import (
 type Stored struct {
 	sluice.Enrichment
 
-	Incarnation string `json:"incarnation"` // random: tokens of an earlier one are worth nothing
+	Incarnation string `json:"incarnation"` // random; tokens of an earlier incarnation are invalid
 }
 
 // Definitions stores the configurations, by namespace. Revision 0 stands for "nothing is stored".
 type Definitions interface {
 	// Get returns a configuration and its revision. Code NotFound.
 	Get(ctx context.Context, namespace string) (Stored, uint64, error)
-	// Put stores it and returns its new revision. Code Conflict unless the stored revision is the given one.
+	// Put stores a configuration and returns its new revision. Code Conflict unless the stored
+	// revision is the given one.
 	Put(ctx context.Context, namespace string, c Stored, revision uint64) (uint64, error)
-	// Delete removes it. Code Conflict unless the stored revision is the given one; 0: any.
+	// Delete removes a configuration. Code Conflict unless the stored revision is the given one; 0
+	// matches any revision.
 	Delete(ctx context.Context, namespace string, revision uint64) error
-	// Watch reports every configuration, and then changes, until ctx is done. A nil one is gone.
+	// Watch reports every configuration and then all changes, until ctx is done. A nil c means that
+	// the configuration was removed.
 	Watch(ctx context.Context, change func(namespace string, c *Stored)) error
 }
 
 // Records stores embeddings and comparisons with the states of their jobs.
 type Records interface {
-	// Get returns a record as the leader of the store has it. Revision 0: there is none.
+	// Get returns a record, read from the leader of the stream. Its revision is 0 if there is none.
 	Get(ctx context.Context, namespace, id string) (Record, error)
-	// Put stores a record and returns its new revision. Code Conflict unless the stored revision is that
-	// of the record. With a lifetime it is gone after it.
+	// Put stores a record and returns its new revision. Code Conflict unless the stored revision is
+	// that of the record. The store removes the record after life, if that is not 0.
 	Put(ctx context.Context, namespace string, r Record, life time.Duration) (uint64, error)
 	// Follow calls each for every record of a namespace, then once caughtUp, then each for every change,
 	// until ctx ends or there is trouble.
 	Follow(ctx context.Context, namespace string, each func(Record), caughtUp func()) error
 	// Comparisons returns the comparisons of an own entry.
 	Comparisons(ctx context.Context, namespace, entry string) ([]Record, error)
-	// Purge removes the records with an id, or whose ids begin with one and a dot.
+	// Purge removes the record with an id, and those with ids that begin with it and a dot.
 	Purge(ctx context.Context, namespace, id string) error
 	// PurgeAll removes all records of a namespace.
 	PurgeAll(ctx context.Context, namespace string) error
@@ -55,8 +58,8 @@ type Records interface {
 type Log interface {
 	// Changes returns a page of changes. Codes NotFound; Unavailable.
 	Changes(ctx context.Context, namespace string, q model.ChangeQuery) (sluice.ObservePage, error)
-	// FollowChanges calls each when it begins, and then when something was stored, until ctx ends or
-	// there is trouble.
+	// FollowChanges calls each when it begins, and then when an event was stored, until ctx ends or
+	// an error occurs.
 	FollowChanges(ctx context.Context, namespace string, each func()) error
 	// EventAt returns the event with a sequence. Codes NotFound; WindowExceeded.
 	EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error)
@@ -72,7 +75,8 @@ type MirrorEntry struct {
 
 // Mirrors reads mirrors and their entries.
 type Mirrors interface {
-	// Watch reports every mirror of the server, and then changes, until ctx is done. A nil one is gone.
+	// Watch reports every mirror of the server and then all changes, until ctx is done. A nil m
+	// means that the mirror was removed.
 	Watch(ctx context.Context, change func(id string, m *sluice.Mirror)) error
 	// Follow calls each for every entry of a mirror, then once caughtUp, then each for every change,
 	// until ctx ends or there is trouble.
@@ -81,7 +85,7 @@ type Mirrors interface {
 	Entries(ctx context.Context, mirror string, ids []string) (map[string]MirrorEntry, error)
 }
 
-// Access decides who may see what.
+// Access decides which events callers may see.
 type Access interface {
 	// Shows decides whether a caller may see an event.
 	Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time.Time) model.Decision
@@ -89,7 +93,7 @@ type Access interface {
 	Label(namespace string) sluice.Label
 }
 
-// Ownership reports whether this process does the housekeeping of a namespace.
+// Ownership decides which namespaces this process does the housekeeping for.
 type Ownership interface{ Owns(namespace string) bool }
 
 // Deps are the dependencies. All are required.
@@ -108,7 +112,7 @@ type Deps struct {
 type Options struct {
 	Sweep  time.Duration    // interval of the housekeeping, and of looking for events that retention removed; default: 15 s
 	Memory int64            // bytes for the entries of all namespaces; default: unlimited
-	Scans  int              // searches and lists at once; default: four for each processor
+	Scans  int              // concurrent searches and lists; default: four for each processor
 	Now    func() time.Time // default: time.Now
 	Jitter func() float64   // in [0, 1); default: rand.Float64
 	Log    *slog.Logger     // default: slog.DiscardHandler

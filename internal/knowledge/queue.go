@@ -7,21 +7,22 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// task is a job in memory: that there is something to do. What happened to it is in its record.
+// task is a job in memory that is not done. Its history is in its record.
 type task struct {
 	id    string
 	kind  sluice.JobType
 	entry sluice.EntryRef
 	pair  *Pair  // of a comparison
-	order uint64 // of its appearance
+	order uint64 // in which it was created
 	due   time.Time
 	state sluice.JobState
 
-	in    *tasks // the heap that it is in; nil: none
+	in    *tasks // the heap that has it; nil: none
 	place int
 }
 
-// queue holds the tasks that can be claimed now by their types, and those that can be later by time.
+// queue holds the tasks that workers can claim now, by type, and those that they can claim later,
+// by time.
 type queue struct {
 	ready map[sluice.JobType]*tasks
 	later *tasks
@@ -35,7 +36,7 @@ func newQueue() queue {
 	}
 }
 
-// set places a task that can be claimed from a time on; zero: now.
+// set queues a task that workers can claim from due on; a zero time is now.
 func (q *queue) set(t *task, due time.Time) {
 	q.drop(t)
 	t.due = due
@@ -52,14 +53,14 @@ func (q *queue) drop(t *task) {
 	}
 }
 
-// advance makes the tasks ready that are due.
+// advance makes due tasks ready.
 func (q *queue) advance(now time.Time) {
 	for q.later.Len() > 0 && !q.later.all[0].due.After(now) {
 		q.set(q.later.all[0], time.Time{})
 	}
 }
 
-// next returns when a task becomes ready; zero: none will.
+// next returns when the next task becomes ready; zero if none waits.
 func (q *queue) next() time.Time {
 	if q.later.Len() == 0 {
 		return time.Time{}

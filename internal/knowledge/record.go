@@ -12,12 +12,13 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// done is the state of a record with a result. It is no state of a job: there is none any more.
+// done is the state of a record with a result. A job never has this state: once it has a result, it
+// no longer exists.
 const done sluice.JobState = "done"
 
 // Record is an embedding of an entry, or a comparison of two, with the state of its job.
 type Record struct {
-	ID       string `json:"-"` // of the job, and the end of the record's subject
+	ID       string `json:"-"` // ID of the job, and the end of the record's subject
 	Revision uint64 `json:"-"` // 0: none is stored
 
 	Type        sluice.JobType  `json:"type"`
@@ -30,20 +31,20 @@ type Record struct {
 	Generation uint64          `json:"generation"` // number of claims
 	Worker     string          `json:"worker,omitempty"`
 	Until      time.Time       `json:"lease_until,omitzero"`
-	Attempts   int             `json:"attempts,omitempty"` // claims since the job is for this content and model
+	Attempts   int             `json:"attempts,omitempty"` // claims for this content and model
 	NotBefore  time.Time       `json:"not_before,omitzero"`
 	Error      string          `json:"error,omitempty"`
 	At         time.Time       `json:"at"`
 
 	Embedding []byte `json:"embedding,omitempty"`  // float32, little-endian
-	Pairs     []Pair `json:"neighbours,omitempty"` // of an own entry: it is compared with these
+	Pairs     []Pair `json:"neighbours,omitempty"` // of an own entry: the entries that it is compared with
 
 	Pair       *Pair           `json:"pair,omitempty"`       // of a comparison
 	Comparison json.RawMessage `json:"comparison,omitempty"` // as the worker sent it (S3-92)
 	Friction   float64         `json:"friction,omitempty"`   // its own
 }
 
-// Pair is an own entry's neighbour at the time of its embedding.
+// Pair is a neighbour of an own entry at the time of the entry's embedding.
 type Pair struct {
 	Against    sluice.EntryRef `json:"against"`
 	Similarity float64         `json:"similarity"`
@@ -62,7 +63,8 @@ func embeddingID(ref sluice.EntryRef) string {
 	return streams.LocalKnowledge(ref.ID)
 }
 
-// comparisonID returns the id of the job that compares a content of an own entry with another entry.
+// comparisonID returns the id of the job that compares an own entry, with the content of a
+// fingerprint, with another entry.
 func comparisonID(entry sluice.EntryRef, fingerprint string, against sluice.EntryRef) string {
 	sum := sha256.Sum256([]byte(fingerprint + "\x00" + against.Subscription + "\x00" + against.ID))
 	return streams.Comparison(entry.ID, hex.EncodeToString(sum[:12]))
@@ -76,7 +78,7 @@ func embeddingType(ref sluice.EntryRef) sluice.JobType {
 	return sluice.JobEmbed
 }
 
-// Fingerprint returns what identifies the content of an event: "" if it has none.
+// Fingerprint returns a hash of the content of an event; "" if it has none.
 func Fingerprint(ev *sluice.Event) string {
 	if len(ev.Data) == 0 {
 		return ""
@@ -99,7 +101,7 @@ func encodeVector(v []float32) []byte {
 	return b
 }
 
-// decodeVector returns the embedding in its stored form.
+// decodeVector is the inverse of encodeVector.
 func decodeVector(b []byte) []float32 {
 	v := make([]float32, len(b)/4)
 	for i := range v {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// tries limits the attempts to store a report beside concurrent ones.
+// tries limits the attempts to store a report while others change the record.
 const tries = 5
 
 // Claim is a worker's claim of a job, with the token that proves it.
@@ -54,7 +54,7 @@ func (e *Engine) report(ctx context.Context, c Claim, apply func(s *space, r *Re
 	return sluice.Job{}, sluice.Errorf(sluice.Unavailable, "the job is being changed concurrently; retry")
 }
 
-// Renew extends the lease of a claimed job. Codes as of report.
+// Renew extends the lease of a claimed job. Codes: those of report.
 func (e *Engine) Renew(ctx context.Context, c Claim) (sluice.Job, error) {
 	return e.report(ctx, c, func(s *space, r *Record) error {
 		*r = r.renewed(s.config.Lease.Std(), s.opts.Now())
@@ -62,8 +62,8 @@ func (e *Engine) Renew(ctx context.Context, c Claim) (sluice.Job, error) {
 	})
 }
 
-// Fail reports that a job could not be done. It is tried again later, unless it
-// never can be, or was tried too often. Codes as of report.
+// Fail reports that a worker could not do a job. The job is tried again later, unless the failure
+// is final or it was tried too often. Codes: those of report.
 func (e *Engine) Fail(ctx context.Context, c Claim, f Failure) (sluice.Job, error) {
 	return e.report(ctx, c, func(s *space, r *Record) error {
 		f.Error = cmp.Or(f.Error, "the worker gave no reason")
@@ -72,9 +72,9 @@ func (e *Engine) Fail(ctx context.Context, c Claim, f Failure) (sluice.Job, erro
 	})
 }
 
-// Complete stores the result of a job: of an own entry's embedding also the neighbours that the entry is
-// compared with (S3-86). Codes as of report; InvalidRequest for a result of another kind, or one that
-// is no vector of the configured dimensions.
+// Complete stores the result of a job. With the embedding of an own entry it also stores the
+// neighbours that the entry will be compared with (S3-86). Codes: those of report; InvalidRequest
+// for a result of the wrong kind, or a vector with the wrong dimensions.
 func (e *Engine) Complete(ctx context.Context, c Claim, result sluice.JobResult) error {
 	_, err := e.report(ctx, c, func(s *space, r *Record) error {
 		if err := e.accept(ctx, s, r, &result); err != nil {
@@ -113,7 +113,7 @@ func (e *Engine) accept(ctx context.Context, s *space, r *Record, result *sluice
 		return badVector("embedding", err)
 	}
 	r.Embedding = encodeVector(result.Embedding)
-	if r.Type == sluice.JobEmbed { // a mirrored entry starts nothing (S3-85)
+	if r.Type == sluice.JobEmbed { // a mirrored entry starts no comparisons (S3-85)
 		leave, err := e.turn(ctx, s)
 		if err != nil {
 			return err
@@ -132,7 +132,8 @@ func badVector(field string, err error) error {
 	return sluice.Errorf(sluice.InvalidRequest, "%s: %s", field, err).With("field", field)
 }
 
-// nearest returns the most similar entries of a source, "" for both, without one of them.
+// nearest returns the most similar entries of a source, or of both sources for "". It leaves out
+// the entry without.
 func (s *space) nearest(v []float32, top int, without *sluice.EntryRef, source string) (near []vector.Neighbour[sluice.EntryRef], err error) {
 	if top == 0 {
 		return nil, nil
@@ -171,7 +172,8 @@ func (s *space) pairs(near []vector.Neighbour[sluice.EntryRef]) []Pair {
 	return pairs
 }
 
-// reported returns the job of a record that a worker reported on; one without room here, too.
+// reported returns the job of a record that a worker reported on, even if the entry has no room
+// here.
 func (s *space) reported(r *Record) sluice.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,8 +216,8 @@ func (e *Engine) Job(ctx context.Context, namespace, id string, by sluice.Caller
 	return all[0], nil
 }
 
-// Jobs returns the jobs of a state and a type, "" for all, about entries that the caller may see, in the
-// order of their priorities and ids.
+// Jobs returns the jobs of a state and a type about entries that the caller may see, ordered by
+// priority and id. An empty state or type matches all.
 func (e *Engine) Jobs(ctx context.Context, namespace string, q JobsRequest, by sluice.Caller) ([]sluice.Job, error) {
 	s, err := e.space(ctx, namespace)
 	if err != nil {
@@ -236,8 +238,8 @@ type JobsRequest struct {
 	Type  sluice.JobType
 }
 
-// Retry has a failed job tried again. Codes NotFound; Conflict if it has not failed, or its neighbour is
-// gone.
+// Retry makes a failed job available to workers again. Codes NotFound; Conflict if it has not
+// failed, or its neighbour is gone.
 func (e *Engine) Retry(ctx context.Context, namespace, id string) (sluice.Job, error) {
 	s, err := e.space(ctx, namespace)
 	if err != nil {

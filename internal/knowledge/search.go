@@ -11,11 +11,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// MaxResults is the largest number of neighbours of a search.
+// MaxResults is the maximum number of neighbours that a search returns.
 const MaxResults = 100
 
-// hiddenMore is how many neighbours that the caller may not see a search passes over, for each wanted
-// one.
+// hiddenMore is how many neighbours hidden from the caller a search may skip for each wanted one.
 const hiddenMore = 4
 
 // SearchRequest asks for the neighbours of a vector, or of an entry.
@@ -30,11 +29,11 @@ type SearchRequest struct {
 type Found struct {
 	Model      string
 	Neighbours []sluice.Neighbour
-	Status     sluice.EnrichmentStatus // it says whether all entries were searched
+	Status     sluice.EnrichmentStatus // shows whether all entries were searched
 }
 
-// Search returns the entries with the most similar embeddings, the most similar first: own ones and
-// mirrored ones, as far as they have an embedding of the present model and content (S3-75…80, S3-115).
+// Search returns the entries with the most similar embeddings, the most similar first. It considers
+// own and mirrored entries with an embedding of the current model and content (S3-75…80, S3-115).
 // Codes InvalidRequest; NotFound for an entry without an embedding; Unavailable.
 func (e *Engine) Search(ctx context.Context, namespace string, q SearchRequest, by sluice.Caller) (found Found, err error) {
 	s, err := e.space(ctx, namespace)
@@ -64,8 +63,8 @@ func (e *Engine) Search(ctx context.Context, namespace string, q SearchRequest, 
 	return found, err
 }
 
-// turn waits until a search or a list may begin: each needs memory for every entry. Those of one
-// namespace have at most half of the places. The returned function ends it.
+// turn waits until a search or a list may begin, because each needs memory for every entry. Those
+// of one namespace take at most half of the places. The caller must call leave at the end.
 func (e *Engine) turn(ctx context.Context, s *space) (leave func(), err error) {
 	for i, places := range []chan struct{}{s.scans, e.scans} {
 		select {
@@ -95,7 +94,7 @@ func (s *space) vectorOf(ref sluice.EntryRef, by sluice.Caller) ([]float32, erro
 	return nil, sluice.Errorf(sluice.NotFound, "no entry with this id has an embedding")
 }
 
-// mayKnow reports whether a caller, who may read the namespace, may see an entry.
+// mayKnow reports whether a caller that may read the namespace may see an entry.
 func (s *space) mayKnow(ref sluice.EntryRef, by sluice.Caller) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +106,7 @@ func (s *space) mayKnow(ref sluice.EntryRef, by sluice.Caller) (bool, error) {
 	return ok, nil
 }
 
-// eyes are what a caller sees, who may read the whole namespace with its label.
+// eyes decides which entries a caller sees that may read the whole namespace with its label.
 type eyes struct {
 	space     *space
 	by        sluice.Caller
@@ -116,12 +115,13 @@ type eyes struct {
 
 func (s *space) eyes(by sluice.Caller) *eyes { return &eyes{space: s, by: by} }
 
-// entry reports whether the caller sees an entry; one that is gone has nothing to hide.
+// entry reports whether the caller sees an entry. An entry that is gone counts as seen.
 func (e *eyes) entry(it *item) bool {
 	return it == nil || it.ref.Source == sluice.SourceMirrored || e.shows(it.about(e.space.config.Namespace))
 }
 
-// pair reports whether the caller sees the neighbour of a pair, which may be gone by now.
+// pair reports whether the caller sees the neighbour of a pair, from the label in the pair: the
+// neighbour may be gone by now.
 func (e *eyes) pair(p *Pair) bool {
 	if p.crosses() || p.Label == "" {
 		return true
@@ -163,8 +163,8 @@ func (s *space) show(ctx context.Context, near []vector.Neighbour[sluice.EntryRe
 	return all, nil
 }
 
-// Comparisons returns what an own entry was compared with, the greatest effective friction first, and
-// the sum of it. Code NotFound if the caller may not see such an entry.
+// Comparisons returns the comparisons of an own entry, the greatest effective friction first, and
+// their summary. Code NotFound if the caller may not see such an entry.
 func (e *Engine) Comparisons(ctx context.Context, namespace, entry string, by sluice.Caller) (sluice.Review, []sluice.Comparison, error) {
 	s, err := e.space(ctx, namespace)
 	if err != nil {
@@ -183,12 +183,12 @@ func (e *Engine) Comparisons(ctx context.Context, namespace, entry string, by sl
 		return sluice.Review{}, nil, err
 	}
 	for i := range stored {
-		s.learn(stored[i]) // of another replica, perhaps
+		s.learn(stored[i]) // perhaps from another replica
 	}
 	return s.compared(ref, stored, by)
 }
 
-// compared returns an own entry's comparisons that a caller may see, and the sum of them.
+// compared returns the comparisons of an own entry that a caller may see, and their summary.
 func (s *space) compared(ref sluice.EntryRef, stored []Record, by sluice.Caller) (sluice.Review, []sluice.Comparison, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,8 +217,8 @@ func (s *space) compared(ref sluice.EntryRef, stored []Record, by sluice.Caller)
 	return review, all, nil
 }
 
-// review sums up the comparisons of an entry's present content with neighbours that a caller sees. The
-// caller of the function holds the lock.
+// review sums up the comparisons of an entry's current content with neighbours that sees permits.
+// The lock must be held.
 func (s *space) review(it *item, sees *eyes) sluice.Review {
 	if it == nil {
 		return sluice.Review{}
@@ -250,7 +250,8 @@ func (s *space) review(it *item, sees *eyes) sluice.Review {
 	return is
 }
 
-// Reviews returns the own entries that were compared, or only those that need a review, by id.
+// Reviews returns the own entries that were compared, or only those that need a review, ordered by
+// id.
 func (e *Engine) Reviews(ctx context.Context, namespace string, needed bool, by sluice.Caller) ([]sluice.Review, error) { //nolint:revive // needed is the caller's filter
 	s, err := e.space(ctx, namespace)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// space is a namespace with a configuration, in memory: its entries, records, tasks and vectors. What
-// one of them means for the others is settled whenever one changes, so the order in which they become
-// known does not matter.
+// space is a namespace with a configuration, in memory: its entries, records, tasks and vectors.
+// Whenever one of them changes, settle updates the others, so they may become known in any order.
 type space struct {
 	config Stored
 	deps   Deps
@@ -25,22 +24,22 @@ type space struct {
 	queue       queue
 	order       uint64
 	changed     chan struct{}   // closed and replaced when a task may be ready
-	loading     map[string]bool // what has not been read yet
+	loading     map[string]bool // sources that have not been read yet
 	whole       bool            // everything was read once
-	reading     uint64          // number of readings that began, of sources and of records
-	incarnation string          // of the log that was read; of its follower
+	reading     uint64          // number of readings that have begun, of sources and of records
+	incarnation string          // of the log that was read; used only by followLog
 	byAge       []aged          // own entries by sequence
 	mirrors     map[string]*sluice.Mirror
-	wanted      map[sluice.EntryRef]bool // entries with a result that is stored and not here
+	wanted      map[sluice.EntryRef]bool // entries with a stored result that is not in memory
 
-	scans   chan struct{} // searches and lists at once
+	scans   chan struct{} // limits concurrent searches and lists
 	account *account
 	seed    maphash.Seed
 	missed  map[string]*missed // by source: "" is the log
 	notes   int                // in all of missed
-	first   uint64             // sequence of the log
-	reread  bool               // records may be stored that are not known
-	told    bool               // that entries have no room
+	first   uint64             // first sequence of the log
+	reread  bool               // the store may have records that this space does not know
+	told    bool               // it was logged that entries have no room
 
 	local, mirrored *vector.Index[sluice.EntryRef]
 }
@@ -48,10 +47,10 @@ type space struct {
 // item is an entry.
 type item struct {
 	ref                  sluice.EntryRef
-	fingerprint          string // of its content; "": it has none
+	fingerprint          string // of its content; "": no content
 	seq                  uint64 // in the log, or in the order of its mirror
 	order                uint64
-	path, subject, label string // of an own entry: access decisions need them
+	path, subject, label string // of an own entry, for access decisions
 	reading              uint64 // the last one that found it
 	bytes                int64  // of the account
 
@@ -69,10 +68,10 @@ type held struct {
 	Record
 
 	placed  bool   // its embedding is in the index
-	unfit   bool   // its embedding is none for the index
-	orphan  int    // sweeps in a row without its entry
-	gone    bool   // its entry was here, and is deleted
-	loose   bool   // it has no entry, and is in the account by itself
+	unfit   bool   // the index does not accept its embedding
+	orphan  int    // consecutive sweeps without its entry
+	gone    bool   // its entry was deleted
+	loose   bool   // it has no entry, and is charged to the account by itself
 	reading uint64 // the last one that found it
 }
 
@@ -85,14 +84,14 @@ func newSpace(c Stored, deps Deps, opts Options, memory *budget) *space {
 	}
 }
 
-// What a space reads before it can answer, besides each mirror.
+// Sources that a space must read before it can answer, besides each mirror.
 const (
 	loadLog     = "=log"
 	loadRecords = "=records"
 	loadMirrors = "=mirrors"
 )
 
-// loaded notes that something was read.
+// loaded notes that a source was read.
 func (s *space) loaded(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +100,7 @@ func (s *space) loaded(what string) {
 	s.wake()
 }
 
-// ready returns an error until everything was read once. Code Unavailable.
+// ready returns an error (Unavailable) until all sources were read once.
 func (s *space) ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +110,7 @@ func (s *space) ready() error {
 	return nil
 }
 
-// wake tells waiting claims that something has changed. The caller holds the lock.
+// wake wakes waiting claims after a change. The caller holds the lock.
 func (s *space) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -125,7 +124,8 @@ func (s *space) index(ref sluice.EntryRef) *vector.Index[sluice.EntryRef] {
 	return s.local
 }
 
-// settle decides what follows for an entry from what is known of it. The caller holds the lock.
+// settle updates the tasks and the index for an entry from its content and its records. The caller
+// holds the lock.
 func (s *space) settle(ref sluice.EntryRef) {
 	it, id := s.items[ref], embeddingID(ref)
 	rec := s.records[id]
@@ -154,12 +154,12 @@ func (s *space) settle(ref sluice.EntryRef) {
 type placement int
 
 const (
-	nowhere placement = iota // in no form that the index accepts
-	stored                   // only in the store, from where it comes
+	nowhere placement = iota // not in a form that the index accepts
+	stored                   // only in the store, from which it will be read
 	placed                   // in the index
 )
 
-// place enters a record's embedding into the index.
+// place puts a record's embedding into the index.
 func (s *space) place(rec *held) placement {
 	switch {
 	case rec.placed:
@@ -180,7 +180,7 @@ func (s *space) place(rec *held) placement {
 	return placed
 }
 
-// needEmbedding has an entry with content embedded. The caller holds the lock.
+// needEmbedding creates the task to embed an entry with content. The caller holds the lock.
 func (s *space) needEmbedding(ref sluice.EntryRef, it *item, id string, rec *held) {
 	kind := embeddingType(ref)
 	switch {
@@ -193,8 +193,8 @@ func (s *space) needEmbedding(ref sluice.EntryRef, it *item, id string, rec *hel
 	}
 }
 
-// settlePairs has an own entry compared with its neighbours: those of the record of its present
-// embedding, nil if it has none. The caller holds the lock.
+// settlePairs creates the tasks to compare an own entry with its neighbours. Rec is the record of
+// its current embedding, nil if it has none. The caller holds the lock.
 func (s *space) settlePairs(it *item, rec *held) {
 	var ids []string
 	if rec != nil {
@@ -208,13 +208,14 @@ func (s *space) settlePairs(it *item, rec *held) {
 	for _, id := range it.comparisons {
 		if !slices.Contains(ids, id) {
 			s.end(id)
-			delete(s.records, id) // superseded: the store has it
+			delete(s.records, id) // superseded, and kept only in the store
 		}
 	}
 	it.comparisons = ids
 }
 
-// settlePair has an own entry compared with a neighbour. The caller holds the lock.
+// settlePair creates the task to compare an own entry with a neighbour, unless that is done. The
+// caller holds the lock.
 func (s *space) settlePair(it *item, pair *Pair, id string) {
 	was := s.records[id]
 	if was != nil && was.State == done {
@@ -247,7 +248,7 @@ func (s *space) task(t *task, r Record) {
 	case r.NotBefore.After(s.opts.Now()):
 		s.queue.set(t, r.NotBefore)
 	default:
-		t.state = sluice.JobPending // a result that was lost
+		t.state = sluice.JobPending // its result was lost
 		s.queue.set(t, time.Time{})
 	}
 	s.wake()
@@ -261,7 +262,7 @@ func (s *space) end(id string) {
 	}
 }
 
-// modelOf returns the embedding model that a task is for; a comparison is for none.
+// modelOf returns the embedding model of a task; "" for a comparison.
 func (s *space) modelOf(t *task) string {
 	if t.pair != nil {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Backoff after a failed attempt: that of stream subscriptions.
+// Backoff after a failed attempt, the same as for stream subscriptions.
 const (
 	firstWait = time.Second
 	mostWait  = time.Minute
@@ -16,8 +16,8 @@ const (
 	leaseOver = "the lease ended without a result"
 )
 
-// renewedFor returns the record for a content and a model: the same one if it is for these, and otherwise
-// one that begins anew. The generation goes on in any case, so that earlier tokens stay fenced.
+// renewedFor returns the record for a content and a model: r itself if it is for these, otherwise a
+// new one. The new record continues the generation, so that earlier tokens stay fenced.
 func (r Record) renewedFor(model, fingerprint string) Record {
 	if r.Model == model && r.Fingerprint == fingerprint {
 		return r
@@ -50,7 +50,7 @@ func (r Record) claim(worker string, lease time.Duration, now time.Time) Record 
 	return r
 }
 
-// fence admits only the worker whose claim is the present one.
+// fence returns an error (Fenced) unless a token is that of the current claim.
 func (r *Record) fence(b badge, now time.Time) error {
 	if r.State != sluice.JobClaimed || r.Generation != b.Generation || r.Fingerprint != b.Fingerprint || !now.Before(r.Until) {
 		return sluice.Errorf(sluice.Fenced, "the claim has ended or was superseded, or the entry has another content since; claim again")
@@ -64,7 +64,7 @@ func (r Record) renewed(lease time.Duration, now time.Time) Record {
 	return r
 }
 
-// completed ends the job: the record has its result.
+// completed ends the job of a record, which must have its result.
 func (r Record) completed(now time.Time) Record {
 	r.State, r.Until, r.NotBefore, r.Error, r.At = done, time.Time{}, time.Time{}, "", now.UTC()
 	return r
@@ -76,8 +76,8 @@ type Failure struct {
 	Final bool // no other attempt can succeed
 }
 
-// failed notes a failed attempt: the job is tried again later, unless that was the last attempt or no
-// other can succeed. Jitter is 0 to 1.
+// failed notes a failed attempt. The job is tried again later, unless the failure is final or this
+// was the last attempt. Jitter is from 0 to 1.
 func (r Record) failed(f Failure, most int, jitter float64, now time.Time) Record {
 	r.State, r.Until, r.Worker, r.At = sluice.JobPending, time.Time{}, "", now.UTC()
 	r.Error = f.Error[:min(len(f.Error), maxError)]
@@ -93,11 +93,11 @@ func (r Record) failed(f Failure, most int, jitter float64, now time.Time) Recor
 	return r
 }
 
-// again has a failed job tried again, as if it had not been.
+// again makes a failed job pending, as if it had never been tried.
 func (r Record) again(now time.Time) Record {
 	r.State, r.Attempts, r.NotBefore, r.At = sluice.JobPending, 0, time.Time{}, now.UTC()
 	return r
 }
 
-// effective returns the friction of a comparison that counts (S3-91).
+// effective returns the friction of a comparison after the discount (S3-91).
 func (r *Record) effective() float64 { return sluice.Effective(r.Friction, r.Pair.Discount) }

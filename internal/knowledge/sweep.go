@@ -11,12 +11,12 @@ import (
 
 const (
 	sweepMost    = 1000 // entries of a sweep
-	ownersSweeps = 2    // without an entry, until its records are purged
+	ownersSweeps = 2    // sweeps without an entry until its records are purged
 	othersSweeps = 20
 )
 
-// housekeep removes records without an entry from time to time. When there is room for entries that had
-// none, it has all of them read again.
+// housekeep removes records without an entry at intervals. When there is room for entries that had
+// none, it calls again, which starts a new reading.
 func (s *space) housekeep(ctx context.Context, again func()) error {
 	tick := time.NewTicker(s.opts.Sweep)
 	defer tick.Stop()
@@ -40,14 +40,14 @@ func (s *space) housekeep(ctx context.Context, again func()) error {
 	}
 }
 
-// loads reports whether something is being read.
+// loads reports whether a source is being read.
 func (s *space) loads() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.loading) > 0
 }
 
-// report logs that entries have no room, once, and that all have room again.
+// report logs once that entries have no room, and once that all have room again.
 func (s *space) report(ctx context.Context) {
 	is := s.state()
 	s.mu.Lock()
@@ -64,9 +64,9 @@ func (s *space) report(ctx context.Context) {
 	}
 }
 
-// sweep removes the records that had no entry at the sweep before either: an entry that another replica
-// knows already is known here by then. A replica that does not own the namespace only forgets them, much
-// later: it may be the next owner.
+// sweep removes the records that have had no entry at several consecutive sweeps, by which time
+// this replica knows every entry that another one knew. A replica that does not own the namespace
+// only forgets them, and does so much later, because it may be the next owner.
 func (s *space) sweep(ctx context.Context) error {
 	owner, after := s.deps.Owns.Owns(s.config.Namespace), othersSweeps
 	if owner {
@@ -86,7 +86,7 @@ func (s *space) sweep(ctx context.Context) error {
 	return nil
 }
 
-// purges returns the ids of an entry's records, or the beginnings of them.
+// purges returns the ids, or beginnings of ids, of an entry's records.
 func purges(ref sluice.EntryRef) []string {
 	if ref.Source == sluice.SourceLocal {
 		return []string{embeddingID(ref), streams.Comparisons(ref.ID)}
@@ -94,9 +94,10 @@ func purges(ref sluice.EntryRef) []string {
 	return []string{embeddingID(ref)}
 }
 
-// orphans returns the entries with records that had none at so many sweeps. The comparisons with an entry
-// stay, as do jobs that failed with their mirror. While entries of a source have no room, a record
-// without an entry may be one of theirs: only those of entries that were deleted are returned.
+// orphans returns the keys of missing entries whose records had no entry at after consecutive
+// sweeps. Comparisons with a deleted entry stay, as do jobs that failed with their mirror. While
+// entries of a source have no room, a record without an entry may belong to one of them, so then
+// only entries that are known to be deleted are returned.
 func (s *space) orphans(after int) (refs []sluice.EntryRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// tokenLife is the lifetime of a token. The lease mostly ends earlier, and the fence with it.
+// tokenLife is the lifetime of a token. The lease usually ends earlier, after which the token is
+// fenced.
 const tokenLife = 24 * time.Hour
 
 // badge is the content of a token: one claim of one job.
@@ -21,13 +22,13 @@ type badge struct {
 	callbacktoken.Term
 }
 
-// token returns the token of the present claim of a record.
+// token returns the token of the current claim of a record.
 func token(keys callbacktoken.Keys, c *Stored, r *Record, now time.Time) (string, error) {
 	return callbacktoken.Sign(keys, badge{c.Namespace + "/" + r.ID, c.Incarnation, r.Generation, r.Fingerprint, callbacktoken.Until(now.Add(tokenLife))})
 }
 
-// readToken returns the content of a token for a job. Codes TokenInvalid; TokenExpired; Fenced if the
-// enrichment was configured anew since.
+// readToken returns the content of a token for a job. Codes TokenInvalid; TokenExpired; Fenced if
+// the enrichment was deleted and configured again since.
 func readToken(keys callbacktoken.Keys, text string, c *Stored, id string, now time.Time) (badge, error) {
 	b, err := callbacktoken.Read[badge](keys, text, now)
 	switch {

@@ -1,5 +1,6 @@
-// Package medium knows the bundles in a directory that travels between servers: their names, their
-// order, and where the next export begins. It verifies no signature: servers do that.
+// Package medium reads and writes the bundles in a directory that is carried between servers, such
+// as a USB stick. It knows their names, their order, and where the next export begins. It verifies
+// no signatures, which the importing server does.
 package medium
 
 import (
@@ -28,10 +29,10 @@ type Bundle struct {
 	Size      int64 // in bytes
 }
 
-// Heartbeat reports whether the bundle is about no range of the log.
+// Heartbeat reports whether the bundle covers no range of the log.
 func (b *Bundle) Heartbeat() bool { return b.Header.Since == b.Header.Through }
 
-// Partial is the end of the name of an export that has not ended.
+// Partial is the suffix of the name of an incomplete export.
 const Partial = ".part"
 
 const (
@@ -39,7 +40,8 @@ const (
 	heartbeatEnd = ".heartbeat.json"
 )
 
-// Name returns the name of the bundle of a range of a namespace's log, in a form.
+// Name returns the name of the bundle of a range of a namespace's log, as a document or a
+// directory.
 func Name(namespace string, h *bundle.Header, directory bool) string {
 	end := ".json"
 	switch {
@@ -62,8 +64,8 @@ func ReceiptName(namespace string) string {
 // maxFile limits the size of a file that may be a document.
 const maxFile = bundle.MaxDocument
 
-// Scan returns the bundles at a path, which is a bundle or a directory with bundles, in the order in which
-// they are imported. Other files in a directory are left out.
+// Scan returns the bundles at a path, which is a bundle or a directory with bundles, in the order
+// in which they must be imported. It ignores other files in a directory.
 func Scan(path string) ([]Bundle, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -154,8 +156,8 @@ type Place struct {
 	Directory           bool   // the last bundle is a directory
 }
 
-// Last returns where the exports of a namespace ended: its last bundle in a directory, or the receipt for
-// one, whichever is further. Nil if there is neither, or no directory.
+// Last returns where the exports of a namespace ended: at its last bundle in a directory, or at the
+// receipt there, whichever is further. It returns nil if there is neither, or no directory.
 func Last(dir, namespace string) (*Place, error) {
 	if !exists(dir) {
 		return nil, nil //nolint:nilnil // the first export
@@ -212,8 +214,8 @@ func later(a, b *Place) (*Place, error) {
 	return a, nil
 }
 
-// Lock takes a medium for the exports of one process, until unlock: two at once would write bundles of one range under one
-// name. Nothing is left on the medium.
+// Lock locks a medium for the exports of one process until unlock, because two exports at once
+// would write bundles of the same range under the same name. It leaves no lock file on the medium.
 func Lock(dir string) (unlock func() error, err error) {
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	switch ok, err := lock.TryLock(); {
@@ -227,7 +229,8 @@ func Lock(dir string) (unlock func() error, err error) {
 	return lock.Unlock, nil
 }
 
-// Write writes a file of a medium: under another name until it is on the disk. Nothing is left of a failure.
+// Write writes a file of a medium atomically: under a partial name until the content is synced to
+// the disk. After an error it leaves nothing behind.
 func Write(path string, content []byte) error {
 	part := filepath.Clean(path + Partial)
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644) //nolint:gosec // couriers read it

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// full returns an error of a disk without space as one that says so (Unavailable).
+// full converts an error of a full disk to one that says so (Unavailable). It returns other errors
+// unchanged.
 func full(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return noSpace("the disk is full, and the import has ended; free space, and import again: it goes on where it was")

@@ -1,5 +1,5 @@
-// Package staging keeps the directories of bundles while they arrive: bounded in bytes, so that an import goes
-// on after an interruption, and for a limited time.
+// Package staging keeps the directories of bundles while they arrive, so that an import can
+// continue after an interruption. It limits their size and the time for which it keeps them.
 package staging
 
 import (
@@ -20,21 +20,21 @@ import (
 
 // Options are the settings. All but Now and Log are required.
 type Options struct {
-	Dir   string // is created when the first bundle arrives
-	Limit int64  // bytes of all bundles in it
+	Dir   string // created when the first bundle arrives
+	Limit int64  // bytes of all bundles in Dir
 	Keep  time.Duration
 	Free  func(dir string) (uint64, error) // free bytes of the file system; an error: unknown
 	Now   func() time.Time                 // default: time.Now
 	Log   *slog.Logger                     // default: slog.DiscardHandler
 }
 
-// Staging is a directory in which bundles arrive, each in a directory of its own. Its name tells how many
-// bytes the bundle has, as its signed manifest declares.
+// Staging is a directory in which bundles arrive, each in a directory of its own. The name of that
+// directory contains the size of the bundle that its signed manifest declares.
 type Staging struct {
 	opts Options
 
 	mu   sync.Mutex
-	busy map[string]bool // names of those that a request uses
+	busy map[string]bool // names of the bundles that a request uses
 }
 
 // New returns a staging area.
@@ -48,7 +48,7 @@ func New(opts Options) *Staging {
 	return &Staging{opts: opts, busy: map[string]bool{}}
 }
 
-// Limit returns the most bytes that a bundle may have.
+// Limit returns the maximum size of a bundle, in bytes.
 func (s *Staging) Limit() int64 { return s.opts.Limit }
 
 const sweepEvery = time.Hour
@@ -69,7 +69,7 @@ func (s *Staging) Run(ctx context.Context) error {
 	}
 }
 
-// sweep removes what is old, or has another name than this package gives.
+// sweep removes directories that are too old, or do not have a name of this package.
 func (s *Staging) sweep() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func sizeOf(name string) (size int64, ok bool) {
 	return size, err == nil && size >= 0
 }
 
-// Arrival is a bundle that arrives. Close it.
+// Arrival is a bundle that is arriving. The caller must call Close.
 type Arrival struct {
 	*bundle.Inbox
 
@@ -126,9 +126,9 @@ type Arrival struct {
 	name    string
 }
 
-// Open reserves space for a bundle of a namespace, with a manifest that a trusted key signed, and finds the files
-// of it that arrived before. Codes: TooLarge; Unavailable if another request imports it, or if there is no
-// space.
+// Open reserves space for a bundle of a namespace, and finds those of its files that arrived
+// before. A trusted key must have signed the manifest. Codes: TooLarge; Unavailable if another
+// request imports the bundle, or if there is no space.
 func (s *Staging) Open(ctx context.Context, namespace string, m *bundle.Manifest) (*Arrival, error) {
 	name := nameOf(namespace, m)
 	path := filepath.Join(s.opts.Dir, name)
@@ -149,7 +149,7 @@ func (s *Staging) Open(ctx context.Context, namespace string, m *bundle.Manifest
 	return a, nil
 }
 
-// reserve marks a bundle as used, if it fits beside the others.
+// reserve marks a bundle as used, if it fits into Limit beside the others.
 func (s *Staging) reserve(name, path string, size int64) error {
 	if size > s.opts.Limit {
 		return sluice.Errorf(sluice.TooLarge, "the bundle has %d bytes, and mirrors.staging_bytes permits %d", size, s.opts.Limit)
@@ -183,8 +183,8 @@ func (s *Staging) reserve(name, path string, size int64) error {
 	return nil
 }
 
-// fits returns an error unless the disk has space for the files that are missing, and for the copy of all of
-// them in the store.
+// fits returns an error unless the disk has space for the missing files, and for a copy of all
+// files in the store.
 func (s *Staging) fits(missing, size int64) error {
 	free, err := s.opts.Free(s.opts.Dir)
 	if err != nil {
@@ -207,18 +207,19 @@ func (s *Staging) release(name string) {
 	delete(s.busy, name)
 }
 
-// Take stores the files of a stream. Codes: Unprocessable for a file that the manifest does not declare so;
-// Unavailable if the disk is full.
+// Take stores the files of a stream. Codes: Unprocessable for a file that differs from the
+// manifest; Unavailable if the disk is full.
 func (a *Arrival) Take(ctx context.Context, in *bundle.Arriving) error {
 	return full(a.Inbox.Take(ctx, in))
 }
 
-// Directory opens the bundle when no file is missing.
+// Directory opens the bundle. Call it when no file is missing.
 func (a *Arrival) Directory() (*bundle.Directory, error) {
 	return bundle.OpenDirectory(filepath.Join(a.staging.opts.Dir, a.name)) //nolint:wrapcheck // names the file
 }
 
-// Close ends the arrival. The files stay for the next one; without any, no space is reserved.
+// Close ends the arrival. The files that have arrived stay for the next request. If there are none,
+// the reserved space is freed.
 func (a *Arrival) Close() error {
 	defer a.staging.release(a.name)
 	err := a.Inbox.Close()
@@ -228,7 +229,7 @@ func (a *Arrival) Close() error {
 	return err //nolint:wrapcheck // names the bundle
 }
 
-// Remove removes the files: the bundle was imported, or never will be.
+// Remove removes the files of a bundle that was imported, or never will be.
 func (a *Arrival) Remove() error {
 	if err := os.RemoveAll(filepath.Join(a.staging.opts.Dir, a.name)); err != nil {
 		return fmt.Errorf("staging: %w", err)

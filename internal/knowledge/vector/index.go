@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// exactUpTo is the size up to which an index compares the vectors themselves.
+// exactUpTo is the largest size at which a search compares all vectors exactly.
 const exactUpTo = 4096
 
 // Reasons why a vector is not accepted.
@@ -18,7 +18,7 @@ var (
 	ErrZero      = errors.New("the vector has the length 0, so it has no direction")
 )
 
-// ErrDimensions says that a vector has another number of elements than its index requires.
+// ErrDimensions means that a vector has the wrong number of elements for its index.
 type ErrDimensions struct{ Is, Want int }
 
 // Error names both numbers.
@@ -32,7 +32,7 @@ type Neighbour[K any] struct {
 	Similarity float64 // cosine, -1 to 1
 }
 
-// Index holds vectors of one number of dimensions, by key. It is safe for concurrent use.
+// Index holds vectors with the same number of dimensions, by key. It is safe for concurrent use.
 type Index[K comparable] struct {
 	dims     int
 	rotation rotation
@@ -45,12 +45,12 @@ type Index[K comparable] struct {
 	sketches []uint64      // sketchWords for each slot
 }
 
-// New returns an empty index of vectors with so many dimensions.
+// New returns an empty index of vectors with dims dimensions.
 func New[K comparable](dims int) *Index[K] {
 	return &Index[K]{dims: dims, rotation: newRotation(dims), slots: map[K]int{}, vectors: newSlab[float32](dims)}
 }
 
-// Normal returns a vector of the length 1 with the direction of v. Errors ErrDimensions, ErrNotFinite,
+// Normal returns a vector of length 1 with the direction of v. Errors ErrDimensions, ErrNotFinite,
 // ErrZero.
 func Normal(v []float32, dims int) ([]float32, error) {
 	if len(v) != dims {
@@ -74,7 +74,7 @@ func Normal(v []float32, dims int) ([]float32, error) {
 	return normal, nil
 }
 
-// Put sets the vector of a key. Errors as of Normal.
+// Put sets the vector of a key. Errors: those of Normal.
 func (x *Index[K]) Put(key K, v []float32) error {
 	normal, err := Normal(v, x.dims)
 	if err != nil {
@@ -96,7 +96,7 @@ func (x *Index[K]) Put(key K, v []float32) error {
 	return nil
 }
 
-// Delete removes a key. The last slot takes the place of its slot.
+// Delete removes a key. The vector in the last slot moves into the free slot.
 func (x *Index[K]) Delete(key K) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -136,8 +136,8 @@ func (x *Index[K]) Vector(key K) []float32 {
 	return slices.Clone(x.vectors.at(slot))
 }
 
-// Nearest returns up to top keys whose vectors are the most similar to q, the most similar first. Of
-// more than a few thousand vectors it can miss one. Errors as of Normal.
+// Nearest returns up to top keys with the vectors most similar to q, the most similar first. In an
+// index above exactUpTo it is approximate, and may miss a key. Errors: those of Normal.
 func (x *Index[K]) Nearest(q []float32, top int) ([]Neighbour[K], error) {
 	normal, err := Normal(q, x.dims)
 	if err != nil || top <= 0 {
@@ -159,7 +159,7 @@ func (x *Index[K]) Nearest(q []float32, top int) ([]Neighbour[K], error) {
 	return best.sorted(), nil
 }
 
-// Exact is Nearest that compares all vectors.
+// Exact is Nearest, but compares all vectors exactly.
 func (x *Index[K]) Exact(q []float32, top int) ([]Neighbour[K], error) {
 	normal, err := Normal(q, x.dims)
 	if err != nil || top <= 0 {
@@ -198,7 +198,8 @@ func (b *best[K]) offer(key K, similarity float64) {
 
 func (b *best[K]) sorted() []Neighbour[K] { return b.all }
 
-// dot returns the scalar product of two vectors of one length. Four sums do not wait for one another.
+// dot returns the scalar product of two vectors of the same length. It keeps four independent sums,
+// which the processor can compute in parallel.
 func dot(a, b []float32) float64 {
 	var s0, s1, s2, s3 float32
 	b = b[:len(a)]
@@ -216,7 +217,8 @@ func dot(a, b []float32) float64 {
 	return float64(s0+s1) + float64(s2+s3)
 }
 
-// slab holds rows of one width in blocks, so that growing copies nothing, and few rows take little.
+// slab holds rows of the same width in blocks, so that growing copies nothing, and few rows take
+// little memory.
 type slab[T any] struct {
 	width, rows int // rows of a block
 	blocks      [][]T
@@ -239,7 +241,7 @@ func (s *slab[T]) at(row int) []T {
 	return s.blocks[row/s.rows][from : from+s.width : from+s.width]
 }
 
-// shrink frees the blocks that so many rows do not need.
+// shrink frees the blocks that are not needed for a number of rows.
 func (s *slab[T]) shrink(rows int) {
 	need := (rows + s.rows - 1) / s.rows
 	clear(s.blocks[need:])

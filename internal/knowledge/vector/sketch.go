@@ -8,7 +8,7 @@ import (
 const (
 	sketchBits  = 1024
 	sketchWords = sketchBits / 64
-	rounds      = 3 // of signs and a Hadamard transform, which are about a random rotation
+	rounds      = 3 // of random signs and a Hadamard transform, together approximately a random rotation
 
 	leastCandidates = 2048
 	candidatesEach  = 64 // for each wanted neighbour
@@ -16,22 +16,23 @@ const (
 
 func candidatesFor(top int) int { return max(leastCandidates, candidatesEach*top) }
 
-// sketch is the signs of a vector after rotations.
+// sketch holds the signs of a vector's coordinates after rotations, a bit each.
 type sketch [sketchWords]uint64
 
-// rotation is a number of random rotations, enough for a bit each of the sketch.
+// rotation holds enough random rotations to fill the bits of a sketch.
 type rotation struct {
 	size  int // a power of two, at least the number of dimensions
 	signs [][rounds][]float32
 }
 
-// newRotation returns the rotations for vectors with so many dimensions, always the same ones.
+// newRotation returns the rotations for vectors with dims dimensions. It always returns the same
+// ones.
 func newRotation(dims int) rotation {
 	r := rotation{size: 64}
 	for r.size < dims {
 		r.size *= 2
 	}
-	random := rand.New(rand.NewPCG(0x51c3, uint64(r.size))) //nolint:gosec // no secret: it has to be the same each time
+	random := rand.New(rand.NewPCG(0x51c3, uint64(r.size))) //nolint:gosec // not a secret: it must be the same each time
 	for n := 0; n < sketchBits; n += r.size {
 		var signs [rounds][]float32
 		for i := range signs {
@@ -66,7 +67,8 @@ func (r *rotation) sketch(v []float32) (s sketch) {
 	return s
 }
 
-// hadamard makes the Walsh-Hadamard transform of v, whose length is a power of two.
+// hadamard computes the Walsh-Hadamard transform of v in place. The length of v must be a power of
+// two.
 func hadamard(v []float32) {
 	for half := 1; half < len(v); half *= 2 {
 		for from := 0; from < len(v); from += 2 * half {
@@ -83,8 +85,8 @@ type scratch struct {
 	apart []uint16 // differing bits, by slot
 }
 
-// candidates returns the slots whose sketches differ least from one: at least most, and those that
-// differ as much as the last of them. The caller holds the lock.
+// candidates returns the slots with the sketches that differ least from q: at least most slots, and
+// all further ones that differ as much as the last of these. The caller holds the lock.
 func (x *Index[K]) candidates(q *sketch, most int) []int32 {
 	s, _ := x.scratch.Get().(*scratch)
 	if s == nil {

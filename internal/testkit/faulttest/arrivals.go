@@ -10,8 +10,8 @@ import (
 type Arrivals struct {
 	mu    sync.Mutex
 	tries map[string]int
-	taken map[string]int      // answers 2xx, by event
-	order map[string][]string // ids in the order of their first attempt, by path
+	taken map[string]int      // number of 2xx answers, by event
+	order map[string][]string // by path: event ids in the order of their first attempt
 }
 
 // Arrived is the comparison of received and sent events.
@@ -27,7 +27,7 @@ func NewArrivals() *Arrivals {
 	return &Arrivals{tries: map[string]int{}, taken: map[string]int{}, order: map[string][]string{}}
 }
 
-// Try enters an attempt at an event and returns its number.
+// Try records an attempt at an event and returns the number of the attempt.
 func (a *Arrivals) Try(path, id string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,7 +38,7 @@ func (a *Arrivals) Try(path, id string) int {
 	return a.tries[id]
 }
 
-// Take enters that an event was accepted.
+// Take records that the receiver has accepted an event.
 func (a *Arrivals) Take(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

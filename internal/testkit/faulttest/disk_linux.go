@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// SmallDisk returns an empty directory on a file system of so many bytes, and a function that changes the size. The
-// test is skipped where it may not mount one.
+// SmallDisk returns an empty directory on a file system of size bytes, and a function that changes
+// the size. It skips the test if the process may not mount a file system.
 func SmallDisk(t *testing.T, size int) (dir string, resize func(int)) {
 	t.Helper()
 	dir = t.TempDir()

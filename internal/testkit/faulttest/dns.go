@@ -18,10 +18,11 @@ func (d *DNS) Set(addr string) {
 	d.addr.Store(&a)
 }
 
-// Resolver asks d.
+// Resolver returns a resolver that asks d.
 func (d *DNS) Resolver() *net.Resolver { return Resolver(d.answer) }
 
-// Resolver asks a function, with the framing of DNS over TCP, one question a connection.
+// Resolver returns a resolver that passes each question to answer, with the framing of DNS over TCP
+// and one question per connection.
 func Resolver(answer func(question []byte) []byte) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -42,8 +43,8 @@ func Resolver(answer func(question []byte) []byte) *net.Resolver {
 	}}
 }
 
-// answer answers a question: it repeats the head and the one name, and adds the address to a
-// question for an A record.
+// answer answers a question. It repeats the header and the name, and adds the address if the
+// question is for an A record.
 func (d *DNS) answer(question []byte) []byte {
 	const head = 12
 	end := head

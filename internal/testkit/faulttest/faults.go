@@ -1,12 +1,12 @@
-// Package faulttest breaks, for tests, the dependencies of a server; it lists the tried faults with
-// their tests, and measures a server during a fault.
+// Package faulttest breaks the dependencies of a server for tests. It also lists the tested faults,
+// and measures a server during a fault.
 package faulttest
 
 import "os"
 
 // Fault is a failure, and the test that causes it.
 type Fault struct {
-	ID    string // the test's name for it
+	ID    string // identifies the fault in its test and in results
 	Group string
 	Name  string
 	Done  string // the test's action
@@ -30,7 +30,7 @@ const (
 	endpointTest = "e2e.TestFault_EventsOutliveThoseOfTheEndpoint"
 )
 
-// Faults returns every tried fault.
+// Faults returns every tested fault.
 func Faults() []Fault {
 	return []Fault{
 		{"nats-restart", GroupNATS, "NATS restarts", "an external server is restarted three times while events come", natsTest},
@@ -87,5 +87,5 @@ func Faults() []Fault {
 	}
 }
 
-// Long reports whether the long forms are enabled, which take minutes.
+// Long reports whether the long forms of the tests, which take minutes, are enabled.
 func Long() bool { return os.Getenv("SLUICE_LONG") != "" }

@@ -22,7 +22,7 @@ type Link struct {
 
 	mu    sync.Mutex
 	delay time.Duration
-	rate  int // bytes a second; 0: as they come
+	rate  int // bytes a second; 0: unlimited
 	conns map[*joint]struct{}
 	deaf  bool
 }
@@ -70,8 +70,8 @@ func (l *Link) Slow(delay time.Duration, rate int) {
 	l.delay, l.rate = delay, rate
 }
 
-// Swallow blocks the present connections for good. They stay open and silent; later ones are as
-// usual.
+// Swallow blocks the current connections for good: they stay open but carry no data. Later
+// connections work.
 func (l *Link) Swallow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,8 @@ func (l *Link) Swallow() {
 	}
 }
 
-// Isolate blocks all connections, present and later ones, which are accepted. Nothing is closed.
+// Isolate blocks the current connections, and later ones until Join. It accepts later connections,
+// and closes none.
 func (l *Link) Isolate() {
 	l.Swallow()
 	l.mu.Lock()
@@ -140,13 +141,13 @@ func (l *Link) join(client net.Conn) {
 	})
 }
 
-// carry carries bytes until one end closes. A delay does not accumulate.
+// carry copies data until one end closes. Delays do not accumulate.
 func (l *Link) carry(j *joint, from io.Reader, to io.Writer) {
 	type parcel struct {
 		data []byte
 		due  time.Time
 	}
-	parcels := make(chan parcel, 64) // when it is full the sender waits, as on any slow line
+	parcels := make(chan parcel, 64) // when it is full, the sender waits, as on a slow line
 	var out sync.WaitGroup
 	out.Go(func() {
 		defer j.close()

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ResultsEnv names the directory for tests' results; without it nothing is kept.
+// ResultsEnv is the environment variable with the directory for results of tests. Without it no
+// results are kept.
 const ResultsEnv = "SLUICE_FAULTS"
 
 // Seen is the result of a fault's test.
@@ -29,8 +30,8 @@ type Seen struct {
 	Note    string  `json:"note"`
 }
 
-// Watch measures the process during a fault. Its figures are of the whole process: they are
-// meaningful only if one test runs at a time.
+// Watch measures the whole process during a fault, so its figures are meaningful only if one test
+// runs at a time.
 type Watch struct {
 	tb    testing.TB
 	seen  Seen
@@ -88,10 +89,11 @@ func (w *Watch) Wait(d time.Duration) {
 	w.Waited()
 }
 
-// Waiting begins a time without possible work.
+// Waiting begins a period in which no work is possible.
 func (w *Watch) Waiting() { w.waiting, w.used = time.Now(), CPU(w.tb) }
 
-// Waited ends it. A long one must have cost less than a tenth of a core.
+// Waited ends the period that Waiting began. If results are kept, a long period must have cost less
+// than a tenth of a core.
 func (w *Watch) Waited() {
 	w.tb.Helper()
 	lasted := time.Since(w.waiting)
@@ -105,7 +107,7 @@ func (w *Watch) Waited() {
 // Recovered begins the time until the first delivery after the fault; Resumed ends it.
 func (w *Watch) Recovered() { w.recovered = time.Now() }
 
-// Resumed ends the time of Recovered. Of several times the longest is kept.
+// Resumed ends the time that Recovered began, and returns it. The longest of several times is kept.
 func (w *Watch) Resumed() time.Duration {
 	took := time.Since(w.recovered)
 	w.longest = max(w.longest, took)
@@ -134,7 +136,7 @@ func (w *Watch) End(a Arrived, note string) {
 	require.NoError(w.tb, os.WriteFile(filepath.Join(dir, w.seen.ID+".json"), data, 0o600)) //nolint:gosec // an id of the list, in a directory of ours
 }
 
-// memory returns the process's memory in use, garbage included.
+// memory returns the process's heap and stack memory in use, including garbage, in bytes.
 func memory() uint64 {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(s)

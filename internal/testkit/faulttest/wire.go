@@ -13,7 +13,8 @@ import (
 )
 
 // Wire is a proxy between a client and NATS, on the loopback address. It sees every command of the
-// client, and can drop any: so a process can die between any two of its writes.
+// client and can drop any of them. So a test can simulate a process that dies between any two of
+// its writes.
 type Wire struct {
 	listener net.Listener
 	to       string
@@ -24,8 +25,8 @@ type Wire struct {
 	conns [][2]net.Conn // the client's, and the server's
 }
 
-// OpenWire returns a wire to an address, which has to be closed. see gets each command with its
-// payload, and returns whether to pass it on; nil: all of them.
+// OpenWire returns a wire to an address; the caller must close it. See gets each command with its
+// payload, and returns whether to pass it on. A nil see passes on all commands.
 func OpenWire(tb testing.TB, to string, see func(said []byte) bool) *Wire {
 	tb.Helper()
 	var config net.ListenConfig
@@ -47,7 +48,8 @@ func OpenWire(tb testing.TB, to string, see func(said []byte) bool) *Wire {
 // Addr returns the wire's own address.
 func (w *Wire) Addr() string { return w.listener.Addr().String() }
 
-// HangUp closes the client side. Earlier commands still arrive; clients get nothing any more.
+// HangUp closes the client side. Earlier commands still arrive at the server; clients get no more
+// responses.
 func (w *Wire) HangUp() {
 	_ = w.listener.Close()
 	w.mu.Lock()
@@ -68,7 +70,7 @@ func (w *Wire) Cut() {
 	w.conns = nil
 }
 
-// Wait returns when all commands have arrived, after HangUp.
+// Wait returns when all commands have arrived at the server. Call it after HangUp.
 func (w *Wire) Wait() { w.parts.Wait() }
 
 // Close ends the wire.

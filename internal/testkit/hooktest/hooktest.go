@@ -1,5 +1,5 @@
-// Package hooktest is an endpoint for tests: an HTTP server on loopback with scripted answers,
-// which misbehaves on demand and remembers every request.
+// Package hooktest provides an endpoint for tests: an HTTP server on loopback with scripted
+// answers, which misbehaves on demand and records every request.
 package hooktest
 
 import (
@@ -33,10 +33,10 @@ type Answer struct {
 	Header map[string]string
 	Body   string
 	Until  <-chan struct{} // answers once this is closed
-	Hang   bool            // never answers: until the sender gives up
+	Hang   bool            // never answers, until the sender gives up
 	Drip   time.Duration   // between the bytes of Body, each of which is flushed
 	Cut    bool            // closes the connection in the middle of Body, or instead of any answer if it has none
-	Raw    func(net.Conn)  // writes anything to the connection, until that fails, instead of all else
+	Raw    func(net.Conn)  // instead of all else: may write anything to the hijacked connection
 }
 
 // Server is a scripted endpoint.
@@ -106,8 +106,8 @@ func (s *Server) Requests() []Request {
 	return slices.Clone(s.requests)
 }
 
-// Wait returns the requests so far as soon as there are n of them. It fails the test if that
-// takes longer than ten seconds; call it from the test's goroutine.
+// Wait returns the requests so far as soon as there are n of them. It fails the test if that takes
+// longer than a minute; call it from the test's goroutine.
 func (s *Server) Wait(n int) []Request {
 	s.tb.Helper()
 	timer := time.NewTimer(limit)
@@ -172,7 +172,7 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, a Answer) {
 
 // raw hijacks the connection, until answer returns or the test ends.
 func (s *Server) raw(w http.ResponseWriter, answer func(net.Conn)) {
-	s.raws.Add(1) // the server itself waits no longer for a connection that was taken over
+	s.raws.Add(1) // the server does not wait for hijacked connections itself
 	defer s.raws.Done()
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -211,7 +211,8 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, drip time.Duratio
 	}
 }
 
-// wait reports whether until came before the sender or the test went away.
+// wait waits for until, and reports whether it came before the sender disconnected or the test
+// ended.
 func wait[T any](s *Server, r *http.Request, until <-chan T) bool {
 	select {
 	case <-until:

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// tapBuffer is the size of the kernel's buffer for each connection to a tapped server that does not
-// read; the kernel may use about twice as much.
+// tapBuffer is the size of the kernel's receive buffer for each connection to a tapped server. The
+// kernel may use about twice as much.
 const tapBuffer = 32 << 10
 
 // Tap records the bytes that reach a server.
@@ -22,10 +22,10 @@ type Tap struct {
 
 	mu    sync.Mutex
 	came  []*bytes.Buffer // by connection
-	hears chan struct{}   // closed: it reads
+	hears chan struct{}   // closed while it reads
 }
 
-// NewTapped is New for a server that records every byte that it reads, also of incomplete requests,
+// NewTapped is New for a server that records every byte that it reads, even of incomplete requests,
 // and that can stop reading.
 func NewTapped(tb testing.TB, answer func(r Request) Answer) (*Server, *Tap) {
 	tb.Helper()
@@ -82,7 +82,7 @@ func (t *Tap) Hear() {
 	}
 }
 
-// Text returns all received bytes, one connection after the other.
+// Text returns all received bytes, one connection after another.
 func (t *Tap) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,8 +121,8 @@ func (c tapped) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// NewBusy returns the URL of an endpoint that accepts no connection, so that dialling it blocks.
-// Once accept is called it accepts all connections, reads them to their end, and returns the bytes.
+// NewBusy returns the URL of an endpoint that accepts no connections, so that dialling it blocks.
+// The function accept accepts all connections, reads them to their end, and returns the bytes.
 func NewBusy(tb testing.TB) (url string, accept func() []byte) {
 	tb.Helper()
 	listener := listenFull(tb)
@@ -146,7 +146,7 @@ func NewBusy(tb testing.TB) (url string, accept func() []byte) {
 	}
 }
 
-// drain accepts connections until none comes for a while, and returns their bytes.
+// drain accepts connections until none arrives for the time quiet, and returns their bytes.
 func drain(listener *net.TCPListener, quiet time.Duration) (all []byte) {
 	for {
 		_ = listener.SetDeadline(time.Now().Add(quiet))

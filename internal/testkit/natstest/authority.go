@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Authority signs certificates that only explicitly configured parties trust.
+// Authority is a certificate authority that only explicitly configured parties trust.
 type Authority struct {
 	File string // its own certificate, in PEM
 
@@ -57,8 +57,8 @@ func (a *Authority) Issue(tb testing.TB, name string) (cert, key string) {
 	return a.write(tb, name+".pem", "CERTIFICATE", der), a.write(tb, name+"-key.pem", "PRIVATE KEY", secret)
 }
 
-// TLS returns a server configuration with a certificate of this authority. It trusts the
-// authority's client certificates, if need be.
+// TLS returns a server configuration with a certificate of this authority. Need is how it treats
+// client certificates; it trusts those of the authority.
 func (a *Authority) TLS(tb testing.TB, need tls.ClientAuthType) *tls.Config {
 	tb.Helper()
 	pair, err := tls.LoadX509KeyPair(a.Issue(tb, "server"))

@@ -20,8 +20,8 @@ type Cluster struct {
 	options []*server.Options
 }
 
-// NewCluster returns a cluster that ends with the test. It takes some five seconds to be ready: a
-// package needs one at most, and skips it with -short.
+// NewCluster returns a cluster that ends with the test. It takes about five seconds to be ready, so
+// a package should use at most one, and none with -short.
 func NewCluster(tb testing.TB) *Cluster {
 	tb.Helper()
 	alone(tb)
@@ -58,8 +58,8 @@ func (c *Cluster) start(tb testing.TB, i int) *server.Server {
 	return s
 }
 
-// LeaveBehind stops a server that follows a stream, and restarts it after meanwhile: it is behind
-// then, until it has caught up.
+// LeaveBehind stops a server that does not lead a stream, calls meanwhile, and restarts the server.
+// The server then lags behind until it has caught up.
 func (c *Cluster) LeaveBehind(tb testing.TB, stream string, meanwhile func()) {
 	tb.Helper()
 	for i, s := range c.servers {
@@ -97,8 +97,8 @@ func (c *Cluster) StopLeader(tb testing.TB, stream string) {
 	require.Fail(tb, "nobody leads "+stream)
 }
 
-// freeAddresses returns as many addresses as there are servers. They were free a moment ago: the
-// servers have to know one another's before they start.
+// freeAddresses returns an address for each server. The addresses were free when it looked. They
+// must be chosen in advance, because the servers must know one another's before they start.
 func freeAddresses(tb testing.TB) []*url.URL {
 	tb.Helper()
 	addresses := make([]*url.URL, clusterSize)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Custom returns the address of a server of another operator: with JetStream on the loopback
-// address, and with the options of change. It is shut down when the test ends.
+// Custom returns the address of a NATS server that Sluice does not run, with JetStream on the
+// loopback address. Change may change its options. It is shut down when the test ends.
 func Custom(tb testing.TB, change func(*server.Options)) string {
 	tb.Helper()
 	alone(tb)

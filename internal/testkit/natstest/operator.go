@@ -22,7 +22,7 @@ type Operator struct {
 	accounts []string // JWTs
 }
 
-// NewOperator returns an operator with a system account and no other.
+// NewOperator returns an operator with only a system account.
 func NewOperator(tb testing.TB) *Operator {
 	tb.Helper()
 	key, public := pair(tb, nkeys.CreateOperator)
@@ -39,7 +39,8 @@ func (o *Operator) Trust(opts *server.Options) {
 	opts.AccountResolver = o.resolver
 }
 
-// Files returns the files of the operator's JWT and of those of its accounts, the system account's first.
+// Files writes the JWTs of the operator and of its accounts to files, and returns their names. The
+// system account comes first.
 func (o *Operator) Files(tb testing.TB) (operator string, accounts []string) {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -61,12 +62,13 @@ type Account struct {
 	public string
 }
 
-// Unlimited is an account with all JetStream permissions; the zero value has none.
+// Unlimited returns limits that permit an account everything in JetStream. The zero limits permit
+// nothing.
 func Unlimited() jwt.JetStreamLimits {
 	return jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
 }
 
-// Account creates an account and sends it to the server.
+// Account creates an account that the trusting servers know.
 func (o *Operator) Account(tb testing.TB, name string, limits jwt.JetStreamLimits) *Account {
 	tb.Helper()
 	key, public := pair(tb, nkeys.CreateAccount)
@@ -88,7 +90,8 @@ func (a *Account) Creds(tb testing.TB) string {
 	return file
 }
 
-// WriteCreds makes file the .creds of a new user, valid until the given second, or for ever.
+// WriteCreds writes the .creds file of a new user, valid until a time in whole seconds, or forever
+// if it is zero.
 func (a *Account) WriteCreds(tb testing.TB, file string, until time.Time) {
 	tb.Helper()
 	key, public := pair(tb, nkeys.CreateUser)

@@ -21,7 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// processEnv makes a test binary one server of a Processes; it is a process as JSON.
+// processEnv is an environment variable that makes a test binary run one server of a Processes. Its
+// value is a process as JSON.
 const processEnv = "SLUICE_TEST_NATS_PROCESS"
 
 // process is the configuration of a server in a process of its own.
@@ -39,8 +40,8 @@ type Processes struct {
 	commands  map[string]*exec.Cmd // by name
 }
 
-// Main runs a server of a Processes in a process that NewProcesses started, and reports whether
-// this is one. A package that calls NewProcesses calls it first in its TestMain.
+// Main runs the server if this process was started by NewProcesses, and reports whether it was. A
+// package that calls NewProcesses must call Main first in its TestMain.
 func Main() bool {
 	text := os.Getenv(processEnv)
 	if text == "" {
@@ -75,7 +76,7 @@ func runProcess(text string) error {
 	return nil
 }
 
-// NewProcesses returns a cluster that ends with the test, once it has a leader.
+// NewProcesses starts a cluster that ends with the test, and returns it once it has a leader.
 func NewProcesses(tb testing.TB) *Processes {
 	tb.Helper()
 	alone(tb)
@@ -113,7 +114,7 @@ func (p *Processes) start(tb testing.TB, is process) {
 	tb.Helper()
 	text, err := json.Marshal(is)
 	require.NoError(tb, err)
-	command := exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx,gosec // ourselves; it ends with its input
+	command := exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx,gosec // this binary; it ends when its input is closed
 	command.Env = append(os.Environ(), processEnv+"="+string(text))
 	command.Stderr = os.Stderr
 	input, err := command.StdinPipe()
@@ -130,7 +131,7 @@ func (p *Processes) start(tb testing.TB, is process) {
 // URL returns the addresses of all servers.
 func (p *Processes) URL() string { return strings.Join(p.addresses, ",") }
 
-// Pause stops a server until resume is called: its connections stay open, and are silent.
+// Pause suspends a server until resume is called. Its connections stay open but carry no data.
 func (p *Processes) Pause(tb testing.TB, name string) (resume func()) {
 	tb.Helper()
 	command := p.commands[name]

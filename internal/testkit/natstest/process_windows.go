@@ -1,4 +1,4 @@
 package natstest
 
-// Main reports that this is no server of a Processes, which Windows does not have.
+// Main returns false: Processes is not supported on Windows.
 func Main() bool { return false }

@@ -1,5 +1,5 @@
-// Package natstest provides a test with a NATS server of its own, as the product runs it, which
-// ends with the test and can be restarted.
+// Package natstest starts NATS servers for tests, embedded as in Sluice itself. A server ends with
+// its test, and can be restarted.
 package natstest
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-io/sluice/internal/natsd"
 )
 
-// Server is a NATS server with a directory of its own. In-process connections made through it
-// survive a restart, because it returns those of the present server.
+// Server is a NATS server with a directory of its own. Clients that connect in process through it
+// survive a restart: their reconnects reach the new server.
 type Server struct {
 	opts   natsd.Options
-	shared string // its address, if it is that of all tests
+	shared string // address of the server that all tests share; "" if this one is not shared
 
 	mu   sync.Mutex
 	nats *natsd.Server // nil while stopped
@@ -37,9 +37,9 @@ func Listening(tb testing.TB) *Server {
 	return NewWith(tb, natsd.Options{})
 }
 
-// NewWith returns a running server with the options. Without a directory it gets a temporary
-// one; without a sync setting it does not wait for the disk. If the tests share a server (SharedEnv),
-// it is a part of that one, which lets in every user.
+// NewWith returns a running server with the options. Without a directory it gets a temporary one;
+// without a sync setting it does not wait for the disk. If the tests share a server (SharedEnv), it
+// is that server with a prefix of its own. A shared server admits every user.
 func NewWith(tb testing.TB, opts natsd.Options) *Server {
 	tb.Helper()
 	if Shared() && !opts.DontListen && opts.MaxStore == 0 && opts.StoreDir == "" {
@@ -77,7 +77,8 @@ func (s *Server) Start(tb testing.TB) {
 	require.NoError(tb, err)
 }
 
-// Stop shuts the server down and waits until it has ended; a stopped server stays stopped.
+// Stop shuts the server down and waits until it has ended. It does nothing if the server is
+// stopped.
 func (s *Server) Stop(tb testing.TB) {
 	tb.Helper()
 	alone(tb)
@@ -122,8 +123,8 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return s.nats.InProcessConn() //nolint:wrapcheck // nats.go is the caller and wraps it
 }
 
-// Login returns the login of this process's connections to the running server, if it has users; a
-// restart changes it.
+// Login returns the login of this process for the running server, if the server has users. A
+// restart changes the login.
 func (s *Server) Login() (public string, sign func([]byte) ([]byte, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

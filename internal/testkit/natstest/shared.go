@@ -16,10 +16,11 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// SharedEnv is the address of a NATS server that all tests of a process use, beside other programs, in place of
-// servers of their own. It needs PrefixEnv: each test has a prefix that begins with this one.
+// SharedEnv is the environment variable with the address of a NATS server that all tests of a
+// process share with other programs. It requires PrefixEnv: each test then has a prefix that begins
+// with its value.
 //
-// PrefixEnv without it gives all servers of the tests this prefix.
+// Without SharedEnv, all servers of the tests have the prefix in PrefixEnv.
 const (
 	SharedEnv = "SLUICE_TEST_NATS"
 	PrefixEnv = "SLUICE_TEST_PREFIX"
@@ -28,7 +29,8 @@ const (
 // Shared reports whether tests share a NATS server.
 func Shared() bool { return os.Getenv(SharedEnv) != "" }
 
-// Prefix returns the prefix that servers have on a NATS server, which is the path of its address if it is shared.
+// Prefix returns the prefix of a test's names on a NATS server. For a shared server it is the path
+// of the address.
 func Prefix(address string) string {
 	one, _, _ := strings.Cut(address, ",")
 	if u, err := url.Parse(one); err == nil && Shared() {
@@ -37,7 +39,8 @@ func Prefix(address string) string {
 	return os.Getenv(PrefixEnv)
 }
 
-// room returns the address of a shared server with a new prefix. What has the prefix is removed when the test ends.
+// room returns the address of the shared server with a new prefix. Everything with the prefix is
+// removed when the test ends.
 func room(tb testing.TB) string {
 	tb.Helper()
 	prefix := os.Getenv(PrefixEnv) + "-" + strings.ToLower(rand.Text()[:8])
@@ -64,7 +67,7 @@ func empty(tb testing.TB, names streams.Names) {
 	require.NoError(tb, list.Err())
 }
 
-// alone ends a test that needs a server of its own where it cannot have one.
+// alone fails a test that needs a server of its own if the tests share one.
 func alone(tb testing.TB) {
 	tb.Helper()
 	require.False(tb, Shared(), "the test needs a NATS server of its own: list it with those that do")

@@ -1,6 +1,6 @@
-// Package sockettest is a WebSocket client for a test: it reads every message whole, answers pings,
-// and reports the code and reason of the server's close. It accepts only frames that our server may
-// send: fragments, binary messages and masked frames end the connection with an error.
+// Package sockettest provides a WebSocket client for tests. It reads complete messages, answers
+// pings, and reports the code and reason of the server's close. It accepts only frames that Sluice
+// may send: fragments, binary messages and masked frames end the connection with an error.
 package sockettest
 
 import (
@@ -29,11 +29,11 @@ type CloseError struct {
 
 func (e *CloseError) Error() string { return fmt.Sprintf("closed with %d %q", e.Code, e.Reason) }
 
-// Conn is a WebSocket to a server. Read is for one goroutine; the other methods are for any.
+// Conn is a WebSocket to a server. Read must not be called concurrently; the other methods may.
 type Conn struct {
 	wire  io.ReadWriteCloser
 	texts chan []byte   // messages that were read but not returned yet
-	pongs chan struct{} // one for each pong
+	pongs chan struct{} // has an element for each pong
 	gone  chan struct{} // closed by CloseNow
 	ended chan struct{} // closed when nothing more is read; err is set then
 	err   error
@@ -133,7 +133,7 @@ func (c *Conn) Read(ctx context.Context) ([]byte, error) {
 // Write sends a text message.
 func (c *Conn) Write(text []byte) error { return c.write(ws.OpText, text) }
 
-// Ping sends a ping and waits for its pong. Messages have to be read meanwhile.
+// Ping sends a ping and waits for its pong. Another goroutine must read messages meanwhile.
 func (c *Conn) Ping(ctx context.Context) error {
 	if err := c.write(ws.OpPing, []byte("ping")); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package storetest gives tests a store with all its rooms.
+// Package storetest connects tests to a store and the stores built on it.
 package storetest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 )
 
-// Rooms is a store and its rooms.
+// Rooms is a store with the stores built on it.
 type Rooms struct {
 	*natsstore.Store
 

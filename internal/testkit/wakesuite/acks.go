@@ -56,8 +56,8 @@ func ackBeyondTail(w *world) {
 	w.shows(s.hook.notice(2).Streams, cursor{s.path, s.tail})
 }
 
-// bump returns a text that sorts behind an offset: the offset with its first number increased, as
-// if more were appended.
+// bump returns a text that sorts after an offset: the offset with its first number increased, as if
+// more had been appended.
 func bump(at string) string {
 	first, rest, _ := strings.Cut(at, "_")
 	digits := []byte(first)

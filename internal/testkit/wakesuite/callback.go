@@ -110,7 +110,7 @@ func (w *world) callback(n notice, f fields) outcome {
 	return w.raw(n, n.Token, bodyOf(n, f))
 }
 
-// report sends a callback that has to succeed.
+// report sends a callback that must succeed.
 func (w *world) report(n notice, f fields) outcome {
 	w.t.Helper()
 	o := w.callback(n, f)
@@ -125,7 +125,7 @@ func (w *world) refuse(o outcome, status int, code string) {
 	require.Equal(w.t, code, o.Error.Code, "%s", o.reply)
 }
 
-// claim is the fields of the first callback, and more.
+// claim returns the fields of the first callback, with more of them.
 func claim(n notice, more fields) fields {
 	all := fields{"wake_id": n.WakeID}
 	maps.Copy(all, more)

@@ -63,8 +63,9 @@ func ofNobody(w *world) {
 	w.refuse(w.callback(n, nil), http.StatusGone, consumerGone)
 }
 
-// Bearer present, consumer known, token valid, JSON with an epoch, epoch, wake_id; then the request
-// itself. The token comes before the body because bodies of strangers cost memory.
+// The server checks in this order: bearer present, consumer known, token valid, JSON with an epoch,
+// epoch, wake_id; then the request itself. It checks the token before the body, because
+// unauthenticated bodies would cost memory.
 func order(w *world) {
 	s := w.wake(always(answer{}))
 	here, gone, good := s.first, s.elsewhere(), s.first.Token

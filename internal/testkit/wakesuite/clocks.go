@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clocks of S1, and the tolerance below which a test reports an event as too early.
+// The clocks of S1, and how much earlier than a clock an event may come.
 const (
 	claimClock    = 10 * time.Second
 	requestClock  = 30 * time.Second
@@ -96,7 +96,8 @@ func receivedAndSilent(w *world) {
 	s.rest()
 }
 
-// again waits until the liveness clock has woken the consumer a second time, and returns when that was.
+// again waits until the liveness clock has woken the consumer a second time, and returns the
+// notice.
 func (s scene) again() notice {
 	s.t.Helper()
 	s.hook.waitFor(2, livenessClock+patience)

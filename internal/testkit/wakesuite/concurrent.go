@@ -34,8 +34,9 @@ func (w *world) callbacks(n notice, count int, each func(i int) fields) []outcom
 	return outcomes
 }
 
-// Each subscribes to two streams and acknowledges one event more: in some order, each answer shows
-// both streams of all callbacks up to it and none of a later one.
+// Each callback subscribes to two streams and acknowledges one more event. There must be an order
+// of the answers in which each shows both streams of all callbacks up to its own, and none of a
+// later one.
 func oneAfterTheOther(w *world) {
 	const count = 20
 	s := w.wake(always(answer{}))
@@ -143,12 +144,12 @@ func (w *world) appendAll(path string, events int) {
 	}
 }
 
-// work does a worker's part for a notice and returns the events to process.
+// work handles a notice as a worker does, and returns the events to process.
 func (w *world) work(n notice) []json.RawMessage {
 	w.t.Helper()
 	o := w.callback(n, claim(n, nil))
 	if o.status == http.StatusConflict {
-		return nil // it came twice
+		return nil // the notice came twice
 	}
 	from, _ := offset(o.Streams, n.Primary)
 	messages, at := w.read(n.Primary, from)

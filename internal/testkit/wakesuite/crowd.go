@@ -41,7 +41,7 @@ func aThousand(w *world) {
 	require.Len(w.t, wakes, streams)
 }
 
-// each sends the same to many streams, 32 at a time.
+// each sends the same request to many streams, 32 at a time.
 func (w *world) each(streams int64, status int, method, body string) {
 	w.t.Helper()
 	var next atomic.Int64
@@ -60,8 +60,8 @@ func (w *world) each(streams int64, status int, method, body string) {
 	sending.Wait()
 }
 
-// among creates many subscriptions with broken endpoints, makes them all hold notices or fail, and
-// then checks that a working one gets its own.
+// among creates many subscriptions with broken endpoints, and waits until still holds for all of
+// them. It then checks that a working endpoint gets its notice.
 func (w *world) among(says script, still func(*receiver) bool) {
 	w.t.Helper()
 	const endpoints = 48
@@ -70,7 +70,7 @@ func (w *world) among(says script, still func(*receiver) bool) {
 		hooks[i] = w.receive("dead"+number(i), says)
 		w.subscribe(w.path("*"), hooks[i])
 	}
-	w.create(w.path("stream"), "[1]") // one is enough for each endpoint to hold a notice
+	w.create(w.path("stream"), "[1]") // one event sends a notice to each endpoint
 	for _, hook := range hooks {
 		hook.wait(1)
 	}
@@ -89,7 +89,7 @@ func (w *world) among(says script, still func(*receiver) bool) {
 
 func hangingOnes(w *world) {
 	w.among(always(answer{hold: make(chan struct{})}), func(r *receiver) bool {
-		_, gone := r.all()[0].givenUp() // after 30 seconds (S1-115), which a busy machine may take
+		_, gone := r.all()[0].givenUp() // given up after 30 seconds (S1-115), which may pass on a busy machine
 		return gone || r.all()[0].open()
 	})
 }

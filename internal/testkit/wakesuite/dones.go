@@ -84,7 +84,7 @@ func doneForAnotherEpoch(w *world) {
 	w.quiet(aMoment)
 	w.shows(w.report(n, nil).Streams, cursor{s.path, s.tail})
 	w.append(s.path, "3")
-	s.hook.stays(2, aMoment) // it is live: nothing ended its wake
+	s.hook.stays(2, aMoment) // the consumer is live: nothing has ended its wake
 }
 
 func doneButFailed(w *world) {

@@ -21,7 +21,7 @@ func goneTests() []test {
 	}
 }
 
-// gone waits until the consumer of a notice is gone, and checks that it stays so.
+// gone waits until the consumer of a notice is gone, and checks that it stays gone.
 func (w *world) gone(n notice) {
 	w.t.Helper()
 	w.until(patience, func() bool { return w.callback(n, nil).status != http.StatusOK }, "the consumer is gone")

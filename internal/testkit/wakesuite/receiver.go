@@ -20,22 +20,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answer is a receiver's answer to a notice. The zero one is 200 without a body.
+// answer is a receiver's answer to a notice. The zero value is 200 without a body.
 type answer struct {
 	status   int
 	body     string
 	location string
-	hold     <-chan struct{} // it is sent when this is closed
+	hold     <-chan struct{} // it is sent once this is closed
 	cut      bool            // the connection is cut instead
 }
 
 // script returns a receiver's answer to its nth request, the first being 1.
 type script func(n int) answer
 
-// always answers every request alike.
+// always gives every request the same answer.
 func always(a answer) script { return func(int) answer { return a } }
 
-// inTurn gives one answer after the other, and then the last for ever.
+// inTurn gives one answer after another, and then repeats the last one.
 func inTurn(all ...answer) script {
 	return func(n int) answer { return all[min(n, len(all))-1] }
 }
@@ -84,7 +84,7 @@ type receiver struct {
 	over   chan struct{}
 
 	mu       sync.Mutex
-	secrets  map[string][]string // by subscription; a successor of the same id has another
+	secrets  map[string][]string // by id of the subscription; a later subscription with the same id has another secret
 	requests []*request
 }
 
@@ -187,7 +187,7 @@ func (r *receiver) stays(n int, d time.Duration) {
 	require.Len(r.w.t, r.all(), n, "receiver %s", r.name)
 }
 
-// notice returns the nth request's, when it is there; its signature has been verified.
+// notice waits for the nth request, verifies its signature, and returns its notice.
 func (r *receiver) notice(n int) notice {
 	r.w.t.Helper()
 	got, err := r.read(r.wait(n)[n-1])
@@ -217,7 +217,7 @@ func (r *receiver) secretsOf(consumer string) []string {
 	return r.secrets[sub]
 }
 
-// read returns the notice of a request, if it is a signed one.
+// read returns the notice of a request. It returns an error unless the notice is correctly signed.
 func (r *receiver) read(req *request) (notice, error) {
 	n := notice{request: req}
 	if err := json.Unmarshal(req.body, &n); err != nil {
@@ -232,7 +232,7 @@ func (r *receiver) read(req *request) (notice, error) {
 	return n, fmt.Errorf("%s: %w", req.body, err)
 }
 
-// verify checks a signature: S1's four steps.
+// verify checks a signature in the four steps of S1.
 func verify(secret, header string, body []byte, at time.Time) error {
 	stamp, signature, ok := strings.Cut(header, ",")
 	stamp, isTime := strings.CutPrefix(stamp, "t=")
@@ -258,7 +258,7 @@ func verify(secret, header string, body []byte, at time.Time) error {
 }
 
 // faults returns violations of the invariants S1, S2 and S8: every request is signed; a wake_id has
-// one epoch; of a consumer, a wake_id that comes later has a higher epoch.
+// one epoch; a later wake_id of a consumer has a higher epoch.
 func (r *receiver) faults() []error {
 	var errs []error
 	epochs, last := map[string]int64{}, map[string]int64{}

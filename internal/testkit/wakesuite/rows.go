@@ -1,6 +1,6 @@
 package wakesuite
 
-// unseen are the statements of S1 that no test here sees, and why.
+// unseen returns the statements of S1 that no test here covers, with the reasons.
 func unseen() map[string]string {
 	return map[string]string{
 		"S1-02":  "is about all the others",

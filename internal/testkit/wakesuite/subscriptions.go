@@ -68,7 +68,7 @@ func sameWishAtOnce(w *world) {
 	replies := w.atOnce(20, func(ctx context.Context, _ int) (reply, error) {
 		for {
 			r, err := w.try(ctx, "PUT "+w.one(pattern, id), body)
-			if err != nil || r.status != http.StatusServiceUnavailable { // else it has too much to do
+			if err != nil || r.status != http.StatusServiceUnavailable { // 503: the server is overloaded
 				return r, err
 			}
 		}

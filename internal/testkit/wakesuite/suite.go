@@ -21,11 +21,11 @@ type pace int
 
 const (
 	quick pace = iota
-	slow       // takes longer than five seconds, because it waits for one of the clocks: begins at once
+	slow       // takes more than five seconds, because it waits for a clock; starts immediately
 	heavy      // keeps the server busy: runs alone, after all others
 )
 
-// test is a requirement on a server, with the statements of S1 behind it.
+// test is a requirement for a server, with the statements of S1 that it covers.
 type test struct {
 	name string
 	rows string // like "S1-03 S1-106"
@@ -37,8 +37,8 @@ type test struct {
 const few = 6
 
 // Run runs the suite, without the slow tests if testing.Short. Tests run concurrently, regardless
-// of the number of processors: most of them wait. The heavy ones run at the end, one at a time:
-// beside the others they kept a server with two processors from answering in time.
+// of the number of processors, because most of them wait. The heavy ones run at the end, one at a
+// time: run beside the others, they kept a server with two processors from answering in time.
 func Run(t *testing.T, s Server) {
 	t.Helper()
 	s.Base = strings.TrimSuffix(s.Base, "/")
@@ -81,7 +81,7 @@ func tests() []test {
 		membershipTests(), callbackTests(), tokenTests(), concurrencyTests(), retryTests(), goneTests(), crowdTests(), clockTests())
 }
 
-// broken are the rules of S1 that both public servers break, each the name of a test.
+// broken returns the names of the tests that both public servers fail.
 func broken() []string {
 	return []string{
 		"streams that were there before wake on new events",

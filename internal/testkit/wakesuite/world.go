@@ -19,13 +19,13 @@ import (
 
 const (
 	patience = 3 * time.Minute // how long a test waits for an expected event
-	aMoment  = 2 * time.Second // how long a test watches for an unexpected event
+	aMoment  = 2 * time.Second // how long a test checks that an event does not come
 )
 
 // nothing is the offset before all events.
 const nothing = "-1"
 
-// world is one test's: its paths and ids, and its client of the server.
+// world is the environment of one test: its paths and ids, and its client of the server.
 type world struct {
 	t      *testing.T
 	server Server
@@ -50,7 +50,7 @@ type reply struct {
 
 func (r reply) String() string { return fmt.Sprintf("%d %s", r.status, r.body) }
 
-// try sends a request; headers are names and values in turn.
+// try sends a request. Line is the method and the URL; headers alternate names and values.
 func (w *world) try(ctx context.Context, line, body string, headers ...string) (reply, error) {
 	method, target, _ := strings.Cut(line, " ")
 	req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
@@ -78,14 +78,14 @@ func (w *world) try(ctx context.Context, line, body string, headers ...string) (
 	return reply{status: resp.StatusCode, header: resp.Header, body: data}, err
 }
 
-// send is try for a request that has to be answered. After a 503 it asks again, as RFC 9110 allows
-// clients: on a busy machine the server's store may take too long.
+// send is try for a request that must be answered. It retries after a 503, as RFC 9110 permits
+// clients, because the server's store may be slow on a busy machine.
 func (w *world) send(line, body string, headers ...string) reply {
 	w.t.Helper()
 	return w.insist(func() {}, line, body, headers...)
 }
 
-// insist is send with an undo of the request's possible effect before each retry.
+// insist is send, but calls undo before each retry, to undo a possible effect of the request.
 func (w *world) insist(undo func(), line, body string, headers ...string) reply {
 	w.t.Helper()
 	for began := time.Now(); ; undo() {
@@ -107,7 +107,7 @@ func (w *world) must(status int, line, body string) reply {
 	return r
 }
 
-// create creates a JSON stream with these messages, and returns its end.
+// create creates a JSON stream with messages, and returns its end offset.
 func (w *world) create(path, messages string) string {
 	w.t.Helper()
 	r := w.insist(func() { w.send("DELETE "+w.at(path), "") }, "PUT "+w.at(path), messages)
@@ -130,7 +130,7 @@ func (w *world) remove(path string) {
 	w.must(http.StatusNoContent, "DELETE "+w.at(path), "")
 }
 
-// read returns the messages behind an offset, and the offset of the last.
+// read returns the messages after an offset, and the offset of the last one.
 func (w *world) read(path, offset string) ([]json.RawMessage, string) {
 	w.t.Helper()
 	r := w.must(http.StatusOK, "GET "+w.at(path)+"?offset="+url.QueryEscape(offset), "")
@@ -139,7 +139,7 @@ func (w *world) read(path, offset string) ([]json.RawMessage, string) {
 	return messages, r.header.Get("Stream-Next-Offset")
 }
 
-// subscription is the server's representation.
+// subscription is a subscription as the server represents it.
 type subscription struct {
 	ID          string `json:"subscription_id"`
 	Pattern     string `json:"pattern"`
@@ -159,7 +159,7 @@ func (w *world) one(pattern, id string) string {
 // wish returns the body of a request for a subscription.
 func wish(webhook string) string { return encode(fields{"webhook": webhook}) }
 
-// ask requests a subscription, and has it deleted at the end.
+// ask requests a subscription, and deletes it when the test ends.
 func (w *world) ask(pattern, id, body string) reply {
 	w.t.Helper()
 	w.forgetLater(pattern, id)
@@ -178,7 +178,7 @@ func (w *world) forgetLater(pattern, id string) {
 	})
 }
 
-// subscribe creates a subscription with the receiver as endpoint.
+// subscribe creates a subscription with the receiver as its endpoint.
 func (w *world) subscribe(pattern string, hook *receiver) subscription {
 	w.t.Helper()
 	r := w.ask(pattern, w.id(hook.name), wish(hook.url()))
@@ -189,7 +189,7 @@ func (w *world) subscribe(pattern string, hook *receiver) subscription {
 	return sub
 }
 
-// quiet lets some time pass.
+// quiet waits for a time.
 func (w *world) quiet(d time.Duration) {
 	w.t.Helper()
 	timer := time.NewTimer(d)
@@ -200,7 +200,7 @@ func (w *world) quiet(d time.Duration) {
 	}
 }
 
-// until waits for a condition; it fails if the time limit passes.
+// until waits for a condition, and fails the test if the condition does not hold within the limit.
 func (w *world) until(limit time.Duration, ok func() bool, what string, args ...any) {
 	w.t.Helper()
 	over := time.After(limit)

@@ -1,5 +1,5 @@
-// Package waketest is a witness for tests of wake consumers: it sees the public behaviour, notices
-// and the answers to callbacks, and checks the invariants of S1 on it.
+// Package waketest checks the invariants of S1 in tests of wake consumers. Its Witness sees only
+// the public behaviour: notices, and answers to callbacks.
 package waketest
 
 import (
@@ -11,33 +11,34 @@ import (
 // Notice is a notice as seen by its receiver.
 type Notice struct {
 	Consumer string
-	Life     string // of its stream and its subscription
+	Life     string // identifies the life of the consumer's stream and subscription
 	Epoch    uint64
 	WakeID   string
 	Offsets  map[sluice.Path]uint64
-	Overtook bool // it was sent by a replica that had lost its lease: it may be late
+	Overtook bool // sent by a replica that had lost its lease, so it may be late
 }
 
-// Reply is a callback that was answered.
+// Reply is an answered callback.
 type Reply struct {
 	Consumer string
 	Epoch    uint64
 	WakeID   string
 	Code     sluice.Code // "" is success
-	Life     string      // as of Notice, but answers are in an order of their own
+	Life     string      // as in Notice; answers may arrive in another order than notices
 	Offsets  map[sluice.Path]uint64
 
 	Forged   bool   // its token was never issued
-	Dead     bool   // when it was sent, its consumer was gone: the subscription, or the primary stream, was deleted
-	Outdated uint64 // the largest epoch of the consumer seen by any party when it was sent
+	Dead     bool   // its consumer was gone when it was sent: the subscription or the primary stream was deleted
+	Outdated uint64 // the largest epoch of the consumer that anyone had seen when it was sent
 }
 
-// Witness sees the public behaviour, and checks the invariants S1 to S7 of the specification on it.
+// Witness checks the invariants of the specification from the public behaviour: S1 to S4, S6 and
+// S7.
 type Witness struct {
 	epochs map[string]uint64            // the largest epoch of each consumer
 	ids    map[string]string            // owner of each wake id
 	wakes  map[string]string            // the wake id of each consumer's epoch
-	acked  map[string]map[string]uint64 // of each consumer's life and stream the largest offset
+	acked  map[string]map[string]uint64 // the largest offset, by consumer's life and stream
 }
 
 // New returns a witness that has seen nothing yet.
@@ -68,7 +69,7 @@ func (w *Witness) Notice(n *Notice) error {
 	return w.grow(n.Consumer+" "+n.Life, n.Offsets)
 }
 
-// grow checks that no offset goes back.
+// grow checks that no offset decreases.
 func (w *Witness) grow(life string, offsets map[sluice.Path]uint64) error {
 	if w.acked[life] == nil {
 		w.acked[life] = map[string]uint64{}
