@@ -24,7 +24,7 @@ const (
 	startAgain, startAgainMost = 100 * time.Millisecond, 5 * time.Second
 
 	readyEvery    = 2 * time.Millisecond
-	readyPatience = 10 * time.Second // maximum delay before the server reports that it is ready, even if some state is missing
+	readyPatience = 10 * time.Second // after which the server reports that it is ready, even if permissions have not loaded
 )
 
 // Options are the parameters of a server besides its settings.
@@ -33,12 +33,11 @@ type Options struct {
 	Version string                  // default "dev"
 	Ready   func(datadir.Addresses) // called once, when the server is ready; may be nil
 
-	// Sys.start and sys.shutdown are not published: tests depend on the sequences of their own
-	// events.
+	// Silent disables the events sys.start and sys.shutdown, for tests that depend on sequences.
 	Silent bool
 
-	// Time after which other replicas take over the work of a killed server; 0: the default of
-	// natsstore.
+	// LeaseTTL is the time after which other replicas take over the work of a killed server; 0 is
+	// the default of natsstore.
 	LeaseTTL time.Duration
 }
 
@@ -74,8 +73,8 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	return s.serve(ctx)
 }
 
-// sayReady reports the server's addresses once permissions have loaded, or after a time limit: the
-// readiness endpoint has the details.
+// sayReady reports the server's addresses once permissions have loaded, or after readyPatience. The
+// readiness endpoint shows why the server is not ready.
 func (s *server) sayReady(ctx context.Context) error {
 	tick := time.NewTicker(readyEvery)
 	defer tick.Stop()
@@ -97,12 +96,14 @@ func (s *server) sayReady(ctx context.Context) error {
 	return nil
 }
 
-// alsoLogs is a log handler that limits repeated records. Another handler gets those that it writes.
+// alsoLogs is a log handler that limits repeated records, and can pass the records that it writes
+// to another handler.
 type alsoLogs interface {
 	Also(other slog.Handler) slog.Handler
 }
 
-// openOTLP returns the exporter of traces, metrics and logs, and has the log copied to its collector.
+// openOTLP returns the exporter of traces, metrics and logs, and makes the log also go to its
+// collector.
 func openOTLP(ctx context.Context, cfg config.Config, opts *Options) (*otlp.Exporter, error) {
 	log := opts.Log.Handler()
 	sends, err := otlp.New(ctx, otlp.Options{

@@ -22,9 +22,9 @@ import (
 type data struct {
 	cfg      config.Config
 	opts     Options
-	deadline *shutdown.Deadline // of all work after the server was told to stop
+	deadline *shutdown.Deadline // for all work after the server was told to stop
 
-	lock  *flock.Flock // of the data directory, if no embedded server holds it
+	lock  *flock.Flock // lock of the data directory, if no embedded server holds it
 	nats  *natsd.Server
 	store *natsstore.Store
 }

@@ -64,7 +64,7 @@ func (s *server) scheduling() schedule.Deps {
 	return schedule.Deps{Perform: s.perform, Tell: records.Teller{Log: s.log}, Owner: s.owns.Part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now}
 }
 
-// schedules returns the options of one, with a limit for each namespace.
+// schedules returns the options of such an engine, with a limit for each namespace.
 func (s *server) schedules(most int) schedule.Options {
 	return schedule.Options{Most: most, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics}
 }
@@ -86,12 +86,12 @@ func (s *server) openWatches(context.Context) error {
 		Store: stored, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log,
 		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Lost: s.memory.Gaps},
 	})
-	// Everything that acts on behalf of a caller.
+	// The components that act on behalf of a caller.
 	s.grants.Follower.Withdraw = grants.Withdrawers{s.engine, s.wakes, s.streamSubs, s.perform, s.watches}
 	return nil
 }
 
-// identity is what bundles know of this server.
+// identity provides the names and keys of this server in bundles.
 type identity struct {
 	keyring.Service
 
@@ -101,7 +101,7 @@ type identity struct {
 // Notebook returns the name of a namespace in bundles.
 func (i identity) Notebook(name string) string { return i.url() + "/v1/namespaces/" + name }
 
-// keepStaged is how long a bundle stays that was not imported to its end.
+// keepStaged is how long a partly imported bundle is kept.
 const keepStaged = 24 * time.Hour
 
 // openMirrors constructs the mirror engine.
@@ -136,7 +136,7 @@ func (s *server) openKnowledge(context.Context) error {
 	return nil
 }
 
-// streams returns the handler's dependencies for Durable Streams.
+// streams returns the dependencies of the handler of Durable Streams.
 func (s *server) streams() dstreams.Options {
 	return dstreams.Options{
 		Engine: s.durable, Anonymous: s.cfg.Durable.Anonymous, AtRoot: s.cfg.Durable.AtRoot, LongPoll: s.cfg.Durable.LongPoll.Std(),
@@ -145,7 +145,8 @@ func (s *server) streams() dstreams.Options {
 	}
 }
 
-// ingest returns the way of events into the log, with a loop guard and a store.
+// ingest returns the component that checks events and stores them in the log, with a loop guard and
+// a publisher.
 func (s *server) ingest(causes ingest.Causes, to ingest.Publisher) *ingest.Ingest {
 	return ingest.New(ingest.Deps{Access: s.index, Quota: s.quotas, Catalogue: s.catalogue, Causes: causes, Publisher: s.published(to), Now: time.Now})
 }

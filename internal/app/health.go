@@ -18,14 +18,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// watching holds the components that watch deliveries for people.
+// watching holds the components that sum up deliveries for operators.
 type watching struct {
 	rollups  *rollup.Book
 	health   *health.Overview
 	problems *problem.Book
 }
 
-// openWatching constructs the statistics of attempts, the overview of the health of subscriptions, and their problems.
+// openWatching constructs the statistics of attempts, the overview of the health of subscriptions,
+// and the book of their problems.
 func (s *server) openWatching() {
 	s.rollups = rollup.New(rollup.Deps{
 		Store: records.NewRollups(s.store), Process: rand.Text(), Now: time.Now, Log: s.opts.Log,
@@ -45,7 +46,7 @@ func (s *server) openWatching() {
 	})
 }
 
-// stands returns how the subscriptions of this process stand.
+// stands returns the current state of the subscriptions that this process serves.
 func (s *server) stands() map[string]problem.Standing {
 	all := map[string]problem.Standing{}
 	for _, g := range s.engine.Gauges() {
@@ -54,7 +55,7 @@ func (s *server) stands() map[string]problem.Standing {
 	return all
 }
 
-// situations returns a function that finds the present condition of a subscription by its ID.
+// situations returns a function that returns the current situation of a subscription from its ID.
 func (s *server) situations(ctx context.Context) (func(id string) (problem.Situation, bool), error) {
 	facts, err := s.health.Facts(ctx)
 	if err != nil {
@@ -71,7 +72,7 @@ func (s *server) situations(ctx context.Context) (func(id string) (problem.Situa
 
 func (s *server) observed() observed { return observed{s.metrics, s.rollups, s.problems} }
 
-// observed is metrics, statistics and problems.
+// observed passes observations to metrics, statistics and problems.
 type observed struct {
 	*metrics.Metrics
 
@@ -86,13 +87,13 @@ func (o observed) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 	o.problems.Attempted(sub, a)
 }
 
-// Turned enters that a breaker has turned.
+// Turned records that a breaker has opened or closed.
 func (o observed) Turned(sub *sluice.Subscription, to sluice.Breaker) {
 	o.Metrics.Turned(sub, to)
 	o.problems.Turned(sub, to)
 }
 
-// Notified counts an attempt to notify.
+// Notified counts an attempt to send a notice.
 func (o observed) Notified(sub *sluice.Subscription, a *sluice.Attempt) { o.Attempted(sub, a) }
 
 // delivering returns the API's dependencies for requests about deliveries.

@@ -47,7 +47,7 @@ func (s *server) openModules(context.Context) error {
 	return s.modules.Open()
 }
 
-// userOf returns the user of a name that programs run as; nil: the server's.
+// userOf returns the user with a name, for programs to run as; nil stands for the server's user.
 func userOf(name string) (*program.User, error) {
 	if name == "" {
 		return nil, nil //nolint:nilnil // none is set
@@ -67,7 +67,7 @@ func userOf(name string) (*program.User, error) {
 	return &program.User{Name: u.Username, UID: uint32(uid), GID: uint32(gid)}, nil
 }
 
-// followModules follows the approvals of modules.
+// followModules applies the stored approvals of modules until ctx is done.
 func (s *server) followModules(ctx context.Context) error {
 	return records.NewModules(s.store).Watch(ctx, func(name string, a *host.Approval) { s.modules.Set(ctx, name, a) })
 }
@@ -77,7 +77,7 @@ func (s *server) attemptSender() host.Sender {
 	return host.Sender{Programs: s.modules, Requests: s.sender}
 }
 
-// moduleMarks are the marks of modules as unsafe producers.
+// moduleMarks reads and clears the marks of modules as unsafe producers.
 type moduleMarks struct {
 	records.Marks
 	loopguard.Producers
@@ -88,20 +88,22 @@ func (s *server) producers() loopguard.Producers {
 	return loopguard.Producers{Marks: s.marks, Guard: s.causes, Ledger: s.ledger}
 }
 
-// markFollower passes the marks of producers to the loop guard, and those of modules to their service, too.
+// markFollower passes the marks of producers to the loop guard, and those of modules also to the
+// service of modules.
 type markFollower struct {
 	*loopguard.Guard
 
 	modules *host.Service
 }
 
-// SetMark enters a stored mark.
+// SetMark applies a stored mark.
 func (f markFollower) SetMark(is sluice.Unsafe, revision uint64) {
 	f.Guard.SetMark(is, revision)
 	f.modules.Marked(is.Producer)
 }
 
-// openLeases constructs the leases of this replica, which are divided anew when it can run other modules.
+// openLeases constructs the leases of this replica, which are divided again when the modules that
+// it can run change.
 func (s *server) openLeases(ctx context.Context) error {
 	leases, err := s.store.Leases(ctx, s.replica, s.modules.Ready)
 	if err != nil {

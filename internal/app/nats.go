@@ -108,8 +108,8 @@ func withoutLogin(urls string) string {
 	return strings.Join(bare, ",")
 }
 
-// warnOfNeighbours logs that the store begins empty although the account has the data of another Sluice: the prefix may be
-// a mistake.
+// warnOfNeighbours logs a warning if the store is empty although the account has data of another
+// Sluice, because the prefix may be a mistake.
 func (s *server) warnOfNeighbours(ctx context.Context) {
 	others, err := s.store.Neighbours(ctx)
 	if err != nil {

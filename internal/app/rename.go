@@ -15,15 +15,16 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// scratchSync is how often the NATS of a renaming writes to the disk: nothing of it is kept.
+// scratchSync is how often the NATS server of a renaming syncs its data, which is discarded.
 const scratchSync = "1h"
 
-// renamedDir has the backup with other names, in the directory of a renaming.
+// renamedDir is the directory of the renamed backup, in the scratch directory of a renaming.
 const renamedDir = "backup"
 
-// withPrefix calls restore with a backup whose streams have the prefix of the store, and its directory: the backup itself, or a
-// copy with other names, which is removed afterwards. NATS restores streams under their old names only, and another program may
-// use these. So the streams are restored and renamed in a NATS server of their own.
+// withPrefix calls restore with a backup whose streams have the prefix of the store, and with its
+// directory. That is the backup itself, or a renamed copy, which withPrefix removes afterwards.
+// NATS restores streams only under their old names, which another program may use, so the streams
+// are restored and renamed in a separate NATS server.
 func (d *data) withPrefix(ctx context.Context, m backup.Manifest, dir string, restore func(m backup.Manifest, dir string) error) (err error) {
 	if m.Prefix == d.cfg.NATS.Prefix {
 		return restore(m, dir)
@@ -40,7 +41,8 @@ func (d *data) withPrefix(ctx context.Context, m backup.Manifest, dir string, re
 	return restore(renamed, filepath.Join(scratch, renamedDir))
 }
 
-// rename restores a backup in a NATS server in a directory, renames its streams, and backs them up.
+// rename restores a backup into a NATS server in a scratch directory, renames its streams, and
+// makes a new backup of them.
 func (d *data) rename(ctx context.Context, m backup.Manifest, dir, scratch string) (_ backup.Manifest, err error) {
 	server, err := natsd.Start(ctx, natsd.Options{StoreDir: filepath.Join(scratch, "nats"), DontListen: true, Sync: scratchSync, Log: d.opts.Log})
 	if err != nil {

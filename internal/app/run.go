@@ -50,8 +50,8 @@ func (s *server) serve(ctx context.Context) error {
 	return errors.New("a component stopped unexpectedly")
 }
 
-// lasting returns the components that stop last: attempts in flight are still recorded, and system
-// events and stream records written.
+// lasting returns the components that stop last, so that attempts in flight are still recorded, and
+// system events and stream records are still written.
 func (s *server) lasting() []component {
 	return []component{
 		s.attempts.Run, s.room.Run, s.announce.Run, s.grants.Run, s.owns.Run, s.memory.Run, s.rollups.Run, s.problems.Run,

@@ -72,7 +72,7 @@ type server struct {
 	otlp *otlp.Exporter
 }
 
-// storage holds the components that keep the store whole.
+// storage holds the components that keep the store within its limits and intact.
 type storage struct {
 	room         *capacity.Watch
 	trusted      *eventlog.Trusted     // nil: no trusted publishers
@@ -98,7 +98,7 @@ type shared struct {
 	filters   *filter.Pool
 	quotas    *quota.Quotas
 	counts    *quota.Counts
-	counted   []func()         // each is called once all subscriptions of one kind have been reported
+	counted   []func()         // each is called once all records of one kind have been reported
 	applied   *records.Applied // by the delivery engine
 	woken     *records.Applied // by the wake engine
 }
@@ -203,7 +203,7 @@ func (s *server) openRoom(context.Context) error {
 	return nil
 }
 
-// openReports has damage reported, and holds subscriptions that it concerns.
+// openReports connects the reporter of damage, and disables the subscriptions that damage affects.
 func (s *server) openReports(ctx context.Context) error {
 	reporter := integrity.Reporter{
 		Memory: s.memory, Store: s.store, Letters: s.attempts, Ledger: s.ledger, Announce: s.announce, Registry: s.registry, Observe: s.metrics, Log: s.opts.Log,
@@ -360,7 +360,7 @@ func (s *server) openAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.api = httpapi.New(httpapi.Options{ //nolint:contextcheck // a request brings its own
+	s.api = httpapi.New(httpapi.Options{ //nolint:contextcheck // a request has its own context
 		Authentication: httpapi.Authentication{
 			Token:     token,
 			Authority: s.authority,

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// openWakes constructs the wake engine and its callback handler.
+// openWakes constructs the wake engine, which also handles callbacks.
 func (s *server) openWakes(ctx context.Context) error {
 	keys, err := s.store.Keys().For(ctx, sluice.UseWake)
 	if err != nil {

@@ -3,8 +3,8 @@
 //
 // A schema and the data that it is applied to come from different parties, so both are limited. A
 // schema refers only to itself (loader), and is small and shallow; so is the data (decode). Regular
-// expressions are RE2 with a bounded program (engine). What remains is a schema that visits one
-// value over and over, through $ref or allOf: every visit is charged to a budget before anything is
-// visited, including the cost of reaching the visitor (meter). When the budget is used up, every
-// visit fails immediately, so that validation ends without a verdict, which counts as a refusal.
+// expressions are RE2 with a bounded program (engine). A schema could still visit the same value
+// over and over, through $ref or allOf. So every visit is charged to a budget before it happens,
+// including the cost of getting there (meter). When the budget is used up, every visit fails
+// immediately. Validation then ends without a verdict, which counts as a refusal.
 package catalogue

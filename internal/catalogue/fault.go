@@ -26,7 +26,7 @@ type fault struct {
 	reason  string
 }
 
-// faultOf returns the data's first violation: of nested ones the innermost.
+// faultOf returns the first violation in the data, and of nested violations the innermost one.
 func faultOf(err error) *fault {
 	e, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
@@ -49,7 +49,8 @@ func before(a, b *jsonschema.ValidationError) bool {
 	return pointer(a.InstanceLocation) < pointer(b.InstanceLocation)
 }
 
-// goesOn reports whether the causes describe the violation: an alternative describes it itself.
+// goesOn reports whether the causes of a violation describe it better than the violation itself,
+// which is not so for alternatives.
 func goesOn(k jsonschema.ErrorKind) bool {
 	switch k.(type) {
 	case *kind.AnyOf, *kind.OneOf, *kind.Contains, *kind.PropertyNames:
@@ -72,7 +73,7 @@ func say(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Pattern:
 		return cut(fmt.Sprintf("does not match the pattern %q", k.Want), maxReason)
-	case *kind.Format: // of a schema: its formats do not apply to data
+	case *kind.Format: // of a schema only: formats do not apply to data
 		return cut(fmt.Sprintf("not a %s: %v", k.Want, k.Err), maxReason)
 	case *kind.RefCycle:
 		return "the schema is recursive: a $ref refers to itself"
@@ -116,7 +117,7 @@ func reasonOf(err error) string {
 	return strings.ReplaceAll(err.Error(), itself, "")
 }
 
-// cut shortens a text to this many bytes.
+// cut shortens a text to at most most bytes of valid UTF-8.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return strings.ToValidUTF8(s, "\ufffd")

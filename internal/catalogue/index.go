@@ -27,13 +27,13 @@ type space struct {
 type entry struct {
 	sluice.EventType
 
-	compiled func() (*schema, error) // nil, nil: there is none
+	compiled func() (*schema, error) // returns nil, nil if it has no schema
 }
 
 // New returns an empty index.
 func New() *Index { return &Index{spaces: map[string]*space{}} }
 
-// SetNamespace enters a namespace's catalogue mode. It ignores outdated revisions, as SetType does.
+// SetNamespace sets a namespace's catalogue mode. It ignores outdated revisions, as SetType does.
 func (x *Index) SetNamespace(ns sluice.Namespace) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -52,7 +52,7 @@ func (x *Index) RemoveNamespace(name string, revision uint64) {
 	}
 }
 
-// SetType enters an event type. Its schema is compiled when it is first needed.
+// SetType sets an event type. Its schema is compiled when it is first needed.
 func (x *Index) SetType(t sluice.EventType) {
 	e := &entry{EventType: t}
 	if len(t.Schema) > 0 {
@@ -117,7 +117,7 @@ func (x *Index) Type(namespace, eventType string) (sluice.EventType, bool) {
 	return e.EventType, true
 }
 
-// Types returns the event types of a namespace by name.
+// Types returns the event types of a namespace, ordered by name.
 func (x *Index) Types(namespace string) []sluice.EventType {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -228,7 +228,7 @@ func (x *Index) CheckTypes(namespace string, patterns []string) error {
 
 const maxTypes = 256 // bytes of a type in a refusal
 
-// has reports whether a pattern matches a type of the namespace or of the server, or all.
+// has reports whether a pattern matches all types, or one of the namespace or of the server.
 func (s *space) has(pattern string) bool {
 	if pattern == "*" || s.types[pattern] != nil {
 		return true
@@ -244,7 +244,7 @@ func (s *space) has(pattern string) bool {
 
 // Summary returns the members of an event's data that the catalogue includes in its summary, as a
 // JSON object in the catalogue's order, each byte for byte. It returns nil if there is no summary:
-// the type is not in the catalogue or names none, or the data is no JSON object.
+// the type is not in the catalogue or has no summary fields, or the data is not a JSON object.
 func (x *Index) Summary(ev *sluice.Event) []byte {
 	e, _ := x.of(ev)
 	if e == nil || len(e.SummaryFields) == 0 {
@@ -268,7 +268,7 @@ func (x *Index) Summary(ev *sluice.Event) []byte {
 	return append(b, '}')
 }
 
-// Labels returns the static labels of an event's type; they are read-only.
+// Labels returns the static labels of an event's type. The caller must not change them.
 func (x *Index) Labels(ev *sluice.Event) map[string]string {
 	e, _ := x.of(ev)
 	if e == nil {

@@ -27,14 +27,14 @@ type Records interface {
 	Delete(ctx context.Context, key string, revision uint64) error
 }
 
-// Logs knows the existing namespaces.
+// Logs finds existing namespaces.
 type Logs interface {
 	// LastSeq returns the last sequence of a namespace's log. Code NotFound if there is no such namespace.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
 }
 
-// Keeper changes the catalogues. The ledger has a change before it is made, and the change applies
-// in this process's index at once. It is safe for concurrent use.
+// Keeper changes the catalogues. It writes each change to the ledger before it makes it, and
+// applies it to this process's index at once. It is safe for concurrent use.
 type Keeper struct {
 	index   *Index
 	records Records
@@ -87,7 +87,7 @@ func (k *Keeper) Put(ctx context.Context, t sluice.EventType, by string) (sluice
 	return t, false, k.busy(ctx, intent, t.Type)
 }
 
-// check returns why an event type is invalid, and makes it canonical.
+// check validates an event type and makes it canonical.
 func (k *Keeper) check(ctx context.Context, t *sluice.EventType) error {
 	if bytes.Equal(bytes.TrimSpace(t.Schema), []byte("null")) {
 		t.Schema = nil
@@ -124,7 +124,7 @@ func mismatch(name string, revision uint64) error {
 	return sluice.Errorf(sluice.RevisionMismatch, "type %q is at revision %d (0: it does not exist); read it again", name, revision).With("revision", revision)
 }
 
-// next returns the record of a type that replaces an old one.
+// next returns the new record of a type that replaces old.
 func next(t, old sluice.EventType, revision uint64) sluice.EventType {
 	now := time.Now().UTC()
 	t.Revision, t.CreatedAt, t.UpdatedAt = 0, now, now
@@ -139,8 +139,8 @@ func same(a, b *sluice.EventType) bool {
 		slices.Equal(a.SummaryFields, b.SummaryFields) && maps.Equal(a.StaticLabels, b.StaticLabels)
 }
 
-// intend writes the intended change to the ledger; old has no name if there is none, and after is
-// nil for a deletion.
+// intend writes the intended change to the ledger. Old has no name for a new type; after is nil for
+// a deletion.
 func (k *Keeper) intend(ctx context.Context, tried *ledger.Intent, by string, old, after *sluice.EventType) (*ledger.Intent, error) {
 	c := ledger.Change{Actor: by, Action: sluice.ActionEventTypeUpdate}
 	switch {
@@ -187,8 +187,8 @@ func (k *Keeper) Get(ctx context.Context, namespace, eventType string) (sluice.E
 	return t, err
 }
 
-// List returns the event types of a namespace by name, as known to this process: changes by other
-// replicas appear a moment later. Code NotFound for the namespace.
+// List returns the event types of a namespace that this process knows, ordered by name. Changes by
+// other replicas appear with a short delay. Code NotFound for the namespace.
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.EventType, error) {
 	if _, err := k.logs.LastSeq(ctx, namespace); err != nil {
 		return nil, err

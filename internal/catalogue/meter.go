@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	budget      = 500_000 // steps of one check, of some 100 ns
+	budget      = 500_000 // steps of one check; a step takes about 100 ns
 	maxPattern  = 1024    // bytes of a regular expression
-	maxProgram  = 2000    // instructions of one
-	perStep     = 16      // instructions, on one byte, that are as long as a step
+	maxProgram  = 2000    // instructions of a compiled regular expression
+	perStep     = 16      // instructions on one byte that take as long as a step
 	numberSteps = 8       // price of one bound of a number
-	sameSteps   = 8       // price of a schema for the same value: its path is kept, and searched for loops
-	fewItems    = 20      // up to so many elements are compared each with each
+	sameSteps   = 8       // price of a schema for the same value, whose path is kept and searched for loops
+	fewItems    = 20      // up to this number, each element is compared with each
 )
 
 var errSpent = errors.New("the budget is spent")
 
-// meter is the remaining budget of one check. It is used by one check at a time.
+// meter is the remaining budget of one check. It is not safe for concurrent use.
 type meter struct{ left int }
 
 // pay charges steps. A check that could not pay has no result.
@@ -71,8 +71,8 @@ func (m *meter) engine(pattern string) (jsonschema.Regexp, error) {
 	return &expression{compiled, m, len(program.Inst)}, nil
 }
 
-// guard charges for every reachable schema before it is visited. It uses the schema's format for
-// that, which is checked before anything else that takes time, for any value.
+// guard makes every reachable schema charge the meter before it is visited. It uses the schema's
+// format, which the library checks first, for any value.
 func (m *meter) guard(root *jsonschema.Schema) error {
 	seen := map[*jsonschema.Schema]bool{root: true}
 	for next := []*jsonschema.Schema{root}; len(next) > 0; {
@@ -108,7 +108,7 @@ func priceOf(s *jsonschema.Schema) price {
 	for _, child := range same {
 		p.once += sameSteps + door(child)
 	}
-	named := 0 // of these a member meets one
+	named := 0 // a member is checked against only one of these
 	for _, child := range s.Properties {
 		named = max(named, door(child))
 	}
@@ -142,7 +142,7 @@ func (p price) of(v any) int {
 	return p.once + n*p.member
 }
 
-// door is the cost of rejecting a value: its type, const and enum come before the format.
+// door is the cost of the checks that come before the format: type, const and enum.
 func door(s *jsonschema.Schema) int {
 	steps := 1
 	if s.Const != nil {
@@ -154,7 +154,7 @@ func door(s *jsonschema.Schema) int {
 	return steps
 }
 
-// sizeOf returns how many values a value has.
+// sizeOf returns the number of values in a value, including itself.
 func sizeOf(v any) int {
 	n := 1
 	switch v := v.(type) {
@@ -173,7 +173,7 @@ func sizeOf(v any) int {
 }
 
 // below returns the schemas that a schema applies to the same value, and those that it applies to
-// the values in it: the properties first.
+// the values inside it, properties first.
 func below(s *jsonschema.Schema) (same, inner []*jsonschema.Schema) {
 	same = append(same, s.AllOf...)
 	same = append(same, s.AnyOf...)

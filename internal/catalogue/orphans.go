@@ -8,8 +8,8 @@ import (
 )
 
 // Orphans returns the types that subscriptions name but that their namespace's strict catalogue no
-// longer has, so that no event of them can come (S2-47), by namespace and type. Cancelled
-// subscriptions do not count.
+// longer has, so that no event of these types can arrive (S2-47), ordered by namespace and type.
+// Cancelled subscriptions do not count.
 func (x *Index) Orphans(subs []*sluice.Subscription) (orphans []sluice.OrphanedType) {
 	for _, sub := range subs {
 		if sub.State == sluice.Cancelled {

@@ -16,7 +16,8 @@ const (
 	itself  = "sluice:///schema" // a schema's URL, for its own references
 )
 
-// loader refuses to load: a schema refers only to itself and to the standard's definitions.
+// loader refuses to load other schemas: a schema may refer only to itself and to the definitions of
+// the standard.
 type loader struct{}
 
 // Load returns an error.
@@ -27,7 +28,7 @@ func (loader) Load(string) (any, error) {
 // schema is a compiled JSON Schema. It is safe for concurrent use.
 type schema struct {
 	doc  any
-	free chan *checker // unused ones; when it is full, they are dropped, and made anew
+	free chan *checker // unused checkers; further ones are dropped, and made again when needed
 }
 
 // checker is a compiled schema with a meter of its own, for one check at a time.
@@ -36,8 +37,8 @@ type checker struct {
 	meter  *meter
 }
 
-// CheckSchema returns an error (InvalidRequest) unless a type's schema, if it has one, is JSON
-// Schema 2020-12 and keeps the limits.
+// CheckSchema returns an error (InvalidRequest) unless a type has no schema, or a valid JSON Schema
+// 2020-12 within the limits.
 func CheckSchema(t *sluice.EventType) error {
 	if len(t.Schema) == 0 {
 		return nil
@@ -115,7 +116,7 @@ func (s *schema) check(data []byte) (*fault, error) {
 	return nil, nil //nolint:nilnil // there is no fault
 }
 
-// read returns the data's value, or a fault that is independent of the schema. No data is null.
+// read returns the data's value, or a fault that is independent of the schema. Empty data is null.
 func read(data []byte) (any, *fault) {
 	if len(data) == 0 {
 		return nil, nil

@@ -16,12 +16,12 @@ import (
 
 // History is the record of deliveries.
 type History interface {
-	// Attempts returns a subscription's attempts, newest first, and the position of the next page,
-	// 0: none.
+	// Attempts returns a subscription's attempts, newest first, and the position of the next page;
+	// 0 if there is none.
 	Attempts(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.Attempt], uint64, error)
-	// LetterHistory is the same for dead letters.
+	// LetterHistory is Attempts for dead letters.
 	LetterHistory(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.DeadLetter], uint64, error)
-	// FirstAttemptAt returns the time of the log's first attempt; zero: it has none.
+	// FirstAttemptAt returns the time of the first attempt in the log; zero if it has none.
 	FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error)
 	// ParkedLanes returns the waiting lanes.
 	ParkedLanes(ctx context.Context, sub *sluice.Subscription) ([]sluice.Parked, error)
@@ -35,8 +35,8 @@ type History interface {
 type Log interface {
 	// Window returns events of the subscription's replay window. Codes NotFound; WindowExceeded.
 	Window(ctx context.Context, sub *sluice.Subscription, q model.WindowQuery) (model.WindowPage, error)
-	// Await returns when there is a wanted event after the sequence, or ctx has ended, and the
-	// sequence up to which there is none.
+	// Await returns when there is a wanted event after the sequence, or when ctx ends. The result
+	// is the sequence up to which there is no wanted event.
 	Await(ctx context.Context, sub *sluice.Subscription, after uint64, wanted func(*sluice.Event) bool) (uint64, error)
 }
 
@@ -52,7 +52,7 @@ type Explainer struct {
 // Options are an explainer's optional dependencies.
 type Options struct {
 	Labels  filter.Labels // of event types; nil: there are none
-	Filters *filter.Pool  // evaluates filters; nil: one without bounds
+	Filters *filter.Pool  // evaluates filters; nil: without limits
 
 	// Payer returns the principal that pays for a subscription's filter; "" is the operator. nil:
 	// the operator pays for all.
@@ -70,11 +70,12 @@ func New(history History, log Log, opts Options) *Explainer {
 	return &Explainer{history: history, log: log, labels: opts.Labels, filters: opts.Filters, payer: opts.Payer}
 }
 
-// filterPatience is how long an answer waits for its filters if their payer is over its rate.
+// filterPatience limits how long an answer waits for a filter because its payer has exceeded its
+// rate.
 const filterPatience = 30 * time.Second
 
-// Delivery explains the state of one event, identified by its id or its sequence. It may have to
-// evaluate the filter, which asker pays for: the principal responsible for the caller, "" for the
+// Delivery explains the state of one event, identified by its id or its sequence. If it has to
+// evaluate the filter, it charges asker, the principal accountable for the caller; "" is the
 // operator. Codes NotFound if the event is unknown; QuotaExceeded if asker is over its rate for too
 // long.
 func (e *Explainer) Delivery(ctx context.Context, sub *sluice.Subscription, event, asker string) (Delivery, error) {
@@ -87,7 +88,7 @@ func (e *Explainer) Delivery(ctx context.Context, sub *sluice.Subscription, even
 	return why(sub, &t, time.Now(), e.labels, e.judged(limit, filter.Payer{Principal: asker, Namespace: sub.Namespace}))
 }
 
-// judged returns a function that evaluates filters at the payer's rate, until ctx ends.
+// judged returns a function that evaluates filters at the rate of a payer, until ctx ends.
 func (e *Explainer) judged(ctx context.Context, payer filter.Payer) judge {
 	return func(m *filter.Matcher, ev *sluice.Event) (bool, error) {
 		ok, known, err := e.filters.Wait(ctx, payer, m, ev)
@@ -99,7 +100,7 @@ func (e *Explainer) judged(ctx context.Context, payer filter.Payer) judge {
 	}
 }
 
-// Attempts returns the last attempts at an event, at most this many, oldest first.
+// Attempts returns the last attempts at an event, at most most, oldest first.
 func (e *Explainer) Attempts(ctx context.Context, sub *sluice.Subscription, event string, most int) ([]sluice.Attempt, error) {
 	found, _, err := e.history.Attempts(ctx, sub, model.HistoryQuery{EventID: event, Limit: most})
 	all := make([]sluice.Attempt, len(found))
@@ -109,10 +110,10 @@ func (e *Explainer) Attempts(ctx context.Context, sub *sluice.Subscription, even
 	return all, err
 }
 
-// Events returns the subscription's events within its replay window; if there is none it waits for
-// one, until wait is over, or ctx ends. The query's Wanted selects the visible events; nil: all.
-// Codes NotFound; WindowExceeded; QuotaExceeded if the filter's payer is over its rate for too
-// long.
+// Events returns the subscription's events within its replay window. If there are none, it waits
+// for one until wait is over or ctx ends. The query's Wanted selects the visible events; nil
+// selects all. Codes NotFound; WindowExceeded; QuotaExceeded if the filter's payer is over its rate
+// for too long.
 func (e *Explainer) Events(ctx context.Context, sub *sluice.Subscription, q model.WindowQuery, wait time.Duration) (model.WindowPage, error) {
 	matches, err := e.filters.CompileNow(sub.Filter, e.labels)
 	if err != nil {
@@ -144,8 +145,8 @@ type choice struct {
 	sub     *sluice.Subscription
 	matches *filter.Matcher
 	visible func(*sluice.Event) bool // nil: all are
-	over    error                    // set once the filter was not evaluated in time: no page is complete
-	until   time.Time                // end of the wait for it
+	over    error                    // set when the filter was not evaluated in time; then no page is complete
+	until   time.Time                // end of the wait for the filter
 }
 
 func (c *choice) page(ctx context.Context, q model.WindowQuery) (model.WindowPage, error) {
@@ -157,8 +158,8 @@ func (c *choice) page(ctx context.Context, q model.WindowQuery) (model.WindowPag
 	return page, err
 }
 
-// wants reports whether the reader gets an event. If that is unknown it returns true, which ends
-// the search.
+// wants reports whether the reader gets an event. If the filter was not evaluated in time, it
+// returns true, which ends the search.
 func (c *choice) wants(ctx context.Context, ev *sluice.Event) bool {
 	if c.over != nil {
 		return true
@@ -174,5 +175,5 @@ func (c *choice) wants(ctx context.Context, ev *sluice.Event) bool {
 			With("retry_after", int(filterPatience.Seconds()))
 		return true
 	}
-	return ok // a failing filter makes a dead letter, not a delivery
+	return ok // an event on which the filter fails becomes a dead letter
 }

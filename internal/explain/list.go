@@ -14,7 +14,7 @@ import (
 // Limits of one list.
 const (
 	maxPages = 10     // of the log of attempts
-	maxDead  = 10_000 // dead letters examined for those without a pending retry
+	maxDead  = 10_000 // dead letters that are examined
 )
 
 // Query selects deliveries. Limit is required.
@@ -35,11 +35,11 @@ type Page struct {
 
 // cursor is the position in each of the sources of a list.
 type cursor struct {
-	attempts, letters uint64 // the position of the last one; 0: none was shown; 1: all were
+	attempts, letters uint64 // position of the last one shown; 0: none was shown; 1: all were
 	lanes             int    // number shown
 }
 
-// exhausted is the position before which there is nothing.
+// exhausted is the position before which there are no more elements.
 const exhausted = 1
 
 func parseCursor(text string) (cursor, error) {
@@ -70,19 +70,19 @@ type listing struct {
 	q     Query
 	from  cursor
 	lanes []sluice.Parked
-	dead  map[uint64]*sluice.DeadLetter // read when it is needed
+	dead  map[uint64]*sluice.DeadLetter // read when needed
 }
 
-// List returns a subscription's deliveries by their last change, newest first: by their last
-// attempt, which may be on several pages; if there was none, or it is no longer in the log, by
-// their dead letter; and lanes that wait although their attempts are forgotten.
+// List returns a subscription's deliveries in the order of their last change, newest first. A
+// delivery has the place of its last attempt, and may occur on several pages. Without an attempt in
+// the log, it has the place of its dead letter or of its parked lane.
 func (e *Explainer) List(ctx context.Context, sub *sluice.Subscription, q Query) (Page, error) {
 	l := listing{e: e, sub: sub, q: q}
 	var err error
 	if l.from, err = parseCursor(q.Cursor); err != nil {
 		return Page{}, err
 	}
-	if sub.State != sluice.Cancelled { // no lane is sent any more, though records may be left
+	if sub.State != sluice.Cancelled { // its lanes are no longer sent, though their records may remain
 		if l.lanes, err = e.history.ParkedLanes(ctx, sub); err != nil {
 			return Page{}, err
 		}
@@ -148,7 +148,7 @@ func (l *listing) attempts(ctx context.Context) (found []entry, next uint64, err
 	return gather(l.from.attempts, l.q.Limit, func(before uint64, limit int) ([]model.Placed[sluice.Attempt], uint64, error) {
 		return l.e.history.Attempts(ctx, l.sub, l.page(before, limit))
 	}, func(a *sluice.Attempt) (entry, bool, error) {
-		for one := range a.Events() { // the first that is asked for stands for its batch
+		for one := range a.Events() { // the first wanted event stands for its batch
 			if !l.q.Wants(one.EventID, one.Seq, one.Path, one.Type, a.StartedAt) || seen[one.Seq] {
 				continue
 			}
@@ -168,7 +168,8 @@ func (l *listing) page(before uint64, limit int) model.HistoryQuery {
 	return q
 }
 
-// attempted returns the delivery of an attempt, if it is wanted and not shown otherwise.
+// attempted returns the delivery of an attempt, if the query wants it and it is not shown elsewhere
+// in the list.
 func (l *listing) attempted(ctx context.Context, a *sluice.Attempt, of sluice.EventRef) (entry, bool, error) {
 	ent := entry{d: Delivery{EventID: of.EventID, Seq: of.Seq, Path: of.Path, Type: of.Type}, at: a.StartedAt}
 	ent.d.attempted(a)
@@ -181,10 +182,10 @@ func (l *listing) attempted(ctx context.Context, a *sluice.Attempt, of sluice.Ev
 	return ent, l.q.wants(ent.d.State), nil
 }
 
-// waits enters the state of a delivery after an attempt that was to be repeated, or that was held:
-// its lane has the time of the retry, or waits for a decision; or there is a dead letter, which is
-// shown separately if it stands for more than the attempt. A letter that counts more attempts
-// belongs to a later one.
+// waits sets the state of a delivery whose last attempt in the list was to be retried, or was held.
+// If its lane is parked, the lane has the time of the retry, or waits for an operator. Otherwise
+// there may be a dead letter, which is shown separately if it is about more than the attempt. A
+// letter that counts more attempts belongs to a later attempt.
 func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error) {
 	for i := range l.lanes {
 		if lane := &l.lanes[i]; lane.FromSeq == d.Seq && lane.EventID == d.EventID || lane.FromSeq < d.Seq && d.Seq <= lane.BatchTo {
@@ -210,7 +211,7 @@ func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error
 	return true, nil
 }
 
-// letterOf returns the dead letter of an event; nil: there is none.
+// letterOf returns the dead letter of an event; nil if there is none.
 func (l *listing) letterOf(ctx context.Context, seq uint64) (*sluice.DeadLetter, error) {
 	if l.dead == nil {
 		letters, _, err := l.e.history.LetterHistory(ctx, l.sub, model.HistoryQuery{Limit: maxDead})
@@ -225,13 +226,13 @@ func (l *listing) letterOf(ctx context.Context, seq uint64) (*sluice.DeadLetter,
 	return l.dead[seq], nil
 }
 
-// showsItself reports whether a dead letter is shown regardless of attempts: it stands for more
-// than an attempt, or for none.
+// showsItself reports whether a dead letter is shown regardless of attempts, because it is about no
+// attempt or about more than one.
 func showsItself(letter *sluice.DeadLetter) bool {
 	return letter.Attempts == 0 || letter.Reason == sluice.Expired
 }
 
-// parked enters the state of the lane with this head.
+// parked sets the state from the lane that the delivery heads.
 func (d *Delivery) parked(lane *sluice.Parked) {
 	if lane.Held != "" {
 		d.State, d.Reason, d.NextAttemptAt = Held, string(lane.Held), nil
@@ -240,7 +241,7 @@ func (d *Delivery) parked(lane *sluice.Parked) {
 	d.State, d.Reason, d.NextAttemptAt = Retrying, "", &lane.NextAt
 }
 
-// letters returns deliveries without an attempt in the list, by their dead letter.
+// letters returns the deliveries of dead letters without an attempt in the list.
 func (l *listing) letters(ctx context.Context) (found []entry, next uint64, err error) {
 	if !l.q.wants(Dead) {
 		return nil, exhausted, nil
@@ -268,7 +269,7 @@ func buried(letter *sluice.DeadLetter) Delivery {
 	return d
 }
 
-// forgotten returns parked lanes with a head that has no attempt in the log any more.
+// forgotten returns deliveries of parked lanes with heads that have no attempts left in the log.
 func (l *listing) forgotten(ctx context.Context) ([]entry, error) {
 	if !l.q.wants(Retrying) && !l.q.wants(Held) {
 		return nil, nil
@@ -294,8 +295,8 @@ func (l *listing) forgotten(ctx context.Context) ([]entry, error) {
 	return found[min(l.from.lanes, len(found)):], nil
 }
 
-// merge returns the newest of three lists; all is the cursor after all entries of the first two are
-// shown.
+// merge returns a page of the newest entries of three lists. All is the cursor for the case that
+// all entries of the first two are shown.
 func (l *listing) merge(attempts, letters, lanes []entry, all cursor) Page {
 	rest := [3][]entry{attempts, letters, lanes}
 	page := Page{Deliveries: []Delivery{}}

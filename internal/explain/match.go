@@ -11,15 +11,16 @@ import (
 // reasonUnevaluated is the reason of an event on which the filter cannot be evaluated.
 const reasonUnevaluated = string(sluice.FilterError)
 
-// Match is whether an event is one of a subscription, wherever that starts, and if not, why.
+// Match is the result of a subscription's pattern and filter for an event, regardless of where the
+// subscription starts.
 type Match struct {
 	Matches     bool
 	Reason      string // pattern, filter or filter_error
 	Explanation string // a sentence
 }
 
-// Match evaluates a subscription's pattern and filter on an event, which need not be stored. Asker pays, as for
-// Delivery. Code QuotaExceeded.
+// Match evaluates a subscription's pattern and filter on an event, which need not be stored. It
+// charges asker, as Delivery does. Code QuotaExceeded.
 func (e *Explainer) Match(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, asker string) (Match, error) {
 	limit, cancel := context.WithTimeout(ctx, filterPatience)
 	defer cancel()

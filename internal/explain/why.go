@@ -16,17 +16,17 @@ type State string
 // The states. Lists have the first four.
 const (
 	Delivered   State = "delivered"    // settled by a 2xx
-	Retrying    State = "retrying"     // failed, with another attempt to come
+	Retrying    State = "retrying"     // failed, with another attempt scheduled
 	Held        State = "held"         // given up; its lane waits for a retry or discard by an operator
 	Dead        State = "dead"         // given up
 	Waiting     State = "waiting"      // behind others of its parked lane
 	Backlog     State = "backlog"      // the subscription has not reached it yet
 	InFlight    State = "in_flight"    // handed out and not settled
 	NotWanted   State = "not_wanted"   // pattern, filter or start exclude it
-	Ended       State = "ended"        // the subscription was cancelled before its turn
-	NotKept     State = "not_kept"     // it left the log, and there is no record of it
+	Ended       State = "ended"        // the subscription was cancelled before it was sent
+	NotKept     State = "not_kept"     // it is no longer in the log, and there is no record of it
 	Superseded  State = "superseded"   // a later event on its path was sent in its place
-	NotRecorded State = "not_recorded" // passed, and there is no record of an attempt
+	NotRecorded State = "not_recorded" // the subscription has passed it, without a record of an attempt
 )
 
 // Reasons of states other than dead and held, which have the reasons of dead letters.
@@ -41,7 +41,7 @@ type Delivery struct {
 	EventID       string           `json:"event_id"` // empty for a range that was lost unseen
 	Seq           uint64           `json:"seq"`
 	LastSeq       uint64           `json:"last_seq,omitempty"` // of a range that was given up
-	Batch         int              `json:"batch,omitempty"`    // number of events in its request; in lists one stands for all
+	Batch         int              `json:"batch,omitempty"`    // number of events in its request; lists show one of them
 	Path          sluice.Path      `json:"path"`
 	Type          string           `json:"type"`
 	State         State            `json:"state"`
@@ -63,7 +63,7 @@ type Head struct {
 	Attempts      int           `json:"attempts"`
 	LastError     string        `json:"last_error,omitempty"`
 	NextAttemptAt time.Time     `json:"next_attempt_at,omitzero"`
-	Held          sluice.Reason `json:"held,omitempty"` // why it holds its lane; there is no next attempt then
+	Held          sluice.Reason `json:"held,omitempty"` // why it holds its lane; then there is no next attempt
 }
 
 // question is an answer under construction.
@@ -73,7 +73,7 @@ type question struct {
 	now time.Time
 	d   *Delivery
 
-	lane *sluice.Parked // lane of the event; nil: it is in no retried lane
+	lane *sluice.Parked // parked lane of the event; nil: none
 
 	labels filter.Labels
 	judge  judge
@@ -119,11 +119,11 @@ func (q *question) say(state State, reason, format string, args ...any) Delivery
 	return *q.d
 }
 
-// attempted enters the last attempt.
+// attempted sets the fields from the last attempt.
 func (d *Delivery) attempted(a *sluice.Attempt) {
 	d.AttemptCount, d.LastStatus, d.LastError, d.LastAttemptAt, d.Batch = a.Number, a.Status, a.Error, a.StartedAt, len(a.Batch)
 	if a.Probe {
-		d.AttemptCount-- // it is not counted (decision 0008)
+		d.AttemptCount-- // a probe is not counted (decision 0008)
 	}
 	switch v := a.Verdict; {
 	case v.Dead != "":
@@ -142,12 +142,12 @@ func (d *Delivery) attempted(a *sluice.Attempt) {
 	}
 }
 
-// heads reports whether the event is the head of its lane, or in the batch that is.
+// heads reports whether the event is the head of its lane, or in the batch at the head.
 func (q *question) heads() bool {
 	return q.lane != nil && (q.lane.FromSeq == q.d.Seq || len(q.t.Attempts) > 0 && q.lane.FromSeq < q.d.Seq && q.d.Seq <= q.lane.BatchTo)
 }
 
-// held checks whether the event is the head that its lane waits for.
+// held answers if the event is the head of a held lane, and reports whether it is.
 func (q *question) held() bool {
 	lane := q.lane
 	if !q.heads() || lane.Held == "" {
@@ -173,7 +173,7 @@ func (q *question) delivered() bool {
 	return false
 }
 
-// batch says that the last attempt had several events.
+// batch describes the batch of the last attempt, if it had one.
 func (q *question) batch() string {
 	if n := len(q.t.Attempts); n > 0 {
 		return inBatch(&q.t.Attempts[n-1])
@@ -181,7 +181,7 @@ func (q *question) batch() string {
 	return ""
 }
 
-// inBatch says that an attempt had several events.
+// inBatch describes the batch of an attempt, if it had one.
 func inBatch(a *sluice.Attempt) string {
 	if len(a.Batch) == 0 {
 		return ""
@@ -189,7 +189,8 @@ func inBatch(a *sluice.Attempt) string {
 	return fmt.Sprintf(", for a batch of %d events", len(a.Batch))
 }
 
-// dead looks for a dead letter without a later attempt, or an attempt that was the last one.
+// dead answers if there is a dead letter without a later attempt, or an attempt that was the last
+// one, and reports whether there is.
 func (q *question) dead() bool {
 	letter := q.t.Dead
 	if letter != nil && q.d.State == Retrying && q.d.LastAttemptAt.After(letter.At) {
@@ -245,8 +246,8 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 	return said + " (" + strings.TrimSuffix(cause, ".") + ")"
 }
 
-// retrying checks the lane, which is more current than the log of attempts: an operator may have
-// hastened it.
+// retrying answers from the parked lane of the event. The lane is more current than the log of
+// attempts, because an operator may have made it due.
 func (q *question) retrying() bool {
 	lane := q.lane
 	if q.d.State == Held && q.heads() && lane.Attempts == 0 {
@@ -284,7 +285,7 @@ func (q *question) notKept() bool {
 
 func (q *question) notWanted() bool {
 	switch start := q.sub.From; {
-	case !q.sub.Pattern.Match(q.t.Path): // no pattern has the empty path
+	case !q.sub.Pattern.Match(q.t.Path): // no pattern matches the empty path
 		q.say(NotWanted, reasonPattern, "The pattern %s does not match its path.", q.sub.Pattern)
 	case start.Kind == sluice.StartTime && q.t.Event.Stored.Before(start.Time):
 		q.say(NotWanted, reasonStart, "It was published at %s; the subscription starts with events from %s on.", moment(q.t.Event.Stored), moment(start.Time))
@@ -306,7 +307,8 @@ func related(e *sluice.Event) string {
 	return ""
 }
 
-// filtered looks for the dimension of the filter that excludes the event.
+// filtered answers with the dimension of the filter that excludes the event, and reports whether
+// there is one.
 func (q *question) filtered() bool {
 	f, e := q.sub.Filter, q.t.Event
 	for _, dimension := range []struct {
@@ -419,7 +421,7 @@ func (q *question) due(lane *sluice.Parked) string {
 	return "the next attempt is due at " + moment(lane.NextAt)
 }
 
-// stopped adds that nothing is sent now.
+// stopped returns a sentence that says why nothing is sent now; "" if events are sent.
 func (q *question) stopped() string {
 	h := &q.t.Health
 	switch {

@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Gaps returns the ranges of a namespace's log in which damage was found, ascending; a log with very
-// many has one range that spans them. Readers of the log are told of them. A deleted log has none:
-// its positions are refused. The caller must not change the result.
+// Gaps returns the ranges of a namespace's log in which damage was found, ascending; a log with
+// very many has one range that spans them. Readers of the log report them. A deleted log has none,
+// because its positions are refused. The caller must not change the result.
 func (m *Memory) Gaps(namespace string) []sluice.Gap {
 	if all := m.gaps.Load(); all != nil {
 		return (*all)[namespace]
@@ -17,8 +17,8 @@ func (m *Memory) Gaps(namespace string) []sluice.Gap {
 	return nil
 }
 
-// publishGaps makes Gaps return the gaps of the known damage. m.mu is held, or there is no
-// concurrency yet.
+// publishGaps makes Gaps return the gaps of the known damage. The caller holds m.mu, or nothing
+// runs concurrently yet.
 func (m *Memory) publishGaps() {
 	all := map[string][]sluice.Gap{}
 	for _, d := range m.damage {
@@ -36,7 +36,7 @@ func (m *Memory) publishGaps() {
 	m.gaps.Store(&all)
 }
 
-// spanning returns one gap in place of some.
+// spanning returns one gap that spans all given ones.
 func spanning(gaps []sluice.Gap) sluice.Gap {
 	one := sluice.Gap{From: gaps[0].From}
 	for _, g := range gaps {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	logGrace    = 5 * time.Second  // a deleted namespace keeps its record for a moment longer than its log
+	logGrace    = 5 * time.Second  // the record of a deleted namespace outlives its log by a moment
 	remakeLimit = 10 * time.Second // for one stream
 )
 
@@ -23,11 +23,11 @@ const (
 type absence struct {
 	since time.Time
 	was   streamstore.Count // its last known state
-	told  bool              // it is known to be damage, and not the end of a namespace
+	told  bool              // it is known to be damage, not the deletion of a namespace
 	stuck bool              // it could not be recreated, which was logged
 }
 
-// absent returns the names of missing streams: those that always exist, and the logs that existed
+// absent returns the names of missing streams, of those that always exist and the logs that existed
 // before.
 func absent(names streams.Names, before []string, is map[string]streamstore.Count) (missing []string) {
 	for _, name := range append(names.Lasting(), before...) {
@@ -39,14 +39,14 @@ func absent(names streams.Names, before []string, is map[string]streamstore.Coun
 	return slices.Compact(missing)
 }
 
-// due reports whether it is time to check if a missing stream was deleted behind the server's back.
+// due reports whether it is time to check if a missing stream was deleted by another program.
 func (a absence) due(isLog bool, now time.Time) bool {
 	return a.told || !isLog || now.Sub(a.since) >= logGrace
 }
 
-// checkMissing finds streams that were deleted under the running server, reports each once, and recreates
-// those that can be recreated without loss. is holds the existing streams. It returns the state to
-// remember: a missing stream keeps its last one.
+// checkMissing finds streams that another program deleted while the server was running. It reports
+// each once, and recreates those that it can recreate without loss. Is holds the existing streams.
+// The result is the state to remember, in which a missing stream keeps its last state.
 func (m *Memory) checkMissing(ctx context.Context, is map[string]streamstore.Count) map[string]streamstore.Count {
 	m.mu.Lock()
 	was := maps.Clone(m.counts)
@@ -97,7 +97,7 @@ func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) {
 	if !a.told {
 		a.told = true
 		m.mu.Lock()
-		m.gone[name] = a // before its damage is known: a server that reports the one is not ready
+		m.gone[name] = a // before the damage is reported, so that a server that reports it is not ready
 		m.mu.Unlock()
 		m.tellGone(ctx, name, a)
 	}
@@ -106,12 +106,12 @@ func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, still := m.gone[name]; still { // and was not given up meanwhile
+	if _, still := m.gone[name]; still { // and its content was not given up meanwhile
 		m.gone[name] = a
 	}
 }
 
-// found forgets that a stream is missing: it exists again, or its namespace was deleted.
+// found forgets that a stream is missing, because it exists again or its namespace was deleted.
 func (m *Memory) found(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,7 +150,7 @@ func (m *Memory) remake(ctx context.Context, name string, a *absence) {
 	}
 }
 
-// Missing returns the deleted streams that were not recreated, by name.
+// Missing returns the sorted names of deleted streams that were not recreated.
 func (m *Memory) Missing() (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,9 +163,9 @@ func (m *Memory) Missing() (names []string) {
 	return names
 }
 
-// Ready returns nil unless a stream is missing without which the server cannot work; then code
-// Unavailable, with the remedy. The log of one namespace is no reason for a load balancer to take
-// the server away from all others.
+// Ready returns an error (Unavailable), with the remedy, if a stream is missing without which the
+// server cannot work. A missing log of one namespace does not count: a load balancer would
+// otherwise take the server away from all other namespaces.
 func (m *Memory) Ready() error {
 	isLog := func(name string) bool { _, ok := m.names.LogOf(name); return ok }
 	if problem := missingProblem(slices.DeleteFunc(m.Missing(), isLog)); problem != nil {
@@ -186,7 +186,7 @@ func missingProblem(missing []string) *sluice.Error {
 		"or abandon its content with sluice doctor --forget, which recreates it, empty", strings.Join(missing, ", ")).With("missing", missing)
 }
 
-// restore recreates the missing streams, empty: their content is given up.
+// restore recreates the missing streams as empty ones, which gives up their content.
 func (m *Memory) restore(ctx context.Context) error {
 	m.mu.Lock()
 	gone := maps.Clone(m.gone)

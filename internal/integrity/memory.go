@@ -1,6 +1,6 @@
 // Package integrity keeps the last known state of the streams outside NATS, detects damaged and
-// missing data, and has it recreated where possible (docs/operations.md, "Damaged files"; decision
-// 0029).
+// missing data, and recreates missing streams where possible (docs/operations.md, "Damaged files";
+// decision 0029).
 package integrity
 
 import (
@@ -35,10 +35,10 @@ const (
 
 const (
 	rememberEvery = time.Second
-	rememberShare = 50               // counting takes at most 1 / 50 of the time
-	rememberRest  = 10 * time.Second // but what is found is told, and streams are made again, no later than this
+	rememberShare = 50               // counting takes at most a fiftieth of the time
+	rememberRest  = 10 * time.Second // maximum delay of reporting damage and recreating streams
 	rememberLast  = 2 * time.Second
-	examineAgain  = 250 * time.Millisecond // after a failed try
+	examineAgain  = 250 * time.Millisecond // pause after a failed try
 )
 
 // guarded returns the buckets with a remembered revision for each record: an older record would
@@ -50,12 +50,12 @@ func guarded() []string {
 // Memory keeps the state of all streams outside NATS, so that a start detects damage
 // (docs/operations.md, "Damaged files").
 type Memory struct {
-	// Found is called for new damage, by Run. nil: no call.
+	// Run calls Found for new damage, unless it is nil.
 	Found func(ctx context.Context, found []sluice.Damage)
-	// Missed makes dead letters of damage of logs, for the subscriptions that had not come so far.
-	// Run calls it, repeatedly until it returns no error. nil: no call.
+	// Missed stores dead letters about damage of logs, for the subscriptions that had not reached
+	// the damaged part. Run calls it, again after an error, unless it is nil.
 	Missed func(ctx context.Context, owed []Owed) error
-	// Remade has functions that Run calls after a deleted stream was recreated, by stream.
+	// Remade has a function for some streams that Run calls after it has recreated the stream.
 	Remade map[string]func(ctx context.Context)
 
 	dir     string
@@ -65,11 +65,11 @@ type Memory struct {
 	had     func(ctx context.Context) (map[string]deliverystore.Had, error)
 	log     *slog.Logger
 
-	told chan struct{} // a record is new, or gone: the file is written soon
+	told chan struct{} // a record was added or removed, so the file must be written
 
 	mu      sync.Mutex
-	records map[string]streamstore.Records // as reported; those of a bucket have a Created once all of it was reported
-	changed bool                           // records, since the last write
+	records map[string]streamstore.Records // as reported; a bucket has a Created once all of its records were reported
+	changed bool                           // records have changed since the last write
 	counts  map[string]streamstore.Count   // as last written
 	damage  []sluice.Damage
 	untold  []sluice.Damage // damage that Found was not called for
@@ -78,7 +78,8 @@ type Memory struct {
 	gaps    atomic.Pointer[map[string][]sluice.Gap] // of damage, by namespace
 }
 
-// New returns the memory of a data directory; had says how far each subscription has come. Examine comes first.
+// New returns the memory of a data directory. Had returns the position of each subscription. Call
+// Examine before the other methods.
 func New(dir string, store *natsstore.Store, had func(ctx context.Context) (map[string]deliverystore.Had, error), log *slog.Logger) *Memory {
 	return &Memory{
 		dir: dir, store: store, names: store.Names(), streams: streamstore.New(store), had: had, log: log,
@@ -86,8 +87,8 @@ func New(dir string, store *natsstore.Store, had func(ctx context.Context) (map[
 	}
 }
 
-// Examine compares the stored data with the remembered state. A stream that has lost its end is
-// advanced, so that no sequence is used twice. It waits for a store that does not answer yet.
+// Examine compares the stored data with the remembered state. It advances a stream that has lost
+// its end, so that no sequence is used twice. It waits for a store that does not respond yet.
 func (m *Memory) Examine(ctx context.Context) error {
 	if err := readJSON(filepath.Join(m.dir, DamageFile), &m.damage); err != nil {
 		return fmt.Errorf("%w; remove the file if it is damaged", err)
@@ -147,7 +148,7 @@ func (m *Memory) compare(ctx context.Context, was map[string]streamstore.Count, 
 	return found, nil
 }
 
-// lost leaves out the logs that are missing because their namespaces were deleted.
+// lost returns the damage without the logs that are missing because their namespaces were deleted.
 func (m *Memory) lost(ctx context.Context, all []sluice.Damage) (found []sluice.Damage, err error) {
 	for _, d := range all {
 		lost := true
@@ -189,8 +190,8 @@ func sameStore(was, is map[string]streamstore.Count) bool {
 	return false
 }
 
-// enter adds to the known damage, and returns the new part. had is the position of each
-// subscription while the log was whole; nil stands for their positions when the server started.
+// enter adds to the known damage. Had is the position of each subscription while the log was
+// intact; nil stands for their positions when the server started.
 func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[string]deliverystore.Had) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,7 +210,7 @@ func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[strin
 		return nil
 	}
 	m.publishGaps()
-	if len(m.missed.Owed) > 0 { // first: known damage is not entered again
+	if len(m.missed.Owed) > 0 { // before the damage file, because known damage is not entered again
 		if err := m.keepMissed(); err != nil {
 			return err
 		}
@@ -224,7 +225,8 @@ func (m *Memory) Known() []sluice.Damage {
 	return slices.Clone(m.damage)
 }
 
-// Fresh returns the damage that Found was not called for, and will not be.
+// Fresh returns the damage for which Found was not called yet. Found will not be called for it any
+// more.
 func (m *Memory) Fresh() (fresh []sluice.Damage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,7 +234,7 @@ func (m *Memory) Fresh() (fresh []sluice.Damage) {
 	return fresh
 }
 
-// Forget acknowledges all damage. Missing streams are recreated, empty.
+// Forget acknowledges all damage. It recreates missing streams as empty ones.
 func (m *Memory) Forget(ctx context.Context) error {
 	if err := m.restore(ctx); err != nil {
 		return err
@@ -286,7 +288,7 @@ func rest(ctx context.Context, until <-chan struct{}, d time.Duration) {
 	}
 }
 
-// watch keeps the records of a bucket as reported.
+// watch keeps the revisions of the records of a bucket up to date.
 func (m *Memory) watch(ctx context.Context, bucket string) {
 	told := streamstore.Records{Revisions: map[string]uint64{}}
 	err := m.streams.WatchRecords(ctx, bucket, func(key string, revision uint64, change natsstore.Change) {
@@ -299,12 +301,12 @@ func (m *Memory) watch(ctx context.Context, bucket string) {
 		case natsstore.Removed:
 			delete(told.Revisions, key)
 		case natsstore.CaughtUp:
-			told.Created = time.Now() // anything but zero: all was reported
+			told.Created = time.Now() // not zero: all records were reported
 		}
 		m.records[bucket], m.changed = told, true
 		select {
 		case m.told <- struct{}{}:
-		default: // it is about to be written
+		default: // a write is pending
 		}
 	})
 	if ctx.Err() == nil {
@@ -334,7 +336,7 @@ func (m *Memory) remember(ctx context.Context) error {
 	for bucket, told := range m.records {
 		stream := counts[m.names.BucketStream(bucket)]
 		if told.Created.IsZero() || stream.Created.IsZero() || told.Last > stream.Last {
-			return nil // not all was reported yet
+			return nil // some records were not reported yet
 		}
 		told.Created = stream.Created
 		now[bucket] = told
@@ -346,7 +348,7 @@ func (m *Memory) remember(ctx context.Context) error {
 	return writeJSON(filepath.Join(m.dir, recordsFile), now)
 }
 
-// Leave remembers the state of all streams at the server's end.
+// Leave remembers the state of all streams when the server stops.
 func (m *Memory) Leave(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, rememberLast)
 	defer cancel()

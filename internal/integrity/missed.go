@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	missedFile  = "missed.json"    // Memory.missed, until everything was read once
-	gapsMost    = 100              // dead letters of one log that a subscription gets at a time
+	missedFile  = "missed.json"    // Memory.missed, until all data was read once
+	gapsMost    = 100              // maximum number of dead letters that a subscription gets for one log at a time
 	missedAgain = 10 * time.Second // after dead letters could not be written
 )
 
 // missed is the state for reporting events that subscriptions may have missed. It is kept in a file
-// until a whole verification ends: deliveries go on meanwhile, and NATS skips messages that it
-// cannot read.
+// until a complete verification ends, because deliveries continue meanwhile, and NATS skips
+// messages that it cannot read.
 type missed struct {
 	Had  map[string]deliverystore.Had `json:"had"`            // position of each subscription before the server delivered anything
-	Owed []Owed                       `json:"owed,omitempty"` // damage of logs without dead letters so far
+	Owed []Owed                       `json:"owed,omitempty"` // damage of logs for which no dead letters were stored yet
 
-	verified bool      // everything was read since Had was taken
+	verified bool      // all data was read since Had was taken
 	pause    time.Time // no retry before this
 }
 
-// Owed is damage of a log without dead letters so far.
+// Owed is damage of a log for which no dead letters were stored yet.
 type Owed struct {
 	sluice.Damage
 
-	Had map[string]deliverystore.Had `json:"had,omitempty"` // position of each subscription when the log was whole
+	Had map[string]deliverystore.Had `json:"had,omitempty"` // position of each subscription when the log was intact
 }
 
-// openMissed reads the state of an earlier run, or else the positions of the subscriptions. It is
-// called before any delivery.
+// openMissed reads the state of an earlier run, or else the positions of the subscriptions. It must
+// be called before any delivery.
 func (m *Memory) openMissed(ctx context.Context, is map[string]streamstore.Count) error {
 	if m.missed.Had != nil {
 		return nil
@@ -60,18 +60,18 @@ func (m *Memory) openMissed(ctx context.Context, is map[string]streamstore.Count
 	return m.keepMissed()
 }
 
-// keepMissed writes the file. m.mu is held, or there is no concurrency yet.
+// keepMissed writes the file. The caller holds m.mu, or nothing runs concurrently yet.
 func (m *Memory) keepMissed() error { return writeJSON(filepath.Join(m.dir, missedFile), m.missed) }
 
-// owe enters damage of a log for dead letters. m.mu is held.
+// owe adds damage of a log for which dead letters must be stored. The caller holds m.mu.
 func (m *Memory) owe(d sluice.Damage, had map[string]deliverystore.Had) {
 	if d.Namespace != "" && d.To > 0 && !slices.ContainsFunc(m.missed.Owed, func(o Owed) bool { return o.Same(d) }) {
 		m.missed.Owed = append(m.missed.Owed, Owed{d, had})
 	}
 }
 
-// tellMissed makes dead letters of events that subscriptions may have missed, and begins anew after
-// a whole verification.
+// tellMissed stores dead letters for events that subscriptions may have missed, and starts over
+// after a complete verification.
 func (m *Memory) tellMissed(ctx context.Context) {
 	m.mu.Lock()
 	now, owed := time.Now(), slices.Clone(m.missed.Owed)
@@ -92,7 +92,7 @@ func (m *Memory) tellMissed(ctx context.Context) {
 	}
 }
 
-// settle makes dead letters of the owed damage.
+// settle stores dead letters for the owed damage.
 func (m *Memory) settle(ctx context.Context, owed []Owed) error {
 	if len(owed) == 0 {
 		return nil
@@ -104,12 +104,11 @@ func (m *Memory) settle(ctx context.Context, owed []Owed) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.missed.Owed = slices.Delete(m.missed.Owed, 0, len(owed)) // they are only ever added to
+	m.missed.Owed = slices.Delete(m.missed.Owed, 0, len(owed)) // elements are only ever appended
 	return m.keepMissed()
 }
 
-// renew begins anew after everything was read: the next start reads the positions of the
-// subscriptions by then.
+// renew starts over after all data was read, with the current positions of the subscriptions.
 func (m *Memory) renew(ctx context.Context) error {
 	had, err := m.had(ctx)
 	if err != nil {
@@ -124,8 +123,8 @@ func (m *Memory) renew(ctx context.Context) error {
 	return remove(filepath.Join(m.dir, missedFile))
 }
 
-// merged returns the owed damage with each subscription's position. A log with very many gaps has
-// one range that spans them, so that a subscription gets one dead letter, not many.
+// merged returns the owed damage with each subscription's position. It merges the gaps of a log
+// with very many of them into one range, so that a subscription gets one dead letter.
 func (m *Memory) merged(owed []Owed) (all []Owed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +146,7 @@ func (m *Memory) merged(owed []Owed) (all []Owed) {
 	return all
 }
 
-// whole enters that everything was read.
+// whole notes that all data was read.
 func (m *Memory) whole() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,7 +161,7 @@ func remove(file string) error {
 }
 
 // MissedBy returns the damaged sequences that a subscription may have missed, and whether there are
-// any. had is its position; the zero value stands for an unknown one.
+// any. Had is its position; the zero value is an unknown one.
 func MissedBy(sub *sluice.Subscription, d sluice.Damage, had deliverystore.Had) (from, to uint64, ok bool) {
 	if sub.Namespace != d.Namespace || sub.Mode != sluice.Push || sub.State == sluice.Cancelled || d.Path != "" && !sub.Pattern.Match(d.Path) {
 		return 0, 0, false

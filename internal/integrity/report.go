@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// staleReason is the reason of a subscription that is disabled because its record is stale.
+// staleReason is the reason with which a subscription with a stale record is disabled.
 const staleReason = "the store's files were damaged, and the subscription's last change is lost: check its settings, then resume it"
 
 // Reporter reports damage to the ledger, to subscribers of system events and to the subscriptions
@@ -62,7 +62,8 @@ func (r Reporter) Missed(ctx context.Context, owed []Owed) error {
 	return nil
 }
 
-// bury creates a dead letter of the events that the subscription may have missed, if any.
+// bury creates a dead letter for the events that the subscription may have missed, if there are
+// any.
 func (r Reporter) bury(ctx context.Context, sub *sluice.Subscription, d Owed) error {
 	from, to, ok := MissedBy(sub, d.Damage, d.Had[sub.ID])
 	if !ok {
@@ -81,9 +82,9 @@ func (r Reporter) bury(ctx context.Context, sub *sluice.Subscription, d Owed) er
 	return err
 }
 
-// Hold disables the subscriptions with records older than the last stored ones, because one may
-// have been paused since. They stay disabled until they are resumed. Damage found by this start is
-// recorded in the ledger.
+// Hold disables the subscriptions with stale records, which may have been paused in a lost
+// revision. They stay disabled until they are resumed. It also records the damage that this start
+// has found in the ledger.
 func (r Reporter) Hold(ctx context.Context) error {
 	r.Found(ctx, r.Memory.Fresh())
 	for id, d := range r.Memory.OfBucket(streams.Subscriptions) {

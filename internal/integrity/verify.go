@@ -15,22 +15,22 @@ import (
 // verifyRest is the pause of the verification at start, as a multiple of its reading time.
 const verifyRest = 9
 
-// Verification reads all stored data, one verification at a time, and enters unreadable parts as
-// damage.
+// Verification reads all stored data and records unreadable parts as damage. One verification runs
+// at a time.
 type Verification struct {
 	memory *Memory
 	wanted chan struct{}
 
-	// Of the running verification, or the last. memory.mu guards it.
+	// State of the running verification, or else the last one. Memory.mu guards it.
 	state sluice.Verification
 }
 
-// NewVerification returns a verification that is idle until Run.
+// NewVerification returns a verification, which does nothing until Run.
 func NewVerification(m *Memory) *Verification {
 	return &Verification{memory: m, wanted: make(chan struct{}, 1)}
 }
 
-// Run verifies once on its own, slowly, and then on request, until ctx is done.
+// Run verifies the store once, slowly, and then on request, until ctx is done.
 func (v *Verification) Run(ctx context.Context) error {
 	for rest := verifyRest; ctx.Err() == nil; rest = 0 {
 		err := v.verify(ctx, rest)
@@ -60,7 +60,7 @@ func (v *Verification) Begin(context.Context) (sluice.Verification, error) {
 	defer v.memory.mu.Unlock()
 	select {
 	case v.wanted <- struct{}{}:
-		v.state = sluice.Verification{StartedAt: time.Now().UTC()} // the running one makes room for it
+		v.state = sluice.Verification{StartedAt: time.Now().UTC()} // the running one ends for it
 	default:
 	}
 	return v.state, nil
@@ -76,13 +76,13 @@ func (v *Verification) Now() sluice.Verification {
 func (v *Verification) change(f func(*sluice.Verification)) {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()
-	if len(v.wanted) == 0 { // else the shown state is already that of the next
+	if len(v.wanted) == 0 { // otherwise the state is already that of the next one
 		f(&v.state)
 	}
 }
 
-// verify reads every stream. Between two steps it rests for a multiple of the step's time. It ends
-// when another verification is requested.
+// verify reads every stream. After each step it pauses for a multiple of the step's duration. It
+// ends when another verification is requested.
 func (v *Verification) verify(ctx context.Context, rest int) error {
 	counts, err := v.memory.streams.Counts(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (v *Verification) verify(ctx context.Context, rest int) error {
 	return nil
 }
 
-// pause rests, and gives up if a verification is requested.
+// pause waits, and calls giveUp if a verification is requested.
 func (v *Verification) pause(ctx context.Context, d time.Duration, giveUp func()) {
 	select {
 	case <-ctx.Done():

@@ -28,7 +28,8 @@ type Progress struct {
 	Attempts    int
 	FirstFailed time.Time
 
-	// With a debounce: the first sequence of the earlier events on the path in whose place the event was sent.
+	// SupersedesFrom, with a debounce, is the first sequence of the earlier events on the path that
+	// this event replaces.
 	SupersedesFrom uint64
 	Path           sluice.Path // with SupersedesFrom
 }

@@ -1,3 +1,4 @@
-// Package model holds the types that the server's packages share and no client needs: deliveries and
-// their receipts, lanes, the gate's decisions, queries of the store, the caller of a request.
+// Package model holds the types that the server's packages share and that no client needs, such as
+// deliveries and their receipts, lanes, the gate's decisions, queries of the store, and the caller
+// of a request.
 package model

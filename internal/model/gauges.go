@@ -16,7 +16,7 @@ type DeliveryGauges struct {
 	HeldLanes    int // held among the parked lanes
 	Due          int // parked lanes with another attempt within an hour
 	Breaker      sluice.Breaker
-	Unopened     bool          // its source could not be opened the last time: nothing is delivered
+	Unopened     bool          // its source could not be opened at the last try, so nothing is delivered
 	Lag          time.Duration // age of the oldest event that is buffered or parked
 }
 
@@ -40,7 +40,7 @@ type MirrorGauges struct {
 	Namespace  string
 	Mirror     string
 	State      sluice.SyncState
-	Known      bool // how far it has come; false until the first sync of this process
+	Known      bool // the lag is known; false until the first sync in this process
 	LagItems   uint64
 	LagSeconds float64
 }
@@ -51,7 +51,7 @@ type FeedGauges struct {
 	Missed    uint64 // frames missed by readers since the start
 	Refused   uint64 // feeds refused since the start because of the limits
 	Rings     int    // namespaces with a ring
-	RingBytes int    // bytes of these
+	RingBytes int    // bytes of all rings
 }
 
 // KnowledgeGauges are figures of the enrichment of a namespace on this replica.
@@ -65,13 +65,13 @@ type ReplayGauges struct {
 	Namespace    string
 	Subscription string
 	Running      int
-	Ratio        float64 // of the events of the one that is the least far, from 0 to 1
+	Ratio        float64 // progress of the replay that is least far, from 0 to 1
 }
 
 // DeadLetterGauges is the number of stored dead letters.
 type DeadLetterGauges struct {
 	Total uint64
-	Of    []SubscriptionLetters // nil: too many to count those of each subscription
+	Of    []SubscriptionLetters // nil: too many subscriptions to count each
 }
 
 // SubscriptionLetters is the number of stored dead letters of one subscription.
@@ -91,13 +91,14 @@ type NATSGauges struct {
 // Served is an HTTP request that has ended.
 type Served struct {
 	Method string
-	Route  string // the pattern of the route, such as /v1/subscriptions/:id; Unrouted: there is none
+	Route  string // pattern of the route, such as /v1/subscriptions/:id; Unrouted if there is none
 	Status int
 	Took   time.Duration
-	Waits  bool // it follows something, or polls for it: how long it takes says nothing
+	Waits  bool // it follows or polls for news, so its duration is meaningless
 }
 
-// The labels of requests that fit no route or use no usual method: their number is bounded.
+// Labels of requests that match no route or use an unusual method, so that the number of labels is
+// bounded.
 const (
 	Unrouted = "unmatched"
 	Other    = "other"

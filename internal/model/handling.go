@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Handling is an event that a module's program handles. Everything that the program publishes names
-// it as its cause, stays in its namespace, where loops are detected, and is declared in the manifest.
+// Handling is the handling of an event by a module's program. The events that the program publishes
+// name the handled event as their cause, stay in its namespace, where loops are detected, and must
+// be declared in the manifest.
 type Handling struct {
 	Module       string
 	Handler      string // ID
@@ -17,11 +18,11 @@ type Handling struct {
 	Namespace    string // of the handled event
 	Event        string // ID of the handled event
 	Correlation  string
-	By           sluice.Caller // the approver: the program has no right that it lacks
+	By           sluice.Caller // the approver, whose rights bound those of the program
 
 	Publish []sluice.Publishable
 	Read    []sluice.Pattern
-	Test    bool // the event is not stored: nothing is published for it
+	Test    bool // the event is not stored, and nothing is published for it
 }
 
 // HandlingPrefix is the prefix of the tokens of programs; recognizable by secret scanners.
@@ -37,7 +38,8 @@ func WithHandling(ctx context.Context, h *Handling) context.Context {
 	return context.WithValue(ctx, handlingKey{}, h)
 }
 
-// HandlingFrom returns the handling of the context's request; nil: no program makes it.
+// HandlingFrom returns the handling whose program makes the context's request; nil if no program
+// makes it.
 func HandlingFrom(ctx context.Context) *Handling {
 	h, _ := ctx.Value(handlingKey{}).(*Handling)
 	return h
@@ -60,7 +62,7 @@ func (h *Handling) Admits(e *sluice.Event) error {
 	return nil
 }
 
-// Stamp sets the causes of an event in place of its own, and its source unless it has one.
+// Stamp overwrites the causation and correlation of an event, and sets its source if it has none.
 func (h *Handling) Stamp(e *sluice.Event) {
 	if e.Extensions == nil {
 		e.Extensions = map[string]string{}
@@ -71,8 +73,8 @@ func (h *Handling) Stamp(e *sluice.Event) {
 	}
 }
 
-// AuthType returns the authtype of the program's events from that of its approver: an agent stays
-// an agent, and a module is no user.
+// AuthType returns the authtype of the program's events from that of its approver. An agent stays
+// an agent and an unknown stays unknown; otherwise a module is a service.
 func (*Handling) AuthType(approver string) string {
 	if approver == sluice.AuthAgent || approver == sluice.AuthUnknown {
 		return approver

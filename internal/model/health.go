@@ -14,11 +14,12 @@ type Health struct {
 	Pause        sluice.Duration `json:"pause,omitempty"`   // between the last two probes
 	HeldUntil    time.Time       `json:"held_until,omitzero"`
 	FailingSince time.Time       `json:"failing_since,omitzero"` // every attempt has failed since
-	// Why its source could not be opened repeatedly.
+	// Unopened is why its source could not be opened repeatedly.
 	Unopened string `json:"unopened,omitempty"`
-	// Last published percentage of the way to being disabled.
+	// Alerted is the last published percentage of the time until it is disabled.
 	Alerted int `json:"alerted,omitempty"`
-	// Revision of the subscription; a change made while it was not served starts over.
+	// Revision is that of the subscription. A change that was made while it was not served resets
+	// its health.
 	Revision uint64 `json:"revision,omitempty"`
 }
 

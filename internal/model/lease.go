@@ -6,10 +6,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// leaseOfModule begins the lease key of a module's subscriptions. No ID of a subscription has a slash.
+// leaseOfModule is the prefix of the lease key of a module's subscriptions. Subscription IDs have
+// no slash, so it is unambiguous.
 const leaseOfModule = "module/"
 
-// LeaseKey returns the key by which leases know a subscription: its ID, or its module, which only some replicas can run.
+// LeaseKey returns the lease key of a subscription: its ID, or the key of its module, which only
+// some replicas can run.
 func LeaseKey(sub *sluice.Subscription) string {
 	if sub.Module != "" {
 		return LeaseOfModule(sub.Module)

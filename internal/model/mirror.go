@@ -9,23 +9,25 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// MirrorChange is a change of a mirror: an entry, a gap, or how far it has come after a step. One of them is set.
+// MirrorChange is a change of a mirror: an entry, a gap, or the progress after a step. Exactly one
+// of Item, Gap and Synced is set.
 type MirrorChange struct {
-	Cursor uint64 // a reader that has it resumes behind it
+	Cursor uint64 // a reader resumes after it
 	Item   *sluice.MirroredItem
 	Gap    *sluice.MirrorGap
 	Synced *sluice.MirrorSynced
 	Begun  uint64 // with Synced: MirrorEnd.Begun
 }
 
-// MirrorEnd is how far a mirror has come.
+// MirrorEnd is the progress of a mirror.
 type MirrorEnd struct {
 	Cursor      uint64 // of the last change; 0: none
-	Incarnation string // of the source's log; "": it has nothing yet
-	Begun       uint64 // names the copy: another one if the mirror was begun anew
+	Incarnation string // of the source's log; "": nothing was synced yet
+	Begun       uint64 // names the copy; it changes when the mirror is begun anew
 }
 
-// AppendJSON appends the change on one line: JSON data is as it was stored, without white space.
+// AppendJSON appends the change as one line of JSON. It copies JSON data as stored, but without
+// white space.
 func (c *MirrorChange) AppendJSON(b []byte) ([]byte, error) {
 	var text []byte
 	var err error

@@ -21,9 +21,9 @@ type EventQuery struct {
 type TailQuery struct {
 	Namespace    string
 	Subscription string // empty: all of the namespace
-	After        uint64 // place behind which they are
+	After        uint64 // attempts after this place
 	Limit        int
-	Wait         time.Duration // for one, if there is none; 0: not at all
+	Wait         time.Duration // how long to wait if there is none; 0: not at all
 }
 
 // EventPage is a page of a log. A page that is not full may have a next one.
@@ -31,18 +31,18 @@ type EventPage struct {
 	Events []sluice.Event
 	Next   uint64 // value for After; 0: last page
 
-	After, UpTo uint64       // what was looked at: behind the one, up to the other
-	Gaps        []sluice.Gap // parts of that which are lost to damage
+	After, UpTo uint64       // the examined sequences: above After, up to UpTo
+	Gaps        []sluice.Gap // parts of the examined range that are lost to damage
 }
 
 // ChangeQuery selects changes of a namespace. Zero values select all that are stored.
 type ChangeQuery struct {
-	Since   uint64                   // changes behind this sequence
+	Since   uint64                   // changes after this sequence
 	Limit   int                      // default: 100; at most 1000
-	Brief   bool                     // a page without changes has no tags: nothing is read for them
+	Brief   bool                     // omit the tags of a page without changes, which saves a read
 	Visible func(*sluice.Event) bool // other events are left out as if they did not exist; nil: none are
-	// The paths of which the caller may know the ids of erased events with a label of their own ("": without one), or whether it
-	// may know those of every path; nil: it may.
+	// Erased returns the paths on which the caller may know the ids of erased events with a label
+	// ("": without one), or true for every path. A nil Erased stands for every path.
 	Erased func(label string) (paths []sluice.Path, every bool)
 }
 
@@ -72,7 +72,7 @@ type StatePage struct {
 	Next   uint64 // value for After; 0: last page
 
 	First uint64       // sequence at which the log begins
-	Gaps  []sluice.Gap // parts of the log up to Seq that are lost to damage: a path may show an earlier event, or none
+	Gaps  []sluice.Gap // parts of the log up to Seq that are lost to damage, so a path may show an earlier event, or none
 }
 
 // LedgerQuery filters entries of the ledger. Zero values match all.

@@ -14,7 +14,8 @@ type Scheduled struct {
 	Event     sluice.Event
 	DeliverAt time.Time
 	Claim     *sluice.Claim // nil: storing has not begun
-	// How it ended without being stored: OutcomeCancelled, or a Code; "": not ended.
+	// Outcome is how it ended without being stored: OutcomeCancelled, or a Code; "" if it has not
+	// ended.
 	Outcome  string
 	EndedBy  sluice.Principal // the principal that cancelled it
 	Revision uint64

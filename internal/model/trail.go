@@ -56,7 +56,8 @@ type Trail struct {
 	Lane     *sluice.Parked     // its parked lane; nil: the lane is not parked
 	Handed   uint64             // the last sequence that the event's consumer fetched
 	Settled  uint64             // every fetched event up to here is settled or parked
-	// The next event on its path, for a subscription that starts with the latest on each.
+	// Later is the sequence of the next event on its path, for a subscription that starts with the
+	// latest event on each path.
 	Later    uint64
 	FirstSeq uint64 // the first sequence in the log
 
@@ -76,7 +77,7 @@ type WindowQuery struct {
 // WindowPage is a part of a replay window.
 type WindowPage struct {
 	Events []sluice.Event
-	Next   uint64 // everything up to here was examined; pass as After
+	Next   uint64 // every sequence up to here was examined; pass as After
 	More   bool   // more events may follow
 }
 

@@ -29,7 +29,8 @@ type consumerDir struct{ account, stream, name, path string }
 // file").
 //
 // Only directories from before the server's start are moved: a client may be creating a consumer
-// right now. Streams that the server skipped because a newer server wrote them keep theirs.
+// right now. The directories of streams that a newer server wrote, which the server skips, stay in
+// place.
 func (s *Server) setAside(dir string, before []consumerDir, log *slog.Logger) error {
 	if len(before) == 0 {
 		return nil
@@ -78,7 +79,7 @@ func (s *Server) consumers() (map[[2]string]map[string]bool, error) {
 	return all, nil
 }
 
-const maxAccounts = 1 << 20 // Jsz shows a page of them
+const maxAccounts = 1 << 20 // page size of Jsz
 
 // consumerDirs returns the directories of consumers below a store. A name with a leading dot
 // belongs to a deletion in progress.
@@ -105,8 +106,8 @@ func globEscape(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
-// ofNewerServer reports whether a stream, or one of its consumers, was written by a newer server
-// than this one, which then serves none of it.
+// ofNewerServer reports whether a newer server wrote a stream or one of its consumers. This server
+// then does not serve the stream.
 func ofNewerServer(stream string) bool {
 	metas, err := filepath.Glob(filepath.Join(globEscape(stream), "obs", "*", server.JetStreamMetaFile))
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 
 // Inspector is the login of people and programs on the server's machine if no Users are configured.
 // It may publish events, subscribe to every log, and read streams, buckets and consumers with
-// JetStream's API. It may change nothing: it has an account of its own, with only these imports
-// from the server's account.
+// JetStream's API. It may change nothing else: it has an account of its own, with only these
+// imports from the server's account.
 type Inspector struct {
-	NKey    string // public user key to log in with; "": connections without a name are admitted
-	Trusted bool   // it may also publish under streams.TrustedSubjects
+	NKey    string // public user key to log in with; "": connections without credentials are admitted
+	Trusted bool   // may also publish under streams.TrustedSubjects
 }
 
 // readAPI returns the read-only requests of JetStream's API.
@@ -27,10 +27,10 @@ func readAPI() []string {
 	}
 }
 
-// directAPI are read-only requests that may have more than one answer.
+// directAPI is the subject of read-only requests that may have more than one answer.
 const directAPI = "$JS.API.DIRECT.GET.>"
 
-// Subjects of consumers that are the inspector's own, in any stream.
+// Subjects for the inspector's own consumers, in any stream.
 const (
 	nextAPI   = "$JS.API.CONSUMER.MSG.NEXT.*."
 	deleteAPI = "$JS.API.CONSUMER.DELETE.*."
@@ -40,8 +40,8 @@ const (
 // more.
 const flowControl = "$JS.FC.>"
 
-// acknowledgements leads nowhere: an inspector's consumers need none. It is permitted because
-// clients send them all the same, and a refusal would be reported as an error.
+// acknowledgements has no effect, because the inspector's consumers need no acknowledgements. It is
+// permitted because clients send them anyway, and a refusal would be reported as an error.
 const acknowledgements = "$JS.ACK.>"
 
 // userInfo is the subject on which a client asks for its login.
@@ -62,7 +62,7 @@ func admitInspector(config *server.Options, names streams.Names, in Inspector, i
 	}
 	config.Accounts = append(config.Accounts, account)
 	key := in.NKey
-	if key == "" { // a key that is thrown away: connections without credentials are admitted as it
+	if key == "" { // a key that is discarded: it stands for connections without credentials
 		nobody, err := newIdentity()
 		if err != nil {
 			return err
@@ -116,8 +116,8 @@ func (in Inspector) account(global *server.Account, names streams.Names) (*serve
 	return own, errors.Join(errs...)
 }
 
-// permissions returns the inspector's permissions within its account: only the imports, so that
-// anything else is refused at once instead of left without an answer.
+// permissions returns the inspector's permissions within its account. They cover only the imports,
+// so that the server refuses anything else at once instead of leaving it unanswered.
 func (in Inspector) permissions(names streams.Names) *server.Permissions {
 	publish := &server.SubjectPermission{
 		Allow: []string{names.EventsSubjects(streams.AnyNamespace), flowControl, directAPI, acknowledgements, userInfo},

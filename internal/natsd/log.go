@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// logger passes the server's log to slog. It keeps its first fatal line, the server's only report
-// of a failed start, and its first line about a failed write, the only report that it stores
-// nothing more.
+// logger passes the NATS server's log to slog. It keeps the first fatal line, which is the server's
+// only report of a failed start, and the first line about a failed write, which is the only report
+// that the server stores nothing more.
 type logger struct {
 	log *slog.Logger
 
@@ -18,7 +18,7 @@ type logger struct {
 	started bool
 	fatal   error
 
-	intact context.Context //nolint:containedctx // the logger hands it out
+	intact context.Context //nolint:containedctx // returned by Intact
 	broken context.CancelCauseFunc
 }
 
@@ -35,7 +35,7 @@ func (l *logger) Intact() context.Context {
 	return l.intact
 }
 
-// renew makes an Intact that has not ended. The caller holds the lock.
+// renew makes a new context for Intact. The caller holds the lock.
 func (l *logger) renew() {
 	l.intact, l.broken = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with a line of the log
 }
@@ -57,21 +57,21 @@ func (l *logger) Fatal() error {
 	return l.fatal
 }
 
-// Started says that fatal lines are not collected any more.
+// Started ends the keeping of fatal lines: later ones are logged.
 func (l *logger) Started() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.started = true
 }
 
-// Fatalf keeps the first line for Start, whose caller reports it; later on, it logs.
+// Fatalf keeps the first line, which Start returns as its error. It logs all others.
 func (l *logger) Fatalf(format string, v ...any) {
 	if !l.keep(fmt.Errorf(format, v...)) {
 		l.Errorf(format, v...)
 	}
 }
 
-// keep reports whether a fatal line is one that Start reports.
+// keep keeps a fatal line for Start if it is the first one, and reports whether it was.
 func (l *logger) keep(fatal error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,9 +81,9 @@ func (l *logger) keep(fatal error) bool {
 	return !l.started
 }
 
-// Errorf logs at error level. Of failed writes it logs only the first, as a warning, because the
-// watcher of Intact reports the consequences. The others, one or more for each stream and each of
-// its messages, repeat it.
+// Errorf logs at error level. Of failed writes it logs only the first one, as a warning, because
+// the watcher of Intact reports the consequences. The server repeats the line for each stream and
+// each of its messages.
 func (l *logger) Errorf(format string, v ...any) {
 	text, level := fmt.Sprintf(format, v...), slog.LevelError
 	if follows(text) {

@@ -16,18 +16,18 @@ import (
 // refuses every further write to it until it is restarted; its clients are not informed.
 const writeFailed = "critical write error"
 
-// follows reports whether a log line only repeats that writes fail.
+// follows reports whether a log line is about a failed write.
 func follows(text string) bool {
 	return strings.Contains(strings.ToLower(text), writeFailed) || strings.Contains(text, "failed to store a msg")
 }
 
-// Intact returns a context that ends when the server can no longer write to its disk; its cause is
-// an error with the server's own words. There is a new one after Reopen.
+// Intact returns a context that ends when the server can no longer write to its disk. Its cause is
+// an error with the server's log line. After Reopen, Intact returns a new context.
 func (s *Server) Intact() context.Context { return s.log.Intact() }
 
-// Reopen restarts the server: with the same address, logins and data. Clients reconnect by
-// themselves. Returns an error if it does not start, and may be called again then; and after
-// Shutdown.
+// Reopen restarts the server with the same address, logins and data. Clients reconnect by
+// themselves. It returns an error if the server does not start, after which it may be called again,
+// and an error after Shutdown.
 func (s *Server) Reopen(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,14 +55,15 @@ func (s *Server) config() (*server.Options, error) {
 	if err := s.guard(config, s.opts); err != nil {
 		return nil, fmt.Errorf("nats server: %w", err)
 	}
-	if s.port != 0 { // picked by the first start
+	if s.port != 0 { // chosen at the first start
 		config.Port = s.port
 	}
 	return config, nil
 }
 
-// share returns three quarters of the disk space that the streams use or may still use: the server
-// itself counts only free space, and so gives full streams less at each start. 0: unknown.
+// share returns three quarters of the disk space that the streams use or may still use; 0 if it is
+// unknown. The server's own default counts only free space, so its limit would shrink at each start
+// as the streams grow.
 func share(dir string) int64 {
 	free, err := Free(dir)
 	if err != nil {
@@ -95,8 +96,8 @@ func ignoreMissing(err error) error {
 // probeSize is the space required before a restart.
 const probeSize = 4 << 20
 
-// Probe returns an error if the disk accepts no new files, or none of a few megabytes: it writes
-// one and removes it.
+// Probe returns an error unless the disk accepts a new file of a few megabytes, which it writes and
+// removes.
 func (s *Server) Probe() (err error) {
 	file, err := os.CreateTemp(s.opts.StoreDir, ".probe-*")
 	if err != nil {

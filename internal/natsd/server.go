@@ -22,15 +22,15 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// SyncAlways is the Options.Sync under which an acknowledged write is on the disk.
+// SyncAlways is the value of Options.Sync with which every acknowledged write is on the disk.
 const SyncAlways = "always"
 
-// lockFile lies in the data directory while a server uses it.
+// lockFile is the file in the data directory that a server locks while it uses the directory.
 const lockFile = "sluice.lock"
 
 // Limits of atomic batches that publishers have begun in a stream and not committed, and the idle
-// time after which one is dropped. JetStream's own 50 for 10 seconds let one publisher block all
-// others' batches with 5 messages a second.
+// time after which one is dropped. With JetStream's defaults, 50 batches and 10 seconds, one
+// publisher could block all other batches with 5 messages a second.
 const (
 	openBatches  = 2000
 	batchTimeout = 2 * time.Second
@@ -40,20 +40,20 @@ const (
 type Options struct {
 	StoreDir   string        // the data directory; created with mode 0700
 	Name       string        // of the server; default: "sluice"
-	Names      streams.Names // of the streams and subjects that logins may use; without a prefix
-	DontListen bool          // take connections from this process only
+	Names      streams.Names // of the streams and subjects that logins may use; default: without a prefix
+	DontListen bool          // accept connections from this process only
 	Host       string        // to listen on; default: "127.0.0.1"
 	Port       int           // to listen on; 0 picks a free one
 	User       string        // required of every client, those in this process too; default: none
 	Password   string        // of User
-	Users      []User        // additional logins; others are refused then; see Login
-	Inspector  *Inspector    // the login that may only read and publish events, without Users; nil: every client may do everything
+	Users      []User        // logins; with any, all others are refused; see Login
+	Inspector  *Inspector    // login that may only read and publish events, if there are no Users; nil: every client may do everything
 	Operator   string        // file of the JWT of an operator; only users of its accounts may log in
 	Accounts   []string      // files of the JWTs of Operator's accounts, its system account among them
 	TLS        *tls.Config   // for network connections; default: none. Clients need a certificate if it says RequireAndVerifyClientCert
-	Sync       string        // "always" (the default), or a duration: writes of the last "2m" or "1s" may be lost in a power cut
+	Sync       string        // "always" (the default), or a duration such as "1s": a power failure may lose the writes of that time
 	MaxStore   int64         // bytes on disk; 0: three quarters of the used and free space at its start
-	Log        *slog.Logger  // default: slog.DiscardHandler; the server's warnings and errors, at debug its notices
+	Log        *slog.Logger  // gets the server's warnings and errors, at debug its notices; default: slog.DiscardHandler
 }
 
 // Server is a NATS server that runs until Shutdown.
@@ -69,9 +69,9 @@ type Server struct {
 	closed bool
 }
 
-// Start runs a server and returns when it accepts connections and JetStream answers. Returns an
-// error if the data directory belongs to another process, the options are invalid, the address is
-// taken, or ctx ends before the server is ready.
+// Start starts a server, and returns when it accepts connections and JetStream responds. It returns
+// an error if another process has locked the data directory, the options are invalid, the address
+// is in use, or ctx ends before the server is ready.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	s := &Server{opts: opts, log: newLogger(cmp.Or(opts.Log, slog.New(slog.DiscardHandler)))}
 	config, err := s.config()
@@ -102,8 +102,8 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 }
 
 // Login returns the public key that a connection of this process presents, and the function that
-// signs the server's challenge with it; "" if the options name neither Users nor an Inspector. The
-// key is not usable from elsewhere.
+// signs the server's challenge with it; "" if the options name neither Users nor an Inspector. No
+// other process can use the key.
 func (s *Server) Login() (public string, sign func(nonce []byte) ([]byte, error)) {
 	if s.identity.public == "" {
 		return "", nil
@@ -177,8 +177,8 @@ func (s *Server) identify() (err error) {
 	return err
 }
 
-// enableStreams gives the global account its streams: with accounts beside it, it has none by
-// itself.
+// enableStreams enables JetStream for the global account, which the server does not do by itself if
+// there are other accounts.
 func (s *Server) enableStreams() error {
 	if s.identity.public == "" {
 		return nil
@@ -189,7 +189,7 @@ func (s *Server) enableStreams() error {
 	return nil
 }
 
-// restore starts the server on the stored data, and moves damaged parts out of its way.
+// restore starts the server on the stored data, and moves damaged consumers aside.
 func (s *Server) restore(ctx context.Context, config *server.Options) error {
 	before, err := consumerDirs(s.opts.StoreDir)
 	if err != nil {
@@ -230,8 +230,8 @@ func (s *Server) start(ctx context.Context, config *server.Options) error {
 	}
 }
 
-// taken returns an error that is syscall.EADDRINUSE if the server's error means that: it has only a
-// text.
+// taken converts the server's error for an address in use, which has only a text, to one that wraps
+// syscall.EADDRINUSE. It returns other errors unchanged.
 func taken(config *server.Options, err error) error {
 	if !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
 		return err
@@ -283,7 +283,7 @@ func configure(opts Options) (*server.Options, error) {
 	return config, nil
 }
 
-// lockDir ensures that one process uses dir: two servers on one directory destroy it.
+// lockDir locks dir, because two servers on the same directory would destroy it.
 func lockDir(dir string) (*flock.Flock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)

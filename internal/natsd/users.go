@@ -18,9 +18,9 @@ import (
 // inbox is the subject of answers in every client library.
 const inbox = "_INBOX.>"
 
-// readersDoor replaces the first token of a subject when a user publishes that reads, too:
-// otherwise the user would receive its own events when it sends them, and again when they are
-// stored.
+// readersDoor replaces the first token of the subjects that a user publishes on if the user also
+// reads. Otherwise the user would receive its own events twice: when it sends them, and when they
+// are stored.
 const readersDoor = "publish."
 
 // User may log in over the network. Each has an account of its own, which hides other users'
@@ -31,10 +31,10 @@ type User struct {
 	Password string // or its bcrypt hash
 	NKey     string // a public user key, instead of Password
 
-	Namespaces []string // that it may publish to; "*": all
-	Trusted    bool     // the auth attributes of its events are believed
+	Namespaces []string // namespaces that it may publish to; "*": all
+	Trusted    bool     // the server accepts the auth attributes of its events
 	Read       bool     // it may also subscribe to the namespaces' events
-	Admin      bool     // it may do everything in the server's account, and nothing else is set
+	Admin      bool     // it may do everything in the server's account; no other permission may be set
 }
 
 // identity is the login of this process's connections: a key that never leaves the process.
@@ -130,7 +130,8 @@ func (u User) door(names streams.Names) string {
 	return names.EventsPrefix()
 }
 
-// permissions returns the user's permissions within its account. Mapping comes before permissions.
+// permissions returns the user's permissions within its account. NATS maps a subject before it
+// checks permissions.
 func (u User) permissions(names streams.Names) *server.Permissions {
 	publish, subscribe := &server.SubjectPermission{}, &server.SubjectPermission{Allow: []string{inbox}}
 	behind := func(subject string) string { return u.door(names) + strings.TrimPrefix(subject, names.EventsPrefix()) }

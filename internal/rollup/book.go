@@ -18,16 +18,17 @@ import (
 
 const (
 	writeEvery = 15 * time.Second
-	recent     = 5               // minutes whose blocks are kept one by one; also the span of a slot
+	recent     = 5               // minutes whose blocks are kept separately; also the span of a slot
 	slots      = 60/recent + 1   // an hour, and the slot that is being filled
-	crowd      = 5_000           // with more subscriptions, a minute is stored once, at its end
+	crowd      = 5_000           // with more subscriptions than this, a minute is stored only at its end
 	fit        = 1_000           // subscriptions in a block: a message of 100 KiB
-	stale      = 3 * writeEvery  // then a replica is gone, and what it said of its subscriptions with it
+	stale      = 3 * writeEvery  // age at which the standings of a replica are dropped, because it is gone
 	writeLimit = 5 * time.Second // for one block
 	backlog    = 120             // blocks that could not be stored; older ones are given up
 )
 
-// Block is the minute or hour of a replica, or how its subscriptions stand, as far as they fit, or what it is itself.
+// Block is a stored part of the state of a replica: of the counts of a minute, of the cells of an
+// hour, or of the standings of its subscriptions with the replica itself.
 type Block struct {
 	Minute int64     `json:"minute,omitempty"` // since 1970
 	Hour   int64     `json:"hour,omitempty"`   // since 1970
@@ -39,7 +40,7 @@ type Block struct {
 	Replica   *Replica                  `json:"replica,omitempty"`
 }
 
-// StoredCounts is Counts in a block.
+// StoredCounts is the form of Counts in a block.
 type StoredCounts struct {
 	Delivered uint32   `json:"delivered,omitempty"`
 	Failed    uint32   `json:"failed,omitempty"`
@@ -48,7 +49,7 @@ type StoredCounts struct {
 	Began     int64    `json:"began"`
 }
 
-// StoredStanding is a Standing in a block.
+// StoredStanding is the form of a Standing in a block.
 type StoredStanding struct {
 	Parked    int                      `json:"parked,omitempty"`
 	Held      int                      `json:"held,omitempty"`
@@ -61,13 +62,13 @@ type StoredStanding struct {
 
 // Store keeps blocks of minutes for a little more than an hour, and those of hours for a little more than a day.
 type Store interface {
-	// Put stores a block over any other of its key.
+	// Put stores a block, and replaces any other with its key.
 	Put(ctx context.Context, key string, b Block) error
-	// Follow tells of the stored blocks and of new ones, until ctx is done.
+	// Follow calls tell for the stored blocks and then for new ones, until ctx is done.
 	Follow(ctx context.Context, tell func(key string, b *Block)) error
 }
 
-// Deps are what a book needs.
+// Deps are the dependencies of a book.
 type Deps struct {
 	Store   Store
 	Process string                        // unique to this process, and without dots
@@ -81,14 +82,15 @@ type Deps struct {
 	Replica func() Replica
 }
 
-// Book is the last hour and day of all subscriptions.
+// Book has the attempts of all subscriptions in the last hour and day. It is safe for concurrent
+// use.
 type Book struct {
 	deps Deps
 	open open
 
 	mu        sync.Mutex
-	slots     map[int64]map[string]*Counts // closed minutes of this process and all of the others, by span of minutes
-	blocks    map[string]*Block            // of recent minutes of others, which may be stored again
+	slots     map[int64]map[string]*Counts // closed minutes of this process, and all minutes of others, by span of minutes
+	blocks    map[string]*Block            // recent minutes of others, which may be stored again
 	standings map[string]*Block            // of others, by key
 	unsaved   map[string]Block             // of this process
 
@@ -97,7 +99,7 @@ type Book struct {
 	own     ownHour
 }
 
-// New returns a book without attempts.
+// New returns an empty book.
 func New(deps Deps) *Book {
 	return &Book{
 		deps: deps, open: open{minute: minuteOf(deps.Now()), all: map[string]*tally{}},
@@ -111,7 +113,8 @@ func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 // Attempted counts an attempt.
 func (b *Book) Attempted(sub *sluice.Subscription, a *sluice.Attempt) { b.open.attempted(sub, a) }
 
-// Run stores blocks and follows those of other replicas until ctx is done, and then stores what is left.
+// Run stores blocks and follows those of other replicas until ctx is done. Then it stores the
+// remaining counts.
 func (b *Book) Run(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -138,7 +141,7 @@ func (b *Book) Run(ctx context.Context) error {
 // lastMinute is later than all others.
 const lastMinute = math.MaxInt64
 
-// turn closes the open minute if another one has begun.
+// turn closes the open minute if a new one has begun.
 func (b *Book) turn(now int64) {
 	minute, all, closed := b.open.next(now)
 	b.mu.Lock()
@@ -169,7 +172,7 @@ func (b *Book) keep(minute int64, all map[string]Counts) {
 	}
 }
 
-// expire forgets what is older than an hour.
+// expire removes counts of minutes older than an hour, and of hours older than a day.
 func (b *Book) expire(now int64) {
 	maps.DeleteFunc(b.slots, func(slot int64, _ map[string]*Counts) bool { return slot <= now/recent-slots })
 	maps.DeleteFunc(b.blocks, func(_ string, block *Block) bool { return block.Minute < now-recent })
@@ -179,7 +182,7 @@ func (b *Book) expire(now int64) {
 	maps.DeleteFunc(b.standings, func(_ string, block *Block) bool { return block.At.Before(at) })
 }
 
-// save has the counts of a minute stored with the next Flush.
+// save queues the counts of a minute for the next Flush.
 func (b *Book) save(minute int64, all map[string]Counts) {
 	for part, ids := range parts(all) {
 		block := Block{Minute: minute, At: b.deps.Now().UTC(), Counts: make(map[string]StoredCounts, len(ids))}
@@ -220,11 +223,11 @@ func (s *StoredCounts) counts() Counts {
 	for _, n := range c.Failures {
 		known += n
 	}
-	c.Failures[classes-1] += s.Failed - min(known, s.Failed) // an earlier build does not tell the classes
+	c.Failures[classes-1] += s.Failed - min(known, s.Failed) // earlier releases do not store classes
 	return c
 }
 
-// Flush stores what was counted and is not stored yet.
+// Flush stores the counts that are not stored yet.
 func (b *Book) Flush(ctx context.Context) {
 	minute, all := b.open.read()
 	b.mu.Lock()
@@ -259,7 +262,7 @@ func (b *Book) again(blocks map[string]Block) {
 	}
 }
 
-// enter enters a stored block of another process, or an earlier one of this server.
+// enter applies a stored block of another process, or of an earlier process of this server.
 func (b *Book) enter(key string, block *Block) {
 	if strings.HasPrefix(key, b.deps.Process+".") {
 		return
@@ -301,14 +304,16 @@ func (b *Book) enter(key string, block *Block) {
 	}
 }
 
-// Hour is the last hour of all subscriptions, to within five minutes, and how they stand now.
+// Hour has the attempts of all subscriptions in the last hour, to within five minutes, and their
+// current standings.
 type Hour struct {
 	Counts    map[string]*Counts
 	Recent    map[string]*Counts // of the last five to ten minutes
 	Standings map[string]Standing
 }
 
-// Hour returns the last hour. How the subscriptions of other replicas stand is up to 15 s old.
+// Hour returns the last hour. The standings of the subscriptions of other replicas are up to 15 s
+// old.
 func (b *Book) Hour() Hour {
 	now := minuteOf(b.deps.Now())
 	minute, all := b.open.read()

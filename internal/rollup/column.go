@@ -8,22 +8,22 @@ import (
 	"unique"
 )
 
-// owner is a subscription: its ID, and when it was made.
+// owner is a subscription: its ID and its creation time.
 type owner struct {
 	id    string
 	began int64
 }
 
-// column has the counts of subscriptions in a span of time, in few bytes.
+// column has the counts of subscriptions in a span of time, in a compact form.
 type column struct {
 	owners []unique.Handle[owner] // by ID
 	ends   []uint32               // in data
 	data   []byte
 
-	delivered, failed uint64 // of all together; of a minute only
+	delivered, failed uint64 // totals of all subscriptions; only for a minute
 }
 
-// find returns the data of a subscription; nil: it has none.
+// find returns the data of a subscription; nil if it has none.
 func (c *column) find(of owner) []byte {
 	i, ok := slices.BinarySearchFunc(c.owners, of.id, func(h unique.Handle[owner], id string) int { return strings.Compare(h.Value().id, id) })
 	if !ok || c.owners[i].Value().began != of.began {
@@ -70,8 +70,8 @@ func hourColumn(all map[string]StoredCells) *column {
 	return &c
 }
 
-// StoredCells is the attempts of a subscription in an hour: two bytes with a bit for each five minutes that have some, and
-// a cell for each of these.
+// StoredCells holds the attempts of a subscription in an hour. Its first two bytes have a bit for
+// each period of five minutes with attempts, and a cell follows for each of these periods.
 type StoredCells struct {
 	Began int64  `json:"began"`
 	Cells []byte `json:"cells"`
@@ -79,7 +79,7 @@ type StoredCells struct {
 
 const maskBytes = 2
 
-// with returns the cells with one more, behind all others.
+// with returns the cells with one more at the end.
 func (s StoredCells) with(slot int, counts *Counts) StoredCells {
 	if s.Began != counts.began || len(s.Cells) < maskBytes {
 		s = StoredCells{Began: counts.began, Cells: make([]byte, maskBytes, 8*maskBytes)}
@@ -89,7 +89,7 @@ func (s StoredCells) with(slot int, counts *Counts) StoredCells {
 	return StoredCells{Began: s.Began, Cells: cells}
 }
 
-// eachCell calls f for the cells of an hour. Damaged ones are left out.
+// eachCell calls f for the cells of an hour. It stops at a damaged cell.
 func eachCell(cells []byte, f func(slot int, counts *Counts)) {
 	if len(cells) < maskBytes {
 		return
@@ -109,8 +109,8 @@ func eachCell(cells []byte, f func(slot int, counts *Counts)) {
 	}
 }
 
-// appendCell appends counts as varints: bits for what follows, the attempts by bucket of duration, and the failures by class.
-// Most cells have three bytes.
+// appendCell appends counts as varints: bits that say which numbers follow, the attempts by bucket
+// of duration, and the failures by class. Most cells have three bytes.
 func appendCell(b []byte, c *Counts) []byte {
 	filled, failed := filledOf(c.Durations[:])<<1, uint64(0)
 	if c.Failures != nil {
@@ -145,7 +145,8 @@ func appendFilled(b []byte, all []uint32) []byte {
 	return b
 }
 
-// readCell returns the counts of the first cell, and what follows it; false: it is damaged.
+// readCell returns the counts of the first cell and the bytes after it; false if the cell is
+// damaged.
 func readCell(b []byte) (c Counts, rest []byte, ok bool) {
 	r := varints{b: b, ok: true}
 	filled := r.next()

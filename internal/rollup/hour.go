@@ -5,7 +5,8 @@ import (
 	"maps"
 )
 
-// ownHour is the present hour of this process: its steps of five minutes that are over, and the one that is not.
+// ownHour is the current hour of this process: its completed steps of five minutes, and the open
+// one.
 type ownHour struct {
 	slot  int64 // the open step: minutes since 1970 / recent
 	cells map[string]StoredCells
@@ -16,7 +17,7 @@ func newHour(minute int64) ownHour {
 	return ownHour{slot: minute / recent, cells: map[string]StoredCells{}, open: map[string]*Counts{}}
 }
 
-// cellsWithOpen returns the cells with one for the open step.
+// cellsWithOpen returns the cells, including one for the open step.
 func (h *ownHour) cellsWithOpen() map[string]StoredCells {
 	all := maps.Clone(h.cells)
 	for id, c := range h.open {
@@ -25,8 +26,8 @@ func (h *ownHour) cellsWithOpen() map[string]StoredCells {
 	return all
 }
 
-// turnHour enters a minute that is over into the hour, and has the hour stored: with few subscriptions each minute, else each five
-// minutes.
+// turnHour adds a completed minute to the hour, and queues the hour for storing. It does the latter
+// each minute if there are few subscriptions, otherwise every five minutes.
 func (b *Book) turnHour(minute int64, all map[string]Counts, now int64) {
 	h := &b.own
 	if minute/recent != h.slot { // no minute of the open step had attempts
@@ -57,7 +58,7 @@ func (b *Book) closeSlot(next int64) {
 	}
 }
 
-// saveHour has the cells of an hour stored with the next Flush.
+// saveHour queues the cells of an hour for the next Flush.
 func (b *Book) saveHour(hourOf int64, cells map[string]StoredCells) {
 	for part, ids := range parts(cells) {
 		block := Block{Hour: hourOf, At: b.deps.Now().UTC(), Cells: make(map[string]StoredCells, len(ids))}
@@ -68,7 +69,7 @@ func (b *Book) saveHour(hourOf int64, cells map[string]StoredCells) {
 	}
 }
 
-// enterColumn enters a column of this process or another one over any other of its key.
+// enterColumn sets a column of this or another process, in place of any other with its key.
 func (b *Book) enterColumn(all map[int64]map[string]*column, at int64, key string, c *column) {
 	if all[at] == nil {
 		all[at] = map[string]*column{}

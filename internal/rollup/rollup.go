@@ -1,10 +1,12 @@
-// Package rollup counts the attempts of each subscription by minute, and knows the last hour of all replicas by minute, and the
-// last day by five minutes. Each replica stores blocks of its minutes and hours, and follows those of the others:
+// Package rollup counts the attempts of each subscription. It keeps those of all replicas for the
+// last hour by minute, and for the last day by five minutes. Each replica stores blocks of its
+// minutes and hours, and follows those of the others:
 //
 //	attempts ──► open minute ──► block, every 15 s ──► bucket rollups ──► blocks of the other replicas
 //	                   └───────────── the last hour, and day ◄────────────────────┘
 //
-// A crash loses the attempts since the last block of a minute from the hour, and since that of an hour from the day.
+// A crash loses the attempts since the last block: those since the last block of a minute are
+// missing in the hour, and those since the last block of an hour in the day.
 package rollup
 
 import (
@@ -15,10 +17,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Buckets of the histogram of durations: a duration is in the first one whose bound it does not exceed, else in the last.
+// Buckets of the histogram of durations. A duration is in the first bucket with a bound that it
+// does not exceed, or else in the last bucket.
 const buckets = 12
 
-// bounds are the upper bounds of all buckets but the last.
+// bounds returns the upper bounds of all buckets but the last.
 func bounds() [buckets - 1]time.Duration {
 	return [...]time.Duration{
 		5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond,
@@ -54,7 +57,7 @@ type Counts struct {
 	Failed    uint32          // all other attempts
 	Durations [buckets]uint32 // of both, by bucket
 	Failures  *Failures       // nil: none
-	began     int64           // of the subscription, in ms since 1970: another one of its ID counts anew
+	began     int64           // creation of the subscription, in ms since 1970: tells apart subscriptions with the same ID
 }
 
 // Failures are the failed attempts by class, in the order of sluice.FailureClasses.
@@ -79,10 +82,10 @@ func (c *Counts) ByClass() map[sluice.FailureClass]uint64 {
 // Attempts returns the number of attempts.
 func (c *Counts) Attempts() uint64 { return uint64(c.Delivered) + uint64(c.Failed) }
 
-// Of reports whether the attempts are of this subscription, not of an earlier one of its ID.
+// Of reports whether the attempts are of this subscription, not of an earlier one with the same ID.
 func (c *Counts) Of(sub *sluice.Subscription) bool { return c.began == sub.CreatedAt.UnixMilli() }
 
-// Success returns the percentage of attempts that delivered; false: there was no attempt.
+// Success returns the percentage of successful attempts; false if there was no attempt.
 func (c *Counts) Success() (float64, bool) {
 	if c.Attempts() == 0 {
 		return 0, false
@@ -90,8 +93,8 @@ func (c *Counts) Success() (float64, bool) {
 	return 100 * float64(c.Delivered) / float64(c.Attempts()), true
 }
 
-// Quantile estimates the duration that this share of the attempts did not exceed, by interpolation within a bucket;
-// zero if there was no attempt.
+// Quantile estimates the duration that a share of the attempts did not exceed, by interpolation
+// within a bucket. It returns zero if there was no attempt.
 func (c *Counts) Quantile(share float64) time.Duration {
 	var all uint64
 	for _, n := range c.Durations {
@@ -116,7 +119,8 @@ func (c *Counts) Sum(o *Counts) {
 	c.began = began
 }
 
-// add adds other counts. Those of a later subscription of the same ID replace the others.
+// add adds other counts. The counts of a later subscription with the same ID replace those of an
+// earlier one.
 func (c *Counts) add(o *Counts) {
 	switch {
 	case o.began < c.began:
@@ -140,7 +144,7 @@ func (c *Counts) add(o *Counts) {
 	}
 }
 
-// remove takes counts back that were added.
+// remove subtracts counts that were added.
 func (c *Counts) remove(o *Counts) {
 	if o.began != c.began {
 		return
@@ -158,7 +162,7 @@ func (c *Counts) remove(o *Counts) {
 	}
 }
 
-// tally is Counts of the open minute, which many goroutines add to.
+// tally is the Counts of a subscription in the open minute. It is safe for concurrent use.
 type tally struct {
 	began             int64
 	delivered, failed atomic.Uint32
@@ -190,7 +194,7 @@ func (t *tally) counts() Counts {
 	return c
 }
 
-// placeOf returns the place of a class in Failures.
+// placeOf returns the index of a class in Failures.
 func placeOf(class sluice.FailureClass) int {
 	for i, one := range sluice.FailureClasses() {
 		if one == class {
@@ -229,7 +233,7 @@ func (o *open) attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 	}
 }
 
-// read1 returns the counts of a subscription in the open minute; nil: it has none.
+// read1 returns the counts of a subscription in the open minute; nil if it has none.
 func (o *open) read1(of owner) (minute int64, c *Counts) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()

@@ -12,14 +12,16 @@ const (
 	minutes = hour + 1
 )
 
-// Point is the attempts of one step of a series.
+// Point has the attempts of one step of a series.
 type Point struct {
 	At time.Time
 	Counts
 }
 
-// Series returns the attempts of a subscription since a time of the last day, in steps of whole minutes that begin with the
-// hours and days of UTC. The last step is not over yet. A step that began before the time counts only from five minutes before it on.
+// Series returns the attempts of a subscription since a time of the last day, in steps of whole
+// minutes that begin with the hours and days of UTC. The last step is not complete yet. The first
+// step may begin before since; it then has only the attempts from at most five minutes before
+// since.
 func (b *Book) Series(sub *sluice.Subscription, since time.Time, step time.Duration) []Point {
 	now, wide := minuteOf(b.deps.Now()), int64(step/time.Minute)
 	from := max(minuteOf(since), now-day+1)
@@ -37,7 +39,7 @@ func (b *Book) Series(sub *sluice.Subscription, since time.Time, step time.Durat
 	openMinute, open := b.open.read1(of)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	edge := now - hour // what is later is known by minute
+	edge := now - hour // later attempts are known by minute
 	if wide > 1 {
 		edge = (edge + recent - 1) / recent * recent
 	}
@@ -74,14 +76,14 @@ func (b *Book) addHours(of owner, before int64, add func(minute int64, c *Counts
 	}
 }
 
-// Minute is the attempts of all subscriptions in a minute.
+// Minute has the attempts of all subscriptions in a minute.
 type Minute struct {
 	At                time.Time
 	Delivered, Failed uint64
 }
 
-// Minutes returns the attempts of the last hour by minute, of the subscriptions that are seen; nil: of all. The last minute is not
-// over yet.
+// Minutes returns the attempts of the last hour by minute, of the subscriptions for which sees
+// returns true, or of all if sees is nil. The last minute is not complete yet.
 func (b *Book) Minutes(sees func(id string, began int64) bool) []Minute {
 	now := minuteOf(b.deps.Now())
 	all := make([]Minute, minutes)
@@ -105,7 +107,8 @@ func (b *Book) Minutes(sees func(id string, began int64) bool) []Minute {
 	return all
 }
 
-// addTo adds the attempts of the open minute, of the subscriptions that are seen; nil: of all.
+// addTo adds the attempts of the open minute, of the subscriptions for which sees returns true, or
+// of all if sees is nil.
 func (o *open) addTo(of func(minute int64) *Minute, sees func(id string, began int64) bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -117,7 +120,8 @@ func (o *open) addTo(of func(minute int64) *Minute, sees func(id string, began i
 	}
 }
 
-// addTo adds the attempts of the subscriptions that are seen; nil: of all.
+// addTo adds the attempts of the subscriptions for which sees returns true, or of all if sees is
+// nil.
 func (c *column) addTo(m *Minute, sees func(id string, began int64) bool) {
 	if sees == nil {
 		m.Delivered, m.Failed = m.Delivered+c.delivered, m.Failed+c.failed

@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Standing is how a subscription stands with the replica that serves it.
+// Standing is the current state of a subscription on the replica that serves it.
 type Standing struct {
 	Parked    int       // lanes
 	Held      int       // held among them
 	Due       int       // among them, those with another attempt within an hour
-	Oldest    time.Time // when its oldest event that is fetched or parked was stored; zero: there is none
+	Oldest    time.Time // when its oldest fetched or parked event was stored; zero if there is none
 	Breaker   sluice.Breaker
 	Replays   int                      // under way
 	Consumers map[sluice.WakeState]int // of mode wake
 }
 
-// Replica is what a server says of itself.
+// Replica is the report of a server about itself.
 type Replica struct {
 	ID      string `json:"id"`
 	Version string `json:"version,omitempty"`
@@ -30,14 +30,14 @@ type Replica struct {
 	Feeds   int    `json:"feeds,omitempty"`
 }
 
-// Seen is what a server said of itself, and when.
+// Seen is such a report with its time.
 type Seen struct {
 	Replica
 
 	At time.Time
 }
 
-// standingOf returns how a subscription stands by its gauges.
+// standingOf returns the standing of a subscription from its gauges.
 func standingOf(g *model.DeliveryGauges, now time.Time) Standing {
 	s := Standing{Parked: g.Parked, Held: g.HeldLanes, Due: g.Due, Breaker: g.Breaker}
 	if g.Lag > 0 {
@@ -46,13 +46,13 @@ func standingOf(g *model.DeliveryGauges, now time.Time) Standing {
 	return s
 }
 
-// noted reports whether others are told of it.
+// noted reports whether a standing is worth storing for other replicas.
 func (s *Standing) noted(now time.Time) bool {
 	return s.Parked > 0 || !s.Oldest.IsZero() && now.Sub(s.Oldest) >= time.Second || s.Replays > 0 || len(s.Consumers) > 0 ||
 		s.Breaker == sluice.BreakerOpen || s.Breaker == sluice.BreakerHalfOpen
 }
 
-// stand returns how the subscriptions of this process stand.
+// stand returns the standings of the subscriptions of this process.
 func (b *Book) stand() map[string]Standing {
 	now := b.deps.Now()
 	gauges := b.deps.Gauges()
@@ -77,7 +77,8 @@ func (b *Book) stand() map[string]Standing {
 	return all
 }
 
-// saveStandings has stored how the subscriptions of this process stand, if one is to be noted, and what this process is.
+// saveStandings queues the standings worth noting of this process, and the report about itself, for
+// the next Flush.
 func (b *Book) saveStandings() {
 	now := b.deps.Now()
 	noted := b.stand()
@@ -99,7 +100,7 @@ func (b *Book) saveStandings() {
 	}
 }
 
-// Replicas returns the servers that told of themselves lately, by their ID.
+// Replicas returns the servers that have reported recently, ordered by ID.
 func (b *Book) Replicas() []Seen {
 	var all []Seen
 	if b.deps.Replica != nil {
@@ -113,7 +114,7 @@ func (b *Book) Replicas() []Seen {
 		}
 	}
 	b.mu.Unlock()
-	// A server that was started anew may have a block of before.
+	// A restarted server may also have a block from before the restart.
 	slices.SortFunc(all, func(x, y Seen) int { return cmp.Or(strings.Compare(x.ID, y.ID), y.At.Compare(x.At)) })
 	return slices.CompactFunc(all, func(x, y Seen) bool { return x.ID == y.ID })
 }

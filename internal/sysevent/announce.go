@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	changeLimit  = 2 * time.Second  // extra time that an announcement may add to a caller's request
+	changeLimit  = 2 * time.Second  // time that an announcement may add to a caller's request
 	publishLimit = 5 * time.Second  // of one announcement of the engine
-	lettersLimit = 20 * time.Second // of one batch of dead letters; another process is handed them after 30
-	flushLimit   = 2 * time.Second  // for the queue when the server ends
-	sweepEvery   = time.Minute      // delay of a change that a crash left unannounced
-	expiredEvery = time.Hour        // between reports that events of a subscription without an owner expired
+	lettersLimit = 20 * time.Second // for one batch of dead letters; another process gets them after 30 s
+	flushLimit   = 2 * time.Second  // for the queue when the server stops
+	sweepEvery   = time.Minute      // maximum delay of a change that a crash left unannounced
+	expiredEvery = time.Hour        // minimum interval of reports that events of a subscription without an owner expired
 	queueSize    = 1024
 )
 
@@ -55,13 +55,13 @@ type Announcer struct {
 	opts      Options
 	queue     chan announcement // if it is full, announcements are dropped and counted
 	throttled throttled
-	wake      chan struct{} // a change's announcement failed
+	wake      chan struct{} // signals that a change's announcement failed
 
 	mu      sync.Mutex
 	later   map[string]struct{}  // subscriptions with failed announcements
 	kept    []announcement       // stored states with an announcement that failed, or may have
 	dropped int                  // since it was last logged
-	unsafe  map[string]time.Time // ids of announced or checked events of unsafe producers, with the time
+	unsafe  map[string]time.Time // when events of unsafe producers were announced or checked, by id
 	expired map[string]time.Time // time of the last report of expired events, by subscription
 }
 
@@ -73,7 +73,7 @@ type announcement struct {
 	kind      string
 	at        time.Time // zero: now
 	data      any
-	stored    bool // its state is stored: it is retried until it succeeds
+	stored    bool // its state is stored, so it is retried until it succeeds
 }
 
 // New returns an announcer. Its Run publishes the engine's announcements.
@@ -114,7 +114,8 @@ func dataOf(d *sluice.DeadLetter) deadData {
 	}
 }
 
-// Held announces a held lane, with the letter that its head would have had. It returns at once.
+// Held announces a held lane, with the dead letter that its head would have without on_dead: hold.
+// It returns at once.
 func (a *Announcer) Held(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	if aboutSystem(sub.Pattern) {
 		return
@@ -122,8 +123,8 @@ func (a *Announcer) Held(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	a.enqueue(held(d))
 }
 
-// StillHeld announces a lane that was stored as held, unless that is published already: the process
-// that stored it may have died before.
+// StillHeld announces a lane that was stored as held, unless that is already published: the process
+// that stored it may have crashed before.
 func (a *Announcer) StillHeld(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	if !aboutSystem(sub.Pattern) {
 		a.again(held(d))
@@ -170,7 +171,7 @@ func (a *Announcer) logDropped(ctx context.Context) {
 }
 
 // Run publishes the engine's announcements, the dead letters, and failed announcements of changes,
-// until ctx is done; then for a short time the rest of the queue.
+// until ctx is done. Then it publishes the rest of the queue, within a time limit.
 func (a *Announcer) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	if a.opts.Letters != nil {
@@ -225,8 +226,8 @@ func (a *Announcer) publishQueued(ctx context.Context, n announcement) {
 	a.publish(ctx, n)
 }
 
-// publish publishes an announcement. A failed one is lost, unless its state is stored: then it is
-// retried.
+// publish publishes an announcement. If that fails, the announcement is retried if its state is
+// stored, and lost otherwise.
 func (a *Announcer) publish(ctx context.Context, n announcement) {
 	ev, err := n.event()
 	if err == nil {

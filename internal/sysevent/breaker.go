@@ -11,14 +11,14 @@ import (
 type breakerData struct {
 	ID      string         `json:"id"`
 	Breaker sluice.Breaker `json:"breaker"`
-	URL     string         `json:"url"` // the host alone
+	URL     string         `json:"url"` // only the host
 	At      time.Time      `json:"at"`
 }
 
 // Turned announces that the breaker of a subscription opened or closed. It returns at once.
 func (a *Announcer) Turned(sub *sluice.Subscription, to sluice.Breaker, at time.Time) {
 	if aboutSystem(sub.Pattern) {
-		return // its endpoint is the one that does not get it
+		return // the failing endpoint itself would receive the event
 	}
 	kind := sluice.TypeBreakerClosed
 	if to == sluice.BreakerOpen {

@@ -17,18 +17,18 @@ const retryEvery = time.Second // pause between retries
 // change.
 type Outbox interface {
 	// Waiting returns all subscriptions with pending announcements: their names, their revisions,
-	// and the announcements (Untold), oldest first. They may be published already, by a process
-	// that ended before it noted so.
+	// and the announcements (Untold), oldest first. A process may have published them and ended
+	// before it called Told.
 	Waiting(ctx context.Context) ([]*sluice.Subscription, error)
-	// Untold returns one of them. Code NotFound if nothing is pending.
+	// Untold returns one such subscription. Code NotFound if nothing is pending.
 	Untold(ctx context.Context, id string) (*sluice.Subscription, error)
 	// Told notes that all announcements of the subscription are published.
 	Told(ctx context.Context, sub *sluice.Subscription) error
 }
 
-// Known returns those ids that belong to events stored on the path since a time, by the caller's
-// clock, so long ago that publishing them again would store them twice. Code NotFound for the
-// namespace.
+// Known returns those of the ids that belong to events stored on the path since a time, by the
+// caller's clock. It is used where the dedup window may have passed, so that publishing them again
+// would store them twice. Code NotFound for the namespace.
 type Known func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) ([]string, error)
 
 // subscriptionData is the data of the events about a subscription.
@@ -43,7 +43,8 @@ type subscriptionData struct {
 }
 
 // Subscription publishes a subscription's pending announcements (Untold), which are stored. It
-// takes two seconds at most; a failure is logged and retried until it succeeds: in order, and once.
+// takes at most two seconds. A failure is logged, and retried until the events are published, in
+// order and once.
 func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) {
 	if len(sub.Untold) == 0 {
 		return
@@ -58,8 +59,8 @@ func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) 
 // publishing publishes events of one namespace, in order.
 type publishing func(ctx context.Context, namespace string, events []sluice.Event) error
 
-// tellChanges publishes all pending announcements of a subscription, in order: a concurrent process
-// publishes the same under the same ids.
+// tellChanges publishes all pending announcements of a subscription, in order. A concurrent process
+// publishes the same events under the same ids.
 func (a *Announcer) tellChanges(ctx context.Context, sub *sluice.Subscription, publish publishing) error {
 	events := make([]sluice.Event, len(sub.Untold))
 	for i, n := range sub.Untold {
@@ -96,12 +97,12 @@ func (a *Announcer) tellLater(ctx context.Context, sub *sluice.Subscription, err
 	a.mu.Unlock()
 	select {
 	case a.wake <- struct{}{}:
-	default: // it is awake
+	default: // it is already awake
 	}
 }
 
-// runChanges publishes pending announcements: first those left by a crash; then this process's
-// failed ones, and from time to time those left by another process.
+// runChanges publishes pending announcements: first those that a crash left, then those of this
+// process that failed, and at intervals those that other processes left.
 func (a *Announcer) runChanges(ctx context.Context) {
 	sweep := time.NewTicker(a.opts.Sweep)
 	defer sweep.Stop()

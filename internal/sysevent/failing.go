@@ -15,7 +15,7 @@ type failingData struct {
 	DisabledAt time.Time `json:"disabled_at"`
 }
 
-// Failing announces that every attempt has failed for this percentage of the time after which the
+// Failing announces that every attempt has failed for percent of the time after which the
 // subscription is disabled. It returns at once.
 func (a *Announcer) Failing(sub *sluice.Subscription, percent int, since time.Time) {
 	if aboutSystem(sub.Pattern) {
@@ -37,7 +37,7 @@ func failing(sub *sluice.Subscription, percent int, since time.Time) announcemen
 	after := sub.Policy.DisableAfter.Std()
 	return announcement{
 		namespace: sub.Namespace, path: sluice.SubscriptionPath(sub.ID), kind: sluice.TypeSubscriptionFailing, stored: true,
-		at:   since.Add(after / 100 * time.Duration(percent)),                // it is announced after this time
+		at:   since.Add(after / 100 * time.Duration(percent)),                // announced at this time at the earliest
 		id:   fmt.Sprintf("failing-%s-%d-%d", sub.ID, since.Unix(), percent), // each step of a streak is announced once
 		data: failingData{ID: sub.ID, Percent: percent, Since: since, DisabledAt: since.Add(after)},
 	}

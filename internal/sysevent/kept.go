@@ -11,14 +11,14 @@ import (
 
 const (
 	keptTimes = 10  // limit of kept announcements, as a multiple of the queue's
-	keptBatch = 100 // that are published at once
+	keptBatch = 100 // events that are published at once
 	keptCheck = 30 * time.Second
 
-	tellWithin = 24 * time.Hour // older ones are given up
+	tellWithin = 24 * time.Hour // older announcements are given up
 )
 
-// keep schedules a retry of a stored announcement, once: it may be published already. It reports
-// whether there was room.
+// keep schedules a retry of a stored announcement, which publishes it only if it is not published
+// yet. It reports whether there was room.
 func (a *Announcer) keep(n announcement) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -29,8 +29,9 @@ func (a *Announcer) keep(n announcement) bool {
 	return true
 }
 
-// again schedules an announcement that may be published already, by the process that stored its
-// state. One older than a day is left: it may have been published, and have left the log since.
+// again schedules an announcement that the process that stored its state may have published. It
+// ignores an announcement older than a day, which may have been published and have left the log
+// since.
 func (a *Announcer) again(n announcement) {
 	if time.Since(n.at) > tellWithin {
 		return
@@ -40,7 +41,7 @@ func (a *Announcer) again(n announcement) {
 	}
 }
 
-// tellKept publishes kept announcements, in order of each namespace. Failed ones are kept further.
+// tellKept publishes kept announcements, in order within each namespace. It keeps failed ones.
 func (a *Announcer) tellKept(ctx context.Context) {
 	a.mu.Lock()
 	kept := a.kept
@@ -89,7 +90,7 @@ func (a *Announcer) keepFurther(ctx context.Context, batch []announcement, err e
 
 // passing reports whether a failed announcement may succeed later.
 func passing(err error) bool {
-	switch sluice.CodeOf(err) { //nolint:exhaustive // all others are about the event
+	switch sluice.CodeOf(err) { //nolint:exhaustive // all other codes are about the event
 	case sluice.Unavailable, sluice.Internal, sluice.QuotaExceeded:
 		return true
 	}

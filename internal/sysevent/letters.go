@@ -19,15 +19,15 @@ import (
 
 // Letters hands out stored dead letters.
 type Letters interface {
-	// Follow calls tell for buried letters, and again for those for which it returned an error,
-	// until ctx ends. again says that some may have been announced before.
+	// Follow calls tell for stored letters, and calls it again for letters for which it returned an
+	// error, until ctx ends. Again means that some letters may have been announced before.
 	Follow(ctx context.Context, tell func(ctx context.Context, letters []model.BuriedLetter, again bool) error) error
-	// Subscription returns a letter's subscription, which may be gone: code NotFound.
+	// Subscription returns the subscription of a letter. Code NotFound if it was deleted.
 	Subscription(ctx context.Context, id string) (*sluice.Subscription, error)
 }
 
-// runLetters announces dead letters until ctx is done. None is lost: they are stored, and handed
-// out again until they are announced.
+// runLetters announces dead letters until ctx is done. None is lost: each is handed out again until
+// it is announced.
 func (a *Announcer) runLetters(ctx context.Context) {
 	err := a.opts.Letters.Follow(ctx, func(ctx context.Context, letters []model.BuriedLetter, again bool) error {
 		ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), lettersLimit)
@@ -42,8 +42,8 @@ func (a *Announcer) runLetters(ctx context.Context) {
 	}
 }
 
-// old reports whether one of the letters is old enough that an earlier release may have announced
-// it: that release noted nothing.
+// old reports whether one of the letters may have been announced by an earlier release, which kept
+// no record of announcements.
 func old(letters []model.BuriedLetter) bool {
 	return slices.ContainsFunc(letters, func(l model.BuriedLetter) bool { return time.Since(l.At) > keptCheck })
 }
@@ -72,8 +72,8 @@ func (a *Announcer) tellLetters(ctx context.Context, letters []model.BuriedLette
 	return errors.Join(failed...)
 }
 
-// dead returns the announcement of a dead letter. A letter that is buried again after a crash is
-// announced once.
+// dead returns the announcement of a dead letter. Its id is the same if the letter is stored again
+// after a crash, so it is announced once.
 func dead(d *sluice.DeadLetter) announcement {
 	return announcement{
 		namespace: d.Namespace, path: sluice.DeliveriesPath(d.Subscription), kind: sluice.TypeDeliveryDead,
@@ -82,8 +82,8 @@ func dead(d *sluice.DeadLetter) announcement {
 	}
 }
 
-// isTold reports whether a dead letter is announced. One of a subscription to system events is not:
-// it might be the letter of its own announcement, for ever.
+// isTold reports whether a dead letter should be announced. A letter of a subscription to system
+// events is not: its announcement could become a dead letter itself, endlessly.
 func (a *Announcer) isTold(ctx context.Context, d *sluice.DeadLetter) (bool, error) {
 	if d.Path != "" && d.EventID != "" {
 		return !aboutSystem(sluice.Pattern(d.Path)), nil // no wildcard matches such a path
@@ -98,8 +98,8 @@ func (a *Announcer) isTold(ctx context.Context, d *sluice.DeadLetter) (bool, err
 	return !aboutSystem(sub.Pattern) && (sub.State == sluice.Active || d.EventID != "" || !a.toldExpired(sub.ID, time.Now())), nil
 }
 
-// publishUnknown is publishAll for events of which some may have been published so long ago that
-// the log has forgotten their ids.
+// publishUnknown is publishAll for events some of which may have been published before the dedup
+// window.
 func (a *Announcer) publishUnknown(ctx context.Context, namespace string, events []sluice.Event) error {
 	events, err := a.unknown(ctx, namespace, events)
 	if err != nil || len(events) == 0 {
@@ -114,7 +114,7 @@ func (a *Announcer) publishAll(ctx context.Context, namespace string, events []s
 	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
 	case sluice.NotFound:
 		return nil
-	case sluice.Conflict: // another publisher used one of our ids
+	case sluice.Conflict: // another publisher has used one of these ids
 		return a.publishRenamed(ctx, namespace, events)
 	}
 	return err
@@ -135,9 +135,9 @@ func (a *Announcer) publishRenamed(ctx context.Context, namespace string, events
 	return nil
 }
 
-// toldExpired reports whether it was announced within the hour that events of the subscription,
-// which has no owner, left the log unseen. In a log with very short retention these may have been
-// only the earlier announcements: without a limit that would go on for ever.
+// toldExpired reports whether the expiry of events of a subscription without an owner was announced
+// within the last hour. The limit is needed because in a log with very short retention the expired
+// events may be the earlier announcements themselves.
 func (a *Announcer) toldExpired(subscription string, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,11 +14,10 @@ import (
 
 // Namespaces lists the namespaces and their last announcements.
 type Namespaces interface {
-	// Revisions returns the revisions of the existing namespaces, and the last announced
-	// revision of each namespace with an announcement, published or (0) pending; both by name.
+	// Revisions returns the revisions of the existing namespaces, and the last announced revision
+	// of each namespace that has one; 0 is an announcement that is pending. Both are by name.
 	Revisions(ctx context.Context) (is, told map[string]uint64, err error)
-	// Untold returns the pending announcements of a namespace, oldest first, as far as
-	// they are stored with it.
+	// Untold returns the pending announcements that are stored with a namespace, oldest first.
 	Untold(ctx context.Context, name string) ([]sluice.Announcement, error)
 	// Told notes the announced revision.
 	Told(ctx context.Context, name string, revision uint64) error
@@ -34,9 +33,10 @@ type namespaceData struct {
 	New      json.RawMessage `json:"new,omitempty"`
 }
 
-// Namespace announces a change of a namespace, with the changed fields, in the default namespace,
-// because its own log comes and goes with it. It takes two seconds at most; a failure is logged,
-// and then it is announced within two minutes that the namespace has changed.
+// Namespace announces a change of a namespace, with the changed fields. It does so in the default
+// namespace, because the changed namespace's own log is created and deleted with it. It takes at
+// most two seconds. After a failure, which is logged, a later sweep announces within two minutes
+// that the namespace has changed.
 func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Namespace, old, now json.RawMessage) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()
@@ -48,8 +48,8 @@ func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Names
 	}
 }
 
-// StillUntold publishes the pending announcements of a namespace before it is deleted, which would
-// lose them. It takes two seconds at most; a failure is logged.
+// StillUntold publishes the pending announcements of a namespace that is about to be deleted, which
+// would lose them. It takes at most two seconds; a failure is logged.
 func (a *Announcer) StillUntold(ctx context.Context, name string) {
 	if a.opts.Namespaces == nil {
 		return
@@ -116,16 +116,16 @@ func (a *Announcer) tellNamespace(ctx context.Context, kind string, data namespa
 	return a.opts.Namespaces.Told(ctx, data.Name, last)
 }
 
-// overdue is a change of a namespace found unannounced at the last sweep. The process that makes a
-// change announces it at once, and may be about to: only a change that is found twice is announced
-// here.
+// overdue is a change of a namespace that the last sweep found unannounced. The process that makes
+// a change may be about to announce it, so a sweep announces only changes that it finds twice.
 type overdue struct {
 	kind     string
 	name     string
 	revision uint64
 }
 
-// sweepNamespaces announces changes that are still overdue, and returns those that are overdue now.
+// sweepNamespaces announces the changes in was that are still unannounced, and returns the other
+// unannounced ones.
 func (a *Announcer) sweepNamespaces(ctx context.Context, was map[overdue]bool) map[overdue]bool {
 	found := map[overdue]bool{}
 	if a.opts.Namespaces == nil {
@@ -135,7 +135,7 @@ func (a *Announcer) sweepNamespaces(ctx context.Context, was map[overdue]bool) m
 	for name, revision := range is {
 		mark, known := told[name]
 		switch {
-		case !known: // as before the first note
+		case !known: // first seen by a release with notes
 			err = errors.Join(err, a.opts.Namespaces.Told(ctx, name, revision))
 		case mark == 0:
 			found[overdue{sluice.TypeNamespaceCreated, name, revision}] = true

@@ -14,9 +14,9 @@ import (
 // orphansLimit limits the duration of the scan at start.
 const orphansLimit = 30 * time.Second
 
-// Orphaned announces that subscriptions of a namespace name a type that its catalogue does not have
-// any more (S2-47). It takes two seconds at most; a failure is logged. Servers that start at once
-// and observe the same announce it once.
+// Orphaned announces that subscriptions of a namespace name a type that its catalogue no longer has
+// (S2-47). It takes at most two seconds; a failure is logged. Servers that start at the same time
+// announce the same observation once.
 func (a *Announcer) Orphaned(ctx context.Context, of sluice.OrphanedType) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
 	defer cancel()
@@ -40,7 +40,7 @@ type Orphans struct {
 	Log   *slog.Logger
 }
 
-// Run announces, once, the types that subscriptions name and that are no longer in their catalogues
+// Run announces once the types that subscriptions name but that are no longer in their catalogues
 // (S2-47), and then waits for ctx.
 func (o Orphans) Run(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, orphansLimit)
@@ -75,7 +75,8 @@ func (o Orphans) announce(ctx context.Context) error {
 	return nil
 }
 
-// last returns the last system event about an orphan; the zero value if there is none in the log.
+// last returns the data of the last system event about an orphaned type; the zero value if the log
+// has none.
 func (o Orphans) last(ctx context.Context, of sluice.OrphanedType) (last sluice.OrphanedType, err error) {
 	state, err := o.State(ctx, of.Namespace, model.StateQuery{Path: sluice.EventTypePath(of.Type), Limit: 1})
 	if err != nil || len(state.Events) == 0 {

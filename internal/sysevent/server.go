@@ -13,8 +13,8 @@ type serverData struct {
 	Version string `json:"version"`
 }
 
-// Server publishes that a server has started or ends (S4-34), in the default namespace. It takes
-// two seconds at most; a failure is logged.
+// Server publishes in the default namespace that a server has started or is stopping (S4-34). It
+// takes at most two seconds; a failure is logged.
 func (a *Announcer) Server(ctx context.Context, kind, replica, version string) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()
@@ -23,9 +23,9 @@ func (a *Announcer) Server(ctx context.Context, kind, replica, version string) {
 	})
 }
 
-// Damaged announces damage found in the store, in the namespace of the damaged log; in the default
-// namespace if it is no log, or the log is missing. The data is the damage as GET /v1/storage shows
-// it. It takes two seconds at most; a failure is logged.
+// Damaged announces damage found in the store. It does so in the namespace of the damaged log, or
+// in the default namespace if the damage is not in a log or the log is missing. The data is the
+// damage as GET /v1/storage shows it. It takes at most two seconds; a failure is logged.
 func (a *Announcer) Damaged(ctx context.Context, d sluice.Damage) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
 	defer cancel()

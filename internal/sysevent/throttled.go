@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// throttled counts, for each subscription, the unannounced delays by limits.
+// throttled counts for each subscription the delays by limits that are not announced yet.
 type throttled struct {
-	fresh chan struct{} // a subscription is delayed that was not lately
+	fresh chan struct{} // signals a delay of a subscription that was not delayed recently
 
 	mu     sync.Mutex
 	counts map[string]*count // by subscription
@@ -28,11 +28,12 @@ type throttledData struct {
 	ID     string       `json:"id"`
 	State  sluice.State `json:"state"`
 	Reason string       `json:"reason"`
-	Count  int          `json:"count"` // times since the event before
+	Count  int          `json:"count"` // delays since the previous event
 }
 
-// Throttled announces that a limit delayed a subscription: at once the first time, then at most
-// once a second for each subscription, with the number of delays since. It returns at once.
+// Throttled announces that a limit delayed a subscription. The first delay is announced at once,
+// later ones at most once a second for each subscription, with the number of delays since. It
+// returns at once.
 func (a *Announcer) Throttled(sub *sluice.Subscription, reason string) {
 	if aboutSystem(sub.Pattern) {
 		return // each of its events would delay it further
@@ -48,11 +49,11 @@ func (a *Announcer) Throttled(sub *sluice.Subscription, reason string) {
 	c.n++
 	t.mu.Unlock()
 	if known {
-		return // Run looks again within a second
+		return // Run checks again within a second
 	}
 	select {
 	case t.fresh <- struct{}{}:
-	default: // it is about to look
+	default: // it is about to check
 	}
 }
 

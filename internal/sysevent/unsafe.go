@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// markSettled is how long the process that stored a mark has for announcing it.
+// markSettled is the time in which the process that stored a mark must announce it before others
+// do.
 const markSettled = 10 * time.Second
 
 // unsafeData is the data of producer_unsafe.
@@ -24,7 +25,7 @@ type unsafeData struct {
 	Hops     int         `json:"hops"`
 }
 
-// Unsafe announces a marked producer, if its mark is stored as to be announced. It returns at once.
+// Unsafe announces a marked producer, if its mark is stored as one to announce. It returns at once.
 func (a *Announcer) Unsafe(is sluice.Unsafe) {
 	if is.Told == nil || !is.Told.At.Equal(is.LastAt) {
 		return
@@ -57,7 +58,7 @@ func (a *Announcer) firstOf(id string) bool {
 	return true
 }
 
-// sweepMarks announces marks that their process stored but did not announce.
+// sweepMarks announces marks that another process stored but did not announce.
 func (a *Announcer) sweepMarks(ctx context.Context) {
 	if a.opts.Marks == nil {
 		return

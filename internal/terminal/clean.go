@@ -10,19 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// Everything that is printed is cleaned in one of these ways: other parties choose receivers'
-// answers, events' types and ids, descriptions and the messages of servers, and a terminal obeys
-// some of their characters.
+// All output is cleaned in one of these ways. Other parties choose the answers of receivers, the
+// types and ids of events, descriptions and the messages of servers, and a terminal interprets some
+// characters as commands.
 
-// Clean is text that was cleaned; say and complain print it unchanged.
+// Clean is text that was cleaned. Say and Complain print it unchanged.
 type Clean string
 
-// obeyed reports whether a terminal obeys the rune, or reorders others because of it: C0 and C1
-// controls, DEL, and the controls of bidirectional text.
+// obeyed reports whether a terminal interprets the rune as a command or reorders text because of
+// it: C0 and C1 controls, DEL, and the controls of bidirectional text.
 func obeyed(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
-// Harmless returns text as one line without characters that a terminal obeys: white space becomes a
-// space; others, and invalid UTF-8, become question marks.
+// Harmless returns text as one line without control characters. White space becomes a space; other
+// control characters and invalid UTF-8 become question marks.
 func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -35,7 +35,7 @@ func Harmless(text string) string {
 	}, text)
 }
 
-// HarmlessLines is harmless for text of several lines.
+// HarmlessLines is Harmless for text of several lines.
 func HarmlessLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -68,8 +68,8 @@ func cleanedOne(arg any) any {
 	return arg // numbers and their named types
 }
 
-// EncodeJSON returns a value as JSON with a line feed behind it. Characters that a terminal obeys
-// are escaped, which programs read as the same value.
+// EncodeJSON returns a value as JSON followed by a line feed. It escapes control characters, which
+// does not change the value.
 func EncodeJSON(value any, indent string) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -81,8 +81,7 @@ func EncodeJSON(value any, indent string) ([]byte, error) {
 	return EscapedJSON(text.Bytes()), nil
 }
 
-// EscapedJSON returns JSON with escapes for characters that a terminal obeys. Line feeds are those
-// between its tokens.
+// EscapedJSON returns JSON with escapes for control characters. It keeps line feeds between tokens.
 func EscapedJSON(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {

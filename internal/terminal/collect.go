@@ -4,7 +4,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
-// Collect reads the parts of a list until it has limit elements (0: all).
+// Collect reads the pages of a list until it has limit elements; 0 reads all.
 func Collect[T any](limit int, next func(cursor string, most int) (client.Page[T], error)) ([]T, error) {
 	const part = 1000
 	if limit < 0 {

@@ -36,13 +36,13 @@ func (p Painter) Paint(code, text string) Clean {
 	return Clean("\x1b[" + code + "m" + text + "\x1b[0m")
 }
 
-// Named paints a name in its own colour, which is the same every time and everywhere. Red and
-// yellow are reserved for failures.
+// Named paints a name in a colour that depends only on the name. Red and yellow are reserved for
+// failures.
 func (p Painter) Named(name string) Clean {
 	codes := [...]string{"32", "34", "35", "36", "92", "94", "95", "96", "1;32", "1;34", "1;35", "1;36"}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name)) // it never fails
 	sum := hash.Sum32()
-	sum ^= sum >> 15 // the low bits alone are too alike for similar names
+	sum ^= sum >> 15 // the low bits of similar names are too alike
 	return p.Paint(codes[sum%uint32(len(codes))], name)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Confirmation is for commands that cannot be undone: permanent deletion, lost places in a log,
-// revoked rights that cancel subscriptions, events that are sent again. A change that a command can
-// reverse needs no question.
+// Confirmation is for commands that cannot be undone: permanent deletions, lost positions in a log,
+// revocations that cancel subscriptions, and events that are sent again. A change that another
+// command can reverse needs no confirmation.
 type Confirmation struct {
 	Yes bool `help:"Skip the confirmation; required without a terminal."`
 }
@@ -41,13 +41,14 @@ func (a Confirmation) Confirm(s *Session, question func() (string, error)) error
 	return errors.New("nothing was done; answer y, or pass --yes")
 }
 
-// Question returns a question that needs nothing from the server.
+// Question returns a question that can be built without a request to the server.
 func Question(format string, args ...any) func() (string, error) {
 	return func() (string, error) { return fmt.Sprintf(format, args...), nil }
 }
 
-// Counted returns a count's part of a question, and nothing if the caller may not see it. An error
-// means that there is nothing to ask about, or no server.
+// Counted returns the part of a question with a count, from the error of reading the count. It
+// returns "" if the caller may not see the count. Any other error is returned: the resource does
+// not exist, or the server does not respond.
 func Counted(err error, format string, args ...any) (string, error) {
 	if code := sluice.CodeOf(err); code == sluice.Forbidden || code == sluice.CapabilityRequired {
 		return "", nil

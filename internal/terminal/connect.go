@@ -67,7 +67,8 @@ func CheckServer(text string) error {
 	return nil
 }
 
-// BearerToken returns the token to send. A remote server never gets the root token of a local one.
+// BearerToken returns the token to send. The root token in a data directory is only for the server
+// of that directory, never for one that a flag names.
 func (s *Session) BearerToken() (string, error) {
 	if s.Token != "" || s.Server != "" {
 		return s.Token, nil

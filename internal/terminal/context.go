@@ -19,11 +19,11 @@ const (
 	currentFile   = "current" // has the name of the context in use
 )
 
-// Context is a server with what a command needs to use it. Empty fields are not set.
+// Context is a server with the settings that a command needs to use it. Empty fields are not set.
 type Context struct {
 	Server    string `json:"server"`
 	Token     string `json:"token,omitempty"`
-	TokenFile string `json:"token_file,omitempty"` // instead of Token; it is read at each command
+	TokenFile string `json:"token_file,omitempty"` // instead of Token; each command reads it
 	Namespace string `json:"namespace,omitempty"`  // the default of --ns
 	CA        string `json:"ca,omitempty"`
 	Cert      string `json:"cert,omitempty"`
@@ -45,15 +45,15 @@ func (c Context) BearerToken() (string, error) {
 // Contexts is the directory of the user's contexts, readable by the user only.
 type Contexts struct{ dir string }
 
-// Contexts returns the contexts of the user. An error if the environment names no directory for
-// them.
+// Contexts returns the contexts of the user. It returns an error if the environment names no
+// directory for them.
 func (s *Session) Contexts() (Contexts, error) {
 	dir, err := s.configDir()
 	return Contexts{filepath.Join(dir, "contexts")}, err
 }
 
-// ListenSecret returns the secret with which listen signs: it is generated once for the user of
-// this machine, or each time if there is no directory for it.
+// ListenSecret returns the secret with which the command listen signs. It generates one secret for
+// the user of this machine, or a new one at each call if there is no directory to keep it in.
 func (s *Session) ListenSecret() (string, error) {
 	dir, noDir := s.configDir()
 	file := filepath.Join(dir, "listen.secret")
@@ -184,7 +184,7 @@ func (c Contexts) Current() (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// Use makes a context the one in use; an empty name: none.
+// Use makes a context the one in use. An empty name means none.
 func (c Contexts) Use(name string) error {
 	if name == "" {
 		err := os.Remove(filepath.Join(c.dir, currentFile))
@@ -196,7 +196,7 @@ func (c Contexts) Use(name string) error {
 	return c.write(currentFile, []byte(name+"\n"))
 }
 
-// write replaces a file as a whole; only the user can read it.
+// write replaces a file atomically. Only the user can read it.
 func (c Contexts) write(name string, text []byte) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return fmt.Errorf("create the directory of the configuration: %w", err)

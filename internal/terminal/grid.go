@@ -55,8 +55,8 @@ func outcomeColumns() []string {
 	return []string{"STATE", "STATUS", "OUTCOME", "HEALTH", "BREAKER", "RESULT", "CHECK"}
 }
 
-// colourOf returns the colour of an outcome in a column: a status of HTTP, or a word; empty for
-// other text.
+// colourOf returns the colour of an outcome in a column, which is an HTTP status or a word; empty
+// for other text.
 func colourOf(column, cell string) string {
 	word, _, _ := strings.Cut(strings.TrimSpace(cell), " ")
 	word = strings.TrimRight(word, ":,")
@@ -85,8 +85,8 @@ func colourOf(column, cell string) string {
 	return ""
 }
 
-// sinceOrUntil returns a time in the form of FormatTime as people say it, "12s ago" or "in 5m", and
-// other text as it is.
+// sinceOrUntil converts a time in the form of FormatTime to a relative one, "12s ago" or "in 5m".
+// It returns other text unchanged.
 func sinceOrUntil(cell string, now time.Time) string {
 	at, err := time.Parse(time.RFC3339, cell)
 	if err != nil || !strings.HasSuffix(cell, "Z") {

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// Grace is how long work in flight may take to end after a signal.
+// Grace is how long work in flight may continue after a signal.
 const Grace = 5 * time.Second
 
 // UntilSignalled returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, with a cause
 // that names the signal, and the function that ends it. A second SIGINT ends the process at once.
-// An ignored SIGHUP stays ignored, for nohup. A write to a closed pipe is an error and no signal.
+// An ignored SIGHUP stays ignored, for nohup. A write to a closed pipe is an error, not a signal.
 func UntilSignalled(parent context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -35,17 +35,17 @@ func UntilSignalled(parent context.Context) (context.Context, context.CancelCaus
 	return ctx, cancel
 }
 
-// errOutputClosed says that stdout was closed by its reader.
+// errOutputClosed means that the reader of stdout has closed it.
 var errOutputClosed = errors.New("stdout was closed by its reader")
 
-// PipeWriter is stdout. It ends the command's context when its reader has left.
+// PipeWriter is stdout. It ends the command's context when the reader has closed the pipe.
 type PipeWriter struct {
 	io.Writer
 
 	Cancel context.CancelCauseFunc
 }
 
-// Write returns errOutputClosed when the reader has left.
+// Write returns errOutputClosed when the reader has closed the pipe.
 func (o PipeWriter) Write(p []byte) (int, error) {
 	n, err := o.Writer.Write(p)
 	if errors.Is(err, syscall.EPIPE) {
@@ -55,8 +55,8 @@ func (o PipeWriter) Write(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a writer returns the error of the writer below it
 }
 
-// Outliving returns a context that ends a while after its parent was cancelled, and with the parent's deadline. Call the
-// function when the work is done.
+// Outliving returns a context that ends a time after its parent was cancelled, or at the parent's
+// deadline. The caller must call the function when the work is done.
 func Outliving(parent context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	var mu sync.Mutex
@@ -84,9 +84,9 @@ func Outliving(parent context.Context, by time.Duration) (context.Context, conte
 	}
 }
 
-// patient sends requests. A change in flight when its context is cancelled has the grace time to be
-// answered, so that its result is printed and a secret that is shown once is not lost. A read is
-// cut off.
+// patient sends requests. When the context of a change in flight is cancelled, patient waits up to
+// Grace for the response, so that the command prints the result and does not lose a secret that is
+// shown once. It cancels reads at once.
 type patient struct{ http.RoundTripper }
 
 // RoundTrip sends one request.

@@ -59,7 +59,7 @@ func OpenEvents(file string, stdin io.Reader) (*EventReader, error) {
 	return l, nil
 }
 
-// Next returns up to n events; otherwise provides a line's missing attributes.
+// Next returns up to n events. Otherwise provides the attributes that a line lacks.
 func (l *EventReader) Next(n int, otherwise sluice.Event) ([]sluice.Event, error) {
 	var events []sluice.Event
 	for len(events) < n {

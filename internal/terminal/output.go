@@ -29,7 +29,7 @@ func (s *Session) Show(value any, table func() error) error {
 	return table()
 }
 
-// PrintLine prints a value of a stream of values: as one line, or one document of YAML.
+// PrintLine prints one of a series of values, as one line or one YAML document.
 func (s *Session) PrintLine(value any) error {
 	switch s.Output {
 	case FormatYAML:
@@ -88,8 +88,8 @@ func elements(value any) []any {
 	return all
 }
 
-// nameOf returns the field of a value that other commands take as an argument; empty if it has
-// none.
+// nameOf returns the field of a value that other commands take as an argument; empty if the value
+// has none.
 func nameOf(value any) string {
 	text, err := EncodeJSON(value, "")
 	var fields map[string]any
@@ -169,7 +169,7 @@ func columnOf(names, cells []string, i int) string {
 	return ""
 }
 
-// Facts prints names and values, one pair a line, without those that are empty.
+// Facts prints names and values, one pair a line. It omits empty values.
 func (s *Session) Facts(pairs ...string) error {
 	var rows [][]string
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -196,7 +196,7 @@ func FormatTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// By names the actor, if known.
+// By returns " by " and the actor; "" if the actor is unknown.
 func By(who string) string {
 	if who == "" {
 		return ""
@@ -220,7 +220,7 @@ func OrDash(s string) string {
 	return s
 }
 
-// FormatDuration is a duration in few characters: 168h rather than 168h0m0s.
+// FormatDuration returns a duration in its short form: 168h rather than 168h0m0s.
 func FormatDuration(d sluice.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

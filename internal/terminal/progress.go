@@ -32,7 +32,7 @@ func (p *Progress) Advance(done int64) {
 			progressbar.OptionClearOnFinish(),
 		)
 	}
-	_ = p.bar.Set64(done) // a bar that cannot be drawn is no reason to stop
+	_ = p.bar.Set64(done) // ignore a bar that cannot be drawn
 }
 
 // Close removes the bar. It can be called twice.

@@ -17,7 +17,7 @@ import (
 const (
 	ExitFailure = 1                          // the request failed
 	ExitUsage   = 2                          // the command line is invalid
-	ExitPipe    = 128 + int(syscall.SIGPIPE) // stdout was closed by its reader, as shells write it
+	ExitPipe    = 128 + int(syscall.SIGPIPE) // the reader of stdout has closed it; the status that shells use
 )
 
 // The formats of output, besides the table.
@@ -40,7 +40,7 @@ type Flags struct {
 	Cert   string `help:"PEM file of a client certificate, if the server requires one." env:"SLUICE_CERT" placeholder:"FILE" group:"common"`
 	Key    string `help:"PEM file of the client certificate's key." env:"SLUICE_KEY" placeholder:"FILE" group:"common"`
 	Data   string `help:"Data directory of the server on this machine." env:"SLUICE_DATA" placeholder:"DIR" group:"common"`
-	// The parser reads it, before the other flags.
+	// The parser reads Context before the other flags.
 	Context string `help:"Context with the server, the token and the namespace; default: the one in use (sluice context)." env:"SLUICE_CONTEXT" placeholder:"NAME" group:"common"`
 	Output  string `short:"o" help:"Output format: table, wide (with full times), json, jsonl (a line for each element), yaml or name." enum:"table,wide,json,jsonl,yaml,name" default:"table" placeholder:"table" group:"common"`
 
@@ -67,10 +67,10 @@ type UsageError struct{ error }
 // Unwrap returns the cause.
 func (u UsageError) Unwrap() error { return u.error }
 
-// Usage returns the error as one of the command line.
+// Usage marks an error as one of the command line.
 func Usage(err error) error { return UsageError{err} }
 
-// Usagef is Usage of a formatted message.
+// Usagef is Usage for a formatted message.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
 // Fail prints an error and returns the status for it.
@@ -123,8 +123,8 @@ func (s *Session) tlsAdvice(err error) string {
 	return ""
 }
 
-// brokenOff reports whether a server that speaks TLS ended the connection, its signal for a missing
-// certificate.
+// brokenOff reports whether a server that speaks TLS ended the connection, which is how it rejects
+// a client without a certificate.
 func (s *Session) brokenOff(err error) bool {
 	remote, ok := errors.AsType[*net.OpError](err)
 	cut := errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || ok && remote.Op == "remote error" ||

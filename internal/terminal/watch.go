@@ -10,13 +10,13 @@ import (
 // watchEvery is the interval of --watch.
 const watchEvery = 2 * time.Second
 
-// Watching is for lists and states that can be shown again and again.
+// Watching adds --watch to commands that show a list or a state.
 type Watching struct {
 	Watch bool `short:"w" help:"Show it again every two seconds, until interrupted."`
 }
 
-// Repeat shows something once, or with --watch until the context ends. On a terminal, each time
-// replaces the one before; a failure after the first time is shown and does not end it.
+// Repeat shows something once, or with --watch until the context ends. On a terminal, each output
+// replaces the previous one. A failure after the first time is shown, and the repetition continues.
 func (w Watching) Repeat(ctx context.Context, s *Session, show func() error) error {
 	if !w.Watch {
 		return show()
@@ -38,7 +38,7 @@ func (w Watching) Repeat(ctx context.Context, s *Session, show func() error) err
 	}
 }
 
-// again shows something in one write, so that the terminal does not flicker.
+// again shows the output in one write, so that the terminal does not flicker.
 func (s *Session) again(show func() error, first bool) error { //nolint:revive // flag-parameter: the first failure ends it
 	stdout := s.Stdout
 	var page bytes.Buffer
