@@ -1,6 +1,6 @@
 // Package backup writes the whole store of a Sluice to a directory, and restores such a directory
-// into an empty store. No server may use the store in the meantime: only then are records, logs and
-// consumer positions consistent.
+// into an empty store. No server may use the store meanwhile, so that records, logs and consumer
+// positions are consistent.
 //
 // The directory contains a snapshot of each stream, as JetStream creates it
 // (streams/<name>.tar.s2), the server's own files (keys/), and manifest.json, which is written
@@ -72,17 +72,17 @@ type File struct {
 	SHA256 string `json:"sha256"` // in hex
 }
 
-// Options are a backup's extent and its progress callback.
+// Options are the settings of a backup or a restore.
 type Options struct {
 	Version  string
 	Prefix   string                  // of the names of the streams
 	Data     string                  // the data directory
-	Keys     []string                // names of the backup's files in Data; missing ones are left out
+	Keys     []string                // names of the files in Data to back up; missing ones are skipped
 	Now      time.Time               // time of the backup
 	Progress func(done, total int64) // bytes, total -1 if unknown; nil: no callback
 }
 
-// Write writes a backup into a directory that is empty or does not exist. Returns an error if a
+// Write writes a backup into a directory that is empty or does not exist. It returns an error if a
 // server serves the store.
 func Write(ctx context.Context, store Store, dir string, opts Options) (Manifest, error) {
 	if err := unserved(ctx, store); err != nil {
@@ -124,8 +124,8 @@ func Write(ctx context.Context, store Store, dir string, opts Options) (Manifest
 	return m, m.write(dir)
 }
 
-// unserved returns an error if a server serves the store: concurrent changes would be half in a
-// backup.
+// unserved returns an error if a server serves the store, because a backup would have only parts of
+// concurrent changes.
 func unserved(ctx context.Context, store Store) error {
 	replicas, err := store.Replicas(ctx)
 	if err != nil {

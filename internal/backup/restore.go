@@ -17,7 +17,7 @@ import (
 )
 
 // Open checks that every file of a backup is present, complete and unchanged, and returns the
-// manifest. It calls progress with the number of bytes read.
+// manifest. It calls progress, unless that is nil, with the number of bytes read.
 func Open(ctx context.Context, dir string, progress func(done, total int64)) (Manifest, error) {
 	m, err := readManifest(dir)
 	if err != nil {
@@ -96,14 +96,14 @@ func (f File) check(ctx context.Context, path string, count io.Writer) error {
 	return nil
 }
 
-// RestoreKeys copies the server's own files into a data directory. An existing file has to be the
-// same.
+// RestoreKeys copies the server's own files into a data directory. It returns an error if a
+// different file exists there.
 func (m Manifest) RestoreKeys(dir, data string) error {
 	to, err := os.OpenRoot(data)
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	defer func() { _ = to.Close() }() // it is a name
+	defer func() { _ = to.Close() }() // only a handle
 	for _, key := range m.Keys {
 		content, err := os.ReadFile(filepath.Join(filepath.Clean(dir), keysDir, key.Name))
 		if err != nil {
@@ -139,8 +139,8 @@ func Vacant(ctx context.Context, store Store) error {
 	return nil
 }
 
-// Restore creates the streams of a backup in a store that is Vacant. Each has to match the
-// manifest. A restore that was cut off leaves a store that is not vacant: empty it and begin again.
+// Restore creates the streams of a backup in a store that is Vacant, and compares each with the
+// manifest. An interrupted restore leaves a store that is not vacant; empty it before the next one.
 func (m Manifest) Restore(ctx context.Context, store Store, dir string, opts Options) error {
 	count := &counter{tell: opts.Progress, total: m.bytes()}
 	for _, s := range m.Streams {
@@ -169,7 +169,7 @@ func restoreStream(ctx context.Context, store Store, dir string, s Stream, count
 
 // bounded is a reader that ends with a context.
 type bounded struct {
-	ctx  context.Context //nolint:containedctx // a reader has no other way to learn of its end
+	ctx  context.Context //nolint:containedctx // Read has no parameter for it
 	from io.Reader
 }
 

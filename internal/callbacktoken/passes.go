@@ -1,6 +1,6 @@
-// Package callbacktoken signs and verifies callback tokens and tickets: JSON Web Tokens with HMAC-SHA256,
-// by keys shared by all replicas. Each engine defines its own claims; no claim of one engine may
-// have a meaning in another, so that a token of one is never valid for another.
+// Package callbacktoken signs and verifies callback tokens and tickets: JSON Web Tokens with
+// HMAC-SHA256 and keys that all replicas share. Each engine defines its own claims. No claim of one
+// engine may have a meaning in another, so that a token of one is never valid for another.
 package callbacktoken
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Keys are the token keys: at least 32 bytes each, the newest first. The newest signs, all of them
-// verify.
+// Keys provides the token keys, each of at least 32 bytes, the newest first. The newest signs, and
+// all of them verify.
 type Keys interface{ WakeKeys() [][]byte }
 
 // Term is the part of a token's claims with its expiry. Claims embed it.
@@ -43,7 +43,8 @@ func Sign(keys Keys, claims jwt.Claims) (string, error) {
 	return pass, nil
 }
 
-// Read returns a token's claims. With ErrExpired it returns them, too, with ErrForged none.
+// Read verifies a token and returns its claims. With ErrExpired it also returns the claims; with
+// ErrForged it returns none.
 func Read[C any, P interface {
 	*C
 	jwt.Claims

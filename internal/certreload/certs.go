@@ -1,7 +1,7 @@
 // Package certreload reloads certificates from files when they change. A file is checked when its
 // content is needed, at most once a second, so no goroutine runs and no notification is needed: the
-// next handshake after a renewal uses the new certificate. Unreadable files, and certificates and
-// keys that do not match (yet), leave the previous certificate in use.
+// next handshake after a renewal uses the new certificate. If the files are unreadable, or the
+// certificate and the key do not match (yet), the previous certificate stays in use.
 package certreload
 
 import (
@@ -28,8 +28,8 @@ type Reloader struct {
 	files watched[*tls.Certificate]
 }
 
-// New reads a certificate, with those between it and its authority, and its private key, both in
-// PEM. An error names the wrong file.
+// New reads a certificate, with its intermediate certificates, and its private key, both in PEM. An
+// error names the file.
 func New(cert, key string) (*Reloader, error) {
 	r := &Reloader{}
 	r.files = watched[*tls.Certificate]{names: []string{cert, key}, parse: parsePair}
@@ -66,7 +66,7 @@ type Authorities struct {
 	files watched[*x509.CertPool]
 }
 
-// NewAuthorities reads a PEM file of one certificate or more.
+// NewAuthorities reads a PEM file with one or more certificates.
 func NewAuthorities(file string) (*Authorities, error) {
 	a := &Authorities{}
 	a.files = watched[*x509.CertPool]{names: []string{file}, parse: parsePool}
@@ -84,7 +84,7 @@ func parsePool(content [][]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Pool returns the authorities in force. It must not be changed.
+// Pool returns the authorities in force. The caller must not change it.
 func (a *Authorities) Pool() *x509.CertPool { return a.files.value(time.Now(), a.Complain) }
 
 // watched is a value derived from files.
@@ -110,7 +110,7 @@ func (w *watched[T]) start() error {
 	return nil
 }
 
-// value returns the files' present value. It calls complain once for unusable content.
+// value returns the current value of the files. It calls complain once for unusable content.
 func (w *watched[T]) value(now time.Time, complain func(error)) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,8 +13,8 @@ func Server(cert, key string, complain func(error)) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.GetCertificate}, nil
 }
 
-// RequireClients makes a server require certificates of clients, signed by the authorities of a
-// file, which is reloaded. The configuration is otherwise complete.
+// RequireClients makes a server require client certificates that are signed by the authorities in a
+// file, which is reloaded. Call it when settings are otherwise complete.
 func RequireClients(settings *tls.Config, authorities string, complain func(error)) error {
 	trusted, err := NewAuthorities(authorities)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package clientgen writes the generated part of the clients in TypeScript and Python: the types
-// and the operations of an OpenAPI document. It covers what the document of this server uses, and
-// returns an error for anything else.
+// Package clientgen generates parts of the clients in TypeScript and Python: the types and the
+// operations of an OpenAPI document. It supports the features that this server's document uses, and
+// returns an error for any other.
 package clientgen
 
 // Files returns the generated files of both clients, by their names in this repository.

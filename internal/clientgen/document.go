@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// document is the part of an OpenAPI document that clients are made of.
+// document is the part of an OpenAPI document from which clients are generated.
 type document struct {
 	Paths      map[string]map[string]json.RawMessage `json:"paths"`
 	Components struct {
@@ -87,8 +87,8 @@ func resolve[T any](ref string, it T, all map[string]T) T {
 	return all[named(ref)]
 }
 
-// flat returns a schema with its references and the parts of allOf merged into it. Its own
-// description wins.
+// flat returns a schema with its references and the parts of allOf merged into it. The schema's own
+// description takes precedence.
 func (d *document) flat(s *schema) *schema {
 	if s.Ref != "" {
 		return d.flat(d.Components.Schemas[named(s.Ref)])
@@ -120,8 +120,8 @@ func (d *document) flat(s *schema) *schema {
 	return &merged
 }
 
-// only returns the reference of an allOf that adds nothing to it, such as one with another
-// description.
+// only returns the reference of a schema that is nothing but a reference, perhaps in an allOf with
+// a description of its own; "" for other schemas.
 func (s *schema) only() string {
 	if s.Ref != "" {
 		return s.Ref
@@ -132,8 +132,8 @@ func (s *schema) only() string {
 	return ""
 }
 
-// additional returns the schema of the members of an object that it does not name; nil if there are
-// none or nothing is said about them.
+// additional returns the schema of the unnamed members of an object; nil if it has none or does not
+// mention them.
 func (s *schema) additional() (*schema, error) {
 	switch text := string(s.Additional); text {
 	case "", "false":

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// expr is a type as each language writes it.
+// expr is a type expression in each language.
 type expr struct{ ts, py string }
 
 func unknown() expr { return expr{"unknown", "Any"} }
@@ -31,7 +31,7 @@ type field struct {
 	required bool
 }
 
-// model is what both languages are written from.
+// model holds the types and operations from which both clients are generated.
 type model struct {
 	doc   *document
 	types map[string]*typ
@@ -59,7 +59,8 @@ func (m *model) sorted() []*typ {
 	return slices.SortedFunc(maps.Values(m.types), func(a, b *typ) int { return cmp.Compare(a.name, b.name) })
 }
 
-// ref returns the type of a named schema, and adds it and all that it needs.
+// ref returns the type of a named schema, and adds it to the model with all types that it refers
+// to.
 func (m *model) ref(name string) (expr, error) {
 	s := m.doc.Components.Schemas[name]
 	if s == nil {
@@ -68,7 +69,7 @@ func (m *model) ref(name string) (expr, error) {
 	return m.define(name, s)
 }
 
-// define adds a named type, unless it is there.
+// define adds a named type, unless the model has it.
 func (m *model) define(name string, s *schema) (expr, error) {
 	if there := m.types[name]; there != nil {
 		if there.from != s {
@@ -77,7 +78,7 @@ func (m *model) define(name string, s *schema) (expr, error) {
 		return expr{name, name}, nil
 	}
 	t := &typ{name: name, doc: sentence(s.Description), from: s}
-	m.types[name] = t // before its fields, which may refer to it
+	m.types[name] = t // set before its fields, which may refer to it
 	of := m.doc.flat(s)
 	if len(of.Properties) == 0 {
 		alias, err := m.plain(name, of)
@@ -182,7 +183,8 @@ func array(item expr) expr {
 	return expr{item.ts + "[]", "list[" + item.py + "]"}
 }
 
-// union returns the type of one of several schemas. Objects are named after a member that they require.
+// union returns the union of the types of several schemas. It names objects after a member that
+// they require.
 func (m *model) union(name string, all []*schema) (expr, error) {
 	each := make([]expr, len(all))
 	for i, s := range all {
@@ -232,7 +234,7 @@ func literals(values []any) (expr, error) {
 	return expr{strings.Join(ts, " | "), "Literal[" + strings.Join(py, ", ") + "]"}, nil
 }
 
-// camel turns a name with underscores or hyphens into a part of a type's name.
+// camel converts a name with underscores or hyphens to a part of a type's name.
 func camel(name string) string {
 	var b strings.Builder
 	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '_' || r == '-' }) {

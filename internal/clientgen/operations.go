@@ -18,16 +18,16 @@ const (
 	frames             // server-sent events
 )
 
-// op is an operation as both languages write it.
+// op is an operation of the clients.
 type op struct {
 	id, method, path, summary string
 
-	args    []arg // those of the path in its order, the body, then the others
+	args    []arg // those in the path in order, then the body, then the others
 	kind    kind
 	returns expr
 }
 
-// arg is an argument. Its name is that of the wire, in snake case for headers.
+// arg is an argument. Its name is that in the request; those of headers are in snake case.
 type arg struct {
 	name, wire string
 	in         string // path, query, header, body or media
@@ -35,14 +35,15 @@ type arg struct {
 	required   bool
 }
 
-// notCalled has the operations that clients do not have: CORS, HEAD of the health checks, and
-// callbacks, whose URL comes with the notice and must not be built.
+// notCalled matches the operations that clients do not have: CORS, HEAD of the health checks, and
+// callbacks, for which a worker must use the URL in the notice.
 var notCalled = regexp.MustCompile(`^(headLivez|headHealthz|headReadyz|callback|.*Options)$`)
 
 // HasOperation reports whether the clients have a method for an operation.
 func HasOperation(id string) bool { return !notCalled.MatchString(id) }
 
-// Argument returns the name of an argument in TypeScript: that of the wire, in snake case for headers.
+// Argument returns the name of an argument in TypeScript: that in the request; those of headers are
+// in snake case.
 func Argument(name string) string { return snake(name) }
 
 // PythonName returns the name of an operation or an argument in Python.
@@ -102,7 +103,7 @@ func (m *model) op(method, path string, o *operation) (op, error) {
 	return one, err
 }
 
-// sortArgs puts the names in the path first, then the body, then what is required.
+// sortArgs sorts the arguments: those in the path first, then the body, then the required ones.
 func sortArgs(args []arg, path string) {
 	rank := func(a arg) int {
 		switch {
@@ -119,7 +120,7 @@ func sortArgs(args []arg, path string) {
 	slices.SortStableFunc(args, func(a, b arg) int { return rank(a) - rank(b) })
 }
 
-// body returns the argument of a request body, and its content type where there is a choice.
+// body returns the argument for a request body, and one for its content type if there is a choice.
 func (m *model) body(o *operation) ([]arg, error) {
 	b := resolve(o.RequestBody.Ref, *o.RequestBody, m.doc.Components.RequestBodies)
 	var all []expr
@@ -145,7 +146,7 @@ func (m *model) body(o *operation) ([]arg, error) {
 	return args, nil
 }
 
-// result returns how the responses of success are read, and their type.
+// result returns how successful responses are read, and their type.
 func (m *model) result(method string, o *operation) (kind, expr, error) {
 	var all []expr
 	for _, status := range slices.Sorted(maps.Keys(o.Responses)) {
@@ -172,7 +173,7 @@ func (m *model) result(method string, o *operation) (kind, expr, error) {
 	return parsed, join(all), nil
 }
 
-// response returns how a response is read, and its type, which gets the name if it needs one.
+// response returns how a response is read, and its type. Name is for a type that has none.
 func (m *model) response(name string, r content) (kind, expr, error) {
 	events, hasEvents := r.Content["text/event-stream"]
 	_, hasBytes := r.Content["*/*"]
@@ -198,7 +199,7 @@ func isJSON(media string) bool {
 
 var capital = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
-// snake turns an operation's id or the name of a header into snake case.
+// snake converts the id of an operation or the name of a header to snake case.
 func snake(name string) string {
 	return strings.ToLower(strings.ReplaceAll(capital.ReplaceAllString(name, "${1}_$2"), "-", "_"))
 }

@@ -47,7 +47,7 @@ func pyClass(b *strings.Builder, t *typ) {
 	b.WriteString("\n")
 }
 
-// pyDict writes an object that has a member whose name is reserved, or not one of Python.
+// pyDict writes an object with a member name that is reserved or not valid in Python.
 func pyDict(b *strings.Builder, t *typ) {
 	fmt.Fprintf(b, "%s = TypedDict(\n    %q,\n    {\n", t.name, t.name)
 	for _, f := range t.fields {

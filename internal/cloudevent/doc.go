@@ -1,3 +1,3 @@
-// Package cloudevent parses events: CloudEvents in structured, binary and batch mode, the short form
-// in plain JSON, and lines of these that programs print.
+// Package cloudevent parses events: CloudEvents in structured, binary and batch mode, events in the
+// short form in plain JSON, and the lines of JSON that programs print.
 package cloudevent

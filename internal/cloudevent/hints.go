@@ -2,7 +2,7 @@ package cloudevent
 
 import "github.com/sluice-io/sluice/internal/strictjson"
 
-// JSONHints returns the fields that users of other services write, and those of an event.
+// JSONHints returns hints for fields that users of other services may write by mistake.
 func (*shortForm) JSONHints() strictjson.Hints {
 	all := strictjson.Hints{"": {Example: `{"path":"/orders/42","type":"order.created","data":{"total":99}}`}}
 	for _, same := range []struct {

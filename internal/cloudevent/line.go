@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// ParseLine returns the event of one JSON text: a CloudEvent or the short form. Unlike in a request,
-// a namespace in it is kept. Code InvalidRequest; Forbidden for reserved values.
+// ParseLine returns the event of one JSON text: a CloudEvent or the short form. Unlike Parse, it
+// keeps a namespace in the event. Codes InvalidRequest; Forbidden for reserved values.
 func ParseLine(line []byte) (sluice.Event, error) {
 	if err := strictjson.CheckEvents(line); err != nil {
 		return sluice.Event{}, err

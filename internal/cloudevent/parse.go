@@ -68,7 +68,8 @@ func isBinary(header http.Header) bool {
 	return header.Get("Ce-Specversion") != "" || header.Get("Ce-Id") != "" || header.Get("Ce-Type") != ""
 }
 
-// parseArray parses the elements one at a time, so that a long array costs no more than a batch.
+// parseArray parses the elements one at a time, so that an array above the limit costs no more than
+// a batch.
 func parseArray(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
 	items, err := jsonarray.Split(body, MaxBatch)
 	switch {
@@ -108,7 +109,7 @@ type shortForm struct {
 	Subject string          `json:"subject"`
 	Time    string          `json:"time"`
 
-	DeliverAt *string `json:"deliver_at"` // "" is not a time, and does not mean "now"
+	DeliverAt *string `json:"deliver_at"` // "" is invalid, and does not mean "now"
 }
 
 // parsePlain parses plain JSON: a CloudEvent if it has specversion, otherwise the short form, in

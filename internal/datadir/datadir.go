@@ -1,5 +1,5 @@
-// Package datadir knows the files of a data directory that a server keeps for itself and for the
-// programs beside it.
+// Package datadir reads and writes the files in a data directory that a server keeps for itself and
+// for other programs on its machine.
 package datadir
 
 import (
@@ -40,7 +40,7 @@ type Addresses struct {
 	NATS string `json:"nats"` // "" if its NATS has no listener
 
 	Prefix string `json:"prefix,omitempty"` // of its streams, buckets and subjects (nats.prefix)
-	Domain string `json:"domain,omitempty"` // of JetStream in which they are (nats.domain)
+	Domain string `json:"domain,omitempty"` // JetStream domain of these (nats.domain)
 }
 
 // Prepare creates the data directory and checks that it is writable.
@@ -58,7 +58,7 @@ func Prepare(dir string) error {
 	return fmt.Errorf("data directory %s is not writable: %w; choose another one with --data or SLUICE_DATA", dir, err)
 }
 
-// tryOut creates a file and removes it.
+// tryOut creates and removes a file, to check that the directory is writable.
 func tryOut(file string) error {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		return err
@@ -66,7 +66,8 @@ func tryOut(file string) error {
 	return Remove(file)
 }
 
-// Lock takes the lock of a directory without an embedded server, which has a lock of its own.
+// Lock locks a data directory. A directory with an embedded NATS server does not need it, because
+// that server has a lock of its own.
 func Lock(dir string) (*flock.Flock, error) {
 	lock := flock.New(filepath.Join(dir, lockFile))
 	ok, err := lock.TryLock()
@@ -95,7 +96,8 @@ func ReplicaID(dir string) (string, error) {
 	return keep(filepath.Join(dir, replicaFile), func() (string, error) { return uuid.NewString(), nil })
 }
 
-// keep returns a file's content, which the first call produces; only its owner can read the file.
+// keep returns a file's content, and writes the file if it is missing or empty. Only its owner can
+// read the file.
 func keep(file string, produce func() (string, error)) (string, error) {
 	content, err := os.ReadFile(file) //nolint:gosec // in the data directory that the operator chose
 	if err == nil && len(strings.TrimSpace(string(content))) > 0 {
@@ -120,7 +122,7 @@ func write(file, content string) error {
 	return os.Rename(temp, file)
 }
 
-// Remove removes a file; that there is none is no error.
+// Remove removes a file. It returns nil if the file does not exist.
 func Remove(file string) error {
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -135,7 +137,7 @@ func NATSLogin(dir string, generate func() (string, error)) (seed, file string, 
 	return seed, file, err
 }
 
-// WriteAddresses writes AddressesFile, for programs of this machine.
+// WriteAddresses writes AddressesFile, for other programs on this machine.
 func WriteAddresses(dir string, a Addresses) error {
 	content, err := json.Marshal(a)
 	if err != nil {

@@ -21,13 +21,13 @@ func (d *demo) play(ctx context.Context) error {
 	return nil
 }
 
-// The first events of the path in trouble.
+// The first two events of the failing path.
 const (
 	head   = "evt-0003"
 	behind = "evt-0007"
 )
 
-// trouble is act 1: a path fails, the others do not wait for it.
+// trouble is act 1: one path fails, and the others do not wait for it.
 func (d *demo) trouble(ctx context.Context) error {
 	d.stage.begin(ctx, 1, "one path is in trouble",
 		fmt.Sprintf("Four orders get three events each. The receiver returns 503 for %s.", troubled))
@@ -93,7 +93,8 @@ func (d *demo) crash(ctx context.Context) error {
 	return d.survived(ctx, number)
 }
 
-// restart kills the server and starts it again. It returns the number of the last attempt at the path in trouble before.
+// restart kills the server and starts it again. It returns the number of the last attempt before
+// that at the head of the failing path.
 func (d *demo) restart(ctx context.Context) (number int, err error) {
 	pid, at := d.server.pid(), time.Now()
 	if err := d.server.kill(); err != nil {
@@ -113,7 +114,7 @@ func (d *demo) restart(ctx context.Context) (number int, err error) {
 	return number, nil
 }
 
-// survived states that the kill has lost nothing.
+// survived checks and states that the kill has lost nothing.
 func (d *demo) survived(ctx context.Context, number int) error {
 	var all, stored, repeated, others, twice int
 	err := d.record.until(ctx, d.cmd.Timeout, func() bool {
@@ -167,7 +168,7 @@ func (d *demo) question(ctx context.Context) error {
 	return d.explain(ctx, head, "delivered")
 }
 
-// explain prints the command deliveries with its output, when that names a state.
+// explain prints the command deliveries with its output, as soon as the output names a state.
 func (d *demo) explain(ctx context.Context, id, state string) error {
 	limited, cancel := context.WithTimeoutCause(ctx, d.cmd.Timeout, fmt.Errorf("event %s is not %s within %s", id, state, d.cmd.Timeout))
 	defer cancel()
@@ -185,13 +186,14 @@ func (d *demo) explain(ctx context.Context, id, state string) error {
 			return nil
 		}
 		select {
-		case <-time.After(moment): // an attempt is under way, or about to be recorded
+		case <-time.After(moment): // an attempt is in progress, or about to be recorded
 		case <-limited.Done():
 		}
 	}
 }
 
-// publish spreads the events evenly over the time. A request without a response is repeated at the next server, with the same ID.
+// publish publishes the events at a constant rate. It repeats a request without a response at the
+// next server, with the same ID.
 func (d *demo) publish(ctx context.Context, events []sluice.Event, over time.Duration) error {
 	tick := time.NewTicker(max(over/time.Duration(len(events)), time.Microsecond))
 	defer tick.Stop()

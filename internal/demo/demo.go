@@ -26,7 +26,8 @@ type Cmd struct {
 	Keep    bool          `help:"Continue until interrupted, and keep the data directory." xor:"after"`
 }
 
-// Run plays the acts. It fails unless all statements hold and all events have arrived, verified and in order.
+// Run plays the acts. It returns an error unless all statements hold and all events have arrived,
+// verified and in order.
 func (c *Cmd) Run(ctx context.Context, s *terminal.Session) (err error) {
 	events, err := c.events()
 	if err != nil {
@@ -63,7 +64,7 @@ func (c *Cmd) Run(ctx context.Context, s *terminal.Session) (err error) {
 	return d.playground(ctx)
 }
 
-// continues reports whether a playground follows: if asked for, and where a user sits at a terminal.
+// continues reports whether a playground follows: with --keep, and by default at a terminal.
 func (c *Cmd) continues(s *terminal.Session) bool {
 	return c.Keep || s.Interactive && !c.Exit && !s.IsJSON()
 }
@@ -111,7 +112,7 @@ func newDemo(s *terminal.Session, c *Cmd, server *server, events []sluice.Event)
 	return d
 }
 
-// open starts the server and the receiver, and subscribes it.
+// open starts the server and the receiver, and creates the receiver's subscription.
 func (d *demo) open(ctx context.Context) error {
 	if err := d.server.start(ctx); err != nil {
 		return err
@@ -140,7 +141,7 @@ func (d *demo) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// playground has the server and the receiver continue until the context ends.
+// playground keeps the server and the receiver running until the context ends.
 func (d *demo) playground(ctx context.Context) error {
 	then := "then " + d.server.dir + " is removed"
 	if d.cmd.Keep {

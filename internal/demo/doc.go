@@ -1,4 +1,4 @@
-// Package demo is the command that shows three things: deliveries go on beside a path with a failing receiver, they survive
-// kill -9 of the server, and the server explains why an event has not arrived. The server is a process of its own. Each
-// printed statement was checked before.
+// Package demo implements the command demo, which shows three things: a failing path does not delay
+// others, deliveries survive kill -9 of the server, and the server explains why an event has not
+// arrived. The server runs in a process of its own. Each statement is checked before it is printed.
 package demo

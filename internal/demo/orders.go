@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	troubled sluice.Path = "/orders/1002" // the path that the receiver refuses
+	troubled sluice.Path = "/orders/1002" // the path for which the receiver returns 503
 	stubborn sluice.Path = "/orders/13"   // its first attempts are refused in the playground
 )
 
@@ -23,7 +23,7 @@ func lives() []sluice.Event {
 	return events
 }
 
-// scans returns n events of ten orders, in turns.
+// scans returns n events of ten orders, in rotation.
 func scans(n int) []sluice.Event {
 	first := len(lives()) + 1
 	events := make([]sluice.Event, n)
@@ -36,7 +36,7 @@ func scans(n int) []sluice.Event {
 func order(n, number int, of string) sluice.Event {
 	data, err := json.Marshal(map[string]any{"order": number, "total": 20 + 7.5*float64(number%10), "currency": "EUR"})
 	if err != nil {
-		data = nil // cannot be: strings and numbers
+		data = nil // cannot happen: the data has only strings and numbers
 	}
 	return sluice.Event{
 		ID: fmt.Sprintf("evt-%04d", n), Source: "/demo/shop", Type: of,

@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
-const failing = http.StatusMultipleChoices // and above: the event was not accepted
+const failing = http.StatusMultipleChoices // statuses from here on mean that the event was not accepted
 
-// receiver is the endpoint of the demonstration: it verifies, answers and records.
+// receiver is the endpoint of the demonstration. It verifies, answers and records requests.
 type receiver struct {
 	url    string
 	secret string
@@ -48,7 +48,7 @@ func refuseTwice(path sluice.Path) func(*webhook.Delivery) bool {
 	return func(d *webhook.Delivery) bool { return d.Path == string(path) && d.Attempt <= 2 }
 }
 
-// show has requests printed, or not.
+// show sets whether requests are printed.
 func (r *receiver) show(all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *receiver) listen(ctx context.Context) error {
 	return nil
 }
 
-// close lets requests in flight be answered.
+// close stops the receiver after it has answered requests in flight.
 func (r *receiver) close(ctx context.Context) {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -97,7 +97,7 @@ func (r *receiver) take(w http.ResponseWriter, req *http.Request) {
 	a := arrival{at: time.Now(), status: http.StatusNoContent}
 	genuine := webhook.Receiver{Secrets: []string{r.secret}}
 	a.delivery, a.err = genuine.Receive(req)
-	r.mu.Lock() // in the order of their answers
+	r.mu.Lock() // so that the record has the order of the answers
 	if a.err != nil {
 		a.status = webhook.Status(a.err)
 	} else if r.refuses(a.delivery) {

@@ -29,7 +29,7 @@ type tally struct {
 	Retried    int     `json:"retried"` // events that took more than one attempt
 	Twice      int     `json:"twice"`   // events that were accepted, and sent again
 	Unverified int     `json:"unverified"`
-	OutOfOrder int     `json:"out_of_order"` // events that overtook an earlier one of their path
+	OutOfOrder int     `json:"out_of_order"` // events that arrived before an earlier one of their path
 	P50        float64 `json:"p50_ms"`       // from publishing to acceptance
 	P99        float64 `json:"p99_ms"`
 }
@@ -37,7 +37,7 @@ type tally struct {
 // laneView is the progress of one path.
 type laneView struct {
 	seq  uint64 // highest that has arrived
-	open string // ID of the event that has arrived and was not accepted yet
+	open string // ID of an event that has arrived but is not accepted yet
 }
 
 // sent is an event that is published.
@@ -81,7 +81,7 @@ func newRecord(events []sluice.Event) *record {
 	return &record{expected: len(ids), changed: make(chan struct{}), events: map[string]*sent{}, lanes: map[string]*laneView{}, tally: tally{Receiver: "receiver"}}
 }
 
-// change notes that something has changed; r.mu is held.
+// change wakes the goroutines that wait for a change. The caller holds r.mu.
 func (r *record) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -126,7 +126,7 @@ func (r *record) arrived(a arrival) {
 	}
 }
 
-// add enters a genuine request.
+// add records a genuine request.
 func (r *record) add(ev *sent, a arrival) {
 	d := a.delivery
 	r.tally.Attempts++
@@ -162,7 +162,7 @@ func (r *record) add(ev *sent, a arrival) {
 	}
 }
 
-// count returns the number of published events of which something is true; r.mu is held.
+// count returns the number of published events for which is returns true. The caller holds r.mu.
 func (r *record) count(is func(*sent) bool) int {
 	n := 0
 	for _, ev := range r.events {
@@ -178,14 +178,14 @@ func elsewhere(ev *sent) bool { return ev.path != troubled }
 
 func missing(ev *sent) bool { return !ev.accepted }
 
-// read calls a function that looks at the record.
+// read calls a function while it holds the lock.
 func (r *record) read(look func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	look()
 }
 
-// until waits for a condition of the record.
+// until waits until the record meets a condition, at most for limit.
 func (r *record) until(ctx context.Context, limit time.Duration, met func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
@@ -204,7 +204,7 @@ func (r *record) until(ctx context.Context, limit time.Duration, met func() bool
 	}
 }
 
-// faults returns why the deliveries so far are not as they should be.
+// faults returns an error if deliveries so far were unverified, lost or out of order.
 func (r *record) faults() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -239,7 +239,7 @@ func (r *record) conclude(s *terminal.Session, statements []statement) error {
 	return r.faults()
 }
 
-// quantile returns a percentile in milliseconds, 0 of nothing.
+// quantile returns a percentile in milliseconds, 0 if there are no durations.
 func quantile(durations []time.Duration, percent int) float64 {
 	if len(durations) == 0 {
 		return 0

@@ -22,7 +22,7 @@ import (
 
 const (
 	logFile = "server.log"
-	moment  = 20 * time.Millisecond // between two looks at the same thing
+	moment  = 20 * time.Millisecond // interval of polling
 )
 
 // server is a server in a process of its own, which can be killed and started again.
@@ -34,11 +34,11 @@ type server struct {
 	log     *os.File
 
 	mu      sync.Mutex
-	process *exec.Cmd // nil: none runs
+	process *exec.Cmd // nil: not running
 	ended   chan struct{}
 	at      datadir.Addresses
 	api     *client.Client
-	changed chan struct{} // closed when api is another one
+	changed chan struct{} // closed when api changes
 }
 
 func newServer(s *terminal.Session, dir string) (*server, error) {
@@ -121,7 +121,7 @@ func (p *server) connect(ctx context.Context) error {
 	if _, err := api.Ready(ctx); err != nil {
 		return err
 	}
-	api.Retries = 0 // a caller that has no response asks for the next client
+	api.Retries = 0 // a caller without a response asks for the next client
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at, p.api = at, api
@@ -140,7 +140,8 @@ func (p *server) lastLines() string {
 	return string(bytes.TrimSpace(text[max(0, len(text)-most):]))
 }
 
-// next returns the client of a server other than the one that failed; it waits for it to be started.
+// next waits until another server has started than that of the failed client, and returns the
+// client of it.
 func (p *server) next(ctx context.Context, failed *client.Client) (*client.Client, error) {
 	for {
 		p.mu.Lock()
@@ -182,7 +183,7 @@ func (p *server) over() <-chan struct{} {
 	return p.ended
 }
 
-// kill ends the process as kill -9 does, and waits for its end.
+// kill kills the process as kill -9 does, and waits for its end.
 func (p *server) kill() error {
 	if err := p.process.Process.Kill(); err != nil {
 		return fmt.Errorf("demo: kill the server: %w", err)

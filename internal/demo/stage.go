@@ -21,8 +21,8 @@ type statement struct {
 	Holds bool   `json:"holds"`
 }
 
-// stage prints the acts. In JSON, it prints nothing. A line that cannot be printed is no reason to stop deliveries: where
-// stdout has no reader, the context ends.
+// stage prints the acts. In JSON, it prints nothing. It ignores errors of printing: if stdout has
+// no reader, the context ends.
 type stage struct {
 	session    *terminal.Session
 	paint      terminal.Painter
@@ -45,7 +45,7 @@ func (g *stage) say(format string, args ...any) {
 	_ = g.session.Say(format, args...)
 }
 
-// begin announces an act, after a moment for its reader where there is one.
+// begin announces an act. At a terminal it pauses before and after, so that the user can read.
 func (g *stage) begin(ctx context.Context, act int, title, text string) {
 	g.act = act
 	g.pause(ctx)
@@ -53,7 +53,7 @@ func (g *stage) begin(ctx context.Context, act int, title, text string) {
 	g.pause(ctx)
 }
 
-// pause gives a reader at a terminal the time to read.
+// pause waits a moment at a terminal, so that the user can read.
 func (g *stage) pause(ctx context.Context) {
 	if !g.session.Watched || g.session.IsJSON() {
 		return
@@ -64,7 +64,8 @@ func (g *stage) pause(ctx context.Context) {
 	}
 }
 
-// holds prints a statement that holds, or the one that does not with the reason, which is returned.
+// holds prints a statement. If err is not nil, the statement does not hold; holds then prints the
+// reason and returns it.
 func (g *stage) holds(err error, format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	g.statements = append(g.statements, statement{Act: g.act, Text: text, Holds: err == nil})
@@ -123,7 +124,8 @@ func (g *stage) playground(p *server, then string) {
 	g.say("\nRequests at the receiver:")
 }
 
-// program returns how a shell calls this program: sluice, if that is found, else its file.
+// program returns how to call this program in a shell: sluice if that is this program, otherwise
+// the path of its file.
 func program(file string) string {
 	found, err := exec.LookPath("sluice")
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package doctor is the command that checks the needs of a server on this machine: its
+// Package doctor implements the command doctor, which checks a server on this machine: its
 // configuration, data directory, addresses, store, rights and subscriptions.
 package doctor

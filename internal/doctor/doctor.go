@@ -30,7 +30,7 @@ const (
 	fewBytes   = 1 << 30
 )
 
-// Cmd checks everything that a server on this machine needs.
+// Cmd checks a server on this machine and everything that it needs.
 type Cmd struct {
 	Config string `help:"Configuration file to check." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 	Deep   bool   `help:"Make the server read everything that is stored, and report unreadable data."`
@@ -55,7 +55,7 @@ type examination struct {
 	findings  []finding
 }
 
-// Run checks and prints the findings. It fails if a check does.
+// Run makes the checks and prints the findings. It returns an error if a check fails.
 func (c *Cmd) Run(ctx context.Context, s *terminal.Session) error {
 	e := &examination{session: s}
 	e.checkConfig(c.Config)
@@ -166,7 +166,7 @@ func (e *examination) checkDisk() {
 	}
 }
 
-// existing returns the directory, or the nearest existing one above it.
+// existing returns the directory, or its nearest existing ancestor.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
@@ -199,7 +199,7 @@ func (e *examination) checkToken() {
 	}
 }
 
-// checkSecrets checks the keys that seal secrets, and shows none.
+// checkSecrets checks the keys that seal secrets, without showing any of them.
 func (e *examination) checkSecrets() {
 	detail, err := keyfile.Check(e.cfg)
 	switch {
@@ -267,7 +267,8 @@ func (e *examination) noteReady(after time.Duration) {
 	e.note("server", "ok", "ready after %s", after)
 }
 
-// checkClock compares clocks; the header has whole seconds.
+// checkClock compares this machine's clock with that of the server, in whole seconds, as the header
+// Date has no finer ones.
 func (e *examination) checkClock(server time.Time) {
 	skew := time.Since(server).Abs().Truncate(time.Second)
 	switch {
@@ -320,7 +321,8 @@ func (e *examination) checkNATS(ctx context.Context) {
 	}
 }
 
-// checkDoor checks NATS's description of itself: whether it is open beyond this machine.
+// checkDoor checks from the INFO line of NATS whether it accepts clients from other machines
+// without a login or TLS.
 func (e *examination) checkDoor(info string) {
 	var says struct {
 		Auth bool `json:"auth_required"`
@@ -353,7 +355,8 @@ func onThisMachine(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// greet returns the first line of a server; of several addresses, it asks the first.
+// greet returns the first line that a NATS server sends. If there are several addresses, it
+// connects to the first.
 func greet(ctx context.Context, addresses string) (string, error) {
 	address, _, _ := strings.Cut(addresses, ",")
 	u, err := url.Parse(address)

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// checkTypes looks for subscriptions that wait for types which have left the catalogue of a strict
-// namespace: no event of such a type can come any more, and no other check reports it.
+// checkTypes looks for subscriptions that name types that were removed from the catalogue of a
+// strict namespace. No event of such a type can arrive any more, and no other check reports it.
 func (e *examination) checkTypes(ctx context.Context) {
 	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {

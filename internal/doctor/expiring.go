@@ -17,7 +17,7 @@ import (
 // soonEnds is how long before its end the doctor warns of a grant.
 const soonEnds = 7 * 24 * time.Hour
 
-// checkGrants looks for grants that end soon, and subscriptions with them.
+// checkGrants looks for grants that end soon, and the subscriptions that end with them.
 func (e *examination) checkGrants(ctx context.Context) {
 	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// HealthMost limits how many subscriptions with a problem are asked for.
+// HealthMost limits the number of subscriptions with a problem that are requested.
 const HealthMost = 1000
 
-// named is how many of them are named.
+// named is how many of them a finding names.
 const named = 3
 
 // SubView is a subscription in a list's JSON.
@@ -80,12 +80,12 @@ func withoutTrouble(state sluice.State) sluice.Health {
 		return sluice.HealthPaused
 	case sluice.Cancelled:
 		return sluice.HealthCancelled
-	case sluice.Active, sluice.Disabled, sluice.Suspended: // the last two since the health was read
+	case sluice.Active, sluice.Disabled, sluice.Suspended: // the last two have changed since the health was read
 	}
 	return sluice.HealthOK
 }
 
-// checkSubscriptions looks for subscriptions that do not deliver as they should.
+// checkSubscriptions looks for subscriptions with delivery problems.
 func (e *examination) checkSubscriptions(ctx context.Context) {
 	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {

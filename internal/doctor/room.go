@@ -67,7 +67,7 @@ func (e *examination) noteStorage(s sluice.Storage) {
 	}
 }
 
-// noteLogs warns of logs that are so full that events leave before their time.
+// noteLogs warns of logs that are so full that events may be removed before their max_age.
 func (e *examination) noteLogs(all []sluice.Namespace) {
 	var tight []string
 	for _, ns := range all {

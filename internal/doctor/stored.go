@@ -15,7 +15,7 @@ const (
 	maxDamage   = 20                     // that is listed in detail
 )
 
-// checkStored reports damage of the store; with deep, after the server has read all of it.
+// checkStored reports damage of the store. With --deep, it first makes the server read all data.
 func (e *examination) checkStored(ctx context.Context, c *Cmd) {
 	token, err := e.session.BearerToken()
 	if !e.reached || err != nil { // missing data, which is settled here, can make a server unready

@@ -1,6 +1,5 @@
-// Package export writes dead letters and events to files: it defines the file of each record, the
-// safe file names, and the order of disk writes that prevents duplicates and torn records after a
-// crash.
+// Package export writes dead letters and events to files. It defines the file of each record, safe
+// file names, and an order of disk writes that prevents duplicates and torn records after a crash.
 //
 //	<dir>/events/dlq/<subscription>/<event id>.json   a dead letter: written beside it, synced, renamed
 //	<dir>/events/dlq/.position                         the last dead letter that has a file
@@ -9,9 +8,9 @@
 //	<dir>/logs/events/.<namespace>.position            how far the log is written, and how long its last file is
 //
 // Lines are appended and synced, and then the position is replaced. Data beyond the position's
-// length was written before a crash that prevented the update of the position: it is cut off and
-// written again. A dead letter's file is replaced by a later one of the same delivery; it stays
-// when the letter is redriven or discarded.
+// length was written before a crash that prevented the update of the position, so it is cut off and
+// written again. A later dead letter of the same delivery replaces the file of an earlier one. The
+// file stays when the letter is redriven or discarded.
 //
 // The exporter reads the streams independently and blocks nothing else. A failed write is retried
 // until it succeeds.

@@ -20,11 +20,11 @@ import (
 
 // Source provides events.
 type Source interface {
-	// TailEvents calls each for a namespace's events after a sequence, in log order and then as
-	// they come, until each returns an error, ctx ends or the log fails.
+	// TailEvents calls each for a namespace's events after a sequence in log order, and then for
+	// new ones, until each returns an error, ctx ends or the log fails.
 	TailEvents(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error
-	// WatchLogs reports when each namespace was created, then every change, until ctx ends; the
-	// zero time means that it is gone.
+	// WatchLogs reports each namespace with its creation time, and then every change, until ctx
+	// ends. The zero time means that the namespace was deleted.
 	WatchLogs(ctx context.Context, change func(name string, since time.Time)) error
 }
 
@@ -53,7 +53,7 @@ type Options struct {
 	Pause   time.Duration // before the first retry; default: half a second
 
 	Lost func(namespace string) []sluice.Gap // ranges of a log that are lost to damage; nil: none are
-	Look time.Duration                       // interval between looks at them; default: ten seconds
+	Look time.Duration                       // interval of checking Lost; default: ten seconds
 }
 
 const (
@@ -69,7 +69,7 @@ type Exporter struct {
 	opts    Options
 }
 
-// New returns an exporter that is idle until Run.
+// New returns an exporter, which does nothing until Run.
 func New(dir string, source Source, letters Letters, opts Options) *Exporter {
 	if opts.Observe == nil {
 		opts.Observe = nobody{}
@@ -84,7 +84,7 @@ func New(dir string, source Source, letters Letters, opts Options) *Exporter {
 	return &Exporter{dir: dir, source: source, letters: letters, opts: opts}
 }
 
-// Run exports until ctx is done, which is no error. Failures of any kind are logged and retried. If
+// Run exports until ctx is done, and then returns nil. It logs and retries failures of any kind. If
 // another process exports to the directory, Run waits until that ends.
 func (e *Exporter) Run(ctx context.Context) error {
 	e.keep(ctx, DeadLetters, func(ctx context.Context, _ func()) error { return e.locked(ctx) })
@@ -125,7 +125,7 @@ func (e *Exporter) exportLogs(ctx context.Context, root *os.Root) {
 	defer logs.Wait()
 	type export struct {
 		since time.Time
-		stop  func() // and waits until it has stopped
+		stop  func() // stops the export and waits for its end
 	}
 	exports := map[string]export{}
 	e.keep(ctx, Events, func(ctx context.Context, _ func()) error {

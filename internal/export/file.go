@@ -19,7 +19,7 @@ const (
 // position is the progress of an export.
 type position struct {
 	Seq   uint64    `json:"seq"`            // of the last message
-	Since time.Time `json:"since,omitzero"` // when its namespace was created: a new one counts anew
+	Since time.Time `json:"since,omitzero"` // when its namespace was created; a new namespace starts from 0
 	Day   string    `json:"day,omitempty"`  // of the last file
 	Bytes int64     `json:"bytes"`          // of that file
 }
@@ -47,8 +47,7 @@ func (p position) save(root *os.Root, name string) error {
 	return replace(root, name, name+".new", append(data, '\n'))
 }
 
-// replace sets a file's content: either all of it is there or nothing changed. The new content is
-// written to temp first.
+// replace replaces a file's content atomically. It writes the new content to temp first.
 func replace(root *os.Root, name, temp string, content []byte) (err error) {
 	file, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// missing is a line of the file of a namespace's lost ranges: the files of events may lack some of
-// a range.
+// missing is a line of the file of a namespace's lost ranges. The files of events may lack events
+// in such a range.
 type missing struct {
 	From uint64    `json:"from"` // first sequence
 	To   uint64    `json:"to"`   // last sequence
@@ -23,8 +23,9 @@ func (l *log) gapsFile() string {
 	return path.Join(logsDir, harmless(l.namespace)+".unreadable.jsonl")
 }
 
-// noteGaps adds to the file the ranges that the export has passed up to a sequence, in this run or an
-// earlier one. A range that is found later is noted at the next call.
+// noteGaps adds the lost ranges up to a sequence, which the export has passed, to the file. It
+// skips ranges that this or an earlier run has noted. A range that is found later is noted at the
+// next call.
 func (l *log) noteGaps(upTo uint64) error {
 	if l.lost == nil {
 		return nil

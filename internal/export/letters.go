@@ -14,7 +14,7 @@ const (
 	letterTemp      = lettersDir + "/.letter.new"
 )
 
-// letters are the files of dead letters.
+// letters writes the files of dead letters.
 type letters struct {
 	root *os.Root
 	at   position
@@ -49,7 +49,7 @@ func (l *letters) write(batch []model.BuriedLetter) error {
 }
 
 // letterFile returns the name of a letter's file. A letter without a known event is named after its
-// own sequence, in a form that no event's id has.
+// own sequence, in a form that no file name of an event has.
 func letterFile(d *model.BuriedLetter) string {
 	name := harmless(d.EventID)
 	if d.EventID == "" {

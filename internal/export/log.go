@@ -16,7 +16,7 @@ import (
 
 const logsDir = "logs/events"
 
-// log is the files of one namespace's log; the last is open.
+// log writes the files of one namespace's log. The last file is open.
 type log struct {
 	root      *os.Root
 	namespace string
@@ -26,7 +26,7 @@ type log struct {
 	lost func() []sluice.Gap // ranges that are lost to damage; nil: none are
 }
 
-// openLog opens the files of a namespace at their position; data behind it is cut off.
+// openLog opens the files of a namespace at their position, and cuts off data after it.
 func openLog(root *os.Root, namespace string, since time.Time) (*log, error) {
 	if err := root.MkdirAll(logsDir, dirMode); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func openLog(root *os.Root, namespace string, since time.Time) (*log, error) {
 	}
 	l.at = at
 	if !at.Since.Equal(since) {
-		l.at.Seq, l.at.Since = 0, since // it is another log of the same name
+		l.at.Seq, l.at.Since = 0, since // another log with the same name
 	}
 	if !known {
 		if err := l.setAside(); err != nil {
@@ -76,8 +76,8 @@ func (l *log) setAside() error {
 	return nil
 }
 
-// open opens a day's file at a length. A shorter one was changed by another program, and is
-// continued at its end.
+// open opens a day's file and cuts it to a length. A shorter file was changed by another program,
+// and is continued at its end.
 func (l *log) open(day string, length int64) error {
 	if err := l.close(); err != nil {
 		return err
@@ -113,8 +113,8 @@ func (l *log) close() error {
 	return file.Close()
 }
 
-// write appends the events' lines, each to the file of its day, and stores the position after every
-// file. If it fails the log has to be opened again.
+// write appends the lines of events, each to the file of its day, and stores the position after
+// every file. After an error, the log must be opened again.
 func (l *log) write(events []sluice.Event) error {
 	for len(events) > 0 {
 		day := l.dayOf(&events[0])
@@ -137,7 +137,7 @@ func (l *log) write(events []sluice.Event) error {
 
 func (l *log) append(day string, lines []byte, last uint64) error {
 	if l.file == nil || day != l.at.Day {
-		if err := l.open(day, 0); err != nil { // existing content was never accounted for
+		if err := l.open(day, 0); err != nil { // existing content has no position
 			return err
 		}
 	}
@@ -147,15 +147,15 @@ func (l *log) append(day string, lines []byte, last uint64) error {
 	if err := l.file.Sync(); err != nil {
 		return err
 	}
-	if err := l.noteGaps(last); err != nil { // first: the position says that it is done
+	if err := l.noteGaps(last); err != nil { // before the position, which says that this is done
 		return err
 	}
 	l.at.Seq, l.at.Bytes = last, l.at.Bytes+int64(len(lines))
 	return l.at.save(l.root, l.positionFile())
 }
 
-// dayOf returns the day on which an event was stored, in UTC. Files are in log order: a clock that
-// was set back opens no earlier file again.
+// dayOf returns the day on which an event was stored, in UTC. Files are in log order, so after a
+// clock was set back, earlier files are not opened again.
 func (l *log) dayOf(e *sluice.Event) string {
 	return max(l.at.Day, e.Stored.UTC().Format(time.DateOnly))
 }

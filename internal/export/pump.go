@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Limits of reading ahead of writing, and of one write: 256 elements or 8 MiB. An element takes as
-// many parts of that as its data needs.
+// Limits of reading ahead of writing, and of one write: 256 parts of 32 KiB, thus 256 elements or 8
+// MiB. An element takes as many parts as its data needs.
 const (
 	parts    = 256
 	partSize = 32 << 10
 )
 
-// room limits the elements that are read and not written yet. One goroutine takes, one gives back.
+// room limits the elements that are read but not written yet. One goroutine takes parts, another
+// gives them back.
 type room chan struct{}
 
 func partsOf(size int) int { return min(1+size/partSize, parts) }
@@ -40,14 +41,14 @@ func giveAll[T any](r room, batch []T, size func(T) int) {
 	}
 }
 
-// timer is a call that is made at each tick.
+// timer calls a function at each tick.
 type timer struct {
 	tick <-chan time.Time // nil: never
 	do   func() error
 }
 
 // pump passes elements from read to write in batches, and makes the calls of a timer in between,
-// until one of them ends. size is that of an element's data.
+// until one of them ends. Size returns the size of an element's data.
 func pump[T any](ctx context.Context, read func(ctx context.Context, each func(T) error) error, write func([]T) error, size func(T) int, beside timer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -91,7 +92,7 @@ func pump[T any](ctx context.Context, read func(ctx context.Context, each func(T
 	return wrong
 }
 
-// await returns the next element, and makes a call at each tick until there is one.
+// await returns the next element, and calls do at each tick until there is one.
 func await[T any](items <-chan T, tick <-chan time.Time, do func()) (T, bool) {
 	for {
 		select {

@@ -1,4 +1,5 @@
-// Package fairsem is a fair semaphore: it divides a number of permits among competing holders.
+// Package fairsem implements a fair semaphore, which divides a number of permits among competing
+// holders.
 package fairsem
 
 import (
@@ -11,29 +12,30 @@ const greed = 4
 
 // Shares limits the attempts in flight of all runners of the process, and divides them.
 //
-// The first permit of a subscription is granted whenever one is free. It gets any further one only
-// while it holds less than greed times the permits that would stay free: alone it fills four
-// fifths, two busy subscriptions get four ninths each, and some permits always stay free for later
-// ones, which need not wait for an endpoint that hangs. Others wait in order: a returned permit
-// goes to the first that may have it.
+// The first permit of a subscription is granted whenever one is free. It gets a further one only
+// while it holds less than greed times the permits that would stay free. So one busy subscription
+// gets four fifths of the permits, and two get four ninths each. Some permits always stay free for
+// later subscriptions, which need not wait for an endpoint that hangs. Other requests wait in
+// order: a returned permit goes to the first share that may have it.
 type Shares struct {
 	mu      sync.Mutex
 	free    int
 	waiting list.List // of *Share
 }
 
-// Share is one subscription's permits. Its calls come from one goroutine, except for give.
+// Share holds the permits of one subscription. Its methods must be called from one goroutine,
+// except for Give.
 type Share struct {
 	of    *Shares
 	freed chan struct{} // has an element when a permit was granted
 
 	// guarded by of.mu
-	held    int           // permits, a granted one included
+	held    int           // permits, including a granted one
 	granted bool          // a permit was granted while it waited
-	turn    *list.Element // nil: it does not wait
+	turn    *list.Element // nil: not waiting
 }
 
-// New returns this many permits.
+// New returns a semaphore with bound permits.
 func New(bound int) *Shares { return &Shares{free: bound} }
 
 // Join returns a share without permits.
@@ -42,8 +44,8 @@ func (s *Shares) Join() *Share { return &Share{of: s, freed: make(chan struct{},
 // Freed signals a free permit after Take found none.
 func (s *Share) Freed() <-chan struct{} { return s.freed }
 
-// Take takes a permit, and reports whether there is one. If not, Freed signals when there is; then
-// call Take or Pass.
+// Take takes a permit, and reports whether there was one. If there was none, Freed signals when
+// there is; the caller must then call Take or Pass.
 func (s *Share) Take() bool {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -61,7 +63,7 @@ func (s *Share) Take() bool {
 	return false
 }
 
-// Pass says that no permit is needed at the moment: a granted one goes to the next.
+// Pass gives up waiting. A permit that was already granted goes to the next share.
 func (s *Share) Pass() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -101,8 +103,8 @@ func (s *Share) release() {
 	s.of.grant()
 }
 
-// grant gives free permits to shares that wait and may have them. A share that is passed over holds
-// permits already, so there are at most as many of these as permits.
+// grant gives free permits to waiting shares that may have them. It skips only shares that already
+// hold permits, so it skips at most as many as there are permits.
 func (s *Shares) grant() {
 	for e := s.waiting.Front(); e != nil && s.free > 0; {
 		next := e.Next()
@@ -112,7 +114,7 @@ func (s *Shares) grant() {
 			w.granted = true
 			select {
 			case w.freed <- struct{}{}:
-			default: // it has not looked since the last one
+			default: // the last signal was not received yet
 			}
 		}
 		e = next

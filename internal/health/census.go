@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	atALook  = 32              // subscriptions whose backlog is counted for a look
-	recount  = 5 * time.Second // then a count is made again
-	outdated = time.Minute     // then a count says nothing
+	atALook  = 32              // maximum number of backlogs that are counted for one view
+	recount  = 5 * time.Second // age from which a count is repeated
+	outdated = time.Minute     // age from which a count is ignored
 )
 
-// census is how many events wait for subscriptions with a sign that some do. Counting takes some questions for each, so each look counts
-// a few, those first that were counted longest ago.
+// census has the number of waiting events for subscriptions that seem to have some. Counting takes
+// several requests to the store for each subscription, so each view counts only a few, the oldest
+// counts first.
 type census struct {
 	mu   sync.Mutex
 	last time.Time // of the look that it was taken for
@@ -35,7 +36,7 @@ func (k *known) waits() bool {
 	return k.sub.Mode == sluice.Push && (stopped || k.facts.Parked > 0 || k.facts.Lag >= time.Second)
 }
 
-// take counts for a look.
+// take updates the counts for a view.
 func (c *census) take(ctx context.Context, v view, store Store) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +44,7 @@ func (c *census) take(ctx context.Context, v view, store Store) {
 		return
 	}
 	c.last = v.at
-	c.dead, _ = store.DeadLetterReasons(ctx) // the sums do without
+	c.dead, _ = store.DeadLetterReasons(ctx) // sums omit them after an error
 	kept, due := map[string]backlog{}, []*known(nil)
 	for i := range v.all {
 		k := &v.all[i]
@@ -72,7 +73,7 @@ func (c *census) take(ctx context.Context, v view, store Store) {
 	}
 }
 
-// of returns how many events wait for a subscription; false: it was not counted lately.
+// of returns how many events wait for a subscription; false if they were not counted recently.
 func (c *census) of(k *known, now time.Time) (events uint64, known bool) {
 	if !k.waits() {
 		return 0, true
@@ -83,7 +84,7 @@ func (c *census) of(k *known, now time.Time) (events uint64, known bool) {
 	return b.events, now.Sub(b.at) < outdated
 }
 
-// reasons returns the number of dead letters of subscriptions by reason; nil: it is unknown.
+// reasons returns the number of dead letters of subscriptions by reason; nil if it is unknown.
 func (c *census) reasons(subs map[string]int64) map[sluice.Reason]uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

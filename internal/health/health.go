@@ -1,6 +1,7 @@
-// Package health ranks subscriptions by the condition of their deliveries, worst first. What decides the rank is known without a
-// question for each subscription: records of endpoints in trouble, the statistics of the last hour, and how the replicas' own
-// subscriptions stand. Only the subscriptions of a page are asked for in full.
+// Package health ranks subscriptions by the condition of their deliveries, worst first. The rank
+// follows from data that needs no request for each subscription: the records of failing endpoints,
+// the statistics of the last hour, and the standings that replicas report. Only for the
+// subscriptions of a page does it read the full status.
 package health
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// behindAfter is the age of the oldest undelivered event from which a subscription is behind.
+// behindAfter is the age of the oldest undelivered event at which a subscription is behind.
 const behindAfter = time.Minute
 
 // Facts decide the condition of a subscription.
@@ -23,8 +24,8 @@ type Facts struct {
 	State        sluice.State
 	Breaker      sluice.Breaker
 	Unreadable   bool      // its events cannot be read from the log
-	FailingSince time.Time // every attempt has failed since; zero: not so
-	Attempts     uint64    // of the last minutes
+	FailingSince time.Time // every attempt has failed since; zero: the last one has not
+	Attempts     uint64    // in the last minutes
 	Delivered    uint64    // of these
 	Parked, Held int       // lanes; held are among the parked
 	Lag          time.Duration
@@ -63,16 +64,18 @@ func (f *Facts) failing() bool {
 	return f.Unreadable || f.Breaker == sluice.BreakerOpen || !f.FailingSince.IsZero() || f.Attempts > 0 && f.Delivered == 0
 }
 
-// place is the rank of a subscription: by its condition, the longest trouble first, and by ID.
+// place is the rank of a subscription: by condition, then by duration of the trouble, the longest
+// first, then by ID.
 type place struct {
 	rank  int
-	since time.Time // of the trouble; zero: unknown, which is last
+	since time.Time // start of the trouble; zero: unknown, ranked last
 	id    string
 }
 
 func rankOf(h sluice.Health) int { return slices.Index(sluice.Healths(), h) }
 
-// placeOf returns the place. oldest is when the oldest undelivered event was stored; zero: none waits.
+// placeOf returns the place of a subscription. Oldest is when its oldest undelivered event was
+// stored; zero if none waits.
 func placeOf(id string, h sluice.Health, failingSince, oldest time.Time) place {
 	since := failingSince
 	if since.IsZero() || !oldest.IsZero() && oldest.Before(since) {
@@ -92,7 +95,7 @@ func worse(a, b place) int {
 	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(known(a), known(b)), a.since.Compare(b.since), strings.Compare(a.id, b.id))
 }
 
-// cursor returns the cursor behind a place.
+// cursor returns the cursor after a place.
 func (p place) cursor() string {
 	var since int64
 	if !p.since.IsZero() {

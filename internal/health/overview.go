@@ -13,21 +13,22 @@ import (
 )
 
 const (
-	atOnce = 8                // subscriptions of a page that are asked for at once
-	fresh  = time.Second      // callers within this time share a look at the store
-	share  = 50               // and longer if the look took long: it has a fiftieth of the time
-	limit  = 30 * time.Second // for a look
+	atOnce = 8                // subscriptions of a page that are read concurrently
+	fresh  = time.Second      // callers within this time share a view
+	share  = 50               // and for longer after a slow one: making views takes at most a fiftieth of the time
+	limit  = 30 * time.Second // for making a view
 	p95    = 0.95
 )
 
-// Store knows the deliveries of all subscriptions.
+// Store reads the state of the deliveries of all subscriptions.
 type Store interface {
-	// Healths returns the records of endpoints in trouble, by subscription.
+	// Healths returns the records of failing endpoints, by subscription.
 	Healths(ctx context.Context) (map[string]model.StoredHealth, error)
-	// DeadLetterCounts returns the number of dead letters by subscription; nil: there are too many to count.
+	// DeadLetterCounts returns the number of dead letters by subscription; nil if there are too
+	// many to count.
 	DeadLetterCounts(ctx context.Context) (map[string]uint64, error)
-	// DeadLetterReasons returns the number of dead letters by subscription and reason; nil: there are too many to count, or they are
-	// not read yet.
+	// DeadLetterReasons returns the number of dead letters by subscription and reason; nil if there
+	// are too many to count, or they were not read yet.
 	DeadLetterReasons(ctx context.Context) (map[string]map[sluice.Reason]uint64, error)
 	// Brief returns the status of a subscription without its undelivered events.
 	Brief(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error)
@@ -35,7 +36,7 @@ type Store interface {
 	LastAttempt(ctx context.Context, sub *sluice.Subscription) (*sluice.Attempt, error)
 }
 
-// Deps are what an overview needs.
+// Deps are the dependencies of an overview.
 type Deps struct {
 	Store         Store
 	Subscriptions func(ctx context.Context) ([]*sluice.Subscription, error)
@@ -51,23 +52,23 @@ type Overview struct {
 	deps   Deps
 	census census
 
-	mu    sync.Mutex // held during a look
+	mu    sync.Mutex // held while making a view
 	last  view
-	until time.Time // the last look counts until then
+	until time.Time // the last view is reused until then
 }
 
-// view is what a look has found out.
+// view is the state of all subscriptions at a time.
 type view struct {
 	all     []known // worst first
 	at      time.Time
-	counted bool // dead letters are known of each subscription
+	counted bool // the dead letters of each subscription were counted
 	byID    map[string]int
 }
 
 // New returns an overview.
 func New(deps Deps) *Overview { return &Overview{deps: deps} }
 
-// known is what a look has found out about a subscription.
+// known is the state of a subscription in a view.
 type known struct {
 	sub    *sluice.Subscription
 	facts  Facts
@@ -78,7 +79,8 @@ type known struct {
 	place  place
 }
 
-// Facts returns a function that finds a subscription by its ID, and what decides its condition; nil: there is none.
+// Facts returns a function that returns a subscription and its facts by its ID; nil if there is
+// none.
 func (o *Overview) Facts(ctx context.Context) (func(id string) (*sluice.Subscription, *Facts), error) {
 	v, err := o.look(ctx)
 	if err != nil {
@@ -93,7 +95,8 @@ func (o *Overview) Facts(ctx context.Context) (func(id string) (*sluice.Subscrip
 	}, nil
 }
 
-// visible returns the subscriptions of a namespace, or of all, that are visible; nil: all are.
+// visible returns the subscriptions of a namespace, "" for all, for which sees returns true; a nil
+// sees selects all.
 func (v *view) visible(namespace string, sees func(*sluice.Subscription) bool) iter.Seq[*known] {
 	return func(yield func(*known) bool) {
 		for i := range v.all {
@@ -112,7 +115,7 @@ type Query struct {
 	Limit     int             // 0: all
 	Cursor    string          // Next of the previous page
 	Visible   func(*sluice.Subscription) bool
-	Sparkline bool // rows have one
+	Sparkline bool // include one in each row
 }
 
 // Page is a part of the ranked subscriptions.
@@ -153,7 +156,7 @@ func (o *Overview) List(ctx context.Context, q Query) (Page, error) {
 	return page, err
 }
 
-// look returns all subscriptions. Callers share looks.
+// look returns a view, which callers share while it is fresh.
 func (o *Overview) look(ctx context.Context) (view, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -220,7 +223,7 @@ func knownOf(sub *sluice.Subscription, h model.StoredHealth, dead uint64, hour *
 	return k
 }
 
-// rows asks for the subscriptions of a page in full.
+// rows returns the full rows of a page's subscriptions.
 func (o *Overview) rows(ctx context.Context, picked []known) ([]sluice.SubscriptionHealth, error) {
 	rows, errs := make([]sluice.SubscriptionHealth, len(picked)), make([]error, len(picked))
 	each(len(picked), func(i int) { rows[i], errs[i] = o.row(ctx, &picked[i]) })
@@ -232,7 +235,7 @@ func (o *Overview) rows(ctx context.Context, picked []known) ([]sluice.Subscript
 	return rows, nil
 }
 
-// each calls f for 0 up to n, some at once.
+// each calls f for 0 to n-1, up to atOnce calls concurrently.
 func each(n int, f func(i int)) {
 	var asking sync.WaitGroup
 	free := make(chan struct{}, atOnce)
@@ -246,7 +249,8 @@ func each(n int, f func(i int)) {
 	asking.Wait()
 }
 
-// row returns a subscription in full. Its condition is by what the store says now.
+// row returns the full row of a subscription, with its condition according to the current state in
+// the store.
 func (o *Overview) row(ctx context.Context, k *known) (sluice.SubscriptionHealth, error) {
 	sub := k.sub
 	row := sluice.SubscriptionHealth{

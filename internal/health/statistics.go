@@ -12,8 +12,9 @@ func steps() map[string]time.Duration {
 	return map[string]time.Duration{"1m": time.Minute, "5m": 5 * time.Minute, "1h": time.Hour}
 }
 
-// Statistics returns the attempts of a subscription since a time, a day at most, and an hour in steps of a minute. Zero: all. Code
-// InvalidRequest for another step than 1m, 5m and 1h; empty: 5m.
+// Statistics returns the attempts of a subscription since a time within the last day, or within the
+// last hour for steps of a minute. The zero time selects all of it. Step is 1m, 5m (the default) or
+// 1h. Code InvalidRequest for any other step.
 func (o *Overview) Statistics(sub *sluice.Subscription, since time.Time, step string) (sluice.Statistics, error) {
 	if step == "" {
 		step = "5m"
@@ -50,7 +51,7 @@ func (o *Overview) Replicas() []sluice.OverviewReplica {
 	return all
 }
 
-// pointOf returns a point of a series as it is shown.
+// pointOf converts a point of a series to its form in the API.
 func pointOf(p rollup.Point) sluice.StatisticsPoint {
 	shown := sluice.StatisticsPoint{At: p.At, Delivered: uint64(p.Delivered), Failed: uint64(p.Failed), Failures: p.ByClass()}
 	if p.Attempts() > 0 {
@@ -63,7 +64,7 @@ func pointOf(p rollup.Point) sluice.StatisticsPoint {
 	return shown
 }
 
-// sparkline returns the last day of a subscription.
+// sparkline returns the attempts of a subscription in the last day, in steps of half an hour.
 func (o *Overview) sparkline(sub *sluice.Subscription) *sluice.Sparkline {
 	const step, steps = 30 * time.Minute, 48
 	points := o.deps.Series(sub, o.deps.Now().Truncate(step).Add(-(steps-1)*step), step)

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// told is how long after a minute all replicas have told of it.
+// told is the time after the end of a minute by which all replicas have reported its attempts.
 const told = 20 * time.Second
 
 // SumQuery selects subscriptions; empty fields select all.
@@ -17,7 +17,7 @@ type SumQuery struct {
 	Visible   func(*sluice.Subscription) bool
 }
 
-// Sum sums up the deliveries of subscriptions. Its callers share looks, as those of List do.
+// Sum sums up the deliveries of subscriptions. Its callers share views, as those of List do.
 func (o *Overview) Sum(ctx context.Context, q SumQuery) (sluice.Overview, error) {
 	v, err := o.look(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (o *Overview) Sum(ctx context.Context, q SumQuery) (sluice.Overview, error)
 type summing struct {
 	o      sluice.Overview
 	counts rollup.Counts
-	began  map[string]int64 // when the subscriptions were made, by ID
+	began  map[string]int64 // creation times of the subscriptions, by ID
 }
 
 // add adds a subscription.
@@ -77,13 +77,13 @@ func (s *summing) add(k *known, now time.Time) {
 	}
 }
 
-// hour enters the attempts of the last hour.
+// hour sets the attempts of the last hour.
 func (s *summing) hour() {
 	p := pointOf(rollup.Point{Counts: s.counts})
 	s.o.LastHour = sluice.OverviewHour{Delivered: p.Delivered, Failed: p.Failed, Failures: s.counts.ByClass(), P50: p.P50, P95: p.P95, P99: p.P99}
 }
 
-// minutes enters the attempts by minute.
+// minutes sets the attempts by minute.
 func (s *summing) minutes(all []rollup.Minute, now time.Time) {
 	s.o.Minutes = make([]sluice.MinuteOf, len(all))
 	last := now.Add(-told).Truncate(time.Minute).Add(-time.Minute)

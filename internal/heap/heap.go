@@ -25,13 +25,13 @@ func Limit() error {
 
 const (
 	every = 5 * time.Second // between two samples
-	least = 32 << 20        // bytes that are worth a collection
-	quiet = 16              // intervals for which the spare memory would last
+	least = 32 << 20        // minimum number of spare bytes that is worth a collection
+	quiet = 16              // number of intervals for which the spare memory must last
 )
 
-// Return returns memory to the operating system after each burst, until the context ends. The
-// runtime by itself does so after its next collection, which in an idle process is two minutes
-// away.
+// Return returns memory to the operating system after each burst, until the context ends. By
+// itself, the runtime does so only after the next collection, which may be two minutes away in an
+// idle process.
 func Return(ctx context.Context, log *slog.Logger) {
 	clock := time.NewTicker(every)
 	defer clock.Stop()
@@ -69,9 +69,10 @@ func read() sample {
 	return sample{live: n(0), objects: n(1), free: n(2), allocated: n(3)}
 }
 
-// spare returns the memory that is held and may not be in use: neither was at the last collection, or
-// was then, but was allocated after the last return. The runtime may have collected at the height of
-// a burst, whose memory is garbage since.
+// spare returns the memory that the process holds but may not use. That is the memory that was not
+// in use at the last collection, and the memory that was in use then but was allocated after the
+// last return: the runtime may have collected at the height of a burst, and that memory may be
+// garbage now.
 func (s sample) spare(last sample) uint64 {
 	return s.free + s.objects - min(s.live, s.objects) + min(s.live, s.allocated-last.allocated)
 }

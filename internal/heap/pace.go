@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	room        = 128 << 20 // bytes of garbage for which the collector waits at most, if
+	room        = 128 << 20 // maximum garbage, in bytes, before a collection, if
 	leastTarget = 25        // this GOGC allows it; collecting more often would cost too much of a large heap
 	maxTarget   = 100       // the default of the runtime
 )
 
-// Pace bounds the garbage on a large heap: by default the runtime lets as much accumulate as is in use.
-// NATS keeps what was just written until it is collected, so that a large import or a stream of large
-// events would take more memory with every collection. GOGC overrides it.
+// Pace bounds the garbage on a large heap. By default the runtime lets as much garbage accumulate
+// as memory is in use. NATS keeps recently written data until the next collection, so with a large
+// import or many large events the heap would grow with every collection. GOGC overrides Pace.
 func Pace() {
 	if os.Getenv("GOGC") == "" {
 		(&pacer{target: maxTarget}).await()

@@ -1,7 +1,7 @@
 // Package inflight tracks in-flight requests so that they can be cancelled when access is revoked.
 //
-// A request is registered before the gate is asked about it. So of a concurrent revocation and
-// attempt, either the gate sees the revocation or Cut sees the attempt.
+// A caller registers a request before it asks the gate about it. So if a revocation and an attempt
+// are concurrent, either the gate sees the revocation or Cut sees the attempt.
 package inflight
 
 import (
@@ -14,7 +14,7 @@ import (
 // ErrCut is the cause of the context of a request that was cut off.
 var ErrCut = errors.New("cancelled: access may have been revoked")
 
-// Set is the requests in flight. The zero value is ready.
+// Set holds the requests in flight. The zero value is ready to use.
 type Set[T any] struct {
 	mu  sync.Mutex
 	all map[*act[T]]struct{}
@@ -26,8 +26,9 @@ type act[T any] struct {
 	over  chan struct{}
 }
 
-// Enter registers a request with its subject. It returns the request's context, and leave, to be
-// called once, when nothing of the request can leave any more: that ends the context too.
+// Enter registers a request with its subject, and returns the request's context. The caller must
+// call leave once, when nothing of the request can leave the process any more; leave also ends the
+// context.
 func (s *Set[T]) Enter(ctx context.Context, about T) (_ context.Context, leave func()) {
 	ctx, cut := context.WithCancelCause(ctx)
 	a := &act[T]{about: about, cut: cut, over: make(chan struct{})}
@@ -48,7 +49,7 @@ func (s *Set[T]) leave(a *act[T]) {
 	close(a.over)
 }
 
-// Cut cuts off every request for which which returns true, without waiting.
+// Cut cancels every request for which which returns true. It does not wait for their end.
 func (s *Set[T]) Cut(which func(about T) bool) Off {
 	var off Off
 	for _, a := range s.acts() {
@@ -60,7 +61,8 @@ func (s *Set[T]) Cut(which func(about T) bool) Off {
 	return off
 }
 
-// acts returns all requests: which may take locks under which others enter.
+// acts returns all requests, so that Cut can call which without the lock: which may take a lock
+// under which others call Enter.
 func (s *Set[T]) acts() []*act[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +76,7 @@ func (s *Set[T]) acts() []*act[T] {
 // WasCut reports whether a context is that of a request that was cut off.
 func WasCut(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrCut) }
 
-// Off is the requests that were cut off: a channel for each, closed at its end.
+// Off has a channel for each request that was cut off, which is closed at the end of the request.
 type Off []<-chan struct{}
 
 // Wait returns when all of them have ended, or with ctx's error.

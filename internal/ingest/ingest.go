@@ -1,10 +1,10 @@
-// Package ingest is the one way of events into the log, for every publisher: a request, a stream,
-// a schedule or a watch.
+// Package ingest checks and stores events. It is the only way into the log for all publishers
+// within the server: requests, streams, schedules and watches.
 //
 // Every event passes the same checks in the same order: the reserved names, the caller's right, the
-// namespace's quota, its catalogue, the stamp of the producer, the loop guard. A refusal has the same
-// code and the same words at every entry. Then the events are stored, with the side effects of every
-// publish.
+// namespace's quota, its catalogue, the stamp of the producer, the loop guard. A refusal has the
+// same code and message for every publisher. Then the events are stored, with the same side effects
+// for every publisher.
 package ingest
 
 import (
@@ -39,13 +39,13 @@ type Catalogue interface {
 
 // Causes detects causation loops.
 type Causes interface {
-	// CheckNew returns code EventLoopDetected if one of the events must not be published; any other
-	// error means that this cannot be decided. By is the publisher.
+	// CheckNew returns an error with the code EventLoopDetected if one of the events must not be
+	// published. Any other error means that it cannot decide. By is the publisher.
 	CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error
 }
 
-// Deps are an ingest's dependencies. Checks that are nil refuse nothing, except Access: without it,
-// only root may publish.
+// Deps are the dependencies of an ingest. A nil check refuses nothing, except for Access, without
+// which only root may publish.
 type Deps struct {
 	Access    Access
 	Quota     Quota
@@ -70,14 +70,14 @@ func New(needs Deps) *Ingest {
 type Request struct {
 	Caller    sluice.Caller
 	Namespace string
-	Bytes     int  // that the quota is charged
-	Paid      bool // the quota was charged before
+	Bytes     int  // charged to the quota
+	Paid      bool // the quota is already charged
 
-	For *model.Handling // a module's program publishes, with the caller's rights; nil: the caller itself
+	For *model.Handling // set if a module's program publishes with the caller's rights
 }
 
-// Denied is a refusal for lack of a right, or because that is not known yet. Its code and words are
-// those of the access decision.
+// Denied is a refusal because the caller lacks a right, or because that is not known yet. It has
+// the code and message of the access decision.
 type Denied struct{ error }
 
 // Unwrap returns the access decision.
@@ -86,8 +86,8 @@ func (d Denied) Unwrap() error { return d.error }
 // Admit returns an error unless the events of a request may be stored, and sets their namespace and
 // their producer (S4-80). Codes Forbidden for reserved names, and for events that a module does not
 // declare; those of the access decision, as Denied; QuotaExceeded and TooLarge; those of the
-// catalogue; EventLoopDetected, with the chain only for a caller that may read the namespace: a
-// publisher may not learn the paths of other events.
+// catalogue; EventLoopDetected, with the chain only for a caller that may read the namespace,
+// because a publisher must not learn the paths of other events.
 func (in *Ingest) Admit(ctx context.Context, r Request, events []sluice.Event) error {
 	if err := in.allowed(r, events); err != nil {
 		return err
@@ -115,9 +115,8 @@ func (in *Ingest) Admit(ctx context.Context, r Request, events []sluice.Event) e
 	return in.unchained(r, in.needs.Causes.CheckNew(ctx, r.Namespace, in.answers(r), events))
 }
 
-// May returns an error unless the caller may publish the events now, as far as rights and the
-// catalogue decide. It charges nothing and does not change the events but for their namespace. Codes
-// those of Admit.
+// May returns an error unless rights and the catalogue permit the caller to publish the events now.
+// It charges nothing, and changes only the namespace of the events. Codes: those of Admit.
 func (in *Ingest) May(r Request, events []sluice.Event) error {
 	if err := in.allowed(r, events); err != nil {
 		return err
@@ -173,7 +172,8 @@ func (in *Ingest) catalogued(r Request, events []sluice.Event) error {
 	return nil
 }
 
-// answers returns the principal that is marked unsafe if an event is part of a loop.
+// answers returns the principal that is accountable for the events, and is marked unsafe if one of
+// them is part of a loop.
 func (in *Ingest) answers(r Request) string {
 	if r.For != nil {
 		return string(r.For.Producer())

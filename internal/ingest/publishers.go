@@ -11,7 +11,7 @@ type Publisher interface {
 	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
 }
 
-// Guard learns of published events, so that it needs no lookup of causes.
+// Guard remembers published events, so that it can find causes without reading the log.
 type Guard interface {
 	Published(namespace string, events []sluice.Event, stored []sluice.Stored)
 }

@@ -1,6 +1,6 @@
-// Package jsonarray decodes JSON arrays with a limit: an array that is too long is refused before
-// its elements cost any memory. Decoding into a slice and counting afterwards costs up to fifty
-// times the body.
+// Package jsonarray decodes JSON arrays with a limit. It refuses an array that is too long before
+// it decodes the elements: decoding into a slice first would cost up to fifty times the size of the
+// body in memory.
 package jsonarray
 
 import (
@@ -16,9 +16,8 @@ var (
 	ErrNotJSON  = errors.New("the value is not valid JSON")
 )
 
-// Split returns the elements of a JSON array, at most this many, as parts of data: nothing is
-// copied. Space around the elements is not part of them. Errors: ErrNotJSON; ErrNotArray;
-// ErrTooMany.
+// Split returns the elements of a JSON array, at most most, as parts of data, without copying.
+// White space around the elements is not part of them. Errors: ErrNotJSON; ErrNotArray; ErrTooMany.
 func Split(data []byte, most int) ([]json.RawMessage, error) {
 	if !json.Valid(data) {
 		return nil, ErrNotJSON
@@ -26,7 +25,7 @@ func Split(data []byte, most int) ([]json.RawMessage, error) {
 	return split(data, most)
 }
 
-// split is Split of valid JSON.
+// split is Split for valid JSON.
 func split(data []byte, most int) ([]json.RawMessage, error) {
 	at := afterSpace(data, 0)
 	if data[at] != '[' {
@@ -46,9 +45,9 @@ func split(data []byte, most int) ([]json.RawMessage, error) {
 	return elements, nil
 }
 
-// Decode returns the elements of a valid JSON array, at most this many, each decoded as encoding/json
-// does it. It is for methods UnmarshalJSON and parts of decoded JSON. The value null is no elements.
-// Errors: ErrNotArray; ErrTooMany; those of json.Unmarshal.
+// Decode returns the elements of a valid JSON array, at most most, each decoded as encoding/json
+// does it. It is for methods UnmarshalJSON and parts of decoded JSON, which are known to be valid.
+// For null it returns no elements. Errors: ErrNotArray; ErrTooMany; those of json.Unmarshal.
 func Decode[T any](valid []byte, most int) ([]T, error) {
 	if string(valid) == "null" {
 		return nil, nil
@@ -66,7 +65,7 @@ func Decode[T any](valid []byte, most int) ([]T, error) {
 	return all, nil
 }
 
-// decode decodes a valid value, without a second look at its syntax if the type decodes itself.
+// decode decodes a valid value. It does not validate the syntax again if the type decodes itself.
 func decode(value []byte, into any) error {
 	if u, ok := into.(json.Unmarshaler); ok {
 		return u.UnmarshalJSON(value) //nolint:wrapcheck // as json.Unmarshal
@@ -74,9 +73,9 @@ func decode(value []byte, into any) error {
 	return json.Unmarshal(value, into) //nolint:wrapcheck // as json.Unmarshal
 }
 
-// Cut returns the value of a member of a valid JSON object, a part of object, and a copy of the object
-// with null in its place: the rest is decoded without a look at the value. It returns nil and the
-// object if no member has this name, written without escapes.
+// Cut returns the value of a member of a valid JSON object, as a part of object, and a copy of the
+// object with null in place of the value. So the rest can be decoded without parsing the value. It
+// returns nil and the object if no member has this name without escapes.
 func Cut(object []byte, name string) (value, rest []byte) {
 	start, end := member(object, name)
 	if end == 0 {

@@ -1,6 +1,6 @@
-// Package keylock is a keyed mutex for concurrent changes of one resource in this process: of many
-// concurrent compare-and-sets only one succeeds, and each failed one costs as much as a success.
-// The lock is only an optimization; correctness rests on the compare-and-set.
+// Package keylock implements a keyed mutex for concurrent changes of one resource in this process.
+// It is only an optimization: of many concurrent compare-and-sets only one succeeds, and each
+// failed one costs as much as a success. Correctness rests on the compare-and-set.
 package keylock
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Turns are the locks by key. The zero value is ready.
+// Turns holds the locks, by key. The zero value is ready to use.
 type Turns[K comparable] struct {
 	mu    sync.Mutex
 	byKey map[K]*turn
@@ -19,8 +19,8 @@ type turn struct {
 	waiting int
 }
 
-// Take acquires the lock of a key; done releases it. It returns the error of ctx if that ends
-// first.
+// Take acquires the lock of a key. The caller must call done to release it. Take returns the error
+// of ctx if ctx ends first.
 func (t *Turns[K]) Take(ctx context.Context, key K) (done func(), err error) {
 	t.mu.Lock()
 	if t.byKey == nil {

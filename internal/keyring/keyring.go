@@ -1,5 +1,5 @@
-// Package keyring holds the server's keys in memory while their records change, and changes them
-// for the API.
+// Package keyring keeps the server's keys in memory up to date with their records, and implements
+// the API's operations on keys.
 package keyring
 
 import (

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
-// sweepEvery is the interval of removing retired keys. A retired key neither signs nor is it
-// listed, even before its removal.
+// sweepEvery is the interval of removing retired keys. Even before its removal, a retired key does
+// not sign and is not listed.
 const sweepEvery = 10 * time.Minute
 
 // Service implements the API's key operations. Changes are recorded in the ledger first.
@@ -60,8 +60,8 @@ func (s Service) KeySet(prefix string) func(ctx context.Context) ([]byte, error)
 	}
 }
 
-// BundleKeys returns the keys that sign bundles and receipts, the newest first, which signs. If there is
-// none, one is made.
+// BundleKeys returns the keys for bundles and receipts, newest first; the newest signs. It creates
+// one if there is none.
 func (s Service) BundleKeys(ctx context.Context) ([]ed25519.PrivateKey, error) {
 	keys, err := s.Store.Keys().For(ctx, sluice.UseBundle)
 	private := make([]ed25519.PrivateKey, len(keys))

@@ -13,7 +13,7 @@ import (
 // mask replaces secrets in the ledger.
 const mask = "***"
 
-// bookkeeping returns the fields that the server changes along with any other, or that are no
+// bookkeeping returns the fields that the server changes with every other field, or that are not
 // settings of the resource.
 func bookkeeping() []string { return []string{"revision", "updated_at", "last_event_at", "usage"} }
 
@@ -38,8 +38,8 @@ func object(v any) (map[string]any, error) {
 	return fields, nil
 }
 
-// difference returns the fields in which two objects differ; of nested objects, again only those
-// fields.
+// difference returns the fields in which two objects differ. Of nested objects it returns only the
+// fields that differ, too.
 func difference(was, is map[string]any) (old, now map[string]any) {
 	old, now = map[string]any{}, map[string]any{}
 	for name, before := range was {
@@ -68,8 +68,8 @@ func narrowed(before, after any) (old, now any) {
 	return difference(was, is)
 }
 
-// masked returns the fields as JSON without secrets and possible ones: secrets by name, the values
-// of headers, and of a URL all but its host.
+// masked returns the fields as JSON without secrets and possible secrets. It masks fields with the
+// names of secrets, the values of headers, and all of a URL but its host.
 func masked(fields map[string]any) (json.RawMessage, error) {
 	if fields == nil {
 		return nil, nil

@@ -30,8 +30,8 @@ type Change struct {
 	Action    string
 	Namespace string // of the resource; "": none
 	Resource  string
-	Old       any // the resource's public representation; nil: it is created
-	New       any // nil: it is deleted
+	Old       any // public representation of the resource; nil if it is created
+	New       any // nil if it is deleted
 }
 
 // Ledger records changes. It is safe for concurrent use.
@@ -40,18 +40,18 @@ type Ledger struct {
 	log   *slog.Logger
 }
 
-// New returns a ledger that logs entries that it cannot write.
+// New returns a ledger. It logs entries that it must write but cannot.
 func New(store Store, log *slog.Logger) *Ledger { return &Ledger{store, log} }
 
-// Intent is the entry of a change that is not made yet. A nil one is none.
+// Intent is the entry of a change that is not made yet. The methods of a nil Intent do nothing.
 type Intent struct {
 	ledger *Ledger
 	entry  sluice.LedgerEntry
 }
 
-// Intend records an intended change. In a retry, before is the previous try's intent: it stays if
-// the change is the same, and is marked as failed with Conflict otherwise. Code Unavailable if the
-// ledger cannot be written; the change must not be made then.
+// Intend records an intended change. In a retry, before is the intent of the previous try: Intend
+// returns it if the change is the same, and otherwise marks it as failed with Conflict. Code
+// Unavailable if the ledger cannot be written; then the change must not be made.
 func (l *Ledger) Intend(ctx context.Context, before *Intent, c Change) (*Intent, error) {
 	e, err := entryOf(c)
 	if err != nil {
@@ -96,7 +96,7 @@ func (l *Ledger) Note(ctx context.Context, before *Intent, c Change) *Intent {
 	return intent
 }
 
-// Fail records that the change was not made. If that cannot be written it is logged.
+// Fail records that the change was not made. If that fails, it logs the error.
 func (i *Intent) Fail(ctx context.Context, cause error) {
 	if i == nil {
 		return
@@ -111,7 +111,7 @@ func (i *Intent) Fail(ctx context.Context, cause error) {
 	}
 }
 
-// says reports whether the intent is of the same change.
+// says reports whether the intent is for the same change.
 func (i *Intent) says(e *sluice.LedgerEntry) bool {
 	return i.entry.Action == e.Action && string(i.entry.Old) == string(e.Old) && string(i.entry.New) == string(e.New)
 }

@@ -17,10 +17,10 @@ import (
 
 const (
 	markLimit = 5 * time.Second // time that marking may add to a refused request
-	toldSize  = 4096            // events with loops that were counted already
+	toldSize  = 4096            // remembered events with loops that were already counted
 )
 
-// Announcer announces a mark that was set or counted up. It returns at once.
+// Announcer announces a mark that was set or whose count has increased. It returns at once.
 type Announcer interface {
 	Unsafe(mark sluice.Unsafe)
 }
@@ -43,7 +43,7 @@ type Guard struct {
 	counted *lru.Cache[linkKey, uint64] // sequences of events that were found looping in the log
 }
 
-// New returns a guard. Its caller reports the existing marks and their changes.
+// New returns a guard. The caller must report the existing marks and their changes to it.
 func New(log Log, store Store, opts Options) (*Guard, error) {
 	links, err := lru.New[linkKey, sluice.Link](cacheSize)
 	if err != nil {
@@ -62,16 +62,16 @@ func New(log Log, store Store, opts Options) (*Guard, error) {
 	return &Guard{log: log, cache: cache{links}, marks: newMarks(store), opts: opts, counted: counted}, nil
 }
 
-// SetMark enters a stored mark.
+// SetMark applies a stored mark.
 func (g *Guard) SetMark(is sluice.Unsafe, revision uint64) {
 	g.marks.set(streams.ProducerKey(is.Producer), mark{mark: is, revision: revision})
 }
 
-// RemoveMark enters the removal of the mark with the key, and its revision.
+// RemoveMark applies the removal of the mark with a key. Revision is that of the removal.
 func (g *Guard) RemoveMark(key string, revision uint64) { g.marks.remove(key, revision) }
 
-// ForgetMark enters that this process removes the mark of a producer with the revision: later
-// reports of that mark are outdated.
+// ForgetMark notes that this process has removed the mark of a producer at a revision. Later
+// reports of that mark are outdated and ignored.
 func (g *Guard) ForgetMark(producer string, revision uint64) {
 	g.marks.mu.Lock()
 	defer g.marks.mu.Unlock()
@@ -80,7 +80,7 @@ func (g *Guard) ForgetMark(producer string, revision uint64) {
 	}
 }
 
-// CaughtUp says that every stored mark has been reported.
+// CaughtUp notes that every stored mark has been reported.
 func (g *Guard) CaughtUp() {
 	g.marks.mu.Lock()
 	defer g.marks.mu.Unlock()
@@ -89,8 +89,8 @@ func (g *Guard) CaughtUp() {
 
 // CheckNew returns an error if one of the events that a principal publishes together must not be
 // published. A cause may be an earlier one of them. Code EventLoopDetected, with chain and hops, if
-// an event caused itself, and then the producer is marked; with unsafe, if the producer is marked.
-// Any other error means that the answer is unknown.
+// an event caused itself; CheckNew then marks the producer. Code EventLoopDetected, with unsafe, if
+// the producer is already marked. Any other error means that it cannot decide.
 func (g *Guard) CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error {
 	w := walk{log: g.log, cache: g.cache, namespace: namespace}
 	named := false
@@ -120,9 +120,9 @@ func (g *Guard) CheckNew(ctx context.Context, namespace, by string, events []slu
 	return nil
 }
 
-// CheckReaction is CheckNew for an event that the server publishes in a principal's name because of
-// another one. If it caused itself it is refused, and no producer is marked: the instruction ends
-// there by itself, and its creator published nothing.
+// CheckReaction is CheckNew for an event that the server publishes on behalf of a principal because
+// of another event. If the event caused itself, it is refused but no producer is marked: the
+// refusal already ends the loop, and the principal has published nothing itself.
 func (g *Guard) CheckReaction(ctx context.Context, namespace, by string, ev *sluice.Event) error {
 	w := walk{log: g.log, cache: g.cache, namespace: namespace}
 	e := ev.Link()
@@ -145,7 +145,8 @@ func (g *Guard) CheckReaction(ctx context.Context, namespace, by string, ev *slu
 	return nil
 }
 
-// enter lets later events name this one. Of two with one id the first is stored.
+// enter lets later events of the batch name this one as their cause. Of two events with the same
+// id, the first one counts, because only it is stored.
 func (w *walk) enter(e sluice.Link) {
 	if w.near == nil {
 		w.near = map[string]sluice.Link{}
@@ -176,7 +177,7 @@ func (g *Guard) check(ctx context.Context, w *walk, by string, e sluice.Link) er
 func (g *Guard) Published(namespace string, events []sluice.Event, stored []sluice.Stored) {
 	for i := range min(len(events), len(stored)) {
 		if stored[i].Duplicate {
-			continue // another event may be stored
+			continue // the stored event with the id may be another one
 		}
 		l := events[i].Link()
 		l.Seq = stored[i].Seq
@@ -184,9 +185,9 @@ func (g *Guard) Published(namespace string, events []sluice.Event, stored []slui
 	}
 }
 
-// Check returns an error if an event of the log must not be delivered. Codes as CheckNew's; the
-// producer is its source. The mark of a source applies only to events published to NATS: events
-// accepted by the API and stamped by the server are delivered.
+// Check returns an error if an event of the log must not be delivered. Codes: those of CheckNew;
+// the producer is the source of the event. The mark of a source applies only to events published
+// over NATS. Events that the API accepted and the server stamped are delivered.
 func (g *Guard) Check(ctx context.Context, ev *sluice.Event) error {
 	if ev.Extensions[sluice.CausationID] == "" {
 		return nil
@@ -218,8 +219,8 @@ func (g *Guard) Check(ctx context.Context, ev *sluice.Event) error {
 	return nil
 }
 
-// first reports whether this process finds the loop of an event in the log for the first time:
-// every subscription finds it again.
+// first reports whether this process finds the loop of an event in the log for the first time.
+// Every subscription finds the same loop.
 func (g *Guard) first(ev *sluice.Event) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,11 +6,11 @@ import "github.com/sluice-io/sluice/pkg/sluice"
 type Found struct {
 	Chain []sluice.Link // the nearest cause first
 	Hops  int
-	Again bool // it holds an event of the same type on the same path; else it is too long
+	Again bool // it has an event of the same type on the same path; otherwise it is too long
 }
 
 // Loop returns the loop of an event with the given chain of causes, the nearest first; nil if there
-// is none. A hop is a named cause: the last one counts even if it is unknown.
+// is none. Every named cause is a hop, even a last one that is unknown.
 func Loop(e sluice.Link, chain []sluice.Link) *Found {
 	last := e
 	f := Found{Chain: chain, Hops: len(chain)}

@@ -12,30 +12,31 @@ import (
 )
 
 const (
-	maxMarks = 10_000 // NATS publishers choose their source: the number is unlimited
-	putTries = 10     // at a mark that other replicas write, too
+	maxMarks = 10_000 // limit, because NATS publishers can choose any number of sources
+	putTries = 10     // tries to write a mark that other replicas write, too
 
 	tellEvery = time.Minute // minimum interval of announcements of one unsafe producer
 )
 
-// errTooMany says that a producer is not marked because there are too many.
+// errTooMany means that a producer was not marked because there are too many marks.
 var errTooMany = errors.New("10000 producers are marked unsafe, the limit; clear some")
 
 // Store stores the marks.
 type Store interface {
 	// Mark returns the mark of a producer and its revision. Code NotFound if it has none.
 	Mark(ctx context.Context, producer string) (sluice.Unsafe, uint64, error)
-	// PutMark stores a mark. Code Conflict unless the stored revision is the given one; 0: there is none.
+	// PutMark stores a mark and returns its revision. Code Conflict unless the stored revision is
+	// the given one; 0 means that none is stored.
 	PutMark(ctx context.Context, mark sluice.Unsafe, revision uint64) (uint64, error)
 }
 
-// marks are the marks known to this process. It is safe for concurrent use.
+// marks holds the marks that this process knows. It is safe for concurrent use.
 type marks struct {
 	store   Store
-	writing chan struct{} // holds one: the right to write. One mark at a time: they are mostly of one producer
+	writing chan struct{} // semaphore: one write at a time, because concurrent ones are mostly about the same producer
 
 	mu     sync.Mutex
-	known  bool            // all existing ones have been reported
+	known  bool            // all existing marks have been reported
 	stands map[string]mark // by key
 }
 
@@ -49,7 +50,7 @@ func newMarks(store Store) *marks {
 	return &marks{store: store, writing: make(chan struct{}, 1), stands: map[string]mark{}}
 }
 
-// set enters a stored mark, unless a newer one is known.
+// set applies a stored mark, unless a newer one is known.
 func (m *marks) set(key string, is mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +84,8 @@ func (m *marks) of(ctx context.Context, producer string) (sluice.Unsafe, bool, e
 	return stored, err == nil, err
 }
 
-// add marks a producer for an event, or counts one more, and returns the mark.
+// add marks a producer because of an event, or increases the count of its mark, and returns the
+// mark.
 func (m *marks) add(ctx context.Context, producer, namespace string, e sluice.Link, f *Found) (sluice.Unsafe, error) {
 	select {
 	case m.writing <- struct{}{}:

@@ -12,7 +12,7 @@ import (
 
 const (
 	cacheSize = 16_384  // cached links
-	maxLink   = 2048    // bytes of a cached one; larger ones are looked up each time
+	maxLink   = 2048    // bytes of a cached link; larger ones are looked up each time
 	unstored  = 1 << 63 // stands for the sequence of the first event of a batch that is not stored
 )
 
@@ -37,7 +37,7 @@ func (c cache) get(namespace, id string) (sluice.Link, bool) {
 	return c.links.Get(linkKey{namespace, id})
 }
 
-// add copies the link: the strings of an event may be parts of larger ones.
+// add caches a copy of the link, because the strings of an event may be parts of larger strings.
 func (c cache) add(namespace string, l sluice.Link) {
 	if len(l.ID)+len(l.Type)+len(l.Path)+len(l.Cause) > maxLink {
 		return
@@ -58,8 +58,8 @@ type walk struct {
 	unknown   map[string]bool        // failed lookups
 }
 
-// chain returns the causes of an event, the nearest first, at most 32. One that names itself is its
-// own cause.
+// chain returns the causes of an event, the nearest first, at most 32. An event that names itself
+// is its own cause.
 func (w *walk) chain(ctx context.Context, e sluice.Link) ([]sluice.Link, error) {
 	if e.Cause == e.ID && e.Cause != "" {
 		return []sluice.Link{e}, nil
@@ -79,7 +79,8 @@ func (w *walk) chain(ctx context.Context, e sluice.Link) ([]sluice.Link, error) 
 	return chain, nil
 }
 
-// link returns the event with the id; one of the batch only if it lies before a sequence.
+// link returns the event with an id. It returns an event of the batch only if its sequence is less
+// than before.
 func (w *walk) link(ctx context.Context, id string, before uint64) (l sluice.Link, ok bool, err error) {
 	if l, ok = w.near[id]; ok && l.Seq < before {
 		return l, true, nil

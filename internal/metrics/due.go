@@ -31,8 +31,8 @@ func newDue() due {
 	}
 }
 
-// WatchDue reads the numbers of waiting records, by namespace, of each kind at each scrape: event,
-// appointment. Call it once.
+// WatchDue reads the numbers of waiting records at each scrape, for each kind (event, appointment)
+// by namespace. Call it once.
 func (m *Metrics) WatchDue(kinds map[string]func() map[string]int) {
 	read := func() (all []waiting) {
 		for kind, count := range kinds {
@@ -48,7 +48,8 @@ func (m *Metrics) WatchDue(kinds map[string]func() map[string]int) {
 	}}})
 }
 
-// Ended counts the outcome of a record that waited for its time; a success also by its delay.
+// Ended counts the outcome of a record that waited for its time. It also observes the delay of a
+// successful one.
 func (m *Metrics) Ended(what, namespace, outcome string, late time.Duration) {
 	m.due.ended.WithLabelValues(what, namespace, outcome).Inc()
 	if outcome == "fired" {

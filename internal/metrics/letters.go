@@ -9,12 +9,13 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 )
 
-// lettersKept is how long a count of dead letters is reused: each subscription and path with some is named in
-// the answer of the store.
+// lettersKept is how long a count of dead letters is reused. Counting is expensive, because the
+// store's response names every subscription and path with dead letters.
 const lettersKept = 30 * time.Second
 
-// WatchLetters reads the numbers of stored dead letters, until ctx is done; there are none while the store is
-// unavailable. The letters of a deleted subscription stay in the store: only the total has them. Call it once.
+// WatchLetters reads the numbers of stored dead letters, until ctx is done. There are no values
+// while the store is unavailable. Dead letters of deleted subscriptions stay in the store, and
+// count only in the total. Call it once.
 func (m *Metrics) WatchLetters(ctx context.Context, read func(context.Context) (model.DeadLetterGauges, error), exists func(namespace, subscription string) bool) {
 	all := kept(ctx, m.log, lettersKept, func(ctx context.Context) ([]model.DeadLetterGauges, error) {
 		g, err := read(ctx)

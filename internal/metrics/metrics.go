@@ -23,7 +23,7 @@ type namespaceLog struct {
 	namespace string
 	events    uint64
 	bytes     uint64
-	maxBytes  uint64 // maximum; 0: any number
+	maxBytes  uint64 // maximum; 0: unlimited
 	lastSeq   uint64 // number of events ever published, by any publisher
 }
 
@@ -80,8 +80,8 @@ func (m *Metrics) WatchDeliveries(read func() []model.DeliveryGauges) {
 	m.registry.MustRegister(readings[model.DeliveryGauges]{read, deliveryReadings()})
 }
 
-// WatchLogs reads the namespaces' logs at each scrape, until ctx is done; there are none while the
-// store is unavailable. Call it once.
+// WatchLogs reads the namespaces' logs at each scrape, until ctx is done. There are no values while
+// the store is unavailable. Call it once.
 func (m *Metrics) WatchLogs(ctx context.Context, list func(context.Context) ([]sluice.Namespace, error)) {
 	read := func(ctx context.Context) ([]namespaceLog, error) {
 		all, err := list(ctx)
@@ -96,8 +96,8 @@ func (m *Metrics) WatchLogs(ctx context.Context, list func(context.Context) ([]s
 	m.registry.MustRegister(readings[namespaceLog]{kept(ctx, m.log, keptFor, read), logReadings()})
 }
 
-// WatchStorage reads the store's usage at each scrape, until ctx is done; there is none while the
-// store is unavailable. Call it once.
+// WatchStorage reads the store's usage at each scrape, until ctx is done. There are no values while
+// the store is unavailable. Call it once.
 func (m *Metrics) WatchStorage(ctx context.Context, storage func(context.Context) (sluice.Storage, error)) {
 	read := kept(ctx, m.log, keptFor, func(ctx context.Context) ([]sluice.Storage, error) {
 		s, err := storage(ctx)
@@ -171,12 +171,12 @@ func (m *Metrics) Exported(what string, n int) {
 	m.exported.WithLabelValues(what).Add(float64(n))
 }
 
-// ExportFailed counts that writing files stopped.
+// ExportFailed counts a failure to write files.
 func (m *Metrics) ExportFailed(what string) {
 	m.failures.WithLabelValues(what).Inc()
 }
 
-// Withheld counts an event that the gate kept from a subscription.
+// Withheld counts an event that the gate withheld from a subscription.
 func (m *Metrics) Withheld(sub *sluice.Subscription) {
 	m.of.add(sub, m.of.withheld, "", 1)
 }
@@ -193,7 +193,7 @@ func (m *Metrics) Throttled(sub *sluice.Subscription) {
 	m.of.add(sub, m.of.waited, "", 1)
 }
 
-// Failing counts the progress of continuous failure.
+// Failing counts that a subscription has failed for percent of the time until it is disabled.
 func (m *Metrics) Failing(sub *sluice.Subscription, percent int, _ time.Time) {
 	m.of.add(sub, m.of.failing, strconv.Itoa(percent), 1)
 }
@@ -204,7 +204,7 @@ func (m *Metrics) Unannounced(kind string) { m.dropped.WithLabelValues(kind).Inc
 // Looped counts an event that caused itself.
 func (m *Metrics) Looped(namespace string) { m.loops.WithLabelValues(namespace).Inc() }
 
-// reading is one metric of a T.
+// reading is a metric that is computed from a T.
 type reading[T any] struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType

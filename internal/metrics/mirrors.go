@@ -47,7 +47,7 @@ func syncState(s sluice.SyncState) float64 {
 	return 0
 }
 
-// Synced counts what a mirror stored.
+// Synced counts the entries and gaps that a mirror stored.
 func (m *Metrics) Synced(of *sluice.Mirror, entries, gaps int) {
 	m.mirrored(of, m.of.mirrored, entries)
 	m.mirrored(of, m.of.gaps, gaps)

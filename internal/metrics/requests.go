@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 )
 
-// requests counts HTTP requests by route, method and class of status. Routes are patterns, so their number is
-// that of the API's routes.
+// requests counts HTTP requests by route, method and class of status. Routes are patterns, so the
+// number of label values is bounded.
 type requests struct {
 	served   *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	known    sync.Map // of requestKind: *requestFigures; a look-up by labels costs ten times as much
+	known    sync.Map // *requestFigures by requestKind; a lookup by labels costs ten times as much
 }
 
 type requestKind struct {

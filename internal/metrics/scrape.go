@@ -12,8 +12,8 @@ const (
 	keptFor     = 5 * time.Second // how long a response of the store is reused for scrapes
 )
 
-// kept returns a function that calls read at most once in the time of reuse, and otherwise returns the last
-// result. A failure is logged; it is no value, and not cached.
+// kept returns a function that calls read at most once in the time reuse, and otherwise returns the
+// last result. It logs a failure, which yields no values and is not cached.
 func kept[T any](ctx context.Context, log *slog.Logger, reuse time.Duration, read func(context.Context) ([]T, error)) func() []T {
 	var mu sync.Mutex
 	var last []T

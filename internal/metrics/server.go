@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 )
 
-// Built shows which build runs: the version, the commit of the build if that is known, and the version of Go. Call it
-// once.
+// Built adds a metric with the version, the commit of the build if it is known, and the version of
+// Go. Call it once.
 func (m *Metrics) Built(version string) {
 	commit := ""
 	if info, ok := debug.ReadBuildInfo(); ok {

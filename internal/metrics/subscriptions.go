@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// subscriptions counts the work of subscriptions, in some 40 bytes for each figure: there are thousands of
-// subscriptions, and those that are deleted have to be forgotten.
+// subscriptions counts the work of subscriptions, in about 40 bytes for each counter. It replaces
+// the vectors of Prometheus because there may be thousands of subscriptions, and the counters of
+// deleted ones must be removed.
 type subscriptions struct {
 	matched, attempts, seconds, dead, opened, waited, failing, withheld, woken, callbacks, mirrored, gaps, unsynced *prometheus.Desc
 
@@ -23,7 +24,7 @@ type figures struct {
 	counts    []count // most have three
 }
 
-// count is the value of a counter, of which one more label may be set.
+// count is the value of a counter, which may have one more label.
 type count struct {
 	of    *prometheus.Desc
 	label string // empty: the counter has none
@@ -57,7 +58,7 @@ func (s *subscriptions) add(sub *sluice.Subscription, of *prometheus.Desc, label
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.all[sub.ID]
-	if f == nil || f.namespace != sub.Namespace { // it was made again elsewhere
+	if f == nil || f.namespace != sub.Namespace { // created again in another namespace
 		f = &figures{namespace: sub.Namespace}
 		s.all[sub.ID] = f
 	}

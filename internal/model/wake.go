@@ -37,7 +37,7 @@ type WakeAcked struct {
 
 // WakeQuery selects wake consumers of a subscription, in the order of their paths.
 type WakeQuery struct {
-	State sluice.WakeState // "": all states
+	State sluice.WakeState // "": all states but removed
 	After string           // Next of the previous page
 	Limit int
 }

@@ -35,8 +35,9 @@ type Eraser struct {
 	Index     Index
 }
 
-// Erase blocks everything on the path from being sent, and then deletes it. A record of each event
-// stays in the log, with its id, so that namespaces that follow the log delete it as well (S3-57).
+// Erase blocks all events on the path from being sent, and then deletes them. A record of each
+// event, with its id, stays in the log, so that namespaces that follow the log delete it as well
+// (S3-57).
 func (e Eraser) Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error) {
 	last, err := e.Log.LastSeq(ctx, namespace)
 	if err != nil {
@@ -49,7 +50,7 @@ func (e Eraser) Erase(ctx context.Context, by sluice.Caller, namespace string, p
 	return stone, e.Log.ErasePath(ctx, namespace, path, stone.UpTo)
 }
 
-// Tombstones returns the tombstones of a namespace, by path.
+// Tombstones returns the tombstones of a namespace, ordered by path.
 func (e Eraser) Tombstones(namespace string) []sluice.Tombstone {
 	all := []sluice.Tombstone{}
 	for _, r := range e.Index.Records(func(r authz.Record) bool {

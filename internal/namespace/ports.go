@@ -9,14 +9,14 @@ import (
 
 // Store keeps namespaces.
 type Store interface {
-	// PutAfter stores a namespace after before has returned its announcement. was is nil for
-	// a new one.
+	// PutAfter stores a namespace with the announcement that before returns. Was is nil for a new
+	// namespace. The result reports whether the namespace is new.
 	PutAfter(ctx context.Context, ns sluice.Namespace, before func(was, next *sluice.Namespace) (sluice.Announcement, error)) (sluice.Namespace, bool, error)
 	Get(ctx context.Context, name string) (sluice.Namespace, error)
 	List(ctx context.Context) ([]sluice.Namespace, error)
 	// Delete deletes the log. Codes NotFound; Conflict for the default namespace.
 	Delete(ctx context.Context, name string) error
-	// Told records the last published revision; 0: none.
+	// Told records the last published revision; 0 if none is.
 	Told(ctx context.Context, name string, revision uint64) error
 	DeleteEventTypes(ctx context.Context, namespace string) error
 	DeleteInstructions(ctx context.Context, namespace string) error
@@ -75,7 +75,7 @@ type Catalogue interface {
 	RemoveNamespace(name string, revision uint64)
 }
 
-// Streams has the state of streams in memory.
+// Streams caches the state of streams.
 type Streams interface {
 	Forget(namespace string)
 }

@@ -126,7 +126,7 @@ func (s Service) Namespaces(ctx context.Context) ([]sluice.Namespace, error) {
 // DeleteNamespace deletes a namespace's subscriptions and event types, then its log.
 func (s Service) DeleteNamespace(ctx context.Context, name, by string) error {
 	if name == sluice.DefaultNamespace {
-		return s.Store.Delete(ctx, name) // returns the reason for the refusal
+		return s.Store.Delete(ctx, name) // returns the refusal
 	}
 	_, err := outbox.WriteThenPublish(ctx, func(ctx context.Context) (changed, error) {
 		ns, err := s.Store.Get(ctx, name)
@@ -139,8 +139,8 @@ func (s Service) DeleteNamespace(ctx context.Context, name, by string) error {
 	return err
 }
 
-// remove deletes the parts of a namespace in order: first all that sends, then the log, and last the
-// permissions that protect it.
+// remove deletes the parts of a namespace in order: first everything that sends events, then the
+// log, and last the permissions that protect it.
 func (s Service) remove(ctx context.Context, ns sluice.Namespace, by string) error {
 	name := ns.Name
 	intent, err := s.Ledger.Intend(ctx, nil, ledger.Change{

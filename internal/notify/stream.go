@@ -22,7 +22,7 @@ type Keys interface {
 	Newest() (id string, key ed25519.PrivateKey)
 }
 
-// Endpoints checks endpoints and asks for their agreement, within the limits of the caller.
+// Endpoints checks endpoints and asks for their consent, within the limits of the caller.
 type Endpoints interface {
 	Check(ctx context.Context, endpoint sluice.Endpoint) error
 	Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error)

@@ -24,7 +24,7 @@ type Wakes struct{ Sender Sender }
 
 var _ wake.Poster = Wakes{}
 
-// Post makes an attempt to notify (S1-45, S1-66).
+// Post signs a notice and makes an attempt to send it (S1-45, S1-66).
 func (w Wakes) Post(ctx context.Context, sub *sluice.Subscription, l wake.Letter) (a sluice.Attempt, body []byte) {
 	now := time.Now()
 	hash := sha256.Sum256(l.Body)

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// The variables of the OpenTelemetry specification that say where a signal goes. Exporters and SDK read others by
-// themselves: headers, timeouts, certificates, intervals, the sampler, attributes.
+// Variables of the OpenTelemetry specification that set the destination of signals. The exporters
+// and the SDK read others themselves: headers, timeouts, certificates, intervals, the sampler and
+// attributes.
 const (
 	endpointVariable = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	protocolVariable = "OTEL_EXPORTER_OTLP_PROTOCOL"
@@ -19,16 +20,16 @@ const (
 // protocol is the only supported value of OTEL_EXPORTER_OTLP_PROTOCOL.
 const protocol = "http/protobuf"
 
-// destination is where a signal goes.
+// destination is the collector of a signal.
 type destination struct {
 	on  bool
 	url string // "": the exporter reads it from the environment
 }
 
-// destined is where all signals go.
+// destined has the destinations of all signals.
 type destined struct{ traces, metrics, logs destination }
 
-// destinations returns where all signals go.
+// destinations returns the destinations of all signals.
 func destinations(opts Options) (to destined, err error) {
 	for _, one := range []struct {
 		of             *destination
@@ -50,8 +51,9 @@ func destinations(opts Options) (to destined, err error) {
 	return to, nil
 }
 
-// fromEnvironment reports whether the variables have a signal exported. OTEL_<signal>_EXPORTER may name exporters
-// that are not for us, such as prometheus or console: /metrics and stderr are always there.
+// fromEnvironment reports whether the variables enable the export of a signal over OTLP.
+// OTEL_<signal>_EXPORTER may also name other exporters, such as prometheus or console, which are
+// ignored: /metrics and stderr are always enabled.
 func fromEnvironment(getenv func(string) string, signal string) (bool, error) {
 	own := "OTEL_EXPORTER_OTLP_" + signal
 	variable, collector := own+"_ENDPOINT", getenv(own+"_ENDPOINT")

@@ -1,5 +1,6 @@
-// Package otlp sends traces, metrics and the log to an OpenTelemetry collector over OTLP/HTTP. Settings name the
-// collector of each signal, or the OTEL_* variables of the OpenTelemetry specification do.
+// Package otlp sends traces, metrics and the log to an OpenTelemetry collector over OTLP/HTTP. The
+// collector of each signal is set by settings, or else by the OTEL_* variables of the OpenTelemetry
+// specification.
 package otlp
 
 import (
@@ -26,18 +27,18 @@ import (
 const scope = "github.com/sluice-io/sluice"
 
 const (
-	closeLimit    = 2 * time.Second // for sending the rest to a collector that may be away
+	closeLimit    = 2 * time.Second // for sending the rest to a collector that may be unreachable
 	complainEvery = time.Minute
 )
 
-// Options says which signals go where.
+// Options are the destinations of signals and the settings of their export.
 type Options struct {
-	Traces, Metrics, Logs string // base URLs of collectors; "": as the environment says
+	Traces, Metrics, Logs string // base URLs of collectors; "": from the environment
 
-	SampleRatio float64 // of traces that begin here, from 0 to 1; 1: as the environment says, or all
+	SampleRatio float64 // share of traces that begin here, from 0 to 1; 1: from the environment, or all
 	Version     string
-	Getenv      func(string) string // of the OTEL_* variables
-	Log         slog.Handler        // gets failures to send, and is copied to the collector
+	Getenv      func(string) string // reads the OTEL_* variables
+	Log         slog.Handler        // gets failures of exporting; its records also go to the collector
 }
 
 // Exporter sends the signals that have a collector. Close sends the rest.
@@ -49,7 +50,7 @@ type Exporter struct {
 	metrics *metrics // nil: no collector
 }
 
-// metrics is the exporter of metrics, and once there are some, their reader.
+// metrics is the exporter of metrics and, after Gather, their reader.
 type metrics struct {
 	sdkmetric.Exporter
 
@@ -57,8 +58,8 @@ type metrics struct {
 	read *sdkmetric.MeterProvider
 }
 
-// New returns an exporter, which sends nothing if no signal has a collector. Code InvalidRequest for a
-// variable with a value that cannot be used.
+// New returns an exporter, which sends nothing if no signal has a collector. Code InvalidRequest
+// for a variable with an invalid value.
 func New(ctx context.Context, opts Options) (*Exporter, error) {
 	e := &Exporter{log: slog.New(opts.Log)}
 	to, err := destinations(opts)
@@ -76,7 +77,8 @@ func New(ctx context.Context, opts Options) (*Exporter, error) {
 	return e, nil
 }
 
-// about describes this process to the collector. OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME come last.
+// about returns the attributes that describe this process to the collector.
+// OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME override them.
 func about(ctx context.Context, version string) (*resource.Resource, error) {
 	is, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
 		attribute.String("service.name", "sluice"), attribute.String("service.version", version),
@@ -95,7 +97,7 @@ func (e *Exporter) open(ctx context.Context, to destined, ratio float64) error {
 			return fmt.Errorf("tracing: %w", err)
 		}
 		opts := []sdktrace.TracerProviderOption{sdktrace.WithBatcher(exporter), sdktrace.WithResource(e.about)}
-		if ratio < 1 { // otherwise OTEL_TRACES_SAMPLER counts
+		if ratio < 1 { // otherwise OTEL_TRACES_SAMPLER applies
 			opts = append(opts, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(ratio))))
 		}
 		e.traces = sdktrace.NewTracerProvider(opts...)
@@ -133,8 +135,8 @@ func (e *Exporter) TracerProvider() trace.TracerProvider {
 	return e.traces
 }
 
-// Handler returns a handler that copies records to the collector which the given one wants; nil without a
-// collector of logs.
+// Handler returns a handler that sends records to the collector for the levels that like is enabled
+// for; nil without a collector of logs.
 func (e *Exporter) Handler(like slog.Handler) slog.Handler {
 	if e.logs == nil {
 		return nil
@@ -142,7 +144,7 @@ func (e *Exporter) Handler(like slog.Handler) slog.Handler {
 	return leveled{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(e.logs)), like}
 }
 
-// leveled is a handler for the records that another one is enabled for: debug records cost nothing.
+// leveled is a handler that is enabled for the same levels as another one.
 type leveled struct {
 	slog.Handler
 
@@ -161,8 +163,8 @@ func (l leveled) WithGroup(name string) slog.Handler {
 	return leveled{l.Handler.WithGroup(name), l.like}
 }
 
-// Gather sends the metrics of a producer, every minute unless OTEL_METRIC_EXPORT_INTERVAL says otherwise. Call it
-// once.
+// Gather sends the metrics of a producer every minute, or in the interval of
+// OTEL_METRIC_EXPORT_INTERVAL. Call it once.
 func (e *Exporter) Gather(from sdkmetric.Producer) {
 	if e.metrics == nil {
 		return
@@ -173,7 +175,8 @@ func (e *Exporter) Gather(from sdkmetric.Producer) {
 	e.metrics.read = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(e.about))
 }
 
-// Close sends the rest, for two seconds at most: a collector that is away stops no server. Failures are logged.
+// Close sends the rest, for at most two seconds, so that an unreachable collector does not delay a
+// shutdown. It logs failures.
 func (e *Exporter) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeLimit)
 	defer cancel()
@@ -207,8 +210,9 @@ func (e *Exporter) ends() map[string]func(context.Context) error {
 	return all
 }
 
-// complaints logs failures to send, one a minute: a collector that is away fails every few seconds. They go to the
-// local log alone, as a record for the collector would be the next to fail.
+// complaints logs failures of exporting, at most one a minute, because an unreachable collector
+// causes one every few seconds. They go only to the local log, because sending them to the
+// collector would fail, too.
 type complaints struct {
 	log *slog.Logger
 

@@ -2,8 +2,8 @@
 // then the event is published.
 //
 // A reader that learns of a change and reads the state therefore finds that change or a later one.
-// This holds only if no event is published for an unwritten change, so one function does both, and
-// a test (internal/outbox_test.go) finds callers that publish without it.
+// This holds only if no event is published before its change is stored. So one function does both,
+// and a test (internal/outbox_test.go) finds callers that publish without it.
 package outbox
 
 import "context"

@@ -52,7 +52,7 @@ func (p *Part) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	return nil
 }
 
-// Run acquires and renews leases until ctx is done, and then returns them.
+// Run acquires and renews leases until ctx is done, and then gives them back.
 func (o *Ownership) Run(ctx context.Context) error {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -83,9 +83,9 @@ func (o *Ownership) tell() []<-chan struct{} {
 	return all
 }
 
-// Gate allows content to be sent only while this replica serves the subscription. Engines learn of
-// a lost lease at the next round; until then, a suspended machine would send the same content as
-// its successor.
+// Gate allows content to be sent only while this replica serves the subscription. Engines notice a
+// lost lease only at the next renewal. Until then, a machine that was suspended would otherwise
+// send the same content as its successor.
 type Gate struct {
 	Of interface {
 		Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) model.Decision

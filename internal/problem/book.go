@@ -17,26 +17,28 @@ import (
 
 const (
 	writeEvery = 5 * time.Second
-	atOnce     = 200              // records that are written at a time, those first that have waited longest
-	again      = 30 * time.Second // between two writes of a record for mere counts
-	tries      = 8                // of a change that others make, too
-	lookEvery  = time.Minute      // for subscriptions that are gone
-	endLimit   = 2 * time.Second  // for writing what is left at the end
+	atOnce     = 200              // records that are written at a time, the longest waiting first
+	again      = 30 * time.Second // minimum interval of writes of a record that change only counts
+	tries      = 8                // tries of a change that others make, too
+	lookEvery  = time.Minute      // interval of looking for deleted subscriptions
+	endLimit   = 2 * time.Second  // for writing the rest at the end
 )
 
 // Store stores the records.
 type Store interface {
 	// Get returns a record and its revision. Code NotFound.
 	Get(ctx context.Context, id string) (Record, uint64, error)
-	// Put stores a record; revision 0: it is new. Code Conflict.
+	// Put stores a record. Code Conflict unless the stored revision is the given one; 0 means that
+	// none is stored.
 	Put(ctx context.Context, r Record, revision uint64) error
-	// Delete removes a record. Code Conflict.
+	// Delete removes a record. Code Conflict unless the stored revision is the given one.
 	Delete(ctx context.Context, id string, revision uint64) error
-	// Follow tells of all records and of their changes until ctx is done; nil: it was removed.
+	// Follow calls tell for all records and then for their changes, until ctx is done. A nil r
+	// means that the record was removed.
 	Follow(ctx context.Context, tell func(id string, r *Record)) error
 }
 
-// Situation is the present condition of a subscription.
+// Situation is the current condition of a subscription.
 type Situation struct {
 	Sub         *sluice.Subscription
 	Breaker     sluice.Breaker
@@ -44,7 +46,7 @@ type Situation struct {
 	DeadLetters uint64
 }
 
-// Deps are what a book needs.
+// Deps are the dependencies of a book.
 type Deps struct {
 	Store  Store
 	Ledger *ledger.Ledger
@@ -57,18 +59,19 @@ type Deps struct {
 	Log        *slog.Logger
 }
 
-// Book is the problems of all subscriptions.
+// Book has the problems of all subscriptions. It is safe for concurrent use.
 type Book struct {
 	deps Deps
 
 	mu    sync.RWMutex
-	known map[string]*Record   // as they are stored, without sketches
+	known map[string]*Record   // as stored, without sketches
 	sick  map[string]*sickness // subscriptions with records or news, by ID
 	news  map[string]*news     // failures that are not stored yet, by ID of the problem
 	wrote map[string]time.Time // when a record was last written here
 }
 
-// sickness is when a subscription with problems last had a delivery that succeeded.
+// sickness has the last success and the last opening of the breaker of a subscription with
+// problems.
 type sickness struct {
 	problems  int
 	succeeded atomic.Int64 // ns since 1970; 0: never here
@@ -81,12 +84,12 @@ type news struct {
 	waits time.Time // since when
 }
 
-// New returns a book without problems.
+// New returns an empty book.
 func New(deps Deps) *Book {
 	return &Book{deps: deps, known: map[string]*Record{}, sick: map[string]*sickness{}, news: map[string]*news{}, wrote: map[string]time.Time{}}
 }
 
-// Attempted enters an attempt. One that succeeds costs a look-up.
+// Attempted records an attempt. A successful one costs only a lookup.
 func (b *Book) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 	at := a.StartedAt.Add(a.Duration.Std())
 	class := a.Failure()
@@ -115,7 +118,7 @@ func (b *Book) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 	}
 }
 
-// Turned enters that a breaker has turned.
+// Turned records that a breaker has opened.
 func (b *Book) Turned(sub *sluice.Subscription, to sluice.Breaker) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -124,7 +127,8 @@ func (b *Book) Turned(sub *sluice.Subscription, to sluice.Breaker) {
 	}
 }
 
-// Run stores failures, resolves problems and follows the records until ctx is done, and then stores what is left.
+// Run stores failures, resolves problems and follows the records until ctx is done. Then it stores
+// the remaining failures.
 func (b *Book) Run(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -154,7 +158,7 @@ func (b *Book) Run(ctx context.Context) error {
 	}
 }
 
-// enter enters a stored record.
+// enter applies a stored record.
 func (b *Book) enter(id string, r *Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,7 +206,8 @@ func (b *Book) Flush(ctx context.Context) {
 	}
 }
 
-// take returns the failures that are stored now: those of new problems first, and those that have waited longest.
+// take removes and returns the failures to store now: those of new problems first, then the longest
+// waiting ones.
 func (b *Book) take() []*news {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,7 +235,7 @@ func (b *Book) take() []*news {
 	return due
 }
 
-// changes reports whether failures open a problem.
+// changes reports whether failures open a new problem.
 func (b *Book) changes(n *news) bool {
 	r := b.known[n.ID()]
 	return r == nil || r.State == sluice.ProblemResolved || r.Began != n.Began
@@ -247,8 +252,8 @@ func (b *Book) giveBack(n *news) {
 	b.news[n.ID()] = n
 }
 
-// change changes a record, again if another one does so meanwhile. f gets an empty record if there is none, and says whether the record
-// is stored, removed or left as it is.
+// change changes a record, and calls f again after a concurrent change. F gets an empty record if
+// none is stored, and returns whether to store, remove or leave the record.
 func (b *Book) change(ctx context.Context, id string, f func(r *Record) act) (err error) {
 	for range tries {
 		var r Record
@@ -320,7 +325,7 @@ func (b *Book) Settle(ctx context.Context) {
 	}
 }
 
-// Clear removes the problems of subscriptions that are gone, of those that this replica would serve.
+// Clear removes the problems of deleted subscriptions, of those that this replica would serve.
 func (b *Book) Clear(ctx context.Context) {
 	b.mu.RLock()
 	all := maps.Clone(b.known)
@@ -337,7 +342,7 @@ func (b *Book) Clear(ctx context.Context) {
 		if is && s.Sub.CreatedAt.UnixMilli() == r.Began || !b.deps.Owns(r.Lease) {
 			continue
 		}
-		_ = b.change(ctx, id, func(now *Record) act { // if it fails: the next time
+		_ = b.change(ctx, id, func(now *Record) act { // after an error, the next call tries again
 			if now.Subscription == "" || now.Began != r.Began {
 				return leave
 			}
@@ -346,7 +351,7 @@ func (b *Book) Clear(ctx context.Context) {
 	}
 }
 
-// records returns the records and what is not stored yet, by ID.
+// records returns the records merged with the failures that are not stored yet, ordered by ID.
 func (b *Book) records() []Record {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

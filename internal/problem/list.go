@@ -24,7 +24,7 @@ type Query struct {
 	Visible      func(*sluice.Subscription) bool
 }
 
-// Found is a problem with its subscription and the place of its last failure.
+// Found is a problem with its subscription, and the path and sequence of its last failure.
 type Found struct {
 	sluice.Problem
 
@@ -33,10 +33,11 @@ type Found struct {
 	Seq  uint64
 }
 
-// Page is a part of the problems: the open ones first, and of these the oldest.
+// Page is a part of the problems, ordered by state, open ones first, and then by age, the oldest
+// first.
 type Page struct {
 	Problems []Found
-	Counts   map[sluice.ProblemState]int // of all that are visible
+	Counts   map[sluice.ProblemState]int // of all visible problems
 	Next     string                      // empty: last page
 }
 
@@ -165,13 +166,13 @@ func (b *Book) Change(ctx context.Context, id string, c sluice.ProblemChange, by
 	return err
 }
 
-// view is what the ledger tells of a problem.
+// view is the form of a problem in the ledger.
 type view struct {
 	State sluice.ProblemState `json:"state"`
 	Note  string              `json:"note,omitempty"`
 }
 
-// place is the place of a problem in a list.
+// place is the position of a problem in a list.
 type place struct {
 	rank  int
 	since int64

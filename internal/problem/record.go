@@ -13,13 +13,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// When problems end.
+// Times after which problems end.
 const (
-	quiet = 30 * time.Minute   // then a problem is resolved by a delivery that succeeds
-	keep  = 7 * 24 * time.Hour // then a resolved or ignored one is removed
+	quiet = 30 * time.Minute   // time without failures after which a successful delivery resolves a problem
+	keep  = 7 * 24 * time.Hour // time after which a resolved or ignored problem is removed
 )
 
-// maxAnswer is how much of a response is kept.
+// maxAnswer is the maximum number of bytes that are kept of a response.
 const maxAnswer = 200
 
 // Record is a problem as it is stored.
@@ -27,10 +27,10 @@ type Record struct {
 	Subscription string              `json:"subscription"`
 	Namespace    string              `json:"namespace"`
 	Class        sluice.FailureClass `json:"class"`
-	Began        int64               `json:"began"` // of the subscription, in ms since 1970: another one of its ID begins anew
-	Lease        string              `json:"lease"` // key by which leases know the subscription
+	Began        int64               `json:"began"` // creation of the subscription, in ms since 1970: tells apart subscriptions with the same ID
+	Lease        string              `json:"lease"` // lease key of the subscription
 	State        sluice.ProblemState `json:"state"`
-	Opened       bool                `json:"opened,omitempty"` // the breaker has opened since
+	Opened       bool                `json:"opened,omitempty"` // the breaker has opened since the problem began
 
 	Since      time.Time `json:"since"`
 	LastAt     time.Time `json:"last_at"`
@@ -55,10 +55,11 @@ type Last struct {
 	Answer string      `json:"answer,omitempty"`
 	Path   sluice.Path `json:"path,omitempty"`
 	Seq    uint64      `json:"seq,omitempty"`
-	Next   time.Time   `json:"next,omitzero"` // the attempt that comes first
+	Next   time.Time   `json:"next,omitzero"` // the earliest next attempt
 }
 
-// ID returns the ID of the problem of a subscription. No ID of a subscription has a dot.
+// ID returns the ID of a problem of a subscription. Subscription IDs have no dot, so it is
+// unambiguous.
 func ID(subscription string, class sluice.FailureClass) string {
 	return subscription + "." + string(class)
 }
@@ -66,7 +67,7 @@ func ID(subscription string, class sluice.FailureClass) string {
 // ID returns the ID of the record.
 func (r *Record) ID() string { return ID(r.Subscription, r.Class) }
 
-// fail enters a failed attempt.
+// fail adds a failed attempt.
 func (r *Record) fail(a *sluice.Attempt, at time.Time) {
 	if r.Since.IsZero() {
 		r.Since = at
@@ -93,11 +94,11 @@ func head(text string) string {
 	return text
 }
 
-// merge enters newer failures, which are a record of their own, into the stored one.
+// merge adds newer failures, which are in a record of their own, to the stored record.
 func (r *Record) merge(news *Record) {
 	switch {
 	case r.Began > news.Began:
-		return // they are of an earlier subscription
+		return // the failures are of an earlier subscription
 	case r.Began < news.Began:
 		*r = *news
 		r.State = sluice.ProblemOpen
@@ -114,15 +115,15 @@ func (r *Record) merge(news *Record) {
 	}
 }
 
-// Standing is how a subscription stands with the replica that serves it.
+// Standing is the current state of a subscription on the replica that serves it.
 type Standing struct {
 	Parked    int
 	Breaker   sluice.Breaker
-	Succeeded time.Time // its last delivery that succeeded here; zero: unknown
+	Succeeded time.Time // its last successful delivery here; zero: unknown
 	Broke     time.Time // when its breaker last opened here; zero: unknown
 }
 
-// act is what becomes of a record.
+// act is what to do with a record.
 type act int
 
 const (
@@ -132,7 +133,7 @@ const (
 	remove
 )
 
-// due returns what becomes of a record.
+// due returns what to do with a record now.
 func (r *Record) due(s Standing, now time.Time) act {
 	switch r.State {
 	case sluice.ProblemResolved:

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// sentence says what a problem means, and the remedy.
+// sentence describes a problem and its remedy.
 func sentence(class sluice.FailureClass, status int) string {
 	switch class {
 	case sluice.FailTimeout:
@@ -40,7 +40,7 @@ func sentence(class sluice.FailureClass, status int) string {
 	return "Attempts fail for a reason without a class. Read the error of the last attempt."
 }
 
-// acts returns the acts that may help.
+// acts returns the operations that may help.
 func acts(r *Record, s *Situation) (all []sluice.ProblemAct) {
 	if r.State == sluice.ProblemResolved && s.DeadLetters == 0 {
 		return nil

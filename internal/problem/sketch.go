@@ -6,10 +6,12 @@ import (
 	"math/bits"
 )
 
-// sketchBytes is the size of a sketch: few elements are counted exactly, 4,000 to within two percent, and at most 30,000.
+// sketchBytes is the size of a sketch. It counts few elements exactly, 4,000 to within two percent,
+// and at most 30,000.
 const sketchBytes = 512
 
-// sketch counts different elements: a bit for each hash, of which some share one.
+// sketch estimates the number of distinct elements. It has a bit for each hash; hashes may share a
+// bit.
 type sketch []byte
 
 func (s *sketch) add(element string) {
