@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// decode reads a file over the settings. An error names the invalid setting and its valid values,
-// in the file's terms.
+// decode applies the settings of a file. An error names the invalid setting and its valid values,
+// in the terms of the file.
 func (c *Config) decode(data []byte) error {
 	encoded, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
@@ -108,7 +108,7 @@ func checkGroup(name string, value any, kind reflect.Type) error {
 	return errors.Join(errs...)
 }
 
-// wrongValue names the valid values of a setting.
+// wrongValue returns the error for an invalid value, with the valid values of the setting.
 func wrongValue(value string, kind reflect.Type, err error) error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok {
 		return e

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// ListenError adds the remedy for an address that is in use: flag is the command line's name of the
-// setting.
+// ListenError adds to an error what to do if the address is in use. The flag is the command line's
+// name of the setting.
 func ListenError(setting, address, flag string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s %s is used by another process; choose another address with %s, where port 0 picks a free one", setting, address, flag)

@@ -16,7 +16,7 @@ const prefix = "SLUICE_"
 
 // Load returns the defaults, overridden by the JSON or YAML file at path (none if path is empty)
 // and then by the non-empty variables of environ ("KEY=value", as os.Environ returns them). An
-// unknown name in the file is an error; an unknown variable is not, because orchestrators set
+// unknown name in the file is an error. An unknown variable is not, because orchestrators set
 // SLUICE_* variables of their own. Load does not call Check, so that flags can still correct
 // settings.
 func Load(path string, environ []string) (Config, error) {

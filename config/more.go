@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Limits limits the number of resources.
+// Limits configures the maximum numbers of resources.
 type Limits struct {
 	// SubscriptionsPerNamespace is the maximum number of subscriptions in a namespace; 0:
 	// unlimited; 10000.
@@ -69,7 +69,7 @@ func (l Limits) check() error {
 	)
 }
 
-// minKnowledge is the memory for the enrichment of a few entries.
+// minKnowledge is the memory in bytes for the enrichment of a few entries.
 const minKnowledge = 1 << 20
 
 // Durable configures Durable Streams, which are below /streams/<namespace>/.
@@ -98,7 +98,7 @@ func (d Durable) check() error {
 	return errors.Join(errs...)
 }
 
-// maxAppend is the largest append that fits into one batch of events.
+// maxAppend is the size in bytes of the largest append that fits into one batch of events.
 const maxAppend = 256 << 20
 
 // Mirrors configures subscriptions of mode mirror.
@@ -137,7 +137,8 @@ type Modules struct {
 	MaxInFlight int `json:"max_in_flight" env:"MAX_IN_FLIGHT"`
 }
 
-// maxPrograms is the most of Modules.MaxInFlight: each program has a thread of the server, which may have 10,000.
+// maxPrograms is the maximum of Modules.MaxInFlight: each program occupies a thread of the server,
+// and Go limits a process to 10,000 threads.
 const maxPrograms = 4096
 
 func (m Modules) check() error {

@@ -68,7 +68,7 @@ func parseUsers(text string) (any, error) {
 	return users, nil
 }
 
-// checkDoors returns the invalid settings of the logins.
+// checkDoors returns an error for each invalid setting of the logins.
 func (n NATS) checkDoors() error {
 	inner := n.Guarded() || n.AllowAnonymous || n.ServerTLS != (ServerTLS{}) || len(n.AccountJWTs) > 0
 	if !n.Embedded() {
@@ -122,8 +122,8 @@ func isUserKey(s string) bool {
 	return len(s) == 56 && s[0] == 'U' && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
-// onlyHere reports whether an address is reachable from this machine only. Names other than
-// localhost are not resolved, and count as reachable from elsewhere.
+// onlyHere reports whether an address is reachable only from this machine. It does not resolve
+// names other than localhost, and assumes that they are reachable from elsewhere.
 func onlyHere(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || host == "localhost" {

@@ -24,8 +24,8 @@ func (p Portal) check() error {
 	return errors.Join(errs...)
 }
 
-// isOrigin reports whether a text is an origin as browsers write it: what differs from that would
-// end a policy, or never match.
+// isOrigin reports whether a text is an origin as browsers write it. Any other text would end the
+// Content-Security-Policy early, or never match.
 func isOrigin(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {

@@ -63,7 +63,7 @@ func (n Names) InspectCreate() (request, arrives string) {
 	return consumerCreate + ">", n.dot + inspectPrefix + consumerCreate + ">"
 }
 
-// ParseInspectCreate returns the stream of a request; false if the subject names none.
+// ParseInspectCreate returns the stream that a request's subject names; false if it names none.
 func (n Names) ParseInspectCreate(arrived string) (stream string, ok bool) {
 	rest, ok := strings.CutPrefix(arrived, n.dot+inspectPrefix+consumerCreate)
 	stream, _, _ = strings.Cut(rest, ".")

@@ -27,7 +27,7 @@ func (n Names) Filters(namespace string, pattern sluice.Pattern) []Filter {
 	return filters
 }
 
-// globs returns the filters of a pattern without regard to system paths.
+// globs returns the filters of a pattern, disregarding system paths.
 func (n Names) globs(namespace string, segs []string) []Filter {
 	deep := slices.Index(segs, "**")
 	if deep < 0 {

@@ -21,7 +21,7 @@ const (
 	HeaderStamp = HeaderOwn + "Stamp"
 
 	// HeaderNote holds the change that an append makes to a Durable Stream, with the server's
-	// proof, or the proof of the record of an erased event.
+	// proof; or it holds the proof of the record of an erased event.
 	HeaderNote = HeaderOwn + "Note"
 )
 

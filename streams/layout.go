@@ -23,8 +23,8 @@ const (
 	maxConsumers       = 1_000
 )
 
-// Stream describes a stream: stored in files, with limits retention, discarding the oldest messages
-// first.
+// Stream describes a stream. It is stored in files, and has the retention policy limits, which
+// discards the oldest messages first.
 type Stream struct {
 	Name         string
 	Description  string
@@ -39,7 +39,8 @@ type Stream struct {
 	AllowTTL     bool // Nats-TTL lets a message expire before MaxAge
 	DenyDelete   bool // messages cannot be deleted individually; purging a subject remains possible
 	DenyPurge    bool // messages cannot be purged
-	// At the size limit, new messages are refused instead of discarding the oldest.
+	// RefuseFull: at the size limit, the stream refuses new messages instead of discarding the
+	// oldest.
 	RefuseFull bool
 	Again      bool // like Bucket.Again
 }
@@ -146,9 +147,9 @@ func (n Names) Singles() []Stream {
 		MaxConsumers: maxConsumers,
 		AllowDirect:  true,
 		AllowAtomic:  true,
-		AllowTTL:     true, // of tombstones
-		RefuseFull:   true, // otherwise old entries would go in silence
-		Again:        true, // a mirror without its place begins anew
+		AllowTTL:     true, // for tombstones
+		RefuseFull:   true, // otherwise old entries would be discarded without notice
+		Again:        true, // a mirror without its place starts from the beginning
 	}, {
 		Name:         n.Knowledge(),
 		Description:  "embeddings and comparisons, with the states of their jobs",
@@ -157,9 +158,9 @@ func (n Names) Singles() []Stream {
 		PerSubject:   1,
 		MaxConsumers: maxConsumers,
 		AllowDirect:  true,
-		AllowTTL:     true, // of jobs that failed with their mirror
-		RefuseFull:   true, // otherwise results would go in silence
-		Again:        true, // what is missing is made again
+		AllowTTL:     true, // for jobs that failed together with their mirror
+		RefuseFull:   true, // otherwise results would be discarded without notice
+		Again:        true, // missing results are computed again
 	}}
 }
 
@@ -168,7 +169,7 @@ func Buckets() []Bucket {
 	return slices.Concat(workBuckets(), watchBuckets(), ruleBuckets(), mirrorBuckets())
 }
 
-// mirrorBuckets describes the buckets of mirrors, and those that came later.
+// mirrorBuckets describes the buckets of mirrors, and buckets that were added later.
 func mirrorBuckets() []Bucket {
 	return []Bucket{{
 		Name:         Mirrors,
@@ -265,14 +266,14 @@ func workBuckets() []Bucket {
 		Name:         Leases,
 		Description:  "leases: a key expires unless its holder renews it",
 		History:      1,           // with more, the markers' TTL would be the minimum TTL of a key
-		TTL:          time.Hour,   // for a lease without a TTL of its own
+		TTL:          time.Hour,   // for leases without a TTL of their own
 		MarkerTTL:    time.Minute, // a watcher sees the expiry; a successor does not need it
 		MaxConsumers: maxConsumers,
 		Again:        true,
 	}}
 }
 
-// watchBuckets describes the buckets of what is known of deliveries for people.
+// watchBuckets describes the buckets with information about deliveries for people.
 func watchBuckets() []Bucket {
 	return []Bucket{{
 		Name:         Problems,
@@ -298,7 +299,7 @@ func ruleBuckets() []Bucket {
 		Name:         Access,
 		Description:  "permissions: grants, access lists, clearances, labels, tombstones",
 		History:      1,
-		MarkerTTL:    time.Hour, // the presence records of replicas expire
+		MarkerTTL:    time.Hour, // because the presence records of replicas expire
 		MaxConsumers: maxConsumers,
 	}, {
 		Name:         Keys,
@@ -355,11 +356,11 @@ func ruleBuckets() []Bucket {
 // ackWait is how long a delivery may be in progress without a sign of life.
 const ackWait = 30 * time.Second
 
-// lettersPending is the maximum number of dead letters being published at once.
+// lettersPending is the maximum number of dead letters that are published at once.
 const lettersPending = 100
 
-// LettersConsumer describes the consumer from which all replicas publish dead letters: those
-// created after the consumer.
+// LettersConsumer describes the consumer through which all replicas read dead letters to publish
+// them. It delivers the dead letters that are stored after its creation.
 func (n Names) LettersConsumer() Consumer {
 	return Consumer{
 		Name:        "announcer",
@@ -372,8 +373,8 @@ func (n Names) LettersConsumer() Consumer {
 	}
 }
 
-// PushFilters returns the filter subjects of a subscription, of its consumers or of the shared reader in
-// their place.
+// PushFilters returns the filter subjects of a subscription's consumers, or of the shared reader
+// that replaces them.
 func (n Names) PushFilters(sub *sluice.Subscription) []string {
 	consumers := n.PushConsumers(sub)
 	filters := make([]string, len(consumers))

@@ -139,7 +139,7 @@ func idToken(id string) string {
 	return encode("", []string{id}, harmless)[1:]
 }
 
-// MirrorSubjects returns the subjects of everything that a mirror has.
+// MirrorSubjects returns the subjects of all messages of a mirror.
 func (n Names) MirrorSubjects(mirror string) string { return n.dot + mirrorPrefix + mirror + ".>" }
 
 // MirrorPlaceSubject returns the subject of a mirror's place.
@@ -147,7 +147,8 @@ func (n Names) MirrorPlaceSubject(mirror string) string {
 	return n.dot + mirrorPrefix + mirror + ".place"
 }
 
-// MirrorEntrySubject returns the subject of a mirrored entry, by the source's id of the original.
+// MirrorEntrySubject returns the subject of a mirrored entry, given the ID that the entry has at
+// the source.
 func (n Names) MirrorEntrySubject(mirror, entry string) string {
 	return n.dot + mirrorPrefix + mirror + ".entry." + idToken(entry)
 }
@@ -157,7 +158,7 @@ func (n Names) MirrorEntriesSubject(mirror string) string {
 	return n.dot + mirrorPrefix + mirror + ".entry.*"
 }
 
-// MirrorGapSubject returns the subject of a gap of a mirror that begins at a sequence.
+// MirrorGapSubject returns the subject of the gap of a mirror that begins at a sequence.
 func (n Names) MirrorGapSubject(mirror string, from uint64) string {
 	return n.dot + mirrorPrefix + mirror + ".gap." + strconv.FormatUint(from, 10)
 }
@@ -177,27 +178,28 @@ func (n Names) KnowledgeSubject(namespace, id string) string {
 	return n.dot + knowledgePrefix + namespace + "." + id
 }
 
-// KnowledgeID returns the id of the embedding or comparison of a subject in a namespace.
+// KnowledgeID returns the ID of the embedding or comparison with this subject in a namespace.
 func (n Names) KnowledgeID(namespace, subject string) string {
 	return strings.TrimPrefix(subject, n.dot+knowledgePrefix+namespace+".")
 }
 
-// LocalKnowledge returns the id of the embedding of an own entry.
+// LocalKnowledge returns the ID of the embedding of a namespace's own entry.
 func LocalKnowledge(entry string) string { return "entry." + idToken(entry) }
 
-// MirroredKnowledge returns the id of the embedding of a mirrored entry.
+// MirroredKnowledge returns the ID of the embedding of a mirrored entry.
 func MirroredKnowledge(mirror, entry string) string {
 	return "mirrored." + mirror + "." + idToken(entry)
 }
 
-// Comparisons returns the beginning of the ids of an own entry's comparisons, which a dot and a hash
-// follow.
+// Comparisons returns the prefix of the IDs of the comparisons of a namespace's own entry. A dot
+// and a hash follow it.
 func Comparisons(entry string) string { return "comparison." + idToken(entry) }
 
-// Comparison returns the id of a comparison of an own entry.
+// Comparison returns the ID of a comparison of a namespace's own entry.
 func Comparison(entry, hash string) string { return Comparisons(entry) + "." + hash }
 
-// noNamespace replaces the namespace for entries without one; no namespace has this name.
+// noNamespace takes the place of the namespace in the subjects of entries without one. No namespace
+// has this name.
 const noNamespace = "_"
 
 // LedgerSubject returns the subject of an entry in the ledger: the namespace of the changed
@@ -265,8 +267,8 @@ func CursorKey(namespace string, shard int) string {
 	return "=cursor." + namespace + "." + strconv.Itoa(shard)
 }
 
-// ReplayLanes returns the prefix of the lane keys of a replay, in place of the subscription's ID
-// for live lanes. No ID starts like it.
+// ReplayLanes returns the prefix of the lane keys of a replay. The keys of live lanes have the
+// subscription's ID in its place. No ID starts with "=".
 func ReplayLanes(replay string) string { return "=replay." + replay }
 
 // ReplayKey returns the key of a replay's record.
@@ -293,7 +295,7 @@ func WakeKey(subscription string, path sluice.Path) string {
 func WakeKeys(subscription string) string { return subscription + ".>" }
 
 // WakeFloorKey returns the key of the last epoch that a subscription's wake consumers had when they
-// were all removed. No consumer's key starts like it.
+// were all removed. No consumer's key has this prefix.
 func WakeFloorKey(subscription string) string { return "=floor." + subscription }
 
 // EventTypeKey returns the key of an entry of a namespace's catalogue.
@@ -316,8 +318,8 @@ func IsEventLane(subscription, key string) bool {
 // GrantKey returns the key of a grant.
 func GrantKey(id string) string { return "grant." + id }
 
-// PortalLinkKey returns the key of a link to the portal, from the hash of its code. The links of a
-// principal are those with its hash in front.
+// PortalLinkKey returns the key of a link to the portal, from the hashes of the principal and of
+// the link's code. The keys of a principal's links begin with the principal's hash.
 func PortalLinkKey(principal, code string) string { return principal + "." + code }
 
 // ACLKey returns the key of a principal's entries in a namespace's access list; without a
@@ -356,8 +358,8 @@ func InstructionKeys(kind sluice.InstructionKind, namespace string) string {
 	return string(kind) + "." + cmp.Or(namespace, "*") + ".*"
 }
 
-// ParseInstructionKey returns the namespace and the ID of an instruction; the key contains both
-// unescaped.
+// ParseInstructionKey returns the namespace and the ID of an instruction, both of which its key
+// contains unescaped.
 func ParseInstructionKey(key string) (namespace, id string) {
 	_, rest, _ := strings.Cut(key, ".")
 	namespace, id, _ = strings.Cut(rest, ".")

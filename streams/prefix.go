@@ -7,16 +7,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Names are the names of one Sluice in its NATS account. With the prefix "acme", the stream ATTEMPTS
-// is acme_ATTEMPTS, the bucket keys is acme_keys, and the subject events.default.x is
-// acme.events.default.x. The zero value is a Sluice without a prefix. Consumers have no prefix: their
-// stream has one.
+// Names builds the names of one Sluice in its NATS account. With the prefix "acme", the stream
+// ATTEMPTS is acme_ATTEMPTS, the bucket keys is acme_keys, and the subject events.default.x is
+// acme.events.default.x. The zero value is for a Sluice without a prefix. Names of consumers have
+// no prefix, because their stream's name has one.
 type Names struct {
-	bar string // begins the names of streams and buckets
-	dot string // begins subjects
+	bar string // prefix of the names of streams and buckets
+	dot string // prefix of subjects
 }
 
-// Prefixed returns the names with a prefix, which CheckPrefix accepts; "": without one.
+// Prefixed returns the names with a prefix, which must be one that CheckPrefix accepts. If it is
+// "", the names have no prefix.
 func Prefixed(prefix string) Names {
 	if prefix == "" {
 		return Names{}
@@ -27,9 +28,10 @@ func Prefixed(prefix string) Names {
 // maxPrefix is the maximum length of a prefix.
 const maxPrefix = 32
 
-// CheckPrefix returns an error (InvalidRequest) unless the prefix is empty, or a lower-case letter and
-// up to 31 of a-z, 0-9 and "-". Such a prefix ends at the first "_" of a name, which is why two prefixes
-// never share one; the first tokens of subjects without a prefix are refused for the same reason.
+// CheckPrefix returns an error (InvalidRequest) unless the prefix is empty, or a lower-case letter
+// and up to 31 of a-z, 0-9 and "-". Such a prefix ends at the first "_" of a name, so that names
+// with different prefixes are always different. The first tokens of subjects without a prefix are
+// refused for the same reason.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
@@ -44,7 +46,7 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// bareSubjects returns the beginnings of all subjects without a prefix.
+// bareSubjects returns the first tokens of all subjects of a Sluice without a prefix.
 func bareSubjects() []string {
 	return []string{
 		eventsPrefix, attemptsPrefix, deadLettersPrefix, ledgerPrefix, mirrorPrefix, knowledgePrefix, recordsPrefix,
@@ -70,7 +72,8 @@ const (
 	keySubject   = "$KV."
 )
 
-// Attempts returns the name of the stream of attempts, up to 64 of a subscription in a message.
+// Attempts returns the name of the stream of attempts. A message holds up to 64 attempts of a
+// subscription.
 func (n Names) Attempts() string { return n.bar + attempts }
 
 // DeadLetters returns the name of the stream with one message per delivery that failed for good.
@@ -79,7 +82,8 @@ func (n Names) DeadLetters() string { return n.bar + deadLetters }
 // Ledger returns the name of the stream with one message per change.
 func (n Names) Ledger() string { return n.bar + ledger }
 
-// Mirror returns the name of the stream with one message per mirrored entry, and per mirror its place.
+// Mirror returns the name of the stream with one message per mirrored entry, and one with the place
+// of each mirror.
 func (n Names) Mirror() string { return n.bar + mirrors }
 
 // Knowledge returns the name of the stream with one message per embedding and per comparison.
@@ -88,7 +92,7 @@ func (n Names) Knowledge() string { return n.bar + knowledge }
 // EventsStream returns the name of a namespace's stream.
 func (n Names) EventsStream(namespace string) string { return n.bar + eventsStream + namespace }
 
-// LogOf returns the namespace of a stream of events; false for any other stream.
+// LogOf returns the namespace of a stream of events, given its name; false for any other stream.
 func (n Names) LogOf(stream string) (namespace string, ok bool) {
 	return strings.CutPrefix(stream, n.EventsStream(""))
 }
@@ -96,10 +100,11 @@ func (n Names) LogOf(stream string) (namespace string, ok bool) {
 // Bucket returns the name of a bucket in JetStream.
 func (n Names) Bucket(bucket string) string { return n.bar + bucket }
 
-// BucketStream returns the name of the stream behind a bucket.
+// BucketStream returns the name of the stream that stores a bucket.
 func (n Names) BucketStream(bucket string) string { return bucketStream + n.Bucket(bucket) }
 
-// KeySubject returns the subject of a key of a bucket, or of the keys that a filter matches.
+// KeySubject returns the subject of a key of a bucket, or the filter subject of the keys that a
+// filter matches.
 func (n Names) KeySubject(bucket, key string) string {
 	return keySubject + n.Bucket(bucket) + "." + key
 }
@@ -122,10 +127,10 @@ func (n Names) Bare(stream string) (string, bool) {
 // BareSubject returns a subject without the prefix.
 func (n Names) BareSubject(subject string) string { return strings.TrimPrefix(subject, n.dot) }
 
-// EventsPrefix begins the subjects of all events; a namespace follows.
+// EventsPrefix returns the prefix of the subjects of all events. The namespace follows it.
 func (n Names) EventsPrefix() string { return n.dot + eventsPrefix }
 
-// AnyLedger returns filters of the subjects of ledgers: without a prefix, and with any.
+// AnyLedger returns filters for the subjects of ledgers: without a prefix, and with any prefix.
 func AnyLedger() []string { return []string{ledgerPrefix + ">", "*." + ledgerPrefix + ">"} }
 
 // LedgerPrefix returns the prefix of a ledger's stream; false for any other stream.
@@ -135,7 +140,8 @@ func LedgerPrefix(stream string) (prefix string, ok bool) {
 	return prefix, ok && (barred && prefix != "" && CheckPrefix(prefix) == nil || stream == ledger)
 }
 
-// Renamed returns the name that a stream of other names has with these; false if it does not have their prefix.
+// Renamed returns the name under n of a stream that is named under from; false if the stream does
+// not have the prefix of from.
 func (n Names) Renamed(from Names, stream string) (string, bool) {
 	bare, ok := from.Bare(stream)
 	if bucket, isBucket := strings.CutPrefix(bare, bucketStream); isBucket {
@@ -144,7 +150,8 @@ func (n Names) Renamed(from Names, stream string) (string, bool) {
 	return n.bar + bare, ok
 }
 
-// RenamedSubject returns the subject that one of other names has with these: of an event, for example, or of a key.
+// RenamedSubject returns the subject under n of a subject under from, for example of an event or a
+// key.
 func (n Names) RenamedSubject(from Names, subject string) string {
 	if key, ok := strings.CutPrefix(subject, keySubject+from.bar); ok {
 		return keySubject + n.bar + key

@@ -34,7 +34,8 @@ func (n Names) ShareOf(stream string) Share {
 	return Foreign
 }
 
-// bucketOf returns the bucket of a stream, without the prefix; false if the stream is behind no bucket of this prefix.
+// bucketOf returns the name, without the prefix, of the bucket that a stream stores; false if the
+// stream stores no bucket with this prefix.
 func (n Names) bucketOf(stream string) (string, bool) {
 	return strings.CutPrefix(stream, n.BucketStream(""))
 }

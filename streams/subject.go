@@ -16,7 +16,7 @@ func (n Names) Subject(namespace string, path sluice.Path) string {
 }
 
 // ParseSubject returns the namespace and path of an event's subject. Code InvalidRequest if the
-// subject is not the canonical one of a valid path; such an event has no path.
+// subject is not the canonical subject of a valid path; an event with such a subject has no path.
 func (n Names) ParseSubject(subject string) (namespace string, path sluice.Path, err error) {
 	rest, ok := strings.CutPrefix(subject, n.dot+eventsPrefix)
 	if !ok {
@@ -61,8 +61,8 @@ func encode(prefix string, segments []string, plain func(byte) bool) string {
 	return b.String()
 }
 
-// decode appends the segment for a token. It reports false for a token that encode does not
-// produce: every segment has exactly one token.
+// decode appends the segment for a token. It returns false for a token that encode does not
+// produce, so that every segment has exactly one token.
 func decode(b *strings.Builder, token string) bool {
 	if token == "=" {
 		return true
@@ -84,7 +84,7 @@ func decode(b *strings.Builder, token string) bool {
 	return token != ""
 }
 
-// unhex returns the byte for the first two upper-case hex digits of s.
+// unhex returns the byte that the first two characters of s denote in upper-case hex.
 func unhex(s string) (byte, bool) {
 	if len(s) < 2 || s[:2] != strings.ToUpper(s[:2]) {
 		return 0, false

@@ -106,7 +106,7 @@ func (c *aclSetCmd) lines() ([]sluice.Access, error) {
 	return all, nil
 }
 
-// given reports whether one of the entries includes another one.
+// given reports whether one of the entries includes another entry.
 func given(lines []sluice.Access, e sluice.Access) bool {
 	return slices.ContainsFunc(lines, func(n sluice.Access) bool { return n.Tier >= e.Tier && n.Pattern.Covers(e.Pattern) })
 }
@@ -120,8 +120,8 @@ func makesAdmin(lines []sluice.Access) bool {
 	return false
 }
 
-// sureOf asks before a list gets its first entry that is not an admin's, and before new entries
-// reduce a principal's access.
+// sureOf asks the user before a list gets its first entry, if that is not for an admin, and before
+// new entries reduce a principal's access.
 func (c *aclSetCmd) sureOf(ctx context.Context, s *terminal.Session, api *client.Client, lines []sluice.Access) error {
 	if c.Yes {
 		return nil
@@ -225,7 +225,7 @@ func (c *principalSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(p, func() error { return s.Say("%s is cleared for %s.", p.Principal, label(p.Clearance)) })
 }
 
-// sureToLower asks before a principal's clearance is lowered.
+// sureToLower asks the user before the command lowers a principal's clearance.
 func (c *principalSetCmd) sureToLower(ctx context.Context, s *terminal.Session, api *client.Client, next sluice.Profile) error {
 	if c.Yes {
 		return nil
@@ -261,7 +261,7 @@ func (c *principalRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return done(s, "%s is cleared for PUBLIC only.", c.Principal)
 }
 
-// label writes a label as ParseClassification reads it.
+// label returns a label in the form that ParseClassification parses.
 func label(l sluice.Label) string {
 	if len(l.Compartments) == 0 {
 		return l.Level.String()
@@ -283,7 +283,7 @@ func (*eraseCmd) Help() string {
 		"This cannot be undone. Events that endpoints have received are unaffected, and so are later events on the path."
 }
 
-// Run erases, or lists.
+// Run erases events, or lists the erasures.
 func (c *eraseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

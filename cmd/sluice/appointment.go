@@ -62,7 +62,7 @@ func (c *appointmentSetCmd) Run(ctx context.Context, s *terminal.Session) error 
 	})
 }
 
-// when returns the first time, the zero time if it follows from the other flags.
+// when returns the first time; the zero time if it follows from the other flags.
 func (c *appointmentSetCmd) when() (time.Time, error) {
 	if c.Cron != "" {
 		return time.Time{}, nil
@@ -128,7 +128,7 @@ func every(a *sluice.Appointment) string {
 	return terminal.FormatDuration(a.Every)
 }
 
-// next formats an appointment's next time, "-" without one.
+// next formats an appointment's next time; "-" if it has none.
 func next(a *sluice.Appointment) string {
 	if a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed {
 		return "-"
@@ -136,7 +136,7 @@ func next(a *sluice.Appointment) string {
 	return exactly(a.At)
 }
 
-// latest formats the time of an appointment's last firing, "-" without one.
+// latest formats the time of an appointment's last firing; "-" if it has not fired.
 func latest(a *sluice.Appointment) string {
 	if a.Last == nil || a.Last.State != sluice.AppointmentFired {
 		return "-"
@@ -144,7 +144,7 @@ func latest(a *sluice.Appointment) string {
 	return exactly(a.Last.At)
 }
 
-// ended describes an appointment's end, or its last one.
+// ended describes how an appointment, or its last firing, ended.
 func ended(last *sluice.AppointmentEnd) string {
 	switch {
 	case last == nil:

@@ -60,7 +60,7 @@ func (c *auditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// timeOrAgo returns the time in a flag, the zero time if it is empty.
+// timeOrAgo returns the time in a flag; the zero time if the flag is empty.
 func timeOrAgo(flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -82,7 +82,7 @@ func failureOfEntry(e *sluice.LedgerEntry) string {
 	return "failed: " + string(e.Error)
 }
 
-// whatChanged describes the change of each field, "path: old → new", ordered by name.
+// whatChanged describes the change of each field as "path: old → new", ordered by name.
 func whatChanged(e *sluice.LedgerEntry) string {
 	switch {
 	case e.Outcome == sluice.ChangeFailed:

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/backup"
 )
 
-// storeFlags select the store of a command that needs it unserved.
+// storeFlags select the store of a command that runs while no server serves the store.
 type storeFlags struct {
 	Config     string `help:"Configuration file of the server, JSON or YAML." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 	NATS       string `name:"nats" help:"URL of an external NATS server, instead of the embedded one." placeholder:"URL"`
@@ -34,7 +34,7 @@ func (f storeFlags) config(s *terminal.Session) (config.Config, error) {
 	return cfg, nil
 }
 
-// options shows the progress of a backup or restore.
+// options returns options that show the progress of a backup or restore, and the progress bar.
 func (f storeFlags) options(s *terminal.Session, what string) (backup.Options, *terminal.Progress) {
 	bar := terminal.NewProgress(s, -1)
 	bar.What = what

@@ -97,7 +97,7 @@ func groups() []kong.Group {
 	}
 }
 
-// newParser returns the parser of a command line. exit is called where it answers by itself.
+// newParser returns the parser of a command line. It calls exit after --help and --version.
 func newParser(ctx context.Context, c *cli, s *terminal.Session, exit func(int)) (*kong.Kong, error) {
 	parser, err := kong.New(
 		c, kong.Name("sluice"), kong.Description("Sluice delivers NATS JetStream events as signed webhooks, agent wake-ups, live feeds and Durable Streams."),
@@ -106,7 +106,7 @@ func newParser(ctx context.Context, c *cli, s *terminal.Session, exit func(int))
 		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
 		kong.TypeMapper(reflect.TypeFor[sluice.Duration](), kong.MapperFunc(decodeSpan)),
-		kong.TypeMapper(reflect.TypeFor[*sluice.Duration](), kong.MapperFunc(decodeSpan)), // or it would be read as its text
+		kong.TypeMapper(reflect.TypeFor[*sluice.Duration](), kong.MapperFunc(decodeSpan)), // otherwise kong would use UnmarshalText
 		kong.ExplicitGroups(groups()), kong.PostBuild(addAliases), kong.Resolvers(contextResolver{s}),
 	)
 	if err != nil {
@@ -155,8 +155,8 @@ func run(ctx context.Context, args []string, s *terminal.Session) int {
 	return 0
 }
 
-// refusal returns the error of a command line. For a flag with a value that is not one of its own it names these, where the
-// parser names those that stand for no flag, too.
+// refusal returns the error of a command line. For a flag with an invalid value, it names the valid
+// values. The parser's own error would also name the values that stand for an absent flag.
 func refusal(err error) error {
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || !strings.Contains(err.Error(), "must be one of") {
@@ -174,7 +174,7 @@ func refusal(err error) error {
 	return err
 }
 
-// decodeTime reads a flag that is a time.
+// decodeTime parses a flag that is a time.
 func decodeTime(c *kong.DecodeContext, target reflect.Value) error {
 	text, err := c.Scan.PopValue("time")
 	if err != nil {
@@ -188,7 +188,7 @@ func decodeTime(c *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// decodeSpan reads a flag that is a time.Duration or a sluice.Duration, in Go's form or in days.
+// decodeSpan parses a flag that is a time.Duration or a sluice.Duration, in Go's form or in days.
 func decodeSpan(c *kong.DecodeContext, target reflect.Value) error {
 	text, err := c.Scan.PopValue("duration")
 	if err != nil {

@@ -10,11 +10,12 @@ import (
 	"github.com/sluice-io/sluice/internal/terminal"
 )
 
-// completeWord is the hidden command that the scripts of shells call: the words before the cursor,
-// and the word at the cursor behind a "=", because not every shell passes an empty word on.
+// completeWord is the hidden command that the shells' scripts call. Its arguments are the words
+// before the cursor, and the word at the cursor after a "=", because not every shell passes on an
+// empty word.
 const completeWord = "__complete"
 
-// completionCmd prints the script with which a shell completes command lines.
+// completionCmd prints the script that makes a shell complete command lines.
 type completionCmd struct {
 	Shell string `arg:"" help:"Shell: bash, zsh, fish or powershell." enum:"bash,zsh,fish,powershell"`
 }
@@ -93,7 +94,7 @@ complete -c sluice -f -a '(__sluice_complete)'
 // candidate is a word that can stand at the cursor.
 type candidate struct{ value, help string }
 
-// complete prints the candidates for the words of the hidden command, one a line.
+// complete prints the candidates for the words of the hidden command, one per line.
 func complete(s *terminal.Session, model *kong.Application, words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -107,14 +108,14 @@ func complete(s *terminal.Session, model *kong.Application, words []string) erro
 	return nil
 }
 
-// cursor is where a word is completed: in a command, at a flag's value or at an argument.
+// cursor is the position at which a word is completed: a command, a flag's value or an argument.
 type cursor struct {
 	node  *kong.Node
 	flag  *kong.Flag // that needs a value
 	place int        // of an argument
 }
 
-// step moves behind a word.
+// step moves the cursor past a word.
 func (c *cursor) step(word string) {
 	switch {
 	case c.flag != nil:
@@ -152,7 +153,7 @@ func candidates(root *kong.Node, before []string, last string) []candidate {
 	return matching(at.words(), last)
 }
 
-// assignments returns the words --name=VALUE.
+// assignments returns the candidates of the form --name=VALUE.
 func assignments(node *kong.Node, name, value string) []candidate {
 	flag := flagOf(node, name)
 	if flag == nil {
@@ -205,8 +206,8 @@ func flagsOf(node *kong.Node) (all []candidate) {
 	return all
 }
 
-// flagOf returns the flag of a word that needs the next word as its value; nil for an unknown one,
-// and for one with its value.
+// flagOf returns the flag of a word that needs the next word as its value; nil if the flag is
+// unknown or has its value.
 func flagOf(node *kong.Node, word string) *kong.Flag {
 	for ; node != nil; node = node.Parent {
 		for _, flag := range node.Flags {
@@ -231,7 +232,7 @@ func childOf(node *kong.Node, word string) *kong.Node {
 // manCmd prints the manual page.
 type manCmd struct{}
 
-// Help says how to read it.
+// Help says how to read and install the page.
 func (manCmd) Help() string {
 	return "Read it with: sluice man | man -l -\nInstall it as share/man/man1/sluice.1."
 }
@@ -299,7 +300,7 @@ func manFlags(page *strings.Builder, flags []*kong.Flag) {
 	}
 }
 
-// roff escapes a text for man(7): a backslash, a hyphen, and a line that begins like a request.
+// roff escapes a text for man(7): backslashes, hyphens, and lines that begin like a request.
 func roff(text string) string {
 	lines := strings.Split(strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text), "\n")
 	for i, line := range lines {

@@ -55,7 +55,7 @@ func (c *consumersCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// deadline is the consumer's next deadline.
+// deadline returns the consumer's next deadline.
 func deadline(one *sluice.WakeConsumer) *time.Time {
 	if one.NextAttempt != nil {
 		return one.NextAttempt
@@ -63,7 +63,7 @@ func deadline(one *sluice.WakeConsumer) *time.Time {
 	return one.LiveUntil
 }
 
-// acked is the acknowledged offset of the consumer's own stream.
+// acked returns the acknowledged offset of the consumer's own stream.
 func acked(one *sluice.WakeConsumer) string {
 	for _, stream := range one.Streams {
 		if stream.Path == one.Path {
@@ -73,7 +73,7 @@ func acked(one *sluice.WakeConsumer) string {
 	return "-"
 }
 
-// whether is a fact that may be unknown.
+// whether formats a fact that may be unknown.
 func whether(known *bool) string {
 	if known == nil {
 		return "-"

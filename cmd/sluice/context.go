@@ -22,7 +22,7 @@ type contextsCmd struct {
 	RM   contextRmCmd   `cmd:"" name:"rm" help:"Delete a context."`
 }
 
-// Help explains which setting counts.
+// Help explains which setting takes precedence.
 func (*contextsCmd) Help() string {
 	return `A context is a server with a token, a namespace and certificates, in the user's configuration directory.
 
@@ -104,7 +104,7 @@ type contextUseCmd struct {
 	None bool   `help:"Use no context: commands use the server of the data directory again."`
 }
 
-// Run changes the context in use.
+// Run selects the context that commands use.
 func (c *contextUseCmd) Run(s *terminal.Session) error {
 	contexts, err := s.Contexts()
 	if err != nil {
@@ -213,7 +213,7 @@ type contextRmCmd struct {
 	Name string `arg:"" help:"Context."`
 }
 
-// Run deletes the context. It asks if a token is lost with it.
+// Run deletes the context. It asks the user first if the context has a token.
 func (c *contextRmCmd) Run(s *terminal.Session) error {
 	contexts, err := s.Contexts()
 	if err != nil {
@@ -234,14 +234,15 @@ func (c *contextRmCmd) Run(s *terminal.Session) error {
 	return done(s, "Deleted context %s.", c.Name)
 }
 
-// contextResolver gives flags the values of the context, where neither the command line nor the
+// contextResolver gives flags the values of the context if neither the command line nor the
 // environment has any.
 type contextResolver struct{ session *terminal.Session }
 
 // Validate accepts every command line.
 func (contextResolver) Validate(*kong.Application) error { return nil }
 
-// contextError is a context that cannot be used; the flag that it was needed for does not matter.
+// contextError is the error for a context that cannot be used. It does not name the flag that
+// needed the context.
 type contextError struct{ error }
 
 // Unwrap returns the cause.
@@ -292,8 +293,8 @@ func valueOf(found terminal.Context, flag string) (any, error) {
 	return values[flag], nil
 }
 
-// name returns the name of the context of a command line, empty if it has none, and whether a flag
-// names it.
+// name returns the name of the context of a command line, empty if there is none, and whether a
+// flag names it.
 func (r contextResolver) name(ctx *kong.Context) (name string, isFlag bool, err error) {
 	given := map[string]string{}
 	for _, at := range ctx.Path {

@@ -60,8 +60,8 @@ func (c *deadLsCmd) show(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// letters returns the dead letters to list. The server knows times only, so that letters after a
-// sequence are picked from all.
+// letters returns the dead letters to list. The server can only filter by time, so the client
+// selects the letters after a sequence from all letters.
 func (c *deadLsCmd) letters(ctx context.Context, api *client.Client) ([]client.DeadLetter, error) {
 	limit, since := c.Limit, c.Since
 	after, err := strconv.ParseUint(since, 10, 64)

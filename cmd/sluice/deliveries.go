@@ -79,7 +79,7 @@ func (c *deliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// others says how many events of a batch are not named.
+// others says how many more events a batch has.
 func others(batch int) string {
 	if batch < 2 {
 		return ""
@@ -87,7 +87,7 @@ func others(batch int) string {
 	return " +" + strconv.Itoa(batch-1)
 }
 
-// attemptNumber returns the number of a counted attempt.
+// attemptNumber returns the number of an attempt that counts.
 func attemptNumber(a sluice.Attempt) string {
 	if a.Probe {
 		return "probe"
@@ -114,7 +114,7 @@ func (c *deliveriesCmd) act(ctx context.Context, s *terminal.Session, api *clien
 
 func deliveryState(d client.Delivery) string { return because(d.State, string(d.Reason)) }
 
-// seqOf is the event's sequence, or the range that was lost.
+// seqOf returns the event's sequence, or the range that was lost.
 func seqOf(d client.Delivery) string {
 	if d.LastSeq > d.Seq {
 		return strconv.FormatUint(d.Seq, 10) + "–" + strconv.FormatUint(d.LastSeq, 10)

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
-// eventCmd explains an event to all subscriptions.
+// eventCmd explains the deliveries of an event to all subscriptions.
 type eventCmd struct {
 	ID  string `arg:"" help:"ID or sequence of the event."`
 	NS  string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
@@ -75,7 +75,7 @@ func counted(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// links names events.
+// links returns a description of each event.
 func links(events []client.StoryEvent) []string {
 	names := make([]string, len(events))
 	for i, ev := range events {

@@ -102,7 +102,7 @@ func (c *eventsLsCmd) events(ctx context.Context, api *client.Client) (all []slu
 	return all, lost, err
 }
 
-// complainLost names the ranges of a log in which events may be lost.
+// complainLost warns about the ranges of a log in which events may be lost.
 func complainLost(s *terminal.Session, lost []sluice.Gap) {
 	for _, g := range lost {
 		s.Complain("sluice: events between %d and %d may be lost: the files of the log are damaged", g.From, g.To)

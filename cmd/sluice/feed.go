@@ -87,7 +87,8 @@ func (c *feedCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return c.follow(ctx, s, api, query)
 }
 
-// follow shows the events of a feed until the context ends or there were enough.
+// follow shows the events of a feed until the context ends or the requested number of events has
+// come.
 func (c *feedCmd) follow(ctx context.Context, s *terminal.Session, api *client.Client, query client.FeedQuery) error {
 	out := &feedPrinter{Session: s, paint: s.Painter(c.Color, s.Watched), notes: s.Painter(c.Color, s.Terminal), what: c.Pattern + " in " + c.NS}
 	shown := 0
@@ -126,7 +127,7 @@ func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 	return q, errors.Join(checkSince(c.Since), c.checkCoalescing())
 }
 
-// checkCoalescing checks the flags about coalescing, because a server would tolerate mistakes.
+// checkCoalescing checks the flags about coalescing, because a server ignores mistakes in them.
 func (c *feedCmd) checkCoalescing() error {
 	switch {
 	case len(c.Coalesce) == 0 && c.First:
@@ -139,7 +140,7 @@ func (c *feedCmd) checkCoalescing() error {
 	return nil
 }
 
-// feedView is an event of a feed in JSON output, one a line.
+// feedView is an event of a feed in JSON output, which has one per line.
 type feedView struct {
 	eventView
 
@@ -147,7 +148,7 @@ type feedView struct {
 	Resume    string `json:"resume"` // for --since, to resume
 }
 
-// feedPrinter prints a feed's messages, one a line.
+// feedPrinter prints a feed's messages, one per line.
 type feedPrinter struct {
 	*terminal.Session
 
@@ -180,7 +181,7 @@ func (p *feedPrinter) print(item client.FeedItem) error {
 	return nil
 }
 
-// note prints a remark about a feed for people; events go to stdout.
+// note prints a remark about a feed for people on stderr; events go to stdout.
 func (p *feedPrinter) note(format string, args ...any) {
 	p.Complain("%s", p.notes.Paint(terminal.Yellow, "sluice: "+fmt.Sprintf(format, args...)))
 }

@@ -25,13 +25,13 @@ type grantCmd struct {
 	Verify grantVerifyCmd `cmd:"" help:"Verify a token and its permissions."`
 }
 
-// end is the end of a grant.
+// end holds the flags for the end of a grant.
 type end struct {
 	For   time.Duration `help:"Lifetime, such as 30d or 12h; at most 90d." placeholder:"30d" xor:"end"`
 	Until time.Time     `help:"Expiry time (RFC 3339)." placeholder:"TIME" xor:"end"`
 }
 
-// time returns the end; zero if none is given.
+// time returns the end; the zero time if no flag gives one.
 func (e end) time(now time.Time) (time.Time, error) {
 	if e.For < 0 {
 		return time.Time{}, terminal.Usagef("--for %s: write a duration, such as 30d", e.For)
@@ -210,7 +210,8 @@ type grantVerifyCmd struct {
 	Object *sluice.Object `help:"Object to check: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI or *." placeholder:"OBJECT"`
 }
 
-// Run verifies the token or the grant. It fails unless that is valid and allows the requested action.
+// Run verifies the token or the grant. It returns an error unless that is valid and allows the
+// requested action.
 func (c *grantVerifyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if (c.Verb == "") != (c.Object == nil) {
 		return terminal.Usagef("--verb and --object must be set together")
@@ -301,7 +302,7 @@ func grantFacts(g sluice.Grant) []string {
 	}
 }
 
-// grantState describes a grant's state in a word, without its ancestors'.
+// grantState describes a grant's state in a word, regardless of the state of its ancestors.
 func grantState(g sluice.Grant, now time.Time) string {
 	switch {
 	case g.RevokedAt != nil:
@@ -323,7 +324,7 @@ func verbs(all []sluice.Verb) string {
 // whoamiCmd shows the token's principal.
 type whoamiCmd struct{}
 
-// Run asks the server.
+// Run shows the principal and its grant, as the server knows them.
 func (whoamiCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // common is the group of the global flags.
 const common = "common"
 
-// helpCmd stands for the help in the list of commands: helpArgs turns it into --help.
+// helpCmd makes the help appear in the list of commands. helpArgs turns it into --help.
 type helpCmd struct {
 	Command []string `arg:"" optional:"" help:"Command, such as sub create."`
 }
@@ -30,14 +30,14 @@ func helpArgs(args []string) []string {
 // versionFlag prints the version.
 type versionFlag bool
 
-// BeforeReset prints it before anything else is checked.
+// BeforeReset prints the version before anything else is checked.
 func (versionFlag) BeforeReset(k *kong.Kong, s *terminal.Session) error {
 	err := versionCmd{}.Run(s)
 	k.Exit(0)
 	return err
 }
 
-// addAliases adds the other common names of verbs.
+// addAliases adds other common names of verbs.
 func addAliases(k *kong.Kong) error {
 	names := map[string][]string{"ls": {"list"}, "rm": {"delete", "remove"}, "show": {"get"}, "get": {"show"}, "create": {"add", "new"}, "add": {"create", "new"}, "edit": {"update"}}
 	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
@@ -61,7 +61,7 @@ func addAliases(k *kong.Kong) error {
 }
 
 // incomplete returns the context of a command line that ends at a group of commands; nil for any
-// other.
+// other command line.
 func incomplete(err error) *kong.Context {
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || !strings.HasPrefix(err.Error(), "expected one of ") && !strings.HasPrefix(err.Error(), `expected "`) {
@@ -77,7 +77,7 @@ func incomplete(err error) *kong.Context {
 	return parse.Context
 }
 
-// printHelp prints the help. That of a command has examples, and a line instead of the global
+// printHelp prints the help. The help of a command has examples, and one line instead of the global
 // flags.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	text := ""
@@ -95,7 +95,7 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	return nil
 }
 
-// commandNotes returns the end of a command's help.
+// commandNotes returns the last part of a command's help.
 func commandNotes(command *kong.Node) string {
 	text := ""
 	if len(command.Aliases) > 0 {
@@ -119,7 +119,7 @@ func hideCommon(root, command *kong.Node) {
 	}
 }
 
-// hideAliases removes the aliases, which are too many for a list of commands.
+// hideAliases removes the aliases, because there are too many of them for a list of commands.
 func hideAliases(node *kong.Node) {
 	node.Aliases = nil
 	for _, child := range node.Children {
@@ -136,7 +136,7 @@ func commandName(node *kong.Node) string {
 	return strings.Join(words, " ")
 }
 
-// examples returns examples of commands. A test parses them.
+// examples returns examples for commands. A test parses them.
 func examples() map[string][]string {
 	return map[string][]string{
 		"serve": {"sluice serve --dev", "sluice serve --config /etc/sluice.yaml", "sluice serve --nats nats://nats.example.com:4222 --nats-creds sluice.creds"},

@@ -30,7 +30,7 @@ type knowledgeCmd struct {
 	Retry       knowledgeRetryCmd       `cmd:"" help:"Have failed jobs tried again."`
 }
 
-// namespaceFlag names the namespace of a command.
+// namespaceFlag is the flag for the namespace of a command.
 type namespaceFlag struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
@@ -89,7 +89,7 @@ func (c *knowledgeShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(is, func() error { return s.Facts(append(enrichmentFacts(is.Enrichment), heldFacts(is.Status)...)...) })
 }
 
-// heldFacts are the entries that a replica has in memory.
+// heldFacts describes the entries that a replica has in memory.
 func heldFacts(is *sluice.EnrichmentStatus) []string {
 	if is == nil {
 		return []string{"entries", "being read"}

@@ -51,7 +51,7 @@ func jobTable(s *terminal.Session, all []sluice.Job) error {
 	return s.Table("JOB | TYPE | PRIORITY | STATE | ENTRY | AGAINST | ATTEMPTS | WORKER | NEXT | ERROR", rows)
 }
 
-// entryName returns the id of an entry, with its mirror before it.
+// entryName returns the ID of an entry, preceded by its mirror.
 func entryName(ref *sluice.EntryRef) string {
 	switch {
 	case ref == nil:
@@ -114,8 +114,8 @@ func (c *knowledgeClaimCmd) Run(ctx context.Context, s *terminal.Session) error 
 	})
 }
 
-// claimFlags name a claimed job and its token. The token is no argument, because other users see
-// arguments.
+// claimFlags name a claimed job and its token. The token is not an argument, because other users
+// can see arguments.
 type claimFlags struct {
 	namespaceFlag
 
@@ -201,7 +201,7 @@ type knowledgeRetryCmd struct {
 	Jobs []string `arg:"" name:"job" help:"Failed jobs."`
 }
 
-// Run has the jobs tried again.
+// Run makes the server try the jobs again.
 func (c *knowledgeRetryCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 const (
 	listenAtOnce = 16                     // paths that are served concurrently
 	listenAhead  = 256                    // events that wait to be forwarded
-	listenAgain  = time.Second            // between the attempts at one event
-	awayShortest = 250 * time.Millisecond // between searches for a server that is away
+	listenAgain  = time.Second            // time between the attempts at one event
+	awayShortest = 250 * time.Millisecond // time between searches for an unavailable server
 	awayLongest  = 5 * time.Second
 )
 
@@ -43,7 +43,7 @@ type listenCmd struct {
 	Retries  int               `help:"Number of retries, one second apart." default:"0"`
 }
 
-// Run forwards until the context ends.
+// Run forwards events until the context ends.
 func (c *listenCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := c.target(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (c *listenCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return l.run(ctx)
 }
 
-// target reads the argument: a port or a URL.
+// target parses the argument, which is a port or a URL.
 func (c *listenCmd) target() error {
 	switch {
 	case (c.Target == "") == (c.Forward == ""):
@@ -109,7 +109,7 @@ func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
 	return nil
 }
 
-// start returns the position behind which a feed begins; empty: events from now on.
+// start returns the position after which a feed begins; "" for events from now on.
 func (c *listenCmd) start(now time.Time) string {
 	if seq, err := strconv.ParseUint(c.Since, 10, 64); err == nil && seq > 0 {
 		return strconv.FormatUint(seq-1, 10)
@@ -123,9 +123,9 @@ func (c *listenCmd) start(now time.Time) string {
 	return sluice.Ago(c.Since, now)
 }
 
-// subscription returns the parameters for signing and rendering events. The server does not know
-// it, so that nothing is left behind when the command ends. A usage error if a server would refuse
-// it.
+// subscription returns the subscription that determines how events are signed and rendered. It does
+// not exist on the server, so nothing remains there when the command ends. It returns a usage error
+// if a server would refuse the subscription.
 func (c *listenCmd) subscription() (sub sluice.Subscription, err error) {
 	sub = sluice.Subscription{
 		ID: "listen", Namespace: c.NS, Pattern: sluice.Pattern(c.Path), Filter: sluice.Filter{Types: c.Type},
@@ -155,16 +155,16 @@ type listener struct {
 	session *terminal.Session
 	sender  *endpoint.Sender
 	sub     sluice.Subscription
-	resume  string // resume position of the feed: everything up to here is in the lanes or was forwarded
+	resume  string // position for resuming the feed: every event up to it is in the lanes or was forwarded
 	lanes   *lanes
-	stop    context.CancelFunc // when nothing can be printed any more
+	stop    context.CancelFunc // called when nothing more can be printed
 	said    bool               // the destination was printed
 
 	mu     sync.Mutex // of output, and of
-	failed error      // why nothing can be printed any more
+	failed error      // why nothing more can be printed
 }
 
-// sayWhere prints the destination, once, when the feed is open: events published from then on are
+// sayWhere prints the destination once, when the feed is open. Events published from then on are
 // forwarded.
 func (l *listener) sayWhere() error {
 	if l.said {
@@ -181,8 +181,8 @@ func (l *listener) sayWhere() error {
 	})
 }
 
-// run forwards until the context ends. If the server is away, it waits, searches for it under
-// another address, and resumes behind the last event.
+// run forwards events until the context ends. If the server is unavailable, it waits, searches for
+// the server at other addresses, and resumes after the last event.
 func (l *listener) run(ctx context.Context) error {
 	ctx, l.stop = context.WithCancel(ctx)
 	defer l.stop()
@@ -248,8 +248,8 @@ func (l *listener) skip(err error) bool {
 	return true
 }
 
-// deliver makes the attempts at one event and prints them. When the context ends it begins no
-// other; the attempt in flight has the grace time to be answered, and is printed.
+// deliver makes the attempts at one event and prints them. When the context ends, it starts no more
+// attempts; the attempt in flight may take the grace time, and is printed.
 func (l *listener) deliver(ctx context.Context, ev *sluice.Event) {
 	ev.Namespace = l.cmd.NS
 	for number := 1; ctx.Err() == nil; number++ {
@@ -292,7 +292,7 @@ func (l *listener) report(ev *sluice.Event, a sluice.Attempt) error {
 	})
 }
 
-// bodies prints the data of an event, and the body of a response that failed.
+// bodies prints the data of an event, and the body of the response to a failed attempt.
 func (l *listener) bodies(ev *sluice.Event, a sluice.Attempt) error {
 	if len(ev.Data) > 0 {
 		if err := l.session.Say("  %s", bodyText(ev.Data)); err != nil {
@@ -305,7 +305,7 @@ func (l *listener) bodies(ev *sluice.Event, a sluice.Attempt) error {
 	return l.session.Say("  → %s", bodyText([]byte(a.Response)))
 }
 
-// print prints a line of JSON or of text, unless an earlier one failed.
+// print prints a line of JSON or text, unless printing an earlier line failed.
 func (l *listener) print(line func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

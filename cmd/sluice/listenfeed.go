@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// follow forwards a feed's events until it breaks off, and returns the reason.
+// follow forwards a feed's events until the feed breaks off, and returns the reason.
 func (l *listener) follow(ctx context.Context, api *client.Client) error {
 	q := client.FeedQuery{Pattern: l.sub.Pattern, Types: l.sub.Filter.Types, Since: l.resume, Projection: sluice.ProjectionFull}
 	for item, err := range api.Feed(ctx, l.cmd.NS, q) {
@@ -38,7 +38,7 @@ func (l *listener) follow(ctx context.Context, api *client.Client) error {
 	return ctx.Err()
 }
 
-// fill forwards the events before a sequence that a feed left out because they were read too
+// fill forwards the events before a sequence that a feed skipped because the command read too
 // slowly.
 func (l *listener) fill(ctx context.Context, api *client.Client, before uint64) error {
 	q := client.EventsQuery{
@@ -62,7 +62,7 @@ func (l *listener) fill(ctx context.Context, api *client.Client, before uint64) 
 	}
 }
 
-// lanes forward events: those of a path in order, several paths concurrently.
+// lanes forwards events: those of one path in order, and those of several paths concurrently.
 type lanes struct {
 	deliver func(*sluice.Event)
 	room    chan struct{} // has an element for each event that waits or is forwarded
@@ -80,8 +80,7 @@ func newLanes(deliver func(*sluice.Event)) *lanes {
 	}
 }
 
-// add waits for room and returns before the event is forwarded. An error says that the context has
-// ended.
+// add waits for room and queues the event. It returns an error if the context ends.
 func (l *lanes) add(ctx context.Context, ev *sluice.Event) error {
 	select {
 	case l.room <- struct{}{}:

@@ -1,5 +1,5 @@
-// Command sluice is the one binary: the server, a demonstration of it, and a client for all of the
-// server's functions.
+// Command sluice is the only binary: it is the server, a demonstration of the server, and a client
+// for all of the server's functions.
 package main
 
 import (
@@ -19,5 +19,5 @@ func main() {
 	}))
 }
 
-// isTerminal reports whether the file is a terminal; /dev/null is none.
+// isTerminal reports whether the file is a terminal; /dev/null is not one.
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -36,12 +36,13 @@ type mirrorCmd struct {
 	Distrust   mirrorDistrustCmd   `cmd:"" help:"Revoke a key: nothing that it signed is imported any more."`
 }
 
-// credentialFlags name a token for a source. It is no argument, because other users see arguments.
+// credentialFlags name a token for a source. The token is not an argument, because other users can
+// see arguments.
 type credentialFlags struct {
 	CredentialFile string `name:"credential-file" help:"File with the token for the source; - reads stdin; default: the token in SLUICE_MIRROR_CREDENTIAL." placeholder:"FILE"`
 }
 
-// credential returns the token; "" if none is given.
+// credential returns the token; "" if there is none.
 func (c credentialFlags) credential(s *terminal.Session) (string, error) {
 	switch c.CredentialFile {
 	case "":
@@ -150,8 +151,8 @@ func (c *mirrorShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return showMirror(s, m)
 }
 
-// findMirror returns a mirror, and the client to change it with. A subscription of another mode is no
-// mirror.
+// findMirror returns a mirror, and a client for changing it. It returns an error for a subscription
+// of another mode.
 func findMirror(ctx context.Context, s *terminal.Session, id string) (*client.Client, sluice.Mirror, error) {
 	api, err := s.Client()
 	if err != nil {
@@ -186,7 +187,7 @@ type mirrorEditCmd struct {
 	Revision     uint64            `help:"Required current revision." placeholder:"N"`
 }
 
-// Run changes the settings in the flags.
+// Run changes the settings that the flags name.
 func (c *mirrorEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.PollInterval == nil && c.Weight == nil && c.Description == nil && c.Metadata == nil {
 		return terminal.Usagef("nothing to change: set --poll-interval, --weight, --description or --metadata")
@@ -250,7 +251,7 @@ func (c *mirrorResumeCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(m, func() error { return s.Say("Resumed mirror %s.", c.ID) })
 }
 
-// copiesQuestion lists the entries that go with the copies of mirrors.
+// copiesQuestion returns a question that says how many entries are lost with the copies of mirrors.
 func copiesQuestion(ctx context.Context, api *client.Client, what string, ids ...string) (string, error) {
 	all := make([]string, len(ids))
 	for i, id := range ids {
@@ -343,7 +344,7 @@ type mirrorCredentialCmd struct {
 	ID string `arg:"" help:"Mirror."`
 }
 
-// Help says what a token may permit.
+// Help says which permissions a token may have.
 func (*mirrorCredentialCmd) Help() string {
 	return "The token must be that of a grant that permits only read and mirror at the source. No response has it."
 }

@@ -51,7 +51,7 @@ type exportBundles struct {
 	made  []exportedBundle
 }
 
-// exportedBundle is a bundle that was written.
+// exportedBundle describes a bundle that was written.
 type exportedBundle struct {
 	File       string    `json:"file"`
 	Since      uint64    `json:"since"`
@@ -97,7 +97,8 @@ func (c *mirrorExportCmd) Run(ctx context.Context, s *terminal.Session) (err err
 	return errors.Join(s.Show(x.made, func() error { return x.table(s) }), err)
 }
 
-// begin sets where the export begins: at the flags, else at the end of the last one in the directory.
+// begin sets where the export begins: at the position in the flags or, without one, at the end of
+// the last bundle in the directory.
 func (c *mirrorExportCmd) begin(x *exportBundles) error {
 	x.query.Depth, x.plain = sluice.Depth(c.Depth), c.Form == "directory"
 	if c.Since != nil {
@@ -135,7 +136,8 @@ func (x *exportBundles) run(ctx context.Context) error {
 	}
 }
 
-// document exports one bundle as a JSON document. A heartbeat is written only if it says something.
+// document exports one bundle as a JSON document. It writes a heartbeat only if the export has
+// written no bundle before it.
 func (x *exportBundles) document(ctx context.Context) (*bundle.Header, error) {
 	text, digest, err := x.api.ExportBundle(ctx, x.ns, x.query)
 	if err != nil {
@@ -159,8 +161,8 @@ func (x *exportBundles) document(ctx context.Context) (*bundle.Header, error) {
 	return &h, nil
 }
 
-// directory exports one bundle as a directory, which has its name when it is complete. The files of an export that
-// was interrupted are written again. A heartbeat is a document.
+// directory exports one bundle as a directory, which gets its final name when it is complete. It
+// writes the files of an interrupted export again. A heartbeat is always a document.
 func (x *exportBundles) directory(ctx context.Context) (*bundle.Header, error) {
 	partial := filepath.Join(x.dir, x.ns+medium.Partial)
 	if err := os.RemoveAll(partial); err != nil {
@@ -172,7 +174,7 @@ func (x *exportBundles) directory(ctx context.Context) (*bundle.Header, error) {
 	}
 	m, err := bundle.Receive(ctx, stream, partial)
 	if err = errors.Join(err, stream.Close()); err != nil {
-		return nil, errors.Join(onMedium(err), os.RemoveAll(partial)) // the next export begins with it anew
+		return nil, errors.Join(onMedium(err), os.RemoveAll(partial)) // the next export starts it over
 	}
 	h := &m.Header
 	if err := x.follows(h); err != nil {
@@ -192,7 +194,7 @@ func (x *exportBundles) directory(ctx context.Context) (*bundle.Header, error) {
 	return h, nil
 }
 
-// onMedium returns an error of writing with its remedy.
+// onMedium adds the remedy to an error from writing.
 func onMedium(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("%w: the bundles before are complete; export again into another directory with --since and --previous, or free space and run the command again; --max-bytes makes directories smaller", err)
@@ -200,7 +202,7 @@ func onMedium(err error) error {
 	return err
 }
 
-// wrote notes a bundle, behind which the next one begins.
+// wrote records a bundle, after which the next one begins.
 func (x *exportBundles) wrote(name string, h *bundle.Header, digest string) {
 	x.made = append(x.made, exportedBundle{File: name, Since: h.Since, Through: h.Through, Entries: h.Count, Digest: digest, ExportedAt: h.ExportedAt})
 	if h.Since < h.Through {
@@ -208,7 +210,7 @@ func (x *exportBundles) wrote(name string, h *bundle.Header, digest string) {
 	}
 }
 
-// follows returns an error unless a bundle is of the log of the bundles in the directory.
+// follows returns an error unless a bundle is from the same log as the bundles in the directory.
 func (x *exportBundles) follows(h *bundle.Header) error {
 	switch was := x.begun; {
 	case was == nil:

@@ -41,17 +41,18 @@ const (
 	outcomeHeartbeat = "heartbeat"
 )
 
-// importedBundle is the outcome of a bundle.
+// importedBundle is the outcome of importing a bundle.
 type importedBundle struct {
 	File       string    `json:"file"`
 	Outcome    string    `json:"outcome"`
 	Applied    int       `json:"applied"`
 	Watermark  uint64    `json:"watermark,omitempty"`
-	ImportedAt string    `json:"imported_at,omitempty"` // of one that was imported already, if that is known
+	ImportedAt string    `json:"imported_at,omitempty"` // when a bundle was imported earlier, if that is known
 	ExportedAt time.Time `json:"exported_at"`
 }
 
-// Run imports the bundles, up to the first that is refused for another reason than a revoked key.
+// Run imports the bundles, up to the first one that the server refuses for a reason other than a
+// revoked key.
 func (c *mirrorImportCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -94,8 +95,8 @@ func (c *mirrorImportCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return errors.Join(s.Show(results, func() error { return importTable(s, results) }), err)
 }
 
-// passedOver has the refusals of bundles whose key was revoked, by their source. A medium may still have bundles that
-// were imported before that, and the later ones do not need them.
+// passedOver holds the errors for bundles whose key was revoked, by source. A medium may still have
+// bundles that were imported before the revocation, and later bundles do not need them.
 type passedOver map[string][]error
 
 // revoked reports whether a bundle was refused because its key was revoked.
@@ -103,7 +104,8 @@ func revoked(err error) bool {
 	return sluice.CodeOf(err) == sluice.UnknownKey && detailOf(err, "reason") == "revoked"
 }
 
-// settle says that bundles of a source are passed over: a later one was taken without them.
+// settle prints that bundles of a source are skipped, because the server accepted a later one
+// without them.
 func (p passedOver) settle(s *terminal.Session, source string) {
 	for _, refused := range p[source] {
 		s.Complain("Passed over %v.", refused)
@@ -111,7 +113,7 @@ func (p passedOver) settle(s *terminal.Session, source string) {
 	delete(p, source)
 }
 
-// all returns the refusals that no later bundle has settled.
+// all returns the errors of the bundles that settle has not reported.
 func (p passedOver) all() (err error) {
 	for _, refused := range p {
 		err = errors.Join(err, errors.Join(refused...))
@@ -119,7 +121,7 @@ func (p passedOver) all() (err error) {
 	return err
 }
 
-// wanted leaves out the bundles of sources that the namespace does not mirror, if there are others.
+// wanted removes the bundles of sources that the namespace does not mirror, if there are others.
 func (c *mirrorImportCmd) wanted(ctx context.Context, s *terminal.Session, api *client.Client, found []medium.Bundle) ([]medium.Bundle, error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s has no bundles", c.Path)
@@ -184,8 +186,8 @@ func (c *mirrorImportCmd) send(ctx context.Context, api *client.Client, b *mediu
 	return done, err
 }
 
-// sendDirectory sends the files of a directory that the server does not have: none before it has accepted the
-// manifest.
+// sendDirectory sends the files of a directory that the server does not have. It sends none before
+// the server has accepted the manifest.
 func (c *mirrorImportCmd) sendDirectory(ctx context.Context, api *client.Client, b *medium.Bundle, bar *importBar) (done sluice.BundleImport, err error) {
 	dir, err := bundle.OpenDirectory(b.Path)
 	if err != nil {
@@ -211,7 +213,7 @@ func (c *mirrorImportCmd) sendDirectory(ctx context.Context, api *client.Client,
 	}
 }
 
-// sendFiles sends the manifest, and the files that are named.
+// sendFiles sends the manifest and the named files.
 func (c *mirrorImportCmd) sendFiles(ctx context.Context, api *client.Client, dir *bundle.Directory, names []string, bar *importBar) (client.DirectoryImport, error) {
 	r, w := io.Pipe()
 	sent := make(chan error, 1)
@@ -221,14 +223,14 @@ func (c *mirrorImportCmd) sendFiles(ctx context.Context, api *client.Client, dir
 		sent <- err
 	}()
 	result, err := api.ImportDirectory(ctx, c.NS, r, c.AcceptGap)
-	_ = r.Close() // the server has answered: nothing more is read
+	_ = r.Close() // the server has answered, and reads nothing more
 	if unread := <-sent; unread != nil && sluice.CodeOf(unread) == sluice.Unprocessable {
 		return result, unread // the cause of the server's error, if it has one
 	}
 	return result, err
 }
 
-// importBar shows the bytes that were sent.
+// importBar shows how many bytes were sent.
 type importBar struct {
 	bar  *terminal.Progress
 	done int64
@@ -239,7 +241,8 @@ func (b *importBar) add(n int) {
 	b.bar.Advance(b.done)
 }
 
-// keepReceipt writes a receipt. The bundle is imported all the same if it cannot: a medium may be read-only.
+// keepReceipt writes a receipt. If it cannot, the import still succeeds, because a medium may be
+// read-only.
 func (c *mirrorImportCmd) keepReceipt(s *terminal.Session, b *medium.Bundle, receipt json.RawMessage) {
 	if len(receipt) == 0 {
 		return
@@ -264,7 +267,7 @@ func detailOf(err error, name string) string {
 
 // remedyOf returns the end of a sentence about a refused bundle.
 func remedyOf(err error, ns string) string {
-	switch sluice.CodeOf(err) { //nolint:exhaustive // the others say it themselves
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the messages of the others have a remedy
 	case sluice.BundleGap:
 		return "; or use --accept-gap to leave them out for good"
 	case sluice.UnknownKey:

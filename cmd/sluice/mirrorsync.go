@@ -18,7 +18,8 @@ type mirrorSyncCmd struct {
 	Wait bool   `help:"Wait for the end of the source, and show the status. Ctrl-C keeps what was copied."`
 }
 
-// Run syncs the mirror. With --wait, it fails unless the mirror comes to the end of its source.
+// Run makes the mirror sync. With --wait, it returns an error unless the mirror reaches the end of
+// its source.
 func (c *mirrorSyncCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, _, err := findMirror(ctx, s, c.ID)
 	if err != nil {
@@ -43,7 +44,8 @@ func (c *mirrorSyncCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// waitForSync returns the status of a mirror that has come to the end of its source, or is suspended.
+// waitForSync returns the status of a mirror when it has reached the end of its source, or is
+// suspended.
 func waitForSync(ctx context.Context, s *terminal.Session, api *client.Client, id string) (sluice.MirrorStatus, error) {
 	var st sluice.MirrorStatus
 	var err error
@@ -92,7 +94,7 @@ func (c *mirrorStatusCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(st, func() error { return mirrorStatusTable(s, &st) })
 }
 
-// mirrorStatusTable prints what a mirror does, how far it has come, and what it does not have.
+// mirrorStatusTable prints the state of a mirror, its progress, and its gaps.
 func mirrorStatusTable(s *terminal.Session, st *sluice.MirrorStatus) error {
 	stale, failures := "", ""
 	if st.Stale {

@@ -23,7 +23,7 @@ type mirrorKeysCmd struct {
 	NS string `arg:"" name:"namespace" help:"Namespace."`
 }
 
-// Help says where the keys go.
+// Help says how to use the keys at the importer.
 func (*mirrorKeysCmd) Help() string {
 	return `The first key signs. With -o json, the output is the JWK set for sluice mirror trust at the importer:
 
@@ -54,7 +54,8 @@ type keySet struct {
 	Keys []client.BundleKey `json:"keys"`
 }
 
-// fingerprint returns the SHA-256 in a key's id in groups of digits, to be read aloud.
+// fingerprint returns the SHA-256 hash in a key's ID in groups of digits, so that people can read
+// it aloud.
 func fingerprint(kid string) string {
 	sum, err := base64.RawURLEncoding.DecodeString(kid)
 	if err != nil {
@@ -68,8 +69,8 @@ func fingerprint(kid string) string {
 	return strings.Join(append(groups, text), " ")
 }
 
-// names reports whether text names a key: its id, or the beginning of its fingerprint. An id may begin with
-// a dash, which a shell's user would have to escape.
+// names reports whether text is a key's ID, or the beginning of its fingerprint. An ID may begin
+// with a dash, which users of a shell would have to escape.
 func names(text, kid string) bool {
 	digits := strings.ToLower(strings.ReplaceAll(text, " ", ""))
 	return text == kid || len(digits) >= 8 && strings.HasPrefix(strings.ReplaceAll(fingerprint(kid), " ", ""), digits)
@@ -121,7 +122,7 @@ func (c *mirrorTrustCmd) Run(ctx context.Context, s *terminal.Session) error {
 // maxKeys limits the size of a file with keys.
 const maxKeys = 1 << 20
 
-// key reads the key: of a JWK set, or a single JWK.
+// key reads the key, from a JWK set or a single JWK.
 func (c *mirrorTrustCmd) key(s *terminal.Session) (client.BundleKey, error) {
 	in := s.Stdin
 	if c.File != "-" {
@@ -129,7 +130,7 @@ func (c *mirrorTrustCmd) key(s *terminal.Session) (client.BundleKey, error) {
 		if err != nil {
 			return client.BundleKey{}, err
 		}
-		defer func() { _ = f.Close() }() // only read
+		defer func() { _ = f.Close() }() // the file was only read
 		in = f
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxKeys))
@@ -152,7 +153,7 @@ func (c *mirrorTrustCmd) key(s *terminal.Session) (client.BundleKey, error) {
 	return client.BundleKey{}, fmt.Errorf("%s has no key %s", c.File, c.Key)
 }
 
-// onlySource returns the source of the only mirror of a namespace that gets bundles.
+// onlySource returns the source of a namespace's mirror that gets bundles, if there is exactly one.
 func onlySource(ctx context.Context, api *client.Client, ns string) (string, error) {
 	mirrors, err := terminal.Collect(0, func(cursor string, most int) (client.Page[client.MirrorSummary], error) {
 		return api.Mirrors(ctx, client.MirrorsQuery{Namespace: ns, Limit: most, Cursor: cursor})

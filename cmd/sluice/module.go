@@ -59,7 +59,7 @@ type moduleDir struct {
 
 type moduleCheckCmd struct{ moduleDir }
 
-// Run prints what the server would see.
+// Run prints the module as a server would load it.
 func (c *moduleCheckCmd) Run(s *terminal.Session) error {
 	m, err := module.Open(c.Dir)
 	if err != nil {
@@ -75,7 +75,7 @@ type moduleRunCmd struct {
 	Handler string `help:"ID of the handler; default: the only one." placeholder:"ID"`
 }
 
-// Run runs the handler, prints its output, and fails if the event was not handled.
+// Run runs the handler, prints its output, and returns an error if the event was not handled.
 func (c *moduleRunCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := module.Open(c.Dir)
 	if err != nil {
@@ -103,7 +103,8 @@ func (c *moduleRunCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return err
 }
 
-// showTrial prints the output of a run, or the events that would be published, with the output on stderr.
+// showTrial prints the output of a run; or, if events would be published, the events, and the
+// output on stderr.
 func showTrial(s *terminal.Session, t host.Trial) error {
 	to := s.Stdout
 	if len(t.Events) > 0 {
@@ -173,7 +174,7 @@ type testReport struct {
 	Output string `json:"output,omitempty"` // if it is not
 }
 
-// Run runs each row, and fails if one does.
+// Run runs each row, and returns an error if one fails.
 func (c *moduleTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := module.Open(c.Dir)
 	if err != nil {
@@ -216,7 +217,7 @@ func showReports(s *terminal.Session, reports []testReport) (err error) {
 	return err
 }
 
-// sayIndented prints the output of a program, its lines indented.
+// sayIndented prints the output of a program with indented lines.
 func sayIndented(s *terminal.Session, output string) (err error) {
 	for line := range strings.Lines(output) {
 		err = errors.Join(err, s.Say("    %s", strings.TrimRight(line, "\r\n")))
@@ -289,7 +290,7 @@ func (c *moduleShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 func showModule(s *terminal.Session, m sluice.Module) error {
 	return s.Show(m, func() error {
 		facts := []string{"name", m.Name, "state", string(m.State), "reason", m.Reason, "digest", m.Digest}
-		if m.Approved != m.Digest { // not a secret: of files
+		if m.Approved != m.Digest { // not a secret: a digest of files
 			facts = append(facts, "approved", m.Approved)
 		}
 		if m.ApprovedAt != nil {
@@ -310,7 +311,7 @@ func showModule(s *terminal.Session, m sluice.Module) error {
 	})
 }
 
-// servedBy returns which server serves the subscriptions of a module; "" if that is not known.
+// servedBy says which server serves the subscriptions of a module; "" if that is unknown.
 func servedBy(m *sluice.Module) string {
 	switch m.ServedBy {
 	case "":
@@ -321,7 +322,8 @@ func servedBy(m *sluice.Module) string {
 	return "server " + m.ServedBy
 }
 
-// showRunning prints the processes of a module on the server that answered. Only workers become ready, have events wait, and crash.
+// showRunning prints the processes of a module on the server that answered. Some columns apply only
+// to workers: ready workers, waiting events, and crashes.
 func showRunning(s *terminal.Session, m *sluice.Module) error {
 	rows := make([][]string, len(m.Running))
 	for i, r := range m.Running {
@@ -341,7 +343,7 @@ func showRunning(s *terminal.Session, m *sluice.Module) error {
 	return s.Table("SUBSCRIPTION | PROCESSES | READY | EVENTS | WAITING | CRASHES | NEXT START | LAST CRASH", rows)
 }
 
-// mayOf returns what a program may do besides handling its events.
+// mayOf describes the permissions of a program beyond handling its events.
 func mayOf(h *sluice.ModuleHandler) string {
 	var may []string
 	for _, p := range h.Publish {

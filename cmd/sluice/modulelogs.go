@@ -52,7 +52,8 @@ func (c *moduleLogsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if !c.Follow {
 		return l.show(ctx, s, subs)
 	}
-	// Attempts that ended before an interrupt are shown: a look that is under way is finished, and one more follows.
+	// Attempts that ended before an interrupt are shown: the request in progress is finished, and
+	// one more follows.
 	looking, done := terminal.Outliving(ctx, lastLook)
 	defer done()
 	for {
@@ -67,17 +68,18 @@ func (c *moduleLogsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 }
 
-// lastLook is the time for the look after an interrupt.
+// lastLook is how long the last request after an interrupt may take.
 const lastLook = 5 * time.Second
 
-// moduleLog is the attempts of a module that were shown.
+// moduleLog records which attempts of a module were shown.
 type moduleLog struct {
 	api   *client.Client
 	query client.DeliveriesQuery
 	seen  map[string]time.Time // last attempt of a delivery
 }
 
-// subscriptions returns the subscriptions of the module, or of one of its handlers. It says why the module does not run.
+// subscriptions returns the subscriptions of the module, or of one of its handlers. It prints why
+// the module does not run, if so.
 func (c *moduleLogsCmd) subscriptions(ctx context.Context, s *terminal.Session, api *client.Client) (ids []string, err error) {
 	m, err := api.Module(ctx, c.Name)
 	if err != nil {
@@ -97,7 +99,7 @@ func (c *moduleLogsCmd) subscriptions(ctx context.Context, s *terminal.Session, 
 	return ids, nil
 }
 
-// show prints the attempts that were not shown before, the newest last.
+// show prints the attempts that it has not printed before, the newest last.
 func (l *moduleLog) show(ctx context.Context, s *terminal.Session, subs []string) error {
 	var attempts []sluice.Attempt
 	for _, sub := range subs {
@@ -116,8 +118,8 @@ func (l *moduleLog) show(ctx context.Context, s *terminal.Session, subs []string
 	return nil
 }
 
-// news returns the attempts of a subscription that were not returned before: of its latest deliveries, and of those that wait for their
-// next attempt, however old they are.
+// news returns the attempts of a subscription that it has not returned before: those of the latest
+// deliveries, and those of deliveries that wait for their next attempt, however old they are.
 func (l *moduleLog) news(ctx context.Context, sub string) (attempts []sluice.Attempt, err error) {
 	for _, state := range []string{"", "retrying"} {
 		q := l.query
@@ -137,7 +139,7 @@ func (l *moduleLog) news(ctx context.Context, sub string) (attempts []sluice.Att
 	return attempts, nil
 }
 
-// attemptsOf returns the attempts of a delivery behind the last one that was seen.
+// attemptsOf returns the attempts of a delivery after the last one that was seen.
 func (l *moduleLog) attemptsOf(ctx context.Context, sub string, d client.Delivery) (attempts []sluice.Attempt, err error) {
 	event := strconv.FormatUint(d.Seq, 10)
 	key := sub + " " + event

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// madeByUs begins the description of contexts that this command wrote and may overwrite.
+// madeByUs is the prefix of the description of contexts that this command wrote and may overwrite.
 const madeByUs = "Sluice, data in "
 
 // natsContextCmd writes a context of the nats command.
@@ -31,7 +31,7 @@ type natsContext struct {
 	Domain      string `json:"jetstream_domain,omitempty"`
 }
 
-// Run writes it.
+// Run writes the context.
 func (c *natsContextCmd) Run(s *terminal.Session) error {
 	if err := terminal.CheckContextName(c.Name); err != nil {
 		return err
@@ -54,8 +54,8 @@ func (c *natsContextCmd) Run(s *terminal.Session) error {
 	})
 }
 
-// natsContextOf returns the connection to the NATS of the server on this machine, with the login if it is embedded, and the
-// prefix of the server's names.
+// natsContextOf returns a context for the NATS of the server on this machine, with the login if
+// NATS is embedded, and the prefix of the server's names.
 func natsContextOf(s *terminal.Session) (made natsContext, prefix string, err error) {
 	dir, err := s.DataDir()
 	if err != nil {
@@ -88,7 +88,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// natsContextFile returns the nats command's file of a context.
+// natsContextFile returns the nats command's file for a context.
 func natsContextFile(s *terminal.Session, name string) (string, error) {
 	parent := s.Getenv("XDG_CONFIG_HOME")
 	if parent == "" {
@@ -101,7 +101,7 @@ func natsContextFile(s *terminal.Session, name string) (string, error) {
 	return filepath.Join(parent, "nats", "context", name+".json"), nil
 }
 
-// writeContext writes a context unless another program's is there.
+// writeContext writes a context, unless another program wrote the existing file.
 func writeContext(file string, made natsContext) error {
 	old, err := os.ReadFile(file) //nolint:gosec // a file of the caller's own
 	if err == nil {

@@ -17,8 +17,8 @@ import (
 // newestLeast is the smallest part of a log that is searched for the newest events.
 const newestLeast = 1000
 
-// newest finds the newest events of a namespace, of a range of it or of those that match: it reads
-// the log from its end in parts that get larger, since the server lists events oldest first.
+// newest finds the newest events of a namespace that are in a range and match a query. It reads the
+// log from its end in parts of increasing size, because the server lists events oldest first.
 type newest struct {
 	api   *client.Client
 	ns    string
@@ -56,14 +56,14 @@ func (w *newest) events(ctx context.Context, n int) ([]sluice.Event, error) {
 			return found[:n], nil
 		}
 		if start > from {
-			break // the log begins here
+			break // this is the beginning of the log
 		}
 		last = from
 	}
 	return found, nil
 }
 
-// first returns the sequence behind which the range begins.
+// first returns the sequence after which the range begins.
 func (w *newest) first(ctx context.Context) (uint64, error) {
 	if w.query.Since == "" || w.query.Since == "-1" {
 		return 0, nil
@@ -78,7 +78,7 @@ func (w *newest) first(ctx context.Context) (uint64, error) {
 	return page.Items[0].Seq - 1, nil
 }
 
-// last returns the sequence with which the range ends.
+// last returns the last sequence of the range.
 func (w *newest) last(ctx context.Context) (uint64, error) {
 	text := sluice.Ago(w.query.Until, time.Now())
 	if text == "" {
@@ -129,8 +129,8 @@ func (w *newest) end(ctx context.Context) (uint64, error) {
 	return 0, context.Cause(ctx)
 }
 
-// between returns the events behind one sequence up to another, oldest first, and where it began:
-// behind the sequence, or later if the log begins later.
+// between returns the events after one sequence and up to another, oldest first, and the sequence
+// after which it began, which is later if the log begins later.
 func (w *newest) between(ctx context.Context, from, to uint64) (all []sluice.Event, start uint64, err error) {
 	q := w.query
 	q.Since, q.Until, q.Limit = strconv.FormatUint(from, 10), strconv.FormatUint(to, 10), newestLeast
@@ -154,8 +154,8 @@ func (w *newest) between(ctx context.Context, from, to uint64) (all []sluice.Eve
 	}
 }
 
-// oldestOf returns the sequence of the oldest stored event that an error names, because a range
-// begins before it; 0 for other errors.
+// oldestOf returns the sequence of the oldest stored event from the error for a range that begins
+// earlier; 0 for other errors.
 func oldestOf(err error) uint64 {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok || e.Code != sluice.WindowExceeded {
@@ -165,8 +165,8 @@ func oldestOf(err error) uint64 {
 	return uint64(oldest)
 }
 
-// sinceLast returns the position for --last: behind it are the last n events that match; empty,
-// from now on, if there are none.
+// sinceLast returns the position for --last: the last n events that match come after it. It is "",
+// for events from now on, if no event matches.
 func sinceLast(ctx context.Context, api *client.Client, ns string, query client.EventsQuery, n int) (string, error) {
 	w := newest{api: api, ns: ns, query: query}
 	events, err := w.events(ctx, n)
@@ -180,7 +180,8 @@ func sinceLast(ctx context.Context, api *client.Client, ns string, query client.
 	return strconv.FormatUint(seq, 10), nil
 }
 
-// checkSince refuses a negative number in --since, which other programs take as a count.
+// checkSince returns an error for a negative number in --since, which other programs interpret as a
+// count.
 func checkSince(text string) error {
 	if n, err := strconv.Atoi(text); err == nil && n < -1 {
 		return terminal.Usagef("--since %d: for the last %d, use --last %d", n, -n, -n)

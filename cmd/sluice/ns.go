@@ -111,7 +111,7 @@ func (*nsEditCmd) Help() string {
 		"This includes you, unless you are root or have the clearance (sluice principal set)."
 }
 
-// Run changes the settings in the flags, if there is no concurrent change.
+// Run changes the settings that the flags name, unless there is a concurrent change.
 func (c *nsEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil && c.Catalogue == "" {
 		return terminal.Usagef("nothing to change: set --label, --description, --max-age, --max-bytes or --catalogue")
@@ -140,7 +140,7 @@ func (c *nsEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return showNamespace(s, ns)
 }
 
-// confirmShrink asks before events leave a log because its limits get narrower.
+// confirmShrink asks the user before tighter limits remove events from a log.
 func confirmShrink(a terminal.Confirmation, s *terminal.Session, old sluice.Namespace, spec client.NamespaceSpec) error {
 	shorter := narrower(int64(old.Retention.MaxAge), int64(spec.Retention.MaxAge)) || narrower(old.Retention.MaxBytes, spec.Retention.MaxBytes)
 	if eventsOf(old) == 0 || !shorter {
@@ -149,13 +149,14 @@ func confirmShrink(a terminal.Confirmation, s *terminal.Session, old sluice.Name
 	return a.Confirm(s, terminal.Question("Reduce the retention of %s? Of its %d events, those beyond the new limits are deleted permanently.", old.Name, eventsOf(old)))
 }
 
-// narrower reports whether a limit may be below the previous one. Below 0 there is none; 0 is the
-// server's default, which is unknown here.
+// narrower reports whether a limit may be below the previous one. A negative value is no limit; 0
+// is the server's default, which is unknown here.
 func narrower(before, after int64) bool {
 	return after == 0 && before != 0 || after > 0 && (before <= 0 || after < before)
 }
 
-// confirmHide asks before a label excludes a principal that was cleared for the previous one.
+// confirmHide asks the user before a label excludes principals that had clearance for the previous
+// one.
 func confirmHide(a terminal.Confirmation, s *terminal.Session, old sluice.Namespace, next *sluice.Label) error {
 	before := sluice.Label{}
 	if old.Label != nil {
@@ -167,7 +168,7 @@ func confirmHide(a terminal.Confirmation, s *terminal.Session, old sluice.Namesp
 	return a.Confirm(s, terminal.Question("Change the label of %s to %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, label(*next)))
 }
 
-// spec returns the namespace's settings with the flags over them.
+// spec returns the namespace's settings, overridden by the flags.
 func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 	spec := client.NamespaceSpec{
 		Description: ns.Description, Retention: ns.Retention, DedupWindow: ns.DedupWindow, Quota: ns.Quota, Catalogue: ns.Catalogue, Revision: ns.Revision,
@@ -232,7 +233,7 @@ func (c *nsRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return done(s, "Deleted namespace %s.", c.Name)
 }
 
-// question counts the losses with the namespace.
+// question returns a question that says what is lost with the namespace.
 func (c *nsRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	ns, err := api.Namespace(ctx, c.Name)
 	if err != nil {

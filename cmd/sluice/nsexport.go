@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// nsExportCmd writes the events of a namespace as lines, as the server's own export does.
+// nsExportCmd writes the events of a namespace as lines, in the format of the server's own export.
 type nsExportCmd struct {
 	Name  string `arg:"" help:"Namespace."`
 	File  string `help:"Output file, instead of stdout; an existing export is continued." placeholder:"FILE" type:"path"`
@@ -80,7 +80,7 @@ func (c *nsExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) 
 	return nil
 }
 
-// write writes the events after a place up to a sequence.
+// write writes the events after a position and up to a sequence.
 func (x *exporting) write(ctx context.Context, since string, upTo uint64) error {
 	q := client.EventsQuery{Since: since, Until: strconv.FormatUint(upTo, 10), Limit: 1000}
 	for {
@@ -107,8 +107,8 @@ func (x *exporting) write(ctx context.Context, since string, upTo uint64) error 
 	}
 }
 
-// open opens the file, cuts off an incomplete line, and returns the sequence to continue behind; ""
-// for a new one.
+// open opens the file, removes an incomplete last line, and returns the sequence after which to
+// continue; "" for a new file.
 func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, string, error) {
 	file, err := os.OpenFile(c.File, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, s
 	return file, strconv.FormatUint(last.Seq, 10), nil
 }
 
-// goesOn returns an error unless the next events can be added behind a file's last event.
+// goesOn returns an error unless the next events can be appended after a file's last event.
 func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluice.Event) error {
 	if c.Since != "" {
 		return terminal.Usagef("--since requires a new file: this one is continued after its last event, %d", last.Seq)
@@ -155,7 +155,7 @@ func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluic
 	return nil
 }
 
-// lastLine returns the end of a file's last complete line, and its event.
+// lastLine returns the end of a file's last complete line, and the event on that line.
 func lastLine(file io.Reader) (end int64, last sluice.Event, err error) {
 	r := bufio.NewReaderSize(file, 1<<16)
 	var whole []byte

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// overviewCmd sums up the deliveries of all subscriptions.
+// overviewCmd summarizes the deliveries of all subscriptions.
 type overviewCmd struct {
 	terminal.Watching
 
@@ -28,7 +28,7 @@ func (*overviewCmd) Help() string {
 	return "Sums over the subscriptions that you manage. Admins of the server see its store and its replicas, too."
 }
 
-// Run shows the overview once, or again and again.
+// Run shows the overview once or repeatedly.
 func (c *overviewCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -91,7 +91,7 @@ func overviewTable(s *terminal.Session, o *sluice.Overview) error {
 
 func perSecond(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) + " a second" }
 
-// byNumber lists counts behind a colon, the largest first.
+// byNumber lists counts after a colon, the largest first.
 func byNumber[K ~string, N int | uint64](counts map[K]N) string {
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b K) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(string(a), string(b)))

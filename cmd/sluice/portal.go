@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// portalCmd is about the portal of tenants.
+// portalCmd manages access to the tenants' portal.
 type portalCmd struct {
 	Link portalLinkCmd `cmd:"" help:"Create a link that opens the portal once, as the holder of a grant."`
 }
@@ -34,7 +34,7 @@ func (*portalLinkCmd) Help() string {
 	return "The session has the verbs read and subscribe, as far as the grant has them. It ends with the grant, or when the session is revoked: sluice grant revoke."
 }
 
-// Run makes the link.
+// Run creates the link.
 func (c *portalLinkCmd) Run(ctx context.Context, s *terminal.Session) error {
 	switch {
 	case c.TTL <= 0 || c.LinkTTL <= 0:

@@ -28,7 +28,7 @@ type problemsLsCmd struct {
 	Limit int    `help:"Maximum number of results; 0: all." default:"50"`
 }
 
-// Run lists problems once, or again and again.
+// Run lists problems once or repeatedly.
 func (c *problemsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -96,7 +96,7 @@ func showProblem(s *terminal.Session, p *sluice.Problem) error {
 	})
 }
 
-// problemsChange is what the commands that change problems have in common.
+// problemsChange holds the arguments that all commands that change problems have.
 type problemsChange struct {
 	IDs  []string `arg:"" name:"problem" help:"Problems, as sluice problems ls shows them."`
 	Note *string  `help:"Note for others; an empty one removes it." placeholder:"TEXT"`
@@ -135,7 +135,7 @@ func (c *problemsIgnoreCmd) Run(ctx context.Context, s *terminal.Session) error 
 
 type problemsReopenCmd struct{ problemsChange }
 
-// Run opens problems again.
+// Run reopens problems.
 func (c *problemsReopenCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return c.to(ctx, s, sluice.ProblemOpen)
 }

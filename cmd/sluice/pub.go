@@ -99,9 +99,10 @@ func (c *pubCmd) one(ctx context.Context, s *terminal.Session, api *client.Clien
 	})
 }
 
-// eventOf returns an event with some data, which is stdin's if it is "-": JSON, other text, or
-// neither. Text on the command line that begins like JSON is refused, since it is most likely JSON
-// that the shell took apart; stdin may be anything.
+// eventOf returns an event with the given data, or with the data from stdin if it is "-". The data
+// may be JSON, other text, or neither. Invalid JSON on the command line that begins like an object
+// or a list is refused, because it is most likely JSON that the shell has split; stdin may have
+// anything.
 func eventOf(s *terminal.Session, path, text string) (sluice.Event, error) {
 	if err := checkData(text); err != nil {
 		return sluice.Event{}, err
@@ -124,7 +125,7 @@ func eventOf(s *terminal.Session, path, text string) (sluice.Event, error) {
 	return ev, nil
 }
 
-// checkData refuses invalid JSON that begins like an object or a list.
+// checkData returns an error for invalid JSON that begins like an object or a list.
 func checkData(text string) error {
 	begin := strings.TrimLeft(text, " \t\r\n")
 	if !strings.HasPrefix(begin, "{") && !strings.HasPrefix(begin, "[") {
@@ -182,7 +183,7 @@ func (r *pubReport) finish() {
 	r.PerSecond = float64(r.Published) / max(r.Seconds, 1e-6)
 }
 
-// incomplete reports the progress of publishing, so that it can be resumed.
+// incomplete adds the progress to an error of publishing, so that the user can resume it.
 func (r *pubReport) incomplete(err error) error {
 	return fmt.Errorf("after %d published events: %w", r.Published, err)
 }

@@ -11,7 +11,7 @@ import (
 // readyInterval is the time between two checks of a server that is not ready.
 const readyInterval = 200 * time.Millisecond
 
-// readyTimeout is the time that a server has to answer one check.
+// readyTimeout is how long a server may take to answer one check.
 const readyTimeout = 2 * time.Second
 
 // readyCmd checks the readiness of a server, for containers and scripts.
@@ -24,7 +24,7 @@ func (*readyCmd) Help() string {
 	return "Exits with status 0 if the server is ready, and 1 if it is not: as GET /readyz, without a token. It is the health check of a container without curl."
 }
 
-// Run checks once, or until the server is ready or the time is over.
+// Run checks once, or until the server is ready or the time has passed.
 func (c *readyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	before := time.Now()
 	for {

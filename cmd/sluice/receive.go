@@ -21,10 +21,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
-// receiveMost limits the events whose attempts receive counts for --fail.
+// receiveMost limits the number of events whose attempts receive counts for --fail.
 const receiveMost = 100_000
 
-// receiveCmd is a receiver for tests: it prints requests, verifies them, and fails by plan.
+// receiveCmd is a receiver for tests: it prints requests, verifies them, and fails as configured.
 type receiveCmd struct {
 	keyFlags
 
@@ -43,7 +43,7 @@ func (*receiveCmd) Help() string {
 With -o json, a line is a request; "verified" is absent without a key. It has all headers and the body.`
 }
 
-// Run serves until the context ends.
+// Run serves requests until the context ends.
 func (c *receiveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := c.check(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *receiveCmd) check() error {
 	return nil
 }
 
-// receiving is a receiver at work.
+// receiving is a running receiver.
 type receiving struct {
 	cmd      *receiveCmd
 	session  *terminal.Session
@@ -178,7 +178,7 @@ func (r *receiving) take(w http.ResponseWriter, req *http.Request) {
 	r.print(one, body)
 }
 
-// answer decides on the response: 401 for a wrong signature, a failure by plan, or 204.
+// answer determines the response: 401 for a wrong signature, a configured failure, or 204.
 func (r *receiving) answer(one *receivedRequest, req *http.Request, body []byte) {
 	one.Status = http.StatusNoContent
 	if r.verifier != nil {
@@ -205,7 +205,7 @@ func (r *receiving) answer(one *receivedRequest, req *http.Request, body []byte)
 	}
 }
 
-// print prints a request. The receiver ends after the last one, or if nothing can be printed.
+// print prints a request. It stops the receiver after the last request, or if printing fails.
 func (r *receiving) print(one receivedRequest, body []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,7 +259,7 @@ func (r *receiving) text(one receivedRequest, body []byte) error {
 	return err
 }
 
-// bodyText returns a body for people.
+// bodyText formats a body for people.
 func bodyText(body []byte) string {
 	const most = 64 << 10
 	if !utf8.Valid(body) {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Interval of requests for a replay's state.
+// replayPoll is the interval of requests for a replay's state.
 const replayPoll = 250 * time.Millisecond
 
 type subSeekCmd struct {
@@ -63,7 +63,7 @@ func (*subReplayCmd) Help() string {
 	return "Deliveries cannot be undone: without --from and --event, the command asks before it replays all stored events."
 }
 
-// Run starts the replay, or counts.
+// Run starts the replay, or counts its events.
 func (c *subReplayCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Rate < 0 {
 		return terminal.Usagef("--rate %v: write the requests per second, such as 50", c.Rate)
@@ -97,7 +97,7 @@ func (c *subReplayCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// question says how much is sent again without an explicit start.
+// question returns a question that says how many events are sent again without an explicit start.
 func (c *subReplayCmd) question(ctx context.Context, api *client.Client, req client.ReplayRequest) (string, error) {
 	n, err := api.CountReplay(ctx, c.ID, req)
 	many, err := terminal.Counted(err, ", about %d events", n.Count)
@@ -120,7 +120,7 @@ func (c *subReplayCmd) count(ctx context.Context, s *terminal.Session, api *clie
 	})
 }
 
-// waitForReplay returns a replay when it has ended.
+// waitForReplay waits until a replay has ended, and returns it.
 func waitForReplay(ctx context.Context, s *terminal.Session, api *client.Client, rep sluice.Replay) (sluice.Replay, error) {
 	bar := terminal.NewProgress(s, int64(min(rep.Total, 1<<62)))
 	bar.What = "replaying"
@@ -151,7 +151,7 @@ type subReplaysCmd struct {
 	Cancel bool   `help:"Cancel the replay."`
 }
 
-// Run shows replays, or ends one.
+// Run shows replays, or cancels one.
 func (c *subReplaysCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Cancel && c.Replay == "" {
 		return terminal.Usagef("--cancel: name the replay")

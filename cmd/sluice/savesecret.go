@@ -10,14 +10,15 @@ import (
 	"github.com/sluice-io/sluice/internal/terminal"
 )
 
-// secretFile is a file for a secret that only its owner can read. It is created before the request, because the
-// secret is in one response only.
+// secretFile is a file for a secret that only its owner can read. It is created before the request,
+// because only one response contains the secret.
 type secretFile struct {
 	file  *os.File // nil: none was requested
 	saved bool
 }
 
-// newSecretFile creates the file; one that is there may have a secret that is in use.
+// newSecretFile creates the file. It returns an error if the file exists, because it may have a
+// secret that is in use.
 func newSecretFile(name string) (*secretFile, error) {
 	if name == "" {
 		return &secretFile{}, nil
@@ -32,7 +33,7 @@ func newSecretFile(name string) (*secretFile, error) {
 	return &secretFile{file: file}, nil
 }
 
-// save writes the secret. It reports whether the file has it.
+// save writes the secret, and reports whether the file has it.
 func (f *secretFile) save(secret string) (bool, error) {
 	if f.file == nil || secret == "" {
 		return false, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// scheduleCmd manages events that are stored at a time.
+// scheduleCmd manages events that are stored at a later time.
 type scheduleCmd struct {
 	Add  scheduleAddCmd  `cmd:"" default:"withargs" help:"Schedule an event; the word add is optional: sluice schedule PATH DATA --in 10m."`
 	LS   scheduleLsCmd   `cmd:"" name:"ls" help:"List scheduled events, soonest first."`
@@ -81,7 +81,7 @@ func moment(at time.Time, in time.Duration) (time.Time, error) {
 	return at, nil
 }
 
-// exactly formats a time with its fraction of a second.
+// exactly formats a time with milliseconds.
 func exactly(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.999Z07:00") }
 
 type scheduleLsCmd struct {
@@ -116,7 +116,7 @@ type scheduleShowCmd struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// Run shows one.
+// Run shows a waiting event.
 func (c *scheduleShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -137,7 +137,7 @@ type scheduleRmCmd struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// Run cancels one.
+// Run cancels a waiting event.
 func (c *scheduleRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

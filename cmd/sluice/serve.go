@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-io/sluice/internal/heap"
 )
 
-// serveCmd runs a server. Its flags take precedence over the environment, and that over the file.
+// serveCmd runs a server. Its flags take precedence over the environment, and the environment over
+// the file.
 type serveCmd struct {
 	Dev        bool   `help:"Development mode: allow http:// endpoints on this machine, and NATS without a login."`
 	Config     string `help:"Configuration file, JSON or YAML; config/example.yaml has every setting." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
@@ -28,7 +29,7 @@ type serveCmd struct {
 	LogLevel   string `name:"log-level" help:"Log level: debug, info, warn or error." placeholder:"info"`
 }
 
-// Run serves until the context ends.
+// Run runs the server until the context ends.
 func (c *serveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	cfg, err := config.Load(c.Config, s.Environ)
 	if err != nil {

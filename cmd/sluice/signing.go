@@ -45,7 +45,7 @@ func (k *keyFlags) given() bool {
 	return len(k.Secret)+len(k.SecretFile)+len(k.PublicKey) > 0 || k.JWKS != ""
 }
 
-// receiver returns what verifies requests.
+// receiver returns a Receiver that verifies requests with the keys.
 func (k *keyFlags) receiver() (*webhook.Receiver, error) {
 	r := &webhook.Receiver{Scheme: webhook.Scheme(k.Scheme), Secrets: k.Secret, Header: k.SignedIn, MaxBytes: maxRequest}
 	for _, file := range k.SecretFile {
@@ -74,8 +74,8 @@ func (k *keyFlags) receiver() (*webhook.Receiver, error) {
 	return r, nil
 }
 
-// schemeOf returns the scheme of a signed request: the one that was chosen, or the one that its
-// headers show.
+// schemeOf returns the scheme of a signed request: the scheme that the user chose, or the one that
+// the headers show.
 func schemeOf(r *webhook.Receiver, header http.Header) webhook.Scheme {
 	signature := header.Get(webhook.HeaderSignature)
 	if r.Scheme == "" && signature == "" && len(r.Keys) > 0 && header.Get(webhook.HeaderMessageInput) != "" {
@@ -94,7 +94,7 @@ func schemeOf(r *webhook.Receiver, header http.Header) webhook.Scheme {
 	return webhook.Standard
 }
 
-// verifyRequest verifies the signature of a request in its own scheme.
+// verifyRequest verifies the signature of a request, and returns its scheme.
 func verifyRequest(r *webhook.Receiver, req *http.Request, body []byte) (webhook.Scheme, error) {
 	one := *r
 	one.Scheme = schemeOf(r, req.Header)
@@ -147,7 +147,7 @@ func (c *verifyCmd) Run(s *terminal.Session) error {
 	return s.Show(map[string]any{"valid": true, "scheme": scheme}, func() error { return s.Say("The signature is valid (scheme %s).", scheme) })
 }
 
-// remedy says which change would make a signature valid.
+// remedy says which change of the command would make a signature valid.
 func remedy(r webhook.Receiver, scheme webhook.Scheme, req *http.Request, body []byte) string {
 	r.Scheme = scheme
 	r.Tolerance = 1<<63 - 1
@@ -191,7 +191,7 @@ func requestOf(s *terminal.Session, file string, lines []string) (*http.Request,
 	return req, body, nil
 }
 
-// headOf enters the head of a request: the lines, or its begin.
+// headOf sets the headers of a request, from the given lines or from the beginning of the file.
 func headOf(req *http.Request, reader *bufio.Reader, lines []string) error {
 	req.Header = http.Header{}
 	for _, line := range lines {
@@ -215,11 +215,12 @@ func headOf(req *http.Request, reader *bufio.Reader, lines []string) error {
 	return nil
 }
 
-// requestLine enters the URL of "POST /hook HTTP/1.1", if the line is there.
+// requestLine sets the URL of the request from a line such as "POST /hook HTTP/1.1", if there is
+// one.
 func requestLine(req *http.Request, reader *bufio.Reader) error {
 	begin, err := reader.Peek(5)
 	if err != nil || string(begin) != "POST " {
-		return nil //nolint:nilerr // a short request is a matter of its headers
+		return nil //nolint:nilerr // without a request line, the headers begin at once
 	}
 	line, err := reader.ReadString('\n')
 	if err != nil {
@@ -285,7 +286,7 @@ func (c *signCmd) Run(s *terminal.Session) error {
 	return s.PrintText(text.Bytes(), nil)
 }
 
-// headers returns the names and values that sign the body.
+// headers returns the names and values of the headers that sign the body.
 func (c *signCmd) headers(body []byte) ([][2]string, error) {
 	head := [][2]string{{"webhook-id", c.ID}, {"webhook-timestamp", strconv.FormatInt(c.At.Unix(), 10)}}
 	switch webhook.Scheme(c.Scheme) {
@@ -310,7 +311,7 @@ func (c *signCmd) headers(body []byte) ([][2]string, error) {
 	return append(head, [2]string{"webhook-signature", signature}), nil
 }
 
-// message returns the names and values of the scheme rfc9421.
+// message returns the names and values of the headers of the scheme rfc9421.
 func (c *signCmd) message(body []byte) ([][2]string, error) {
 	key, err := privateKey(c.Secret)
 	if err != nil {

@@ -23,7 +23,7 @@ type stateCmd struct {
 
 // stateView is a state in JSON output.
 type stateView struct {
-	Seq    uint64      `json:"seq"` // events after this one are changes since
+	Seq    uint64      `json:"seq"` // later events are changes of the state
 	Events []eventView `json:"events"`
 }
 
@@ -37,7 +37,7 @@ func (c *stateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if q.Filter, err = c.filter(); err != nil {
 		return err
 	}
-	var lost []sluice.Gap // of the whole snapshot, on every page
+	var lost []sluice.Gap // of the whole snapshot; every page has them
 	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
 		q.Limit, q.Cursor = most, cursor
 		page, err := api.State(ctx, c.NS, q)

@@ -29,7 +29,7 @@ func (*statusCmd) Help() string {
 	return "Subscriptions with a problem, worst first. SUCCESS and P95 are of the last hour; OLDEST is the age of the oldest undelivered event."
 }
 
-// Run shows the health once, or again and again.
+// Run shows the health once or repeatedly.
 func (c *statusCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *statusCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return c.Repeat(ctx, s, func() error { return c.show(ctx, s, api) })
 }
 
-// show reads the health and shows it.
+// show requests the health and shows it.
 func (c *statusCmd) show(ctx context.Context, s *terminal.Session, api *client.Client) error {
 	counts := map[sluice.Health]int{}
 	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.SubscriptionHealth], error) {
@@ -61,7 +61,7 @@ func (c *statusCmd) show(ctx context.Context, s *terminal.Session, api *client.C
 	})
 }
 
-// wanted returns the filter.
+// wanted returns the conditions to show.
 func (c *statusCmd) wanted() (all []sluice.Health) {
 	for _, h := range c.Health {
 		all = append(all, sluice.Health(h))
@@ -103,7 +103,7 @@ func healthRow(h *sluice.SubscriptionHealth, now time.Time) []string {
 	}
 }
 
-// lastStatus returns the status of an answer, or the error in place of one.
+// lastStatus returns the status of a response, or the error if there was none.
 func lastStatus(a *sluice.LastAnswer) string {
 	if a.Status != 0 {
 		return strconv.Itoa(a.Status)

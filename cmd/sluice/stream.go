@@ -38,7 +38,7 @@ type streamArg struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// api returns a client if the path is one.
+// api returns a client, or an error if the path is invalid.
 func (a *streamArg) api(s *terminal.Session) (*client.Client, error) {
 	if _, err := sluice.ParsePath(string(a.Path)); err != nil {
 		return nil, terminal.Usage(err)
@@ -46,7 +46,7 @@ func (a *streamArg) api(s *terminal.Session) (*client.Client, error) {
 	return s.Client()
 }
 
-// missing adds to the error about a missing stream how to create it.
+// missing adds to the error for a missing stream how to create it.
 func (a *streamArg) missing(err error) error {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok || e.Code != sluice.NotFound {
@@ -90,7 +90,7 @@ func (c *streamCreateCmd) spec(stdin io.Reader) (client.StreamSpec, error) {
 	return spec, err
 }
 
-// dataOf returns the data of an argument: itself, a file, or stdin.
+// dataOf returns the data that an argument stands for: the argument itself, a file, or stdin.
 func dataOf(argument string, stdin io.Reader) (data []byte, err error) {
 	file, isFile := strings.CutPrefix(argument, "@")
 	switch {
@@ -159,7 +159,7 @@ type streamAppendCmd struct {
 	Number      int64  `help:"Sequence number of the append within the epoch, from 0." default:"0" placeholder:"N"`
 }
 
-// Run appends.
+// Run appends the data.
 func (c *streamAppendCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
@@ -194,8 +194,8 @@ func (c *streamAppendCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// contentType returns that of the stream. A caller that may only write cannot read it; then it is
-// derived from the data.
+// contentType returns the content type of the stream. If the caller may only write, it derives the
+// content type from the data.
 func (c *streamAppendCmd) contentType(ctx context.Context, api *client.Client, data []byte) (string, error) {
 	if c.ContentType != "" {
 		return c.ContentType, nil
@@ -243,7 +243,7 @@ func (c *streamReadCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// toTheEnd yields the existing pages.
+// toTheEnd yields the pages up to the current end of the stream.
 func (c *streamReadCmd) toTheEnd(ctx context.Context, api *client.Client) iter.Seq2[client.StreamPage, error] {
 	return func(yield func(client.StreamPage, error) bool) {
 		page := client.StreamPage{Next: c.Offset}
@@ -256,7 +256,7 @@ func (c *streamReadCmd) toTheEnd(ctx context.Context, api *client.Client) iter.S
 	}
 }
 
-// pageView is a part of a stream in JSON output, one a line.
+// pageView is a part of a stream in JSON output, which has one per line.
 type pageView struct {
 	ContentType string            `json:"content_type,omitempty"`
 	Messages    []json.RawMessage `json:"messages,omitempty"`    // if it is JSON
@@ -267,8 +267,8 @@ type pageView struct {
 	Closed      bool              `json:"closed"`
 }
 
-// printPage prints a part of a stream: for people its bytes unchanged, or its messages one a line.
-// On a terminal the bytes are cleaned, line by line.
+// printPage prints a part of a stream: for people, its bytes unchanged, or its messages, one per
+// line. On a terminal it removes control characters, line by line.
 func printPage(s *terminal.Session, page client.StreamPage) error {
 	out, err := written(page, s.IsJSON())
 	if err == nil && s.Watched && !s.IsJSON() && !page.IsJSON() {
@@ -367,7 +367,7 @@ func texts(paths []sluice.Path) []string {
 	return all
 }
 
-// Run ends the streams.
+// Run deletes the streams.
 func (c *streamRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := c.Confirm(s, terminal.Question("Delete %s permanently? Readers lose access; the events stay in the log.", strings.Join(texts(c.Paths), ", "))); err != nil {
 		return err

@@ -125,7 +125,7 @@ func (c *subRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// question lists the losses with each subscription.
+// question returns a question that says what is lost with each subscription.
 func (c *subRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	all := make([]string, len(c.IDs))
 	for i, id := range c.IDs {
@@ -165,8 +165,8 @@ func (c *subResumeCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return changeEach(ctx, s, c.IDs, "Resumed", api.ResumeSubscription)
 }
 
-// changeEach changes subscriptions, one after another until one fails, and prints each. In JSON,
-// several are a list.
+// changeEach changes the subscriptions one after another, until a change fails, and prints each. In
+// JSON, several subscriptions are a list.
 func changeEach(ctx context.Context, s *terminal.Session, ids []string, verb string, change func(context.Context, string) (sluice.Subscription, error)) error {
 	var changed []sluice.Subscription
 	var failed error
@@ -283,7 +283,7 @@ func statusTable(s *terminal.Session, st sluice.Status) error {
 	return s.Table("PARKED PATH | FROM SEQ | ATTEMPTS | NEXT | LAST ERROR", rows)
 }
 
-// wakeTable is the status of a subscription of mode wake.
+// wakeTable prints the status of a subscription of mode wake.
 func wakeTable(s *terminal.Session, st sluice.Status) error {
 	count := func(state sluice.WakeState) string { return strconv.Itoa(st.Consumers[state]) }
 	return s.Facts("state", because(string(st.State), st.Reason),
@@ -320,7 +320,7 @@ func clientCertificate(t *sluice.EndpointTLS) string {
 	return "until " + terminal.FormatTimePtr(t.NotAfter)
 }
 
-// debounce describes a debounce; "" for none.
+// debounce describes a debounce; "" if there is none.
 func debounce(d sluice.Debounce) string {
 	switch {
 	case d.Quiet == 0:
@@ -331,7 +331,7 @@ func debounce(d sluice.Debounce) string {
 	return fmt.Sprintf("%s without an event on the path, %s at most", terminal.FormatDuration(d.Quiet), terminal.FormatDuration(d.Max))
 }
 
-// batch describes a batch; "" for none.
+// batch describes a batch; "" if there is none.
 func batch(b sluice.Batch) string {
 	switch {
 	case b.Max == 0:

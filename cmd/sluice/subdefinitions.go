@@ -17,16 +17,16 @@ import (
 // maxDefinition limits a line of NDJSON, and a YAML document, in bytes.
 const maxDefinition = 16 << 20
 
-// definition is a subscription as a file defines it.
+// definition is the definition of a subscription in a file.
 type definition struct {
-	line int // where it, or the list that it is in, begins
-	item int // number in that list, from 1; 0: it is in none
+	line int // line where it, or the list that contains it, begins
+	item int // number in that list, from 1; 0: it is not in a list
 	spec json.RawMessage
-	err  *sluice.Error // it cannot be read
+	err  *sluice.Error // why it cannot be read
 }
 
-// definitionFile reads subscriptions from YAML documents, or from the lines of NDJSON. The first line
-// that is not empty says which: NDJSON begins with a whole JSON object.
+// definitionFile reads subscriptions from YAML documents, or from the lines of NDJSON. The first
+// line that is not empty shows the format: NDJSON begins with a complete JSON object.
 type definitionFile struct {
 	name    string
 	Close   func()
@@ -40,7 +40,7 @@ type definitionFile struct {
 	left []definition // read, and not returned yet
 }
 
-// openDefinitions opens a file; "-" is stdin. Close it after use.
+// openDefinitions opens a file; "-" is stdin. The caller must close it.
 func openDefinitions(file string, stdin io.Reader) (*definitionFile, error) {
 	f := &definitionFile{name: file, Size: -1, Close: func() {}}
 	in := stdin
@@ -52,14 +52,15 @@ func openDefinitions(file string, stdin io.Reader) (*definitionFile, error) {
 		if info, err := opened.Stat(); err == nil {
 			f.Size = info.Size()
 		}
-		in, f.Close = opened, func() { _ = opened.Close() } // it was only read
+		in, f.Close = opened, func() { _ = opened.Close() } // the file was only read
 	}
 	f.scanner = bufio.NewScanner(in)
 	f.scanner.Buffer(nil, maxDefinition)
 	return f, nil
 }
 
-// Next returns the next definitions, at most this many, of at most this many bytes unless it is one; none at the end.
+// Next returns the next definitions, none at the end of the file. It returns at most the given
+// number of definitions and, unless there is only one, of bytes.
 func (f *definitionFile) Next(most, size int) (all []definition, err error) {
 	for len(all) < most {
 		if len(f.left) == 0 {
@@ -79,7 +80,7 @@ func (f *definitionFile) Next(most, size int) (all []definition, err error) {
 	return all, nil
 }
 
-// read reads a line of NDJSON, or a document; none for an empty one.
+// read reads a line of NDJSON or a YAML document. It returns no definitions for an empty one.
 func (f *definitionFile) read() ([]definition, error) {
 	var document []byte
 	begin := 0
@@ -143,7 +144,8 @@ func lineDefinition(text []byte, line int) definition {
 	return d
 }
 
-// documentDefinitions returns the definition of a YAML document, or those of its list; none for a document of comments.
+// documentDefinitions returns the definition in a YAML document, or the definitions in its list;
+// none if the document has only comments.
 func documentDefinitions(document []byte, line int) []definition {
 	text, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// subExportCmd writes subscriptions as sub import reads them.
+// subExportCmd writes subscriptions in the format that sub import reads.
 type subExportCmd struct {
 	NS     string `name:"ns" short:"n" help:"Namespace; default: all." placeholder:"NAME"`
 	Format string `help:"Format: yaml or ndjson." enum:"yaml,ndjson" default:"yaml"`
 }
 
-// Help says what is in an export.
+// Help describes the content of an export.
 func (*subExportCmd) Help() string {
 	return `Definitions are written to stdout in the order of their IDs, as sluice sub import reads them:
 
@@ -34,7 +34,7 @@ endpoints, which an import elsewhere requires. The headers of endpoints are. Nei
 positions in the log: an import begins at "start", which for "new" is the end of the log. Cancelled subscriptions are left out.`
 }
 
-// exported is a definition; target is the shape with a target.
+// exported is a definition; with the fields of target, it is in the shape with a target.
 type exported struct {
 	client.SubscriptionSpec
 
@@ -75,7 +75,8 @@ func (c *subExportCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// page writes the definitions of a page, and returns how many it wrote and how many it could not.
+// page writes the definitions of a page, and returns how many it wrote and how many it could not
+// write.
 func (c *subExportCmd) page(s *terminal.Session, subs []sluice.Subscription) (wrote, without int, err error) {
 	var text bytes.Buffer
 	for i := range subs {
@@ -112,7 +113,8 @@ func (c *subExportCmd) write(to *bytes.Buffer, spec exported) error {
 	return nil
 }
 
-// exportedOf returns the definition that creates such a subscription. An error if none can.
+// exportedOf returns the definition that creates such a subscription, or an error if no definition
+// can.
 func exportedOf(sub *sluice.Subscription) (exported, error) {
 	if sluice.IsHidden(sub.Endpoint.URL) {
 		return exported{}, errors.New("its URL is shown to its owner only")
@@ -131,8 +133,8 @@ func exportedOf(sub *sluice.Subscription) (exported, error) {
 	return e, nil
 }
 
-// fillTarget writes the shape with a target, which has no policy of its own. An error if the subscription was changed
-// so that this shape does not describe it.
+// fillTarget fills in the shape with a target, which has no policy. It returns an error if the
+// subscription was changed in a way that this shape cannot describe.
 func (e *exported) fillTarget(sub *sluice.Subscription) error {
 	e.Target, e.OnChange, e.WebhookURL, e.EventFilter = sub.Target, "webhook", sub.Endpoint.URL, sub.Filter.Types
 	e.Scope = sub.Namespace

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
-// Bounds of one request of an import.
+// Limits of one request of an import.
 const (
 	importBatch = 500
 	importBytes = 1 << 20 // a larger definition is sent alone
@@ -134,7 +134,7 @@ func (m *importing) send(ctx context.Context, batch []definition) error {
 	return nil
 }
 
-// tell counts and prints a result.
+// tell counts a result and prints it.
 func (m *importing) tell(d definition, one imported) error {
 	switch one.Status {
 	case client.BatchCreated:
@@ -143,7 +143,7 @@ func (m *importing) tell(d definition, one imported) error {
 		m.exist++
 	default:
 		m.failed++
-		m.bar.Close() // it is drawn again
+		m.bar.Close() // the bar is drawn again later
 		m.s.Complain("%s: %s (%s)", d.place(m.file.name), one.Error.Message, string(one.Error.Code))
 	}
 	if m.s.IsJSON() {
@@ -156,7 +156,7 @@ func (m *importing) tell(d definition, one imported) error {
 	return m.s.Say("%s %s", one.ID, one.Secret)
 }
 
-// summary prints the numbers.
+// summary prints the numbers of results.
 func (m *importing) summary() {
 	took := time.Since(m.started)
 	did := "Created %d"
@@ -167,7 +167,7 @@ func (m *importing) summary() {
 		m.created+m.exist+m.failed, took.Round(time.Millisecond), float64(m.created+m.exist+m.failed)/max(took.Seconds(), 1e-6))
 }
 
-// hasSecret reports whether the definition names its secret, which needs not be printed then.
+// hasSecret reports whether the definition contains its secret, which then need not be printed.
 func (d definition) hasSecret() bool {
 	var given struct {
 		Endpoint struct {
@@ -177,7 +177,7 @@ func (d definition) hasSecret() bool {
 	return json.Unmarshal(d.spec, &given) == nil && given.Endpoint.Secret != ""
 }
 
-// place names the file and line of a definition.
+// place returns the file and line of a definition, for messages.
 func (d definition) place(file string) string {
 	at := fmt.Sprintf("%s, line %d", file, d.line)
 	if d.item > 0 {

@@ -13,7 +13,7 @@ type subProbeCmd struct {
 	ID string `arg:"" help:"Subscription."`
 }
 
-// Run has an open breaker probe now.
+// Run makes an open breaker probe its endpoint now.
 func (c *subProbeCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return actOn(ctx, s, func(api *client.Client) (sluice.Replay, error) { return api.ProbeSubscription(ctx, c.ID) })
 }
@@ -27,7 +27,7 @@ func (c *subRetryCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return actOn(ctx, s, func(api *client.Client) (sluice.Replay, error) { return api.RetryLanes(ctx, c.ID) })
 }
 
-// actOn performs an act on a subscription, and says how it ended.
+// actOn performs an act on a subscription, and prints how it ended.
 func actOn(ctx context.Context, s *terminal.Session, act func(*client.Client) (sluice.Replay, error)) error {
 	api, err := s.Client()
 	if err != nil {

@@ -48,7 +48,7 @@ type specFlags struct {
 	endpointFlags
 }
 
-// spec is the JSON of a subscription, as far as it was given.
+// spec is the JSON of a subscription, with the fields that the user gave.
 type spec map[string]any
 
 // set sets a value, and creates the objects above it as needed.
@@ -65,7 +65,7 @@ func (m spec) set(value any, names ...string) {
 	at[names[len(names)-1]] = value
 }
 
-// take removes a value, with the objects above it that are empty then.
+// take removes a value, and the objects above it that become empty, and returns the value.
 func (m spec) take(names ...string) (any, bool) {
 	value, ok := m[names[0]]
 	if !ok || len(names) == 1 {
@@ -83,7 +83,8 @@ func (m spec) take(names ...string) (any, bool) {
 	return value, ok
 }
 
-// spec returns the file's content with the flags over it. Usage errors if either is invalid.
+// spec returns the file's content, overridden by the flags. It returns a usage error if either is
+// invalid.
 func (f *specFlags) spec(s *terminal.Session) (spec, error) {
 	m, err := readSpec(f.File, s.Stdin)
 	if err != nil {
@@ -148,7 +149,8 @@ func (f *specFlags) setPolicy(m spec) error {
 	return nil
 }
 
-// parseRetry reads a preset's name or a list of waits; after the last wait comes the last attempt.
+// parseRetry parses the name of a preset, or a list of waits. The last attempt follows the last
+// wait.
 func parseRetry(text string) (sluice.Retry, error) {
 	if !strings.ContainsAny(text, "0123456789") {
 		return sluice.Retry{Preset: sluice.Preset(text)}, nil
@@ -203,8 +205,8 @@ type subCreateCmd struct {
 	Handshake bool `help:"Require a handshake with the endpoint (OPTIONS with WebHook-Request-Origin)."`
 }
 
-// s0 returns the specification in the shape with a target (docs/subscriptions.md). A usage error
-// for a setting that this shape does not have.
+// s0 returns the specification in the shape with a target (docs/subscriptions.md). It returns a
+// usage error for a setting that this shape does not have.
 func (c *subCreateCmd) s0(m spec) (spec, error) {
 	if c.Target == "" {
 		if c.OnChange != "" {
@@ -244,7 +246,8 @@ func (c *subCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return errors.Join(c.create(ctx, s, api, m, file), file.close())
 }
 
-// create creates the subscription and prints it. A secret that could not be saved is printed.
+// create creates the subscription and prints it. If the secret cannot be saved, it prints the
+// secret too.
 func (c *subCreateCmd) create(ctx context.Context, s *terminal.Session, api *client.Client, m spec, file *secretFile) error {
 	sub, created, err := api.CreateSubscription(ctx, m)
 	if err != nil {
@@ -315,7 +318,7 @@ type subEditCmd struct {
 	Handshake *bool `negatable:"" help:"Change only after the endpoint has agreed (OPTIONS with WebHook-Request-Origin), now and whenever its URL changes; --no-handshake: do not ask any more."`
 }
 
-// Run changes the settings in the flags. A header without a value is removed.
+// Run changes the settings that the flags name. It removes a header whose flag has no value.
 func (c *subEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := c.spec(s)
 	if err != nil {

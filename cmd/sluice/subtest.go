@@ -33,7 +33,8 @@ func (*subTestCmd) Help() string {
 With a template of the body (policy.body), the body is printed, too. Without --event and --path, the endpoint receives a signed sample event, or with --type the first example of that type in the catalogue.`
 }
 
-// Run sends the sample, or tries the filter. It fails unless the endpoint accepts the sample, or the event matches.
+// Run sends a sample, or tests the filter. It returns an error unless the endpoint accepts the
+// sample, or the event matches.
 func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	switch {
 	case c.Event != "" && (c.Path != "" || c.Type != "" || c.Body != ""):
@@ -68,7 +69,7 @@ func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return c.match(ctx, s, api, client.MatchRequest{Event: event})
 }
 
-// send has a sample event sent to the endpoint.
+// send makes the server send a sample event to the endpoint.
 func (c *subTestCmd) send(ctx context.Context, s *terminal.Session, api *client.Client) error {
 	send := api.TestSubscription
 	if c.Type != "" {
@@ -90,7 +91,7 @@ func (c *subTestCmd) send(ctx context.Context, s *terminal.Session, api *client.
 	return err
 }
 
-// match prints whether an event matches, and warnings.
+// match prints whether an event matches, and any warnings.
 func (c *subTestCmd) match(ctx context.Context, s *terminal.Session, api *client.Client, req client.MatchRequest) error {
 	is, err := api.MatchSubscription(ctx, c.ID, req)
 	if err != nil {
@@ -113,7 +114,8 @@ func (c *subTestCmd) match(ctx context.Context, s *terminal.Session, api *client
 	return err
 }
 
-// warnOfNames prints warnings about a new subscription's filter. The subscription exists, so a failure is a warning, too.
+// warnOfNames prints warnings about a new subscription's filter. If it fails, it also prints only a
+// warning, because the subscription exists.
 func warnOfNames(ctx context.Context, s *terminal.Session, api *client.Client, sub *sluice.Subscription) {
 	if sub.Filter.CEL == "" && len(sub.Filter.Types) == 0 {
 		return

@@ -10,13 +10,13 @@ import (
 
 const (
 	aboutAttr  = "subscription" // the attribute with the subject of a warning
-	summedMost = 10             // written warnings of one message in a period
+	summedMost = 10             // number of warnings with one message that are written in a period
 	summedIn   = time.Minute
 )
 
 // summing is a log that limits repeated warnings, because many subscriptions may have the same
-// problem: of warnings about subscriptions with one message, ten in a minute are written, and the
-// others are counted in one line at its end. Errors are all written.
+// problem. Of warnings about subscriptions with the same message, it writes ten per minute, and one
+// line with the number of the others at the end of the minute. It writes all errors.
 type summing struct {
 	slog.Handler
 
@@ -24,7 +24,7 @@ type summing struct {
 	state *sums
 }
 
-// sums is the common count of a log and its descendants of With.
+// sums holds the counts that a log shares with the logs derived from it by With.
 type sums struct {
 	out slog.Handler
 
@@ -32,18 +32,18 @@ type sums struct {
 	of map[string]*sum // by message
 }
 
-// sum is the warnings with one message in a period.
+// sum counts the warnings with one message in a period.
 type sum struct {
 	written int
 	more    int
-	about   map[string]struct{} // subscriptions of the unwritten ones
+	about   map[string]struct{} // subscriptions of the warnings that were not written
 }
 
 func newSumming(out slog.Handler) summing {
 	return summing{Handler: out, state: &sums{out: out, of: map[string]*sum{}}}
 }
 
-// Also has another handler get the records that are written, too. Call it before the log is used.
+// Also makes another handler get the records that are written, too. Call it before the log is used.
 func (h summing) Also(other slog.Handler) slog.Handler {
 	h.state.mu.Lock()
 	defer h.state.mu.Unlock()
@@ -87,7 +87,8 @@ func (h summing) Handle(ctx context.Context, r slog.Record) error { //nolint:goc
 	return h.Handler.Handle(ctx, r)
 }
 
-// holds reports whether a warning is counted instead of written. The first of a message begins a period.
+// holds reports whether a warning is counted instead of written. The first warning with a message
+// begins a period.
 func (s *sums) holds(message, about string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +107,7 @@ func (s *sums) holds(message, about string) bool {
 	return true
 }
 
-// end ends a period, if it has not ended, and reports the unwritten warnings.
+// end ends a period, if it has not ended, and writes the number of warnings that were not written.
 func (s *sums) end(message string, is *sum) {
 	s.mu.Lock()
 	over := s.of[message] != is

@@ -74,7 +74,7 @@ func (c *tailCmd) print(s *terminal.Session, paint terminal.Painter, a *sluice.A
 		"#"+attemptNumber(*a), paint.Paint(colourOf(a), resultOf(a)), a.Duration.Std().Round(time.Microsecond*100).String(), consequence(&a.Verdict))
 }
 
-// resultOf is the status of the response, or why there is none.
+// resultOf returns the status of the response, or why there is none.
 func resultOf(a *sluice.Attempt) string {
 	if a.Status != 0 {
 		return httpStatus(a.Status)
@@ -92,7 +92,7 @@ func colourOf(a *sluice.Attempt) string {
 	return terminal.Yellow
 }
 
-// consequence is what follows from an attempt that failed.
+// consequence describes what follows from a failed attempt.
 func consequence(v *sluice.Verdict) string {
 	var all []string
 	if !v.Again.IsZero() {

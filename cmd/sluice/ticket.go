@@ -13,7 +13,7 @@ type ticketCmd struct {
 	For time.Duration `help:"Validity of the ticket; 1s to 1h." default:"1m"`
 }
 
-// Run gets one.
+// Run gets a ticket.
 func (c *ticketCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.For <= 0 {
 		return terminal.Usagef("--for %s: write a duration, such as 1m", c.For)

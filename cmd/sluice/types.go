@@ -143,7 +143,7 @@ func (c *typesPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return errors.Join(failed, err)
 }
 
-// put stores one type after the other, and returns the stored ones.
+// put stores the types one after another, and returns those that were stored.
 func (c *typesPutCmd) put(ctx context.Context, api *client.Client, wanted []typeFile) ([]sluice.EventType, error) {
 	stored := []sluice.EventType{}
 	for _, t := range wanted {
@@ -212,7 +212,7 @@ type typesCheckCmd struct {
 	NS   string `help:"Namespace." default:"default" placeholder:"NAME"`
 }
 
-// Run checks the data as the server would, and fails if it violates the schema.
+// Run checks the data as the server would, and returns an error if the data violates the schema.
 func (c *typesCheckCmd) Run(ctx context.Context, s *terminal.Session) error {
 	data := []byte(c.Data)
 	if c.Data == "-" {

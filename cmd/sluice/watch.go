@@ -42,7 +42,7 @@ type watchSetCmd struct {
 	Description string `help:"Description." placeholder:"TEXT"`
 }
 
-// watchFlags are a watch's readings and its firing rules.
+// watchFlags select a watch's readings and set its firing rules.
 type watchFlags struct {
 	NS       string            `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	File     string            `help:"File with the JSON or YAML of the API; - reads stdin. Flags override it." placeholder:"FILE"`
@@ -86,7 +86,7 @@ func (c *watchSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// spec returns the file's content with the flags over it.
+// spec returns the file's content, overridden by the flags.
 func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 	spec, err := readWatch(c.File, stdin)
 	if err != nil {
@@ -218,7 +218,8 @@ func (c *watchShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// statusOf returns a watch's status; an older server does not report it.
+// statusOf returns a watch's status; the zero status from an older server, which does not report
+// it.
 func statusOf(w *sluice.Watch) sluice.WatchStatus {
 	if w.Status == nil {
 		return sluice.WatchStatus{}
@@ -226,7 +227,7 @@ func statusOf(w *sluice.Watch) sluice.WatchStatus {
 	return *w.Status
 }
 
-// standing describes on how many paths the condition holds, and how many cool down.
+// standing describes on how many paths the condition holds, and how many paths are in cooldown.
 func standing(is sluice.WatchStatus) string {
 	text := "idle"
 	if is.Holds > 0 {
@@ -270,7 +271,7 @@ func (*watchTestCmd) Help() string {
 Flags override the watch. Nothing is published. The simulation starts without earlier readings.`
 }
 
-// Run prints the watch's hypothetical firings.
+// Run prints the firings that the watch would have had.
 func (c *watchTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -301,7 +302,8 @@ func (c *watchTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(is, func() error { return trial(s, &is) })
 }
 
-// seqBefore returns the sequence behind which the events after a place lie; 0 for no place.
+// seqBefore returns the sequence after which the events from a position on lie; 0 if there is no
+// position.
 func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64, error) {
 	if seq, err := strconv.ParseUint(when, 10, 64); err == nil || when == "" {
 		return seq, nil
@@ -316,7 +318,7 @@ func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64
 	return page.Items[0].Seq - 1, nil
 }
 
-// trial prints a watch's hypothetical firings.
+// trial prints the firings that a watch would have had.
 func trial(s *terminal.Session, is *sluice.WatchTrial) error {
 	if len(is.Firings) > 0 {
 		rows := make([][]string, len(is.Firings))

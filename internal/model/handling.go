@@ -18,7 +18,7 @@ type Handling struct {
 	Namespace    string // of the handled event
 	Event        string // ID of the handled event
 	Correlation  string
-	By           sluice.Caller // the approver, whose rights bound those of the program
+	By           sluice.Caller // the approver; the program has at most the approver's rights
 
 	Publish []sluice.Publishable
 	Read    []sluice.Pattern
@@ -33,7 +33,7 @@ func OfProgram(text string) bool { return strings.HasPrefix(text, HandlingPrefix
 
 type handlingKey struct{}
 
-// WithHandling returns a context that carries the handling whose program makes the request.
+// WithHandling returns a context for a request of a handling's program. It carries the handling.
 func WithHandling(ctx context.Context, h *Handling) context.Context {
 	return context.WithValue(ctx, handlingKey{}, h)
 }

@@ -19,8 +19,8 @@ func NewKey() ([]byte, error) {
 }
 
 // ParseList returns the keys of a text, as in an environment variable: base64 of KeyBytes each, the
-// newest first, separated by commas. An error gives the position of the wrong one, and none of its
-// content.
+// newest first, separated by commas. An error gives the position of the invalid key, and none of
+// its content.
 func ParseList(text string) ([][]byte, error) {
 	var keys [][]byte
 	for one := range strings.SplitSeq(text, ",") {
@@ -33,8 +33,8 @@ func ParseList(text string) ([][]byte, error) {
 	return keys, nil
 }
 
-// ParseFile returns the keys of a file: one a line, the newest first. Empty lines and lines that
-// begin with "#" are skipped.
+// ParseFile returns the keys of a file, which has one key per line, the newest first. Empty lines
+// and lines that begin with "#" are skipped.
 func ParseFile(content string) ([][]byte, error) {
 	var keys [][]byte
 	number := 0
@@ -56,12 +56,12 @@ func ParseFile(content string) ([][]byte, error) {
 	return keys, nil
 }
 
-// Line returns a key as a line of a file, below a comment that names it.
+// Line returns a key as a line of a file, after a comment line with the key's ID.
 func Line(raw []byte, made time.Time) string {
 	return fmt.Sprintf("# key %s, made %s\n%s\n", ID(raw), made.UTC().Format(time.RFC3339), base64.StdEncoding.EncodeToString(raw))
 }
 
-// parse reads base64 with or without padding, of either alphabet.
+// parse decodes base64 of the standard or the URL alphabet, with or without padding.
 func parse(text string) ([]byte, error) {
 	text = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(text, "="))
 	raw, err := base64.RawStdEncoding.DecodeString(text)

@@ -19,19 +19,19 @@ const KeyBytes = 32
 // version starts every sealed text, and identifies its format.
 const version = "enc1."
 
-// ErrTampered says that a sealed text was changed or moved.
+// ErrTampered is the error for a sealed text that was changed or moved.
 var ErrTampered = errors.New("the sealed text was modified or belongs to another record")
 
-// UnknownKeyError says that a text was sealed with a key that is not in the ring.
+// UnknownKeyError is the error for a text that was sealed with a key that is not in the ring.
 type UnknownKeyError struct{ ID string }
 
-// Error names the key.
+// Error returns the message, with the ID of the key.
 func (e *UnknownKeyError) Error() string {
 	return "sealed with key " + e.ID + ", which is not available"
 }
 
-// Ring is keys, the newest first. It is immutable and safe for concurrent use. It prints as the ids
-// of its keys.
+// Ring holds keys, the newest first. It is immutable and safe for concurrent use. Package fmt
+// prints it as the IDs of its keys.
 type Ring struct{ keys []key }
 
 type key struct {
@@ -65,14 +65,14 @@ func New(keys ...[]byte) (*Ring, error) {
 	return r, nil
 }
 
-// ID returns the name of a key, which reveals nothing of it: keys are random.
+// ID returns the ID of a key. It reveals nothing of the key, because keys are random.
 func ID(raw []byte) string {
 	hash := sha256.Sum256(append([]byte("sluice vault key\n"), raw...))
 	return base64.RawURLEncoding.EncodeToString(hash[:6])
 }
 
-// Place names the location of a sealed text, by the kind and the id of its record and the field in
-// it. Different lists of names are different places, even if their concatenations are equal.
+// Place returns the location of a sealed text, from the kind and the ID of its record and the field
+// in it. Different lists of names are different places, even if their concatenations are equal.
 func Place(names ...string) string {
 	var place []byte
 	for _, name := range names {
@@ -90,8 +90,8 @@ func (r *Ring) Seal(plaintext []byte, place string) string {
 	return version + first.id + "." + base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// Open returns the plaintext of a text sealed for the place. It returns an UnknownKeyError if its
-// key is not in the ring, ErrTampered if the text was changed or sealed for another place.
+// Open returns the plaintext of a text sealed for the place. It returns an UnknownKeyError if the
+// key is not in the ring, and ErrTampered if the text was changed or was sealed for another place.
 func (r *Ring) Open(text, place string) ([]byte, error) {
 	id, encoded, ok := cut(text)
 	if !ok {
@@ -112,7 +112,7 @@ func (r *Ring) Open(text, place string) ([]byte, error) {
 	return plaintext, nil
 }
 
-// KeyOf returns the id of the key that a text is sealed with; "" if it is not sealed.
+// KeyOf returns the ID of the key that a text is sealed with; "" if the text is not sealed.
 func KeyOf(text string) string {
 	id, _, _ := cut(text)
 	return id
@@ -126,10 +126,10 @@ func cut(text string) (id, encoded string, ok bool) {
 	return strings.Cut(rest, ".")
 }
 
-// First returns the id of the key that seals.
+// First returns the ID of the key that Seal uses.
 func (r *Ring) First() string { return r.keys[0].id }
 
-// IDs returns the ids of the keys, the newest first.
+// IDs returns the IDs of the keys, the newest first.
 func (r *Ring) IDs() []string {
 	ids := make([]string, len(r.keys))
 	for i, k := range r.keys {

@@ -15,13 +15,13 @@ const (
 	fewMembers = 16      // number of names that are compared one by one
 )
 
-// Check returns an error (InvalidRequest) for JSON that parsers interpret differently or that
-// is expensive to parse: a duplicate name in an object, invalid UTF-8, deep nesting, very many
-// values. Syntax errors are left to the decoder.
+// Check returns an error (InvalidRequest) for JSON that parsers interpret differently or that is
+// expensive to parse: a duplicate name in an object, invalid UTF-8, deep nesting, very many values.
+// The decoder reports syntax errors.
 func Check(data []byte) error { return walkThrough(data, walk{}) }
 
-// CheckEvents is Check for an event or an array of events, ignoring their data, which is passed
-// on byte for byte.
+// CheckEvents is Check for an event or an array of events. It ignores their data, which the server
+// passes on byte for byte.
 func CheckEvents(data []byte) error { return walkThrough(data, walk{events: true}) }
 
 func walkThrough(data []byte, w walk) error {
@@ -53,7 +53,7 @@ func walkThrough(data []byte, w walk) error {
 	return nil
 }
 
-// endOfString returns the end of the string that starts at i, including its quotes.
+// endOfString returns the index after the string that starts at i, including its quotes.
 func endOfString(data []byte, i int) int {
 	for i++; i < len(data); i++ {
 		switch data[i] {
@@ -113,8 +113,8 @@ func (w *walk) next() {
 	w.count()
 }
 
-// count counts a comma, a bracket or a brace, each of which starts a value. A decoder allocates
-// memory for every value, however short.
+// count counts a comma, a bracket or a brace, because each of them starts a value. A decoder
+// allocates memory for every value, however short.
 func (w *walk) count() {
 	if w.inData == 0 {
 		w.values++

@@ -15,15 +15,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Decode parses one JSON value into target. Code InvalidRequest for an unknown field, a field of
-// another type, or trailing data, with the path of the field; with the line and column of a syntax
-// error. A target that is Hinted adds how to write it.
+// Decode parses one JSON value into target. It returns an error with code InvalidRequest: for an
+// unknown field or a field of another type, with the path of the field; for a syntax error, with
+// its line and column; and for trailing data. A target that is Hinted adds how to write the field.
 func Decode(data []byte, target any) error {
 	return decode(data, target, sluice.InvalidRequest, hintsOf(target))
 }
 
 // DecodeFilter parses a filter; empty data is the empty filter. Code UnknownFilter for an unknown
-// dimension (S4-78, C19): ignoring it would match too much.
+// dimension (S4-78, C19), because a filter that ignored it would match too many events.
 func DecodeFilter(data json.RawMessage) (sluice.Filter, error) {
 	var within struct { // for the paths of its fields
 		Filter sluice.Filter `json:"filter"`
@@ -49,7 +49,7 @@ func filterHints() Hints {
 }
 
 // DecodeExactly is Decode with case-sensitive names. encoding/json accepts "CEL" for "cel", and
-// uses the last of both, so that one in a merge patch could lose against the other.
+// uses the last of the two, so that in a merge patch one could overwrite the other.
 func DecodeExactly(data []byte, target any, unknown sluice.Code) error {
 	return decodeExactly(data, target, unknown, hintsOf(target))
 }
@@ -68,9 +68,9 @@ func unknownField(path string, code sluice.Code, t reflect.Type, hints lazyHints
 	return sluice.Errorf(code, "field %q is unknown%s", path, hints().instead(path, t)).With("field", path)
 }
 
-// unknownIn returns the path of a name in a JSON value that does not match a field of the type, ""
-// if there is none; same decides whether two names match. Types with their own decoder are not
-// inspected.
+// unknownIn returns the path of a name in a JSON value that does not match a field of the type; ""
+// if there is none. The function same decides whether two names match. Types with their own decoder
+// are not inspected.
 func unknownIn(data []byte, t reflect.Type, same func(string, string) bool) string {
 	if t.Kind() == reflect.Pointer {
 		return unknownIn(data, t.Elem(), same)
@@ -98,7 +98,7 @@ func unknownIn(data []byte, t reflect.Type, same func(string, string) bool) stri
 	return ""
 }
 
-// refusedIn returns the path of the value in JSON that the decoder of its own type refuses; "" if it
+// refusedIn returns the path of the value that the decoder of its own type refuses; "" if the value
 // is not in an object.
 func refusedIn(data []byte, t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
@@ -142,8 +142,8 @@ func ownDecoder(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// fieldTypes returns the types of a struct's fields by their JSON names. Fields without a name are
-// under "" and "-", which the decoder has refused by then.
+// fieldTypes returns the types of a struct's fields by their JSON names. Fields without a JSON name
+// are under "" and "-"; the decoder has already refused values with these names.
 func fieldTypes(t reflect.Type) map[string]reflect.Type {
 	types := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {

@@ -1,3 +1,3 @@
-// Package strictjson reads JSON that has one meaning: it refuses texts that parsers interpret differently
-// or that are expensive to parse, and decodes only known fields, with errors that name the field.
+// Package strictjson decodes JSON strictly: it refuses texts that parsers interpret differently or
+// that are expensive to parse, and decodes only known fields. Its errors name the field.
 package strictjson

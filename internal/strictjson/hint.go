@@ -14,15 +14,15 @@ type Hint struct {
 	Example string // JSON
 }
 
-// Hints are the hints for a kind of body: by the names that users of other systems write, in
-// lower case and without _ and -; by the paths of its own fields, for values of another type; and
-// by "" for an example of the whole body.
+// Hints are the hints for a kind of body. The keys are the names that users of other systems write,
+// in lower case and without _ and -; the paths of the body's own fields, for values of another
+// type; and "", for an example of the whole body.
 type Hints map[string]Hint
 
 // Hinted is a target with hints.
 type Hinted interface{ JSONHints() Hints }
 
-// lazyHints makes the hints, which only errors need.
+// lazyHints returns the hints. They are computed only if there is an error.
 type lazyHints func() Hints
 
 func hintsOf(target any) lazyHints {
@@ -34,7 +34,7 @@ func hintsOf(target any) lazyHints {
 	}
 }
 
-// plain returns a name as the keys of Hints are written.
+// plain returns a name in the form of the keys of Hints: in lower case, without _ and -.
 func plain(name string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name))
 }
@@ -45,7 +45,7 @@ func last(path string) (name, before string) {
 	return path[i+1:], path[:max(i, 0)]
 }
 
-// instead returns the right form of an unknown field, for the end of a message.
+// instead returns what to write instead of an unknown field, for the end of a message.
 func (h Hints) instead(path string, t reflect.Type) string {
 	name, before := last(path)
 	hint, ok := h[plain(name)]
@@ -71,7 +71,8 @@ func (h Hints) instead(path string, t reflect.Type) string {
 	return "; valid fields are " + strings.Join(here, ", ")
 }
 
-// such returns an example of a field, or of the whole body for "", for the end of a message.
+// such returns an example of a field, or of the whole body if the path is "", for the end of a
+// message.
 func (h Hints) such(path string) string {
 	if hint := h[plain(path)]; hint.Example != "" {
 		return " such as " + hint.Example
@@ -105,8 +106,8 @@ func paths(t reflect.Type, prefix string, depth int) (all []string) {
 	return all
 }
 
-// Neighbour returns the known path with the most similar last element, "" if none is similar. Among
-// equals, one beside the unknown field comes first, then the shortest.
+// Neighbour returns the known path with the most similar last element; "" if none is similar. Among
+// equally similar paths, it prefers one in the same object as the unknown field, then the shortest.
 func Neighbour(path string, known []string) string {
 	name, before := last(path)
 	wanted := plain(name)
@@ -134,8 +135,8 @@ func Neighbour(path string, known []string) string {
 	}).path
 }
 
-// distance returns how many letters must be added, removed, replaced or swapped with the next to
-// turn a into b (optimal string alignment).
+// distance returns how many letters must be added, removed, replaced, or swapped with the next
+// letter, to turn a into b (optimal string alignment).
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -1,4 +1,4 @@
-// Package tracing creates spans of publishing and of attempts.
+// Package tracing creates spans for publishing and for attempts.
 package tracing
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Tracing creates spans of publishing and of attempts, and carries the trace between them in the
-// event's traceparent attribute. A nil *Tracing does nothing.
+// Tracing creates spans for publishing and for attempts, and carries the trace between them in the
+// event's attribute traceparent. A nil *Tracing does nothing.
 type Tracing struct {
 	tracer trace.Tracer
 	carry  propagation.TraceContext
 }
 
-// New returns nil without a provider.
+// New returns a Tracing that uses the provider; nil if the provider is nil.
 func New(provider trace.TracerProvider) *Tracing {
 	if provider == nil {
 		return nil
@@ -29,7 +29,7 @@ func New(provider trace.TracerProvider) *Tracing {
 	return &Tracing{tracer: provider.Tracer("github.com/sluice-io/sluice")}
 }
 
-// Inject writes the trace that ctx carries into a request's header.
+// Inject writes the trace that ctx carries into the header of a request.
 func (t *Tracing) Inject(ctx context.Context, h http.Header) {
 	if t == nil {
 		return
@@ -56,7 +56,7 @@ type publisher struct {
 	tracing *Tracing
 }
 
-// Publish stores the events with the span's trace as their own.
+// Publish stores the events, each with the trace of its span.
 func (p publisher) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
 	for i := range events {
 		ev := &events[i]
@@ -79,7 +79,7 @@ type Sender interface {
 	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt
 }
 
-// Sender returns a sender that creates a span for each attempt, below the event's own trace.
+// Sender returns a sender that creates a span for each attempt, in the event's trace.
 func (t *Tracing) Sender(by Sender) Sender {
 	if t == nil {
 		return by

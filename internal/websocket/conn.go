@@ -16,8 +16,8 @@ import (
 
 // Options are a connection's time limits. Zero values are the defaults.
 type Options struct {
-	Stall    time.Duration // for which the peer may read nothing before the connection is closed; default: 2 min
-	Farewell time.Duration // for the remaining frames, and until the peer has left; default: 2 s
+	Stall    time.Duration // how long the peer may read nothing; default: 2 min
+	Farewell time.Duration // for the remaining frames, then for the peer's close; default: 2 s
 }
 
 const (
@@ -25,7 +25,7 @@ const (
 	defaultFarewell = 2 * time.Second
 )
 
-// errOver is the error of writes after the end.
+// errOver is the error of writes after the close frame.
 var errOver = errors.New("the WebSocket is closed")
 
 // Conn is a WebSocket. One goroutine reads, others may write.
@@ -46,8 +46,8 @@ type Conn struct {
 	left   bool // the peer has closed, or is gone
 }
 
-// New returns the WebSocket of a connection after the handshake, given the bytes that were read of
-// it already.
+// New returns the WebSocket of a connection after the handshake, given the bytes that were already
+// read from the connection.
 func New(conn net.Conn, read []byte, opts Options) *Conn {
 	opts.Stall, opts.Farewell = cmp.Or(opts.Stall, defaultStall), cmp.Or(opts.Farewell, defaultFarewell)
 	var from io.Reader = conn
@@ -57,9 +57,9 @@ func New(conn net.Conn, read []byte, opts Options) *Conn {
 	return &Conn{conn: conn, in: bufio.NewReaderSize(from, maxHeard), opts: opts, state: ws.StateServerSide, deaf: make(chan struct{})}
 }
 
-// Hear answers pings until the peer closes, which it answers too, breaks a rule, which it reports
-// to the peer, or has gone. It is called once, and ends at the latest when Close or CloseNow has
-// been called.
+// Hear reads frames and answers pings until the peer closes the WebSocket, which it answers too;
+// breaks a rule, which it reports to the peer; or has disconnected. It is called once, and returns
+// at the latest when Close or CloseNow is called.
 func (c *Conn) Hear() {
 	defer close(c.deaf)
 	for {
@@ -87,12 +87,11 @@ func (c *Conn) Hear() {
 	}
 }
 
-// Deaf returns a channel that is closed when the peer sends and gets nothing more.
+// Deaf returns a channel that is closed when Hear has returned.
 func (c *Conn) Deaf() <-chan struct{} { return c.deaf }
 
-// Write writes messages, which were appended to one another. A write in progress at the time of
-// Hurry fails if it takes too long, and so does one that the peer does not read. After that nothing
-// more can be written.
+// Write writes messages, given as appended frames. A write fails if the peer does not read it, and,
+// after Hurry, if it takes too long. After a failure, nothing more can be written.
 func (c *Conn) Write(pieces ...[]byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,13 +125,13 @@ func (c *Conn) Sent() int64 {
 	return c.sent
 }
 
-// Hurry limits the time of present and later writes.
+// Hurry limits the time of the write in progress and of all later writes.
 func (c *Conn) Hurry() {
 	c.ends.CompareAndSwap(0, time.Now().Add(c.opts.Farewell).UnixNano())
 	c.limit()
 }
 
-// limit sets the deadline of a write, if there is one.
+// limit sets the deadline of writes, if Hurry has set one.
 func (c *Conn) limit() {
 	if ends := c.ends.Load(); ends != 0 {
 		_ = c.conn.SetWriteDeadline(time.Unix(0, ends)) // if that fails, it is gone
@@ -151,8 +150,8 @@ func (c *Conn) say(frame []byte) error {
 	return err
 }
 
-// Close sends the reason for closing the WebSocket, unless one was sent, waits for a moment for the
-// peer to close it too, and closes the connection. Hear has ended then.
+// Close sends a close frame with the reason, unless one was sent, waits a moment for the peer to
+// close the WebSocket too, and closes the connection. When it returns, Hear has returned.
 func (c *Conn) Close(code Code, why string) {
 	c.Hurry()
 	if c.say(closing(code, why)) == nil && c.conn.SetReadDeadline(time.Now().Add(c.opts.Farewell)) == nil {
@@ -162,7 +161,8 @@ func (c *Conn) Close(code Code, why string) {
 	c.CloseNow()
 }
 
-// drain reads until the peer leaves: unread data would be lost to it on a closed connection.
+// drain reads until the peer has closed the WebSocket or the connection. If the connection were
+// closed while data is unread, the peer could lose what the server sent.
 func (c *Conn) drain() {
 	for !c.left {
 		f, err := c.next()
@@ -173,7 +173,7 @@ func (c *Conn) drain() {
 	}
 }
 
-// CloseNow closes the connection. Hear has ended then.
+// CloseNow closes the connection. When it returns, Hear has returned.
 func (c *Conn) CloseNow() {
 	_ = c.conn.Close() // after any error it is closed
 	<-c.deaf

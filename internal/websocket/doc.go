@@ -1,7 +1,7 @@
-// Package websocket implements a server's half of a WebSocket (RFC 6455) on which only the server
-// sends. The peer may ping, answer and close; a message of the peer ends the connection. So there is
-// little state and work for a connection: a reader of a few bytes, and frames that are written
-// unchanged, several at once. Nothing is compressed.
+// Package websocket implements the server's side of a WebSocket (RFC 6455) on which only the server
+// sends messages. The peer may ping, answer and close; a message from the peer ends the connection.
+// A connection therefore needs little state and work: a reader with a small buffer, and frames that
+// are written unchanged, several at once. Nothing is compressed.
 //
 // Each end closes at most once, and the server closes the connection:
 //

@@ -24,7 +24,7 @@ const (
 
 const (
 	maxHead  = ws.MaxHeaderSize - 4                             // bytes of an outgoing head, which has no mask
-	maxHeard = ws.MaxHeaderSize + ws.MaxControlFramePayloadSize // bytes of an incoming frame that is read whole
+	maxHeard = ws.MaxHeaderSize + ws.MaxControlFramePayloadSize // bytes of an incoming control frame
 	maxWhy   = ws.MaxControlFramePayloadSize - 2                // bytes of the reason in a close frame
 )
 
@@ -41,13 +41,13 @@ func appendHead(b []byte, op ws.OpCode, length int) []byte {
 	return b
 }
 
-// AppendHead appends the head of a text of this many bytes.
+// AppendHead appends the head of a text message with this many bytes.
 func AppendHead(b []byte, length int) []byte { return appendHead(b, ws.OpText, length) }
 
-// AppendText appends a text as a message.
+// AppendText appends a text message.
 func AppendText(b, text []byte) []byte { return append(AppendHead(b, len(text)), text...) }
 
-// AppendMade appends the text that a function appends to its argument, as a message.
+// AppendMade appends a text message with the text that the function appends to its argument.
 func AppendMade(b []byte, text func([]byte) []byte) []byte {
 	var space [maxHead]byte
 	begin := len(b)
@@ -70,7 +70,7 @@ func closing(code Code, why string) []byte {
 	return append(appendHead(nil, ws.OpClose, len(body)), body...)
 }
 
-// amiss is a violation of the peer.
+// amiss is the error for a peer that broke a rule.
 type amiss struct {
 	code Code
 	why  string
@@ -78,13 +78,13 @@ type amiss struct {
 
 func (a *amiss) Error() string { return a.why }
 
-// heard is a frame of the peer.
+// heard is a frame from the peer.
 type heard struct {
 	op      ws.OpCode
 	payload []byte // of a control frame
 }
 
-// next reads a frame, of a message only its head.
+// next reads a control frame, or the head of a message's frame.
 func (c *Conn) next() (heard, error) {
 	if c.unread > 0 {
 		n, err := io.CopyN(io.Discard, c.in, c.unread)

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// Version is the protocol's version. A refusal names it in the header Sec-WebSocket-Version.
+	// Version is the version of the protocol. A response that refuses a handshake has it in the
+	// header Sec-WebSocket-Version.
 	Version = "13"
 
 	acceptSalt = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -41,7 +42,8 @@ func Accept(req *http.Request) (string, error) {
 	return base64.StdEncoding.EncodeToString(sum[:]), nil
 }
 
-// names reports whether a header with lists as values contains a word, case-insensitive.
+// names reports whether one of a header's values, which are lists separated by commas, contains a
+// word, regardless of case.
 func names(values []string, word string) bool {
 	for _, value := range values {
 		for one := range strings.SplitSeq(value, ",") {

@@ -10,7 +10,7 @@ import (
 type Announcement struct {
 	ID   string `json:"id"` // ID of the event
 	Type string `json:"type"`
-	// Revision of the resource after the change.
+	// Revision is the revision of the resource after the change.
 	Revision    uint64          `json:"revision,omitempty"`
 	State       State           `json:"state,omitempty"`
 	Reason      string          `json:"reason,omitempty"`

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// MissPolicy is the handling of an appointment at whose time no server was running.
+// MissPolicy determines what happens to an appointment if no server was running at its time.
 type MissPolicy string
 
 // The policies.
 const (
 	MissDrop          MissPolicy = "drop"            // the appointment is missed
-	MissCatchUpWithin MissPolicy = "catch_up_within" // it fires if no more than the grace has passed, otherwise it is missed
-	MissCatchUp       MissPolicy = "catch_up"        // it fires, however late
+	MissCatchUpWithin MissPolicy = "catch_up_within" // it fires if at most the grace has passed, otherwise it is missed
+	MissCatchUp       MissPolicy = "catch_up"        // it fires, however late it is
 )
 
 // AppointmentState is the state of an appointment.
 type AppointmentState string
 
-// The states. Fired and missed appointments are shown for a day; cancelled ones are removed.
+// The states. Fired and missed appointments remain visible for a day; cancelled ones are removed at
+// once.
 const (
 	AppointmentWaiting   AppointmentState = "waiting"
 	AppointmentFiring    AppointmentState = "firing" // its action is being performed; it can no longer be cancelled
@@ -42,12 +43,12 @@ type Appointment struct {
 	ID        string    `json:"id"`
 	Namespace string    `json:"namespace"`
 	At        time.Time `json:"at"` // for a recurring appointment, the next time
-	// Interval of further firings; 0: none, unless Cron is set.
+	// Every is the interval of further firings; 0: none, unless Cron is set.
 	Every Duration `json:"every,omitempty"`
-	// Recurring schedule in the five fields of cron(8); replaces At and Every.
+	// Cron is a recurring schedule in the five fields of cron(8). It replaces At and Every.
 	Cron     string `json:"cron,omitempty"`
 	TimeZone string `json:"time_zone,omitempty"` // IANA time zone of Cron; "": UTC
-	// How long in advance appointment.approaching is published; 0: never.
+	// Notice is how long in advance appointment.approaching is published; 0: it is not published.
 	Notice     Duration   `json:"notice"`
 	MissPolicy MissPolicy `json:"miss_policy"`
 	Grace      Duration   `json:"grace"`
@@ -56,7 +57,8 @@ type Appointment struct {
 	// Set by the server.
 	State   AppointmentState `json:"state"`
 	Noticed bool             `json:"noticed"` // whether appointment.approaching has been published
-	// How it ended; for a recurring appointment, the last firing.
+	// Last describes how the appointment ended; for a recurring appointment, how its last firing
+	// ended.
 	Last     *AppointmentEnd `json:"last,omitempty"`
 	Revision uint64          `json:"revision"`
 
@@ -74,7 +76,7 @@ type AppointmentEnd struct {
 	Reason       string           `json:"reason,omitempty"` // why it was missed
 }
 
-// AppointmentWork is the state that a server needs to continue after another one died.
+// AppointmentWork is the state that a server needs to continue the work of a server that died.
 type AppointmentWork struct {
 	Series string  `json:"series"`          // the same for all firings of one definition
 	Event  string  `json:"event"`           // unpredictable ID of the event of the next firing
@@ -98,8 +100,8 @@ const (
 // SetDefaults sets the defaults of empty fields.
 func (a *Appointment) SetDefaults() { a.MissPolicy = cmp.Or(a.MissPolicy, MissCatchUp) }
 
-// Validate checks all rules that need only the appointment, with its defaults set. Codes are those
-// of Action.Validate.
+// Validate checks all rules that need only the appointment, with its defaults set. Codes: those of
+// Action.Validate.
 func (a *Appointment) Validate() error {
 	switch {
 	case a.Cron != "" && (!a.At.IsZero() || a.Every != 0):

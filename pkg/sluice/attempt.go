@@ -26,33 +26,38 @@ type Attempt struct {
 	Path         Path   `json:"path"`
 	Type         string `json:"type"`
 	Number       int    `json:"number"`
-	// Failed while the endpoint was down and does not count: the next attempt has the same number.
+	// Probe: the attempt failed while the endpoint was down, and does not count. The next attempt
+	// has the same number.
 	Probe     bool      `json:"probe,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	Duration  Duration  `json:"duration"`
 	Outcome   Outcome   `json:"outcome"`
 	Status    int       `json:"status,omitempty"` // status of the response; 0: no response
 	Error     string    `json:"error,omitempty"`
-	// The kind of failure; empty: it delivered, or an earlier build made it.
+	// Class is the kind of failure; empty: the attempt delivered, or an earlier release recorded
+	// it.
 	Class FailureClass `json:"class,omitempty"`
-	// The first KiB of the response body of a failed attempt.
+	// Response is the first KiB of the response body of a failed attempt.
 	Response string `json:"response,omitempty"`
-	// The first 64 KiB of what a module's program wrote.
+	// Output is the first 64 KiB of what a module's program wrote.
 	Output string `json:"output,omitempty"`
-	// Number of events that a module's program printed, and that were published.
+	// Published is the number of events that a module's program printed and that were published.
 	Published int `json:"published,omitempty"`
-	// SHA-256 of the request body, hex-encoded.
+	// PayloadHash is the hex-encoded SHA-256 hash of the request body.
 	PayloadHash string `json:"payload_hash,omitempty"`
-	// All events of the request in order, if there are several: the fields above are the first one's.
+	// Batch lists all events of the request in order, if there are several. The fields above
+	// describe the first one.
 	Batch []EventRef `json:"batch,omitempty"`
-	// With a debounce: the first sequence of the earlier events on the path in whose place the event was sent.
+	// SupersedesFrom, with a debounce, is the first sequence of the earlier events on the path that
+	// the event replaced.
 	SupersedesFrom uint64 `json:"supersedes_from,omitempty"`
-	// The replay that it belongs to; numbers start over within it.
+	// Replay is the replay that the attempt belongs to. Attempts are numbered from 1 within it.
 	Replay     string        `json:"replay,omitempty"`
 	RetryAfter time.Duration `json:"-"` // Retry-After of the response
-	Dead       Reason        `json:"-"` // with Refused: the reason; empty: NotSendable
+	Dead       Reason        `json:"-"` // with Refused: the reason; empty means NotSendable
 
-	// Of the delivery, including this attempt; for its dead letter.
+	// FirstFailedAt is when an attempt of the delivery first failed, including this one; for its
+	// dead letter.
 	FirstFailedAt time.Time `json:"-"`
 
 	Verdict Verdict `json:"verdict,omitzero"`
@@ -89,18 +94,19 @@ func (a *Attempt) LastSeq() uint64 {
 	return a.Seq
 }
 
-// Verdict is the consequence of an attempt's outcome: settled, retry at a time, dead, or held. At
-// most one is set.
+// Verdict is the consequence of an attempt's outcome: settled, retried at a time, dead, or held. At
+// most one of them is set.
 type Verdict struct {
 	Settled bool      `json:"settled,omitempty"`
 	Again   time.Time `json:"again,omitzero"`
 	Dead    Reason    `json:"dead,omitempty"`
-	// Failed for good under OnDead hold; the lane waits for a retry or a discard.
+	// Held is the reason why the delivery failed for good, if OnDead is hold: the lane waits for a
+	// retry or a discard.
 	Held   Reason `json:"held,omitempty"`
 	Cancel bool   `json:"cancel,omitempty"` // the endpoint is gone: the subscription ends
 }
 
-// Final reports whether the delivery has ended: no more requests are sent for it.
+// Final reports whether the delivery has ended, so that no more requests are sent for it.
 func (v Verdict) Final() bool { return v.Again.IsZero() && v.Held == "" }
 
 // Reason is the reason why a delivery failed for good.
@@ -118,7 +124,7 @@ const (
 	Malformed      Reason = "invalid"         // the event cannot be read
 	Loop           Reason = "loop"            // the event is part of a causation loop, or its producer is marked unsafe
 	HandlerRefused Reason = "handler_refused" // a module's program refused the event for good, by its exit code or answer
-	HandlerCrashed Reason = "handler_crashed" // a module's worker crashed at the event twice, and handled others in between
+	HandlerCrashed Reason = "handler_crashed" // a module's worker crashed on the event twice, and handled others in between
 	OutputRefused  Reason = "output_refused"  // an event that a module's program published for it was refused for good
 )
 
@@ -127,25 +133,29 @@ func Reasons() []Reason {
 	return []Reason{Exhausted, Expired, Unreadable, NotSendable, EndpointGone, EventTooLarge, FilterError, Malformed, Loop, HandlerRefused, HandlerCrashed, OutputRefused}
 }
 
-// Sendable reports whether an event that was given up for the reason can be sent: it is there and can be read.
+// Sendable reports whether an event whose delivery failed for the reason can be sent, because it
+// exists and can be read.
 func (r Reason) Sendable() bool { return r != Expired && r != Unreadable && r != Malformed }
 
-// Parked is a lane that waits for its head's next attempt: "this lane, from that sequence on".
-// While the record exists, events of the lane are acknowledged on arrival and read back later.
+// Parked is a lane, from a sequence on, that waits for the next attempt of its first event, the
+// head. While the record exists, the server acknowledges events of the lane when they arrive, and
+// reads them from the log again later.
 type Parked struct {
 	Lane string `json:"lane"`
-	// Empty for a lane that spans the whole subscription.
+	// Path is empty for a lane that spans the whole subscription.
 	Path    Path   `json:"path,omitempty"`
 	FromSeq uint64 `json:"from_seq"`
-	// ID of the event at FromSeq, if it was read.
+	// EventID is the ID of the event at FromSeq, if the event was read.
 	EventID string `json:"event_id,omitempty"`
-	// Sequence of the last event of the batch that failed and is sent again as it was; 0: none.
+	// BatchTo is the sequence of the last event of the batch that failed and is sent again
+	// unchanged; 0: no batch.
 	BatchTo       uint64    `json:"batch_to,omitempty"`
 	Attempts      int       `json:"attempts"`         // attempts of the event at FromSeq so far
 	NextAt        time.Time `json:"next_at,omitzero"` // zero: immediately, unless it is held
 	FirstFailedAt time.Time `json:"first_failed_at,omitzero"`
 	LastError     string    `json:"last_error,omitempty"`
-	// Why its head failed for good: the lane waits for a retry or a discard, not for a time.
+	// Held is the reason why the head failed for good. The lane then waits for a retry or a
+	// discard, not for a time.
 	Held   Reason    `json:"held,omitempty"`
 	HeldAt time.Time `json:"held_at,omitzero"`
 }
@@ -158,8 +168,8 @@ func (p *Parked) Since() time.Time {
 	return p.FirstFailedAt
 }
 
-// DeadLetter is a delivery that failed for good. Each delivery has at most one: if it fails again
-// after a redrive, the later one replaces it.
+// DeadLetter is a delivery that failed for good. Each delivery has at most one dead letter: if it
+// fails again after a redrive, the later one replaces the earlier.
 type DeadLetter struct {
 	Subscription string `json:"subscription"`
 	Namespace    string `json:"namespace"`
@@ -170,7 +180,7 @@ type DeadLetter struct {
 	Attempts     int    `json:"attempts"`
 	Reason       Reason `json:"reason"`
 	LastError    string `json:"last_error,omitempty"`
-	// Status of the last response; 0: no response.
+	// LastStatus is the status of the last response; 0: no response.
 	LastStatus int `json:"last_status,omitempty"`
 
 	FirstFailedAt time.Time `json:"first_failed_at,omitzero"` // zero: no attempt
@@ -209,24 +219,29 @@ func (d *DeadLetter) AppendEvent(b []byte) []byte {
 type Status struct {
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
-	// Events that were not examined yet or are in flight, without those of parked lanes.
+	// Backlog is the number of events that were not examined yet or are in flight, without those of
+	// parked lanes.
 	Backlog uint64 `json:"backlog"`
-	// Backlog, plus all events in the parked lanes of ParkedLanes, including their heads.
+	// Undelivered is Backlog plus the number of all events in the lanes of ParkedLanes, including
+	// their heads.
 	Undelivered uint64  `json:"undelivered"`
-	InFlight    int     `json:"in_flight"`   // fetched and not settled
+	InFlight    int     `json:"in_flight"`   // events fetched and not settled
 	Parked      int     `json:"parked"`      // lanes
 	Held        int     `json:"held"`        // parked lanes that wait for a retry or a discard
 	AckFloor    uint64  `json:"ack_floor"`   // every event up to here is settled or parked
 	LagSeconds  float64 `json:"lag_seconds"` // age of the oldest waiting event
 	Breaker     Breaker `json:"breaker"`
-	// While the breaker is open, the next probe; null: no attempt is scheduled.
+	// NextAttemptAt is the time of the next attempt or, while the breaker is open, of the next
+	// probe; null: none is scheduled.
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 	DeadLetters   uint64     `json:"dead_letters"`
 	ParkedLanes   []Parked   `json:"parked_lanes"` // the first hundred by next_at, held ones last
 
-	// Why the events cannot be read from the log; deliveries stop until they can.
+	// SourceError says why the events cannot be read from the log. Deliveries stop until they can
+	// be read.
 	SourceError string `json:"source_error,omitempty"`
 
-	// Mode wake: number of consumers in each state, instead of the other counts.
+	// Consumers, in mode wake, is the number of consumers in each state. It replaces the other
+	// counts.
 	Consumers map[WakeState]int `json:"consumers,omitempty"`
 }

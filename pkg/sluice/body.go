@@ -16,7 +16,8 @@ const (
 
 // Body is the template of a request's body, for the envelope template.
 type Body struct {
-	// CEL is an expression over "event". Its value becomes JSON; with a preset, or another content type, it is a string.
+	// CEL is an expression over "event". Its value is encoded as JSON; with a preset or another
+	// content type, it must be a string.
 	CEL         string     `json:"cel,omitempty"`
 	Preset      BodyPreset `json:"preset,omitempty"`
 	ContentType string     `json:"content_type,omitempty"` // default: application/json

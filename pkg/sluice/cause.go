@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Extension attributes for the cause and the producer of an event.
+// Extension attributes with the cause and the producer of an event.
 const (
 	CausationID   = "causationid"   // ID of the event in the same namespace that caused it
-	CorrelationID = "correlationid" // common ID of all events of one workflow; carried along, never followed
+	CorrelationID = "correlationid" // common ID of all events of one workflow; copied, never followed
 	AuthID        = "authid"        // the principal that published it; set by the server
 	AuthType      = "authtype"      // kind of the principal; set by the server
-	AuthClaims    = "authclaims"    // removed by the server, which makes no claims
+	AuthClaims    = "authclaims"    // the server removes it, because it makes no claims
 )
 
 // Values of authtype.
@@ -39,13 +39,13 @@ type Link struct {
 	Seq   uint64 `json:"-"` // 0: not stored
 }
 
-// Link returns the event's link in a causation chain.
+// Link returns the event as a link of a causation chain.
 func (e *Event) Link() Link {
 	return Link{ID: e.ID, Type: e.Type, Path: e.Path, Cause: e.Extensions[CausationID], Seq: e.Seq}
 }
 
-// Unsafe is the record of a producer whose event was part of a causation loop. While it exists,
-// events of the producer that name a cause are refused.
+// Unsafe is the record of a producer whose event was part of a causation loop. While it exists, the
+// server refuses events of the producer that name a cause.
 type Unsafe struct {
 	Producer  string    `json:"producer"` // a principal, or the result of SourceProducer
 	Since     time.Time `json:"since"`
@@ -70,9 +70,9 @@ type UnsafeTold struct {
 
 const maxSource = 256 // maximum size of a source in a producer's name, in bytes
 
-// SourceProducer returns the name of a producer that is known only by the source in its events: a
-// publisher through NATS. No principal has such a name. A source that is long or not clean text is
-// represented by its hash.
+// SourceProducer returns the name of a producer that is known only by the source in its events,
+// because it publishes through NATS. No principal has such a name. If the source is long or is not
+// clean text, the name contains its hash.
 func SourceProducer(namespace, source string) string {
 	if len(source) > maxSource || !utf8.ValidString(source) || strings.ContainsFunc(source, unicode.IsControl) {
 		source = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(source)))
@@ -91,8 +91,9 @@ func (e *Event) ProducedBy(principal Principal, authType string) {
 	e.Extensions[AuthType] = authType
 }
 
-// AuthTypeOf returns the kind of a principal in the terms of CloudEvents' auth context, or
-// ai_agent, which that lacks. For the holder of a grant, use authz.Index.AuthType instead.
+// AuthTypeOf returns the kind of a principal in the terms of the CloudEvents auth context, or
+// ai_agent, which the auth context does not define. For the holder of a grant, use
+// authz.Index.AuthType instead.
 func AuthTypeOf(principal Principal) string {
 	kind, _, named := strings.Cut(string(principal), ":")
 	switch {

@@ -15,10 +15,10 @@ import (
 // Attribute is a CloudEvents attribute in its string form.
 type Attribute struct{ Name, Value string }
 
-// Attributes returns the event's CloudEvents attributes except specversion and datacontenttype:
-// those that are set, in a fixed order. The extensions path, namespace and sequence (20 digits, so
-// that they sort) give the event's position. Extensions with a name that CloudEvents does not allow
-// are left out.
+// Attributes returns those of the event's CloudEvents attributes that are set, except specversion
+// and datacontenttype, in a fixed order. The extensions path, namespace and sequence (20 digits, so
+// that sequences sort as text) give the event's position. Extensions with a name that CloudEvents
+// does not allow are omitted.
 func (e *Event) Attributes() []Attribute {
 	when := e.occurred()
 	list := make([]Attribute, 0, 9+len(e.Extensions))
@@ -63,7 +63,8 @@ func isExtension(name string) bool {
 	return true
 }
 
-// sequence is empty for an event that is not stored, such as a test event.
+// sequence returns the attribute sequence. It is empty for an event that is not stored, such as a
+// test event.
 func (e *Event) sequence() string {
 	if e.Seq == 0 {
 		return ""
@@ -76,7 +77,8 @@ func (e *Event) sequence() string {
 func (e *Event) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 
 // AppendJSON appends the event as a CloudEvent in the JSON format: its attributes, then its data.
-// JSON data is copied byte for byte, text is a string, anything else is "data_base64".
+// JSON data is copied byte for byte, text becomes a string, and anything else becomes
+// "data_base64".
 func (e *Event) AppendJSON(b []byte) []byte {
 	b = append(slices.Grow(b, len(e.Data)+640), `{"specversion":"1.0"`...)
 	for _, a := range e.Attributes() {
@@ -164,8 +166,8 @@ func (e *Event) setMember(name string, value json.RawMessage) error {
 	return e.setAttribute(name, text)
 }
 
-// setData sets the encoded data if present; for a content type other than JSON, a string is the
-// text.
+// setData sets the data, from the member "data_base64" if it is present. For a content type other
+// than JSON, the data is the content of a string.
 func (e *Event) setData(data, encoded json.RawMessage) error {
 	if len(encoded) > 0 && string(encoded) != "null" {
 		if err := json.Unmarshal(encoded, &e.Data); err != nil {

@@ -6,16 +6,17 @@ import (
 )
 
 // coverLimit limits the states that Covers examines, and thereby its time to less than a
-// millisecond. Typical patterns need some tens of states.
+// millisecond. Typical patterns need a few dozen states.
 const coverLimit = 1 << 12
 
 // Covers reports whether p matches every path that q matches, of any length. A true result is
-// always correct. A false result can be wrong only for patterns built to need more than coverLimit
-// states, for strings that are not patterns, and where only overlong paths make the difference.
+// always correct. A false result can be wrong only for patterns that were built to need more than
+// coverLimit states, for strings that are not patterns, and if q matches only overlong paths that p
+// does not match.
 //
 // It searches for a path that q matches and p does not. For a wildcard in q, a segment that does
-// not occur in p is the best choice: a position that accepts it accepts any segment. A state is
-// therefore a position in q and the set of all positions in p.
+// not occur in p is the best choice, because a position in p that accepts it accepts any segment. A
+// state is a position in q and the set of all positions that are possible in p.
 func (p Pattern) Covers(q Pattern) bool {
 	if !strings.HasPrefix(string(q), "/") {
 		return false
@@ -56,7 +57,7 @@ func (p Pattern) Overlaps(q Pattern) bool {
 	return false
 }
 
-// read is the relevant summary of the segments read so far.
+// read says what is relevant about the segments that were read so far.
 type read uint8
 
 const (
@@ -77,8 +78,8 @@ func (r read) then(literal string) read {
 // reservedFirst reports whether a path with this first segment is reserved.
 func reservedFirst(segment string) bool { return Path("/" + segment).Reserved() }
 
-// automaton is a pattern as sets of positions: bit i is the position before segment i, and the
-// position after the last segment accepts.
+// automaton represents a pattern. Positions in the pattern are bits of a set: bit i is the position
+// before segment i. The position after the last segment accepts.
 type automaton struct {
 	segs      []string
 	one, deep uint64 // the positions before "*" and before "**"
@@ -118,8 +119,8 @@ func (a automaton) literal(set uint64, segment string) uint64 {
 	return a.closed(next)
 }
 
-// closed adds the positions behind each "**", and removes those before the last "**", which are
-// redundant.
+// closed adds the positions after each "**", and removes the positions before the last "**", which
+// are redundant.
 func (a automaton) closed(set uint64) uint64 {
 	for more := set & a.deep << 1 &^ set; more != 0; more = set & a.deep << 1 &^ set {
 		set |= more
@@ -151,7 +152,7 @@ type search struct {
 }
 
 // add queues a state, unless a state with the same place and a subset of the positions was seen:
-// any escape from here is one from there.
+// each path that is not covered from this state is not covered from that state either.
 func (s *search) add(at place, set uint64) {
 	for _, fewer := range s.seen[at] {
 		if fewer&^set == 0 {
@@ -162,7 +163,7 @@ func (s *search) add(at place, set uint64) {
 	s.todo = append(s.todo, state{at, set})
 }
 
-// escapes reports whether the segments that led here are a path that is not covered.
+// escapes reports whether the segments that led to this state are a path that is not covered.
 func (s *search) escapes(st state) bool {
 	return st.at == len(s.glob) && st.read.path() && !s.cover.accepts(st.set)
 }
@@ -194,7 +195,7 @@ func (s *search) literal(st state, seg string) {
 	}
 }
 
-// pair is the positions in two patterns after the same segments.
+// pair holds positions in two patterns after the same segments.
 type pair struct {
 	a, b int
 	read read

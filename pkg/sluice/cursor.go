@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// CursorKind is the form of a cursor.
+// CursorKind is the kind of a cursor.
 type CursorKind string
 
-// The forms of a cursor (C11).
+// The kinds of cursors (C11).
 const (
 	CursorBeginning CursorKind = "beginning" // "-1": before the first stored event
 	CursorNow       CursorKind = "now"       // "now": after the last event
@@ -22,7 +22,7 @@ const (
 // MaxIDBytes is the maximum size of an event ID and similar external names.
 const MaxIDBytes = 256
 
-// Cursor is a position in a namespace's log, in the form given by a caller.
+// Cursor is a position in a namespace's log, in the form in which a caller gave it.
 type Cursor struct {
 	Kind CursorKind
 	Seq  uint64    // CursorSeq
@@ -30,7 +30,8 @@ type Cursor struct {
 	ID   string    // CursorEvent
 }
 
-// ParseCursor parses a cursor. Code InvalidRequest if s is empty or not a valid event ID either.
+// ParseCursor parses a cursor. Code InvalidRequest if s is empty, or has no other form and is not a
+// valid event ID.
 func ParseCursor(s string) (Cursor, error) {
 	switch s {
 	case "-1":
@@ -50,9 +51,9 @@ func ParseCursor(s string) (Cursor, error) {
 	return Cursor{Kind: CursorEvent, ID: s}, nil
 }
 
-// Ago returns the time that lies the given duration before now, if text is a positive duration such
-// as 10m or 7d. Otherwise it returns text unchanged: a cursor, a start or a time, for ParseCursor,
-// ParseStart or ParseTime. To name an event whose ID looks like a duration, use its sequence.
+// Ago returns the time that is the given duration before now, if text is a positive duration such
+// as 10m or 7d. Otherwise it returns text unchanged, so that ParseCursor, ParseStart or ParseTime
+// can parse it. To name an event whose ID looks like a duration, use its sequence.
 func Ago(text string, now time.Time) string {
 	if ago, _ := ParseSpan(text); ago > 0 { // 0 if it is not a duration
 		return now.Add(-ago).UTC().Format(time.RFC3339Nano)
@@ -85,13 +86,13 @@ func CheckEventID(id string) error {
 	return nil
 }
 
-// Named forms of a subscription's start; StartLastPerPath is the third.
+// Names for a subscription's start; StartLastPerPath is the third.
 const (
 	StartNew = "new"
 	StartAll = "all"
 )
 
-// ParseStart resolves a subscription's start; next is the sequence of the log's next event. Code
+// ParseStart resolves a subscription's start, given the sequence of the log's next event. Code
 // InvalidRequest for an invalid start.
 func ParseStart(start string, next uint64) (StartAt, error) {
 	switch start {

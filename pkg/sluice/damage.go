@@ -12,7 +12,7 @@ type DamageKind string
 const (
 	DamageShorter    DamageKind = "shorter"    // a stream ends before its last known end; later messages are lost
 	DamageFewer      DamageKind = "fewer"      // a stream has fewer messages between its ends than before
-	DamageMissing    DamageKind = "missing"    // a stream was deleted in NATS, or its files were
+	DamageMissing    DamageKind = "missing"    // a stream or its files were deleted in NATS
 	DamageUnreadable DamageKind = "unreadable" // a message or record exists and cannot be read
 	DamageStale      DamageKind = "stale"      // a record is older than the last stored one
 	DamageLost       DamageKind = "lost"       // a record is missing and was not deleted
@@ -23,12 +23,12 @@ type Damage struct {
 	Kind      DamageKind `json:"kind"`
 	Stream    string     `json:"stream"`
 	Namespace string     `json:"namespace,omitempty"` // namespace of the log
-	// Key of the record, for a stream that backs a bucket.
+	// Key is the key of the record, if the stream stores a bucket.
 	Key  string `json:"key,omitempty"`
-	Path Path   `json:"path,omitempty"` // of the events, if they are of one and NATS still knows it
+	Path Path   `json:"path,omitempty"` // path of the events, if they share one and NATS still knows it
 	From uint64 `json:"from,omitempty"` // first sequence
 	To   uint64 `json:"to,omitempty"`   // last sequence
-	// Number of affected messages, if not all from From to To.
+	// Messages is the number of affected messages, if not all from From to To are affected.
 	Messages uint64    `json:"messages,omitempty"`
 	FoundAt  time.Time `json:"found_at"`
 }
@@ -38,11 +38,11 @@ func (d Damage) Same(other Damage) bool {
 	if d.Kind == DamageUnreadable && d.Key != "" { // the revision is unknown when the damage is found again
 		return other.Kind == d.Kind && other.Stream == d.Stream && other.Key == d.Key
 	}
-	other.FoundAt, other.Path = d.FoundAt, d.Path // the path may be known once and not again
+	other.FoundAt, other.Path = d.FoundAt, d.Path // the path may be known at one time and not at another
 	return d == other
 }
 
-// String describes the damage in prose.
+// String returns a sentence that describes the damage.
 func (d Damage) String() string {
 	switch d.Kind {
 	case DamageShorter:
@@ -68,12 +68,12 @@ type Gap struct {
 	From uint64 `json:"from"` // first sequence
 	To   uint64 `json:"to"`   // last sequence
 
-	Path   Path   `json:"-"` // of the events, if they are of one and it is known
-	Events uint64 `json:"-"` // at most so many are lost
+	Path   Path   `json:"-"` // path of the events, if they share one and it is known
+	Events uint64 `json:"-"` // maximum number of lost events
 }
 
-// GapsWithin returns the parts of gaps behind a sequence and up to another one whose events a reader
-// may have wanted.
+// GapsWithin returns the parts of the gaps that lie after one sequence and up to another and whose
+// events the reader may have wanted.
 func GapsWithin(gaps []Gap, after, upTo uint64, wants func(Path) bool) (within []Gap) {
 	for _, g := range gaps {
 		g.From, g.To = max(g.From, after+1), min(g.To, upTo)
@@ -85,7 +85,7 @@ func GapsWithin(gaps []Gap, after, upTo uint64, wants func(Path) bool) (within [
 	return within
 }
 
-// Ranges returns the ranges of gaps, which are ascending, without overlaps.
+// Ranges returns the ranges of the gaps without overlaps. The gaps must be in ascending order.
 func Ranges(gaps []Gap) (ranges []Gap) {
 	for _, g := range gaps {
 		if last := len(ranges) - 1; last >= 0 && g.From <= ranges[last].To {

@@ -8,20 +8,20 @@ import (
 // DefaultSignatureHeader is the header of SchemeHeader unless a subscription names another (S4-49).
 const DefaultSignatureHeader = "X-Fole-Signature"
 
-// The projections: the part of an event's data that is sent (register C10). With less than all
-// data, the extension DataRef links to the whole event.
+// The projections: the part of an event's data that is sent (register C10). If not all data is
+// sent, the extension DataRef links to the whole event.
 const (
 	ProjectionFull    = "full"
 	ProjectionSummary = "summary" // the catalogue's summary_fields
 	ProjectionNone    = "none"
 )
 
-// DataRef is the extension attribute with the URL of an event's data (CloudEvents extension
+// DataRef is the extension attribute with the URL of an event's data (the CloudEvents extension
 // dataref).
 const DataRef = "dataref"
 
-// RelatedSubjects is the extension attribute for further subjects of an event, separated by spaces;
-// a filter for one of them matches.
+// RelatedSubjects is the extension attribute with further subjects of an event, separated by
+// spaces. A filter for one of them matches the event.
 const RelatedSubjects = "relatedsubjects"
 
 // SetDefaults sets the defaults of zero fields, and canonicalizes the pattern if it is set. It does
@@ -39,8 +39,8 @@ func (s *Subscription) SetDefaults() {
 	s.Policy.setDefaults()
 }
 
-// setWakeDefaults sets the defaults of S1. A notice is small and its request is often held open
-// during the work (S1-65), so many are in flight at once.
+// setWakeDefaults sets the defaults of S1. A notice is small, and workers often hold its request
+// open during the work (S1-65), so that many notices are in flight at once.
 func (p *Policy) setWakeDefaults() {
 	p.Retry.Preset = cmp.Or(p.Retry.Preset, PresetPersistent)
 	p.Timeout = cmp.Or(p.Timeout, Duration(30*time.Second))

@@ -21,31 +21,32 @@ const (
 	MaxCertificates = 16 << 10 // bytes of PEM, of each field
 )
 
-// AuthMethod is how requests are authenticated to an endpoint, besides their signature.
+// AuthMethod is the method that authenticates requests to an endpoint, in addition to their
+// signature.
 type AuthMethod string
 
-// AuthOAuth2 sends a bearer token that the client credentials grant returned (RFC 6749, 4.4).
+// AuthOAuth2 sends a bearer token from the client credentials grant (RFC 6749, 4.4).
 const AuthOAuth2 AuthMethod = "oauth2"
 
-// EndpointAuth authenticates requests to an endpoint.
+// EndpointAuth configures the authentication of requests to an endpoint.
 type EndpointAuth struct {
 	Type     AuthMethod `json:"type"`
 	TokenURL string     `json:"token_url"`
 	ClientID string     `json:"client_id"`
-	// Accepted in requests, and never returned.
+	// ClientSecret is accepted in requests, and never returned.
 	ClientSecret string   `json:"client_secret,omitempty"`
 	Scopes       []string `json:"scopes,omitempty"`
 	Audience     string   `json:"audience,omitempty"` // parameter audience of the token request
 }
 
-// EndpointTLS is the TLS identity of requests to an endpoint, and the authorities that its certificate is
-// checked against.
+// EndpointTLS is the client certificate for requests to an endpoint, and the authorities that must
+// have signed the endpoint's certificate.
 type EndpointTLS struct {
 	Certificate string `json:"certificate,omitempty"` // PEM: the client's certificate, then intermediate ones
-	// PEM. Accepted in requests, and never returned.
+	// PrivateKey is in PEM. It is accepted in requests, and never returned.
 	PrivateKey string     `json:"private_key,omitempty"`
-	CA         string     `json:"ca,omitempty"`        // PEM; in place of the system's authorities
-	NotAfter   *time.Time `json:"not_after,omitempty"` // end of the client's certificate; set by the server
+	CA         string     `json:"ca,omitempty"`        // PEM; replaces the system's authorities
+	NotAfter   *time.Time `json:"not_after,omitempty"` // when the client's certificate expires; set by the server
 }
 
 // Credentials are the secret parts of an endpoint's auth and tls, which never leave the server.
@@ -129,7 +130,7 @@ func tlsError(field, format string, args ...any) error {
 	return Errorf(InvalidRequest, format, args...).With("field", strings.TrimSuffix("endpoint.tls."+field, "."))
 }
 
-// Dated returns a copy with the end of the certificate; without it if the certificate cannot be read.
+// Dated returns a copy with NotAfter set; without it if the certificate cannot be read.
 func (t *EndpointTLS) Dated() *EndpointTLS {
 	if t == nil {
 		return nil
@@ -152,8 +153,8 @@ func (t *EndpointTLS) Dated() *EndpointTLS {
 	}
 }
 
-// KeyPair returns the identity with its private key. Code InvalidRequest if they do not belong together, or the
-// certificate has expired.
+// KeyPair returns the client certificate with its private key. Code InvalidRequest if they do not
+// match, or the certificate has expired.
 func (t *EndpointTLS) KeyPair(privateKey string, now time.Time) (tls.Certificate, error) {
 	if privateKey == "" {
 		return tls.Certificate{}, tlsError("private_key", "endpoint.tls.private_key is missing; write the key of the certificate in PEM")

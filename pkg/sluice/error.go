@@ -47,7 +47,7 @@ const (
 	BundleFork             Code = "bundle_fork"
 	OriginReplaced         Code = "origin_replaced"
 
-	TokenInvalid Code = "token_invalid" // of a worker; the three are also those of the Durable Streams protocol
+	TokenInvalid Code = "token_invalid" // token of a worker; the Durable Streams protocol has the same three codes
 	TokenExpired Code = "token_expired"
 	Fenced       Code = "fenced" // the claim has ended
 )

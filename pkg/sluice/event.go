@@ -29,18 +29,17 @@ type Event struct {
 const DefaultType = "message"
 
 // Entity returns the entity of an event: its subject, or its path if it has none. It is the member
-// entity of the envelope fact (S0-33), and is matched by a target entity: and by a filter's
-// subjects.
+// entity of the envelope fact (S0-33). A target "entity:" and the subjects of a filter match it.
 func (e *Event) Entity() string { return cmp.Or(e.Subject, string(e.Path)) }
 
-// IsJSON reports whether the content type is a JSON media type (or absent).
+// IsJSON reports whether the content type is a JSON media type or absent.
 func (e *Event) IsJSON() bool {
 	t, _, _ := strings.Cut(strings.ToLower(e.ContentType), ";")
 	t = strings.TrimSpace(t)
 	return t == "" || t == "application/json" || t == "text/json" || strings.HasSuffix(t, "+json")
 }
 
-// JSONData returns Data if it is JSON both by content type and by syntax, otherwise nil.
+// JSONData returns Data if its content type is JSON and it is valid JSON; otherwise nil.
 func (e *Event) JSONData() json.RawMessage {
 	if !e.IsJSON() || !json.Valid(e.Data) {
 		return nil
@@ -49,7 +48,7 @@ func (e *Event) JSONData() json.RawMessage {
 }
 
 // Repeats reports whether the event has the same type and the same data as another one, ignoring
-// JSON white space. A retry may have new attributes such as the time.
+// JSON white space. Attributes such as the time do not count, because a retry may have new ones.
 func (e *Event) Repeats(first *Event) bool {
 	if cmp.Or(e.Type, DefaultType) != cmp.Or(first.Type, DefaultType) {
 		return false
@@ -77,8 +76,8 @@ type Stored struct {
 	ID   string `json:"id"`
 	Seq  uint64 `json:"seq"`
 	Path Path   `json:"path"`
-	// An event with this ID was stored before; Seq is its sequence.
+	// Duplicate: an event with this ID was stored before; Seq is the sequence of that event.
 	Duplicate bool `json:"duplicate"`
-	// DefaultType, for an event of that type.
+	// Type is DefaultType for an event of that type, and empty for all others.
 	Type string `json:"type,omitempty"`
 }

@@ -25,22 +25,22 @@ type EventType struct {
 	Namespace   string `json:"namespace"`
 	Type        string `json:"type"`
 	Description string `json:"description,omitempty"`
-	// JSON Schema 2020-12 of the data; none: any data.
+	// Schema is the JSON Schema (2020-12) of the data; absent: any data.
 	Schema        json.RawMessage `json:"schema,omitempty"`
 	SummaryFields []string        `json:"summary_fields,omitempty"` // top-level members of the data that the projection summary sends
-	// Labels of every event of the type; the event's own labels take precedence.
+	// StaticLabels are labels of every event of the type. The event's own labels take precedence.
 	StaticLabels map[string]string `json:"static_labels,omitempty"`
 	Revision     uint64            `json:"revision"`
 	CreatedAt    time.Time         `json:"created_at"`
 	UpdatedAt    time.Time         `json:"updated_at"`
 }
 
-// OrphanedType is a type that subscriptions name but that the namespace's strict catalogue no longer
-// has: the data of TypeEventTypeOrphaned.
+// OrphanedType is a type that subscriptions name but that the namespace's strict catalogue no
+// longer has. It is the data of TypeEventTypeOrphaned.
 type OrphanedType struct {
 	Namespace       string    `json:"-"`
 	Type            string    `json:"type"`
-	Count           int       `json:"count"` // subscriptions that name it
+	Count           int       `json:"count"` // number of subscriptions that name it
 	FirstObservedAt time.Time `json:"first_observed_at"`
 }
 
@@ -77,8 +77,8 @@ const systemPrefix = "sys."
 func IsSystemType(eventType string) bool { return strings.HasPrefix(eventType, systemPrefix) }
 
 // Validate checks all rules that need only the entry. Codes InvalidRequest; TooLarge for the
-// schema; Forbidden for a reserved type. The schema itself is checked by the package that compiles
-// it.
+// schema; Forbidden for a reserved type. It does not check the schema itself: the package that
+// compiles it does.
 func (t *EventType) Validate() error {
 	return cmp.Or(
 		CheckNamespaceName(t.Namespace),

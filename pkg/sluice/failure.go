@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// FailureClass is the kind of failure of an attempt. There are few, so that failures can be counted by them.
+// FailureClass is the kind of failure of an attempt. There are few classes, so that failures can be
+// counted per class.
 type FailureClass string
 
 // The classes.
@@ -26,7 +27,7 @@ const (
 	FailOther      FailureClass = "other"      //
 )
 
-// FailureClasses returns all classes. Stored figures have their order: new ones come last.
+// FailureClasses returns all classes. Stored counts are in this order, so new classes come last.
 func FailureClasses() []FailureClass {
 	return []FailureClass{
 		FailTimeout, FailConnection, FailRefused, FailDNS, FailTLS, FailRedirect, FailStatus, FailAuth, FailThrottled, FailServer, FailCredential, FailUnsent, FailProgram,
@@ -34,7 +35,7 @@ func FailureClasses() []FailureClass {
 	}
 }
 
-// Failure returns the class of a failed attempt; empty: it delivered.
+// Failure returns the class of a failed attempt; "" if the attempt delivered.
 func (a *Attempt) Failure() FailureClass {
 	switch {
 	case a.Outcome == Delivered:

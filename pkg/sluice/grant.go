@@ -44,7 +44,7 @@ type Object struct {
 	Entity    string  // "": any entity; otherwise only events with this Event.Entity
 }
 
-// ParseObject parses an object. Code InvalidRequest.
+// ParseObject parses an object. Code InvalidRequest if s is not one.
 func ParseObject(s string) (Object, error) {
 	if s == "*" {
 		return Object{}, nil
@@ -146,21 +146,21 @@ type Grant struct {
 	Verbs     []Verb    `json:"verbs"`
 	Object    Object    `json:"object"`
 	IssuedBy  Principal `json:"issued_by"`
-	// The grant that it derives from; "": issued by root.
+	// Parent is the grant that it derives from; "": root issued it.
 	Parent string `json:"parent,omitempty"`
-	// Principal whose permissions also apply (S4-60).
+	// OnBehalfOf is the principal whose permissions also apply (S4-60).
 	OnBehalfOf  Principal  `json:"on_behalf_of,omitempty"`
 	IssuedAt    time.Time  `json:"issued_at"`
 	ExpiresAt   time.Time  `json:"expires_at"`
 	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy   Principal  `json:"revoked_by,omitempty"`
 	Description string     `json:"description,omitempty"`
-	// Session marks a session of the portal: what it creates depends on its parent.
+	// Session marks a session of the portal. What the session creates depends on its parent.
 	Session  bool   `json:"session,omitempty"`
 	Revision uint64 `json:"revision"`
 }
 
-// Allows reports whether the grant has the verb, or admin.
+// Allows reports whether the grant has the verb or admin.
 func (g *Grant) Allows(v Verb) bool {
 	return slices.Contains(g.Verbs, v) || slices.Contains(g.Verbs, VerbAdmin)
 }
@@ -229,7 +229,7 @@ func (t Tier) String() string { return tierNames()[min(t, TierAdmin)] }
 // MarshalText returns the tier's name.
 func (t Tier) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText reads a tier's name. Code InvalidRequest.
+// UnmarshalText parses a tier's name. Code InvalidRequest if there is no such tier.
 func (t *Tier) UnmarshalText(text []byte) error {
 	names := tierNames()
 	i := slices.Index(names[1:], string(text))
@@ -265,10 +265,10 @@ type ACL struct {
 	Entries   []Access  `json:"entries"`
 }
 
-// Everything reports whether the entry is for the whole namespace.
+// Everything reports whether the entry covers the whole namespace.
 func (a Access) Everything() bool { return a.Pattern == "/**" }
 
-// Tombstone records that everything on a path up to a sequence is erased and never sent again.
+// Tombstone records that all events on a path up to a sequence are erased and never sent again.
 type Tombstone struct {
 	Namespace string    `json:"namespace"`
 	Path      Path      `json:"path"`

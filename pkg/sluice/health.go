@@ -7,7 +7,7 @@ type Breaker string
 
 // The states of a breaker. The zero value is closed.
 const (
-	BreakerClosed   Breaker = "closed"    // requests up to the window and the rate
+	BreakerClosed   Breaker = "closed"    // as many requests as the window and the rate allow
 	BreakerOpen     Breaker = "open"      // only occasional probes
 	BreakerHalfOpen Breaker = "half_open" // a few requests at once, then more
 )
@@ -41,7 +41,7 @@ func Troubles() []Health {
 	return []Health{HealthFailing, HealthDisabled, HealthSuspended, HealthHeld, HealthRetrying, HealthBehind, HealthDeadLetters}
 }
 
-// SubscriptionHealth is the condition of a subscription, and the figures that lead to it.
+// SubscriptionHealth is the condition of a subscription, and the figures that determine it.
 type SubscriptionHealth struct {
 	ID        string  `json:"id"`
 	Namespace string  `json:"namespace"`
@@ -50,7 +50,7 @@ type SubscriptionHealth struct {
 	URL       string  `json:"url,omitempty"`
 	Health    Health  `json:"health"`
 	State     State   `json:"state"`
-	Reason    string  `json:"reason,omitempty"` // of the state
+	Reason    string  `json:"reason,omitempty"` // reason of the state
 	Breaker   Breaker `json:"breaker"`
 
 	FailingSince *time.Time  `json:"failing_since,omitempty"` // every attempt has failed since
@@ -64,14 +64,14 @@ type SubscriptionHealth struct {
 	DeadLetters   uint64     `json:"dead_letters"`
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"` // while the breaker is open, the next probe
 	SourceError   string     `json:"source_error,omitempty"`    // why the events cannot be read from the log
-	Sparkline     *Sparkline `json:"sparkline,omitempty"`       // if it was asked for
+	Sparkline     *Sparkline `json:"sparkline,omitempty"`       // only if requested
 }
 
-// HourOf is the statistics of an hour.
+// HourOf holds the statistics of an hour.
 type HourOf struct {
 	Attempts       uint64   `json:"attempts"`
-	SuccessPercent *float64 `json:"success_percent,omitempty"` // of the attempts; absent without any
-	P95            Duration `json:"p95,omitempty"`             // estimate of the duration of 95 % of them
+	SuccessPercent *float64 `json:"success_percent,omitempty"` // part of the attempts; absent if there were none
+	P95            Duration `json:"p95,omitempty"`             // estimated maximum duration of 95 % of the attempts
 }
 
 // LastAnswer is the outcome of the last attempt.

@@ -27,8 +27,8 @@ func CheckInstructionID(kind InstructionKind, id string) error {
 	return nil
 }
 
-// Action is the action of an instruction: it publishes this event in its namespace, with the
-// permissions that the instruction's creator has at that moment.
+// Action is the event that an instruction publishes in its namespace, with the permissions that the
+// instruction's creator has at that moment.
 type Action struct {
 	Path            Path   `json:"path"`
 	Type            string `json:"type"`
@@ -36,13 +36,13 @@ type Action struct {
 	Subject         string `json:"subject,omitempty"`
 	DataContentType string `json:"datacontenttype,omitempty"`
 	DataSchema      string `json:"dataschema,omitempty"`
-	// Additional CloudEvents attributes.
+	// Extensions are additional CloudEvents attributes.
 	Extensions map[string]string `json:"extensions,omitempty"`
-	// JSON; for another content type, a string with the text.
+	// Data is JSON; for another content type, a JSON string with the text.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// MaxActionData limits the data of an action, which is stored in a record.
+// MaxActionData limits the size of an action's data, because the action is stored in a record.
 const MaxActionData = 64 << 10
 
 // Validate returns an error unless the API would accept the action's event. Codes InvalidRequest;
@@ -58,7 +58,7 @@ func (a *Action) Validate() error {
 	return e.Check()
 }
 
-// Event returns the event of one firing. The caller sets its time, its causes and its producer.
+// Event returns the event of one firing. The caller must set its time, its causes and its producer.
 func (a *Action) Event(namespace, id string) Event {
 	e := Event{
 		Namespace: namespace, Path: a.Path, ID: id, Type: a.Type, Source: a.Source, Subject: a.Subject,
@@ -75,8 +75,8 @@ func (a *Action) Event(namespace, id string) Event {
 // (S2-39).
 const OutcomeOK = "ok"
 
-// Creator is the principal and grant that created an instruction. Without permission for its
-// action, the instruction does nothing.
+// Creator is the principal and grant that created an instruction. If they lose the permission for
+// its action, the instruction does nothing.
 type Creator struct {
 	CreatedBy Principal `json:"created_by"`
 	Grant     string    `json:"grant,omitempty"` // "": created by root
@@ -86,8 +86,8 @@ type Creator struct {
 // Caller returns the creator as a caller.
 func (c Creator) Caller() Caller { return Caller{Principal: c.CreatedBy, Grant: c.Grant} }
 
-// Wish returns the creator's access to a pattern as a subscription, for code that decides about
-// subscriptions.
+// Wish returns a subscription of the creator to the pattern, for code that decides about the access
+// of subscriptions.
 func (c Creator) Wish(namespace string, pattern Pattern) *Subscription {
 	return &Subscription{Namespace: namespace, Pattern: pattern, CreatedBy: string(c.CreatedBy), Grant: c.Grant}
 }
@@ -95,8 +95,8 @@ func (c Creator) Wish(namespace string, pattern Pattern) *Subscription {
 // MaxAttribute limits the value of an event's attribute, in bytes.
 const MaxAttribute = 4096
 
-// CheckAttribute returns an error (InvalidRequest) unless the value of an attribute is text of a
-// reasonable size, as CloudEvents defines its strings.
+// CheckAttribute returns an error (InvalidRequest) unless the value of an attribute is a string as
+// CloudEvents defines it, of at most MaxAttribute bytes.
 func CheckAttribute(name, value string) error {
 	strange := func(r rune) bool { return r < 0x20 || r >= 0x7f && r <= 0x9f }
 	if len(value) > MaxAttribute || !utf8.ValidString(value) || strings.ContainsFunc(value, strange) {
@@ -114,8 +114,8 @@ func CheckExtension(name, value string) error {
 	return CheckAttribute(name, value)
 }
 
-// Check returns an error unless a caller other than the server may publish the event, as far as the
-// event alone shows. Codes InvalidRequest; Forbidden for reserved values.
+// Check returns an error if the event itself shows that no caller other than the server may publish
+// it. Codes InvalidRequest; Forbidden for reserved values.
 func (e *Event) Check() error {
 	if err := CheckEventID(e.ID); err != nil {
 		return err

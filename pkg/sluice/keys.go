@@ -15,7 +15,7 @@ const (
 	UseBundle  KeyUse = "bundle"  // Ed25519: signs bundles and their receipts, and is in the sets of namespaces
 )
 
-// Symmetric reports whether a key of this use has no public half.
+// Symmetric reports whether keys of this use are symmetric, and so have no public key.
 func (u KeyUse) Symmetric() bool { return u == UseStamp || u == UseWake || u == UseFeed }
 
 // SigningKey is the public metadata of one of the server's keys.
@@ -35,7 +35,7 @@ type Sealing struct {
 // SealingKey is a key that seals secrets.
 type SealingKey struct {
 	ID      string `json:"id"`
-	Known   bool   `json:"known"`   // the server has it
+	Known   bool   `json:"known"`   // the server has the key
 	Seals   bool   `json:"seals"`   // new secrets are sealed with it
 	Records int    `json:"records"` // records with secrets sealed by it
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Enrichment is the configuration of the enrichment of a namespace: workers embed its entries, its own
-// and the mirrored ones, and compare neighbours (S3, sections 4 and 5).
+// Enrichment configures the enrichment of a namespace: workers embed its own and its mirrored
+// entries, and compare neighbours (S3, sections 4 and 5).
 type Enrichment struct {
 	Namespace   string   `json:"namespace"`
-	Model       string   `json:"model"`      // the embedding model; another one embeds all entries again (S3-82)
+	Model       string   `json:"model"`      // the embedding model; if it changes, all entries are embedded again (S3-82)
 	Dimensions  int      `json:"dimensions"` // elements of an embedding
 	Pattern     Pattern  `json:"pattern"`    // paths of the own events that are entries
 	TopK        int      `json:"top_k"`      // neighbours that an own entry is compared with; 0: none
 	ReviewAbove float64  `json:"review_above"`
-	Lease       Duration `json:"lease"`        // of a claimed job
-	MaxAttempts int      `json:"max_attempts"` // of a job, until it has failed
+	Lease       Duration `json:"lease"`        // lease of a claimed job
+	MaxAttempts int      `json:"max_attempts"` // number of attempts after which a job has failed
 
 	// Set by the server.
 	Revision  uint64    `json:"revision"`
@@ -25,17 +25,17 @@ type Enrichment struct {
 	UpdatedBy string    `json:"updated_by"`
 }
 
-// EnrichmentStatus is what a replica has of the entries of a namespace in memory.
+// EnrichmentStatus describes the entries of a namespace that a replica has in memory.
 type EnrichmentStatus struct {
 	Entries     int    `json:"entries"`                 // in memory
-	Embedded    int    `json:"embedded"`                // of these, with an embedding of the present model and content
-	NotHeld     int    `json:"not_held"`                // entries without room
+	Embedded    int    `json:"embedded"`                // entries in memory with an embedding of the current model and content
+	NotHeld     int    `json:"not_held"`                // entries for which there is no memory
 	NotHeldMore bool   `json:"not_held_more,omitempty"` // there may be more of them
 	MemoryBytes int64  `json:"memory_bytes"`
 	Problem     string `json:"problem,omitempty"` // why results are incomplete, and the remedy
 }
 
-// Defaults and bounds of an enrichment.
+// Defaults and limits of an enrichment.
 const (
 	DefaultTopK        = 5
 	DefaultReviewAbove = 0.2
@@ -50,7 +50,7 @@ const (
 	maxModel           = 256 // bytes
 )
 
-// SetDefaults sets the defaults of zero fields for which zero has no meaning.
+// SetDefaults sets the defaults of zero fields, except of those for which zero has a meaning.
 func (e *Enrichment) SetDefaults() {
 	e.Pattern = cmp.Or(e.Pattern, "/**")
 	e.Lease = cmp.Or(e.Lease, defaultJobLease)
@@ -69,7 +69,7 @@ func (e *Enrichment) Validate() error {
 		return Errorf(InvalidRequest, "dimensions %d: use 1 to %d", e.Dimensions, MaxDimensions).With("field", "dimensions")
 	case e.TopK < 0 || e.TopK > MaxTopK:
 		return Errorf(InvalidRequest, "top_k %d: use 0 to %d", e.TopK, MaxTopK).With("field", "top_k")
-	case !(e.ReviewAbove >= 0 && e.ReviewAbove <= 1): // not a number, too
+	case !(e.ReviewAbove >= 0 && e.ReviewAbove <= 1): // also refuses NaN
 		return Errorf(InvalidRequest, "review_above %v: use 0 to 1", e.ReviewAbove).With("field", "review_above")
 	case e.Lease < minJobLease || e.Lease > maxJobLease:
 		return Errorf(InvalidRequest, "lease %s: use %s to %s", e.Lease, minJobLease, maxJobLease).With("field", "lease")
@@ -102,7 +102,7 @@ func (t JobType) Priority() int {
 	return 0
 }
 
-// ParseJobType returns the kind with a name. Code InvalidRequest.
+// ParseJobType returns the kind with a name. Code InvalidRequest if there is none.
 func ParseJobType(name string) (JobType, error) {
 	if t := JobType(name); t.Priority() > 0 {
 		return t, nil
@@ -110,14 +110,14 @@ func ParseJobType(name string) (JobType, error) {
 	return "", Errorf(InvalidRequest, "type %q: use embed, embed_mirrored or compare", clip(name)).With("field", "type")
 }
 
-// JobState is the state of a job that has not succeeded.
+// JobState is the state of a job.
 type JobState string
 
-// The states of jobs. A job that has succeeded is no job any more: its result is there.
+// The states of jobs. A job that has succeeded no longer exists; only its result does.
 const (
 	JobPending JobState = "pending" // waits for a worker, or for its next attempt
-	JobClaimed JobState = "claimed" // a worker has it
-	JobFailed  JobState = "failed"  // is not tried again by itself
+	JobClaimed JobState = "claimed" // a worker has claimed it
+	JobFailed  JobState = "failed"  // is not tried again unless requested
 )
 
 // The sources of entries.
@@ -143,26 +143,26 @@ type Job struct {
 	Model      string     `json:"model"`
 	Entry      EntryRef   `json:"entry"`
 	Attempts   int        `json:"attempts"`
-	Error      string     `json:"error,omitempty"` // of the last attempt
+	Error      string     `json:"error,omitempty"` // error of the last attempt
 	NotBefore  *time.Time `json:"not_before,omitempty"`
 	Worker     string     `json:"worker,omitempty"`
 	Generation uint64     `json:"generation,omitempty"` // number of claims
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 
-	// Of a comparison.
+	// Against is only for a comparison, as are the next two fields.
 	Against        *EntryRef `json:"against,omitempty"`
 	CrossBoundary  bool      `json:"cross_boundary,omitempty"`  // against a mirrored entry
 	DiscountFactor float64   `json:"discount_factor,omitempty"` // S3-87, S3-89
 }
 
-// ClaimedJob is a job in the hands of a worker, with what it needs for the work.
+// ClaimedJob is a job that a worker has claimed, with the data that the worker needs.
 type ClaimedJob struct {
 	Job
 
-	Token    string        `json:"token"`        // proves the claim until another one
-	LeaseTTL int64         `json:"lease_ttl_ms"` // until the next renewal
+	Token    string        `json:"token"`        // proves the claim; the next claim makes it invalid
+	LeaseTTL int64         `json:"lease_ttl_ms"` // time left to renew the claim
 	Item     *MirroredItem `json:"item"`
-	With     *MirroredItem `json:"against_item,omitempty"` // of a comparison
+	With     *MirroredItem `json:"against_item,omitempty"` // only for a comparison
 }
 
 // JobResult is the result of a job: an embedding, or a comparison.
@@ -171,7 +171,7 @@ type JobResult struct {
 	Comparison json.RawMessage `json:"comparison,omitempty"` // an object with "friction", 0 to 1
 }
 
-// Neighbour is a result of a search, the entry with its similarity (S3-80, S3-115).
+// Neighbour is a result of a search: an entry with its similarity (S3-80, S3-115).
 type Neighbour struct {
 	Similarity float64      `json:"similarity"` // cosine, -1 to 1
 	Item       MirroredItem `json:"item"`
@@ -184,18 +184,19 @@ type Comparison struct {
 	EffectiveFriction float64         `json:"effective_friction"`
 	DiscountFactor    float64         `json:"discount_factor"`
 	Similarity        float64         `json:"similarity"`
-	Superseded        bool            `json:"superseded,omitempty"` // of an earlier content of the entry
+	Superseded        bool            `json:"superseded,omitempty"` // compares an earlier content of the entry
 	ComparedAt        time.Time       `json:"compared_at"`
 }
 
-// Effective returns the friction that counts: that of a mirrored entry is discounted (S3-91).
+// Effective returns the effective friction: the friction against a mirrored entry is discounted
+// (S3-91).
 func Effective(friction, discount float64) float64 { return friction * discount }
 
-// Review sums up the comparisons of the present content of an entry.
+// Review summarizes the comparisons of the current content of an entry.
 type Review struct {
 	Entry               string    `json:"entry"`
 	Path                Path      `json:"path"`
-	Label               *Label    `json:"label,omitempty"` // of the namespace: a contradiction is as secret as it (S3-139)
+	Label               *Label    `json:"label,omitempty"` // label of the namespace: a contradiction is equally secret (S3-139)
 	ExpectedComparisons int       `json:"expected_comparisons"`
 	Comparisons         int       `json:"completed_comparisons"`
 	MaxFriction         *float64  `json:"max_friction"` // nil: nothing was compared
@@ -203,8 +204,8 @@ type Review struct {
 	At                  time.Time `json:"updated_at,omitzero"`
 }
 
-// CheckFriction returns the friction of a comparison. Code InvalidRequest unless it is an object with a
-// friction of 0 to 1.
+// CheckFriction returns the friction of a comparison. Code InvalidRequest unless the comparison is
+// an object with a friction of 0 to 1.
 func CheckFriction(comparison []byte) (float64, error) {
 	var is struct {
 		Friction *float64 `json:"friction"`

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Level is a sensitivity level; the zero Level is PUBLIC. In JSON it is its name.
+// Level is a sensitivity level; the zero Level is PUBLIC. JSON has its name.
 type Level uint8
 
 // The levels, ascending.
@@ -55,7 +55,7 @@ type Label struct {
 	Compartments []string `json:"compartments"` // ascending, without duplicates
 }
 
-// MarshalJSON writes a label without compartments with an empty list.
+// MarshalJSON returns the label as JSON, with an empty list if there are no compartments.
 func (l Label) MarshalJSON() ([]byte, error) {
 	type bare Label
 	if l.Compartments == nil {
@@ -83,8 +83,8 @@ func (l *Label) Check() error {
 	return nil
 }
 
-// Dominates reports whether a clearance l permits access to label m: l's level is no lower, and l
-// includes every compartment of m.
+// Dominates reports whether a clearance l permits access to label m: the level of l is not lower,
+// and l includes every compartment of m.
 func (l Label) Dominates(m Label) bool {
 	if l.Level < m.Level {
 		return false
@@ -97,12 +97,12 @@ func (l Label) Dominates(m Label) bool {
 	return true
 }
 
-// Public reports whether the label permits access to every principal.
+// Public reports whether the label permits access by every principal.
 func (l Label) Public() bool { return l.Level == LevelPublic && len(l.Compartments) == 0 }
 
-// AttributeClassification is the CloudEvents extension attribute with which an event raises the
-// label of its namespace: a level, or a level, "/" and comma-separated compartments:
-// "SECRET/finance,legal".
+// AttributeClassification is the extension attribute with which an event raises its label above
+// that of its namespace. Its value is a level, or a level, "/" and comma-separated compartments,
+// such as "SECRET/finance,legal".
 const AttributeClassification = "dataclassification"
 
 // ParseClassification returns the label of an event's attribute. Code InvalidRequest if it is

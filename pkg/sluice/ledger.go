@@ -8,7 +8,7 @@ import (
 // ActorSystem is the actor of changes made by the server itself.
 const ActorSystem = "system"
 
-// Actions of the ledger. They are data: "kind.verb", and more kinds may come.
+// Actions of the ledger, in the form "kind.verb". Later releases may add kinds.
 const (
 	ActionSubscriptionCreate  = "subscription.create"
 	ActionSubscriptionUpdate  = "subscription.update"
@@ -42,11 +42,11 @@ const (
 	ActionReplayStart         = "replay.start" // including redrives
 	ActionReplayCancel        = "replay.cancel"
 	ActionDeadLetterDiscard   = "dead_letter.discard"
-	ActionProducerMark        = "producer.mark"  // as unsafe
-	ActionProducerClear       = "producer.clear" // of that mark
-	ActionDeliveryRetry       = "delivery.retry" // of the head of a held lane, or of all parked lanes
+	ActionProducerMark        = "producer.mark"  // marks a producer as unsafe
+	ActionProducerClear       = "producer.clear" // removes the mark
+	ActionDeliveryRetry       = "delivery.retry" // the head of a held lane, or all parked lanes
 	ActionSubscriptionProbe   = "subscription.probe"
-	ActionDeliveryDiscard     = "delivery.discard" // the same
+	ActionDeliveryDiscard     = "delivery.discard" // the head of a held lane
 	ActionGrantIssue          = "grant.issue"
 	ActionGrantRenew          = "grant.renew"
 	ActionGrantRevoke         = "grant.revoke"
@@ -81,21 +81,21 @@ const (
 	ChangeFailed LedgerOutcome = "failed"
 )
 
-// LedgerEntry records an actor's change of a resource. It is written before the change is made; if
-// the change then fails, a second entry records that and names the first.
+// LedgerEntry records an actor's change of a resource. The server writes it before it makes the
+// change. If the change then fails, a second entry records the failure and names the first.
 type LedgerEntry struct {
 	ID    string    `json:"id"`
 	Seq   uint64    `json:"seq"` // sequence in the ledger
 	At    time.Time `json:"at"`
 	Actor string    `json:"actor"`
-	// Grant of the change; "" for root and the server itself.
+	// Grant is the grant of the change; "" for root and the server itself.
 	Grant     string `json:"grant,omitempty"`
 	Action    string `json:"action"`
 	Namespace string `json:"namespace,omitempty"`
 	Resource  string `json:"resource"` // ID or name; the action implies its kind
-	// Previous values of the changed fields; absent on creation.
+	// Old holds the previous values of the changed fields; absent on creation.
 	Old json.RawMessage `json:"old,omitempty"`
-	// New values of the same fields; absent on deletion.
+	// New holds the new values of the same fields; absent on deletion.
 	New       json.RawMessage `json:"new,omitempty"`
 	RequestID string          `json:"request_id,omitempty"`
 	Outcome   LedgerOutcome   `json:"outcome"`

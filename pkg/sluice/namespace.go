@@ -17,7 +17,7 @@ type Namespace struct {
 	Retention   Retention `json:"retention"`
 	DedupWindow Duration  `json:"dedup_window"`
 	Quota       Quota     `json:"quota"`
-	// In requests and responses; stored with the permissions.
+	// Label is in requests and responses. It is stored with the permissions.
 	Label     *Label    `json:"label,omitempty"`
 	Catalogue Catalogue `json:"catalogue"` // "": open
 	Revision  uint64    `json:"revision"`
@@ -35,7 +35,7 @@ type Retention struct {
 // limit.
 type Quota struct {
 	EventsPerSecond float64 `json:"events_per_second"`
-	Burst           int     `json:"burst"`            // events at once; 0: the number per second
+	Burst           int     `json:"burst"`            // number of events at once; 0: the number per second
 	BytesPerSecond  int64   `json:"bytes_per_second"` // bytes of request bodies; also the burst
 }
 
@@ -78,8 +78,8 @@ type Usage struct {
 }
 
 // CheckNamespaceName returns an error (InvalidRequest) unless name is 1 to 63 characters of a–z,
-// 0–9, "_" and "-", starting with a letter or digit: it is a subject token and part of a stream's
-// name.
+// 0–9, "_" and "-", starting with a letter or digit, because it is a subject token and part of a
+// stream's name.
 func CheckNamespaceName(name string) error {
 	ok := name != "" && len(name) <= 63 && name[0] != '-' && name[0] != '_' &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""

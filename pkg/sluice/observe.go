@@ -24,8 +24,8 @@ const (
 	DepthFull    Depth = "full"    // attributes, and all data
 )
 
-// ParseDepth returns the depth with a name; "" is catalog, and the names of S3 ("claims", "entries")
-// are those of summary and full. Code InvalidRequest.
+// ParseDepth returns the depth with a name; "" means catalog, and S3's names "claims" and "entries"
+// mean summary and full. Code InvalidRequest for any other name.
 func ParseDepth(name string) (Depth, error) {
 	switch Depth(name) {
 	case "", DepthCatalog:
@@ -60,20 +60,20 @@ const (
 	OpDelete ChangeOp = "delete" // an event was erased
 )
 
-// RevisionOf is the extension attribute with the id of the event that an event replaces (S3-59).
+// RevisionOf is the extension attribute with the ID of the event that an event replaces (S3-59).
 const RevisionOf = "revisionof"
 
-// Change is one entry of the log as another namespace follows it.
+// Change is one entry of the log in the form in which another namespace follows it.
 type Change struct {
 	Op ChangeOp
-	// The event. Of a deletion it has Seq, the place of the deletion in the log, the erased event's ID,
-	// and the ID of its original if it was a revision.
+	// Event is the event. For a deletion, it has only Seq, which is the position of the deletion in
+	// the log, the erased event's ID, and the ID of its original if it was a revision.
 	Event Event
-	// Of a deletion: the sequence that the erased event had; 0: unknown.
+	// ErasedSeq, for a deletion, is the sequence that the erased event had; 0: unknown.
 	ErasedSeq uint64
 }
 
-// Key returns the id of the entry that the change is about: a revision is about its original.
+// Key returns the ID of the entry that the change is about. For a revision, that is its original.
 func (c *Change) Key() string {
 	if of := c.Event.Extensions[RevisionOf]; of != "" {
 		return of
@@ -81,7 +81,7 @@ func (c *Change) Key() string {
 	return c.Event.ID
 }
 
-// ChangeOf returns the change that a stored event is.
+// ChangeOf returns a stored event as a change.
 func ChangeOf(e Event) Change {
 	if e.Extensions[RevisionOf] != "" {
 		return Change{Op: OpRevise, Event: e}
@@ -89,16 +89,16 @@ func ChangeOf(e Event) Change {
 	return Change{Op: OpWrite, Event: e}
 }
 
-// MarshalJSON returns {"op","seq","id"} and, except of a deletion, {"path","type","time","source"},
-// with "revision_of", "subject", "dataschema", "datacontenttype", "extensions" and "data" or
-// "data_base64" if the event has them. JSON data is copied byte for byte; white space around it is in
-// "data_before" and "data_after".
+// MarshalJSON returns an object with "op", "seq" and "id" and, unless it is a deletion, "path",
+// "type", "time" and "source", and also "revision_of", "subject", "dataschema", "datacontenttype",
+// "extensions" and "data" or "data_base64" if the event has them. JSON data is copied byte for
+// byte; white space around it is in "data_before" and "data_after".
 func (c Change) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil), nil }
 
 // AppendJSON appends the form that MarshalJSON returns.
 func (c *Change) AppendJSON(b []byte) []byte { return c.appendObject(b, "source") }
 
-// appendObject appends the change as an object, with the event's source under a name.
+// appendObject appends the change as an object, with the event's source under the given name.
 func (c *Change) appendObject(b []byte, source string) []byte {
 	e := &c.Event
 	b = append(slices.Grow(b, len(e.Data)+512), `{"op":"`...)
@@ -137,8 +137,8 @@ func (c *Change) appendObject(b []byte, source string) []byte {
 // jsonSpace is the white space of JSON.
 const jsonSpace = " \t\r\n"
 
-// appendExactData appends the event's data as members of an object from which it is read byte for byte. JSON that not every
-// parser reads is "data_base64".
+// appendExactData appends the event's data as members of an object, from which a reader gets it
+// byte for byte. JSON that not every parser can read becomes "data_base64".
 func (e *Event) appendExactData(b []byte) []byte {
 	data := e.JSONData()
 	switch {
@@ -162,10 +162,11 @@ func (e *Event) appendExactData(b []byte) []byte {
 	return b
 }
 
-// maxDataDepth is how deep data may nest in the list of a page: a reader of pages admits 1,000 levels.
+// maxDataDepth is how deep data may nest in the list of a page, because readers of pages allow
+// 1,000 levels.
 const maxDataDepth = 900
 
-// nestsDeep reports whether JSON has more levels than the data of a page may have.
+// nestsDeep reports whether JSON has more levels than maxDataDepth.
 func nestsDeep(data []byte) bool {
 	if bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) <= maxDataDepth {
 		return false
@@ -189,7 +190,7 @@ func nestsDeep(data []byte) bool {
 	return false
 }
 
-// occurred returns the event's time, or else when it was stored.
+// occurred returns the event's time or, without one, when it was stored.
 func (e *Event) occurred() time.Time {
 	if e.Time.IsZero() {
 		return e.Stored
@@ -197,7 +198,7 @@ func (e *Event) occurred() time.Time {
 	return e.Time
 }
 
-// appendExtensions appends the extensions, without that which says what an event revises, as a member.
+// appendExtensions appends the extensions, without RevisionOf, as a member.
 func appendExtensions(b []byte, extensions map[string]string) []byte {
 	first := true
 	names := slices.AppendSeq(make([]string, 0, 8), maps.Keys(extensions))
@@ -275,8 +276,8 @@ func (c *Change) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Hop is a log that content of a namespace has passed: one that the namespace mirrors, or one that
-// such a log mirrors (S3-119, S3-120).
+// Hop is a log that content of a namespace has passed through: one that the namespace mirrors,
+// directly or through other mirrors (S3-119, S3-120).
 type Hop struct {
 	Incarnation string `json:"incarnation"`
 	Hops        int    `json:"hops"` // mirrors between that log and this one, from 1
@@ -287,19 +288,21 @@ const MaxMirrorHops = 8
 
 // ObservePage is a page of the changes of a namespace (S3-40, S3-117).
 type ObservePage struct {
-	Incarnation string `json:"incarnation"` // random id of the log, made with it
+	Incarnation string `json:"incarnation"` // random ID of the log, created with it
 	FirstSeq    uint64 `json:"first_seq"`   // of the first stored event
-	LastSeq     uint64 `json:"last_seq"`    // of the last one; 0: there was none yet
-	// Up to here the page has every change that the caller may read; the next page begins behind it.
+	LastSeq     uint64 `json:"last_seq"`    // of the last one; 0: there has been none
+	// ThroughSeq is the sequence up to which the page has every change that the caller may read.
+	// The next page begins after it.
 	ThroughSeq uint64 `json:"through_seq"`
-	HasMore    bool   `json:"has_more"` // there are changes behind ThroughSeq
-	// Tags of the messages at the sequence that the caller named and at ThroughSeq; "" if none is stored
-	// there. A caller whose last ThroughTag is another one than SinceTag reads another log than before.
+	HasMore    bool   `json:"has_more"` // there are changes after ThroughSeq
+	// SinceTag and ThroughTag are tags of the messages at the sequence that the caller named and at
+	// ThroughSeq; "" if no message is stored there. If SinceTag differs from a caller's last
+	// ThroughTag, the caller reads another log than before.
 	SinceTag   string   `json:"since_tag,omitempty"`
 	ThroughTag string   `json:"through_tag,omitempty"`
 	Label      Label    `json:"label"`          // of the namespace
-	Passed     []Hop    `json:"passed"`         // logs whose content the namespace has in mirrors
-	Items      []Change `json:"items"`          // ascending, at most as many as asked for
+	Passed     []Hop    `json:"passed"`         // logs whose content is in the namespace's mirrors
+	Items      []Change `json:"items"`          // ascending, at most as many as requested
 	Lost       []Gap    `json:"lost,omitempty"` // ranges in (since, ThroughSeq] that are lost to damage
 }
 
@@ -311,7 +314,7 @@ func (p ObservePage) AppendJSON(b []byte) ([]byte, error) {
 	head, err := json.Marshal(struct {
 		ObservePage
 
-		Items *struct{} `json:"items,omitempty"` // in place of the page's
+		Items *struct{} `json:"items,omitempty"` // hides the items of the page
 	}{ObservePage: p})
 	if err != nil {
 		return nil, fmt.Errorf("page of changes: %w", err)

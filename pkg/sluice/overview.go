@@ -2,7 +2,8 @@ package sluice
 
 import "time"
 
-// Overview sums up the subscriptions that its reader manages. What the reader may not see is absent.
+// Overview summarizes the subscriptions that the caller manages. Fields that the caller may not see
+// are absent.
 type Overview struct {
 	At       time.Time       `json:"at"`
 	Oldest   *Undelivered    `json:"oldest_undelivered,omitempty"` // absent: no event waits
@@ -15,7 +16,7 @@ type Overview struct {
 	Breakers      OverviewBreakers  `json:"breakers"`
 	Lanes         OverviewLanes     `json:"lanes"`
 	DeadLetters   OverviewDead      `json:"dead_letters"`
-	Replays       int               `json:"replays"` // under way
+	Replays       int               `json:"replays"` // number in progress
 	Consumers     map[WakeState]int `json:"wake_consumers"`
 
 	Server *OverviewServer `json:"server,omitempty"` // for admins of the server
@@ -30,21 +31,21 @@ type Undelivered struct {
 	Namespace    string    `json:"namespace"`
 }
 
-// OverviewBacklog is the number of undelivered events.
+// OverviewBacklog counts the undelivered events.
 type OverviewBacklog struct {
-	Events uint64 `json:"events"` // of a parked lane at least one
-	// Every subscription with a sign of waiting events was counted lately.
+	Events uint64 `json:"events"` // counts at least one per parked lane
+	// Complete: every subscription that seems to have waiting events was counted recently.
 	Complete bool `json:"complete"`
 }
 
-// OverviewRates are attempts per second of the last minute that all replicas have told of.
+// OverviewRates are attempts per second of the last minute that all replicas have reported.
 type OverviewRates struct {
 	Minute     time.Time `json:"minute"`
 	Attempts   float64   `json:"attempts_per_second"`
 	Deliveries float64   `json:"deliveries_per_second"`
 }
 
-// OverviewHour is the attempts of the last hour, to within five minutes.
+// OverviewHour summarizes the attempts of the last hour, to within five minutes.
 type OverviewHour struct {
 	Delivered uint64                  `json:"delivered"`
 	Failed    uint64                  `json:"failed"`
@@ -54,27 +55,27 @@ type OverviewHour struct {
 	P99       *float64                `json:"p99_ms,omitempty"`
 }
 
-// MinuteOf is the attempts of a minute.
+// MinuteOf summarizes the attempts of a minute.
 type MinuteOf struct {
 	At        time.Time `json:"at"`
 	Delivered uint64    `json:"delivered"`
 	Failed    uint64    `json:"failed"`
 }
 
-// OverviewBreakers is the number of breakers that are not closed.
+// OverviewBreakers counts the breakers that are not closed.
 type OverviewBreakers struct {
 	Open     int `json:"open"`
 	HalfOpen int `json:"half_open"`
 }
 
-// OverviewLanes is the number of parked lanes.
+// OverviewLanes counts the parked lanes.
 type OverviewLanes struct {
 	Parked int `json:"parked"`
-	Held   int `json:"held"`        // among them
-	Due    int `json:"due_in_hour"` // among them, those with an attempt in the next hour
+	Held   int `json:"held"`        // parked lanes that are held
+	Due    int `json:"due_in_hour"` // parked lanes with an attempt in the next hour
 }
 
-// OverviewDead is the number of dead letters.
+// OverviewDead counts the dead letters.
 type OverviewDead struct {
 	Total    uint64            `json:"total"`
 	ByReason map[Reason]uint64 `json:"by_reason,omitempty"` // absent without any, and with more than 10,000 on the server
@@ -84,7 +85,7 @@ type OverviewDead struct {
 // OverviewServer is the state of the server, for its admins.
 type OverviewServer struct {
 	Version  string            `json:"version"`
-	Feeds    int               `json:"feeds"` // connected, at all replicas
+	Feeds    int               `json:"feeds"` // connected feeds at all replicas
 	Storage  Storage           `json:"storage"`
 	Replicas []OverviewReplica `json:"replicas"`
 }
@@ -93,7 +94,7 @@ type OverviewServer struct {
 type OverviewReplica struct {
 	ID      string    `json:"id"`
 	Version string    `json:"version"`
-	Leases  int       `json:"leases"` // parts of the subscriptions that it serves
+	Leases  int       `json:"leases"` // number of shards of subscriptions that it serves
 	Feeds   int       `json:"feeds"`
 	SeenAt  time.Time `json:"seen_at"`
 }

@@ -45,7 +45,7 @@ func StoredPath(s string) (Path, error) {
 // Segments returns the path's segments, without the leading slash.
 func (p Path) Segments() []string { return strings.Split(string(p[1:]), "/") }
 
-// Reserved reports whether the first segment starts with "_sys" or "$": only the server writes such
+// Reserved reports whether the first segment starts with "_sys" or "$". Only the server writes such
 // paths.
 func (p Path) Reserved() bool {
 	return strings.HasPrefix(string(p), "/_sys") || strings.HasPrefix(string(p), "/$")
@@ -59,7 +59,7 @@ func (p Path) CheckReserved() error {
 	return nil
 }
 
-// Dotted reports whether a segment is "." or "..", literally or as %2e: HTTP clients resolve such
+// Dotted reports whether a segment is "." or "..", literally or as %2e. HTTP clients resolve such
 // segments and would request a different path (WHATWG URL, 4.1).
 func (p Path) Dotted() bool {
 	if !strings.Contains(string(p), "/.") && !strings.Contains(string(p), "/%2") {
@@ -97,8 +97,8 @@ func checkForm(what, s string) error {
 	return nil
 }
 
-// instead returns advice on a path or pattern without a leading slash, for the end of a message: in
-// Sluice's form if it is in that of NATS.
+// instead returns advice on a path or pattern without a leading slash, for the end of a message. If
+// the text is in the form of NATS, the advice has it in Sluice's form.
 func instead(what, s string) string {
 	slashed := "/" + strings.TrimPrefix(s, "/")
 	switch {

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Pattern is a glob over paths (S1-21…26): "*" matches exactly one segment, "**" zero or more,
-// everything else itself. A wildcard as the first segment matches no system path (decision 0007);
-// to match system paths, spell out the first segment.
+// Pattern is a glob over paths (S1-21…26): "*" matches exactly one segment, "**" matches zero or
+// more, and every other segment matches itself. A wildcard as the first segment matches no system
+// path (decision 0007); a pattern for system paths must spell out the first segment.
 type Pattern string
 
-// ParsePattern parses a pattern; "%2A" becomes "*" (S1-25), and "**/**" the equivalent "**". Code
-// InvalidRequest if s breaks a rule of paths or has "*" as part of a segment.
+// ParsePattern parses a pattern. It replaces "%2A" by "*" (S1-25), and "**/**" by the equivalent
+// "**". Code InvalidRequest if s breaks a rule of paths or has "*" as part of a segment.
 func ParsePattern(s string) (Pattern, error) {
 	p, err := storedPattern(s)
 	if err == nil {
@@ -23,7 +23,8 @@ func ParsePattern(s string) (Pattern, error) {
 	return p, nil
 }
 
-// storedPattern is ParsePattern for patterns that an earlier release accepted: see StoredPath.
+// storedPattern is ParsePattern for patterns that an earlier release may have accepted (see
+// StoredPath).
 func storedPattern(s string) (Pattern, error) {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "%2A", "*"), "%2a", "*")
 	if err := checkForm("pattern", s); err != nil {
@@ -85,8 +86,8 @@ func (p Pattern) Match(path Path) bool {
 	return true
 }
 
-// segment returns the segment of s at a byte offset, and the offset of the next one: beyond the end
-// of s after the last.
+// segment returns the segment of s at a byte offset, and the offset of the next segment, which is
+// beyond the end of s after the last one.
 func segment(s string, at int) (string, int) {
 	for i := at; i < len(s); i++ {
 		if s[i] == '/' {

@@ -20,7 +20,7 @@ const (
 	EnvelopeFact        Envelope = "fact"               // S0-30…38
 	EnvelopeAttempt     Envelope = "attempt"            // S4-54…57
 	EnvelopeRaw         Envelope = "raw"                // the data as published
-	EnvelopeTemplate    Envelope = "template"           // what policy.body yields
+	EnvelopeTemplate    Envelope = "template"           // the result of policy.body
 	EnvelopeNotice      Envelope = "notice"             // mode wake: S1's notice, without data
 )
 
@@ -36,7 +36,7 @@ const (
 	SchemeMessage  Scheme = "rfc9421"  // HTTP Message Signatures, Ed25519
 )
 
-// OnGone is the effect of a 410 response.
+// OnGone determines the effect of a 410 response.
 type OnGone string
 
 // The effects of a 410.
@@ -45,7 +45,7 @@ const (
 	GoneRetries OnGone = "retry"
 )
 
-// OnDead is the effect of a delivery that failed for good on its lane.
+// OnDead determines what a delivery that failed for good does to its lane.
 type OnDead string
 
 // The effects of a failed delivery.
@@ -78,9 +78,9 @@ type Policy struct {
 	Signature    Signature `json:"signature"`
 	OnGone       OnGone    `json:"on_gone"`
 	OnDead       OnDead    `json:"on_dead"`
-	DisableAfter Duration  `json:"disable_after"` // of continuous failure
-	// Dedicated gives the subscription a durable consumer of its own where others of its namespace
-	// share one reader of the log.
+	DisableAfter Duration  `json:"disable_after"` // duration of continuous failure
+	// Dedicated gives the subscription its own durable consumer, even if other subscriptions of its
+	// namespace share one reader of the log.
 	Dedicated bool `json:"dedicated"`
 	// Batch sends several events in one request; zero: each has its own.
 	Batch Batch `json:"batch,omitzero"`
@@ -90,29 +90,30 @@ type Policy struct {
 	Body *Body `json:"body,omitempty"` // for the envelope template
 }
 
-// Debounce sends the latest event of a path in place of all that wait, once no event came for a time. The ordering is
-// OrderByPath. Replays send each event.
+// Debounce sends only the latest of the waiting events of a path, once no event has arrived for a
+// time. The ordering must be OrderByPath. Replays send each event.
 type Debounce struct {
 	Quiet Duration `json:"quiet"`         // time without an event on the path
-	Max   Duration `json:"max,omitempty"` // since the first that waits, at most; 0: no limit
+	Max   Duration `json:"max,omitempty"` // maximum time since the first waiting event; 0: no limit
 }
 
-// Batch sends up to Max events in one request, as a CloudEvents batch. The ordering is OrderAll: a batch
-// has the next events of the subscription, in the order of the log.
+// Batch sends up to Max events in one request, as a CloudEvents batch. The ordering must be
+// OrderAll: a batch has the next events of the subscription, in the order of the log.
 type Batch struct {
 	Max int `json:"max"` // events
-	// How long an event waits for more at most; 0: a batch has those that are there.
+	// Wait is how long an event waits for more events at most; 0: a batch has the events that are
+	// available.
 	Wait Duration `json:"wait,omitempty"`
 }
 
-// MaxPending returns the maximum number of events that are handed out and not acknowledged: a batch gathers while
-// another is sent.
+// MaxPending returns the maximum number of events that are fetched and not acknowledged. It is
+// twice the size of a batch, because one batch is collected while another is sent.
 func (p *Policy) MaxPending() int { return max(p.Window, 2*p.Batch.Max) }
 
 // Retry is a retry schedule: a preset, or custom steps.
 type Retry struct {
 	Preset Preset `json:"preset"`
-	// Custom: delays after attempt 1, 2, …; the last repeats.
+	// Steps, for custom, are the delays after attempts 1, 2, …; the last one repeats.
 	Steps       []Duration `json:"steps,omitempty"`
 	MaxAttempts int        `json:"max_attempts,omitempty"` // custom: including the first
 	Jitter      float64    `json:"jitter,omitempty"`       // custom: 0.2 means ±20 %
@@ -123,7 +124,8 @@ type Retry struct {
 type Rate struct {
 	PerSecond float64 `json:"per_second"`
 	PerMinute float64 `json:"per_minute,omitempty"`
-	// Key has subscriptions of the same principal, namespace and limits share one rate on each replica.
+	// Key makes subscriptions with the same key, principal, namespace and limits share one rate on
+	// each replica.
 	Key string `json:"key,omitempty"`
 }
 

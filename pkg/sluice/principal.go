@@ -9,8 +9,8 @@ import (
 // "root" and "system".
 type Principal string
 
-// The reserved principals. Root is the holder of the root token, with all permissions. System is
-// the server itself. Anonymous is a caller without credentials, where that is allowed.
+// The reserved principals. Root is the holder of the root token, and has all permissions. System is
+// the server itself. Anonymous is a caller without credentials, where the server allows that.
 const (
 	Root      Principal = "root"
 	System    Principal = ActorSystem
@@ -28,7 +28,7 @@ const (
 	SystemPrincipal  PrincipalKind = "system"
 )
 
-// maxPrincipal limits a principal, in bytes: it is part of keys.
+// maxPrincipal limits the size of a principal in bytes, because principals are part of keys.
 const maxPrincipal = 128
 
 // ParsePrincipal parses a principal that can hold grants. Code InvalidRequest unless it is a kind,
@@ -71,11 +71,12 @@ func (p Principal) Kind() PrincipalKind {
 type Caller struct {
 	Principal Principal
 	Grant     string // ID; "" for root and system
-	// Lasting is the grant that a session of the portal derives from; "": Grant is no session.
+	// Lasting is the grant that a session of the portal derives from; "": Grant is not a session.
 	Lasting string
 }
 
-// Binding returns the grant that the caller's creations depend on: they outlast a session.
+// Binding returns the grant that the resources created by the caller depend on. They outlast a
+// session.
 func (c Caller) Binding() string { return cmp.Or(c.Lasting, c.Grant) }
 
 // Unbounded reports whether the caller acts without a grant.

@@ -32,8 +32,8 @@ func (e Endpoint) String() string {
 	return HideURL(e.URL) + " [" + strings.Join(names, " ") + "]"
 }
 
-// HideURL returns the scheme and host of an endpoint's URL, because many receivers take a secret in
-// path, query or user. The hidden part is written "/***".
+// HideURL returns the scheme and host of an endpoint's URL, followed by "/***" for the hidden part.
+// Many receivers expect a secret in the path, the query or the user.
 func HideURL(address string) string {
 	u, err := url.Parse(address)
 	switch {
@@ -47,7 +47,7 @@ func HideURL(address string) string {
 	return u.Scheme + "://" + u.Host + hiddenPath
 }
 
-// IsHidden reports whether an endpoint's URL is one that HideURL returned, with a hidden part.
+// IsHidden reports whether HideURL has hidden a part of an endpoint's URL.
 func IsHidden(address string) bool { return strings.HasSuffix(address, hidden) }
 
 // hiddenPath replaces the hidden part of a URL.

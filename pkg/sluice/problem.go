@@ -11,9 +11,9 @@ type ProblemState string
 // The states.
 const (
 	ProblemOpen         ProblemState = "open"
-	ProblemAcknowledged ProblemState = "acknowledged" // an operator has taken note of it
-	ProblemIgnored      ProblemState = "ignored"      // it stays so if it occurs again
-	ProblemResolved     ProblemState = "resolved"     // by itself
+	ProblemAcknowledged ProblemState = "acknowledged" // an operator has acknowledged it
+	ProblemIgnored      ProblemState = "ignored"      // it stays ignored if it occurs again
+	ProblemResolved     ProblemState = "resolved"     // the failures ended
 )
 
 // ProblemStates returns all states, in the order of lists.
@@ -21,7 +21,7 @@ func ProblemStates() []ProblemState {
 	return []ProblemState{ProblemOpen, ProblemAcknowledged, ProblemIgnored, ProblemResolved}
 }
 
-// ProblemAct is a request that may help.
+// ProblemAct is a request that may solve a problem.
 type ProblemAct string
 
 // The acts.
@@ -35,9 +35,9 @@ const (
 	ActSeek    ProblemAct = "seek"    // POST /v1/subscriptions/{id}/seek
 )
 
-// Problem is the failures of a subscription of one class.
+// Problem summarizes the failures of one class of a subscription.
 type Problem struct {
-	ID           string       `json:"id"` // of the subscription and the class
+	ID           string       `json:"id"` // made of the subscription and the class
 	Subscription string       `json:"subscription"`
 	Namespace    string       `json:"namespace"`
 	Class        FailureClass `json:"class"`
@@ -47,7 +47,7 @@ type Problem struct {
 	LastAt     time.Time  `json:"last_at"`
 	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
 
-	Events   uint64 `json:"events"` // that failed since; estimates, exact for few
+	Events   uint64 `json:"events"` // failed since then; an estimate, exact if few
 	Paths    uint64 `json:"paths"`
 	Attempts uint64 `json:"attempts"`
 
@@ -55,8 +55,8 @@ type Problem struct {
 	Answer        string     `json:"answer,omitempty"` // the beginning of the last response, for the owner of the subscription
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 
-	Sentence string       `json:"sentence"`       // what it means, and the remedy
-	Acts     []ProblemAct `json:"acts,omitempty"` // that may help
+	Sentence string       `json:"sentence"`       // what the problem means, and the remedy
+	Acts     []ProblemAct `json:"acts,omitempty"` // acts that may help
 
 	Note      string     `json:"note,omitempty"`
 	ChangedBy string     `json:"changed_by,omitempty"` // the last change of the state or the note
@@ -69,10 +69,10 @@ type ProblemChange struct {
 	Note  *string      `json:"note,omitempty"`  // nil: unchanged
 }
 
-// maxProblemNote limits a note.
+// maxProblemNote limits the size of a note.
 const maxProblemNote = 1000
 
-// Validate checks a change. Code InvalidRequest.
+// Validate returns an error (InvalidRequest) unless the change is valid.
 func (c *ProblemChange) Validate() error {
 	if c.State != "" && !slices.Contains([]ProblemState{ProblemOpen, ProblemAcknowledged, ProblemIgnored}, c.State) {
 		return Errorf(InvalidRequest, "state %q: use open, acknowledged or ignored; problems are resolved by deliveries that succeed", c.State).With("field", "state")

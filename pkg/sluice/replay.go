@@ -11,12 +11,12 @@ type ReplayKind string
 // The kinds of replays.
 const (
 	ReplayRange       ReplayKind = "range"        // the events of a range of the log that match the subscription
-	ReplayDeadLetters ReplayKind = "dead_letters" // dead letters; delivered events cease to be dead letters
+	ReplayDeadLetters ReplayKind = "dead_letters" // dead letters; they are removed when their events are delivered
 	ReplayRetry       ReplayKind = "retry"        // the head of a held lane, in its lane
-	ReplayDiscard     ReplayKind = "discard"      // none: the head of a held lane becomes a dead letter
+	ReplayDiscard     ReplayKind = "discard"      // no event: the head of a held lane becomes a dead letter
 	ReplayLanes       ReplayKind = "retry_lanes"  // the heads of all parked lanes, in their lanes
-	ReplayProbe       ReplayKind = "probe"        // none: the next probe of an open breaker is due at once
-	ReplayProved      ReplayKind = "proved"       // none: a test succeeded, and counts as a successful probe
+	ReplayProbe       ReplayKind = "probe"        // no event: the next probe of an open breaker is due at once
+	ReplayProved      ReplayKind = "proved"       // no event: a test succeeded, and counts as a successful probe
 )
 
 // ReplayState is the state of a replay.
@@ -26,12 +26,12 @@ type ReplayState string
 const (
 	ReplayRunning   ReplayState = "running"
 	ReplayDone      ReplayState = "done"      // every event was settled: delivered, or failed for good
-	ReplayCancelled ReplayState = "cancelled" // by a client, or with its subscription
+	ReplayCancelled ReplayState = "cancelled" // by a client, or because its subscription ended
 )
 
-// Replay delivers a past range of a subscription's events, or its dead letters, again. It runs next
-// to live deliveries, in lanes of its own, so live and replayed events each keep their order.
-// Requests keep their original webhook-id.
+// Replay delivers a past range of a subscription's events, or its dead letters, again. It runs in
+// parallel with live deliveries, in its own lanes, so that live and replayed events each keep their
+// order. Requests keep their original webhook-id.
 type Replay struct {
 	ID           string      `json:"id"`
 	Subscription string      `json:"subscription"`
@@ -52,15 +52,18 @@ type Replay struct {
 	Rate Rate `json:"rate,omitzero"`
 
 	Next uint64 `json:"next_seq"` // every earlier event is settled or waits in a parked lane
-	// Events between From and To at the start, before the filter: an upper bound.
+	// Total is the number of events from From to To at the start, before the filter. It is an upper
+	// bound.
 	Total uint64 `json:"total"`
 	Sent  uint64 `json:"delivered"` // delivered events
 	Dead  uint64 `json:"dead"`      // events that failed for good
-	// Sequences before Next, of paths of the subscription as far as that is known, that cannot be
-	// read because the files of the log are damaged: an upper bound. Of a range only.
+	// Unreadable is an upper bound of the number of sequences before Next that cannot be read
+	// because the files of the log are damaged. Sequences whose path is known not to belong to the
+	// subscription do not count. Only for ReplayRange.
 	Unreadable uint64 `json:"unreadable,omitempty"`
 
-	// Began is the subscription's: a replay ends when the subscription moves to another position.
+	// Began is the subscription's Began at the start. A replay ends when the subscription moves to
+	// another position.
 	Began     time.Time  `json:"subscription_began"`
 	CreatedAt time.Time  `json:"created_at"`
 	CreatedBy string     `json:"created_by"`
@@ -69,7 +72,7 @@ type Replay struct {
 	Revision  uint64     `json:"revision,omitempty"`
 }
 
-// Acts reports whether the replay acts on lanes or on the breaker, instead of delivering next to the
+// Acts reports whether the replay acts on lanes or on the breaker, instead of delivering in its own
 // lanes.
 func (r *Replay) Acts() bool { return r.Kind != ReplayRange && r.Kind != ReplayDeadLetters }
 

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// maxRetryAfter is the longest delay that a header Retry-After asks for.
+// maxRetryAfter is the longest delay that RetryAfter returns.
 const maxRetryAfter = 365 * 24 * time.Hour
 
-// RetryAfter returns the delay of a Retry-After header, in seconds or as a date; 0 if it is neither
-// or over, a year at most.
+// RetryAfter returns the delay that a header Retry-After gives in seconds or as a date, a year at
+// most; 0 if the value has neither form, or is in the past.
 func RetryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)

@@ -2,7 +2,8 @@ package sluice
 
 import "time"
 
-// AttributeDeliverAt is the extension attribute for the time at which to store an event; RFC 3339.
+// AttributeDeliverAt is the extension attribute with the time at which to store an event, in RFC
+// 3339.
 const AttributeDeliverAt = "deliverat"
 
 // Claim records that a replica is storing a due event.
@@ -12,15 +13,16 @@ type Claim struct {
 	At    time.Time `json:"at"`
 	Tries int       `json:"tries"`
 
-	// When the last try failed, with nothing in flight until the next one; zero: in flight.
+	// Idle is when the last try failed, with nothing in flight until the next one; zero: a try is
+	// in flight.
 	Idle time.Time `json:"idle,omitzero"`
-	Sent bool      `json:"sent,omitempty"` // a failed try may have stored it
+	Sent bool      `json:"sent,omitempty"` // a failed try may have stored the event
 }
 
 // OutcomeCancelled is the outcome of a cancelled event.
 const OutcomeCancelled = "cancelled"
 
-// TellsDeliverAt returns the time at which the event asks to be stored, and false if it does not.
+// TellsDeliverAt returns the time at which the event is to be stored; false if the event has none.
 // Code InvalidRequest if the attribute is not a time.
 func (e *Event) TellsDeliverAt() (time.Time, bool, error) {
 	text, ok := e.Extensions[AttributeDeliverAt]

@@ -29,7 +29,7 @@ func NewSecret() (string, error) {
 }
 
 // CheckSecret returns an error unless the secret is "whsec_" and base64 of 32 to 64 bytes, or any
-// other 32 to 256 bytes. Code SecretTooShort below that (S4-58), otherwise InvalidRequest.
+// other 32 to 256 bytes. Code SecretTooShort for fewer bytes (S4-58), otherwise InvalidRequest.
 func CheckSecret(secret string) error {
 	encoded, ok := strings.CutPrefix(secret, SecretPrefix)
 	if !ok {
@@ -64,8 +64,8 @@ func (s Scheme) CheckSecret(secret string) error {
 	return nil
 }
 
-// SecretHint returns the secret's last four characters, for telling secrets apart; "" for a secret
-// that is too short to reveal them.
+// SecretHint returns the secret's last four characters, which tell secrets apart; "" if the secret
+// is too short to reveal them.
 func SecretHint(secret string) string {
 	if len(secret) < MinSecretBytes {
 		return ""

@@ -12,17 +12,17 @@ type Storage struct {
 	LimitBytes uint64       `json:"limit_bytes"`          // 0: unknown
 	FreeBytes  *uint64      `json:"free_bytes,omitempty"` // free space on the disk; nil: unknown
 	Level      StorageLevel `json:"level"`
-	// What is refused at this level, and the remedy.
+	// Problem says what the server refuses at this level, and the remedy.
 	Problem string `json:"problem,omitempty"`
 
-	// Streams and buckets that were deleted in NATS and not recreated.
+	// Missing lists the streams and buckets that were deleted in NATS and not recreated.
 	Missing []string `json:"missing,omitempty"`
-	// Damage that was found and not yet acknowledged by an operator.
+	// Damage lists the damage that was found and that no operator has acknowledged yet.
 	Damage       []Damage     `json:"damage,omitempty"`
 	Verification Verification `json:"verification,omitzero"`
 }
 
-// StorageLevel is the fill level of a store. A higher level accepts less.
+// StorageLevel is the fill level of a store. At a higher level, the server accepts less.
 type StorageLevel int
 
 // The levels of a store.
@@ -30,7 +30,7 @@ const (
 	StorageAmple  StorageLevel = iota // everything is accepted
 	StorageTight                      // events are refused
 	StorageScarce                     // all additions are refused, except deliveries; deletes and revocations continue
-	StorageBroken                     // all writes are refused: the disk rejects writes, or NATS elsewhere has no room
+	StorageBroken                     // all writes are refused: the disk rejects writes, or an external NATS is full
 )
 
 func storageLevels() []string { return []string{"ample", "tight", "scarce", "broken"} }
@@ -41,7 +41,7 @@ func (l StorageLevel) String() string { return storageLevels()[l] }
 // MarshalText returns the level's name.
 func (l StorageLevel) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText parses a level's name. Code InvalidRequest.
+// UnmarshalText parses a level's name. Code InvalidRequest if there is no such level.
 func (l *StorageLevel) UnmarshalText(text []byte) error {
 	i := slices.Index(storageLevels(), string(text))
 	if i < 0 {
@@ -64,7 +64,7 @@ func IsFull(err error) bool {
 	return ok && e.Details["reason"] == ReasonStorage
 }
 
-// Problem returns the error (Unavailable) that describes the refused operations of a level and the
+// Problem returns the error (Unavailable) that says what the server refuses at a level, and the
 // remedy, with the details reason and retry_after; nil at StorageAmple.
 func (l StorageLevel) Problem() *Error {
 	const remedy = "free disk space, shorten retentions, delete unused data, or raise nats.max_store (max_file_store of an external NATS server)"

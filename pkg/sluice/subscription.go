@@ -23,8 +23,8 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// Subscription is a standing selection of events, with their endpoint and delivery policy. Identity
-// fields (namespace, mode, pattern, start) never change (register C08).
+// Subscription is a standing selection of events, with an endpoint and a delivery policy. Its
+// identity (namespace, mode, pattern, start) never changes (register C08).
 type Subscription struct {
 	ID             string            `json:"id"`
 	Namespace      string            `json:"namespace"`
@@ -47,9 +47,9 @@ type Subscription struct {
 	Revision  uint64    `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by"`
-	// Grant that it was created under and ends with; "": created by root.
+	// Grant is the grant that it was created under; it ends with the grant. "": root created it.
 	Grant string `json:"grant,omitempty"`
-	// Module whose program handles the events; "": an endpoint elsewhere.
+	// Module is the module whose program handles the events; "": the events go to an endpoint.
 	Module        string     `json:"module,omitempty"`
 	UpdatedAt     time.Time  `json:"updated_at"`
 	SoughtAt      *time.Time `json:"sought_at,omitempty"` // when it was last moved by a seek
@@ -61,14 +61,15 @@ type Subscription struct {
 
 	From    StartAt  `json:"-"` // Start, resolved at creation or at the last seek
 	Secrets []Secret `json:"-"` // newest first
-	// Of the endpoint's auth and tls.
+	// Credentials are the credentials of the endpoint's auth and tls.
 	Credentials Credentials `json:"-"`
-	// System events of recent changes, oldest first; they may already be published.
+	// Untold holds the system events of recent changes, oldest first. They may already be
+	// published.
 	Untold []Announcement `json:"-"`
 }
 
 // Began returns when the subscription started reading at its current position: its creation, or the
-// last seek. Records from before that are obsolete.
+// last seek. Earlier records are obsolete.
 func (s *Subscription) Began() time.Time {
 	if s.SoughtAt != nil {
 		return *s.SoughtAt
@@ -76,8 +77,8 @@ func (s *Subscription) Began() time.Time {
 	return s.CreatedAt
 }
 
-// Object returns the object that the subscription needs a grant for: its paths or, if it is pushed
-// and its filter has a single subject, the entity.
+// Object returns the object that the subscription's grant must cover: its paths or, if its mode is
+// push and its filter has a single subject, the entity.
 func (s *Subscription) Object() Object {
 	o := Object{Namespace: s.Namespace, Pattern: s.Pattern}
 	if s.Mode == Push && len(s.Filter.Subjects) == 1 {
@@ -86,11 +87,12 @@ func (s *Subscription) Object() Object {
 	return o
 }
 
-// Filter is a conjunction: every dimension that is set must match (S2-140); within one, any value.
+// Filter is a conjunction: every dimension that is set must match (S2-140). A dimension matches if
+// one of its values does.
 type Filter struct {
 	Types   []string `json:"types,omitempty"`   // exact, or a prefix followed by ".*"
 	Sources []string `json:"sources,omitempty"` // exact
-	// Exact; matches an event's subject, or one of its RelatedSubjects.
+	// Subjects are exact. One of them must be the event's Entity, or one of its RelatedSubjects.
 	Subjects []string            `json:"subjects,omitempty"`
 	Labels   map[string][]string `json:"labels,omitempty"` // extension attributes and top-level scalars of the data
 	CEL      string              `json:"cel,omitempty"`    // an expression over "event" that yields a bool
@@ -101,20 +103,21 @@ func (f Filter) Empty() bool {
 	return len(f.Types)+len(f.Sources)+len(f.Subjects)+len(f.Labels) == 0 && f.CEL == ""
 }
 
-// IsZero reports whether the filter is left out of JSON: if it is empty.
+// IsZero reports whether the filter is omitted from JSON, because it is empty.
 func (f Filter) IsZero() bool { return f.Empty() }
 
 // Endpoint is the target of a subscription's requests.
 type Endpoint struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
-	// Accepted in requests; returned only on creation and rotation.
+	// Secret is accepted in requests, and returned only on creation and rotation.
 	Secret string `json:"secret,omitempty"`
 
-	// Nothing is sent until the endpoint has agreed (CloudEvents, abuse protection).
+	// Handshake: nothing is sent until the endpoint has agreed (CloudEvents, abuse protection).
 	Handshake bool `json:"handshake,omitempty"`
 
-	// Exec is a program of the subscription's module and its arguments, in place of the URL (S4-29).
+	// Exec is a program of the subscription's module and its arguments. It replaces the URL
+	// (S4-29).
 	Exec []string `json:"exec,omitempty"`
 
 	Auth *EndpointAuth `json:"auth,omitempty"`
@@ -124,7 +127,7 @@ type Endpoint struct {
 // Agreement is an endpoint's response to a handshake (CloudEvents, abuse protection for webhooks).
 type Agreement struct {
 	At time.Time `json:"at"`
-	// Allowed requests per minute; 0: unlimited.
+	// RatePerMinute is the number of allowed requests per minute; 0: unlimited.
 	RatePerMinute int `json:"rate_per_minute,omitempty"`
 }
 
@@ -156,8 +159,8 @@ const (
 	StartLastPerPath StartKind = "last_per_path" // the latest event on each path, then new events
 )
 
-// StartAt is the position of a subscription's first event. For StartLastPerPath, Seq is the first
-// sequence from which on it gets every event.
+// StartAt is the position of a subscription's first event. For StartLastPerPath, Seq is the
+// sequence from which on the subscription gets every event.
 type StartAt struct {
 	Kind StartKind `json:"kind"`
 	Seq  uint64    `json:"seq,omitempty"`

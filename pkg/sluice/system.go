@@ -67,6 +67,6 @@ func EventTypePath(eventType string) Path {
 	return Path("/_sys/event-types/" + url.PathEscape(eventType))
 }
 
-// NamespacePath returns the path of system events about a namespace, in the default namespace: its
-// own log is created and deleted with it.
+// NamespacePath returns the path of system events about a namespace. They are in the default
+// namespace, because the namespace's own log is created and deleted with it.
 func NamespacePath(name string) Path { return Path("/_sys/namespaces/" + name) }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// MatchType reports whether an event's type matches one of the patterns: exact, "*" for all, or a
-// prefix followed by ".*", which matches one character or more.
+// MatchType reports whether an event's type matches one of the patterns. A pattern is an exact
+// type, "*" for all types, or a prefix followed by ".*", where "*" matches one character or more.
 func MatchType(patterns []string, eventType string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		prefix, ok := strings.CutSuffix(p, "*")

@@ -30,9 +30,9 @@ const (
 	maxKey           = 64   // bytes of the key of a label or of metadata
 )
 
-// Validate checks all rules that need only the subscription, with its defaults set. The numbers of
-// the retry schedule, the CEL expression and the endpoint's address are checked by the packages
-// that use them.
+// Validate checks all rules that need only the subscription, with its defaults set. It does not
+// check the numbers of the retry schedule, the CEL expression and the endpoint's address: the
+// packages that use them do.
 func (s *Subscription) Validate() error {
 	return cmp.Or(
 		CheckNamespaceName(s.Namespace),
@@ -74,7 +74,7 @@ func (n *Namespace) checkWindows() error {
 	return nil
 }
 
-// minBytes is the minimum size of a log: a small event.
+// minBytes is the minimum size limit of a log: the size of a small event.
 const minBytes = 1 << 10
 
 func (n *Namespace) checkBytes() error {
@@ -97,8 +97,8 @@ func checkStart(start string) error {
 	return err
 }
 
-// Check returns an error (InvalidRequest) unless every dimension of the filter is valid; its
-// expression is not checked.
+// Check returns an error (InvalidRequest) unless every dimension of the filter is valid. It does
+// not check the expression.
 func (f Filter) Check() error { return f.check() }
 
 func (f Filter) check() error {
@@ -131,7 +131,8 @@ func (f Filter) check() error {
 	return nil
 }
 
-// checkTypePattern allows a star only as the whole type or after the last dot.
+// checkTypePattern returns an error if the type has a star anywhere but as the whole type or after
+// the last dot.
 func checkTypePattern(t string) error {
 	stem := strings.TrimSuffix(t, ".*")
 	if t == "*" || stem != "" && !strings.Contains(stem, "*") {
@@ -162,8 +163,8 @@ func (e Endpoint) check() error {
 	return cmp.Or(CheckURL("endpoint.url", e.URL), checkHeaders(e.Headers), e.Auth.check(), e.TLS.check(e.URL))
 }
 
-// CheckURL returns an error (InvalidRequest) unless an address has the form of an endpoint's URL;
-// what is the name of the field in the message.
+// CheckURL returns an error (InvalidRequest) unless an address has the form of an endpoint's URL.
+// The message names the field what.
 func CheckURL(what, address string) error {
 	if address == "" {
 		return Errorf(InvalidRequest, "%s is missing; use an absolute URL such as https://example.com/hook", what).With("field", what)
@@ -205,8 +206,9 @@ func checkHeaders(headers map[string]string) error {
 
 const tokenBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~"
 
-// checkHeaderName refuses what is no token (RFC 9110) and what only the sender may set: the
-// framing of HTTP, the event's and the signature's own headers, and credentials (C37).
+// checkHeaderName returns an error if the name is not a token (RFC 9110), or if only the sender may
+// set the header: the headers of HTTP framing, of the event and of the signature, and credentials
+// (C37).
 func checkHeaderName(field, name string) error {
 	lower := strings.ToLower(name)
 	if name == "" || len(name) > maxKey || strings.Trim(name, tokenBytes) != "" {
@@ -249,7 +251,8 @@ func (p Policy) check() error {
 	)
 }
 
-// checkDebounce refuses times that mean nothing, and orderings without a lane for each path.
+// checkDebounce returns an error for times that make no sense, and for orderings without a lane for
+// each path.
 func (p Policy) checkDebounce() error {
 	if p.Debounce == (Debounce{}) {
 		return nil
@@ -269,7 +272,7 @@ func (p Policy) checkDebounce() error {
 	)
 }
 
-// checkBatch refuses a batch beside settings that are of single events.
+// checkBatch returns an error if a batch is combined with settings for single events.
 func (p Policy) checkBatch() error {
 	if p.Batch == (Batch{}) {
 		return nil
@@ -299,8 +302,8 @@ func (r Rate) checkKey() error {
 	return text("policy.rate.key", r.Key, maxKey)
 }
 
-// checkProjection refuses to leave out data where nothing else is sent: the envelope raw has no
-// place for what says where the rest is.
+// checkProjection returns an error if the policy omits data with the envelope raw, which sends only
+// data and cannot link to the rest.
 func (p Policy) checkProjection() error {
 	if p.Envelope == EnvelopeRaw && p.Projection != ProjectionFull {
 		return Errorf(Unprocessable, "policy.projection %q: the envelope raw contains only the data; use another envelope, or the projection %s", p.Projection, ProjectionFull).
@@ -333,8 +336,8 @@ func (s *Subscription) checkSignature() error {
 	return nil
 }
 
-// checkMode refuses what means nothing in the subscription's mode: a setting that is taken and not
-// heeded would be worse.
+// checkMode returns an error for settings that have no effect in the subscription's mode. Accepting
+// and ignoring them would be worse.
 func (s *Subscription) checkMode() error {
 	p := &s.Policy
 	if s.Mode != Wake {

@@ -11,8 +11,8 @@ type Trigger string
 
 // The triggers.
 const (
-	TriggerEdge  Trigger = "edge"  // when the condition starts to hold
-	TriggerLevel Trigger = "level" // for each reading on which it holds
+	TriggerEdge  Trigger = "edge"  // when the condition becomes true
+	TriggerLevel Trigger = "level" // for each reading that meets it
 )
 
 // Watch is a standing instruction: when events of a namespace meet a condition, an event is
@@ -26,7 +26,7 @@ type Watch struct {
 	Pattern     Pattern  `json:"pattern"`
 	Filter      Filter   `json:"filter,omitzero"`
 	Trigger     Trigger  `json:"trigger"`
-	Cooldown    Duration `json:"cooldown"` // interval in which a path fires at most once; 0: none
+	Cooldown    Duration `json:"cooldown"` // time in which a path fires at most once; 0: none
 	For         Duration `json:"for"`      // how long the condition must hold; 0: none
 	Action      Action   `json:"action"`
 	Description string   `json:"description"`
@@ -44,14 +44,14 @@ type Watch struct {
 type WatchStatus struct {
 	Place      uint64    `json:"place"`    // last examined sequence
 	Readings   uint64    `json:"readings"` // number of examined readings
-	Missed     uint64    `json:"missed"`   // readings for which a firing was missed
+	Missed     uint64    `json:"missed"`   // number of readings for which a firing was missed
 	Throttled  uint64    `json:"throttled"`
 	Fired      uint64    `json:"fired"` // number of firings
 	FiredAt    time.Time `json:"fired_at,omitzero"`
 	FiredSeq   uint64    `json:"fired_seq,omitempty"`
 	Outcome    string    `json:"outcome,omitempty"` // outcome of the last firing
-	Holds      int       `json:"holds"`             // paths on which the condition holds, as far as tracked
-	Cooling    int       `json:"cooling"`           // paths in cooldown
+	Holds      int       `json:"holds"`             // number of tracked paths on which the condition holds
+	Cooling    int       `json:"cooling"`           // number of paths in cooldown
 	CoolsUntil time.Time `json:"cools_until,omitzero"`
 }
 
@@ -59,15 +59,15 @@ type WatchStatus struct {
 type WatchTrial struct {
 	Since uint64 `json:"since"` // exclusive start sequence
 	Place uint64 `json:"place"` // last examined sequence
-	// More events follow; they can be simulated separately, without earlier readings.
+	// More: more events follow. They can be simulated separately, without the earlier readings.
 	More     bool          `json:"more"`
-	Events   int           `json:"events"`   // on paths of the pattern
-	Readings uint64        `json:"readings"` // events that were readings
+	Events   int           `json:"events"`   // number of events on paths of the pattern
+	Readings uint64        `json:"readings"` // number of events that were readings
 	Fires    int           `json:"fires"`    // how often the watch would have fired
 	Firings  []WatchFiring `json:"firings"`  // the first firings
-	// Readings for which a firing would have been missed, by reason.
+	// Missed is the number of readings for which a firing would have been missed, by reason.
 	Missed    map[string]uint64 `json:"missed"`
-	Throttled uint64            `json:"throttled"` // readings that would have been throttled
+	Throttled uint64            `json:"throttled"` // number of readings that would have been throttled
 }
 
 // WatchFiring is one simulated firing.
@@ -79,10 +79,10 @@ type WatchFiring struct {
 	At   time.Time `json:"at"` // when the reading was stored; with For, when that period ended
 }
 
-// MaxWatchTime limits a watch's cooldown and For.
+// MaxWatchTime is the maximum of a watch's cooldown and For.
 const MaxWatchTime = Duration(30 * 24 * time.Hour)
 
-// Validate checks all rules that need only the watch; the filter's expression is not checked. Codes
+// Validate checks all rules that need only the watch, except the filter's expression. Codes
 // InvalidRequest; TooLarge; Forbidden for a reserved action.
 func (w *Watch) Validate() error {
 	if err := CheckInstructionID(KindWatch, w.ID); err != nil {
@@ -108,7 +108,7 @@ func checkWatchTime(field string, d Duration) error {
 	return atMost(field, d, MaxWatchTime)
 }
 
-// Chooses returns the part of the filter that selects readings.
+// Chooses returns the part of the filter that selects the readings.
 func (w *Watch) Chooses() Filter {
 	return Filter{Types: w.Filter.Types, Sources: w.Filter.Sources, Subjects: w.Filter.Subjects}
 }

@@ -46,9 +46,10 @@ type Delivery struct {
 
 // Parse returns the content of a request. An empty envelope is detected from the request:
 // CloudEvents by the headers, Fact and Attempt by their members, and everything else is Raw. Set
-// the envelope explicitly if the subscription sends Raw and publishers control the data. Parse does
-// not authenticate: verify first, or call Receiver.Receive, which does both. ErrMalformed if the
-// request has another envelope, ErrSetup if it is a batch: see ParseBatch.
+// the envelope if the subscription sends Raw and publishers control the data. Parse does not
+// authenticate the request: verify it first, or call Receiver.Receive, which does both. Parse
+// returns ErrMalformed if the request has another envelope, and ErrSetup if it is a batch (see
+// ParseBatch).
 func Parse(envelope Envelope, header http.Header, body []byte) (*Delivery, error) {
 	if envelope == "" && isBatch(header) {
 		return nil, fmt.Errorf("%w: the request is a batch; use ReceiveBatch or ParseBatch", ErrSetup)
@@ -79,8 +80,9 @@ func Parse(envelope Envelope, header http.Header, body []byte) (*Delivery, error
 	return d, nil
 }
 
-// ParseBatch returns the contents of a CloudEvents batch, in the order of the log: of a subscription with a batch. All have the number of
-// the batch's attempt. Like Parse, it does not authenticate. ErrMalformed if the request is no batch.
+// ParseBatch returns the events of a CloudEvents batch, which a subscription with a batch sends, in
+// the order of the log. All have the number of the batch's attempt. Like Parse, it does not
+// authenticate the request. It returns ErrMalformed if the request is not a batch.
 func ParseBatch(header http.Header, body []byte) ([]*Delivery, error) {
 	var events []json.RawMessage
 	if !isBatch(header) || json.Unmarshal(body, &events) != nil {
@@ -283,7 +285,7 @@ func (d *Delivery) extend(name, value string) {
 	d.Extensions[name] = value
 }
 
-// text returns the value of a JSON string, and any other JSON value as it is written.
+// text returns the content of a JSON string, and any other JSON value unchanged.
 func text(value json.RawMessage) string {
 	var s string
 	if json.Unmarshal(value, &s) == nil {

@@ -10,11 +10,10 @@
 //		return
 //	}
 //
-// A worker that is woken by a subscription of mode wake gets a Notice from ReceiveNotice, and calls
-// back.
+// A worker that a subscription of mode wake wakes gets a Notice from ReceiveNotice, and calls back.
 //
 // Respond with 2xx within the subscription's timeout once the event is safely stored; any other
-// response leads to a retry. An event may be delivered more than once: remember the IDs that were
-// handled (Delivery.ID is the same in all attempts and replays). The package imports nothing else
-// of Sluice, so it can be copied.
+// response leads to a retry. An event may be delivered more than once: remember the IDs of the
+// events that you have handled (Delivery.ID is the same in all attempts and replays). The package
+// imports nothing else of Sluice, so it can be copied.
 package webhook

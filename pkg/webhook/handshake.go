@@ -15,10 +15,10 @@ const (
 	HeaderAllowedRate   = "WebHook-Allowed-Rate"
 )
 
-// AnswerHandshake answers a handshake request, and reports whether the request was one; any other
-// request is left to the caller. It permits the servers named in origins, such as
-// "events.example.com" (case-insensitive; nil permits every server), to send up to perMinute
-// requests per minute (0: unlimited). Other servers get 403.
+// AnswerHandshake answers a handshake request, and reports whether the request was one; it does not
+// answer any other request. It permits the servers named in origins, such as "events.example.com"
+// (case-insensitive; nil permits every server), to send up to perMinute requests per minute (0:
+// unlimited). Other servers get 403.
 //
 //	if webhook.AnswerHandshake(w, r, []string{"events.example.com"}, 0) {
 //		return

@@ -30,7 +30,7 @@ const (
 	maxMessageHead = 16 << 10 // bytes of Signature-Input that are parsed
 )
 
-// SigningKey is a private key with the ID under which its public half is published.
+// SigningKey is a private key with the ID of its public key.
 type SigningKey struct {
 	ID  string
 	Key ed25519.PrivateKey
@@ -45,8 +45,8 @@ func DigestOf(hash []byte) string {
 	return digestSHA256 + "=:" + base64.StdEncoding.EncodeToString(hash) + ":"
 }
 
-// SignMessage returns the values of Signature-Input and Signature, with a signature of each key: sig1, sig2, …. The key's ID consists of
-// printable ASCII without quotes and backslashes.
+// SignMessage returns the values of Signature-Input and Signature, with a signature by each key:
+// sig1, sig2, …. The keys' IDs must consist of printable ASCII without quotes and backslashes.
 func SignMessage(keys []SigningKey, at time.Time, components []Component) (input, signature string) {
 	names := make([]string, len(components))
 	for i, c := range components {
@@ -73,7 +73,8 @@ func signatureBase(components []Component, params string) []byte {
 	return []byte(base.String())
 }
 
-// VerifyRequest is Verify for a request whose body was read; the scheme Message signs its method and URL, too.
+// VerifyRequest is Verify for a request whose body was read. The scheme Message requires it,
+// because it also signs the method and the URL.
 func (r *Receiver) VerifyRequest(req *http.Request, body []byte) error {
 	if r.Scheme != Message {
 		return r.Verify(req.Header, body)
@@ -177,8 +178,8 @@ func (r *Receiver) verifyMessage(req *http.Request, label string, inputs, signat
 	return ErrSignature
 }
 
-// components returns the covered components with the values of the request. It returns ErrUnsigned if they are not enough, or not
-// known.
+// components returns the covered components with their values in the request. It returns
+// ErrUnsigned if a required component is missing or a component is unknown.
 func (r *Receiver) components(req *http.Request, list httpsfv.InnerList) ([]Component, error) {
 	all := make([]Component, 0, len(list.Items))
 	var names []string
@@ -230,7 +231,8 @@ func (r *Receiver) authority(req *http.Request) string {
 	return Authority(host)
 }
 
-// Authority returns a host as the component "@authority" has it: in lower case, without a default port.
+// Authority returns the value of the component "@authority" for a host: in lower case, without a
+// default port.
 func Authority(host string) string {
 	host = strings.ToLower(host)
 	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")

@@ -20,7 +20,7 @@ type Notice struct {
 	Primary     string         `json:"primary_stream"`
 	Streams     []StreamOffset `json:"streams"`      // all streams that the consumer follows
 	TriggeredBy []string       `json:"triggered_by"` // the streams with new events
-	Callback    string         `json:"callback"`     // use unchanged: its %2F must stay
+	Callback    string         `json:"callback"`     // use it unchanged, with its %2F
 	Token       string         `json:"token"`        // token of the first callback
 }
 
@@ -33,7 +33,7 @@ type StreamOffset struct {
 // Report is the body of a callback. Even a report with only the epoch keeps the wake alive.
 type Report struct {
 	Epoch uint64 `json:"epoch"` // epoch of the notice
-	// Wake ID of the notice; in the first callback.
+	// WakeID is the wake ID of the notice. Only the first callback needs it.
 	WakeID      string         `json:"wake_id,omitempty"`
 	Acks        []StreamOffset `json:"acks,omitempty"`
 	Subscribe   []string       `json:"subscribe,omitempty"`
@@ -44,7 +44,7 @@ type Report struct {
 // Response is the response to a callback.
 type Response struct {
 	OK bool `json:"ok"`
-	// Token of the next callback; with TOKEN_EXPIRED, to repeat this one.
+	// Token is the token for the next callback or, with TOKEN_EXPIRED, for repeating this one.
 	Token   string         `json:"token"`
 	Streams []StreamOffset `json:"streams"` // the streams that the consumer follows now
 	Error   struct {
@@ -53,8 +53,9 @@ type Response struct {
 	} `json:"error"`
 }
 
-// ParseNotice parses the body of a notice. It does not authenticate: verify first, or call
-// Receiver.ReceiveNotice, which does both. ErrMalformed if the body is not a notice.
+// ParseNotice parses the body of a notice. It does not authenticate the request: verify it first,
+// or call Receiver.ReceiveNotice, which does both. It returns ErrMalformed if the body is not a
+// notice.
 func ParseNotice(body []byte) (*Notice, error) {
 	var n Notice
 	if err := json.Unmarshal(body, &n); err != nil || n.ConsumerID == "" || n.Epoch == 0 || n.WakeID == "" || n.Callback == "" {
@@ -95,8 +96,8 @@ func (n *Notice) Request(ctx context.Context, token string, report Report) (*htt
 // maxResponse limits the size of a response to a callback.
 const maxResponse = 4 << 20
 
-// ReadResponse reads the response to a callback, with any status. ErrMalformed if it is not a
-// response of a Sluice server.
+// ReadResponse reads the response to a callback, with any status. It returns ErrMalformed if it is
+// not a response of a Sluice server.
 func ReadResponse(resp *http.Response) (*Response, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err != nil {

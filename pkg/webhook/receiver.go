@@ -40,9 +40,10 @@ type Receiver struct {
 	Secrets  []string            // a signature by any of them is valid; two during a rotation
 	Keys     []ed25519.PublicKey // for the schemes Ed25519 and Message; see ParseKeys
 	Header   string              // header name for the scheme Header; default DefaultHeader
-	URL      string              // of the endpoint, whose host the scheme Message signs; default: the host of the request
+	URL      string              // URL of the endpoint, whose host the scheme Message signs; default: the host of the request
 	Envelope Envelope            // default: detected from the request; see Parse
-	// Maximum difference between the signing time and now; default 5 minutes (S1-67).
+	// Tolerance is the maximum difference between the signing time and now; default 5 minutes
+	// (S1-67).
 	Tolerance time.Duration
 	MaxBytes  int64            // maximum size of a body; default 1 MiB
 	Now       func() time.Time // default time.Now
@@ -50,7 +51,7 @@ type Receiver struct {
 
 // Receive reads the request's body, verifies its signature and returns its content. With the
 // envelope Attempt it also verifies the signature inside the body, provided that Secrets are set.
-// Errors are those of this package, or of reading the body.
+// It returns an error of this package, or the error from reading the body.
 func (r *Receiver) Receive(req *http.Request) (*Delivery, error) {
 	body, err := r.verified(req)
 	if err != nil {
@@ -108,7 +109,8 @@ func Status(err error) int {
 
 // Verify returns nil if one of the secrets or keys signed exactly these bytes and the signing time
 // is within the tolerance, for schemes that sign a time (the scheme Header does not). The body must
-// be the raw bytes, not re-encoded JSON (S1-70). Comparisons take constant time (S1-69).
+// be the raw bytes, not re-encoded JSON (S1-70). Comparisons take constant time (S1-69). With the
+// scheme Message it returns ErrSetup: use VerifyRequest.
 func (r *Receiver) Verify(header http.Header, body []byte) error {
 	switch cmp.Or(r.Scheme, Standard) {
 	case Standard:
@@ -245,7 +247,8 @@ func (r *Receiver) verifyHeader(value string, body []byte) error {
 	return r.matchSecret(signatures, func(secret string) []byte { return bodyMAC(secret, body) })
 }
 
-// hasSecret also rejects an empty secret, which would let anyone sign.
+// hasSecret reports whether there are secrets and none is empty: with an empty secret, anyone could
+// sign.
 func (r *Receiver) hasSecret() bool {
 	return len(r.Secrets) > 0 && !slices.Contains(r.Secrets, "")
 }

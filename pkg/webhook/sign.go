@@ -119,7 +119,7 @@ func tMAC(secret, timestamp string, body []byte) []byte {
 
 func bodyMAC(secret string, body []byte) []byte { return sum([]byte(secret), nil, body) }
 
-// sum does not copy the body, which may be large; a hash's Write returns no error.
+// sum returns the HMAC-SHA256 of head and body. It does not copy the body, which may be large.
 func sum(key, head, body []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(head)

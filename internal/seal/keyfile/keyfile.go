@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-io/sluice/internal/seal"
 )
 
-// maxKeyFile limits how much of a key file is read.
+// maxKeyFile is the number of bytes of a key file that are read.
 const maxKeyFile = 64 << 10
 
 // Keys are sealing keys and their source.
@@ -107,8 +107,8 @@ func readPrivate(file string) (content string, err error) {
 	return string(text), err
 }
 
-// Explain adds the remedy for secrets that this server's keys cannot open, and removes a key that
-// was created in vain.
+// Explain adds the remedy to an error about secrets that this server's keys cannot open, and
+// removes a key file that this start created, because it is of no use.
 func (k Keys) Explain(err error) error {
 	locked, ok := errors.AsType[*seal.LockedError](err)
 	if !ok {
@@ -160,7 +160,7 @@ func Check(cfg config.Config) (string, error) {
 	return fmt.Sprintf("%s from %s", k.Ring, k.from), nil
 }
 
-// writeDurably atomically replaces a file, and returns when it is on disk: losing a key means
+// writeDurably atomically replaces a file, and returns when it is on disk. Losing a key means
 // losing everything sealed with it.
 func writeDurably(file, content string) error {
 	temp := file + ".new"
