@@ -51,7 +51,7 @@ type task struct {
 	more []*model.Delivery // taskSend: deliveries to send with the head
 	park park              // all others: a copy
 
-	careful bool // store the record at once, because the lane's next turn may be far off
+	careful bool // store the record immediately, because the lane's next turn may be far in the future
 
 	spare time.Duration // if not 0, the task is a probe: its failure is not counted, and the next attempt follows after about this time
 
@@ -63,7 +63,7 @@ type task struct {
 // no clock, and has one user.
 type laneTable struct {
 	window   int
-	patience time.Duration // how long a lane may monopolize the window; 0: for ever
+	patience time.Duration // how long a lane may monopolize the window; 0: forever
 	batch    sluice.Batch
 	debounce sluice.Debounce
 

@@ -10,7 +10,7 @@ import (
 
 // deadLetterSource takes the place of the log in a replay of dead letters. It has the letters that
 // existed when the source was opened, in the order of their events. Delivered letters are deleted,
-// and letters of events that fail again lie behind its end. So a replay that is resumed has exactly
+// and letters of events that fail again are after its end. So a replay that is resumed has exactly
 // the remaining letters.
 type deadLetterSource struct {
 	store   Letters

@@ -16,7 +16,7 @@ type Source interface {
 	Ended() <-chan struct{}       // closed when a new source has to be opened
 	Exhausted() <-chan struct{}   // closed when everything was handed out; nil if the source has no end
 	Seen(path sluice.Path) uint64 // highest sequence handed out for the path before the source was opened
-	Floor() uint64                // sequence behind which all events of the source lie
+	Floor() uint64                // sequence after which all events of the source are
 
 	// Look is Sources.Look for an open source.
 	Look(ctx context.Context, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error

@@ -32,7 +32,7 @@ type Store interface {
 	// stored before the call.
 	Notes(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) (notes [][]byte, last uint64, err error)
 	// Commit stores events and records atomically. It returns the sequence of the last event, or,
-	// if there is only a record, that of the record. A single record lies right behind the events.
+	// if there is only a record, that of the record. A single record is directly after the events.
 	// Code Conflict if a revision is not the stored one; then nothing is stored.
 	Commit(ctx context.Context, c Commit) (last uint64, err error)
 	// Listen calls each for everything that is stored on the path after the call, in order, until

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
-// followPage is how many messages a follower takes from a tail at once.
+// followPage is how many messages a follower takes from a tail in one step.
 const followPage = 32
 
 // Follower reads a stream from a place on. It first reads the log, and at its end the tail that all

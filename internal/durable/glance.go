@@ -15,7 +15,7 @@ type glance struct {
 	last    uint64
 	lastErr error
 
-	after  uint64 // the events lie behind it
+	after  uint64 // the events are after it
 	events []sluice.Event
 	err    error
 }

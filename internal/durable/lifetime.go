@@ -30,7 +30,7 @@ func ParseTTL(text string) (time.Duration, error) {
 }
 
 // Lifetime is how long a stream lives: for a time after its last use (TTL), until a moment
-// (ExpiresAt), or for ever.
+// (ExpiresAt), or forever.
 type Lifetime struct {
 	TTL       *time.Duration `json:"ttl,omitempty"`
 	ExpiresAt *time.Time     `json:"expires_at,omitempty"`

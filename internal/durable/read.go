@@ -37,7 +37,7 @@ type Page struct {
 	glance *glance        // read in parallel with the record
 	ready  []sluice.Event // events that were read before
 
-	looked int // events that were looked at
+	looked int // events that were read
 
 	form *form // shared text of the messages, if other readers get the same page; nil: none
 }
@@ -107,7 +107,7 @@ func (e *Engine) collect(ctx context.Context, s *stream, tail uint64, show Show,
 }
 
 // gaps returns the ranges of a page in which messages of its stream may be lost. At the end of a
-// closed stream it also covers the range up to the closing record, which lies behind the messages.
+// closed stream it also covers the range up to the closing record, which is after the messages.
 // Otherwise no reader would ever learn of a loss behind the last message, because no later page
 // follows.
 func (e *Engine) gaps(s *stream, page *Page, from Place) (all []sluice.Gap) {

@@ -13,7 +13,7 @@ type Record struct {
 	ID          string    `json:"id,omitempty"` // of this stream; a later stream on the same path has another one
 	ContentType string    `json:"content_type,omitempty"`
 	CreatedAt   time.Time `json:"created_at,omitzero"`
-	Start       uint64    `json:"start,omitempty"` // its own messages lie behind this sequence
+	Start       uint64    `json:"start,omitempty"` // its own messages are after this sequence
 
 	Closed    bool   `json:"closed,omitempty"`
 	ClosingBy *Claim `json:"closing_by,omitempty"` // the append of a producer that closed it

@@ -10,7 +10,7 @@ import (
 // Standing is a stream's state for a follower.
 type Standing struct {
 	Last  uint64 // sequence of its last message, which may be inherited; 0: none
-	Start uint64 // its own messages lie behind this sequence, those of an earlier, deleted stream up to it
+	Start uint64 // its own messages are after this sequence, those of an earlier, deleted stream up to it
 	Gone  bool   // deleted or expired, and nothing has been stored on its path since
 }
 

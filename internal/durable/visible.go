@@ -7,14 +7,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// visibleLooked is how many events Visible looks at: the last one, and the first ones of the
-// stream.
+// visibleLooked is how many events Visible reads: the last one, and the first ones of the stream.
 const visibleLooked = pageLooked
 
 // Visible reports whether a reader may know that a stream exists: the stream is empty, or the
-// reader may see one of its events. It looks at the last event and at about the first ten thousand.
-// If it finds no visible one among these, and there are more, the stream counts as visible. A
-// missing stream counts as visible, too, because the caller finds out by itself.
+// reader may see one of its events. It reads the last event and about the first ten thousand. If it
+// finds no visible one among these, and there are more, the stream counts as visible. A missing
+// stream counts as visible, too, because the caller finds out by itself.
 func (e *Engine) Visible(ctx context.Context, key Key, show Show) (bool, error) {
 	s, found, err := e.open(ctx, key)
 	if isLost(err) || err == nil && !found {
@@ -61,8 +60,8 @@ func (e *Engine) shown(ctx context.Context, namespace string, part Segment, show
 	return false, looked, nil
 }
 
-// lastLooked is how many events LastVisible looks at, approximately. lookFirst is how many
-// sequences it searches first; each further search covers four times as many.
+// lastLooked is how many events LastVisible reads, approximately. lookFirst is how many sequences
+// it searches first; each further search covers four times as many.
 const (
 	lastLooked = 1000
 	lookFirst  = 64

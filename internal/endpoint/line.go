@@ -12,7 +12,7 @@ import (
 // connection is reset, which drops the unsent data in the kernel. After a plain close, the kernel
 // would continue to send that data for as long as the other end takes to read it.
 type line struct {
-	parent context.Context //nolint:containedctx // the attempt's context; it tells an interruption from a timeout
+	parent context.Context //nolint:containedctx // the attempt's context; it distinguishes an interruption from a timeout
 
 	mu   sync.Mutex
 	conn net.Conn // nil: none yet, or released

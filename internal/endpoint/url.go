@@ -86,8 +86,8 @@ func checkSpelling(hostport, host string) error {
 	return nil
 }
 
-// endsInNumber tells an address from a name as the WHATWG URL standard does. For one resolver or
-// another, 2130706433, 0x7f.1, 0177.0.0.1, 127.1 and 1.2.3.4. are addresses.
+// endsInNumber distinguishes an address from a name by the rule of the WHATWG URL standard. For one
+// resolver or another, 2130706433, 0x7f.1, 0177.0.0.1, 127.1 and 1.2.3.4. are addresses.
 func endsInNumber(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	page      = 64 // events that a member that is behind reads at once
+	page      = 64 // events that a member that is behind reads with one request
 	seekPages = 4  // pages that seek reads
 )
 

@@ -249,7 +249,7 @@ func (l *shared) seat(m *member, s Stored, last uint64) (start uint64) {
 	return m.after
 }
 
-// recall keeps the past deliveries of a member that lie behind its position, unless the member is
+// recall keeps the past deliveries of a member that are after its position, unless the member is
 // busy.
 func (m *member) recall(past Past) {
 	if m.busy || past == nil {

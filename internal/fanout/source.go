@@ -41,7 +41,7 @@ func (s *Source) Exhausted() <-chan struct{} { return nil }
 // opened.
 func (s *Source) Seen(sluice.Path) uint64 { return s.seen }
 
-// Floor returns the sequence behind which all events of the source lie.
+// Floor returns the sequence after which all events of the source are.
 func (s *Source) Floor() uint64 { return s.floor }
 
 // Clean reports whether the store has no records of earlier deliveries of the source's events: no

@@ -83,7 +83,7 @@ func (c *coalescer) flush() []Frame {
 func (c *coalescer) isOver(now time.Time) bool { return !c.due.IsZero() && !now.Before(c.due) }
 
 // resume returns the resume position of a reader that was sent everything up to seq except held
-// events. It lies before the first event of every held group; otherwise the frame of a group would
+// events. It is before the first event of every held group; otherwise the frame of a group would
 // count too few events after a resume.
 func (c *coalescer) resume(seq uint64) uint64 {
 	for _, g := range c.groups {

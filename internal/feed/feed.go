@@ -43,8 +43,8 @@ type Feed struct {
 	end     context.CancelCauseFunc // cancels the context of Run
 
 	mu    sync.Mutex    // held while looking at events; guards the following fields
-	place uint64        // everything up to it was looked at
-	page  []*Item       // items of the log behind place that were not looked at yet
+	place uint64        // everything up to it was processed
+	page  []*Item       // items of the log after place that were not processed yet
 	read  uint64        // up to here the page has all events of the log that may be wanted
 	held  *coalescer    // nil: no events are held back
 	now   []Frame       // next frames, while the reader waits for them; without capacity: it does not wait

@@ -144,7 +144,7 @@ func anotherLog(incarnation string, first, last uint64) *sluice.Error {
 		With("reason", "another_log").With("incarnation", incarnation).With("oldest_available_seq", first).With("current_seq", last)
 }
 
-// room waits until adding an item evicts only events that all feeds have looked at. Only the log
+// room waits until adding an item evicts only events that all feeds have processed. Only the log
 // reader waits, never a publisher.
 func (h *hub) room(ctx context.Context, it *Item) error {
 	for {

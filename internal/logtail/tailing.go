@@ -47,7 +47,7 @@ type Deps[T, W any] struct {
 
 	Began    func() error  // returns the error that ends a tail whose log lost its end
 	Stopping func() error  // returns the error that ends tails when the engine stops
-	Linger   time.Duration // how long a tail without users goes on; 0: it ends at once
+	Linger   time.Duration // how long a tail without users continues; 0: it ends immediately
 	For      string        // the purpose of the tail, for the server's log
 	Slog     *slog.Logger
 }
@@ -271,8 +271,8 @@ func (t *Tail[T, W]) fill(ctx context.Context) error {
 	}
 }
 
-// add puts an event into the ring when there is room. It returns false if the event does not lie
-// behind the last one.
+// add puts an event into the ring when there is room. It returns false if the event is not after
+// the last one.
 func (t *Tail[T, W]) add(ctx context.Context, ev sluice.Event) (bool, error) {
 	it := t.set.needs.Item(ev)
 	if room := t.set.needs.Room; room != nil {

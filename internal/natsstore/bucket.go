@@ -353,7 +353,7 @@ func (s *Store) bucket(ctx context.Context, name string) (jetstream.KeyValue, er
 	return kv, nil
 }
 
-// markerTTL returns how long the marker of a deleted key stays; 0: for ever.
+// markerTTL returns how long the marker of a deleted key stays; 0: forever.
 func markerTTL(name string) time.Duration { return layoutOf(name).MarkerTTL }
 
 // layoutOf returns the bucket's settings in the layout.

@@ -15,7 +15,7 @@ import (
 const (
 	DirectGet      = "DIRECT.GET."
 	msgGet         = "STREAM.MSG.GET."
-	DirectMaxBytes = 4 << 20 // of one answer; the next request goes on where it ended
+	DirectMaxBytes = 4 << 20 // maximum size of one answer; the next request continues after it
 
 	HeaderStatus   = "Status"
 	HeaderSequence = "Nats-Sequence"

@@ -12,7 +12,7 @@ import (
 const (
 	day = 24 * time.Hour
 
-	// persistence is how long the persistent timetable goes on after the first failure (S1-125).
+	// persistence is how long the persistent timetable continues after the first failure (S1-125).
 	persistence = 3 * day
 )
 

@@ -254,7 +254,7 @@ func (r *Registry) first(ctx context.Context, sub *sluice.Subscription, cursor s
 		ev, err := r.event(ctx, sub.Namespace, cursor)
 		return ev.Seq, err
 	case c.Kind == sluice.CursorSeq:
-		c.Seq = max(c.Seq, 1) - 1 // a cursor lies before the first event
+		c.Seq = max(c.Seq, 1) - 1 // a cursor is before the first event
 	}
 	after, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, c.String())
 	return after + 1, err

@@ -76,13 +76,14 @@ func (r Retrier) Discard(ctx context.Context, sub *sluice.Subscription, event, b
 	return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q holds no lane of %q: only held events can be discarded; discard dead letters under dead-letters", event, sub.ID)
 }
 
-// Probe makes the next probe of an open breaker due at once. Code Conflict unless the subscription is active.
+// Probe makes the next probe of an open breaker due immediately. Code Conflict unless the
+// subscription is active.
 func (r Retrier) Probe(ctx context.Context, sub *sluice.Subscription, by string) (sluice.Replay, error) {
 	return r.actOnAll(ctx, sub, sluice.ReplayProbe, by)
 }
 
-// RetryLanes makes all parked lanes due at once, and releases those that are held; an open breaker probes. Code Conflict unless
-// the subscription is active.
+// RetryLanes makes all parked lanes due immediately, and releases those that are held; an open
+// breaker probes. Code Conflict unless the subscription is active.
 func (r Retrier) RetryLanes(ctx context.Context, sub *sluice.Subscription, by string) (sluice.Replay, error) {
 	return r.actOnAll(ctx, sub, sluice.ReplayLanes, by)
 }

@@ -10,7 +10,7 @@ import (
 // Seek moves a subscription to another position in the log: "all" or "-1" (the oldest stored
 // event), "new" or "now" (new events), "last_per_path", a sequence, a time (RFC 3339), or an event
 // ID. The event at the new position is delivered next, even if it was delivered before. Lanes that
-// wait for a retry are abandoned without dead letters. Their events are delivered again if they lie
+// wait for a retry are abandoned without dead letters. Their events are delivered again if they are
 // behind the new position.
 //
 // Codes: SubscriptionMissing; Conflict if it is cancelled; InvalidRequest; NotFound for an event

@@ -25,7 +25,7 @@ type worker[W any] struct {
 	over  bool // it has ended
 }
 
-// Start starts a worker in place of the key's present one, which is told to end. create returns the
+// Start starts a worker in place of the key's current one, which is told to end. create returns the
 // worker and its function, which runs once the predecessor has ended; its context ends with ctx, or
 // when the worker is told to end.
 func (s *Set[W]) Start(ctx context.Context, key string, create func(context.Context) (is W, run func())) {

@@ -15,7 +15,7 @@ const (
 	ClaimWithin = 10 * time.Second
 	// LiveFor is how long a consumer may be silent while it is live (S1-43).
 	LiveFor = 45 * time.Second
-	// mostAhead is how far ahead a due time can lie by the clock of any replica. A time beyond it
+	// mostAhead is how far ahead a due time can be by the clock of any replica. A time beyond it
 	// means that the clock was set back.
 	mostAhead = 2 * LiveFor
 )
@@ -51,7 +51,7 @@ type Position struct {
 // Tail is a snapshot of a stream.
 type Tail struct {
 	Seq   uint64 // of the stream's last message (S1-18); 0: it has none
-	Start uint64 // the stream's messages lie behind this sequence; messages up to it were deleted
+	Start uint64 // the stream's messages are after this sequence; messages up to it were deleted
 	Gone  bool   // it was deleted or has expired, and has no message since
 
 	Withheld bool   // the subscription's owner may not see the last message
@@ -81,7 +81,7 @@ func NewConsumer(path sluice.Path, of string, since, acked uint64) Consumer {
 }
 
 // Back returns the successor of a removed consumer after a message was stored at seq; it continues
-// the epoch (S1-128). It returns nil if the message lies before the removal.
+// the epoch (S1-128). It returns nil if the message was stored before the removal.
 func (c Consumer) Back(seq uint64) *Consumer {
 	if seq <= c.Since {
 		return nil

@@ -41,7 +41,7 @@ func (r *runner) plan(en *entry) {
 }
 
 // when returns when to check a consumer, by this process's monotonic clock. It limits a time in the
-// record that lies implausibly far ahead.
+// record that is implausibly far ahead.
 func (r *runner) when(c *Consumer) time.Time {
 	now, most := r.engine.opts.Now(), mostAhead
 	if c.State == sluice.WakeWaking {

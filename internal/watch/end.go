@@ -20,7 +20,7 @@ type Cancelled struct {
 	ID    string    `json:"id"` // of the announcement
 	By    string    `json:"by"`
 	At    time.Time `json:"at"`
-	After uint64    `json:"after"` // the announcement lies behind this sequence
+	After uint64    `json:"after"` // the announcement is after this sequence
 }
 
 // cancelledData is the data of the announcement.

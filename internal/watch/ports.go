@@ -53,7 +53,7 @@ type Log interface {
 	// EventAt returns the event with a sequence. Codes NotFound, WindowExceeded, InvalidRequest if
 	// there is none (any more).
 	EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error)
-	// Has reports whether an event with the id lies on a path behind the sequence after.
+	// Has reports whether an event with the ID is on a path after the sequence after.
 	Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error)
 	// Announce stores a system event.
 	Announce(ctx context.Context, ev sluice.Event) error
@@ -173,7 +173,7 @@ type Said struct {
 	ID   string          `json:"id"`
 	Kind string          `json:"kind"`
 	At   time.Time       `json:"at"`
-	Seq  uint64          `json:"seq"` // the announcement lies behind this sequence
+	Seq  uint64          `json:"seq"` // the announcement is after this sequence
 	Data json.RawMessage `json:"data"`
 
 	tried

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// batch is how many events are taken from the ring at once.
+// batch is how many events are taken from the ring in one step.
 const batch = 128
 
 // source is a position in a log that moves forward. It reads pages of the log until the ring covers

@@ -18,7 +18,7 @@ import (
 // FromNow is the position of a follower that wants only messages stored after its call.
 const FromNow = ^uint64(0)
 
-// Errors that end following: the caller decides where to go on.
+// Errors that end Follow: the caller decides where to continue.
 var (
 	ErrClosed    = errors.New("the readers of logs are closed")
 	ErrRecreated = errors.New("the log was recreated or lost its end")
@@ -131,7 +131,7 @@ func (b *Broadcaster[M]) Follow(ctx context.Context, log string, after uint64, b
 	}
 }
 
-// within returns the position, or the log's end if that lies before it.
+// within returns the position, or the log's end if that is before it.
 func (b *Broadcaster[M]) within(ctx context.Context, log string, r *reader[M], after uint64) (uint64, error) {
 	if after <= r.ring.Last() {
 		return after, nil

@@ -39,8 +39,8 @@ type Ring[T any] struct {
 	waking  *time.Timer // closes changed; nil: no wake-up is pending
 }
 
-// perWaiter limits the processor time for waking waiters: between two wake-ups lies at least this
-// time for each waiter. The first element after a pause wakes them at once.
+// perWaiter limits the processor time for waking waiters: between two wake-ups is at least this
+// time for each waiter. The first element after a pause wakes them immediately.
 const perWaiter = 2 * time.Microsecond
 
 // New returns a ring of at most size elements and weight bytes, which covers a log from behind the
@@ -81,8 +81,8 @@ func (r *Ring[T]) isFull(it T) bool {
 	return r.count > 0 && (r.count == len(r.slots) || r.weight+r.of.Weight(it) > r.most)
 }
 
-// Add adds the next element. It returns false if the element does not lie behind the last one: then
-// the log was recreated or lost its end.
+// Add adds the next element. It returns false if the element is not after the last one: then the
+// log was recreated or lost its end.
 func (r *Ring[T]) Add(it T) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
