@@ -66,41 +66,8 @@ func (s *Server) identify(c echo.Context) (sluice.Caller, error) {
 	return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "the token is neither this server's root token nor one of its grants'")
 }
 
-// demand returns an error unless the caller may make the request.
-type demand func(s *Server, c echo.Context) error
-
-// open allows every request, even an unauthenticated one.
-func open(*Server, echo.Context) error { return nil }
-
-// authenticated requires an authenticated caller.
-func authenticated(_ *Server, c echo.Context) error {
-	if httpkit.Caller(c) == (sluice.Caller{}) {
-		return sluice.Errorf(sluice.Unauthenticated, "the caller is unknown")
-	}
-	return nil
-}
-
-// serverAdmin requires an admin of everything.
-func serverAdmin(s *Server, c echo.Context) error {
-	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{})
-}
-
-// namespaceAdmin requires an admin of the namespace in the path.
-func namespaceAdmin(s *Server, c echo.Context) error {
-	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: c.Param("ns")})
-}
-
-// onSomePath requires a verb on some path of the namespace in the URL; the handler checks the path
-// itself.
-func onSomePath(v sluice.Verb) demand {
-	return func(s *Server, c echo.Context) error { return s.rights.Some(c, v, c.Param("ns")) }
-}
-
-// seesNamespace requires that the caller may see the namespace in the URL.
-func seesNamespace(s *Server, c echo.Context) error { return s.rights.Sees(c, c.Param("ns")) }
-
 // ledgerAdmin requires an admin of the ledger entries' scope.
-func ledgerAdmin(s *Server, c echo.Context) error {
+func (s *Server) ledgerAdmin(c echo.Context) error {
 	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: c.QueryParam("namespace")})
 }
 
@@ -110,7 +77,7 @@ const subscriptionKey = "subscription"
 // owned requires a subscription that the caller manages: its own, with a token that has the verb
 // subscribe for it, or one of a namespace that it administers (C16). Other subscriptions look
 // missing (C14).
-func owned(s *Server, c echo.Context) error {
+func (s *Server) owned(c echo.Context) error {
 	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
 	if err != nil {
 		return err
@@ -123,8 +90,8 @@ func owned(s *Server, c echo.Context) error {
 }
 
 // edited is owned for operations reserved to admins of the namespace, for any subscription (S4-69).
-func edited(s *Server, c echo.Context) error {
-	if err := owned(s, c); err != nil {
+func (s *Server) edited(c echo.Context) error {
+	if err := s.owned(c); err != nil {
 		return err
 	}
 	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: subscriptionOf(c).Namespace})

@@ -35,15 +35,15 @@ const importRoute = "/v1/namespaces/:ns/import"
 // its parameter previous.
 const headerDigest = "Sluice-Bundle-Digest"
 
-func (s *Server) bundleRoutes() []route {
+func (s *Server) bundleRoutes() []httpkit.Route {
 	const trusted = "/v1/namespaces/:ns/trusted-keys"
-	return []route{
-		{http.MethodGet, "/v1/namespaces/:ns/export", namespaceAdmin, s.exportBundle},
-		{http.MethodPost, importRoute, namespaceAdmin, s.importBundle},
-		{http.MethodGet, "/v1/namespaces/:ns/bundle-keys", seesNamespace, s.bundleKeys},
-		{http.MethodGet, trusted, namespaceAdmin, s.listTrustedKeys},
-		{http.MethodPut, trusted + "/:kid", namespaceAdmin, s.putTrustedKey},
-		{http.MethodDelete, trusted + "/:kid", namespaceAdmin, s.deleteTrustedKey},
+	return []httpkit.Route{
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/export", s.rights.NamespaceAdmin, s.exportBundle),
+		httpkit.On(http.MethodPost, importRoute, s.rights.NamespaceAdmin, s.importBundle),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/bundle-keys", s.rights.SeesNamespace, s.bundleKeys),
+		httpkit.On(http.MethodGet, trusted, s.rights.NamespaceAdmin, s.listTrustedKeys),
+		httpkit.On(http.MethodPut, trusted+"/:kid", s.rights.NamespaceAdmin, s.putTrustedKey),
+		httpkit.On(http.MethodDelete, trusted+"/:kid", s.rights.NamespaceAdmin, s.deleteTrustedKey),
 	}
 }
 

@@ -52,7 +52,7 @@ type Knowledge interface {
 
 // worker requires that the caller may read the whole namespace, with its label, and subscribe to
 // it, as workers of stream subscriptions must (S3-95).
-func worker(s *Server, c echo.Context) error {
+func (s *Server) worker(c echo.Context) error {
 	t := authz.Target{Namespace: c.Param("ns")}
 	if err := s.rights.Require(c, sluice.VerbRead, t); err != nil {
 		return err
@@ -61,30 +61,30 @@ func worker(s *Server, c echo.Context) error {
 }
 
 // wholeReader requires that the caller may read the whole namespace, with its label.
-func wholeReader(s *Server, c echo.Context) error {
+func (s *Server) wholeReader(c echo.Context) error {
 	return s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: c.Param("ns")})
 }
 
-func (s *Server) knowledgeRoutes() []route {
+func (s *Server) knowledgeRoutes() []httpkit.Route {
 	const ns = "/v1/namespaces/:ns"
-	all := []route{
-		{http.MethodGet, ns + "/enrichment", seesNamespace, s.getEnrichment},
-		{http.MethodPut, ns + "/enrichment", namespaceAdmin, s.putEnrichment},
-		{http.MethodDelete, ns + "/enrichment", namespaceAdmin, s.deleteEnrichment},
-		{http.MethodPost, ns + "/jobs/claim", worker, s.claimJobs},
-		{http.MethodGet, ns + "/jobs", wholeReader, s.listJobs},
-		{http.MethodGet, ns + "/jobs/:job", wholeReader, s.getJob},
-		{http.MethodPost, ns + "/jobs/:job/renew", worker, s.renewJob},
-		{http.MethodPost, ns + "/jobs/:job/complete", worker, s.completeJob},
-		{http.MethodPost, ns + "/jobs/:job/fail", worker, s.failJob},
-		{http.MethodPost, ns + "/jobs/:job/retry", namespaceAdmin, s.retryJob},
-		{http.MethodPost, ns + "/search", wholeReader, s.search},
-		{http.MethodGet, ns + "/comparisons", wholeReader, s.listReviews},
-		{http.MethodGet, ns + "/comparisons/:entry", wholeReader, s.getComparisons},
+	all := []httpkit.Route{
+		httpkit.On(http.MethodGet, ns+"/enrichment", s.rights.SeesNamespace, s.getEnrichment),
+		httpkit.On(http.MethodPut, ns+"/enrichment", s.rights.NamespaceAdmin, s.putEnrichment),
+		httpkit.On(http.MethodDelete, ns+"/enrichment", s.rights.NamespaceAdmin, s.deleteEnrichment),
+		httpkit.On(http.MethodPost, ns+"/jobs/claim", s.worker, s.claimJobs),
+		httpkit.On(http.MethodGet, ns+"/jobs", s.wholeReader, s.listJobs),
+		httpkit.On(http.MethodGet, ns+"/jobs/:job", s.wholeReader, s.getJob),
+		httpkit.On(http.MethodPost, ns+"/jobs/:job/renew", s.worker, s.renewJob),
+		httpkit.On(http.MethodPost, ns+"/jobs/:job/complete", s.worker, s.completeJob),
+		httpkit.On(http.MethodPost, ns+"/jobs/:job/fail", s.worker, s.failJob),
+		httpkit.On(http.MethodPost, ns+"/jobs/:job/retry", s.rights.NamespaceAdmin, s.retryJob),
+		httpkit.On(http.MethodPost, ns+"/search", s.wholeReader, s.search),
+		httpkit.On(http.MethodGet, ns+"/comparisons", s.wholeReader, s.listReviews),
+		httpkit.On(http.MethodGet, ns+"/comparisons/:entry", s.wholeReader, s.getComparisons),
 	}
 	for i := range all {
-		handle := all[i].handle
-		all[i].handle = func(c echo.Context) error {
+		handle := all[i].Handle
+		all[i].Handle = func(c echo.Context) error {
 			if s.opts.Knowledge == nil {
 				return sluice.Errorf(sluice.Unavailable, "this server has no enrichment")
 			}

@@ -74,16 +74,16 @@ func mirrorOf(c echo.Context) *sluice.Mirror {
 
 // orMirror returns a route with a handler of its own for mirrors, which requires an admin of the
 // mirror's namespace.
-func orMirror(r route, handle echo.HandlerFunc) route {
-	of, other := r.demand, r.handle
-	r.demand = func(s *Server, c echo.Context) error {
-		err := of(s, c)
+func (s *Server) orMirror(r httpkit.Route, handle echo.HandlerFunc) httpkit.Route {
+	of, other := r.Demand, r.Handle
+	r.Demand = func(c echo.Context) error {
+		err := of(c)
 		if sluice.CodeOf(err) == sluice.SubscriptionMissing && s.findMirror(c) {
 			return nil
 		}
 		return err
 	}
-	r.handle = func(c echo.Context) error {
+	r.Handle = func(c echo.Context) error {
 		if mirrorOf(c) != nil {
 			return handle(c)
 		}
@@ -107,21 +107,21 @@ func (s *Server) findMirror(c echo.Context) bool {
 }
 
 // mirrored requires a mirror that the caller administers.
-func mirrored(s *Server, c echo.Context) error {
+func (s *Server) mirrored(c echo.Context) error {
 	if s.findMirror(c) {
 		return nil
 	}
 	return sluice.Errorf(sluice.SubscriptionMissing, "no mirror with this id, or not visible to you")
 }
 
-func (s *Server) mirrorRoutes() []route {
+func (s *Server) mirrorRoutes() []httpkit.Route {
 	const one = "/v1/subscriptions/:id"
-	return []route{
-		{http.MethodPost, one + "/sync", mirrored, s.syncMirror},
-		{http.MethodPost, one + "/suspend", mirrored, s.suspendMirror},
-		{http.MethodPut, one + "/credential", mirrored, s.putCredential},
-		{http.MethodGet, "/v1/namespaces/:ns/items", seesNamespace, s.listItems},
-		{http.MethodGet, "/v1/namespaces/:ns/topics", onSomePath(sluice.VerbRead), s.listTopics},
+	return []httpkit.Route{
+		httpkit.On(http.MethodPost, one+"/sync", s.mirrored, s.syncMirror),
+		httpkit.On(http.MethodPost, one+"/suspend", s.mirrored, s.suspendMirror),
+		httpkit.On(http.MethodPut, one+"/credential", s.mirrored, s.putCredential),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/items", s.rights.SeesNamespace, s.listItems),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/topics", s.rights.OnSomePath(sluice.VerbRead), s.listTopics),
 	}
 }
 
@@ -303,7 +303,7 @@ func (s *Server) syncMirror(c echo.Context) error {
 		}
 		return err
 	}
-	if err := mirrored(s, c); err != nil { // the sync may have suspended it
+	if err := s.mirrored(c); err != nil { // the sync may have suspended it
 		return err
 	}
 	return s.mirrorStatus(c)

@@ -23,18 +23,18 @@ type Modules interface {
 	Remove(ctx context.Context, name, by string) error
 }
 
-func (s *Server) moduleRoutes() []route {
+func (s *Server) moduleRoutes() []httpkit.Route {
 	const one = "/v1/modules/:module"
-	all := []route{
-		{http.MethodGet, "/v1/modules", serverAdmin, s.listModules},
-		{http.MethodGet, one, serverAdmin, s.getModule},
-		{http.MethodPost, one + "/approve", serverAdmin, s.approveModule},
-		{http.MethodPost, one + "/disable", serverAdmin, s.disableModule},
-		{http.MethodDelete, one, serverAdmin, s.removeModule},
+	all := []httpkit.Route{
+		httpkit.On(http.MethodGet, "/v1/modules", s.rights.ServerAdmin, s.listModules),
+		httpkit.On(http.MethodGet, one, s.rights.ServerAdmin, s.getModule),
+		httpkit.On(http.MethodPost, one+"/approve", s.rights.ServerAdmin, s.approveModule),
+		httpkit.On(http.MethodPost, one+"/disable", s.rights.ServerAdmin, s.disableModule),
+		httpkit.On(http.MethodDelete, one, s.rights.ServerAdmin, s.removeModule),
 	}
 	for i := range all {
-		handle := all[i].handle
-		all[i].handle = func(c echo.Context) error {
+		handle := all[i].Handle
+		all[i].Handle = func(c echo.Context) error {
 			if s.opts.Modules == nil {
 				return sluice.Errorf(sluice.Unavailable, "this server has no modules")
 			}

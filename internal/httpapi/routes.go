@@ -11,35 +11,22 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// route is a request of the API, with its access requirement.
-type route struct {
-	method string
-	path   string
-	demand demand
-	handle echo.HandlerFunc
-}
-
-// of converts a route of httpkit, which other packages declare.
-func of(r httpkit.Route) route {
-	return route{r.Method, r.Path, func(_ *Server, c echo.Context) error { return r.Demand(c) }, r.Handle}
-}
-
 // guard returns a handler that checks the requirement of a route before it calls the route's
 // handler.
-func (s *Server) guard(r route) echo.HandlerFunc {
+func (s *Server) guard(r httpkit.Route) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if err := r.demand(s, c); err != nil {
+		if err := r.Demand(c); err != nil {
 			return err
 		}
 		if err := s.hasRoom(r); err != nil {
 			return err
 		}
-		return s.once(c, r.handle)
+		return s.once(c, r.Handle)
 	}
 }
 
 // hasRoom returns an error if a request of the route adds to a store that may not grow.
-func (s *Server) hasRoom(r route) error {
+func (s *Server) hasRoom(r httpkit.Route) error {
 	if s.opts.Room == nil || !grows(r) {
 		return nil
 	}
@@ -49,8 +36,8 @@ func (s *Server) hasRoom(r route) error {
 // grows reports whether requests of a route add to the store. All others free space, revoke
 // permissions, change existing data or write nothing, so they are attempted even if the store is
 // full. Events are refused earlier than the rest, by their log.
-func grows(r route) bool {
-	switch r.method + " " + r.path {
+func grows(r httpkit.Route) bool {
+	switch r.Method + " " + r.Path {
 	case "POST /v1/namespaces/:ns/events",
 		"PUT " + dstreams.Streams,
 		"POST " + dstreams.Streams,
@@ -85,57 +72,55 @@ func grows(r route) bool {
 
 // routes returns all routes. Requirements that depend on the request's body or the result are
 // checked by the handler: publishing by path, lists by visibility.
-func (s *Server) routes() []route {
-	all := []route{
-		{http.MethodGet, "/livez", open, s.healthz},
-		{http.MethodHead, "/livez", open, s.healthz},
-		{http.MethodGet, "/healthz", open, s.healthz},
-		{http.MethodHead, "/healthz", open, s.healthz},
-		{http.MethodGet, "/readyz", open, s.readyz},
-		{http.MethodHead, "/readyz", open, s.readyz},
-		{http.MethodGet, "/metrics", metricsReader, echo.WrapHandler(s.opts.Metrics)},
-		{http.MethodGet, "/", open, s.describe},
-		{http.MethodGet, "/docs", open, s.docs},
-		{http.MethodGet, stylePath, open, s.docsStyle},
-		{http.MethodGet, "/openapi.yaml", open, s.openapi},
-		{http.MethodGet, "/openapi.json", open, s.openapiJSON},
-		{http.MethodGet, "/.well-known/jwks.json", open, s.jwks},
-		{http.MethodPost, callbackRoute, open, s.callback},
+func (s *Server) routes() []httpkit.Route {
+	all := []httpkit.Route{
+		httpkit.On(http.MethodGet, "/livez", httpkit.Open, s.healthz),
+		httpkit.On(http.MethodHead, "/livez", httpkit.Open, s.healthz),
+		httpkit.On(http.MethodGet, "/healthz", httpkit.Open, s.healthz),
+		httpkit.On(http.MethodHead, "/healthz", httpkit.Open, s.healthz),
+		httpkit.On(http.MethodGet, "/readyz", httpkit.Open, s.readyz),
+		httpkit.On(http.MethodHead, "/readyz", httpkit.Open, s.readyz),
+		httpkit.On(http.MethodGet, "/metrics", s.metricsReader, echo.WrapHandler(s.opts.Metrics)),
+		httpkit.On(http.MethodGet, "/", httpkit.Open, s.describe),
+		httpkit.On(http.MethodGet, "/docs", httpkit.Open, s.docs),
+		httpkit.On(http.MethodGet, stylePath, httpkit.Open, s.docsStyle),
+		httpkit.On(http.MethodGet, "/openapi.yaml", httpkit.Open, s.openapi),
+		httpkit.On(http.MethodGet, "/openapi.json", httpkit.Open, s.openapiJSON),
+		httpkit.On(http.MethodGet, "/.well-known/jwks.json", httpkit.Open, s.jwks),
+		httpkit.On(http.MethodPost, callbackRoute, httpkit.Open, s.callback),
 
-		{http.MethodGet, "/v1/capabilities", authenticated, s.capabilities},
-		{http.MethodGet, "/v1/whoami", authenticated, s.whoami},
-		{http.MethodGet, "/v1/storage", serverAdmin, s.storage},
-		{http.MethodPost, "/v1/storage/verify", serverAdmin, s.verifyStorage},
-		{http.MethodDelete, "/v1/storage/damage", serverAdmin, s.forgetDamage},
-		{http.MethodGet, "/v1/audit", ledgerAdmin, s.listAudit},
-		{http.MethodGet, "/v1/keys", serverAdmin, s.listKeys},
-		{http.MethodPost, "/v1/keys/rotate", serverAdmin, s.rotateKey},
-		{http.MethodGet, "/v1/settings", serverAdmin, s.listSettings},
-		{http.MethodGet, "/v1/producers/unsafe", serverAdmin, s.listUnsafe},
-		{http.MethodDelete, "/v1/producers/unsafe/:producer", serverAdmin, s.clearUnsafe},
-		{http.MethodGet, "/v1/secrets", serverAdmin, s.sealing},
-		{http.MethodGet, "/v1/debug/pprof/:profile", serverAdmin, s.profile},
+		httpkit.On(http.MethodGet, "/v1/capabilities", httpkit.Authenticated, s.capabilities),
+		httpkit.On(http.MethodGet, "/v1/whoami", httpkit.Authenticated, s.whoami),
+		httpkit.On(http.MethodGet, "/v1/storage", s.rights.ServerAdmin, s.storage),
+		httpkit.On(http.MethodPost, "/v1/storage/verify", s.rights.ServerAdmin, s.verifyStorage),
+		httpkit.On(http.MethodDelete, "/v1/storage/damage", s.rights.ServerAdmin, s.forgetDamage),
+		httpkit.On(http.MethodGet, "/v1/audit", s.ledgerAdmin, s.listAudit),
+		httpkit.On(http.MethodGet, "/v1/keys", s.rights.ServerAdmin, s.listKeys),
+		httpkit.On(http.MethodPost, "/v1/keys/rotate", s.rights.ServerAdmin, s.rotateKey),
+		httpkit.On(http.MethodGet, "/v1/settings", s.rights.ServerAdmin, s.listSettings),
+		httpkit.On(http.MethodGet, "/v1/producers/unsafe", s.rights.ServerAdmin, s.listUnsafe),
+		httpkit.On(http.MethodDelete, "/v1/producers/unsafe/:producer", s.rights.ServerAdmin, s.clearUnsafe),
+		httpkit.On(http.MethodGet, "/v1/secrets", s.rights.ServerAdmin, s.sealing),
+		httpkit.On(http.MethodGet, "/v1/debug/pprof/:profile", s.rights.ServerAdmin, s.profile),
 
-		{http.MethodGet, "/v1/namespaces", authenticated, s.listNamespaces},
-		{http.MethodPut, "/v1/namespaces/:ns", namespaceAdmin, s.putNamespace},
-		{http.MethodGet, "/v1/namespaces/:ns", seesNamespace, s.getNamespace},
-		{http.MethodDelete, "/v1/namespaces/:ns", namespaceAdmin, s.deleteNamespace},
-		{http.MethodGet, "/v1/namespaces/:ns/event-types", seesNamespace, s.listEventTypes},
-		{http.MethodGet, "/v1/namespaces/:ns/event-types/:type", seesNamespace, s.getEventType},
-		{http.MethodPut, "/v1/namespaces/:ns/event-types/:type", namespaceAdmin, s.putEventType},
-		{http.MethodDelete, "/v1/namespaces/:ns/event-types/:type", namespaceAdmin, s.deleteEventType},
-		{http.MethodPost, "/v1/namespaces/:ns/events", onSomePath(sluice.VerbPublish), s.publish},
-		{http.MethodGet, "/v1/namespaces/:ns/events", onSomePath(sluice.VerbRead), s.listEvents},
-		{http.MethodGet, "/v1/namespaces/:ns/observe", onSomePath(sluice.VerbRead), s.listChanges},
-		{http.MethodGet, "/v1/namespaces/:ns/events/:event", onSomePath(sluice.VerbRead), s.getEvent},
-		{http.MethodGet, "/v1/namespaces/:ns/events/:event/deliveries", onSomePath(sluice.VerbRead), s.listEventDeliveries},
-		{http.MethodGet, "/v1/namespaces/:ns/attempts", onSomePath(sluice.VerbSubscribe), s.listAttempts},
-		{http.MethodGet, "/v1/namespaces/:ns/state", onSomePath(sluice.VerbRead), s.listState},
-		{http.MethodGet, "/v1/namespaces/:ns/state/*", onSomePath(sluice.VerbRead), s.getState},
+		httpkit.On(http.MethodGet, "/v1/namespaces", httpkit.Authenticated, s.listNamespaces),
+		httpkit.On(http.MethodPut, "/v1/namespaces/:ns", s.rights.NamespaceAdmin, s.putNamespace),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns", s.rights.SeesNamespace, s.getNamespace),
+		httpkit.On(http.MethodDelete, "/v1/namespaces/:ns", s.rights.NamespaceAdmin, s.deleteNamespace),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/event-types", s.rights.SeesNamespace, s.listEventTypes),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/event-types/:type", s.rights.SeesNamespace, s.getEventType),
+		httpkit.On(http.MethodPut, "/v1/namespaces/:ns/event-types/:type", s.rights.NamespaceAdmin, s.putEventType),
+		httpkit.On(http.MethodDelete, "/v1/namespaces/:ns/event-types/:type", s.rights.NamespaceAdmin, s.deleteEventType),
+		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/events", s.rights.OnSomePath(sluice.VerbPublish), s.publish),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events", s.rights.OnSomePath(sluice.VerbRead), s.listEvents),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/observe", s.rights.OnSomePath(sluice.VerbRead), s.listChanges),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events/:event", s.rights.OnSomePath(sluice.VerbRead), s.getEvent),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events/:event/deliveries", s.rights.OnSomePath(sluice.VerbRead), s.listEventDeliveries),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/attempts", s.rights.OnSomePath(sluice.VerbSubscribe), s.listAttempts),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/state", s.rights.OnSomePath(sluice.VerbRead), s.listState),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/state/*", s.rights.OnSomePath(sluice.VerbRead), s.getState),
 	}
-	for _, r := range s.feeds.Routes() {
-		all = append(all, of(r))
-	}
+	all = append(all, s.feeds.Routes()...)
 	all = append(all, s.pageRoutes()...)
 	all = append(all, s.accessRoutes()...)
 	all = append(all, s.scheduleRoutes()...)
@@ -149,104 +134,104 @@ func (s *Server) routes() []route {
 }
 
 // streamRoutes returns the routes of Durable Streams. Some have another meaning with parameters of S1.
-func (s *Server) streamRoutes() []route {
-	var all []route
+func (s *Server) streamRoutes() []httpkit.Route {
+	var all []httpkit.Route
 	for _, r := range s.streams.Routes() {
-		one := of(r)
+		one := r
 		switch r.Method + " " + r.Path {
 		case "PUT " + dstreams.Streams: // the registry checks as for POST /v1/subscriptions
-			one = apart(one, authenticated, s.putWake)
+			one = apart(one, httpkit.Authenticated, s.putWake)
 		case "GET " + dstreams.Streams:
-			one = apart(one, ownedHere, s.getWakes)
+			one = apart(one, s.ownedHere, s.getWakes)
 		case "DELETE " + dstreams.Streams:
-			one = apart(one, ownedHere, s.deleteWake)
+			one = apart(one, s.ownedHere, s.deleteWake)
 		}
 		all = append(all, one)
 	}
 	return all
 }
 
-func (s *Server) accessRoutes() []route {
-	return []route{
-		{http.MethodPost, "/v1/grants", authenticated, s.mintGrant},
-		{http.MethodGet, "/v1/grants", authenticated, s.listGrants},
-		{http.MethodPost, "/v1/grants/verify", authenticated, s.verifyToken},
-		{http.MethodGet, "/v1/grants/:grant", authenticated, s.getGrant},
-		{http.MethodPost, "/v1/grants/:grant/renew", authenticated, s.renewGrant},
-		{http.MethodPost, "/v1/grants/:grant/revoke", authenticated, s.revokeGrant},
+func (s *Server) accessRoutes() []httpkit.Route {
+	return []httpkit.Route{
+		httpkit.On(http.MethodPost, "/v1/grants", httpkit.Authenticated, s.mintGrant),
+		httpkit.On(http.MethodGet, "/v1/grants", httpkit.Authenticated, s.listGrants),
+		httpkit.On(http.MethodPost, "/v1/grants/verify", httpkit.Authenticated, s.verifyToken),
+		httpkit.On(http.MethodGet, "/v1/grants/:grant", httpkit.Authenticated, s.getGrant),
+		httpkit.On(http.MethodPost, "/v1/grants/:grant/renew", httpkit.Authenticated, s.renewGrant),
+		httpkit.On(http.MethodPost, "/v1/grants/:grant/revoke", httpkit.Authenticated, s.revokeGrant),
 
-		{http.MethodPost, linksRoute, authenticated, s.createPortalLink}, // the authority checks access
-		{http.MethodPost, sessionsRoute, open, s.createPortalSession},
+		httpkit.On(http.MethodPost, linksRoute, httpkit.Authenticated, s.createPortalLink), // the authority checks access
+		httpkit.On(http.MethodPost, sessionsRoute, httpkit.Open, s.createPortalSession),
 
-		{http.MethodGet, "/v1/principals", serverAdmin, s.listPrincipals},
-		{http.MethodGet, "/v1/principals/:principal", serverAdmin, s.getPrincipal},
-		{http.MethodPut, "/v1/principals/:principal", serverAdmin, s.putPrincipal},
-		{http.MethodDelete, "/v1/principals/:principal", serverAdmin, s.deletePrincipal},
+		httpkit.On(http.MethodGet, "/v1/principals", s.rights.ServerAdmin, s.listPrincipals),
+		httpkit.On(http.MethodGet, "/v1/principals/:principal", s.rights.ServerAdmin, s.getPrincipal),
+		httpkit.On(http.MethodPut, "/v1/principals/:principal", s.rights.ServerAdmin, s.putPrincipal),
+		httpkit.On(http.MethodDelete, "/v1/principals/:principal", s.rights.ServerAdmin, s.deletePrincipal),
 
-		{http.MethodGet, "/v1/namespaces/:ns/acl", namespaceAdmin, s.listACL},
-		{http.MethodGet, "/v1/namespaces/:ns/acl/:principal", namespaceAdmin, s.getACL},
-		{http.MethodPut, "/v1/namespaces/:ns/acl/:principal", namespaceAdmin, s.putACL},
-		{http.MethodDelete, "/v1/namespaces/:ns/acl/:principal", namespaceAdmin, s.deleteACL},
-		{http.MethodPost, "/v1/namespaces/:ns/tombstones", namespaceAdmin, s.erase},
-		{http.MethodGet, "/v1/namespaces/:ns/tombstones", namespaceAdmin, s.listTombstones},
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/acl", s.rights.NamespaceAdmin, s.listACL),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/acl/:principal", s.rights.NamespaceAdmin, s.getACL),
+		httpkit.On(http.MethodPut, "/v1/namespaces/:ns/acl/:principal", s.rights.NamespaceAdmin, s.putACL),
+		httpkit.On(http.MethodDelete, "/v1/namespaces/:ns/acl/:principal", s.rights.NamespaceAdmin, s.deleteACL),
+		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/tombstones", s.rights.NamespaceAdmin, s.erase),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/tombstones", s.rights.NamespaceAdmin, s.listTombstones),
 	}
 }
 
-func (s *Server) subscriptionRoutes() []route {
+func (s *Server) subscriptionRoutes() []httpkit.Route {
 	const one = "/v1/subscriptions/:id"
-	return []route{
+	return []httpkit.Route{
 		// The registry checks access first (S0-54, S0-55).
-		{http.MethodPost, "/v1/subscriptions", authenticated, s.createSubscription},
-		{http.MethodPost, "/v1/namespaces/:ns/subscriptions", authenticated, s.createSubscription},
-		{http.MethodGet, "/v1/namespaces/:ns/subscriptions", authenticated, s.listSubscriptions},
-		{http.MethodPost, "/v1/subscriptions/batch", authenticated, s.createSubscriptions},
-		{http.MethodGet, "/v1/subscriptions", authenticated, s.listSubscriptions},
-		{http.MethodGet, "/v1/health/subscriptions", authenticated, s.listHealth},
-		{http.MethodGet, "/v1/overview", authenticated, s.overview},
-		{http.MethodGet, "/v1/problems", authenticated, s.listProblems},
-		{http.MethodGet, "/v1/problems/:problem", authenticated, s.getProblem},
-		{http.MethodPatch, "/v1/problems/:problem", authenticated, s.patchProblem},
-		{http.MethodPut, one, authenticated, s.putSubscription}, // same as POST
-		orMirror(route{http.MethodGet, one, owned, s.getSubscription}, s.getMirror),
-		orMirror(route{http.MethodPatch, one, edited, s.patchSubscription}, s.patchMirror),
-		orMirror(route{http.MethodDelete, one, owned, s.deleteSubscription}, s.deleteMirror),
-		{http.MethodPost, one + "/pause", owned, s.pauseSubscription},
-		orMirror(route{http.MethodPost, one + "/resume", owned, s.resumeSubscription}, s.resumeMirror),
-		{http.MethodPost, one + "/secret/rotate", owned, s.rotateSecret},
-		{http.MethodPost, one + "/test", delivering(insteadOfTesting), s.testSubscription},
-		{http.MethodPost, one + "/match", owned, s.matchSubscription},
-		{http.MethodPost, one + "/probe", delivering(insteadOfRetrying), s.probeSubscription},
-		{http.MethodPost, one + "/retry", delivering(insteadOfRetrying), s.retryLanes},
-		{http.MethodPost, one + "/seek", delivering(insteadOfMoving), s.seekSubscription},
-		{http.MethodPost, one + "/replay", delivering(insteadOfReading), s.startReplay},
-		{http.MethodGet, one + "/replays", owned, s.listReplays},
-		{http.MethodGet, one + "/replays/:replay", owned, s.getReplay},
-		{http.MethodPost, one + "/replays/:replay/cancel", owned, s.cancelReplay},
-		orMirror(route{http.MethodGet, one + "/status", owned, s.subscriptionStatus}, s.mirrorStatus),
-		{http.MethodGet, one + "/statistics", owned, s.statistics},
-		{http.MethodGet, one + "/consumers", woken, s.listConsumers},
-		{http.MethodGet, one + "/consumers/:consumer", woken, s.getConsumer},
-		{http.MethodGet, one + "/deliveries", delivering(insteadOfLooking), s.listDeliveries},
-		{http.MethodGet, one + "/deliveries/:event", delivering(insteadOfLooking), s.getDelivery},
-		{http.MethodPost, one + "/deliveries/:event/retry", delivering(insteadOfRetrying), s.retryDelivery},
-		{http.MethodPost, one + "/deliveries/:event/discard", delivering(insteadOfLooking), s.discardDelivery},
-		{http.MethodGet, one + "/events", delivering(insteadOfReading), s.subscriptionEvents},
+		httpkit.On(http.MethodPost, "/v1/subscriptions", httpkit.Authenticated, s.createSubscription),
+		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/subscriptions", httpkit.Authenticated, s.createSubscription),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/subscriptions", httpkit.Authenticated, s.listSubscriptions),
+		httpkit.On(http.MethodPost, "/v1/subscriptions/batch", httpkit.Authenticated, s.createSubscriptions),
+		httpkit.On(http.MethodGet, "/v1/subscriptions", httpkit.Authenticated, s.listSubscriptions),
+		httpkit.On(http.MethodGet, "/v1/health/subscriptions", httpkit.Authenticated, s.listHealth),
+		httpkit.On(http.MethodGet, "/v1/overview", httpkit.Authenticated, s.overview),
+		httpkit.On(http.MethodGet, "/v1/problems", httpkit.Authenticated, s.listProblems),
+		httpkit.On(http.MethodGet, "/v1/problems/:problem", httpkit.Authenticated, s.getProblem),
+		httpkit.On(http.MethodPatch, "/v1/problems/:problem", httpkit.Authenticated, s.patchProblem),
+		httpkit.On(http.MethodPut, one, httpkit.Authenticated, s.putSubscription), // same as POST
+		s.orMirror(httpkit.On(http.MethodGet, one, s.owned, s.getSubscription), s.getMirror),
+		s.orMirror(httpkit.On(http.MethodPatch, one, s.edited, s.patchSubscription), s.patchMirror),
+		s.orMirror(httpkit.On(http.MethodDelete, one, s.owned, s.deleteSubscription), s.deleteMirror),
+		httpkit.On(http.MethodPost, one+"/pause", s.owned, s.pauseSubscription),
+		s.orMirror(httpkit.On(http.MethodPost, one+"/resume", s.owned, s.resumeSubscription), s.resumeMirror),
+		httpkit.On(http.MethodPost, one+"/secret/rotate", s.owned, s.rotateSecret),
+		httpkit.On(http.MethodPost, one+"/test", s.delivering(insteadOfTesting), s.testSubscription),
+		httpkit.On(http.MethodPost, one+"/match", s.owned, s.matchSubscription),
+		httpkit.On(http.MethodPost, one+"/probe", s.delivering(insteadOfRetrying), s.probeSubscription),
+		httpkit.On(http.MethodPost, one+"/retry", s.delivering(insteadOfRetrying), s.retryLanes),
+		httpkit.On(http.MethodPost, one+"/seek", s.delivering(insteadOfMoving), s.seekSubscription),
+		httpkit.On(http.MethodPost, one+"/replay", s.delivering(insteadOfReading), s.startReplay),
+		httpkit.On(http.MethodGet, one+"/replays", s.owned, s.listReplays),
+		httpkit.On(http.MethodGet, one+"/replays/:replay", s.owned, s.getReplay),
+		httpkit.On(http.MethodPost, one+"/replays/:replay/cancel", s.owned, s.cancelReplay),
+		s.orMirror(httpkit.On(http.MethodGet, one+"/status", s.owned, s.subscriptionStatus), s.mirrorStatus),
+		httpkit.On(http.MethodGet, one+"/statistics", s.owned, s.statistics),
+		httpkit.On(http.MethodGet, one+"/consumers", s.woken, s.listConsumers),
+		httpkit.On(http.MethodGet, one+"/consumers/:consumer", s.woken, s.getConsumer),
+		httpkit.On(http.MethodGet, one+"/deliveries", s.delivering(insteadOfLooking), s.listDeliveries),
+		httpkit.On(http.MethodGet, one+"/deliveries/:event", s.delivering(insteadOfLooking), s.getDelivery),
+		httpkit.On(http.MethodPost, one+"/deliveries/:event/retry", s.delivering(insteadOfRetrying), s.retryDelivery),
+		httpkit.On(http.MethodPost, one+"/deliveries/:event/discard", s.delivering(insteadOfLooking), s.discardDelivery),
+		httpkit.On(http.MethodGet, one+"/events", s.delivering(insteadOfReading), s.subscriptionEvents),
 
-		{http.MethodGet, one + "/dead-letters", delivering(insteadOfLooking), s.listDeadLetters},
-		{http.MethodDelete, one + "/dead-letters", delivering(insteadOfLooking), s.discardDeadLetters},
-		{http.MethodPost, one + "/dead-letters/redrive", delivering(insteadOfRetrying), s.redriveDeadLetters},
-		{http.MethodGet, one + "/dead-letters/:event", delivering(insteadOfLooking), s.getDeadLetter},
-		{http.MethodDelete, one + "/dead-letters/:event", delivering(insteadOfLooking), s.discardDeadLetter},
+		httpkit.On(http.MethodGet, one+"/dead-letters", s.delivering(insteadOfLooking), s.listDeadLetters),
+		httpkit.On(http.MethodDelete, one+"/dead-letters", s.delivering(insteadOfLooking), s.discardDeadLetters),
+		httpkit.On(http.MethodPost, one+"/dead-letters/redrive", s.delivering(insteadOfRetrying), s.redriveDeadLetters),
+		httpkit.On(http.MethodGet, one+"/dead-letters/:event", s.delivering(insteadOfLooking), s.getDeadLetter),
+		httpkit.On(http.MethodDelete, one+"/dead-letters/:event", s.delivering(insteadOfLooking), s.discardDeadLetter),
 	}
 }
 
 // pageRoutes returns the routes of the console and the portal.
-func (s *Server) pageRoutes() []route {
-	return []route{
-		{http.MethodGet, consolePath, open, toSlash},
-		{http.MethodGet, consolePath + "/*", open, echo.WrapHandler(console.Handler(consolePath, console.Options{}))},
-		{http.MethodGet, portalPath, open, toSlash},
-		{http.MethodGet, portalPath + "/*", open, echo.WrapHandler(console.Handler(portalPath, console.Options{Page: "portal", Title: s.opts.PortalTitle, FrameAncestors: s.opts.FrameAncestors}))},
+func (s *Server) pageRoutes() []httpkit.Route {
+	return []httpkit.Route{
+		httpkit.On(http.MethodGet, consolePath, httpkit.Open, toSlash),
+		httpkit.On(http.MethodGet, consolePath+"/*", httpkit.Open, echo.WrapHandler(console.Handler(consolePath, console.Options{}))),
+		httpkit.On(http.MethodGet, portalPath, httpkit.Open, toSlash),
+		httpkit.On(http.MethodGet, portalPath+"/*", httpkit.Open, echo.WrapHandler(console.Handler(portalPath, console.Options{Page: "portal", Title: s.opts.PortalTitle, FrameAncestors: s.opts.FrameAncestors}))),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -27,9 +28,9 @@ func TestGrows_NamesEveryRouteThatAdds(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, r := range New(Options{Metrics: http.NotFoundHandler()}).routes() {
-		name := r.method + " " + r.path
+		name := r.Method + " " + r.Path
 		seen[name] = true
-		writes := r.method == http.MethodPost || r.method == http.MethodPut || r.method == http.MethodPatch
+		writes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
 		require.Equal(t, writes, grows(r) != needed[name], "%s: it adds to the store, or it does not; say which", name)
 	}
 	for name := range needed {
@@ -47,7 +48,7 @@ func (f full) Grow() error { return f.Level().Problem() }
 func TestHasRoom_AsksOnlyForAdditions(t *testing.T) {
 	t.Parallel()
 	s := &Server{opts: Options{Store: Store{Room: full(sluice.StorageScarce)}}}
-	mint, revoke := route{method: http.MethodPost, path: "/v1/grants"}, route{method: http.MethodPost, path: "/v1/grants/:grant/revoke"}
+	mint, revoke := httpkit.Route{Method: http.MethodPost, Path: "/v1/grants"}, httpkit.Route{Method: http.MethodPost, Path: "/v1/grants/:grant/revoke"}
 	err := s.hasRoom(mint)
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
 	require.True(t, sluice.IsFull(err))

@@ -288,24 +288,24 @@ func (s *Server) cancelScheduled(c echo.Context) error {
 }
 
 // scheduleRoutes returns the routes of scheduled events and appointments.
-func (s *Server) scheduleRoutes() []route {
+func (s *Server) scheduleRoutes() []httpkit.Route {
 	const events, appointments = "/v1/namespaces/:ns/scheduled", "/v1/namespaces/:ns/appointments"
-	return []route{
-		{http.MethodGet, appointments, appointing, s.listAppointments},
+	return []httpkit.Route{
+		httpkit.On(http.MethodGet, appointments, s.appointing, s.listAppointments),
 		// The handler also checks the action's path.
-		{http.MethodPut, appointments + "/:id", appointing, s.putAppointment},
-		{http.MethodGet, appointments + "/:id", appointing, s.getAppointment},
-		{http.MethodDelete, appointments + "/:id", appointing, s.cancelAppointment},
-		{http.MethodGet, events, scheduling, s.listScheduled},
-		{http.MethodGet, events + "/:event", scheduling, s.getScheduled},
-		{http.MethodDelete, events + "/:event", scheduling, s.cancelScheduled},
+		httpkit.On(http.MethodPut, appointments+"/:id", s.appointing, s.putAppointment),
+		httpkit.On(http.MethodGet, appointments+"/:id", s.appointing, s.getAppointment),
+		httpkit.On(http.MethodDelete, appointments+"/:id", s.appointing, s.cancelAppointment),
+		httpkit.On(http.MethodGet, events, s.scheduling, s.listScheduled),
+		httpkit.On(http.MethodGet, events+"/:event", s.scheduling, s.getScheduled),
+		httpkit.On(http.MethodDelete, events+"/:event", s.scheduling, s.cancelScheduled),
 	}
 }
 
 // scheduling requires permission to publish somewhere in the namespace, and support for scheduled
 // events.
-func scheduling(s *Server, c echo.Context) error {
-	if err := onSomePath(sluice.VerbPublish)(s, c); err != nil {
+func (s *Server) scheduling(c echo.Context) error {
+	if err := s.rights.OnSomePath(sluice.VerbPublish)(c); err != nil {
 		return err
 	}
 	if s.opts.Scheduled == nil {
@@ -316,8 +316,8 @@ func scheduling(s *Server, c echo.Context) error {
 
 // appointing requires permission to publish somewhere in the namespace, and support for
 // appointments.
-func appointing(s *Server, c echo.Context) error {
-	if err := onSomePath(sluice.VerbPublish)(s, c); err != nil {
+func (s *Server) appointing(c echo.Context) error {
+	if err := s.rights.OnSomePath(sluice.VerbPublish)(c); err != nil {
 		return err
 	}
 	if s.opts.Appointments == nil {

@@ -67,7 +67,7 @@ func addressOf(proxies []netip.Prefix) echo.IPExtractor {
 }
 
 // metricsReader requires access to the metrics, which name namespaces and subscriptions.
-func metricsReader(s *Server, c echo.Context) error {
+func (s *Server) metricsReader(c echo.Context) error {
 	if s.opts.MetricsFor == MetricsOpen || s.opts.MetricsFor == MetricsLoopback && isLocal(c.Request()) {
 		return nil
 	}

@@ -255,8 +255,8 @@ func New(opts Options) *Server {
 	s.echo.Pre(before(s.streams.AtRoot, dstreams.Rooted))
 	s.echo.Use(before(s.secured()), s.observe, before(s.authenticate, s.fits))
 	for _, r := range s.routes() {
-		s.echo.Add(r.method, r.path, s.guard(r))
-		s.known[routeKey{r.method, r.path}] = struct{}{}
+		s.echo.Add(r.Method, r.Path, s.guard(r))
+		s.known[routeKey{r.Method, r.Path}] = struct{}{}
 	}
 	return s
 }

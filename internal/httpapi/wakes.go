@@ -118,8 +118,8 @@ func (s *Server) wakes() (Wakes, error) {
 }
 
 // woken is owned for operations that exist only in mode wake.
-func woken(s *Server, c echo.Context) error {
-	if err := owned(s, c); err != nil {
+func (s *Server) woken(c echo.Context) error {
+	if err := s.owned(c); err != nil {
 		return err
 	}
 	if sub := subscriptionOf(c); sub.Mode != sluice.Wake {
@@ -130,9 +130,9 @@ func woken(s *Server, c echo.Context) error {
 
 // delivering is owned for operations that do not exist in mode wake, which delivers no events.
 // Instead names the alternative.
-func delivering(instead string) demand {
-	return func(s *Server, c echo.Context) error {
-		if err := owned(s, c); err != nil {
+func (s *Server) delivering(instead string) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := s.owned(c); err != nil {
 			return err
 		}
 		if subscriptionOf(c).Mode == sluice.Wake {

@@ -23,22 +23,22 @@ const (
 
 // apart returns a route that checks and handles requests about subscriptions with of and handle,
 // and requests about streams with r.
-func apart(r route, of demand, handle echo.HandlerFunc) route {
+func apart(r httpkit.Route, of echo.HandlerFunc, handle echo.HandlerFunc) httpkit.Route {
 	about := func(c echo.Context) bool {
 		return c.QueryParams().Has(paramSubscription) || c.QueryParams().Has(paramSubscriptions)
 	}
 	streams := r
-	r.demand = func(s *Server, c echo.Context) error {
+	r.Demand = func(c echo.Context) error {
 		if about(c) {
-			return of(s, c)
+			return of(c)
 		}
-		return streams.demand(s, c)
+		return streams.Demand(c)
 	}
-	r.handle = func(c echo.Context) error {
+	r.Handle = func(c echo.Context) error {
 		if about(c) {
 			return handle(c)
 		}
-		return streams.handle(c)
+		return streams.Handle(c)
 	}
 	return r
 }
@@ -95,10 +95,10 @@ func wakeID(c echo.Context) (string, error) {
 // ownedHere is owned for a request that names a subscription of mode wake beside a pattern. The
 // pattern must be the subscription's own or, for reading, everything. A list needs only an
 // authenticated caller: it contains the subscriptions that the caller may see.
-func ownedHere(s *Server, c echo.Context) error {
+func (s *Server) ownedHere(c echo.Context) error {
 	looking := c.Request().Method == http.MethodGet
 	if looking && c.QueryParams().Has(paramSubscriptions) {
-		return authenticated(s, c)
+		return httpkit.Authenticated(c)
 	}
 	pattern, err := patternOf(c)
 	if err != nil {

@@ -45,14 +45,14 @@ type watchRequest struct {
 	Description string          `json:"description"`
 }
 
-func (s *Server) watchRoutes() []route {
+func (s *Server) watchRoutes() []httpkit.Route {
 	const one = "/v1/namespaces/:ns/watches/:id"
-	return []route{
-		{http.MethodGet, "/v1/namespaces/:ns/watches", seesNamespace, s.listWatches},
-		{http.MethodPost, "/v1/namespaces/:ns/watches/test", onSomePath(sluice.VerbRead), s.tryWatch},
-		{http.MethodGet, one, seesNamespace, s.getWatch}, // the handler checks the owner
-		{http.MethodPut, one, onSomePath(sluice.VerbPublish), s.putWatch},
-		{http.MethodDelete, one, seesNamespace, s.deleteWatch},
+	return []httpkit.Route{
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/watches", s.rights.SeesNamespace, s.listWatches),
+		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/watches/test", s.rights.OnSomePath(sluice.VerbRead), s.tryWatch),
+		httpkit.On(http.MethodGet, one, s.rights.SeesNamespace, s.getWatch), // the handler checks the owner
+		httpkit.On(http.MethodPut, one, s.rights.OnSomePath(sluice.VerbPublish), s.putWatch),
+		httpkit.On(http.MethodDelete, one, s.rights.SeesNamespace, s.deleteWatch),
 	}
 }
 

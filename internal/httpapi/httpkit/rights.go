@@ -113,3 +113,22 @@ func passes(d model.Decision) (bool, error) {
 	}
 	return d == model.Pass, nil
 }
+
+// ServerAdmin requires an admin of everything.
+func (r Rights) ServerAdmin(c echo.Context) error {
+	return r.Require(c, sluice.VerbAdmin, authz.Target{})
+}
+
+// NamespaceAdmin requires an admin of the namespace in the path.
+func (r Rights) NamespaceAdmin(c echo.Context) error {
+	return r.Require(c, sluice.VerbAdmin, authz.Target{Namespace: c.Param("ns")})
+}
+
+// OnSomePath requires a verb on some path of the namespace in the URL; the handler checks the path
+// itself.
+func (r Rights) OnSomePath(v sluice.Verb) echo.HandlerFunc {
+	return func(c echo.Context) error { return r.Some(c, v, c.Param("ns")) }
+}
+
+// SeesNamespace requires that the caller may see the namespace in the URL.
+func (r Rights) SeesNamespace(c echo.Context) error { return r.Sees(c, c.Param("ns")) }

@@ -1,6 +1,10 @@
 package httpkit
 
-import "github.com/labstack/echo/v4"
+import (
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
 
 // Route is a request of the API, with its access requirement.
 type Route struct {
@@ -17,3 +21,11 @@ func On(method, path string, demand, handle echo.HandlerFunc) Route {
 
 // Open allows every request, even an unauthenticated one.
 func Open(echo.Context) error { return nil }
+
+// Authenticated requires an authenticated caller.
+func Authenticated(c echo.Context) error {
+	if Caller(c) == (sluice.Caller{}) {
+		return sluice.Errorf(sluice.Unauthenticated, "the caller is unknown")
+	}
+	return nil
+}
