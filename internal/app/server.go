@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
 	"github.com/sluice-io/sluice/internal/httpserver"
 	"github.com/sluice-io/sluice/internal/integrity"
 	"github.com/sluice-io/sluice/internal/keyring"
@@ -375,7 +376,6 @@ func (s *server) openAPI(context.Context) error {
 			NATS:      httpapi.NATS{Prefix: s.cfg.NATS.Prefix, Subject: s.store.Names().EventsPrefix()},
 		},
 		Delivering:   s.delivering(),
-		Observing:    httpapi.Observing{Changes: records.EventLog{Log: s.log, Lost: s.memory.Gaps}, Summary: s.catalogue.Summary, Passed: s.mirrors.Keeper().Passed, BundleKeys: s.keyService().BundleKeys},
 		Store:        s.storeState(),
 		Network:      s.network(proxies),
 		Tombstones:   namespace.Eraser{Log: s.log, Authority: s.authority, Index: s.index},
@@ -391,19 +391,21 @@ func (s *server) openAPI(context.Context) error {
 		Streams:      s.streams(),
 		Answers:      s.store.Answers(),
 		Wakes:        s.wakes,
-		Staging:      s.staging,
-		Mirrors:      records.GatedMirrors{Keeper: s.mirrors.Keeper(), MirrorGate: records.MirrorGate{Index: s.index}},
-		Knowledge:    s.knowledge,
-		Modules:      s.moduleService,
-		Stopping:     s.web.Stopping(),
-		Settings:     settings,
-		JWKS:         s.keyService().KeySet(""),
-		Keys:         s.keyService(),
-		Metrics:      s.metrics.Handler(),
-		Requests:     s.metrics,
-		Version:      s.opts.Version,
-		Logger:       s.opts.Log,
-		LogRequests:  httpapi.RequestLog(s.cfg.Log.Requests),
+		Mirrors: mirrors.Options{
+			Mirrors: records.GatedMirrors{Keeper: s.mirrors.Keeper(), MirrorGate: records.MirrorGate{Index: s.index}}, Staging: s.staging,
+			Changes: records.EventLog{Log: s.log, Lost: s.memory.Gaps}, Summary: s.catalogue.Summary, Passed: s.mirrors.Keeper().Passed, BundleKeys: s.keyService().BundleKeys,
+		},
+		Knowledge:   s.knowledge,
+		Modules:     s.moduleService,
+		Stopping:    s.web.Stopping(),
+		Settings:    settings,
+		JWKS:        s.keyService().KeySet(""),
+		Keys:        s.keyService(),
+		Metrics:     s.metrics.Handler(),
+		Requests:    s.metrics,
+		Version:     s.opts.Version,
+		Logger:      s.opts.Log,
+		LogRequests: httpapi.RequestLog(s.cfg.Log.Requests),
 	}).Handler()
 	return nil
 }

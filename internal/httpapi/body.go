@@ -10,7 +10,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -78,13 +77,12 @@ func (s *Server) receive(c echo.Context) *incoming {
 
 // maxBody returns the maximum size of a request's body.
 func (s *Server) maxBody(c echo.Context) int64 {
+	if most, ok := s.mirrors.MaxBody(c); ok {
+		return most
+	}
 	switch {
 	case dstreams.IsStream(c.Request().URL.Path):
 		return s.streams.MaxBody()
-	case c.Path() == importRoute && isTar(c):
-		return s.maxTar()
-	case c.Path() == importRoute:
-		return bundle.MaxDocument
 	case opensSession(c):
 		return maxSessionRequest
 	case isCallback(c):

@@ -116,7 +116,7 @@ func TestObserve_NamesTheLogsPassed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	opts := b.options()
-	opts.Passed = func(_ context.Context, ns string) ([]sluice.Hop, error) {
+	opts.Mirrors.Passed = func(_ context.Context, ns string) ([]sluice.Hop, error) {
 		return []sluice.Hop{{Incarnation: "of " + ns, Hops: 2}}, nil
 	}
 	b.http.Close()
@@ -169,7 +169,7 @@ func TestObserve_EndsInTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	opts, log := b.options(), &waiting{}
-	opts.Changes = log
+	opts.Mirrors.Changes = log
 	b.http.Close()
 	b.http = httptest.NewServer(httpapi.New(opts).Handler())
 	t.Cleanup(b.http.Close)

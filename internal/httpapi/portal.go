@@ -137,10 +137,10 @@ func (s *Server) createPortalSession(c echo.Context) error {
 	}
 	addr, _ := netip.ParseAddr(c.RealIP()) // the zero address is a source, too
 	from := sourceOf(addr).String()
-	if s.opening.take(from) != nil {
+	if s.opening.Take(from) != nil {
 		return sluice.Errorf(sluice.QuotaExceeded, "too many links are being used at once; try again").With("retry_after", 1)
 	}
-	defer s.opening.leave(from)
+	defer s.opening.Leave(from)
 	opened, err := a.Open(c.Request().Context(), req.Code)
 	if err != nil {
 		return err

@@ -6,7 +6,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/httpapi/enrichment"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/httpapi/modules"
 	"github.com/sluice-io/sluice/pkg/console"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -113,7 +115,6 @@ func (s *Server) routes() []httpkit.Route {
 		httpkit.On(http.MethodDelete, "/v1/namespaces/:ns/event-types/:type", s.rights.NamespaceAdmin, s.deleteEventType),
 		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/events", s.rights.OnSomePath(sluice.VerbPublish), s.publish),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events", s.rights.OnSomePath(sluice.VerbRead), s.listEvents),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/observe", s.rights.OnSomePath(sluice.VerbRead), s.listChanges),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events/:event", s.rights.OnSomePath(sluice.VerbRead), s.getEvent),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events/:event/deliveries", s.rights.OnSomePath(sluice.VerbRead), s.listEventDeliveries),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/attempts", s.rights.OnSomePath(sluice.VerbSubscribe), s.listAttempts),
@@ -126,10 +127,9 @@ func (s *Server) routes() []httpkit.Route {
 	all = append(all, s.scheduleRoutes()...)
 	all = append(all, s.streamRoutes()...)
 	all = append(all, s.watchRoutes()...)
-	all = append(all, s.mirrorRoutes()...)
-	all = append(all, s.bundleRoutes()...)
-	all = append(all, s.knowledgeRoutes()...)
-	all = append(all, s.moduleRoutes()...)
+	all = append(all, s.mirrors.Routes()...)
+	all = append(all, enrichment.New(enrichment.Deps{Knowledge: s.opts.Knowledge, Rights: s.rights, Namespace: s.namespace, UntilEnd: s.untilEnd, Stopping: s.stopping}).Routes()...)
+	all = append(all, modules.Routes(s.opts.Modules, s.rights)...)
 	return append(all, s.subscriptionRoutes()...)
 }
 
@@ -192,11 +192,11 @@ func (s *Server) subscriptionRoutes() []httpkit.Route {
 		httpkit.On(http.MethodGet, "/v1/problems/:problem", httpkit.Authenticated, s.getProblem),
 		httpkit.On(http.MethodPatch, "/v1/problems/:problem", httpkit.Authenticated, s.patchProblem),
 		httpkit.On(http.MethodPut, one, httpkit.Authenticated, s.putSubscription), // same as POST
-		s.orMirror(httpkit.On(http.MethodGet, one, s.owned, s.getSubscription), s.getMirror),
-		s.orMirror(httpkit.On(http.MethodPatch, one, s.edited, s.patchSubscription), s.patchMirror),
-		s.orMirror(httpkit.On(http.MethodDelete, one, s.owned, s.deleteSubscription), s.deleteMirror),
+		s.mirrors.Or(httpkit.On(http.MethodGet, one, s.owned, s.getSubscription)),
+		s.mirrors.Or(httpkit.On(http.MethodPatch, one, s.edited, s.patchSubscription)),
+		s.mirrors.Or(httpkit.On(http.MethodDelete, one, s.owned, s.deleteSubscription)),
 		httpkit.On(http.MethodPost, one+"/pause", s.owned, s.pauseSubscription),
-		s.orMirror(httpkit.On(http.MethodPost, one+"/resume", s.owned, s.resumeSubscription), s.resumeMirror),
+		s.mirrors.Or(httpkit.On(http.MethodPost, one+"/resume", s.owned, s.resumeSubscription)),
 		httpkit.On(http.MethodPost, one+"/secret/rotate", s.owned, s.rotateSecret),
 		httpkit.On(http.MethodPost, one+"/test", s.delivering(insteadOfTesting), s.testSubscription),
 		httpkit.On(http.MethodPost, one+"/match", s.owned, s.matchSubscription),
@@ -207,7 +207,7 @@ func (s *Server) subscriptionRoutes() []httpkit.Route {
 		httpkit.On(http.MethodGet, one+"/replays", s.owned, s.listReplays),
 		httpkit.On(http.MethodGet, one+"/replays/:replay", s.owned, s.getReplay),
 		httpkit.On(http.MethodPost, one+"/replays/:replay/cancel", s.owned, s.cancelReplay),
-		s.orMirror(httpkit.On(http.MethodGet, one+"/status", s.owned, s.subscriptionStatus), s.mirrorStatus),
+		s.mirrors.Or(httpkit.On(http.MethodGet, one+"/status", s.owned, s.subscriptionStatus)),
 		httpkit.On(http.MethodGet, one+"/statistics", s.owned, s.statistics),
 		httpkit.On(http.MethodGet, one+"/consumers", s.woken, s.listConsumers),
 		httpkit.On(http.MethodGet, one+"/consumers/:consumer", s.woken, s.getConsumer),

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
+	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,7 +20,7 @@ func TestGrows_NamesEveryRouteThatAdds(t *testing.T) {
 		"POST " + callbackRoute: true, "POST /v1/keys/rotate": true, "PUT /v1/namespaces/:ns": true, "POST " + live.TicketRoute: true,
 		"POST /v1/grants/verify": true, "POST /v1/grants/:grant/revoke": true, "PUT /v1/principals/:principal": true,
 		"PUT /v1/namespaces/:ns/acl/:principal": true, "POST /v1/namespaces/:ns/tombstones": true, "POST /v1/namespaces/:ns/watches/test": true, "POST /v1/storage/verify": true, "POST /v1/modules/:module/disable": true,
-		"POST /v1/subscriptions/:id/sync": true, "POST /v1/subscriptions/:id/suspend": true, "PUT /v1/subscriptions/:id/credential": true, "POST " + importRoute: true, // the copy is refused by its stream
+		"POST /v1/subscriptions/:id/sync": true, "POST /v1/subscriptions/:id/suspend": true, "PUT /v1/subscriptions/:id/credential": true, "POST " + mirrors.ImportRoute: true, // the copy is refused by its stream
 		"POST /v1/namespaces/:ns/jobs/:job/renew": true, "POST /v1/namespaces/:ns/jobs/:job/fail": true, "POST /v1/namespaces/:ns/jobs/:job/retry": true, "POST /v1/namespaces/:ns/search": true,
 		"PATCH /v1/subscriptions/:id": true, "PATCH /v1/problems/:problem": true, "POST /v1/subscriptions/:id/pause": true, "POST /v1/subscriptions/:id/resume": true,
 		"POST /v1/subscriptions/:id/match": true, "POST /v1/subscriptions/:id/secret/rotate": true, "POST /v1/subscriptions/:id/seek": true, "POST /v1/subscriptions/:id/replays/:replay/cancel": true,

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"log/slog"
 	"net/http"
@@ -14,14 +13,16 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
-	"github.com/sluice-io/sluice/internal/bundle/staging"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/health"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/httpapi/enrichment"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
+	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
+	"github.com/sluice-io/sluice/internal/httpapi/modules"
 	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/keylock"
 	"github.com/sluice-io/sluice/internal/model"
@@ -55,12 +56,6 @@ type Log interface {
 	// State returns the latest event on each path at one sequence. Codes NotFound; InvalidRequest;
 	// WindowExceeded, with oldest_available_seq and current_seq.
 	State(ctx context.Context, namespace string, q model.StateQuery) (model.StatePage, error)
-}
-
-// Changes reads a namespace as another one follows it: its events, and the erasing of events.
-type Changes interface {
-	// Changes returns a page of the changes after a sequence. Codes NotFound; Unavailable.
-	Changes(ctx context.Context, namespace string, q model.ChangeQuery) (sluice.ObservePage, error)
 }
 
 // Deliveries reports the state of a subscription's deliveries.
@@ -131,15 +126,6 @@ type Delivering struct {
 	Sends       Sends                                            // for tests, retries, redrives, replays; nil: unlimited
 }
 
-// Observing holds the dependencies of requests for the changes of a namespace.
-type Observing struct {
-	Changes Changes
-	Summary func(*sluice.Event) []byte                                        // the summary of an event's data, nil if it has none (C10); nil: no event has
-	Passed  func(ctx context.Context, namespace string) ([]sluice.Hop, error) // the logs whose content a namespace has in its mirrors (S3-119); nil: none
-
-	BundleKeys func(ctx context.Context) ([]ed25519.PrivateKey, error) // for bundles, newest first; the newest signs; nil: no bundles
-}
-
 // Store reports the state of the store.
 type Store struct {
 	Ready   func(context.Context) error // nil if requests can be served; else code Unavailable
@@ -168,7 +154,6 @@ type Options struct {
 	Authentication
 	Publishing
 	Delivering
-	Observing
 	Store
 	Network
 
@@ -186,11 +171,10 @@ type Options struct {
 	Appointments Appointments // nil: 503
 	Feeds        *feed.Engine // nil: 503
 	Streams      dstreams.Options
-	Wakes        Wakes            // nil: 503
-	Mirrors      Mirrors          // nil: 503
-	Knowledge    Knowledge        // nil: 503
-	Modules      Modules          // nil: there are none
-	Staging      *staging.Staging // where directories of bundles arrive; nil: 503
+	Wakes        Wakes // nil: 503
+	Mirrors      mirrors.Options
+	Knowledge    enrichment.Knowledge // nil: 503
+	Modules      modules.Modules      // nil: there are none
 
 	Settings []sluice.Setting                      // of this server, without secrets
 	JWKS     func(context.Context) ([]byte, error) // the public keys as a JWK set
@@ -209,6 +193,7 @@ type Server struct {
 	rights   httpkit.Rights
 	streams  *dstreams.Handler
 	feeds    *live.Handler
+	mirrors  *mirrors.Handler
 	echo     *echo.Echo
 	failures *failures
 	pages    pages
@@ -217,11 +202,8 @@ type Server struct {
 	trials   oneEach
 	batches  oneEach
 
-	bundles   *places       // for bundles in memory
-	transfers *places       // for directories in transfer
-	tails     *places       // for requests that follow attempts
-	opening   *places       // for links that are being opened
-	paceTime  time.Duration // in which the client of a directory must send or read leastPace
+	tails   *httpkit.Places // for requests that follow attempts
+	opening *httpkit.Places // for links that are being opened
 
 	profiling sync.Mutex // one profile at a time
 	glances   glances
@@ -244,12 +226,15 @@ func New(opts Options) *Server {
 	opts.LogRequests = cmp.Or(opts.LogRequests, LogErrors)
 	opts.PortalTitle = cmp.Or(opts.PortalTitle, "Webhooks")
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
-	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, bundles: newPlaces(bundlesAtOnce, bundlesAtOnce), transfers: newPlaces(transfersAtOnce, transfersOfOne), tails: newPlaces(tailsAtOnce, tailsOfOne), opening: newPlaces(opensAtOnce, opensOfOne), paceTime: paceTime, failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
+	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, tails: httpkit.NewPlaces(tailsAtOnce, tailsOfOne), opening: httpkit.NewPlaces(opensAtOnce, opensOfOne), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.pages = newPages(opts.Version)
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilEnd: s.untilEnd})
 	s.feeds = live.New(live.Deps{
 		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,
-		Mirrors: opts.Mirrors, LongPoll: s.streams.Wait(), StartsAtShown: s.startsAtShown, UntilStop: s.untilStop, UntilEnd: s.untilEnd, Stopping: s.stopping,
+		Mirrors: opts.Mirrors.Mirrors, LongPoll: s.streams.Wait(), StartsAtShown: s.startsAtShown, UntilStop: s.untilStop, UntilEnd: s.untilEnd, Stopping: s.stopping,
+	})
+	s.mirrors = mirrors.New(opts.Mirrors, mirrors.Deps{
+		Rights: s.rights, Log: opts.Log, Tombstones: opts.Tombstones, Room: opts.Room, Label: opts.label(), PublicURL: opts.Streams.PublicURL, UntilStop: s.untilStop, Logger: opts.Logger,
 	})
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
 	s.echo.Pre(before(s.streams.AtRoot, dstreams.Rooted))
@@ -297,4 +282,12 @@ func (s *Server) stopping() bool { return s.opts.Stopping != nil && s.opts.Stopp
 // namespace returns a namespace. Code NotFound if it does not exist.
 func (s *Server) namespace(ctx context.Context, name string) (sluice.Namespace, error) {
 	return s.opts.Namespaces.Namespace(ctx, name)
+}
+
+// label returns the function that returns the label of a namespace; nil if there are no grants.
+func (o *Options) label() func(namespace string) sluice.Label {
+	if o.Authority == nil {
+		return nil
+	}
+	return o.Authority.Label
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
 	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
@@ -183,7 +184,7 @@ func (b *bench) options() httpapi.Options {
 	opts.Explain = explain.New(b.store.Deliveries, b.store.Log, explain.Options{})
 	opts.Attempts = b.store.Deliveries
 	opts.Fact = endpoint.Fact
-	opts.Observing = httpapi.Observing{Changes: records.EventLog{Log: b.store.Log}, Summary: b.catalogue.Summary}
+	opts.Mirrors = mirrors.Options{Changes: records.EventLog{Log: b.store.Log}, Summary: b.catalogue.Summary}
 	opts.Registry, opts.Namespaces, opts.Ingest, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, b.ingest(nil), b, b, b, b.store.Ready
 	return opts
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -55,8 +56,8 @@ func (s *Server) createSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if isMirror(body) {
-		return s.createMirror(c, "", body)
+	if mirrors.Wanted(body) {
+		return s.mirrors.Create(c, "", body)
 	}
 	req, err := subscription.ParseRequest(body)
 	if err != nil {
@@ -77,8 +78,8 @@ func (s *Server) putSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if isMirror(body) {
-		return s.createMirror(c, c.Param("id"), body)
+	if mirrors.Wanted(body) {
+		return s.mirrors.Create(c, c.Param("id"), body)
 	}
 	req, err := subscription.ParseRequest(body)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 		return err
 	}
 	if sluice.Mode(c.QueryParam("mode")) == sluice.Mirroring {
-		return s.listMirrors(c, p)
+		return s.mirrors.List(c, p)
 	}
 	if c.QueryParam("source") != "" {
 		return sluice.Errorf(sluice.InvalidRequest, "source: only mirrors have one; add mode=mirror").With("field", "source")

@@ -57,10 +57,10 @@ func (s *Server) listAttempts(c echo.Context) error {
 		return c.JSON(http.StatusOK, attemptList{[]sluice.Attempt{}, strconv.FormatUint(place, 10)})
 	}
 	who := s.payer(c, q.Namespace)
-	if s.tails.take(who) != nil {
+	if s.tails.Take(who) != nil {
 		return sluice.Errorf(sluice.QuotaExceeded, "%d requests follow attempts, or %d of yours, the limit; end one, or try again", tailsAtOnce, tailsOfOne).With("retry_after", 1)
 	}
-	defer s.tails.leave(who)
+	defer s.tails.Leave(who)
 	found, place, err := s.opts.Attempts.AttemptsAfter(ctx, q)
 	if err = cmp.Or(authz.Lost(ctx), err); err != nil {
 		return err

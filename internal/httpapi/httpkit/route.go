@@ -29,3 +29,15 @@ func Authenticated(c echo.Context) error {
 	}
 	return nil
 }
+
+// IfSupported returns the routes of a resource. If the server does not support it, requests that
+// meet a route's requirement end with the message (Unavailable).
+func IfSupported(supported bool, message string, routes []Route) []Route { //nolint:revive // supported is a property of the server
+	if supported {
+		return routes
+	}
+	for i := range routes {
+		routes[i].Handle = func(echo.Context) error { return sluice.Errorf(sluice.Unavailable, "%s", message) }
+	}
+	return routes
+}

@@ -1,4 +1,4 @@
-package httpapi
+package mirrors
 
 import (
 	"io"
@@ -73,7 +73,7 @@ func TestPacedBody_EndsForSlowClients(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, refused := &Server{paceTime: 100 * time.Millisecond}, make(chan error, 1)
+			s, refused := &Handler{paceTime: 100 * time.Millisecond}, make(chan error, 1)
 			e := echo.New()
 			e.POST("/", func(c echo.Context) error {
 				pace := s.newPace(c)
@@ -127,22 +127,22 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 func TestPlaces_AreSharedByNamespaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlaces(transfersAtOnce, transfersOfOne)
-		enter := func(ns string) func() {
-			leave, err := p.enter(t.Context(), ns)
+		p := httpkit.NewPlaces(transfersAtOnce, transfersOfOne)
+		place := func(ns string) func() {
+			leave, err := enter(t.Context(), p, ns)
 			require.NoError(t, err)
 			return leave
 		}
-		slow := []func(){enter("slow"), enter("slow")}
-		_, err := p.enter(t.Context(), "slow")
+		slow := []func(){place("slow"), place("slow")}
+		_, err := enter(t.Context(), p, "slow")
 		require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
-		others := []func(){enter("a"), enter("b")}
-		_, err = p.enter(t.Context(), "c")
+		others := []func(){place("a"), place("b")}
+		_, err = enter(t.Context(), p, "c")
 		require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
 
 		entered := make(chan func())
 		for _, ns := range []string{"slow", "c"} {
-			go func() { entered <- enter(ns) }()
+			go func() { entered <- place(ns) }()
 		}
 		synctest.Wait()
 		slow[0]()
@@ -152,7 +152,8 @@ func TestPlaces_AreSharedByNamespaces(t *testing.T) {
 		for _, leave := range []func(){slow[1], others[1], first, second} {
 			leave()
 		}
-		require.Zero(t, p.used)
-		require.Empty(t, p.of)
+		for _, ns := range []string{"slow", "slow", "a", "a"} {
+			require.Nil(t, p.Take(ns), "all places are free again")
+		}
 	})
 }

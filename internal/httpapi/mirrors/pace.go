@@ -1,4 +1,4 @@
-package httpapi
+package mirrors
 
 import (
 	"context"
@@ -6,11 +6,11 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -31,7 +31,7 @@ type pace struct {
 	moved int           // bytes since left was last reset
 }
 
-func (s *Server) newPace(c echo.Context) *pace {
+func (s *Handler) newPace(c echo.Context) *pace {
 	p := &pace{control: http.NewResponseController(c.Response().Writer), within: s.paceTime, left: s.paceTime}
 	_, _ = p.control.SetReadDeadline(time.Time{}), p.control.SetWriteDeadline(time.Time{})
 	return p
@@ -95,61 +95,22 @@ func (w pacedWriter) Write(p []byte) (n int, err error) {
 	return n, err //nolint:wrapcheck // a writer returns the error of the writer below it
 }
 
-// places is a semaphore for requests: at most most at once, and at most each of them for one key (a
-// namespace or a principal), so that its slow clients do not take every place.
-type places struct {
-	most, each int
-
-	mu    sync.Mutex
-	used  int
-	of    map[string]int // by namespace, or by principal
-	freed chan struct{}  // closed and replaced when a place is freed
-}
-
-func newPlaces(most, each int) *places {
-	return &places{most: most, each: each, of: map[string]int{}, freed: make(chan struct{})}
-}
-
 // enter waits up to bundleWait for a place for a request about a namespace. The caller must call
 // leave to free the place. Code Unavailable.
-func (p *places) enter(ctx context.Context, namespace string) (leave func(), err error) {
+func enter(ctx context.Context, p *httpkit.Places, namespace string) (leave func(), err error) {
 	wait := time.NewTimer(bundleWait)
 	defer wait.Stop()
 	for {
-		freed := p.take(namespace)
+		freed := p.Take(namespace)
 		if freed == nil {
-			return func() { p.leave(namespace) }, nil
+			return func() { p.Leave(namespace) }, nil
 		}
 		select {
 		case <-freed:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-wait.C:
-			return nil, sluice.Errorf(sluice.Unavailable, "%d bundles are being exported or imported, or %d of this namespace, the limit; try again", p.most, p.each).With("retry_after", int(bundleWait.Seconds()))
+			return nil, sluice.Errorf(sluice.Unavailable, "%d bundles are being exported or imported, or %d of this namespace, the limit; try again", p.Most, p.Each).With("retry_after", int(bundleWait.Seconds()))
 		}
 	}
-}
-
-// take takes a place and returns nil. If there is none, it returns a channel that is closed when a
-// place is freed.
-func (p *places) take(namespace string) <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.used == p.most || p.of[namespace] == p.each {
-		return p.freed
-	}
-	p.used++
-	p.of[namespace]++
-	return nil
-}
-
-func (p *places) leave(namespace string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.used--
-	if p.of[namespace]--; p.of[namespace] == 0 {
-		delete(p.of, namespace)
-	}
-	close(p.freed)
-	p.freed = make(chan struct{})
 }

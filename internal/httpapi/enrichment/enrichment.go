@@ -1,8 +1,7 @@
-package httpapi
+package enrichment
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -17,85 +16,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Knowledge enriches the entries of namespaces.
-type Knowledge interface {
-	// Get returns the configuration of a namespace. Code NotFound.
-	Get(ctx context.Context, namespace string) (sluice.Enrichment, error)
-	// Status returns how far this replica has read and enriched the entries of a namespace. Codes
-	// NotFound; Unavailable.
-	Status(ctx context.Context, namespace string) (sluice.EnrichmentStatus, error)
-	// Put configures a namespace. Codes InvalidRequest; RevisionMismatch; QuotaExceeded.
-	Put(ctx context.Context, c sluice.Enrichment, by string) (sluice.Enrichment, error)
-	// Delete ends the enrichment of a namespace. Code NotFound.
-	Delete(ctx context.Context, namespace, by string) error
-	// Claim gives jobs to a worker. Codes InvalidRequest; NotFound; Unavailable.
-	Claim(ctx context.Context, namespace string, q knowledge.ClaimRequest, by sluice.Caller) ([]sluice.ClaimedJob, error)
-	// Renew, Complete and Fail handle the report of a worker. Codes TokenInvalid; TokenExpired;
-	// Fenced; InvalidRequest; NotFound; Unavailable.
-	Renew(ctx context.Context, c knowledge.Claim) (sluice.Job, error)
-	Complete(ctx context.Context, c knowledge.Claim, result sluice.JobResult) error
-	Fail(ctx context.Context, c knowledge.Claim, f knowledge.Failure) (sluice.Job, error)
-	// Job returns a job about entries that the caller may see. Code NotFound.
-	Job(ctx context.Context, namespace, id string, by sluice.Caller) (sluice.Job, error)
-	// Jobs returns jobs about entries that the caller may see.
-	Jobs(ctx context.Context, namespace string, q knowledge.JobsRequest, by sluice.Caller) ([]sluice.Job, error)
-	// Retry makes a failed job available to workers again. Codes NotFound; Conflict.
-	Retry(ctx context.Context, namespace, id string) (sluice.Job, error)
-	// Search returns the nearest entries. Codes InvalidRequest; NotFound; Unavailable.
-	Search(ctx context.Context, namespace string, q knowledge.SearchRequest, by sluice.Caller) (knowledge.Found, error)
-	// Comparisons returns the comparisons of an entry of the namespace itself. Code NotFound.
-	Comparisons(ctx context.Context, namespace, entry string, by sluice.Caller) (sluice.Review, []sluice.Comparison, error)
-	// Reviews returns the entries of the namespace itself that were compared; if needed is true,
-	// only those that need a review.
-	Reviews(ctx context.Context, namespace string, needed bool, by sluice.Caller) ([]sluice.Review, error)
-}
-
-// worker requires that the caller may read the whole namespace, with its label, and subscribe to
-// it, as workers of stream subscriptions must (S3-95).
-func (s *Server) worker(c echo.Context) error {
-	t := authz.Target{Namespace: c.Param("ns")}
-	if err := s.rights.Require(c, sluice.VerbRead, t); err != nil {
-		return err
-	}
-	return s.rights.Require(c, sluice.VerbSubscribe, t)
-}
-
-// wholeReader requires that the caller may read the whole namespace, with its label.
-func (s *Server) wholeReader(c echo.Context) error {
-	return s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: c.Param("ns")})
-}
-
-func (s *Server) knowledgeRoutes() []httpkit.Route {
-	const ns = "/v1/namespaces/:ns"
-	all := []httpkit.Route{
-		httpkit.On(http.MethodGet, ns+"/enrichment", s.rights.SeesNamespace, s.getEnrichment),
-		httpkit.On(http.MethodPut, ns+"/enrichment", s.rights.NamespaceAdmin, s.putEnrichment),
-		httpkit.On(http.MethodDelete, ns+"/enrichment", s.rights.NamespaceAdmin, s.deleteEnrichment),
-		httpkit.On(http.MethodPost, ns+"/jobs/claim", s.worker, s.claimJobs),
-		httpkit.On(http.MethodGet, ns+"/jobs", s.wholeReader, s.listJobs),
-		httpkit.On(http.MethodGet, ns+"/jobs/:job", s.wholeReader, s.getJob),
-		httpkit.On(http.MethodPost, ns+"/jobs/:job/renew", s.worker, s.renewJob),
-		httpkit.On(http.MethodPost, ns+"/jobs/:job/complete", s.worker, s.completeJob),
-		httpkit.On(http.MethodPost, ns+"/jobs/:job/fail", s.worker, s.failJob),
-		httpkit.On(http.MethodPost, ns+"/jobs/:job/retry", s.rights.NamespaceAdmin, s.retryJob),
-		httpkit.On(http.MethodPost, ns+"/search", s.wholeReader, s.search),
-		httpkit.On(http.MethodGet, ns+"/comparisons", s.wholeReader, s.listReviews),
-		httpkit.On(http.MethodGet, ns+"/comparisons/:entry", s.wholeReader, s.getComparisons),
-	}
-	for i := range all {
-		handle := all[i].Handle
-		all[i].Handle = func(c echo.Context) error {
-			if s.opts.Knowledge == nil {
-				return sluice.Errorf(sluice.Unavailable, "this server has no enrichment")
-			}
-			return handle(c)
-		}
-	}
-	return all
-}
-
-// enrichmentRequest is the body of a PUT of an enrichment.
-type enrichmentRequest struct {
+// Request is the body of a PUT of an enrichment.
+type Request struct {
 	Model       string          `json:"model"`
 	Dimensions  int             `json:"dimensions"`
 	Pattern     sluice.Pattern  `json:"pattern"`
@@ -105,8 +27,8 @@ type enrichmentRequest struct {
 	MaxAttempts int             `json:"max_attempts"`
 }
 
-func (s *Server) putEnrichment(c echo.Context) error {
-	var req enrichmentRequest
+func (s *Handler) putEnrichment(c echo.Context) error {
+	var req Request
 	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
@@ -120,10 +42,10 @@ func (s *Server) putEnrichment(c echo.Context) error {
 		ReviewAbove: *cmp.Or(req.ReviewAbove, &above), Lease: req.Lease, MaxAttempts: req.MaxAttempts, Revision: revision,
 	}
 	is.SetDefaults()
-	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), is.Namespace); err != nil {
+	if _, err := s.needs.Namespace(c.Request().Context(), is.Namespace); err != nil {
 		return err
 	}
-	stored, err := s.opts.Knowledge.Put(c.Request().Context(), is, httpkit.By(c))
+	stored, err := s.needs.Knowledge.Put(c.Request().Context(), is, httpkit.By(c))
 	return showEnrichment(c, stored, err)
 }
 
@@ -143,13 +65,13 @@ type enrichment struct {
 	Status *sluice.EnrichmentStatus `json:"status"`
 }
 
-func (s *Server) getEnrichment(c echo.Context) error {
-	is, err := s.opts.Knowledge.Get(c.Request().Context(), c.Param("ns"))
+func (s *Handler) getEnrichment(c echo.Context) error {
+	is, err := s.needs.Knowledge.Get(c.Request().Context(), c.Param("ns"))
 	if err != nil {
 		return err
 	}
 	full := enrichment{Enrichment: is}
-	status, err := s.opts.Knowledge.Status(c.Request().Context(), c.Param("ns"))
+	status, err := s.needs.Knowledge.Status(c.Request().Context(), c.Param("ns"))
 	switch {
 	case err == nil:
 		full.Status = &status
@@ -160,8 +82,8 @@ func (s *Server) getEnrichment(c echo.Context) error {
 	return c.JSON(http.StatusOK, full)
 }
 
-func (s *Server) deleteEnrichment(c echo.Context) error {
-	if err := s.opts.Knowledge.Delete(c.Request().Context(), c.Param("ns"), httpkit.By(c)); err != nil {
+func (s *Handler) deleteEnrichment(c echo.Context) error {
+	if err := s.needs.Knowledge.Delete(c.Request().Context(), c.Param("ns"), httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -179,7 +101,7 @@ type claimedJobs struct {
 	Jobs []sluice.ClaimedJob `json:"jobs"`
 }
 
-func (s *Server) claimJobs(c echo.Context) error {
+func (s *Handler) claimJobs(c echo.Context) error {
 	var req claimRequest
 	if err := httpkit.Bind(c, &req); err != nil {
 		return err
@@ -189,13 +111,13 @@ func (s *Server) claimJobs(c echo.Context) error {
 			return err
 		}
 	}
-	ctx, cancel := s.untilEnd(c.Request().Context())
+	ctx, cancel := s.needs.UntilEnd(c.Request().Context())
 	defer cancel()
-	jobs, err := s.opts.Knowledge.Claim(ctx, c.Param("ns"), knowledge.ClaimRequest{
+	jobs, err := s.needs.Knowledge.Claim(ctx, c.Param("ns"), knowledge.ClaimRequest{
 		Worker: req.Worker, Max: req.Max, Types: req.Types, Wait: time.Duration(req.Wait),
 	}, httpkit.Caller(c))
 	err = cmp.Or(authz.Lost(ctx), err)
-	if err != nil && s.stopping() {
+	if err != nil && s.needs.Stopping() {
 		return sluice.Errorf(sluice.Unavailable, "the server is stopping; retry")
 	}
 	if err != nil {
@@ -238,7 +160,7 @@ func showJob(c echo.Context, j sluice.Job, err error) error {
 	return c.JSON(http.StatusOK, j)
 }
 
-func (s *Server) renewJob(c echo.Context) error {
+func (s *Handler) renewJob(c echo.Context) error {
 	var req struct {
 		Token string `json:"token"`
 	}
@@ -246,11 +168,11 @@ func (s *Server) renewJob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	j, err := s.opts.Knowledge.Renew(c.Request().Context(), knowledge.Claim{Namespace: c.Param("ns"), Job: id, Token: req.Token})
+	j, err := s.needs.Knowledge.Renew(c.Request().Context(), knowledge.Claim{Namespace: c.Param("ns"), Job: id, Token: req.Token})
 	return showJob(c, j, err)
 }
 
-func (s *Server) completeJob(c echo.Context) error {
+func (s *Handler) completeJob(c echo.Context) error {
 	var req struct {
 		Token      string          `json:"token"`
 		Embedding  numbers         `json:"embedding"`
@@ -261,13 +183,13 @@ func (s *Server) completeJob(c echo.Context) error {
 		return err
 	}
 	result := sluice.JobResult{Embedding: req.Embedding, Comparison: req.Comparison}
-	if err := s.opts.Knowledge.Complete(c.Request().Context(), knowledge.Claim{Namespace: c.Param("ns"), Job: id, Token: req.Token}, result); err != nil {
+	if err := s.needs.Knowledge.Complete(c.Request().Context(), knowledge.Claim{Namespace: c.Param("ns"), Job: id, Token: req.Token}, result); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
-func (s *Server) failJob(c echo.Context) error {
+func (s *Handler) failJob(c echo.Context) error {
 	var req struct {
 		Token string `json:"token"`
 		Error string `json:"error"`
@@ -277,25 +199,25 @@ func (s *Server) failJob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	j, err := s.opts.Knowledge.Fail(c.Request().Context(), knowledge.Claim{Namespace: c.Param("ns"), Job: id, Token: req.Token}, knowledge.Failure{Error: req.Error, Final: req.Final})
+	j, err := s.needs.Knowledge.Fail(c.Request().Context(), knowledge.Claim{Namespace: c.Param("ns"), Job: id, Token: req.Token}, knowledge.Failure{Error: req.Error, Final: req.Final})
 	return showJob(c, j, err)
 }
 
-func (s *Server) retryJob(c echo.Context) error {
+func (s *Handler) retryJob(c echo.Context) error {
 	id, err := httpkit.Param(c, "job")
 	if err != nil {
 		return err
 	}
-	j, err := s.opts.Knowledge.Retry(c.Request().Context(), c.Param("ns"), id)
+	j, err := s.needs.Knowledge.Retry(c.Request().Context(), c.Param("ns"), id)
 	return showJob(c, j, err)
 }
 
-func (s *Server) getJob(c echo.Context) error {
+func (s *Handler) getJob(c echo.Context) error {
 	id, err := httpkit.Param(c, "job")
 	if err != nil {
 		return err
 	}
-	j, err := s.opts.Knowledge.Job(c.Request().Context(), c.Param("ns"), id, httpkit.Caller(c))
+	j, err := s.needs.Knowledge.Job(c.Request().Context(), c.Param("ns"), id, httpkit.Caller(c))
 	return showJob(c, j, err)
 }
 
@@ -305,7 +227,7 @@ type jobList struct {
 	NextCursor string       `json:"next_cursor"`
 }
 
-func (s *Server) listJobs(c echo.Context) error {
+func (s *Handler) listJobs(c echo.Context) error {
 	p, err := httpkit.PageOf(c, "state", "type")
 	if err == nil {
 		err = httpkit.OneOf(c, "state", string(sluice.JobPending), string(sluice.JobClaimed), string(sluice.JobFailed))
@@ -317,7 +239,7 @@ func (s *Server) listJobs(c echo.Context) error {
 		return err
 	}
 	q := knowledge.JobsRequest{State: sluice.JobState(c.QueryParam("state")), Type: sluice.JobType(c.QueryParam("type"))}
-	all, err := s.opts.Knowledge.Jobs(c.Request().Context(), c.Param("ns"), q, httpkit.Caller(c))
+	all, err := s.needs.Knowledge.Jobs(c.Request().Context(), c.Param("ns"), q, httpkit.Caller(c))
 	if err != nil {
 		return err
 	}
@@ -344,9 +266,12 @@ type searchResult struct {
 	Problem    string             `json:"problem,omitempty"`
 }
 
+// sourceAll selects entries of all sources.
+const sourceAll = "all"
+
 // search returns the neighbours of a vector or of an entry (S3-75, S3-115). It is a separate route:
 // the lists of entries do not change (S3-79).
-func (s *Server) search(c echo.Context) error {
+func (s *Handler) search(c echo.Context) error {
 	var req searchRequest
 	if err := bindNumbers(c, &req); err != nil {
 		return err
@@ -358,11 +283,11 @@ func (s *Server) search(c echo.Context) error {
 		return sluice.Errorf(sluice.InvalidRequest, "subscription_id: it names the mirror of an entry").With("field", "subscription_id")
 	case req.TopK < 0 || req.TopK > knowledge.MaxResults:
 		return sluice.Errorf(sluice.InvalidRequest, "top_k %d: use 1 to %d", req.TopK, knowledge.MaxResults).With("field", "top_k")
-	case req.Source != "" && req.Source != itemsAll && req.Source != itemsLocal && req.Source != itemsMirrored:
+	case req.Source != "" && req.Source != sourceAll && req.Source != sluice.SourceLocal && req.Source != sluice.SourceMirrored:
 		return sluice.Errorf(sluice.InvalidRequest, "source %q: use local, mirrored or all", req.Source).With("field", "source")
 	}
 	q := knowledge.SearchRequest{Vector: req.Vector, Top: req.TopK, Source: req.Source}
-	if q.Source == itemsAll {
+	if q.Source == sourceAll {
 		q.Source = ""
 	}
 	if req.Entry != "" {
@@ -371,7 +296,7 @@ func (s *Server) search(c echo.Context) error {
 			q.Entry.Source, q.Entry.Subscription = sluice.SourceMirrored, req.Subscription
 		}
 	}
-	found, err := s.opts.Knowledge.Search(c.Request().Context(), c.Param("ns"), q, httpkit.Caller(c))
+	found, err := s.needs.Knowledge.Search(c.Request().Context(), c.Param("ns"), q, httpkit.Caller(c))
 	if err != nil {
 		return err
 	}
@@ -385,12 +310,12 @@ type entryComparisons struct {
 	All []sluice.Comparison `json:"comparisons"`
 }
 
-func (s *Server) getComparisons(c echo.Context) error {
+func (s *Handler) getComparisons(c echo.Context) error {
 	entry, err := httpkit.Param(c, "entry")
 	if err != nil {
 		return err
 	}
-	review, all, err := s.opts.Knowledge.Comparisons(c.Request().Context(), c.Param("ns"), entry, httpkit.Caller(c))
+	review, all, err := s.needs.Knowledge.Comparisons(c.Request().Context(), c.Param("ns"), entry, httpkit.Caller(c))
 	if err != nil {
 		return err
 	}
@@ -403,7 +328,7 @@ type reviewList struct {
 	NextCursor string          `json:"next_cursor"`
 }
 
-func (s *Server) listReviews(c echo.Context) error {
+func (s *Handler) listReviews(c echo.Context) error {
 	p, err := httpkit.PageOf(c, "needs_review")
 	if err == nil {
 		err = httpkit.OneOf(c, "needs_review", "true", "false")
@@ -411,7 +336,7 @@ func (s *Server) listReviews(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	all, err := s.opts.Knowledge.Reviews(c.Request().Context(), c.Param("ns"), c.QueryParam("needs_review") == "true", httpkit.Caller(c))
+	all, err := s.needs.Knowledge.Reviews(c.Request().Context(), c.Param("ns"), c.QueryParam("needs_review") == "true", httpkit.Caller(c))
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package mirrors
 
 import (
 	"cmp"
@@ -29,27 +29,28 @@ const (
 	exportPage      = 1000
 )
 
-const importRoute = "/v1/namespaces/:ns/import"
+// ImportRoute is the route that imports bundles.
+const ImportRoute = "/v1/namespaces/:ns/import"
 
 // headerDigest is the header with the digest of an exported bundle, which the next export takes as
 // its parameter previous.
 const headerDigest = "Sluice-Bundle-Digest"
 
-func (s *Server) bundleRoutes() []httpkit.Route {
+func (s *Handler) bundleRoutes() []httpkit.Route {
 	const trusted = "/v1/namespaces/:ns/trusted-keys"
 	return []httpkit.Route{
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/export", s.rights.NamespaceAdmin, s.exportBundle),
-		httpkit.On(http.MethodPost, importRoute, s.rights.NamespaceAdmin, s.importBundle),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/bundle-keys", s.rights.SeesNamespace, s.bundleKeys),
-		httpkit.On(http.MethodGet, trusted, s.rights.NamespaceAdmin, s.listTrustedKeys),
-		httpkit.On(http.MethodPut, trusted+"/:kid", s.rights.NamespaceAdmin, s.putTrustedKey),
-		httpkit.On(http.MethodDelete, trusted+"/:kid", s.rights.NamespaceAdmin, s.deleteTrustedKey),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/export", s.needs.Rights.NamespaceAdmin, s.exportBundle),
+		httpkit.On(http.MethodPost, ImportRoute, s.needs.Rights.NamespaceAdmin, s.importBundle),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/bundle-keys", s.needs.Rights.SeesNamespace, s.bundleKeys),
+		httpkit.On(http.MethodGet, trusted, s.needs.Rights.NamespaceAdmin, s.listTrustedKeys),
+		httpkit.On(http.MethodPut, trusted+"/:kid", s.needs.Rights.NamespaceAdmin, s.putTrustedKey),
+		httpkit.On(http.MethodDelete, trusted+"/:kid", s.needs.Rights.NamespaceAdmin, s.deleteTrustedKey),
 	}
 }
 
 // exportBundle returns the changes of a namespace after a sequence, those that the caller may read,
 // as a signed bundle (S3-61…68). It stores nothing: a source does not know its mirrors (S3-137).
-func (s *Server) exportBundle(c echo.Context) error {
+func (s *Handler) exportBundle(c echo.Context) error {
 	if s.opts.BundleKeys == nil {
 		return noMirrors()
 	}
@@ -64,7 +65,7 @@ func (s *Server) exportBundle(c echo.Context) error {
 	if q.directory {
 		return s.exportDirectory(c, q, keys[0])
 	}
-	leave, err := s.bundles.enter(c.Request().Context(), c.Param("ns"))
+	leave, err := enter(c.Request().Context(), s.bundles, c.Param("ns"))
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func exportQuery(c echo.Context) (q exportParams, err error) {
 
 // export collects a bundle.
 type export struct {
-	s      *Server
+	s      *Handler
 	c      echo.Context
 	depth  sluice.Depth
 	header bundle.Header
@@ -139,9 +140,9 @@ type export struct {
 	count  int
 }
 
-func (s *Server) newExport(c echo.Context, q exportParams, add func(bundle.Entry) error) *export {
+func (s *Handler) newExport(c echo.Context, q exportParams, add func(bundle.Entry) error) *export {
 	return &export{s: s, c: c, depth: q.depth, append: add, enough: func() bool { return false }, header: bundle.Header{
-		SourceID: s.opts.Streams.PublicURL + "/v1/namespaces/" + c.Param("ns"), SourceName: c.Param("ns"),
+		SourceID: s.needs.PublicURL + "/v1/namespaces/" + c.Param("ns"), SourceName: c.Param("ns"),
 		Since: q.since, Through: q.since, Previous: c.QueryParam("previous"), ExportedAt: time.Now(),
 	}}
 }
@@ -205,7 +206,7 @@ func (e *export) take(page *sluice.ObservePage) (more bool, err error) {
 }
 
 // importBundle applies a bundle to the mirror of its source (S3-69…73).
-func (s *Server) importBundle(c echo.Context) error {
+func (s *Handler) importBundle(c echo.Context) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
 	}
@@ -219,7 +220,7 @@ func (s *Server) importBundle(c echo.Context) error {
 	if isTar(c) {
 		return s.importDirectory(c)
 	}
-	leave, err := s.bundles.enter(ctx, c.Param("ns"))
+	leave, err := enter(ctx, s.bundles, c.Param("ns"))
 	if err != nil {
 		return err
 	}
@@ -241,7 +242,7 @@ type jwkSet struct {
 }
 
 // bundleKeys returns the public halves of the keys that sign the bundles of a namespace.
-func (s *Server) bundleKeys(c echo.Context) error {
+func (s *Handler) bundleKeys(c echo.Context) error {
 	if s.opts.BundleKeys == nil {
 		return noMirrors()
 	}
@@ -262,7 +263,7 @@ type trustedKeyList struct {
 	NextCursor string       `json:"next_cursor"`
 }
 
-func (s *Server) listTrustedKeys(c echo.Context) error {
+func (s *Handler) listTrustedKeys(c echo.Context) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
 	}
@@ -279,7 +280,7 @@ type trustedKeyRequest struct {
 	Source string          `json:"source"`
 }
 
-func (s *Server) putTrustedKey(c echo.Context) error {
+func (s *Handler) putTrustedKey(c echo.Context) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
 	}
@@ -305,7 +306,7 @@ func (s *Server) putTrustedKey(c echo.Context) error {
 	return c.JSON(http.StatusOK, is)
 }
 
-func (s *Server) deleteTrustedKey(c echo.Context) error {
+func (s *Handler) deleteTrustedKey(c echo.Context) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
 	}

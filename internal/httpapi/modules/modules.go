@@ -1,4 +1,4 @@
-package httpapi
+package modules
 
 import (
 	"context"
@@ -23,36 +23,30 @@ type Modules interface {
 	Remove(ctx context.Context, name, by string) error
 }
 
-func (s *Server) moduleRoutes() []httpkit.Route {
+type handler struct{ modules Modules }
+
+// Routes returns the routes of modules; modules is nil if the server has none.
+func Routes(modules Modules, rights httpkit.Rights) []httpkit.Route {
 	const one = "/v1/modules/:module"
-	all := []httpkit.Route{
-		httpkit.On(http.MethodGet, "/v1/modules", s.rights.ServerAdmin, s.listModules),
-		httpkit.On(http.MethodGet, one, s.rights.ServerAdmin, s.getModule),
-		httpkit.On(http.MethodPost, one+"/approve", s.rights.ServerAdmin, s.approveModule),
-		httpkit.On(http.MethodPost, one+"/disable", s.rights.ServerAdmin, s.disableModule),
-		httpkit.On(http.MethodDelete, one, s.rights.ServerAdmin, s.removeModule),
-	}
-	for i := range all {
-		handle := all[i].Handle
-		all[i].Handle = func(c echo.Context) error {
-			if s.opts.Modules == nil {
-				return sluice.Errorf(sluice.Unavailable, "this server has no modules")
-			}
-			return handle(c)
-		}
-	}
-	return all
+	s := &handler{modules}
+	return httpkit.IfSupported(modules != nil, "this server has no modules", []httpkit.Route{
+		httpkit.On(http.MethodGet, "/v1/modules", rights.ServerAdmin, s.listModules),
+		httpkit.On(http.MethodGet, one, rights.ServerAdmin, s.getModule),
+		httpkit.On(http.MethodPost, one+"/approve", rights.ServerAdmin, s.approveModule),
+		httpkit.On(http.MethodPost, one+"/disable", rights.ServerAdmin, s.disableModule),
+		httpkit.On(http.MethodDelete, one, rights.ServerAdmin, s.removeModule),
+	})
 }
 
-func (s *Server) listModules(c echo.Context) error {
+func (s *handler) listModules(c echo.Context) error {
 	if err := httpkit.OnlyParams(c); err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, s.opts.Modules.Modules(c.Request().Context()))
+	return c.JSON(http.StatusOK, s.modules.Modules(c.Request().Context()))
 }
 
-func (s *Server) getModule(c echo.Context) error {
-	m, err := s.opts.Modules.Module(c.Request().Context(), c.Param("module"))
+func (s *handler) getModule(c echo.Context) error {
+	m, err := s.modules.Module(c.Request().Context(), c.Param("module"))
 	return showModule(c, m, err)
 }
 
@@ -63,7 +57,7 @@ func showModule(c echo.Context, m sluice.Module, err error) error {
 	return c.JSON(http.StatusOK, m)
 }
 
-func (s *Server) approveModule(c echo.Context) error {
+func (s *handler) approveModule(c echo.Context) error {
 	var req struct {
 		Digest string `json:"digest"`
 	}
@@ -73,17 +67,17 @@ func (s *Server) approveModule(c echo.Context) error {
 	if req.Digest == "" {
 		return sluice.Errorf(sluice.InvalidRequest, "digest is missing: write the one of the files that you have checked").With("field", "digest")
 	}
-	m, err := s.opts.Modules.Approve(c.Request().Context(), c.Param("module"), req.Digest, httpkit.By(c))
+	m, err := s.modules.Approve(c.Request().Context(), c.Param("module"), req.Digest, httpkit.By(c))
 	return showModule(c, m, err)
 }
 
-func (s *Server) disableModule(c echo.Context) error {
-	m, err := s.opts.Modules.Disable(c.Request().Context(), c.Param("module"), httpkit.By(c))
+func (s *handler) disableModule(c echo.Context) error {
+	m, err := s.modules.Disable(c.Request().Context(), c.Param("module"), httpkit.By(c))
 	return showModule(c, m, err)
 }
 
-func (s *Server) removeModule(c echo.Context) error {
-	if err := s.opts.Modules.Remove(c.Request().Context(), c.Param("module"), httpkit.By(c)); err != nil {
+func (s *handler) removeModule(c echo.Context) error {
+	if err := s.modules.Remove(c.Request().Context(), c.Param("module"), httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

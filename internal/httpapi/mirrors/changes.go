@@ -1,4 +1,4 @@
-package httpapi
+package mirrors
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ const observeTimeout = 30 * time.Second
 
 // listChanges returns a page of the changes of a namespace (S3-40). It stores nothing: a source
 // does not know its mirrors (S3-137).
-func (s *Server) listChanges(c echo.Context) error {
+func (s *Handler) listChanges(c echo.Context) error {
 	q, depth, err := changeQuery(c)
 	if err != nil {
 		return err
@@ -37,12 +37,12 @@ func (s *Server) listChanges(c echo.Context) error {
 }
 
 // changesOf returns a page of the changes of the request's namespace that the caller may see.
-func (s *Server) changesOf(c echo.Context, q model.ChangeQuery, depth sluice.Depth) (page sluice.ObservePage, err error) {
+func (s *Handler) changesOf(c echo.Context, q model.ChangeQuery, depth sluice.Depth) (page sluice.ObservePage, err error) {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), observeTimeout)
 	defer cancel()
 	ns := c.Param("ns")
-	deletions := deletions{rights: s.rights, c: c, ns: ns, stones: s.opts.Tombstones}
-	q.Visible = s.rights.Visible(c, sluice.VerbRead)
+	deletions := deletions{rights: s.needs.Rights, c: c, ns: ns, stones: s.needs.Tombstones}
+	q.Visible = s.needs.Rights.Visible(c, sluice.VerbRead)
 	if q.Visible != nil {
 		q.Erased = deletions.shown
 	}
@@ -53,8 +53,8 @@ func (s *Server) changesOf(c echo.Context, q model.ChangeQuery, depth sluice.Dep
 	if page.Items, err = s.shownChanges(c, page.Items, depth); err != nil {
 		return page, err
 	}
-	if s.opts.Authority != nil {
-		page.Label = s.opts.Authority.Label(ns)
+	if s.needs.Label != nil {
+		page.Label = s.needs.Label(ns)
 	}
 	if s.opts.Passed != nil {
 		page.Passed, err = s.opts.Passed(ctx, ns)
@@ -120,11 +120,11 @@ func (d *deletions) shows(path sluice.Path, label string) bool {
 // shownChanges returns the changes that the caller may see, with as much data as the depth
 // includes. It leaves out events that were erased, or access to which was revoked, while the page
 // was read.
-func (s *Server) shownChanges(c echo.Context, items []sluice.Change, depth sluice.Depth) ([]sluice.Change, error) {
+func (s *Handler) shownChanges(c echo.Context, items []sluice.Change, depth sluice.Depth) ([]sluice.Change, error) {
 	kept := items[:0]
 	for _, item := range items {
 		if item.Op != sluice.OpDelete {
-			ok, err := s.rights.Shows(c, sluice.VerbRead, &item.Event)
+			ok, err := s.needs.Rights.Shows(c, sluice.VerbRead, &item.Event)
 			if err != nil {
 				return nil, err
 			}
@@ -139,7 +139,7 @@ func (s *Server) shownChanges(c echo.Context, items []sluice.Change, depth sluic
 }
 
 // reduce removes the part of an event's data that a depth does not include (C10).
-func (s *Server) reduce(ev *sluice.Event, depth sluice.Depth) {
+func (s *Handler) reduce(ev *sluice.Event, depth sluice.Depth) {
 	switch depth {
 	case sluice.DepthFull:
 		return

@@ -1,4 +1,4 @@
-package httpapi
+package mirrors
 
 import (
 	"encoding/base64"
@@ -53,7 +53,7 @@ type topicList struct {
 
 // listTopics returns a page of the paths of a namespace and, on request, of its mirrors (S3-113,
 // S3-114).
-func (s *Server) listTopics(c echo.Context) error {
+func (s *Handler) listTopics(c echo.Context) error {
 	q, err := topicsOf(c)
 	if err != nil {
 		return err
@@ -97,20 +97,20 @@ func topicsOf(c echo.Context) (q topicsQuery, err error) {
 
 // localTopics adds topics of the namespace itself whose last event the caller may read. It leaves
 // out reserved paths, to which only the server writes.
-func (s *Server) localTopics(c echo.Context, q topicsQuery, list *topicList, next *topicsCursor) error {
-	visible := s.rights.Visible(c, sluice.VerbRead)
+func (s *Handler) localTopics(c echo.Context, q topicsQuery, list *topicList, next *topicsCursor) error {
+	visible := s.needs.Rights.Visible(c, sluice.VerbRead)
 	wants := func(ev *sluice.Event) bool {
 		return !ev.Path.Reserved() && strings.HasPrefix(string(ev.Path), q.prefix) && (visible == nil || visible(ev))
 	}
 	query := model.StateQuery{At: next.At, After: next.After, Limit: q.limit, Visible: wants, Pattern: covering(q.prefix)}
-	if granted := s.rights.Granted(c); visible != nil && granted != "" {
+	if granted := s.needs.Rights.Granted(c); visible != nil && granted != "" {
 		query.Pattern = granted
 	}
-	page, err := s.opts.Log.State(c.Request().Context(), q.ns, query)
+	page, err := s.needs.Log.State(c.Request().Context(), q.ns, query)
 	if err != nil {
 		return err
 	}
-	shown, err := s.rights.Shown(c, sluice.VerbRead, page.Events)
+	shown, err := s.needs.Rights.Shown(c, sluice.VerbRead, page.Events)
 	if err != nil {
 		return err
 	}
@@ -132,11 +132,11 @@ func covering(prefix string) sluice.Pattern {
 
 // mirroredTopics adds topics of mirrors. They have the label of the namespace, so the caller must
 // have the right to read the whole namespace.
-func (s *Server) mirroredTopics(c echo.Context, q topicsQuery, list *topicList, next *topicsCursor) error {
+func (s *Handler) mirroredTopics(c echo.Context, q topicsQuery, list *topicList, next *topicsCursor) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
 	}
-	if err := s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: q.ns}); err != nil || next.Copies {
+	if err := s.needs.Rights.Require(c, sluice.VerbRead, authz.Target{Namespace: q.ns}); err != nil || next.Copies {
 		return err
 	}
 	all, err := s.opts.Mirrors.List(c.Request().Context(), q.ns)

@@ -1,4 +1,4 @@
-package httpapi
+package mirrors
 
 import (
 	"crypto/ed25519"
@@ -23,21 +23,26 @@ func isTar(c echo.Context) bool {
 	return err == nil && kind == mediaTar
 }
 
-// maxTar returns the maximum size of a tar stream: the largest directory, and the headers of its
-// files.
-func (s *Server) maxTar() int64 {
-	if s.opts.Staging == nil {
-		return s.opts.MaxBody
+// MaxBody returns the maximum size of the body of a request that imports a bundle, and whether the
+// request is one. A tar stream may have the largest directory, and the headers of its files.
+func (s *Handler) MaxBody(c echo.Context) (most int64, ok bool) {
+	switch {
+	case c.Path() != ImportRoute:
+		return 0, false
+	case !isTar(c):
+		return bundle.MaxDocument, true
+	case s.opts.Staging == nil:
+		return 0, false
 	}
-	return s.opts.Staging.Limit() + tarOverhead
+	return s.opts.Staging.Limit() + tarOverhead, true
 }
 
 const tarOverhead = 256 << 20
 
 // exportDirectory sends the changes of a namespace as a directory of plain files in a tar stream,
 // its manifest last (S3-61, S3-74). It stores nothing, and keeps one file at a time in memory.
-func (s *Server) exportDirectory(c echo.Context, q exportParams, key ed25519.PrivateKey) error {
-	leave, err := s.transfers.enter(c.Request().Context(), c.Param("ns"))
+func (s *Handler) exportDirectory(c echo.Context, q exportParams, key ed25519.PrivateKey) error {
+	leave, err := enter(c.Request().Context(), s.transfers, c.Param("ns"))
 	if err != nil {
 		return err
 	}
@@ -68,26 +73,26 @@ func (s *Server) exportDirectory(c echo.Context, q exportParams, key ed25519.Pri
 	return errors.Join(err, to.Fail(httpkit.Public(err).Message), to.Close()) // the response has begun
 }
 
-// arrived is the response to an import while files of the directory are missing.
-type arrived struct {
+// Arrived is the response to an import while files of the directory are missing.
+type Arrived struct {
 	Missing []string `json:"missing"`
 	Bytes   int64    `json:"missing_bytes"`
 }
 
 // importDirectory receives files of a directory, the manifest first, and applies the bundle once
 // all files have arrived (S3-69…74). It stores nothing if the manifest would be refused.
-func (s *Server) importDirectory(c echo.Context) error {
+func (s *Handler) importDirectory(c echo.Context) error {
 	if s.opts.Staging == nil {
 		return noMirrors()
 	}
 	ctx, ns, accept := c.Request().Context(), c.Param("ns"), c.QueryParam("accept_gap") == "true"
-	leave, err := s.transfers.enter(ctx, ns)
+	leave, err := enter(ctx, s.transfers, ns)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if s.opts.Room != nil {
-		if err := s.opts.Room.Grow(); err != nil {
+	if s.needs.Room != nil {
+		if err := s.needs.Room.Grow(); err != nil {
 			return err
 		}
 	}
@@ -109,15 +114,15 @@ func (s *Server) importDirectory(c echo.Context) error {
 		return err
 	}
 	if missing, n := arrival.Missing(); len(missing) > 0 {
-		return c.JSON(http.StatusAccepted, arrived{missing, n})
+		return c.JSON(http.StatusAccepted, Arrived{missing, n})
 	}
 	return s.applyDirectory(c, arrival)
 }
 
 // applyDirectory applies a directory that has arrived.
-func (s *Server) applyDirectory(c echo.Context, arrival *staging.Arrival) error {
+func (s *Handler) applyDirectory(c echo.Context, arrival *staging.Arrival) error {
 	ctx := c.Request().Context()
-	leave, err := s.bundles.enter(ctx, c.Param("ns"))
+	leave, err := enter(ctx, s.bundles, c.Param("ns"))
 	if err != nil {
 		return err
 	}
@@ -138,8 +143,8 @@ func (s *Server) applyDirectory(c echo.Context, arrival *staging.Arrival) error 
 	return c.JSON(http.StatusOK, done)
 }
 
-func (s *Server) endArrival(c echo.Context, arrival *staging.Arrival) {
+func (s *Handler) endArrival(c echo.Context, arrival *staging.Arrival) {
 	if err := arrival.Close(); err != nil {
-		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "staged bundle not closed", slog.Any("error", err))
+		s.needs.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "staged bundle not closed", slog.Any("error", err))
 	}
 }

@@ -1,4 +1,4 @@
-package httpapi
+package mirrors
 
 import (
 	"cmp"
@@ -72,10 +72,10 @@ func mirrorOf(c echo.Context) *sluice.Mirror {
 	return m
 }
 
-// orMirror returns a route with a handler of its own for mirrors, which requires an admin of the
-// mirror's namespace.
-func (s *Server) orMirror(r httpkit.Route, handle echo.HandlerFunc) httpkit.Route {
-	of, other := r.Demand, r.Handle
+// Or returns the route of a subscription with a handler of its own for mirrors, which requires an
+// admin of the mirror's namespace.
+func (s *Handler) Or(r httpkit.Route) httpkit.Route {
+	of, other, handle := r.Demand, r.Handle, s.instead(r)
 	r.Demand = func(c echo.Context) error {
 		err := of(c)
 		if sluice.CodeOf(err) == sluice.SubscriptionMissing && s.findMirror(c) {
@@ -92,14 +92,31 @@ func (s *Server) orMirror(r httpkit.Route, handle echo.HandlerFunc) httpkit.Rout
 	return r
 }
 
+// instead returns the handler of a subscription's route for mirrors.
+func (s *Handler) instead(r httpkit.Route) echo.HandlerFunc {
+	switch r.Method + " " + r.Path {
+	case http.MethodGet + " " + one:
+		return s.getMirror
+	case http.MethodPatch + " " + one:
+		return s.patchMirror
+	case http.MethodDelete + " " + one:
+		return s.deleteMirror
+	case http.MethodPost + " " + one + "/resume":
+		return s.resumeMirror
+	case http.MethodGet + " " + one + "/status":
+		return s.mirrorStatus
+	}
+	return r.Handle
+}
+
 // findMirror reports whether a request is about a mirror that the caller administers. It stores
 // that mirror in the context.
-func (s *Server) findMirror(c echo.Context) bool {
+func (s *Handler) findMirror(c echo.Context) bool {
 	if s.opts.Mirrors == nil {
 		return false
 	}
 	m, err := s.opts.Mirrors.Get(c.Request().Context(), c.Param("id"))
-	if err != nil || s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: m.Namespace}) != nil {
+	if err != nil || s.needs.Rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: m.Namespace}) != nil {
 		return false // it looks missing
 	}
 	c.Set(mirrorKey, &m)
@@ -107,26 +124,15 @@ func (s *Server) findMirror(c echo.Context) bool {
 }
 
 // mirrored requires a mirror that the caller administers.
-func (s *Server) mirrored(c echo.Context) error {
+func (s *Handler) mirrored(c echo.Context) error {
 	if s.findMirror(c) {
 		return nil
 	}
 	return sluice.Errorf(sluice.SubscriptionMissing, "no mirror with this id, or not visible to you")
 }
 
-func (s *Server) mirrorRoutes() []httpkit.Route {
-	const one = "/v1/subscriptions/:id"
-	return []httpkit.Route{
-		httpkit.On(http.MethodPost, one+"/sync", s.mirrored, s.syncMirror),
-		httpkit.On(http.MethodPost, one+"/suspend", s.mirrored, s.suspendMirror),
-		httpkit.On(http.MethodPut, one+"/credential", s.mirrored, s.putCredential),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/items", s.rights.SeesNamespace, s.listItems),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/topics", s.rights.OnSomePath(sluice.VerbRead), s.listTopics),
-	}
-}
-
-// isMirror reports whether a request body asks for a mirror. Errors in the body are reported later.
-func isMirror(body []byte) bool {
+// Wanted reports whether a request body asks for a mirror. Errors in the body are reported later.
+func Wanted(body []byte) bool {
 	var is struct{ Mode sluice.Mode }
 	return json.Unmarshal(body, &is) == nil && is.Mode == sluice.Mirroring
 }
@@ -146,8 +152,8 @@ type mirrorRequest struct {
 	Metadata     map[string]string `json:"metadata"`
 }
 
-// createMirror creates a mirror for an admin of its namespace (S3-109).
-func (s *Server) createMirror(c echo.Context, id string, body []byte) error {
+// Create creates a mirror for an admin of its namespace (S3-109).
+func (s *Handler) Create(c echo.Context, id string, body []byte) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
 	}
@@ -192,22 +198,22 @@ func showMirror(c echo.Context, code int, m *sluice.Mirror) error {
 	return c.JSON(code, m)
 }
 
-func (s *Server) getMirror(c echo.Context) error { return showMirror(c, http.StatusOK, mirrorOf(c)) }
+func (s *Handler) getMirror(c echo.Context) error { return showMirror(c, http.StatusOK, mirrorOf(c)) }
 
-// listMirrors returns the mirrors of the namespaces that the caller administers, each with its status
+// List returns the mirrors of the namespaces that the caller administers, each with its status
 // (S3-99).
-func (s *Server) listMirrors(c echo.Context, p httpkit.Page) error {
+func (s *Handler) List(c echo.Context, p httpkit.Page) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
 	}
-	all, err := s.opts.Mirrors.List(c.Request().Context(), namespaceOf(c))
+	all, err := s.opts.Mirrors.List(c.Request().Context(), cmp.Or(c.Param("ns"), c.QueryParam("namespace")))
 	if err != nil {
 		return err
 	}
 	visible := all[:0]
 	for _, m := range all {
 		state, source := c.QueryParam("state"), c.QueryParam("source")
-		if (state == "" || state == string(m.State)) && (source == "" || source == m.Source) && s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: m.Namespace}) == nil {
+		if (state == "" || state == string(m.State)) && (source == "" || source == m.Source) && s.needs.Rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: m.Namespace}) == nil {
 			visible = append(visible, m)
 		}
 	}
@@ -238,7 +244,7 @@ type mirrorSummary struct {
 	Status sluice.MirrorStatus `json:"status"`
 }
 
-func (s *Server) mirrorStatus(c echo.Context) error {
+func (s *Handler) mirrorStatus(c echo.Context) error {
 	st, err := s.opts.Mirrors.Status(c.Request().Context(), mirrorOf(c))
 	if err != nil {
 		return err
@@ -246,7 +252,7 @@ func (s *Server) mirrorStatus(c echo.Context) error {
 	return c.JSON(http.StatusOK, st)
 }
 
-func (s *Server) patchMirror(c echo.Context) error {
+func (s *Handler) patchMirror(c echo.Context) error {
 	revision, err := httpkit.IfMatch(c)
 	if err != nil {
 		return err
@@ -262,7 +268,7 @@ func (s *Server) patchMirror(c echo.Context) error {
 	return showMirror(c, http.StatusOK, &m)
 }
 
-func (s *Server) deleteMirror(c echo.Context) error {
+func (s *Handler) deleteMirror(c echo.Context) error {
 	if err := s.opts.Mirrors.Delete(c.Request().Context(), mirrorOf(c).ID, httpkit.By(c)); err != nil {
 		return err
 	}
@@ -274,7 +280,7 @@ const maxSyncWait = time.Minute
 
 // syncMirror syncs a mirror now (S3-100). It responds with 202 if the sync has begun, or with 200
 // and the status if the sync ends within ?wait=.
-func (s *Server) syncMirror(c echo.Context) error {
+func (s *Handler) syncMirror(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "wait"); err != nil {
 		return err
 	}
@@ -284,7 +290,7 @@ func (s *Server) syncMirror(c echo.Context) error {
 	}
 	text := c.QueryParam("wait")
 	if text == "" {
-		ctx, cancel := s.untilStop(context.WithoutCancel(c.Request().Context()))
+		ctx, cancel := s.needs.UntilStop(context.WithoutCancel(c.Request().Context()))
 		go func() { // its outcome is in the status
 			defer cancel()
 			_ = s.opts.Mirrors.SyncShared(ctx, m.ID)
@@ -309,7 +315,7 @@ func (s *Server) syncMirror(c echo.Context) error {
 	return s.mirrorStatus(c)
 }
 
-func (s *Server) suspendMirror(c echo.Context) error {
+func (s *Handler) suspendMirror(c echo.Context) error {
 	m, err := s.opts.Mirrors.Suspend(c.Request().Context(), mirrorOf(c).ID, httpkit.By(c))
 	if err != nil {
 		return err
@@ -318,7 +324,7 @@ func (s *Server) suspendMirror(c echo.Context) error {
 }
 
 // resumeMirror validates a mirror again (S3-128). The caller becomes its approver.
-func (s *Server) resumeMirror(c echo.Context) error {
+func (s *Handler) resumeMirror(c echo.Context) error {
 	var req struct {
 		AcceptOrigin bool `json:"accept_origin"`
 	}
@@ -338,7 +344,7 @@ func (s *Server) resumeMirror(c echo.Context) error {
 	return showMirror(c, http.StatusOK, &is)
 }
 
-func (s *Server) putCredential(c echo.Context) error {
+func (s *Handler) putCredential(c echo.Context) error {
 	var req struct {
 		Credential string `json:"credential"`
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package mirrors
 
 import (
 	"cmp"
@@ -40,7 +40,7 @@ type itemList struct {
 
 // listItems returns a page of the entries of a namespace: its own, unless the query names another
 // source (S3-35).
-func (s *Server) listItems(c echo.Context) error {
+func (s *Handler) listItems(c echo.Context) error {
 	q, err := itemsOf(c)
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func itemsOf(c echo.Context) (q itemsQuery, err error) {
 const defaultItems = 100
 
 // localItems adds a page of the namespace's own entries, and reports whether the page ends there.
-func (s *Server) localItems(c echo.Context, q *itemsQuery, list *itemList) (done bool, err error) {
-	visible := s.rights.Visible(c, sluice.VerbRead)
+func (s *Handler) localItems(c echo.Context, q *itemsQuery, list *itemList) (done bool, err error) {
+	visible := s.needs.Rights.Visible(c, sluice.VerbRead)
 	page, err := s.opts.Changes.Changes(c.Request().Context(), q.ns, model.ChangeQuery{
 		Since: q.after, Limit: q.limit,
 		Visible: func(ev *sluice.Event) bool {
@@ -144,11 +144,11 @@ const firstMirror = "*.0"
 
 // mirroredItems fills a page with mirrored entries. They have the label of the namespace, so the
 // caller must have the right to read the whole namespace.
-func (s *Server) mirroredItems(c echo.Context, q itemsQuery, list *itemList) error {
+func (s *Handler) mirroredItems(c echo.Context, q itemsQuery, list *itemList) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
 	}
-	if err := s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: q.ns}); err != nil {
+	if err := s.needs.Rights.Require(c, sluice.VerbRead, authz.Target{Namespace: q.ns}); err != nil {
 		return err
 	}
 	all, err := s.opts.Mirrors.List(c.Request().Context(), q.ns)
@@ -177,7 +177,7 @@ func (s *Server) mirroredItems(c echo.Context, q itemsQuery, list *itemList) err
 }
 
 // itemsOfMirror adds entries of a mirror until the page is full, and then sets the next cursor.
-func (s *Server) itemsOfMirror(c echo.Context, m *sluice.Mirror, after uint64, q itemsQuery, list *itemList) error {
+func (s *Handler) itemsOfMirror(c echo.Context, m *sluice.Mirror, after uint64, q itemsQuery, list *itemList) error {
 	for more := true; more; {
 		if len(list.Items) >= q.limit {
 			list.NextCursor = m.ID + "." + strconv.FormatUint(after, 10)

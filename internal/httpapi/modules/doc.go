@@ -1,0 +1,2 @@
+// Package modules serves modules over HTTP: their list, and approval.
+package modules
