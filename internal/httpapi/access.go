@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
@@ -23,7 +24,7 @@ func (s *Server) authenticate(c echo.Context) error {
 	if !isAPI(c.Request().URL.Path) && !isAPI(c.Path()) {
 		return nil
 	}
-	if c.Request().Method == http.MethodOptions || dstreams.Tokenless(c.Path()) || opensSession(c) { // preflight requests have no token, workers send that of a wake, and pages the code of a link
+	if c.Request().Method == http.MethodOptions || dstreams.Tokenless(c.Path()) || access.OpensSession(c) { // preflight requests have no token, workers send that of a wake, and pages the code of a link
 		return nil
 	}
 	if s.isProgram(c) {

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -58,26 +57,13 @@ func auditQuery(c echo.Context) (q model.LedgerQuery, err error) {
 			return q, err
 		}
 	}
-	if q.Since, err = timeParam(c, "since"); err != nil {
+	if q.Since, err = httpkit.TimeParam(c, "since"); err != nil {
 		return q, err
 	}
-	if q.Until, err = timeParam(c, "until"); err != nil {
+	if q.Until, err = httpkit.TimeParam(c, "until"); err != nil {
 		return q, err
 	}
 	q.Limit = p.Limit
 	q.Before, err = p.Position()
 	return q, err
-}
-
-// timeParam returns a time in the query; zero if the parameter is missing.
-func timeParam(c echo.Context, name string) (time.Time, error) {
-	text := httpkit.PlaceParam(c, name)
-	if text == "" {
-		return time.Time{}, nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, sluice.Errorf(sluice.InvalidRequest, "%s %q: use an RFC 3339 time such as 2026-01-31T12:00:00Z, or an age such as 10m or 7d", name, text).With("field", name)
-	}
-	return at, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -83,8 +84,8 @@ func (s *Server) maxBody(c echo.Context) int64 {
 	switch {
 	case dstreams.IsStream(c.Request().URL.Path):
 		return s.streams.MaxBody()
-	case opensSession(c):
-		return maxSessionRequest
+	case access.OpensSession(c):
+		return access.MaxSessionRequest
 	case isCallback(c):
 		return min(s.opts.MaxBody, maxCallback)
 	}

@@ -106,7 +106,7 @@ func parseDeadLetterQuery(c echo.Context) (model.DeadLetterQuery, error) {
 			return q, err
 		}
 	}
-	if q.Since, err = timeParam(c, "since"); err != nil {
+	if q.Since, err = httpkit.TimeParam(c, "since"); err != nil {
 		return q, err
 	}
 	q.Limit = p.Limit

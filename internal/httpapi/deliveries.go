@@ -17,9 +17,6 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// maxWait limits how long a request waits for events.
-const maxWait = 30 * time.Second
-
 // deliveryList is one page of deliveries.
 type deliveryList struct {
 	Deliveries []explain.Delivery `json:"deliveries"`
@@ -78,7 +75,7 @@ func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
 	if err := parseSince(&q, httpkit.PlaceParam(c, "since")); err != nil {
 		return q, err
 	}
-	q.Until, err = timeParam(c, "until")
+	q.Until, err = httpkit.TimeParam(c, "until")
 	return q, err
 }
 
@@ -279,19 +276,6 @@ func parseWindowQuery(c echo.Context) (q model.WindowQuery, wait time.Duration, 
 	if q.Limit, err = httpkit.Limit(c); err != nil {
 		return q, 0, err
 	}
-	wait, err = waitParam(c)
+	wait, err = httpkit.Wait(c)
 	return q, wait, err
-}
-
-// waitParam returns how long a request waits for news; 0: not at all.
-func waitParam(c echo.Context) (time.Duration, error) {
-	text := c.QueryParam("wait")
-	if text == "" {
-		return 0, nil
-	}
-	wait, err := time.ParseDuration(text)
-	if err != nil || wait < 0 || wait > maxWait {
-		return 0, sluice.Errorf(sluice.InvalidRequest, "wait %q: use a duration up to %s", text, maxWait).With("field", "wait")
-	}
-	return wait, nil
 }

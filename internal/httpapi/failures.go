@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -43,26 +44,12 @@ func newFailures(burst int, every time.Duration) *failures {
 	return &failures{burst: burst, every: every, bySource: map[netip.Prefix]*list.Element{}, order: list.New()}
 }
 
-// sourceOf returns the network that counts as one client.
-func sourceOf(addr netip.Addr) netip.Prefix {
-	addr = addr.Unmap().WithZone("")
-	bits := addr.BitLen()
-	if addr.Is6() {
-		bits = 64
-	}
-	prefix, err := addr.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{} // unknown addresses share one source
-	}
-	return prefix
-}
-
 // blocked reports whether the address has failed too often to get a detailed response, and if so,
 // when one more failure is allowed.
 func (f *failures) blocked(addr netip.Addr, now time.Time) (retryAfter time.Duration, yes bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	found, ok := f.bySource[sourceOf(addr)]
+	found, ok := f.bySource[httpkit.SourceOf(addr)]
 	if !ok {
 		return 0, false
 	}
@@ -78,7 +65,7 @@ func (f *failures) note(addr netip.Addr, now time.Time) {
 	if f.burst == 0 {
 		return
 	}
-	prefix := sourceOf(addr)
+	prefix := httpkit.SourceOf(addr)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	found, ok := f.bySource[prefix]
@@ -131,7 +118,7 @@ func (s *Server) refuse(c echo.Context, err error) error {
 // that was once valid is none. The code of a link always counts, even one that was valid until it
 // was used.
 func guesses(c echo.Context, e *sluice.Error) bool {
-	if c.Request().Header.Get(echo.HeaderAuthorization) != "" || opensSession(c) {
+	if c.Request().Header.Get(echo.HeaderAuthorization) != "" || access.OpensSession(c) {
 		return true
 	}
 	reason, _ := e.Details["reason"].(string)

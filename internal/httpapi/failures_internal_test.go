@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 )
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
@@ -42,10 +44,10 @@ func TestFailures_SourceIsAnAddressOrAHostsNetwork(t *testing.T) {
 		{"203.0.113.7", "::ffff:203.0.113.7"},
 		{"fe80::1%eth0", "fe80::2%eth1"},
 	} {
-		require.Equal(t, sourceOf(addr(tt.one)), sourceOf(addr(tt.other)))
+		require.Equal(t, httpkit.SourceOf(addr(tt.one)), httpkit.SourceOf(addr(tt.other)))
 	}
-	require.NotEqual(t, sourceOf(addr("2001:db8:1:2::1")), sourceOf(addr("2001:db8:1:3::1")))
-	require.NotEqual(t, sourceOf(addr("203.0.113.7")), sourceOf(addr("203.0.113.8")))
+	require.NotEqual(t, httpkit.SourceOf(addr("2001:db8:1:2::1")), httpkit.SourceOf(addr("2001:db8:1:3::1")))
+	require.NotEqual(t, httpkit.SourceOf(addr("203.0.113.7")), httpkit.SourceOf(addr("203.0.113.8")))
 	f, now := newFailures(1, time.Second), time.Now()
 	f.note(netip.Addr{}, now)
 	_, yes := f.blocked(netip.Addr{}, now)
@@ -67,7 +69,7 @@ func TestFailures_MemoryIsBounded(t *testing.T) {
 	}
 	require.Equal(t, maxSources, f.order.Len())
 	require.Len(t, f.bySource, maxSources)
-	require.Contains(t, f.bySource, sourceOf(numberedAddress(10*maxSources-1)), "the last ones are remembered")
+	require.Contains(t, f.bySource, httpkit.SourceOf(numberedAddress(10*maxSources-1)), "the last ones are remembered")
 	f.note(addr("203.0.113.7"), now.Add(time.Minute))
 	require.Len(t, f.bySource, 1, "what would be forgiven anyway is forgotten")
 	f.note(addr("203.0.113.8"), now.Add(2*time.Minute))

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -43,7 +44,7 @@ func TestOpenAPI_ListsExactlyTheRoutes(t *testing.T) {
 	segment := regexp.MustCompile(`:(\w+)`)
 	var routes, documented []string
 	for _, route := range New(Options{Metrics: http.NotFoundHandler()}).echo.Routes() {
-		if route.Method == echo.RouteNotFound || strings.HasPrefix(route.Path, "/openapi.") || strings.HasPrefix(route.Path, "/docs") || strings.HasPrefix(route.Path, "/console") || strings.HasPrefix(route.Path, portalPath) || route.Path == "/metrics" {
+		if route.Method == echo.RouteNotFound || strings.HasPrefix(route.Path, "/openapi.") || strings.HasPrefix(route.Path, "/docs") || strings.HasPrefix(route.Path, "/console") || strings.HasPrefix(route.Path, access.PortalPath) || route.Path == "/metrics" {
 			continue
 		}
 		path := strings.Replace(segment.ReplaceAllString(route.Path, "{$1}"), "/*", "/{path}", 1)
@@ -222,11 +223,11 @@ func TestOpenAPI_MarksOperationsThatNeedAToken(t *testing.T) {
 			require.True(t, ok)
 			_, declared := operation["security"]
 			declared = declared && operation["operationId"] != "feed" // which takes a ticket, too
-			wanted := isAPI(path) && method != "options" && path != "/streams/{ns}/__ds/jwks.json" && path != sessionsRoute
+			wanted := isAPI(path) && method != "options" && path != "/streams/{ns}/__ds/jwks.json" && path != access.SessionsRoute
 			require.Equal(t, !wanted, declared, "%s %s", method, path)
 			responses, ok := operation["responses"].(map[string]any)
 			require.True(t, ok)
-			ofItsOwn := path == "/callback/{ns}/{consumer}" || path == sessionsRoute // with the token of a notice, and the code of a link
+			ofItsOwn := path == "/callback/{ns}/{consumer}" || path == access.SessionsRoute // with the token of a notice, and the code of a link
 			require.Equal(t, wanted || ofItsOwn, responses["401"] != nil, "%s %s", method, path)
 		}
 	}

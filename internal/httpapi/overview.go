@@ -128,7 +128,7 @@ func (s *Server) statistics(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "since", "step"); err != nil {
 		return err
 	}
-	since, err := timeParam(c, "since")
+	since, err := httpkit.TimeParam(c, "since")
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/enrichment"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
@@ -56,8 +57,8 @@ func grows(r httpkit.Route) bool {
 		"POST /v1/subscriptions/:id/dead-letters/redrive",
 		"POST /v1/grants",
 		"POST /v1/grants/:grant/renew",
-		"POST " + linksRoute,
-		"POST " + sessionsRoute,
+		"POST " + access.LinksRoute,
+		"POST " + access.SessionsRoute,
 		"PUT /v1/namespaces/:ns/watches/:id",
 		"PUT /v1/namespaces/:ns/appointments/:id",
 		"PUT " + dstreams.Subscription,
@@ -92,7 +93,6 @@ func (s *Server) routes() []httpkit.Route {
 		httpkit.On(http.MethodPost, callbackRoute, httpkit.Open, s.callback),
 
 		httpkit.On(http.MethodGet, "/v1/capabilities", httpkit.Authenticated, s.capabilities),
-		httpkit.On(http.MethodGet, "/v1/whoami", httpkit.Authenticated, s.whoami),
 		httpkit.On(http.MethodGet, "/v1/storage", s.rights.ServerAdmin, s.storage),
 		httpkit.On(http.MethodPost, "/v1/storage/verify", s.rights.ServerAdmin, s.verifyStorage),
 		httpkit.On(http.MethodDelete, "/v1/storage/damage", s.rights.ServerAdmin, s.forgetDamage),
@@ -118,12 +118,14 @@ func (s *Server) routes() []httpkit.Route {
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events/:event", s.rights.OnSomePath(sluice.VerbRead), s.getEvent),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events/:event/deliveries", s.rights.OnSomePath(sluice.VerbRead), s.listEventDeliveries),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/attempts", s.rights.OnSomePath(sluice.VerbSubscribe), s.listAttempts),
+		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/tombstones", s.rights.NamespaceAdmin, s.erase),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/tombstones", s.rights.NamespaceAdmin, s.listTombstones),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/state", s.rights.OnSomePath(sluice.VerbRead), s.listState),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/state/*", s.rights.OnSomePath(sluice.VerbRead), s.getState),
 	}
 	all = append(all, s.feeds.Routes()...)
 	all = append(all, s.pageRoutes()...)
-	all = append(all, s.accessRoutes()...)
+	all = append(all, s.access.Routes()...)
 	all = append(all, s.scheduleRoutes()...)
 	all = append(all, s.streamRoutes()...)
 	all = append(all, s.watchRoutes()...)
@@ -149,32 +151,6 @@ func (s *Server) streamRoutes() []httpkit.Route {
 		all = append(all, one)
 	}
 	return all
-}
-
-func (s *Server) accessRoutes() []httpkit.Route {
-	return []httpkit.Route{
-		httpkit.On(http.MethodPost, "/v1/grants", httpkit.Authenticated, s.mintGrant),
-		httpkit.On(http.MethodGet, "/v1/grants", httpkit.Authenticated, s.listGrants),
-		httpkit.On(http.MethodPost, "/v1/grants/verify", httpkit.Authenticated, s.verifyToken),
-		httpkit.On(http.MethodGet, "/v1/grants/:grant", httpkit.Authenticated, s.getGrant),
-		httpkit.On(http.MethodPost, "/v1/grants/:grant/renew", httpkit.Authenticated, s.renewGrant),
-		httpkit.On(http.MethodPost, "/v1/grants/:grant/revoke", httpkit.Authenticated, s.revokeGrant),
-
-		httpkit.On(http.MethodPost, linksRoute, httpkit.Authenticated, s.createPortalLink), // the authority checks access
-		httpkit.On(http.MethodPost, sessionsRoute, httpkit.Open, s.createPortalSession),
-
-		httpkit.On(http.MethodGet, "/v1/principals", s.rights.ServerAdmin, s.listPrincipals),
-		httpkit.On(http.MethodGet, "/v1/principals/:principal", s.rights.ServerAdmin, s.getPrincipal),
-		httpkit.On(http.MethodPut, "/v1/principals/:principal", s.rights.ServerAdmin, s.putPrincipal),
-		httpkit.On(http.MethodDelete, "/v1/principals/:principal", s.rights.ServerAdmin, s.deletePrincipal),
-
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/acl", s.rights.NamespaceAdmin, s.listACL),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/acl/:principal", s.rights.NamespaceAdmin, s.getACL),
-		httpkit.On(http.MethodPut, "/v1/namespaces/:ns/acl/:principal", s.rights.NamespaceAdmin, s.putACL),
-		httpkit.On(http.MethodDelete, "/v1/namespaces/:ns/acl/:principal", s.rights.NamespaceAdmin, s.deleteACL),
-		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/tombstones", s.rights.NamespaceAdmin, s.erase),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/tombstones", s.rights.NamespaceAdmin, s.listTombstones),
-	}
 }
 
 func (s *Server) subscriptionRoutes() []httpkit.Route {
@@ -230,8 +206,8 @@ func (s *Server) pageRoutes() []httpkit.Route {
 	return []httpkit.Route{
 		httpkit.On(http.MethodGet, consolePath, httpkit.Open, toSlash),
 		httpkit.On(http.MethodGet, consolePath+"/*", httpkit.Open, echo.WrapHandler(console.Handler(consolePath, console.Options{}))),
-		httpkit.On(http.MethodGet, portalPath, httpkit.Open, toSlash),
-		httpkit.On(http.MethodGet, portalPath+"/*", httpkit.Open, echo.WrapHandler(console.Handler(portalPath, console.Options{Page: "portal", Title: s.opts.PortalTitle, FrameAncestors: s.opts.FrameAncestors}))),
+		httpkit.On(http.MethodGet, access.PortalPath, httpkit.Open, toSlash),
+		httpkit.On(http.MethodGet, access.PortalPath+"/*", httpkit.Open, echo.WrapHandler(console.Handler(access.PortalPath, console.Options{Page: "portal", Title: s.opts.PortalTitle, FrameAncestors: s.opts.FrameAncestors}))),
 	}
 }
 

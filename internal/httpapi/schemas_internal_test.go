@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/enrichment"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
@@ -123,7 +124,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{grants.Minted{}, []string{"Grant", "Minted"}, nil},
 		{grants.Verification{}, []string{"Verification"}, nil},
 		{sluice.Access{}, []string{"Access"}, nil},
-		{acl{}, []string{"ACL"}, nil},
+		{access.ACL{}, []string{"ACL"}, nil},
 		{sluice.Profile{}, []string{"Profile"}, nil},
 		{sluice.Tombstone{}, []string{"Tombstone"}, nil},
 		{sluice.MirrorStatus{}, []string{"MirrorStatus"}, nil},

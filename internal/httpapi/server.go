@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/health"
+	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/enrichment"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
@@ -192,6 +193,7 @@ type Server struct {
 	opts     Options
 	rights   httpkit.Rights
 	streams  *dstreams.Handler
+	access   *access.Handler
 	feeds    *live.Handler
 	mirrors  *mirrors.Handler
 	echo     *echo.Echo
@@ -202,8 +204,7 @@ type Server struct {
 	trials   oneEach
 	batches  oneEach
 
-	tails   *httpkit.Places // for requests that follow attempts
-	opening *httpkit.Places // for links that are being opened
+	tails *httpkit.Places // for requests that follow attempts
 
 	profiling sync.Mutex // one profile at a time
 	glances   glances
@@ -226,11 +227,12 @@ func New(opts Options) *Server {
 	opts.LogRequests = cmp.Or(opts.LogRequests, LogErrors)
 	opts.PortalTitle = cmp.Or(opts.PortalTitle, "Webhooks")
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
-	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, tails: httpkit.NewPlaces(tailsAtOnce, tailsOfOne), opening: httpkit.NewPlaces(opensAtOnce, opensOfOne), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
+	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, tails: httpkit.NewPlaces(tailsAtOnce, tailsOfOne), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.pages = newPages(opts.Version)
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilEnd: s.untilEnd})
+	s.access = access.New(access.Deps{Authority: opts.Authority, Rights: s.rights, PublicURL: opts.PublicURL, Namespace: s.namespace, UntilEnd: s.untilEnd})
 	s.feeds = live.New(live.Deps{
-		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.authority, Namespace: s.namespace,
+		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.access.Authority, Namespace: s.namespace,
 		Mirrors: opts.Mirrors.Mirrors, LongPoll: s.streams.Wait(), StartsAtShown: s.startsAtShown, UntilStop: s.untilStop, UntilEnd: s.untilEnd, Stopping: s.stopping,
 	})
 	s.mirrors = mirrors.New(opts.Mirrors, mirrors.Deps{

@@ -98,7 +98,7 @@ func parseTailQuery(c echo.Context) (q model.TailQuery, err error) {
 	if q.Limit, err = httpkit.Limit(c); err != nil {
 		return q, err
 	}
-	q.Wait, err = waitParam(c)
+	q.Wait, err = httpkit.Wait(c)
 	return q, err
 }
 

@@ -154,3 +154,32 @@ func Preflight(c echo.Context, methods string, headers ...string) {
 func PlaceParam(c echo.Context, name string) string {
 	return sluice.Ago(c.QueryParam(name), time.Now())
 }
+
+// maxWait limits how long a request waits for events.
+const maxWait = 30 * time.Second
+
+// Wait returns how long a request waits for news; 0: not at all.
+func Wait(c echo.Context) (time.Duration, error) {
+	text := c.QueryParam("wait")
+	if text == "" {
+		return 0, nil
+	}
+	wait, err := time.ParseDuration(text)
+	if err != nil || wait < 0 || wait > maxWait {
+		return 0, sluice.Errorf(sluice.InvalidRequest, "wait %q: use a duration up to %s", text, maxWait).With("field", "wait")
+	}
+	return wait, nil
+}
+
+// TimeParam returns a time in the query; zero if the parameter is missing.
+func TimeParam(c echo.Context, name string) (time.Time, error) {
+	text := PlaceParam(c, name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, sluice.Errorf(sluice.InvalidRequest, "%s %q: use an RFC 3339 time such as 2026-01-31T12:00:00Z, or an age such as 10m or 7d", name, text).With("field", name)
+	}
+	return at, nil
+}

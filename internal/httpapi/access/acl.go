@@ -1,7 +1,6 @@
-package httpapi
+package access
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 
@@ -11,48 +10,39 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Tombstones erases paths from a namespace's log.
-type Tombstones interface {
-	// Erase deletes all events on the path. When it returns, no replica sends them any more. Code
-	// NotFound for the namespace.
-	Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error)
-	// Tombstones returns the tombstones of a namespace, by path.
-	Tombstones(namespace string) []sluice.Tombstone
-}
-
-// acl is a principal's entries. If there is only one, the top-level fields repeat it.
-type acl struct {
+// ACL is a principal's entries. If there is only one, the top-level fields repeat it.
+type ACL struct {
 	sluice.ACL
 
 	Tier    *sluice.Tier   `json:"tier,omitempty"`
 	Pattern sluice.Pattern `json:"pattern,omitempty"`
 }
 
-func shownACL(a sluice.ACL) acl {
-	shown := acl{ACL: a}
+func shownACL(a sluice.ACL) ACL {
+	shown := ACL{ACL: a}
 	if len(a.Entries) == 1 {
 		shown.Tier, shown.Pattern = &a.Entries[0].Tier, a.Entries[0].Pattern
 	}
 	return shown
 }
 
-func (s *Server) listACL(c echo.Context) error {
-	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
+func (s *Handler) listACL(c echo.Context) error {
+	if _, err := s.needs.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
 		return err
 	}
-	a, err := s.authority()
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
-	all := []acl{}
+	all := []ACL{}
 	for _, one := range a.ACLs(c.Param("ns")) {
 		all = append(all, shownACL(one))
 	}
-	return c.JSON(http.StatusOK, map[string][]acl{"acl": all})
+	return c.JSON(http.StatusOK, map[string][]ACL{"acl": all})
 }
 
-func (s *Server) getACL(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) getACL(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -68,8 +58,8 @@ func (s *Server) getACL(c echo.Context) error {
 }
 
 // putACL sets the entries of a principal: {"tier","pattern"}, or {"entries":[…]} for several.
-func (s *Server) putACL(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) putACL(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -85,7 +75,7 @@ func (s *Server) putACL(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
+	if _, err := s.needs.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
 		return err
 	}
 	one := sluice.ACL{Namespace: c.Param("ns"), Principal: p, Entries: req.Entries}
@@ -102,8 +92,8 @@ func (s *Server) putACL(c echo.Context) error {
 	return c.JSON(http.StatusOK, shownACL(stored))
 }
 
-func (s *Server) deleteACL(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) deleteACL(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -129,16 +119,16 @@ func principalOf(c echo.Context) (sluice.Principal, error) {
 	return sluice.ParsePrincipal(text)
 }
 
-func (s *Server) listPrincipals(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) listPrincipals(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, map[string][]sluice.Profile{"principals": a.Profiles()})
 }
 
-func (s *Server) getPrincipal(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) getPrincipal(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -154,8 +144,8 @@ func (s *Server) getPrincipal(c echo.Context) error {
 }
 
 // putPrincipal sets the clearance of a principal.
-func (s *Server) putPrincipal(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) putPrincipal(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -177,8 +167,8 @@ func (s *Server) putPrincipal(c echo.Context) error {
 	return c.JSON(http.StatusOK, profile)
 }
 
-func (s *Server) deletePrincipal(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) deletePrincipal(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -190,36 +180,4 @@ func (s *Server) deletePrincipal(c echo.Context) error {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
-}
-
-// erase permanently erases everything on a path.
-func (s *Server) erase(c echo.Context) error {
-	if s.opts.Tombstones == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server does not support tombstones")
-	}
-	var req struct {
-		Path string `json:"path"`
-	}
-	if err := httpkit.Bind(c, &req); err != nil {
-		return err
-	}
-	path, err := sluice.StoredPath(req.Path)
-	if err != nil {
-		return err
-	}
-	if path.Reserved() {
-		return sluice.Errorf(sluice.InvalidRequest, "path %q is a system path and cannot be erased", path).With("field", "path")
-	}
-	t, err := s.opts.Tombstones.Erase(c.Request().Context(), httpkit.Caller(c), c.Param("ns"), path)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusCreated, t)
-}
-
-func (s *Server) listTombstones(c echo.Context) error {
-	if s.opts.Tombstones == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server does not support tombstones")
-	}
-	return c.JSON(http.StatusOK, map[string][]sluice.Tombstone{"tombstones": s.opts.Tombstones.Tombstones(c.Param("ns"))})
 }

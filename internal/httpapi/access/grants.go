@@ -1,4 +1,4 @@
-package httpapi
+package access
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 
 // whoami returns the caller and its grant. With wait, it responds when the wait is over, or as soon
 // as the grant has ended, so that a page learns of the end at once.
-func (s *Server) whoami(c echo.Context) error {
-	wait, err := waitParam(c)
+func (s *Handler) whoami(c echo.Context) error {
+	wait, err := httpkit.Wait(c)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (s *Server) whoami(c echo.Context) error {
 		Grant     *sluice.Grant    `json:"grant,omitempty"` // nil for root
 	}{Principal: who.Principal}
 	if !who.Unbounded() {
-		g, err := s.opts.Authority.Grant(who, who.Grant)
+		g, err := s.needs.Authority.Grant(who, who.Grant)
 		if err != nil {
 			return err
 		}
@@ -39,8 +39,8 @@ func (s *Server) whoami(c echo.Context) error {
 }
 
 // stays waits, and returns an error if the caller's grant ends meanwhile.
-func (s *Server) stays(c echo.Context, wait time.Duration) error {
-	ctx, cancel := s.untilEnd(c.Request().Context())
+func (s *Handler) stays(c echo.Context, wait time.Duration) error {
+	ctx, cancel := s.needs.UntilEnd(c.Request().Context())
 	defer cancel()
 	ctx, end := context.WithTimeout(ctx, wait)
 	defer end()
@@ -48,17 +48,9 @@ func (s *Server) stays(c echo.Context, wait time.Duration) error {
 	return authz.Lost(ctx)
 }
 
-// authority returns the grants component. Code Unavailable if there is none.
-func (s *Server) authority() (*grants.Authority, error) {
-	if s.opts.Authority == nil {
-		return nil, sluice.Errorf(sluice.Unavailable, "this server does not support grants")
-	}
-	return s.opts.Authority, nil
-}
-
 // mintGrant issues a grant: any grant for root, otherwise a part of the caller's own.
-func (s *Server) mintGrant(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) mintGrant(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -82,8 +74,8 @@ type grantList struct {
 }
 
 // listGrants lists the grants visible to the caller, newest first, without their tokens.
-func (s *Server) listGrants(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) listGrants(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -104,8 +96,8 @@ func (s *Server) listGrants(c echo.Context) error {
 	return c.JSON(http.StatusOK, grantList{page, next})
 }
 
-func (s *Server) getGrant(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) getGrant(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -118,8 +110,8 @@ func (s *Server) getGrant(c echo.Context) error {
 }
 
 // renewGrant issues a new token for a grant and optionally a new expiry.
-func (s *Server) renewGrant(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) renewGrant(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -138,8 +130,8 @@ func (s *Server) renewGrant(c echo.Context) error {
 }
 
 // revokeGrant revokes a grant. It responds once every replica enforces the revocation.
-func (s *Server) revokeGrant(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) revokeGrant(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -152,8 +144,8 @@ func (s *Server) revokeGrant(c echo.Context) error {
 }
 
 // verifyToken verifies a token, or a grant that the caller may see, and its permissions.
-func (s *Server) verifyToken(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) verifyToken(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package access
 
 import (
 	"net/http"
@@ -15,13 +15,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// Routes of the portal.
 const (
-	linksRoute    = "/v1/portal/links"
-	sessionsRoute = "/v1/portal/sessions"
-	portalPath    = "/portal"
+	LinksRoute    = "/v1/portal/links"
+	SessionsRoute = "/v1/portal/sessions"
+	PortalPath    = "/portal"
+)
 
-	maxPortalNext     = 512     // bytes
-	maxSessionRequest = 1 << 10 // bytes of a body, from an unauthenticated sender
+// MaxSessionRequest is the maximum size of the body of a request that exchanges the code of a link,
+// in bytes. Its sender is not authenticated.
+const MaxSessionRequest = 1 << 10
+
+const (
+	maxPortalNext = 512 // bytes
 
 	// Limits of links that are being opened at once: each costs a read of the store.
 	opensAtOnce = 64
@@ -51,8 +57,8 @@ type portalLink struct {
 }
 
 // createPortalLink makes a link that opens the portal once, with a part of a grant.
-func (s *Server) createPortalLink(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) createPortalLink(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -72,9 +78,9 @@ func (s *Server) createPortalLink(c echo.Context) error {
 	}
 	l := portalLink{
 		ExpiresAt: made.ExpiresAt, SessionExpiresAt: made.SessionUntil, Grant: made.Grant, Principal: made.Principal, Verbs: made.Verbs,
-		URL: strings.TrimSuffix(s.opts.PublicURL, "/") + portalPath + "/#code=" + made.Code,
+		URL: strings.TrimSuffix(s.needs.PublicURL, "/") + PortalPath + "/#code=" + made.Code,
 	}
-	if s.opts.PublicURL == "" { // the header Host may be anything
+	if s.needs.PublicURL == "" { // the header Host may be anything
 		l.Hint = "put the server's address in front, or set http.public_url"
 	}
 	return c.JSON(http.StatusCreated, l)
@@ -93,13 +99,13 @@ func checkNext(next string) error {
 	if next == "" || isPortalPage(next) {
 		return nil
 	}
-	return sluice.Errorf(sluice.InvalidRequest, "next: write a path of the portal such as %s/attempts, with up to %d printable ASCII characters, without escapes and #", portalPath, maxPortalNext).With("field", "next")
+	return sluice.Errorf(sluice.InvalidRequest, "next: write a path of the portal such as %s/attempts, with up to %d printable ASCII characters, without escapes and #", PortalPath, maxPortalNext).With("field", "next")
 }
 
 // isPortalPage reports whether a text is the path of a page of the portal, in characters that all
 // browsers interpret alike. It must have no fragment, which could be a code.
 func isPortalPage(next string) bool {
-	if len(next) > maxPortalNext || !strings.HasPrefix(next, portalPath+"/") || strings.ContainsFunc(next, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' || r == '#' }) {
+	if len(next) > maxPortalNext || !strings.HasPrefix(next, PortalPath+"/") || strings.ContainsFunc(next, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' || r == '#' }) {
 		return false
 	}
 	u, err := url.Parse(next)
@@ -107,7 +113,7 @@ func isPortalPage(next string) bool {
 		return false
 	}
 	clean := path.Clean(u.Path)
-	return strings.HasPrefix(u.Path, portalPath+"/") && (u.Path == clean || u.Path == clean+"/")
+	return strings.HasPrefix(u.Path, PortalPath+"/") && (u.Path == clean || u.Path == clean+"/")
 }
 
 // portalSession is an opened session of the portal. No cookie is set, so a page of another origin
@@ -124,8 +130,8 @@ type portalSession struct {
 }
 
 // createPortalSession exchanges the code of a link for a token.
-func (s *Server) createPortalSession(c echo.Context) error {
-	a, err := s.authority()
+func (s *Handler) createPortalSession(c echo.Context) error {
+	a, err := s.Authority()
 	if err != nil {
 		return err
 	}
@@ -136,7 +142,7 @@ func (s *Server) createPortalSession(c echo.Context) error {
 		return err
 	}
 	addr, _ := netip.ParseAddr(c.RealIP()) // the zero address is a source, too
-	from := sourceOf(addr).String()
+	from := httpkit.SourceOf(addr).String()
 	if s.opening.Take(from) != nil {
 		return sluice.Errorf(sluice.QuotaExceeded, "too many links are being used at once; try again").With("retry_after", 1)
 	}
@@ -151,4 +157,5 @@ func (s *Server) createPortalSession(c echo.Context) error {
 	})
 }
 
-func opensSession(c echo.Context) bool { return c.Path() == sessionsRoute }
+// OpensSession reports whether a request exchanges the code of a link, its only credential.
+func OpensSession(c echo.Context) bool { return c.Path() == SessionsRoute }
