@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
+	"github.com/sluice-io/sluice/internal/httpapi/schedules"
 	"github.com/sluice-io/sluice/internal/httpserver"
 	"github.com/sluice-io/sluice/internal/integrity"
 	"github.com/sluice-io/sluice/internal/keyring"
@@ -370,27 +371,26 @@ func (s *server) openAPI(context.Context) error {
 			FailureEvery: s.cfg.HTTP.AuthFailures.Every.Std(),
 		},
 		Publishing: httpapi.Publishing{
-			Ingest:    s.ingest(s.causes, eventlog.Exact{Log: s.log, Shows: host.MayKnow(s.index.MayKnow)}),
-			Catalogue: s.catalogue,
-			Scheduled: s.later,
-			NATS:      httpapi.NATS{Prefix: s.cfg.NATS.Prefix, Subject: s.store.Names().EventsPrefix()},
+			Ingest:     s.ingest(s.causes, eventlog.Exact{Log: s.log, Shows: host.MayKnow(s.index.MayKnow)}),
+			Catalogue:  s.catalogue,
+			EventTypes: catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.log, s.ledger),
+			NATS:       httpapi.NATS{Prefix: s.cfg.NATS.Prefix, Subject: s.store.Names().EventsPrefix()},
 		},
-		Delivering:   s.delivering(),
-		Store:        s.storeState(),
-		Network:      s.network(proxies),
-		Tombstones:   namespace.Eraser{Log: s.log, Authority: s.authority, Index: s.index},
-		Registry:     s.registry,
-		Namespaces:   s.namespaces(),
-		Audit:        s.store.Ledger(),
-		EventTypes:   catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.log, s.ledger),
-		Producers:    s.producers(),
-		Log:          records.EventLog{Log: s.log, Lost: s.memory.Gaps},
-		Feeds:        s.feeds,
-		Appointments: appointment.NewSerial(s.appointments),
-		Watches:      s.watchKeeper,
-		Streams:      s.streams(),
-		Answers:      s.store.Answers(),
-		Wakes:        s.wakes,
+		Delivering: s.delivering(),
+		Store:      s.storeState(),
+		Network:    s.network(proxies),
+		Tombstones: namespace.Eraser{Log: s.log, Authority: s.authority, Index: s.index},
+		Registry:   s.registry,
+		Namespaces: s.namespaces(),
+		Audit:      s.store.Ledger(),
+		Producers:  s.producers(),
+		Log:        records.EventLog{Log: s.log, Lost: s.memory.Gaps},
+		Feeds:      s.feeds,
+		Schedules:  schedules.Options{Scheduled: s.later, Appointments: appointment.NewSerial(s.appointments)},
+		Watches:    s.watchKeeper,
+		Streams:    s.streams(),
+		Answers:    s.store.Answers(),
+		Wakes:      s.wakes,
 		Mirrors: mirrors.Options{
 			Mirrors: records.GatedMirrors{Keeper: s.mirrors.Keeper(), MirrorGate: records.MirrorGate{Index: s.index}}, Staging: s.staging,
 			Changes: records.EventLog{Log: s.log, Lost: s.memory.Gaps}, Summary: s.catalogue.Summary, Passed: s.mirrors.Keeper().Passed, BundleKeys: s.keyService().BundleKeys,

@@ -31,7 +31,7 @@ func (s *Server) publish(c echo.Context) error {
 		return err
 	}
 	if !when.IsZero() {
-		return s.schedule(c, events[0], when)
+		return s.schedules.Schedule(c, events[0], when)
 	}
 	return s.publishNow(c, events)
 }
@@ -92,14 +92,14 @@ func deliverAt(events []sluice.Event, now time.Time) (time.Time, error) {
 // unawaited returns an error (Conflict) if one of the admitted events is already scheduled. An event with
 // its own scheduled time is a retry of the scheduled one.
 func (s *Server) unawaited(c echo.Context, events []sluice.Event) error {
-	if s.opts.Scheduled == nil {
+	if s.opts.Schedules.Scheduled == nil {
 		return nil
 	}
 	for i := range events {
 		if _, told := events[i].Extensions[sluice.AttributeDeliverAt]; told {
 			continue
 		}
-		if err := s.opts.Scheduled.Waits(c.Request().Context(), &events[i]); err != nil {
+		if err := s.opts.Schedules.Scheduled.Waits(c.Request().Context(), &events[i]); err != nil {
 			return model.InBatch(i, len(events), err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/enrichment"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/modules"
+	"github.com/sluice-io/sluice/internal/httpapi/watches"
 	"github.com/sluice-io/sluice/pkg/console"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -126,9 +127,9 @@ func (s *Server) routes() []httpkit.Route {
 	all = append(all, s.feeds.Routes()...)
 	all = append(all, s.pageRoutes()...)
 	all = append(all, s.access.Routes()...)
-	all = append(all, s.scheduleRoutes()...)
+	all = append(all, s.schedules.Routes()...)
 	all = append(all, s.streamRoutes()...)
-	all = append(all, s.watchRoutes()...)
+	all = append(all, watches.New(watches.Deps{Watches: s.opts.Watches, Rights: s.rights, Namespace: s.namespace, EnterTrial: s.enterTrial}).Routes()...)
 	all = append(all, s.mirrors.Routes()...)
 	all = append(all, enrichment.New(enrichment.Deps{Knowledge: s.opts.Knowledge, Rights: s.rights, Namespace: s.namespace, UntilEnd: s.untilEnd, Stopping: s.stopping}).Routes()...)
 	all = append(all, modules.Routes(s.opts.Modules, s.rights)...)

@@ -18,6 +18,8 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
+	"github.com/sluice-io/sluice/internal/httpapi/schedules"
+	"github.com/sluice-io/sluice/internal/httpapi/watches"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -53,15 +55,15 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.EventType{}, []string{"EventType"}, nil},
 		{eventTypeRequest{}, []string{"EventTypeRequest"}, nil},
 		{sluice.Watch{}, []string{"Watch"}, nil},
-		{watchRequest{}, []string{"WatchRequest"}, nil},
+		{watches.Request{}, []string{"WatchRequest"}, nil},
 		{sluice.Retention{}, []string{"Retention"}, nil},
 		{sluice.Quota{}, []string{"Quota"}, nil},
 		{sluice.Storage{}, []string{"Storage"}, nil},
 		{sluice.Stored{}, []string{"Stored"}, nil},
 		{sluice.ObservePage{}, []string{"ObservePage"}, nil},
 		{sluice.Hop{}, []string{"Hop"}, nil},
-		{held{}, []string{"Held"}, nil},
-		{appointmentRequest{}, []string{"AppointmentRequest"}, nil},
+		{schedules.Held{}, []string{"Held"}, nil},
+		{schedules.AppointmentRequest{}, []string{"AppointmentRequest"}, nil},
 		{sluice.Action{}, []string{"Action"}, nil},
 		{sluice.Appointment{}, []string{"Appointment"}, nil},
 		{sluice.AppointmentEnd{}, []string{"AppointmentEnd"}, nil},

@@ -24,6 +24,8 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
 	"github.com/sluice-io/sluice/internal/httpapi/modules"
+	"github.com/sluice-io/sluice/internal/httpapi/schedules"
+	"github.com/sluice-io/sluice/internal/httpapi/watches"
 	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/keylock"
 	"github.com/sluice-io/sluice/internal/model"
@@ -107,10 +109,10 @@ type Authentication struct {
 
 // Publishing holds the dependencies of publishing.
 type Publishing struct {
-	Ingest    *ingest.Ingest
-	Catalogue Catalogue // nil: no event types
-	Scheduled Scheduled // nil: no scheduled events
-	NATS      NATS
+	Ingest     *ingest.Ingest
+	Catalogue  Catalogue // nil: no event types
+	EventTypes EventTypes
+	NATS       NATS
 }
 
 // Delivering holds the dependencies of requests about deliveries.
@@ -161,21 +163,20 @@ type Options struct {
 	Registry   *subscription.Registry
 	Namespaces Namespaces
 	Log        Log
-	EventTypes EventTypes
 	Producers  Producers
 	Tombstones Tombstones
 	Audit      Audit
 	Keys       Keys
 	Answers    Answers // nil: 503 for requests with an Idempotency-Key
 
-	Watches      Watches      // nil: 503
-	Appointments Appointments // nil: 503
-	Feeds        *feed.Engine // nil: 503
-	Streams      dstreams.Options
-	Wakes        Wakes // nil: 503
-	Mirrors      mirrors.Options
-	Knowledge    enrichment.Knowledge // nil: 503
-	Modules      modules.Modules      // nil: there are none
+	Watches   watches.Watches // nil: 503
+	Schedules schedules.Options
+	Feeds     *feed.Engine // nil: 503
+	Streams   dstreams.Options
+	Wakes     Wakes // nil: 503
+	Mirrors   mirrors.Options
+	Knowledge enrichment.Knowledge // nil: 503
+	Modules   modules.Modules      // nil: there are none
 
 	Settings []sluice.Setting                      // of this server, without secrets
 	JWKS     func(context.Context) ([]byte, error) // the public keys as a JWK set
@@ -190,19 +191,20 @@ type Options struct {
 
 // Server handles HTTP requests.
 type Server struct {
-	opts     Options
-	rights   httpkit.Rights
-	streams  *dstreams.Handler
-	access   *access.Handler
-	feeds    *live.Handler
-	mirrors  *mirrors.Handler
-	echo     *echo.Echo
-	failures *failures
-	pages    pages
-	known    map[routeKey]struct{}
-	root     [sha256.Size]byte // hash of the root token
-	trials   oneEach
-	batches  oneEach
+	opts      Options
+	rights    httpkit.Rights
+	streams   *dstreams.Handler
+	access    *access.Handler
+	feeds     *live.Handler
+	mirrors   *mirrors.Handler
+	schedules *schedules.Handler
+	echo      *echo.Echo
+	failures  *failures
+	pages     pages
+	known     map[routeKey]struct{}
+	root      [sha256.Size]byte // hash of the root token
+	trials    oneEach
+	batches   oneEach
 
 	tails *httpkit.Places // for requests that follow attempts
 
@@ -238,6 +240,7 @@ func New(opts Options) *Server {
 	s.mirrors = mirrors.New(opts.Mirrors, mirrors.Deps{
 		Rights: s.rights, Log: opts.Log, Tombstones: opts.Tombstones, Room: opts.Room, Label: opts.label(), PublicURL: opts.Streams.PublicURL, UntilStop: s.untilStop, Logger: opts.Logger,
 	})
+	s.schedules = schedules.New(opts.Schedules, schedules.Deps{Rights: s.rights, Ingest: opts.Ingest, Namespace: s.namespace, EventAt: s.eventAt})
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
 	s.echo.Pre(before(s.streams.AtRoot, dstreams.Rooted))
 	s.echo.Use(before(s.secured()), s.observe, before(s.authenticate, s.fits))
@@ -292,4 +295,9 @@ func (o *Options) label() func(namespace string) sluice.Label {
 		return nil
 	}
 	return o.Authority.Label
+}
+
+// eventAt returns the event with the sequence. Codes NotFound; WindowExceeded.
+func (s *Server) eventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error) {
+	return s.opts.Log.EventAt(ctx, namespace, seq)
 }

@@ -1,4 +1,4 @@
-package httpapi
+package schedules
 
 import (
 	"context"
@@ -37,16 +37,16 @@ type Scheduled interface {
 	Cancel(ctx context.Context, s model.Scheduled, by sluice.Principal) error
 }
 
-// held is the response to a publish of a scheduled event.
-type held struct {
+// Held is the response to a publish of a scheduled event.
+type Held struct {
 	ID        string      `json:"id"`
 	Path      sluice.Path `json:"path"`
 	DeliverAt time.Time   `json:"deliver_at"`
 	Duplicate bool        `json:"duplicate"`
 }
 
-// schedule schedules an event. It makes the same checks as an immediate publish first.
-func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error {
+// Schedule schedules an event. It makes the same checks as an immediate publish first.
+func (s *Handler) Schedule(c echo.Context, e sluice.Event, when time.Time) error {
 	if s.opts.Scheduled == nil {
 		return sluice.Errorf(sluice.Unprocessable, "this server does not support scheduled events; omit %s", sluice.AttributeDeliverAt)
 	}
@@ -74,20 +74,20 @@ func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error 
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusAccepted, map[string][]held{"events": {{is.Event.ID, is.Event.Path, is.DeliverAt, duplicate}}})
+	return c.JSON(http.StatusAccepted, map[string][]Held{"events": {{is.Event.ID, is.Event.Path, is.DeliverAt, duplicate}}})
 }
 
 // repeated returns an error (Conflict) unless the caller may see the stored event at a sequence,
 // which has the same ID as the event that it publishes.
-func (s *Server) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
+func (s *Handler) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
 	if httpkit.Caller(c).Unbounded() {
 		return nil
 	}
-	stored, err := s.opts.Log.EventAt(c.Request().Context(), c.Param("ns"), seq)
+	stored, err := s.needs.EventAt(c.Request().Context(), c.Param("ns"), seq)
 	if err != nil {
 		return err
 	}
-	shown, err := s.rights.Shows(c, sluice.VerbPublish, &stored)
+	shown, err := s.needs.Rights.Shows(c, sluice.VerbPublish, &stored)
 	if err == nil && !shown {
 		err = e.OtherEvent()
 	}
@@ -96,19 +96,19 @@ func (s *Server) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
 
 // ofScheduled reports whether the caller manages a scheduled event: whether it may publish on the
 // path and see the event. The event is hidden from other callers.
-func (s *Server) ofScheduled(c echo.Context, is *model.Scheduled) (bool, error) {
+func (s *Handler) ofScheduled(c echo.Context, is *model.Scheduled) (bool, error) {
 	if httpkit.Caller(c).Unbounded() {
 		return true, nil
 	}
-	return s.rights.Shows(c, sluice.VerbPublish, &is.Event)
+	return s.needs.Rights.Shows(c, sluice.VerbPublish, &is.Event)
 }
 
-func (s *Server) listScheduled(c echo.Context) error {
+func (s *Handler) listScheduled(c echo.Context) error {
 	q, err := scheduledQueryOf(c)
 	if err != nil {
 		return err
 	}
-	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
+	if _, err := s.needs.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
 		return err
 	}
 	page, next, err := s.scheduledPage(c, q)
@@ -123,10 +123,10 @@ func (s *Server) listScheduled(c echo.Context) error {
 const maxTurns = 5
 
 // scheduledPage returns a page, and the cursor of the next one; "" if there is none.
-func (s *Server) scheduledPage(c echo.Context, q scheduledQuery) (page []model.Scheduled, next string, err error) {
+func (s *Handler) scheduledPage(c echo.Context, q scheduledQuery) (page []model.Scheduled, next string, err error) {
 	place := q.after
 	want := func(path sluice.Path) bool {
-		return q.pattern.Match(path) && s.rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: path}) == nil
+		return q.pattern.Match(path) && s.needs.Rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: path}) == nil
 	}
 	for range maxTurns {
 		var all []model.Scheduled
@@ -249,7 +249,7 @@ func appendScheduled(b []byte, is *model.Scheduled) []byte {
 }
 
 // scheduledOf returns the request's scheduled event.
-func (s *Server) scheduledOf(c echo.Context) (model.Scheduled, error) {
+func (s *Handler) scheduledOf(c echo.Context) (model.Scheduled, error) {
 	if err := httpkit.OnlyParams(c); err != nil {
 		return model.Scheduled{}, err
 	}
@@ -268,7 +268,7 @@ func (s *Server) scheduledOf(c echo.Context) (model.Scheduled, error) {
 	return is, err
 }
 
-func (s *Server) getScheduled(c echo.Context) error {
+func (s *Handler) getScheduled(c echo.Context) error {
 	is, err := s.scheduledOf(c)
 	if err != nil {
 		return err
@@ -276,7 +276,7 @@ func (s *Server) getScheduled(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, appendScheduled(nil, &is))
 }
 
-func (s *Server) cancelScheduled(c echo.Context) error {
+func (s *Handler) cancelScheduled(c echo.Context) error {
 	is, err := s.scheduledOf(c)
 	if err != nil {
 		return err
@@ -285,43 +285,4 @@ func (s *Server) cancelScheduled(c echo.Context) error {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
-}
-
-// scheduleRoutes returns the routes of scheduled events and appointments.
-func (s *Server) scheduleRoutes() []httpkit.Route {
-	const events, appointments = "/v1/namespaces/:ns/scheduled", "/v1/namespaces/:ns/appointments"
-	return []httpkit.Route{
-		httpkit.On(http.MethodGet, appointments, s.appointing, s.listAppointments),
-		// The handler also checks the action's path.
-		httpkit.On(http.MethodPut, appointments+"/:id", s.appointing, s.putAppointment),
-		httpkit.On(http.MethodGet, appointments+"/:id", s.appointing, s.getAppointment),
-		httpkit.On(http.MethodDelete, appointments+"/:id", s.appointing, s.cancelAppointment),
-		httpkit.On(http.MethodGet, events, s.scheduling, s.listScheduled),
-		httpkit.On(http.MethodGet, events+"/:event", s.scheduling, s.getScheduled),
-		httpkit.On(http.MethodDelete, events+"/:event", s.scheduling, s.cancelScheduled),
-	}
-}
-
-// scheduling requires permission to publish somewhere in the namespace, and support for scheduled
-// events.
-func (s *Server) scheduling(c echo.Context) error {
-	if err := s.rights.OnSomePath(sluice.VerbPublish)(c); err != nil {
-		return err
-	}
-	if s.opts.Scheduled == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server does not support scheduled events")
-	}
-	return nil
-}
-
-// appointing requires permission to publish somewhere in the namespace, and support for
-// appointments.
-func (s *Server) appointing(c echo.Context) error {
-	if err := s.rights.OnSomePath(sluice.VerbPublish)(c); err != nil {
-		return err
-	}
-	if s.opts.Appointments == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server does not support appointments")
-	}
-	return nil
 }

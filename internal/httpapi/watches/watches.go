@@ -1,8 +1,7 @@
-package httpapi
+package watches
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,26 +15,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Watches stores watches.
-type Watches interface {
-	// Put creates a watch, or replaces the one with its ID if may returns nil. It returns the watch
-	// and whether it is new. Codes InvalidRequest; TooLarge; Forbidden; NotFound for the namespace;
-	// QuotaExceeded; Conflict.
-	Put(ctx context.Context, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error)
-	// Get returns a watch. Code NotFound.
-	Get(ctx context.Context, namespace, id string) (sluice.Watch, error)
-	// List returns the watches of a namespace, in no order.
-	List(ctx context.Context, namespace string) ([]sluice.Watch, error)
-	// Delete cancels a watch at the revision that was read. Code Conflict after a concurrent
-	// change.
-	Delete(ctx context.Context, w sluice.Watch, by string) error
-	// Try simulates a watch over the visible events after a position. Codes InvalidRequest;
-	// NotFound for the namespace; WindowExceeded.
-	Try(ctx context.Context, w sluice.Watch, since uint64, shows func(*sluice.Event) bool) (sluice.WatchTrial, error)
-}
-
-// watchRequest is the body of a PUT of a watch.
-type watchRequest struct {
+// Request is the body of a PUT of a watch.
+type Request struct {
 	Pattern     sluice.Pattern  `json:"pattern"`
 	Filter      sluice.Filter   `json:"filter"`
 	Trigger     sluice.Trigger  `json:"trigger"`
@@ -45,24 +26,13 @@ type watchRequest struct {
 	Description string          `json:"description"`
 }
 
-func (s *Server) watchRoutes() []httpkit.Route {
-	const one = "/v1/namespaces/:ns/watches/:id"
-	return []httpkit.Route{
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/watches", s.rights.SeesNamespace, s.listWatches),
-		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/watches/test", s.rights.OnSomePath(sluice.VerbRead), s.tryWatch),
-		httpkit.On(http.MethodGet, one, s.rights.SeesNamespace, s.getWatch), // the handler checks the owner
-		httpkit.On(http.MethodPut, one, s.rights.OnSomePath(sluice.VerbPublish), s.putWatch),
-		httpkit.On(http.MethodDelete, one, s.rights.SeesNamespace, s.deleteWatch),
-	}
-}
-
 // putWatch creates a watch for a caller that may read its pattern and publish its action; both
 // rights are checked again whenever the watch reads or publishes.
-func (s *Server) putWatch(c echo.Context) error {
-	if s.opts.Watches == nil {
+func (s *Handler) putWatch(c echo.Context) error {
+	if s.needs.Watches == nil {
 		return noWatches()
 	}
-	var req watchRequest
+	var req Request
 	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
@@ -80,13 +50,13 @@ func (s *Server) putWatch(c echo.Context) error {
 		return err
 	}
 	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // already validated
-	if err := s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
+	if err := s.needs.Rights.Require(c, sluice.VerbRead, authz.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
 		return err
 	}
-	if err := s.rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: w.Namespace, Path: w.Action.Path}); err != nil {
+	if err := s.needs.Rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: w.Namespace, Path: w.Action.Path}); err != nil {
 		return err
 	}
-	stored, created, err := s.opts.Watches.Put(c.Request().Context(), w, func(old *sluice.Watch) error {
+	stored, created, err := s.needs.Watches.Put(c.Request().Context(), w, func(old *sluice.Watch) error {
 		if owns, err := s.ownsInstruction(c, old.Namespace, old.Creator); owns || err != nil {
 			return err
 		}
@@ -112,8 +82,8 @@ type trialRequest struct {
 }
 
 // tryWatch simulates a watch of the caller.
-func (s *Server) tryWatch(c echo.Context) error {
-	if s.opts.Watches == nil {
+func (s *Handler) tryWatch(c echo.Context) error {
+	if s.needs.Watches == nil {
 		return noWatches()
 	}
 	var req trialRequest
@@ -128,17 +98,17 @@ func (s *Server) tryWatch(c echo.Context) error {
 		return err
 	}
 	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // already validated
-	if err := s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
+	if err := s.needs.Rights.Require(c, sluice.VerbRead, authz.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
 		return err
 	}
-	leave, err := s.enterTrial(c, w.Namespace)
+	leave, err := s.needs.EnterTrial(c, w.Namespace)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	who := httpkit.Caller(c)
-	is, err := s.opts.Watches.Try(c.Request().Context(), w, req.Since, func(ev *sluice.Event) bool {
-		return s.opts.Access.Shows(who, sluice.VerbRead, ev, time.Now()) == model.Pass
+	is, err := s.needs.Watches.Try(c.Request().Context(), w, req.Since, func(ev *sluice.Event) bool {
+		return s.needs.Rights.Index.Shows(who, sluice.VerbRead, ev, time.Now()) == model.Pass
 	})
 	if err != nil {
 		return err
@@ -147,15 +117,15 @@ func (s *Server) tryWatch(c echo.Context) error {
 }
 
 // watchOf returns the request's watch if the caller manages it; other watches look missing.
-func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
-	if s.opts.Watches == nil {
+func (s *Handler) watchOf(c echo.Context) (sluice.Watch, error) {
+	if s.needs.Watches == nil {
 		return sluice.Watch{}, noWatches()
 	}
 	id, err := httpkit.Param(c, "id")
 	if err != nil {
 		return sluice.Watch{}, err
 	}
-	w, err := s.opts.Watches.Get(c.Request().Context(), c.Param("ns"), id)
+	w, err := s.needs.Watches.Get(c.Request().Context(), c.Param("ns"), id)
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 		return w, err
 	}
@@ -171,8 +141,8 @@ func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
 
 // ownsInstruction reports whether the caller manages a watch or an appointment: one that it
 // created, or one of a namespace that it administers.
-func (s *Server) ownsInstruction(c echo.Context, namespace string, by sluice.Creator) (bool, error) {
-	admin := s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: namespace})
+func (s *Handler) ownsInstruction(c echo.Context, namespace string, by sluice.Creator) (bool, error) {
+	admin := s.needs.Rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: namespace})
 	switch {
 	case admin == nil:
 		return true, nil
@@ -180,10 +150,10 @@ func (s *Server) ownsInstruction(c echo.Context, namespace string, by sluice.Cre
 		return false, admin
 	}
 	who := httpkit.Caller(c)
-	return who.Principal == by.CreatedBy && s.rights.Same(c, by.Grant, namespace), nil
+	return who.Principal == by.CreatedBy && s.needs.Rights.Same(c, by.Grant, namespace), nil
 }
 
-func (s *Server) getWatch(c echo.Context) error {
+func (s *Handler) getWatch(c echo.Context) error {
 	w, err := s.watchOf(c)
 	if err != nil {
 		return err
@@ -191,12 +161,12 @@ func (s *Server) getWatch(c echo.Context) error {
 	return c.JSON(http.StatusOK, w)
 }
 
-func (s *Server) deleteWatch(c echo.Context) error {
+func (s *Handler) deleteWatch(c echo.Context) error {
 	w, err := s.watchOf(c)
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Watches.Delete(c.Request().Context(), w, httpkit.By(c)); err != nil {
+	if err := s.needs.Watches.Delete(c.Request().Context(), w, httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -210,8 +180,8 @@ type watchList struct {
 
 // listWatches lists the watches that the caller manages, newest first; the cursor is the ID of the
 // last one on the previous page.
-func (s *Server) listWatches(c echo.Context) error {
-	if s.opts.Watches == nil {
+func (s *Handler) listWatches(c echo.Context) error {
+	if s.needs.Watches == nil {
 		return noWatches()
 	}
 	p, err := httpkit.PageOf(c)
@@ -230,12 +200,12 @@ func (s *Server) listWatches(c echo.Context) error {
 }
 
 // ownWatches returns the watches of a namespace that the caller manages, newest first.
-func (s *Server) ownWatches(c echo.Context) ([]sluice.Watch, error) {
+func (s *Handler) ownWatches(c echo.Context) ([]sluice.Watch, error) {
 	ctx := c.Request().Context()
-	if _, err := s.opts.Namespaces.Namespace(ctx, c.Param("ns")); err != nil {
+	if _, err := s.needs.Namespace(ctx, c.Param("ns")); err != nil {
 		return nil, err
 	}
-	all, err := s.opts.Watches.List(ctx, c.Param("ns"))
+	all, err := s.needs.Watches.List(ctx, c.Param("ns"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package schedules
 
 import (
 	"context"
@@ -34,8 +34,8 @@ type appointmentList struct {
 	NextCursor   string               `json:"next_cursor"`
 }
 
-// appointmentRequest is the body of a PUT of an appointment.
-type appointmentRequest struct {
+// AppointmentRequest is the body of a PUT of an appointment.
+type AppointmentRequest struct {
 	At         time.Time         `json:"at"`
 	Every      sluice.Duration   `json:"every"`
 	Cron       string            `json:"cron"`
@@ -46,8 +46,8 @@ type appointmentRequest struct {
 	Action     sluice.Action     `json:"action"`
 }
 
-func (s *Server) putAppointment(c echo.Context) error {
-	var req appointmentRequest
+func (s *Handler) putAppointment(c echo.Context) error {
+	var req AppointmentRequest
 	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *Server) putAppointment(c echo.Context) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	if err := s.opts.Ingest.May(ingest.Request{Caller: who, Namespace: ns}, []sluice.Event{a.Action.Event(ns, a.ID)}); err != nil {
+	if err := s.needs.Ingest.May(ingest.Request{Caller: who, Namespace: ns}, []sluice.Event{a.Action.Event(ns, a.ID)}); err != nil {
 		return err
 	}
 	var err error
@@ -68,7 +68,7 @@ func (s *Server) putAppointment(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	if _, err := s.opts.Namespaces.Namespace(ctx, ns); err != nil {
+	if _, err := s.needs.Namespace(ctx, ns); err != nil {
 		return err
 	}
 	is, created, err := s.opts.Appointments.Set(ctx, a, func(was *sluice.Appointment) error { return s.mayHave(c, was) })
@@ -89,12 +89,12 @@ func showAppointment(c echo.Context, status int, a sluice.Appointment) error {
 
 // mayHave returns an error unless the caller manages the appointment: it may publish the action's
 // event, and see it. The appointment is hidden from other callers.
-func (s *Server) mayHave(c echo.Context, a *sluice.Appointment) error {
+func (s *Handler) mayHave(c echo.Context, a *sluice.Appointment) error {
 	if httpkit.Caller(c).Unbounded() {
 		return nil
 	}
 	event := a.Action.Event(a.Namespace, a.ID)
-	ok, err := s.rights.Shows(c, sluice.VerbPublish, &event)
+	ok, err := s.needs.Rights.Shows(c, sluice.VerbPublish, &event)
 	if err == nil && !ok {
 		err = authz.Concealed()
 	}
@@ -102,7 +102,7 @@ func (s *Server) mayHave(c echo.Context, a *sluice.Appointment) error {
 }
 
 // appointmentOf returns the request's appointment.
-func (s *Server) appointmentOf(c echo.Context) (sluice.Appointment, error) {
+func (s *Handler) appointmentOf(c echo.Context) (sluice.Appointment, error) {
 	if err := httpkit.OnlyParams(c); err != nil {
 		return sluice.Appointment{}, err
 	}
@@ -113,7 +113,7 @@ func (s *Server) appointmentOf(c echo.Context) (sluice.Appointment, error) {
 	return a, s.mayHave(c, &a)
 }
 
-func (s *Server) getAppointment(c echo.Context) error {
+func (s *Handler) getAppointment(c echo.Context) error {
 	a, err := s.appointmentOf(c)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (s *Server) getAppointment(c echo.Context) error {
 	return showAppointment(c, http.StatusOK, a)
 }
 
-func (s *Server) cancelAppointment(c echo.Context) error {
+func (s *Handler) cancelAppointment(c echo.Context) error {
 	a, err := s.appointmentOf(c)
 	if err != nil {
 		return err
@@ -141,12 +141,12 @@ func (s *Server) cancelAppointment(c echo.Context) error {
 
 // listAppointments lists appointments, soonest first; the cursor is the ID of the last one on the
 // previous page.
-func (s *Server) listAppointments(c echo.Context) error {
+func (s *Handler) listAppointments(c echo.Context) error {
 	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}
-	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
+	if _, err := s.needs.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
 		return err
 	}
 	all, err := s.opts.Appointments.Of(c.Request().Context(), c.Param("ns"))

@@ -1,0 +1,2 @@
+// Package watches serves watches over HTTP, and their dry runs.
+package watches
