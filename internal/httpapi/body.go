@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -78,13 +79,12 @@ func (s *Server) receive(c echo.Context) *incoming {
 
 // maxBody returns the maximum size of a request's body.
 func (s *Server) maxBody(c echo.Context) int64 {
-	if most, ok := s.mirrors.MaxBody(c); ok {
-		return most
-	}
 	switch {
 	case dstreams.IsStream(c.Request().URL.Path):
 		return s.streams.MaxBody()
-	case access.OpensSession(c):
+	case c.Path() == mirrors.ImportRoute:
+		return s.mirrors.MaxBody(c, s.opts.MaxBody)
+	case opensSession(c):
 		return access.MaxSessionRequest
 	case isCallback(c):
 		return min(s.opts.MaxBody, maxCallback)

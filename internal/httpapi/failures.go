@@ -12,7 +12,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sluice-io/sluice/internal/authz"
-	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -118,7 +117,7 @@ func (s *Server) refuse(c echo.Context, err error) error {
 // that was once valid is none. The code of a link always counts, even one that was valid until it
 // was used.
 func guesses(c echo.Context, e *sluice.Error) bool {
-	if c.Request().Header.Get(echo.HeaderAuthorization) != "" || access.OpensSession(c) {
+	if c.Request().Header.Get(echo.HeaderAuthorization) != "" || opensSession(c) {
 		return true
 	}
 	reason, _ := e.Details["reason"].(string)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
@@ -49,7 +48,7 @@ const (
 // same caller gets the first response. Errors are not stored, so a repeated request is tried again.
 func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	given := c.Request().Header.Values(headerIdempotencyKey)
-	if len(given) == 0 || c.Request().Method != http.MethodPost || !strings.HasPrefix(c.Path(), "/v1/") || access.OpensSession(c) {
+	if len(given) == 0 || c.Request().Method != http.MethodPost || !strings.HasPrefix(c.Path(), "/v1/") || opensSession(c) {
 		return handle(c)
 	}
 	if s.opts.Answers == nil {

@@ -224,3 +224,6 @@ func toSlash(c echo.Context) error {
 const callbackRoute = "/callback/:ns/:consumer"
 
 func isCallback(c echo.Context) bool { return c.Path() == callbackRoute }
+
+// opensSession reports whether a request exchanges the code of a link, its only credential.
+func opensSession(c echo.Context) bool { return c.Path() == access.SessionsRoute }

@@ -156,6 +156,3 @@ func (s *Handler) createPortalSession(c echo.Context) error {
 		Object: opened.Object, Verbs: opened.Verbs, Next: opened.Next,
 	})
 }
-
-// OpensSession reports whether a request exchanges the code of a link, its only credential.
-func OpensSession(c echo.Context) bool { return c.Path() == SessionsRoute }

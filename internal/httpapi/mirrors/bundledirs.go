@@ -23,18 +23,17 @@ func isTar(c echo.Context) bool {
 	return err == nil && kind == mediaTar
 }
 
-// MaxBody returns the maximum size of the body of a request that imports a bundle, and whether the
-// request is one. A tar stream may have the largest directory, and the headers of its files.
-func (s *Handler) MaxBody(c echo.Context) (most int64, ok bool) {
+// MaxBody returns the maximum size of the body of a request that imports a bundle. A tar stream may
+// have the largest directory, and the headers of its files. If no directories arrive at this server,
+// its limit is that of any request.
+func (s *Handler) MaxBody(c echo.Context, ofAny int64) int64 {
 	switch {
-	case c.Path() != ImportRoute:
-		return 0, false
 	case !isTar(c):
-		return bundle.MaxDocument, true
+		return bundle.MaxDocument
 	case s.opts.Staging == nil:
-		return 0, false
+		return ofAny
 	}
-	return s.opts.Staging.Limit() + tarOverhead, true
+	return s.opts.Staging.Limit() + tarOverhead
 }
 
 const tarOverhead = 256 << 20
