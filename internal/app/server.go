@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/httpapi/admin"
 	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
 	"github.com/sluice-io/sluice/internal/httpapi/schedules"
 	"github.com/sluice-io/sluice/internal/httpserver"
@@ -376,14 +377,13 @@ func (s *server) openAPI(context.Context) error {
 			EventTypes: catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.log, s.ledger),
 			NATS:       httpapi.NATS{Prefix: s.cfg.NATS.Prefix, Subject: s.store.Names().EventsPrefix()},
 		},
+		Admin:      admin.Options{Audit: s.store.Ledger(), Keys: s.keyService(), JWKS: s.keyService().KeySet(""), Producers: s.producers(), Settings: settings},
 		Delivering: s.delivering(),
 		Store:      s.storeState(),
 		Network:    s.network(proxies),
 		Tombstones: namespace.Eraser{Log: s.log, Authority: s.authority, Index: s.index},
 		Registry:   s.registry,
 		Namespaces: s.namespaces(),
-		Audit:      s.store.Ledger(),
-		Producers:  s.producers(),
 		Log:        records.EventLog{Log: s.log, Lost: s.memory.Gaps},
 		Feeds:      s.feeds,
 		Schedules:  schedules.Options{Scheduled: s.later, Appointments: appointment.NewSerial(s.appointments)},
@@ -398,9 +398,6 @@ func (s *server) openAPI(context.Context) error {
 		Knowledge:   s.knowledge,
 		Modules:     s.moduleService,
 		Stopping:    s.web.Stopping(),
-		Settings:    settings,
-		JWKS:        s.keyService().KeySet(""),
-		Keys:        s.keyService(),
 		Metrics:     s.metrics.Handler(),
 		Requests:    s.metrics,
 		Version:     s.opts.Version,

@@ -105,11 +105,6 @@ func programMay(h *model.Handling, route string) bool {
 	return false
 }
 
-// ledgerAdmin requires an admin of the ledger entries' scope.
-func (s *Server) ledgerAdmin(c echo.Context) error {
-	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: c.QueryParam("namespace")})
-}
-
 // subscriptionKey is the context key of the request's subscription.
 const subscriptionKey = "subscription"
 

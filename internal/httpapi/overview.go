@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/health"
+	"github.com/sluice-io/sluice/internal/httpapi/admin"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -42,8 +43,8 @@ func (s *Server) overview(c echo.Context) error {
 			return err
 		}
 	}
-	if s.opts.Audit != nil && s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: q.Namespace}) == nil {
-		if sum.Ledger, err = s.glances.ledgerOf(ctx, q.Namespace, s.opts.Audit); err != nil {
+	if s.opts.Admin.Audit != nil && s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: q.Namespace}) == nil {
+		if sum.Ledger, err = s.glances.ledgerOf(ctx, q.Namespace, s.opts.Admin.Audit); err != nil {
 			return err
 		}
 	}
@@ -78,7 +79,7 @@ type glances struct {
 const maxLedgers = 1000
 
 // ledgerOf returns the last entries of a namespace, or of all.
-func (g *glances) ledgerOf(ctx context.Context, namespace string, audit Audit) ([]sluice.LedgerEntry, error) {
+func (g *glances) ledgerOf(ctx context.Context, namespace string, audit admin.Audit) ([]sluice.LedgerEntry, error) {
 	g.mu.Lock()
 	if g.ledgers == nil || len(g.ledgers) > maxLedgers {
 		g.ledgers = map[string]*glance[[]sluice.LedgerEntry]{}

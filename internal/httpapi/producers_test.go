@@ -41,7 +41,7 @@ func TestProducers_UnsafeOnesAreListedAndCleared(t *testing.T) { // S4-82
 		m.all = append(m.all, sluice.Unsafe{Producer: name, Since: at.Add(time.Duration(i) * time.Hour), Count: 2, Event: sluice.Link{ID: "e", Type: "t", Path: "/a", Cause: "c", Seq: 7}})
 	}
 	opts := b.options()
-	opts.Producers = m
+	opts.Admin.Producers = m
 	server := httptest.NewServer(httpapi.New(opts).Handler())
 	t.Cleanup(server.Close)
 	b.http = server

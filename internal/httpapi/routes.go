@@ -90,21 +90,9 @@ func (s *Server) routes() []httpkit.Route {
 		httpkit.On(http.MethodGet, stylePath, httpkit.Open, s.docsStyle),
 		httpkit.On(http.MethodGet, "/openapi.yaml", httpkit.Open, s.openapi),
 		httpkit.On(http.MethodGet, "/openapi.json", httpkit.Open, s.openapiJSON),
-		httpkit.On(http.MethodGet, "/.well-known/jwks.json", httpkit.Open, s.jwks),
 		httpkit.On(http.MethodPost, callbackRoute, httpkit.Open, s.callback),
 
 		httpkit.On(http.MethodGet, "/v1/capabilities", httpkit.Authenticated, s.capabilities),
-		httpkit.On(http.MethodGet, "/v1/storage", s.rights.ServerAdmin, s.storage),
-		httpkit.On(http.MethodPost, "/v1/storage/verify", s.rights.ServerAdmin, s.verifyStorage),
-		httpkit.On(http.MethodDelete, "/v1/storage/damage", s.rights.ServerAdmin, s.forgetDamage),
-		httpkit.On(http.MethodGet, "/v1/audit", s.ledgerAdmin, s.listAudit),
-		httpkit.On(http.MethodGet, "/v1/keys", s.rights.ServerAdmin, s.listKeys),
-		httpkit.On(http.MethodPost, "/v1/keys/rotate", s.rights.ServerAdmin, s.rotateKey),
-		httpkit.On(http.MethodGet, "/v1/settings", s.rights.ServerAdmin, s.listSettings),
-		httpkit.On(http.MethodGet, "/v1/producers/unsafe", s.rights.ServerAdmin, s.listUnsafe),
-		httpkit.On(http.MethodDelete, "/v1/producers/unsafe/:producer", s.rights.ServerAdmin, s.clearUnsafe),
-		httpkit.On(http.MethodGet, "/v1/secrets", s.rights.ServerAdmin, s.sealing),
-		httpkit.On(http.MethodGet, "/v1/debug/pprof/:profile", s.rights.ServerAdmin, s.profile),
 
 		httpkit.On(http.MethodGet, "/v1/namespaces", httpkit.Authenticated, s.listNamespaces),
 		httpkit.On(http.MethodPut, "/v1/namespaces/:ns", s.rights.NamespaceAdmin, s.putNamespace),
@@ -124,6 +112,7 @@ func (s *Server) routes() []httpkit.Route {
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/state", s.rights.OnSomePath(sluice.VerbRead), s.listState),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/state/*", s.rights.OnSomePath(sluice.VerbRead), s.getState),
 	}
+	all = append(all, s.admin.Routes()...)
 	all = append(all, s.feeds.Routes()...)
 	all = append(all, s.pageRoutes()...)
 	all = append(all, s.access.Routes()...)

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/httpapi/access"
+	"github.com/sluice-io/sluice/internal/httpapi/admin"
 	"github.com/sluice-io/sluice/internal/httpapi/enrichment"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/httpapi/live"
@@ -117,7 +118,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Link{}, []string{"Link"}, nil},
 		{capabilityList{}, []string{"Capabilities"}, nil},
 		{sluice.SigningKey{}, []string{"SigningKey"}, nil},
-		{rotateKeyRequest{}, []string{"RotateKeyRequest"}, nil},
+		{admin.RotateKeyRequest{}, []string{"RotateKeyRequest"}, nil},
 		{sluice.Sealing{}, []string{"Sealing"}, nil},
 		{sluice.SealingKey{}, []string{"SealingKey"}, nil},
 		{sluice.Label{}, []string{"Label"}, nil},

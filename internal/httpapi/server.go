@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -18,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/health"
 	"github.com/sluice-io/sluice/internal/httpapi/access"
+	"github.com/sluice-io/sluice/internal/httpapi/admin"
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/httpapi/enrichment"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
@@ -160,13 +160,11 @@ type Options struct {
 	Store
 	Network
 
+	Admin      admin.Options
 	Registry   *subscription.Registry
 	Namespaces Namespaces
 	Log        Log
-	Producers  Producers
 	Tombstones Tombstones
-	Audit      Audit
-	Keys       Keys
 	Answers    Answers // nil: 503 for requests with an Idempotency-Key
 
 	Watches   watches.Watches // nil: 503
@@ -178,13 +176,11 @@ type Options struct {
 	Knowledge enrichment.Knowledge // nil: 503
 	Modules   modules.Modules      // nil: there are none
 
-	Settings []sluice.Setting                      // of this server, without secrets
-	JWKS     func(context.Context) ([]byte, error) // the public keys as a JWK set
-	Metrics  http.Handler                          // for /metrics
-	Requests Requests                              // counts requests; nil: they are not counted
-	Version  string                                // version of the program; default "dev"
-	Stopping context.Context                       //nolint:containedctx // ends when the server stops, which ends waiting requests; nil: never
-	Logger   *slog.Logger                          // default slog.DiscardHandler
+	Metrics  http.Handler    // for /metrics
+	Requests Requests        // counts requests; nil: they are not counted
+	Version  string          // version of the program; default "dev"
+	Stopping context.Context //nolint:containedctx // ends when the server stops, which ends waiting requests; nil: never
+	Logger   *slog.Logger    // default slog.DiscardHandler
 
 	LogRequests RequestLog // default LogErrors
 }
@@ -194,6 +190,7 @@ type Server struct {
 	opts      Options
 	rights    httpkit.Rights
 	streams   *dstreams.Handler
+	admin     *admin.Handler
 	access    *access.Handler
 	feeds     *live.Handler
 	mirrors   *mirrors.Handler
@@ -208,8 +205,7 @@ type Server struct {
 
 	tails *httpkit.Places // for requests that follow attempts
 
-	profiling sync.Mutex // one profile at a time
-	glances   glances
+	glances glances
 
 	expressions keylock.Turns[sluice.Principal] // one evaluation at a time for each principal
 }
@@ -232,6 +228,7 @@ func New(opts Options) *Server {
 	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), known: map[routeKey]struct{}{}, tails: httpkit.NewPlaces(tailsAtOnce, tailsOfOne), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery)), root: sha256.Sum256([]byte(opts.Token))}
 	s.pages = newPages(opts.Version)
 	s.streams = dstreams.New(opts.Streams, dstreams.Deps{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilEnd: s.untilEnd})
+	s.admin = admin.New(opts.Admin, admin.Deps{Rights: s.rights, Storage: opts.Storage, Verify: opts.Verify, ForgetDamage: opts.ForgetDamage, Pprof: opts.Pprof})
 	s.access = access.New(access.Deps{Authority: opts.Authority, Rights: s.rights, PublicURL: opts.PublicURL, Namespace: s.namespace, UntilEnd: s.untilEnd})
 	s.feeds = live.New(live.Deps{
 		Feeds: opts.Feeds, Rights: s.rights, PublicURL: opts.Streams.PublicURL, Authority: s.access.Authority, Namespace: s.namespace,

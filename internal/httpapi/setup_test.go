@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/httpapi/admin"
 	"github.com/sluice-io/sluice/internal/httpapi/mirrors"
 	"github.com/sluice-io/sluice/internal/ingest"
 	"github.com/sluice-io/sluice/internal/ledger"
@@ -185,7 +186,7 @@ func (b *bench) options() httpapi.Options {
 	opts.Attempts = b.store.Deliveries
 	opts.Fact = endpoint.Fact
 	opts.Mirrors = mirrors.Options{Changes: records.EventLog{Log: b.store.Log}, Summary: b.catalogue.Summary}
-	opts.Registry, opts.Namespaces, opts.Ingest, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, b.ingest(nil), b, b, b, b.store.Ready
+	opts.Registry, opts.Namespaces, opts.Ingest, opts.Log, opts.Deliveries, opts.Admin.Audit, opts.Ready = b.registry, b, b.ingest(nil), b, b, b, b.store.Ready
 	return opts
 }
 
@@ -218,7 +219,7 @@ func (l letters) Redrivable(ctx context.Context, sub *sluice.Subscription) (mode
 func (b *bench) bareOptions() httpapi.Options {
 	return httpapi.Options{
 		Authentication: httpapi.Authentication{Token: token},
-		JWKS:           func(context.Context) ([]byte, error) { return []byte(`{"keys":[]}`), nil },
+		Admin:          admin.Options{JWKS: func(context.Context) ([]byte, error) { return []byte(`{"keys":[]}`), nil }},
 		Metrics:        http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics 1\n") }),
 		Network:        httpapi.Network{MaxBody: 64 << 10}, Version: "test",
 		Logger: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})), LogRequests: httpapi.LogAll,

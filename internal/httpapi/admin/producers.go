@@ -1,4 +1,4 @@
-package httpapi
+package admin
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ type unsafeList struct {
 
 // listUnsafe lists unsafe producers, most recent first; the cursor is the last one on the previous
 // page.
-func (s *Server) listUnsafe(c echo.Context) error {
+func (s *Handler) listUnsafe(c echo.Context) error {
 	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *Server) listUnsafe(c echo.Context) error {
 	return c.JSON(http.StatusOK, unsafeList{page, next})
 }
 
-func (s *Server) clearUnsafe(c echo.Context) error {
+func (s *Handler) clearUnsafe(c echo.Context) error {
 	name, err := httpkit.Param(c, "producer")
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package httpapi
+package admin
 
 import (
 	"net/http"
@@ -14,6 +14,6 @@ type settingList struct {
 	NextCursor string           `json:"next_cursor"`
 }
 
-func (s *Server) listSettings(c echo.Context) error {
+func (s *Handler) listSettings(c echo.Context) error {
 	return c.JSON(http.StatusOK, settingList{Settings: s.opts.Settings})
 }

@@ -1,4 +1,4 @@
-package httpapi
+package admin
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ type keyList struct {
 	NextCursor string              `json:"next_cursor"`
 }
 
-func (s *Server) listKeys(c echo.Context) error {
+func (s *Handler) listKeys(c echo.Context) error {
 	keys, err := s.opts.Keys.Keys(c.Request().Context())
 	if err != nil {
 		return err
@@ -41,14 +41,14 @@ func (s *Server) listKeys(c echo.Context) error {
 	return c.JSON(http.StatusOK, keyList{Keys: keys})
 }
 
-// rotateKeyRequest is the body of a POST that rotates a key.
-type rotateKeyRequest struct {
+// RotateKeyRequest is the body of a POST that rotates a key.
+type RotateKeyRequest struct {
 	Use     sluice.KeyUse    `json:"use"`
 	Overlap *sluice.Duration `json:"overlap"`
 }
 
-func (s *Server) rotateKey(c echo.Context) error {
-	var req rotateKeyRequest
+func (s *Handler) rotateKey(c echo.Context) error {
+	var req RotateKeyRequest
 	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Server) rotateKey(c echo.Context) error {
 	return c.JSON(http.StatusCreated, key)
 }
 
-func (s *Server) sealing(c echo.Context) error {
+func (s *Handler) sealing(c echo.Context) error {
 	sealing, err := s.opts.Keys.Sealing(c.Request().Context())
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *Server) sealing(c echo.Context) error {
 }
 
 // jwks returns the public halves of the signing keys.
-func (s *Server) jwks(c echo.Context) error {
+func (s *Handler) jwks(c echo.Context) error {
 	set, err := s.opts.JWKS(c.Request().Context())
 	if err != nil {
 		return err

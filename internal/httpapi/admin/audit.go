@@ -1,4 +1,4 @@
-package httpapi
+package admin
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type auditList struct {
 }
 
 // listAudit lists the ledger's entries, newest first.
-func (s *Server) listAudit(c echo.Context) error {
+func (s *Handler) listAudit(c echo.Context) error {
 	q, err := auditQuery(c)
 	if err != nil {
 		return err

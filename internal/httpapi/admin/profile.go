@@ -1,4 +1,4 @@
-package httpapi
+package admin
 
 import (
 	"net/http"
@@ -17,8 +17,8 @@ const maxProfile = 60
 
 // profile sends a profile of the process in the format of pprof. Only one is made at a time: two
 // would measure each other.
-func (s *Server) profile(c echo.Context) error {
-	if !s.opts.Pprof {
+func (s *Handler) profile(c echo.Context) error {
+	if !s.needs.Pprof {
 		return sluice.Errorf(sluice.NotFound, "profiles are not served; the setting http.pprof serves them")
 	}
 	name := c.Param("profile")

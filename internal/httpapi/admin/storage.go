@@ -1,4 +1,4 @@
-package httpapi
+package admin
 
 import (
 	"net/http"
@@ -7,8 +7,8 @@ import (
 )
 
 // storage returns the storage usage.
-func (s *Server) storage(c echo.Context) error {
-	storage, err := s.opts.Storage(c.Request().Context())
+func (s *Handler) storage(c echo.Context) error {
+	storage, err := s.needs.Storage(c.Request().Context())
 	if err != nil {
 		return err
 	}
@@ -16,8 +16,8 @@ func (s *Server) storage(c echo.Context) error {
 }
 
 // verifyStorage starts a verification of the store, and returns its progress.
-func (s *Server) verifyStorage(c echo.Context) error {
-	state, err := s.opts.Verify(c.Request().Context())
+func (s *Handler) verifyStorage(c echo.Context) error {
+	state, err := s.needs.Verify(c.Request().Context())
 	if err != nil {
 		return err
 	}
@@ -25,8 +25,8 @@ func (s *Server) verifyStorage(c echo.Context) error {
 }
 
 // forgetDamage acknowledges the damage that verifications have found.
-func (s *Server) forgetDamage(c echo.Context) error {
-	if err := s.opts.ForgetDamage(c.Request().Context()); err != nil {
+func (s *Handler) forgetDamage(c echo.Context) error {
+	if err := s.needs.ForgetDamage(c.Request().Context()); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
