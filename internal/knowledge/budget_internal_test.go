@@ -187,18 +187,18 @@ func (w *world) check(t *rapid.T) {
 		}
 		require.Equal(t, s.items[rec.Entry] == nil, rec.loose, "%s", rec.ID)
 	}
-	mine += missedBytes * int64(s.notes)
+	mine += missedBytes * int64(s.omitted.notes)
 	is, _ := s.account.bytes()
 	require.Equal(t, mine, is, "what is counted is what is there")
-	require.LessOrEqual(t, is, s.account.of.limit/2+int64(s.notes*missedBytes+loose*1000), "notes and records of deleted entries are forced")
+	require.LessOrEqual(t, is, s.account.of.limit/2+int64(s.omitted.notes*missedBytes+loose*1000), "notes and records of deleted entries are forced")
 	for id, j := range s.tasks {
 		require.NotNil(t, s.items[j.entry], "a job without its entry: %s", id)
 	}
 	for id, seq := range w.seqs {
 		it := s.items[w.ref(id)]
-		require.True(t, it != nil && it.seq == seq || it == nil && s.partial(w.ref(id).Subscription), "%s is neither held nor missed", id)
+		require.True(t, it != nil && it.seq == seq || it == nil && s.omitted.partial(w.ref(id).Subscription), "%s is neither held nor missed", id)
 	}
-	lacks, more := s.lacks()
+	lacks, more := s.omitted.count()
 	require.False(t, more)
 	require.Equal(t, len(w.seqs), len(s.items)+lacks, "each entry once")
 }

@@ -12,12 +12,11 @@ import (
 func (s *space) begin(mirror string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgive(mirror)
+	s.omitted.restart(mirror)
 	if mirror == "" {
-		s.byAge, s.first = nil, 0
+		s.byAge = nil
 	}
-	s.reading++
-	return s.reading
+	return s.readings.begin()
 }
 
 // renumber forgets the sequences of the own entries, because the log was replaced.
@@ -57,10 +56,10 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	}
 	if !s.account.take(is.bytes - was.bytes) {
 		s.omit(ref)
-		s.miss(ref, seq)
+		s.omitted.add(ref, seq)
 		return
 	}
-	s.unmiss(ref, 0)
+	s.omitted.remove(ref, 0)
 	s.items[ref] = is
 	if rec := s.records[embeddingID(ref)]; rec != nil && rec.loose { // the stored record may have more than this one
 		s.attach(rec)
@@ -160,7 +159,7 @@ func (s *space) drop(ref sluice.EntryRef, seq uint64) {
 func (s *space) dropLocked(ref sluice.EntryRef, seq uint64) {
 	it, id := s.items[ref], embeddingID(ref)
 	if it == nil {
-		if s.unmiss(ref, seq) { // its records may still be stored
+		if s.omitted.remove(ref, seq) { // its records may still be stored
 			s.loosen(&held{Record: Record{ID: id, Type: embeddingType(ref), Entry: ref}})
 		}
 		return
@@ -187,7 +186,7 @@ func (s *space) loosen(rec *held) {
 func (s *space) expire(first uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.outdate(first)
+	s.omitted.outdate(first)
 	for len(s.byAge) > 0 && s.byAge[0].seq < first {
 		s.dropLocked(s.byAge[0].ref, s.byAge[0].seq)
 		s.byAge = s.byAge[1:]
@@ -219,8 +218,7 @@ func (s *space) learn(r Record) {
 func (s *space) beginRecords() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reading++
-	return s.reading
+	return s.readings.begin()
 }
 
 // replace enters a record, which a reading has found, in place of any other revision.
@@ -315,7 +313,7 @@ func (s *space) enterLoose(r Record) {
 	}
 	s.discard(id)
 	rec.Embedding, rec.Pairs = nil, nil
-	if s.partial(r.Entry.Subscription) && !rec.gone && !s.outlives(&r) || !s.account.take(s.looseBytes(&r)) {
+	if s.omitted.partial(r.Entry.Subscription) && !rec.gone && !s.outlives(&r) || !s.account.take(s.looseBytes(&r)) {
 		s.end(id)
 		return
 	}

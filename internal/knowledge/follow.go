@@ -49,7 +49,8 @@ func (s *space) follow(ctx context.Context) {
 func (s *space) load() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.loading, s.reread = map[string]bool{loadLog: true, loadRecords: true, loadMirrors: true}, false
+	s.readings.restart()
+	s.omitted.reread = false
 }
 
 // keep runs a follower until ctx ends, again after each error.
@@ -104,11 +105,7 @@ func (s *space) followRecords(ctx context.Context) error {
 func (s *space) entriesLoad() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.loading)
-	if s.loading[loadRecords] {
-		n--
-	}
-	return n > 0
+	return s.readings.entriesPending()
 }
 
 // fetchWanted reads stored results that are not in memory, of entries that were deleted or changed
@@ -309,9 +306,7 @@ func (s *space) followMirrors(ctx context.Context) error {
 func (s *space) meet(m *sluice.Mirror) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.loading[loadMirrors] {
-		s.loading[m.ID] = true
-	}
+	s.readings.meet(m.ID)
 	s.mirrors[m.ID] = m
 }
 
@@ -334,7 +329,7 @@ func (s *space) leave(id string) bool {
 	defer s.mu.Unlock()
 	had := s.mirrors[id] != nil
 	delete(s.mirrors, id)
-	delete(s.loading, id)
+	s.readings.leave(id)
 	s.wake()
 	return had
 }
@@ -370,8 +365,7 @@ func (s *space) forgetMirror(ctx context.Context, id string) {
 			pending = append(pending, r)
 		}
 	}
-	s.reread = s.reread || s.partial(id) // records of its entries may be stored that this space does not know
-	s.forgive(id)
+	s.omitted.end(id)
 	s.mu.Unlock()
 	s.retain(sluice.SourceMirrored, id, 0)
 	if !s.deps.Owns.Owns(s.config.Namespace) {

@@ -1,7 +1,6 @@
 package knowledge
 
 import (
-	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -23,23 +22,16 @@ type space struct {
 	tasks       map[string]*task
 	queue       queue
 	order       uint64
-	changed     chan struct{}   // closed and replaced when a task may be ready
-	loading     map[string]bool // sources that have not been read yet
-	whole       bool            // everything was read once
-	reading     uint64          // number of readings that have begun, of sources and of records
-	incarnation string          // of the log that was read; used only by followLog
-	byAge       []aged          // own entries by sequence
+	changed     chan struct{} // closed and replaced when a task may be ready
+	readings    readings
+	incarnation string // of the log that was read; used only by followLog
+	byAge       []aged // own entries by sequence
 	mirrors     map[string]*sluice.Mirror
 	wanted      map[sluice.EntryRef]bool // entries with a stored result that is not in memory
 
 	scans   chan struct{} // limits concurrent searches and lists
 	account *account
-	seed    maphash.Seed
-	missed  map[string]*missed // by source: "" is the log
-	notes   int                // in all of missed
-	first   uint64             // first sequence of the log
-	reread  bool               // the store may have records that this space does not know
-	told    bool               // it was logged that entries have no room
+	omitted omissions
 
 	local, mirrored *vector.Index[sluice.EntryRef]
 }
@@ -76,27 +68,20 @@ type held struct {
 }
 
 func newSpace(c Stored, deps Deps, opts Options, memory *budget) *space {
+	mine := &account{of: memory}
 	return &space{
-		config: c, deps: deps, opts: opts, account: &account{of: memory}, scans: make(chan struct{}, max(1, opts.Scans/2)), seed: maphash.MakeSeed(), missed: map[string]*missed{}, wanted: map[sluice.EntryRef]bool{},
+		config: c, deps: deps, opts: opts, account: mine, omitted: newOmissions(mine), scans: make(chan struct{}, max(1, opts.Scans/2)), wanted: map[sluice.EntryRef]bool{},
 		items: map[sluice.EntryRef]*item{}, records: map[string]*held{}, tasks: map[string]*task{}, queue: newQueue(),
-		changed: make(chan struct{}), mirrors: map[string]*sluice.Mirror{}, loading: map[string]bool{loadLog: true, loadRecords: true, loadMirrors: true},
+		changed: make(chan struct{}), mirrors: map[string]*sluice.Mirror{}, readings: newReadings(),
 		local: vector.New[sluice.EntryRef](c.Dimensions), mirrored: vector.New[sluice.EntryRef](c.Dimensions),
 	}
 }
-
-// Sources that a space must read before it can answer, besides each mirror.
-const (
-	loadLog     = "=log"
-	loadRecords = "=records"
-	loadMirrors = "=mirrors"
-)
 
 // loaded notes that a source was read.
 func (s *space) loaded(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.loading, what)
-	s.whole = s.whole || len(s.loading) == 0
+	s.readings.done(what)
 	s.wake()
 }
 
@@ -104,7 +89,7 @@ func (s *space) loaded(what string) {
 func (s *space) ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.whole {
+	if !s.readings.whole {
 		return sluice.Errorf(sluice.Unavailable, "the entries of %s are being read; retry", s.config.Namespace)
 	}
 	return nil

@@ -44,16 +44,15 @@ func (s *space) housekeep(ctx context.Context, again func()) error {
 func (s *space) loads() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.loading) > 0
+	return s.readings.pending()
 }
 
 // report logs once that entries have no room, and once that all have room again.
 func (s *space) report(ctx context.Context) {
 	is := s.state()
 	s.mu.Lock()
-	was := s.told
-	s.told = is.Problem != ""
-	now := s.told
+	now := is.Problem != ""
+	was := s.omitted.tell(now)
 	s.mu.Unlock()
 	switch {
 	case now && !was:
@@ -106,7 +105,7 @@ func (s *space) orphans(after int) (refs []sluice.EntryRef) {
 			rec.orphan = 0
 			continue
 		}
-		if s.partial(rec.Entry.Subscription) && !rec.gone {
+		if s.omitted.partial(rec.Entry.Subscription) && !rec.gone {
 			s.discard(id)
 			continue
 		}
