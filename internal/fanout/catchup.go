@@ -19,7 +19,7 @@ const (
 // catchUp starts to read the log for a member that is behind, if the member has room for half a
 // window. The caller holds the lock.
 func (l *shared) catchUp(m *member) {
-	if m.live || m.reading || 2*m.unacked > m.window() {
+	if m.live || m.reading || 2*m.queue.unacked > m.window() {
 		return
 	}
 	m.reading = true
@@ -52,7 +52,7 @@ func (l *shared) read(ctx context.Context, m *member) {
 // readPage reads a page for a member, and reports whether to read on.
 func (l *shared) readPage(ctx context.Context, m *member) (more bool, err error) {
 	l.mu.Lock()
-	from, seen, limit := m.after+1, l.pos, min(page, max(1, m.window()-m.unacked))
+	from, seen, limit := m.after+1, l.pos, min(page, max(1, m.window()-m.queue.unacked))
 	l.mu.Unlock()
 	msgs, end, err := l.next(ctx, m, from, seen, limit)
 	if err != nil {
@@ -102,10 +102,10 @@ func (l *shared) next(ctx context.Context, m *member, from, seen uint64, limit i
 }
 
 // seek searches a few pages for the first event that a member that is behind wants, and records it
-// in m.waits. If that event leaves the log before the member reads it, it counts as missed.
+// in m.unread.waits. If that event leaves the log before the member reads it, it counts as missed.
 func (l *shared) seek(ctx context.Context, m *member, wanted func(*sluice.Event) bool) error {
 	l.mu.Lock()
-	from, seen, look := max(m.after, m.sought)+1, l.pos, !m.live && m.placed && !m.own && m.waits.Seq <= m.after
+	from, seen, look := max(m.after, m.unread.sought)+1, l.pos, !m.live && m.placed && !m.own && m.unread.waits.Seq <= m.after
 	l.mu.Unlock()
 	for n := 0; look && n < seekPages; n++ {
 		msgs, end, err := l.next(ctx, m, from, seen, page)
@@ -118,7 +118,7 @@ func (l *shared) seek(ctx context.Context, m *member, wanted func(*sluice.Event)
 			if failed == nil && wanted(&ev) {
 				l.mu.Lock()
 				defer l.mu.Unlock()
-				m.waits = m.waitsFor(&ev)
+				m.unread.waits = m.waitsFor(&ev)
 				return nil
 			}
 		}
@@ -126,7 +126,7 @@ func (l *shared) seek(ctx context.Context, m *member, wanted func(*sluice.Event)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m.sought = max(m.sought, from-1)
+	m.unread.sought = max(m.unread.sought, from-1)
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (l *shared) seek(ctx context.Context, m *member, wanted func(*sluice.Event)
 // least one of them was known to be for the member; otherwise the zero span.
 func (l *shared) leftBehind(ctx context.Context, m *member, from uint64) (span, error) {
 	l.mu.Lock()
-	waits, last := m.next().Seq, m.missed.last
+	waits, last := m.next().Seq, m.unread.missed.last
 	if !m.plain() {
 		last = 0
 	}
@@ -160,7 +160,7 @@ func (l *shared) take(m *member, msgs []Message, end, seen uint64, gap span) (mo
 	if m.gone {
 		return false, nil
 	}
-	now, before := time.Now(), len(m.queue)
+	now, before := time.Now(), len(m.queue.entries)
 	for _, msg := range msgs {
 		ev, failed := msg.Event()
 		ev.Seq = msg.Seq
@@ -173,12 +173,13 @@ func (l *shared) take(m *member, msgs []Message, end, seen uint64, gap span) (mo
 	if gap.from > 0 {
 		m.lost = append(m.lost, gap)
 	}
-	if m.source == nil && (before == 0 && len(m.queue) > 0 || gap.from > 0) {
+	if m.source == nil && (before == 0 && len(m.queue.entries) > 0 || gap.from > 0) {
 		wake = m.wake
 	}
-	if end < seen || m.missed.last > seen {
-		return m.unacked < m.window(), wake
+	if end < seen || m.unread.missed.last > seen {
+		return m.queue.unacked < m.window(), wake
 	}
-	m.live, m.missed, m.waits = true, missed{}, Waits{}
+	m.live = true
+	m.unread.caughtUp()
 	return false, wake
 }

@@ -69,7 +69,7 @@ func TestLeftBehind_FromTheFirstAwaitedEvent(t *testing.T) {
 	} {
 		s := &stored{first: 20, last: 30}
 		m := s.behind()
-		m.waits, m.missed.last = Waits{Seq: c.waits}, c.missed
+		m.unread.waits, m.unread.missed.last = Waits{Seq: c.waits}, c.missed
 		if c.filtered {
 			m.sub.Filter.Types = []string{"rare"}
 		}
@@ -81,7 +81,7 @@ func TestLeftBehind_FromTheFirstAwaitedEvent(t *testing.T) {
 	m := s.behind()
 	_, err := m.log.leftBehind(t.Context(), m, 11)
 	require.NoError(t, err, "nothing was to be asked")
-	m.waits.Seq = 15
+	m.unread.waits.Seq = 15
 	_, err = m.log.leftBehind(t.Context(), m, 11)
 	require.ErrorIs(t, err, s.failed)
 }
@@ -101,12 +101,12 @@ func TestSeek_FindsTheFirstWantedEvent(t *testing.T) {
 		"on the second page":    {wanted: 11 + page, found: 11 + page, asked: 2},
 		"on the last page":      {wanted: 10 + all, found: 10 + all, asked: seekPages},
 		"further":               {wanted: 11 + all, asked: seekPages, sought: 10 + all},
-		"looked before":         {change: func(m *member) { m.sought = 10 + all }, wanted: 11 + all, found: 11 + all, asked: 1, sought: 10 + all},
-		"looked, and was read":  {change: func(m *member) { m.sought = 5 }, wanted: 11, found: 11, asked: 1, sought: 5},
-		"to the end":            {change: func(m *member) { m.sought = 998 }, asked: 1, sought: 1000},
+		"looked before":         {change: func(m *member) { m.unread.sought = 10 + all }, wanted: 11 + all, found: 11 + all, asked: 1, sought: 10 + all},
+		"looked, and was read":  {change: func(m *member) { m.unread.sought = 5 }, wanted: 11, found: 11, asked: 1, sought: 5},
+		"to the end":            {change: func(m *member) { m.unread.sought = 998 }, asked: 1, sought: 1000},
 		"at the end":            {change: func(m *member) { m.after = 1000 }, sought: 1000},
-		"known":                 {change: func(m *member) { m.waits.Seq = 11 }, wanted: 11, found: 11, sought: 10},
-		"known, and was read":   {change: func(m *member) { m.waits.Seq = 10 }, wanted: 11, found: 11, asked: 1},
+		"known":                 {change: func(m *member) { m.unread.waits.Seq = 11 }, wanted: 11, found: 11, sought: 10},
+		"known, and was read":   {change: func(m *member) { m.unread.waits.Seq = 10 }, wanted: 11, found: 11, asked: 1},
 		"no event":              {wanted: 13, asked: seekPages, found: 0, sought: 10 + all},
 		"live":                  {change: func(m *member) { m.live = true }, wanted: 11, sought: 10},
 		"not placed":            {change: func(m *member) { m.placed = false }, wanted: 11, sought: 10},
@@ -118,7 +118,7 @@ func TestSeek_FindsTheFirstWantedEvent(t *testing.T) {
 			c.change(m)
 		}
 		require.NoError(t, m.log.seek(t.Context(), m, func(ev *sluice.Event) bool { return ev.Seq == c.wanted }), name)
-		require.Equal(t, []uint64{c.found, uint64(c.asked), c.sought}, []uint64{m.waits.Seq, uint64(s.asked), m.sought}, name)
+		require.Equal(t, []uint64{c.found, uint64(c.asked), c.sought}, []uint64{m.unread.waits.Seq, uint64(s.asked), m.unread.sought}, name)
 	}
 	s := &stored{last: 1000, failed: sluice.Errorf(sluice.Unavailable, "no leader")}
 	m := s.behind()
@@ -144,8 +144,8 @@ func TestTake_EntersAPage(t *testing.T) {
 		"nothing matched":         {change: func(m *member) { m.floors[0] = 20 }, end: 12, seen: 12, live: true, after: 12},
 		"a window full":           {end: 12, seen: 15, woken: true, queued: 2, after: 12},
 		"a part":                  {end: 11, seen: 15, more: true, woken: true, queued: 1, after: 11},
-		"more came":               {change: func(m *member) { m.missed.last = 13 }, end: 11, seen: 11, more: true, woken: true, queued: 1, after: 11},
-		"what came was read":      {change: func(m *member) { m.missed.last = 12 }, end: 12, seen: 12, live: true, woken: true, queued: 2, after: 12},
+		"more came":               {change: func(m *member) { m.unread.missed.last = 13 }, end: 11, seen: 11, more: true, woken: true, queued: 1, after: 11},
+		"what came was read":      {change: func(m *member) { m.unread.missed.last = 12 }, end: 12, seen: 12, live: true, woken: true, queued: 2, after: 12},
 		"with a source":           {change: func(m *member) { m.source = &Source{member: m} }, end: 12, seen: 12, live: true, queued: 2, after: 12},
 		"woken before":            {change: func(m *member) { m.after = 9; m.queued(10) }, end: 11, seen: 11, live: true, queued: 2, after: 11},
 		"a gap":                   {end: 10, seen: 14, gap: span{11, 14}, more: true, woken: true, after: 14},
@@ -160,13 +160,13 @@ func TestTake_EntersAPage(t *testing.T) {
 		}
 		msgs, _ := s.Next(t.Context(), "", "", 11, page)
 		more, wake := m.log.take(m, msgs, c.end, c.seen, c.gap)
-		require.Equal(t, []any{c.more, c.live, c.woken, c.queued, c.after}, []any{more, m.live, wake != nil, len(m.queue), m.after}, name)
+		require.Equal(t, []any{c.more, c.live, c.woken, c.queued, c.after}, []any{more, m.live, wake != nil, len(m.queue.entries), m.after}, name)
 		if c.live {
-			require.Equal(t, missed{}, m.missed, name)
+			require.Equal(t, missed{}, m.unread.missed, name)
 		}
 		require.Equal(t, c.gap.from > 0, len(m.lost) > 0, name)
 		if c.queued == 2 && c.end == 12 {
-			require.Equal(t, overhead+3, m.queue[1].content.weight)
+			require.Equal(t, overhead+3, m.queue.entries[1].content.weight)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func TestCatchUp_ReadsIntoItsRoom(t *testing.T) {
 	}
 	s := &stored{first: 11, last: 12}
 	m := s.behind()
-	m.unacked = 5
+	m.queue.unacked = 5
 	_, err := m.log.readPage(t.Context(), m)
 	require.NoError(t, err)
 	require.Equal(t, 1, s.limit, "more than a window after the settings changed")

@@ -38,13 +38,6 @@ var _ model.Receipt = (*entry)(nil)
 // span is a range of sequences.
 type span struct{ from, to uint64 }
 
-// missed describes the events of a member that were routed while it was not live: the first and the
-// last one.
-type missed struct {
-	first Waits
-	last  uint64
-}
-
 // member is a subscription that this replica serves. The lock of its log guards it.
 type member struct {
 	log     *shared
@@ -67,19 +60,14 @@ type member struct {
 
 	after  uint64   // highest sequence that was queued or read past
 	floors []uint64 // by filter: events up to here were settled by earlier processes
-	missed missed   // events that were routed while it was not live
-	waits  Waits    // an event behind those in the queue that it is known to want
-	sought uint64   // seek has searched up to here
-	doubt  uint64   // earlier processes may have attempted events up to here
-	past   Past     // progress of deliveries of earlier processes behind after; nil: unknown, or handed to a source
-	busy   bool     // there may be records of parked lanes, or of an endpoint in trouble
-	lost   []span   // events that left the log before they were read
+	unread unread
+	doubt  uint64 // earlier processes may have attempted events up to here
+	past   Past   // progress of deliveries of earlier processes behind after; nil: unknown, or handed to a source
+	busy   bool   // there may be records of parked lanes, or of an endpoint in trouble
+	lost   []span // events that left the log before they were read
 
-	queue   []*entry // routed and not acknowledged entries, ascending; there may be acknowledged ones in between
-	unhand  int      // how many entries at the end of the queue were not handed out
-	unacked int
-	acked   time.Time // the last acknowledgement
-	reading bool
+	queue   queue
+	reading bool    // it reads the log by itself now
 	source  *Source // nil: no runner has it open
 }
 
@@ -103,8 +91,8 @@ func (m *member) most() int { return 2 * m.window() }
 // position of the shared reader.
 func (m *member) floor(pos uint64) uint64 {
 	switch {
-	case len(m.queue) > 0:
-		return m.queue[0].Event.Seq - 1
+	case len(m.queue.entries) > 0:
+		return m.queue.entries[0].Event.Seq - 1
 	case m.live:
 		return max(m.after, pos)
 	}
@@ -118,25 +106,22 @@ func (m *member) position(pos uint64) Position {
 
 // open returns the first event that was handed out and is not acknowledged.
 func (m *member) open() Waits {
-	if len(m.queue) == m.unhand {
+	e := m.queue.opened()
+	if e == nil {
 		return Waits{}
 	}
-	return m.waitsFor(&m.queue[0].Event)
+	return m.waitsFor(&e.Event)
 }
 
 // next returns the first event behind those in progress that the member is known to want. For a
 // member without a filter that is the first event that matches its pattern; otherwise the one that
 // seek found.
 func (m *member) next() Waits {
-	switch plain := m.plain(); {
-	case m.unhand > 0 && plain:
-		return m.waitsFor(&m.queue[len(m.queue)-m.unhand].Event)
-	case m.waits.Seq > m.after:
-		return m.waits
-	case plain && m.missed.first.Seq > m.after:
-		return m.missed.first
+	plain := m.plain()
+	if waiting := m.queue.waiting(); plain && len(waiting) > 0 {
+		return m.waitsFor(&waiting[0].Event)
 	}
-	return Waits{}
+	return m.unread.next(m.after, plain)
 }
 
 // plain reports whether the member wants every event that matches its pattern.
@@ -183,9 +168,7 @@ func (m *member) wantsAll() bool {
 func (m *member) add(ev *sluice.Event, err error, c *content, now time.Time) *entry {
 	e := &entry{member: m, content: c, at: now, Delivery: model.Delivery{Event: *ev, Err: err}}
 	e.Receipt = e
-	m.queue = append(m.queue, e)
-	m.unhand++
-	m.unacked++
+	m.queue.add(e)
 	m.after = ev.Seq
 	return e
 }
@@ -195,67 +178,24 @@ func (m *member) hand() {
 	if m.source == nil {
 		return
 	}
-	for m.unhand > 0 && len(m.source.out) < cap(m.source.out) && m.unacked-m.unhand < m.window() {
-		e := m.queue[len(m.queue)-m.unhand]
-		m.unhand--
+	for len(m.source.out) < cap(m.source.out) {
+		e := m.queue.take(m.window())
+		if e == nil {
+			return
+		}
 		if !e.acked {
 			m.source.out <- &e.Delivery // does not block: out has room for a window
 		}
 	}
 }
 
-// settle records an acknowledgement. It returns false for a repeated one.
-func (m *member) settle(e *entry) bool {
-	if e.acked {
-		return false
-	}
-	e.acked = true
-	m.unacked--
-	for len(m.queue) > 0 && m.queue[0].acked {
-		m.queue[0], m.queue = nil, m.queue[1:]
-	}
-	m.unhand = min(m.unhand, len(m.queue))
-	if len(m.queue) == 0 {
-		m.queue = nil
-	}
-	return true
-}
-
-// miss records an event that was routed while the member was not live.
-func (m *member) miss(ev *sluice.Event) {
-	if m.missed.first.Seq == 0 {
-		m.missed.first = m.waitsFor(ev)
-	}
-	m.missed.last = ev.Seq
-}
-
 // cut removes the entries that were not handed out. The member reads them again later.
 func (m *member) cut() (removed []*entry) {
-	at := len(m.queue) - m.unhand
-	removed = m.queue[at:]
+	removed = m.queue.cut()
 	if len(removed) > 0 {
 		m.after = removed[0].Event.Seq - 1
 	}
-	for _, e := range removed {
-		if !e.acked {
-			m.unacked--
-		}
-	}
-	m.queue, m.unhand = m.queue[:at:at], 0
 	return removed
-}
-
-// rewind makes the next source get all unacknowledged entries again.
-func (m *member) rewind() {
-	kept := m.queue[:0]
-	for _, e := range m.queue {
-		if !e.acked {
-			e.Redelivered = true
-			kept = append(kept, e)
-		}
-	}
-	clear(m.queue[len(kept):])
-	m.queue, m.unhand = kept, len(kept)
 }
 
 // clean reports whether earlier processes have left no records that a runner has to read.
@@ -265,5 +205,5 @@ func (m *member) clean() bool {
 
 // works reports whether the member needs a runner.
 func (m *member) works() bool {
-	return m.own || m.busy || len(m.queue) > 0 || len(m.lost) > 0
+	return m.own || m.busy || len(m.queue.entries) > 0 || len(m.lost) > 0
 }

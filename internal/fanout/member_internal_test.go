@@ -21,7 +21,7 @@ func memberOf(pattern sluice.Pattern, filters ...string) *member {
 // queued adds events of the path /a.
 func (m *member) queued(seqs ...uint64) *member {
 	for _, seq := range seqs {
-		m.add(&sluice.Event{Seq: seq, Path: "/a"}, nil, &content{}, m.acked)
+		m.add(&sluice.Event{Seq: seq, Path: "/a"}, nil, &content{}, m.queue.acked)
 	}
 	return m
 }
@@ -68,12 +68,12 @@ func TestNext_IsBehindDeliveriesInProgress(t *testing.T) {
 		"queued, with a filter": {prepare: func(m *member) { m.sub.Filter.Types = []string{"x"}; queue(m) }, open: 5},
 		"seen": {prepare: func(m *member) {
 			m.sub.Filter.Types = []string{"x"}
-			m.after, m.waits = 5, Waits{Seq: 6}
+			m.after, m.unread.waits = 5, Waits{Seq: 6}
 		}, next: 6},
-		"seen and passed":  {prepare: func(m *member) { m.after, m.waits = 6, Waits{Seq: 6} }},
-		"missed":           {prepare: func(m *member) { m.after, m.missed.first = 5, Waits{Seq: 6} }, next: 6},
-		"missed and read":  {prepare: func(m *member) { m.after, m.missed.first = 6, Waits{Seq: 6} }},
-		"missed, filtered": {prepare: func(m *member) { m.sub.Filter.Types, m.missed.first = []string{"x"}, Waits{Seq: 6} }},
+		"seen and passed":  {prepare: func(m *member) { m.after, m.unread.waits = 6, Waits{Seq: 6} }},
+		"missed":           {prepare: func(m *member) { m.after, m.unread.missed.first = 5, Waits{Seq: 6} }, next: 6},
+		"missed and read":  {prepare: func(m *member) { m.after, m.unread.missed.first = 6, Waits{Seq: 6} }},
+		"missed, filtered": {prepare: func(m *member) { m.sub.Filter.Types, m.unread.missed.first = []string{"x"}, Waits{Seq: 6} }},
 	} {
 		m := memberOf("/a", "a")
 		c.prepare(m)
@@ -150,18 +150,18 @@ func TestHand_FillsTheWindow(t *testing.T) {
 func TestSettle_CountsOnce(t *testing.T) {
 	t.Parallel()
 	m := memberOf("/a", "a").queued(1, 2, 3)
-	all := slices.Clone(m.queue)
+	all := slices.Clone(m.queue.entries)
 	m.opened(9)
-	require.True(t, m.settle(all[1]))
-	require.False(t, m.settle(all[1]))
-	require.Equal(t, []int{3, 2, 1}, []int{len(m.queue), m.unacked, m.unhand})
-	m.rewind()
-	require.Equal(t, []int{2, 2}, []int{len(m.queue), m.unhand})
+	require.True(t, m.queue.settle(all[1]))
+	require.False(t, m.queue.settle(all[1]))
+	require.Equal(t, []int{3, 2, 1}, []int{len(m.queue.entries), m.queue.unacked, m.queue.unhanded})
+	m.queue.rewind()
+	require.Equal(t, []int{2, 2}, []int{len(m.queue.entries), m.queue.unhanded})
 	require.True(t, all[0].Redelivered)
-	require.True(t, m.settle(all[0]))
-	require.Equal(t, []int{1, 1, 1}, []int{len(m.queue), m.unacked, m.unhand})
-	require.True(t, m.settle(all[2]))
-	require.Equal(t, []int{0, 0, 0}, []int{len(m.queue), m.unacked, m.unhand})
+	require.True(t, m.queue.settle(all[0]))
+	require.Equal(t, []int{1, 1, 1}, []int{len(m.queue.entries), m.queue.unacked, m.queue.unhanded})
+	require.True(t, m.queue.settle(all[2]))
+	require.Equal(t, []int{0, 0, 0}, []int{len(m.queue.entries), m.queue.unacked, m.queue.unhanded})
 }
 
 // What was not handed out is read again later.
@@ -170,14 +170,14 @@ func TestCut_LeavesDeliveriesInProgress(t *testing.T) {
 	m := memberOf("/a", "a").queued(1, 2, 5).opened(9)
 	removed := m.cut()
 	require.Len(t, removed, 1)
-	require.Equal(t, []uint64{4, 2, 0}, []uint64{m.after, uint64(m.unacked), uint64(m.unhand)})
+	require.Equal(t, []uint64{4, 2, 0}, []uint64{m.after, uint64(m.queue.unacked), uint64(m.queue.unhanded)})
 	m.after = 9
 	require.Empty(t, m.cut())
 	require.EqualValues(t, 9, m.after)
 	for _, seq := range []uint64{5, 7} {
-		m.miss(&sluice.Event{Seq: seq, Path: "/a"})
+		m.unread.miss(Waits{Seq: seq})
 	}
-	require.Equal(t, missed{Waits{Seq: 5}, 7}, m.missed)
+	require.Equal(t, missed{Waits{Seq: 5}, 7}, m.unread.missed)
 }
 
 // A runner looks for earlier attempts up to the sequence that was the last one when the process began.

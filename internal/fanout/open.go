@@ -26,7 +26,7 @@ func (r *Router) Open(sub *sluice.Subscription) (s *Source, moved <-chan struct{
 	}
 	if m.source != nil {
 		m.source.end()
-		m.rewind()
+		m.queue.rewind()
 	}
 	s = &Source{member: m, out: make(chan *model.Delivery, m.window()), ended: make(chan struct{}), clean: m.clean(), past: m.past, seen: max(m.after, m.doubt), floor: m.floor(m.log.pos)}
 	m.source, m.past = s, nil
@@ -69,11 +69,11 @@ func (r *Router) Standing(sub *sluice.Subscription) (Standing, bool) {
 	if !m.placed || m.own || !m.sub.Began().Equal(sub.Began()) {
 		return Standing{}, false
 	}
-	s := Standing{Floor: m.floor(m.log.pos), Handed: m.after, Open: m.unacked}
-	switch {
-	case m.unhand > 0:
-		s.Handed = m.queue[len(m.queue)-m.unhand].Event.Seq - 1
-		for _, e := range m.queue[len(m.queue)-m.unhand:] {
+	s := Standing{Floor: m.floor(m.log.pos), Handed: m.after, Open: m.queue.unacked}
+	switch waiting := m.queue.waiting(); {
+	case len(waiting) > 0:
+		s.Handed = waiting[0].Event.Seq - 1
+		for _, e := range waiting {
 			if !e.acked {
 				s.Open--
 			}

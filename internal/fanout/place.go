@@ -234,12 +234,12 @@ func (l *shared) seat(m *member, s Stored, last uint64) (start uint64) {
 	for _, f := range m.floors {
 		m.after = min(m.after, f)
 	}
-	m.attached, m.waits = s.Attached, s.Next
+	m.attached, m.unread.waits = s.Attached, s.Next
 	if s.Known {
 		m.stored = s.Position
 	}
 	if s.Open.Seq > 0 {
-		m.waits = s.Open
+		m.unread.waits = s.Open
 	}
 	if !m.attached {
 		return l.pos

@@ -285,9 +285,9 @@ func (l *shared) remove(m *member) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m.gone = true
-	for _, e := range slices.Clone(m.queue) {
+	for _, e := range slices.Clone(m.queue.entries) {
 		if !e.acked {
-			m.settle(e)
+			m.queue.settle(e)
 			l.release(e)
 		}
 	}

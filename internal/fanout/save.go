@@ -72,7 +72,7 @@ func (l *shared) moves() (writes []write) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	for m := range l.busy {
-		if m.attached && now.Sub(m.queue[0].at) > slowAfter {
+		if m.attached && m.queue.slow(now, slowAfter) {
 			l.detach(m)
 		}
 	}
@@ -92,7 +92,7 @@ func (l *shared) moves() (writes []write) {
 func (l *shared) move(m *member) write {
 	w := write{member: m, sub: m.sub, kind: m.moving, position: m.position(l.pos)}
 	w.position.Attached = m.attached && m.moving != detaching // true if the store has lost the record of an attached member
-	if !m.attached && m.moving == staying && m.live && m.unacked == 0 {
+	if !m.attached && m.moving == staying && m.live && m.queue.unacked == 0 {
 		m.moving, w.kind = joining, joining
 		w.position.Attached = true
 		l.holds[m] = m.floor(l.pos)
@@ -112,7 +112,7 @@ func (l *shared) ends() (writes []write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for m := range l.members {
-		if !m.own && (len(m.queue) > 0 || !m.attached) {
+		if !m.own && (len(m.queue.entries) > 0 || !m.attached) {
 			writes = append(writes, write{member: m, sub: m.sub, kind: detaching, position: m.position(l.pos)})
 		}
 	}
@@ -152,7 +152,7 @@ func (l *shared) attach(m *member) {
 		return
 	}
 	m.attached = true
-	for _, e := range m.queue {
+	for _, e := range m.queue.entries {
 		if !e.acked {
 			l.charge(e)
 		}
@@ -164,7 +164,7 @@ func (l *shared) unattach(m *member) {
 	if !m.attached {
 		return
 	}
-	for _, e := range m.queue {
+	for _, e := range m.queue.entries {
 		if !e.acked {
 			l.refund(e)
 		}

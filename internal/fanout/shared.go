@@ -212,15 +212,15 @@ func (l *shared) offer(m *member, ev *sluice.Event, failed error, c *content, no
 	if !m.wants(ev, failed) {
 		return nil
 	}
-	if m.live && len(m.queue) >= m.most() {
+	if m.live && len(m.queue.entries) >= m.most() {
 		l.fallBehind(m)
 	}
 	if !m.live {
-		m.miss(ev)
+		m.unread.miss(m.waitsFor(ev))
 		return nil
 	}
 	l.add(m, ev, failed, c, now)
-	if m.source == nil && len(m.queue) == 1 {
+	if m.source == nil && len(m.queue.entries) == 1 {
 		return m.wake
 	}
 	return nil
@@ -286,7 +286,7 @@ func (l *shared) low() bool { return l.queued < maxQueued/4*3 && l.weight < maxW
 func (l *shared) relieve() {
 	fair := 2 * l.queued / max(1, len(l.busy))
 	for m := range l.busy {
-		if m.live && m.attached && m.moving != detaching && m.unacked > max(16, fair) {
+		if m.live && m.attached && m.moving != detaching && m.queue.unacked > max(16, fair) {
 			l.fallBehind(m)
 		}
 	}
@@ -306,7 +306,7 @@ func (l *shared) stall(ctx context.Context) {
 
 func (l *shared) detachHanging(now time.Time) {
 	for m := range l.busy {
-		if m.attached && now.Sub(m.queue[0].at) > hangsAfter && now.Sub(m.acked) > hangsAfter {
+		if m.attached && m.queue.hangs(now, hangsAfter) {
 			l.detach(m)
 		}
 	}
@@ -316,9 +316,9 @@ func (l *shared) detachHanging(now time.Time) {
 // later.
 func (l *shared) fallBehind(m *member) {
 	m.live = false
-	m.missed = missed{}
+	m.unread.missed = missed{}
 	for _, e := range m.cut() {
-		m.miss(&e.Event)
+		m.unread.miss(m.waitsFor(&e.Event))
 		if !e.acked {
 			e.acked = true // a late acknowledgement must not count for the entry that is read again
 			l.release(e)
@@ -346,10 +346,10 @@ func (l *shared) ack(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := e.member
-	if !m.settle(e) {
+	if !m.queue.settle(e) {
 		return
 	}
-	m.acked = time.Now()
+	m.queue.acked = time.Now()
 	l.release(e)
 	m.hand()
 	l.catchUp(m)
@@ -360,7 +360,7 @@ func (l *shared) release(e *entry) {
 	if e.member.attached {
 		l.refund(e)
 	}
-	if e.member.unacked == 0 {
+	if e.member.queue.unacked == 0 {
 		delete(l.busy, e.member)
 	}
 }

@@ -75,7 +75,7 @@ func TestRelieve_LargestQueuesFallBehind(t *testing.T) {
 		"not attached":   {events: 40, others: 9, change: func(m *member) { m.attached = false }},
 	} {
 		m := sharing().with(c.events, time.Now())
-		m.missed = missed{Waits{Seq: 1}, 1}
+		m.unread.missed = missed{Waits{Seq: 1}, 1}
 		for range c.others {
 			one := sharing()
 			one.log = m.log
@@ -88,18 +88,18 @@ func TestRelieve_LargestQueuesFallBehind(t *testing.T) {
 		require.Equal(t, c.behind, !m.live, name)
 		if c.behind {
 			require.Equal(t, []int{c.others, c.others}, []int{m.log.queued, len(m.log.busy)}, "%s: it gives back its room", name)
-			require.Equal(t, missed{Waits{Seq: 11}, 10 + uint64(c.events)}, m.missed)
+			require.Equal(t, missed{Waits{Seq: 11}, 10 + uint64(c.events)}, m.unread.missed)
 		}
 	}
 	m := sharing().with(40, time.Now())
-	m.live, m.missed = false, missed{Waits{Seq: 1}, 1}
+	m.live, m.unread.missed = false, missed{Waits{Seq: 1}, 1}
 	for range 9 {
 		one := sharing()
 		one.log = m.log
 		one.with(1, time.Now())
 	}
 	m.log.relieve()
-	require.EqualValues(t, 1, m.missed.last, "it has fallen behind before")
+	require.EqualValues(t, 1, m.unread.missed.last, "it has fallen behind before")
 }
 
 // A cursor stays below what is in progress, and below members whose position is being stored.
@@ -114,8 +114,8 @@ func TestFloors_AreBelowHolds(t *testing.T) {
 	require.Equal(t, map[int]uint64{0: 2}, m.log.floors())
 	m.attached = false
 	require.Equal(t, map[int]uint64{0: 7}, m.log.floors())
-	m.log.ack(m.queue[0])
-	require.WithinDuration(t, time.Now(), m.acked, time.Hour)
+	m.log.ack(m.queue.entries[0])
+	require.WithinDuration(t, time.Now(), m.queue.acked, time.Hour)
 }
 
 // A member whose receiver hangs is detached when all wait for it.
@@ -136,7 +136,7 @@ func TestDetachHanging_AfterAWhile(t *testing.T) {
 		"with its own position": {at: long, acked: long, own: true, want: joining},
 	} {
 		m := sharing().with(1, c.at)
-		m.acked = c.acked
+		m.queue.acked = c.acked
 		if c.own {
 			m.attached, m.moving = false, joining
 		}
@@ -183,12 +183,12 @@ func TestEnter_AfterTheEnd(t *testing.T) {
 	l.queued = maxQueued
 	_, err = l.enter(ended, msg)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, []uint64{10, 0}, []uint64{l.pos, uint64(len(m.queue))})
+	require.Equal(t, []uint64{10, 0}, []uint64{l.pos, uint64(len(m.queue.entries))})
 	l.queued = maxQueued - 1
 	woken, err = l.enter(t.Context(), msg)
 	require.NoError(t, err)
 	require.Len(t, woken, 1)
-	require.Equal(t, []uint64{11, 11, overhead + 5}, []uint64{l.pos, m.queue[0].Event.Seq, uint64(l.weight)})
+	require.Equal(t, []uint64{11, 11, overhead + 5}, []uint64{l.pos, m.queue.entries[0].Event.Seq, uint64(l.weight)})
 }
 
 // A member with two windows of events falls behind, and what comes then is noted.
@@ -201,11 +201,11 @@ func TestOffer_LongQueueFallsBehind(t *testing.T) {
 	require.False(t, offer(m, 14), "it was woken before")
 	require.True(t, m.live)
 	require.False(t, offer(m, 15))
-	require.Equal(t, []any{false, missed{Waits{Seq: 11}, 15}}, []any{m.live, m.missed})
+	require.Equal(t, []any{false, missed{Waits{Seq: 11}, 15}}, []any{m.live, m.unread.missed})
 	m = sharing().with(4, time.Now())
-	m.live, m.missed.first.Seq = false, 3
+	m.live, m.unread.missed.first.Seq = false, 3
 	offer(m, 15)
-	require.Equal(t, missed{Waits{Seq: 3}, 15}, m.missed)
+	require.Equal(t, missed{Waits{Seq: 3}, 15}, m.unread.missed)
 	require.True(t, offer(sharing(), 11))
 	require.False(t, offer(sharing().opened(2), 11), "it has a runner")
 }
@@ -327,7 +327,7 @@ func TestMoved_EntersTheOutcome(t *testing.T) {
 		m := sharing()
 		m.attached = c.attached
 		m.with(3, time.Now())
-		m.log.ack(m.queue[1])
+		m.log.ack(m.queue.entries[1])
 		m.moving, m.gone, m.log.holds[m], m.stored.Shared = c.moving, c.gone, 3, true
 		m.log.moved(write{member: m, kind: c.kind, position: Position{Shared: true}}, c.err)
 		_, held := m.log.holds[m]

@@ -83,7 +83,7 @@ func (s *Source) Rest() bool {
 	m := s.member
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
-	if m.source != s || len(m.queue) > 0 || len(m.lost) > 0 {
+	if m.source != s || len(m.queue.entries) > 0 || len(m.lost) > 0 {
 		return false
 	}
 	m.source, m.busy = nil, false
@@ -107,7 +107,7 @@ func (s *Source) close() (wake func()) {
 		return nil
 	}
 	m.source, m.busy = nil, true // the runner may have left records
-	m.rewind()
+	m.queue.rewind()
 	if m.gone {
 		return nil
 	}
