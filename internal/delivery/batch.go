@@ -166,7 +166,7 @@ func (j job) readTogether(ctx context.Context, p *park) (more []*sluice.Event) {
 // joins reports whether an event that was read back is wanted. alone means that it has to be
 // decided as the head of its lane.
 func (j job) joins(ctx context.Context, ev *sluice.Event) (wanted, alone bool) {
-	if j.r.progressOf(ev).Settled || !j.r.takes(j.sub, ev) {
+	if j.r.past.progressOf(ev).Settled || !j.r.scope.takes(j.sub, ev) {
 		return false, false
 	}
 	ok, known, err := j.r.ports.Filters.Match(j.match, ev)

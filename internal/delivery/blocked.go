@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/model"
-	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // blockedError says that the gate kept an event back.
@@ -43,22 +42,6 @@ func (j job) saveNowAndThen(ctx context.Context, t task, p *park) error {
 	}
 	p.savedAt = time.Now()
 	return j.save(ctx, &p.ParkedEntry)
-}
-
-// decide asks the gate about an event without sending it.
-func (j job) decide(ev *sluice.Event) model.Decision {
-	if j.r.lost.Load() != nil {
-		return model.Lost
-	}
-	return j.noteDecision(j.r.outbound.decide(j.sub, ev))
-}
-
-// noteDecision records that access was lost, and returns the decision.
-func (j job) noteDecision(d model.Decision) model.Decision {
-	if d == model.Lost {
-		j.r.lost.Store(j.sub)
-	}
-	return d
 }
 
 // applyDecision handles a decision of the gate not to send an event. It refunds the rate that was

@@ -6,20 +6,11 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/streams"
 )
 
 // A subscription with a debounce policy parks each lane at its first event, without an attempt,
 // until the path is quiet. So events wait in the log instead of the window, even across a restart.
 // When a lane is due, because its path is quiet or for a retry, it continues with its latest event.
-
-// debounce returns the debounce policy of a runner; a replay has none.
-func (r *runner) debounce(sub *sluice.Subscription) sluice.Debounce {
-	if r.conclude != nil {
-		return sluice.Debounce{}
-	}
-	return sub.Policy.Debounce
-}
 
 // mostQuietLanes bounds the lanes of a subscription that wait for their paths to be quiet, because
 // each takes a record and memory.
@@ -73,28 +64,11 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// coverSuperseded marks events as covered that need not be sent, because a later one on their path
-// was sent before a restart. They may be redelivered, because their acknowledgements may have been
-// lost.
-func (r *runner) coverSuperseded() {
-	for seq, p := range r.recovered {
-		if p.SupersedesFrom == 0 {
-			continue
-		}
-		lane := streams.LaneKey(r.lanesOf, r.ordering, p.Path, seq)
-		of, ok := r.covered[lane]
-		if !ok {
-			of = reach{p.SupersedesFrom, seq}
-		}
-		r.covered[lane] = reach{min(of.from, p.SupersedesFrom), max(of.to, seq)}
-	}
-}
-
 // skipToLatest moves a parked lane to its latest event; the events before that are not sent. If one
 // of the events has to be decided as a head, the lane stays where it is, and its events are sent
 // one after the other.
 func (j job) skipToLatest(ctx context.Context, p *park) error {
-	if j.r.debounce(j.sub).Quiet == 0 || p.FromSeq >= p.upTo {
+	if j.r.scope.debounce(j.sub).Quiet == 0 || p.FromSeq >= p.upTo {
 		return nil
 	}
 	latest, err := j.latestIn(ctx, p, p.upTo, 1)
@@ -105,7 +79,7 @@ func (j job) skipToLatest(ctx context.Context, p *park) error {
 		return err
 	}
 	j.drop(p)
-	if j.r.progressOf(latest).Settled { // it was settled before a crash
+	if j.r.past.progressOf(latest).Settled { // it was settled before a crash
 		p.moveTo(latest.Seq + 1)
 		return nil
 	}
@@ -150,7 +124,7 @@ func (j job) lastOf(ctx context.Context, events []sluice.Event, upTo uint64) (la
 		if ev.Seq > upTo {
 			break
 		}
-		if j.r.progressOf(ev).Settled {
+		if j.r.past.progressOf(ev).Settled {
 			last = ev
 			continue
 		}

@@ -10,9 +10,8 @@ func (r *runner) dispatch(work context.Context, t *timers) {
 	now := time.Now()
 	p := r.decide(now)
 	for _, one := range p.tasks {
-		one.match = r.match
-		r.busy.Add(1)
-		r.workers.give(order{work, r, one})
+		one.match = r.evaluator.match
+		r.executor.start(order{work, r, one})
 	}
 	clear(p.tasks) // do not keep lanes alive
 	for _, why := range p.waits {

@@ -274,7 +274,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 	serving := false
 	if s, ok := e.serving.Get(sub.ID); ok {
 		if serving = s.serves(sub); serving {
-			s.runner.change(sub)
+			s.runner.mailbox.change(sub)
 		} else {
 			e.serving.Stop(sub.ID)
 		}
@@ -288,7 +288,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 
 // serves reports whether the runner can continue with new settings of its subscription.
 func (s *served) serves(sub *sluice.Subscription) bool {
-	return s.runner.ordering == sub.Policy.Ordering && s.runner.began.Equal(sub.Began()) && s.runner.program == runsProgram(sub)
+	return s.runner.constants.allow(sub)
 }
 
 // wake asks for a runner for a subscription.
@@ -299,7 +299,7 @@ func (e *Engine) awake(ctx context.Context, sub *sluice.Subscription) {
 	if sub == nil || sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(model.LeaseKey(sub)) {
 		return
 	}
-	if s, ok := e.serving.Get(sub.ID); ok && s.serves(sub) && !s.runner.resting.Load() {
+	if s, ok := e.serving.Get(sub.ID); ok && s.serves(sub) && !s.runner.intake.resting.Load() {
 		return
 	}
 	e.start(ctx, sub)
@@ -340,7 +340,7 @@ func (e *Engine) stop(sub *sluice.Subscription) {
 
 // liveRunner returns the working runner of a subscription, or nil.
 func (e *Engine) liveRunner(id string) *runner {
-	if s, ok := e.serving.Get(id); ok && !s.runner.resting.Load() {
+	if s, ok := e.serving.Get(id); ok && !s.runner.intake.resting.Load() {
 		return s.runner
 	}
 	return nil
@@ -352,7 +352,7 @@ func (e *Engine) newRunner(sub *sluice.Subscription, ports Deps) *runner {
 		shares = e.programs
 	}
 	r := newRunner(sub, ports, e.opts, &e.ahead, shares.Join())
-	r.outbound, r.workers = e.outbound, e.workers
+	r.egress.outbound, r.executor.workers = e.outbound, e.workers
 	return r
 }
 
@@ -366,7 +366,7 @@ func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 			if s.over.Load() {
 				s.runner.forget(shutdown.Lasting(ctx))
 			}
-			if s.runner.resting.Load() {
+			if s.runner.intake.resting.Load() {
 				e.tell(inner, change{id: sub.ID, rested: s})
 			}
 		}
@@ -413,7 +413,7 @@ func (e *Engine) runOnce(ctx context.Context, r *runner) error {
 	case errors.Is(err, errLost) && ctx.Err() == nil:
 		return e.revoke(ctx, r)
 	case errors.Is(err, errReplayed):
-		return r.conclude(ctx)
+		return r.scope.conclude(ctx)
 	}
 	return err
 }
@@ -436,7 +436,7 @@ func (e *Engine) Gauges() []model.DeliveryGauges {
 	serving := e.serving.All()
 	all := make([]model.DeliveryGauges, 0, len(serving))
 	for _, s := range serving {
-		all = append(all, s.runner.read())
+		all = append(all, s.runner.board.read())
 	}
 	all = append(all, e.seats.idle(serving)...)
 	slices.SortFunc(all, func(a, b model.DeliveryGauges) int { return strings.Compare(a.Subscription, b.Subscription) })

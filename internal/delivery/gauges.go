@@ -1,28 +1,61 @@
 package delivery
 
 import (
+	"sync"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/model"
 )
 
-// publishGauges publishes the state of the lane table. The search for the oldest event visits every
-// lane, so it runs at most once in lookEvery.
+// gaugeBoard has the gauges of a runner for other goroutines.
+type gaugeBoard struct {
+	mu      sync.Mutex
+	gauges  model.DeliveryGauges
+	oldest  time.Time // oldest event that is held or parked; zero: none
+	looked  time.Time // when oldest and retries were computed
+	retries int       // parked lanes with another attempt within an hour
+}
+
+// publishGauges publishes the state of the lane table.
 func (r *runner) publishGauges() {
-	const lookEvery = 250 * time.Millisecond
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.gauges = model.DeliveryGauges{
+	r.board.publish(&model.DeliveryGauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
 		InFlight: r.lanes.busy, Buffered: len(r.lanes.held), Parked: r.lanes.parked - r.lanes.quiet, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.state,
+	}, r.lanes, time.Now())
+}
+
+// publish replaces the gauges. The search for the oldest event visits every lane, so it runs at most
+// once in lookEvery.
+func (b *gaugeBoard) publish(g *model.DeliveryGauges, lanes *laneTable, now time.Time) {
+	const lookEvery = 250 * time.Millisecond
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gauges = *g
+	switch {
+	case g.Buffered+g.Parked == 0:
+		b.oldest, b.retries = time.Time{}, 0
+	case b.oldest.IsZero() && g.Buffered > 0 || now.Sub(b.looked) > lookEvery:
+		b.oldest, b.retries, b.looked = lanes.oldest(), lanes.retries(now.Add(time.Hour)), now
 	}
-	switch now := time.Now(); {
-	case r.gauges.Buffered+r.gauges.Parked == 0:
-		r.oldest, r.retries = time.Time{}, 0
-	case r.oldest.IsZero() && r.gauges.Buffered > 0 || now.Sub(r.looked) > lookEvery:
-		r.oldest, r.retries, r.looked = r.lanes.oldest(), r.lanes.retries(now.Add(time.Hour)), now
+	b.gauges.Due = b.retries
+}
+
+// unopened shows that the runner could not open its subscription.
+func (b *gaugeBoard) unopened() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gauges.Unopened = true
+}
+
+// read returns the last published gauges.
+func (b *gaugeBoard) read() model.DeliveryGauges {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := b.gauges
+	if !b.oldest.IsZero() {
+		g.Lag = time.Since(b.oldest)
 	}
-	r.gauges.Due = r.retries
+	return g
 }
 
 // retries returns how many parked lanes whose head has failed have their next attempt until a time.
@@ -33,42 +66,4 @@ func (b *laneTable) retries(until time.Time) (n int) {
 		}
 	}
 	return n
-}
-
-func (r *runner) read() model.DeliveryGauges {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g := r.gauges
-	if !r.oldest.IsZero() {
-		g.Lag = time.Since(r.oldest)
-	}
-	return g
-}
-
-// recentSet remembers the last settled sequences, because a delivery whose acknowledgement is lost
-// comes again.
-type recentSet struct {
-	size int
-	ring []uint64
-	next int
-	set  map[uint64]struct{}
-}
-
-func (s *recentSet) add(seq uint64) {
-	if s.set == nil {
-		s.set = map[uint64]struct{}{}
-	}
-	if len(s.ring) < s.size {
-		s.ring = append(s.ring, seq)
-	} else {
-		delete(s.set, s.ring[s.next])
-		s.ring[s.next] = seq
-		s.next = (s.next + 1) % s.size
-	}
-	s.set[seq] = struct{}{}
-}
-
-func (s *recentSet) has(seq uint64) bool {
-	_, ok := s.set[seq]
-	return ok
 }

@@ -106,14 +106,11 @@ func stamp(t time.Time) time.Time { return t.Round(0).UTC() }
 // restoreHealth restores the stored health. If the subscription was changed or resumed meanwhile,
 // it sends at once, and continuous failure counts from now.
 func (r *runner) restoreHealth(ctx context.Context) error {
-	if r.recalled {
-		return nil
-	}
-	h, err := r.ports.Healths.Health(ctx, r.sub)
-	if err != nil {
+	first, err := r.record.recall(ctx, r.sub)
+	if err != nil || !first {
 		return err
 	}
-	r.recalled, r.stored = true, h
+	h := r.record.stored
 	if h.Revision != r.sub.Revision { // probe at once whether the endpoint works now
 		r.breaker = breakerOf(model.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
 		return nil
@@ -140,74 +137,35 @@ func breakerOf(h model.Health) breaker {
 // storeHealth starts to store a change of the subscription's health. It makes at most one write in
 // saveEvery, and none while all is well.
 func (r *runner) storeHealth(work context.Context) {
-	h := r.health(time.Now())
-	if r.storing || h == r.stored {
-		return
+	if write := r.record.begin(work, r.sub, r.health(time.Now())); write != nil {
+		r.executor.busy.Go(write)
 	}
-	r.storing = true
-	sub, stores := r.sub, r.stores
-	r.busy.Go(func() {
-		limit, cancel := context.WithTimeout(work, recordLimit)
-		defer cancel()
-		stores <- healthStored{health: h, err: r.ports.Healths.PutHealth(limit, sub, h)}
-	})
-}
-
-// healthStored is the outcome of a write.
-type healthStored struct {
-	health model.Health
-	err    error
-}
-
-// written returns the channel that receives the outcome of a write; nil if none is in progress.
-func (r *runner) written() <-chan healthStored {
-	if !r.storing {
-		return nil
-	}
-	return r.stores
 }
 
 // healthWritten applies the outcome of a write, and starts the pause before the next one.
 func (r *runner) healthWritten(ctx context.Context, s healthStored) {
-	r.nextStore = time.After(saveEvery)
-	if s.err != nil {
-		r.log.WarnContext(ctx, "health not stored yet", slog.String("subscription", r.id), slog.Any("error", s.err))
-		return
+	if err := r.record.end(s); err != nil {
+		r.log.WarnContext(ctx, "health not stored yet", slog.String("subscription", r.id), slog.Any("error", err))
 	}
-	r.stored = s.health
 }
 
 // leave stores the health for the next process that serves the subscription.
 func (r *runner) leave(work context.Context) {
 	limit, cancel := context.WithTimeout(work, lastLook)
 	defer cancel()
-	if r.storing && r.nextStore == nil {
+	if r.record.writing() {
 		select {
-		case s := <-r.stores:
+		case s := <-r.record.outcomes:
 			r.healthWritten(work, s)
 		case <-limit.Done():
 			return
 		}
 	}
 	h := r.health(time.Now())
-	if h == r.stored {
+	if h == r.record.stored {
 		return
 	}
-	err := r.ports.Healths.PutHealth(limit, r.sub, h)
-	if err == nil {
-		r.stored = h
-	} else if !shutdown.Left(work, "states of endpoints", 1) {
+	if err := r.record.put(limit, r.sub, h); err != nil && !shutdown.Left(work, "states of endpoints", 1) {
 		r.log.WarnContext(work, "health not stored", slog.String("subscription", r.id), slog.Any("error", err))
 	}
 }
-
-// noHealths stores nothing.
-type noHealths struct{}
-
-// Health returns the zero health.
-func (noHealths) Health(context.Context, *sluice.Subscription) (model.Health, error) {
-	return model.Health{}, nil
-}
-
-// PutHealth does nothing.
-func (noHealths) PutHealth(context.Context, *sluice.Subscription, model.Health) error { return nil }

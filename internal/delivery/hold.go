@@ -104,32 +104,13 @@ func (j job) discardHead(ctx context.Context, p *park) error {
 	return j.save(ctx, &p.ParkedEntry)
 }
 
-// act applies an operator's decision to the head of a parked lane. If the lane is held, the change
-// is stored before act returns actedDone.
-func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) acted {
-	a := newAct(kind, seq)
-	limit, cancel := context.WithTimeout(ctx, actLimit)
-	defer cancel()
-	select {
-	case r.acts <- a:
-	case <-limit.Done():
-		return actedLater
-	}
-	select {
-	case how := <-a.done:
-		return a.settled(ctx, how)
-	case <-ctx.Done():
-		return actedLater
-	}
-}
-
 // act applies an operator's decision to the head of a parked lane of the live deliveries. It waits
 // until a runner serves them, and wakes one if necessary. It returns actedLater only if ctx ends.
 func (e *Engine) act(ctx context.Context, rep *sluice.Replay, kind sluice.ReplayKind) acted {
 	for {
 		if live := e.liveRunner(rep.Subscription); live == nil {
 			e.wake(ctx, rep.Subscription)
-		} else if how := live.act(ctx, kind, rep.From); how != actedLater {
+		} else if how := live.mailbox.act(ctx, kind, rep.From); how != actedLater {
 			return how
 		}
 		select {

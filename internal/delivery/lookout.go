@@ -3,6 +3,8 @@ package delivery
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
@@ -59,15 +61,38 @@ func (l expiryScan) bury(ctx context.Context) func(from, to uint64) error {
 	}
 }
 
-// scanExpired scans the events that the runner's source has not handed out yet. If it fails, the
-// next scan finds the same events.
-func (r *runner) scanExpired(ctx context.Context, limit time.Duration) {
+// behind scans the events that an open source has not handed out yet. If it fails, the next scan
+// finds the same events.
+func (l expiryScan) behind(ctx context.Context, source Source, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	l := r.watched.Load()
-	if err := r.source.Look(ctx, l.wanting(ctx), l.bury(ctx)); err != nil && !shutdown.Left(ctx, "scan for events that left the log", 1) {
-		r.log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", r.id), slog.Any("error", err))
+	if err := source.Look(ctx, l.wanting(ctx), l.bury(ctx)); err != nil && !shutdown.Left(ctx, "scan for events that left the log", 1) {
+		l.opts.Log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", l.sub.ID), slog.Any("error", err))
 	}
+}
+
+// lookout makes the scans of a runner, one at a time.
+type lookout struct {
+	every   time.Duration
+	looking sync.Mutex
+	scan    atomic.Pointer[expiryScan] // with the current settings
+}
+
+// aside scans in another goroutine, unless a scan is in progress.
+func (l *lookout) aside(work context.Context, source Source, busy *sync.WaitGroup) {
+	if l.looking.TryLock() {
+		busy.Go(func() {
+			defer l.looking.Unlock()
+			l.scan.Load().behind(work, source, holdEvery)
+		})
+	}
+}
+
+// last scans once more, after a scan in progress.
+func (l *lookout) last(work context.Context, source Source) {
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	l.scan.Load().behind(work, source, lastLook)
 }
 
 // sweep scans the events of subscriptions that are not active, because these leave the log, too.

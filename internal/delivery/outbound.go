@@ -160,7 +160,7 @@ func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) b
 // revoke cancels a runner's subscription, which lost its access (S0-64). It retries until that
 // succeeds. If ctx ends first, the next process that serves the subscription cancels it.
 func (e *Engine) revoke(ctx context.Context, r *runner) error {
-	of := cmp.Or(r.lost.Load(), r.sub) // the settings with which access was lost: they may have changed since
+	of := cmp.Or(r.egress.lost.Load(), r.sub) // the settings with which access was lost: they may have changed since
 	e.opts.Log.WarnContext(ctx, "access lost", slog.String("subscription", r.id), slog.String("owner", of.CreatedBy))
 	return e.outbound.end(ctx, r.id, func(ctx context.Context) error {
 		ctx, cancel := outlasting(ctx, recordLimit) // ctx ends when this process learns of the cancellation

@@ -61,8 +61,10 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	ports.Healths, ports.Announce = noHealths{}, replayAnnouncer{r.ports.Announce}
 	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry, r}
 	run := e.newRunner(sub, ports)
-	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
-	run.conclude = func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, "") }
+	run.scope = scope{
+		lanesOf: streams.ReplayLanes(r.replay.ID), only: r.wants, rate: r.replay.Rate,
+		conclude: func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, "") },
+	}
 	return run
 }
 

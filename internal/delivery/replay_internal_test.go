@@ -231,11 +231,11 @@ func TestReplay_RunsBesideTheLiveDeliveries(t *testing.T) {
 		run := rep.runner(&sluice.Subscription{ID: "s"}, New(nil, nil, ports, Options{}))
 		_, is := run.ports.Events.(replayLetters)
 		require.Equal(t, ofLetters, is)
-		require.Equal(t, streams.ReplayLanes("r"), run.lanesOf)
-		require.Equal(t, sluice.Rate{PerSecond: 7}, run.rate)
-		require.True(t, run.only(&sluice.Event{Seq: 9}))
-		require.Equal(t, ofLetters, run.only(&sluice.Event{Seq: 10}))
-		require.NoError(t, run.conclude(t.Context()))
+		require.Equal(t, streams.ReplayLanes("r"), run.scope.lanesOf)
+		require.Equal(t, sluice.Rate{PerSecond: 7}, run.scope.rate)
+		require.True(t, run.scope.only(&sluice.Event{Seq: 9}))
+		require.Equal(t, ofLetters, run.scope.only(&sluice.Event{Seq: 10}))
+		require.NoError(t, run.scope.conclude(t.Context()))
 		require.Equal(t, []any{sluice.ReplayDone, uint64(3), uint64(2), uint64(10)}, []any{b.stored.State, b.stored.Sent, b.stored.Dead, b.stored.Next})
 	}
 }

@@ -61,7 +61,7 @@ func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 	case !owned || sub.Mode != sluice.Push || sub.State != sluice.Active:
 		e.replays.serving.Stop(rep.ID)
 	case serving:
-		s.runner.change(sub)
+		s.runner.mailbox.change(sub)
 	default:
 		e.startReplay(ctx, rep, sub)
 	}

@@ -61,10 +61,10 @@ type timers struct {
 
 func (r *runner) timers() *timers {
 	every := holdEvery
-	if r.rests != nil { // such a source has no acknowledgement timeouts
+	if r.intake.rests != nil { // such a source has no acknowledgement timeouts
 		every = restEvery
 	}
-	return &timers{beat: time.NewTicker(every), looks: time.NewTicker(r.lookEvery)}
+	return &timers{beat: time.NewTicker(every), looks: time.NewTicker(r.lookout.every)}
 }
 
 func (t *timers) stop() {
@@ -92,35 +92,10 @@ func (t *timers) due() <-chan time.Time {
 	return t.wake.C
 }
 
-// beat extends the acknowledgement timeouts of the queued deliveries. With a Resting source it
-// instead calls rest, and returns its result.
-func (r *runner) beat(now time.Time) (rests bool) {
-	if r.rests != nil {
-		return r.rest(now)
-	}
-	r.lanes.each(func(d *model.Delivery) { r.answer(d.Receipt.Hold()) })
-	return false
-}
-
-// rest closes the source if the runner has no work, and reports whether the runner ends.
-func (r *runner) rest(now time.Time) bool {
-	if r.active || !r.idle(now) {
-		r.active = false
-		return false
-	}
-	r.resting.Store(true) // before Rest, because the next event may come at once
-	if r.rests.Rest() {
-		return true
-	}
-	r.resting.Store(false)
-	return false
-}
-
 // idle reports whether the runner can end without losing state.
 func (r *runner) idle(now time.Time) bool {
 	return r.lanes.empty() && r.breaker.closed() && !r.waitsUntil().After(now) && !r.askAt.After(now) && r.failing == failing{} &&
-		!r.storing && r.stored.Breaker == "" && r.stored.FailingSince.IsZero() && r.stored.HeldUntil.IsZero() && r.stored.Unopened == "" &&
-		r.exhausted.Load() == 0 && r.full(now)
+		r.record.allWell() && r.evaluator.cheap() && r.full(now)
 }
 
 // full reports whether the rate's buckets are full, as after a long idle time.

@@ -116,7 +116,7 @@ func (j job) expire(ctx context.Context, p *park, last uint64) error {
 // wanted reports whether an event that was read back has to be sent. If the filter fails on it, it
 // becomes a dead letter, or its lane is held.
 func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error) {
-	if j.r.progressOf(ev).Settled || !j.r.takes(j.sub, ev) {
+	if j.r.past.progressOf(ev).Settled || !j.r.scope.takes(j.sub, ev) {
 		return false, nil
 	}
 	ok, err := j.filtered(p, ev)
@@ -143,10 +143,10 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 // unfiltered handles a parked lane's next event if the filter fails on it: the event becomes a dead
 // letter, or the lane is held.
 func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why error) error {
-	if d := j.decide(ev); d != model.Pass {
+	if d := j.r.egress.decide(j.sub, ev); d != model.Pass {
 		return blockedError{d}
 	}
-	if j.exhausts(why) {
+	if j.r.evaluator.exhausts(why) {
 		if err := j.suspend(ctx, why); err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why erro
 
 // resend makes one attempt of a parked lane's head and stores the lane's state.
 func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
-	number := p.following(ev.Seq, j.r.progressOf(ev))
+	number := p.following(ev.Seq, j.r.past.progressOf(ev))
 	more := j.readTogether(ctx, p)
 	a, d := j.attempt(ctx, ev, number, p.FirstFailedAt, more...)
 	if d != model.Pass {

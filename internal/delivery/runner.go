@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,90 +34,43 @@ var errGone = errors.New("the endpoint is gone")
 
 var errUnrecorded = errors.New("attempts in flight did not end in time")
 
-// runner serves one subscription while run runs. It executes the decisions of its dispatcher, and
-// enters the results. Only the goroutine of run uses the dispatcher.
+// runner serves one subscription while run runs. It moves deliveries from the source to the
+// dispatcher, executes the dispatcher's decisions, and enters the results. Only the goroutine of run
+// uses the dispatcher.
 type runner struct {
 	dispatcher
 
-	id       string
-	ordering sluice.Ordering // constant: the keys of lanes depend on it
-	program  bool            // constant: the subscription runs a program, so share has permits of programs
-	began    time.Time       // constant: Began of the subscription that the source is opened for
+	id        string
+	constants constants
+	scope     scope
+	ports     Deps
+	observe   Observer
+	log       *slog.Logger
 
-	ports    Deps
-	outbound *outbound // the way to the endpoint; ports has no sender
-	workers  *workers  // execute its tasks
-	observe  Observer
-	log      *slog.Logger
-	changed  chan *sluice.Subscription // updates from the engine; the last one wins
-	acts     chan *act
-	opened   uint64        // the last spell of the breaker that was announced
-	proving  atomic.Bool   // a success outside the deliveries is being entered
-	unsaved  chan struct{} // receives a value if the store has lost the records of parked lanes
-
-	lookEvery time.Duration
-
-	// Set for a replay, see replaying.
-	lanesOf  string // key prefix of its lanes; for live deliveries the subscription's id
-	only     func(*sluice.Event) bool
-	rate     sluice.Rate
-	conclude func(context.Context) error // stores that everything was delivered; nil: no replay
-
-	match     *filter.Matcher
-	left      []model.ParkedEntry // unfinished lanes of the previous run
-	source    Source
-	rests     Resting                   // the source if it is Resting, else nil
-	resting   atomic.Bool               // the runner is ending, or has ended, because it has no work
-	active    bool                      // something has come since the last check whether to rest
-	recovered map[uint64]model.Progress // progress at the start according to the attempt log; read-only
-	covered   map[string]reach          // by lane that was parked at the start: the sequences that its record covers
-	recent    recentSet
-	recalled  bool
-	failures  int               // consecutive failures to open
-	stored    model.Health      // last stored health
-	storing   bool              // a write is in progress, or was made within saveEvery
-	stores    chan healthStored // outcome of the write
-	nextStore <-chan time.Time  // ends the pause after a write
-	results   chan *result
-	busy      sync.WaitGroup                      // tasks, and other work outside the loop
-	lost      atomic.Pointer[sluice.Subscription] // the settings with which access was lost since opening; nothing is sent then
-	sending   atomic.Int32
+	mailbox   mailbox
+	intake    intake
+	past      past
+	evaluator evaluator
+	executor  executor
 	ahead     budget
-	share     *fairsem.Share // of the process's permits for attempts
-	verdicts  *verdicts
-	exhausted atomic.Int32 // consecutive events on which the filter exceeded its cost limit
-	looking   sync.Mutex
-	watched   atomic.Pointer[expiryScan] // a scan with the current settings
+	egress    egress // the way to the endpoint; ports has no sender
+	lookout   lookout
+	record    healthRecord
+	board     gaugeBoard
 
-	mu      sync.Mutex
-	gauges  model.DeliveryGauges
-	oldest  time.Time // oldest event that is held or parked; zero: none
-	looked  time.Time // when oldest and retries were computed
-	retries int       // parked lanes with another attempt within an hour
+	opened   uint64 // the last spell of the breaker that was announced
+	failures int    // consecutive failures to open
 }
 
 func newRunner(sub *sluice.Subscription, ports Deps, opts Options, ahead *atomic.Int64, share *fairsem.Share) *runner {
 	return &runner{
-		id: sub.ID, ordering: sub.Policy.Ordering, program: runsProgram(sub), began: sub.Began(),
 		dispatcher: dispatcher{sub: sub, pacer: ports.Pace, places: share},
-		ports:      ports, observe: opts.Observe, log: opts.Log,
-		changed: make(chan *sluice.Subscription, 1), acts: make(chan *act), unsaved: make(chan struct{}, 1),
-		gauges:   model.DeliveryGauges{Namespace: sub.Namespace, Subscription: sub.ID},
-		verdicts: newVerdicts(),
-		ahead:    budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
+		id:         sub.ID, constants: constantsOf(sub), scope: scope{lanesOf: sub.ID},
+		ports: ports, observe: opts.Observe, log: opts.Log,
+		mailbox: newMailbox(), evaluator: evaluator{pool: ports.Filters, verdicts: newVerdicts()},
+		executor: executor{share: share}, ahead: budget{shared: ahead}, lookout: lookout{every: opts.LookEvery},
+		record: healthRecord{store: ports.Healths}, board: gaugeBoard{gauges: model.DeliveryGauges{Namespace: sub.Namespace, Subscription: sub.ID}},
 	}
-}
-
-// runsProgram reports whether the attempts of a subscription are runs of a module's program.
-func runsProgram(sub *sluice.Subscription) bool { return len(sub.Endpoint.Exec) > 0 }
-
-// change replaces the subscription's settings; the last call wins.
-func (r *runner) change(sub *sluice.Subscription) {
-	select {
-	case <-r.changed:
-	default:
-	}
-	r.changed <- sub
 }
 
 // run serves the subscription until ctx is done, which is not an error, or until it cannot
@@ -127,42 +79,35 @@ func (r *runner) run(ctx context.Context) error {
 	if err := r.open(ctx); err != nil {
 		return &openError{err}
 	}
-	defer r.source.Close()
+	defer r.intake.source.Close()
 	work, cancel := context.WithCancel(shutdown.Lasting(ctx))
 	defer r.ahead.reset()
-	defer r.busy.Wait()
+	defer r.executor.busy.Wait()
 	defer cancel()
 	err := r.serve(ctx, work)
 	err = errors.Join(err, r.drain(work))
 	if errors.Is(err, errLanesLost) {
 		err = errors.Join(err, r.saveLanes(work))
 	}
-	r.left = r.lanes.unfinished()
+	r.past.left = r.lanes.unfinished()
 	r.lanes.abandon()
 	r.leave(work)
-	r.source.Close()          // before the last scan, which then covers the events that it did not hand out
-	if r.lost.Load() != nil { // lost access takes precedence over other failures; no event becomes a dead letter then
+	r.intake.source.Close()          // before the last scan, which then covers the events that it did not hand out
+	if r.egress.lost.Load() != nil { // lost access takes precedence over other failures; no event becomes a dead letter then
 		return errors.Join(err, errLost)
 	}
-	r.looking.Lock() // waits for a scan in progress
-	defer r.looking.Unlock()
-	r.scanExpired(work, lastLook)
+	r.lookout.last(work, r.intake.source)
 	return err
 }
 
 // open reads the subscription's stored lanes and opens its source.
 func (r *runner) open(ctx context.Context) error {
-	sub := r.sub
-	select {
-	case sub = <-r.changed: // new settings may fix a failure to open
-	default:
-	}
-	sub, match, err := r.compiled(ctx, sub)
+	sub, match, err := r.compiled(ctx, r.mailbox.latest(r.sub)) // new settings may fix a failure to open
 	if err != nil {
 		return err
 	}
 	r.configure(sub, match)
-	err = r.watched.Load().before(ctx)
+	err = r.lookout.scan.Load().before(ctx)
 	if sluice.CodeOf(err) == sluice.QuotaExceeded { // the store is full, but deliveries need no space
 		r.log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", r.id), slog.Any("error", err))
 	} else if err != nil {
@@ -172,16 +117,15 @@ func (r *runner) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.source = source
-	r.rests, _ = source.(Resting)
+	r.intake.open(source)
 	if err := r.restore(ctx); err != nil {
 		source.Close()
 		return err
 	}
 	r.breaker = r.breaker.resetAfterRestart()
-	r.lost.Store(nil)
-	r.storing, r.nextStore, r.stores = false, nil, make(chan healthStored, 1)
-	r.results = make(chan *result, r.sub.Policy.MaxPending()) // each task has one result, so that sending it never blocks
+	r.egress.open()
+	r.record.open()
+	r.executor.open(r.sub.Policy.MaxPending())
 	return nil
 }
 
@@ -191,19 +135,19 @@ func (r *runner) restore(ctx context.Context) error {
 		return err
 	}
 	r.lanes = newLaneTable(r.sub.Policy.MaxPending())
-	r.lanes.batch, r.lanes.debounce = r.sub.Policy.Batch, r.debounce(r.sub)
-	if r.ordering != sluice.OrderAll {
+	r.lanes.batch, r.lanes.debounce = r.sub.Policy.Batch, r.scope.debounce(r.sub)
+	if r.constants.ordering != sluice.OrderAll {
 		r.lanes.patience = hogPatience
 	}
-	r.recent.size = 4 * r.sub.Policy.MaxPending()
-	r.covered = make(map[string]reach, len(parked))
-	defer r.coverSuperseded()
+	r.past.recent.size = 4 * r.sub.Policy.MaxPending()
+	r.past.covered = make(map[string]reach, len(parked))
+	defer r.past.coverSuperseded(r.scope.lanesOf, r.constants.ordering)
 	for _, e := range parked {
-		seen := r.source.Seen(e.Path)
-		if streams.IsEventLane(r.lanesOf, e.Lane) {
+		seen := r.intake.source.Seen(e.Path)
+		if streams.IsEventLane(r.scope.lanesOf, e.Lane) {
 			seen = e.FromSeq
 		}
-		r.covered[e.Lane] = reach{e.FromSeq, seen}
+		r.past.covered[e.Lane] = reach{e.FromSeq, seen}
 		r.lanes.load(e, seen, time.Now())
 		if e.Held != "" {
 			d := heldLetter(r.sub, &e.Parked, &sluice.Event{ID: e.EventID, Seq: e.FromSeq, Path: e.Path})
@@ -217,13 +161,13 @@ func (r *runner) restore(ctx context.Context) error {
 // remembered reads the stored state of the subscription, unless the source knows that there is
 // none, and returns its parked lanes.
 func (r *runner) remembered(ctx context.Context) (parked []model.ParkedEntry, err error) {
-	if r.rests != nil && r.rests.Clean() {
-		r.recovered, r.left = nil, nil
+	if r.intake.clean() {
+		r.past.recovered, r.past.left = nil, nil
 		return nil, nil
 	}
-	if r.rests != nil && len(r.left) == 0 {
-		if past, known := r.rests.Past(); known {
-			r.recovered = past
+	if len(r.past.left) == 0 {
+		if past, known := r.intake.past(); known {
+			r.past.recovered = past
 			return nil, nil
 		}
 	}
@@ -233,23 +177,19 @@ func (r *runner) remembered(ctx context.Context) (parked []model.ParkedEntry, er
 	if parked, err = r.reclaim(ctx); err != nil {
 		return nil, err
 	}
-	after := r.source.Floor()
+	after := r.intake.source.Floor()
 	for _, e := range parked {
 		after = min(after, max(e.FromSeq, 1)-1)
 	}
-	r.recovered, err = r.ports.Log.Recover(ctx, r.sub, after)
+	r.past.recovered, err = r.ports.Log.Recover(ctx, r.sub, after)
 	return parked, err
 }
 
 func (r *runner) configure(sub *sluice.Subscription, match *filter.Matcher) {
-	if r.conclude != nil && sub.Policy.OnDead == sluice.DeadHolds { // operators would not look for held lanes in a replay
-		giving := *sub
-		giving.Policy.OnDead = sluice.DeadContinues
-		sub = &giving
-	}
-	r.adopt(sub, r.rate, r.match == nil)
-	r.match = match
-	r.watched.Store(&expiryScan{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
+	sub = r.scope.settings(sub)
+	r.adopt(sub, r.scope.rate, r.evaluator.match == nil)
+	r.evaluator.match = match
+	r.lookout.scan.Store(&expiryScan{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 }
 
 // serve is the loop of the runner. It ends when ctx is done, when there is no work left, or after a
@@ -257,8 +197,8 @@ func (r *runner) configure(sub *sluice.Subscription, match *filter.Matcher) {
 func (r *runner) serve(ctx, work context.Context) error {
 	t := r.timers()
 	defer t.stop()
-	defer r.share.Pass()
-	exhausted := r.source.Exhausted()
+	defer r.executor.share.Pass()
+	exhausted := r.intake.source.Exhausted()
 	for quick := 0; exhausted != nil || !r.replayed(); {
 		r.dispatch(work, t)
 		r.storeHealth(work)
@@ -272,35 +212,35 @@ func (r *runner) serve(ctx, work context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.source.Ended():
-			return r.ended()
+		case <-r.intake.source.Ended():
+			return r.intake.ended()
 		case <-exhausted:
 			exhausted = nil
-		case d := <-r.source.Deliveries():
+		case d := <-r.intake.source.Deliveries():
 			r.arrive(work, d)
-		case res := <-r.results:
+		case res := <-r.executor.results:
 			if err := r.take(ctx, work, res); err != nil {
 				return err
 			}
-		case <-r.verdicts.news:
+		case <-r.evaluator.verdicts.news:
 			r.applyVerdicts()
-		case <-r.unsaved:
+		case <-r.mailbox.unsaved:
 			return errors.Join(errLanesLost, r.saveLanes(work))
 		case now := <-t.beat.C:
 			if r.beat(now) {
 				return errResting
 			}
 		case <-t.due():
-		case <-r.share.Freed():
-		case a := <-r.acts:
+		case <-r.executor.share.Freed():
+		case a := <-r.mailbox.acts:
 			r.takeAct(work, a)
-		case s := <-r.written():
+		case s := <-r.record.written():
 			r.healthWritten(ctx, s)
-		case <-r.nextStore:
-			r.storing, r.nextStore = false, nil
+		case <-r.record.next:
+			r.record.goOn()
 		case <-t.looks.C:
-			r.lookAside(work)
-		case sub := <-r.changed:
+			r.lookout.aside(work, r.intake.source, &r.executor.busy)
+		case sub := <-r.mailbox.changed:
 			if err := r.reconfigure(sub); err != nil {
 				return err
 			}
@@ -327,12 +267,12 @@ func (r *runner) hurry(ctx, work context.Context, quick *int) (busy bool, err er
 	default:
 	}
 	select {
-	case res := <-r.results:
+	case res := <-r.executor.results:
 		return true, r.take(ctx, work, res)
 	default:
 	}
 	select {
-	case d := <-r.source.Deliveries():
+	case d := <-r.intake.source.Deliveries():
 		r.arrive(work, d)
 		return true, nil
 	default:
@@ -341,26 +281,8 @@ func (r *runner) hurry(ctx, work context.Context, quick *int) (busy bool, err er
 	return false, nil
 }
 
-// ended returns the error for a source that has ended.
-func (r *runner) ended() error {
-	if m, ok := r.source.(Moving); ok && m.Moved() {
-		return errMoved
-	}
-	return errSourceEnded
-}
-
-// lookAside scans for events that left the log, in another goroutine, unless a scan is in progress.
-func (r *runner) lookAside(work context.Context) {
-	if r.looking.TryLock() {
-		r.busy.Go(func() {
-			defer r.looking.Unlock()
-			r.scanExpired(work, holdEvery)
-		})
-	}
-}
-
 // replayed reports whether the runner is that of a replay and has no lane left.
-func (r *runner) replayed() bool { return r.conclude != nil && r.lanes.empty() }
+func (r *runner) replayed() bool { return r.scope.isReplay() && r.lanes.empty() }
 
 // reconfigure applies changed settings.
 func (r *runner) reconfigure(sub *sluice.Subscription) error {
@@ -370,7 +292,7 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 		return err
 	}
 	r.configure(sub, match)
-	r.lanes.batch, r.lanes.debounce = sub.Policy.Batch, r.debounce(sub)
+	r.lanes.batch, r.lanes.debounce = sub.Policy.Batch, r.scope.debounce(sub)
 	if pending != sub.Policy.MaxPending() {
 		return errSourceEnded // the window has changed, so the source has to be opened again
 	}
@@ -385,12 +307,12 @@ func (r *runner) settle(ctx context.Context, res *result) error {
 		return res.err
 	}
 	if res.kind == resultDiscarded {
-		r.recent.add(res.lane.park.FromSeq)
+		r.past.recent.add(res.lane.park.FromSeq)
 	}
 	acks := r.enter(res, time.Now())
 	if res.kind == resultSettled {
 		for _, d := range acks {
-			r.recent.add(d.Event.Seq)
+			r.past.recent.add(d.Event.Seq)
 		}
 	}
 	for _, d := range acks {
@@ -422,12 +344,12 @@ func (r *runner) drain(work context.Context) error {
 			shutdown.Left(work, "deliveries", r.lanes.busy)
 			return errUnrecorded
 		case <-stuck.C:
-			if r.sending.Load() == 0 {
+			if r.egress.sending.Load() == 0 {
 				shutdown.Left(work, "deliveries", r.lanes.busy)
 				return errUnrecorded
 			}
 			stuck.Reset(recordLimit)
-		case res := <-r.results:
+		case res := <-r.executor.results:
 			stuck.Reset(recordLimit)
 			if err := r.settle(ctx, res); err != nil && !errors.Is(err, errLost) && !shutdown.Left(work, "deliveries", 1) {
 				r.log.WarnContext(ctx, "attempt in flight was cancelled", slog.String("subscription", r.sub.ID), slog.Any("error", err))
@@ -448,8 +370,8 @@ func (r *runner) forget(ctx context.Context) {
 			err = errors.Join(err, gone)
 		}
 	}
-	if r.stored != (model.Health{}) {
-		err = errors.Join(err, r.ports.Healths.PutHealth(limit, r.sub, model.Health{}))
+	if r.record.stored != (model.Health{}) {
+		err = errors.Join(err, r.record.put(limit, r.sub, model.Health{}))
 	}
 	if err != nil {
 		r.log.WarnContext(limit, "not removed from the store", slog.String("subscription", r.id), slog.Any("error", err))

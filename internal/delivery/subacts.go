@@ -103,11 +103,11 @@ func (a *act) settled(ctx context.Context, how acted) acted {
 // breaker is open.
 func (e *Engine) proved(ctx context.Context, subscription string) {
 	live := e.liveRunner(subscription)
-	if live == nil || live.read().Breaker != sluice.BreakerOpen || !live.proving.CompareAndSwap(false, true) {
+	if live == nil || live.board.read().Breaker != sluice.BreakerOpen || !live.mailbox.proving.CompareAndSwap(false, true) {
 		return
 	}
 	e.serving.Go(func() {
-		defer live.proving.Store(false)
-		live.act(ctx, sluice.ReplayProved, 0)
+		defer live.mailbox.proving.Store(false)
+		live.mailbox.act(ctx, sluice.ReplayProved, 0)
 	})
 }

@@ -31,21 +31,17 @@ func (r *runner) unopened(ctx context.Context, err error) {
 		return
 	}
 	r.failures++
-	r.mu.Lock()
-	r.gauges.Unopened = true
-	r.mu.Unlock()
+	r.board.unopened()
 	if r.failures < unopenedNoted || sluice.CodeOf(failed) == sluice.Unavailable {
 		return
 	}
 	limit, cancel := context.WithTimeout(ctx, unopenedLimit)
 	defer cancel()
 	err = r.restoreHealth(limit)
-	if err == nil && r.stored.Unopened != failed.Error() {
-		h := r.stored
+	if err == nil && r.record.stored.Unopened != failed.Error() {
+		h := r.record.stored
 		h.Unopened, h.Revision = failed.Error(), r.sub.Revision
-		if err = r.ports.Healths.PutHealth(limit, r.sub, h); err == nil {
-			r.stored = h
-		}
+		err = r.record.put(limit, r.sub, h)
 	}
 	if err != nil {
 		r.log.WarnContext(ctx, "health not stored", slog.String("subscription", r.id), slog.Any("error", err))

@@ -18,18 +18,10 @@ func (e *Engine) SaveLanes(ctx context.Context) { e.tell(ctx, change{saveLanes: 
 
 func (e *Engine) saveLanes() {
 	for _, s := range e.serving.All() {
-		s.runner.saveSoon()
+		s.runner.mailbox.saveSoon()
 	}
 	for _, s := range e.replays.serving.All() {
-		s.runner.saveSoon()
-	}
-}
-
-// saveSoon makes the runner store its parked lanes again.
-func (r *runner) saveSoon() {
-	select {
-	case r.unsaved <- struct{}{}:
-	default: // a request is pending
+		s.runner.mailbox.saveSoon()
 	}
 }
 
@@ -76,7 +68,7 @@ func (r *runner) reclaim(ctx context.Context) ([]model.ParkedEntry, error) {
 	for i, e := range stored {
 		at[e.Lane] = i
 	}
-	for _, mine := range r.left {
+	for _, mine := range r.past.left {
 		i, there := at[mine.Lane]
 		if there && stored[i].Revision == mine.Revision {
 			continue
@@ -93,6 +85,6 @@ func (r *runner) reclaim(ctx context.Context) ([]model.ParkedEntry, error) {
 			return nil, err
 		}
 	}
-	r.left = nil
+	r.past.left = nil
 	return stored, nil
 }

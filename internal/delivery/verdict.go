@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/model"
@@ -59,6 +60,41 @@ func (r *verdicts) take() (all []verdict) {
 	return all
 }
 
+// evaluator evaluates the filter of a subscription on its events.
+type evaluator struct {
+	pool      *filter.Pool
+	match     *filter.Matcher // the current filter; only the runner's goroutine uses it
+	verdicts  *verdicts
+	exhausted atomic.Int32 // consecutive events on which the filter exceeded its cost limit
+}
+
+// of returns the verdict of the current filter on an event. known is false if the pool has to
+// evaluate it.
+func (e *evaluator) of(ev *sluice.Event) (ok, known bool, err error) {
+	return e.pool.Match(e.match, ev)
+}
+
+// ask has the pool evaluate the current filter on an event, and queues the verdict.
+func (e *evaluator) ask(work context.Context, payer filter.Payer, about verdict, ev *sluice.Event) {
+	about.match = e.match
+	e.pool.Ask(work, payer, about.match, ev, func(ok bool, err error) {
+		about.ok, about.err = ok, err
+		e.verdicts.put(about)
+	})
+}
+
+// exhausts counts an event on which the filter exceeded its cost limit, and reports whether that
+// has happened too often. The caller calls it only for events that the gate lets pass.
+func (e *evaluator) exhausts(err error) bool {
+	return filter.Exhausted(err) && e.exhausted.Add(1) >= maxExhausted
+}
+
+// affordable ends the count of events on which the filter was too expensive.
+func (e *evaluator) affordable() { e.exhausted.Store(0) }
+
+// cheap reports whether the filter did not exceed its cost limit on the last event.
+func (e *evaluator) cheap() bool { return e.exhausted.Load() == 0 }
+
 // unevaluated is the error of a delivery on which the filter failed.
 type unevaluated struct{ says, cause error }
 
@@ -86,7 +122,7 @@ func (r *runner) compiled(ctx context.Context, sub *sluice.Subscription) (_ *slu
 		case <-done:
 			cancel()
 			return sub, match, err
-		case changed := <-r.changed:
+		case changed := <-r.mailbox.changed:
 			cancel()
 			<-done
 			sub = changed
@@ -98,21 +134,12 @@ func (r *runner) compiled(ctx context.Context, sub *sluice.Subscription) (_ *slu
 
 // doubt puts a delivery into its lane, and starts to evaluate the filter on it.
 func (r *runner) doubt(work context.Context, d *model.Delivery) {
-	switch entered, ack := r.lanes.doubt(r.laneOf(d), d); {
+	switch entered, ack := r.lanes.doubt(r.scope.laneOf(r.sub, d), d); {
 	case ack:
 		r.answer(d.Receipt.Ack())
 	case entered:
-		r.inquire(work, verdict{seq: d.Event.Seq}, &d.Event)
+		r.evaluator.ask(work, r.ports.payer(r.sub), verdict{seq: d.Event.Seq}, &d.Event)
 	}
-}
-
-// inquire starts to evaluate the current filter on an event.
-func (r *runner) inquire(work context.Context, about verdict, ev *sluice.Event) {
-	about.match = r.match
-	r.ports.Filters.Ask(work, r.ports.payer(r.sub), about.match, ev, func(ok bool, err error) {
-		about.ok, about.err = ok, err
-		r.verdicts.put(about)
-	})
 }
 
 // take enters a result. If the verdict on the head of a parked lane is missing, it starts to
@@ -120,16 +147,16 @@ func (r *runner) inquire(work context.Context, about verdict, ev *sluice.Event) 
 func (r *runner) take(ctx, work context.Context, res *result) error {
 	err := r.settle(ctx, res)
 	if err == nil && res.kind == resultDoubtful {
-		r.inquire(work, verdict{lane: res.lane, seq: res.park.ahead[0].Seq}, &res.park.ahead[0])
+		r.evaluator.ask(work, r.ports.payer(r.sub), verdict{lane: res.lane, seq: res.park.ahead[0].Seq}, &res.park.ahead[0])
 	}
 	return err
 }
 
 // applyVerdicts applies the verdicts of the pool.
 func (r *runner) applyVerdicts() {
-	for _, one := range r.verdicts.take() {
+	for _, one := range r.evaluator.verdicts.take() {
 		switch {
-		case one.match != r.match: // reconsider has asked the new filter
+		case one.match != r.evaluator.match: // reconsider has asked the new filter
 		case one.lane != nil:
 			r.lanes.ruled(&one)
 		default:
@@ -172,21 +199,21 @@ func (r *runner) judged(d *model.Delivery, ok bool, err error) bool { //nolint:r
 // that did not match. After a match, an attempt does that. Events that the gate keeps back do not
 // count either way, because they must not influence whether the subscription is suspended.
 func (r *runner) unwanted(sub *sluice.Subscription, ev *sluice.Event) {
-	if r.exhausted.Load() > 0 && r.outbound.decide(sub, ev) == model.Pass {
-		r.exhausted.Store(0)
+	if !r.evaluator.cheap() && r.egress.outbound.decide(sub, ev) == model.Pass {
+		r.evaluator.affordable()
 	}
 }
 
 // reconsider evaluates the current filter on every delivery in doubt.
 func (r *runner) reconsider(work context.Context) {
-	r.exhausted.Store(0)
+	r.evaluator.affordable()
 	for _, d := range r.lanes.undecided() {
 		about := verdict{seq: d.Event.Seq}
 		var known bool
-		if about.ok, known, about.err = r.ports.Filters.Match(r.match, &d.Event); known {
+		if about.ok, known, about.err = r.evaluator.of(&d.Event); known {
 			r.settleVerdict(&about)
 		} else {
-			r.inquire(work, about, &d.Event)
+			r.evaluator.ask(work, r.ports.payer(r.sub), about, &d.Event)
 		}
 	}
 	r.lanes.reconsider()
@@ -204,12 +231,6 @@ func (j job) filtered(p *park, ev *sluice.Event) (bool, error) {
 	}
 	p.verdict = nil
 	return ok, err
-}
-
-// exhausts counts an event on which the filter exceeded its cost limit, and reports whether that
-// has happened too often. The caller calls it only for events that the gate lets pass.
-func (j job) exhausts(err error) bool {
-	return filter.Exhausted(err) && j.r.exhausted.Add(1) >= maxExhausted
 }
 
 // suspend suspends a subscription whose filter repeatedly exceeds its cost limit. The event stays

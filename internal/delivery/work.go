@@ -49,14 +49,7 @@ type job struct {
 	spare time.Duration // task.spare
 }
 
-// perform executes a task, and then gives its permit back.
-func (r *runner) perform(ctx context.Context, t task) {
-	defer r.busy.Done()
-	job{r: r, sub: t.sub, match: t.match, spare: t.spare}.do(ctx, t)
-	r.share.Give()
-}
-
-// do executes one task. It sends one result to j.r.results, possibly later.
+// do executes one task. It sends one result to j.r.executor.results, possibly later.
 func (j job) do(ctx context.Context, t task) {
 	res := &result{}
 	switch t.kind {
@@ -64,7 +57,7 @@ func (j job) do(ctx context.Context, t task) {
 		j.send(ctx, t)
 		return
 	case taskSpill:
-		*res = j.park(ctx, t, sluice.Parked{NextAt: time.Now().Add(j.r.debounce(j.sub).Quiet.Std())})
+		*res = j.park(ctx, t, sluice.Parked{NextAt: time.Now().Add(j.r.scope.debounce(j.sub).Quiet.Std())})
 	case taskResume:
 		*res = j.resume(ctx, t)
 	case taskUnpark:
@@ -76,7 +69,7 @@ func (j job) do(ctx context.Context, t task) {
 		*res = j.discard(ctx, t)
 	}
 	res.lane = t.lane
-	j.r.results <- res
+	j.r.executor.results <- res
 }
 
 // send makes the first attempt of a live lane's head. A success costs one write. send does not wait
@@ -93,16 +86,16 @@ func (j job) send(ctx context.Context, t task) {
 			res = j.unsendable(ctx, t, cause)
 		}
 		res.lane = t.lane
-		j.r.results <- &res
+		j.r.executor.results <- &res
 		return
 	}
-	before := j.r.progressOf(ev)
+	before := j.r.past.progressOf(ev)
 	more := j.together(ctx, t.more)
 	a, d := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed, more...)
 	if d != model.Pass {
 		res := blockedResult(d)
 		res.lane = t.lane
-		j.r.results <- &res
+		j.r.executor.results <- &res
 		return
 	}
 	if a.Probe || a.Verdict.Settled {
@@ -110,7 +103,7 @@ func (j job) send(ctx context.Context, t task) {
 		if a.Probe {
 			kind = resultBlocked
 		}
-		results := j.r.results // Record may call back after this run of the runner has ended
+		results := j.r.executor.results // Record may call back after this run of the runner has ended
 		j.r.ports.Log.Record(&a, j.sub.Namespace, func(err error) {
 			results <- &result{kind: kind, lane: t.lane, more: max(0, len(a.Batch)-1), attempt: &a, err: err}
 		})
@@ -118,17 +111,17 @@ func (j job) send(ctx context.Context, t task) {
 	}
 	res := j.unsettled(ctx, t, a, before, sentOf(&a, more)...)
 	res.lane, res.attempt = t.lane, &a
-	j.r.results <- &res
+	j.r.executor.results <- &res
 }
 
 // unsendable handles a live head that cannot be sent: it becomes a dead letter, or its lane is
 // held.
 func (j job) unsendable(ctx context.Context, t task, why error) result {
 	reason, cause := reasonOf(why), why.Error()
-	if d := j.decide(&t.head.Event); d != model.Pass { // asked first, because a dead letter reveals its event
+	if d := j.r.egress.decide(j.sub, &t.head.Event); d != model.Pass { // asked first, because a dead letter reveals its event
 		return blockedResult(d)
 	}
-	if j.exhausts(why) {
+	if j.r.evaluator.exhausts(why) {
 		res := blockedResult(model.Undecided)
 		res.err = j.suspend(ctx, why)
 		return res
@@ -169,16 +162,11 @@ func (j job) park(ctx context.Context, t task, p sluice.Parked) result {
 // attempt sends an event, with more events of its batch, if the gate permits it, and decides the
 // verdict. Unless the decision is Pass, no attempt was made.
 func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time, more ...*sluice.Event) (sluice.Attempt, model.Decision) {
-	if j.r.lost.Load() != nil {
-		return sluice.Attempt{}, model.Lost
-	}
-	j.r.sending.Add(1)
-	a, d := j.r.outbound.send(ctx, j.sub, ev, number, more...)
-	j.r.sending.Add(-1)
+	a, d := j.r.egress.send(ctx, j.sub, ev, number, more...)
 	if d != model.Pass {
-		return a, j.noteDecision(d)
+		return a, d
 	}
-	j.r.exhausted.Store(0)
+	j.r.evaluator.affordable()
 	now := time.Now()
 	if firstFailed.IsZero() {
 		firstFailed = a.StartedAt

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/sluice-io/sluice/internal/fairsem"
 )
 
 // idleWorker is how long a worker without a task waits for the next one.
@@ -23,6 +25,31 @@ type order struct {
 	task   task
 }
 
+// executor executes the tasks of a runner.
+type executor struct {
+	workers *workers
+	share   *fairsem.Share // of the process's permits for attempts
+	results chan *result
+	busy    sync.WaitGroup // tasks, and other work outside the loop
+}
+
+// open makes room for the results of a window. Each task has one result, so that sending it never
+// blocks.
+func (x *executor) open(window int) { x.results = make(chan *result, window) }
+
+// start starts a task, for which a permit was taken.
+func (x *executor) start(o order) {
+	x.busy.Add(1)
+	x.workers.give(o)
+}
+
+// perform executes a task, and then gives its permit back.
+func (x *executor) perform(o order) {
+	defer x.busy.Done()
+	job{r: o.runner, sub: o.task.sub, match: o.task.match, spare: o.task.spare}.do(o.ctx, o.task)
+	x.share.Give()
+}
+
 func newWorkers() *workers { return &workers{orders: make(chan order)} }
 
 // give starts to execute a task at once, with an idle worker or a new one.
@@ -39,7 +66,7 @@ func (w *workers) work(o order) {
 	idle := time.NewTimer(idleWorker)
 	defer idle.Stop()
 	for ok := true; ok; {
-		o.runner.perform(o.ctx, o.task)
+		o.runner.executor.perform(o)
 		o.runner = nil // keep no runner alive
 		idle.Reset(idleWorker)
 		select {
