@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -25,10 +26,10 @@ func TestLaneTable_BatchWaitsFromTheStoringOn(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := batching(now, 300*time.Millisecond, 0)
-	_, ok := b.next(now, passAll)
+	_, ok := b.next(now, breaker.All)
 	require.False(t, ok)
 	require.Equal(t, now.Add(700*time.Millisecond), b.wake())
-	sent, ok := b.next(now.Add(700*time.Millisecond), passAll)
+	sent, ok := b.next(now.Add(700*time.Millisecond), breaker.All)
 	require.True(t, ok)
 	require.Equal(t, uint64(1), sent.head.Event.Seq)
 	require.Equal(t, []uint64{2}, seqs(sent.more))
@@ -41,11 +42,11 @@ func TestLaneTable_FullBatchWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := batching(now, 0, 0, 0, 0)
-	sent, ok := b.next(now, passAll)
+	sent, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, []uint64{2, 3}, seqs(sent.more))
 	b.settled(sent.lane, 2)
-	_, ok = b.next(now, passAll)
+	_, ok = b.next(now, breaker.All)
 	require.False(t, ok, "the fourth waits for more")
 	require.Equal(t, now.Add(time.Second), b.wake())
 }
@@ -55,9 +56,9 @@ func TestLaneTable_BatchNeverWaitsLonger(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := batching(now, -time.Hour)
-	require.False(t, b.canSend(now, passAll))
+	require.False(t, b.canSend(now, breaker.All))
 	require.Equal(t, now.Add(time.Second), b.wake())
-	require.True(t, b.canSend(now.Add(time.Second), passAll))
+	require.True(t, b.canSend(now.Add(time.Second), breaker.All))
 }
 
 func TestLaneTable_UnsendableEventEndsABatch(t *testing.T) {
@@ -68,11 +69,11 @@ func TestLaneTable_UnsendableEventEndsABatch(t *testing.T) {
 	odd.Err = sluice.Errorf(sluice.InvalidRequest, "unreadable")
 	b.arrive("s", odd)
 	b.arrive("s", deliveryAt(3))
-	sent, ok := b.next(now, passAll)
+	sent, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Empty(t, sent.more)
 	b.settled(sent.lane, 0)
-	sent, ok = b.next(now, passAll)
+	sent, ok = b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, odd, sent.head)
 	require.Empty(t, sent.more)
@@ -87,7 +88,7 @@ func TestLaneTable_BatchIsBoundedInBytes(t *testing.T) {
 		d.Event.Data = make([]byte, batchBytes/2-1024)
 		b.arrive("s", d)
 	}
-	sent, ok := b.next(time.Now(), passAll)
+	sent, ok := b.next(time.Now(), breaker.All)
 	require.True(t, ok)
 	require.Equal(t, []uint64{2}, seqs(sent.more))
 }

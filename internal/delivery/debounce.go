@@ -57,6 +57,13 @@ func (b *laneTable) defers(p *park, now time.Time) bool {
 	return true
 }
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -16,7 +17,7 @@ func debouncing(t *testing.T, now time.Time, debounce sluice.Debounce) *laneTabl
 	b := newLaneTable(8)
 	b.debounce = debounce
 	arriveAt(b, 1, now)
-	spill, ok := b.next(now, passAll)
+	spill, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskSpill, spill.kind)
 	entry := model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 1, EventID: "e", NextAt: now.Add(debounce.Quiet.Std())}}
@@ -37,9 +38,9 @@ func TestLaneTable_DebounceWaitsForQuiet(t *testing.T) {
 	b := debouncing(t, now, sluice.Debounce{Quiet: sluice.Duration(10 * time.Second)})
 	require.Equal(t, 1, b.quiet)
 	require.True(t, arriveAt(b, 2, now.Add(6*time.Second)), "it waits in the log")
-	require.False(t, b.canSend(now.Add(10*time.Second), passAll))
+	require.False(t, b.canSend(now.Add(10*time.Second), breaker.All))
 	require.Equal(t, now.Add(16*time.Second), b.wake())
-	sent, ok := b.next(now.Add(16*time.Second), passAll)
+	sent, ok := b.next(now.Add(16*time.Second), breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskResume, sent.kind)
 	require.Equal(t, uint64(2), sent.park.upTo)
@@ -48,9 +49,9 @@ func TestLaneTable_DebounceWaitsForQuiet(t *testing.T) {
 	p := sent.park
 	p.moveTo(3)
 	b.resumed(sent.lane, p)
-	require.False(t, b.canSend(now.Add(20*time.Second), passAll), "it waits anew")
+	require.False(t, b.canSend(now.Add(20*time.Second), breaker.All), "it waits anew")
 	require.Equal(t, now.Add(30*time.Second), b.wake())
-	require.True(t, b.canSend(now.Add(30*time.Second), passAll))
+	require.True(t, b.canSend(now.Add(30*time.Second), breaker.All))
 }
 
 func TestLaneTable_DebounceEndsAfterTheLongestTime(t *testing.T) {
@@ -59,10 +60,10 @@ func TestLaneTable_DebounceEndsAfterTheLongestTime(t *testing.T) {
 	b := debouncing(t, now, sluice.Debounce{Quiet: sluice.Duration(10 * time.Second), Max: sluice.Duration(25 * time.Second)})
 	for s := range 24 {
 		arriveAt(b, uint64(s+2), now.Add(time.Duration(s)*time.Second))
-		require.False(t, b.canSend(now.Add(time.Duration(s)*time.Second), passAll), s)
+		require.False(t, b.canSend(now.Add(time.Duration(s)*time.Second), breaker.All), s)
 	}
-	require.Equal(t, now.Add(25*time.Second), func() time.Time { b.canSend(now.Add(24*time.Second), passAll); return b.wake() }())
-	require.True(t, b.canSend(now.Add(25*time.Second), passAll))
+	require.Equal(t, now.Add(25*time.Second), func() time.Time { b.canSend(now.Add(24*time.Second), breaker.All); return b.wake() }())
+	require.True(t, b.canSend(now.Add(25*time.Second), breaker.All))
 }
 
 // The clocks of the log and of the server may differ; and what is asked for is done at once.
@@ -71,10 +72,10 @@ func TestLaneTable_DebounceIsEndedByAnAct(t *testing.T) {
 	now := time.Now()
 	b := debouncing(t, now, sluice.Debounce{Quiet: sluice.Duration(10 * time.Second)})
 	arriveAt(b, 2, now.Add(time.Hour))
-	require.False(t, b.canSend(now.Add(10*time.Second), passAll))
+	require.False(t, b.canSend(now.Add(10*time.Second), breaker.All))
 	require.Equal(t, now.Add(20*time.Second), b.wake(), "from now on, and no hour")
 	b.act(newAct(sluice.ReplayRetry, 1), now)
-	require.True(t, b.canSend(now, passAll))
+	require.True(t, b.canSend(now, breaker.All))
 	require.Zero(t, b.quiet)
 }
 
@@ -83,14 +84,14 @@ func TestLaneTable_DebounceLeavesRetriesAlone(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := debouncing(t, now, sluice.Debounce{Quiet: sluice.Duration(10 * time.Second)})
-	sent, ok := b.next(now.Add(10*time.Second), passAll)
+	sent, ok := b.next(now.Add(10*time.Second), breaker.All)
 	require.True(t, ok)
 	p := sent.park
 	p.Attempts, p.NextAt = 1, now.Add(time.Minute)
 	b.resumed(sent.lane, p)
 	require.Zero(t, b.quiet)
 	arriveAt(b, 2, now.Add(59*time.Second))
-	require.True(t, b.canSend(now.Add(time.Minute), passAll))
+	require.True(t, b.canSend(now.Add(time.Minute), breaker.All))
 }
 
 // What waits is bounded: the paths beyond are sent at once.
@@ -100,7 +101,7 @@ func TestLaneTable_DebounceBoundsWaitingLanes(t *testing.T) {
 	b := debouncing(t, now, sluice.Debounce{Quiet: sluice.Duration(10 * time.Second)})
 	b.quiet = mostQuietLanes
 	b.arrive("other", deliveryAt(2))
-	sent, ok := b.next(now, passAll)
+	sent, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskSend, sent.kind)
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -29,7 +30,7 @@ const burst = 50
 type dispatcher struct {
 	sub     *sluice.Subscription
 	lanes   *laneTable
-	breaker breaker
+	breaker breaker.Breaker
 	failing failing
 
 	limits      []*rate.Limiter // none: unbounded
@@ -75,9 +76,9 @@ func (d *dispatcher) decide(now time.Time) plan {
 	if d.paid { // charged, but not used
 		d.unpace(now)
 	}
-	if may != passNone {
+	if may != breaker.None {
 		next = d.lanes.wake()
-		p.turned = d.turn(d.breaker.settle(now))
+		p.turned = d.turn(d.breaker.Settle(now))
 	} else if due := d.lanes.wake(); d.waitsUntil().After(now) && due.After(now) && due.Before(next) {
 		next = due // so that the wait is announced when work is due
 	}
@@ -87,7 +88,7 @@ func (d *dispatcher) decide(now time.Time) plan {
 
 // permitted is admits. It also adds to the plan that work waits for the rate or for a Retry-After,
 // once for each wait.
-func (d *dispatcher) permitted(now time.Time, p *plan) (permit, time.Time) {
+func (d *dispatcher) permitted(now time.Time, p *plan) (breaker.Permit, time.Time) {
 	may, next := d.admits(now)
 	if until := d.waitsUntil(); until.After(now) && !until.Equal(d.told) && d.lanes.waits(now) {
 		d.told = until
@@ -97,7 +98,7 @@ func (d *dispatcher) permitted(now time.Time, p *plan) (permit, time.Time) {
 }
 
 // mayStart reports whether a task may start now. If so, it has taken a permit.
-func (d *dispatcher) mayStart(now time.Time, may permit) bool {
+func (d *dispatcher) mayStart(now time.Time, may breaker.Permit) bool {
 	if !d.lanes.canSend(now, may) {
 		d.places.Pass()
 		return false
@@ -107,27 +108,27 @@ func (d *dispatcher) mayStart(now time.Time, may permit) bool {
 
 // admits returns which requests are permitted now and, if none, when to ask again, as the breaker
 // does.
-func (d *dispatcher) admits(now time.Time) (permit, time.Time) {
-	may, next := d.breaker.admits(now)
+func (d *dispatcher) admits(now time.Time) (breaker.Permit, time.Time) {
+	may, next := d.breaker.Admits(now)
 	switch {
-	case may == passNone:
+	case may == breaker.None:
 		return may, next
 	case d.throttled.After(now):
-		return passNone, d.throttled
+		return breaker.None, d.throttled
 	case d.askAt.After(now):
-		return passNone, d.askAt
+		return breaker.None, d.askAt
 	case !d.pace(now):
-		return passNone, d.throttled
+		return breaker.None, d.throttled
 	}
 	return may, next
 }
 
 // waitsUntil returns the time from which the rate and any Retry-After permit a request.
-func (d *dispatcher) waitsUntil() time.Time { return later(d.throttled, d.breaker.held) }
+func (d *dispatcher) waitsUntil() time.Time { return later(d.throttled, d.breaker.Held()) }
 
 // throttledBy returns the reason for a wait, as it is announced.
 func (d *dispatcher) throttledBy() string {
-	if d.breaker.held.After(d.throttled) {
+	if d.breaker.Held().After(d.throttled) {
 		return "retry_after"
 	}
 	return "rate"
@@ -190,7 +191,7 @@ func limitsOf(r sluice.Rate) (all []*rate.Limiter) {
 // The buckets start full if the rate has changed, or if these are the first settings.
 func (d *dispatcher) adopt(sub *sluice.Subscription, given sluice.Rate, first bool) { //nolint:revive // first is a fact
 	if d.sub.Endpoint.URL != sub.Endpoint.URL {
-		d.breaker, d.failing = d.breaker.reset(), failing{}
+		d.breaker, d.failing = d.breaker.Reset(), failing{}
 		d.throttled = time.Time{} // it was the wait of the other endpoint
 	}
 	if limit := cmp.Or(given, sub.Policy.Rate); first || cmp.Or(given, d.sub.Policy.Rate) != limit {
@@ -208,11 +209,11 @@ func (d *dispatcher) markProbe(t *task) {
 	if !l.asks {
 		return
 	}
-	if !d.breaker.closed() && !d.breaker.isCurrent(l.spared) {
-		t.spare = d.breaker.next()
+	if !d.breaker.Closed() && !d.breaker.IsCurrent(l.spared) {
+		t.spare = d.breaker.NextPause()
 	}
-	l.epoch = d.breaker.epoch
-	d.breaker = d.breaker.began()
+	l.epoch = d.breaker.Epoch()
+	d.breaker = d.breaker.Began()
 }
 
 // heard applies the outcome of a task to the breaker, nil if the task made no attempt, and reports
@@ -222,24 +223,24 @@ func (d *dispatcher) heard(l *lane, a *sluice.Attempt, now time.Time, random flo
 		return false
 	}
 	l.asks = false
-	heard := answer{epoch: l.epoch, lane: l.key, said: classify(a), own: d.breaker.isCurrent(l.spared)}
+	heard := breaker.Answer{Epoch: l.epoch, Lane: l.key, Outcome: classify(a), Own: d.breaker.IsCurrent(l.spared)}
 	if a != nil {
-		heard.began, heard.wait = a.StartedAt, a.RetryAfter
+		heard.Began, heard.Wait = a.StartedAt, a.RetryAfter
 		switch {
 		case a.Probe:
-			l.spared = d.breaker.mark()
+			l.spared = d.breaker.Mark()
 		case a.Outcome == sluice.Delivered:
-			l.spared = probeMark{}
+			l.spared = breaker.Mark{}
 		}
 	}
-	return d.turn(d.breaker.ended(heard, d.sub.Policy.Window, now, random))
+	return d.turn(d.breaker.Ended(heard, d.sub.Policy.Window, now, random))
 }
 
 // turn replaces the breaker, and reports whether its state changed.
-func (d *dispatcher) turn(b breaker) bool {
+func (d *dispatcher) turn(b breaker.Breaker) bool {
 	before := d.breaker
 	d.breaker = b
-	return (!before.closed() || !b.closed()) && before.state != b.state
+	return (!before.Closed() || !b.Closed()) && before.State() != b.State()
 }
 
 // enter applies a result to the lanes, and returns the deliveries for the runner to acknowledge.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -37,6 +38,15 @@ func newDispatcher(keys ...string) *dispatcher {
 // parked enters the parked lane p, whose head is at a sequence and due at a time, and which is known up to another.
 func (d *dispatcher) parked(from, upTo uint64, at, now time.Time) {
 	d.lanes.load(model.ParkedEntry{Parked: sluice.Parked{Lane: "p", FromSeq: from, NextAt: at}}, upTo, now)
+}
+
+// halfOpen returns a breaker that is half-open after successes of its requests at a time.
+func halfOpen(at time.Time, successes int) breaker.Breaker {
+	b := breaker.Opened(at, 0)
+	for range successes {
+		b = b.Began().Ended(breaker.Answer{Epoch: b.Epoch(), Outcome: breaker.Well}, 64, at, 0)
+	}
+	return b
 }
 
 // text returns a plan as text, its times from now on.
@@ -85,19 +95,19 @@ func TestDispatcher_DecidesTheNextStart(t *testing.T) {
 		}, "send a"},
 		{"a parked lane that is due", []string{"a"}, func(d *dispatcher) { d.parked(7, 9, now, now) }, "send a, resume p"},
 		{"a parked lane that is not due", nil, func(d *dispatcher) { d.parked(7, 9, in(time.Minute), now) }, "again in 1m0s"},
-		{"a breaker that waits", []string{"a"}, func(d *dispatcher) { d.breaker = breaker{state: sluice.BreakerOpen, probeAt: in(time.Second)} }, "again in 1s"},
-		{"a breaker that probes", []string{"a", "b"}, func(d *dispatcher) { d.breaker = breaker{state: sluice.BreakerOpen, probeAt: now} }, "probe a"},
-		{"a probe in flight", []string{"a"}, func(d *dispatcher) { d.breaker = breaker{state: sluice.BreakerOpen, probeAt: now, under: 1} }, ""},
-		{"a half-open breaker", []string{"a", "b"}, func(d *dispatcher) { d.breaker = breaker{state: sluice.BreakerHalfOpen, limit: 1, quiet: now} }, "probe a"},
+		{"a breaker that waits", []string{"a"}, func(d *dispatcher) { d.breaker = breaker.Opened(in(time.Second), 0) }, "again in 1s"},
+		{"a breaker that probes", []string{"a", "b"}, func(d *dispatcher) { d.breaker = breaker.Opened(now, 0) }, "probe a"},
+		{"a probe in flight", []string{"a"}, func(d *dispatcher) { d.breaker = breaker.Opened(now, 0).Began() }, ""},
+		{"a half-open breaker", []string{"a", "b"}, func(d *dispatcher) { d.breaker = halfOpen(now, 1) }, "probe a"},
 		{"a half-open breaker that was quiet", nil, func(d *dispatcher) {
-			d.breaker = breaker{state: sluice.BreakerHalfOpen, limit: 1, quiet: in(-quietCloses)}
+			d.breaker = halfOpen(in(-30*time.Second), 1)
 		}, "turned"},
 		{"a record to delete needs no endpoint", []string{"a"}, func(d *dispatcher) {
-			d.breaker = breaker{state: sluice.BreakerOpen, probeAt: in(time.Second)}
+			d.breaker = breaker.Opened(in(time.Second), 0)
 			d.parked(9, 8, now, now)
 		}, "unpark p, again in 1s"},
-		{"a Retry-After", []string{"a"}, func(d *dispatcher) { d.breaker.held = in(time.Second) }, "waits for retry_after, again in 1s"},
-		{"a Retry-After that was told", []string{"a"}, func(d *dispatcher) { d.breaker.held, d.told = in(time.Second), in(time.Second) }, "again in 1s"},
+		{"a Retry-After", []string{"a"}, func(d *dispatcher) { d.breaker = d.breaker.Hold(in(time.Second)) }, "waits for retry_after, again in 1s"},
+		{"a Retry-After that was told", []string{"a"}, func(d *dispatcher) { d.breaker, d.told = d.breaker.Hold(in(time.Second)), in(time.Second) }, "again in 1s"},
 		{"a charge beyond the rate", []string{"a", "b"}, func(d *dispatcher) { d.limits = limitsOf(sluice.Rate{PerSecond: 1}) }, "send carefully a, send carefully b, again in 1s"},
 		{"a rate that is used up", []string{"a"}, func(d *dispatcher) { d.throttled = in(time.Second) }, "waits for rate, again in 1s"},
 		{"a lane that will wait for the rate is told of when it is due", nil, func(d *dispatcher) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -48,11 +49,11 @@ func TestDispatcher_AdoptsSettings(t *testing.T) {
 		d := newDispatcher()
 		d.sub, d.limits = c.is, limitsOf(c.is.Policy.Rate)
 		before := d.limits
-		d.breaker = breaker{state: sluice.BreakerOpen, probeAt: now, epoch: 1}
+		d.breaker = breaker.Opened(now, 0)
 		d.failing, d.throttled = failing{since: now}, now
 		d.adopt(c.to, c.given, c.first)
 		require.Same(t, c.to, d.sub, c.name)
-		require.Equal(t, c.keepsState, !d.breaker.closed(), c.name)
+		require.Equal(t, c.keepsState, !d.breaker.Closed(), c.name)
 		require.Equal(t, c.keepsState, d.failing == failing{since: now}, c.name)
 		require.Equal(t, c.keepsState && c.keepsRate, d.throttled.Equal(now), c.name)
 		require.Equal(t, c.bucket, len(d.limits) == 1, c.name)
@@ -67,12 +68,13 @@ func TestDispatcher_HearsAnAnswerOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	d := newDispatcher()
-	d.breaker = breaker{state: sluice.BreakerOpen, probeAt: now, epoch: 3, spell: 1}
+	d.breaker = breaker.Opened(now, 0)
 	l := asked(d, "a")
-	require.Equal(t, uint64(3), l.epoch)
-	require.Equal(t, 1, d.breaker.under)
+	require.Equal(t, d.breaker.Epoch(), l.epoch)
+	may, _ := d.breaker.Admits(now)
+	require.Equal(t, breaker.None, may, "the probe is in flight")
 	require.True(t, d.heard(l, &deliveredAttempt, now, 0), "the probe healed it")
-	require.Equal(t, sluice.BreakerHalfOpen, d.breaker.state)
+	require.Equal(t, sluice.BreakerHalfOpen, d.breaker.State())
 	is := d.breaker
 	require.False(t, d.heard(l, &failedAttempt, now, 0), "its request was heard of")
 	require.Equal(t, is, d.breaker)
@@ -85,7 +87,7 @@ func TestDispatcher_HearsAnAnswerOnce(t *testing.T) {
 	require.True(t, resumed.asks)
 
 	require.False(t, d.heard(asked(d, "d"), nil, now, 0), "no attempt was made")
-	require.Equal(t, sluice.BreakerHalfOpen, d.breaker.state)
+	require.Equal(t, sluice.BreakerHalfOpen, d.breaker.State())
 }
 
 // S0-84: the endpoint's Retry-After holds its requests, from the beginning of the attempt.
@@ -96,9 +98,9 @@ func TestDispatcher_HearsARetryAfter(t *testing.T) {
 	wait := failedAttempt
 	wait.RetryAfter, wait.StartedAt = time.Minute, now
 	require.False(t, d.heard(asked(d, "a"), &wait, now.Add(time.Second), 0))
-	require.False(t, d.breaker.held.IsZero())
+	require.False(t, d.breaker.Held().IsZero())
 	_, again := d.admits(now.Add(time.Second))
-	require.Equal(t, d.breaker.held, again)
+	require.Equal(t, d.breaker.Held(), again)
 }
 
 // A lane whose probe failed is spared: its failures count no more until others succeed, or it delivers.
@@ -106,18 +108,18 @@ func TestDispatcher_SparesALaneThatProbed(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	d := newDispatcher()
-	d.breaker = breaker{state: sluice.BreakerHalfOpen, limit: 4, quiet: now, spell: 2, cured: 1}
+	d.breaker = halfOpen(now, 4)
 	probe := failedAttempt
 	probe.Probe = true
 	l := asked(d, "a")
-	mark := d.breaker.mark()
+	mark := d.breaker.Mark()
 	d.heard(l, &probe, now, 0)
 	require.Equal(t, mark, l.spared)
 	spare := task{lane: l, kind: taskSend}
 	d.markProbe(&spare)
 	require.Positive(t, spare.spare)
 
-	d.breaker = breaker{state: sluice.BreakerHalfOpen, limit: 4, quiet: now, spell: 2, cured: 3}
+	d.breaker = halfOpen(now, 6)
 	own := task{lane: l, kind: taskSend}
 	d.markProbe(&own)
 	require.Zero(t, own.spare, "others succeeded since: it fails by itself")

@@ -26,7 +26,7 @@
 // follow from the order of writes: first the dead letter, if there is one, then the attempt's
 // record, then the lane's record, then the acknowledgement (register C01).
 //
-// A breaker holds back requests to an endpoint in trouble (breaker.go, decision 0008). While it is
+// A breaker holds back requests to an endpoint in trouble (package breaker, decision 0008). While it is
 // not closed, failed attempts do not count for the retry policy.
 //
 // Every request leaves through outbound.go, which alone has the sender. It asks the gate

@@ -20,7 +20,7 @@ type gaugeBoard struct {
 func (r *runner) publishGauges() {
 	r.board.publish(&model.DeliveryGauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
-		InFlight: r.lanes.busy, Buffered: len(r.lanes.held), Parked: r.lanes.parked - r.lanes.quiet, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.state,
+		InFlight: r.lanes.busy, Buffered: len(r.lanes.held), Parked: r.lanes.parked - r.lanes.quiet, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.State(),
 	}, r.lanes, time.Now())
 }
 

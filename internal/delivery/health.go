@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -19,14 +20,14 @@ const (
 )
 
 // classify returns what an attempt says about the endpoint.
-func classify(a *sluice.Attempt) outcomeClass {
+func classify(a *sluice.Attempt) breaker.Outcome {
 	switch {
 	case a == nil || a.Outcome == sluice.Refused:
-		return saidNothing
+		return breaker.Nothing
 	case a.Outcome == sluice.Failed && (a.Status == 0 || a.Status >= 500 || a.Status == http.StatusTooManyRequests):
-		return saidTrouble
+		return breaker.Trouble
 	}
-	return saidWell
+	return breaker.Well
 }
 
 // recordOutcome reports the outcome of a task to the breaker.
@@ -39,15 +40,15 @@ func (r *runner) recordOutcome(ctx context.Context, l *lane, a *sluice.Attempt) 
 // tellBreaker announces a change of the breaker's state.
 func (r *runner) tellBreaker(ctx context.Context) {
 	level := slog.LevelInfo
-	if r.breaker.state == sluice.BreakerOpen {
+	if r.breaker.State() == sluice.BreakerOpen {
 		level = slog.LevelWarn
 	}
-	r.log.LogAttrs(ctx, level, "breaker", slog.String("subscription", r.id), slog.String("state", string(r.breaker.state)),
-		slog.Duration("pause", r.breaker.pause))
-	r.observe.Turned(r.sub, r.breaker.state)
-	if again := r.breaker.state == sluice.BreakerOpen && r.breaker.spell == r.opened; !again && r.breaker.state != sluice.BreakerHalfOpen {
-		r.opened = r.breaker.spell
-		r.ports.Announce.Turned(r.sub, r.breaker.state, time.Now())
+	r.log.LogAttrs(ctx, level, "breaker", slog.String("subscription", r.id), slog.String("state", string(r.breaker.State())),
+		slog.Duration("pause", r.breaker.Pause()))
+	r.observe.Turned(r.sub, r.breaker.State())
+	if again := r.breaker.State() == sluice.BreakerOpen && r.breaker.Spell() == r.opened; !again && r.breaker.State() != sluice.BreakerHalfOpen {
+		r.opened = r.breaker.Spell()
+		r.ports.Announce.Turned(r.sub, r.breaker.State(), time.Now())
 	}
 }
 
@@ -58,7 +59,7 @@ func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 	is, how := before.judge(a, r.sub.Policy.DisableAfter.Std(), time.Now())
 	r.failing = is
 	if how == judgedGone {
-		r.breaker = r.breaker.reset() // its state has no use any more
+		r.breaker = r.breaker.Reset() // its state has no use any more
 		return errGone
 	}
 	if is.alerted > before.alerted {
@@ -82,14 +83,14 @@ func (r *runner) alert(ctx context.Context) {
 
 // health returns the health to store now; zero if all is well.
 func (r *runner) health(now time.Time) (h model.Health) {
-	if !r.breaker.closed() {
-		h.Breaker, h.Pause = r.breaker.state, sluice.Duration(r.breaker.pause)
+	if !r.breaker.Closed() {
+		h.Breaker, h.Pause = r.breaker.State(), sluice.Duration(r.breaker.Pause())
 	}
 	if h.Breaker == sluice.BreakerOpen {
-		h.ProbeAt = stamp(r.breaker.probeAt)
+		h.ProbeAt = stamp(r.breaker.ProbeAt())
 	}
-	if r.breaker.held.Sub(now) > holdNoted {
-		h.HeldUntil = stamp(r.breaker.held)
+	if r.breaker.Held().Sub(now) > holdNoted {
+		h.HeldUntil = stamp(r.breaker.Held())
 	}
 	if f := r.failing; !f.since.IsZero() && (h.Breaker != "" || f.alerted > 0 || now.Sub(f.since) >= failingNoted) {
 		h.FailingSince, h.Alerted = stamp(f.since), f.alerted
@@ -119,19 +120,18 @@ func (r *runner) restoreHealth(ctx context.Context) error {
 		r.ports.Announce.StillFailing(r.sub, h.Alerted, h.FailingSince)
 	}
 	r.breaker = breakerOf(h)
-	r.opened = r.breaker.spell
+	r.opened = r.breaker.Spell()
 	return nil
 }
 
 // breakerOf returns the breaker of a stored health. A breaker that was half-open becomes open, so
 // that it probes first.
-func breakerOf(h model.Health) breaker {
-	b := breaker{held: h.HeldUntil}
+func breakerOf(h model.Health) breaker.Breaker {
+	var b breaker.Breaker
 	if h.Breaker == sluice.BreakerOpen || h.Breaker == sluice.BreakerHalfOpen {
-		b.state, b.probeAt, b.pause = sluice.BreakerOpen, h.ProbeAt, h.Pause.Std()
-		b.epoch, b.spell = 1, 1
+		b = breaker.Opened(h.ProbeAt, h.Pause.Std())
 	}
-	return b
+	return b.Hold(h.HeldUntil)
 }
 
 // storeHealth starts to store a change of the subscription's health. It makes at most one write in

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -57,7 +58,7 @@ func TestBook_ProbesWithoutSettingAside(t *testing.T) {
 	b.arrive("a", deliveryAt(1))
 	b.arrive("a", deliveryAt(2))
 	b.lanes["a"].hogging = now.Add(-time.Hour)
-	probe, ok := b.next(now, passProbe)
+	probe, ok := b.next(now, breaker.Probe)
 	require.True(t, ok)
 	require.Equal(t, taskSend, probe.kind)
 }
@@ -71,7 +72,7 @@ func TestBook_IsCarefulWithManyParkedLanes(t *testing.T) {
 		for i := range parked {
 			b.load(parkedAt(string(rune('a'+i)), uint64(i+1), now), 0, now)
 		}
-		due, ok := b.next(now, passAll)
+		due, ok := b.next(now, breaker.All)
 		require.True(t, ok)
 		require.Equal(t, want, due.careful, parked)
 	}
@@ -87,11 +88,11 @@ func TestBook_WaitsForReadyOrDueLanes(t *testing.T) {
 	require.False(t, b.empty())
 	require.False(t, b.waits(now))
 	require.True(t, b.waits(now.Add(time.Second)))
-	require.False(t, b.canSend(now.Add(time.Second), passNone))
+	require.False(t, b.canSend(now.Add(time.Second), breaker.None))
 	require.Equal(t, now.Add(time.Second), b.wake(), "it stays due while nothing may be sent")
 	b.arrive("b", deliveryAt(2))
 	require.True(t, b.waits(now))
-	sent, ok := b.next(now, passAll)
+	sent, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.False(t, b.waits(now.Add(time.Second)), "the window is full")
 	b.settled(sent.lane, 0)
@@ -151,7 +152,7 @@ func TestBook_HastensTheHeadThatIsMeant(t *testing.T) {
 	require.Equal(t, now, b.lanes["a"].park.NextAt, "what is due already keeps its turn")
 	require.Equal(t, actedDone, ask(3, now.Add(-time.Second)))
 	require.Equal(t, now.Add(-time.Second), b.wake())
-	first, ok := b.next(now, passAll)
+	first, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, "c", first.lane.key)
 }
@@ -174,17 +175,17 @@ func TestBook_ParkingEndsDoubts(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := newLaneTable(8)
 	b.arrive("a", deliveryAt(1))
-	head, ok := b.next(now, passAll)
+	head, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	b.doubt("a", deliveryAt(2))
 	require.Len(t, b.undecided(), 1)
 	b.stored(head.lane, parkedAt("a", 1, now), now)
 	require.Empty(t, b.undecided())
-	due, ok := b.next(now, passAll)
+	due, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	due.park.verdict = &verdict{}
 	b.suspect(due.lane, due.park)
 	require.Same(t, due.park.verdict, b.lanes["a"].park.verdict)
-	_, ok = b.next(now.Add(time.Hour), passAll)
+	_, ok = b.next(now.Add(time.Hour), breaker.All)
 	require.False(t, ok, "its head is in doubt")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -40,7 +41,7 @@ func (m *bookModel) arrive(rt *rapid.T) {
 }
 
 // take takes a task, if there is one.
-func (m *bookModel) take(rt *rapid.T, may permit) {
+func (m *bookModel) take(rt *rapid.T, may breaker.Permit) {
 	can := m.b.canSend(m.now, may)
 	t, ok := m.b.next(m.now, may)
 	require.Equal(rt, can, ok)
@@ -50,8 +51,8 @@ func (m *bookModel) take(rt *rapid.T, may permit) {
 	require.True(rt, t.lane.busy)
 	require.False(rt, slices.ContainsFunc(m.tasks, func(other task) bool { return other.lane == t.lane }), "one task of a lane at once")
 	asks := t.kind == taskSend || t.kind == taskSpill || t.kind == taskResume
-	require.False(rt, may == passNone && asks, "nothing may be sent")
-	require.False(rt, may == passProbe && t.kind == taskSpill)
+	require.False(rt, may == breaker.None && asks, "nothing may be sent")
+	require.False(rt, may == breaker.Probe && t.kind == taskSpill)
 	m.tasks = append(m.tasks, t)
 }
 
@@ -126,7 +127,7 @@ func (m *bookModel) step(rt *rapid.T) {
 	case what < 3:
 		m.arrive(rt)
 	case what < 6:
-		m.take(rt, rapid.SampledFrom([]permit{passNone, passProbe, passAll, passAll}).Draw(rt, "pass"))
+		m.take(rt, rapid.SampledFrom([]breaker.Permit{breaker.None, breaker.Probe, breaker.All, breaker.All}).Draw(rt, "pass"))
 	case what < 8 && len(m.tasks) > 0:
 		m.end(rt, rapid.IntRange(0, len(m.tasks)-1).Draw(rt, "task"))
 	case what == 8:
@@ -181,7 +182,7 @@ func TestBook_LosesAndRepeatsNothing(t *testing.T) { // S4-17, S4-18
 			require.Less(rt, rounds, 2000)
 			m.now = m.now.Add(time.Second)
 			m.decide(rt)
-			m.take(rt, passAll)
+			m.take(rt, breaker.All)
 			if len(m.tasks) > 0 {
 				m.end(rt, 0)
 			}

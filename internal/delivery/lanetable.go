@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -27,9 +28,9 @@ type lane struct {
 
 	doubtful bool // the filter's verdict on its parked head is pending
 
-	asks   bool      // its present task makes a request
-	epoch  uint64    // the breaker's epoch when the task started
-	spared probeMark // its last failure that was not counted
+	asks   bool         // its present task makes a request
+	epoch  uint64       // the breaker's epoch when the task started
+	spared breaker.Mark // its last failure that was not counted
 }
 
 type taskKind int
@@ -131,8 +132,8 @@ func (b *laneTable) arrive(key string, d *model.Delivery) (ack bool) {
 }
 
 // canSend reports whether next returns a task.
-func (b *laneTable) canSend(now time.Time, may permit) bool {
-	for may != passNone && len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
+func (b *laneTable) canSend(now time.Time, may breaker.Permit) bool {
+	for may != breaker.None && len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
 		l := b.due[0]
 		if b.defers(l.park, now) {
 			heap.Fix(&b.due, 0)
@@ -141,16 +142,16 @@ func (b *laneTable) canSend(now time.Time, may permit) bool {
 		heap.Remove(&b.due, 0)
 		b.makeReady(l)
 	}
-	if may != passNone {
+	if may != breaker.None {
 		b.ripen(now)
 	}
-	return b.busy < b.window && (len(b.acts) > 0 || b.hasChore() || may != passNone && len(b.ready) > 0)
+	return b.busy < b.window && (len(b.acts) > 0 || b.hasChore() || may != breaker.None && len(b.ready) > 0)
 }
 
 // next returns a task, unless the window is full or nothing is due at now. A task that makes a
-// request needs a permit. Parking a lane that monopolizes the window needs passAll, so that it
+// request needs a permit. Parking a lane that monopolizes the window needs breaker.All, so that it
 // happens only while lanes can proceed.
-func (b *laneTable) next(now time.Time, may permit) (task, bool) {
+func (b *laneTable) next(now time.Time, may breaker.Permit) (task, bool) {
 	if !b.canSend(now, may) {
 		return task{}, false
 	}
@@ -166,7 +167,7 @@ func (b *laneTable) next(now time.Time, may permit) (task, bool) {
 	switch {
 	case l.park != nil:
 		return task{kind: taskResume, lane: l, park: *l.park, careful: b.parked > b.window}, true
-	case b.defersNew(l) || may == passAll && b.monopolizes(l, now):
+	case b.defersNew(l) || may == breaker.All && b.monopolizes(l, now):
 		return task{kind: taskSpill, lane: l, head: l.queue[0]}, true
 	}
 	return task{kind: taskSend, lane: l, head: l.queue[0], more: b.behind(l)}, true
@@ -202,9 +203,9 @@ func (b *laneTable) firstChore() *lane {
 
 // take takes the lane that has been ready for longest. For a probe it prefers live lanes, whose
 // events are younger.
-func (b *laneTable) take(may permit) *lane {
+func (b *laneTable) take(may breaker.Permit) *lane {
 	i := 0
-	if may == passProbe {
+	if may == breaker.Probe {
 		i = max(0, slices.IndexFunc(b.ready, func(l *lane) bool { return l.park == nil }))
 	}
 	l := b.ready[i]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -29,13 +30,13 @@ func TestLaneTable_SendsOnlyTheHead(t *testing.T) { // S4-17
 	for seq := uint64(1); seq <= 3; seq++ {
 		require.False(t, b.arrive("a", deliveryAt(seq)))
 	}
-	first, ok := b.next(now, passAll)
+	first, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, uint64(1), first.head.Event.Seq)
-	_, ok = b.next(now, passAll)
+	_, ok = b.next(now, breaker.All)
 	require.False(t, ok, "the lane is busy")
 	require.Equal(t, uint64(1), b.settled(first.lane, 0)[0].Event.Seq)
-	second, ok := b.next(now, passAll)
+	second, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, uint64(2), second.head.Event.Seq)
 }
@@ -46,11 +47,11 @@ func TestLaneTable_LanesAreIndependent(t *testing.T) { // S4-18
 	for i, key := range []string{"a", "b", "c"} {
 		b.arrive(key, deliveryAt(uint64(i+1)))
 	}
-	_, ok := b.next(time.Now(), passAll)
+	_, ok := b.next(time.Now(), breaker.All)
 	require.True(t, ok)
-	_, ok = b.next(time.Now(), passAll)
+	_, ok = b.next(time.Now(), breaker.All)
 	require.True(t, ok)
-	_, ok = b.next(time.Now(), passAll)
+	_, ok = b.next(time.Now(), breaker.All)
 	require.False(t, ok, "the window is full")
 }
 
@@ -61,28 +62,28 @@ func TestLaneTable_ParkedLaneEndsAtItsLastAcknowledgement(t *testing.T) {
 	for seq := uint64(1); seq <= 3; seq++ {
 		b.arrive("a", deliveryAt(seq))
 	}
-	head, _ := b.next(now, passAll)
+	head, _ := b.next(now, breaker.All)
 	rec := model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 1, Attempts: 1, NextAt: now.Add(time.Hour)}}
 	require.Equal(t, []uint64{1, 2, 3}, seqs(b.stored(head.lane, rec, now)))
 	require.Empty(t, b.held)
 	require.True(t, b.arrive("a", deliveryAt(9)), "the record holds it already")
-	_, ok := b.next(now, passAll)
+	_, ok := b.next(now, breaker.All)
 	require.False(t, ok, "it is not due")
 	require.Equal(t, now.Add(time.Hour), b.wake())
 
-	due, ok := b.next(now.Add(time.Hour), passAll)
+	due, ok := b.next(now.Add(time.Hour), breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskResume, due.kind)
 	require.Equal(t, uint64(9), due.park.upTo)
 	due.park.moveTo(10)
 	b.resumed(due.lane, due.park)
-	gone, ok := b.next(now.Add(time.Hour), passAll)
+	gone, ok := b.next(now.Add(time.Hour), breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskUnpark, gone.kind)
 	require.False(t, b.arrive("a", deliveryAt(11)), "its record is being deleted: it waits")
 	require.True(t, b.arrive("a", deliveryAt(9)), "it was sent already")
 	b.unparked(gone.lane)
-	live, ok := b.next(now, passAll)
+	live, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskSend, live.kind)
 	require.Equal(t, uint64(11), live.head.Event.Seq)
@@ -93,13 +94,13 @@ func TestLaneTable_ReadsBackEventsArrivingMeanwhile(t *testing.T) {
 	now := time.Now()
 	b := newLaneTable(8)
 	b.load(model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 5, Attempts: 1}}, 7, now)
-	due, ok := b.next(now, passAll)
+	due, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, uint64(7), due.park.upTo)
 	require.True(t, b.arrive("a", deliveryAt(12)))
 	due.park.moveTo(8)
 	b.resumed(due.lane, due.park)
-	again, ok := b.next(now, passAll)
+	again, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskResume, again.kind, "12 was acknowledged unsent")
 }
@@ -112,18 +113,18 @@ func TestLaneTable_SetsAsideAFullLaneAfterItsPatience(t *testing.T) {
 		b.arrive("a", deliveryAt(seq))
 	}
 	b.patience = time.Second
-	quick, ok := b.next(now, passAll)
+	quick, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskSend, quick.kind)
 	b.settled(quick.lane, 0)
 	b.arrive("a", deliveryAt(5))
 	now = now.Add(time.Second)
-	spill, ok := b.next(now, passAll)
+	spill, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskSpill, spill.kind)
 	acks := b.stored(spill.lane, model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 2, NextAt: now}}, now)
 	require.Equal(t, []uint64{2, 3, 4, 5}, seqs(acks))
-	resume, ok := b.next(now, passAll)
+	resume, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskResume, resume.kind)
 	require.Equal(t, uint64(5), resume.park.upTo)
@@ -134,7 +135,7 @@ func TestLaneTable_IgnoresRepeatedDeliveries(t *testing.T) {
 	b := newLaneTable(4)
 	require.False(t, b.arrive("a", deliveryAt(1)))
 	require.False(t, b.arrive("a", deliveryAt(1)))
-	head, _ := b.next(time.Now(), passAll)
+	head, _ := b.next(time.Now(), breaker.All)
 	b.settled(head.lane, 0)
 	require.Empty(t, b.lanes)
 }
@@ -152,15 +153,15 @@ func TestLaneTable_HeldLaneIsNeverDue(t *testing.T) { // issue 3, item 1
 	for seq := uint64(1); seq <= 3; seq++ {
 		b.arrive("a", deliveryAt(seq))
 	}
-	head, _ := b.next(now, passAll)
+	head, _ := b.next(now, breaker.All)
 	require.Equal(t, []uint64{1, 2, 3}, seqs(b.stored(head.lane, heldEntry(1), now)))
 	require.Equal(t, 1, b.heldLanes)
-	_, ok := b.next(now.Add(1000*time.Hour), passAll)
+	_, ok := b.next(now.Add(1000*time.Hour), breaker.All)
 	require.False(t, ok)
 	require.Zero(t, b.wake())
 	require.True(t, b.arrive("a", deliveryAt(4)), "it waits behind the head")
 	b.arrive("b", deliveryAt(5))
-	other, ok := b.next(now, passAll)
+	other, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, uint64(5), other.head.Event.Seq, "others go on")
 }
@@ -178,11 +179,11 @@ func TestLaneTable_HeldLaneContinuesAfterAnAct(t *testing.T) { // issue 3, item 
 		b.act(first, now)
 		b.act(second, now)
 		require.Empty(t, first.done, "it is not stored yet")
-		work, ok := b.next(now, passNone)
+		work, ok := b.next(now, breaker.None)
 		require.True(t, ok)
 		require.Equal(t, map[sluice.ReplayKind]taskKind{sluice.ReplayRetry: taskRelease, sluice.ReplayDiscard: taskDiscard}[kind], work.kind)
 		require.Equal(t, uint64(7), work.park.upTo, "the head was acknowledged")
-		_, ok = b.next(now, passAll)
+		_, ok = b.next(now, breaker.All)
 		require.False(t, ok)
 
 		stored, want := work.park, actedDone
@@ -195,7 +196,7 @@ func TestLaneTable_HeldLaneContinuesAfterAnAct(t *testing.T) { // issue 3, item 
 		b.acted(work.lane, stored, now)
 		require.Equal(t, []acted{actedDone, want}, []acted{<-first.done, <-second.done})
 		require.Zero(t, b.heldLanes)
-		next, ok := b.next(now, passAll)
+		next, ok := b.next(now, breaker.All)
 		require.True(t, ok)
 		require.Equal(t, map[sluice.ReplayKind]taskKind{sluice.ReplayRetry: taskResume, sluice.ReplayDiscard: taskUnpark}[kind], next.kind)
 	}
@@ -209,11 +210,11 @@ func TestLaneTable_UnheldLaneIsHastenedNotDiscarded(t *testing.T) {
 	discard, hasten := newAct(sluice.ReplayDiscard, 7), newAct(sluice.ReplayRetry, 7)
 	b.act(discard, now)
 	require.Equal(t, actedNothing, <-discard.done)
-	_, ok := b.next(now, passAll)
+	_, ok := b.next(now, breaker.All)
 	require.False(t, ok)
 	b.act(hasten, now)
 	require.Equal(t, actedDone, <-hasten.done)
-	due, ok := b.next(now, passAll)
+	due, ok := b.next(now, breaker.All)
 	require.True(t, ok)
 	require.Equal(t, taskResume, due.kind)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -52,11 +53,11 @@ func TestOutbound_AsksTheGateAfterGrowingPauses(t *testing.T) { // S0-60
 				require.NoError(t, r.applyDecision(t.Context(), model.Undecided))
 			}
 			may, next := r.admits(time.Now())
-			require.Equal(t, passNone, may)
+			require.Equal(t, breaker.None, may)
 			pauses = append(pauses, time.Until(next))
 			<-time.After(time.Until(next))
 			may, _ = r.admits(time.Now())
-			require.Equal(t, passAll, may)
+			require.Equal(t, breaker.All, may)
 		}
 		require.Equal(t, []time.Duration{
 			100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
@@ -81,10 +82,10 @@ func TestOutbound_HeldEventsCostNoRate(t *testing.T) { // S0-63
 		}
 		r.throttle(task{lane: &lane{asks: true}}, time.Now())
 		may, _ := r.admits(time.Now())
-		require.Equal(t, passAll, may, "the first that is sent needs not wait")
+		require.Equal(t, breaker.All, may, "the first that is sent needs not wait")
 		r.throttle(task{lane: &lane{asks: true}}, time.Now())
 		may, next := r.admits(time.Now())
-		require.Equal(t, []any{passNone, time.Second}, []any{may, time.Until(next).Round(time.Millisecond)})
+		require.Equal(t, []any{breaker.None, time.Second}, []any{may, time.Until(next).Round(time.Millisecond)})
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -41,26 +42,26 @@ func TestPace_IsPaidOncePerAttempt(t *testing.T) {
 		r, p := idle(), &onePace{}
 		r.pacer, r.sub.Agreed = p, &sluice.Agreement{RatePerMinute: 1}
 		may, _ := r.admits(time.Now())
-		require.Equal(t, passAll, may)
+		require.Equal(t, breaker.All, may)
 		may, _ = r.admits(time.Now())
-		require.Equal(t, passAll, may, "that is paid for")
+		require.Equal(t, breaker.All, may, "that is paid for")
 		r.throttle(task{lane: &lane{}}, time.Now()) // which sends nothing
 		may, _ = r.admits(time.Now())
-		require.Equal(t, passAll, may)
+		require.Equal(t, breaker.All, may)
 		r.throttle(task{lane: &lane{asks: true}}, time.Now())
 		may, next := r.admits(time.Now())
-		require.Equal(t, []any{passNone, time.Minute}, []any{may, time.Until(next)})
+		require.Equal(t, []any{breaker.None, time.Minute}, []any{may, time.Until(next)})
 
 		require.NoError(t, r.applyDecision(t.Context(), model.Withhold))
 		require.Equal(t, 1, p.returned)
 		may, _ = r.admits(time.Now())
-		require.Equal(t, passAll, may, "what was kept back is not paid for")
+		require.Equal(t, breaker.All, may, "what was kept back is not paid for")
 		r.throttle(task{lane: &lane{asks: true}}, time.Now())
 
 		r.sub.Agreed = &sluice.Agreement{}
 		r.throttled = time.Time{}
 		may, _ = r.admits(time.Now())
-		require.Equal(t, passAll, may, "without an agreed rate there is none")
+		require.Equal(t, breaker.All, may, "without an agreed rate there is none")
 	})
 }
 

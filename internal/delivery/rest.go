@@ -94,7 +94,7 @@ func (t *timers) due() <-chan time.Time {
 
 // idle reports whether the runner can end without losing state.
 func (r *runner) idle(now time.Time) bool {
-	return r.lanes.empty() && r.breaker.closed() && !r.waitsUntil().After(now) && !r.askAt.After(now) && r.failing == failing{} &&
+	return r.lanes.empty() && r.breaker.Closed() && !r.waitsUntil().After(now) && !r.askAt.After(now) && r.failing == failing{} &&
 		r.record.allWell() && r.evaluator.cheap() && r.full(now)
 }
 

@@ -122,7 +122,7 @@ func (r *runner) open(ctx context.Context) error {
 		source.Close()
 		return err
 	}
-	r.breaker = r.breaker.resetAfterRestart()
+	r.breaker = r.breaker.ResetAfterRestart()
 	r.egress.open()
 	r.record.open()
 	r.executor.open(r.sub.Policy.MaxPending())

@@ -18,7 +18,7 @@ func (d *dispatcher) apply(a *act, now time.Time) (turned bool) {
 		a.more = d.lanes.retryAll(now)
 		a.done <- actedDone
 	case sluice.ReplayProved:
-		turned = d.turn(d.breaker.proved(d.sub.Policy.Window, now))
+		turned = d.turn(d.breaker.Proved(d.sub.Policy.Window, now))
 		a.done <- actedDone
 	case sluice.ReplayRetry, sluice.ReplayDiscard, sluice.ReplayRange, sluice.ReplayDeadLetters:
 		d.lanes.act(a, now)
@@ -36,24 +36,14 @@ func (r *runner) takeAct(work context.Context, a *act) {
 // probe makes the next probe due now. If nothing is waiting to be sent, it also makes a parked lane
 // due.
 func (d *dispatcher) probe(now time.Time) acted {
-	if d.breaker.state != sluice.BreakerOpen {
+	if d.breaker.State() != sluice.BreakerOpen {
 		return actedNothing
 	}
-	d.breaker.probeAt, d.breaker.held = now, time.Time{}
+	d.breaker = d.breaker.Hasten(now)
 	if !d.lanes.waits(now) {
 		d.lanes.hasten(1, now)
 	}
 	return actedDone
-}
-
-// proved records that a request outside the deliveries succeeded. While the breaker is open, it
-// counts as a successful probe.
-func (b breaker) proved(window int, now time.Time) breaker {
-	if b.state != sluice.BreakerOpen {
-		return b
-	}
-	b.held = time.Time{}
-	return b.heal(window, now)
 }
 
 // hasten makes up to n parked lanes due now, in the order of their times.

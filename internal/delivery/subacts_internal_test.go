@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -31,7 +32,7 @@ func TestDispatcher_ProbesWhenAsked(t *testing.T) {
 	a := newAct(sluice.ReplayProbe, 0)
 	d.apply(a, now)
 	require.Equal(t, actedNothing, <-a.done, "the breaker is closed")
-	d.breaker = breaker{state: sluice.BreakerOpen, probeAt: now.Add(time.Minute), held: now.Add(time.Hour), epoch: 1, spell: 1}
+	d.breaker = breaker.Opened(now.Add(time.Minute), 0).Hold(now.Add(time.Hour))
 	p := d.decide(now)
 	require.Empty(t, p.tasks)
 	d.apply(a, now)
@@ -62,11 +63,11 @@ func TestBreaker_TakesASuccessAsProbe(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	d := newDispatcher()
-	d.breaker = breaker{state: sluice.BreakerOpen, probeAt: now.Add(time.Minute), held: now.Add(time.Minute), epoch: 1, spell: 1}
+	d.breaker = breaker.Opened(now.Add(time.Minute), 0).Hold(now.Add(time.Minute))
 	require.True(t, d.apply(newAct(sluice.ReplayProved, 0), now))
-	require.Equal(t, sluice.BreakerHalfOpen, d.breaker.state)
-	may, _ := d.breaker.admits(now)
-	require.Equal(t, passAll, may)
+	require.Equal(t, sluice.BreakerHalfOpen, d.breaker.State())
+	may, _ := d.breaker.Admits(now)
+	require.Equal(t, breaker.All, may)
 	was := d.breaker
 	require.False(t, d.apply(newAct(sluice.ReplayProved, 0), now))
 	require.Equal(t, was, d.breaker)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/retry"
@@ -172,7 +173,7 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 		firstFailed = a.StartedAt
 	}
 	a.FirstFailedAt, a.Class = firstFailed, a.Failure()
-	if a.Probe = j.spare > 0 && classify(&a) == saidTrouble; a.Probe {
+	if a.Probe = j.spare > 0 && classify(&a) == breaker.Trouble; a.Probe {
 		a.Verdict = sluice.Verdict{Again: now.Add(j.spare)}
 	} else {
 		a.Verdict = retry.Decide(j.sub.Policy, a, firstFailed, now, rand.Float64()) //nolint:gosec // jitter, not a secret

@@ -41,8 +41,9 @@ func subjects() []subject {
 		{pkg: "internal/mirror", files: []string{"step.go", "topology.go"}, why: driven, tests: "^Test(Next|NextAll|Conflict)_.*$"}, // the model takes longer
 		{pkg: "internal/subscription", files: []string{"same.go", "change.go", "patch.go", "request.go"}, why: driven},
 		{pkg: "internal/wake", files: []string{"step.go", "callback.go", "ahead.go", "change.go"}, why: driven},
+		{pkg: "internal/delivery/breaker"},
 		{
-			pkg: "internal/delivery", files: []string{"lanetable.go", "laneacts.go", "breaker.go", "budget.go", "park.go", "replay.go", "dispatcher.go", "failing.go"}, why: driven,
+			pkg: "internal/delivery", files: []string{"lanetable.go", "laneacts.go", "budget.go", "park.go", "replay.go", "dispatcher.go", "failing.go"}, why: driven,
 			tests: "^(TestFailing_IsJudged|Test(Attempts|Book|Breaker|Budget|Dispatcher|LaneTable|Outbound|Pace|Replay)_.*)$", // those that need no NATS
 		},
 		{pkg: "internal/feed", files: []string{"coalesce.go", "queue.go", "pages.go", "bounds.go"}, why: driven},

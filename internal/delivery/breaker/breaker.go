@@ -1,4 +1,6 @@
-package delivery
+// Package breaker holds back requests to an endpoint in trouble (decision 0008). It decides from the
+// outcomes of earlier requests, without clock and I/O.
+package breaker
 
 import (
 	"time"
@@ -25,35 +27,37 @@ const (
 	longestHold = time.Hour // upper limit of a Retry-After
 )
 
-// permit is a permission to send.
-type permit int
+// Permit is a permission to send.
+type Permit int
 
+// The permits.
 const (
-	passNone  permit = iota
-	passProbe        // one request that probes the endpoint
-	passAll
+	None  Permit = iota
+	Probe        // one request that probes the endpoint
+	All
 )
 
-// outcomeClass is what the outcome of a request says about the endpoint, apart from the event.
-type outcomeClass int
+// Outcome is what the outcome of a request says about the endpoint, apart from the event.
+type Outcome int
 
+// The outcomes.
 const (
-	saidNothing outcomeClass = iota // no request was made
-	saidWell                        // the endpoint works, even if it refused the event
-	saidTrouble                     // no answer, 5xx or 429
+	Nothing Outcome = iota // no request was made
+	Well                   // the endpoint works, even if it refused the event
+	Trouble                // no answer, 5xx or 429
 )
 
-// answer is the outcome of one request.
-type answer struct {
-	epoch uint64 // the breaker's epoch when the request was made
-	lane  string
-	said  outcomeClass
-	began time.Time
-	wait  time.Duration // Retry-After of the endpoint
-	own   bool          // only this lane fails, so its failure says nothing about the endpoint
+// Answer is the outcome of one request.
+type Answer struct {
+	Epoch   uint64 // the breaker's epoch when the request was made
+	Lane    string
+	Outcome Outcome
+	Began   time.Time
+	Wait    time.Duration // Retry-After of the endpoint
+	Own     bool          // only this lane fails, so its failure says nothing about the endpoint
 }
 
-// breaker holds back requests to an endpoint in trouble. It is an immutable value without clock and
+// Breaker holds back requests to an endpoint in trouble. It is an immutable value without clock and
 // I/O; its methods return the next state.
 //
 //	         trouble in several lanes                 probe: trouble, longer pause
@@ -62,7 +66,7 @@ type answer struct {
 //	  │ as many at once                 │  │ trouble
 //	  │ as the window       probe: well ▼  │
 //	  └──────────────────────────── half-open: 1, 2, 4, … at once
-type breaker struct {
+type Breaker struct {
 	state sluice.Breaker // zero: closed
 	epoch uint64         // incremented when it opens; answers to requests of earlier epochs do not count
 	spell uint64         // incremented when it opens while closed
@@ -82,52 +86,89 @@ type breaker struct {
 	cured  uint64    // successes in this spell
 }
 
-func (b breaker) closed() bool { return b.state == "" || b.state == sluice.BreakerClosed }
-
-// admits returns which requests are permitted now. If none are, it returns when to ask again; zero
-// means after the next answer.
-func (b breaker) admits(now time.Time) (permit, time.Time) {
-	switch {
-	case b.state == sluice.BreakerOpen && b.under > 0:
-		return passNone, time.Time{}
-	case b.state == sluice.BreakerOpen && b.probeAt.After(now):
-		return passNone, later(b.probeAt, b.held)
-	case b.held.After(now):
-		return passNone, b.held
-	case b.state == sluice.BreakerOpen:
-		return passProbe, time.Time{}
-	case b.state == sluice.BreakerHalfOpen && b.under >= b.limit:
-		return passNone, time.Time{}
-	}
-	return passAll, time.Time{}
+// Opened returns an open breaker, as after a restart: its next probe is due at a time, and its next
+// pause follows from the last one.
+func Opened(probeAt time.Time, pause time.Duration) Breaker {
+	return Breaker{state: sluice.BreakerOpen, probeAt: probeAt, pause: pause, epoch: 1, spell: 1}
 }
 
-// began records that a request begins.
-func (b breaker) began() breaker {
+// Hold permits nothing before a time, as a Retry-After does.
+func (b Breaker) Hold(until time.Time) Breaker {
+	b.held = until
+	return b
+}
+
+// Hasten makes the next probe due now.
+func (b Breaker) Hasten(now time.Time) Breaker {
+	b.probeAt, b.held = now, time.Time{}
+	return b
+}
+
+// State returns the breaker's state; empty is closed.
+func (b Breaker) State() sluice.Breaker { return b.state }
+
+// Epoch returns the epoch that answers to present requests name.
+func (b Breaker) Epoch() uint64 { return b.epoch }
+
+// Spell returns how often the breaker has opened while it was closed.
+func (b Breaker) Spell() uint64 { return b.spell }
+
+// Held returns the time before which nothing is sent.
+func (b Breaker) Held() time.Time { return b.held }
+
+// Pause returns the pause before the next probe.
+func (b Breaker) Pause() time.Duration { return b.pause }
+
+// ProbeAt returns when the next probe is due, while the breaker is open.
+func (b Breaker) ProbeAt() time.Time { return b.probeAt }
+
+// Closed reports whether the breaker permits everything.
+func (b Breaker) Closed() bool { return b.state == "" || b.state == sluice.BreakerClosed }
+
+// Admits returns which requests are permitted now. If none are, it returns when to ask again; zero
+// means after the next answer.
+func (b Breaker) Admits(now time.Time) (Permit, time.Time) {
+	switch {
+	case b.state == sluice.BreakerOpen && b.under > 0:
+		return None, time.Time{}
+	case b.state == sluice.BreakerOpen && b.probeAt.After(now):
+		return None, later(b.probeAt, b.held)
+	case b.held.After(now):
+		return None, b.held
+	case b.state == sluice.BreakerOpen:
+		return Probe, time.Time{}
+	case b.state == sluice.BreakerHalfOpen && b.under >= b.limit:
+		return None, time.Time{}
+	}
+	return All, time.Time{}
+}
+
+// Began records that a request begins.
+func (b Breaker) Began() Breaker {
 	b.under++
 	return b
 }
 
-// ended applies the outcome of a request. window is the limit of requests in flight while closed.
+// Ended applies the outcome of a request. window is the limit of requests in flight while closed.
 // random, in [0, 1), is the jitter of the next probe.
-func (b breaker) ended(a answer, window int, now time.Time, random float64) breaker {
-	if a.wait > 0 {
-		b.held = later(b.held, now.Add(min(a.wait, longestHold)))
+func (b Breaker) Ended(a Answer, window int, now time.Time, random float64) Breaker {
+	if a.Wait > 0 {
+		b.held = later(b.held, now.Add(min(a.Wait, longestHold)))
 	}
-	if a.epoch != b.epoch {
+	if a.Epoch != b.epoch {
 		return b
 	}
 	b.under = max(0, b.under-1)
 	switch {
-	case a.said == saidNothing:
+	case a.Outcome == Nothing:
 		return b
-	case b.closed():
+	case b.Closed():
 		return b.watch(a, now, random)
-	case a.said == saidWell:
+	case a.Outcome == Well:
 		return b.heal(window, now)
 	case b.state == sluice.BreakerOpen:
 		return b.wait(now, random)
-	case a.own:
+	case a.Own:
 		return b
 	}
 	b.quiet = now
@@ -138,7 +179,7 @@ func (b breaker) ended(a answer, window int, now time.Time, random float64) brea
 }
 
 // watch applies an answer while closed, and opens the breaker if the endpoint is in trouble.
-func (b breaker) watch(a answer, now time.Time, random float64) breaker {
+func (b Breaker) watch(a Answer, now time.Time, random float64) Breaker {
 	b.streak = b.streak.add(a, now)
 	b.recent = b.recent.add(a, now)
 	if !b.streak.trouble(now) && (!b.recent.trouble(now) || b.streak.count < stillFails) {
@@ -149,7 +190,7 @@ func (b breaker) watch(a answer, now time.Time, random float64) breaker {
 	return b.open(now).wait(now, random)
 }
 
-func (b breaker) open(now time.Time) breaker {
+func (b Breaker) open(now time.Time) Breaker {
 	b.state, b.probeAt = sluice.BreakerOpen, now
 	b.epoch++
 	b.under, b.limit, b.well, b.failed = 0, 0, 0, 0
@@ -157,17 +198,17 @@ func (b breaker) open(now time.Time) breaker {
 }
 
 // wait postpones the next probe, each time by a longer pause.
-func (b breaker) wait(now time.Time, random float64) breaker {
-	b.pause = b.next()
+func (b Breaker) wait(now time.Time, random float64) Breaker {
+	b.pause = b.NextPause()
 	b.probeAt = now.Add(time.Duration(float64(b.pause) * (1 + pauseJitter*(2*random-1))))
 	return b
 }
 
-// next returns the pause after the next failure.
-func (b breaker) next() time.Duration { return min(max(2*b.pause, firstPause), longestPause) }
+// NextPause returns the pause after the next failure.
+func (b Breaker) NextPause() time.Duration { return min(max(2*b.pause, firstPause), longestPause) }
 
 // heal raises the limit: one request after the probe, twice as many after each full round.
-func (b breaker) heal(window int, now time.Time) breaker {
+func (b Breaker) heal(window int, now time.Time) Breaker {
 	b.cured++
 	b.well++
 	if b.state == sluice.BreakerOpen {
@@ -181,41 +222,51 @@ func (b breaker) heal(window int, now time.Time) breaker {
 	return b
 }
 
-func (b breaker) close(now time.Time) breaker {
+// Proved records that a request outside the deliveries succeeded. While the breaker is open, it
+// counts as a successful probe.
+func (b Breaker) Proved(window int, now time.Time) Breaker {
+	if b.state != sluice.BreakerOpen {
+		return b
+	}
+	b.held = time.Time{}
+	return b.heal(window, now)
+}
+
+func (b Breaker) close(now time.Time) Breaker {
 	b.state = sluice.BreakerClosed
 	b.streak, b.recent = streak{after: now}, recency{}
 	return b
 }
 
-// settle closes a half-open breaker that has been without a failure for quietCloses and delays
+// Settle closes a half-open breaker that has been without a failure for quietCloses and delays
 // nothing. The dispatcher calls it when no more permitted work is left.
-func (b breaker) settle(now time.Time) breaker {
+func (b Breaker) Settle(now time.Time) Breaker {
 	if b.state == sluice.BreakerHalfOpen && b.under < b.limit && now.Sub(b.quiet) >= quietCloses {
 		return b.close(now)
 	}
 	return b
 }
 
-// resetAfterRestart records that no request is in flight after a restart.
-func (b breaker) resetAfterRestart() breaker {
+// ResetAfterRestart records that no request is in flight after a restart.
+func (b Breaker) ResetAfterRestart() Breaker {
 	b.under = 0
 	return b
 }
 
-// reset resets the breaker for another endpoint.
-func (b breaker) reset() breaker {
-	return breaker{epoch: b.epoch + 1, spell: b.spell}
+// Reset resets the breaker for another endpoint.
+func (b Breaker) Reset() Breaker {
+	return Breaker{epoch: b.epoch + 1, spell: b.spell}
 }
 
-// probeMark records when a lane failed without its attempt being counted.
-type probeMark struct{ spell, cured uint64 }
+// Mark records when a lane failed without its attempt being counted.
+type Mark struct{ spell, cured uint64 }
 
-// mark returns the present mark, for a lane whose failure is not counted.
-func (b breaker) mark() probeMark { return probeMark{spell: b.spell, cured: b.cured} }
+// Mark returns the present mark, for a lane whose failure is not counted.
+func (b Breaker) Mark() Mark { return Mark{spell: b.spell, cured: b.cured} }
 
-// isCurrent reports whether other lanes have succeeded since a lane got its mark, so that the lane
+// IsCurrent reports whether other lanes have succeeded since a lane got its mark, so that the lane
 // fails by itself. Its attempts then count again; otherwise it would keep the breaker from closing.
-func (b breaker) isCurrent(s probeMark) bool {
+func (b Breaker) IsCurrent(s Mark) bool {
 	return b.state == sluice.BreakerHalfOpen && s.spell == b.spell && s.spell > 0 && b.cured > s.cured
 }
 
@@ -245,15 +296,15 @@ type streak struct {
 	lanes laneSet
 }
 
-func (s streak) add(a answer, now time.Time) streak {
-	if a.said != saidTrouble {
+func (s streak) add(a Answer, now time.Time) streak {
+	if a.Outcome != Trouble {
 		return streak{after: now}
 	}
-	if s.count == 0 || a.began.Before(s.since) {
-		s.since = later(a.began, s.after)
+	if s.count == 0 || a.Began.Before(s.since) {
+		s.since = later(a.Began, s.after)
 	}
 	s.count++
-	s.lanes = s.lanes.add(a.lane)
+	s.lanes = s.lanes.add(a.Lane)
 	return s
 }
 
@@ -273,16 +324,16 @@ type span struct {
 	lanes       laneSet // lanes with failures
 }
 
-func (s recency) add(a answer, now time.Time) recency {
+func (s recency) add(a Answer, now time.Time) recency {
 	at := now.UnixNano() / int64(shareSpan)
 	sp := &s.spans[at%shareSpans]
 	if sp.at != at {
 		*sp = span{at: at}
 	}
 	sp.all++
-	if a.said == saidTrouble {
+	if a.Outcome == Trouble {
 		sp.failed++
-		sp.lanes = sp.lanes.add(a.lane)
+		sp.lanes = sp.lanes.add(a.Lane)
 	}
 	switch {
 	case !s.failing(at):

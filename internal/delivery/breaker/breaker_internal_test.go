@@ -1,4 +1,4 @@
-package delivery
+package breaker
 
 import (
 	"fmt"
@@ -9,13 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // drill drives a breaker with a clock of its own.
 type drill struct {
-	b      breaker
+	b      Breaker
 	window int
 	now    time.Time
 }
@@ -25,8 +24,8 @@ func newDrill(window int) *drill { return &drill{window: window, now: time.Unix(
 func (d *drill) pass(by time.Duration) { d.now = d.now.Add(by) }
 
 // send makes a request that is answered at once.
-func (d *drill) send(lane string, s outcomeClass) {
-	d.b = d.b.began().ended(answer{epoch: d.b.epoch, lane: lane, said: s, began: d.now}, d.window, d.now, 0.5)
+func (d *drill) send(lane string, s Outcome) {
+	d.b = d.b.Began().Ended(Answer{Epoch: d.b.epoch, Lane: lane, Outcome: s, Began: d.now}, d.window, d.now, 0.5)
 }
 
 // fail lets requests fail, evenly spread over a time.
@@ -34,7 +33,7 @@ func (d *drill) fail(n, lanes int, over time.Duration) {
 	began := d.now
 	for i := range n {
 		d.now = began.Add(over * time.Duration(i) / time.Duration(n-1))
-		d.send(fmt.Sprint("lane", i%lanes), saidTrouble)
+		d.send(fmt.Sprint("lane", i%lanes), Trouble)
 	}
 }
 
@@ -56,18 +55,18 @@ func TestBreaker_OpensOnLastingTroubleInSeveralLanes(t *testing.T) { // issue 3,
 		{"many failures within a moment", func(d *drill) { d.fail(500, 20, 4*time.Second) }, false},
 		{"a success in between", func(d *drill) {
 			d.fail(9, 3, 5*time.Second)
-			d.send("lane0", saidWell)
+			d.send("lane0", Well)
 			d.fail(9, 3, 5*time.Second)
 		}, false},
 		{"an event that was refused in between", func(d *drill) {
 			d.fail(9, 3, 5*time.Second)
-			d.send("lane0", saidWell)
-			d.send("lane0", saidTrouble)
+			d.send("lane0", Well)
+			d.send("lane0", Trouble)
 		}, false},
 		{"requests that were never made", func(d *drill) {
 			for i := range 100 {
 				d.pass(time.Second)
-				d.send(strconv.Itoa(i), saidNothing)
+				d.send(strconv.Itoa(i), Nothing)
 			}
 		}, false},
 		{"nine of ten, for six seconds", func(d *drill) { d.mixed(10, 107, 100*time.Millisecond, 9) }, true},
@@ -94,9 +93,9 @@ func TestBreaker_OpensOnLastingTroubleInSeveralLanes(t *testing.T) { // issue 3,
 // mixed lets so many of ten fail, the last of the ten first of all being well.
 func (d *drill) mixed(lanes, n int, every time.Duration, failing int) {
 	for i := range n {
-		s := saidWell
+		s := Well
 		if i%10 < failing {
-			s = saidTrouble
+			s = Trouble
 		}
 		d.send(fmt.Sprint("lane", i%lanes), s)
 		d.pass(every)
@@ -109,15 +108,15 @@ func TestBreaker_TimeoutIsTroubleSinceItsRequest(t *testing.T) {
 	t.Parallel()
 	slow := func(d *drill) sluice.Breaker {
 		for i := range streakLength {
-			d.b = d.b.began().ended(answer{
-				epoch: d.b.epoch, lane: strconv.Itoa(i), said: saidTrouble, began: d.now.Add(-15 * time.Second),
+			d.b = d.b.Began().Ended(Answer{
+				Epoch: d.b.epoch, Lane: strconv.Itoa(i), Outcome: Trouble, Began: d.now.Add(-15 * time.Second),
 			}, d.window, d.now, 0.5)
 		}
 		return d.b.state
 	}
 	require.Equal(t, sluice.BreakerOpen, slow(newDrill(64)))
 	worked := newDrill(64)
-	worked.send("quick", saidWell)
+	worked.send("quick", Well)
 	worked.pass(time.Second)
 	require.NotEqual(t, sluice.BreakerOpen, slow(worked))
 }
@@ -127,17 +126,17 @@ func TestBreaker_SpacesProbesFromOneToThirtySeconds(t *testing.T) {
 	d := newDrill(64).opened()
 	var pauses []time.Duration
 	for range 7 {
-		may, at := d.b.admits(d.now)
-		require.Equal(t, passNone, may)
+		may, at := d.b.Admits(d.now)
+		require.Equal(t, None, may)
 		pauses = append(pauses, at.Sub(d.now))
 		d.now = at
-		may, _ = d.b.admits(d.now)
-		require.Equal(t, passProbe, may)
-		d.b = d.b.began()
-		may, at = d.b.admits(d.now)
-		require.Equal(t, passNone, may, "one probe at a time")
+		may, _ = d.b.Admits(d.now)
+		require.Equal(t, Probe, may)
+		d.b = d.b.Began()
+		may, at = d.b.Admits(d.now)
+		require.Equal(t, None, may, "one probe at a time")
 		require.Zero(t, at, "its answer is waited for")
-		d.b = d.b.ended(answer{epoch: d.b.epoch, lane: "a", said: saidTrouble}, d.window, d.now, 0.5)
+		d.b = d.b.Ended(Answer{Epoch: d.b.epoch, Lane: "a", Outcome: Trouble}, d.window, d.now, 0.5)
 	}
 	require.Equal(t, []time.Duration{
 		time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second,
@@ -152,14 +151,14 @@ func TestBreaker_SpacesProbesFromOneToThirtySeconds(t *testing.T) {
 func (d *drill) round() int {
 	n := 0
 	for {
-		if may, _ := d.b.admits(d.now); may == passNone || d.b.closed() {
+		if may, _ := d.b.Admits(d.now); may == None || d.b.Closed() {
 			break
 		}
-		d.b = d.b.began()
+		d.b = d.b.Began()
 		n++
 	}
 	for range n {
-		d.b = d.b.ended(answer{epoch: d.b.epoch, lane: "a", said: saidWell}, d.window, d.now, 0.5)
+		d.b = d.b.Ended(Answer{Epoch: d.b.epoch, Lane: "a", Outcome: Well}, d.window, d.now, 0.5)
 	}
 	return n
 }
@@ -174,7 +173,7 @@ func TestBreaker_RecoveryGrowsWithEachRound(t *testing.T) {
 			rounds = append(rounds, d.round())
 		}
 		require.Equal(t, want, rounds, "the probe, then the rounds, with the window %d", window)
-		require.True(t, d.b.closed())
+		require.True(t, d.b.Closed())
 	}
 }
 
@@ -184,7 +183,7 @@ func TestBreaker_HalfOpenTroubleOpensForLonger(t *testing.T) {
 	d.pass(time.Second)
 	d.round()
 	epoch := d.b.epoch
-	d.send("b", saidTrouble)
+	d.send("b", Trouble)
 	require.Equal(t, sluice.BreakerOpen, d.b.state)
 	require.Greater(t, d.b.epoch, epoch)
 	require.Equal(t, 2*time.Second, d.b.probeAt.Sub(d.now))
@@ -194,10 +193,10 @@ func TestBreaker_HalfOpenTroubleOpensForLonger(t *testing.T) {
 	}
 	require.Equal(t, 8, d.b.limit)
 	for range 3 {
-		d.send("c", saidTrouble)
+		d.send("c", Trouble)
 		require.Equal(t, sluice.BreakerHalfOpen, d.b.state, "some of a round say little")
 	}
-	d.send("c", saidTrouble)
+	d.send("c", Trouble)
 	require.Equal(t, sluice.BreakerOpen, d.b.state)
 }
 
@@ -206,17 +205,17 @@ func TestBreaker_SingleFailingLaneDoesNotKeepItOpen(t *testing.T) {
 	t.Parallel()
 	d := newDrill(8).opened()
 	d.pass(time.Second)
-	mark := d.b.mark()
-	d.send("poison", saidTrouble)
-	require.False(t, d.b.isCurrent(mark), "nothing was well since")
+	mark := d.b.Mark()
+	d.send("poison", Trouble)
+	require.False(t, d.b.IsCurrent(mark), "nothing was well since")
 	d.pass(2 * time.Second)
 	d.round()
-	require.True(t, d.b.isCurrent(mark))
-	d.b = d.b.began().ended(answer{epoch: d.b.epoch, lane: "poison", said: saidTrouble, own: true}, d.window, d.now, 0.5)
+	require.True(t, d.b.IsCurrent(mark))
+	d.b = d.b.Began().Ended(Answer{Epoch: d.b.epoch, Lane: "poison", Outcome: Trouble, Own: true}, d.window, d.now, 0.5)
 	require.Equal(t, sluice.BreakerHalfOpen, d.b.state)
 	require.Zero(t, d.b.under)
-	require.False(t, newDrill(8).opened().b.isCurrent(mark), "it was another spell")
-	require.False(t, d.b.isCurrent(probeMark{}), "it was never spared")
+	require.False(t, newDrill(8).opened().b.IsCurrent(mark), "it was another spell")
+	require.False(t, d.b.IsCurrent(Mark{}), "it was never spared")
 }
 
 func TestBreaker_IgnoresAnswersToEarlierRequests(t *testing.T) {
@@ -224,8 +223,8 @@ func TestBreaker_IgnoresAnswersToEarlierRequests(t *testing.T) {
 	d := newDrill(64)
 	before := d.b.epoch
 	d.opened()
-	for _, s := range []outcomeClass{saidWell, saidTrouble, saidNothing} {
-		require.Equal(t, d.b, d.b.ended(answer{epoch: before, lane: "a", said: s}, d.window, d.now, 0.5))
+	for _, s := range []Outcome{Well, Trouble, Nothing} {
+		require.Equal(t, d.b, d.b.Ended(Answer{Epoch: before, Lane: "a", Outcome: s}, d.window, d.now, 0.5))
 	}
 }
 
@@ -233,9 +232,9 @@ func TestBreaker_UnusedProbeIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	d := newDrill(64).opened()
 	d.pass(time.Second)
-	d.send("a", saidNothing)
-	may, _ := d.b.admits(d.now)
-	require.Equal(t, passProbe, may)
+	d.send("a", Nothing)
+	may, _ := d.b.Admits(d.now)
+	require.Equal(t, Probe, may)
 }
 
 func TestBreaker_HalfOpenWithoutWaitersCloses(t *testing.T) {
@@ -243,31 +242,31 @@ func TestBreaker_HalfOpenWithoutWaitersCloses(t *testing.T) {
 	d := newDrill(64).opened()
 	d.pass(time.Second)
 	d.round()
-	require.Equal(t, sluice.BreakerHalfOpen, d.b.settle(d.now.Add(quietCloses-1)).state)
-	require.Equal(t, sluice.BreakerHalfOpen, d.b.began().settle(d.now.Add(quietCloses)).state, "something is under way")
-	require.True(t, d.b.settle(d.now.Add(quietCloses)).closed())
+	require.Equal(t, sluice.BreakerHalfOpen, d.b.Settle(d.now.Add(quietCloses-1)).state)
+	require.Equal(t, sluice.BreakerHalfOpen, d.b.Began().Settle(d.now.Add(quietCloses)).state, "something is under way")
+	require.True(t, d.b.Settle(d.now.Add(quietCloses)).Closed())
 }
 
 func TestBreaker_RetryAfterHoldsAllWithoutOpening(t *testing.T) {
 	t.Parallel()
 	d := newDrill(64)
 	asks := func(wait time.Duration) {
-		d.b = d.b.began().ended(answer{epoch: d.b.epoch, lane: "a", said: saidTrouble, wait: wait, began: d.now}, d.window, d.now, 0.5)
+		d.b = d.b.Began().Ended(Answer{Epoch: d.b.epoch, Lane: "a", Outcome: Trouble, Wait: wait, Began: d.now}, d.window, d.now, 0.5)
 	}
 	asks(time.Minute)
 	asks(time.Second) // it does not shorten what was asked before
-	may, at := d.b.admits(d.now)
-	require.Equal(t, passNone, may)
+	may, at := d.b.Admits(d.now)
+	require.Equal(t, None, may)
 	require.Equal(t, d.now.Add(time.Minute), at)
-	require.True(t, d.b.closed())
-	may, _ = d.b.admits(at)
-	require.Equal(t, passAll, may)
+	require.True(t, d.b.Closed())
+	may, _ = d.b.Admits(at)
+	require.Equal(t, All, may)
 	asks(24 * time.Hour)
-	_, at = d.b.admits(d.now)
+	_, at = d.b.Admits(d.now)
 	require.Equal(t, d.now.Add(time.Hour), at)
 
 	d.opened()
-	_, at = d.b.admits(d.now)
+	_, at = d.b.Admits(d.now)
 	require.Greater(t, at.Sub(d.now), 50*time.Minute, "a probe waits for it too")
 }
 
@@ -276,33 +275,17 @@ func TestBreaker_NewEndpointBeginsClosed(t *testing.T) {
 	d := newDrill(64).opened()
 	d.b.held = d.now.Add(time.Hour)
 	epoch := d.b.epoch
-	d.b = d.b.reset()
-	may, _ := d.b.admits(d.now)
-	require.Equal(t, passAll, may)
+	d.b = d.b.Reset()
+	may, _ := d.b.Admits(d.now)
+	require.Equal(t, All, may)
 	require.Greater(t, d.b.epoch, epoch)
-}
-
-func TestBreaker_ResumesFromItsRecord(t *testing.T) {
-	t.Parallel()
-	d := newDrill(64).opened()
-	for range 3 {
-		_, d.now = d.b.admits(d.now)
-		d.send("a", saidTrouble)
-	}
-	r := &runner{dispatcher: dispatcher{breaker: d.b, sub: &sluice.Subscription{}}}
-	b := breakerOf(r.health(d.now))
-	require.Equal(t, sluice.BreakerOpen, b.state)
-	require.True(t, b.probeAt.Equal(d.b.probeAt))
-	require.Equal(t, 16*time.Second, b.next())
-	require.True(t, breakerOf(model.Health{}).closed())
-	require.Equal(t, sluice.BreakerOpen, breakerOf(model.Health{Breaker: sluice.BreakerHalfOpen}).state)
 }
 
 // random is a drill whose requests overlap and are answered in any order.
 type random struct {
 	*drill
 
-	under    []answer
+	under    []Answer
 	troubled map[string]bool // lanes, since it was last closed anew
 	began    time.Time       // when that was
 }
@@ -310,14 +293,14 @@ type random struct {
 // step makes a request, or answers one.
 func (r *random) step(rt *rapid.T) {
 	r.pass(time.Duration(rapid.IntRange(0, 2000).Draw(rt, "ms")) * time.Millisecond)
-	may, at := r.b.admits(r.now)
-	require.True(rt, may == passNone || at.IsZero())
+	may, at := r.b.Admits(r.now)
+	require.True(rt, may == None || at.IsZero())
 	require.True(rt, at.IsZero() || at.After(r.now), "it is not asked again and again")
 	switch {
-	case may != passNone && len(r.under) < r.window && rapid.Bool().Draw(rt, "ask"):
+	case may != None && len(r.under) < r.window && rapid.Bool().Draw(rt, "ask"):
 		lane := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(rt, "lane")
-		r.under = append(r.under, answer{epoch: r.b.epoch, lane: lane, began: r.now})
-		r.b = r.b.began()
+		r.under = append(r.under, Answer{Epoch: r.b.epoch, Lane: lane, Began: r.now})
+		r.b = r.b.Began()
 	case len(r.under) > 0:
 		r.answer(rt)
 	}
@@ -327,17 +310,17 @@ func (r *random) answer(rt *rapid.T) {
 	i := rapid.IntRange(0, len(r.under)-1).Draw(rt, "which")
 	a := r.under[i]
 	r.under = append(r.under[:i], r.under[i+1:]...)
-	a.said = rapid.SampledFrom([]outcomeClass{saidTrouble, saidTrouble, saidTrouble, saidWell, saidNothing}).Draw(rt, "says")
-	if a.said == saidTrouble {
-		r.troubled[a.lane] = true
+	a.Outcome = rapid.SampledFrom([]Outcome{Trouble, Trouble, Trouble, Well, Nothing}).Draw(rt, "says")
+	if a.Outcome == Trouble {
+		r.troubled[a.Lane] = true
 	}
 	before := r.b
-	r.b = r.b.ended(a, r.window, r.now, rapid.Float64Range(0, 0.999).Draw(rt, "random"))
-	if before.closed() && r.b.state == sluice.BreakerOpen {
+	r.b = r.b.Ended(a, r.window, r.now, rapid.Float64Range(0, 0.999).Draw(rt, "random"))
+	if before.Closed() && r.b.state == sluice.BreakerOpen {
 		require.GreaterOrEqual(rt, len(r.troubled), troubleLanes)
 		require.GreaterOrEqual(rt, r.now.Sub(r.began), troubleLasts)
 	}
-	if !before.closed() && r.b.closed() {
+	if !before.Closed() && r.b.Closed() {
 		r.troubled, r.began = map[string]bool{}, r.now
 	}
 }
@@ -359,7 +342,7 @@ func TestBreaker_KeepsItsBoundsForAnyAnswers(t *testing.T) { // issue 3, item 3
 
 func (d *drill) check(rt *rapid.T) {
 	switch {
-	case d.b.closed():
+	case d.b.Closed():
 		require.LessOrEqual(rt, d.b.under, d.window)
 	case d.b.state == sluice.BreakerOpen:
 		require.LessOrEqual(rt, d.b.under, 1)
@@ -372,61 +355,14 @@ func (d *drill) check(rt *rapid.T) {
 }
 
 // recovers checks that an endpoint that is well again soon gets everything.
-func (d *drill) recovers(rt *rapid.T, under []answer) {
+func (d *drill) recovers(rt *rapid.T, under []Answer) {
 	for _, a := range under {
-		a.said = saidNothing
-		d.b = d.b.ended(a, d.window, d.now, 0.5)
+		a.Outcome = Nothing
+		d.b = d.b.Ended(a, d.window, d.now, 0.5)
 	}
 	d.pass(2 * longestPause)
 	for range 9 {
 		d.round()
 	}
-	require.True(rt, d.b.closed())
-}
-
-func TestBook_ProbesALiveHeadOrTheLongestDue(t *testing.T) { // issue 3, item 3
-	t.Parallel()
-	now := time.Now()
-	b := newLaneTable(8)
-	for i, key := range []string{"long", "short", "later"} {
-		b.load(model.ParkedEntry{Parked: sluice.Parked{
-			Lane: key, FromSeq: uint64(i + 1), Attempts: 1, NextAt: now.Add(time.Duration(i-2) * time.Minute),
-		}}, 0, now.Add(-time.Hour))
-	}
-	b.arrive("live", deliveryAt(9))
-	_, ok := b.next(now, passNone)
-	require.False(t, ok)
-	for _, want := range []string{"live", "long", "short", "later"} {
-		probe, ok := b.next(now, passProbe)
-		require.True(t, ok)
-		require.Equal(t, want, probe.lane.key)
-		if probe.kind == taskResume {
-			probe.park.NextAt = now
-			b.resumed(probe.lane, probe.park)
-		} else {
-			defer b.unblock(probe.lane)
-		}
-	}
-}
-
-func TestBook_DeletesRecordsWhileSendingIsHeld(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	b := newLaneTable(8)
-	b.load(model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 5}}, 4, now)
-	chore, ok := b.next(now, passNone)
-	require.True(t, ok)
-	require.Equal(t, taskUnpark, chore.kind)
-}
-
-func TestBudget_BothRatesHold(t *testing.T) { // issue 3, item 4
-	t.Parallel()
-	require.Empty(t, limitsOf(sluice.Rate{}))
-	both := limitsOf(sluice.Rate{PerSecond: 100, PerMinute: 600})
-	require.Len(t, both, 2)
-	require.InDelta(t, 100, float64(both[0].Limit()), 1e-9)
-	require.Equal(t, 2, both[0].Burst())
-	require.InDelta(t, 10, float64(both[1].Limit()), 1e-9)
-	require.Equal(t, 12, both[1].Burst())
-	require.Equal(t, 1, limitsOf(sluice.Rate{PerMinute: 2})[0].Burst())
+	require.True(rt, d.b.Closed())
 }
