@@ -7,6 +7,22 @@
 // permits, without I/O and without a clock. The runner passes the tasks to workers that all runners
 // share, and enters their results.
 //
+// The parts of a runner:
+//
+//	dispatcher    what is sent next: lanes, breaker, limits, permits
+//	scope         what it delivers: the live deliveries, or a replay
+//	intake        the source of deliveries, and its end when nothing comes
+//	past          what was settled or parked before
+//	evaluator     the filter and its verdicts (verdict.go)
+//	executor      tasks and their results (workers.go)
+//	egress        the way to the endpoint: gate, sender, lost access
+//	lookout       scans for events that left the log
+//	healthRecord  the stored health
+//	gaugeBoard    gauges for other goroutines (gauges.go)
+//	mailbox       what other goroutines ask
+//
+// The states of a lane:
+//
 //	         arrive              2xx, recorded
 //	(none) ─────────► live ──────────────────────► (none)
 //	                   │  ▲
