@@ -73,14 +73,20 @@ test('figures of the console', { timeout: (minutes + 20) * 60_000 }, async (t) =
   }
   say(`deliveries per second at 5,000 published, medians of 5: ${median(alone).toFixed(0)} alone, ${median(open).toFixed(0)} with 20 consoles open: ${(median(open) / median(alone)).toFixed(3)}`)
 
-  await pause(5000)
-  const idle = await over(pid, 20)
-  const stop = new AbortController()
-  const visits = Array.from({ length: 20 }, () => visit(server, stop))
-  const busy = await over(pid, 20)
-  stop.abort()
-  await Promise.all(visits)
-  say(`processor of the server: ${(100 * idle).toFixed(1)} % of a core without pages, ${(100 * (busy - idle) / 20).toFixed(2)} % for each of 20 open overviews`)
+  const cost = async () => {
+    await pause(5000)
+    const shares = []
+    for (const n of [0, 1, 20]) {
+      const stop = new AbortController()
+      const visits = Array.from({ length: n }, () => visit(server, stop))
+      shares.push(100 * await over(pid, 20))
+      stop.abort()
+      await Promise.all(visits)
+    }
+    const [idle, one, twenty] = shares
+    return `${idle.toFixed(1)} % of a core without pages, ${(one - idle).toFixed(2)} % for one open overview, ${((twenty - idle) / 20).toFixed(2)} % for each of 20`
+  }
+  say(`processor of the server: ${await cost()}`)
 
   const tab = await (await startBrowser(t))(server)
   const paints = []
@@ -124,6 +130,12 @@ test('figures of the console', { timeout: (minutes + 20) * 60_000 }, async (t) =
   }
   say(`heap of the page in MiB, each minute, at 1,000 attempts a second with 100,000 kept: ${heaps.join(' ')}`)
   say(`memory of the server in MiB, each minute: ${resident.join(' ')}`)
+  await tab.close()
+
+  for (let i = 0; i < 9900; i += 900) {
+    await make('POST', '/v1/subscriptions/batch', Array.from({ length: 900 }, (_, k) => ({ id: `many-${i + k}`, namespace: 'default', pattern: `/many/${i + k}`, endpoint: { url: `${endpoint}/200` } })))
+  }
+  say(`processor of the server with 9,900 more active subscriptions: ${await cost()}`)
 })
 
 /** The share of a core that a process takes over so many seconds. */
