@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/config"
-	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/backup"
+	"github.com/sluice-io/sluice/internal/bootstrap"
 )
 
 // storeFlags select the store of a command that runs while no server serves the store.
@@ -44,8 +44,8 @@ func (f storeFlags) options(s *terminal.Session, what string) (backup.Options, *
 	}}, bar
 }
 
-func (f storeFlags) with() app.Options {
-	return app.Options{Log: slog.New(slog.DiscardHandler), Version: terminal.Version()}
+func (f storeFlags) with() bootstrap.Options {
+	return bootstrap.Options{Log: slog.New(slog.DiscardHandler), Version: terminal.Version()}
 }
 
 // backupCmd writes a backup.
@@ -72,7 +72,7 @@ func (c *backupCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if !c.WithoutKeys {
 		opts.Keys = datadir.Kept()
 	}
-	m, err := app.Backup(ctx, cfg, c.Dir, opts, c.with())
+	m, err := bootstrap.Backup(ctx, cfg, c.Dir, opts, c.with())
 	bar.Close()
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
@@ -100,7 +100,7 @@ func (c *restoreCmd) Run(ctx context.Context, s *terminal.Session) error {
 		return err
 	}
 	opts, bar := c.options(s, "restoring")
-	m, err := app.Restore(ctx, cfg, c.Dir, opts, c.with())
+	m, err := bootstrap.Restore(ctx, cfg, c.Dir, opts, c.with())
 	bar.Close()
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)

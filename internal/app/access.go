@@ -27,17 +27,17 @@ func (s *server) openAccess(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tickets, err := s.store.Keys().For(ctx, sluice.UseFeed)
+	tickets, err := s.Store.Keys().For(ctx, sluice.UseFeed)
 	if err != nil {
 		return err
 	}
 	s.ticketKeys.Set(tickets)
-	stored := records.NewAccess(s.store, s.memory.OfBucket(streams.Access))
+	stored := records.NewAccess(s.Store, s.memory.OfBucket(streams.Access))
 	s.authority = grants.New(grants.Deps{
-		Records: stored, Index: s.index, Ledger: s.ledger, Keys: records.TokenKeys(s.store), Now: time.Now, Tickets: s.ticketKeys.All,
-		Links: records.NewPortalLinks(s.store),
+		Records: stored, Index: s.index, Ledger: s.ledger, Keys: records.TokenKeys(s.Store), Now: time.Now, Tickets: s.ticketKeys.All,
+		Links: records.NewPortalLinks(s.Store),
 	})
-	presence := grants.NewPresence(id, stored, s.index, s.store.Options().LeaseTTL, s.opts.Log)
+	presence := grants.NewPresence(id, stored, s.index, s.Store.Options().LeaseTTL, s.opts.Log)
 	s.grants = grants.Replica{
 		Presence: presence, Records: stored, Log: s.opts.Log,
 		Follower: &grants.Follower{Index: s.index, Presence: presence, Revoker: s.registry, Forget: stored, Now: time.Now, Log: s.opts.Log},

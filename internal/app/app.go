@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/bootstrap"
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/httpserver"
 	"github.com/sluice-io/sluice/internal/otlp"
@@ -17,12 +18,6 @@ import (
 )
 
 const (
-	readyLimit = 60 * time.Second // for the embedded NATS to start, and for reading the initial state
-
-	// Backoff between attempts of a start-up step while an external NATS does not respond; doubled
-	// each time.
-	startAgain, startAgainMost = 100 * time.Millisecond, 5 * time.Second
-
 	readyEvery    = 2 * time.Millisecond
 	readyPatience = 10 * time.Second // after which the server reports that it is ready, even if permissions have not loaded
 )
@@ -57,8 +52,11 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &server{data: newData(ctx, cfg, opts), otlp: sends}
-	ctx = s.deadline.Context(ctx)
+	s := &server{
+		Base: bootstrap.New(ctx, cfg, bootstrap.Options{Log: opts.Log, Version: opts.Version, LeaseTTL: opts.LeaseTTL}),
+		cfg:  cfg, opts: opts, otlp: sends,
+	}
+	ctx = s.Deadline.Context(ctx)
 	if s.web, err = httpserver.Listen(ctx, cfg.HTTP, opts.Log); err != nil {
 		return errors.Join(err, s.close(context.WithoutCancel(ctx)))
 	}

@@ -45,7 +45,7 @@ func (s *server) openFeeds(context.Context) error {
 // openLater constructs the engine of scheduled events.
 func (s *server) openLater(context.Context) error {
 	s.perform = &action.Revocable{Performer: action.New(action.Deps{
-		Log: records.ActionLog{Log: s.log, Store: s.store}, Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.log}), Access: s.index, Now: time.Now,
+		Log: records.ActionLog{Log: s.log, Store: s.Store}, Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.log}), Access: s.index, Now: time.Now,
 	})}
 	s.later = delayed.New(delayed.Deps{Records: s.log.Scheduled(), Lists: s.log.Scheduled(), Log: s.log, Deps: s.scheduling()}, s.schedules(s.cfg.Limits.ScheduledPerNamespace))
 	return nil
@@ -53,7 +53,7 @@ func (s *server) openLater(context.Context) error {
 
 // openAppointments constructs the appointment engine.
 func (s *server) openAppointments(context.Context) error {
-	stored := records.NewAppointments(s.store)
+	stored := records.NewAppointments(s.Store)
 	s.appointments = appointment.New(appointment.Deps{Records: stored, Lists: stored, Deps: s.scheduling()}, s.schedules(s.cfg.Limits.AppointmentsPerNamespace))
 	s.metrics.WatchDue(map[string]func() map[string]int{"event": s.later.Waiting, "appointment": s.appointments.Waiting})
 	return nil
@@ -71,7 +71,7 @@ func (s *server) schedules(most int) schedule.Options {
 
 // openWatches constructs the watch engine and the watch keeper.
 func (s *server) openWatches(context.Context) error {
-	log, stored := records.NewWatchLog(s.log), records.NewWatches(s.store)
+	log, stored := records.NewWatchLog(s.log), records.NewWatches(s.Store)
 	perform := action.New(action.Deps{Ingest: s.ingest(loopguard.Reactions{Guard: s.causes}, action.Cancellable{Publisher: s.log}), Access: s.index, Now: time.Now})
 	s.watches = watch.New(watch.Deps{
 		Definitions: stored, Records: stored.Progress, Log: log, Gate: authz.WatchGate{Index: s.index, Now: time.Now},
@@ -111,8 +111,8 @@ func (s *server) openMirrors(context.Context) error {
 		Log: records.EventLog{Log: s.log, Lost: s.memory.Gaps},
 	}
 	s.mirrors = mirror.New(mirror.Deps{
-		Definitions: records.NewMirrors(s.store), Credentials: records.NewCredentials(s.store), Trusts: records.NewTrusts(s.store),
-		Identity: identity{s.keyService(), s.publicURL}, Copies: mirrorstore.New(s.store, s.cfg.Mirrors.Tombstones.Std()),
+		Definitions: records.NewMirrors(s.Store), Credentials: records.NewCredentials(s.Store), Trusts: records.NewTrusts(s.Store),
+		Identity: identity{s.keyService(), s.publicURL}, Copies: mirrorstore.New(s.Store, s.cfg.Mirrors.Tombstones.Std()),
 		Sources: s.mirrorSources, Namespaces: records.MirrorNamespaces{Index: s.index, Log: s.log}, Gate: records.MirrorGate{Index: s.index},
 		Teller: records.Teller{Log: s.log}, Ledger: s.ledger, Owns: s.owns.Part(),
 	}, mirror.Options{Workers: s.cfg.Mirrors.Workers, Most: s.cfg.Mirrors.PerNamespace, Log: s.opts.Log, Observe: s.metrics})
@@ -127,9 +127,9 @@ func (s *server) openMirrors(context.Context) error {
 // openKnowledge constructs the engine of enrichment.
 func (s *server) openKnowledge(context.Context) error {
 	s.knowledge = knowledge.New(knowledge.Deps{
-		Definitions: records.NewEnrichments(s.store), Records: knowledgestore.New(s.store),
+		Definitions: records.NewEnrichments(s.Store), Records: knowledgestore.New(s.Store),
 		Log:     records.KnowledgeLog{EventLog: records.EventLog{Log: s.log, Lost: s.memory.Gaps}},
-		Mirrors: records.KnowledgeMirrors{Mirrors: records.NewMirrors(s.store), Copies: mirrorstore.New(s.store, s.cfg.Mirrors.Tombstones.Std())},
+		Mirrors: records.KnowledgeMirrors{Mirrors: records.NewMirrors(s.Store), Copies: mirrorstore.New(s.Store, s.cfg.Mirrors.Tombstones.Std())},
 		Access:  s.index, Keys: &s.wakeKeys, Ledger: s.ledger, Owns: s.owns.Part(),
 	}, knowledge.Options{Memory: s.cfg.Limits.KnowledgeMemory, Log: s.opts.Log})
 	s.metrics.WatchKnowledge(s.knowledge.Gauges)
@@ -159,7 +159,7 @@ func (s *server) published(to ingest.Publisher) ingest.Publisher {
 // namespaces returns the service of namespaces.
 func (s *server) namespaces() namespace.Service {
 	return namespace.Service{
-		Store: s.store.Namespaces(), Scheduled: s.log.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs, Mirrors: s.mirrors.Keeper(), Enrichment: s.knowledge,
+		Store: s.Store.Namespaces(), Scheduled: s.log.Scheduled(), Subscriptions: s.registry, StreamSubs: s.streamSubs, Mirrors: s.mirrors.Keeper(), Enrichment: s.knowledge,
 		Authority: s.authority, Ledger: s.ledger, Announce: s.announce, Quotas: s.quotas, Catalogue: s.catalogue,
 	}
 }

@@ -29,7 +29,7 @@ type watching struct {
 // and the book of their problems.
 func (s *server) openWatching() {
 	s.rollups = rollup.New(rollup.Deps{
-		Store: records.NewRollups(s.store), Process: rand.Text(), Now: time.Now, Log: s.opts.Log,
+		Store: records.NewRollups(s.Store), Process: rand.Text(), Now: time.Now, Log: s.opts.Log,
 		Gauges:  func() []model.DeliveryGauges { return s.engine.Gauges() },
 		Replays: func() []model.ReplayGauges { return s.engine.ReplayGauges() },
 		Wakes:   func() []model.WakeGauges { return s.wakes.Gauges() },
@@ -38,10 +38,10 @@ func (s *server) openWatching() {
 		},
 	})
 	s.health = health.New(health.Deps{
-		Store: s.deliveries, Subscriptions: s.store.Subscriptions().List, Hour: s.rollups.Hour, Minutes: s.rollups.Minutes, Series: s.rollups.Series, Replicas: s.rollups.Replicas, Now: time.Now,
+		Store: s.deliveries, Subscriptions: s.Store.Subscriptions().List, Hour: s.rollups.Hour, Minutes: s.rollups.Minutes, Series: s.rollups.Series, Replicas: s.rollups.Replicas, Now: time.Now,
 	})
 	s.problems = problem.New(problem.Deps{
-		Store: records.NewProblems(s.store), Ledger: s.ledger, Owns: s.owns.Part().Owns, Lease: model.LeaseKey, Stands: s.stands, Situations: s.situations,
+		Store: records.NewProblems(s.Store), Ledger: s.ledger, Owns: s.owns.Part().Owns, Lease: model.LeaseKey, Stands: s.stands, Situations: s.situations,
 		Now: time.Now, Log: s.opts.Log,
 	})
 }

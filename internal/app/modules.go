@@ -32,14 +32,14 @@ func (s *server) openModules(context.Context) error {
 	if err != nil {
 		return err
 	}
-	approvals := records.NewModules(s.store)
+	approvals := records.NewModules(s.Store)
 	s.moduleService = host.NewService(host.Deps{
 		Approvals: approvals, Subscriptions: s.registry, Ledger: s.ledger, Teller: records.Teller{Log: s.log}, Now: time.Now,
 		Marks: moduleMarks{s.marks, s.producers()},
 	})
 	s.modules = host.New(host.Options{
 		Dirs: s.cfg.Modules.Dirs, Copies: filepath.Join(data, "modules"), User: as, Log: s.opts.Log, Render: s.sender, Changed: s.moduleService.Changed,
-		Publish: host.Ingested{Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.log}), Log: records.NewModuleLog(s.log, s.store), Now: time.Now},
+		Publish: host.Ingested{Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.log}), Log: records.NewModuleLog(s.log, s.Store), Now: time.Now},
 		Moved:   func() { s.divide() },
 		API:     host.API{URL: s.publicURL(), Keys: &s.wakeKeys, Replica: replica},
 	})
@@ -69,7 +69,7 @@ func userOf(name string) (*program.User, error) {
 
 // followModules applies the stored approvals of modules until ctx is done.
 func (s *server) followModules(ctx context.Context) error {
-	return records.NewModules(s.store).Watch(ctx, func(name string, a *host.Approval) { s.modules.Set(ctx, name, a) })
+	return records.NewModules(s.Store).Watch(ctx, func(name string, a *host.Approval) { s.modules.Set(ctx, name, a) })
 }
 
 // attemptSender returns the sender of attempts.
@@ -105,7 +105,7 @@ func (f markFollower) SetMark(is sluice.Unsafe, revision uint64) {
 // openLeases constructs the leases of this replica, which are divided again when the modules that
 // it can run change.
 func (s *server) openLeases(ctx context.Context) error {
-	leases, err := s.store.Leases(ctx, s.replica, s.modules.Ready)
+	leases, err := s.Store.Leases(ctx, s.replica, s.modules.Ready)
 	if err != nil {
 		return err
 	}

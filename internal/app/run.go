@@ -20,7 +20,7 @@ type component func(context.Context) error
 func (s *server) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(inner, s.deadline.Begin)()
+	defer context.AfterFunc(inner, s.Deadline.Begin)()
 	logging, endLog := context.WithCancel(shutdown.Lasting(ctx))
 	defer endLog()
 	var parts, log sync.WaitGroup
@@ -70,9 +70,9 @@ func (s *server) components() []component {
 		func(ctx context.Context) error { return s.streamSubsOwn.Run(ctx, s.streamSubs.Changed) },
 		func(ctx context.Context) error { return s.marks.Follow(ctx, markFollower{s.causes, s.moduleService}) },
 		func(ctx context.Context) error {
-			return records.FollowNamespaces(ctx, s.store, namespaces.Set, namespaces.Remove)
+			return records.FollowNamespaces(ctx, s.Store, namespaces.Set, namespaces.Remove)
 		},
-		func(ctx context.Context) error { return records.FollowTypes(ctx, s.store, s.catalogue) },
+		func(ctx context.Context) error { return records.FollowTypes(ctx, s.Store, s.catalogue) },
 		func(ctx context.Context) error { return s.web.Serve(ctx, s.api) },
 	}
 }
@@ -90,7 +90,7 @@ func (s *server) optional() (all []component) {
 	}
 	if !s.opts.Silent {
 		orphans := sysevent.Orphans{
-			Announcer: s.announce, Subscriptions: s.store.Subscriptions(), Find: s.catalogue.Orphans, State: s.log.State, Log: s.opts.Log,
+			Announcer: s.announce, Subscriptions: s.Store.Subscriptions(), Find: s.catalogue.Orphans, State: s.log.State, Log: s.opts.Log,
 		}
 		all = append(all, orphans.Run)
 	}
@@ -99,7 +99,7 @@ func (s *server) optional() (all []component) {
 
 // await waits for components until the shutdown deadline.
 func (s *server) await(parts *sync.WaitGroup) {
-	_ = s.deadline.Do("components of the server", func() error {
+	_ = s.Deadline.Do("components of the server", func() error {
 		parts.Wait()
 		return nil
 	})
@@ -108,15 +108,15 @@ func (s *server) await(parts *sync.WaitGroup) {
 // close stops the components, at the latest at the shutdown deadline, and returns an error that
 // lists unfinished work.
 func (s *server) close(ctx context.Context) error {
-	s.deadline.Begin()
+	s.Deadline.Begin()
 	if s.modules != nil {
-		s.modules.Close(s.deadline.Closing()) //nolint:contextcheck // ctx has no end; this is the end of the shutdown
+		s.modules.Close(s.Deadline.Closing()) //nolint:contextcheck // ctx has no end; this is the end of the shutdown
 	}
 	if s.sender != nil {
 		s.sender.Close()
 	}
-	s.otlp.Close(s.deadline.Closing()) //nolint:contextcheck // ctx has no end; this is the end of the shutdown
-	return s.data.close(ctx)
+	s.otlp.Close(s.Deadline.Closing()) //nolint:contextcheck // ctx has no end; this is the end of the shutdown
+	return s.Close(ctx)
 }
 
 // tell publishes that the server has started or is stopping.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/bootstrap"
 	"github.com/sluice-io/sluice/internal/bundle/staging"
 	"github.com/sluice-io/sluice/internal/capacity"
 	"github.com/sluice-io/sluice/internal/catalogue"
@@ -62,7 +63,7 @@ import (
 
 // server holds the components of a server. open constructs them, close stops them in reverse.
 type server struct {
-	data
+	*bootstrap.Base
 	storage
 	shared
 	watching
@@ -70,6 +71,8 @@ type server struct {
 	access
 	engines
 
+	cfg  config.Config
+	opts Options
 	web  *httpserver.Server
 	api  http.Handler
 	otlp *otlp.Exporter
@@ -150,38 +153,37 @@ func (s *server) forget(context.Context) error {
 }
 
 func (s *server) openStore(ctx context.Context) (err error) {
-	n, opts := s.cfg.NATS, s.storeOptions()
+	n := s.cfg.NATS
 	sealed, err := keyfile.Open(s.cfg)
 	if err != nil {
 		return err
 	}
-	opts.Sealer, opts.Sealed = sealed.Ring, records.SealedBuckets()
-	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
+	if err := s.Connect(ctx, sealed.Ring, records.SealedBuckets()); err != nil {
 		return err
 	}
-	s.log = eventlog.New(ctx, s.store)
-	s.deliveries = deliverystore.New(s.store, s.log)
-	s.memory = integrity.New(s.cfg.Data, s.store, s.deliveries.Had, s.opts.Log)
+	s.log = eventlog.New(ctx, s.Store)
+	s.deliveries = deliverystore.New(s.Store, s.log)
+	s.memory = integrity.New(s.cfg.Data, s.Store, s.deliveries.Had, s.opts.Log)
 	s.verification = integrity.NewVerification(s.memory)
 	if err := s.memory.Examine(ctx); err != nil {
 		return err
 	}
 	s.warnOfNeighbours(ctx)
-	if err := s.patiently(ctx, s.store.Provision); err != nil {
+	if err := s.Patiently(ctx, s.Store.Provision); err != nil {
 		return sealed.Explain(err)
 	}
 	if n.Trusts() {
-		if err := s.patiently(ctx, s.openTrusted); err != nil {
+		if err := s.Patiently(ctx, s.openTrusted); err != nil {
 			return err
 		}
 	}
-	if s.nats != nil && !n.Guarded() && n.Listen != "none" {
-		if s.inspect, err = eventlog.OpenInspections(ctx, s.store); err != nil {
+	if s.NATS != nil && !n.Guarded() && n.Listen != "none" {
+		if s.inspect, err = eventlog.OpenInspections(ctx, s.Store); err != nil {
 			return err
 		}
 	}
 	s.catalogue = catalogue.New()
-	if err := s.patiently(ctx, func(ctx context.Context) error { return records.LoadCatalogue(ctx, s.store, s.catalogue) }); err != nil {
+	if err := s.Patiently(ctx, func(ctx context.Context) error { return records.LoadCatalogue(ctx, s.Store, s.catalogue) }); err != nil {
 		return err
 	}
 	s.attempts, err = s.deliveries.AttemptLog()
@@ -195,28 +197,28 @@ func (s *server) openTrusted(ctx context.Context) (err error) {
 
 // openRoom constructs the components that keep the store within its capacity and report its state.
 func (s *server) openRoom(context.Context) error {
-	opts := capacity.Options{Store: s.store, Log: s.opts.Log}
-	if s.nats != nil {
-		opts.Usage, opts.Disk = capacity.UsageOf(s.nats), s.nats
+	opts := capacity.Options{Store: s.Store, Log: s.opts.Log}
+	if s.NATS != nil {
+		opts.Usage, opts.Disk = capacity.UsageOf(s.NATS), s.NATS
 	} else {
-		opts.Usage, opts.Refuses = capacity.UsageWithin(s.cfg.NATS.MaxStore, s.store.Storage), s.store.RefusesAll
+		opts.Usage, opts.Refuses = capacity.UsageWithin(s.cfg.NATS.MaxStore, s.Store.Storage), s.Store.RefusesAll
 	}
 	s.room, s.index = capacity.New(opts), authz.NewIndex()
-	s.status = status.Status{Usage: opts.Usage, Room: s.room, Memory: s.memory, Verification: s.verification, Store: s.store, Access: s.index}
+	s.status = status.Status{Usage: opts.Usage, Room: s.room, Memory: s.memory, Verification: s.verification, Store: s.Store, Access: s.index}
 	return nil
 }
 
 // openReports connects the reporter of damage, and disables the subscriptions that damage affects.
 func (s *server) openReports(ctx context.Context) error {
 	reporter := integrity.Reporter{
-		Memory: s.memory, Store: s.store, Letters: s.attempts, Ledger: s.ledger, Announce: s.announce, Registry: s.registry, Observe: s.metrics, Log: s.opts.Log,
+		Memory: s.memory, Store: s.Store, Letters: s.attempts, Ledger: s.ledger, Announce: s.announce, Registry: s.registry, Observe: s.metrics, Log: s.opts.Log,
 	}
 	s.memory.Found, s.memory.Missed = reporter.Found, reporter.Missed
 	return reporter.Hold(ctx)
 }
 
 func (s *server) openSender(ctx context.Context) error {
-	keys, err := s.store.Keys().For(ctx, sluice.UseWebhook)
+	keys, err := s.Store.Keys().For(ctx, sluice.UseWebhook)
 	if err != nil {
 		return err
 	}
@@ -236,7 +238,7 @@ func (s *server) openSender(ctx context.Context) error {
 }
 
 func (s *server) openRegistry(ctx context.Context) error {
-	if _, err := s.store.LettersConsumer(ctx); err != nil {
+	if _, err := s.Store.LettersConsumer(ctx); err != nil {
 		return err
 	}
 	scraping := shutdown.Lasting(ctx)
@@ -244,14 +246,14 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.metrics.Built(s.version())
 	s.otlp.Gather(s.metrics.Producer())
 	s.metrics.WatchConnections(s.web.Connections)
-	s.metrics.WatchNATS(scraping, s.store.Gauges)
-	s.metrics.WatchLogs(scraping, s.store.Namespaces().List)
+	s.metrics.WatchNATS(scraping, s.Store.Gauges)
+	s.metrics.WatchLogs(scraping, s.Store.Namespaces().List)
 	s.metrics.WatchStorage(scraping, s.status.Storage)
 	s.quotas = quota.NewQuotas()
-	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
-	s.marks = records.NewMarks(s.store, s.ledger)
+	s.ledger = ledger.New(s.Store.Ledger(), s.opts.Log)
+	s.marks = records.NewMarks(s.Store, s.ledger)
 	s.announce = sysevent.New(s.log, sysevent.Options{
-		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Outbox(), Namespaces: s.store.Namespaces(), Letters: records.Letters{Store: s.deliveries, Stored: s.store.Subscriptions()}, Known: records.Known(s.store, s.log), Marks: s.marks.All,
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.Store.Outbox(), Namespaces: s.Store.Namespaces(), Letters: records.Letters{Store: s.deliveries, Stored: s.Store.Subscriptions()}, Known: records.Known(s.Store, s.log), Marks: s.marks.All,
 	})
 	s.counts = quota.NewCounts(quota.Most{
 		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.index.AnswersNow,
@@ -265,7 +267,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
 	shares := fanout.Above(s.cfg.Webhooks.SharedAbove, s.cfg.NATS.Replicas > 1, s.counts.Of)
 	s.arrivals = fanout.New(fanout.Deps{
-		Log: eventlog.Shared{Log: s.log}, Records: s.deliveries.Positions(), Shares: shares, Filters: s.store.Names().PushFilters, Slog: s.opts.Log,
+		Log: eventlog.Shared{Log: s.log}, Records: s.deliveries.Positions(), Shares: shares, Filters: s.Store.Names().PushFilters, Slog: s.opts.Log,
 	})
 	if s.cfg.Webhooks.SharedAbove >= 0 {
 		s.deliveries.Share(deliverystore.Sharing{
@@ -274,8 +276,8 @@ func (s *server) openRegistry(ctx context.Context) error {
 	}
 	s.applied, s.woken = records.NewApplied(), records.NewApplied()
 	s.registry = subscription.New(subscription.Deps{
-		Subscriptions: s.store.Subscriptions(),
-		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
+		Subscriptions: s.Store.Subscriptions(),
+		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.Store, streams.Reservations),
 		Logs:          s.log,
 		Endpoints:     s.limits,
 		Consumers:     records.Consumers{Store: s.deliveries, Forget: func(ctx context.Context, sub *sluice.Subscription) error { return s.wakes.Forget(ctx, sub) }},
@@ -314,7 +316,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	if s.cfg.Webhooks.SharedAbove >= 0 {
 		arrivals, sources = records.Arrivals{Router: s.arrivals}, records.SharedSources{Router: s.arrivals, Own: sources}
 	}
-	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.grants.Follower.Know, Forget: s.metrics.Forget, Applied: s.applied}, s.owns.Part(), delivery.Deps{
+	s.engine = delivery.New(records.Subscriptions{Stored: s.Store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.grants.Follower.Know, Forget: s.metrics.Forget, Applied: s.applied}, s.owns.Part(), delivery.Deps{
 		Sources:   sources,
 		Arrivals:  arrivals,
 		Log:       s.attempts,
@@ -338,7 +340,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Observe: s.observed(), Log: s.opts.Log, Replays: records.Replays{Stored: s.deliveries.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 		MaxPrograms: s.cfg.Modules.MaxInFlight,
 	})
-	s.memory.Remade = map[string]func(context.Context){s.store.Names().BucketStream(streams.Lanes): func(ctx context.Context) {
+	s.memory.Remade = map[string]func(context.Context){s.Store.Names().BucketStream(streams.Lanes): func(ctx context.Context) {
 		s.arrivals.Restore()
 		s.engine.SaveLanes(ctx)
 	}}
@@ -374,10 +376,10 @@ func (s *server) openAPI(context.Context) error {
 		Publishing: httpapi.Publishing{
 			Ingest:     s.ingest(s.causes, eventlog.Exact{Log: s.log, Shows: host.MayKnow(s.index.MayKnow)}),
 			Catalogue:  s.catalogue,
-			EventTypes: catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.log, s.ledger),
-			NATS:       httpapi.NATS{Prefix: s.cfg.NATS.Prefix, Subject: s.store.Names().EventsPrefix()},
+			EventTypes: catalogue.NewKeeper(s.catalogue, s.Store.EventTypes(), s.log, s.ledger),
+			NATS:       httpapi.NATS{Prefix: s.cfg.NATS.Prefix, Subject: s.Store.Names().EventsPrefix()},
 		},
-		Admin:      admin.Options{Audit: s.store.Ledger(), Keys: s.keyService(), JWKS: s.keyService().KeySet(""), Producers: s.producers(), Settings: settings},
+		Admin:      admin.Options{Audit: s.Store.Ledger(), Keys: s.keyService(), JWKS: s.keyService().KeySet(""), Producers: s.producers(), Settings: settings},
 		Delivering: s.delivering(),
 		Store:      s.storeState(),
 		Network:    s.network(proxies),
@@ -389,7 +391,7 @@ func (s *server) openAPI(context.Context) error {
 		Schedules:  schedules.Options{Scheduled: s.later, Appointments: appointment.NewSerial(s.appointments)},
 		Watches:    s.watchKeeper,
 		Streams:    s.streams(),
-		Answers:    s.store.Answers(),
+		Answers:    s.Store.Answers(),
 		Wakes:      s.wakes,
 		Mirrors: mirrors.Options{
 			Mirrors: records.GatedMirrors{Keeper: s.mirrors.Keeper(), MirrorGate: records.MirrorGate{Index: s.index}}, Staging: s.staging,
@@ -420,7 +422,7 @@ func (s *server) storeState() httpapi.Store {
 }
 
 func (s *server) keyService() keyring.Service {
-	return keyring.Service{Store: s.store, Ledger: s.ledger, Log: s.opts.Log}
+	return keyring.Service{Store: s.Store, Ledger: s.ledger, Log: s.opts.Log}
 }
 
 // publicURL returns the public URL of the API.
@@ -432,8 +434,8 @@ func (s *server) version() string { return cmp.Or(s.opts.Version, "dev") }
 
 func (s *server) addresses() datadir.Addresses {
 	a := datadir.Addresses{HTTP: s.web.URL(), NATS: withoutLogin(s.cfg.NATS.URL), Prefix: s.cfg.NATS.Prefix, Domain: s.cfg.NATS.Domain}
-	if s.nats != nil {
-		a.NATS = s.nats.ClientURL()
+	if s.NATS != nil {
+		a.NATS = s.NATS.ClientURL()
 	}
 	return a
 }

@@ -15,15 +15,15 @@ import (
 
 // openWakes constructs the wake engine, which also handles callbacks.
 func (s *server) openWakes(ctx context.Context) error {
-	keys, err := s.store.Keys().For(ctx, sluice.UseWake)
+	keys, err := s.Store.Keys().For(ctx, sluice.UseWake)
 	if err != nil {
 		return err
 	}
 	s.wakeKeys.Set(keys)
 	s.wakes = wake.New(wake.Deps{
-		Watch:    records.WakeWatcher{Subscriptions: s.store.Subscriptions(), Applied: s.woken},
+		Watch:    records.WakeWatcher{Subscriptions: s.Store.Subscriptions(), Applied: s.woken},
 		Owns:     s.owns.Part(),
-		Records:  records.NewWakes(s.store),
+		Records:  records.NewWakes(s.Store),
 		Streams:  tails.Wakes{Log: s.log, Engine: s.durable, Index: s.index},
 		Sources:  records.WakeSources{Store: s.deliveries},
 		Poster:   notify.Wakes{Sender: s.sender},
@@ -43,7 +43,7 @@ func (s *server) openStreamSubs() {
 	s.streamSubsOwn = s.owns.Part()
 	s.notices = notify.Streams{Endpoints: s.limits, Sender: s.sender, Keys: &s.keys}
 	s.streamSubs = streamsub.New(streamsub.Deps{
-		Records: records.NewStreamSubscriptions(s.store, s.counts, s.counted[1]),
+		Records: records.NewStreamSubscriptions(s.Store, s.counts, s.counted[1]),
 		Logs:    s.log,
 		Streams: tails.Subscriptions{Engine: s.durable, Index: s.index},
 		Post:    s.notices,

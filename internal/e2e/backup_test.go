@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/backup"
+	"github.com/sluice-io/sluice/internal/bootstrap"
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -34,17 +35,19 @@ func offline(t *testing.T, dir, url string) config.Config {
 func backUp(t *testing.T, cfg config.Config) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "backup")
-	m, err := app.Backup(t.Context(), cfg, dir, backup.Options{Keys: datadir.Kept()}, quiet())
+	m, err := bootstrap.Backup(t.Context(), cfg, dir, backup.Options{Keys: datadir.Kept()}, quiet())
 	require.NoError(t, err)
 	require.NotEmpty(t, m.Streams)
 	return dir
 }
 
-func quiet() app.Options { return app.Options{Version: "test", Log: slog.New(slog.DiscardHandler)} }
+func quiet() bootstrap.Options {
+	return bootstrap.Options{Version: "test", Log: slog.New(slog.DiscardHandler)}
+}
 
 func restore(t *testing.T, dir string, cfg config.Config) error {
 	t.Helper()
-	_, err := app.Restore(t.Context(), cfg, dir, backup.Options{}, quiet())
+	_, err := bootstrap.Restore(t.Context(), cfg, dir, backup.Options{}, quiet())
 	return err
 }
 
@@ -112,22 +115,22 @@ func TestBackup_RefusesADirectoryInUse(t *testing.T) {
 	t.Parallel()
 	nats := natstest.Listening(t).ClientURL()
 	s := start(t, t.TempDir(), onURL(nats))
-	_, err := app.Backup(t.Context(), offline(t, t.TempDir(), nats), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
+	_, err := bootstrap.Backup(t.Context(), offline(t, t.TempDir(), nats), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
 	require.ErrorContains(t, err, "stop them first")
 	s.stop(t)
 
 	embedded := t.TempDir()
 	s = start(t, embedded, nil)
-	_, err = app.Backup(t.Context(), offline(t, embedded, ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
+	_, err = bootstrap.Backup(t.Context(), offline(t, embedded, ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
 	require.ErrorContains(t, err, "used by another process")
 	s.stop(t)
 
 	saved := backUp(t, offline(t, embedded, ""))
 	require.ErrorContains(t, restore(t, saved, offline(t, embedded, "")), "restore into an empty one")
 	require.ErrorContains(t, restore(t, saved, offline(t, t.TempDir(), nats)), "restore into an empty one")
-	_, err = app.Backup(t.Context(), offline(t, embedded, ""), saved, backup.Options{}, quiet())
+	_, err = bootstrap.Backup(t.Context(), offline(t, embedded, ""), saved, backup.Options{}, quiet())
 	require.ErrorContains(t, err, "is not empty")
-	_, err = app.Backup(t.Context(), offline(t, t.TempDir(), ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
+	_, err = bootstrap.Backup(t.Context(), offline(t, t.TempDir(), ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
 	require.ErrorContains(t, err, "is empty: nothing to back up")
 }
 
@@ -183,12 +186,12 @@ func TestBackup_KeepsKeysPrivate(t *testing.T) {
 		return nil
 	}))
 	bare := filepath.Join(t.TempDir(), "bare")
-	m, err := app.Backup(t.Context(), offline(t, from, ""), bare, backup.Options{}, quiet())
+	m, err := bootstrap.Backup(t.Context(), offline(t, from, ""), bare, backup.Options{}, quiet())
 	require.NoError(t, err)
 	require.Empty(t, m.Keys)
 	to := t.TempDir()
 	require.NoError(t, restore(t, bare, offline(t, to, "")))
-	err = app.Run(t.Context(), offlineServer(t, to), quiet())
+	err = app.Run(t.Context(), offlineServer(t, to), app.Options{})
 	require.ErrorContains(t, err, "secrets", "without the key nothing is opened")
 }
 

@@ -1,4 +1,4 @@
-package app
+package bootstrap
 
 import (
 	"context"
@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/sluice-io/sluice/config"
@@ -20,16 +18,16 @@ import (
 )
 
 // startNATS runs the embedded server.
-func (d *data) startNATS(ctx context.Context) (err error) {
-	n := d.cfg.NATS
+func (b *Base) startNATS(ctx context.Context) (err error) {
+	n := b.cfg.NATS
 	opts := natsd.Options{
-		StoreDir: datadir.NATS(d.cfg.Data), Names: streams.Prefixed(n.Prefix), Sync: n.Sync, MaxStore: n.MaxStore, Log: d.opts.Log,
+		StoreDir: datadir.NATS(b.cfg.Data), Names: streams.Prefixed(n.Prefix), Sync: n.Sync, MaxStore: n.MaxStore, Log: b.opts.Log,
 		DontListen: n.Listen == "none", Operator: n.Operator, Accounts: n.AccountJWTs,
 	}
 	for _, u := range n.Users {
 		opts.Users = append(opts.Users, natsd.User(u))
 	}
-	if opts.Inspector, err = d.inspector(); err != nil {
+	if opts.Inspector, err = b.inspector(); err != nil {
 		return err
 	}
 	if !opts.DontListen {
@@ -42,15 +40,15 @@ func (d *data) startNATS(ctx context.Context) (err error) {
 			return fmt.Errorf("nats.listen: %w", err)
 		}
 	}
-	if opts.TLS, err = serverTLS(n.ServerTLS, d.opts.Log); err != nil {
+	if opts.TLS, err = serverTLS(n.ServerTLS, b.opts.Log); err != nil {
 		return fmt.Errorf("nats.server_tls: %w", err)
 	}
-	d.nats, err = natsd.Start(ctx, opts)
+	b.NATS, err = natsd.Start(ctx, opts)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return config.ListenError("nats.listen", n.Listen, "--nats-listen", err)
 	}
 	if err == nil && opts.Inspector != nil && opts.Inspector.NKey == "" {
-		d.opts.Log.WarnContext(ctx, "NATS requires no login: any client can publish events and read the store", slog.String("nats", d.nats.ClientURL()))
+		b.opts.Log.WarnContext(ctx, "NATS requires no login: any client can publish events and read the store", slog.String("nats", b.NATS.ClientURL()))
 	}
 	return err
 }
@@ -75,16 +73,16 @@ func serverTLS(c config.ServerTLS, log *slog.Logger) (*tls.Config, error) {
 
 // inspector returns the login for users and programs of this machine; nil if users are named or
 // there is no listener.
-func (d *data) inspector() (*natsd.Inspector, error) {
-	n := d.cfg.NATS
+func (b *Base) inspector() (*natsd.Inspector, error) {
+	n := b.cfg.NATS
 	if n.Guarded() || n.Listen == "none" {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	in := &natsd.Inspector{Trusted: n.TrustedSubjects}
-	if d.cfg.Dev || n.AllowAnonymous {
+	if b.cfg.Dev || n.AllowAnonymous {
 		return in, nil
 	}
-	seed, file, err := datadir.NATSLogin(d.cfg.Data, natsd.NewLogin)
+	seed, file, err := datadir.NATSLogin(b.cfg.Data, natsd.NewLogin)
 	if err != nil {
 		return nil, err
 	}
@@ -92,32 +90,4 @@ func (d *data) inspector() (*natsd.Inspector, error) {
 		return nil, fmt.Errorf("%s: %w; remove it to get a new one", file, err)
 	}
 	return in, nil
-}
-
-// withoutLogin returns the URLs of NATS servers without users, passwords and tokens.
-func withoutLogin(urls string) string {
-	var bare []string
-	for one := range strings.SplitSeq(urls, ",") {
-		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil {
-			continue // the settings were validated; an invalid URL is not shown
-		}
-		u.User = nil
-		bare = append(bare, u.String())
-	}
-	return strings.Join(bare, ",")
-}
-
-// warnOfNeighbours logs a warning if the store is empty although the account has data of another
-// Sluice, because the prefix may be a mistake.
-func (s *server) warnOfNeighbours(ctx context.Context) {
-	others, err := s.store.Neighbours(ctx)
-	if err != nil {
-		s.opts.Log.DebugContext(ctx, "other data in NATS is unknown", slog.Any("error", err))
-	}
-	if len(others) > 0 {
-		s.opts.Log.WarnContext(ctx, "NATS has data of Sluice under another prefix, and none under this one: this server begins with an empty store. "+
-			"Set nats.prefix to the other prefix, or move the data with sluice backup and sluice restore, if that is not intended",
-			slog.String("prefix", s.cfg.NATS.Prefix), slog.Any("others", others))
-	}
 }

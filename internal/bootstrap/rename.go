@@ -1,4 +1,4 @@
-package app
+package bootstrap
 
 import (
 	"context"
@@ -25,16 +25,16 @@ const renamedDir = "backup"
 // directory. That is the backup itself, or a renamed copy, which withPrefix removes afterwards.
 // NATS restores streams only under their old names, which another program may use, so the streams
 // are restored and renamed in a separate NATS server.
-func (d *data) withPrefix(ctx context.Context, m backup.Manifest, dir string, restore func(m backup.Manifest, dir string) error) (err error) {
-	if m.Prefix == d.cfg.NATS.Prefix {
+func (b *Base) withPrefix(ctx context.Context, m backup.Manifest, dir string, restore func(m backup.Manifest, dir string) error) (err error) {
+	if m.Prefix == b.cfg.NATS.Prefix {
 		return restore(m, dir)
 	}
-	scratch, err := os.MkdirTemp(d.cfg.Data, "restore-")
+	scratch, err := os.MkdirTemp(b.cfg.Data, "restore-")
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	renamed, err := d.rename(ctx, m, dir, scratch)
+	renamed, err := b.rename(ctx, m, dir, scratch)
 	if err != nil {
 		return err
 	}
@@ -43,13 +43,13 @@ func (d *data) withPrefix(ctx context.Context, m backup.Manifest, dir string, re
 
 // rename restores a backup into a NATS server in a scratch directory, renames its streams, and
 // makes a new backup of them.
-func (d *data) rename(ctx context.Context, m backup.Manifest, dir, scratch string) (_ backup.Manifest, err error) {
-	server, err := natsd.Start(ctx, natsd.Options{StoreDir: filepath.Join(scratch, "nats"), DontListen: true, Sync: scratchSync, Log: d.opts.Log})
+func (b *Base) rename(ctx context.Context, m backup.Manifest, dir, scratch string) (_ backup.Manifest, err error) {
+	server, err := natsd.Start(ctx, natsd.Options{StoreDir: filepath.Join(scratch, "nats"), DontListen: true, Sync: scratchSync, Log: b.opts.Log})
 	if err != nil {
 		return backup.Manifest{}, err
 	}
 	defer func() { err = errors.Join(err, server.Shutdown()) }()
-	store, err := natsstore.Connect(ctx, natsstore.Options{Conn: server, Names: streams.Prefixed(d.cfg.NATS.Prefix), Log: d.opts.Log})
+	store, err := natsstore.Connect(ctx, natsstore.Options{Conn: server, Names: streams.Prefixed(b.cfg.NATS.Prefix), Log: b.opts.Log})
 	if err != nil {
 		return backup.Manifest{}, err
 	}
@@ -67,5 +67,5 @@ func (d *data) rename(ctx context.Context, m backup.Manifest, dir, scratch strin
 			return backup.Manifest{}, fmt.Errorf("rename %s: the stream holds %+v, the backup %+v", s.Name, state, s.State)
 		}
 	}
-	return backup.Write(ctx, all, filepath.Join(scratch, renamedDir), backup.Options{Version: d.opts.Version, Prefix: d.cfg.NATS.Prefix, Now: time.Now()})
+	return backup.Write(ctx, all, filepath.Join(scratch, renamedDir), backup.Options{Version: b.opts.Version, Prefix: b.cfg.NATS.Prefix, Now: time.Now()})
 }

@@ -1,4 +1,4 @@
-package app
+package bootstrap
 
 import (
 	"context"
@@ -21,13 +21,13 @@ func Backup(ctx context.Context, cfg config.Config, dir string, opts backup.Opti
 	if _, err := os.Stat(datadir.NATS(cfg.Data)); cfg.NATS.Embedded() && errors.Is(err, fs.ErrNotExist) {
 		return m, fmt.Errorf("data directory %s is empty: nothing to back up; name another one with --data", cfg.Data)
 	}
-	d, err := openStored(ctx, cfg, with)
+	b, err := openStored(ctx, cfg, with)
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()
 	opts.Data, opts.Now, opts.Version, opts.Prefix = cfg.Data, time.Now(), with.Version, cfg.NATS.Prefix
-	return backup.Write(ctx, streamstore.New(d.store), dir, opts)
+	return backup.Write(ctx, streamstore.New(b.Store), dir, opts)
 }
 
 // Restore creates the content of a backup in a store without data of Sluice under its prefix, after
@@ -39,40 +39,39 @@ func Restore(ctx context.Context, cfg config.Config, dir string, opts backup.Opt
 	if err := datadir.Prepare(cfg.Data); err != nil {
 		return m, err
 	}
-	d, err := openStored(ctx, cfg, with)
+	b, err := openStored(ctx, cfg, with)
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
-	if err := backup.Vacant(ctx, streamstore.New(d.store)); err != nil {
+	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()
+	if err := backup.Vacant(ctx, streamstore.New(b.Store)); err != nil {
 		return m, err
 	}
 	if err := m.RestoreKeys(dir, cfg.Data); err != nil {
 		return m, err
 	}
-	return m, d.withPrefix(ctx, m, dir, func(m backup.Manifest, dir string) error {
-		return m.Restore(ctx, streamstore.New(d.store), dir, opts)
+	return m, b.withPrefix(ctx, m, dir, func(m backup.Manifest, dir string) error {
+		return m.Restore(ctx, streamstore.New(b.Store), dir, opts)
 	})
 }
 
 // openStored opens the store as a server does, without starting any engine. The embedded NATS has
 // no listener.
-func openStored(ctx context.Context, cfg config.Config, opts Options) (d *data, err error) {
+func openStored(ctx context.Context, cfg config.Config, opts Options) (b *Base, err error) {
 	if cfg.NATS.Embedded() {
 		cfg.NATS.Listen = "none"
 	}
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	opened := newData(ctx, cfg, opts)
-	d = &opened
-	limit, cancel := context.WithTimeout(ctx, readyLimit)
+	b = New(ctx, cfg, opts)
+	limit, cancel := context.WithTimeout(ctx, StartLimit)
 	defer cancel()
-	if err = d.openNATS(limit); err == nil {
-		err = d.connect(limit)
+	if err = b.OpenNATS(limit); err == nil {
+		err = b.Connect(limit, nil, nil)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, b.Close(context.WithoutCancel(ctx)))
 	}
-	return d, nil
+	return b, nil
 }
