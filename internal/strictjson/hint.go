@@ -124,7 +124,11 @@ func Neighbour(path string, known []string) string {
 	for _, one := range known {
 		field, parent := last(one)
 		if d := distance(wanted, plain(field)); d <= most {
-			near = append(near, candidate{one, d, strings.Count(one, ".") + len(strings.TrimPrefix(parent, before))})
+			away := 0
+			if parent != before {
+				away = 1 + strings.Count(one, ".")
+			}
+			near = append(near, candidate{one, d, away})
 		}
 	}
 	if len(near) == 0 {
