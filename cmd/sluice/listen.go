@@ -129,7 +129,7 @@ func (c *listenCmd) start(now time.Time) string {
 func (c *listenCmd) subscription() (sub sluice.Subscription, err error) {
 	sub = sluice.Subscription{
 		ID: "listen", Namespace: c.NS, Pattern: sluice.Pattern(c.Path), Filter: sluice.Filter{Types: c.Type},
-		Endpoint: sluice.Endpoint{URL: "https://listen.invalid/", Headers: c.Header, Secret: c.Secret}, CreatedAt: time.Now(),
+		Endpoint: sluice.Endpoint{URL: "https://listen.invalid/", Headers: c.Header, Secret: c.Secret}, Lifecycle: sluice.Lifecycle{CreatedAt: time.Now()},
 		Policy: sluice.Policy{
 			Timeout: sluice.Duration(c.Timeout), Envelope: sluice.Envelope(c.Envelope),
 			Signature: sluice.Signature{Scheme: sluice.Scheme(c.Scheme)},

@@ -40,7 +40,7 @@ func TestOpenNamespace_LetsAnonymousCallersUsePaths(t *testing.T) {
 // The gate lets events to anonymous subscriptions pass for as long as the namespace is open.
 func TestOpenNamespace_AnonymousSubscriptionHoldsWhileOpen(t *testing.T) {
 	t.Parallel()
-	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", CreatedBy: string(sluice.Anonymous)}
+	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", Lifecycle: sluice.Lifecycle{CreatedBy: string(sluice.Anonymous)}}
 	labelled := event("/a", 3)
 	labelled.Extensions = map[string]string{sluice.AttributeClassification: "INTERNAL"}
 	open := func(t *testing.T) *world {

@@ -216,7 +216,7 @@ func TestIndex_StaleOneDecidesNothing(t *testing.T) {
 	w := &world{Index: x, t: t, now: time.Now()}
 	g := w.grant("g", ann, "scope:acme", "subscribe")
 	sub := subscriptionOf(g, "/**")
-	ofRoot := &sluice.Subscription{ID: "r", Namespace: "acme", Pattern: "/**", CreatedBy: "root"}
+	ofRoot := &sluice.Subscription{ID: "r", Namespace: "acme", Pattern: "/**", Lifecycle: sluice.Lifecycle{CreatedBy: "root"}}
 	require.Equal(t, model.Undecided, x.Decide(sub, event("/a", 1), w.now), "it has not caught up")
 	require.Equal(t, model.Undecided, x.Decide(ofRoot, event("/a", 1), w.now), "there may be a tombstone")
 	require.Equal(t, unsure, w.may(caller(g), "subscribe", "/a"))
@@ -269,7 +269,7 @@ func TestGate_DecidesForEveryEvent(t *testing.T) {
 	require.Equal(t, model.Withhold, decide(event("/a", 7)))
 	require.Equal(t, model.Pass, decide(event("/a", 8)), "what came later")
 	require.Equal(t, model.Pass, decide(event("/a/b", 7)))
-	ofRoot := &sluice.Subscription{ID: "r", Namespace: "acme", Pattern: "/**", CreatedBy: "root"}
+	ofRoot := &sluice.Subscription{ID: "r", Namespace: "acme", Pattern: "/**", Lifecycle: sluice.Lifecycle{CreatedBy: "root"}}
 	require.Equal(t, model.Withhold, w.Decide(ofRoot, event("/a", 7), w.now), "root's too")
 
 	w.label(sluice.Label{Level: sluice.LevelTopSecret})

@@ -27,7 +27,7 @@ func TestPayer_IsTheRootOfTheChain(t *testing.T) {
 	w.grant("of", ann, "scope:acme", "subscribe")
 	part := w.part("part", "of", bot, "scope:acme", "subscribe")
 	require.Equal(t, string(ann), w.Payer(subscriptionOf(part, "/**")))
-	require.Empty(t, w.Payer(&sluice.Subscription{Namespace: "acme", CreatedBy: string(sluice.Root)}), "the operator pays nothing")
+	require.Empty(t, w.Payer(&sluice.Subscription{Namespace: "acme", Lifecycle: sluice.Lifecycle{CreatedBy: string(sluice.Root)}}), "the operator pays nothing")
 }
 
 func TestMayKnow_AsksForThePublishersRight(t *testing.T) { // S1: a duplicate elsewhere is not told

@@ -392,5 +392,5 @@ func TestIndex_DoesNotFollowAnEndlessChain(t *testing.T) {
 	ended := *first
 	ended.RevokedAt = &w.now
 	touched := w.Takes(authz.Record{Grant: first}, authz.Record{Grant: &ended})
-	require.False(t, touched(&sluice.Subscription{Namespace: "acme", Grant: deep.Grant}), "it holds nothing anyway")
+	require.False(t, touched(&sluice.Subscription{Namespace: "acme", Lifecycle: sluice.Lifecycle{Grant: deep.Grant}}), "it holds nothing anyway")
 }

@@ -100,7 +100,7 @@ func event(path sluice.Path, seq uint64) *sluice.Event {
 }
 
 func subscriptionOf(g *authz.Granted, pattern sluice.Pattern) *sluice.Subscription {
-	return &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: pattern, CreatedBy: string(g.Principal), Grant: g.ID}
+	return &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: pattern, Lifecycle: sluice.Lifecycle{CreatedBy: string(g.Principal), Grant: g.ID}}
 }
 
 const (

@@ -97,9 +97,9 @@ func newGated(t *testing.T, policy sluice.Policy, answer func(hooktest.Request) 
 	secret, err := sluice.NewSecret()
 	require.NoError(t, err)
 	g.sub = &sluice.Subscription{
-		ID: "s", Namespace: "n", Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active, Enabled: true, Policy: policy, Grant: "g",
+		ID: "s", Namespace: "n", Mode: sluice.Push, Pattern: "/a/**", Lifecycle: sluice.Lifecycle{State: sluice.Active, Grant: "g", CreatedAt: time.Now().UTC()}, Enabled: true, Policy: policy,
 		Endpoint: sluice.Endpoint{URL: g.hook.URL}, Secrets: []sluice.Secret{{Value: secret}},
-		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}, CreatedAt: time.Now().UTC(),
+		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
 	}
 	for _, f := range change {
 		f(g.sub)

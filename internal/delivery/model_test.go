@@ -313,7 +313,7 @@ func newWorld(t require.TestingT, store storetest.Rooms, namespace string, polic
 	_, _, err := store.Namespaces().Put(context.Background(), sluice.Namespace{Name: namespace})
 	require.NoError(t, err)
 	sub := &sluice.Subscription{
-		ID: "s-" + namespace, Namespace: namespace, Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active, Policy: policy,
+		ID: "s-" + namespace, Namespace: namespace, Mode: sluice.Push, Pattern: "/a/**", Lifecycle: sluice.Lifecycle{State: sluice.Active}, Policy: policy,
 		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
 	}
 	sub.SetDefaults()

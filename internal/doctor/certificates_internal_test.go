@@ -14,7 +14,7 @@ func TestCertificates_ThatExpireSoonAreAWarning(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	with := func(id string, days int, state sluice.State) sluice.Subscription {
 		end := now.AddDate(0, 0, days)
-		return sluice.Subscription{ID: id, State: state, Endpoint: sluice.Endpoint{TLS: &sluice.EndpointTLS{NotAfter: &end}}}
+		return sluice.Subscription{ID: id, Lifecycle: sluice.Lifecycle{State: state}, Endpoint: sluice.Endpoint{TLS: &sluice.EndpointTLS{NotAfter: &end}}}
 	}
 	e := &examination{}
 	e.noteCertificates([]sluice.Subscription{{ID: "none"}, {ID: "ca", Endpoint: sluice.Endpoint{TLS: &sluice.EndpointTLS{CA: "x"}}}}, now)

@@ -12,7 +12,7 @@ import (
 
 // asked is one event whose answer is looked at as a whole: event e at sequence 7 of path /a, of a subscription to all from 1 on.
 func asked(change func(*sluice.Subscription), trail model.Trail) explain.Delivery {
-	sub := &sluice.Subscription{Pattern: "/**", State: sluice.Active, From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
+	sub := &sluice.Subscription{Pattern: "/**", Lifecycle: sluice.Lifecycle{State: sluice.Active}, From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
 	if change != nil {
 		change(sub)
 	}

@@ -44,7 +44,7 @@ func TestDelivery_ChargesTheCaller(t *testing.T) {
 		Data: []byte(`{"l":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15]}`),
 	}
 	e := New(trails{event: ev}, nil, Options{Filters: pool, Payer: func(*sluice.Subscription) string { return "user:owner" }})
-	sub := &sluice.Subscription{Namespace: "n", Pattern: "/**", State: sluice.Active}
+	sub := &sluice.Subscription{Namespace: "n", Pattern: "/**", Lifecycle: sluice.Lifecycle{State: sluice.Active}}
 	sub.Filter.CEL = `event.data.l.map(x, event.data.l.map(y, x + y)).size() < 0`
 	got, err := e.Delivery(t.Context(), sub, "1", "user:asker")
 	require.NoError(t, err)

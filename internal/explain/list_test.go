@@ -177,7 +177,7 @@ func TestList_StateOfAnAttempt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := &records{t: t, attempts: []sluice.Attempt{tt.attempt}, lanes: tt.lanes, letters: tt.letters, first: at(-60)}
-			sub := &sluice.Subscription{State: tt.sub, Reason: tt.reason}
+			sub := &sluice.Subscription{Lifecycle: sluice.Lifecycle{State: tt.sub, Reason: tt.reason}}
 			page, err := explain.New(r, nil, explain.Options{}).List(t.Context(), sub, explain.Query{HistoryQuery: model.HistoryQuery{Limit: 9, EventID: "e"}})
 			require.NoError(t, err)
 			want := tt.want

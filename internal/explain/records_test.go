@@ -83,7 +83,7 @@ func (r *records) Trail(context.Context, *sluice.Subscription, string) (model.Tr
 
 // list returns a page of the records of a subscription.
 func (r *records) list(q explain.Query) (explain.Page, error) {
-	return explain.New(r, nil, explain.Options{}).List(r.t.Context(), &sluice.Subscription{State: sluice.Active}, q)
+	return explain.New(r, nil, explain.Options{}).List(r.t.Context(), &sluice.Subscription{Lifecycle: sluice.Lifecycle{State: sluice.Active}}, q)
 }
 
 // brief writes deliveries down as "event state".

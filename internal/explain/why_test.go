@@ -87,7 +87,7 @@ func TestAnswer_IsTheFirstCertainReason(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			sub := &sluice.Subscription{Pattern: "/**", State: sluice.Active, From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
+			sub := &sluice.Subscription{Pattern: "/**", Lifecycle: sluice.Lifecycle{State: sluice.Active}, From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
 			if tt.sub != nil {
 				tt.sub(sub)
 			}

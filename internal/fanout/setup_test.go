@@ -370,7 +370,7 @@ func over(t *testing.T, m *memory) *world {
 // sub returns a subscription from a sequence on.
 func sub(id string, pattern sluice.Pattern, from uint64) *sluice.Subscription {
 	s := &sluice.Subscription{
-		ID: id, Namespace: "n", Mode: sluice.Push, Pattern: pattern, State: sluice.Active,
+		ID: id, Namespace: "n", Mode: sluice.Push, Pattern: pattern, Lifecycle: sluice.Lifecycle{State: sluice.Active},
 		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: from}, Policy: sluice.Policy{Window: 4},
 	}
 	s.SetDefaults()

@@ -77,7 +77,7 @@ func TestRevoke_BlindReplicaStopsBeforeOthersGoOn(t *testing.T) {
 	a, b := startFor(t, server, "a", shortTTL), startFor(t, server, "b", shortTTL)
 	m := a.mint(t, root, wish(t, "user:ann", "scope:acme", "subscribe"))
 	b.who(t, m.Token)
-	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", CreatedBy: "user:ann", Grant: m.ID}
+	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", Lifecycle: sluice.Lifecycle{CreatedBy: "user:ann", Grant: m.ID}}
 	ev := &sluice.Event{Namespace: "acme", Path: "/a", Seq: 1}
 	b.decides(t, model.Pass, sub, ev)
 	b.stop() // it neither sees nor says anything any more, and would go on sending
@@ -93,7 +93,7 @@ func TestIndex_DecidesAgainAfterCatchingUp(t *testing.T) {
 	server := natstest.New(t)
 	a := startFor(t, server, "a", shortTTL)
 	m := a.mint(t, root, wish(t, "user:ann", "scope:acme", "subscribe"))
-	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", CreatedBy: "user:ann", Grant: m.ID}
+	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", Lifecycle: sluice.Lifecycle{CreatedBy: "user:ann", Grant: m.ID}}
 	ev := &sluice.Event{Namespace: "acme", Path: "/a", Seq: 1}
 	a.decides(t, model.Pass, sub, ev)
 	server.Stop(t)
@@ -261,7 +261,7 @@ func TestAccess_LossEndsTheSubscription(t *testing.T) {
 	revoked := r.mint(t, root, wish(t, "user:bob", "scope:acme", "subscribe"))
 	stays := r.mint(t, root, wish(t, "user:eve", "scope:acme", "subscribe"))
 	for id, g := range map[string]string{"expires": expires.ID, "revoked": revoked.ID, "stays": stays.ID, "roots": ""} {
-		r.follower.Know(id, &sluice.Subscription{ID: id, Namespace: "acme", Pattern: "/**", CreatedBy: "user:x", Grant: g, State: sluice.Paused})
+		r.follower.Know(id, &sluice.Subscription{ID: id, Namespace: "acme", Pattern: "/**", Lifecycle: sluice.Lifecycle{CreatedBy: "user:x", Grant: g, State: sluice.Paused}})
 	}
 	_, err := r.Revoke(t.Context(), root, revoked.ID)
 	require.NoError(t, err)

@@ -87,6 +87,6 @@ func TestNamespace_DeletionRemovesItsRights(t *testing.T) {
 	require.NoError(t, r.index.Sees(r.who(t, everywhere.Token), "acme", time.Now()))
 	require.Empty(t, r.ACLs("acme"))
 	require.True(t, r.Label("acme").Public())
-	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", CreatedBy: "root"}
+	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", Lifecycle: sluice.Lifecycle{CreatedBy: "root"}}
 	require.Equal(t, model.Pass, r.index.Decide(sub, &sluice.Event{Namespace: "acme", Path: "/a", Seq: 1}, time.Now()))
 }

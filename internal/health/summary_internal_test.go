@@ -47,7 +47,7 @@ func (*office) LastAttempt(context.Context, *sluice.Subscription) (*sluice.Attem
 func newOffice(n int) (*office, *Overview) {
 	o := &office{now: time.Unix(6_000_030, 0)}
 	for i := range n {
-		o.subs = append(o.subs, &sluice.Subscription{ID: fmt.Sprint("s", i), Namespace: fmt.Sprint("n", i%2), Mode: sluice.Push, State: sluice.Paused, CreatedAt: time.Unix(1, 0)})
+		o.subs = append(o.subs, &sluice.Subscription{ID: fmt.Sprint("s", i), Namespace: fmt.Sprint("n", i%2), Mode: sluice.Push, Lifecycle: sluice.Lifecycle{State: sluice.Paused, CreatedAt: time.Unix(1, 0)}})
 	}
 	return o, New(Deps{
 		Store: o, Now: func() time.Time { return o.now }, Hour: func() rollup.Hour { return o.hour },

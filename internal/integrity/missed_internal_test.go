@@ -38,7 +38,7 @@ func TestMissedBy_IsTheUndeliveredPart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sub, d := &sluice.Subscription{ID: "s", Namespace: "ns", Mode: sluice.Push, State: sluice.Active, Pattern: "/a/*", CreatedAt: began}, damage
+			sub, d := &sluice.Subscription{ID: "s", Namespace: "ns", Mode: sluice.Push, Lifecycle: sluice.Lifecycle{State: sluice.Active, CreatedAt: began}, Pattern: "/a/*"}, damage
 			if c.change != nil {
 				c.change(sub, &d)
 			}

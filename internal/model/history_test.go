@@ -89,7 +89,7 @@ func TestVerdict_IsFinalUnlessSomethingComes(t *testing.T) {
 func TestSubscription_SecretsLiveUntilTheyExpire(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100, 0)
-	s := sluice.Subscription{CreatedAt: time.Unix(1, 0), Secrets: []sluice.Secret{{Value: "new"}, {Value: "old", ExpiresAt: now.Add(1)}, {Value: "gone", ExpiresAt: now}}}
+	s := sluice.Subscription{Lifecycle: sluice.Lifecycle{CreatedAt: time.Unix(1, 0)}, Secrets: []sluice.Secret{{Value: "new"}, {Value: "old", ExpiresAt: now.Add(1)}, {Value: "gone", ExpiresAt: now}}}
 	require.Equal(t, []string{"new", "old"}, s.LiveSecrets(now))
 	require.Equal(t, time.Unix(1, 0), s.Began())
 	moved := time.Unix(2, 0)

@@ -162,7 +162,7 @@ func TestStatus_OmitsSystemEvents(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	sub := &sluice.Subscription{
-		ID: "s", Namespace: sluice.DefaultNamespace, Pattern: "/**", State: sluice.Paused, CreatedAt: time.Now().UTC(),
+		ID: "s", Namespace: sluice.DefaultNamespace, Pattern: "/**", Lifecycle: sluice.Lifecycle{State: sluice.Paused, CreatedAt: time.Now().UTC()},
 		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
 	}
 	sub.SetDefaults()

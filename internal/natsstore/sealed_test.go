@@ -47,7 +47,7 @@ func sealing(tb testing.TB, server *natstest.Server, ring *seal.Ring) rooms {
 // secretive returns a subscription with secrets and headers.
 func secretive(id string) *sluice.Subscription {
 	return &sluice.Subscription{
-		ID: id, Namespace: ns, Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active,
+		ID: id, Namespace: ns, Mode: sluice.Push, Pattern: "/a/**", Lifecycle: sluice.Lifecycle{State: sluice.Active},
 		Endpoint: sluice.Endpoint{
 			URL: "https://a.example/hunter-of-secrets-4-" + id, Headers: map[string]string{"authorization": "Bearer hunter-of-secrets-1-" + id, "x-empty": ""},
 			Auth: &sluice.EndpointAuth{Type: sluice.AuthOAuth2, TokenURL: "https://login.example/token", ClientID: "app"},

@@ -30,7 +30,7 @@ func keep(t *testing.T, store rooms, sub *sluice.Subscription) {
 func subscribed(t *testing.T, store rooms) *sluice.Subscription {
 	t.Helper()
 	sub := &sluice.Subscription{
-		ID: "s", Namespace: sluice.DefaultNamespace, Pattern: "/**", State: sluice.Active, CreatedAt: time.Now().UTC(),
+		ID: "s", Namespace: sluice.DefaultNamespace, Pattern: "/**", Lifecycle: sluice.Lifecycle{State: sluice.Active, CreatedAt: time.Now().UTC()},
 		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
 	}
 	sub.SetDefaults()

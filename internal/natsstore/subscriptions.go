@@ -177,7 +177,7 @@ func (s Subscriptions) replace(ctx context.Context, id string, record *subscript
 // sub.Revision.
 func (s Subscriptions) Retire(ctx context.Context, sub *sluice.Subscription) error {
 	record := subscriptionRecord{Gone: true, Untold: sub.Untold, Subscription: sluice.Subscription{
-		ID: sub.ID, Namespace: sub.Namespace, Pattern: sub.Pattern, State: sub.State, Reason: sub.Reason, CreatedAt: sub.CreatedAt,
+		ID: sub.ID, Namespace: sub.Namespace, Pattern: sub.Pattern, Lifecycle: sluice.Lifecycle{State: sub.State, Reason: sub.Reason, CreatedAt: sub.CreatedAt},
 	}}
 	stored, err := s.put(ctx, sub.ID, &record, sub.Revision)
 	if err != nil {

@@ -18,7 +18,7 @@ func TestSubscription_IsStoredWithItsSecrets(t *testing.T) {
 	store, server := provisioned(t)
 	subs, ctx := store.Subscriptions(), t.Context()
 	want := &sluice.Subscription{
-		ID: "s", Namespace: ns, Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active, Revision: 99,
+		ID: "s", Namespace: ns, Mode: sluice.Push, Pattern: "/a/**", Lifecycle: sluice.Lifecycle{State: sluice.Active, Revision: 99},
 		From:    sluice.StartAt{Kind: sluice.StartSeq, Seq: 5},
 		Secrets: []sluice.Secret{{Value: "whsec_x", CreatedAt: time.Unix(1, 0).UTC()}},
 		Policy:  sluice.Policy{Timeout: sluice.Duration(time.Second)},

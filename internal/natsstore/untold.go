@@ -81,7 +81,7 @@ func (s Subscriptions) Untold(ctx context.Context, id string) (*sluice.Subscript
 }
 
 func waiting(r *subscriptionRecord, revision uint64, left []sluice.Announcement) *sluice.Subscription {
-	return &sluice.Subscription{ID: r.Subscription.ID, Namespace: r.Subscription.Namespace, Revision: revision, Untold: left}
+	return &sluice.Subscription{ID: r.Subscription.ID, Namespace: r.Subscription.Namespace, Lifecycle: sluice.Lifecycle{Revision: revision}, Untold: left}
 }
 
 // Outbox finds the unpublished announcements for one process.

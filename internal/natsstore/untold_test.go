@@ -80,7 +80,7 @@ func TestOutbox_KeepsADeletedSubscription(t *testing.T) {
 	store, server := provisioned(t)
 	subs, ctx := store.Subscriptions(), t.Context()
 	sub := changed(putSub(t, subs, changed(&sluice.Subscription{ID: "s", Namespace: ns, Secrets: []sluice.Secret{{Value: "hidden"}}}, "created", "a")), sluice.TypeSubscriptionDeleted, "gone")
-	requireCode(t, sluice.Conflict, subs.Retire(ctx, &sluice.Subscription{ID: "s", Revision: sub.Revision + 1}))
+	requireCode(t, sluice.Conflict, subs.Retire(ctx, &sluice.Subscription{ID: "s", Lifecycle: sluice.Lifecycle{Revision: sub.Revision + 1}}))
 	require.NoError(t, subs.Retire(ctx, sub))
 	_, _, err := subs.Get(ctx, "s")
 	requireCode(t, sluice.NotFound, err)

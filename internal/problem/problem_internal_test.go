@@ -92,7 +92,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, now: time.Unix(6_000_000, 0).UTC(), shelf: &shelf{records: map[string]Record{}, revisions: map[string]uint64{}}, ledger: &entries{}}
-	w.sub = &sluice.Subscription{ID: "orders", Namespace: "acme", Mode: sluice.Push, State: sluice.Active, CreatedAt: time.Unix(1000, 0)}
+	w.sub = &sluice.Subscription{ID: "orders", Namespace: "acme", Mode: sluice.Push, Lifecycle: sluice.Lifecycle{State: sluice.Active, CreatedAt: time.Unix(1000, 0)}}
 	w.at.Sub = w.sub
 	w.one, w.two = w.book(true), w.book(false)
 	return w

@@ -101,11 +101,11 @@ func TestQuota_ChangeHoldsAtOnce(t *testing.T) {
 }
 
 func sub(id, namespace string) *sluice.Subscription {
-	return &sluice.Subscription{ID: id, Namespace: namespace, CreatedBy: string(sluice.Root)}
+	return &sluice.Subscription{ID: id, Namespace: namespace, Lifecycle: sluice.Lifecycle{CreatedBy: string(sluice.Root)}}
 }
 
 func madeBy(id, grant, principal string) *sluice.Subscription {
-	return &sluice.Subscription{ID: id, Namespace: "acme", Grant: grant, CreatedBy: principal}
+	return &sluice.Subscription{ID: id, Namespace: "acme", Lifecycle: sluice.Lifecycle{Grant: grant, CreatedBy: principal}}
 }
 
 // Issue 13, attack 3: a principal has no more subscriptions than it may, with any names of parts of its grant; the
@@ -144,7 +144,7 @@ func TestCounts_BoundOneHost(t *testing.T) {
 	c := quota.NewCounts(quota.Most{Host: 2})
 	c.CaughtUp()
 	to := func(id, grant, url string) *sluice.Subscription {
-		return &sluice.Subscription{ID: id, Namespace: "acme", Grant: grant, CreatedBy: "user:" + grant, Endpoint: sluice.Endpoint{URL: url}}
+		return &sluice.Subscription{ID: id, Namespace: "acme", Lifecycle: sluice.Lifecycle{Grant: grant, CreatedBy: "user:" + grant}, Endpoint: sluice.Endpoint{URL: url}}
 	}
 	enter := func(id, grant, url string) error { return c.Enter(t.Context(), to(id, grant, url)) }
 	require.NoError(t, enter("a", "eve", "https://victim.example/1"))

@@ -49,12 +49,12 @@ func TestCounts_ForgetDeletedSubscriptions(t *testing.T) {
 	c := NewCounts(Most{})
 	for _, grant := range []string{"", "eve"} {
 		for range 2 {
-			c.Set(&sluice.Subscription{ID: "a", Namespace: "acme", Grant: grant})
+			c.Set(&sluice.Subscription{ID: "a", Namespace: "acme", Lifecycle: sluice.Lifecycle{Grant: grant}})
 		}
-		c.Set(&sluice.Subscription{ID: "b", Namespace: "acme", Grant: grant})
+		c.Set(&sluice.Subscription{ID: "b", Namespace: "acme", Lifecycle: sluice.Lifecycle{Grant: grant}})
 		c.Remove("a")
 		require.Equal(t, map[string]int{"acme": 1}, c.of)
-		_, n, _ := c.madeFor(makerOf(&sluice.Subscription{Namespace: "acme", Grant: grant}), "", &c.tally)
+		_, n, _ := c.madeFor(makerOf(&sluice.Subscription{Namespace: "acme", Lifecycle: sluice.Lifecycle{Grant: grant}}), "", &c.tally)
 		require.Equal(t, len(grant)/3, n, "of a grant one is left")
 		c.Remove("none")
 		c.Remove("b")

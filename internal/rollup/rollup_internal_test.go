@@ -60,7 +60,7 @@ func newBook(process string, c *clock, s *shelf, gauges ...model.DeliveryGauges)
 }
 
 func orders() *sluice.Subscription {
-	return &sluice.Subscription{ID: "orders", CreatedAt: time.Unix(1000, 0)}
+	return &sluice.Subscription{ID: "orders", Lifecycle: sluice.Lifecycle{CreatedAt: time.Unix(1000, 0)}}
 }
 
 func attempts(b *Book, sub *sluice.Subscription, outcome sluice.Outcome, n int) {

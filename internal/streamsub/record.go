@@ -199,7 +199,7 @@ func CountedID(key string) string { return "/" + key }
 // agreed rate. Its id is CountedID.
 func (s *Subscription) Sends() *sluice.Subscription {
 	return &sluice.Subscription{
-		ID: CountedID(s.String()), Namespace: s.Namespace, CreatedBy: string(s.Principal), Grant: s.Grant, Agreed: s.Agreed,
+		ID: CountedID(s.String()), Namespace: s.Namespace, Lifecycle: sluice.Lifecycle{CreatedBy: string(s.Principal), Grant: s.Grant}, Agreed: s.Agreed,
 		Endpoint: sluice.Endpoint{URL: s.Config.URL, Handshake: s.Config.Handshake},
 	}
 }
@@ -210,7 +210,7 @@ func (s *Subscription) Wishes() []*sluice.Subscription {
 	var all []*sluice.Subscription
 	add := func(pattern string) {
 		all = append(all, &sluice.Subscription{
-			ID: s.String(), Namespace: s.Namespace, Pattern: sluice.Pattern(s.Path(pattern)), CreatedBy: string(s.Principal), Grant: s.Grant,
+			ID: s.String(), Namespace: s.Namespace, Pattern: sluice.Pattern(s.Path(pattern)), Lifecycle: sluice.Lifecycle{CreatedBy: string(s.Principal), Grant: s.Grant},
 		})
 	}
 	if s.Config.Pattern != "" {

@@ -61,7 +61,7 @@ func FuzzDecodeFilter(f *testing.F) {
 
 func whole() *sluice.Subscription {
 	sub := &sluice.Subscription{
-		ID: "orders", Namespace: "acme", Pattern: "/orders/**", Enabled: true, State: sluice.Active, Revision: 7, CreatedAt: time.Unix(1, 0).UTC(),
+		ID: "orders", Namespace: "acme", Pattern: "/orders/**", Enabled: true, Lifecycle: sluice.Lifecycle{State: sluice.Active, Revision: 7, CreatedAt: time.Unix(1, 0).UTC()},
 		Endpoint:    sluice.Endpoint{URL: "https://erp.example/hook", Headers: map[string]string{"X-A": "b"}},
 		Filter:      sluice.Filter{Types: []string{"order.*"}, Labels: map[string][]string{"region": {"eu"}}},
 		Description: "all orders", Metadata: map[string]string{"team": "erp"},

@@ -101,7 +101,7 @@ func (r *Request) subscription() (*sluice.Subscription, error) {
 		Description:    r.Description,
 		Metadata:       r.Metadata,
 		IdempotencyKey: r.IdempotencyKey,
-		Module:         r.Module,
+		Lifecycle:      sluice.Lifecycle{Module: r.Module},
 	}
 	if len(r.Endpoint.Exec) > 0 && r.Module == "" {
 		return nil, notByHand("endpoint.exec")

@@ -16,7 +16,7 @@ func wished() *sluice.Subscription {
 		ID: "s", Namespace: "n", Mode: sluice.Push, Pattern: "/a/**", Target: "scope:n", Filter: sluice.Filter{Types: []string{"t"}}, Start: "new",
 		Endpoint:     sluice.Endpoint{URL: "https://192.0.2.1/", Headers: map[string]string{"x-a": "1"}},
 		Policy:       sluice.Policy{Window: 4},
-		ReplayWindow: sluice.Duration(time.Hour), Description: "d", Metadata: map[string]string{"m": "1"}, IdempotencyKey: "k", CreatedBy: "user:ann",
+		ReplayWindow: sluice.Duration(time.Hour), Description: "d", Metadata: map[string]string{"m": "1"}, IdempotencyKey: "k", Lifecycle: sluice.Lifecycle{CreatedBy: "user:ann"},
 	}
 	return sub
 }

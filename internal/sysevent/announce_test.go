@@ -78,7 +78,7 @@ func run(t *testing.T, a *sysevent.Announcer) (stop func()) {
 
 func aSubscription(id string) *sluice.Subscription {
 	return &sluice.Subscription{
-		ID: id, Namespace: "acme", Pattern: "/**", State: sluice.Paused, Revision: 7, Reason: "because", Untold: []sluice.Announcement{{
+		ID: id, Namespace: "acme", Pattern: "/**", Lifecycle: sluice.Lifecycle{State: sluice.Paused, Revision: 7, Reason: "because"}, Untold: []sluice.Announcement{{
 			ID: "paused-" + id, Type: sluice.TypeSubscriptionPaused, Revision: 7, State: sluice.Paused, Reason: "because", At: time.Now(),
 		}},
 		Secrets: []sluice.Secret{{Value: "the-secret"}}, Endpoint: sluice.Endpoint{URL: "https://a.example/?key=the-secret"},

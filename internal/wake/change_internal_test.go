@@ -86,7 +86,7 @@ func shelved() (*Engine, *shelf, *sluice.Subscription) {
 	s := &shelf{tails: Tails{}, decisions: map[sluice.Path]model.Decision{}}
 	now := time.Unix(1000, 0)
 	e := New(Deps{Records: s, Streams: s, Gate: s, Observe: s}, Options{Now: func() time.Time { return now }})
-	sub := &sluice.Subscription{ID: "s", Namespace: "n", CreatedBy: string(sluice.Root), CreatedAt: time.Unix(1, 0)}
+	sub := &sluice.Subscription{ID: "s", Namespace: "n", Lifecycle: sluice.Lifecycle{CreatedBy: string(sluice.Root), CreatedAt: time.Unix(1, 0)}}
 	sub.Policy.Retry.Preset = sluice.PresetPersistent
 	return e, s, sub
 }

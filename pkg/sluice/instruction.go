@@ -89,7 +89,7 @@ func (c Creator) Caller() Caller { return Caller{Principal: c.CreatedBy, Grant: 
 // Wish returns a subscription of the creator to the pattern, for code that decides about the access
 // of subscriptions.
 func (c Creator) Wish(namespace string, pattern Pattern) *Subscription {
-	return &Subscription{Namespace: namespace, Pattern: pattern, CreatedBy: string(c.CreatedBy), Grant: c.Grant}
+	return &Subscription{Namespace: namespace, Pattern: pattern, Lifecycle: Lifecycle{CreatedBy: string(c.CreatedBy), Grant: c.Grant}}
 }
 
 // MaxAttribute limits the value of an event's attribute, in bytes.

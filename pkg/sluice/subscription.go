@@ -41,20 +41,8 @@ type Subscription struct {
 	Metadata       map[string]string `json:"metadata,omitempty"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty"`
 
-	// Set by the server.
-	State     State     `json:"state"`
-	Reason    string    `json:"reason,omitempty"` // why it is disabled, suspended or cancelled
-	Revision  uint64    `json:"revision"`
-	CreatedAt time.Time `json:"created_at"`
-	CreatedBy string    `json:"created_by"`
-	// Grant is the grant that it was created under; it ends with the grant. "": root created it.
-	Grant string `json:"grant,omitempty"`
-	// Module is the module whose program handles the events; "": the events go to an endpoint.
-	Module        string     `json:"module,omitempty"`
-	UpdatedAt     time.Time  `json:"updated_at"`
-	SoughtAt      *time.Time `json:"sought_at,omitempty"` // when it was last moved by a seek
-	CancelledAt   *time.Time `json:"cancelled_at,omitempty"`
-	LastEventAt   *time.Time `json:"last_event_at"`
+	Lifecycle // set by the server, as all that follows
+
 	Agreed        *Agreement `json:"agreed,omitempty"`      // result of the endpoint's handshake
 	SecretHint    string     `json:"secret_hint,omitempty"` // the secret's last four characters
 	ReplayWindowS int64      `json:"replay_window_s"`       // S0-53
@@ -66,6 +54,23 @@ type Subscription struct {
 	// Untold holds the system events of recent changes, oldest first. They may already be
 	// published.
 	Untold []Announcement `json:"-"`
+}
+
+// Lifecycle is the part of a subscription that records how it began, changed and ended.
+type Lifecycle struct {
+	State     State     `json:"state"`
+	Reason    string    `json:"reason,omitempty"` // why it is disabled, suspended or cancelled
+	Revision  uint64    `json:"revision"`
+	CreatedAt time.Time `json:"created_at"`
+	CreatedBy string    `json:"created_by"`
+	// Grant is the grant that it was created under; it ends with the grant. "": root created it.
+	Grant string `json:"grant,omitempty"`
+	// Module is the module whose program handles the events; "": the events go to an endpoint.
+	Module      string     `json:"module,omitempty"`
+	UpdatedAt   time.Time  `json:"updated_at"`
+	SoughtAt    *time.Time `json:"sought_at,omitempty"` // when it was last moved by a seek
+	CancelledAt *time.Time `json:"cancelled_at,omitempty"`
+	LastEventAt *time.Time `json:"last_event_at"`
 }
 
 // Began returns when the subscription started reading at its current position: its creation, or the

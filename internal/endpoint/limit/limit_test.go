@@ -22,7 +22,7 @@ func TestTake_CountsBothRatesOrNeither(t *testing.T) {
 	now := time.Now()
 	of := func(url string) *sluice.Subscription {
 		return &sluice.Subscription{
-			Namespace: "acme", CreatedBy: "user:ann", Endpoint: sluice.Endpoint{URL: url}, Agreed: &sluice.Agreement{RatePerMinute: 60},
+			Namespace: "acme", Lifecycle: sluice.Lifecycle{CreatedBy: "user:ann"}, Endpoint: sluice.Endpoint{URL: url}, Agreed: &sluice.Agreement{RatePerMinute: 60},
 			Policy: sluice.Policy{Rate: sluice.Rate{PerMinute: 120, Key: "k"}}, // two at once
 		}
 	}

@@ -76,7 +76,7 @@ func (h *Host) approves(t *testing.T) Approval {
 func (h *Host) sends(t *testing.T) sluice.Attempt {
 	t.Helper()
 	sub := &sluice.Subscription{
-		ID: SubscriptionID("m", "run", sluice.DefaultNamespace), Namespace: sluice.DefaultNamespace, Module: "m",
+		ID: SubscriptionID("m", "run", sluice.DefaultNamespace), Namespace: sluice.DefaultNamespace, Lifecycle: sluice.Lifecycle{Module: "m"},
 		Endpoint: sluice.Endpoint{Exec: []string{"handlers/run"}}, Policy: sluice.Policy{Timeout: sluice.Duration(time.Minute)},
 	}
 	return h.Send(t.Context(), sub, &sluice.Event{ID: "e", Type: "t", Path: "/a", Namespace: sluice.DefaultNamespace}, 1)

@@ -94,7 +94,7 @@ func publishing(t *testing.T, members, script string) *site {
 	require.NoError(t, err)
 	s.host.Set(t.Context(), "billing", &host.Approval{Digest: m.Digest, Files: m.Files})
 	s.sub = &sluice.Subscription{
-		ID: host.SubscriptionID("billing", "run", "acme"), Namespace: "acme", Module: "billing", CreatedBy: "user:ann", Grant: "g1",
+		ID: host.SubscriptionID("billing", "run", "acme"), Namespace: "acme", Lifecycle: sluice.Lifecycle{Module: "billing", CreatedBy: "user:ann", Grant: "g1"},
 		Endpoint: sluice.Endpoint{Exec: []string{"handlers/run"}}, Policy: sluice.Policy{Timeout: sluice.Duration(time.Minute)},
 	}
 	return s

@@ -69,7 +69,7 @@ func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event
 	h.ready[m.Name] = ready
 	is := m.Manifest.Handlers[at]
 	sub := &sluice.Subscription{
-		ID: SubscriptionID(m.Name, is.ID, ev.Namespace), Namespace: ev.Namespace, Module: m.Name, Pattern: is.Pattern, Filter: is.Filter, Policy: is.Policy,
+		ID: SubscriptionID(m.Name, is.ID, ev.Namespace), Namespace: ev.Namespace, Lifecycle: sluice.Lifecycle{Module: m.Name}, Pattern: is.Pattern, Filter: is.Filter, Policy: is.Policy,
 		Endpoint: sluice.Endpoint{Exec: is.Command()},
 	}
 	sub.SetDefaults()

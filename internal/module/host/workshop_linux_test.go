@@ -100,7 +100,7 @@ func (s *workshop) approve(tb testing.TB) {
 	require.NoError(tb, err)
 	s.host.Set(tb.Context(), "m", &host.Approval{Digest: m.Digest, Files: m.Files})
 	h := m.Manifest.Handlers[0]
-	s.sub = &sluice.Subscription{ID: "m-run", Namespace: "default", Module: "m", Pattern: h.Pattern, Policy: h.Policy, Endpoint: sluice.Endpoint{Exec: h.Command()}}
+	s.sub = &sluice.Subscription{ID: "m-run", Namespace: "default", Lifecycle: sluice.Lifecycle{Module: "m"}, Pattern: h.Pattern, Policy: h.Policy, Endpoint: sluice.Endpoint{Exec: h.Command()}}
 	s.sub.SetDefaults()
 }
 

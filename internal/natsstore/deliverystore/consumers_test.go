@@ -18,7 +18,7 @@ func TestConsumers_AreMadeBySeveralAtOnce(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	sub := &sluice.Subscription{
-		ID: "s", Namespace: sluice.DefaultNamespace, Pattern: "/a", State: sluice.Active, CreatedAt: time.Now().UTC(),
+		ID: "s", Namespace: sluice.DefaultNamespace, Pattern: "/a", Lifecycle: sluice.Lifecycle{State: sluice.Active, CreatedAt: time.Now().UTC()},
 		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
 	}
 	sub.SetDefaults()
@@ -42,8 +42,8 @@ func TestConsumers_AreMadeBySeveralAtOnce(t *testing.T) {
 func TestConsumers_EndedSubscriptionGetsNone(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
-	cancelled := &sluice.Subscription{ID: "cancelled", Namespace: sluice.DefaultNamespace, Pattern: "/a", State: sluice.Active}
-	gone := &sluice.Subscription{ID: "gone", Namespace: sluice.DefaultNamespace, Pattern: "/a", State: sluice.Active}
+	cancelled := &sluice.Subscription{ID: "cancelled", Namespace: sluice.DefaultNamespace, Pattern: "/a", Lifecycle: sluice.Lifecycle{State: sluice.Active}}
+	gone := &sluice.Subscription{ID: "gone", Namespace: sluice.DefaultNamespace, Pattern: "/a", Lifecycle: sluice.Lifecycle{State: sluice.Active}}
 	for _, sub := range []*sluice.Subscription{cancelled, gone} {
 		sub.SetDefaults()
 		sub.CreatedAt, sub.From = time.Now().UTC(), sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}

@@ -27,7 +27,7 @@ func newGraveyard(t *testing.T) graveyard {
 	store, _ := provisioned(t)
 	log, err := store.AttemptLog()
 	require.NoError(t, err)
-	return graveyard{store, log, &sluice.Subscription{ID: "s", Namespace: "default", CreatedAt: time.Now().Add(-time.Hour)}}
+	return graveyard{store, log, &sluice.Subscription{ID: "s", Namespace: "default", Lifecycle: sluice.Lifecycle{CreatedAt: time.Now().Add(-time.Hour)}}}
 }
 
 // letter returns the dead letter of an event at a path.

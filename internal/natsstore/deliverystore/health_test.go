@@ -14,7 +14,7 @@ func TestHealth_IsTheLastWritten(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	now := time.Now().UTC().Round(0)
-	sub := &sluice.Subscription{ID: "s", Namespace: "default", CreatedAt: now}
+	sub := &sluice.Subscription{ID: "s", Namespace: "default", Lifecycle: sluice.Lifecycle{CreatedAt: now}}
 	read := func(sub *sluice.Subscription) model.Health {
 		h, err := store.Health(t.Context(), sub)
 		require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestHealth_IsTheLastWritten(t *testing.T) {
 		require.NoError(t, store.PutHealth(t.Context(), sub, want))
 		require.Equal(t, want, read(sub))
 	}
-	require.Zero(t, read(&sluice.Subscription{ID: "s", Namespace: "default", CreatedAt: now.Add(time.Hour)}), "another one of its id")
+	require.Zero(t, read(&sluice.Subscription{ID: "s", Namespace: "default", Lifecycle: sluice.Lifecycle{CreatedAt: now.Add(time.Hour)}}), "another one of its id")
 	require.NoError(t, store.PutHealth(t.Context(), sub, model.Health{}))
 	require.Zero(t, read(sub))
 	require.NoError(t, store.PutHealth(t.Context(), sub, model.Health{}))
@@ -54,7 +54,7 @@ func TestStatus_ShowsTheBreaker(t *testing.T) {
 		{"half-open", sluice.Active, model.Health{Breaker: sluice.BreakerHalfOpen}, sluice.BreakerHalfOpen, parked.NextAt},
 		{"no replica serves it", sluice.Paused, model.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon}, sluice.BreakerClosed, parked.NextAt},
 	}
-	sub := &sluice.Subscription{ID: "s", Namespace: "default", Mode: sluice.Push, Pattern: "/a/**", CreatedAt: time.Now()}
+	sub := &sluice.Subscription{ID: "s", Namespace: "default", Mode: sluice.Push, Pattern: "/a/**", Lifecycle: sluice.Lifecycle{CreatedAt: time.Now()}}
 	sub.SetDefaults()
 	_, err := store.Park(t.Context(), sub, parked, 0)
 	require.NoError(t, err)

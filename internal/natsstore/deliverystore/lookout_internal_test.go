@@ -22,7 +22,7 @@ func TestLook_SecondOwnersEventIsNotLost(t *testing.T) { // C01, decision 0003
 	events := eventlog.New(t.Context(), core)
 	require.NoError(t, core.Provision(t.Context()))
 	s := New(core, events)
-	sub := &sluice.Subscription{ID: "s", Namespace: "default", Pattern: "/**", State: sluice.Active, CreatedAt: time.Now().UTC(), From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
+	sub := &sluice.Subscription{ID: "s", Namespace: "default", Pattern: "/**", Lifecycle: sluice.Lifecycle{State: sluice.Active, CreatedAt: time.Now().UTC()}, From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
 	sub.SetDefaults()
 	_, err = core.Subscriptions().Put(t.Context(), sub.ID, sub, 0)
 	require.NoError(t, err)

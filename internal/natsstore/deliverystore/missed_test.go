@@ -25,7 +25,7 @@ func (g graveyard) buryGap(t *testing.T, from, to uint64) bool {
 func TestBuryGap_AnnouncesUnattemptedEventsOnce(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
-	g := graveyard{store, runLog(t, store), &sluice.Subscription{ID: "s", Namespace: "default", CreatedAt: time.Now().Add(-time.Hour)}}
+	g := graveyard{store, runLog(t, store), &sluice.Subscription{ID: "s", Namespace: "default", Lifecycle: sluice.Lifecycle{CreatedAt: time.Now().Add(-time.Hour)}}}
 	done := make(chan error, 1)
 	for _, seq := range []uint64{4, 5, 8} {
 		a := sluice.Attempt{Subscription: "s", EventID: "e", Seq: seq, Number: 1, StartedAt: time.Now(), Verdict: sluice.Verdict{Settled: true}}

@@ -19,7 +19,7 @@ import (
 func (r rooms) subscribed(t *testing.T, from sluice.StartAt) *sluice.Subscription {
 	t.Helper()
 	sub := &sluice.Subscription{
-		ID: "s", Namespace: sluice.DefaultNamespace, Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active, CreatedAt: time.Now().UTC(), From: from,
+		ID: "s", Namespace: sluice.DefaultNamespace, Mode: sluice.Push, Pattern: "/a/**", Lifecycle: sluice.Lifecycle{State: sluice.Active, CreatedAt: time.Now().UTC()}, From: from,
 	}
 	sub.SetDefaults()
 	r.keep(t, sub)

@@ -40,9 +40,9 @@ func openSite(t *testing.T, store storetest.Rooms, namespace string, policy slui
 		require.NoError(t, err)
 	}
 	sub := &sluice.Subscription{
-		CreatedBy: string(sluice.Root),
-		ID:        "w-" + namespace, Namespace: namespace, Mode: sluice.Wake, Pattern: "/a/*", State: sluice.Active, Policy: policy,
-		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: from}, CreatedAt: time.Now().UTC(),
+		Lifecycle: sluice.Lifecycle{CreatedBy: string(sluice.Root), State: sluice.Active, CreatedAt: time.Now().UTC()},
+		ID:        "w-" + namespace, Namespace: namespace, Mode: sluice.Wake, Pattern: "/a/*", Policy: policy,
+		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: from},
 	}
 	sub.SetDefaults()
 	_, err := store.Subscriptions().Put(t.Context(), sub.ID, sub, 0)
