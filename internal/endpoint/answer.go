@@ -5,16 +5,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-const (
-	maxExcerpt = 1 << 10 // bytes of a response's body that are stored
-	maxWait    = 365 * 24 * time.Hour
-)
+const maxExcerpt = 1 << 10 // bytes of a response's body that are stored
 
 // read sets the outcome of a response in a (register C06): 2xx is Delivered, 410 is Gone,
 // everything else is Failed. It returns an error if the body of a 2xx is truncated, because the

@@ -78,26 +78,22 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sl
 	if err := tidy(&a, e.needs.Now()); err != nil {
 		return a, false, err
 	}
-	wanted := a.Revision
 	for range maxRaces {
 		was, err := e.settled(ctx, a.Namespace, a.ID)
 		created := sluice.CodeOf(err) == sluice.NotFound
-		if err == nil {
-			err = may(&was)
-		}
 		switch {
 		case sluice.CodeOf(err) == sluice.Conflict:
 			continue
-		case err != nil && !created:
+		case created:
+			err = replaces(&a, nil, may)
+		case err == nil:
+			err = replaces(&a, &was, may)
+		}
+		if err != nil {
 			return a, false, err
-		case wanted != 0 && created:
-			return a, false, sluice.Errorf(sluice.RevisionMismatch, "appointment %s not found; omit If-Match to create it", a.ID)
-		case wanted != 0 && was.Revision != wanted:
-			return a, false, sluice.Errorf(sluice.RevisionMismatch, "appointment %s is at revision %d", a.ID, was.Revision)
-		case !created && same(&was, &a):
+		}
+		if !created && same(&was, &a) {
 			return was, false, nil
-		case was.State == sluice.AppointmentFiring:
-			return a, false, firing(a.ID)
 		}
 		if err := e.fits(&a); err != nil {
 			return a, false, err
@@ -108,6 +104,26 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sl
 		}
 	}
 	return a, false, firing(a.ID)
+}
+
+// replaces returns an error unless an appointment may replace the stored one, nil if there is none, and has its revision.
+func replaces(a, was *sluice.Appointment, may func(was *sluice.Appointment) error) error {
+	switch {
+	case was == nil && a.Revision != 0:
+		return sluice.Errorf(sluice.RevisionMismatch, "appointment %s not found; omit If-Match to create it", a.ID)
+	case was == nil:
+		return nil
+	}
+	if err := may(was); err != nil {
+		return err
+	}
+	switch {
+	case a.Revision != 0 && was.Revision != a.Revision:
+		return sluice.Errorf(sluice.RevisionMismatch, "appointment %s is at revision %d", a.ID, was.Revision)
+	case was.State == sluice.AppointmentFiring && !same(was, a):
+		return firing(a.ID)
+	}
+	return nil
 }
 
 // maxRaces limits retries after concurrent changes of an appointment.
