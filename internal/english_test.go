@@ -116,6 +116,7 @@ func plain() map[string]bars {
 		"docs/decisions":                strict,
 
 		"internal/natsstore":               strict,
+		"internal/command/cmdkit":          strict,
 		"internal/natsstore/deliverystore": strict,
 		"internal/natsstore/eventlog":      strict,
 		"internal/natsstore/streamstore":   strict,

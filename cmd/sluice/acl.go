@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -187,7 +188,7 @@ func (principalLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, p := range all {
-			rows[i] = []string{string(p.Principal), label(p.Clearance), p.Description}
+			rows[i] = []string{string(p.Principal), cmdkit.FormatLabel(p.Clearance), p.Description}
 		}
 		return s.Table("PRINCIPAL | CLEARANCE | DESCRIPTION", rows)
 	})
@@ -222,7 +223,7 @@ func (c *principalSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	return s.Show(p, func() error { return s.Say("%s is cleared for %s.", p.Principal, label(p.Clearance)) })
+	return s.Show(p, func() error { return s.Say("%s is cleared for %s.", p.Principal, cmdkit.FormatLabel(p.Clearance)) })
 }
 
 // sureToLower asks the user before the command lowers a principal's clearance.
@@ -237,7 +238,7 @@ func (c *principalSetCmd) sureToLower(ctx context.Context, s *terminal.Session, 
 	if err != nil || next.Clearance.Dominates(before.Clearance) {
 		return err
 	}
-	return c.Confirm(s, terminal.Question("Lower the clearance of %s below %s? Subscriptions that depend on it are cancelled permanently.", next.Principal, label(before.Clearance)))
+	return c.Confirm(s, terminal.Question("Lower the clearance of %s below %s? Subscriptions that depend on it are cancelled permanently.", next.Principal, cmdkit.FormatLabel(before.Clearance)))
 }
 
 type principalRmCmd struct {
@@ -258,15 +259,7 @@ func (c *principalRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := api.DeletePrincipal(ctx, sluice.Principal(c.Principal)); err != nil {
 		return err
 	}
-	return done(s, "%s is cleared for PUBLIC only.", c.Principal)
-}
-
-// label returns a label in the form that ParseClassification parses.
-func label(l sluice.Label) string {
-	if len(l.Compartments) == 0 {
-		return l.Level.String()
-	}
-	return l.Level.String() + "/" + strings.Join(l.Compartments, ",")
+	return cmdkit.Done(s, "%s is cleared for PUBLIC only.", c.Principal)
 }
 
 // eraseCmd removes events from a log for good.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -72,7 +73,7 @@ func (c *appointmentSetCmd) when() (time.Time, error) {
 
 // action returns the action to perform.
 func (c *appointmentSetCmd) action(s *terminal.Session) (sluice.Action, error) {
-	ev, err := eventOf(s, c.Path, c.Data)
+	ev, err := cmdkit.EventOf(s, c.Path, c.Data)
 	if err != nil {
 		return sluice.Action{}, err
 	}
@@ -173,7 +174,7 @@ func (c *appointmentShowCmd) Run(ctx context.Context, s *terminal.Session) error
 	return s.Show(a, func() error {
 		facts := []string{
 			"id", a.ID, "state", string(a.State), "at", exactly(a.At), "next firing", next(&a), "last firing", latest(&a), "every", every(&a), "notice", terminal.FormatDuration(a.Notice), "noticed", strconv.FormatBool(a.Noticed),
-			"miss policy", string(a.MissPolicy), "path", string(a.Action.Path), "type", a.Action.Type, "data", excerpt(a.Action.Data),
+			"miss policy", string(a.MissPolicy), "path", string(a.Action.Path), "type", a.Action.Type, "data", cmdkit.Excerpt(a.Action.Data),
 			"made by", string(a.CreatedBy), "made", terminal.FormatTime(a.CreatedAt),
 		}
 		if a.Grace > 0 {

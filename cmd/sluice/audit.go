@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -29,11 +29,11 @@ type auditCmd struct {
 
 // Run shows the entries, newest first.
 func (c *auditCmd) Run(ctx context.Context, s *terminal.Session) error {
-	since, err := timeOrAgo("since", c.Since)
+	since, err := cmdkit.TimeOrAgo("since", c.Since)
 	if err != nil {
 		return err
 	}
-	until, err := timeOrAgo("until", c.Until)
+	until, err := cmdkit.TimeOrAgo("until", c.Until)
 	if err != nil {
 		return err
 	}
@@ -54,25 +54,10 @@ func (c *auditCmd) Run(ctx context.Context, s *terminal.Session) error {
 		rows := make([][]string, len(all))
 		for i := range all {
 			e := &all[i]
-			rows[i] = []string{terminal.FormatTime(e.At), e.Actor, because(e.Action, failureOfEntry(e)), terminal.OrDash(e.Namespace), e.Resource, whatChanged(e)}
+			rows[i] = []string{terminal.FormatTime(e.At), e.Actor, cmdkit.Because(e.Action, failureOfEntry(e)), terminal.OrDash(e.Namespace), e.Resource, whatChanged(e)}
 		}
 		return s.Table("TIME | ACTOR | ACTION | NAMESPACE | RESOURCE | CHANGE", rows)
 	})
-}
-
-// timeOrAgo returns the time in a flag; the zero time if the flag is empty.
-func timeOrAgo(flag, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if err := checkSince(text); err != nil {
-		return time.Time{}, err
-	}
-	at, err := sluice.ParseTime(sluice.Ago(text, time.Now()))
-	if err != nil {
-		return at, terminal.Usagef("--%s: %q is not an RFC 3339 time such as 2026-01-31T00:00:00Z, nor an age such as 10m or 7d", flag, text)
-	}
-	return at, nil
 }
 
 func failureOfEntry(e *sluice.LedgerEntry) string {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -63,12 +64,12 @@ func (c *contextAddCmd) Run(s *terminal.Session) error {
 		return err
 	}
 	if !c.Use {
-		return done(s, "Added context %s. Use it with: sluice context use "+c.Name, c.Name)
+		return cmdkit.Done(s, "Added context %s. Use it with: sluice context use "+c.Name, c.Name)
 	}
 	if err := contexts.Use(c.Name); err != nil {
 		return err
 	}
-	return done(s, "Added context %s, which is in use.", c.Name)
+	return cmdkit.Done(s, "Added context %s, which is in use.", c.Name)
 }
 
 func (c *contextAddCmd) context(s *terminal.Session) (terminal.Context, error) {
@@ -125,7 +126,7 @@ func (c *contextUseCmd) Run(s *terminal.Session) error {
 	if err := contexts.Use(c.Name); err != nil {
 		return err
 	}
-	return done(s, "Context %s is in use.", c.Name)
+	return cmdkit.Done(s, "Context %s is in use.", c.Name)
 }
 
 // contextView is a context in JSON output, without its token.
@@ -231,7 +232,7 @@ func (c *contextRmCmd) Run(s *terminal.Session) error {
 	if err := contexts.Remove(c.Name); err != nil {
 		return err
 	}
-	return done(s, "Deleted context %s.", c.Name)
+	return cmdkit.Done(s, "Deleted context %s.", c.Name)
 }
 
 // contextResolver gives flags the values of the context if neither the command line nor the

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -37,7 +38,7 @@ func (c *deadLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 func (c *deadLsCmd) show(ctx context.Context, s *terminal.Session) error {
-	if err := checkSince(c.Since); err != nil {
+	if err := cmdkit.CheckSince(c.Since); err != nil {
 		return err
 	}
 	api, err := s.Client()
@@ -53,7 +54,7 @@ func (c *deadLsCmd) show(ctx context.Context, s *terminal.Session) error {
 		for i, d := range all {
 			rows[i] = []string{
 				terminal.OrDash(d.EventID), sequences(d), terminal.OrDash(string(d.Path)), string(d.Reason), strconv.Itoa(d.Attempts),
-				httpStatus(d.LastStatus), terminal.FormatTime(d.At), terminal.OrDash(d.LastError),
+				cmdkit.HTTPStatus(d.LastStatus), terminal.FormatTime(d.At), terminal.OrDash(d.LastError),
 			}
 		}
 		return s.Table("EVENT | SEQ | PATH | REASON | ATTEMPTS | STATUS | GIVEN UP | ERROR", rows)
@@ -117,7 +118,7 @@ func deadLetterTable(s *terminal.Session, d client.DeadLetter) error {
 	}
 	err := s.Facts("event id", d.EventID, "seq", sequences(d), "path", string(d.Path), "reason", string(d.Reason),
 		"attempts", strconv.Itoa(d.Attempts), "first failed", terminal.FormatTime(d.FirstFailedAt), "given up", terminal.FormatTime(d.At),
-		"status", httpStatus(d.LastStatus), "error", d.LastError, "redrivable", strconv.FormatBool(d.Redrivable), "event", data)
+		"status", cmdkit.HTTPStatus(d.LastStatus), "error", d.LastError, "redrivable", strconv.FormatBool(d.Redrivable), "event", data)
 	if err != nil || len(d.History) == 0 {
 		return err
 	}
@@ -192,13 +193,13 @@ func (c *deadRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 		if err := api.DiscardDeadLetters(ctx, c.Sub); err != nil {
 			return err
 		}
-		return done(s, "Discarded all dead letters of %s.", c.Sub)
+		return cmdkit.Done(s, "Discarded all dead letters of %s.", c.Sub)
 	}
 	for _, event := range c.Events {
 		if err := api.DiscardDeadLetter(ctx, c.Sub, event); err != nil {
 			return fmt.Errorf("%s: %w", event, err)
 		}
-		if err := done(s, "Discarded the dead letter of %s.", event); err != nil {
+		if err := cmdkit.Done(s, "Discarded the dead letter of %s.", event); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -37,8 +38,8 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 func (c *deliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
-	until, err := timeOrAgo("until", c.Until)
-	if err = cmp.Or(err, checkSince(c.Since)); err != nil {
+	until, err := cmdkit.TimeOrAgo("until", c.Until)
+	if err = cmp.Or(err, cmdkit.CheckSince(c.Since)); err != nil {
 		return err
 	}
 	api, err := s.Client()
@@ -71,28 +72,12 @@ func (c *deliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
 		rows := make([][]string, len(all))
 		for i, d := range all {
 			rows[i] = []string{
-				seqOf(d), terminal.OrDash(d.EventID) + others(d.Batch), terminal.OrDash(string(d.Path)), terminal.OrDash(d.Type), deliveryState(d), strconv.Itoa(d.AttemptCount),
-				httpStatus(d.LastStatus), terminal.FormatTime(d.LastAttemptAt), terminal.FormatTimePtr(d.NextAttemptAt), terminal.OrDash(d.LastError),
+				seqOf(d), terminal.OrDash(d.EventID) + cmdkit.OtherEvents(d.Batch), terminal.OrDash(string(d.Path)), terminal.OrDash(d.Type), deliveryState(d), strconv.Itoa(d.AttemptCount),
+				cmdkit.HTTPStatus(d.LastStatus), terminal.FormatTime(d.LastAttemptAt), terminal.FormatTimePtr(d.NextAttemptAt), terminal.OrDash(d.LastError),
 			}
 		}
 		return s.Table("SEQ | EVENT | PATH | TYPE | STATE | ATTEMPTS | STATUS | LAST ATTEMPT | NEXT ATTEMPT | ERROR", rows)
 	})
-}
-
-// others says how many more events a batch has.
-func others(batch int) string {
-	if batch < 2 {
-		return ""
-	}
-	return " +" + strconv.Itoa(batch-1)
-}
-
-// attemptNumber returns the number of an attempt that counts.
-func attemptNumber(a sluice.Attempt) string {
-	if a.Probe {
-		return "probe"
-	}
-	return strconv.Itoa(a.Number)
 }
 
 func (c *deliveriesCmd) act(ctx context.Context, s *terminal.Session, api *client.Client, act func(ctx context.Context, id, event string) (sluice.Replay, error)) error {
@@ -112,7 +97,7 @@ func (c *deliveriesCmd) act(ctx context.Context, s *terminal.Session, api *clien
 	return s.Show(rep, func() error { return replayTable(s, []sluice.Replay{rep}) })
 }
 
-func deliveryState(d client.Delivery) string { return because(d.State, string(d.Reason)) }
+func deliveryState(d client.Delivery) string { return cmdkit.Because(d.State, string(d.Reason)) }
 
 // seqOf returns the event's sequence, or the range that was lost.
 func seqOf(d client.Delivery) string {
@@ -142,8 +127,8 @@ func attemptTable(s *terminal.Session, attempts []sluice.Attempt) error {
 	rows := make([][]string, len(attempts))
 	for i, a := range attempts {
 		rows[i] = []string{
-			attemptNumber(a), terminal.FormatTime(a.StartedAt), a.Duration.Std().Round(time.Microsecond).String(), string(a.Outcome),
-			httpStatus(a.Status), terminal.OrDash(a.Error), terminal.OrDash(cmp.Or(a.Response, a.Output)),
+			cmdkit.AttemptNumber(a), terminal.FormatTime(a.StartedAt), a.Duration.Std().Round(time.Microsecond).String(), string(a.Outcome),
+			cmdkit.HTTPStatus(a.Status), terminal.OrDash(a.Error), terminal.OrDash(cmp.Or(a.Response, a.Output)),
 		}
 	}
 	return s.Table("ATTEMPT | STARTED | DURATION | OUTCOME | STATUS | ERROR | RESPONSE", rows)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -63,7 +64,7 @@ func viewOf(ev sluice.Event) eventView {
 
 // Run lists events.
 func (c *eventsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
-	if err := checkSince(c.Since); err != nil {
+	if err := cmdkit.CheckSince(c.Since); err != nil {
 		return err
 	}
 	api, err := s.Client()
@@ -74,11 +75,11 @@ func (c *eventsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	complainLost(s, lost)
+	cmdkit.ComplainLost(s, lost)
 	views, rows := make([]eventView, len(all)), make([][]string, len(all))
 	for i, ev := range all {
 		views[i] = viewOf(ev)
-		rows[i] = []string{strconv.FormatUint(ev.Seq, 10), terminal.FormatTime(ev.Time), string(ev.Path), ev.Type, ev.ID, excerpt(ev.Data)}
+		rows[i] = []string{strconv.FormatUint(ev.Seq, 10), terminal.FormatTime(ev.Time), string(ev.Path), ev.Type, ev.ID, cmdkit.Excerpt(ev.Data)}
 	}
 	return s.Show(views, func() error { return s.Table("SEQ | TIME | PATH | TYPE | ID | DATA", rows) })
 }
@@ -102,13 +103,6 @@ func (c *eventsLsCmd) events(ctx context.Context, api *client.Client) (all []slu
 	return all, lost, err
 }
 
-// complainLost warns about the ranges of a log in which events may be lost.
-func complainLost(s *terminal.Session, lost []sluice.Gap) {
-	for _, g := range lost {
-		s.Complain("sluice: events between %d and %d may be lost: the files of the log are damaged", g.From, g.To)
-	}
-}
-
 type eventsGetCmd struct {
 	ID string `arg:"" help:"ID or sequence of the event."`
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
@@ -127,16 +121,6 @@ func (c *eventsGetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(viewOf(ev), func() error {
 		return s.Facts("seq", strconv.FormatUint(ev.Seq, 10), "id", ev.ID, "type", ev.Type, "path", string(ev.Path),
 			"source", ev.Source, "time", terminal.FormatTime(ev.Time), "subject", ev.Subject, "content type", ev.ContentType,
-			"extensions", compact(ev.Extensions), "data", string(ev.Data))
+			"extensions", cmdkit.Compact(ev.Extensions), "data", string(ev.Data))
 	})
-}
-
-// excerpt returns the start of some data as one line.
-func excerpt(data []byte) string {
-	const most = 60
-	text := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(string(data), "?")), " "))
-	if len(text) > most {
-		text = append(text[:most-1], '…')
-	}
-	return string(text)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -124,7 +125,7 @@ func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 	if _, err := sluice.ParsePattern(c.Pattern); err != nil {
 		return q, terminal.Usage(err)
 	}
-	return q, errors.Join(checkSince(c.Since), c.checkCoalescing())
+	return q, errors.Join(cmdkit.CheckSince(c.Since), c.checkCoalescing())
 }
 
 // checkCoalescing checks the flags about coalescing, because a server ignores mistakes in them.
@@ -166,7 +167,7 @@ func (p *feedPrinter) print(item client.FeedItem) error {
 	case ev != nil:
 		return p.event(ev, item)
 	case item.Lagged != nil && item.Lagged.Unreadable != nil:
-		complainLost(p.Session, []sluice.Gap{*item.Lagged.Unreadable})
+		cmdkit.ComplainLost(p.Session, []sluice.Gap{*item.Lagged.Unreadable})
 	case item.Lagged != nil:
 		p.note("too slow: %d events before %d were not shown", item.Lagged.Missed, item.Lagged.Oldest)
 	case item.Away != nil:
@@ -192,7 +193,7 @@ func (p *feedPrinter) event(ev *sluice.Event, item client.FeedItem) error {
 		more = p.paint.Paint(terminal.Faint, fmt.Sprintf("  (one of %d)", item.Coalesced))
 	}
 	place := p.paint.Paint(terminal.Faint, strconv.FormatUint(item.Seq, 10)+"  "+ev.Time.Local().Format(time.TimeOnly))
-	return p.Say("%s  %s  %s  %s%s", place, p.paint.Named(ev.Type), ev.Path, excerpt(ev.Data), more)
+	return p.Say("%s  %s  %s  %s%s", place, p.paint.Named(ev.Type), ev.Path, cmdkit.Excerpt(ev.Data), more)
 }
 
 // line prints a feed's message in JSON.

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -216,7 +216,7 @@ func (c *grantVerifyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if (c.Verb == "") != (c.Object == nil) {
 		return terminal.Usagef("--verb and --object must be set together")
 	}
-	token, err := tokenOf(s, c.Token)
+	token, err := cmdkit.TokenOf(s, c.Token)
 	if err != nil {
 		return err
 	}
@@ -264,34 +264,12 @@ func whyNot(by sluice.Denial) string {
 	return "the access list or the label of the namespace denies it"
 }
 
-// tokenOf returns the given token, or reads it from stdin.
-func tokenOf(s *terminal.Session, given string) (string, error) {
-	if given != "-" {
-		return given, nil
-	}
-	data, err := io.ReadAll(io.LimitReader(s.Stdin, 1<<16))
-	if err != nil {
-		return "", fmt.Errorf("read the token: %w", err)
-	}
-	return strings.TrimSpace(string(data)), nil
-}
-
 func verificationFacts(v client.Verification) []string {
-	facts := []string{"valid", yesNo(&v.Valid), "reason", v.Reason, "allows", yesNo(v.Allows), "denied by", string(v.DeniedBy)}
+	facts := []string{"valid", cmdkit.YesNo(&v.Valid), "reason", v.Reason, "allows", cmdkit.YesNo(v.Allows), "denied by", string(v.DeniedBy)}
 	if v.Grant != nil {
 		facts = append(facts, grantFacts(*v.Grant)...)
 	}
 	return facts
-}
-
-func yesNo(b *bool) string {
-	switch {
-	case b == nil:
-		return ""
-	case *b:
-		return "yes"
-	}
-	return "no"
 }
 
 func grantFacts(g sluice.Grant) []string {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -118,7 +119,7 @@ func (c *knowledgeRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := api.DeleteEnrichment(ctx, c.NS); err != nil {
 		return err
 	}
-	return done(s, "Ended the enrichment of %s.", c.NS)
+	return cmdkit.Done(s, "Ended the enrichment of %s.", c.NS)
 }
 
 type knowledgeSearchCmd struct {
@@ -158,7 +159,7 @@ func (c *knowledgeSearchCmd) Run(ctx context.Context, s *terminal.Session) error
 		rows := make([][]string, len(found.Neighbours))
 		for i, n := range found.Neighbours {
 			ev := &n.Item.Change.Event
-			rows[i] = []string{decimal(n.Similarity), n.Item.Source, n.Item.Subscription, ev.ID, string(ev.Path), excerpt(ev.Data)}
+			rows[i] = []string{decimal(n.Similarity), n.Item.Source, n.Item.Subscription, ev.ID, string(ev.Path), cmdkit.Excerpt(ev.Data)}
 		}
 		if err := s.Table("SIMILARITY | SOURCE | MIRROR | ID | PATH | DATA", rows); err != nil || found.Problem == "" {
 			return err
@@ -210,7 +211,7 @@ func (c *knowledgeComparisonsCmd) Run(ctx context.Context, s *terminal.Session) 
 		rows := make([][]string, len(all))
 		for i := range all {
 			r := &all[i]
-			rows[i] = []string{r.Entry, string(r.Path), friction(r.MaxFriction), yesNo(&r.NeedsReview), fmt.Sprintf("%d of %d", r.Comparisons, r.ExpectedComparisons)}
+			rows[i] = []string{r.Entry, string(r.Path), friction(r.MaxFriction), cmdkit.YesNo(&r.NeedsReview), fmt.Sprintf("%d of %d", r.Comparisons, r.ExpectedComparisons)}
 		}
 		return s.Table("ENTRY | PATH | FRICTION | REVIEW | COMPARED", rows)
 	})
@@ -229,13 +230,13 @@ func (c *knowledgeComparisonsCmd) one(ctx context.Context, s *terminal.Session, 
 		return err
 	}
 	return s.Show(is, func() error {
-		if err := s.Say("%s: %d of %d neighbours compared, friction %s, review needed: %s", is.Entry, is.Comparisons, is.ExpectedComparisons, friction(is.MaxFriction), yesNo(&is.NeedsReview)); err != nil {
+		if err := s.Say("%s: %d of %d neighbours compared, friction %s, review needed: %s", is.Entry, is.Comparisons, is.ExpectedComparisons, friction(is.MaxFriction), cmdkit.YesNo(&is.NeedsReview)); err != nil {
 			return err
 		}
 		rows := make([][]string, len(is.All))
 		for i := range is.All {
 			one := &is.All[i]
-			rows[i] = []string{decimal(one.EffectiveFriction), decimal(one.DiscountFactor), one.Against.Source, one.Against.Subscription, one.Against.ID, excerpt(one.Comparison)}
+			rows[i] = []string{decimal(one.EffectiveFriction), decimal(one.DiscountFactor), one.Against.Source, one.Against.Subscription, one.Against.ID, cmdkit.Excerpt(one.Comparison)}
 		}
 		return s.Table("EFFECTIVE | DISCOUNT | SOURCE | MIRROR | ID | COMPARISON", rows)
 	})

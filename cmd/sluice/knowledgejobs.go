@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -172,7 +173,7 @@ func (c *knowledgeCompleteCmd) Run(ctx context.Context, s *terminal.Session) err
 	if err := api.CompleteJob(ctx, claim, result); err != nil {
 		return err
 	}
-	return done(s, "Completed %s.", c.Job)
+	return cmdkit.Done(s, "Completed %s.", c.Job)
 }
 
 type knowledgeFailCmd struct {
@@ -211,7 +212,7 @@ func (c *knowledgeRetryCmd) Run(ctx context.Context, s *terminal.Session) error 
 		if _, err := api.RetryJob(ctx, c.NS, id); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
-		if err := done(s, "%s is tried again.", id); err != nil {
+		if err := cmdkit.Done(s, "%s is tried again.", id); err != nil {
 			return err
 		}
 	}

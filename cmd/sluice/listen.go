@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/internal/endpoint"
@@ -97,7 +98,7 @@ func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
 	if c.Last > 0 && c.Since != sluice.StartNew {
 		return terminal.Usagef("--last excludes --since")
 	}
-	if err := checkSince(c.Since); err != nil {
+	if err := cmdkit.CheckSince(c.Since); err != nil {
 		return err
 	}
 	if c.Retries < 0 {

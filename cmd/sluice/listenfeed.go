@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -27,7 +28,7 @@ func (l *listener) follow(ctx context.Context, api *client.Client) error {
 			l.resume = cmp.Or(item.Resume, l.resume, strconv.FormatUint(*item.Subscribed, 10))
 			err = l.sayWhere()
 		case item.Lagged != nil && item.Lagged.Unreadable != nil:
-			complainLost(l.session, []sluice.Gap{*item.Lagged.Unreadable})
+			cmdkit.ComplainLost(l.session, []sluice.Gap{*item.Lagged.Unreadable})
 		case item.Lagged != nil:
 			err = l.fill(ctx, api, item.Lagged.Oldest)
 		}

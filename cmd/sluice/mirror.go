@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -48,7 +49,7 @@ func (c credentialFlags) credential(s *terminal.Session) (string, error) {
 	case "":
 		return s.Getenv("SLUICE_MIRROR_CREDENTIAL"), nil
 	case "-":
-		return tokenOf(s, "-")
+		return cmdkit.TokenOf(s, "-")
 	}
 	data, err := os.ReadFile(filepath.Clean(c.CredentialFile))
 	if err != nil {
@@ -130,7 +131,7 @@ func (c *mirrorLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 		for i, m := range all {
 			is := &m.Status
 			rows[i] = []string{
-				m.ID, m.Namespace, m.Source, string(m.Depth), m.PathPrefix, because(string(is.State), is.Reason), strconv.Itoa(is.MirroredCount),
+				m.ID, m.Namespace, m.Source, string(m.Depth), m.PathPrefix, cmdkit.Because(string(is.State), is.Reason), strconv.Itoa(is.MirroredCount),
 				strconv.FormatUint(is.LagItems, 10), strconv.Itoa(len(is.Gaps)), terminal.FormatTimePtr(is.LastSyncAt),
 			}
 		}
@@ -172,8 +173,8 @@ func showMirror(s *terminal.Session, m sluice.Mirror) error {
 			credential = "set " + terminal.FormatTime(*m.CredentialAt)
 		}
 		return s.Facts("mirror", m.ID, "namespace", m.Namespace, "source", m.Source, "depth", string(m.Depth), "path prefix", m.PathPrefix,
-			"poll interval", terminal.FormatDuration(m.PollInterval), "weight", strconv.FormatFloat(m.Weight, 'g', -1, 64), "description", m.Description, "metadata", compact(m.Metadata),
-			"state", because(string(m.State), m.Reason), "suspended", suspended, "credential", credential, "revision", strconv.FormatUint(m.Revision, 10),
+			"poll interval", terminal.FormatDuration(m.PollInterval), "weight", strconv.FormatFloat(m.Weight, 'g', -1, 64), "description", m.Description, "metadata", cmdkit.Compact(m.Metadata),
+			"state", cmdkit.Because(string(m.State), m.Reason), "suspended", suspended, "credential", credential, "revision", strconv.FormatUint(m.Revision, 10),
 			"created", terminal.FormatTime(m.CreatedAt)+terminal.By(m.CreatedBy), "approved by", m.ApprovedBy, "grant", m.Grant, "updated", terminal.FormatTime(m.UpdatedAt))
 	})
 }
@@ -287,7 +288,7 @@ func (c *mirrorRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
-		if err := done(s, "Deleted mirror %s.", id); err != nil {
+		if err := cmdkit.Done(s, "Deleted mirror %s.", id); err != nil {
 			return err
 		}
 	}
@@ -332,7 +333,7 @@ func (c *mirrorItemsCmd) Run(ctx context.Context, s *terminal.Session) error {
 			if item.Tombstoned {
 				op = sluice.OpDelete
 			}
-			rows[i] = []string{item.Subscription, strconv.FormatUint(ev.Seq, 10), string(op), ev.ID, string(ev.Path), terminal.FormatTime(ev.Time), ev.Type, excerpt(ev.Data)}
+			rows[i] = []string{item.Subscription, strconv.FormatUint(ev.Seq, 10), string(op), ev.ID, string(ev.Path), terminal.FormatTime(ev.Time), ev.Type, cmdkit.Excerpt(ev.Data)}
 		}
 		return s.Table("MIRROR | SEQ | OP | ID | PATH | TIME | TYPE | DATA", rows)
 	})

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -29,7 +30,7 @@ func (c *mirrorSyncCmd) Run(ctx context.Context, s *terminal.Session) error {
 		if _, _, err := api.SyncMirror(ctx, c.ID, 0); err != nil {
 			return err
 		}
-		return done(s, "Mirror %s syncs.", c.ID)
+		return cmdkit.Done(s, "Mirror %s syncs.", c.ID)
 	}
 	st, err := waitForSync(ctx, s, api, c.ID)
 	if err != nil {
@@ -59,7 +60,7 @@ func waitForSync(ctx context.Context, s *terminal.Session, api *client.Client, i
 	bar := terminal.NewProgress(s, -1)
 	bar.What = "syncing"
 	defer bar.Close()
-	tick := time.NewTicker(replayPoll)
+	tick := time.NewTicker(cmdkit.PollInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -106,7 +107,7 @@ func mirrorStatusTable(s *terminal.Session, st *sluice.MirrorStatus) error {
 	if err := s.Say("%s\n", st.Sentence); err != nil {
 		return err
 	}
-	err := s.Facts("state", because(string(st.State), st.Reason), "watermark", fmt.Sprintf("%d of %d", st.Watermark, st.SourceSeq), "lag", fmt.Sprintf("%d sequences, %s", st.LagItems, terminal.FormatDuration(sluice.Duration(time.Duration(st.LagSeconds)*time.Second))),
+	err := s.Facts("state", cmdkit.Because(string(st.State), st.Reason), "watermark", fmt.Sprintf("%d of %d", st.Watermark, st.SourceSeq), "lag", fmt.Sprintf("%d sequences, %s", st.LagItems, terminal.FormatDuration(sluice.Duration(time.Duration(st.LagSeconds)*time.Second))),
 		"entries", strconv.Itoa(st.MirroredCount), "deleted", strconv.Itoa(st.DeletedCount), "gaps", strconv.Itoa(st.GapCount),
 		"last sync", terminal.FormatTimePtr(st.LastSyncAt), "next sync", terminal.FormatTimePtr(st.NextSyncAt), "stale", stale, "failures", failures, "error", st.Error, "log", st.Incarnation)
 	if err == nil && len(st.Forks) > 0 {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/sluice-io/sluice/internal/bundle"
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -227,5 +228,5 @@ func (c *mirrorDistrustCmd) Run(ctx context.Context, s *terminal.Session) error 
 	if err := api.DistrustKey(ctx, c.NS, kid); err != nil {
 		return err
 	}
-	return done(s, "Revoked key %s.", kid)
+	return cmdkit.Done(s, "Revoked key %s.", kid)
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/module"
 	"github.com/sluice-io/sluice/internal/module/host"
@@ -48,9 +49,9 @@ func (c *moduleNewCmd) Run(s *terminal.Session) error {
 		return err
 	}
 	if c.Lang == "go" {
-		return done(s, "Wrote %s. Build it there: "+module.Build, c.Dir)
+		return cmdkit.Done(s, "Wrote %s. Build it there: "+module.Build, c.Dir)
 	}
-	return done(s, "Wrote %s. Try it: sluice module test "+c.Dir, c.Dir)
+	return cmdkit.Done(s, "Wrote %s. Try it: sluice module test "+c.Dir, c.Dir)
 }
 
 type moduleDir struct {
@@ -398,7 +399,7 @@ func (c *moduleDisableCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if _, err := api.DisableModule(ctx, c.Name); err != nil {
 		return err
 	}
-	return done(s, "Disabled %s. Its events wait.", c.Name)
+	return cmdkit.Done(s, "Disabled %s. Its events wait.", c.Name)
 }
 
 type moduleRmCmd struct {
@@ -418,5 +419,5 @@ func (c *moduleRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := api.RemoveModule(ctx, c.Name); err != nil {
 		return err
 	}
-	return done(s, "Ended the approval of %s.", c.Name)
+	return cmdkit.Done(s, "Ended the approval of %s.", c.Name)
 }

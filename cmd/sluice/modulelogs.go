@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/module"
 	"github.com/sluice-io/sluice/internal/terminal"
 
@@ -176,6 +177,6 @@ func showAttempt(s *terminal.Session, a *sluice.Attempt) error {
 		how += ": " + a.Error
 	}
 	err := s.Say("%s %s %s %s on %s, attempt %s after %s: %s", terminal.FormatTime(a.StartedAt), a.Subscription, a.EventID, a.Type, a.Path,
-		attemptNumber(*a), a.Duration.Std().Round(time.Millisecond), how)
+		cmdkit.AttemptNumber(*a), a.Duration.Std().Round(time.Millisecond), how)
 	return errors.Join(err, sayIndented(s, a.Output))
 }

@@ -179,12 +179,3 @@ func sinceLast(ctx context.Context, api *client.Client, ns string, query client.
 	}
 	return strconv.FormatUint(seq, 10), nil
 }
-
-// checkSince returns an error for a negative number in --since, which other programs interpret as a
-// count.
-func checkSince(text string) error {
-	if n, err := strconv.Atoi(text); err == nil && n < -1 {
-		return terminal.Usagef("--since %d: for the last %d, use --last %d", n, -n, -n)
-	}
-	return nil
-}

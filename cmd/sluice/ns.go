@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -165,7 +166,7 @@ func confirmHide(a terminal.Confirmation, s *terminal.Session, old sluice.Namesp
 	if next == nil || before.Dominates(*next) {
 		return nil
 	}
-	return a.Confirm(s, terminal.Question("Change the label of %s to %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, label(*next)))
+	return a.Confirm(s, terminal.Question("Change the label of %s to %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, cmdkit.FormatLabel(*next)))
 }
 
 // spec returns the namespace's settings, overridden by the flags.
@@ -230,7 +231,7 @@ func (c *nsRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := api.DeleteNamespace(ctx, c.Name); err != nil {
 		return err
 	}
-	return done(s, "Deleted namespace %s.", c.Name)
+	return cmdkit.Done(s, "Deleted namespace %s.", c.Name)
 }
 
 // question returns a question that says what is lost with the namespace.
@@ -271,16 +272,11 @@ func showNamespace(s *terminal.Session, ns sluice.Namespace) error {
 	})
 }
 
-// done confirms an action; in JSON it prints nothing.
-func done(s *terminal.Session, format, name string) error {
-	return s.Show(map[string]any{"ok": true, "name": name}, func() error { return s.Say(format, name) })
-}
-
 func labelOf(ns sluice.Namespace) string {
 	if ns.Label == nil {
 		return "-"
 	}
-	return label(*ns.Label)
+	return cmdkit.FormatLabel(*ns.Label)
 }
 
 func age(d sluice.Duration) string {

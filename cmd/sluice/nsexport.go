@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -75,7 +76,7 @@ func (c *nsExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) 
 	if err := x.write(ctx, since, tail.Seq); err != nil {
 		return err
 	}
-	complainLost(s, x.lost)
+	cmdkit.ComplainLost(s, x.lost)
 	s.Complain("Exported %d events of %s up to %d.", x.n, c.Name, tail.Seq)
 	return nil
 }

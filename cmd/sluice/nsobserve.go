@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -33,7 +34,7 @@ func (c *nsObserveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	complainLost(s, page.Lost)
+	cmdkit.ComplainLost(s, page.Lost)
 	return s.Show(page, func() error {
 		rows := make([][]string, len(page.Items))
 		for i, change := range page.Items {
@@ -41,7 +42,7 @@ func (c *nsObserveCmd) Run(ctx context.Context, s *terminal.Session) error {
 			if change.Op != sluice.OpDelete {
 				at = terminal.FormatTime(ev.Time)
 			}
-			rows[i] = []string{strconv.FormatUint(ev.Seq, 10), string(change.Op), ev.ID, string(ev.Path), at, ev.Type, excerpt(ev.Data)}
+			rows[i] = []string{strconv.FormatUint(ev.Seq, 10), string(change.Op), ev.ID, string(ev.Path), at, ev.Type, cmdkit.Excerpt(ev.Data)}
 		}
 		if err := s.Table("SEQ | OP | ID | PATH | TIME | TYPE | DATA", rows); err != nil {
 			return err

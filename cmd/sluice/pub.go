@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -71,11 +69,11 @@ func (c *pubCmd) check() error {
 			return terminal.Usage(err)
 		}
 	}
-	return checkData(c.Data)
+	return cmdkit.CheckData(c.Data)
 }
 
 func (c *pubCmd) one(ctx context.Context, s *terminal.Session, api *client.Client) error {
-	ev, err := eventOf(s, c.Path, c.Data)
+	ev, err := cmdkit.EventOf(s, c.Path, c.Data)
 	if err != nil {
 		return err
 	}
@@ -97,44 +95,6 @@ func (c *pubCmd) one(ctx context.Context, s *terminal.Session, api *client.Clien
 		}
 		return s.Say("Stored event %s at %s as %d.", stored[0].ID, stored[0].Path, stored[0].Seq)
 	})
-}
-
-// eventOf returns an event with the given data, or with the data from stdin if it is "-". The data
-// may be JSON, other text, or neither. Invalid JSON on the command line that begins like an object
-// or a list is refused, because it is most likely JSON that the shell has split; stdin may have
-// anything.
-func eventOf(s *terminal.Session, path, text string) (sluice.Event, error) {
-	if err := checkData(text); err != nil {
-		return sluice.Event{}, err
-	}
-	data := []byte(text)
-	if text == "-" {
-		var err error
-		if data, err = io.ReadAll(s.Stdin); err != nil {
-			return sluice.Event{}, fmt.Errorf("read data: %w", err)
-		}
-	}
-	ev := sluice.Event{Path: sluice.Path(path), Data: data}
-	switch {
-	case json.Valid(data): // JSON needs no content type
-	case utf8.Valid(data):
-		ev.ContentType = "text/plain; charset=utf-8"
-	default:
-		ev.ContentType = "application/octet-stream"
-	}
-	return ev, nil
-}
-
-// checkData returns an error for invalid JSON that begins like an object or a list.
-func checkData(text string) error {
-	begin := strings.TrimLeft(text, " \t\r\n")
-	if !strings.HasPrefix(begin, "{") && !strings.HasPrefix(begin, "[") {
-		return nil
-	}
-	if err := json.Unmarshal([]byte(text), new(any)); err != nil {
-		return terminal.Usagef("the data looks like JSON but is invalid (%w); put it in single quotes, or send text from stdin with -", err)
-	}
-	return nil
 }
 
 func (c *pubCmd) many(ctx context.Context, s *terminal.Session, api *client.Client) (err error) {

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/webhook"
@@ -247,7 +248,7 @@ func (r *receiving) text(one receivedRequest, body []byte) error {
 	if one.Status >= http.StatusMultipleChoices || one.Status == 0 {
 		status = terminal.Red
 	}
-	err := r.session.Say("%s  %s  → %s", strings.Join(line, "  "), r.paint.Paint(colour, verified), r.paint.Paint(status, httpStatus(one.Status)))
+	err := r.session.Say("%s  %s  → %s", strings.Join(line, "  "), r.paint.Paint(colour, verified), r.paint.Paint(status, cmdkit.HTTPStatus(one.Status)))
 	if r.cmd.Headers {
 		for _, name := range slices.Sorted(maps.Keys(one.Headers)) {
 			err = errors.Join(err, r.session.Say("  %s: %s", strings.ToLower(name), one.Headers[name]))

@@ -7,14 +7,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
-
-// replayPoll is the interval of requests for a replay's state.
-const replayPoll = 250 * time.Millisecond
 
 type subSeekCmd struct {
 	terminal.Confirmation
@@ -125,7 +123,7 @@ func waitForReplay(ctx context.Context, s *terminal.Session, api *client.Client,
 	bar := terminal.NewProgress(s, int64(min(rep.Total, 1<<62)))
 	bar.What = "replaying"
 	defer bar.Close()
-	tick := time.NewTicker(replayPoll)
+	tick := time.NewTicker(cmdkit.PollInterval)
 	defer tick.Stop()
 	for rep.State == sluice.ReplayRunning {
 		select {
@@ -186,7 +184,7 @@ func replayTable(s *terminal.Session, all []sluice.Replay) error {
 			from, next = "-", "-" // sequences of dead letters mean nothing to users
 		}
 		rows[i] = []string{
-			rep.ID, string(rep.Kind), because(string(rep.State), rep.Reason),
+			rep.ID, string(rep.Kind), cmdkit.Because(string(rep.State), rep.Reason),
 			from, next,
 			strconv.FormatUint(rep.Sent, 10), strconv.FormatUint(rep.Dead, 10), terminal.FormatTime(rep.CreatedAt),
 		}

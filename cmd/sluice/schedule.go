@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -39,7 +40,7 @@ func (c *scheduleAddCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	ev, err := eventOf(s, c.Path, c.Data)
+	ev, err := cmdkit.EventOf(s, c.Path, c.Data)
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (c *scheduleLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, one := range all {
-			rows[i] = []string{exactly(one.DeliverAt), string(one.Path), one.Type, one.ID, string(one.CreatedBy), one.State, excerpt(one.Event.Data)}
+			rows[i] = []string{exactly(one.DeliverAt), string(one.Path), one.Type, one.ID, string(one.CreatedBy), one.State, cmdkit.Excerpt(one.Event.Data)}
 		}
 		return s.Table("AT | PATH | TYPE | ID | BY | STATE | DATA", rows)
 	})
@@ -128,7 +129,7 @@ func (c *scheduleShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 	return s.Show(one, func() error {
 		return s.Facts("id", one.ID, "state", one.State, "at", exactly(one.DeliverAt), "path", string(one.Path), "type", one.Type, "cause", one.Event.Extensions[sluice.CausationID],
-			"data", excerpt(one.Event.Data), "made by", string(one.CreatedBy), "made", terminal.FormatTime(one.CreatedAt))
+			"data", cmdkit.Excerpt(one.Event.Data), "made by", string(one.CreatedBy), "made", terminal.FormatTime(one.CreatedAt))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -47,11 +48,11 @@ func (c *stateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	complainLost(s, lost)
+	cmdkit.ComplainLost(s, lost)
 	view, rows := stateView{q.At, make([]eventView, len(all))}, make([][]string, len(all))
 	for i, ev := range all {
 		view.Events[i] = viewOf(ev)
-		rows[i] = []string{string(ev.Path), strconv.FormatUint(ev.Seq, 10), terminal.FormatTime(ev.Time), ev.Type, ev.ID, excerpt(ev.Data)}
+		rows[i] = []string{string(ev.Path), strconv.FormatUint(ev.Seq, 10), terminal.FormatTime(ev.Time), ev.Type, ev.ID, cmdkit.Excerpt(ev.Data)}
 	}
 	return s.Show(view, func() error {
 		if err := s.Table("PATH | SEQ | TIME | TYPE | ID | DATA", rows); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -98,7 +99,7 @@ func healthRow(h *sluice.SubscriptionHealth, now time.Time) []string {
 		last = strings.TrimSpace(cmp.Or(lastStatus(a), string(a.Outcome)) + ", " + now.Sub(a.At).Round(time.Second).String() + " ago")
 	}
 	return []string{
-		h.ID, h.Namespace, because(string(h.Health), cmp.Or(h.SourceError, h.Reason)), terminal.FormatTimePtr(h.FailingSince), success, p95, oldest,
+		h.ID, h.Namespace, cmdkit.Because(string(h.Health), cmp.Or(h.SourceError, h.Reason)), terminal.FormatTimePtr(h.FailingSince), success, p95, oldest,
 		strconv.Itoa(h.Parked), strconv.Itoa(h.Held), strconv.FormatUint(h.DeadLetters, 10), last, terminal.FormatTimePtr(h.NextAttemptAt),
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -381,7 +382,7 @@ func (c *streamRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 		if err := api.DeleteStream(ctx, c.NS, path); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := done(s, "Deleted stream %s.", string(path)); err != nil {
+		if err := cmdkit.Done(s, "Deleted stream %s.", string(path)); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/doctor"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -118,7 +118,7 @@ func (c *subRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 		if err := api.DeleteSubscription(ctx, id); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
-		if err := done(s, "Deleted subscription %s.", id); err != nil {
+		if err := cmdkit.Done(s, "Deleted subscription %s.", id); err != nil {
 			return err
 		}
 	}
@@ -258,7 +258,7 @@ func statusTable(s *terminal.Session, st sluice.Status) error {
 		return wakeTable(s, st)
 	}
 	err := s.Facts(
-		"state", because(string(st.State), st.Reason), "undelivered", strconv.FormatUint(st.Undelivered, 10), "backlog", strconv.FormatUint(st.Backlog, 10),
+		"state", cmdkit.Because(string(st.State), st.Reason), "undelivered", strconv.FormatUint(st.Undelivered, 10), "backlog", strconv.FormatUint(st.Backlog, 10),
 		"lag", seconds(st.LagSeconds), "in flight", strconv.Itoa(st.InFlight), "parked lanes", strconv.Itoa(st.Parked), "held lanes", strconv.Itoa(st.Held),
 		"next attempt", terminal.FormatTimePtr(st.NextAttemptAt), "dead letters", strconv.FormatUint(st.DeadLetters, 10),
 		"breaker", string(st.Breaker), "ack floor", strconv.FormatUint(st.AckFloor, 10),
@@ -273,7 +273,7 @@ func statusTable(s *terminal.Session, st sluice.Status) error {
 	for i, p := range st.ParkedLanes {
 		next := terminal.FormatTime(p.NextAt)
 		if p.Held != "" {
-			next = because("held", string(p.Held))
+			next = cmdkit.Because("held", string(p.Held))
 		}
 		rows[i] = []string{terminal.OrDash(string(p.Path)), strconv.FormatUint(p.FromSeq, 10), strconv.Itoa(p.Attempts), next, terminal.OrDash(p.LastError)}
 	}
@@ -286,7 +286,7 @@ func statusTable(s *terminal.Session, st sluice.Status) error {
 // wakeTable prints the status of a subscription of mode wake.
 func wakeTable(s *terminal.Session, st sluice.Status) error {
 	count := func(state sluice.WakeState) string { return strconv.Itoa(st.Consumers[state]) }
-	return s.Facts("state", because(string(st.State), st.Reason),
+	return s.Facts("state", cmdkit.Because(string(st.State), st.Reason),
 		"idle", count(sluice.WakeIdle), "waking", count(sluice.WakeWaking), "live", count(sluice.WakeLive))
 }
 
@@ -294,13 +294,13 @@ func showSubscription(s *terminal.Session, sub sluice.Subscription) error {
 	return s.Show(sub, func() error {
 		p := sub.Policy
 		return s.Facts(
-			"id", sub.ID, "namespace", sub.Namespace, "mode", string(sub.Mode), "state", because(string(sub.State), sub.Reason),
-			"description", sub.Description, "pattern", string(sub.Pattern), "filter", compact(sub.Filter),
-			"url", sub.Endpoint.URL, "headers", compact(sub.Endpoint.Headers),
+			"id", sub.ID, "namespace", sub.Namespace, "mode", string(sub.Mode), "state", cmdkit.Because(string(sub.State), sub.Reason),
+			"description", sub.Description, "pattern", string(sub.Pattern), "filter", cmdkit.Compact(sub.Filter),
+			"url", sub.Endpoint.URL, "headers", cmdkit.Compact(sub.Endpoint.Headers),
 			"oauth", oauth(sub.Endpoint.Auth), "client certificate", clientCertificate(sub.Endpoint.TLS), "secret", hint(sub), "start", sub.Start,
 			"retry", retry(p.Retry), "timeout", terminal.FormatDuration(p.Timeout), "window", strconv.Itoa(p.Window), "rate", rate(p.Rate),
-			"ordering", string(p.Ordering), "batch", batch(p.Batch), "debounce", debounce(p.Debounce), "envelope", string(p.Envelope), "body", compact(p.Body), "projection", p.Projection, "signature", strings.TrimSpace(string(p.Signature.Scheme)+" "+p.Signature.Name),
-			"metadata", compact(sub.Metadata), "revision", strconv.FormatUint(sub.Revision, 10),
+			"ordering", string(p.Ordering), "batch", batch(p.Batch), "debounce", debounce(p.Debounce), "envelope", string(p.Envelope), "body", cmdkit.Compact(p.Body), "projection", p.Projection, "signature", strings.TrimSpace(string(p.Signature.Scheme)+" "+p.Signature.Name),
+			"metadata", cmdkit.Compact(sub.Metadata), "revision", strconv.FormatUint(sub.Revision, 10),
 			"created", terminal.FormatTime(sub.CreatedAt)+terminal.By(sub.CreatedBy), "grant", sub.Grant, "last event", terminal.FormatTimePtr(sub.LastEventAt),
 		)
 	})
@@ -342,13 +342,6 @@ func batch(b sluice.Batch) string {
 	return fmt.Sprintf("up to %d events, waiting %s for more", b.Max, terminal.FormatDuration(b.Wait))
 }
 
-func because(state, reason string) string {
-	if reason == "" {
-		return state
-	}
-	return state + ": " + reason
-}
-
 func hint(sub sluice.Subscription) string {
 	if sub.SecretHint == "" {
 		return ""
@@ -379,25 +372,6 @@ func rate(r sluice.Rate) string {
 		bounds = append(bounds, "shared as "+r.Key)
 	}
 	return cmp.Or(strings.Join(bounds, ", "), "unlimited")
-}
-
-// compact returns the JSON of the non-empty fields.
-func compact(value any) string {
-	var data strings.Builder
-	encoder := json.NewEncoder(&data)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	if text := strings.TrimSpace(data.String()); err == nil && text != "{}" && text != "null" {
-		return text
-	}
-	return ""
-}
-
-func httpStatus(status int) string {
-	if status == 0 {
-		return "-"
-	}
-	return strconv.Itoa(status)
 }
 
 func seconds(s float64) string {

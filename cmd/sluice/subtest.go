@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -51,7 +52,7 @@ func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	case c.Path == "":
 		return c.send(ctx, s, api)
 	}
-	ev, err := eventOf(s, c.Path, c.Body)
+	ev, err := cmdkit.EventOf(s, c.Path, c.Body)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (c *subTestCmd) send(ctx context.Context, s *terminal.Session, api *client.
 		return err
 	}
 	err = s.Show(a, func() error {
-		return s.Facts("outcome", string(a.Outcome), "status", httpStatus(a.Status),
+		return s.Facts("outcome", string(a.Outcome), "status", cmdkit.HTTPStatus(a.Status),
 			"duration", a.Duration.Std().Round(time.Microsecond).String(), "error", a.Error, "response", a.Response)
 	})
 	if err == nil && a.Outcome != sluice.Delivered {

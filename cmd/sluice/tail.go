@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -70,14 +71,14 @@ func (c *tailCmd) print(s *terminal.Session, paint terminal.Painter, a *sluice.A
 	case s.IsJSON():
 		return s.PrintLine(a)
 	}
-	return s.Say("%s  %s  %s  %s  %s  %s  %s%s", a.StartedAt.Local().Format(time.TimeOnly), paint.Named(a.Subscription), a.EventID+others(len(a.Batch)), string(a.Path),
-		"#"+attemptNumber(*a), paint.Paint(colourOf(a), resultOf(a)), a.Duration.Std().Round(time.Microsecond*100).String(), consequence(&a.Verdict))
+	return s.Say("%s  %s  %s  %s  %s  %s  %s%s", a.StartedAt.Local().Format(time.TimeOnly), paint.Named(a.Subscription), a.EventID+cmdkit.OtherEvents(len(a.Batch)), string(a.Path),
+		"#"+cmdkit.AttemptNumber(*a), paint.Paint(colourOf(a), resultOf(a)), a.Duration.Std().Round(time.Microsecond*100).String(), consequence(&a.Verdict))
 }
 
 // resultOf returns the status of the response, or why there is none.
 func resultOf(a *sluice.Attempt) string {
 	if a.Status != 0 {
-		return httpStatus(a.Status)
+		return cmdkit.HTTPStatus(a.Status)
 	}
 	return cmp.Or(a.Error, string(a.Outcome))
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/internal/catalogue"
@@ -203,7 +204,7 @@ func (c *typesRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := api.DeleteEventType(ctx, c.NS, c.Type); err != nil {
 		return err
 	}
-	return done(s, "Deleted type %s.", c.Type)
+	return cmdkit.Done(s, "Deleted type %s.", c.Type)
 }
 
 type typesCheckCmd struct {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"sigs.k8s.io/yaml"
@@ -185,7 +186,7 @@ func (c *watchLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 		for i, w := range all {
 			is := statusOf(&w)
 			rows[i] = []string{
-				w.ID, string(w.Pattern), string(w.Trigger), compact(w.Filter), string(w.Action.Path), w.Action.Type, string(w.CreatedBy), terminal.FormatTime(w.CreatedAt),
+				w.ID, string(w.Pattern), string(w.Trigger), cmdkit.Compact(w.Filter), string(w.Action.Path), w.Action.Type, string(w.CreatedBy), terminal.FormatTime(w.CreatedAt),
 				standing(is), strconv.FormatUint(is.Fired, 10), terminal.FormatTime(is.FiredAt),
 			}
 		}
@@ -210,8 +211,8 @@ func (c *watchShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 	return s.Show(w, func() error {
 		is := statusOf(&w)
-		return s.Facts("watch", w.ID, "namespace", w.Namespace, "description", w.Description, "pattern", string(w.Pattern), "filter", compact(w.Filter),
-			"trigger", string(w.Trigger), "cooldown", terminal.FormatDuration(w.Cooldown), "for", terminal.FormatDuration(w.For), "publishes", compact(w.Action),
+		return s.Facts("watch", w.ID, "namespace", w.Namespace, "description", w.Description, "pattern", string(w.Pattern), "filter", cmdkit.Compact(w.Filter),
+			"trigger", string(w.Trigger), "cooldown", terminal.FormatDuration(w.Cooldown), "for", terminal.FormatDuration(w.For), "publishes", cmdkit.Compact(w.Action),
 			"starts after", strconv.FormatUint(w.FromSeq, 10), "revision", strconv.FormatUint(w.Revision, 10), "created", terminal.FormatTime(w.CreatedAt), "by", string(w.CreatedBy),
 			"state", standing(is), "evaluated", fmt.Sprintf("%d readings, up to %d", is.Readings, is.Place), "fired", firedOf(is),
 			"not fired", count(is.Missed, "readings that could have fired"), "throttled", count(is.Throttled, "readings"))
@@ -331,7 +332,7 @@ func trial(s *terminal.Session, is *sluice.WatchTrial) error {
 	}
 	text := fmt.Sprintf("The watch would have fired %d times for %d readings in %d events after %d, up to %d.", is.Fires, is.Readings, is.Events, is.Since, is.Place)
 	if len(is.Missed) > 0 {
-		text += " Missed: " + compact(is.Missed) + "."
+		text += " Missed: " + cmdkit.Compact(is.Missed) + "."
 	}
 	if is.Throttled > 0 {
 		text += fmt.Sprintf(" Throttled: %d readings.", is.Throttled)
@@ -356,5 +357,5 @@ func (c *watchRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := api.DeleteWatch(ctx, c.NS, c.ID); err != nil {
 		return err
 	}
-	return done(s, "Cancelled watch %s.", c.ID)
+	return cmdkit.Done(s, "Cancelled watch %s.", c.ID)
 }

@@ -1,0 +1,2 @@
+// Package cmdkit has the helpers that the packages of commands share: values become text, and arguments become values.
+package cmdkit
