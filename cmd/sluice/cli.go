@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/doctor"
 
+	"github.com/sluice-io/sluice/internal/command/mirrorcmd"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/alecthomas/kong"
@@ -50,14 +51,14 @@ type cli struct {
 	Sign        signCmd        `cmd:"" group:"events" help:"Sign a body as the server does."`
 	Ticket      ticketCmd      `cmd:"" group:"events" help:"Create a URL that opens feeds without a token, for a web page or curl."`
 
-	NS        nsCmd        `cmd:"" group:"setup" name:"ns" aliases:"namespace,namespaces" help:"Manage namespaces."`
-	Types     typesCmd     `cmd:"" group:"setup" aliases:"type" help:"Manage the event types in the catalogue of a namespace."`
-	Consumers consumersCmd `cmd:"" group:"setup" aliases:"consumer" help:"List the consumers of a subscription of mode wake, or show one."`
-	Watch     watchCmd     `cmd:"" group:"setup" aliases:"watches" help:"Manage watches: publish an event when other events meet a condition."`
-	Mirror    mirrorCmd    `cmd:"" group:"setup" aliases:"mirrors" help:"Manage mirrors: copies of namespaces in other namespaces."`
-	Stream    streamCmd    `cmd:"" group:"setup" aliases:"streams" help:"Create, append to, read, close and delete Durable Streams."`
-	Module    moduleCmd    `cmd:"" group:"setup" aliases:"modules" help:"Manage modules: programs that run on events."`
-	Knowledge knowledgeCmd `cmd:"" group:"setup" help:"Manage enrichment: embeddings, neighbours and comparisons of entries, and the jobs of workers."`
+	NS        nsCmd         `cmd:"" group:"setup" name:"ns" aliases:"namespace,namespaces" help:"Manage namespaces."`
+	Types     typesCmd      `cmd:"" group:"setup" aliases:"type" help:"Manage the event types in the catalogue of a namespace."`
+	Consumers consumersCmd  `cmd:"" group:"setup" aliases:"consumer" help:"List the consumers of a subscription of mode wake, or show one."`
+	Watch     watchCmd      `cmd:"" group:"setup" aliases:"watches" help:"Manage watches: publish an event when other events meet a condition."`
+	Mirror    mirrorcmd.Cmd `cmd:"" group:"setup" aliases:"mirrors" help:"Manage mirrors: copies of namespaces in other namespaces."`
+	Stream    streamCmd     `cmd:"" group:"setup" aliases:"streams" help:"Create, append to, read, close and delete Durable Streams."`
+	Module    moduleCmd     `cmd:"" group:"setup" aliases:"modules" help:"Manage modules: programs that run on events."`
+	Knowledge knowledgeCmd  `cmd:"" group:"setup" help:"Manage enrichment: embeddings, neighbours and comparisons of entries, and the jobs of workers."`
 
 	Grant     grantCmd     `cmd:"" group:"access" aliases:"grants" help:"Issue, list, renew and revoke grants."`
 	Portal    portalCmd    `cmd:"" group:"access" help:"Create links to the portal, for tenants."`

@@ -29,7 +29,7 @@ type portalLinkCmd struct {
 	Open      bool           `help:"Open the link in the browser of this machine."`
 }
 
-// Help explains what the session can do.
+// Help names the rights and the end of the session.
 func (*portalLinkCmd) Help() string {
 	return "The session has the verbs read and subscribe, as far as the grant has them. It ends with the grant, or when the session is revoked: sluice grant revoke."
 }

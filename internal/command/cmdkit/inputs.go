@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// pollInterval is the interval of requests for the state of work that a command waits for.
+// PollInterval is the interval of requests for the state of work that a command waits for.
 const PollInterval = 250 * time.Millisecond
 
 // CheckSince returns an error for a negative number in --since, which other programs interpret as a

@@ -1,4 +1,4 @@
-package main
+package mirrorcmd
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// mirrorCmd manages mirrors.
-type mirrorCmd struct {
+// Cmd manages mirrors.
+type Cmd struct {
 	Add        mirrorAddCmd        `cmd:"" help:"Create a mirror: a copy of a namespace in another one."`
 	LS         mirrorLsCmd         `cmd:"" name:"ls" help:"List mirrors with their status."`
 	Show       mirrorShowCmd       `cmd:"" help:"Show a mirror."`
@@ -229,7 +229,7 @@ type mirrorResumeCmd struct {
 	AcceptOrigin bool   `name:"accept-origin" help:"Remove the copy of a source whose log was replaced, and begin anew."`
 }
 
-// Help explains what a resumption does.
+// Help names the checks of a resumption.
 func (*mirrorResumeCmd) Help() string {
 	return "It checks what the creation checks. You answer for the mirror from then on."
 }
