@@ -118,6 +118,7 @@ func plain() map[string]bars {
 		"internal/natsstore":               strict,
 		"internal/command/cmdkit":          strict,
 		"internal/command/mirrorcmd":       strict,
+		"internal/command/modulecmd":       strict,
 		"internal/natsstore/deliverystore": strict,
 		"internal/natsstore/eventlog":      strict,
 		"internal/natsstore/streamstore":   strict,

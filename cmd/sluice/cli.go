@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/doctor"
 
 	"github.com/sluice-io/sluice/internal/command/mirrorcmd"
+	"github.com/sluice-io/sluice/internal/command/modulecmd"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/alecthomas/kong"
@@ -57,7 +58,7 @@ type cli struct {
 	Watch     watchCmd      `cmd:"" group:"setup" aliases:"watches" help:"Manage watches: publish an event when other events meet a condition."`
 	Mirror    mirrorcmd.Cmd `cmd:"" group:"setup" aliases:"mirrors" help:"Manage mirrors: copies of namespaces in other namespaces."`
 	Stream    streamCmd     `cmd:"" group:"setup" aliases:"streams" help:"Create, append to, read, close and delete Durable Streams."`
-	Module    moduleCmd     `cmd:"" group:"setup" aliases:"modules" help:"Manage modules: programs that run on events."`
+	Module    modulecmd.Cmd `cmd:"" group:"setup" aliases:"modules" help:"Manage modules: programs that run on events."`
 	Knowledge knowledgeCmd  `cmd:"" group:"setup" help:"Manage enrichment: embeddings, neighbours and comparisons of entries, and the jobs of workers."`
 
 	Grant     grantCmd     `cmd:"" group:"access" aliases:"grants" help:"Issue, list, renew and revoke grants."`

@@ -1,4 +1,4 @@
-package main
+package modulecmd
 
 import (
 	"cmp"
@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// moduleCmd manages modules.
-type moduleCmd struct {
+// Cmd manages modules.
+type Cmd struct {
 	New     moduleNewCmd     `cmd:"" help:"Write a module that works, to begin with."`
 	Check   moduleCheckCmd   `cmd:"" help:"Read a module as the server would, and print its digest."`
 	Run     moduleRunCmd     `cmd:"" help:"Run a handler on an event, exactly as the server would."`
