@@ -116,6 +116,7 @@ func plain() map[string]bars {
 		"docs/decisions":                strict,
 
 		"internal/natsstore":               strict,
+		"internal/command/accesscmd":       strict,
 		"internal/command/cmdkit":          strict,
 		"internal/command/mirrorcmd":       strict,
 		"internal/command/modulecmd":       strict,

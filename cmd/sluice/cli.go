@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/doctor"
 
+	"github.com/sluice-io/sluice/internal/command/accesscmd"
 	"github.com/sluice-io/sluice/internal/command/mirrorcmd"
 	"github.com/sluice-io/sluice/internal/command/modulecmd"
 	"github.com/sluice-io/sluice/internal/terminal"
@@ -38,19 +39,19 @@ type cli struct {
 	Listen     listenCmd     `cmd:"" group:"start" help:"Forward signed events to a port of this machine, and show the responses."`
 	Demo       demo.Cmd      `cmd:"" group:"start" help:"Show that deliveries survive failing receivers and kill -9, in three acts; then a playground."`
 
-	Event       eventCmd       `cmd:"" group:"events" help:"Show who got an event, and why others did not."`
-	Tail        tailCmd        `cmd:"" group:"events" help:"Follow attempts as they happen."`
-	Events      eventsCmd      `cmd:"" group:"events" help:"List and show events."`
-	Feed        feedCmd        `cmd:"" group:"events" help:"Follow events live."`
-	State       stateCmd       `cmd:"" group:"events" help:"Show the latest event on each path."`
-	Topics      topicsCmd      `cmd:"" group:"events" help:"List the paths of a namespace and of its mirrors."`
-	Dead        deadCmd        `cmd:"" group:"events" aliases:"dead-letters,dead-letter" help:"List, redrive and discard dead letters."`
-	Schedule    scheduleCmd    `cmd:"" group:"events" aliases:"schedules" help:"Schedule events, list scheduled events, and cancel them."`
-	Appointment appointmentCmd `cmd:"" group:"events" aliases:"appointments" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
-	Receive     receiveCmd     `cmd:"" group:"events" help:"Run a receiver that prints requests, verifies them, and fails by plan."`
-	Verify      verifyCmd      `cmd:"" group:"events" help:"Verify the signature of a request in a file."`
-	Sign        signCmd        `cmd:"" group:"events" help:"Sign a body as the server does."`
-	Ticket      ticketCmd      `cmd:"" group:"events" help:"Create a URL that opens feeds without a token, for a web page or curl."`
+	Event       eventCmd            `cmd:"" group:"events" help:"Show who got an event, and why others did not."`
+	Tail        tailCmd             `cmd:"" group:"events" help:"Follow attempts as they happen."`
+	Events      eventsCmd           `cmd:"" group:"events" help:"List and show events."`
+	Feed        feedCmd             `cmd:"" group:"events" help:"Follow events live."`
+	State       stateCmd            `cmd:"" group:"events" help:"Show the latest event on each path."`
+	Topics      topicsCmd           `cmd:"" group:"events" help:"List the paths of a namespace and of its mirrors."`
+	Dead        deadCmd             `cmd:"" group:"events" aliases:"dead-letters,dead-letter" help:"List, redrive and discard dead letters."`
+	Schedule    scheduleCmd         `cmd:"" group:"events" aliases:"schedules" help:"Schedule events, list scheduled events, and cancel them."`
+	Appointment appointmentCmd      `cmd:"" group:"events" aliases:"appointments" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
+	Receive     receiveCmd          `cmd:"" group:"events" help:"Run a receiver that prints requests, verifies them, and fails by plan."`
+	Verify      verifyCmd           `cmd:"" group:"events" help:"Verify the signature of a request in a file."`
+	Sign        signCmd             `cmd:"" group:"events" help:"Sign a body as the server does."`
+	Ticket      accesscmd.TicketCmd `cmd:"" group:"events" help:"Create a URL that opens feeds without a token, for a web page or curl."`
 
 	NS        nsCmd         `cmd:"" group:"setup" name:"ns" aliases:"namespace,namespaces" help:"Manage namespaces."`
 	Types     typesCmd      `cmd:"" group:"setup" aliases:"type" help:"Manage the event types in the catalogue of a namespace."`
@@ -61,13 +62,13 @@ type cli struct {
 	Module    modulecmd.Cmd `cmd:"" group:"setup" aliases:"modules" help:"Manage modules: programs that run on events."`
 	Knowledge knowledgeCmd  `cmd:"" group:"setup" help:"Manage enrichment: embeddings, neighbours and comparisons of entries, and the jobs of workers."`
 
-	Grant     grantCmd     `cmd:"" group:"access" aliases:"grants" help:"Issue, list, renew and revoke grants."`
-	Portal    portalCmd    `cmd:"" group:"access" help:"Create links to the portal, for tenants."`
-	ACL       aclCmd       `cmd:"" group:"access" name:"acl" aliases:"acls" help:"Manage the access lists of namespaces."`
-	Principal principalCmd `cmd:"" group:"access" aliases:"principals" help:"Manage the clearances of principals."`
-	Whoami    whoamiCmd    `cmd:"" group:"access" help:"Show the principal of your token, and its permissions."`
-	Audit     auditCmd     `cmd:"" group:"access" help:"List changes and their actors."`
-	Erase     eraseCmd     `cmd:"" group:"access" help:"Erase everything on a path, permanently."`
+	Grant     accesscmd.GrantCmd     `cmd:"" group:"access" aliases:"grants" help:"Issue, list, renew and revoke grants."`
+	Portal    accesscmd.PortalCmd    `cmd:"" group:"access" help:"Create links to the portal, for tenants."`
+	ACL       accesscmd.ACLCmd       `cmd:"" group:"access" name:"acl" aliases:"acls" help:"Manage the access lists of namespaces."`
+	Principal accesscmd.PrincipalCmd `cmd:"" group:"access" aliases:"principals" help:"Manage the clearances of principals."`
+	Whoami    accesscmd.WhoamiCmd    `cmd:"" group:"access" help:"Show the principal of your token, and its permissions."`
+	Audit     auditCmd               `cmd:"" group:"access" help:"List changes and their actors."`
+	Erase     accesscmd.EraseCmd     `cmd:"" group:"access" help:"Erase everything on a path, permanently."`
 
 	Ready     readyCmd     `cmd:"" group:"server" help:"Check whether the server is ready."`
 	Doctor    doctor.Cmd   `cmd:"" group:"server" help:"Check configuration, data directory, server, NATS, clock and disk."`

@@ -1,4 +1,4 @@
-package main
+package accesscmd
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// portalCmd manages access to the tenants' portal.
-type portalCmd struct {
+// PortalCmd manages access to the tenants' portal.
+type PortalCmd struct {
 	Link portalLinkCmd `cmd:"" help:"Create a link that opens the portal once, as the holder of a grant."`
 }
 

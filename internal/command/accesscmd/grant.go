@@ -1,4 +1,4 @@
-package main
+package accesscmd
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// grantCmd manages grants and their tokens.
-type grantCmd struct {
+// GrantCmd manages grants and their tokens.
+type GrantCmd struct {
 	Create grantCreateCmd `cmd:"" help:"Issue a grant and print its token once."`
 	LS     grantLsCmd     `cmd:"" name:"ls" help:"List the grants visible to you, newest first."`
 	Show   grantShowCmd   `cmd:"" help:"Show a grant, without its token."`
@@ -299,11 +299,11 @@ func verbs(all []sluice.Verb) string {
 	return strings.Join(texts, ",")
 }
 
-// whoamiCmd shows the token's principal.
-type whoamiCmd struct{}
+// WhoamiCmd shows the token's principal.
+type WhoamiCmd struct{}
 
 // Run shows the principal and its grant, as the server knows them.
-func (whoamiCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (WhoamiCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err

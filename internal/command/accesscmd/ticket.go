@@ -1,4 +1,4 @@
-package main
+package accesscmd
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"github.com/sluice-io/sluice/internal/terminal"
 )
 
-// ticketCmd gets a ticket for feeds.
-type ticketCmd struct {
+// TicketCmd gets a ticket for feeds.
+type TicketCmd struct {
 	NS  string        `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	For time.Duration `help:"Validity of the ticket; 1s to 1h." default:"1m"`
 }
 
 // Run gets a ticket.
-func (c *ticketCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *TicketCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.For <= 0 {
 		return terminal.Usagef("--for %s: write a duration, such as 1m", c.For)
 	}

@@ -1,4 +1,4 @@
-package main
+package accesscmd
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// aclCmd manages the access lists of namespaces.
-type aclCmd struct {
+// ACLCmd manages the access lists of namespaces.
+type ACLCmd struct {
 	LS  aclLsCmd  `cmd:"" name:"ls" help:"List the access list entries of a namespace."`
 	Set aclSetCmd `cmd:"" help:"Set the permissions of a principal in a namespace, replacing its entries."`
 	RM  aclRmCmd  `cmd:"" name:"rm" help:"Remove a principal from the access list of a namespace."`
@@ -166,8 +166,8 @@ func (c *aclRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// principalCmd manages principals' clearances.
-type principalCmd struct {
+// PrincipalCmd manages principals' clearances.
+type PrincipalCmd struct {
 	LS  principalLsCmd  `cmd:"" name:"ls" help:"List the clearances of principals."`
 	Set principalSetCmd `cmd:"" help:"Set the clearance of a principal."`
 	RM  principalRmCmd  `cmd:"" name:"rm" help:"Delete the clearance of a principal, which is PUBLIC afterwards."`
@@ -262,8 +262,8 @@ func (c *principalRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return cmdkit.Done(s, "%s is cleared for PUBLIC only.", c.Principal)
 }
 
-// eraseCmd removes events from a log for good.
-type eraseCmd struct {
+// EraseCmd removes events from a log for good.
+type EraseCmd struct {
 	terminal.Confirmation
 
 	NS   string      `arg:"" name:"ns" help:"Namespace."`
@@ -271,13 +271,13 @@ type eraseCmd struct {
 }
 
 // Help explains the effect on the events.
-func (*eraseCmd) Help() string {
+func (*EraseCmd) Help() string {
 	return "All events on the path are deleted from the log, and deliveries in flight, retries and replays of them stop.\n" +
 		"This cannot be undone. Events that endpoints have received are unaffected, and so are later events on the path."
 }
 
 // Run erases events, or lists the erasures.
-func (c *eraseCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *EraseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
@@ -300,7 +300,7 @@ func (c *eraseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-func (c *eraseCmd) question(ctx context.Context, api *client.Client) (string, error) {
+func (c *EraseCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	const most = 1000
 	page, err := api.Events(ctx, c.NS, client.EventsQuery{Pattern: sluice.Pattern(c.Path), Limit: most})
 	many := strconv.Itoa(len(page.Items))
