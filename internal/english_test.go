@@ -120,6 +120,7 @@ func plain() map[string]bars {
 		"internal/command/cmdkit":          strict,
 		"internal/command/mirrorcmd":       strict,
 		"internal/command/modulecmd":       strict,
+		"internal/command/subscriptioncmd": strict,
 		"internal/natsstore/deliverystore": strict,
 		"internal/natsstore/eventlog":      strict,
 		"internal/natsstore/streamstore":   strict,

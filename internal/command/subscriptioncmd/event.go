@@ -1,4 +1,4 @@
-package main
+package subscriptioncmd
 
 import (
 	"context"
@@ -11,20 +11,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
-// eventCmd explains the deliveries of an event to all subscriptions.
-type eventCmd struct {
+// EventCmd explains the deliveries of an event to all subscriptions.
+type EventCmd struct {
 	ID  string `arg:"" help:"ID or sequence of the event."`
 	NS  string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	All bool   `help:"Show subscriptions that do not want the event, too."`
 }
 
 // Help explains the sections.
-func (*eventCmd) Help() string {
+func (*EventCmd) Help() string {
 	return "The event's causes, nearest first; the events that it caused, among the next 1,000; and for each push subscription that you manage the state of its delivery, the reason, and its attempts: of the original delivery, of replays and of redrives."
 }
 
 // Run shows the event.
-func (c *eventCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *EventCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (c *eventCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(story, func() error { return c.table(s, &story) })
 }
 
-func (c *eventCmd) table(s *terminal.Session, story *client.EventDeliveries) error {
+func (c *EventCmd) table(s *terminal.Session, story *client.EventDeliveries) error {
 	ev := &story.Event
 	err := s.Facts("event", ev.ID, "seq", strconv.FormatUint(ev.Seq, 10), "path", string(ev.Path), "type", ev.Type, "time", terminal.FormatTime(ev.Time),
 		"caused by", strings.Join(links(story.Causes), " < "), "caused", caused(story))

@@ -1,4 +1,4 @@
-package main
+package subscriptioncmd
 
 import (
 	"cmp"
@@ -16,20 +16,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// overviewCmd summarizes the deliveries of all subscriptions.
-type overviewCmd struct {
+// OverviewCmd summarizes the deliveries of all subscriptions.
+type OverviewCmd struct {
 	terminal.Watching
 
 	NS string `name:"ns" help:"Sum up one namespace only." placeholder:"NAME"`
 }
 
 // Help explains the sums.
-func (*overviewCmd) Help() string {
+func (*OverviewCmd) Help() string {
 	return "Sums over the subscriptions that you manage. Admins of the server see its store and its replicas, too."
 }
 
 // Run shows the overview once or repeatedly.
-func (c *overviewCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *OverviewCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err

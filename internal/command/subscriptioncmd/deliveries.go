@@ -1,4 +1,4 @@
-package main
+package subscriptioncmd
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// deliveriesCmd shows deliveries.
-type deliveriesCmd struct {
+// DeliveriesCmd shows deliveries.
+type DeliveriesCmd struct {
 	terminal.Watching
 
 	Sub     string   `arg:"" help:"Subscription."`
@@ -30,14 +30,14 @@ type deliveriesCmd struct {
 }
 
 // Run lists deliveries, or explains one.
-func (c *deliveriesCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *DeliveriesCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Watch && (c.Retry || c.Discard) {
 		return terminal.Usagef("--watch excludes --retry and --discard")
 	}
 	return c.Repeat(ctx, s, func() error { return c.show(ctx, s) })
 }
 
-func (c *deliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
+func (c *DeliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
 	until, err := cmdkit.TimeOrAgo("until", c.Until)
 	if err = cmp.Or(err, cmdkit.CheckSince(c.Since)); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (c *deliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-func (c *deliveriesCmd) act(ctx context.Context, s *terminal.Session, api *client.Client, act func(ctx context.Context, id, event string) (sluice.Replay, error)) error {
+func (c *DeliveriesCmd) act(ctx context.Context, s *terminal.Session, api *client.Client, act func(ctx context.Context, id, event string) (sluice.Replay, error)) error {
 	if c.EventID == "" && c.Discard {
 		return terminal.Usagef("--discard: name the event; 'sluice sub status' lists held lanes")
 	}

@@ -1,4 +1,4 @@
-package main
+package subscriptioncmd
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// consumersCmd shows wake consumers.
-type consumersCmd struct {
+// ConsumersCmd shows wake consumers.
+type ConsumersCmd struct {
 	Sub   string `arg:"" help:"Subscription of mode wake."`
 	Path  string `arg:"" optional:"" help:"Consumer to show with the attempts of its last wake: its ID, or the path of its stream."`
 	State string `help:"Filter by state: idle, waking, live or removed; default: all except removed." enum:",idle,waking,live,removed" default:"" placeholder:"STATE"`
@@ -21,7 +21,7 @@ type consumersCmd struct {
 }
 
 // Run lists consumers, or shows one.
-func (c *consumersCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *ConsumersCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package subscriptioncmd
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// problemsCmd manages problems.
-type problemsCmd struct {
+// ProblemsCmd manages problems.
+type ProblemsCmd struct {
 	LS     problemsLsCmd     `cmd:"" name:"ls" default:"withargs" help:"List problems: the open ones first, and of these the oldest."`
 	Show   problemsShowCmd   `cmd:"" help:"Show a problem, with the remedy."`
 	Ack    problemsAckCmd    `cmd:"" help:"Acknowledge problems: you have taken note of them."`

@@ -1,4 +1,4 @@
-package main
+package subscriptioncmd
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// statusCmd shows the health of all subscriptions.
-type statusCmd struct {
+// StatusCmd shows the health of all subscriptions.
+type StatusCmd struct {
 	terminal.Watching
 
 	NS     string   `name:"ns" help:"Filter by namespace." placeholder:"NAME"`
@@ -26,12 +26,12 @@ type statusCmd struct {
 }
 
 // Help explains the columns.
-func (*statusCmd) Help() string {
+func (*StatusCmd) Help() string {
 	return "Subscriptions with a problem, worst first. SUCCESS and P95 are of the last hour; OLDEST is the age of the oldest undelivered event."
 }
 
 // Run shows the health once or repeatedly.
-func (c *statusCmd) Run(ctx context.Context, s *terminal.Session) error {
+func (c *StatusCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (c *statusCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 // show requests the health and shows it.
-func (c *statusCmd) show(ctx context.Context, s *terminal.Session, api *client.Client) error {
+func (c *StatusCmd) show(ctx context.Context, s *terminal.Session, api *client.Client) error {
 	counts := map[sluice.Health]int{}
 	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.SubscriptionHealth], error) {
 		page, err := api.Health(ctx, client.HealthQuery{Namespace: c.NS, Health: c.wanted(), Limit: most, Cursor: cursor})
@@ -63,7 +63,7 @@ func (c *statusCmd) show(ctx context.Context, s *terminal.Session, api *client.C
 }
 
 // wanted returns the conditions to show.
-func (c *statusCmd) wanted() (all []sluice.Health) {
+func (c *StatusCmd) wanted() (all []sluice.Health) {
 	for _, h := range c.Health {
 		all = append(all, sluice.Health(h))
 	}

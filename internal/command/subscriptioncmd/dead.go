@@ -1,4 +1,4 @@
-package main
+package subscriptioncmd
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// deadCmd manages dead letters.
-type deadCmd struct {
+// DeadCmd manages dead letters.
+type DeadCmd struct {
 	LS      deadLsCmd      `cmd:"" name:"ls" help:"List dead letters, newest first."`
 	Show    deadShowCmd    `cmd:"" help:"Show a dead letter with its event and its attempts."`
 	Redrive deadRedriveCmd `cmd:"" help:"Redrive dead letters."`

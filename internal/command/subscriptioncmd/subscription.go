@@ -1,4 +1,4 @@
-package main
+package subscriptioncmd
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// subCmd manages subscriptions.
-type subCmd struct {
+// Cmd manages subscriptions.
+type Cmd struct {
 	Create subCreateCmd `cmd:"" help:"Create a subscription and print its secret once."`
 	LS     subLsCmd     `cmd:"" name:"ls" help:"List subscriptions, newest first."`
 	Show   subShowCmd   `cmd:"" help:"Show a subscription."`
