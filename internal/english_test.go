@@ -118,6 +118,7 @@ func plain() map[string]bars {
 		"internal/natsstore":               strict,
 		"internal/command/accesscmd":       strict,
 		"internal/command/cmdkit":          strict,
+		"internal/command/knowledgecmd":    strict,
 		"internal/command/mirrorcmd":       strict,
 		"internal/command/modulecmd":       strict,
 		"internal/command/subscriptioncmd": strict,

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/doctor"
 
 	"github.com/sluice-io/sluice/internal/command/accesscmd"
+	"github.com/sluice-io/sluice/internal/command/knowledgecmd"
 	"github.com/sluice-io/sluice/internal/command/mirrorcmd"
 	"github.com/sluice-io/sluice/internal/command/modulecmd"
 	"github.com/sluice-io/sluice/internal/command/subscriptioncmd"
@@ -61,7 +62,7 @@ type cli struct {
 	Mirror    mirrorcmd.Cmd                `cmd:"" group:"setup" aliases:"mirrors" help:"Manage mirrors: copies of namespaces in other namespaces."`
 	Stream    streamCmd                    `cmd:"" group:"setup" aliases:"streams" help:"Create, append to, read, close and delete Durable Streams."`
 	Module    modulecmd.Cmd                `cmd:"" group:"setup" aliases:"modules" help:"Manage modules: programs that run on events."`
-	Knowledge knowledgeCmd                 `cmd:"" group:"setup" help:"Manage enrichment: embeddings, neighbours and comparisons of entries, and the jobs of workers."`
+	Knowledge knowledgecmd.Cmd             `cmd:"" group:"setup" help:"Manage enrichment: embeddings, neighbours and comparisons of entries, and the jobs of workers."`
 
 	Grant     accesscmd.GrantCmd     `cmd:"" group:"access" aliases:"grants" help:"Issue, list, renew and revoke grants."`
 	Portal    accesscmd.PortalCmd    `cmd:"" group:"access" help:"Create links to the portal, for tenants."`

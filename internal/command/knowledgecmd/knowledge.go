@@ -1,4 +1,4 @@
-package main
+package knowledgecmd
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// knowledgeCmd manages enrichment.
-type knowledgeCmd struct {
+// Cmd manages enrichment.
+type Cmd struct {
 	Put         knowledgePutCmd         `cmd:"" help:"Configure the enrichment of a namespace."`
 	Show        knowledgeShowCmd        `cmd:"" help:"Show the enrichment of a namespace."`
 	RM          knowledgeRmCmd          `cmd:"" name:"rm" help:"End the enrichment of a namespace, and remove its results."`
