@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/command/knowledgecmd"
 	"github.com/sluice-io/sluice/internal/command/mirrorcmd"
 	"github.com/sluice-io/sluice/internal/command/modulecmd"
+	"github.com/sluice-io/sluice/internal/command/schedulecmd"
 	"github.com/sluice-io/sluice/internal/command/subscriptioncmd"
 	"github.com/sluice-io/sluice/internal/terminal"
 
@@ -41,24 +42,24 @@ type cli struct {
 	Listen     listenCmd                     `cmd:"" group:"start" help:"Forward signed events to a port of this machine, and show the responses."`
 	Demo       demo.Cmd                      `cmd:"" group:"start" help:"Show that deliveries survive failing receivers and kill -9, in three acts; then a playground."`
 
-	Event       subscriptioncmd.EventCmd `cmd:"" group:"events" help:"Show who got an event, and why others did not."`
-	Tail        tailCmd                  `cmd:"" group:"events" help:"Follow attempts as they happen."`
-	Events      eventsCmd                `cmd:"" group:"events" help:"List and show events."`
-	Feed        feedCmd                  `cmd:"" group:"events" help:"Follow events live."`
-	State       stateCmd                 `cmd:"" group:"events" help:"Show the latest event on each path."`
-	Topics      topicsCmd                `cmd:"" group:"events" help:"List the paths of a namespace and of its mirrors."`
-	Dead        subscriptioncmd.DeadCmd  `cmd:"" group:"events" aliases:"dead-letters,dead-letter" help:"List, redrive and discard dead letters."`
-	Schedule    scheduleCmd              `cmd:"" group:"events" aliases:"schedules" help:"Schedule events, list scheduled events, and cancel them."`
-	Appointment appointmentCmd           `cmd:"" group:"events" aliases:"appointments" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
-	Receive     receiveCmd               `cmd:"" group:"events" help:"Run a receiver that prints requests, verifies them, and fails by plan."`
-	Verify      verifyCmd                `cmd:"" group:"events" help:"Verify the signature of a request in a file."`
-	Sign        signCmd                  `cmd:"" group:"events" help:"Sign a body as the server does."`
-	Ticket      accesscmd.TicketCmd      `cmd:"" group:"events" help:"Create a URL that opens feeds without a token, for a web page or curl."`
+	Event       subscriptioncmd.EventCmd   `cmd:"" group:"events" help:"Show who got an event, and why others did not."`
+	Tail        tailCmd                    `cmd:"" group:"events" help:"Follow attempts as they happen."`
+	Events      eventsCmd                  `cmd:"" group:"events" help:"List and show events."`
+	Feed        feedCmd                    `cmd:"" group:"events" help:"Follow events live."`
+	State       stateCmd                   `cmd:"" group:"events" help:"Show the latest event on each path."`
+	Topics      topicsCmd                  `cmd:"" group:"events" help:"List the paths of a namespace and of its mirrors."`
+	Dead        subscriptioncmd.DeadCmd    `cmd:"" group:"events" aliases:"dead-letters,dead-letter" help:"List, redrive and discard dead letters."`
+	Schedule    schedulecmd.Cmd            `cmd:"" group:"events" aliases:"schedules" help:"Schedule events, list scheduled events, and cancel them."`
+	Appointment schedulecmd.AppointmentCmd `cmd:"" group:"events" aliases:"appointments" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
+	Receive     receiveCmd                 `cmd:"" group:"events" help:"Run a receiver that prints requests, verifies them, and fails by plan."`
+	Verify      verifyCmd                  `cmd:"" group:"events" help:"Verify the signature of a request in a file."`
+	Sign        signCmd                    `cmd:"" group:"events" help:"Sign a body as the server does."`
+	Ticket      accesscmd.TicketCmd        `cmd:"" group:"events" help:"Create a URL that opens feeds without a token, for a web page or curl."`
 
 	NS        nsCmd                        `cmd:"" group:"setup" name:"ns" aliases:"namespace,namespaces" help:"Manage namespaces."`
 	Types     typesCmd                     `cmd:"" group:"setup" aliases:"type" help:"Manage the event types in the catalogue of a namespace."`
 	Consumers subscriptioncmd.ConsumersCmd `cmd:"" group:"setup" aliases:"consumer" help:"List the consumers of a subscription of mode wake, or show one."`
-	Watch     watchCmd                     `cmd:"" group:"setup" aliases:"watches" help:"Manage watches: publish an event when other events meet a condition."`
+	Watch     schedulecmd.WatchCmd         `cmd:"" group:"setup" aliases:"watches" help:"Manage watches: publish an event when other events meet a condition."`
 	Mirror    mirrorcmd.Cmd                `cmd:"" group:"setup" aliases:"mirrors" help:"Manage mirrors: copies of namespaces in other namespaces."`
 	Stream    streamCmd                    `cmd:"" group:"setup" aliases:"streams" help:"Create, append to, read, close and delete Durable Streams."`
 	Module    modulecmd.Cmd                `cmd:"" group:"setup" aliases:"modules" help:"Manage modules: programs that run on events."`

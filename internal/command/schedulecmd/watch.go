@@ -1,4 +1,4 @@
-package main
+package schedulecmd
 
 import (
 	"cmp"
@@ -22,8 +22,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// watchCmd manages watches.
-type watchCmd struct {
+// WatchCmd manages watches.
+type WatchCmd struct {
 	Set  watchSetCmd  `cmd:"" help:"Create a watch, or replace the one with this ID."`
 	Test watchTestCmd `cmd:"" help:"Simulate a watch over stored events."`
 	LS   watchLsCmd   `cmd:"" name:"ls" help:"List watches."`

@@ -1,4 +1,4 @@
-package main
+package schedulecmd
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// appointmentCmd manages appointments.
-type appointmentCmd struct {
+// AppointmentCmd manages appointments.
+type AppointmentCmd struct {
 	Set  appointmentSetCmd  `cmd:"" help:"Create or update an appointment."`
 	LS   appointmentLsCmd   `cmd:"" name:"ls" help:"List appointments, soonest first."`
 	Show appointmentShowCmd `cmd:"" help:"Show an appointment."`

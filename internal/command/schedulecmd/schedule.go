@@ -1,4 +1,4 @@
-package main
+package schedulecmd
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// scheduleCmd manages events that are stored at a later time.
-type scheduleCmd struct {
+// Cmd manages events that are stored at a later time.
+type Cmd struct {
 	Add  scheduleAddCmd  `cmd:"" default:"withargs" help:"Schedule an event; the word add is optional: sluice schedule PATH DATA --in 10m."`
 	LS   scheduleLsCmd   `cmd:"" name:"ls" help:"List scheduled events, soonest first."`
 	Show scheduleShowCmd `cmd:"" help:"Show a scheduled event."`

@@ -1,0 +1,2 @@
+// Package schedulecmd has the commands that publish events later: scheduled events, appointments and watches.
+package schedulecmd
