@@ -121,6 +121,7 @@ func plain() map[string]bars {
 		"internal/command/knowledgecmd":    strict,
 		"internal/command/mirrorcmd":       strict,
 		"internal/command/modulecmd":       strict,
+		"internal/command/namespacecmd":    strict,
 		"internal/command/schedulecmd":     strict,
 		"internal/command/subscriptioncmd": strict,
 		"internal/natsstore/deliverystore": strict,

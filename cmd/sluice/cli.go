@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/internal/command/knowledgecmd"
 	"github.com/sluice-io/sluice/internal/command/mirrorcmd"
 	"github.com/sluice-io/sluice/internal/command/modulecmd"
+	"github.com/sluice-io/sluice/internal/command/namespacecmd"
 	"github.com/sluice-io/sluice/internal/command/schedulecmd"
 	"github.com/sluice-io/sluice/internal/command/subscriptioncmd"
 	"github.com/sluice-io/sluice/internal/terminal"
@@ -56,8 +57,8 @@ type cli struct {
 	Sign        signCmd                    `cmd:"" group:"events" help:"Sign a body as the server does."`
 	Ticket      accesscmd.TicketCmd        `cmd:"" group:"events" help:"Create a URL that opens feeds without a token, for a web page or curl."`
 
-	NS        nsCmd                        `cmd:"" group:"setup" name:"ns" aliases:"namespace,namespaces" help:"Manage namespaces."`
-	Types     typesCmd                     `cmd:"" group:"setup" aliases:"type" help:"Manage the event types in the catalogue of a namespace."`
+	NS        namespacecmd.Cmd             `cmd:"" group:"setup" name:"ns" aliases:"namespace,namespaces" help:"Manage namespaces."`
+	Types     namespacecmd.TypesCmd        `cmd:"" group:"setup" aliases:"type" help:"Manage the event types in the catalogue of a namespace."`
 	Consumers subscriptioncmd.ConsumersCmd `cmd:"" group:"setup" aliases:"consumer" help:"List the consumers of a subscription of mode wake, or show one."`
 	Watch     schedulecmd.WatchCmd         `cmd:"" group:"setup" aliases:"watches" help:"Manage watches: publish an event when other events meet a condition."`
 	Mirror    mirrorcmd.Cmd                `cmd:"" group:"setup" aliases:"mirrors" help:"Manage mirrors: copies of namespaces in other namespaces."`

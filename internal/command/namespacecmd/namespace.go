@@ -1,4 +1,4 @@
-package main
+package namespacecmd
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// nsCmd manages namespaces.
-type nsCmd struct {
+// Cmd manages namespaces.
+type Cmd struct {
 	LS      nsLsCmd      `cmd:"" name:"ls" help:"List namespaces."`
 	Put     nsPutCmd     `cmd:"" help:"Create a namespace, or replace its settings."`
 	Edit    nsEditCmd    `cmd:"" help:"Change settings or the label of a namespace."`
@@ -234,7 +234,7 @@ func (c *nsRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return cmdkit.Done(s, "Deleted namespace %s.", c.Name)
 }
 
-// question returns a question that says what is lost with the namespace.
+// question returns a question that lists the losses.
 func (c *nsRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	ns, err := api.Namespace(ctx, c.Name)
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package namespacecmd
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// typesCmd manages the catalogue of event types.
-type typesCmd struct {
+// TypesCmd manages the catalogue of event types.
+type TypesCmd struct {
 	LS    typesLsCmd    `cmd:"" name:"ls" help:"List event types."`
 	Show  typesShowCmd  `cmd:"" help:"Show an event type."`
 	Put   typesPutCmd   `cmd:"" help:"Create or replace event types from files."`
