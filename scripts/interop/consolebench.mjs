@@ -79,7 +79,7 @@ test('figures of the console', { timeout: (minutes + 20) * 60_000 }, async (t) =
     for (const n of [0, 1, 20]) {
       const stop = new AbortController()
       const visits = Array.from({ length: n }, () => visit(server, stop))
-      shares.push(100 * await over(pid, 20))
+      shares.push(100 * await over(pid, 50))
       stop.abort()
       await Promise.all(visits)
     }
