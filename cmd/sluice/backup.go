@@ -6,12 +6,11 @@ import (
 	"log/slog"
 	"strconv"
 
-	"github.com/sluice-io/sluice/internal/datadir"
-	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/backup"
 	"github.com/sluice-io/sluice/internal/bootstrap"
+	"github.com/sluice-io/sluice/internal/datadir"
+	"github.com/sluice-io/sluice/internal/terminal"
 )
 
 // storeFlags select the store of a command that runs while no server serves the store.

@@ -9,10 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/demo"
-
-	"github.com/sluice-io/sluice/internal/doctor"
-
 	"github.com/sluice-io/sluice/internal/command/accesscmd"
 	"github.com/sluice-io/sluice/internal/command/knowledgecmd"
 	"github.com/sluice-io/sluice/internal/command/mirrorcmd"
@@ -20,6 +16,8 @@ import (
 	"github.com/sluice-io/sluice/internal/command/namespacecmd"
 	"github.com/sluice-io/sluice/internal/command/schedulecmd"
 	"github.com/sluice-io/sluice/internal/command/subscriptioncmd"
+	"github.com/sluice-io/sluice/internal/demo"
+	"github.com/sluice-io/sluice/internal/doctor"
 	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/alecthomas/kong"

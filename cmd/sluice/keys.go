@@ -6,10 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/seal/keyfile"
 	"github.com/sluice-io/sluice/internal/terminal"
-
-	"github.com/sluice-io/sluice/config"
 )
 
 // keysCmd manages the server's signing keys.

@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/command/cmdkit"
-	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/terminal"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )

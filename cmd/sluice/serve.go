@@ -6,11 +6,10 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/heap"
+	"github.com/sluice-io/sluice/internal/terminal"
 )
 
 // serveCmd runs a server. Its flags take precedence over the environment, and the environment over

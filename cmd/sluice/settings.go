@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 

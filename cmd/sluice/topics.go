@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )

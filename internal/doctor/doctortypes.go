@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/internal/catalogue"
+	"github.com/sluice-io/sluice/internal/terminal"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )

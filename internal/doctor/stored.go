@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )

@@ -13,7 +13,6 @@ import (
 	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/bundle/medium"
 	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )

@@ -16,7 +16,6 @@ import (
 	"github.com/sluice-io/sluice/internal/bundle"
 	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/pkg/client"
 )
 

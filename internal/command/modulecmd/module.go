@@ -17,7 +17,6 @@ import (
 	"github.com/sluice-io/sluice/internal/module"
 	"github.com/sluice-io/sluice/internal/module/host"
 	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 

@@ -14,10 +14,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/command/cmdkit"
 	"github.com/sluice-io/sluice/internal/terminal"
-
-	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )

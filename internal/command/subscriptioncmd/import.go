@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/pkg/client"
 )
 

@@ -8,11 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/doctor"
-
 	"github.com/sluice-io/sluice/internal/command/cmdkit"
+	"github.com/sluice-io/sluice/internal/doctor"
 	"github.com/sluice-io/sluice/internal/terminal"
-
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
