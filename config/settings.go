@@ -54,7 +54,7 @@ func shown(name string, value reflect.Value) (any, error) {
 }
 
 // login is the part of a URL that may hold a password or a token.
-var login = regexp.MustCompile(`://[^@,\s]*@`)
+var login = regexp.MustCompile(`://[^/?#\s]*@`)
 
 // hide replaces the secrets in a value.
 func hide(name string, value any) any {

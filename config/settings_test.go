@@ -45,7 +45,7 @@ func TestSettings_HideSecrets(t *testing.T) {
 	c := config.Default()
 	fill(reflect.ValueOf(&c).Elem())
 	c.NATS.Users = []config.NATSUser{{Name: "ann", Password: "hunter2"}}
-	c.NATS.URL = "nats://hunter2@a:4222,nats://ann:hunter2@b:4222"
+	c.NATS.URL = "nats://hunter2@a:4222,nats://ann:not@hunter2@b:4222"
 	c.Tracing.Endpoint = "http://ann:hunter2@127.0.0.1:4318"
 	got, err := c.Settings()
 	require.NoError(t, err)
@@ -62,6 +62,7 @@ func TestSettings_HideSecrets(t *testing.T) {
 		if s.Name == "nats.users" || s.Name == "nats.url" || s.Name == "tracing.endpoint" {
 			require.NotContains(t, string(encoded), "hunter2", s.Name)
 			require.Contains(t, string(encoded), sluice.HiddenSetting, s.Name)
+			require.NotContains(t, string(encoded), "ann:", s.Name)
 		}
 	}
 	require.Equal(t, "hunter2", c.NATS.Users[0].Password, "the configuration itself keeps them")

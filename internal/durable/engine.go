@@ -42,8 +42,8 @@ type Store interface {
 	Listen(ctx context.Context, namespace string, path sluice.Path, each func([]News)) (stop func(), err error)
 	// Gaps returns the ranges of a namespace's log with events that are lost to damage.
 	Gaps(namespace string) []sluice.Gap
-	// MaxData returns the maximum size of an event's data that can be stored whatever the event's
-	// attributes are.
+	// MaxData returns the maximum size of an event's data that can be stored with attributes
+	// of any size.
 	MaxData() int
 }
 
@@ -144,7 +144,7 @@ func gone() error {
 	return sluice.Errorf(sluice.StreamGone, "the stream was deleted; it is kept for its forks")
 }
 
-// load reads a stream's record, whatever its state. For a path without a record it returns one with
+// load reads a stream's record in any state. For a path without a record it returns one with
 // state Gone and revision 0.
 func (e *Engine) load(ctx context.Context, key Key) (*stream, error) {
 	data, revision, err := e.store.Record(ctx, key.Namespace, key.Path)

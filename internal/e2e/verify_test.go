@@ -67,6 +67,7 @@ func TestSettings_AreThoseInForce(t *testing.T) {
 		c.HTTP.MaxBody = 12345
 		c.NATS.Users = []config.NATSUser{{Name: "shop", Password: "a-password-of-the-test", Admin: true}}
 	})
+	require.Equal(t, http.StatusBadRequest, s.call(t, "GET /v1/settings?changed=true", "").status, "no parameter is ignored")
 	r := s.must(t, http.StatusOK, "GET /v1/settings", "")
 	require.Contains(t, r.text, `{"name":"http.max_body","value":12345,"default":8388608,"changed":true}`)
 	require.Contains(t, r.text, `"name":"shop","namespaces":[],"nkey":"","password":"***"`)

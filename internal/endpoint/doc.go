@@ -6,5 +6,5 @@
 //
 // Addresses are checked twice. Check refuses addresses that are not allowed when a subscription is
 // created, which gives early feedback. The dialler checks each address to which it is about to
-// connect, whatever the name resolved to before. Only the second check protects the server.
+// connect, even if the name resolved to an allowed address before. Only the second check protects the server.
 package endpoint

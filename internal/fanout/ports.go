@@ -85,7 +85,7 @@ type Records interface {
 	// All reads the stored states of all subscriptions at once, with their past, and returns a
 	// lookup.
 	All(ctx context.Context) (func(sub *sluice.Subscription) Stored, error)
-	// PutPosition stores a position, whatever the stored one is.
+	// PutPosition stores a position and replaces any stored one.
 	PutPosition(ctx context.Context, sub *sluice.Subscription, p Position) error
 	// Adopt converts a subscription with consumers of its own: it stores and returns their
 	// position, and deletes them.

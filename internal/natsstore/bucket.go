@@ -106,7 +106,7 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 	return 0, b.failed(ctx, "put", key, err)
 }
 
-// PutFor stores the record, whatever is stored, and returns its revision. The record expires after
+// PutFor stores the record, replaces any stored one, and returns its revision. The record expires after
 // ttl unless it is stored again. The bucket must have a MarkerTTL.
 func (b Bucket[T]) PutFor(ctx context.Context, key string, value T, ttl time.Duration) (uint64, error) {
 	data, err := json.Marshal(value)

@@ -20,7 +20,7 @@ const (
 	followExpiry    = 30 * time.Second
 	FollowAhead     = 500         // messages in flight
 	followBytes     = 16 << 20    // of the messages in flight, if each has the maximum size
-	followLeast     = 4           // messages in flight, whatever their size
+	followLeast     = 4           // messages in flight, of any size
 	followEarly     = 50          // tries, which take about a second
 	followSilence   = time.Second // without an announced message, after which it is checked whether it can be read
 )

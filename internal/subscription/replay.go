@@ -219,7 +219,7 @@ func (r *Registry) plan(ctx context.Context, id string, req ReplayRequest) (*slu
 	return sub, rep, nil
 }
 
-// check returns an error (InvalidRequest) if the request is invalid whatever the log has.
+// check returns an error (InvalidRequest) if the request is invalid for every log.
 func (req *ReplayRequest) check() error {
 	for name, rate := range map[string]float64{"rate.per_second": req.Rate.PerSecond, "rate.per_minute": req.Rate.PerMinute} {
 		if rate < 0 {

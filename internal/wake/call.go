@@ -74,7 +74,7 @@ type call struct {
 	tails   Tails
 }
 
-// identify returns an error if the token is invalid whatever the state of the consumer: this server
+// identify returns an error if the token is invalid for every state of the consumer: this server
 // did not sign it, or it belongs to another consumer (S1-148).
 func (c *call) identify() error {
 	claim, err := verify(c.engine.ports.Keys, c.token, c.engine.opts.Now())

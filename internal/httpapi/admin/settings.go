@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -15,5 +16,8 @@ type settingList struct {
 }
 
 func (s *Handler) listSettings(c echo.Context) error {
+	if err := httpkit.OnlyParams(c); err != nil {
+		return err
+	}
 	return c.JSON(http.StatusOK, settingList{Settings: s.opts.Settings})
 }
