@@ -81,9 +81,9 @@ soak: ## Run Step of wakes for 4,000,000 random steps, feeds under load, the tes
 	SLUICE_LONG=1 go test -count=1 -timeout=60m -run='^Test(Bundle)?Model_' ./internal/mirror
 	SLUICE_LONG=1 go test -count=1 -p=1 -parallel=1 -timeout=30m -v ./internal/e2e \
 		-run='^(TestFeed_CrowdMissesNothingUnreported|TestState_PlusFeedEqualsLaterState|TestFeed_ReadersOutliveTheirServer)$$'
-	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery ./internal/natsstore/...
-	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery -shared
-	go test -race -shuffle=on ./internal/module/program
+	scripts/gotest -race -count=20 -timeout=60m ./internal/delivery/... ./internal/natsstore/...
+	scripts/gotest -race -count=20 -timeout=60m ./internal/delivery -shared
+	scripts/gotest -race ./internal/module/program
 
 clients: $(node_modules) ## Write the types and operations of the clients in TypeScript and Python from the OpenAPI document, and the console, which contains one
 	go run ./scripts/clients
