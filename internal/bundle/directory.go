@@ -71,7 +71,8 @@ func isDataName(name string) (sum string, ok bool) {
 	return sum, ok && dot && isDigest(sum) && len(extension) <= 8 && isExtension(extension)
 }
 
-// extensionOf returns the extension of a file with content of a media type.
+// extensionOf returns the extension of a file with content of a media type. The extension is only
+// for people and their programs; readers find content by its digest. "bin" for an unknown type.
 func extensionOf(contentType string) string {
 	t, _, err := mime.ParseMediaType(contentType)
 	known := map[string]string{
@@ -96,16 +97,20 @@ func extensionOf(contentType string) string {
 }
 
 // Manifest is the signed statement of a directory, and its files in ascending order of their names.
-// Its signature is not verified yet; Judge does that.
+// Its signature is not verified yet; Judge does that. A manifest is not changed after it was
+// parsed, so goroutines may read it at the same time.
 type Manifest struct {
 	Signed
 
 	files []file
+	// Each element of files, by name.
 	named map[string]*file
 	text  []byte // as it was read
 }
 
-// Size returns the bytes of the directory.
+// Size returns the bytes of the directory. Size counts the manifest and SHA256SUMS too, but no
+// receipt. The sizes are as declared: before the signature is verified, they are a claim of the
+// sender.
 func (m *Manifest) Size() (n int64) {
 	for i := range m.files {
 		n += m.files[i].Size
@@ -197,7 +202,9 @@ func ParseManifest(text []byte) (*Manifest, error) {
 	return m, m.seal()
 }
 
-// checkFiles returns an error unless the names are those of a bundle, ascending, and the sizes bounded.
+// checkFiles returns an error unless the names are those of a bundle, ascending, and the sizes
+// bounded. Ascending names make duplicates impossible and leave one order to sign. The files of
+// entries must be numbered without a gap from 1, because readers ask for them by number.
 func (m *Manifest) checkFiles() error {
 	entries, last := 0, ""
 	m.named = make(map[string]*file, len(m.files))
@@ -226,6 +233,10 @@ func (m *Manifest) checkFiles() error {
 }
 
 // sums returns the content of the file SHA256SUMS, with the manifest and every file that it names.
+// The format is that of sha256sum(1), so a courier can check a medium without Sluice:
+//
+//	5f0c…  manifest.json
+//	9d41…  data/9d41….png
 func (m *Manifest) sums() []byte {
 	b := fmt.Appendf(nil, "%s  %s\n", hexSum(m.text), ManifestFile)
 	for _, f := range m.files {
@@ -236,7 +247,9 @@ func (m *Manifest) sums() []byte {
 
 // readFile reads a regular file of at most most bytes into a buffer, which grows if it is too
 // small. Code Unprocessable for a link, a directory or a device, and for a file that is larger or
-// changes.
+// changes. The caller owns the result, which shares memory with the buffer; pass it as the buffer
+// of the next call. Lstat before and Fstat after Open catch a name that was replaced by a link in
+// between. One byte more than the size is read, so that a file that grows is noticed.
 func readFile(root *os.Root, name string, most int64, buffer []byte) ([]byte, error) {
 	before, err := root.Lstat(name)
 	if err != nil {

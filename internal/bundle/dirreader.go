@@ -14,7 +14,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Directory is a bundle in a directory that is not verified yet.
+// Directory is a bundle in a directory that is not verified yet. Its files are opened through an
+// [os.Root], so no name or link in it leads out of it. Other processes may change the files at any
+// time; each is compared with its digest whenever it is read, also after Verify.
 type Directory struct {
 	*Manifest
 
@@ -58,7 +60,9 @@ func (d *Directory) Close() error {
 // Verify returns the content if a trusted key of the source signed the manifest and the directory
 // has exactly the files that it declares, byte for byte, with the entries that its header declares.
 // It reads all files, in bounded memory. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable
-// with the name of the file.
+// with the name of the file. The cost is one read and one SHA-256 of all bytes. If ctx ends, Verify
+// returns its error before the next file of entries. The content reads the files again, so close
+// the directory only after the last entry.
 func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 	if err := d.verify(trust); err != nil {
 		return nil, err
@@ -67,6 +71,8 @@ func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 		return nil, err
 	}
 	t, depth := newTally(d.Header.Since), d.Header.Depth()
+	// Three buffers: two files that are parsed ahead and one in use. Entries may share them,
+	// because verifying keeps no entry.
 	verifying := walk{dir: d, ahead: 2, spare: make(chan []byte, 3), check: func(w *wire) error {
 		w.sum = w.inlineSum()
 		_, err := w.entry(depth, nil)
@@ -80,6 +86,8 @@ func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A file without an entry would be signed and carried, but never read: a covert channel
+	// (S3-74).
 	for name := range d.named {
 		if _, ok := isDataName(name); ok && !used[name] {
 			return nil, invalid("no entry refers to %s", name)
@@ -88,11 +96,13 @@ func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 	if err := t.match(&d.Header); err != nil {
 		return nil, err
 	}
+	// No spare buffers: the caller of Entries may keep the content.
 	reading := walk{dir: d, ahead: 1, check: func(*wire) error { return nil }}
 	return &Content{Header: d.Header, Digest: d.digest, each: reading.each}, nil
 }
 
-// addTo counts an entry of a directory.
+// addTo counts an entry of a directory. It takes the digest from the file's name, which checkFiles
+// has compared with the declared digest, so the content is not hashed twice.
 func addTo(t *tally, w *wire) error {
 	if w.file == "" {
 		return t.addInline(w)
@@ -107,6 +117,7 @@ func addTo(t *tally, w *wire) error {
 
 // Check returns an error (Unprocessable) unless the directory has exactly the declared files, all
 // of them regular, and a correct SHA256SUMS. It does not read the content of the declared files.
+// The receipt of an importer may be there in addition, unsigned by this manifest.
 func (d *Directory) Check() error {
 	found := 0
 	err := fs.WalkDir(d.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {

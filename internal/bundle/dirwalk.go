@@ -24,7 +24,8 @@ type lines struct {
 }
 
 // each calls yield with each entry and its content. It passes on nothing from a file that differs
-// from the declared one.
+// from the declared one. It stops at the first error, of yield too, and returns it. yield must not
+// keep the content if the walk has spare buffers.
 func (w *walk) each(ctx context.Context, yield func(*wire, []byte) error) error {
 	var data []byte
 	return w.files(ctx, func(l *lines) error {
@@ -47,7 +48,9 @@ func (w *walk) each(ctx context.Context, yield func(*wire, []byte) error) error 
 	})
 }
 
-// files calls use with each file of entries, in order. When it returns, no file is being parsed.
+// files calls use with each file of entries, in order. When it returns, no file is being parsed. At
+// most ahead+1 files of entries are in memory. An error of parsing is reported in the order of the
+// files, after use was called with all files before it.
 func (w *walk) files(ctx context.Context, use func(*lines) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -11,7 +11,9 @@ import (
 
 // DirectoryWriter writes a bundle as plain files: entries-00001.ndjson and so on,
 // data/<sha256>.<extension> for content that is large or not text, SHA256SUMS, and finally
-// manifest.json. It keeps one file in memory.
+// manifest.json. It keeps one file in memory. Only the names of the files grow with the bundle. It
+// is for one goroutine. After an error other than TooLarge of Append, the bundle cannot be
+// completed.
 type DirectoryWriter struct {
 	put     func(name string, content []byte) error
 	depth   sluice.Depth
@@ -24,7 +26,8 @@ type DirectoryWriter struct {
 
 // NewDirectoryWriter returns a writer of a bundle of a scope that begins after a sequence. It
 // passes each complete file to put, a data file before the entries that refer to it. Code
-// InvalidRequest.
+// InvalidRequest. put must not keep the content, whose memory the writer uses again. An error of
+// put ends the bundle and is returned unchanged by Append or Seal.
 func NewDirectoryWriter(scope string, since uint64, put func(name string, content []byte) error) (*DirectoryWriter, error) {
 	depth, err := depthOf(scope)
 	return &DirectoryWriter{put: put, depth: depth, tally: newTally(since), data: map[string]file{}}, err
@@ -59,7 +62,8 @@ func (d *DirectoryWriter) Append(e Entry) error {
 	return addTo(d.tally, w)
 }
 
-// putData writes the content of an entry into a file of its own.
+// putData writes the content of an entry into a file of its own. Equal content of several entries
+// is one file, named by its digest.
 func (d *DirectoryWriter) putData(w *wire) error {
 	f := fileOf("", w.content)
 	f.Name = dataName(f.SHA256, w.contentType)
@@ -90,8 +94,9 @@ func (d *DirectoryWriter) flush() error {
 	return nil
 }
 
-// Seal completes the header as DocumentWriter.Seal does, signs it with the digests of the files, and writes
-// the manifest. It returns the header.
+// Seal completes the header as DocumentWriter.Seal does, signs it with the digests of the files,
+// and writes the manifest. It returns the header. The manifest is put last and SHA256SUMS before
+// it, so a directory without a manifest is incomplete, and a reader never takes it for a bundle.
 func (d *DirectoryWriter) Seal(h Header, key ed25519.PrivateKey) (Header, error) {
 	if err := d.flush(); err != nil {
 		return Header{}, err

@@ -30,7 +30,9 @@ type Content struct {
 
 // Entries returns the entries with sequences above after, ascending. The caller may keep their
 // content, which may share memory with that of other entries. The sequence ends with an error if
-// the content has changed since it was verified; the entries before the error are valid.
+// the content has changed since it was verified, or if ctx ends; the entries before the error are
+// valid. Each call reads the bundle again from its beginning, O(entries), also for those up to
+// after. Several may run at the same time.
 func (c *Content) Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error] {
 	depth := c.Header.Depth()
 	return func(yield func(Entry, error) bool) {
@@ -70,7 +72,8 @@ func NewDocumentWriter(scope string, since uint64) (*DocumentWriter, error) {
 }
 
 // Append adds an entry; sequences must ascend. Codes: Unprocessable; TooLarge if the document would
-// be larger than MaxDocument: a directory can be larger.
+// be larger than MaxDocument: a directory can be larger. After TooLarge the document is as before
+// the call and can be sealed; after another error it cannot.
 func (d *DocumentWriter) Append(e Entry) error {
 	w, err := toWire(&e, d.depth)
 	if err != nil {
@@ -80,6 +83,7 @@ func (d *DocumentWriter) Append(e Entry) error {
 	if size > 1 {
 		d.entries = append(d.entries, ',')
 	}
+	// The header is signed at the end and may take all of maxHeader.
 	if d.entries = w.append(d.entries); len(d.entries) > MaxDocument-maxHeader {
 		d.entries = d.entries[:size]
 		return sluice.Errorf(sluice.TooLarge, "the bundle is larger than %d bytes in JSON; export it into a directory", MaxDocument)
@@ -88,7 +92,9 @@ func (d *DocumentWriter) Append(e Entry) error {
 }
 
 // Seal completes the header (Format, Alg, KeyID, Count, Heartbeat, Entries), signs it with the
-// entries, and returns the document and the completed header.
+// entries, and returns the document and the completed header. The caller sets all other fields of
+// the header. Call Seal once, as the last method: it uses the memory of the entries. Code
+// Unprocessable if the header contradicts the entries.
 func (d *DocumentWriter) Seal(h Header, key ed25519.PrivateKey) ([]byte, Header, error) {
 	h, err := seal(h, d.depth, d.tally, key)
 	if err != nil {
@@ -132,7 +138,8 @@ type Document struct {
 
 // ReadDocument reads a bundle in JSON and checks its form: exactly the members of a bundle, once
 // each, in valid UTF-8; entries in their order. Codes: TooLarge above MaxDocument; Unprocessable;
-// BundleSignatureInvalid if the signature is malformed.
+// BundleSignatureInvalid if the signature is malformed. A count or digest that contradicts the
+// entries is not reported here, but by Verify after the signature, because it accuses the signer.
 func ReadDocument(r io.Reader) (*Document, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxDocument+1))
 	if err != nil {
@@ -220,7 +227,10 @@ func (d *Document) setMessage(joined []byte, ends []int) error {
 	return nil
 }
 
-// canonicalEntry parses an unambiguous entry, and returns it with its canonical form.
+// canonicalEntry parses an unambiguous entry, and returns it with its canonical form. The first
+// attempt is for bundles of Sluice, which are canonical already; it saves the transformation, which
+// takes most of the time of an import. Another writer may order members and space as it likes, as
+// long as its text is unambiguous.
 func canonicalEntry(element []byte, depth sluice.Depth) (*wire, []byte, error) {
 	if w, err := parseEntry(element, depth); err == nil { // it is already canonical, except perhaps its claims
 		if text, err := canonical(w.claims); err == nil && bytes.Equal(text, w.claims) {
@@ -242,7 +252,8 @@ func canonicalEntry(element []byte, depth sluice.Depth) (*wire, []byte, error) {
 }
 
 // Verify returns the content if a trusted key of the source signed the bundle, and its entries
-// match the header. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable.
+// match the header. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable. It does no I/O. The
+// content stays in memory until the last reference to it is gone.
 func (d *Document) Verify(_ context.Context, trust Trust) (*Content, error) {
 	if err := d.verify(trust); err != nil {
 		return nil, err

@@ -27,7 +27,8 @@ const (
 )
 
 // Entry is one change in a bundle (S3-64), in the same form as in a page of changes at the depth of
-// the bundle. Event.Data is empty at catalog, the summary at summary, and all data at full.
+// the bundle. Event.Data is empty at catalog, the summary at summary, and all data at full. Of a
+// deletion, only Seq, ID, RevisionOf and ErasedSeq are set (S3-64, S3-65).
 type Entry struct {
 	sluice.Change
 	// Summary is present only at full, and only if the event has one.
@@ -58,7 +59,10 @@ type wire struct {
 }
 
 // toWire converts an entry to its form in a bundle of a depth. Code Unprocessable if that is
-// impossible.
+// impossible. At full it does not copy the data: do not change the event before the entry is
+// appended. It replaces NUL and invalid UTF-8 in attributes (CleanAttributes), and leaves out
+// extensions whose names are no CloudEvents names. A missing time becomes the time of storage, a
+// missing source "/<namespace>".
 func toWire(e *Entry, depth sluice.Depth) (*wire, error) {
 	ev := &e.Event
 	w := &wire{op: e.Op, seq: ev.Seq, id: clean(ev.ID), claims: []byte("[]")}
@@ -104,7 +108,9 @@ func (w *wire) setContent(data []byte) {
 }
 
 // CleanAttributes changes the attributes of an event to those that it has in a bundle: U+FFFD
-// replaces NUL and each invalid byte of UTF-8.
+// replaces NUL and each invalid byte of UTF-8. A mirror that follows over a network calls it, too,
+// so that both ways give equal copies. It replaces the map of extensions instead of changing it,
+// because others may share the map.
 func CleanAttributes(ev *sluice.Event) {
 	for _, s := range [...]*string{&ev.ID, (*string)(&ev.Path), &ev.Type, &ev.Source, &ev.Subject, &ev.DataSchema, &ev.ContentType} {
 		*s = clean(*s)
@@ -161,7 +167,8 @@ func claimsOf(summary []byte) []byte {
 	return append(appendString([]byte{'['}, clean(string(summary))), ']')
 }
 
-// summary returns the summary in claims; nil if there is none. Code Unprocessable.
+// summary returns the summary in claims; nil if there is none. Code Unprocessable. The result is a
+// copy.
 func (w *wire) summary() ([]byte, error) {
 	inner := w.claims[1 : len(w.claims)-1]
 	switch {
@@ -225,7 +232,8 @@ func (w *wire) checkEvent() error {
 
 func (w *wire) hasContent() bool { return w.text || w.base64 || w.file != "" }
 
-// entry converts w to an entry with the given content.
+// entry converts w to an entry with the given content. The content may share memory with w. Code
+// Unprocessable for a time or a summary in another form.
 func (w *wire) entry(depth sluice.Depth, content []byte) (Entry, error) {
 	e := Entry{Change: sluice.Change{Op: w.op, ErasedSeq: w.erased, Event: sluice.Event{
 		Seq: w.seq, ID: w.id, Path: sluice.Path(w.topic), Type: w.kind, Source: w.source, Subject: w.subject,
@@ -259,7 +267,8 @@ func (w *wire) entry(depth sluice.Depth, content []byte) (Entry, error) {
 	return e, nil
 }
 
-// append appends the entry as canonical JSON.
+// append appends the entry as canonical JSON. The order of members is that of RFC 8785, by name.
+// parseEntry is the inverse; change both together.
 func (w *wire) append(b []byte) []byte {
 	b = append(append(b, `{"claims":`...), w.claims...)
 	switch {

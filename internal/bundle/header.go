@@ -21,7 +21,8 @@ const Format = "sluice.bundle/1"
 // Alg is the only signature algorithm (RFC 9864).
 const Alg = "Ed25519"
 
-// Limits of a header, in bytes and elements.
+// Limits of a header: the bytes of all of it, the bytes of each name and id, and the elements of
+// Lost and of Passed.
 const (
 	maxHeader = 1 << 20
 	maxName   = 512
@@ -29,7 +30,8 @@ const (
 )
 
 // Header holds all statements of a bundle except its entries (S3-62, S3-63). Sequences are those of
-// the source's log, at most 2⁵³−1. Digests are SHA-256 in hex.
+// the source's log, at most 2⁵³−1. Digests are SHA-256 in hex. Once parsed or sealed, a header is
+// complete: no list is nil, times are UTC.
 type Header struct {
 	Format      string `json:"format"`
 	SourceID    string `json:"source_notebook_id"`
@@ -55,13 +57,15 @@ type Header struct {
 	Alg        string       `json:"alg"`
 }
 
-// Depth returns how much of each event the bundle has.
+// Depth returns how much of each event the bundle has. It is the empty depth for a header that was
+// not checked.
 func (h *Header) Depth() sluice.Depth {
 	d, _ := sluice.ParseDepth(h.Scope) // checked
 	return d
 }
 
-// Digest returns the digest of the bundle: SHA-256, in hex, of the canonical header.
+// Digest returns the digest of the bundle: SHA-256, in hex, of the canonical header. The signature
+// is not part of it, so bundles that differ only in their signature are one link of the chain.
 func (h *Header) Digest() (string, error) {
 	text, err := h.canonical()
 	if err != nil {
@@ -138,6 +142,8 @@ func (h *Header) check() error {
 	return h.checkLabel()
 }
 
+// checkRange returns an error (Unprocessable) unless the sequences and ranges fit together. Fewer
+// entries than sequences are normal: retention and the rights of the exporter leave some out.
 func (h *Header) checkRange() error {
 	switch {
 	case h.Through > maxSequence || h.First > maxSequence:
@@ -161,6 +167,8 @@ func (h *Header) checkRange() error {
 	return nil
 }
 
+// checkLabel returns an error (Unprocessable) unless the label is valid and canonical, and each log
+// that was passed is named once with a bounded number of hops.
 func (h *Header) checkLabel() error {
 	label := h.Label
 	if err := label.Check(); err != nil {

@@ -13,7 +13,9 @@ import (
 	"slices"
 )
 
-// Inbox is a directory into which the files of a manifest arrive.
+// Inbox is a directory into which the files of a manifest arrive. A file has its final name only if
+// its content matches the manifest; before, its name ends in .part. An inbox is for one goroutine
+// and one process at a time, which package staging ensures.
 type Inbox struct {
 	*Manifest
 
@@ -22,7 +24,9 @@ type Inbox struct {
 }
 
 // OpenInbox opens a directory for the files of a manifest. It keeps files that arrived there before
-// and match the manifest, and removes all others.
+// and match the manifest, and removes all others. It creates the directory and data below it. It
+// reads and hashes every file that is there, so it takes time in proportion to the bytes that
+// arrived; if ctx ends, it stops between two files. The caller must close the inbox.
 func (m *Manifest) OpenInbox(ctx context.Context, path string) (*Inbox, error) {
 	if err := os.MkdirAll(path+"/data", 0o700); err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
@@ -103,6 +107,8 @@ func (m *Manifest) declared(name string) *file {
 }
 
 // Missing returns the names of the files that have not arrived, and their total size in bytes.
+// SHA256SUMS is first, then the order of the manifest. The manifest is never missing, because every
+// request brings it.
 func (b *Inbox) Missing() (names []string, size int64) {
 	for _, name := range slices.Concat([]string{sumsFile}, b.names()) {
 		if !b.has[name] {
@@ -131,7 +137,9 @@ func (b *Inbox) Begun() bool {
 }
 
 // Take stores the files of a stream. Code Unprocessable for a file that differs from the manifest,
-// is incomplete or occurs twice.
+// is incomplete or occurs twice. It ends at the end of the stream, however many files that brought:
+// call Missing afterwards. Files that are complete already are skipped, so a repeated request costs
+// only its transfer. After an error the files that arrived before stay.
 func (b *Inbox) Take(ctx context.Context, in *Arriving) error {
 	if err := b.store(ManifestFile, bytes.NewReader(b.text)); err != nil {
 		return err

@@ -81,11 +81,13 @@ type TrustedKey struct {
 	RevokedAt time.Time `json:"revoked_at,omitzero"` // from then on, all its signatures are refused, earlier ones too
 }
 
-// Trust holds the keys that an importer trusts. A source has several while it rotates its key.
+// Trust holds the keys that an importer trusts. A source has several while it rotates its key. A
+// key is trusted for one source only: another source of the same key needs an element of its own.
+// The methods never change their receiver. Lookups are O(n); an importer has few keys.
 type Trust []TrustedKey
 
 // Add returns the keys with one more, or unchanged if they have it. Code Conflict if the key was
-// revoked for that source.
+// revoked for that source. Code InvalidRequest for a key or a source in a wrong form.
 func (t Trust) Add(k JWK, source string, at time.Time) (Trust, error) {
 	key, err := k.Key()
 	if err != nil {
@@ -104,7 +106,8 @@ func (t Trust) Add(k JWK, source string, at time.Time) (Trust, error) {
 }
 
 // Revoke returns the keys with one of them revoked for all sources. Code NotFound if they do not
-// have it.
+// have it. Repeating it keeps the first time. A revoked key stays in the list, so that it cannot be
+// added again.
 func (t Trust) Revoke(kid string, at time.Time) (Trust, error) {
 	t, found := slices.Clone(t), false
 	for i := range t {

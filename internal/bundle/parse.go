@@ -54,7 +54,8 @@ func (c *cursor) entry(depth sluice.Depth) (*wire, error) {
 	return w, w.check(depth)
 }
 
-// cursor is a position in canonical JSON. Bad is set when the text turns out to be invalid.
+// cursor is a position in canonical JSON. Bad is set when the text turns out to be invalid. Methods
+// after an error return zero values and do not panic, so callers check bad only once, at the end.
 type cursor struct {
 	b        []byte
 	at       int
@@ -130,6 +131,8 @@ func (c *cursor) stringOrNull(member string) string {
 	return s
 }
 
+// number returns a positive integer without leading zeros; zero is invalid, because no sequence is
+// 0.
 func (c *cursor) number() uint64 {
 	rest := c.b[c.at:]
 	digits := string(rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))])

@@ -48,7 +48,10 @@ func (s *Signed) verify(trust Trust) error {
 }
 
 // envelope returns the bytes to sign for a document with a type: the type and the document, each
-// after its length (the pre-authentication encoding of DSSE).
+// after its length (the pre-authentication encoding of DSSE). The type prevents that a signature of
+// one kind of document is shown as one of another:
+//
+//	DSSEv1 47 application/vnd.sluice.bundle.receipt+json 312 {…}
 func envelope(kind string, body []byte) []byte {
 	b := append(make([]byte, 0, len(body)+len(kind)+64), "DSSEv1 "...)
 	b = append(strconv.AppendInt(b, int64(len(kind)), 10), ' ')

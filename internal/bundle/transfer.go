@@ -26,7 +26,8 @@ const partial = ".part"
 // failureFile is the last file of an export that failed after it had begun; it contains the reason.
 const failureFile = "error.txt"
 
-// TarWriter writes the files of a directory as a tar stream.
+// TarWriter writes the files of a directory as a tar stream. It is for one goroutine. An error is
+// final: the stream is incomplete from then on.
 type TarWriter struct{ tar *tar.Writer }
 
 // NewTarWriter returns a writer.
@@ -44,7 +45,9 @@ func (w TarWriter) Put(name string, content []byte) error {
 	return nil
 }
 
-// Fail writes the reason why the export has failed.
+// Fail writes the reason why the export has failed. The receiver then reports it with code
+// Unavailable. Call Close afterwards, so that the stream ends well-formed and the message is not
+// lost.
 func (w TarWriter) Fail(message string) error { return w.Put(failureFile, []byte(message)) }
 
 // Close ends the stream.
@@ -56,7 +59,9 @@ func (w TarWriter) Close() error {
 }
 
 // Send writes the manifest, and then the named files as a tar stream. It compares each with the
-// manifest, and calls sent with the size of each in bytes.
+// manifest, and calls sent with the size of each in bytes. The names are those that the server
+// reported as missing; an unknown one has code Unprocessable. It reads one file at a time into
+// memory, and stops between two files if ctx ends.
 func (d *Directory) Send(ctx context.Context, to io.Writer, names []string, sent func(int)) error {
 	w := NewTarWriter(to)
 	if err := w.Put(ManifestFile, d.text); err != nil {
@@ -95,7 +100,8 @@ type Arriving struct {
 }
 
 // ReadTar reads the manifest of a directory that is arriving. Codes: Unprocessable;
-// BundleSignatureInvalid if the signature is malformed.
+// BundleSignatureInvalid if the signature is malformed. Reading stops after the manifest. The
+// caller decides about the signature before Inbox.Take reads the rest.
 func ReadTar(r io.Reader) (*Arriving, error) {
 	in := tar.NewReader(r)
 	head, err := next(in)
@@ -154,7 +160,9 @@ func broken(err error) error {
 
 // Receive writes a directory that arrives as a tar stream, its manifest last, and returns the
 // manifest when all files are synced to the disk. It returns an error if a file differs from the
-// manifest. It does not verify the signature, which the importer does.
+// manifest. It does not verify the signature, which the importer does. After an error the files
+// stay; the manifest is not among them, so they are no bundle. Code Unavailable if the exporter
+// failed or the connection ended early: repeat into an empty directory.
 func Receive(ctx context.Context, r io.Reader, path string) (*Manifest, error) {
 	if err := os.MkdirAll(path+"/data", 0o755); err != nil { //nolint:gosec // couriers read it
 		return nil, fmt.Errorf("bundle: %w", err)
@@ -259,6 +267,8 @@ func (x *receiving) finish(head *tar.Header) (*Manifest, error) {
 	if len(x.files) != len(m.files) || !bytes.Equal(x.sums, m.sums()) {
 		return nil, invalid("the export has other files than its manifest")
 	}
+	// The manifest becomes durable after all that it names, so a power failure leaves either a
+	// complete bundle or none.
 	for _, step := range []func() error{
 		func() error { return x.write(sumsFile, x.sums) },
 		func() error { return syncDirectory(x.root, "data") },

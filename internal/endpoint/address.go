@@ -17,7 +17,8 @@ import (
 // lookup limits how long Check waits for DNS.
 const lookup = 2 * time.Second
 
-// guard decides which addresses are allowed.
+// guard decides which addresses are allowed. It is not changed after newGuard, and safe for
+// concurrent use.
 type guard struct {
 	resolver *net.Resolver
 	public   *ssrf.Guardian // permits all addresses that are routed on the internet, and the allowed ones
@@ -55,6 +56,8 @@ func newGuard(opts Options) *guard {
 	return g
 }
 
+// A local name is resolved like any other, and then only loopback addresses are dialled: a resolver
+// that gives localhost a public address would otherwise get a request in clear text.
 func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -105,7 +108,8 @@ func (g *guard) check(addr netip.Addr) error {
 }
 
 // checkHost returns code BlockedAddress if host is, or resolves to, an address that check refuses.
-// One refused address of several is enough, because any of them may be dialled.
+// One refused address of several is enough, because any of them may be dialled. It asks DNS for at
+// most lookup, and returns nil if DNS fails or is too slow.
 func (g *guard) checkHost(ctx context.Context, host string) error {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return blocked(g.check(addr))
@@ -137,6 +141,8 @@ func isLocalName(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
+// kind describes, for users, why an address is not allowed. The last case includes the
+// special-purpose registries that package net has no method for.
 func kind(addr netip.Addr) string {
 	switch addr = addr.Unmap(); {
 	case addr.IsLoopback():

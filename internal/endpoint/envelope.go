@@ -69,7 +69,11 @@ func percent(s, also string) string {
 
 // Fact returns the flat body of S0-30…39 for an event of a subscription. entity is the event's
 // Entity. hlc is the extension of that name, or else "<unix ms>.<seq>". fact_id is the extension
-// resourceid, if the event has it.
+// resourceid, if the event has it. Members are in this order; readers must not rely on it. The
+// result is the caller's.
+//
+//	{"subscription_id":"sub_1","event_id":"e1","event_type":"order.placed","entity":"/orders/42",
+//	 "scope":"shop","hlc":"1767323045000.7","payload":{"total":12},"idempotency_key":"e1"}
 func Fact(sub *sluice.Subscription, ev *sluice.Event) []byte {
 	hlc := ev.Extensions["hlc"]
 	if hlc == "" {
@@ -105,7 +109,12 @@ func producedBy(authType string) string {
 // resourceType and resourceId are the extensions of those names, or else the first and the last
 // segment of the path. producedBy is derived from the extension authtype. version is the extension
 // schemaversion, or else "1". attempt returns an error if the data has no canonical JSON form, for
-// example because it repeats a name.
+// example because it repeats a name. Code Unprocessable. The signature is the last member, and
+// covers the canonical form of all others, so a receiver removes it and canonicalises the rest.
+//
+//	{"event":{"eventId":"e1","eventType":"order.placed","resourceType":"orders","resourceId":"42",
+//	 "projectId":"shop","createdAt":"…","producedBy":"user","payload":{…},"version":"1"},
+//	 "attempt":1,"timestamp":"…","signature":"…"}
 func attempt(sub *sluice.Subscription, ev *sluice.Event, number int, at time.Time, secret string) ([]byte, error) {
 	segments := strings.Split(strings.TrimPrefix(string(ev.Path), "/"), "/")
 	event := newObject(len(ev.Data) + 512)

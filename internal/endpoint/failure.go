@@ -16,7 +16,9 @@ import (
 const noResponse = "no valid HTTP response"
 
 // failure describes briefly why there is no response. It does not use the texts of network errors,
-// which contain addresses of the server and terms of Go.
+// which contain addresses of the server and terms of Go. parent is the context of the caller: if it
+// is done, the attempt was interrupted, also if the error looks like a timeout. The order of the
+// cases matters, because a blocked address or a DNS error is a network error, too.
 func failure(parent context.Context, err error, timeout time.Duration) string {
 	if parent.Err() != nil {
 		return "interrupted"
@@ -82,7 +84,9 @@ func networkFailure(err error) string {
 	return ""
 }
 
-// classOf returns the class of a failure without a response.
+// classOf returns the class of a failure without a response. Of FailUnsent, FailDNS, FailTLS and
+// FailRefused nothing was sent. After FailConnection and FailTimeout the endpoint may have got the
+// request.
 func classOf(parent context.Context, err error) sluice.FailureClass {
 	_, blocked := errors.AsType[*blockedError](err)
 	timeout, isNet := errors.AsType[net.Error](err)

@@ -10,7 +10,10 @@ import (
 )
 
 // appendHead appends the request line and the headers of a request with a body of this size, as
-// net/http writes them. Code Unprocessable if a header value has a line break or a zero byte.
+// net/http writes them. Code Unprocessable if a header value has a line break or a zero byte. Names
+// are sorted, so equal requests have equal bytes; User-Agent comes after Host, as net/http sends
+// it. A line break would let a header of a subscription begin another request on a shared
+// connection.
 func appendHead(b []byte, req *http.Request, size int) ([]byte, error) {
 	names := make([]string, 0, 32)
 	for name, values := range req.Header {

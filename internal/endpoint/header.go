@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// Limits of an endpoint's own headers: their number, and the bytes of a name and of a value.
 const (
 	maxHeaders     = 32
 	maxHeaderName  = 128
@@ -26,6 +27,8 @@ func CheckHeaderName(name string) error {
 	return nil
 }
 
+// checkHeaders returns an error (InvalidRequest) that names the header. Two names are repeated if
+// they differ only in case.
 func checkHeaders(headers map[string]string) error {
 	if len(headers) > maxHeaders {
 		return sluice.Errorf(sluice.InvalidRequest, "endpoint has more than %d headers", maxHeaders)
@@ -47,6 +50,7 @@ func checkHeaders(headers map[string]string) error {
 	return nil
 }
 
+// isReserved expects a name in lower case.
 func isReserved(name string) bool {
 	for _, prefix := range []string{"webhook-", "ce-", "proxy-", "sec-", ":"} {
 		if strings.HasPrefix(name, prefix) {

@@ -17,7 +17,9 @@ const mostIdentities = 1024
 
 // identities holds the transports of endpoints with a client certificate, or certificate
 // authorities, of their own. Each transport has its own connections, so that no connection is used
-// with another identity.
+// with another identity. The key of the cache is a digest of certificate, private key and
+// authorities, so a changed subscription gets another transport, and equal ones share it. It is
+// safe for concurrent use.
 type identities struct {
 	guard *guard
 	kept  *lru.Cache[[sha256.Size]byte, *http.Transport]
@@ -60,6 +62,7 @@ func (i *identities) of(sub *sluice.Subscription) (*http.Transport, error) {
 	}
 	t := newTransport(i.guard)
 	t.TLSClientConfig = config
+	// Another attempt may have added one meanwhile; t has no connection yet and is only garbage.
 	if was, ok, _ := i.kept.PeekOrAdd(key, t); ok {
 		return was, nil
 	}

@@ -91,7 +91,9 @@ func (m mask) longest() int {
 // apply returns the text without secrets.
 func (m mask) apply(text string) string { return m.head(text, len(text)) }
 
-// head returns the first limit bytes of the text, and masks the secrets that begin within them.
+// head returns the first limit bytes of the text, and masks the secrets that begin within them. The
+// result may be shorter or longer than limit, as a secret is shorter or longer than masked.
+// O(len(text) · len(m)) if the text has a secret.
 func (m mask) head(text string, limit int) string {
 	limit = min(limit, len(text))
 	if !slices.ContainsFunc(m, func(secret string) bool { return strings.Contains(text, secret) }) { // not a secret: to the endpoint, which wrote the text

@@ -23,7 +23,10 @@ type Reply struct {
 
 // Post sends a body that is not an event to a URL, with the address checks of every attempt. It
 // sends the headers unchanged, because the caller has signed the body. It takes at most timeout,
-// which includes connecting, headers and body. If ctx is done, it ends as Send does.
+// which includes connecting, headers and body. If ctx is done, it ends as Send does. It is for
+// notices and other messages of the server, which have no policy and are not batched. Reply has no
+// error: Refused and Failed carry a description. The caller may not change body or header until
+// Post returns.
 func (s *Sender) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Reply {
 	defer shutdown.Sending(ctx)()
 	until := time.Now().Add(timeout)
@@ -62,7 +65,8 @@ func (s *Sender) postRequest(ctx context.Context, url string, header http.Header
 	return req, nil
 }
 
-// reply returns the outcome of a response, as read does. It keeps the body only of a 2xx.
+// reply returns the outcome of a response, as read does. It keeps the body only of a 2xx. An error
+// means that the body of a 2xx is incomplete.
 func (s *Sender) reply(res *http.Response) (Reply, error) {
 	var a sluice.Attempt
 	if res.StatusCode < 200 || res.StatusCode > 299 {

@@ -15,7 +15,8 @@ func reduced(sub *sluice.Subscription) bool {
 
 // project returns the event in the subscription's projection (register C10): with all of its data;
 // or with a summary, or no data, and the extension dataref, which refers to the complete event. An
-// event without a summary has no data. project does not change ev.
+// event without a summary has no data. project does not change ev. The result is ev itself if
+// nothing is left out; do not change it.
 func (s *Sender) project(sub *sluice.Subscription, ev *sluice.Event) *sluice.Event {
 	if !reduced(sub) {
 		return ev

@@ -8,7 +8,9 @@ import (
 )
 
 // quiet reports whether nothing has arrived on a free connection: neither its end nor a response
-// without a request.
+// without a request. The read does not block, because the kernel's socket is non-blocking, and
+// costs one system call. A byte that it takes is lost, so the caller must drop a connection that is
+// not quiet.
 func (c *wire) quiet() bool {
 	if c.raw == nil {
 		return true

@@ -12,7 +12,9 @@ const mostRendered = 8 << 10
 
 // renderings caches the bodies of the latest events as CloudEvents, which are the same for all
 // subscriptions. The second rendering of an event is cached, so the first two subscriptions render
-// it.
+// it. An event has the slot of its sequence modulo 64, so the latest 64 of one log have a slot
+// each. It is safe for concurrent use; each slot has a lock of its own, which is not held while a
+// body is rendered.
 type renderings [64]rendering
 
 type rendering struct {

@@ -18,7 +18,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
-// draft is a request under construction.
+// draft is a request under construction. It is for one goroutine and one request. sub, ev and a
+// body from rendered are shared and must not be changed.
 type draft struct {
 	sub     *sluice.Subscription
 	ev      *sluice.Event
@@ -45,7 +46,9 @@ func (d *draft) set(name, value string) {
 
 // request returns the request of an attempt and its body. The body is rendered once, so that the
 // signed bytes are the sent ones (S1-70). request sets the hash of the body in a. An error means
-// that the request can never be made (S4-63, S4-76).
+// that the request can never be made (S4-63, S4-76). Codes: those of Check that need no DNS;
+// Unprocessable; TooLarge, which Send turns into the reason of a dead letter. The caller must not
+// change the body, which other requests may share.
 func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt, more ...*sluice.Event) (*http.Request, []byte, error) {
 	u, err := s.checkURL(sub.Endpoint.URL)
 	if err != nil {
@@ -74,6 +77,7 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 	if s.opts.Trace != nil {
 		s.opts.Trace(ctx, d.header)
 	}
+	// Before packWithin, because the batch decides about the id that is signed.
 	if sub.Policy.Batch.Max > 0 {
 		a.Batch = s.packBatch(&d, more)
 	}
@@ -165,6 +169,7 @@ func (d *draft) pack() error {
 	return nil
 }
 
+// Code Unprocessable without a template; otherwise the errors of Options.Render.
 func (d *draft) packTemplate() (err error) {
 	template := d.sub.Policy.Body
 	if template == nil || d.opts.Render == nil {
@@ -239,8 +244,9 @@ func (d *draft) signEd25519(keys KeyRing) error {
 	return nil
 }
 
-// signMessage signs the method, the components of the URL, a digest of the body, and the headers that
-// describe the event.
+// signMessage signs the method, the components of the URL, a digest of the body, and the headers
+// that describe the event. Components are in the order of their names, after those of the URL, so
+// that equal requests have equal signature inputs. Call it after all headers are set.
 func (d *draft) signMessage(keys KeyRing) error {
 	if keys == nil {
 		return sluice.Errorf(sluice.Unprocessable, "this server has no key for the signature scheme rfc9421")

@@ -99,7 +99,8 @@ func newTransport(g *guard) *http.Transport {
 	}
 }
 
-// Close closes the idle connections. It does not interrupt a Send in flight.
+// Close closes the idle connections. It does not interrupt a Send in flight. Connections in flight
+// are closed when they are released.
 func (s *Sender) Close() {
 	s.wires.close()
 	s.transport.CloseIdleConnections()
@@ -183,7 +184,10 @@ type call struct {
 }
 
 // exchange makes a request, and calls read with the response. It follows no redirect and keeps no
-// cookie (C06).
+// cookie (C06). read gets a response whose body is closed when it returns. The error is
+// context.DeadlineExceeded at the deadline, the error of ctx if that ends first, and otherwise that
+// of the network or of read. When exchange returns, nothing of the request can leave this host any
+// more.
 func (s *Sender) exchange(ctx context.Context, c call, read func(*http.Response) error) error {
 	req, body, until := c.req, c.body, c.until
 	if c.transport == nil && size(req)+len(body) <= maxRequest && s.wires.serves(req.URL) {
@@ -224,6 +228,7 @@ func size(req *http.Request) int {
 	return n
 }
 
+// Duration is measured by Options.Now, and includes fetching a token.
 func (s *Sender) ended(a sluice.Attempt) sluice.Attempt {
 	a.Duration = sluice.Duration(s.opts.Now().Sub(a.StartedAt))
 	a.StartedAt = a.StartedAt.UTC()

@@ -20,6 +20,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// Times of an access token that expires after 60 s:
+//
+//	0 s            5 s                            45 s             60 s
+//	fetched        may be fetched again,          fetched for      expires
+//	               if the endpoint refuses it     the next attempt
 const (
 	tokenTimeout = 15 * time.Second
 	tokenPause   = 5 * time.Second // minimum time between two requests for the same token
@@ -30,7 +35,8 @@ const (
 
 // tokens caches the OAuth 2 access tokens of endpoints, by their credentials. One attempt fetches a
 // token for all attempts that need it, with the address checks of every attempt. The token is not
-// fetched again within tokenPause, even if fetching failed or the endpoint refused the token.
+// fetched again within tokenPause, even if fetching failed or the endpoint refused the token. It
+// keeps the mostTokens that were used last, in memory only. It is safe for concurrent use.
 type tokens struct {
 	client *http.Client
 	now    func() time.Time
@@ -79,6 +85,8 @@ func (c checked) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // of returns the access token for a subscription's requests. It waits at most until the time until.
+// If that time comes or ctx ends, it returns the context's error, while the fetch goes on for other
+// attempts. Other errors are those of the token endpoint, or of check.
 func (t *tokens) of(ctx context.Context, sub *sluice.Subscription, until time.Time) (*oauth2.Token, error) {
 	key, c, err := t.credential(sub)
 	if err != nil {
@@ -129,7 +137,8 @@ func (c *credential) usable(now time.Time) (*oauth2.Token, error, bool) {
 }
 
 // fetch requests a token, unless another attempt has just done so. It may outlive the attempt that
-// began it.
+// began it. It detaches from ctx, because other attempts wait for its result, and ends after
+// tokenTimeout.
 func (t *tokens) fetch(ctx context.Context, c *credential) error {
 	if _, err, ok := c.usable(t.now()); ok {
 		return err
@@ -188,7 +197,8 @@ func usableUntil(token *oauth2.Token, now time.Time) time.Time {
 }
 
 // refused records that an endpoint did not accept a token. A later attempt gets another token, but
-// not within tokenPause of fetching this one.
+// not within tokenPause of fetching this one. If another attempt has fetched a newer token
+// meanwhile, nothing changes.
 func (t *tokens) refused(sub *sluice.Subscription, token *oauth2.Token) {
 	_, c, err := t.credential(sub)
 	if err != nil {

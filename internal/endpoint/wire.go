@@ -26,7 +26,8 @@ var (
 	errHead   = fmt.Errorf("the answer's header has more than %d bytes", maxHead)
 )
 
-// wire is a connection that speaks HTTP/1.1.
+// wire is a connection that speaks HTTP/1.1. One goroutine uses it at a time: the attempt that took
+// it, or wires while it is free. since is set under the lock of wires.
 type wire struct {
 	of     *wires
 	host   *wiresOf
@@ -46,7 +47,7 @@ func newWire(w *wires, h *wiresOf, conn net.Conn) *wire {
 }
 
 // exchange makes a request, and calls read with the response. It reports whether the connection can
-// be used again.
+// be used again. An error other than errUnsent says that the endpoint may have got the request.
 func (c *wire) exchange(req *http.Request, body []byte, until time.Time, read func(*http.Response) error) (again bool, err error) {
 	if err := c.conn.SetDeadline(until); err != nil {
 		return false, errUnsent
@@ -73,11 +74,15 @@ func (c *wire) exchange(req *http.Request, body []byte, until time.Time, read fu
 		return false, err
 	}
 	c.served = true
+	// Bytes after the body would be taken for the next response, so the connection is not used
+	// again.
 	return rest.over && !res.Close && !req.Close && res.StatusCode >= http.StatusOK && from.Buffered() == 0, nil
 }
 
 // send writes a request with one call. It returns errUnsent if the other end had closed the
-// connection before.
+// connection before. One write, because a head and a body in two packets cost the receiver two
+// reads, and the second may wait for an acknowledgement of the first. With TLS, errUnsent is never
+// certain: bytes may have left.
 func (c *wire) send(req *http.Request, body []byte) error {
 	buf, ok := c.of.requests.Get().(*[]byte)
 	if !ok {
@@ -135,7 +140,9 @@ func (e *ending) Read(p []byte) (int, error) {
 }
 
 // exchange makes a request on a kept or new connection, and calls read with the response. It ends
-// with ctx, or at the time until.
+// with ctx, or at the time until. Only a request of which nothing was sent, on a connection that
+// had served others, is repeated on another: the endpoint closed it while it was free. So a request
+// reaches the endpoint at most once.
 func (w *wires) exchange(ctx context.Context, req *http.Request, body []byte, until time.Time, read func(*http.Response) error) error {
 	l := line{parent: ctx}
 	defer l.watch()()

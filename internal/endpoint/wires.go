@@ -27,7 +27,8 @@ func originOf(u *url.URL) origin { return origin{u.Scheme == "https", u.Host} }
 
 // wires holds the kept connections that speak HTTP/1.1 (decision 0049). The transport has the
 // connections that speak HTTP/2, and the first one to a host with TLS, whose protocol is not known
-// yet.
+// yet. mu guards the fields below it and those of wiresOf and waiter. It is not held while dialling
+// or closing.
 type wires struct {
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	config func() *tls.Config // returns the TLS settings; a nil result: the default
@@ -59,7 +60,8 @@ type wiresOf struct {
 	looks    bool // a look is due
 }
 
-// waiter is an attempt that waits for a connection.
+// waiter is an attempt that waits for a connection. Every waiter gets at most one element in ready.
+// A waiter that gave up and finds over set must take the element and put the connection back.
 type waiter struct {
 	host  *wiresOf
 	ready chan connected // has room for one element
@@ -88,7 +90,8 @@ func (w *wires) speaks(u *url.URL) {
 	w.host(u).unsure = false
 }
 
-// serves reports whether requests to a URL use these connections.
+// serves reports whether requests to a URL use these connections. Plain http is always HTTP/1.1. A
+// host with TLS is known only after speaks.
 func (w *wires) serves(u *url.URL) bool {
 	if u.Scheme == "http" {
 		return true
@@ -124,7 +127,9 @@ func (w *wires) host(u *url.URL) *wiresOf {
 }
 
 // take returns a connection to a host: a free one, or else whichever is ready first, one that
-// becomes free or a new one. reused reports whether it has served a request before.
+// becomes free or a new one. reused reports whether it has served a request before. The connection
+// is the caller's until put or drop. The error is that of dialling, of ctx, or
+// context.DeadlineExceeded at the time until. Waiters are served in the order in which they came.
 func (w *wires) take(ctx context.Context, u *url.URL, until time.Time) (c *wire, reused bool, err error) {
 	for {
 		c, wait := w.pick(ctx, u)
@@ -139,7 +144,8 @@ func (w *wires) take(ctx context.Context, u *url.URL, until time.Time) (c *wire,
 	}
 }
 
-// pick returns a free connection, or a waiter for one.
+// pick returns a free connection, or a waiter for one. Exactly one of the results is nil. The
+// newest free connection comes first, so that the others can become idle and be closed.
 func (w *wires) pick(ctx context.Context, u *url.URL) (*wire, *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +199,9 @@ func (wait *waiter) leave() {
 }
 
 // look opens more connections for the waiters, up to as many as there are. If every connection was
-// released since the last look, the connections are enough, and look opens none.
+// released since the last look, the connections are enough, and look opens none. With it, a slow
+// host gets a connection per attempt, and a fast one no more than keep it busy: a new connection
+// costs a fast host more than the wait of some milliseconds.
 func (w *wires) look(ctx context.Context, h *wiresOf) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +285,8 @@ func (w *wires) open(ctx context.Context, h *wiresOf) (*wire, error) {
 	return c, nil
 }
 
-// put hands a connection that can be used again to the first waiter, or keeps it as free.
+// put hands a connection that can be used again to the first waiter, or keeps it as free. The
+// connection must have no byte of a response left. After close, it is closed.
 func (w *wires) put(c *wire) {
 	w.mu.Lock()
 	h := c.host
@@ -323,7 +332,7 @@ func (w *wires) drop(ctx context.Context, c *wire) {
 }
 
 // sweep closes connections that have been free for idle, and forgets unused hosts without
-// connections.
+// connections. O(hosts + free connections). It schedules itself again while a host is known.
 func (w *wires) sweep() {
 	w.mu.Lock()
 	var closing []*wire

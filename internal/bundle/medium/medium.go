@@ -32,7 +32,7 @@ type Bundle struct {
 // Heartbeat reports whether the bundle covers no range of the log.
 func (b *Bundle) Heartbeat() bool { return b.Header.Since == b.Header.Through }
 
-// Partial is the suffix of the name of an incomplete export.
+// Partial is the suffix of the name of an incomplete export. Scan ignores such names.
 const Partial = ".part"
 
 const (
@@ -41,7 +41,11 @@ const (
 )
 
 // Name returns the name of the bundle of a range of a namespace's log, as a document or a
-// directory.
+// directory. Zeros pad the sequences, so that names sort as the bundles do:
+//
+//	shop-0000000000000000-0000000000000420.json   a document
+//	shop-0000000000000420-0000000000000977        a directory
+//	shop.heartbeat.json                           replaced by each heartbeat
 func Name(namespace string, h *bundle.Header, directory bool) string {
 	end := ".json"
 	switch {
@@ -53,7 +57,9 @@ func Name(namespace string, h *bundle.Header, directory bool) string {
 	return fmt.Sprintf("%s-%016d-%016d%s", namespace, h.Since, h.Through, end)
 }
 
-// ReceiptName returns the name of the receipt of the bundles of a namespace.
+// ReceiptName returns the name of the receipt of the bundles of a namespace. A name that is no
+// valid namespace becomes "bundle", because it comes from a bundle that is not verified and would
+// be part of a path.
 func ReceiptName(namespace string) string {
 	if sluice.CheckNamespaceName(namespace) != nil {
 		namespace = "bundle"
@@ -65,7 +71,9 @@ func ReceiptName(namespace string) string {
 const maxFile = bundle.MaxDocument
 
 // Scan returns the bundles at a path, which is a bundle or a directory with bundles, in the order
-// in which they must be imported. It ignores other files in a directory.
+// in which they must be imported. It ignores other files in a directory. It reads every document of
+// at most 64 MiB whole, to find its header. A damaged JSON file, or one of another format, is no
+// bundle and no error.
 func Scan(path string) ([]Bundle, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -106,7 +114,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// read reads the header of a bundle, and reports whether it is one.
+// read reads the header of a bundle, and reports whether it is one. read does not verify: all
+// fields are as the bundle states them.
 func read(path string) (b Bundle, ok bool, err error) {
 	b = Bundle{Path: path}
 	info, err := os.Stat(path)
@@ -157,7 +166,10 @@ type Place struct {
 }
 
 // Last returns where the exports of a namespace ended: at its last bundle in a directory, or at the
-// receipt there, whichever is further. It returns nil if there is neither, or no directory.
+// receipt there, whichever is further. It returns nil if there is neither, or no directory. Neither
+// signatures nor contents are verified; a wrong place leads to a gap that the importer refuses. A
+// receipt may be further than the bundles that are still there. Errors have no code: the command
+// shows them as they are.
 func Last(dir, namespace string) (*Place, error) {
 	if !exists(dir) {
 		return nil, nil //nolint:nilnil // the first export
@@ -216,6 +228,7 @@ func later(a, b *Place) (*Place, error) {
 
 // Lock locks a medium for the exports of one process until unlock, because two exports at once
 // would write bundles of the same range under the same name. It leaves no lock file on the medium.
+// It does not wait. The kernel frees the lock if the process dies.
 func Lock(dir string) (unlock func() error, err error) {
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	switch ok, err := lock.TryLock(); {

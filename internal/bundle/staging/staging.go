@@ -18,7 +18,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Options are the settings. All but Now and Log are required.
+// Options are the settings. All but Now and Log are required. Keep is the time since the last
+// request that used a bundle.
 type Options struct {
 	Dir   string // created when the first bundle arrives
 	Limit int64  // bytes of all bundles in Dir
@@ -29,7 +30,13 @@ type Options struct {
 }
 
 // Staging is a directory in which bundles arrive, each in a directory of its own. The name of that
-// directory contains the size of the bundle that its signed manifest declares.
+// directory contains the size of the bundle that its signed manifest declares. The name is also the
+// reservation: a restarted process counts the bytes of bundles that it has not seen arrive.
+//
+//	<dir>/<namespace>.<sha256 of the manifest>.<bytes>/manifest.json, entries-00001.ndjson, …
+//
+// It is safe for concurrent use; each bundle is used by one request at a time. Several processes
+// need directories of their own.
 type Staging struct {
 	opts Options
 
@@ -53,7 +60,9 @@ func (s *Staging) Limit() int64 { return s.opts.Limit }
 
 const sweepEvery = time.Hour
 
-// Run removes bundles that were not imported in time, those of an earlier process included, until ctx is done.
+// Run removes bundles that were not imported in time, those of an earlier process included, until
+// ctx is done. The first sweep is at once, then one an hour. A sweep that fails is logged and does
+// not end Run; the result is always nil.
 func (s *Staging) Run(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -69,7 +78,9 @@ func (s *Staging) Run(ctx context.Context) error {
 	}
 }
 
-// sweep removes directories that are too old, or do not have a name of this package.
+// sweep removes directories that are too old, or do not have a name of this package. It removes
+// names of other origin, too, so Dir must have no other use. It does not touch a bundle that a
+// request uses, however old.
 func (s *Staging) sweep() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,10 +120,13 @@ func (s *Staging) names() ([]string, error) {
 	return names, nil
 }
 
+// nameOf returns the name of the bundle's directory. The manifest's digest in it separates two
+// bundles of one range; the namespace separates importers, which may not see each other's files.
 func nameOf(namespace string, m *bundle.Manifest) string {
 	return namespace + "." + m.Sum() + "." + strconv.FormatInt(m.Size(), 10)
 }
 
+// sizeOf returns the reserved bytes in a name; false for a name that nameOf did not make.
 func sizeOf(name string) (size int64, ok bool) {
 	size, err := strconv.ParseInt(name[strings.LastIndexByte(name, '.')+1:], 10, 64)
 	return size, err == nil && size >= 0
@@ -128,7 +142,9 @@ type Arrival struct {
 
 // Open reserves space for a bundle of a namespace, and finds those of its files that arrived
 // before. A trusted key must have signed the manifest. Codes: TooLarge; Unavailable if another
-// request imports the bundle, or if there is no space.
+// request imports the bundle, or if there is no space. A refusal has retry_after in seconds. It
+// reads the files that are there (bundle.Manifest.OpenInbox). The caller must close the arrival,
+// which alone frees the reservation of the name.
 func (s *Staging) Open(ctx context.Context, namespace string, m *bundle.Manifest) (*Arrival, error) {
 	name := nameOf(namespace, m)
 	path := filepath.Join(s.opts.Dir, name)
@@ -149,7 +165,9 @@ func (s *Staging) Open(ctx context.Context, namespace string, m *bundle.Manifest
 	return a, nil
 }
 
-// reserve marks a bundle as used, if it fits into Limit beside the others.
+// reserve marks a bundle as used, if it fits into Limit beside the others. The directory is made
+// and its time set while the lock is held, so that a sweep at the same time neither misses the
+// reservation nor removes it as old.
 func (s *Staging) reserve(name, path string, size int64) error {
 	if size > s.opts.Limit {
 		return sluice.Errorf(sluice.TooLarge, "the bundle has %d bytes, and mirrors.staging_bytes permits %d", size, s.opts.Limit)
@@ -213,7 +231,8 @@ func (a *Arrival) Take(ctx context.Context, in *bundle.Arriving) error {
 	return full(a.Inbox.Take(ctx, in))
 }
 
-// Directory opens the bundle. Call it when no file is missing.
+// Directory opens the bundle. Call it when no file is missing. The caller must close it before
+// Remove. Code Unprocessable if the files changed since they arrived.
 func (a *Arrival) Directory() (*bundle.Directory, error) {
 	return bundle.OpenDirectory(filepath.Join(a.staging.opts.Dir, a.name)) //nolint:wrapcheck // names the file
 }
@@ -229,7 +248,8 @@ func (a *Arrival) Close() error {
 	return err //nolint:wrapcheck // names the bundle
 }
 
-// Remove removes the files of a bundle that was imported, or never will be.
+// Remove removes the files of a bundle that was imported, or never will be. Call it before Close,
+// which lets the next request open the same name.
 func (a *Arrival) Remove() error {
 	if err := os.RemoveAll(filepath.Join(a.staging.opts.Dir, a.name)); err != nil {
 		return fmt.Errorf("staging: %w", err)

@@ -20,7 +20,7 @@ type Sender interface {
 }
 
 // Accountable finds the principal that is accountable for the use of a caller's grant in a
-// namespace.
+// namespace. An implementation does no I/O, because it is called for every request.
 type Accountable interface {
 	Answers(c sluice.Caller, namespace string, now time.Time) sluice.Principal
 }
@@ -50,6 +50,7 @@ func (e Endpoints) Handshake(ctx context.Context, sub *sluice.Subscription) (*sl
 }
 
 // PayForSend charges the caller for a request to a subscription's endpoint. Code QuotaExceeded.
+// Callers without bounds, such as the server itself, are not charged.
 func (e Endpoints) PayForSend(ctx context.Context, sub *sluice.Subscription) error {
 	return e.pay(ctx, sub.ID, sub.Namespace)
 }
@@ -65,7 +66,8 @@ func (e Endpoints) pay(ctx context.Context, subscription, namespace string) erro
 
 // Take counts a request to an endpoint with an agreed rate, or of a subscription that shares its
 // rate with others, and returns 0. Without room it counts nothing, and returns how long to wait
-// before asking again.
+// before asking again. The shared rate is taken first, and returned if the agreed one has no room,
+// so that no subscription uses the shared room for requests that it does not send.
 func (e Endpoints) Take(sub *sluice.Subscription, now time.Time) time.Duration {
 	shared := sub.Policy.Rate.Key != ""
 	if shared {
@@ -83,7 +85,8 @@ func (e Endpoints) Take(sub *sluice.Subscription, now time.Time) time.Duration {
 	return wait
 }
 
-// Return undoes Take for a request that was not sent.
+// Return undoes Take for a request that was not sent. Call it with the subscription that Take got,
+// because a changed policy has another key.
 func (e Endpoints) Return(sub *sluice.Subscription, now time.Time) {
 	if sub.Policy.Rate.Key != "" {
 		e.Rates.Return(e.shared(sub), now)
@@ -96,7 +99,8 @@ func (e Endpoints) Return(sub *sluice.Subscription, now time.Time) {
 func agreed(sub *sluice.Subscription) bool { return sub.Agreed != nil && sub.Agreed.RatePerMinute > 0 }
 
 // TakeNow counts a request that is sent immediately. Code QuotaExceeded, with retry_after, if the
-// rate that the endpoint agreed to is used up.
+// rate that the endpoint agreed to is used up. It is for tests that an owner asks for, and does not
+// count for a shared rate.
 func (e Endpoints) TakeNow(sub *sluice.Subscription, now time.Time) error {
 	if !agreed(sub) {
 		return nil
