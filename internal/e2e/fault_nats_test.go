@@ -113,7 +113,7 @@ type natsWorld struct {
 type natsFault struct {
 	id     string
 	during func(t *testing.T, w *natsWorld, watch *faulttest.Watch)
-	lines  int64 // warnings that may be logged meanwhile, for each second that it lasts
+	lines  int64 // warnings that may be logged meanwhile, however long it lasts
 }
 
 const natsWindow = 8
@@ -141,7 +141,7 @@ func natsFaults() []natsFault {
 			watch.Wait(pick(3*time.Second, time.Minute))
 			w.nats.Start(t)
 			watch.Recovered()
-		}, 10},
+		}, 40},
 		{"nats-slow", func(t *testing.T, w *natsWorld, watch *faulttest.Watch) {
 			t.Helper()
 			w.link.Slow(100*time.Millisecond, 64<<10)
@@ -151,12 +151,12 @@ func natsFaults() []natsFault {
 			watch.Wait(pick(time.Second, 20*time.Second))
 			w.link.Slow(0, 0)
 			watch.Recovered()
-		}, 1},
+		}, 5},
 		{"nats-half-open", func(t *testing.T, w *natsWorld, watch *faulttest.Watch) {
 			t.Helper()
 			w.link.Swallow()
 			watch.Recovered() // who connects again is heard
-		}, 10},
+		}, 60},
 		{"nats-cut", func(t *testing.T, w *natsWorld, watch *faulttest.Watch) {
 			t.Helper()
 			times := 10
@@ -169,7 +169,7 @@ func natsFaults() []natsFault {
 				<-time.After(300 * time.Millisecond)
 			}
 			watch.Recovered()
-		}, 10},
+		}, 90},
 	}
 }
 
@@ -206,7 +206,7 @@ func (f natsFault) try(t *testing.T) {
 	patiently(t, func() bool { return w.taker.Taken() == w.feed.n }, "all arrive")
 	statusOf(t, s.api, "s", idle)
 	logged = w.log.n.Load() - logged
-	require.LessOrEqual(t, logged, f.lines*int64(time.Since(began)/time.Second+1), "warnings")
+	require.LessOrEqual(t, logged, f.lines, "warnings")
 	a := w.taker.Compare(w.feed.sent)
 	t.Logf("%+v, resumed after %s, %d warnings in %s", a, resumed, logged, time.Since(began))
 	require.LessOrEqual(t, a.Twice, natsWindow, "at most what was under way is sent twice")

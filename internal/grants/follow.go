@@ -3,6 +3,7 @@ package grants
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -193,10 +194,18 @@ func NewPresence(id string, records Expiring, index *authz.Index, ttl time.Durat
 func (p *Presence) Run(ctx context.Context) {
 	tick := time.NewTicker(p.ttl / 3) // two announcements may fail
 	defer tick.Stop()
+	level := slog.LevelWarn // the first of consecutive failures is a warning
 	for {
-		if p.say(ctx) {
+		err := p.say(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			level = slog.LevelWarn
 			tick.Reset(p.ttl / 3)
-		} else {
+		default:
+			p.log.Log(ctx, level, "access: presence of this replica not recorded; retrying", slog.Any("error", err))
+			level = slog.LevelDebug
 			tick.Reset(p.ttl / 15) // writes fail while the cluster elects a leader
 		}
 		select {
@@ -216,8 +225,8 @@ func (p *Presence) Leave(ctx context.Context) {
 	}
 }
 
-// say announces once, and reports whether that was stored.
-func (p *Presence) say(ctx context.Context) bool {
+// say announces once. It returns an error if that was not stored.
+func (p *Presence) say(ctx context.Context) error {
 	p.mu.Lock()
 	r := authz.Record{Replica: &authz.Presence{ID: p.id, Settled: p.settled}}
 	p.mu.Unlock()
@@ -226,16 +235,13 @@ func (p *Presence) say(ctx context.Context) bool {
 	began := time.Now()
 	revision, err := p.records.PutFor(limit, streams.PresenceKey(p.id), r, p.ttl)
 	if err != nil {
-		if ctx.Err() == nil {
-			p.log.WarnContext(ctx, "access: presence of this replica not recorded", slog.Any("error", err))
-		}
-		return false
+		return fmt.Errorf("announce: %w", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sent, p.sentAt = revision, began
 	p.confirm()
-	return true
+	return nil
 }
 
 // seen notes a presence record. If it is this replica's own, the replica has also seen all records

@@ -200,6 +200,7 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 	w := watcher[T]{told: map[string]uint64{}, tell: f}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(watchAgain), backoff.WithMaxElapsedTime(0))
+	failed := 0 // consecutive failures
 	err := backoff.RetryNotify(func() error {
 		if err := b.know(ctx, &w); err != nil {
 			return err
@@ -208,6 +209,7 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 		err := b.read(ctx, filter, 0, func(e Entry[T], pending uint64) (more bool) {
 			if w.enter(e, pending); w.fresh == nil {
 				wait.Reset()
+				failed = 0
 			}
 			return true
 		})
@@ -216,11 +218,9 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 		}
 		return err
 	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
-		level := slog.LevelWarn
-		if IsGone(err) || IsInterrupted(err) { // logged elsewhere, once: a missing stream, or a lost connection
-			level = slog.LevelDebug
-		}
-		b.store.opts.Log.Log(ctx, level, "watch", slog.String("bucket", b.name), slog.Any("error", err), slog.Duration("again", again))
+		b.store.opts.Log.Log(ctx, b.store.retryLevel(err, failed), "bucket watch failed; retrying", slog.String("bucket", b.name),
+			slog.Any("error", err), slog.Duration("again", again))
+		failed++
 	})
 	return fmt.Errorf("watch %s: %w", b.name, err)
 }

@@ -51,6 +51,16 @@ func IsInterrupted(err error) bool {
 	return errors.Is(err, errReconnect) || errors.Is(err, errServerStops)
 }
 
+// retryLevel returns the level at which work that retries forever logs an error. Only the first of
+// consecutive failures is a warning, and none that the store logs once for all: a missing stream,
+// a lost connection.
+func (s *Store) retryLevel(err error, failed int) slog.Level {
+	if failed > 0 || IsGone(err) || IsInterrupted(err) || !s.nc.IsConnected() {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
+}
+
 // Interruption returns the error of a call with a context of UntilReconnect. If the context was
 // cancelled because of a reconnect, the error says so.
 func Interruption(ctx context.Context, err error) error {

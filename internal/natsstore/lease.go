@@ -151,7 +151,7 @@ func (l *Leases) round(ctx context.Context) (different, said bool) {
 	defer cancel()
 	before := l.owned()
 	if err := l.announce(ctx); err != nil {
-		l.store.opts.Log.WarnContext(ctx, "leases not renewed", slog.Any("error", err))
+		l.store.opts.Log.Log(ctx, l.store.retryLevel(err, l.tries), "leases not renewed; retrying", slog.Any("error", err))
 		l.dropExpired()
 		l.tries++
 		return !maps.Equal(l.owned(), before), false
