@@ -24,7 +24,8 @@ type aclLsCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 }
 
-// Run lists the entries.
+// Run lists the entries. They are ordered by principal. An empty list is not in force: grants alone
+// decide then.
 func (c *aclLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -63,7 +64,9 @@ func (*aclSetCmd) Help() string {
 		"namespace, regardless of its grants. Add an admin first: sluice acl set NS PRINCIPAL admin."
 }
 
-// Run stores the entries.
+// Run stores the entries. The entries replace those of the principal. Code Conflict if the
+// namespace would lose its last admin. The change applies from the next attempt of every delivery
+// on (S0-59).
 func (c *aclSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	who, err := sluice.ParsePrincipal(c.Principal)
 	if err != nil {
@@ -87,7 +90,8 @@ func (c *aclSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(acl, func() error { return aclTable(s, acl) })
 }
 
-// lines returns the entries of the command line, or a usage error.
+// lines returns the entries of the command line, or a usage error. The first line is that of the
+// arguments; each --also adds one.
 func (c *aclSetCmd) lines() ([]sluice.Access, error) {
 	all := []sluice.Access{{Tier: c.Tier, Pattern: c.Pattern}}
 	for _, text := range c.Also {
@@ -106,11 +110,13 @@ func (c *aclSetCmd) lines() ([]sluice.Access, error) {
 	return all, nil
 }
 
-// given reports whether one of the entries includes another entry.
+// given reports whether one of the entries includes another entry. A list that includes every old
+// entry takes nothing away, and needs no confirmation.
 func given(lines []sluice.Access, e sluice.Access) bool {
 	return slices.ContainsFunc(lines, func(n sluice.Access) bool { return n.Tier >= e.Tier && n.Pattern.Covers(e.Pattern) })
 }
 
+// makesAdmin reports whether one of the entries is the tier admin on the whole namespace.
 func makesAdmin(lines []sluice.Access) bool {
 	for _, e := range lines {
 		if e.Tier == sluice.TierAdmin && e.Everything() {
@@ -121,7 +127,7 @@ func makesAdmin(lines []sluice.Access) bool {
 }
 
 // sureOf asks the user before a list gets its first entry, if that is not for an admin, and before
-// new entries reduce a principal's access.
+// new entries reduce a principal's access. With --yes it makes no request.
 func (c *aclSetCmd) sureOf(ctx context.Context, s *terminal.Session, api *client.Client, lines []sluice.Access) error {
 	if c.Yes {
 		return nil
@@ -148,7 +154,8 @@ type aclRmCmd struct {
 	Principal string `arg:"" help:"Principal."`
 }
 
-// Run removes the entries.
+// Run removes the entries. It always asks, or requires --yes. Codes NotFound; Conflict for the last
+// admin.
 func (c *aclRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -174,7 +181,8 @@ type PrincipalCmd struct {
 
 type principalLsCmd struct{}
 
-// Run lists the principals.
+// Run lists the principals. They are ordered by name. A principal that is not listed has the
+// clearance PUBLIC.
 func (principalLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -201,7 +209,8 @@ type principalSetCmd struct {
 	Description string `help:"Description of the principal." placeholder:"TEXT"`
 }
 
-// Run stores the principal's clearance.
+// Run stores the principal's clearance. It replaces the description, too: without --description it
+// becomes empty.
 func (c *principalSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	who, err := sluice.ParsePrincipal(c.Principal)
 	if err != nil {
@@ -225,7 +234,9 @@ func (c *principalSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(p, func() error { return s.Say("%s is cleared for %s.", p.Principal, cmdkit.FormatLabel(p.Clearance)) })
 }
 
-// sureToLower asks the user before the command lowers a principal's clearance.
+// sureToLower asks the user before the command lowers a principal's clearance. A clearance that is
+// neither above nor below the old one counts as lower. A principal without a clearance cannot lose
+// any.
 func (c *principalSetCmd) sureToLower(ctx context.Context, s *terminal.Session, api *client.Client, next sluice.Profile) error {
 	if c.Yes {
 		return nil
@@ -246,7 +257,7 @@ type principalRmCmd struct {
 	Principal string `arg:"" help:"Principal."`
 }
 
-// Run removes the clearance.
+// Run removes the clearance. Code NotFound if it has none.
 func (c *principalRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -275,7 +286,8 @@ func (*EraseCmd) Help() string {
 		"This cannot be undone. Events that endpoints have received are unaffected, and so are later events on the path."
 }
 
-// Run erases events, or lists the erasures.
+// Run erases events, or lists the erasures. When it succeeds, no erased event is sent any more.
+// Erasing again covers the events that were published since.
 func (c *EraseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -299,6 +311,7 @@ func (c *EraseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// It counts up to 1,000 events, if the caller may read them.
 func (c *EraseCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	const most = 1000
 	page, err := api.Events(ctx, c.NS, client.EventsQuery{Pattern: sluice.Pattern(c.Path), Limit: most})
@@ -310,6 +323,7 @@ func (c *EraseCmd) question(ctx context.Context, api *client.Client) (string, er
 	return fmt.Sprintf("Erase everything on %s%s in %s? This cannot be undone: the events are deleted and never sent again.", c.Path, of, c.NS), err
 }
 
+// erased lists the tombstones, by path.
 func erased(ctx context.Context, s *terminal.Session, api *client.Client, namespace string) error {
 	all, err := api.Tombstones(ctx, namespace)
 	if err != nil {

@@ -24,7 +24,8 @@ type GrantCmd struct {
 	Verify grantVerifyCmd `cmd:"" help:"Verify a token and its permissions."`
 }
 
-// end holds the flags for the end of a grant.
+// end holds the flags for the end of a grant. The server bounds it by 90 days and, for a derived
+// grant, by the end of its parent.
 type end struct {
 	For   time.Duration `help:"Lifetime, such as 30d or 12h; at most 90d." placeholder:"30d" xor:"end"`
 	Until time.Time     `help:"Expiry time (RFC 3339)." placeholder:"TIME" xor:"end"`
@@ -46,6 +47,7 @@ type printing struct {
 	TokenOnly bool `name:"token-only" help:"Print only the token."`
 }
 
+// minted prints a grant with its token. --token-only wins over -o, so that a shell can assign it.
 func (p printing) minted(s *terminal.Session, m client.Minted, done string) error {
 	if p.TokenOnly {
 		return s.Say("%s", m.Token)
@@ -72,7 +74,8 @@ func (*grantCreateCmd) Help() string {
 	return "Unless you are root, the grant derives from yours: it cannot exceed your verbs, paths or expiry, and ends with your grant."
 }
 
-// Run issues the grant.
+// Run issues the grant. The request is not retried: a retry could issue a second grant whose token
+// is lost. Code CapabilityRequired if the grant exceeds that of the caller.
 func (c *grantCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	until, err := c.time(time.Now())
 	if err != nil {
@@ -106,7 +109,7 @@ type grantLsCmd struct {
 	Limit     int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
-// Run lists grants.
+// Run lists grants. Newest first, with those of others that the caller may see.
 func (c *grantLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -134,7 +137,7 @@ type grantShowCmd struct {
 	ID string `arg:"" help:"Grant."`
 }
 
-// Run shows the grant.
+// Run shows the grant. Code NotFound also for a grant that the caller may not see.
 func (c *grantShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -154,7 +157,9 @@ type grantRenewCmd struct {
 	ID string `arg:"" help:"Grant."`
 }
 
-// Run issues the grant's new token.
+// Run issues the grant's new token. The old token is invalid from then on, so a lost response
+// requires another renewal. Without --for or --until the expiry is unchanged. Code Conflict for a
+// revoked grant.
 func (c *grantRenewCmd) Run(ctx context.Context, s *terminal.Session) error {
 	until, err := c.time(time.Now())
 	if err != nil {
@@ -182,7 +187,9 @@ func (*grantRevokeCmd) Help() string {
 	return "Once it succeeds, no server sends anything more under the grant, and the subscriptions created under it are cancelled."
 }
 
-// Run revokes the grants.
+// Run revokes the grants. It asks once for all IDs, or requires --yes, and stops at the first that
+// fails. Code Unavailable means that the server could not confirm that nothing more is sent; repeat
+// it.
 func (c *grantRevokeCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -210,7 +217,8 @@ type grantVerifyCmd struct {
 }
 
 // Run verifies the token or the grant. It returns an error unless that is valid and allows the
-// requested action.
+// requested action. The exit status is 1 for an invalid token and for a denied action, after the
+// facts are printed. A grant's ID verifies its last token, which needs the right to see the grant.
 func (c *grantVerifyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if (c.Verb == "") != (c.Object == nil) {
 		return terminal.Usagef("--verb and --object must be set together")
@@ -290,6 +298,7 @@ func grantState(g sluice.Grant, now time.Time) string {
 	return "active"
 }
 
+// verbs returns "read,subscribe", in the order given.
 func verbs(all []sluice.Verb) string {
 	texts := make([]string, len(all))
 	for i, v := range all {
@@ -301,7 +310,7 @@ func verbs(all []sluice.Verb) string {
 // WhoamiCmd shows the token's principal.
 type WhoamiCmd struct{}
 
-// Run shows the principal and its grant, as the server knows them.
+// Run shows the principal and its grant, as the server knows them. Grant is nil for the root token.
 func (WhoamiCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -33,7 +33,10 @@ func (*portalLinkCmd) Help() string {
 	return "The session has the verbs read and subscribe, as far as the grant has them. It ends with the grant, or when the session is revoked: sluice grant revoke."
 }
 
-// Run creates the link.
+// Run creates the link. The link is a secret until it is used: stdout has the URL only, and the
+// explanation goes to stderr. A server without a public URL returns a path, which is completed with
+// the address that this command uses. Codes NotFound; Forbidden; Conflict if the grant has ended;
+// CapabilityRequired; QuotaExceeded. The request is not retried.
 func (c *portalLinkCmd) Run(ctx context.Context, s *terminal.Session) error {
 	switch {
 	case c.TTL <= 0 || c.LinkTTL <= 0:
@@ -68,7 +71,8 @@ func (c *portalLinkCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return browse(ctx, link.URL)
 }
 
-// browse opens a web page in the browser of this machine.
+// browse opens a web page in the browser of this machine. It waits for the program that opens it,
+// and refuses other schemes, which could start other programs.
 func browse(ctx context.Context, url string) error {
 	if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
 		return fmt.Errorf("--open: %s is no web page", url)

@@ -13,7 +13,8 @@ type TicketCmd struct {
 	For time.Duration `help:"Validity of the ticket; 1s to 1h." default:"1m"`
 }
 
-// Run gets a ticket.
+// Run gets a ticket. The printed URL opens feeds with the rights of the caller until it expires. It
+// is on stdout alone, the warning on stderr.
 func (c *TicketCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.For <= 0 {
 		return terminal.Usagef("--for %s: write a duration, such as 1m", c.For)

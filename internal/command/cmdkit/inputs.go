@@ -17,7 +17,7 @@ import (
 const PollInterval = 250 * time.Millisecond
 
 // CheckSince returns an error for a negative number in --since, which other programs interpret as a
-// count.
+// count. -1 is valid: it is the cursor of the beginning.
 func CheckSince(text string) error {
 	if n, err := strconv.Atoi(text); err == nil && n < -1 {
 		return terminal.Usagef("--since %d: for the last %d, use --last %d", n, -n, -n)
@@ -25,7 +25,8 @@ func CheckSince(text string) error {
 	return nil
 }
 
-// TimeOrAgo returns the time in a flag; the zero time if the flag is empty.
+// TimeOrAgo returns the time in a flag; the zero time if the flag is empty. An age counts back from
+// the time of the call.
 func TimeOrAgo(flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -78,7 +79,8 @@ func CheckData(text string) error {
 	return nil
 }
 
-// TokenOf returns the given token, or reads it from stdin.
+// TokenOf returns the given token, or reads it from stdin. It reads at most 64 KiB, and removes
+// surrounding white space.
 func TokenOf(s *terminal.Session, given string) (string, error) {
 	if given != "-" {
 		return given, nil

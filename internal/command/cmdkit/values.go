@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Done confirms an action; in JSON it prints nothing.
+// Done confirms an action. In JSON it prints {"name": name, "ok": true}.
 func Done(s *terminal.Session, format, name string) error {
 	return s.Show(map[string]any{"ok": true, "name": name}, func() error { return s.Say(format, name) })
 }
@@ -22,7 +22,8 @@ func Because(state, reason string) string {
 	return state + ": " + reason
 }
 
-// Compact returns the JSON of the non-empty fields.
+// Compact returns the JSON of the non-empty fields. The result is "" if no field is set, so that
+// Session.Facts omits it.
 func Compact(value any) string {
 	var data strings.Builder
 	encoder := json.NewEncoder(&data)
@@ -42,7 +43,8 @@ func HTTPStatus(status int) string {
 	return strconv.Itoa(status)
 }
 
-// Excerpt returns the start of some data as one line.
+// Excerpt returns the start of some data as one line. It has at most 60 characters, the last an
+// ellipsis if data is cut; white space becomes one space.
 func Excerpt(data []byte) string {
 	const most = 60
 	text := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(string(data), "?")), " "))
@@ -70,7 +72,8 @@ func YesNo(b *bool) string {
 	return "no"
 }
 
-// FormatLabel returns a label in the form that ParseClassification parses.
+// FormatLabel returns a label in the form that ParseClassification parses. The text is
+// "SECRET/finance,legal", or "SECRET" without compartments.
 func FormatLabel(l sluice.Label) string {
 	if len(l.Compartments) == 0 {
 		return l.Level.String()
@@ -78,7 +81,8 @@ func FormatLabel(l sluice.Label) string {
 	return l.Level.String() + "/" + strings.Join(l.Compartments, ",")
 }
 
-// OtherEvents says how many more events a batch has.
+// OtherEvents says how many more events a batch has. batch is the number of events in the request;
+// the text is "" for one event or none.
 func OtherEvents(batch int) string {
 	if batch < 2 {
 		return ""
@@ -86,7 +90,8 @@ func OtherEvents(batch int) string {
 	return " +" + strconv.Itoa(batch-1)
 }
 
-// AttemptNumber returns the number of an attempt that counts.
+// AttemptNumber returns the number of an attempt that counts. Probes have no number, because their
+// failures do not count; they are "probe".
 func AttemptNumber(a sluice.Attempt) string {
 	if a.Probe {
 		return "probe"

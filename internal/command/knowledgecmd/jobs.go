@@ -24,7 +24,7 @@ type knowledgeJobsCmd struct {
 	Limit int    `help:"Maximum number of jobs; 0: all." default:"100"`
 }
 
-// Run lists the jobs.
+// Run lists the jobs. They are those that have not succeeded, by priority and ID.
 func (c *knowledgeJobsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -51,7 +51,8 @@ func jobTable(s *terminal.Session, all []sluice.Job) error {
 	return s.Table("JOB | TYPE | PRIORITY | STATE | ENTRY | AGAINST | ATTEMPTS | WORKER | NEXT | ERROR", rows)
 }
 
-// entryName returns the ID of an entry, preceded by its mirror.
+// entryName returns the ID of an entry, preceded by its mirror. The text is "MIRROR/ID" for a
+// mirrored entry, "-" for nil.
 func entryName(ref *sluice.EntryRef) string {
 	switch {
 	case ref == nil:
@@ -83,7 +84,9 @@ Example:
   sluice knowledge complete entry.42 --token-file job.token --result result.json`
 }
 
-// Run claims jobs.
+// Run claims jobs. No job is a success with an empty table. The token is in the JSON and in
+// --token-file only, which is overwritten. A claim with a lost response comes back to the
+// queue when its lease ends.
 func (c *knowledgeClaimCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -123,6 +126,8 @@ type claimFlags struct {
 	TokenFile string `name:"token-file" required:"" help:"File with the token of the claim; - reads stdin." placeholder:"FILE"`
 }
 
+// claim returns a client and the claim, with the token without surrounding white space. It returns
+// an error if the file cannot be read.
 func (c *claimFlags) claim(s *terminal.Session) (*client.Client, client.JobClaim, error) {
 	claim := client.JobClaim{Namespace: c.NS, Job: c.Job}
 	data, err := contentOf(s, c.TokenFile)
@@ -136,7 +141,7 @@ func (c *claimFlags) claim(s *terminal.Session) (*client.Client, client.JobClaim
 
 type knowledgeRenewCmd struct{ claimFlags }
 
-// Run extends the lease.
+// Run extends the lease. Codes TokenInvalid; TokenExpired; Fenced if the claim has ended.
 func (c *knowledgeRenewCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, claim, err := c.claim(s)
 	if err != nil {
@@ -155,7 +160,8 @@ type knowledgeCompleteCmd struct {
 	Result string `required:"" help:"File with the result as JSON: {\"embedding\": […]} or {\"comparison\": {\"friction\": …}}." placeholder:"FILE"`
 }
 
-// Run stores the result.
+// Run stores the result. The result is read before the claim is used. Codes as of renew;
+// InvalidRequest for a result that does not fit the job, such as a vector of another length.
 func (c *knowledgeCompleteCmd) Run(ctx context.Context, s *terminal.Session) error {
 	data, err := os.ReadFile(filepath.Clean(c.Result))
 	if err != nil {
@@ -182,7 +188,8 @@ type knowledgeFailCmd struct {
 	Final  bool   `help:"No other attempt can succeed."`
 }
 
-// Run reports the failure.
+// Run reports the failure. The printed state is pending if another attempt follows, else failed.
+// Codes as of renew.
 func (c *knowledgeFailCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, claim, err := c.claim(s)
 	if err != nil {
@@ -201,7 +208,8 @@ type knowledgeRetryCmd struct {
 	Jobs []string `arg:"" name:"job" help:"Failed jobs."`
 }
 
-// Run makes the server try the jobs again.
+// Run makes the server try the jobs again. It stops at the first job that fails, and names it.
+// Codes NotFound; Conflict if the job has not failed, or cannot succeed.
 func (c *knowledgeRetryCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -48,7 +48,9 @@ type knowledgePutCmd struct {
 	Revision    uint64          `help:"Required current revision." placeholder:"N"`
 }
 
-// Run stores the configuration.
+// Run stores the configuration. Settings without a flag return to their defaults. Another model
+// embeds all entries again, without a question. With --revision, code RevisionMismatch after
+// another change.
 func (c *knowledgePutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -72,6 +74,7 @@ func enrichmentFacts(is sluice.Enrichment) []string {
 	}
 }
 
+// decimal formats a number with four significant digits.
 func decimal(f float64) string { return strconv.FormatFloat(f, 'g', 4, 64) }
 
 type knowledgeShowCmd struct{ namespaceFlag }
@@ -89,7 +92,8 @@ func (c *knowledgeShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(is, func() error { return s.Facts(append(enrichmentFacts(is.Enrichment), heldFacts(is.Status)...)...) })
 }
 
-// heldFacts describes the entries that a replica has in memory.
+// heldFacts describes the entries that a replica has in memory. Nil means that the replica that
+// answered is reading them. The numbers are of that replica.
 func heldFacts(is *sluice.EnrichmentStatus) []string {
 	if is == nil {
 		return []string{"entries", "being read"}
@@ -106,7 +110,8 @@ type knowledgeRmCmd struct {
 	terminal.Confirmation
 }
 
-// Run ends the enrichment.
+// Run ends the enrichment. It asks, or requires --yes: the results cost the work of workers. The
+// events stay.
 func (c *knowledgeRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -131,7 +136,9 @@ type knowledgeSearchCmd struct {
 	Source string `help:"Only entries of this source: local, mirrored or all." enum:"local,mirrored,all" default:"all"`
 }
 
-// Run lists the neighbours.
+// Run lists the neighbours. The most similar is first. The query is an entry or a vector, exactly
+// one of them. The server says if its result may lack entries, which is printed below the table and
+// is no error.
 func (c *knowledgeSearchCmd) Run(ctx context.Context, s *terminal.Session) error {
 	q := client.SearchQuery{Entry: c.Entry, Mirror: c.Mirror, TopK: c.TopK, Source: c.Source}
 	switch {
@@ -191,7 +198,7 @@ type knowledgeComparisonsCmd struct {
 	Limit       int    `help:"Maximum number of entries; 0: all." default:"100"`
 }
 
-// Run lists entries, or comparisons.
+// Run lists entries, or comparisons. Entries are in the order of their IDs.
 func (c *knowledgeComparisonsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -216,6 +223,7 @@ func (c *knowledgeComparisonsCmd) Run(ctx context.Context, s *terminal.Session) 
 	})
 }
 
+// friction returns "-" for nil: nothing was compared yet.
 func friction(f *float64) string {
 	if f == nil {
 		return "-"
@@ -223,6 +231,7 @@ func friction(f *float64) string {
 	return decimal(*f)
 }
 
+// one prints the comparisons of an entry, the greatest effective friction first. Code NotFound.
 func (c *knowledgeComparisonsCmd) one(ctx context.Context, s *terminal.Session, api *client.Client) error {
 	is, err := api.Comparisons(ctx, c.NS, c.Entry)
 	if err != nil {

@@ -60,7 +60,8 @@ type exportedBundle struct {
 	ExportedAt time.Time `json:"exported_at"`
 }
 
-// Run exports bundles up to the end of the log.
+// Run exports bundles up to the end of the log. A lock in the directory keeps two exports from
+// writing the same bundles. The bundles written before an error stay valid, and are printed.
 func (c *mirrorExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) {
 	if c.Previous != "" && c.Since == nil {
 		return terminal.Usagef("--previous requires --since: the end of the bundle with that digest")
@@ -97,7 +98,7 @@ func (c *mirrorExportCmd) Run(ctx context.Context, s *terminal.Session) (err err
 }
 
 // begin sets where the export begins: at the position in the flags or, without one, at the end of
-// the last bundle in the directory.
+// the last bundle in the directory. One chain of bundles has one depth.
 func (c *mirrorExportCmd) begin(x *exportBundles) error {
 	x.query.Depth, x.plain = sluice.Depth(c.Depth), c.Form == "directory"
 	if c.Since != nil {
@@ -116,7 +117,8 @@ func (c *mirrorExportCmd) begin(x *exportBundles) error {
 	return nil
 }
 
-// run exports until a bundle has no range.
+// run exports until a bundle has no range. Each bundle names the digest of the one before, so the
+// chain is built one bundle at a time. A bundle without a range means that the log has ended.
 func (x *exportBundles) run(ctx context.Context) error {
 	next := x.document
 	if x.plain {
@@ -161,7 +163,9 @@ func (x *exportBundles) document(ctx context.Context) (*bundle.Header, error) {
 }
 
 // directory exports one bundle as a directory, which gets its final name when it is complete. It
-// writes the files of an interrupted export again. A heartbeat is always a document.
+// writes the files of an interrupted export again. A heartbeat is always a document. A name that
+// ends with medium.Partial is never imported, so a crash between Receive and Rename leaves nothing
+// that looks complete.
 func (x *exportBundles) directory(ctx context.Context) (*bundle.Header, error) {
 	partial := filepath.Join(x.dir, x.ns+medium.Partial)
 	if err := os.RemoveAll(partial); err != nil {
@@ -201,7 +205,8 @@ func onMedium(err error) error {
 	return err
 }
 
-// wrote records a bundle, after which the next one begins.
+// wrote records a bundle, after which the next one begins. A heartbeat has no range, and no digest
+// that a later bundle may name.
 func (x *exportBundles) wrote(name string, h *bundle.Header, digest string) {
 	x.made = append(x.made, exportedBundle{File: name, Since: h.Since, Through: h.Through, Entries: h.Count, Digest: digest, ExportedAt: h.ExportedAt})
 	if h.Since < h.Through {
@@ -210,6 +215,7 @@ func (x *exportBundles) wrote(name string, h *bundle.Header, digest string) {
 }
 
 // follows returns an error unless a bundle is from the same log as the bundles in the directory.
+// Nil begun accepts every log, because it begins a chain.
 func (x *exportBundles) follows(h *bundle.Header) error {
 	switch was := x.begun; {
 	case was == nil:

@@ -29,7 +29,8 @@ type mirrorFollowView struct {
 	Resume string               `json:"resume"` // for --after
 }
 
-// Run shows the changes of the mirror.
+// Run shows the changes of the mirror. The client reconnects and continues without gaps or
+// repetitions. An interrupt ends it with exit status 0. resume of the last line continues it later.
 func (c *mirrorFollowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, m, err := findMirror(ctx, s, c.ID)
 	if err != nil {

@@ -51,7 +51,9 @@ type importedBundle struct {
 }
 
 // Run imports the bundles, up to the first one that the server refuses for a reason other than a
-// revoked key.
+// revoked key. The order is that of medium.Scan: by source, then by position. Results before an
+// error are printed, and the exit status is 1 then. A second import passes over the bundles that
+// were applied.
 func (c *mirrorImportCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -104,7 +106,8 @@ func revoked(err error) bool {
 }
 
 // settle prints that bundles of a source are skipped, because the server accepted a later one
-// without them.
+// without them. It is called after an accepted bundle of the source: bundles name the one before,
+// so the server had their changes already.
 func (p passedOver) settle(s *terminal.Session, source string) {
 	for _, refused := range p[source] {
 		s.Complain("Passed over %v.", refused)
@@ -120,7 +123,8 @@ func (p passedOver) all() (err error) {
 	return err
 }
 
-// wanted removes the bundles of sources that the namespace does not mirror, if there are others.
+// wanted removes the bundles of sources that the namespace does not mirror, if there are others. A
+// medium of one source is sent as it is, so that the server says why it refuses it.
 func (c *mirrorImportCmd) wanted(ctx context.Context, s *terminal.Session, api *client.Client, found []medium.Bundle) ([]medium.Bundle, error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s has no bundles", c.Path)
@@ -152,7 +156,8 @@ func (c *mirrorImportCmd) wanted(ctx context.Context, s *terminal.Session, api *
 	return wanted, nil
 }
 
-// one imports one bundle.
+// one imports one bundle. A bundle that was imported before is a success. The receipt is kept after
+// each bundle, because the next one may fail.
 func (c *mirrorImportCmd) one(ctx context.Context, s *terminal.Session, api *client.Client, b *medium.Bundle, bar *importBar) (importedBundle, error) {
 	is := importedBundle{File: filepath.Base(b.Path), Outcome: outcomeImported, ExportedAt: b.Header.ExportedAt}
 	if b.Heartbeat() {
@@ -186,7 +191,8 @@ func (c *mirrorImportCmd) send(ctx context.Context, api *client.Client, b *mediu
 }
 
 // sendDirectory sends the files of a directory that the server does not have. It sends none before
-// the server has accepted the manifest.
+// the server has accepted the manifest. It repeats the upload while the server still lacks files
+// and each round makes progress.
 func (c *mirrorImportCmd) sendDirectory(ctx context.Context, api *client.Client, b *medium.Bundle, bar *importBar) (done sluice.BundleImport, err error) {
 	dir, err := bundle.OpenDirectory(b.Path)
 	if err != nil {
@@ -212,7 +218,9 @@ func (c *mirrorImportCmd) sendDirectory(ctx context.Context, api *client.Client,
 	}
 }
 
-// sendFiles sends the manifest and the named files.
+// sendFiles sends the manifest and the named files. The goroutine that reads the files ends with
+// the request: closing r makes its writes fail. An unreadable file is the better error, because the
+// server sees only a stream that ends.
 func (c *mirrorImportCmd) sendFiles(ctx context.Context, api *client.Client, dir *bundle.Directory, names []string, bar *importBar) (client.DirectoryImport, error) {
 	r, w := io.Pipe()
 	sent := make(chan error, 1)
@@ -255,7 +263,8 @@ func (c *mirrorImportCmd) keepReceipt(s *terminal.Session, b *medium.Bundle, rec
 	}
 }
 
-// detailOf returns a detail of the server's error; "" if it has none.
+// detailOf returns a detail of the server's error; "" if it has none. Other types than text count
+// as none.
 func detailOf(err error, name string) string {
 	if e, ok := errors.AsType[*sluice.Error](err); ok {
 		text, _ := e.Details[name].(string)

@@ -42,7 +42,8 @@ type credentialFlags struct {
 	CredentialFile string `name:"credential-file" help:"File with the token for the source; - reads stdin; default: the token in SLUICE_MIRROR_CREDENTIAL." placeholder:"FILE"`
 }
 
-// credential returns the token; "" if there is none.
+// credential returns the token; "" if there is none. The order is --credential-file, then the
+// variable. A token is never printed and never an argument.
 func (c credentialFlags) credential(s *terminal.Session) (string, error) {
 	switch c.CredentialFile {
 	case "":
@@ -81,7 +82,10 @@ func (*mirrorAddCmd) Help() string {
 A source on another server requires a token that permits only read and mirror there (sluice grant create --verbs read).`
 }
 
-// Run creates the mirror.
+// Run creates the mirror. The server checks the source and its credential before it creates the
+// mirror. A source on another server without a token gets bundles. The token in the environment is
+// sent for a source on another server only. Codes Conflict, NotFound, Forbidden,
+// SubscriptionExists, MirrorCycle, and Unprocessable if the mirror is not permitted.
 func (c *mirrorAddCmd) Run(ctx context.Context, s *terminal.Session) error {
 	spec := client.MirrorSpec{
 		ID: c.ID, Namespace: c.NS, Source: c.Source, Depth: sluice.Depth(c.Depth), PathPrefix: c.PathPrefix,
@@ -113,7 +117,8 @@ type mirrorLsCmd struct {
 	Limit  int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
-// Run lists the mirrors.
+// Run lists the mirrors. They are those of the namespaces that the caller administers, by ID. LAG
+// is in sequences of the source.
 func (c *mirrorLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -162,6 +167,7 @@ func findMirror(ctx context.Context, s *terminal.Session, id string) (*client.Cl
 	return api, m, err
 }
 
+// showMirror prints when the credential was set, and never the credential (S3-143).
 func showMirror(s *terminal.Session, m sluice.Mirror) error {
 	return s.Show(m, func() error {
 		suspended, credential := "", ""
@@ -187,7 +193,8 @@ type mirrorEditCmd struct {
 	Revision     uint64            `help:"Required current revision." placeholder:"N"`
 }
 
-// Run changes the settings that the flags name.
+// Run changes the settings that the flags name. --metadata replaces all of it. With --revision,
+// code RevisionMismatch after another change.
 func (c *mirrorEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.PollInterval == nil && c.Weight == nil && c.Description == nil && c.Metadata == nil {
 		return terminal.Usagef("nothing to change: set --poll-interval, --weight, --description or --metadata")
@@ -208,7 +215,8 @@ type mirrorSuspendCmd struct {
 	ID string `arg:"" help:"Mirror."`
 }
 
-// Run stops the mirror.
+// Run stops the mirror. The copy stays readable, and ages. Resume reverses it, so the command does
+// not ask.
 func (c *mirrorSuspendCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, _, err := findMirror(ctx, s, c.ID)
 	if err != nil {
@@ -233,7 +241,8 @@ func (*mirrorResumeCmd) Help() string {
 	return "It checks what the creation checks. You answer for the mirror from then on."
 }
 
-// Run resumes the mirror.
+// Run resumes the mirror. --accept-origin removes the copy, and asks or requires --yes. Without it,
+// code Conflict if the log of the source was replaced.
 func (c *mirrorResumeCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, _, err := findMirror(ctx, s, c.ID)
 	if err != nil {
@@ -252,6 +261,7 @@ func (c *mirrorResumeCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 // copiesQuestion returns a question that says how many entries are lost with the copies of mirrors.
+// It makes one request for each mirror, and fails for one that does not exist.
 func copiesQuestion(ctx context.Context, api *client.Client, what string, ids ...string) (string, error) {
 	all := make([]string, len(ids))
 	for i, id := range ids {
@@ -270,7 +280,8 @@ type mirrorRmCmd struct {
 	IDs []string `arg:"" name:"id" help:"Mirrors."`
 }
 
-// Run deletes the mirrors.
+// Run deletes the mirrors. It deletes them one after another until one fails. The ID of a
+// subscription of another mode is refused (SubscriptionMissing).
 func (c *mirrorRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -306,7 +317,7 @@ func (*mirrorItemsCmd) Help() string {
 	return "Entries are listed in the order of their last change. One that was deleted at the source is listed as delete, without data."
 }
 
-// Run lists the entries.
+// Run lists the entries. Each entry is listed once, in its latest state.
 func (c *mirrorItemsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -349,7 +360,8 @@ func (*mirrorCredentialCmd) Help() string {
 	return "The token must be that of a grant that permits only read and mirror at the source. No response has it."
 }
 
-// Run replaces the token.
+// Run replaces the token. Codes Conflict for a source on the same server; Forbidden if the token
+// may do more than read (S3-142).
 func (c *mirrorCredentialCmd) Run(ctx context.Context, s *terminal.Session) error {
 	token, err := c.credential(s)
 	if err != nil {

@@ -19,7 +19,7 @@ type mirrorSyncCmd struct {
 }
 
 // Run makes the mirror sync. With --wait, it returns an error unless the mirror reaches the end of
-// its source.
+// its source. A suspended mirror is an error, with its reason; the status is printed before it.
 func (c *mirrorSyncCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, _, err := findMirror(ctx, s, c.ID)
 	if err != nil {
@@ -45,7 +45,9 @@ func (c *mirrorSyncCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 // waitForSync returns the status of a mirror when it has reached the end of its source, or is
-// suspended.
+// suspended. The server bounds one request, so it asks again until the end. The requests run in a
+// goroutine of their own, which ends with ctx; the bar polls the status beside it, on a terminal
+// only.
 func waitForSync(ctx context.Context, s *terminal.Session, api *client.Client, id string) (sluice.MirrorStatus, error) {
 	var st sluice.MirrorStatus
 	var err error
@@ -81,7 +83,7 @@ type mirrorStatusCmd struct {
 	ID string `arg:"" help:"Mirror."`
 }
 
-// Run shows the status.
+// Run shows the status. The exit status is 0 also for a stale or suspended mirror.
 func (c *mirrorStatusCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, _, err := findMirror(ctx, s, c.ID)
 	if err != nil {

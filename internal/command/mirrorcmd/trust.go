@@ -30,7 +30,7 @@ func (*mirrorKeysCmd) Help() string {
   sluice mirror keys orders -o json >/media/courier/orders.keys`
 }
 
-// Run shows the keys.
+// Run shows the keys. The key that signs now is first; older ones still verify earlier bundles.
 func (c *mirrorKeysCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -55,7 +55,7 @@ type keySet struct {
 }
 
 // fingerprint returns the SHA-256 hash in a key's ID in groups of digits, so that people can read
-// it aloud.
+// it aloud. A text that is no key's ID is returned unchanged.
 func fingerprint(kid string) string {
 	sum, err := base64.RawURLEncoding.DecodeString(kid)
 	if err != nil {
@@ -70,7 +70,8 @@ func fingerprint(kid string) string {
 }
 
 // names reports whether text is a key's ID, or the beginning of its fingerprint. An ID may begin
-// with a dash, which users of a shell would have to escape.
+// with a dash, which users of a shell would have to escape. At least 8 hexadecimal digits are
+// required; spaces and case do not matter.
 func names(text, kid string) bool {
 	digits := strings.ToLower(strings.ReplaceAll(text, " ", ""))
 	return text == kid || len(digits) >= 8 && strings.HasPrefix(strings.ReplaceAll(fingerprint(kid), " ", ""), digits)
@@ -91,7 +92,8 @@ func (*mirrorTrustCmd) Help() string {
 at the source, by telephone or in person: another key can write into the mirror.`
 }
 
-// Run trusts the key.
+// Run trusts the key. It asks, or requires --yes, because a wrong key can write into the mirror.
+// Code Conflict for a key that was revoked: a revocation is permanent.
 func (c *mirrorTrustCmd) Run(ctx context.Context, s *terminal.Session) error {
 	key, err := c.key(s)
 	if err != nil {
@@ -122,7 +124,8 @@ func (c *mirrorTrustCmd) Run(ctx context.Context, s *terminal.Session) error {
 // maxKeys limits the size of a file with keys.
 const maxKeys = 1 << 20
 
-// key reads the key, from a JWK set or a single JWK.
+// key reads the key, from a JWK set or a single JWK. It reads at most maxKeys bytes, and returns
+// the first key that matches --kid, or the first.
 func (c *mirrorTrustCmd) key(s *terminal.Session) (client.BundleKey, error) {
 	in := s.Stdin
 	if c.File != "-" {
@@ -154,6 +157,7 @@ func (c *mirrorTrustCmd) key(s *terminal.Session) (client.BundleKey, error) {
 }
 
 // onlySource returns the source of a namespace's mirror that gets bundles, if there is exactly one.
+// Several are a usage error that lists them. It reads all mirrors of the namespace.
 func onlySource(ctx context.Context, api *client.Client, ns string) (string, error) {
 	mirrors, err := terminal.Collect(0, func(cursor string, most int) (client.Page[client.MirrorSummary], error) {
 		return api.Mirrors(ctx, client.MirrorsQuery{Namespace: ns, Limit: most, Cursor: cursor})
@@ -206,7 +210,8 @@ type mirrorDistrustCmd struct {
 	Key string `arg:"" name:"key" help:"ID of the key, or the beginning of its fingerprint."`
 }
 
-// Run revokes the key.
+// Run revokes the key. It cannot be undone, and asks first. If several keys have the same begin of
+// the fingerprint, the first of the list is meant, which the question names.
 func (c *mirrorDistrustCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -35,7 +35,9 @@ func (*moduleLogsCmd) Help() string {
 	return `The output is the attempts of the module's programs, the newest last, each with what its program wrote. With -o json it is one attempt a line.`
 }
 
-// Run shows the attempts.
+// Run shows the attempts. With --follow it asks every second and ends with exit status 0 on an
+// interrupt. Attempts of one round are ordered by their start; an attempt that ends late can follow
+// younger ones.
 func (c *moduleLogsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Limit < 1 || c.Limit > 1000 {
 		return terminal.Usagef("--limit %d: write 1 to 1000", c.Limit)
@@ -71,7 +73,8 @@ func (c *moduleLogsCmd) Run(ctx context.Context, s *terminal.Session) error {
 // lastLook is how long the last request after an interrupt may take.
 const lastLook = 5 * time.Second
 
-// moduleLog records which attempts of a module were shown.
+// moduleLog records which attempts of a module were shown. seen grows with each delivery that is
+// shown, by "SUBSCRIPTION SEQUENCE". It is used by one goroutine.
 type moduleLog struct {
 	api   *client.Client
 	query client.DeliveriesQuery
@@ -79,7 +82,7 @@ type moduleLog struct {
 }
 
 // subscriptions returns the subscriptions of the module, or of one of its handlers. It prints why
-// the module does not run, if so.
+// the module does not run, if so. A module without an approval has none, and is no error.
 func (c *moduleLogsCmd) subscriptions(ctx context.Context, s *terminal.Session, api *client.Client) (ids []string, err error) {
 	m, err := api.Module(ctx, c.Name)
 	if err != nil {
@@ -139,7 +142,8 @@ func (l *moduleLog) news(ctx context.Context, sub string) (attempts []sluice.Att
 	return attempts, nil
 }
 
-// attemptsOf returns the attempts of a delivery after the last one that was seen.
+// attemptsOf returns the attempts of a delivery after the last one that was seen. It makes no
+// request for a delivery without a new attempt. A delivery that is not stored any more has none.
 func (l *moduleLog) attemptsOf(ctx context.Context, sub string, d client.Delivery) (attempts []sluice.Attempt, err error) {
 	event := strconv.FormatUint(d.Seq, 10)
 	key := sub + " " + event

@@ -42,7 +42,8 @@ type moduleNewCmd struct {
 	Type string `help:"Type of the events that it handles." default:"order.placed"`
 }
 
-// Run writes the module.
+// Run writes the module. It works without a server. Code InvalidRequest for a name or type that no
+// module can have.
 func (c *moduleNewCmd) Run(s *terminal.Session) error {
 	if err := module.New(c.Dir, c.Lang, c.Type, module.Mode(c.Mode)); err != nil {
 		return err
@@ -59,7 +60,8 @@ type moduleDir struct {
 
 type moduleCheckCmd struct{ moduleDir }
 
-// Run prints the module as a server would load it.
+// Run prints the module as a server would load it. It works without a server. The digest covers all
+// files of the directory; approve --digest approves exactly these.
 func (c *moduleCheckCmd) Run(s *terminal.Session) error {
 	m, err := module.Open(c.Dir)
 	if err != nil {
@@ -75,7 +77,9 @@ type moduleRunCmd struct {
 	Handler string `help:"ID of the handler; default: the only one." placeholder:"ID"`
 }
 
-// Run runs the handler, prints its output, and returns an error if the event was not handled.
+// Run runs the handler, prints its output, and returns an error if the event was not handled. It
+// works without a server: events that the program publishes are printed and not stored. The exit
+// status is 1 for any outcome except delivered.
 func (c *moduleRunCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := module.Open(c.Dir)
 	if err != nil {
@@ -136,7 +140,8 @@ func outcomeOf(a sluice.Attempt) string {
 	return "failed: it would be tried again"
 }
 
-// readEvent returns the event in a file.
+// readEvent returns the event in a file. "-" is stdin. An event without ID or path is a usage
+// error.
 func readEvent(s *terminal.Session, file string) (*sluice.Event, error) {
 	text, err := os.ReadFile(file) //nolint:gosec // the user's own
 	if file == "-" {
@@ -155,6 +160,8 @@ func readEvent(s *terminal.Session, file string) (*sluice.Event, error) {
 	return &ev, nil
 }
 
+// try runs a handler once, without retries. An event without a namespace gets the first one that
+// the manifest lists.
 func try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event) (host.Trial, error) {
 	if ev.Namespace == "" {
 		ev.Namespace = m.Manifest.Namespaces[0]
@@ -166,7 +173,7 @@ func try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event
 
 type moduleTestCmd struct{ moduleDir }
 
-// testReport is the result of one row.
+// testReport is the result of one row. Reason is "" for a row that passed.
 type testReport struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -174,7 +181,8 @@ type testReport struct {
 	Output string `json:"output,omitempty"` // if it is not
 }
 
-// Run runs each row, and returns an error if one fails.
+// Run runs each row, and returns an error if one fails. The rows run one after another, in the
+// order of the file. A module without tests is an error.
 func (c *moduleTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := module.Open(c.Dir)
 	if err != nil {
@@ -225,6 +233,8 @@ func sayIndented(s *terminal.Session, output string) (err error) {
 	return err
 }
 
+// judge compares the outcome, then the output, then the published events, and reports the first
+// difference.
 func judge(test *module.Test, t host.Trial) testReport {
 	a, r := t.Attempt, testReport{Name: test.Name}
 	switch {
@@ -243,7 +253,7 @@ func judge(test *module.Test, t host.Trial) testReport {
 
 type moduleLsCmd struct{}
 
-// Run lists the modules.
+// Run lists the modules. Host is nil if the server has no directories of modules.
 func (moduleLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -287,6 +297,8 @@ func (c *moduleShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return showModule(s, m)
 }
 
+// The approved digest is printed if it differs from that of the files: the module then runs nothing
+// until it is approved again.
 func showModule(s *terminal.Session, m sluice.Module) error {
 	return s.Show(m, func() error {
 		facts := []string{"name", m.Name, "state", string(m.State), "reason", m.Reason, "digest", m.Digest}
@@ -364,7 +376,10 @@ type moduleApproveCmd struct {
 	Digest string `help:"Digest of the files that were checked (sluice module check); default: that of the server's files." placeholder:"sha256:…"`
 }
 
-// Run approves the module.
+// Run approves the module. --digest fences the approval: code RevisionMismatch if the files on the
+// server are others than those that were checked. Without it, the digest is read first, and the
+// same fence holds against a change in between. Codes NotFound; Forbidden; Unprocessable if the
+// module cannot be loaded.
 func (c *moduleApproveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -389,7 +404,8 @@ func (c *moduleApproveCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 type moduleDisableCmd struct{ moduleName }
 
-// Run disables the module.
+// Run disables the module. Its subscriptions pause and keep their positions; approve continues
+// them. It does not ask.
 func (c *moduleDisableCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -406,7 +422,8 @@ type moduleRmCmd struct {
 	terminal.Confirmation
 }
 
-// Run removes the approval.
+// Run removes the approval. The subscriptions are deleted, so a later approval begins anew. It
+// asks, or requires --yes.
 func (c *moduleRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

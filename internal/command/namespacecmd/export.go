@@ -36,7 +36,8 @@ Running the command again appends later events, also after an interrupted export
 or if the file belongs to another log.`
 }
 
-// exporting is an export in progress.
+// exporting is an export in progress. n counts the lines written. lost has the ranges that the
+// server could not read; the export goes on behind them.
 type exporting struct {
 	api *client.Client
 	ns  string
@@ -46,7 +47,9 @@ type exporting struct {
 	lost []sluice.Gap
 }
 
-// Run writes the events.
+// Run writes the events. The end is the sequence of the log when the command starts, so the export
+// of a busy log ends. The file is flushed to the disk and closed also after an error, and continues
+// from its last complete line the next time.
 func (c *nsExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) {
 	api, err := s.Client()
 	if err != nil {
@@ -80,7 +83,8 @@ func (c *nsExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) 
 	return nil
 }
 
-// write writes the events after a position and up to a sequence.
+// write writes the events after a position and up to a sequence. It writes a page at a time, up to
+// 1,000 events. A failure can leave an incomplete last line, which open removes.
 func (x *exporting) write(ctx context.Context, since string, upTo uint64) error {
 	q := client.EventsQuery{Since: since, Until: strconv.FormatUint(upTo, 10), Limit: 1000}
 	for {
@@ -108,7 +112,8 @@ func (x *exporting) write(ctx context.Context, since string, upTo uint64) error 
 }
 
 // open opens the file, removes an incomplete last line, and returns the sequence after which to
-// continue; "" for a new file.
+// continue; "" for a new file. It reads the whole file to find the last line. The caller closes the
+// file. The mode of a new file is 0600, because events may be confidential.
 func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, string, error) {
 	file, err := os.OpenFile(c.File, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -133,7 +138,9 @@ func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, s
 	return file, strconv.FormatUint(last.Seq, 10), nil
 }
 
-// goesOn returns an error unless the next events can be appended after a file's last event.
+// goesOn returns an error unless the next events can be appended after a file's last event. The
+// event at the last sequence must have the ID that the file has: a log that was restored or made
+// anew reuses sequences. An event that is not stored any more cannot be compared, and is accepted.
 func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluice.Event) error {
 	if c.Since != "" {
 		return terminal.Usagef("--since requires a new file: this one is continued after its last event, %d", last.Seq)
@@ -155,7 +162,9 @@ func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluic
 	return nil
 }
 
-// lastLine returns the end of a file's last complete line, and the event on that line.
+// lastLine returns the end of a file's last complete line, and the event on that line. A text
+// behind the last line break counts as an interrupted write. The event is zero if there is no
+// complete line.
 func lastLine(file io.Reader) (end int64, last sluice.Event, err error) {
 	r := bufio.NewReaderSize(file, 1<<16)
 	var whole []byte

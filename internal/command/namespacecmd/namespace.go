@@ -26,7 +26,7 @@ type Cmd struct {
 
 type nsLsCmd struct{}
 
-// Run lists the namespaces.
+// Run lists the namespaces. They are those that the caller may know of, newest first.
 func (nsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	c, err := s.Client()
 	if err != nil {
@@ -67,7 +67,9 @@ func (*nsPutCmd) Help() string {
 	return "All settings are replaced: settings without a flag return to their defaults, except for the retention and the label, which stay."
 }
 
-// Run creates or changes the namespace.
+// Run creates or changes the namespace. Retention without a flag is read from the server, because
+// the request replaces all settings. Less retention than before asks first, or requires --yes.
+// There is no check for a concurrent change; edit has one.
 func (c *nsPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -111,7 +113,9 @@ func (*nsEditCmd) Help() string {
 		"This includes you, unless you are root or have the clearance (sluice principal set)."
 }
 
-// Run changes the settings that the flags name, unless there is a concurrent change.
+// Run changes the settings that the flags name, unless there is a concurrent change. Code
+// RevisionMismatch after a concurrent change: nothing is changed then, and the command can be
+// repeated. A label and a shorter retention ask separately.
 func (c *nsEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil && c.Catalogue == "" {
 		return terminal.Usagef("nothing to change: set --label, --description, --max-age, --max-bytes or --catalogue")
@@ -140,7 +144,8 @@ func (c *nsEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return showNamespace(s, ns)
 }
 
-// confirmShrink asks the user before tighter limits remove events from a log.
+// confirmShrink asks the user before tighter limits remove events from a log. An empty namespace,
+// and one without a visible usage, is changed without a question.
 func confirmShrink(a terminal.Confirmation, s *terminal.Session, old sluice.Namespace, spec client.NamespaceSpec) error {
 	shorter := narrower(int64(old.Retention.MaxAge), int64(spec.Retention.MaxAge)) || narrower(old.Retention.MaxBytes, spec.Retention.MaxBytes)
 	if eventsOf(old) == 0 || !shorter {
@@ -168,7 +173,8 @@ func confirmHide(a terminal.Confirmation, s *terminal.Session, old sluice.Namesp
 	return a.Confirm(s, terminal.Question("Change the label of %s to %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, cmdkit.FormatLabel(*next)))
 }
 
-// spec returns the namespace's settings, overridden by the flags.
+// spec returns the namespace's settings, overridden by the flags. The revision is that of ns, which
+// fences the request against changes since it was read.
 func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 	spec := client.NamespaceSpec{
 		Description: ns.Description, Retention: ns.Retention, DedupWindow: ns.DedupWindow, Quota: ns.Quota, Catalogue: ns.Catalogue, Revision: ns.Revision,
@@ -199,7 +205,7 @@ type nsShowCmd struct {
 	Name string `arg:"" help:"Namespace."`
 }
 
-// Run shows the namespace.
+// Run shows the namespace. The usage is missing unless the caller may read the whole namespace.
 func (c *nsShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -218,7 +224,8 @@ type nsRmCmd struct {
 	Name string `arg:"" help:"Namespace."`
 }
 
-// Run deletes the namespace.
+// Run deletes the namespace. It cannot be undone, and asks first or requires --yes. The default
+// namespace cannot be deleted (code Conflict).
 func (c *nsRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -233,7 +240,8 @@ func (c *nsRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return cmdkit.Done(s, "Deleted namespace %s.", c.Name)
 }
 
-// question returns a question that lists the losses.
+// question returns a question that lists the losses. It counts up to 1,000 subscriptions. A caller
+// that may not list them is asked without their number.
 func (c *nsRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	ns, err := api.Namespace(ctx, c.Name)
 	if err != nil {
@@ -249,6 +257,7 @@ func (c *nsRmCmd) question(ctx context.Context, api *client.Client) (string, err
 	return fmt.Sprintf("Delete the namespace %s with its %d events%s permanently?", c.Name, eventsOf(ns), with), err
 }
 
+// eventsOf returns the number of stored events; 0 if the caller may not see the usage.
 func eventsOf(ns sluice.Namespace) uint64 {
 	if ns.Usage == nil {
 		return 0
@@ -278,6 +287,7 @@ func labelOf(ns sluice.Namespace) string {
 	return cmdkit.FormatLabel(*ns.Label)
 }
 
+// age formats a retention: below 0 is unlimited, 0 is the server's default.
 func age(d sluice.Duration) string {
 	switch {
 	case d < 0:
@@ -289,6 +299,7 @@ func age(d sluice.Duration) string {
 	}
 }
 
+// size formats a number of bytes, of which 0 or less is unlimited.
 func size(n int64) string {
 	if n <= 0 {
 		return "unlimited"

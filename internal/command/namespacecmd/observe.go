@@ -23,7 +23,8 @@ func (*nsObserveCmd) Help() string {
 	return "A page is what another namespace gets that follows this one: events, and the IDs of erased ones. The server keeps nothing about its readers."
 }
 
-// Run shows the page.
+// Run shows the page. The next page begins with --since at the printed sequence. A page may be
+// empty and not the last one, because changes that the caller may not see are left out.
 func (c *nsObserveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

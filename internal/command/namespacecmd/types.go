@@ -34,7 +34,7 @@ type typesLsCmd struct {
 	NS string `help:"Namespace." default:"default" placeholder:"NAME"`
 }
 
-// Run lists the event types.
+// Run lists the event types. It reads all pages and sorts them by type.
 func (c *typesLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -63,6 +63,7 @@ func hasSchema(t *sluice.EventType) string {
 	return "yes"
 }
 
+// labels returns the static labels as "area=sales,tier=gold", in the order of their names.
 func labels(t *sluice.EventType) string {
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(t.StaticLabels)) {
@@ -111,7 +112,10 @@ func (*typesPutCmd) Help() string {
 	return `A file: {"type":"order.placed","description":"…","schema":{…},"summary_fields":["total"],"static_labels":{"area":"sales"}}`
 }
 
-// Run creates or changes the event types, in the order of the files.
+// Run creates or changes the event types, in the order of the files. All files are read and parsed
+// before the first request. The types are stored one after another until one fails; those before it
+// stay, are printed, and the exit status is 1. With --revision, code RevisionMismatch if the stored
+// revision is another one.
 func (c *typesPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	var wanted []typeFile
 	for _, file := range c.Files {
@@ -163,6 +167,8 @@ type typeFile struct {
 	Type string `json:"type"`
 }
 
+// A single object counts as an array of one. Unknown fields are an error, because a misspelled
+// "schema" would otherwise leave a type without one.
 func readTypes(file string, stdin io.Reader) (types []typeFile, err error) {
 	var data []byte
 	if file == "-" {
@@ -194,7 +200,8 @@ type typesRmCmd struct {
 	NS   string `help:"Namespace." default:"default" placeholder:"NAME"`
 }
 
-// Run deletes the event type.
+// Run deletes the event type. It does not ask: no event is lost, and put restores the type. A
+// strict catalogue refuses events of the type from then on (S4-64).
 func (c *typesRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -213,6 +220,8 @@ type typesCheckCmd struct {
 }
 
 // Run checks the data as the server would, and returns an error if the data violates the schema.
+// The check runs in this process with the code of the server and the stored schema. A type without
+// a schema is an error, because there is nothing to check.
 func (c *typesCheckCmd) Run(ctx context.Context, s *terminal.Session) error {
 	data := []byte(c.Data)
 	if c.Data == "-" {
@@ -244,6 +253,7 @@ func (c *typesCheckCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// orNull returns the JSON null for a type without summary fields.
 func orNull(text string) string {
 	if text == "" {
 		return "null"

@@ -37,7 +37,8 @@ type appointmentSetCmd struct {
 	Grace  time.Duration     `help:"Maximum delay with --miss catch_up_within." placeholder:"DURATION"`
 }
 
-// Run creates an appointment.
+// Run creates an appointment. Setting the same appointment again changes nothing. It replaces one
+// of the same ID without a check of its revision. Codes Conflict while it fires; QuotaExceeded.
 func (c *appointmentSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	at, err := c.when()
 	if err != nil {
@@ -62,7 +63,8 @@ func (c *appointmentSetCmd) Run(ctx context.Context, s *terminal.Session) error 
 	})
 }
 
-// when returns the first time; the zero time if it follows from the other flags.
+// when returns the first time; the zero time if it follows from the other flags. With --cron, the
+// server computes it. Otherwise --at or --in is required, also with --every.
 func (c *appointmentSetCmd) when() (time.Time, error) {
 	if c.Cron != "" {
 		return time.Time{}, nil
@@ -70,7 +72,8 @@ func (c *appointmentSetCmd) when() (time.Time, error) {
 	return moment(c.At, c.In)
 }
 
-// action returns the action to perform.
+// action returns the action to perform. Text becomes a JSON string with its content type beside it.
+// Bytes that are no text are a usage error: an action is stored as JSON.
 func (c *appointmentSetCmd) action(s *terminal.Session) (sluice.Action, error) {
 	ev, err := cmdkit.EventOf(s, c.Path, c.Data)
 	if err != nil {
@@ -118,6 +121,7 @@ func (c *appointmentLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// every returns the cron expression with its time zone, the interval, or "-" for a single firing.
 func every(a *sluice.Appointment) string {
 	switch {
 	case a.Cron != "":
@@ -128,7 +132,8 @@ func every(a *sluice.Appointment) string {
 	return terminal.FormatDuration(a.Every)
 }
 
-// next formats an appointment's next time; "-" if it has none.
+// next formats an appointment's next time; "-" if it has none. A fired or missed appointment
+// without a repetition has none.
 func next(a *sluice.Appointment) string {
 	if a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed {
 		return "-"
@@ -191,7 +196,8 @@ type appointmentRmCmd struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// Run cancels an appointment.
+// Run cancels an appointment. If it succeeds, a pending appointment never fires. Codes NotFound;
+// Conflict while it fires. It does not ask, because set creates the appointment again.
 func (c *appointmentRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

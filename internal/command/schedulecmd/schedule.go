@@ -30,7 +30,9 @@ type scheduleAddCmd struct {
 	In    time.Duration `help:"Delay until the event is stored, such as 90s, 10m or 7d." placeholder:"DURATION" xor:"when"`
 }
 
-// Run schedules an event.
+// Run schedules an event. A repetition with the same --id stores and schedules nothing, and says
+// where the first event is. A time that has passed stores the event at once. Code QuotaExceeded if
+// too many events wait.
 func (c *scheduleAddCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if _, err := sluice.ParsePath(c.Path); err != nil {
 		return terminal.Usage(err)
@@ -68,7 +70,9 @@ func (c *scheduleAddCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// moment returns the time in the flags.
+// moment returns the time in the flags. --in counts from the clock of this machine, and is sent as
+// a time, so clocks that differ shift it. Without a flag it returns a usage error. A time in the
+// past is valid.
 func moment(at time.Time, in time.Duration) (time.Time, error) {
 	switch {
 	case in < 0:
@@ -90,7 +94,7 @@ type scheduleLsCmd struct {
 	Limit   int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
-// Run lists the waiting events.
+// Run lists the waiting events. Soonest first, with the events that the caller may see.
 func (c *scheduleLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -116,7 +120,7 @@ type scheduleShowCmd struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// Run shows a waiting event.
+// Run shows a waiting event. Code NotFound once the event was stored or cancelled.
 func (c *scheduleShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -137,7 +141,8 @@ type scheduleRmCmd struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// Run cancels a waiting event.
+// Run cancels a waiting event. If it succeeds, the event is never stored. Codes NotFound if it does
+// not wait; Conflict while it is being stored.
 func (c *scheduleRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

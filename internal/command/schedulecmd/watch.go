@@ -68,7 +68,8 @@ func (*watchSetCmd) Help() string {
 The first argument is the ID, the second the pattern. "sluice watch test" simulates a watch over stored events.`
 }
 
-// Run creates the watch.
+// Run creates the watch. An identical watch is left alone, with its state. A different one starts
+// anew with the events from then on: earlier readings and cooldowns are forgotten.
 func (c *watchSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	spec, err := c.spec(s.Stdin)
 	if err != nil {
@@ -87,7 +88,9 @@ func (c *watchSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// spec returns the file's content, overridden by the flags.
+// spec returns the file's content, overridden by the flags. Only a flag with a value overrides; an
+// empty flag cannot clear a field of the file. A pattern, and a path and a type to publish, are
+// required in one of them.
 func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 	spec, err := readWatch(c.File, stdin)
 	if err != nil {
@@ -118,7 +121,8 @@ func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 
 func errNoPattern() error { return terminal.Usagef("a pattern is required, such as '/sensors/**'") }
 
-// over overrides a file's content with the flags.
+// over overrides a file's content with the flags. Lists replace those of the file and are not added
+// to them. --level can set the trigger and not reset it.
 func (c *watchFlags) over(spec *client.WatchSpec) {
 	spec.Pattern = cmp.Or(sluice.Pattern(c.Paths), spec.Pattern)
 	spec.Cooldown, spec.For = cmp.Or(sluice.Duration(c.Cooldown), spec.Cooldown), cmp.Or(sluice.Duration(c.For), spec.For)
@@ -143,6 +147,8 @@ func (c *watchFlags) over(spec *client.WatchSpec) {
 	}
 }
 
+// readWatch reads JSON or YAML from a file, or stdin for "-"; the zero spec for "". Unknown fields
+// are an error, because a misspelled condition would match everything.
 func readWatch(file string, stdin io.Reader) (spec client.WatchSpec, err error) {
 	var data []byte
 	from := file
@@ -168,7 +174,7 @@ type watchLsCmd struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// Run lists the watches.
+// Run lists the watches. It reads all pages and sorts them by ID.
 func (c *watchLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -240,6 +246,8 @@ func standing(is sluice.WatchStatus) string {
 	return text
 }
 
+// firedOf describes the firings. A firing is for a reading, by its sequence, and has an outcome of
+// the action.
 func firedOf(is sluice.WatchStatus) string {
 	if is.Fired == 0 {
 		return "never"
@@ -247,6 +255,7 @@ func firedOf(is sluice.WatchStatus) string {
 	return fmt.Sprintf("%d times, last at %s for %d: %s", is.Fired, terminal.FormatTime(is.FiredAt), is.FiredSeq, is.Outcome)
 }
 
+// count returns "" for 0, so that Session.Facts omits the line.
 func count(n uint64, of string) string {
 	if n == 0 {
 		return ""
@@ -272,7 +281,9 @@ func (*watchTestCmd) Help() string {
 Flags override the watch. Nothing is published. The simulation starts without earlier readings.`
 }
 
-// Run prints the firings that the watch would have had.
+// Run prints the firings that the watch would have had. It makes one request for the simulation,
+// and prints how to continue if more events follow. With an ID, the stored watch is the base and
+// --file is ignored.
 func (c *watchTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -304,7 +315,8 @@ func (c *watchTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 // seqBefore returns the sequence after which the events from a position on lie; 0 if there is no
-// position.
+// position. A number is a sequence and is returned as it is. Other positions cost a request for the
+// first event behind them; an error if there is none.
 func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64, error) {
 	if seq, err := strconv.ParseUint(when, 10, 64); err == nil || when == "" {
 		return seq, nil
@@ -348,7 +360,8 @@ type watchRmCmd struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// Run cancels the watch.
+// Run cancels the watch. It does not ask: set creates the watch again, without its state. Code
+// NotFound.
 func (c *watchRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

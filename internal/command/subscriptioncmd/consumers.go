@@ -19,7 +19,9 @@ type ConsumersCmd struct {
 	Limit int    `help:"Maximum number of results; 0: all." default:"100"`
 }
 
-// Run lists consumers, or shows one.
+// Run lists consumers, or shows one. The list is in the order of the paths; removed consumers are
+// listed with --state removed only. The argument of one consumer is a path, or an ID with a colon:
+// "orders:%2Fa%2Fb" (S1-12). Code Unprocessable for a subscription of mode push.
 func (c *ConsumersCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -54,7 +56,8 @@ func (c *ConsumersCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// deadline returns the consumer's next deadline.
+// deadline returns the consumer's next deadline. It is the next notice of a waking consumer (C27),
+// or the end of a live one's lease (S1-43); nil for an idle one, which waits for events.
 func deadline(one *sluice.WakeConsumer) *time.Time {
 	if one.NextAttempt != nil {
 		return one.NextAttempt
@@ -62,7 +65,8 @@ func deadline(one *sluice.WakeConsumer) *time.Time {
 	return one.LiveUntil
 }
 
-// acked returns the acknowledged offset of the consumer's own stream.
+// acked returns the acknowledged offset of the consumer's own stream. "-1" means that nothing was
+// acknowledged (S1-19); "-" that the worker does not read its own stream.
 func acked(one *sluice.WakeConsumer) string {
 	for _, stream := range one.Streams {
 		if stream.Path == one.Path {
@@ -72,7 +76,7 @@ func acked(one *sluice.WakeConsumer) string {
 	return "-"
 }
 
-// whether formats a fact that may be unknown.
+// whether formats a fact that may be unknown. Nil means that the server did not determine it.
 func whether(known *bool) string {
 	if known == nil {
 		return "-"
@@ -80,6 +84,8 @@ func whether(known *bool) string {
 	return strconv.FormatBool(*known)
 }
 
+// consumerTable prints the consumer, its streams, and the attempts of its last wake, if there are
+// any.
 func consumerTable(s *terminal.Session, one sluice.WakeConsumer) error {
 	err := s.Facts("consumer", one.ID, "state", string(one.State), "epoch", strconv.FormatUint(one.Epoch, 10), "wake", one.WakeID,
 		"pending", whether(one.Pending), "woken", terminal.FormatTimePtr(one.WokenAt), "next attempt", terminal.FormatTimePtr(one.NextAttempt),

@@ -61,7 +61,8 @@ func (c *deadLsCmd) show(ctx context.Context, s *terminal.Session) error {
 }
 
 // letters returns the dead letters to list. The server can only filter by time, so the client
-// selects the letters after a sequence from all letters.
+// selects the letters after a sequence from all letters. That reads every page, whatever --limit
+// is. A letter that covers a lost range is kept if its last sequence is larger.
 func (c *deadLsCmd) letters(ctx context.Context, api *client.Client) ([]client.DeadLetter, error) {
 	limit, since := c.Limit, c.Since
 	after, err := strconv.ParseUint(since, 10, 64)
@@ -97,7 +98,8 @@ type deadShowCmd struct {
 	Event string `arg:"" help:"ID of the event; its sequence if the event was never read."`
 }
 
-// Run shows the dead letter.
+// Run shows the dead letter. The event is printed in full. It is missing if it could not be read,
+// or is no longer stored.
 func (c *deadShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -134,7 +136,9 @@ type deadRedriveCmd struct {
 	Rate   float64  `help:"Maximum requests per second; default: the subscription's rate." placeholder:"N"`
 }
 
-// Run starts the replay.
+// Run starts the replay. It does not wait for the end of the replay. Letters that cannot be
+// redriven are skipped, and the reason is printed; code Conflict if that leaves none. A letter is
+// removed when its event is delivered, so an interrupted redrive can be repeated.
 func (c *deadRedriveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := someOrAll(c.Events, c.All); err != nil {
 		return err
@@ -161,6 +165,7 @@ func (c *deadRedriveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// someOrAll returns a usage error for events together with --all, and for neither.
 func someOrAll(events []string, all bool) error { //nolint:revive // flag-parameter: it is checked, not obeyed
 	if all == (len(events) > 0) {
 		return terminal.Usagef("name events, or pass --all")
@@ -176,7 +181,9 @@ type deadRmCmd struct {
 	All    bool     `help:"Select all dead letters."`
 }
 
-// Run discards the dead letters.
+// Run discards the dead letters. The events stay in the log. --all discards the letters that the
+// server has when it executes the request, which may be more than the question named. Named letters
+// are discarded one after another until one fails, with the event in the error.
 func (c *deadRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := someOrAll(c.Events, c.All); err != nil {
 		return err
@@ -205,6 +212,8 @@ func (c *deadRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
+// question counts the letters with --all; if the caller may not see the status, it asks without the
+// number.
 func (c *deadRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	what := terminal.DeadLetterCount(uint64(len(c.Events)))
 	if c.All {

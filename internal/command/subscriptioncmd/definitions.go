@@ -26,7 +26,19 @@ type definition struct {
 }
 
 // definitionFile reads subscriptions from YAML documents, or from the lines of NDJSON. The first
-// line that is not empty shows the format: NDJSON begins with a complete JSON object.
+// line that is not empty shows the format: NDJSON begins with a complete JSON object. The memory in
+// use is one line or document, not the file:
+//
+//	{"id":"a","pattern":"/a/**","endpoint":{"url":"https://a.example"}}   NDJSON
+//
+//	id: a                                                                 YAML
+//	pattern: /a/**
+//	---
+//	- id: b                                                               a list of definitions
+//	- id: c
+//
+// A line that is not JSON, or a document that is not YAML, becomes a definition with err, so that
+// the rest of the file is imported. It is not safe for concurrent use.
 type definitionFile struct {
 	name    string
 	Close   func()
@@ -60,7 +72,9 @@ func openDefinitions(file string, stdin io.Reader) (*definitionFile, error) {
 }
 
 // Next returns the next definitions, none at the end of the file. It returns at most the given
-// number of definitions and, unless there is only one, of bytes.
+// number of definitions and, unless there is only one, of bytes. An error means that the rest of
+// the file cannot be read, such as a line larger than maxDefinition. Definitions that Next had
+// collected for this call are then lost, so none of them is sent.
 func (f *definitionFile) Next(most, size int) (all []definition, err error) {
 	for len(all) < most {
 		if len(f.left) == 0 {
@@ -117,6 +131,8 @@ func (f *definitionFile) read() ([]definition, error) {
 	return documentDefinitions(document, begin), nil
 }
 
+// scan reads one line, and counts it with its line break, which makes Read the position in the
+// file.
 func (f *definitionFile) scan() bool {
 	if !f.scanner.Scan() {
 		return false
@@ -126,6 +142,8 @@ func (f *definitionFile) scan() bool {
 	return true
 }
 
+// isObject reports whether a line is a complete JSON object. YAML in flow style over several lines
+// also begins with "{", but is not complete on its first line.
 func isObject(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && json.Valid(text)
 }
@@ -136,6 +154,7 @@ func isSeparator(line []byte) bool {
 	return (string(mark) == "---" || string(mark) == "...") && (len(rest) == 0 || rest[0] == '#')
 }
 
+// lineDefinition copies the line, because the scanner overwrites its buffer.
 func lineDefinition(text []byte, line int) definition {
 	d := definition{line: line, spec: bytes.Clone(bytes.TrimSpace(text))}
 	if !json.Valid(d.spec) {

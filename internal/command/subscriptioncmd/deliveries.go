@@ -28,7 +28,9 @@ type DeliveriesCmd struct {
 	Limit   int      `aliases:"last" help:"Maximum number of results; 0: all. --last is another name." default:"100"`
 }
 
-// Run lists deliveries, or explains one.
+// Run lists deliveries, or explains one. The list is newest first. --retry and --discard wait for
+// the end of the replay that executes them, and print it. Both exclude --watch, which would repeat
+// them.
 func (c *DeliveriesCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Watch && (c.Retry || c.Discard) {
 		return terminal.Usagef("--watch excludes --retry and --discard")
@@ -79,6 +81,7 @@ func (c *DeliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// act requires an event. An interrupt ends the waiting and not the replay, which the error names.
 func (c *DeliveriesCmd) act(ctx context.Context, s *terminal.Session, api *client.Client, act func(ctx context.Context, id, event string) (sluice.Replay, error)) error {
 	if c.EventID == "" && c.Discard {
 		return terminal.Usagef("--discard: name the event; 'sluice sub status' lists held lanes")
@@ -106,6 +109,8 @@ func seqOf(d client.Delivery) string {
 	return strconv.FormatUint(d.Seq, 10)
 }
 
+// deliveryTable prints the explanation of the state, and the attempts if any are stored. Attempts
+// are stored for a week.
 func deliveryTable(s *terminal.Session, d client.Delivery) error {
 	next := ""
 	if d.NextAttemptAt != nil {
@@ -122,6 +127,8 @@ func deliveryTable(s *terminal.Session, d client.Delivery) error {
 	return attemptTable(s, d.Attempts)
 }
 
+// attemptTable prints attempts in the order given. RESPONSE is the start of the response's body, or
+// the output of a handler.
 func attemptTable(s *terminal.Session, attempts []sluice.Attempt) error {
 	rows := make([][]string, len(attempts))
 	for i, a := range attempts {

@@ -21,6 +21,10 @@ type endpointFlags struct {
 	CA           string   `name:"endpoint-ca" help:"File with the authorities of the endpoint's certificate, in place of the system's." type:"path" placeholder:"FILE"`
 }
 
+// add adds the flags to the JSON of a subscription. Secrets and keys come from files, so that they
+// are not in the list of processes; surrounding white space is removed. It returns an error if a
+// file cannot be read. An endpoint.auth without a type, also in --file, becomes one of OAuth 2, the
+// only type that exists.
 func (f *endpointFlags) add(m spec) error {
 	for name, text := range map[string]*string{"token_url": f.TokenURL, "client_id": f.ClientID, "audience": f.Audience} {
 		if text != nil {

@@ -22,7 +22,8 @@ func (*EventCmd) Help() string {
 	return "The event's causes, nearest first; the events that it caused, among the next 1,000; and for each push subscription that you manage the state of its delivery, the reason, and its attempts: of the original delivery, of replays and of redrives."
 }
 
-// Run shows the event.
+// Run shows the event. It reads all pages. Causes and consequences are on the first page only.
+// NotFound if the event is unknown, or hidden from the caller.
 func (c *EventCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -40,6 +41,7 @@ func (c *EventCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(story, func() error { return c.table(s, &story) })
 }
 
+// table hides subscriptions that do not want the event, and says how many; --all shows them.
 func (c *EventCmd) table(s *terminal.Session, story *client.EventDeliveries) error {
 	ev := &story.Event
 	err := s.Facts("event", ev.ID, "seq", strconv.FormatUint(ev.Seq, 10), "path", string(ev.Path), "type", ev.Type, "time", terminal.FormatTime(ev.Time),
@@ -67,6 +69,7 @@ func (c *EventCmd) table(s *terminal.Session, story *client.EventDeliveries) err
 	return nil
 }
 
+// counted returns "One subscription does" or "3 subscriptions do"; n is at least 1.
 func counted(n int, one, more string) string {
 	if n == 1 {
 		return "One " + one
@@ -83,7 +86,8 @@ func links(events []client.StoryEvent) []string {
 	return names
 }
 
-// caused lists the consequences.
+// caused lists the consequences. The text ends with a note if the server searched only a part of
+// the later events.
 func caused(story *client.EventDeliveries) string {
 	names := links(story.Consequences)
 	if !story.Complete {

@@ -44,7 +44,9 @@ type exported struct {
 	Scope       string   `json:"scope,omitempty"`
 }
 
-// Run writes the definitions, page by page.
+// Run writes the definitions, page by page. The order of IDs is stable, so two exports can be
+// compared. An interrupted export has written whole definitions only. Subscriptions that cannot be
+// defined are named on stderr, and make the exit status 1 after the others are written.
 func (c *subExportCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -84,7 +84,9 @@ func (c *subImportCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return err
 }
 
-// all sends the definitions in batches.
+// all sends the definitions in batches. The server creates each definition of a batch on its own,
+// so after an error any of that batch may exist. A second import of the same file finds them and
+// continues (S0-27, S1-116). If ctx ends, the batch in flight is completed or fails.
 func (m *importing) all(ctx context.Context) error {
 	for {
 		batch, err := m.file.Next(importBatch, importBytes)
@@ -101,7 +103,9 @@ func (m *importing) all(ctx context.Context) error {
 	}
 }
 
-// send sends a batch, without the definitions that cannot be read, and prints the results.
+// send sends a batch, without the definitions that cannot be read, and prints the results. Results
+// are in the order of the file. A response with another number of results is an error, because a
+// secret would be printed beside the wrong ID.
 func (m *importing) send(ctx context.Context, batch []definition) error {
 	var specs []json.RawMessage
 	for _, d := range batch {
@@ -133,7 +137,8 @@ func (m *importing) send(ctx context.Context, batch []definition) error {
 	return nil
 }
 
-// tell counts a result and prints it.
+// tell counts a result and prints it. Secrets go to stdout and failures to stderr. A secret that
+// the file contains is not printed.
 func (m *importing) tell(d definition, one imported) error {
 	switch one.Status {
 	case client.BatchCreated:

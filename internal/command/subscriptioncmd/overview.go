@@ -27,7 +27,8 @@ func (*OverviewCmd) Help() string {
 	return "Sums over the subscriptions that you manage. Admins of the server see its store and its replicas, too."
 }
 
-// Run shows the overview once or repeatedly.
+// Run shows the overview once or repeatedly. Readers share the sums of the server, so the numbers
+// can be seconds old.
 func (c *OverviewCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -42,6 +43,7 @@ func (c *OverviewCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// overviewTable prints the sums. Server is nil unless the caller is an admin of the server.
 func overviewTable(s *terminal.Session, o *sluice.Overview) error {
 	oldest := "none"
 	if u := o.Oldest; u != nil {
@@ -90,7 +92,8 @@ func overviewTable(s *terminal.Session, o *sluice.Overview) error {
 
 func perSecond(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) + " a second" }
 
-// byNumber lists counts after a colon, the largest first.
+// byNumber lists counts after a colon, the largest first. Zeros are left out; "" if nothing is
+// left.
 func byNumber[K ~string, N int | uint64](counts map[K]N) string {
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b K) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(string(a), string(b)))
@@ -107,6 +110,8 @@ func byNumber[K ~string, N int | uint64](counts map[K]N) string {
 	return ": " + strings.Join(parts, ", ")
 }
 
+// milliseconds formats a number of milliseconds; "-" for nil, which means that there was no
+// attempt.
 func milliseconds(v *float64) string {
 	if v == nil {
 		return "-"
@@ -121,7 +126,8 @@ type subStatsCmd struct {
 	Step  string `help:"Step: 1m, 5m or 1h." enum:"1m,5m,1h" default:"1h"`
 }
 
-// Run shows the statistics.
+// Run shows the statistics. Times are in UTC. A --since before the last day, or the last hour in
+// steps of a minute, counts as the beginning of that.
 func (c *subStatsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

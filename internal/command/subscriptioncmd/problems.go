@@ -51,6 +51,7 @@ func (c *problemsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// problemRow returns the columns of the list; showProblem reads them by position.
 func problemRow(p *sluice.Problem) []string {
 	status := "-"
 	if p.Status != 0 {
@@ -79,6 +80,8 @@ func (c *problemsShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return showProblem(s, &p)
 }
 
+// showProblem prints a problem with the sentence about its meaning. The optional facts are the last
+// answer of the endpoint, the note, and the principal of the last change.
 func showProblem(s *terminal.Session, p *sluice.Problem) error {
 	return s.Show(p, func() error {
 		row := problemRow(p)
@@ -101,6 +104,8 @@ type problemsChange struct {
 	Note *string  `help:"Note for others; an empty one removes it." placeholder:"TEXT"`
 }
 
+// to changes the problems one after another until one fails, and prints each. Without --note, the
+// note is unchanged.
 func (c *problemsChange) to(ctx context.Context, s *terminal.Session, state sluice.ProblemState) error {
 	api, err := s.Client()
 	if err != nil {

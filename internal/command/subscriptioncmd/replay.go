@@ -20,7 +20,8 @@ type subSeekCmd struct {
 	To string `arg:"" help:"Position: a sequence, an event ID, an RFC 3339 time, an age such as 10m or 7d, all or new."`
 }
 
-// Run moves the subscription.
+// Run moves the subscription. Lanes that wait for a retry are abandoned without dead letters. The
+// event at the new position is delivered next, also if it was delivered before. It always asks.
 func (c *subSeekCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -36,6 +37,7 @@ func (c *subSeekCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(sub, func() error { return s.Say("Subscription %s continues from %s.", c.ID, c.To) })
 }
 
+// question names the current position and the backlog, if the caller may see them.
 func (c *subSeekCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	st, err := api.Status(ctx, c.ID)
 	now, err := terminal.Counted(err, " It is at %d, with %d events waiting.", st.AckFloor, st.Backlog)
@@ -60,7 +62,8 @@ func (*subReplayCmd) Help() string {
 	return "Deliveries cannot be undone: without --from and --event, the command asks before it replays all stored events."
 }
 
-// Run starts the replay, or counts its events.
+// Run starts the replay, or counts its events. It returns as soon as the server has stored the
+// replay; with --wait, when it has ended. A cancelled replay is an error then.
 func (c *subReplayCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Rate < 0 {
 		return terminal.Usagef("--rate %v: write the requests per second, such as 50", c.Rate)
@@ -101,6 +104,8 @@ func (c *subReplayCmd) question(ctx context.Context, api *client.Client, req cli
 	return fmt.Sprintf("Replay all stored events to %s%s?", c.ID, many), err
 }
 
+// count prints the number of events that the caller may see. It is an estimate beyond 10,000 events
+// or five seconds of counting.
 func (c *subReplayCmd) count(ctx context.Context, s *terminal.Session, api *client.Client, req client.ReplayRequest) error {
 	n, err := api.CountReplay(ctx, c.ID, req)
 	if err != nil {
@@ -117,7 +122,9 @@ func (c *subReplayCmd) count(ctx context.Context, s *terminal.Session, api *clie
 	})
 }
 
-// waitForReplay waits until a replay has ended, and returns it.
+// waitForReplay waits until a replay has ended, and returns it. It asks every cmdkit.PollInterval.
+// If ctx ends, the replay continues on the server, and the error names the command that shows it.
+// Any other failure of a request ends the waiting.
 func waitForReplay(ctx context.Context, s *terminal.Session, api *client.Client, rep sluice.Replay) (sluice.Replay, error) {
 	bar := terminal.NewProgress(s, int64(min(rep.Total, 1<<62)))
 	bar.What = "replaying"
@@ -148,7 +155,8 @@ type subReplaysCmd struct {
 	Cancel bool   `help:"Cancel the replay."`
 }
 
-// Run shows replays, or cancels one.
+// Run shows replays, or cancels one. The list is newest first, and has ended replays, of which the
+// server keeps the last 100. Cancelling stops further deliveries; those in flight are completed.
 func (c *subReplaysCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Cancel && c.Replay == "" {
 		return terminal.Usagef("--cancel: name the replay")
@@ -175,6 +183,7 @@ func (c *subReplaysCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(rep, func() error { return replayTable(s, []sluice.Replay{rep}) })
 }
 
+// replayTable prints replays, and on stderr a warning for each that met damaged files of the log.
 func replayTable(s *terminal.Session, all []sluice.Replay) error {
 	rows := make([][]string, len(all))
 	for i, rep := range all {

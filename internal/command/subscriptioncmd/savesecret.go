@@ -18,7 +18,8 @@ type secretFile struct {
 }
 
 // newSecretFile creates the file. It returns an error if the file exists, because it may have a
-// secret that is in use.
+// secret that is in use. Without a name nothing is created, and save and close do nothing. The
+// caller must close it.
 func newSecretFile(name string) (*secretFile, error) {
 	if name == "" {
 		return &secretFile{}, nil
@@ -33,7 +34,8 @@ func newSecretFile(name string) (*secretFile, error) {
 	return &secretFile{file: file}, nil
 }
 
-// save writes the secret, and reports whether the file has it.
+// save writes the secret, and reports whether the file has it. The secret is on the disk when save
+// returns true. For the empty secret of a subscription that already exists, it returns false.
 func (f *secretFile) save(secret string) (bool, error) {
 	if f.file == nil || secret == "" {
 		return false, nil

@@ -48,10 +48,13 @@ type specFlags struct {
 	endpointFlags
 }
 
-// spec is the JSON of a subscription, with the fields that the user gave.
+// spec is the JSON of a subscription, with the fields that the user gave. Fields are absent rather
+// than empty, so that the server's defaults apply, and a change leaves the others alone (RFC 7396).
+// A null removes a field.
 type spec map[string]any
 
-// set sets a value, and creates the objects above it as needed.
+// set sets a value, and creates the objects above it as needed. A value above it that is no object
+// is replaced.
 func (m spec) set(value any, names ...string) {
 	at := m
 	for _, name := range names[:len(names)-1] {
@@ -65,7 +68,8 @@ func (m spec) set(value any, names ...string) {
 	at[names[len(names)-1]] = value
 }
 
-// take removes a value, and the objects above it that become empty, and returns the value.
+// take removes a value, and the objects above it that become empty, and returns the value. It
+// returns false if there is none.
 func (m spec) take(names ...string) (any, bool) {
 	value, ok := m[names[0]]
 	if !ok || len(names) == 1 {
@@ -110,6 +114,8 @@ func (f *specFlags) spec(s *terminal.Session) (spec, error) {
 	return m, f.setPolicy(m)
 }
 
+// setPolicy adds the flags of the policy. Durations are in the form of the API, such as "15s". The
+// server checks the bounds.
 func (f *specFlags) setPolicy(m spec) error {
 	if f.Window != nil {
 		m.set(*f.Window, "policy", "window")
@@ -150,7 +156,8 @@ func (f *specFlags) setPolicy(m spec) error {
 }
 
 // parseRetry parses the name of a preset, or a list of waits. The last attempt follows the last
-// wait.
+// wait. "1s,5s,1m" is a custom timetable of four attempts. Text without a digit is a name, which
+// the server checks.
 func parseRetry(text string) (sluice.Retry, error) {
 	if !strings.ContainsAny(text, "0123456789") {
 		return sluice.Retry{Preset: sluice.Preset(text)}, nil
@@ -167,6 +174,7 @@ func parseRetry(text string) (sluice.Retry, error) {
 	return r, nil
 }
 
+// readSpec reads JSON or YAML; an empty spec for "". The fields are not checked here.
 func readSpec(file string, stdin io.Reader) (spec, error) {
 	m := spec{}
 	var data []byte
@@ -229,7 +237,10 @@ func (c *subCreateCmd) s0(m spec) (spec, error) {
 	return m, nil
 }
 
-// Run creates the subscription.
+// Run creates the subscription. The order matters: the definition is checked and the file for the
+// secret is created before the request, because the secret is in its response only. Creating the
+// same subscription again prints the existing one, without its secret, and succeeds (S0-28). A lost
+// response leaves a subscription whose secret must be rotated.
 func (c *subCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := c.definition(s)
 	if err != nil {
@@ -267,7 +278,8 @@ func (c *subCreateCmd) create(ctx context.Context, s *terminal.Session, api *cli
 	}))
 }
 
-// definition returns the subscription that the flags define.
+// definition returns the subscription that the flags define. The namespace of the environment or
+// the context applies only if neither --ns nor the file names one.
 func (c *subCreateCmd) definition(s *terminal.Session) (spec, error) {
 	m, err := c.spec(s)
 	if err != nil {
@@ -295,6 +307,7 @@ func (c *subCreateCmd) definition(s *terminal.Session) (spec, error) {
 	return m, nil
 }
 
+// sayCreated prints the secret, or the file that has it.
 func (c *subCreateCmd) sayCreated(s *terminal.Session, sub sluice.Subscription) error {
 	if sub.Endpoint.Secret == "" {
 		return s.Say("Created subscription %s: %s in %s to %s\n\nThe secret with which the receiver verifies requests is in %s, and is not shown again.",
@@ -318,7 +331,10 @@ type subEditCmd struct {
 	Handshake *bool `negatable:"" help:"Change only after the endpoint has agreed (OPTIONS with WebHook-Request-Origin), now and whenever its URL changes; --no-handshake: do not ask any more."`
 }
 
-// Run changes the settings that the flags name. It removes a header whose flag has no value.
+// Run changes the settings that the flags name. It removes a header whose flag has no value. The
+// change needs the verb admin (S4-69). With --revision, it is refused with RevisionMismatch if the
+// subscription has changed meanwhile; without, the last change wins. Identity and, in mode wake,
+// everything except enabled and the metadata cannot change (C08, S1-04).
 func (c *subEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := c.spec(s)
 	if err != nil {

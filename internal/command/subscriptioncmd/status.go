@@ -38,7 +38,9 @@ func (c *StatusCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return c.Repeat(ctx, s, func() error { return c.show(ctx, s, api) })
 }
 
-// show requests the health and shows it.
+// show requests the health and shows it. The counts are of all subscriptions that the caller
+// manages, also of those that the filter leaves out. The last page's are printed. JSON has the list
+// without the counts.
 func (c *StatusCmd) show(ctx context.Context, s *terminal.Session, api *client.Client) error {
 	counts := map[sluice.Health]int{}
 	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.SubscriptionHealth], error) {
@@ -61,7 +63,7 @@ func (c *StatusCmd) show(ctx context.Context, s *terminal.Session, api *client.C
 	})
 }
 
-// wanted returns the conditions to show.
+// wanted returns the conditions to show. Nil means all.
 func (c *StatusCmd) wanted() (all []sluice.Health) {
 	for _, h := range c.Health {
 		all = append(all, sluice.Health(h))
@@ -86,6 +88,7 @@ func healthSummary(counts map[sluice.Health]int) string {
 	return "Subscriptions: " + strings.Join(parts, ", ")
 }
 
+// healthRow returns the columns; "-" stands for a figure without attempts in the last hour.
 func healthRow(h *sluice.SubscriptionHealth, now time.Time) []string {
 	success, p95, oldest, last := "-", "-", "-", "-"
 	if percent := h.LastHour.SuccessPercent; percent != nil {

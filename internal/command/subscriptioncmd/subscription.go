@@ -58,6 +58,8 @@ func (c *subLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return c.Repeat(ctx, s, func() error { return c.show(ctx, s) })
 }
 
+// show reads up to --limit subscriptions, newest first, and their health with one more request. An
+// unknown health does not fail the command.
 func (c *subLsCmd) show(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -84,7 +86,8 @@ type subShowCmd struct {
 	ID string `arg:"" help:"Subscription."`
 }
 
-// Run shows the subscription.
+// Run shows the subscription. SubscriptionMissing also means that the caller may not see it
+// (S0-86). The secret is never shown, only its last characters.
 func (c *subShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -103,7 +106,8 @@ type subRmCmd struct {
 	IDs []string `arg:"" name:"id" help:"Subscriptions."`
 }
 
-// Run deletes the subscriptions.
+// Run deletes the subscriptions. Run asks one question for all IDs, and then deletes them in the
+// order of the arguments until one deletion fails. Those before it stay deleted.
 func (c *subRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -123,7 +127,8 @@ func (c *subRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// question returns a question that says what is lost with each subscription.
+// question returns a question that says what is lost with each subscription. It makes one request
+// for each ID, and fails if one is missing, before anything is deleted.
 func (c *subRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	all := make([]string, len(c.IDs))
 	for i, id := range c.IDs {
@@ -141,7 +146,8 @@ type subPauseCmd struct {
 	IDs []string `arg:"" name:"id" help:"Subscriptions."`
 }
 
-// Run pauses the subscriptions.
+// Run pauses the subscriptions. A paused subscription keeps its position, and its events wait in
+// the log. Pausing a paused one succeeds.
 func (c *subPauseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -154,7 +160,7 @@ type subResumeCmd struct {
 	IDs []string `arg:"" name:"id" help:"Subscriptions."`
 }
 
-// Run resumes the subscriptions.
+// Run resumes the subscriptions. A cancelled subscription cannot be resumed (code Conflict).
 func (c *subResumeCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -164,7 +170,8 @@ func (c *subResumeCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 // changeEach changes the subscriptions one after another, until a change fails, and prints each. In
-// JSON, several subscriptions are a list.
+// JSON, several subscriptions are a list. The error of the failed change is returned after the
+// changed ones are printed; if none was changed, nothing is printed.
 func changeEach(ctx context.Context, s *terminal.Session, ids []string, verb string, change func(context.Context, string) (sluice.Subscription, error)) error {
 	var changed []sluice.Subscription
 	var failed error
@@ -201,7 +208,8 @@ type subRotateCmd struct {
 	Overlap time.Duration `help:"Time during which the old secret also signs (scheme standard); 0s: it is removed immediately." default:"24h"`
 }
 
-// Run creates the new secret.
+// Run creates the new secret. A retry of a rotation rotates again, so a lost response means a lost
+// secret. --yes is required for an overlap of 0s only.
 func (c *subRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Overlap < 0 {
 		return terminal.Usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
@@ -251,6 +259,8 @@ func (c *subStatusCmd) show(ctx context.Context, s *terminal.Session) error {
 	return s.Show(st, func() error { return statusTable(s, st) })
 }
 
+// statusTable prints a wake subscription as the numbers of its consumers, and a push subscription
+// with a second table of its parked lanes: the 100 that are due first, held ones last.
 func statusTable(s *terminal.Session, st sluice.Status) error {
 	if st.Consumers != nil {
 		return wakeTable(s, st)
@@ -288,6 +298,8 @@ func wakeTable(s *terminal.Session, st sluice.Status) error {
 		"idle", count(sluice.WakeIdle), "waking", count(sluice.WakeWaking), "live", count(sluice.WakeLive))
 }
 
+// showSubscription prints the settings as the server applies them, with all defaults filled in. The
+// table omits settings that are empty.
 func showSubscription(s *terminal.Session, sub sluice.Subscription) error {
 	return s.Show(sub, func() error {
 		p := sub.Policy
@@ -304,6 +316,7 @@ func showSubscription(s *terminal.Session, sub sluice.Subscription) error {
 	})
 }
 
+// oauth describes the client credentials of an endpoint, without the client's secret; "" for nil.
 func oauth(a *sluice.EndpointAuth) string {
 	if a == nil {
 		return ""
@@ -311,6 +324,8 @@ func oauth(a *sluice.EndpointAuth) string {
 	return a.ClientID + " at " + a.TokenURL
 }
 
+// clientCertificate returns the end of the certificate's validity. It returns "" if there is none,
+// or if the server did not report it.
 func clientCertificate(t *sluice.EndpointTLS) string {
 	if t == nil || t.NotAfter == nil {
 		return ""
@@ -340,6 +355,7 @@ func batch(b sluice.Batch) string {
 	return fmt.Sprintf("up to %d events, waiting %s for more", b.Max, terminal.FormatDuration(b.Wait))
 }
 
+// hint returns the end of the secret, which the server sends in place of the secret (C36).
 func hint(sub sluice.Subscription) string {
 	if sub.SecretHint == "" {
 		return ""
@@ -347,6 +363,8 @@ func hint(sub sluice.Subscription) string {
 	return "…" + sub.SecretHint
 }
 
+// retry returns the name of a preset; or the waits of a custom timetable, followed by its number of
+// attempts, the first included.
 func retry(r sluice.Retry) string {
 	if r.Preset != sluice.PresetCustom {
 		return string(r.Preset)
@@ -358,6 +376,7 @@ func retry(r sluice.Retry) string {
 	return fmt.Sprintf("%s, %d attempts", strings.Join(steps, " "), r.MaxAttempts)
 }
 
+// rate returns the bounds that are set; 0 is no bound.
 func rate(r sluice.Rate) string {
 	var bounds []string
 	if r.PerSecond > 0 {
@@ -372,6 +391,7 @@ func rate(r sluice.Rate) string {
 	return cmp.Or(strings.Join(bounds, ", "), "unlimited")
 }
 
+// seconds formats a number of seconds, to the millisecond.
 func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }

@@ -34,7 +34,8 @@ With a template of the body (policy.body), the body is printed, too. Without --e
 }
 
 // Run sends a sample, or tests the filter. It returns an error unless the endpoint accepts the
-// sample, or the event matches.
+// sample, or the event matches. A sample is one attempt without retries, which is not recorded as a
+// delivery. --event and --path send nothing and change nothing.
 func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	switch {
 	case c.Event != "" && (c.Path != "" || c.Type != "" || c.Body != ""):
@@ -69,7 +70,9 @@ func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return c.match(ctx, s, api, client.MatchRequest{Event: event})
 }
 
-// send makes the server send a sample event to the endpoint.
+// send makes the server send a sample event to the endpoint. The exit status is 1 for any outcome
+// except delivered; the attempt is printed first. Code Unprocessable for a type without an example
+// in the catalogue.
 func (c *subTestCmd) send(ctx context.Context, s *terminal.Session, api *client.Client) error {
 	send := api.TestSubscription
 	if c.Type != "" {
@@ -91,7 +94,8 @@ func (c *subTestCmd) send(ctx context.Context, s *terminal.Session, api *client.
 	return err
 }
 
-// match prints whether an event matches, and any warnings.
+// match prints whether an event matches, and any warnings. Matches is nil if the server was given
+// no event. The body is that of the template, if there is one.
 func (c *subTestCmd) match(ctx context.Context, s *terminal.Session, api *client.Client, req client.MatchRequest) error {
 	is, err := api.MatchSubscription(ctx, c.ID, req)
 	if err != nil {
