@@ -33,7 +33,7 @@ const rollRoom = 1 << 20
 // change a log that is full by its own limit, because it does not grow. All bound streams together
 // get at most share bytes. JetStream counts a limit as reserved space, so Bind changes the streams
 // first that will reserve less. The error names the streams that could not be changed; the others
-// are changed.
+// are changed. It lists all streams of the account, and changes only those whose limits differ.
 func (s *Store) Bind(ctx context.Context, level sluice.StorageLevel, share uint64) error {
 	s.level.Store(int32(level)) //nolint:gosec // one of four
 	infos, err := s.allStreams(ctx)
@@ -109,6 +109,7 @@ func (s *Store) partOf(infos []*jetstream.StreamInfo, level sluice.StorageLevel,
 func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.StreamConfig {
 	have := info.Config
 	before, isBound := have.Metadata[boundKey]
+	// A second binding would take the bound limit for the stream's own, and lose that for good.
 	if isBound == (b != free) {
 		return have // keep the first limit, even if the stream has shrunk since
 	}
@@ -177,7 +178,7 @@ func (s *Store) crowded(err error) error {
 }
 
 // MayAdd returns an error (Unavailable) if the store has no room for another record of deliveries
-// or wakes.
+// or wakes. It reads the level of the last call of Bind, and makes no request.
 func (s *Store) MayAdd() error {
 	if level := sluice.StorageLevel(s.level.Load()); level >= sluice.StorageScarce {
 		return level.Problem()
@@ -185,7 +186,8 @@ func (s *Store) MayAdd() error {
 	return nil
 }
 
-// Writable returns an error (Unavailable) if the server in this process cannot write any more.
+// Writable returns an error (Unavailable) if the server in this process cannot write any more. It
+// makes no request. Nil for an external NATS, which refuses writes itself.
 func (s *Store) Writable() error {
 	if s.opts.Intact == nil {
 		return nil

@@ -14,7 +14,8 @@ import (
 // caller knows whether it may be repeated.
 type bounded struct{ jetstream.JetStream }
 
-// Once executes act, a request that changes something, once, with a timeout of RequestTimeout.
+// Once executes act, a request that changes something, once, with a timeout of RequestTimeout. The
+// result after a timeout is unknown: the change may have been made.
 func Once[T any](ctx context.Context, act func(context.Context) (T, error)) (T, error) {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= RequestTimeout {
 		return act(ctx) // a second timer would change nothing

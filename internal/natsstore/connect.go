@@ -118,7 +118,8 @@ func redacted(urls string) string {
 
 // Connect tries to reach the server until ctx ends, and returns a store when it has. Later the
 // store reconnects by itself, however long that takes. Connect returns an error at once if the
-// server refuses the credentials, has no JetStream for them, or is older than NATS 2.12.
+// server refuses the credentials, has no JetStream for them, or is older than NATS 2.12. The caller
+// must close the store. Connect creates nothing at the server: call Provision.
 func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.Name = cmp.Or(opts.Name, "sluice")
@@ -238,7 +239,8 @@ func (s *Store) Ready(ctx context.Context) error {
 }
 
 // Storage returns how much disk space the account's streams take, and the account's limit. The
-// limit of a server itself is not visible to clients. Code Unavailable.
+// limit of a server itself is not visible to clients. Code Unavailable. LimitBytes 0 means that the
+// account has no limit.
 func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
 	info, err := s.js.AccountInfo(ctx)
 	if err != nil {
@@ -248,20 +250,24 @@ func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
 }
 
 // OnProvision registers a function for the end of every Provision, which returns its error.
+// Register before Provision; the functions run in the order of their registration, and the first
+// error ends Provision.
 func (s *Store) OnProvision(f func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.provisioned = append(s.provisioned, f)
 }
 
-// OnClose registers a function that Close calls before the connection ends.
+// OnClose registers a function that Close calls before the connection ends. The functions run in
+// the order of their registration, and must return: Close waits for them.
 func (s *Store) OnClose(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = append(s.closing, f)
 }
 
-// Close ends the connection and waits until it has ended. Operations in progress fail.
+// Close ends the connection and waits until it has ended. Operations in progress fail. Call it
+// once. It closes subscriptions and drains nothing, so end the readers before.
 func (s *Store) Close() {
 	s.mu.Lock()
 	closing := slices.Clone(s.closing)

@@ -46,7 +46,8 @@ type DirectRequest struct {
 
 // Direct returns the stored messages in ascending order, at most req.Batch of them, and whether
 // there are more. Any replica may answer. Therefore a message that was stored a moment ago may be
-// missing on a cluster. Code NotFound if there is no such namespace.
+// missing on a cluster. Code NotFound if there is no such namespace. The same request on another
+// replica may find more. To continue, set Seq to the last sequence plus 1.
 func (s *Store) Direct(ctx context.Context, ns string, req DirectRequest) (msgs []*nats.Msg, more bool, err error) {
 	if req.StartTime == nil {
 		req.Seq = max(req.Seq, 1)
@@ -63,7 +64,8 @@ func (s *Store) Direct(ctx context.Context, ns string, req DirectRequest) (msgs 
 }
 
 // Lasts returns the last message of each of the subjects, as one replica of the stream has them, in
-// the order of the stream. A subject without a message is left out.
+// the order of the stream. A subject without a message is left out. It needs AllowDirect on the
+// stream. An answer that is not whole is an error, never a shorter result.
 func (s *Store) Lasts(ctx context.Context, stream string, subjects []string) ([]*nats.Msg, error) {
 	body, err := json.Marshal(DirectRequest{Batch: len(subjects), Lasts: subjects, MaxBytes: maxLasts})
 	if err != nil {
@@ -82,7 +84,7 @@ func (s *Store) Lasts(ctx context.Context, stream string, subjects []string) ([]
 // maxLasts limits the bytes of the answer to Lasts, which must be complete.
 const maxLasts = 256 << 20
 
-// DirectAnswer is the answer to a direct read.
+// DirectAnswer is the answer to a direct read. If Lost is set, so is None.
 type DirectAnswer struct {
 	Msgs []*nats.Msg
 	More bool
@@ -168,7 +170,8 @@ func (s *Store) directTry(ctx context.Context, stream string, body []byte, most 
 }
 
 // LastHeader returns a header that the server added: the last one with the name, since a publisher
-// may have set the same name.
+// may have set the same name. "" if there is none. Never read such a header with Header.Get: a
+// publisher chooses its own.
 func LastHeader(msg *nats.Msg, name string) string {
 	values := msg.Header.Values(name)
 	if len(values) == 0 {

@@ -6,4 +6,37 @@
 // Every operation is idempotent. Therefore a caller without a response may retry: an event is
 // published with its ID as Nats-Msg-Id, a record is written with the revision that was read, and
 // Provision changes only the settings that differ from the layout in package streams.
+//
+// The kinds of requests, by the number of times that they are sent:
+//
+//	Asked, AskedFor   reads: again for askPatience while there is no answer, each try longer
+//	told              compare-and-set writes: again while no server received them
+//	Once, bounded     changes of streams and consumers: once; the caller knows if it may repeat
+//	Retryable         a caller's own loop: transient errors are repeated, others are permanent
+//
+// The times of a lease with the default of 15 s (Options.LeaseTTL); a round begins every third of
+// it:
+//
+//	0 s           5 s           10 s          13 s      15 s
+//	├─ renewed ───┼─ round ─────┼─ round ─────┤         │
+//	│             │             │             │         └ NATS deletes the key: free for others
+//	│             │             │             └ Owns is false here: 13/15, from before the request
+//	│             └ fails: again after 1 s; a round ends after 4 s at the latest
+//	└ the request was sent
+//
+// So two rounds may fail, and between the end of the old holder's use and the begin of the next
+// one's there are two seconds for a request in flight and for clocks of different speed.
+//
+// The states of a unit (a shard of subscriptions, or a module) at one replica:
+//
+//	               take: free, or held before a restart
+//	(not held) ──────────────────────────────────────────► held
+//	    ▲  ▲                                              │    ▲
+//	    │  └──── expired, or a conflict ──────────────────┤    │
+//	    │                        another is preferred     │    │ preferred again
+//	    │                                                 ▼    │
+//	    └──── settled: release ───────────────────────── leaving
+//
+// A leaving unit is still renewed, but Owns is false for it: this replica sends nothing new, and no
+// other replica may begin before the deliveries in flight have ended.
 package natsstore

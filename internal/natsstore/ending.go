@@ -13,7 +13,12 @@ import (
 )
 
 // ending checks, on a cluster, whether the end of a replica is the end of the stream, which only
-// the leader knows.
+// the leader knows. The decision for each message at which the replica says that none is pending:
+//
+//	leader has no more up to upTo   certain: pass it on as the last one
+//	leader has more                 pass it on with NumPending 1, then end with ErrBehind
+//
+// upTo is sampled once, so that a stream that grows faster than it is read has an end, too.
 type ending struct {
 	store  *Store
 	stream string
@@ -123,7 +128,8 @@ func (m *StoredMessage) Header() (nats.Header, error) {
 	return nil, fmt.Errorf("header of message %d: %w", m.Seq, err)
 }
 
-// LeadersMessage returns a message as the leader of the stream has it; the zero value if there is none.
+// LeadersMessage returns a message as the leader of the stream has it; the zero value if there is
+// none. It is repeated for askPatience.
 func (s *Store) LeadersMessage(ctx context.Context, stream string, request MessageRequest) (StoredMessage, error) {
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`

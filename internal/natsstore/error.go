@@ -46,6 +46,7 @@ func APICode(err error) int {
 }
 
 // IsConflict reports whether a compare-and-set failed: the stored revision is not the expected one.
+// It is also true if a previous write of the same caller is still being applied.
 func IsConflict(err error) bool {
 	code := APICode(err)
 	return code == codeWrongLastSeq || code == codeWrongLastSeqConstant ||
@@ -88,7 +89,9 @@ const (
 
 // Asked sends a small request that changes nothing, and retries it while there is no answer. A
 // request is lost if its connection breaks, or if the server that it reaches is paused or is no
-// longer the leader: the next try may reach another server.
+// longer the leader: the next try may reach another server. ask may be called several times, never
+// at the same time, and must not change anything. The error of the last try is returned when
+// askPatience is over or ctx ends.
 func Asked[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	wait := askFirst
 	return retried(ctx, isTransient, func() (T, error) {

@@ -86,7 +86,9 @@ type Taker func(*nats.Msg, *nats.MsgMetadata) (more bool, err error)
 //
 // On a cluster JetStream creates such a consumer on any server that has the stream. A replica that
 // is behind does not know of its missing messages: only FollowToEnd guarantees that there are no
-// messages, or no further ones.
+// messages, or no further ones. each is called by the goroutine of the caller. The error is that of
+// each unchanged, or has no code: callers wrap it with StoreError. If each returns false, Follow
+// returns nil.
 func (s *Store) Follow(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
 	return s.followAs(ctx, stream, config, ahead, func(*jetstream.ConsumerInfo) Taker { return each })
 }
@@ -107,7 +109,8 @@ func (s *Store) FollowToEnd(ctx context.Context, stream string, config jetstream
 
 // Scan calls each for the messages of a stream that are stored now and that config selects, in
 // order, until each returns false or an error. It retries for about two seconds if the replica is
-// behind.
+// behind. Messages that are stored during the call may or may not be among them. Each message is
+// passed on once: a retry continues after the last one.
 func (s *Store) Scan(ctx context.Context, stream string, config jetstream.ConsumerConfig, each Taker) error {
 	return s.ScanAhead(ctx, stream, config, FollowAhead, each)
 }
@@ -183,7 +186,8 @@ func (s *Store) followAs(ctx context.Context, stream string, config jetstream.Co
 	return err
 }
 
-// inflow receives the messages of a consumer one at a time.
+// inflow receives the messages of a consumer one at a time. The caller of Follow reads last, left
+// and unreadable; only take runs elsewhere.
 type inflow struct {
 	ctx  context.Context //nolint:containedctx // of the call of Follow that it belongs to
 	msgs chan *nats.Msg

@@ -69,7 +69,7 @@ func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
 // keyRecord is a stored key. The keys of a use are numbered consecutively. A record for a number
 // can be created only once. Therefore exactly one process succeeds if several create a key
-// concurrently.
+// concurrently. The bucket's key is "1" for webhooks, and "<use>.1" for other uses.
 type keyRecord struct {
 	ID        string          `json:"kid"`
 	Use       sluice.KeyUse   `json:"use"`
@@ -113,14 +113,23 @@ func keyNumber(name string) int {
 	return number
 }
 
-// Keys stores the keys of the server. The keys of a use are numbered; the newest one signs.
+// Keys stores the keys of the server. The keys of a use are numbered; the newest one signs. The
+// times of three keys, of which 2 was made with an overlap of a day, and 3 with none:
+//
+//	key 1  ├── signs ──┤─ verifies, a day at most ─┐ retires when key 3 is made
+//	key 2              ├── signs ──────────────────┤ retires at once
+//	key 3                                          ├── signs ──
+//
+// A leaked key is therefore ended by one rotation without overlap, also within an earlier overlap.
 type Keys struct{ store *Store }
 
 // Keys returns the server's keys.
 func (s *Store) Keys() Keys { return Keys{s} }
 
 // For returns the keys of the server for a use, without retired keys. The first is the newest,
-// which signs. All of them verify. There is at least one: if none is stored, For creates it.
+// which signs. All of them verify. There is at least one: if none is stored, For creates it. Two
+// replicas at their first start get the same key. Code Unavailable if a key cannot be unsealed;
+// then none is created, because receivers would be sent signatures that they cannot know.
 func (k Keys) For(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
 	for {
 		entries, err := k.entries(ctx)
@@ -171,7 +180,8 @@ func (k Keys) All(ctx context.Context) ([]Key, error) {
 // the overlap, unless they retire earlier. Before it stores the key, Rotate calls intend with the
 // current signing key, the same key with its new RetiresAt, and the new key; if intend fails, the
 // key is not created. Code Conflict if another process created a key concurrently, or if there are
-// too many.
+// too many. Replicas learn of the key by Watch, and may sign with the previous one until then, so
+// an overlap of some seconds avoids refused requests.
 func (k Keys) Rotate(ctx context.Context, use sluice.KeyUse, overlap time.Duration, intend func(was, will, is Key) error) (Key, error) {
 	keys, err := k.For(ctx, use) // one at least
 	if err != nil {
@@ -199,7 +209,8 @@ func (k Keys) Rotate(ctx context.Context, use sluice.KeyUse, overlap time.Durati
 	return key, nil
 }
 
-// RemoveRetired deletes the keys that have retired, with their seeds.
+// RemoveRetired deletes the keys that have retired, with their seeds. Any replica may call it at
+// any time.
 func (k Keys) RemoveRetired(ctx context.Context) error {
 	entries, err := k.entries(ctx)
 	if err != nil {

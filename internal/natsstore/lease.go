@@ -27,7 +27,14 @@ const (
 // running replicas distribute the shards by rendezvous hashing, and each holds a lease, a key with
 // a time to live, on each of its shards. A replica that restarts with the same ID gets its leases
 // back immediately. Each module is a unit of its own beside the shards, which one of the replicas
-// holds that can run the module.
+// holds that can run the module. mu guards held; tries and the fields above are only used by Run.
+// The keys in the bucket leases:
+//
+//	push.7             the id of the replica that holds shard 7
+//	push.module-mail   the id of the replica that runs the module mail
+//	replica.<id>       {"modules":["mail"]}: the replica is running
+//
+// All expire after the ttl.
 type Leases struct {
 	store   *Store
 	kv      jetstream.KeyValue
@@ -56,7 +63,9 @@ type lease struct {
 }
 
 // Leases returns the leases of a replica. Two replicas must not have the same ID. runs returns the
-// names of the modules that the replica can run; nil: none.
+// names of the modules that the replica can run; nil: none. It acquires nothing before Run. An id
+// that is used again, after a restart, has its leases at once: that is why two running replicas
+// with one id would both deliver.
 func (s *Store) Leases(ctx context.Context, replica string, runs func() []string) (*Leases, error) {
 	kv, err := s.js.KeyValue(ctx, s.names.Bucket(streams.Leases))
 	if err != nil {
@@ -78,7 +87,8 @@ func (l *Leases) Poke() {
 }
 
 // Owns reports whether this replica serves a subscription now. The key is its lease key
-// (model.LeaseKey).
+// (model.LeaseKey). It makes no request. True is a statement about now: work that takes longer than
+// ttl − ours must ask again before each effect.
 func (l *Leases) Owns(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +97,8 @@ func (l *Leases) Owns(key string) bool {
 }
 
 // Holder returns the ID of the replica that holds the lease of a subscription; "" if none does. The
-// key is its lease key.
+// key is its lease key. It asks NATS, and says nothing about whether that replica is still running:
+// a lease outlives a killed holder by up to its ttl.
 func (l *Leases) Holder(ctx context.Context, key string) (string, error) {
 	entry, err := l.kv.Get(ctx, unitKey(unitOf(key)))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -103,6 +114,9 @@ func (l *Leases) Holder(ctx context.Context, key string) (string, error) {
 // changed whenever the result of Owns may have changed for a subscription. The channel that changed
 // returns must be closed when no delivery of the lost subscriptions is in flight any more. Until
 // then this replica keeps the leases: otherwise another replica would send these deliveries again.
+// Call it once. changed is called by Run's goroutine and must not block. Its channel must not be
+// nil: the leases would never be released. The result is always nil. Leases that Run cannot release
+// within leaseGrace expire.
 func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	tick := time.NewTicker(l.renew)
 	defer tick.Stop()
@@ -264,7 +278,9 @@ func (l *Leases) announce(ctx context.Context) error {
 	return err
 }
 
-// take renews a lease, or acquires one that is free or that this replica held before a restart.
+// take renews a lease, or acquires one that is free or that this replica held before a restart. The
+// time of validity starts before the request, because NATS counts from when it stores the lease,
+// which is later.
 func (l *Leases) take(ctx context.Context, unit string) {
 	began := time.Now()
 	l.mu.Lock()
@@ -297,6 +313,7 @@ func (l *Leases) take(ctx context.Context, unit string) {
 	l.mu.Unlock()
 }
 
+// The revision keeps a lease that another replica has acquired meanwhile.
 func (l *Leases) release(ctx context.Context, unit string) {
 	l.mu.Lock()
 	held, ok := l.held[unit]

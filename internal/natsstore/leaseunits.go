@@ -46,7 +46,8 @@ func (l *Leases) Replicas(ctx context.Context) ([]string, error) {
 	return slices.Collect(maps.Keys(all)), err
 }
 
-// announcements returns the announcements of the last time to live of a lease, by replica.
+// announcements returns the announcements of the last time to live of a lease, by replica. An
+// incomplete list would move units to this replica that others hold, so an error is better.
 func (l *Leases) announcements(ctx context.Context) (map[string]announced, error) {
 	watch, err := l.kv.Watch(ctx, replicaPrefix+"*", jetstream.IgnoreDeletes())
 	if err != nil {
@@ -109,11 +110,14 @@ func unitOf(key string) string {
 }
 
 // ShardOf returns the shard of a lease key, counted from 0. One replica at a time serves a shard.
+// The number of shards is part of the stored layout: replicas with different numbers would both
+// serve a subscription.
 func ShardOf(subscription string) int { return int(sum(subscription) % shards) }
 
 // preferred returns the replica that should hold the unit: the one with the highest hash; "" if
 // there is none. The unit is hashed first, because the last few bytes affect the high bits of this
-// hash too little.
+// hash too little. Every replica with the same list computes the same result. If one leaves, only
+// its units move.
 func preferred(unit string, replicas []string) (best string) {
 	var highest uint64
 	for _, r := range replicas {

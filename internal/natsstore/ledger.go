@@ -23,7 +23,9 @@ const (
 	ledgerSkew     = time.Minute      // by which the clocks of two writers may differ
 )
 
-// Ledger is the stream of audit entries: the changes with their authors.
+// Ledger is the stream of audit entries: the changes with their authors. A message: subject
+// ledger.<namespace>.<action>, Nats-Msg-Id the entry's id, data the entry in JSON. It cannot be
+// changed or deleted (DenyDelete, DenyPurge).
 type Ledger struct{ store *Store }
 
 // Ledger returns the ledger.
@@ -31,7 +33,8 @@ func (s *Store) Ledger() Ledger { return Ledger{s} }
 
 // Append stores an entry, and retries that for ten seconds. The ID of the entry prevents that it is
 // stored twice. Code Unavailable if the ledger is full or missing; with the reason ReasonStorage
-// and advice if the whole store is full.
+// and advice if the whole store is full. The sequence is not set in e. The caller appends before it
+// acts, and does not act after an error.
 func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -58,7 +61,8 @@ func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
 
 // Entries returns entries, newest first, and the cursor of the next page, 0 at the end. There may
 // be a next page even if this one is not full. The ledger is read backwards in spans of increasing
-// width.
+// width. Pass the cursor as q.Before. One call reads at most ledgerScan sequences, so that a rare
+// filter costs bounded time, and the caller continues with the cursor.
 func (l Ledger) Entries(ctx context.Context, q model.LedgerQuery) ([]sluice.LedgerEntry, uint64, error) {
 	state, err := l.state(ctx)
 	if err != nil {

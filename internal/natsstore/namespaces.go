@@ -38,7 +38,8 @@ func (n Namespaces) Put(ctx context.Context, ns sluice.Namespace) (sluice.Namesp
 // PutAfter is Put. Before a change, it calls intend with the stored namespace, nil if there is
 // none, and with the new one. If intend fails, the namespace is not changed; otherwise its
 // announcement is stored until it is published. Code Unavailable if too many announcements wait
-// already.
+// already. Nothing is written, and intend is not called, if the settings are equal; the stream is
+// compared and repaired all the same.
 func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend func(was, is *sluice.Namespace) (sluice.Announcement, error)) (sluice.Namespace, bool, error) {
 	if err := n.check(&ns); err != nil {
 		return sluice.Namespace{}, false, err
@@ -58,6 +59,8 @@ func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend fu
 		was, ns.CreatedAt = nil, time.Now().UTC()
 	}
 	now := revision
+	// The record first, and then the stream: an interruption leaves a record, from which Provision
+	// makes the stream at the next start.
 	if ns != stored {
 		told, err := intend(was, &ns)
 		if err == nil {
@@ -101,7 +104,8 @@ func (n Namespaces) revert(ctx context.Context, before namespaceRecord, name str
 }
 
 // Get returns a namespace with its effective settings and its usage. Code NotFound if there is
-// none.
+// none. The log is asked for its usage: two requests. Usage may be nil in List, if a log is
+// missing.
 func (n Namespaces) Get(ctx context.Context, name string) (sluice.Namespace, error) {
 	ns, revision, err := n.store.namespaces().Get(ctx, name)
 	if err != nil {
@@ -160,7 +164,8 @@ func (n Namespaces) Watch(ctx context.Context, f func(Entry[sluice.Namespace])) 
 
 // Delete deletes a namespace with its events and their consumers. It deletes the events first: an
 // interrupted deletion leaves a namespace without a log, not a log without a namespace. Codes:
-// NotFound; Conflict for the default namespace.
+// NotFound; Conflict for the default namespace. Records of the namespace in other buckets stay: the
+// caller deletes them before.
 func (n Namespaces) Delete(ctx context.Context, name string) error {
 	if name == sluice.DefaultNamespace {
 		return sluice.Errorf(sluice.Conflict, "the default namespace cannot be deleted")
@@ -198,7 +203,8 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 }
 
 // EventsInfo returns the stream information of the log of a namespace. Code NotFound if there is
-// none.
+// none. An invalid name is NotFound. The information is that of the leader at this moment; do not
+// keep it.
 func (s *Store) EventsInfo(ctx context.Context, ns string) (*jetstream.StreamInfo, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
 		return nil, NamespaceMissing(ns)

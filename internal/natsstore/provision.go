@@ -25,7 +25,9 @@ const provisionPatience = time.Minute
 // setting is kept and logged if its change would delete data; only Namespaces.Put shortens the
 // retention of a namespace. Secrets that are not sealed with the newest key are sealed with it.
 // Provision can be called repeatedly, and by several processes concurrently. It returns a
-// seal.LockedError if secrets are sealed with a key that is not available.
+// seal.LockedError if secrets are sealed with a key that is not available. The order matters:
+// buckets before the sealing of their records, and these before the logs, so that a server with the
+// wrong key writes nothing but empty streams. It waits for NATS until ctx ends.
 func (s *Store) Provision(ctx context.Context) error {
 	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // a killed server may have set them; the watch of the disk space sets them again if necessary
 		s.opts.Log.WarnContext(ctx, "limits of a full store not lifted on some streams", slog.Any("error", err))
@@ -295,7 +297,8 @@ func (s *Store) shape(have, want jetstream.StreamConfig) jetstream.StreamConfig 
 func isLess[T ~int64](a, b T) bool { return a > 0 && (b <= 0 || a < b) }
 
 // LettersConsumer returns the consumer of the dead letters, and creates it if it is missing. A new
-// consumer starts with the dead letters that are stored from then on.
+// consumer starts with the dead letters that are stored from then on. All replicas share it: each
+// dead letter goes to one of them, and again to any after AckWait.
 func (s *Store) LettersConsumer(ctx context.Context) (jetstream.Consumer, error) {
 	want := s.names.LettersConsumer()
 	config := jetstream.ConsumerConfig{

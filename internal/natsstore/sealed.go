@@ -24,7 +24,8 @@ const resealTries = 20
 type Transform func(text, place string) (string, error)
 
 // Sealable is a record with sealed parts. Transformed returns a copy with f applied to each of
-// them. The name is the key of the record in its bucket.
+// them. The name is the key of the record in its bucket. Transformed does not change its receiver,
+// and calls f in the same order each time. If f fails, it returns the error.
 type Sealable[T any] interface {
 	Transformed(name string, f Transform) (T, error)
 }
@@ -168,7 +169,9 @@ func (all stored) count() map[string]int {
 	return counts
 }
 
-// Sealing returns with which keys the secrets in the store are sealed.
+// Sealing returns with which keys the secrets in the store are sealed. It reads all records with
+// sealed parts, and opens none. Records with parts of several keys count for each. An older key
+// with no records can be removed from the configuration.
 func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 	all, err := s.stored(ctx)
 	if err != nil {
@@ -193,7 +196,8 @@ func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 // returns a seal.LockedError, and changes nothing, if a part is sealed with a key that is not
 // available. Several processes may call it concurrently, and it may be interrupted: each record is
 // written only if its revision is the one that was read, the check is sealed last, and the next
-// start repeats the rest.
+// start repeats the rest. Without a Sealer it only looks for the check record: a server that has
+// forgotten its keys must not write secrets in clear beside sealed ones.
 func (s *Store) sealStored(ctx context.Context) error {
 	if s.opts.Sealer == nil {
 		check, err := s.storedCheck(ctx)

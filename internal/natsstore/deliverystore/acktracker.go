@@ -11,7 +11,8 @@ import (
 type span struct{ from, to uint64 }
 
 // ackTracker tracks which deliveries of one consumer a source has passed on, and which were
-// acknowledged.
+// acknowledged. The puller of the source calls handed, the workers call acknowledged, and one look
+// at a time calls the others; mu guards all fields but window.
 type ackTracker struct {
 	mu      sync.Mutex
 	last    uint64              // highest sequence that was passed on
@@ -78,7 +79,8 @@ func (p place) floor() uint64 {
 }
 
 // look returns the progress, the expected sequence, and the sequences that were skipped since the
-// last look.
+// last look. The caller reports the skipped sequences, or gives them back with again. O(len(open)),
+// at most the window.
 func (h *ackTracker) look() (now place, expect uint64, gone []span) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

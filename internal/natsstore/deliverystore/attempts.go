@@ -41,7 +41,8 @@ var errLogClosed = errors.New("the attempt log is closed")
 
 // AttemptLog is the stream of attempts. Records are published without waiting for the previous
 // ones, except that the records of one subscription are stored in blocks, one after the other
-// (decision 0041).
+// (decision 0041). It has a JetStream context of its own, so that its limit of unanswered messages
+// does not block other publishers.
 type AttemptLog struct {
 	store *Store
 	js    jetstream.JetStream
@@ -58,7 +59,9 @@ func (s *Store) AttemptLog() (*AttemptLog, error) {
 	return &AttemptLog{store: s, js: js, queue: make(chan recording, maxQueued), done: make(chan struct{})}, nil
 }
 
-// Run stores records until ctx is done. Records that are not stored then get an error.
+// Run stores records until ctx is done. Records that are not stored then get an error. Call it
+// once. The result is always nil. Each record that was accepted gets exactly one call of stored,
+// also at the end.
 func (l *AttemptLog) Run(ctx context.Context) error {
 	r := &recorder{log: l, series: map[string]*series{}, pause: recordAgain, size: blockBytes}
 	for r.step(ctx) {
@@ -84,7 +87,8 @@ func (l *AttemptLog) refuse() (n int) {
 
 // Record stores an attempt and calls stored once, usually from another goroutine. It retries until
 // it succeeds or the log is closed. stored gets an error only if the log is closed or the attempt
-// cannot be encoded.
+// cannot be encoded. It blocks while the queue is full, which holds back the deliveries. The caller
+// acknowledges a delivery only in stored (C01). stored must not block, because Run calls it.
 func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(error)) {
 	data, err := json.Marshal(a)
 	if err != nil {
@@ -106,7 +110,9 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 
 // Recover returns the recorded progress of the latest deliveries of events after a sequence, by
 // sequence: those of the half minute before the last record of the subscription. Attempts of an
-// earlier subscription with the same ID are ignored, however late they were recorded.
+// earlier subscription with the same ID are ignored, however late they were recorded. Nil if there
+// is no record. Deliveries that were settled earlier are acknowledged by then, which is why half a
+// minute is enough.
 func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription, after uint64) (map[uint64]model.Progress, error) {
 	return l.store.latest(ctx, sub, "", after)
 }
@@ -195,7 +201,7 @@ func seqIn(line []byte) (seq uint64, ok bool) {
 }
 
 // progressIn returns the progress of the deliveries of a subscription, or of one of its replays,
-// according to attempts.
+// according to attempts. Probes and attempts of other replays do not count. O(len(attempts)).
 func progressIn(attempts []tried, sub *sluice.Subscription, replay string) map[uint64]model.Progress {
 	known := map[uint64]model.Progress{}
 	for i := range attempts {

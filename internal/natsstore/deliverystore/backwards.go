@@ -20,10 +20,15 @@ const firstSpan, widestSpan = 500, 32_000
 
 // placeBits is the number of low bits of a place that contain the sequence of the message. The bits
 // above contain the number of earlier records in the message: the place of the first record is the
-// sequence.
+// sequence. 2⁵⁶ messages are more than a stream gets; a block has at most 64 attempts, which need 6
+// of the 8 bits above.
 const placeBits = 56
 
-// backwards reads the records of a subject from a place towards the beginning.
+// backwards reads the records of a subject from a place towards the beginning. A stream cannot be
+// read backwards, so it is read in spans that begin ever earlier:
+//
+//	first                                                          last
+//	│        ◄── 32,000 ──►│◄── 8,000 ──►│◄── 2,000 ──►│◄── 500 ──►│
 type backwards[T any] struct {
 	store   *Store
 	stream  string
@@ -35,7 +40,8 @@ type backwards[T any] struct {
 }
 
 // read returns the wanted records, newest first, and the place before which there may be more, 0 at
-// the end.
+// the end. The cost is O(messages between the place and the last result) of that subject, up to the
+// begin of the stream if there are too few.
 func (b *backwards[T]) read(ctx context.Context) ([]model.Placed[T], uint64, error) {
 	stream, err := b.store.core.JetStream().Stream(ctx, b.stream)
 	if err != nil {

@@ -25,7 +25,9 @@ const (
 
 // Bury stores a dead letter in place of an earlier one of the same delivery. If the dead letter is
 // too large with the event, it is stored without it; the event is then read from the log as long as
-// the log contains it.
+// the log contains it. It returns when the dead letter is stored. Code TooLarge if it is too large
+// also without its event. It is published once: the caller repeats, with the same time, so that
+// nothing is stored twice.
 func (l *AttemptLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
 	err := l.store.bury(ctx, &d)
 	if d.Event != nil && sluice.CodeOf(natsstore.StoreError(ctx, err)) == sluice.TooLarge {
@@ -76,7 +78,8 @@ func (s *Store) Unbury(ctx context.Context, letterSeq uint64) error {
 }
 
 // ListDeadLetters returns the dead letters of the subscription, newest first, and the cursor of the
-// next page, 0 at the end. Events in dead letters have no data.
+// next page, 0 at the end. Events in dead letters have no data. Pass the cursor as q.Before. Each
+// dead letter without its event costs a request.
 func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q model.DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
 	placed, next, err := s.letters(ctx, sub, model.HistoryQuery{Since: q.Since, Before: q.Before, Limit: q.Limit}, func(d *sluice.DeadLetter) bool {
 		if d.Event != nil {
@@ -116,7 +119,8 @@ func (s *Store) DeadLetters(ctx context.Context, sub *sluice.Subscription, from,
 }
 
 // DeadLetter returns the dead letter of the event with the ID, or, if there is none, that of an
-// event with the sequence whose ID is unknown. Code NotFound.
+// event with the sequence whose ID is unknown. Code NotFound. event is an ID, or a sequence in
+// decimal digits; an ID of digits only has precedence.
 func (s *Store) DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, error) {
 	d, _, err := s.findLetter(ctx, sub, event)
 	if err == nil {
@@ -125,7 +129,8 @@ func (s *Store) DeadLetter(ctx context.Context, sub *sluice.Subscription, event 
 	return d, err
 }
 
-// Discard deletes the dead letter that DeadLetter returns. Code NotFound.
+// Discard deletes the dead letter that DeadLetter returns. Code NotFound. A dead letter of the same
+// event that was stored in between is deleted, too.
 func (s *Store) Discard(ctx context.Context, sub *sluice.Subscription, event string) error {
 	_, subjects, err := s.findLetter(ctx, sub, event)
 	if err != nil {
@@ -134,7 +139,8 @@ func (s *Store) Discard(ctx context.Context, sub *sluice.Subscription, event str
 	return s.purgeLetters(ctx, subjects)
 }
 
-// DiscardAll deletes all dead letters of the subscription.
+// DiscardAll deletes all dead letters of the subscription. No error if there are none. It is one
+// request, however many there are.
 func (s *Store) DiscardAll(ctx context.Context, sub *sluice.Subscription) error {
 	return s.purgeLetters(ctx, s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID))
 }
@@ -182,7 +188,8 @@ func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event 
 	return model.BuriedLetter{}, "", sluice.Errorf(sluice.NotFound, "no dead letter found for event %q", event)
 }
 
-// CountDeadLetters returns the number of dead letters of the subscription.
+// CountDeadLetters returns the number of dead letters of the subscription. One request, O(1) for
+// the caller; those of an earlier subscription with the ID do not count.
 func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
 	request := natsstore.DirectRequest{Subject: s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID), StartTime: &sub.CreatedAt, Batch: 1, MaxBytes: natsstore.DirectMaxBytes}
 	body, err := json.Marshal(request)
@@ -209,7 +216,8 @@ func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) 
 }
 
 // Redrivable returns how many dead letters of the subscription can and cannot be redriven, and the
-// last sequence of the dead letters.
+// last sequence of the dead letters. It reads the headers of all of them. Later dead letters have a
+// sequence above Last and do not count.
 func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (model.Redrivable, error) {
 	_, last, err := s.deadLetterBounds(ctx)
 	if err != nil {

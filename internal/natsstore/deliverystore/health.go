@@ -31,6 +31,8 @@ func (s *Store) Health(ctx context.Context, sub *sluice.Subscription) (model.Hea
 }
 
 // PutHealth stores the health of a subscription, and replaces any other; the zero value deletes it.
+// The last writer wins: only the replica with the lease writes it. Code Conflict after healthTries
+// conflicts.
 func (s *Store) PutHealth(ctx context.Context, sub *sluice.Subscription, h model.Health) error {
 	key := streams.HealthKey(sub.ID)
 	if h == (model.Health{}) {

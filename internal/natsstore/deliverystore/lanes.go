@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// laneRecord is the stored record of a lane.
+// laneRecord is the stored record of a lane. Every write compares the revision.
 type laneRecord struct {
 	sluice.Parked
 
@@ -73,6 +73,8 @@ func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanes
 
 // Park stores the record of a lane and returns its revision. Codes: Conflict unless the stored
 // revision is the given one, 0 for none; Unavailable if the store has no space for another record.
+// The caller acknowledges the deliveries of the lane only after it, because from then on the record
+// alone keeps them (C01).
 func (s *Store) Park(ctx context.Context, sub *sluice.Subscription, p sluice.Parked, revision uint64) (uint64, error) {
 	if revision == 0 {
 		if err := s.core.MayAdd(); err != nil {
@@ -87,7 +89,9 @@ func (s *Store) Unpark(ctx context.Context, lane string, revision uint64) error 
 	return s.lanes().Delete(ctx, lane, revision)
 }
 
-// ForgetLanes deletes the records of all lanes of a subscription, or of a replay.
+// ForgetLanes deletes the records of all lanes of a subscription, or of a replay. lanesOf is the ID
+// of the subscription, or streams.ReplayLanes of a replay. A lane that is changed at the same time
+// stays.
 func (s *Store) ForgetLanes(ctx context.Context, lanesOf string) error {
 	parked, err := s.lanes().List(ctx, streams.LaneKeys(lanesOf))
 	if err != nil {

@@ -17,7 +17,14 @@ import (
 // FollowLetters calls tell for new dead letters in order until ctx ends, and again for those for
 // which it returned an error. The replicas share the dead letters: each is passed to one replica.
 // The argument again is true if a dead letter was passed before, here or to a replica that has
-// ended.
+// ended. It returns only with an error: that of ctx, or of the closed store. tell is called by one
+// goroutine, one at a time; it may be called again with dead letters that it has processed, and
+// must be idempotent.
+//
+//	request ─► arrived ─► holding ─── tell: nil ────► +ACK
+//	                         │ ▲
+//	                         │ └───── tell: error ──► +WPI, and again after a pause
+//	                         └─────── the end ──────► -NAK: for another replica, at once
 func (s *Store) FollowLetters(ctx context.Context, tell func(ctx context.Context, letters []model.BuriedLetter, again bool) error) error {
 	wait := lettersAgain()
 	err := s.insistOnLetters(ctx, wait, func() error {
@@ -153,7 +160,8 @@ func (l *letters) giveBack() {
 	l.say("-NAK")
 }
 
-// TailDeadLetters is like TailEvents of the log, for the dead letters of all subscriptions.
+// TailDeadLetters is like TailEvents of the log, for the dead letters of all subscriptions. Every
+// caller gets every dead letter, unlike FollowLetters.
 func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error {
 	return s.core.Tail(ctx, s.core.Names().DeadLetters(), s.core.Names().DeadLettersSubjects(), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		d, ok := s.letterOf(ctx, msg.Subject, msg.Data, meta.Sequence.Stream)

@@ -65,7 +65,10 @@ func (s *Store) lookout(ctx context.Context, sub *sluice.Subscription) (lookout,
 
 // Look searches for events that were deleted from the log before they were delivered to a
 // subscription that no replica serves. It calls lost for each range. wanted reports whether the
-// subscription wants an event that its consumers would deliver. Look stores its progress.
+// subscription wants an event that its consumers would deliver. Look stores its progress. lost may
+// be called again for a range after an error, also by another replica, and must be idempotent. A
+// subscription of the shared reader that has a cursor is left to that. The call reads at most
+// lookBatches batches for each consumer; the next call continues.
 func (s *Store) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
 	if err := s.settleSystem(ctx, sub); err != nil {
 		return err
@@ -194,7 +197,8 @@ func (l look) served(ctx context.Context, i int, want streams.Consumer, info *je
 }
 
 // notHandedOut reports events as lost that were deleted from the log before they were delivered. An
-// event that is still in the log was delivered to a second owner, which settled it (C01).
+// event that is still in the log was delivered to a second owner, which settled it (C01). A
+// delivery to another owner also leaves a gap in the numbers of this source.
 func (l look) notHandedOut(ctx context.Context, want streams.Consumer, g span) error {
 	next, err := l.next(ctx, want, g.from)
 	if err != nil || isAt(next, g.from) {

@@ -16,7 +16,7 @@ import (
 )
 
 // Healths returns the stored health of all subscriptions whose endpoint has a problem, by
-// subscription.
+// subscription. Records of deleted subscriptions may be among them: the caller looks up its own.
 func (s *Store) Healths(ctx context.Context) (map[string]model.StoredHealth, error) {
 	prefix := streams.HealthKey("")
 	entries, err := s.healths().List(ctx, prefix+">")
@@ -79,7 +79,8 @@ func (s *Store) DeadLetterGauges(ctx context.Context) (model.DeadLetterGauges, e
 	return all, nil
 }
 
-// LastAttempt returns the last recorded attempt of a subscription; nil if there is none.
+// LastAttempt returns the last recorded attempt of a subscription; nil if there is none. One
+// request. It may be a probe or an attempt of a replay.
 func (s *Store) LastAttempt(ctx context.Context, sub *sluice.Subscription) (*sluice.Attempt, error) {
 	handle, err := s.core.JetStream().Stream(ctx, s.core.Names().Attempts())
 	if err != nil {

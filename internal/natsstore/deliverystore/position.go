@@ -42,7 +42,9 @@ func (s *Store) cursors() natsstore.Bucket[cursorRecord] {
 // Shard returns the shard of the lease of a subscription.
 func (p Positions) Shard(id string) int { return natsstore.ShardOf(id) }
 
-// Stored returns the stored state of a subscription.
+// Stored returns the stored state of a subscription. The zero value, with Known false, if nothing
+// is stored for this start of the subscription. Busy means that there is state of retries, so its
+// attempts have to be read, too.
 func (p Positions) Stored(ctx context.Context, sub *sluice.Subscription) (fanout.Stored, error) {
 	l, revision, err := p.store.lookout(ctx, sub)
 	if err != nil {
@@ -148,7 +150,9 @@ func (l *lookout) enter(floors []uint64) {
 	}
 }
 
-// changeLookout changes the record of a subscription, unless it has ended.
+// changeLookout changes the record of a subscription, unless it has ended. change may be called
+// several times, each time with the stored record. No error if the subscription has ended: its
+// record must not come back.
 func (s *Store) changeLookout(ctx context.Context, sub *sluice.Subscription, change func(*lookout)) error {
 	for try := 1; ; try++ {
 		l, revision, err := s.lookout(ctx, sub)
@@ -245,7 +249,8 @@ func (s *Store) startFloors(ctx context.Context, sub *sluice.Subscription) ([]ui
 }
 
 // seqAt returns the sequence of the first message that was stored at a time or later; that of the
-// next message to be stored if there is none.
+// next message to be stored if there is none. The end is read before the message, so that a message
+// which is stored in between is not skipped.
 func (s *Store) seqAt(ctx context.Context, ns string, at time.Time) (uint64, error) {
 	last, err := s.log.LastSeq(ctx, ns)
 	if err != nil {
@@ -264,7 +269,11 @@ func (s *Store) seqAt(ctx context.Context, ns string, at time.Time) (uint64, err
 
 // Adopt stores and returns the position of a subscription that had its own consumers, according to
 // these, and deletes them. Without own consumers it returns the start of the subscription and
-// stores nothing.
+// stores nothing. The phases, each of which can be repeated after a crash:
+//
+//	own consumers ─► record Leaving, with their floors ─► consumers deleted ─► record Shared
+//
+// Leaving keeps the floors of consumers that may be gone already.
 func (p Positions) Adopt(ctx context.Context, sub *sluice.Subscription) (fanout.Position, error) {
 	s := p.store
 	release, err := s.alone(ctx, sub.ID)
@@ -337,7 +346,9 @@ func (p Positions) Cursor(ctx context.Context, ns string, shard int) (fanout.Cur
 	return fanout.Cursor{Seq: c.Seq, Revision: revision}, err
 }
 
-// PutCursor stores the cursor of a shard. Code Conflict unless the stored revision is c.Revision.
+// PutCursor stores the cursor of a shard. Code Conflict unless the stored revision is c.Revision. A
+// cursor moves for all attached subscriptions of its shard at once, which is its purpose: one write
+// instead of one for each.
 func (p Positions) PutCursor(ctx context.Context, ns string, shard int, c fanout.Cursor) (fanout.Cursor, error) {
 	revision, err := p.store.cursors().Put(ctx, streams.CursorKey(ns, shard), cursorRecord{c.Seq}, c.Revision)
 	return fanout.Cursor{Seq: c.Seq, Revision: revision}, err

@@ -79,6 +79,16 @@ func (b *block) message() *nats.Msg {
 
 // recorder stores attempts in blocks. A subscription has at most one block in flight: the first
 // attempt is published immediately, and those that arrive before it is stored form the next block.
+// Its fields belong to the goroutine of Run. The states of an attempt:
+//
+//	Record ─► queue ─► waiting ─► in a block in flight ─── stored ───► stored(nil)
+//	                                  │          ▲
+//	                          no, or  ▼          │ after a pause of 250 ms to 2 s
+//	                          no answer: failed ─┘
+//	                                  │ too large: halved, the second half waits again
+//	  the end of Run: stored(errLogClosed) for all that are not stored
+//
+// A block whose answer was lost is stored again, so an attempt may be recorded twice.
 type recorder struct {
 	log    *AttemptLog
 	series map[string]*series // by subject
@@ -93,7 +103,9 @@ type recorder struct {
 	size    int // maximum size of a block in bytes
 }
 
-// step waits for an event and handles it. It returns false if ctx is done.
+// step waits for an event and handles it. It returns false if ctx is done. While maxRecording
+// attempts are open, it takes none from the queue. Those of series with a failed block do not
+// count, so that one subscription whose blocks fail does not hold up all others.
 func (r *recorder) step(ctx context.Context) bool {
 	queue := r.log.queue
 	if r.open >= maxRecording || len(r.sent) >= maxRecording {

@@ -23,7 +23,7 @@ func (s *Store) Replays() Replays {
 	return Replays{s, natsstore.OpenBucket[sluice.Replay](s.core, streams.Replays)}
 }
 
-// Add stores a new replay.
+// Add stores a new replay. Code Conflict if there is one with the ID.
 func (r Replays) Add(ctx context.Context, rep sluice.Replay) error {
 	_, err := r.bucket.Put(ctx, streams.ReplayKey(rep.Subscription, rep.ID), rep, 0)
 	return err
@@ -63,7 +63,8 @@ func (r Replays) Of(ctx context.Context, subscription string) ([]sluice.Replay, 
 }
 
 // Progress changes the record of a replay, and retries on a conflict with another writer. A replay
-// that has ended keeps its state, reason and end. Code NotFound if there is none.
+// that has ended keeps its state, reason and end. Code NotFound if there is none. change may be
+// called several times, and must not keep its argument. It ends with ctx.
 func (r Replays) Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error {
 	for {
 		was, err := r.Replay(ctx, rep)
@@ -99,7 +100,8 @@ func (r Replays) Remove(ctx context.Context, subscription string) error {
 	return nil
 }
 
-// Drop deletes a replay with its lanes.
+// Drop deletes a replay with its lanes. The record first: lanes without a replay are harmless, and
+// a replay without its lanes would lose retries. No error if there is none.
 func (r Replays) Drop(ctx context.Context, rep sluice.Replay) error {
 	if err := r.bucket.Delete(ctx, streams.ReplayKey(rep.Subscription, rep.ID), 0); err != nil {
 		return err

@@ -37,7 +37,8 @@ const consumerTries = 5
 // known position. Codes: QuotaExceeded if NATS has no space for them; Unprocessable if it does not
 // allow the window; Unavailable.
 //
-// For a subscription that the shared reader is to serve, it stores a position instead.
+// For a subscription that the shared reader is to serve, it stores a position instead. It can be
+// repeated, and replicas may call it at the same time.
 func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	if placed, err := s.ensurePosition(ctx, sub); placed || err != nil {
 		return err
@@ -47,7 +48,7 @@ func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) e
 }
 
 // RemoveConsumers deletes the durable consumers of the subscription, its lookout and its health.
-// Missing ones are not an error.
+// Missing ones are not an error. Lanes, attempts and dead letters stay.
 func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	return errors.Join(s.deleteConsumers(ctx, sub),
 		s.lookouts().Delete(ctx, streams.LookoutKey(sub.ID), 0), s.healths().Delete(ctx, streams.HealthKey(sub.ID), 0))
@@ -237,7 +238,8 @@ func consumerConfig(sub *sluice.Subscription, want streams.Consumer) jetstream.C
 }
 
 // Source passes on the deliveries of a subscription. At most a window of them is unacknowledged for
-// each consumer.
+// each consumer. It ends by itself when the connection is replaced, a delivery is missing or the
+// consumer fails; the caller closes it in each case and opens another.
 type Source struct {
 	store   *Store
 	sub     *sluice.Subscription
@@ -402,7 +404,8 @@ func ackSubject(info *jetstream.ConsumerInfo, seq uint64) string {
 		strconv.FormatUint(info.Delivered.Consumer, 10) + ".0.0"
 }
 
-// Deliveries returns the channel of the deliveries.
+// Deliveries returns the channel of the deliveries. It is never closed: receive from it and from
+// Ended. It has no buffer.
 func (s *Source) Deliveries() <-chan *model.Delivery { return s.out }
 
 // Ended returns a channel that is closed when the source has ended.
@@ -421,10 +424,12 @@ func (s *Source) Seen(path sluice.Path) uint64 {
 }
 
 // Floor returns the sequence after which all deliveries of the source are. A consumer without
-// pending and unacknowledged events delivers none of the stored events.
+// pending and unacknowledged events delivers none of the stored events. math.MaxUint64 if no
+// consumer has anything pending: then every delivery is of an event that is stored later.
 func (s *Source) Floor() uint64 { return s.floor }
 
-// Close ends the source. Deliveries that were not acknowledged are repeated later.
+// Close ends the source. Deliveries that were not acknowledged are repeated later. It waits for the
+// delivery that is being passed on, and may be called again. Receipts stay usable.
 func (s *Source) Close() {
 	s.stop()
 	s.watching.Wait()
@@ -490,11 +495,14 @@ type receipt struct {
 	seq   uint64
 }
 
-// Ack acknowledges the delivery to the server.
+// Ack acknowledges the delivery to the server. It does not wait for the server: an acknowledgement
+// that is lost leads to a second delivery. It may be called from any goroutine, and after the
+// source was closed.
 func (r receipt) Ack() error {
 	r.acks.acknowledged(r.seq)
 	return r.nc.Publish(r.reply, []byte("+ACK"))
 }
 
-// Hold restarts the ack wait of the delivery.
+// Hold restarts the ack wait of the delivery. Call it more often than the ack wait of the consumer
+// while an attempt runs.
 func (r receipt) Hold() error { return r.nc.Publish(r.reply, []byte("+WPI")) }

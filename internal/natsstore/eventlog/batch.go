@@ -8,7 +8,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// batch contains events that are being published, and the progress.
+// batch contains events that are being published, and the progress. It is for one goroutine. The
+// slices have an element for each event. seqs and duplicate survive a try, so that the next try
+// sends only the rest.
 type batch struct {
 	ns        string
 	events    []sluice.Event
@@ -40,7 +42,8 @@ func newBatch(ns string, events []sluice.Event, st *stamps) *batch {
 	return b
 }
 
-// check returns an error with code Conflict if two different events have the same ID.
+// check returns an error with code Conflict if two different events have the same ID. O(n), before
+// anything is sent.
 func (b *batch) check() error {
 	for i := range b.events {
 		switch e, first := &b.events[i], &b.events[b.first[i]]; {

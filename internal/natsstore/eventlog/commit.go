@@ -34,7 +34,13 @@ type commitment struct {
 
 // committer stores the requests of a namespace in groups, each as one atomic batch, because the
 // cost of a batch hardly depends on its size. The first request is stored immediately, and those
-// that arrive before it is stored form the next group.
+// that arrive before it is stored form the next group. It is safe for concurrent use. Three
+// callers, a single log:
+//
+//	A ─► group 1 in flight ─────────► stored
+//	B ──────► waits ┐                 └► group 2 = B + C, one atomic batch
+//	C ────────► waits ┘                    refused: B and C each by itself, so that C does not
+//	                                       fail because of an ID of B
 type committer struct {
 	store func(ctx context.Context, ns string, msgs []*nats.Msg) (last uint64, err error)
 
@@ -48,7 +54,8 @@ func newCommitter(store func(ctx context.Context, ns string, msgs []*nats.Msg) (
 
 // commit stores messages contiguously, after the waiting ones, and returns the sequence of the last
 // message. An error concerns only this request: if a group is refused, each of its requests is
-// stored by itself.
+// stored by itself. If ctx ends while the group is in flight, the messages may be stored all the
+// same.
 func (c *committer) commit(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, error) {
 	r := &request{ctx: ctx, msgs: msgs, stored: make(chan commitment, 1)}
 	for _, m := range msgs {

@@ -27,7 +27,9 @@ const (
 // Resolve returns the sequence that a cursor means; reading continues after it. A cursor is "-1" or
 // "" (the start of the stored events), "now", a sequence, a time (RFC 3339), or the ID of an event.
 // Codes: NotFound for the namespace or an unknown ID; WindowExceeded, with oldest_available_seq and
-// current_seq, if events after the cursor are no longer stored.
+// current_seq, if events after the cursor are no longer stored. A cursor that is a sequence after
+// the end of the log is returned as it is. A time costs one or two requests; an ID may cost a
+// search (EventByID).
 func (l *Log) Resolve(ctx context.Context, ns, cursor string) (uint64, error) {
 	info, err := l.core.EventsInfo(ctx, ns)
 	if err != nil {
@@ -211,7 +213,7 @@ func (l *Log) findNear(ctx context.Context, ns, id string) (uint64, error) {
 }
 
 // PlaceOf returns the sequence in an ID of placeID, which the server has generated for an event
-// without an ID.
+// without an ID. The event at that sequence may have another ID: check it.
 func PlaceOf(ns, id string) (uint64, bool) {
 	number, ok := strings.CutPrefix(id, ns+"-")
 	seq, err := strconv.ParseUint(number, 10, 64)

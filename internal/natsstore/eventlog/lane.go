@@ -8,7 +8,9 @@ import (
 
 // ReadLane returns at most limit events of the path, or of the whole subscription if the path is
 // empty, from a sequence on, in ascending order; none if there are none yet. It also returns from
-// if that event is the first result, and otherwise the first sequence of the log.
+// if that event is the first result, and otherwise the first sequence of the log. If the event at
+// from is gone, first tells the caller whether retention has removed it: then from is before first.
+// The events are of subjects that the pattern may match: match each.
 func (l *Log) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) (events []sluice.Event, first uint64, err error) {
 	subject := l.core.Names().Superset(sub.Namespace, sub.Pattern).Subject
 	if path != "" {

@@ -1,5 +1,16 @@
 // Package eventlog reads and writes the logs of events: publishing, pages, states, live readers,
 // and the paths of a log with their records.
+//
+// The subjects of a log shop, without a prefix, all in one stream, so that one batch can store
+// both:
+//
+//	events.shop.orders.42      the events of the path /orders/42, in binary mode: attributes in
+//	                           headers, the data as the message
+//	durable.shop.orders.42     the record of that path, of package durable
+//	durable.shop.=erased       records of erased events
+//
+// Reads that must not miss an event ask the leader of the stream, or compare with it: a replica may
+// be behind, and answers as if its end were the end of the log (natsstore.ErrBehind).
 package eventlog
 
 import (
@@ -27,6 +38,7 @@ type Log struct {
 
 // New returns the logs on a connection. Provision of core prepares them, and Close of core closes
 // them. There must be only one Log for each connection, because it limits concurrent operations.
+// ctx gives values to the readers, and does not end them: Close of core does.
 func New(ctx context.Context, core *natsstore.Store) *Log {
 	l := &Log{
 		core: core, stamps: &stamps{names: core.Names()}, searched: defaultSearch,

@@ -19,7 +19,8 @@ const (
 	newsMost   = 5 * time.Second
 )
 
-// PathNews is a message that was stored on a path: an event, or the record of the path.
+// PathNews is a message that was stored on a path: an event, or the record of the path. Callers
+// share Record and the event, and must not change them.
 type PathNews struct {
 	Seq    uint64
 	Size   int                          // in bytes
@@ -71,7 +72,9 @@ func (n *pathNotifier) close() {
 // ListenPath calls each with the messages that are stored on the path after the call, in order,
 // until stop is called: with several messages if they were stored in one step, and with none if
 // some may have been missed. It may also pass messages that were stored before. each must not
-// block, and may be called once more during stop. Code Unavailable if the log cannot be read.
+// block, and may be called once more during stop. Code Unavailable if the log cannot be read. The
+// caller must call stop, which may be repeated. each is called by the goroutine of the log's
+// reader: while it blocks, all listeners of the log wait.
 func (l *Log) ListenPath(ctx context.Context, ns string, path sluice.Path, each func([]PathNews)) (stop func(), err error) {
 	return l.news.listen(ctx, ns, &listener{l.core.Names().Subject(ns, path), l.core.Names().RecordSubject(ns, path), each})
 }
@@ -206,7 +209,8 @@ func (n *pathNotifier) tell(log *newsLog) {
 	}
 }
 
-// missed notifies all listeners that messages may have been missed.
+// missed notifies all listeners that messages may have been missed. A listener reads its path again
+// then; false alarms cost one read.
 func (n *pathNotifier) missed(log *newsLog) {
 	log.held, log.weight = nil, 0
 	all := map[*listener]struct{}{}

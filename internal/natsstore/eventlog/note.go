@@ -16,6 +16,8 @@ import (
 const noteMark = 0xff
 
 // addNote adds a note to a message: the ID of a key, the HMAC and the text.
+//
+//	Sluice-Note: <key id>.<HMAC in base64url>.<note in base64url>
 func (st *stamps) addNote(msg *nats.Msg, note []byte) error {
 	st.mu.RLock()
 	defer st.mu.RUnlock()

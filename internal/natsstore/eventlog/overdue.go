@@ -25,7 +25,8 @@ const (
 // SweepOverdue deletes events that exceed the retention of their namespace, until ctx is done, and
 // then returns nil. An event exceeds it if its publisher has set Nats-TTL to "never" or to more
 // than max_age over NATS. The logs must allow that header because the records of streams use it,
-// and JetStream does not allow turning it off.
+// and JetStream does not allow turning it off. All replicas may run it: deleting an event twice
+// does nothing.
 func (l *Log) SweepOverdue(ctx context.Context) error {
 	tick := time.NewTicker(overdueEvery)
 	defer tick.Stop()

@@ -36,6 +36,7 @@ const publishPatience = 20 * time.Second
 // a duplicate, and stores nothing of the batch. A retry sends the same event; a different one is
 // another event, and its publisher must learn that it was not stored. The code is also Conflict if
 // the caller may not see the stored event: whether the two events are equal must not be revealed.
+// Equality is that of Event.Repeats.
 type Exact struct {
 	*Log
 
@@ -58,7 +59,10 @@ func (x Exact) Publish(ctx context.Context, ns string, events []sluice.Event) ([
 //
 // Each event needs an ID and a path. Codes: InvalidRequest; NotFound for the namespace; Conflict if
 // the ID belongs to an event on another path; TooLarge; QuotaExceeded; Unavailable: then it is
-// unknown whether the events were stored.
+// unknown whether the events were stored. The result has an element for each event, in the order of
+// events. Publish does not change events, and the caller must not until it returns. Events of one
+// call are contiguous in the log unless some were duplicates. It may be called concurrently; the
+// order of concurrent calls is undefined.
 func (l *Log) Publish(ctx context.Context, ns string, events []sluice.Event) ([]sluice.Stored, error) {
 	return l.publish(ctx, ns, events, nil)
 }
@@ -104,6 +108,7 @@ func (l *Log) try(ctx context.Context, b *batch) error {
 	switch fresh := b.fresh(); len(fresh) {
 	case 0:
 		return nil
+	// A single event is cheaper without a batch, also the last one that a try left.
 	case 1:
 		err = l.publishOne(ctx, b, fresh[0])
 	default:
@@ -254,7 +259,7 @@ var errTryRest = fmt.Errorf("some of the events are stored: %w", nats.ErrTimeout
 // the ID, and returns the sequence of the event with the ID. Only then does it check that the last
 // ID is the expected one (on a single server) and that the stream allows rollups (on a cluster,
 // before the message is replicated), which fails. The leader answers. Therefore no stored event is
-// missed.
+// missed. It costs one request.
 func (l *Log) lookUp(ctx context.Context, ns, id string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
 	defer cancel()

@@ -33,7 +33,9 @@ type entry struct {
 }
 
 // newReaders returns the readers of all logs: one for each log with followers in this process, for
-// example feeds, watches, wakes, stream subscriptions and exports.
+// example feeds, watches, wakes, stream subscriptions and exports. A follower that is further
+// behind than the kept messages reads the log by itself until it has caught up, so a slow one does
+// not hold up others.
 func newReaders(ctx context.Context, l *Log) *broadcast.Broadcaster[entry] {
 	return broadcast.New(shutdown.Lasting(ctx), broadcast.Options[entry]{
 		Source: source{l},

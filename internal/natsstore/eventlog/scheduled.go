@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Scheduled stores scheduled events, which are added to their logs at a time.
+// Scheduled stores scheduled events, which are added to their logs at a time. The key is of the
+// namespace and the ID, so an ID can be scheduled once at a time.
 type Scheduled struct {
 	log    *Log
 	bucket natsstore.Bucket[scheduledRecord]

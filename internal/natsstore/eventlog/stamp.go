@@ -25,7 +25,9 @@ const authPrefix = "auth"
 
 // stamps creates and verifies stamps, the proof that the auth attributes of an event are true
 // (decision 0011): an HMAC over the whole event. The zero value has no keys and accepts no auth
-// attributes.
+// attributes. It is safe for concurrent use. mu guards keys, which openStamps replaces as a whole.
+//
+//	Sluice-Stamp: <key id>.<HMAC-SHA256 in base64url>
 type stamps struct {
 	names streams.Names
 

@@ -35,6 +35,14 @@ const (
 // Codes: NotFound for the namespace; InvalidRequest for an invalid pattern, and for a sequence that
 // the log has not reached; WindowExceeded, with oldest_available_seq and current_seq, if the log
 // starts after the sequence, or if events of the next page were deleted because of the retention.
+// The three ways, by the number of paths:
+//
+//	few      one request for all last messages, while JetStream accepts the filters
+//	listed   up to 10,000 subjects, or one path: list them, ask for the last messages in parts
+//	walk     more: read the log, and ask for the last message of each subject that appears
+//
+// Pass Seq and Next of a page as q.At and q.After of the next one, so that all pages are of one
+// state. Next is 0 at the end. Events are in the order of their sequences.
 func (l *Log) State(ctx context.Context, ns string, q model.StateQuery) (model.StatePage, error) {
 	r, err := l.newStateReader(ctx, ns, q)
 	if err != nil {
@@ -54,7 +62,8 @@ func (l *Log) State(ctx context.Context, ns string, q model.StateQuery) (model.S
 	return r.page(), nil
 }
 
-// stateReader collects a page of a state.
+// stateReader collects a page of a state. It is for one goroutine and one page. In walk, known
+// saves asking again for a subject whose last message is later.
 type stateReader struct {
 	log     *Log
 	ns      string

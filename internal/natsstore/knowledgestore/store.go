@@ -46,7 +46,9 @@ func (s *Store) recordOf(namespace, subject string, data []byte, seq uint64) (r 
 }
 
 // Put stores a record and returns its new revision. Code Conflict unless the stored revision is
-// r.Revision. If life is positive, the record expires after it.
+// r.Revision. If life is positive, the record expires after it. The TTL begins anew with each
+// write. Code Unavailable while the server cannot write. A retry of a write whose answer was lost
+// gives Conflict: read the record again.
 func (s *Store) Put(ctx context.Context, namespace string, r knowledge.Record, life time.Duration) (uint64, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -74,7 +76,9 @@ func (s *Store) Put(ctx context.Context, namespace string, r knowledge.Record, l
 }
 
 // Follow calls each for every record of a namespace, then caughtUp once, then each for every
-// change, until ctx ends or reading fails.
+// change, until ctx ends or reading fails. One goroutine calls the functions, one at a time.
+// Records that expire or are purged are not reported. A record that cannot be read is logged and
+// left out.
 func (s *Store) Follow(ctx context.Context, namespace string, each func(knowledge.Record), caughtUp func()) error {
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.core.Names().KnowledgeSubjects(namespace)}
 	behind := true
@@ -97,7 +101,8 @@ func (s *Store) Follow(ctx context.Context, namespace string, each func(knowledg
 }
 
 // Comparisons returns the comparisons of an entry of the namespace, in the order of their last
-// change.
+// change. Nil if there are none, or if the stream does not exist yet. One record that cannot be
+// read fails all.
 func (s *Store) Comparisons(ctx context.Context, namespace, entry string) (all []knowledge.Record, err error) {
 	config := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.core.Names().KnowledgeSubject(namespace, streams.Comparisons(entry)) + ".*",
@@ -113,7 +118,8 @@ func (s *Store) Comparisons(ctx context.Context, namespace, entry string) (all [
 	return all, nil
 }
 
-// Purge deletes the record with an ID, and those whose IDs start with it and a dot.
+// Purge deletes the record with an ID, and those whose IDs start with it and a dot. Nothing happens
+// if there is none. The two deletions are not atomic: repeat after an error.
 func (s *Store) Purge(ctx context.Context, namespace, id string) error {
 	subject := s.core.Names().KnowledgeSubject(namespace, id)
 	return errors.Join(s.purge(ctx, subject), s.purge(ctx, subject+".>"))

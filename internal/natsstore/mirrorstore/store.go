@@ -1,4 +1,14 @@
 // Package mirrorstore stores the content of mirrors: their entries, gaps and places, in one stream.
+//
+// The subjects of a mirror m1, in the stream of mirrors:
+//
+//	mirror.m1.place          how far the mirror is: the last message of every commit
+//	mirror.m1.entry.<id>     an entry by its id at the source; the stream keeps the last message
+//	mirror.m1.gap.<from>     a range that the source no longer had
+//
+// The sequence of an entry's message is its cursor: it grows with each change of the entry. The
+// sequence of the place's message is the revision of the mirror, which fences two replicas that
+// follow one source.
 package mirrorstore
 
 import (
@@ -37,7 +47,10 @@ func New(core *natsstore.Store, tombstones time.Duration) *Store {
 }
 
 // Hold returns a consistent view of the place of a mirror and its entries with the keys. With keys,
-// any replica answers, which may be behind: the revision of the place shows that.
+// any replica answers, which may be behind: the revision of the place shows that. Entries has only
+// the keys that are stored, and is nil if no key was given; the zero place, with Revision 0, means
+// that nothing is stored yet. Without keys the leader answers. A commit fences an old view, so a
+// place from a replica that is behind costs a retry and nothing else.
 func (s *Store) Hold(ctx context.Context, id string, keys []string) (held mirror.Held, err error) {
 	if len(keys) == 0 {
 		held.Place, err = s.place(ctx, id)
@@ -147,7 +160,10 @@ func entryOf(msg *nats.Msg, seq uint64) (e mirror.Entry, err error) {
 }
 
 // Commit stores a step atomically, and returns the new revision of the place. Code Conflict unless
-// the stored revision of the place is c.Place.Revision.
+// the stored revision of the place is c.Place.Revision. It is safe to repeat after an error: if the
+// step was stored, the repetition is a conflict. Code Unavailable while the server cannot write. A
+// step with entries or gaps waits while atOnce batches are open, at most for the time that it may
+// take itself.
 func (s *Store) Commit(ctx context.Context, id string, c mirror.Commit) (uint64, error) {
 	msgs, err := s.messages(id, c)
 	if err != nil {
@@ -218,7 +234,8 @@ func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
 	}}), nil
 }
 
-// Gaps returns the last gaps of a mirror, in ascending order.
+// Gaps returns the last gaps of a mirror, in ascending order. At most gapsShown, the last ones;
+// never nil without an error. It reads all gaps of the mirror.
 func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error) {
 	gaps := []sluice.MirrorGap{}
 	err := s.scan(ctx, s.core.Names().MirrorGapsSubject(id), 1, func(msg *nats.Msg, _ uint64, _ bool) (bool, error) {
@@ -235,6 +252,8 @@ func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error)
 }
 
 // Page returns at most limit entries of a mirror after a cursor, in the order of their last change.
+// At the end, Next is the last cursor that was read, or after, and More is false. Pass Next as the
+// next after. Tombstones are among the entries.
 func (s *Store) Page(ctx context.Context, id string, after uint64, limit int) (mirror.Page, error) {
 	page := mirror.Page{Next: after}
 	err := s.scan(ctx, s.core.Names().MirrorEntriesSubject(id), after+1, func(msg *nats.Msg, seq uint64, last bool) (bool, error) {
@@ -249,7 +268,9 @@ func (s *Store) Page(ctx context.Context, id string, after uint64, limit int) (m
 }
 
 // Follow calls each for every entry of a mirror, then caughtUp once, then each for every change,
-// until ctx ends or reading fails.
+// until ctx ends or reading fails. The functions are called by one goroutine, one at a time. An
+// entry whose tombstone expired is not reported again. A record that cannot be read ends Follow;
+// the caller calls it again.
 func (s *Store) Follow(ctx context.Context, id string, each func(mirror.Entry), caughtUp func()) error {
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.core.Names().MirrorEntriesSubject(id)}
 	behind := true
@@ -284,7 +305,8 @@ func (s *Store) scan(ctx context.Context, subject string, from uint64, each func
 }
 
 // Purge deletes the place of a mirror with a revision, and everything that was stored before it. It
-// keeps messages that were stored later.
+// keeps messages that were stored later. Nothing happens if there is nothing to delete. The
+// revision keeps the messages of a mirror that was created again with the same id meanwhile.
 func (s *Store) Purge(ctx context.Context, id string, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.ListTimeout)
 	defer cancel()

@@ -33,7 +33,8 @@ type Records struct {
 	Unreadable []string `json:"-"` // keys whose records exist and cannot be read
 }
 
-// Counts returns the counts of all streams of this installation, by name. Code Unavailable.
+// Counts returns the counts of all streams of this installation, by name. Code Unavailable. The
+// streams are counted one after another: two counts are not of the same moment.
 func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 	all, err := natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (map[string]Count, error) {
 		all := map[string]Count{}
@@ -55,7 +56,8 @@ func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 }
 
 // Records returns the content of a bucket. It includes the keys of unreadable records as far as the
-// NATS server knows them.
+// NATS server knows them. One scan without values, O(keys). The revision is the sequence of the
+// record's last message; deleted and expired keys have none.
 func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 	r := Records{Revisions: map[string]uint64{}}
 	name, prefix := s.core.Names().BucketStream(bucket), s.core.Names().KeySubject(bucket, "")
@@ -98,7 +100,8 @@ func (s *Store) WatchRecords(ctx context.Context, bucket string, tell func(key s
 
 // CompareCounts returns the damage of streams according to their counts before and now. A stream
 // that was created again does not count as damaged. Only a log counts as damaged if messages in its
-// middle are missing, because other streams replace messages.
+// middle are missing, because other streams replace messages. It does no I/O. Sorted by stream; at
+// most one damage per stream, the gravest. A stream without a count before is new.
 func (s *Store) CompareCounts(was, is map[string]Count) (all []sluice.Damage) {
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		before, now := was[name], is[name]
@@ -133,7 +136,10 @@ func (c Count) inside() uint64 {
 }
 
 // CompareRecords returns the damage of the records of a bucket according to its content before and
-// now. Records that were stored or deleted in between do not count as damaged.
+// now. Records that were stored or deleted in between do not count as damaged. The last sequence
+// separates the cases: a revision up to was.Last that was not there before is an older version that
+// came back, as after a restore of files; a missing key was deleted normally, unless the whole
+// stream ends earlier than before.
 func (s *Store) CompareRecords(bucket string, was, is Records) (all []sluice.Damage) {
 	damaged := func(kind sluice.DamageKind, key string, from, to uint64) {
 		all = append(all, sluice.Damage{Kind: kind, Stream: s.core.Names().BucketStream(bucket), Key: key, From: from, To: to})

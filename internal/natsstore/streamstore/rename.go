@@ -19,6 +19,7 @@ const renameAgain = 20 * time.Millisecond
 // store, and deletes the original. Messages keep their sequences and times, and consumers continue
 // at their positions. NATS cannot rename a stream: the copy is created as a mirror with other
 // subjects, and then changed to a normal stream. Nothing else may use the streams during the call.
+// The original is deleted last, so an interruption loses nothing.
 func (s *Store) RenameStream(ctx context.Context, from streams.Names, name string) (StreamState, error) {
 	state, err := s.rename(ctx, from, name)
 	if err != nil {
@@ -79,7 +80,8 @@ func copyConfig(config jetstream.StreamConfig, mirror *jetstream.StreamSource) j
 	return config
 }
 
-// wholeCopy waits until the copy has all messages of the original.
+// wholeCopy waits until the copy has all messages of the original. It waits without a limit of its
+// own; ctx bounds it.
 func wholeCopy(ctx context.Context, from, to jetstream.Stream) error {
 	for {
 		has, err := to.Info(ctx)
